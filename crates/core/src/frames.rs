@@ -1,0 +1,58 @@
+//! Frames: the memory of the cache as core sees it.
+//!
+//! A frame holds one block. It is held in one of two ways, both by a token that must be given back:
+//!
+//! * A [`Frames::Pin`] is shared, and *while it lives nobody changes the bytes*. A copy to a caller,
+//!   a reply being gathered by a socket and a write-back on its way to the store all hold pins. A
+//!   writer that meets a pinned frame does not wait: it puts a copy in its place.
+//! * A [`Frames::Own`] is exclusive. Frames that a store reads into are owned and in no table, so
+//!   that nobody can see half of what arrives.
+//!
+//! Two implementations live here: [`NoFrames`] (no bytes at all: the simulator runs the whole cache
+//! over terabytes) and [`PlainFrames`] (bytes behind ordinary locks: for tests). The real one is the
+//! arena of the `mem` crate.
+
+mod none;
+mod plain;
+
+pub use none::NoFrames;
+pub use plain::PlainFrames;
+
+/// Index of a frame.
+pub type FrameId = u32;
+/// No frame.
+pub const NO_FRAME: FrameId = u32::MAX;
+
+/// Memory that holds blocks; see the module for what pins and owns mean.
+pub trait Frames: Send + Sync {
+    /// Shared hold of one frame; give it back with [`Frames::unpin`].
+    type Pin: Send + std::fmt::Debug;
+    /// Exclusive hold of one frame; give it back with [`Frames::disown`] or [`Frames::downgrade`].
+    type Own: Send + std::fmt::Debug;
+
+    /// How many frames there are; ids run from 0.
+    fn count(&self) -> u32;
+    /// Takes a shared hold, unless the frame is owned right now. Never waits.
+    fn try_pin(&self, frame: FrameId) -> Option<Self::Pin>;
+    /// Takes the exclusive hold, unless the frame is pinned or owned right now. Never waits.
+    fn try_own(&self, frame: FrameId) -> Option<Self::Own>;
+    /// Gives a shared hold back.
+    fn unpin(&self, pin: Self::Pin);
+    /// Gives the exclusive hold back.
+    fn disown(&self, own: Self::Own);
+    /// Turns the exclusive hold into a shared one, with nobody in between.
+    fn downgrade(&self, own: Self::Own) -> Self::Pin;
+    /// The frame that is pinned.
+    fn pinned(&self, pin: &Self::Pin) -> FrameId;
+    /// The frame that is owned.
+    fn owned(&self, own: &Self::Own) -> FrameId;
+
+    /// Copies bytes of the frame from `offset` on into `to`.
+    fn read(&self, pin: &Self::Pin, offset: usize, to: &mut [u8]);
+    /// Copies `from` into the frame from `offset` on.
+    fn write(&self, own: &mut Self::Own, offset: usize, from: &[u8]);
+    /// Makes `len` bytes of the frame zero from `offset` on.
+    fn zero(&self, own: &mut Self::Own, offset: usize, len: usize);
+    /// Copies `len` bytes at `offset` from one frame to the same place in another.
+    fn copy(&self, from: &Self::Pin, to: &mut Self::Own, offset: usize, len: usize);
+}

@@ -1,0 +1,84 @@
+//! Frames without bytes: latches only, so that the cache behaves as it would and holds nothing.
+
+use super::{FrameId, Frames};
+use std::sync::atomic::{AtomicI32, Ordering};
+
+/// Frames that hold no data. Reads of them yield zeros.
+#[derive(Debug)]
+pub struct NoFrames {
+    /// Count of pins, or -1 while owned.
+    latches: Box<[AtomicI32]>,
+}
+
+/// A hold on a frame that has no bytes.
+#[derive(Debug)]
+pub struct Hold(FrameId);
+
+impl NoFrames {
+    /// `count` frames without memory behind them.
+    #[must_use]
+    pub fn new(count: u32) -> Self {
+        NoFrames { latches: (0..count).map(|_| AtomicI32::new(0)).collect() }
+    }
+
+    fn latch(&self, frame: FrameId) -> &AtomicI32 {
+        &self.latches[frame as usize]
+    }
+}
+
+impl Frames for NoFrames {
+    type Pin = Hold;
+    type Own = Hold;
+
+    fn count(&self) -> u32 {
+        u32::try_from(self.latches.len()).expect("made from a u32")
+    }
+
+    fn try_pin(&self, frame: FrameId) -> Option<Hold> {
+        let taken = self.latch(frame).fetch_update(Ordering::Acquire, Ordering::Relaxed, |count| {
+            (count >= 0).then_some(count + 1)
+        });
+        taken.is_ok().then_some(Hold(frame))
+    }
+
+    fn try_own(&self, frame: FrameId) -> Option<Hold> {
+        self.latch(frame)
+            .compare_exchange(0, -1, Ordering::Acquire, Ordering::Relaxed)
+            .is_ok()
+            .then_some(Hold(frame))
+    }
+
+    fn unpin(&self, pin: Hold) {
+        let before = self.latch(pin.0).fetch_sub(1, Ordering::Release);
+        assert!(before > 0, "frame {} was unpinned more often than pinned", pin.0);
+    }
+
+    fn disown(&self, own: Hold) {
+        let before = self.latch(own.0).swap(0, Ordering::Release);
+        assert_eq!(before, -1, "frame {} was disowned without being owned", own.0);
+    }
+
+    fn downgrade(&self, own: Hold) -> Hold {
+        let before = self.latch(own.0).swap(1, Ordering::Release);
+        assert_eq!(before, -1, "frame {} was downgraded without being owned", own.0);
+        own
+    }
+
+    fn pinned(&self, pin: &Hold) -> FrameId {
+        pin.0
+    }
+
+    fn owned(&self, own: &Hold) -> FrameId {
+        own.0
+    }
+
+    fn read(&self, _pin: &Hold, _offset: usize, to: &mut [u8]) {
+        to.fill(0);
+    }
+
+    fn write(&self, _own: &mut Hold, _offset: usize, _from: &[u8]) {}
+
+    fn zero(&self, _own: &mut Hold, _offset: usize, _len: usize) {}
+
+    fn copy(&self, _from: &Hold, _to: &mut Hold, _offset: usize, _len: usize) {}
+}

@@ -1,0 +1,84 @@
+//! Frames behind ordinary locks: slow, obvious, and without `unsafe`; the double for tests.
+
+use super::none::Hold;
+use super::{FrameId, Frames, NoFrames};
+use crate::units::BLOCK_BYTES;
+use std::sync::Mutex;
+
+/// Frames with bytes, for tests of the cache.
+#[derive(Debug)]
+pub struct PlainFrames {
+    latches: NoFrames,
+    bytes: Box<[Mutex<Box<[u8]>>]>,
+}
+
+impl PlainFrames {
+    /// `count` frames, filled with a pattern that no test writes, so that a read of memory that
+    /// was never filled shows.
+    #[must_use]
+    pub fn new(count: u32) -> Self {
+        let frame = || Mutex::new(vec![0xEE; BLOCK_BYTES].into_boxed_slice());
+        PlainFrames {
+            latches: NoFrames::new(count),
+            bytes: (0..count).map(|_| frame()).collect(),
+        }
+    }
+
+    fn bytes(&self, frame: FrameId) -> std::sync::MutexGuard<'_, Box<[u8]>> {
+        self.bytes[frame as usize].lock().expect("no holder of a frame panics")
+    }
+}
+
+impl Frames for PlainFrames {
+    type Pin = Hold;
+    type Own = Hold;
+
+    fn count(&self) -> u32 {
+        self.latches.count()
+    }
+
+    fn try_pin(&self, frame: FrameId) -> Option<Hold> {
+        self.latches.try_pin(frame)
+    }
+
+    fn try_own(&self, frame: FrameId) -> Option<Hold> {
+        self.latches.try_own(frame)
+    }
+
+    fn unpin(&self, pin: Hold) {
+        self.latches.unpin(pin);
+    }
+
+    fn disown(&self, own: Hold) {
+        self.latches.disown(own);
+    }
+
+    fn downgrade(&self, own: Hold) -> Hold {
+        self.latches.downgrade(own)
+    }
+
+    fn pinned(&self, pin: &Hold) -> FrameId {
+        self.latches.pinned(pin)
+    }
+
+    fn owned(&self, own: &Hold) -> FrameId {
+        self.latches.owned(own)
+    }
+
+    fn read(&self, pin: &Hold, offset: usize, to: &mut [u8]) {
+        to.copy_from_slice(&self.bytes(self.pinned(pin))[offset..offset + to.len()]);
+    }
+
+    fn write(&self, own: &mut Hold, offset: usize, from: &[u8]) {
+        self.bytes(self.owned(own))[offset..offset + from.len()].copy_from_slice(from);
+    }
+
+    fn zero(&self, own: &mut Hold, offset: usize, len: usize) {
+        self.bytes(self.owned(own))[offset..offset + len].fill(0);
+    }
+
+    fn copy(&self, from: &Hold, to: &mut Hold, offset: usize, len: usize) {
+        let source = self.bytes(self.pinned(from))[offset..offset + len].to_vec();
+        self.write(to, offset, &source);
+    }
+}

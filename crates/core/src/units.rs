@@ -1,0 +1,54 @@
+//! The units everything is counted in, and the few conversions between them.
+//!
+//! A *block* is 4 KiB and is what a frame of memory holds. A *sector* is 512 bytes, the smallest
+//! part of a block whose presence is tracked. A *page* is the unit that a policy admits and evicts:
+//! 1 to 256 blocks, aligned to its own size.
+
+/// Bytes in a block, and in a frame of memory.
+pub const BLOCK_BYTES: usize = 4096;
+/// The same as a 64-bit number, for offsets.
+pub const BLOCK_BYTES_U64: u64 = 4096;
+/// Bytes in a sector.
+pub const SECTOR_BYTES: usize = 512;
+/// Sectors in a block; one bit each in the masks of a frame.
+pub const SECTORS_PER_BLOCK: usize = BLOCK_BYTES / SECTOR_BYTES;
+/// The largest page, in blocks: 1 MiB. Also the largest joined write to a store.
+pub const PAGE_BLOCKS_MAX: u32 = 256;
+
+/// The mask of the sectors that the bytes `offset..offset + len` of a block touch, whole or in part.
+#[must_use]
+pub fn sectors_touched(offset: usize, len: usize) -> u8 {
+    debug_assert!(len > 0 && offset + len <= BLOCK_BYTES, "range inside one block");
+    let first = offset / SECTOR_BYTES;
+    let last = (offset + len - 1) / SECTOR_BYTES;
+    (0xff_u8 << first) & (0xff_u8 >> (SECTORS_PER_BLOCK - 1 - last))
+}
+
+/// The mask of the sectors that the bytes `offset..offset + len` of a block cover wholly.
+#[must_use]
+pub fn sectors_covered(offset: usize, len: usize) -> u8 {
+    debug_assert!(offset + len <= BLOCK_BYTES, "range inside one block");
+    let first = offset.div_ceil(SECTOR_BYTES);
+    let end = (offset + len) / SECTOR_BYTES;
+    if first >= end {
+        return 0;
+    }
+    sectors_touched(first * SECTOR_BYTES, (end - first) * SECTOR_BYTES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn masks_of_touched_and_covered_sectors() {
+        assert_eq!(sectors_touched(0, BLOCK_BYTES), 0xff);
+        assert_eq!(sectors_touched(511, 2), 0b11);
+        assert_eq!(sectors_touched(4095, 1), 0b1000_0000);
+        assert_eq!(sectors_covered(0, BLOCK_BYTES), 0xff);
+        assert_eq!(sectors_covered(511, 2), 0);
+        assert_eq!(sectors_covered(1, 1024), 0b10);
+        assert_eq!(sectors_covered(512, 512), 0b10);
+        assert_eq!(sectors_covered(100, 0), 0);
+    }
+}
