@@ -24,7 +24,7 @@ pub type FrameId = u32;
 pub const NO_FRAME: FrameId = u32::MAX;
 
 /// Memory that holds blocks; see the module for what pins and owns mean.
-pub trait Frames: Send + Sync {
+pub trait Frames: Send + Sync + std::fmt::Debug {
     /// Shared hold of one frame; give it back with [`Frames::unpin`].
     type Pin: Send + std::fmt::Debug;
     /// Exclusive hold of one frame; give it back with [`Frames::disown`] or [`Frames::downgrade`].

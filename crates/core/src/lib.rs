@@ -7,7 +7,21 @@
 
 #![forbid(unsafe_code)]
 
+pub mod cache;
 pub mod clock;
+pub mod counters;
 pub mod frames;
+pub mod lane;
+pub mod mode;
+mod page;
+pub mod policy;
+mod pool;
+mod queue;
+pub mod request;
+mod shard;
 pub mod store;
+mod sync;
+pub mod tunables;
 pub mod units;
+pub mod volume;
+mod writeback;

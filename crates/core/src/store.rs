@@ -7,6 +7,16 @@
 //! A plain store executes in [`Store::submit`]; io_uring submits; a modelled disk queues on the
 //! virtual clock. The doubles for tests live here: memory, faulty, crash, delay.
 
+mod crash;
+mod delay;
+mod faulty;
+mod memory;
+
+pub use crash::{CrashDisk, CrashStore};
+pub use delay::DelayStore;
+pub use faulty::{Fault, FaultPlan, FaultyStore};
+pub use memory::{MemoryStore, SparseBytes};
+
 use crate::clock::Nanos;
 use crate::frames::Frames;
 use std::fmt;

@@ -18,10 +18,7 @@ impl PlainFrames {
     #[must_use]
     pub fn new(count: u32) -> Self {
         let frame = || Mutex::new(vec![0xEE; BLOCK_BYTES].into_boxed_slice());
-        PlainFrames {
-            latches: NoFrames::new(count),
-            bytes: (0..count).map(|_| frame()).collect(),
-        }
+        PlainFrames { latches: NoFrames::new(count), bytes: (0..count).map(|_| frame()).collect() }
     }
 
     fn bytes(&self, frame: FrameId) -> std::sync::MutexGuard<'_, Box<[u8]>> {

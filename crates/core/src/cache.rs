@@ -1,0 +1,233 @@
+//! The cache: volumes, shards, table and pool put together.
+//!
+//! The calls come from two sides. *Lanes* read and write; a hit takes no lock. Whoever drives a
+//! volume's store calls [`Cache::poll`] for operations to give to it and [`Cache::complete`] with
+//! those that are done. Lock order: a volume's writer, then a shard (never two), then a volume's
+//! queue, the pool, or a mailbox.
+
+mod complete;
+mod evict;
+mod exclusive;
+mod fill;
+mod flush;
+mod poll;
+mod read;
+mod round;
+mod write;
+
+pub use exclusive::{BlockCut, cut};
+
+use crate::clock::Nanos;
+use crate::counters::{Gauge, Recorder};
+use crate::frames::{FrameId, Frames};
+use crate::lane::{Lane, Mailbox, Notify, Ring};
+use crate::page::Table;
+use crate::pool::Pool;
+use crate::shard::{Instance, Page, Shard};
+use crate::sync::atomic::{AtomicUsize, Ordering};
+use crate::sync::{Arc, Mutex, MutexGuard, lock, spin};
+use crate::units::BLOCK_BYTES_U64;
+use crate::volume::{Volume, VolumeOptions};
+
+/// A cache for any number of volumes that share one pool of frames.
+#[derive(Debug)]
+pub struct Cache<F: Frames> {
+    frames: F,
+    table: Table,
+    shards: Box<[Mutex<Shard<F>>]>,
+    pool: Pool<F>,
+    /// Lanes that wait for room, over all volumes.
+    stalled: AtomicUsize,
+}
+
+/// Bytes of tables for each frame when pages are as small as a block: what the memory bound must
+/// leave room for beside the frame itself. The policy's share comes on top.
+pub const METADATA_BYTES_PER_FRAME: usize = Table::BYTES_PER_FRAME
+    + size_of::<Option<Page>>()
+    // The list of free frames and the list of free slots.
+    + 2 * size_of::<FrameId>()
+    // The latch of the frame, and ten bytes for the chunks' slack and the dirty batches.
+    + 14;
+
+/// Shards for a cache of `frames` frames used by `threads` threads.
+#[must_use]
+pub fn shards_for(frames: u32, threads: usize) -> usize {
+    // A shard below 16 MiB would hold too few regions to be even with the others.
+    let most = (frames as usize / 4096).max(1);
+    threads.next_power_of_two().min(16).min(1 << most.ilog2())
+}
+
+impl<F: Frames> Cache<F> {
+    /// A cache over all of `frames`, in `shards` parts (a power of two).
+    #[must_use]
+    pub fn new(frames: F, shards: usize) -> Self {
+        let count = frames.count();
+        Cache {
+            table: Table::new(count, shards),
+            shards: (0..shards).map(|_| Mutex::new(Shard::new())).collect(),
+            pool: Pool::new(count),
+            stalled: AtomicUsize::new(0),
+            frames,
+        }
+    }
+
+    /// The frames.
+    #[must_use]
+    pub fn frames(&self) -> &F {
+        &self.frames
+    }
+
+    /// Adds a volume. `notify` wakes whoever drives its store.
+    ///
+    /// # Panics
+    /// If the options are out of range.
+    pub fn add_volume(&self, options: VolumeOptions, notify: Box<dyn Notify>) -> Arc<Volume<F>> {
+        let policy = options.policy;
+        let mut volumes = lock(&self.pool.volumes);
+        let id = u16::try_from(volumes.len()).expect("at most 65,535 volumes");
+        let shards = self.shards.len();
+        let volume = Arc::new(Volume::new(id, options, self.pool.total, shards, notify));
+        volumes.push(Some(Arc::clone(&volume)));
+        drop(volumes);
+        for (index, shard) in self.shards.iter().enumerate() {
+            let instance = Instance::new(index, Arc::clone(&volume), policy.build());
+            lock(shard).instances.push(Some(instance));
+        }
+        volume
+    }
+
+    /// Opens a lane to a volume. `notify` wakes its thread when completions have come.
+    pub fn open_lane(&self, volume: &Arc<Volume<F>>, notify: Box<dyn Notify>) -> Lane<F> {
+        // What failed before and was made good since is no news for a client that was not there.
+        let unresolved = volume.failing.load(Ordering::Acquire) > 0;
+        let seen = if unresolved { 0 } else { volume.errors.load(Ordering::Acquire) };
+        let rings: Box<[_]> = (0..self.shards.len()).map(|_| Arc::new(Ring::new())).collect();
+        for (shard, ring) in self.shards.iter().zip(&rings) {
+            lock(shard).rings.push(Arc::clone(ring));
+        }
+        Lane {
+            volume: Arc::clone(volume),
+            mailbox: Arc::new(Mailbox::new(notify, seen)),
+            rings,
+            recorder: volume.enroll(),
+            spare: Vec::new(),
+        }
+    }
+
+    /// Closes a lane. What it waited for goes on without it.
+    pub fn close_lane(&self, lane: Lane<F>) {
+        for (shard, ring) in self.shards.iter().zip(&lane.rings) {
+            lock(shard).rings.retain(|other| !Arc::ptr_eq(other, ring));
+        }
+        lane.mailbox.close(&self.frames);
+        lane.volume.retire(&lane.recorder);
+        self.pool.give_back(&lane.volume, lane.spare);
+    }
+
+    /// A recorder for whoever drives the store of `volume`.
+    #[must_use]
+    pub fn recorder(&self, volume: &Volume<F>) -> Arc<Recorder> {
+        volume.enroll()
+    }
+
+    /// The value of a gauge for a volume, in the unit of the catalogue.
+    #[must_use]
+    pub fn gauge(&self, volume: &Volume<F>, gauge: Gauge) -> u64 {
+        let blocks = match gauge {
+            Gauge::Resident => u64::from(volume.quota.usage.load(Ordering::Relaxed)),
+            Gauge::Dirty => volume.dirty.load(Ordering::Relaxed),
+            Gauge::Writing => volume.writing.load(Ordering::Relaxed),
+            Gauge::Memory => u64::from(self.pool.total),
+            Gauge::Free => self.pool.free() as u64,
+            Gauge::Metadata => return u64::from(self.pool.total) * METADATA_BYTES_PER_FRAME as u64,
+            Gauge::InFlight => return lock(&volume.queue).in_flight as u64,
+            Gauge::Failing => return volume.failing.load(Ordering::Relaxed),
+        };
+        blocks * BLOCK_BYTES_U64
+    }
+
+    fn shard(&self, index: usize) -> MutexGuard<'_, Shard<F>> {
+        lock(&self.shards[index])
+    }
+
+    /// Pins a frame that is findable, under its shard's lock. Only a writer of a few kilobytes can
+    /// be in the way.
+    fn pin_published(&self, frame: FrameId) -> F::Pin {
+        loop {
+            if let Some(pin) = self.frames.try_pin(frame) {
+                return pin;
+            }
+            spin();
+        }
+    }
+
+    /// Owns a frame fresh from the pool. Only a reader that has lost its way can be in the way.
+    fn own_fresh(&self, frame: FrameId) -> F::Own {
+        loop {
+            if let Some(own) = self.frames.try_own(frame) {
+                return own;
+            }
+            spin();
+        }
+    }
+
+    /// Gives owned frames back to the pool.
+    fn free_owned(&self, volume: &Volume<F>, owned: impl IntoIterator<Item = F::Own>) {
+        let frames = owned.into_iter().map(|own| {
+            let frame = self.frames.owned(&own);
+            self.frames.disown(own);
+            frame
+        });
+        self.pool.give_back(volume, frames.collect::<Vec<_>>());
+    }
+
+    /// Notes that a lane waits for room, and sees to it that somebody makes some.
+    fn stall(&self, lane: &Lane<F>) {
+        lock(&lane.volume.queue).stall(&lane.mailbox);
+        self.stalled.fetch_add(1, Ordering::AcqRel);
+        lane.recorder.add(crate::counters::Counter::Stalls, 1);
+        lane.volume.notify.notify();
+    }
+
+    /// Wakes all lanes that wait for room.
+    fn unstall(&self) {
+        if self.stalled.swap(0, Ordering::AcqRel) == 0 {
+            return;
+        }
+        let volumes: Vec<_> = lock(&self.pool.volumes).iter().flatten().cloned().collect();
+        for volume in volumes {
+            let stalled = std::mem::take(&mut lock(&volume.queue).stalled);
+            for mailbox in stalled {
+                mailbox.deliver(&self.frames, crate::lane::Completion::Unstalled);
+            }
+        }
+    }
+
+    /// Asserts every invariant that holds while no call is under way; for tests.
+    pub fn check(&self, now: Nanos) {
+        let volumes: Vec<_> = lock(&self.pool.volumes).iter().flatten().cloned().collect();
+        let (free, limbo) = self.pool.settle(&self.frames);
+        let mut used = 0;
+        for volume in volumes {
+            let (mut resident, mut dirty, mut writing) = (0, 0, 0);
+            for index in 0..self.shards.len() {
+                let mut shard = self.shard(index);
+                shard.drain(now);
+                let counts = shard.instance(volume.id).check(&self.table);
+                resident += counts.0;
+                dirty += counts.1;
+                writing += counts.2;
+            }
+            assert_eq!(dirty, volume.dirty.load(Ordering::Acquire), "dirty blocks");
+            assert_eq!(writing, volume.writing.load(Ordering::Acquire), "writing blocks");
+            let usage = u64::from(volume.quota.usage.load(Ordering::Acquire));
+            assert!(resident <= usage, "{resident} resident, {usage} charged");
+            used += usage;
+            if lock(&volume.queue).is_idle() {
+                assert_eq!(writing, 0, "writing, but nothing is in flight");
+            }
+        }
+        let accounted = used + free as u64;
+        assert_eq!(accounted, u64::from(self.pool.total), "frames used and free, {limbo} in limbo");
+    }
+}

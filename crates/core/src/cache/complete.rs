@@ -1,0 +1,313 @@
+//! What the store has done.
+
+use super::Cache;
+use crate::clock::Nanos;
+use crate::counters::{Counter, Latency, Recorder};
+use crate::frames::Frames;
+use crate::lane::Completion;
+use crate::page::Key;
+use crate::queue::{Context, FillWaiter};
+use crate::request::{Status, WriteTask};
+use crate::shard::{Fill, Instance};
+use crate::store::{Buffer, Segment, StoreDone, StoreError, StoreOp, StoreOpKind};
+use crate::sync::lock;
+use crate::tunables::Tunable;
+use crate::units::BLOCK_BYTES_U64;
+use crate::volume::Volume;
+
+impl<F: Frames> Cache<F> {
+    /// Takes in an operation that the store of `volume` has done. `recorder` belongs to the caller.
+    pub fn complete(
+        &self,
+        volume: &Volume<F>,
+        recorder: &Recorder,
+        now: Nanos,
+        done: StoreDone<F>,
+    ) {
+        record(recorder, &done);
+        let StoreDone { op, result, .. } = done;
+        let context = lock(&volume.queue).finish(&op);
+        let error = result.err();
+        match context {
+            Context::Fill { page } => self.filled(volume, recorder, now, (op, page), error),
+            Context::Bypass { waiter, overlays } => {
+                self.bypassed(volume, op, waiter, overlays, error);
+            }
+            Context::WriteBack { pages, epoch } => {
+                let blocks = op.len.div_ceil(BLOCK_BYTES_U64);
+                self.written(volume, recorder, now, op, &pages, error.as_ref());
+                self.after_write(volume, now, (epoch, blocks), error);
+            }
+            Context::Flush(waiters) => self.flushed(volume, waiters, error),
+            Context::Exclusive { id } => self.exclusive_done(volume, recorder, now, id, error),
+        }
+        self.unstall();
+    }
+
+    fn filled(
+        &self,
+        volume: &Volume<F>,
+        recorder: &Recorder,
+        now: Nanos,
+        (op, page): (StoreOp<F>, u64),
+        error: Option<StoreError>,
+    ) {
+        let first = op.offset / BLOCK_BYTES_U64;
+        let mut shard = self.shard(self.table.shard(Key::new(volume.id, first)));
+        let instance = shard.instance(volume.id);
+        let slot = instance.fills.get(&page).expect("a page that is being filled").slot;
+        let owned = op.segments.into_iter().map(|segment| match segment.buffer {
+            Buffer::Owned(own) => own,
+            Buffer::Pinned(_) => unreachable!("a read owns its frames"),
+        });
+        if let Some(error) = error {
+            let salvage: Vec<_> = owned.collect();
+            let fill = instance.fills.get_mut(&page).expect("looked up above");
+            fill.salvage.extend(salvage);
+            fill.error.get_or_insert(error);
+        } else {
+            for (block, own) in (first..).zip(owned) {
+                self.publish_filled(instance, slot, block, own);
+                recorder.add(Counter::FilledBlocks, 1);
+            }
+        }
+        let fill = instance.fills.get_mut(&page).expect("looked up above");
+        fill.ops_left -= 1;
+        if fill.ops_left == 0 {
+            let fill = instance.fills.remove(&page).expect("looked up above");
+            self.end_fill(instance, fill, page, recorder, now);
+        }
+    }
+
+    fn end_fill(
+        &self,
+        instance: &mut Instance<F>,
+        fill: Fill<F>,
+        page: u64,
+        recorder: &Recorder,
+        now: Nanos,
+    ) {
+        let Fill { slot, error, mut salvage, waiters, .. } = fill;
+        instance.pages.get_mut(slot).filling = false;
+        let volume = std::sync::Arc::clone(&instance.volume);
+        let whole = volume.blocks_of(page);
+        for waiter in waiters {
+            let Some((blocks, part)) = waiter.read.clone() else {
+                let token = waiter.token;
+                let completion = match &error {
+                    None => Completion::Continue { token },
+                    Some(error) => Completion::Failed { token, parts: 0, error: error.clone() },
+                };
+                waiter.mailbox.deliver(&self.frames, completion);
+                continue;
+            };
+            let token = waiter.token;
+            if let Some(pins) = self.pins_of(instance, &blocks) {
+                let filled = Completion::Filled { token, part, pins };
+                waiter.mailbox.deliver(&self.frames, filled);
+                continue;
+            }
+            let error = error.as_ref().expect("a fill without error leaves nothing out");
+            let parts = u32::try_from(blocks.end - blocks.start).expect("a page");
+            if blocks == whole || salvage.len() < parts as usize {
+                let failed = Completion::Failed { token, parts, error: error.clone() };
+                waiter.mailbox.deliver(&self.frames, failed);
+                continue;
+            }
+            // Somewhere in the page the store has a bad spot; it may not be where the reader reads.
+            recorder.add(Counter::BypassFillFailed, 1);
+            let salvaged = salvage.drain(salvage.len() - parts as usize..);
+            let mut spare = Vec::new();
+            for own in salvaged {
+                spare.push(self.frames.owned(&own));
+                self.frames.disown(own);
+            }
+            let mut queue = lock(&volume.queue);
+            self.start_bypass(&volume, &mut queue, &blocks, &mut spare, waiter, now);
+        }
+        self.free_owned(&volume, salvage);
+        if instance.pages.get(slot).resident == 0 {
+            instance.remove(slot, false);
+        } else {
+            self.continue_page(instance, slot, recorder, now);
+        }
+    }
+
+    /// Hands a reader the frames of a read that went past the cache.
+    fn bypassed(
+        &self,
+        volume: &Volume<F>,
+        op: StoreOp<F>,
+        waiter: FillWaiter<F>,
+        overlays: Vec<(u64, F::Pin, u8)>,
+        error: Option<StoreError>,
+    ) {
+        let (_, part) = waiter.read.expect("only reads bypass");
+        let first = op.offset / BLOCK_BYTES_U64;
+        let mut owned: Vec<F::Own> = op
+            .segments
+            .into_iter()
+            .map(|segment| match segment.buffer {
+                Buffer::Owned(own) => own,
+                Buffer::Pinned(_) => unreachable!("a read owns its frames"),
+            })
+            .collect();
+        for (block, pin, valid) in overlays {
+            let own = &mut owned[usize::try_from(block - first).expect("an index")];
+            self.overlay(valid, &pin, own);
+            self.frames.unpin(pin);
+        }
+        let token = waiter.token;
+        if let Some(error) = error {
+            let parts = u32::try_from(owned.len()).expect("a page");
+            self.free_owned(volume, owned);
+            waiter.mailbox.deliver(&self.frames, Completion::Failed { token, parts, error });
+            return;
+        }
+        let pins: Vec<_> = owned.into_iter().map(|own| self.frames.downgrade(own)).collect();
+        for pin in &pins {
+            // Free as soon as the reader lets go.
+            self.pool.retire(volume.id, self.frames.pinned(pin));
+        }
+        waiter.mailbox.deliver(&self.frames, Completion::Filled { token, part, pins });
+    }
+
+    fn written(
+        &self,
+        volume: &Volume<F>,
+        recorder: &Recorder,
+        now: Nanos,
+        op: StoreOp<F>,
+        pages: &[(u64, crate::policy::Slot)],
+        error: Option<&StoreError>,
+    ) {
+        let first = op.offset / BLOCK_BYTES_U64;
+        let mut shard = self.shard(self.table.shard(Key::new(volume.id, first)));
+        let instance = shard.instance(volume.id);
+        for Segment { buffer, .. } in op.segments {
+            match buffer {
+                Buffer::Pinned(pin) => self.frames.unpin(pin),
+                Buffer::Owned(_) => unreachable!("a write pins its frames"),
+            }
+        }
+        if let Some(error) = error {
+            volume.note_error(error);
+        }
+        for &(number, slot) in pages {
+            let page = instance.pages.get_mut(slot);
+            assert_eq!(page.number, number, "a page was replaced while it was written");
+            page.ops -= 1;
+            page.round_failed |= error.is_some();
+            if page.ops == 0 {
+                let failed = std::mem::take(&mut page.round_failed);
+                // The error of an earlier operation of the same round, where this one went well.
+                let earlier =
+                    (failed && error.is_none()).then(|| lock(&volume.last_error).clone()).flatten();
+                let error = error.or(earlier.as_ref());
+                self.end_round(instance, slot, error, recorder, now);
+            }
+        }
+    }
+
+    /// After a write, once its pages are dealt with: speed, back-off, and flushes that now fail.
+    fn after_write(
+        &self,
+        volume: &Volume<F>,
+        now: Nanos,
+        (epoch, blocks): (u64, u64),
+        error: Option<StoreError>,
+    ) {
+        lock(&volume.queue).write_ended(epoch);
+        let mut writer = lock(&volume.writer);
+        let Some(error) = error else {
+            writer.retry_delay = 0;
+            writer.pace.wrote(now, blocks);
+            return;
+        };
+        let shortest = volume.tunables.nanos(Tunable::RetryDelay);
+        let longest = volume.tunables.nanos(Tunable::RetryDelayMax);
+        if now >= writer.retry_at {
+            writer.retry_delay = (writer.retry_delay * 2).clamp(shortest, longest.max(shortest));
+            writer.retry_at = now + writer.retry_delay;
+        }
+        drop(writer);
+        self.fail_flushes(volume, epoch, &error);
+    }
+
+    /// Takes in a completion of a write.
+    ///
+    /// # Panics
+    /// If the completion is not one of a write.
+    pub fn write_completed(
+        &self,
+        lane: &mut crate::lane::Lane<F>,
+        now: Nanos,
+        task: &mut WriteTask,
+        completion: Completion<F>,
+    ) -> Status {
+        match completion {
+            Completion::Synced { pages, stable, result, .. } => {
+                task.waiting -= pages;
+                task.needs_flush |= task.fua && !stable;
+                if let Err(error) = result {
+                    task.error.get_or_insert(error);
+                }
+            }
+            Completion::Finished { result, .. } => {
+                task.waiting -= 1;
+                if let Err(error) = result {
+                    task.error.get_or_insert(error);
+                }
+            }
+            Completion::Failed { error, .. } => return Status::Failed(error),
+            other => panic!("{other:?} is not a completion of a write"),
+        }
+        if task.waiting > 0 {
+            return Status::Pending;
+        }
+        if let Some(error) = task.error.take() {
+            return Status::Failed(error);
+        }
+        if task.needs_flush {
+            return self.flush_for(lane, now, task);
+        }
+        Status::Done
+    }
+}
+
+fn record<F: Frames>(recorder: &Recorder, done: &StoreDone<F>) {
+    let StoreDone { op, result, started_at, finished_at } = done;
+    let queued = started_at.saturating_sub(op.queued_at);
+    let served = finished_at.saturating_sub(*started_at);
+    match op.kind {
+        StoreOpKind::Read => {
+            recorder.add(Counter::StoreReads, 1);
+            recorder.add(Counter::StoreReadBytes, op.len);
+            recorder.record(Latency::StoreReadQueue, queued);
+            recorder.record(Latency::StoreReadService, served);
+        }
+        StoreOpKind::Write { .. } => {
+            recorder.add(Counter::StoreWrites, 1);
+            recorder.add(Counter::StoreWriteBytes, op.len);
+            recorder.record(Latency::StoreWriteQueue, queued);
+            recorder.record(Latency::StoreWriteService, served);
+        }
+        StoreOpKind::Flush => {
+            recorder.add(Counter::StoreFlushes, 1);
+            recorder.record(Latency::StoreFlushService, served);
+        }
+        StoreOpKind::Discard | StoreOpKind::Zero { .. } => {
+            recorder.add(Counter::StoreDiscards, 1);
+        }
+    }
+    if result.is_err() {
+        recorder.add(
+            match op.kind {
+                StoreOpKind::Read => Counter::StoreReadErrors,
+                StoreOpKind::Write { .. } => Counter::StoreWriteErrors,
+                _ => Counter::StoreFlushErrors,
+            },
+            1,
+        );
+    }
+}

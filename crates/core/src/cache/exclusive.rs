@@ -1,0 +1,238 @@
+//! Discarding and zeroing: ranges that change in the store and not through the cache.
+//!
+//! Such a range first waits until nothing of it is being filled or written back, and keeps new fills
+//! and writes out. What is resident stays, dirty as it is, until the store has done it: if the store
+//! fails, nothing has been lost.
+
+use super::Cache;
+use crate::clock::Nanos;
+use crate::counters::Recorder;
+use crate::frames::Frames;
+use crate::lane::{Completion, Lane};
+use crate::page::Key;
+use crate::policy::Slot;
+use crate::queue::{Context, Exclusive, Queue};
+use crate::request::Status;
+use crate::shard::Instance;
+use crate::store::{StoreError, StoreErrorKind, StoreOpKind};
+use crate::sync::atomic::Ordering;
+use crate::sync::{Arc, lock};
+use crate::units::BLOCK_BYTES_U64;
+use crate::volume::Volume;
+use std::ops::Range;
+
+/// A range of bytes cut at the borders of blocks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BlockCut {
+    /// Bytes before the first whole block; to be written as zeros, or ignored by a discard.
+    pub head: Range<u64>,
+    /// Whole blocks.
+    pub blocks: Range<u64>,
+    /// Bytes after the last whole block.
+    pub tail: Range<u64>,
+}
+
+/// Cuts `bytes` of a volume of `length` bytes. A last block that is short counts as whole.
+#[must_use]
+pub fn cut(bytes: Range<u64>, length: u64) -> BlockCut {
+    let first = bytes.start.div_ceil(BLOCK_BYTES_U64);
+    let end = if bytes.end == length {
+        bytes.end.div_ceil(BLOCK_BYTES_U64)
+    } else {
+        bytes.end / BLOCK_BYTES_U64
+    };
+    if first >= end {
+        let nothing = bytes.end..bytes.end;
+        return BlockCut { head: bytes, blocks: 0..0, tail: nothing };
+    }
+    let tail_start = (end * BLOCK_BYTES_U64).min(bytes.end);
+    BlockCut {
+        head: bytes.start..first * BLOCK_BYTES_U64,
+        blocks: first..end,
+        tail: tail_start..bytes.end,
+    }
+}
+
+impl<F: Frames> Cache<F> {
+    /// Discards or zeroes whole blocks, as `kind` says; the completion carries `token`.
+    ///
+    /// # Panics
+    /// If `kind` is neither, or the range is empty or not inside the volume.
+    pub fn exclude(
+        &self,
+        lane: &mut Lane<F>,
+        now: Nanos,
+        kind: StoreOpKind,
+        blocks: Range<u64>,
+        token: u64,
+    ) -> Status {
+        let volume = &lane.volume;
+        volume.touch(now);
+        assert!(matches!(kind, StoreOpKind::Discard | StoreOpKind::Zero { .. }), "{kind:?}");
+        assert!(blocks.start < blocks.end && blocks.end <= volume.blocks, "{blocks:?}");
+        let mut queue = lock(&volume.queue);
+        if queue.is_exclusive(&blocks) {
+            drop(queue);
+            self.stall(lane);
+            return Status::Stalled;
+        }
+        let id = queue.next_exclusive();
+        let epoch = volume.epoch.load(Ordering::Acquire);
+        let mailbox = Arc::clone(&lane.mailbox);
+        let submitted = false;
+        queue.exclusives.push(Exclusive { id, blocks, kind, epoch, submitted, mailbox, token });
+        volume.exclusives.fetch_add(1, Ordering::AcqRel);
+        drop(queue);
+        volume.notify.notify();
+        Status::Pending
+    }
+
+    /// Gives the store the ranges that nothing is under way in any more.
+    pub(super) fn submit_exclusives(&self, volume: &Volume<F>, now: Nanos) {
+        if volume.exclusives.load(Ordering::Acquire) == 0 {
+            return;
+        }
+        let mut queue = lock(&volume.queue);
+        for i in 0..queue.exclusives.len() {
+            let Exclusive { id, ref blocks, kind, submitted, .. } = queue.exclusives[i];
+            let blocks = blocks.clone();
+            if submitted || queue.is_under_way(&blocks, |page| volume.blocks_of(page)) {
+                continue;
+            }
+            queue.exclusives[i].submitted = true;
+            let end = (blocks.end * BLOCK_BYTES_U64).min(volume.geometry().length);
+            let bytes = blocks.start * BLOCK_BYTES_U64..end;
+            let context = Context::Exclusive { id };
+            let op = queue.operation(kind, bytes, Vec::new(), context, now);
+            queue.forced.push_back(op);
+        }
+    }
+
+    /// The store has discarded or zeroed a range, or failed to.
+    pub(super) fn exclusive_done(
+        &self,
+        volume: &Volume<F>,
+        recorder: &Recorder,
+        now: Nanos,
+        id: u64,
+        error: Option<StoreError>,
+    ) {
+        let find = |queue: &Queue<F>| {
+            let found = queue.exclusives.iter().position(|exclusive| exclusive.id == id);
+            found.expect("a range that was given to the store")
+        };
+        let queue = lock(&volume.queue);
+        let exclusive = &queue.exclusives[find(&queue)];
+        let (blocks, kind) = (exclusive.blocks.clone(), exclusive.kind);
+        drop(queue);
+        if error.is_none() {
+            self.drop_range(volume, &blocks);
+        }
+        let mut queue = lock(&volume.queue);
+        let index = find(&queue);
+        let Exclusive { mailbox, token, .. } = queue.exclusives.remove(index);
+        volume.exclusives.fetch_sub(1, Ordering::AcqRel);
+        drop(queue);
+        self.settle_range(volume, recorder, now, &blocks);
+        // A discard is advice; a store that cannot take it has not failed.
+        let ignored = |error: &StoreError| {
+            kind == StoreOpKind::Discard && error.kind == StoreErrorKind::Unsupported
+        };
+        let result = error.filter(|error| !ignored(error)).map_or(Ok(()), Err);
+        mailbox.deliver(&self.frames, Completion::Finished { token, result });
+    }
+
+    /// Slots of the pages of an instance that have blocks in `blocks`.
+    fn slots_in(&self, instance: &Instance<F>, blocks: &Range<u64>) -> Vec<Slot> {
+        let volume = &instance.volume;
+        let pages = volume.page_of(blocks.start)..volume.page_of(blocks.end - 1) + 1;
+        if pages.end - pages.start <= u64::from(instance.pages.len()) {
+            // Pages of other shards are found here too; they are in another slab.
+            let here = |&page: &u64| {
+                let key = Key::new(volume.id, page * u64::from(volume.page_blocks));
+                self.table.shard(key) == instance.index
+            };
+            return pages.filter(here).filter_map(|p| instance.find(&self.table, p)).collect();
+        }
+        let inside = |&slot: &Slot| pages.contains(&instance.pages.get(slot).number);
+        instance.pages.slots().filter(inside).collect()
+    }
+
+    /// Forgets the resident blocks of a range that the store has discarded or zeroed.
+    fn drop_range(&self, volume: &Volume<F>, blocks: &Range<u64>) {
+        for index in 0..self.shards.len() {
+            let mut shard = self.shard(index);
+            let instance = shard.instance(volume.id);
+            for slot in self.slots_in(instance, blocks) {
+                self.drop_blocks(instance, slot, blocks);
+            }
+        }
+    }
+
+    fn drop_blocks(&self, instance: &mut Instance<F>, slot: Slot, blocks: &Range<u64>) {
+        let volume = Arc::clone(&instance.volume);
+        let own = volume.blocks_of(instance.pages.get(slot).number);
+        let (mut gone, mut clean) = (0, 0);
+        for block in own.start.max(blocks.start)..own.end.min(blocks.end) {
+            let Some(frame) = self.table.find(Key::new(volume.id, block)) else { continue };
+            let state = self.table.state(frame);
+            assert_eq!(state.writing, 0, "a block of an exclusive range is being written");
+            clean += u16::from(state.dirty != 0);
+            gone += 1;
+            self.table.retract(frame);
+            self.pool.retire(volume.id, frame);
+        }
+        let page = instance.pages.get_mut(slot);
+        page.resident -= gone;
+        page.dirty -= clean;
+        volume.dirty.fetch_sub(u64::from(clean), Ordering::AcqRel);
+        if page.dirty == 0 {
+            let failing = std::mem::take(&mut page.failing);
+            volume.failing.fetch_sub(u64::from(failing), Ordering::AcqRel);
+        }
+        if clean > 0 && page.dirty == 0 {
+            instance.unlink_dirty(slot);
+            // What they wrote has been overwritten in the store, but not by a stable write.
+            self.tell_synced(instance, slot, None, false);
+        }
+        if instance.pages.get(slot).resident == 0 {
+            instance.remove(slot, false);
+        }
+    }
+
+    /// Goes on with pages of a range that writers wait for.
+    fn settle_range(
+        &self,
+        volume: &Volume<F>,
+        recorder: &Recorder,
+        now: Nanos,
+        blocks: &Range<u64>,
+    ) {
+        for index in 0..self.shards.len() {
+            let mut shard = self.shard(index);
+            let instance = shard.instance(volume.id);
+            for slot in self.slots_in(instance, blocks) {
+                self.continue_page(instance, slot, recorder, now);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_cut_at_the_borders_of_blocks() {
+        let cut_at = |start, end, length| {
+            let BlockCut { head, blocks, tail } = cut(start..end, length);
+            (head.end - head.start, blocks.end - blocks.start, tail.end - tail.start)
+        };
+        assert_eq!(cut_at(0, 8192, 1 << 20), (0, 2, 0));
+        assert_eq!(cut_at(1, 8192, 1 << 20), (4095, 1, 0));
+        assert_eq!(cut_at(1, 8193, 1 << 20), (4095, 1, 1));
+        assert_eq!(cut_at(1, 4095, 1 << 20), (4094, 0, 0));
+        assert_eq!(cut_at(0, 4608, 4608), (0, 2, 0), "a short last block is whole");
+        assert_eq!(cut_at(4096, 4097, 4608), (1, 0, 0));
+    }
+}

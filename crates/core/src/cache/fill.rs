@@ -1,0 +1,307 @@
+//! Fills: reading what is missing from the store.
+//!
+//! A fill reads all blocks of a page that are not wholly valid into frames that nobody can find, and
+//! publishes them when they have come. Sectors that were written meanwhile are newer and win. Where
+//! there is no room for the whole page, exactly the blocks asked for are read past the cache.
+
+use super::Cache;
+use crate::clock::Nanos;
+use crate::frames::{FrameId, Frames};
+use crate::lane::Lane;
+use crate::page::{FrameState, Key};
+use crate::policy::Slot;
+use crate::queue::{Context, FillWaiter, Queue};
+use crate::request::Assembly;
+use crate::shard::{Fill, Instance};
+use crate::store::{Buffer, Segment, StoreOpKind};
+use crate::sync::{Arc, lock};
+use crate::units::{BLOCK_BYTES, BLOCK_BYTES_U64, SECTOR_BYTES};
+use crate::volume::Volume;
+use std::ops::Range;
+
+fn range_len(blocks: &Range<u64>) -> usize {
+    usize::try_from(blocks.end - blocks.start).expect("at most a page")
+}
+
+/// What became of blocks that were not found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Missing {
+    /// They are there now, pinned into the assembly.
+    Present,
+    /// They are coming, with the whole page.
+    Filling,
+    /// They are coming, for this reader only.
+    Bypassed,
+    /// Neither can be: no frames, or the range is being discarded.
+    NoRoom,
+}
+
+impl<F: Frames> Cache<F> {
+    /// Gets `blocks` (of one page) for a read.
+    pub(super) fn miss(
+        &self,
+        lane: &mut Lane<F>,
+        now: Nanos,
+        assembly: &mut Assembly<F>,
+        blocks: &Range<u64>,
+    ) -> Missing {
+        let waiter = FillWaiter {
+            mailbox: Arc::clone(&lane.mailbox),
+            token: assembly.token,
+            read: Some((blocks.clone(), assembly.cursor)),
+        };
+        let outcome = self.fetch(lane, now, waiter, blocks);
+        match outcome {
+            Missing::Present => {
+                // Found under the lock; pinned now, unless it was evicted again: then once more.
+                return self.pin_present(lane, now, assembly, blocks);
+            }
+            Missing::Filling | Missing::Bypassed => {
+                assembly.missing += u32::try_from(blocks.end - blocks.start).expect("a page");
+            }
+            Missing::NoRoom => {}
+        }
+        outcome
+    }
+
+    fn pin_present(
+        &self,
+        lane: &mut Lane<F>,
+        now: Nanos,
+        assembly: &mut Assembly<F>,
+        blocks: &Range<u64>,
+    ) -> Missing {
+        let volume = Arc::clone(&lane.volume);
+        let index = self.table.shard(Key::new(volume.id, blocks.start));
+        let mut shard = self.shard(index);
+        let instance = shard.instance(volume.id);
+        let pins = self.pins_of(instance, blocks);
+        let Some(pins) = pins else {
+            drop(shard);
+            return self.miss(lane, now, assembly, blocks);
+        };
+        if let Some(slot) = instance.find(&self.table, volume.page_of(blocks.start)) {
+            instance.hit(slot, now);
+        }
+        for (i, pin) in pins.into_iter().enumerate() {
+            assembly.parts[assembly.cursor as usize + i] = Some(pin);
+        }
+        Missing::Present
+    }
+
+    /// Pins of all `blocks` if each is wholly valid, under the shard's lock.
+    pub(super) fn pins_of(
+        &self,
+        instance: &Instance<F>,
+        blocks: &Range<u64>,
+    ) -> Option<Vec<F::Pin>> {
+        let frames: Option<Vec<FrameId>> = blocks
+            .clone()
+            .map(|block| {
+                let frame = self.table.find(Key::new(instance.volume.id, block))?;
+                self.table.state(frame).covers(0xff).then_some(frame)
+            })
+            .collect();
+        Some(frames?.into_iter().map(|frame| self.pin_published(frame)).collect())
+    }
+
+    /// Sees to it that `blocks` (of one page) come, and the waiter is told.
+    pub(super) fn fetch(
+        &self,
+        lane: &mut Lane<F>,
+        now: Nanos,
+        waiter: FillWaiter<F>,
+        blocks: &Range<u64>,
+    ) -> Missing {
+        let volume = Arc::clone(&lane.volume);
+        let page = volume.page_of(blocks.start);
+        let whole = volume.blocks_of(page);
+        let mut wanted = self.count_absent(volume.id, &whole);
+        loop {
+            let (spare, recorder) = (&mut lane.spare, &*lane.recorder);
+            let room = self.reserve(&volume, wanted, spare, recorder, now);
+            let index = self.table.shard(Key::new(volume.id, blocks.start));
+            let mut shard = self.shard(index);
+            let instance = shard.instance(volume.id);
+            let mut queue = lock(&volume.queue);
+            let outcome = if self.count_absent(volume.id, blocks) == 0 {
+                Missing::Present
+            } else if let Some(fill) = instance.fills.get_mut(&page) {
+                fill.waiters.push(waiter);
+                let slot = fill.slot;
+                instance.hit(slot, now);
+                Missing::Filling
+            } else if queue.is_exclusive(&whole) {
+                Missing::NoRoom
+            } else {
+                let absent = self.count_absent(volume.id, &whole);
+                if room && absent > lane.spare.len() {
+                    // More went while no lock was held.
+                    wanted = absent;
+                    continue;
+                }
+                if absent <= lane.spare.len() {
+                    self.start_fill(instance, &mut queue, page, &mut lane.spare, waiter, now);
+                    Missing::Filling
+                } else if waiter.read.is_some() && range_len(blocks) <= lane.spare.len() {
+                    self.start_bypass(&volume, &mut queue, blocks, &mut lane.spare, waiter, now);
+                    Missing::Bypassed
+                } else {
+                    Missing::NoRoom
+                }
+            };
+            drop(queue);
+            drop(shard);
+            self.return_spare(lane);
+            if matches!(outcome, Missing::Filling | Missing::Bypassed) {
+                volume.notify.notify();
+            }
+            return outcome;
+        }
+    }
+
+    /// Gives back what a request did not use.
+    pub(super) fn return_spare(&self, lane: &mut Lane<F>) {
+        if !lane.spare.is_empty() {
+            self.pool.give_back(&lane.volume, lane.spare.drain(..));
+        }
+    }
+
+    /// How many of `blocks` are not wholly valid.
+    pub(super) fn count_absent(&self, volume: u16, blocks: &Range<u64>) -> usize {
+        let is_absent = |&block: &u64| {
+            let frame = self.table.find(Key::new(volume, block));
+            !frame.is_some_and(|frame| self.table.state(frame).covers(0xff))
+        };
+        blocks.clone().filter(is_absent).count()
+    }
+
+    fn start_fill(
+        &self,
+        instance: &mut Instance<F>,
+        queue: &mut Queue<F>,
+        page: u64,
+        spare: &mut Vec<FrameId>,
+        waiter: FillWaiter<F>,
+        now: Nanos,
+    ) {
+        let slot = instance.find_or_insert(&self.table, page, true, now);
+        let volume = Arc::clone(&instance.volume);
+        let mut ops_left = 0;
+        for run in self.absent_runs(volume.id, volume.blocks_of(page)) {
+            self.queue_read(&volume, queue, run, spare, Context::Fill { page }, now);
+            ops_left += 1;
+        }
+        instance.pages.get_mut(slot).filling = true;
+        let fill = Fill { slot, ops_left, error: None, salvage: Vec::new(), waiters: vec![waiter] };
+        let before = instance.fills.insert(page, fill);
+        assert!(before.is_none() && ops_left > 0, "a fill of a page that is being filled or whole");
+    }
+
+    /// Runs of blocks that are not wholly valid.
+    fn absent_runs(&self, volume: u16, blocks: Range<u64>) -> Vec<Range<u64>> {
+        let mut runs: Vec<Range<u64>> = Vec::new();
+        for block in blocks {
+            if self.count_absent(volume, &(block..block + 1)) == 0 {
+                continue;
+            }
+            match runs.last_mut() {
+                Some(run) if run.end == block => run.end += 1,
+                _ => runs.push(block..block + 1),
+            }
+        }
+        runs
+    }
+
+    /// Queues a read of `blocks` into frames of `spare`.
+    fn queue_read(
+        &self,
+        volume: &Volume<F>,
+        queue: &mut Queue<F>,
+        blocks: Range<u64>,
+        spare: &mut Vec<FrameId>,
+        context: Context<F>,
+        now: Nanos,
+    ) {
+        let owned = blocks.clone().map(|_| {
+            let frame = spare.pop().expect("frames were reserved for every block");
+            self.own_fresh(frame)
+        });
+        let owned: Vec<_> = owned.collect();
+        let segments = self.read_segments(volume, &blocks, owned);
+        let start = blocks.start * BLOCK_BYTES_U64;
+        let len: u64 = segments.iter().map(|segment| u64::from(segment.len)).sum();
+        let op = queue.operation(StoreOpKind::Read, start..start + len, segments, context, now);
+        queue.reads.push_back(op);
+    }
+
+    pub(super) fn read_segments(
+        &self,
+        volume: &Volume<F>,
+        blocks: &Range<u64>,
+        owned: Vec<F::Own>,
+    ) -> Vec<Segment<F>> {
+        let segment = |(block, mut own): (u64, F::Own)| {
+            let len = volume.bytes_of(block);
+            if (len as usize) < BLOCK_BYTES {
+                self.frames.zero(&mut own, len as usize, BLOCK_BYTES - len as usize);
+            }
+            Segment { buffer: Buffer::Owned(own), offset: 0, len }
+        };
+        blocks.clone().zip(owned).map(segment).collect()
+    }
+
+    /// Reads `blocks` for one reader. What is resident of them now is held until they come, and laid
+    /// over: the store may not have it yet.
+    pub(super) fn start_bypass(
+        &self,
+        volume: &Volume<F>,
+        queue: &mut Queue<F>,
+        blocks: &Range<u64>,
+        spare: &mut Vec<FrameId>,
+        waiter: FillWaiter<F>,
+        now: Nanos,
+    ) {
+        let resident = |block| {
+            let frame = self.table.find(Key::new(volume.id, block))?;
+            let pin = self.pin_published(frame);
+            Some((block, pin, self.table.state(frame).valid))
+        };
+        let overlays = blocks.clone().filter_map(resident).collect();
+        let context = Context::Bypass { waiter, overlays };
+        self.queue_read(volume, queue, blocks.clone(), spare, context, now);
+    }
+
+    /// Publishes a block that has come from the store. Sectors that are resident already are newer.
+    pub(super) fn publish_filled(
+        &self,
+        instance: &mut Instance<F>,
+        slot: Slot,
+        block: u64,
+        mut own: F::Own,
+    ) {
+        let key = Key::new(instance.volume.id, block);
+        let mut state = FrameState { valid: 0xff, dirty: 0, writing: 0 };
+        if let Some(old) = self.table.find(key) {
+            let pin = self.pin_published(old);
+            let before = self.table.state(old);
+            self.overlay(before.valid, &pin, &mut own);
+            self.frames.unpin(pin);
+            state = FrameState { valid: 0xff, ..before };
+            self.table.retract(old);
+            self.pool.retire(instance.volume.id, old);
+        } else {
+            instance.pages.get_mut(slot).resident += 1;
+        }
+        let frame = self.frames.owned(&own);
+        self.frames.disown(own);
+        self.table.publish(frame, key, slot, state);
+    }
+
+    /// Copies the sectors of `mask`.
+    pub(super) fn overlay(&self, mask: u8, from: &F::Pin, to: &mut F::Own) {
+        for sector in (0..8).filter(|sector| mask & (1 << sector) != 0) {
+            self.frames.copy(from, to, sector * SECTOR_BYTES, SECTOR_BYTES);
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! Flushes: the promise.
+//!
+//! A flush ends an epoch of the volume: every page that became dirty in it or before must be written,
+//! every write of such a page that is under way must have come to its end, and then the store itself
+//! is flushed. A failed write fails every flush that covers it at once, and is reported to the next
+//! flush of every lane. A failed flush of the store is final: what the store lost is not known, so
+//! every later flush fails too, until the volume is opened anew.
+
+use super::Cache;
+use crate::clock::Nanos;
+use crate::counters::Recorder;
+use crate::frames::Frames;
+use crate::lane::{Completion, Lane};
+use crate::mode::FlushMode;
+use crate::queue::{Context, FlushWaiter};
+use crate::request::{Status, WriteTask};
+use crate::store::{StoreError, StoreOpKind};
+use crate::sync::atomic::Ordering;
+use crate::sync::{Arc, lock};
+use crate::tunables::Tunable;
+use crate::volume::Volume;
+use crate::writeback::{Batch, Writer};
+
+/// How many pages of a shard one batch gathers under its lock: enough for long sweeps over the
+/// disk, few enough that a miss does not wait for a millisecond.
+const GATHER_MAX: usize = 16_384;
+
+impl<F: Frames> Cache<F> {
+    /// Flushes the volume of `lane`: what was acknowledged before is on stable storage when the
+    /// completion with `token` says so.
+    pub fn flush(&self, lane: &mut Lane<F>, now: Nanos, token: u64) -> Status {
+        lane.volume.touch(now);
+        if lane.volume.flush_mode() == FlushMode::Ignore {
+            return Status::Done;
+        }
+        let volume = &lane.volume;
+        let mut queue = lock(&volume.queue);
+        let epoch = volume.epoch.fetch_add(1, Ordering::AcqRel);
+        let mailbox = Arc::clone(&lane.mailbox);
+        queue.flushes.push_back(FlushWaiter { mailbox, token, epoch });
+        drop(queue);
+        volume.notify.notify();
+        Status::Pending
+    }
+
+    /// Flushes for a write that asked to be stable and could not be made so by itself.
+    pub(super) fn flush_for(&self, lane: &mut Lane<F>, now: Nanos, task: &mut WriteTask) -> Status {
+        task.needs_flush = false;
+        let status = self.flush(lane, now, task.token);
+        if status == Status::Pending {
+            task.waiting += 1;
+        }
+        status
+    }
+
+    /// Moves flushes on: writes what they wait for, and flushes the store when that is done.
+    pub(super) fn advance_flushes(
+        &self,
+        volume: &Volume<F>,
+        writer: &mut Writer,
+        recorder: &Recorder,
+        now: Nanos,
+    ) {
+        let Some(epoch) = lock(&volume.queue).flushes.back().map(|flush| flush.epoch) else {
+            return;
+        };
+        self.write_up_to(volume, writer, epoch, recorder, now);
+        let oldest = self.oldest_dirty(volume).map(|(_, epoch)| epoch);
+        let mut queue = lock(&volume.queue);
+        if queue.flush_in_flight {
+            return;
+        }
+        let ready = queue.flushes.iter().take_while(|flush| {
+            oldest.is_none_or(|oldest| oldest > flush.epoch) && !queue.has_writes_up_to(flush.epoch)
+        });
+        let ready = ready.count();
+        if ready == 0 {
+            return;
+        }
+        let waiters = queue.flushes.drain(..ready).collect();
+        let op =
+            queue.operation(StoreOpKind::Flush, 0..0, Vec::new(), Context::Flush(waiters), now);
+        queue.forced.push_back(op);
+        queue.flush_in_flight = true;
+    }
+
+    /// Starts rounds of pages that became dirty at `epoch` or before, as many as the store may have.
+    fn write_up_to(
+        &self,
+        volume: &Volume<F>,
+        writer: &mut Writer,
+        epoch: u64,
+        recorder: &Recorder,
+        now: Nanos,
+    ) {
+        let depth = usize::try_from(volume.tunables.get(Tunable::ForcedDepth)).expect("small");
+        let mut gathered = false;
+        loop {
+            let queue = lock(&volume.queue);
+            let started = queue.forced.len() + queue.writes_in_flight;
+            drop(queue);
+            if started >= depth {
+                return;
+            }
+            if writer.forced.is_empty() {
+                if gathered {
+                    return;
+                }
+                gathered = true;
+                writer.forced = self.gather(volume, |page| page.dirty_epoch <= epoch, u64::MAX);
+            }
+            let Some(page) = writer.forced.next() else { return };
+            let cause = crate::queue::Cause::Forced;
+            self.write_back_around(volume, page, cause, recorder, now);
+        }
+    }
+
+    /// Pages from the old end of the dirty lists as long as `wanted` says so, for about `blocks`
+    /// blocks; those that are being written are left out.
+    pub(super) fn gather(
+        &self,
+        volume: &Volume<F>,
+        wanted: impl Fn(&crate::shard::Page) -> bool,
+        blocks: u64,
+    ) -> Batch {
+        let mut pages = Vec::new();
+        let each = blocks.div_ceil(self.shards.len() as u64);
+        for index in 0..self.shards.len() {
+            let mut shard = self.shard(index);
+            let instance = shard.instance(volume.id);
+            let mut left = each;
+            let oldest = instance.dirty_oldest();
+            let list = std::iter::successors(oldest, |&slot| instance.dirty_newer(slot));
+            for slot in list.take(GATHER_MAX) {
+                let page = instance.pages.get(slot);
+                if left == 0 || !wanted(page) {
+                    break;
+                }
+                left = left.saturating_sub(u64::from(page.dirty));
+                if page.can_start_round() {
+                    pages.push(page.number);
+                }
+            }
+        }
+        Batch::sorted(pages)
+    }
+
+    /// When, and at which epoch, the page became dirty that is so for the longest time.
+    pub(super) fn oldest_dirty(&self, volume: &Volume<F>) -> Option<(Nanos, u64)> {
+        let mut oldest: Option<(Nanos, u64)> = None;
+        for index in 0..self.shards.len() {
+            let mut shard = self.shard(index);
+            let instance = shard.instance(volume.id);
+            let Some(slot) = instance.dirty_oldest() else { continue };
+            let page = instance.pages.get(slot);
+            let (at, epoch) = oldest.unwrap_or((Nanos::MAX, u64::MAX));
+            oldest = Some((at.min(page.dirty_at), epoch.min(page.dirty_epoch)));
+        }
+        oldest
+    }
+
+    /// A flush of the store is done.
+    pub(super) fn flushed(
+        &self,
+        volume: &Volume<F>,
+        waiters: Vec<FlushWaiter<F>>,
+        error: Option<StoreError>,
+    ) {
+        let mut queue = lock(&volume.queue);
+        queue.flush_in_flight = false;
+        if let Some(error) = &error {
+            volume.note_error(error);
+            queue.flush_failed.get_or_insert_with(|| error.clone());
+        }
+        let failed = queue.flush_failed.clone();
+        drop(queue);
+        for waiter in waiters {
+            let untold = volume.untold_error(&waiter.mailbox);
+            let result = failed.clone().or(untold).map_or(Ok(()), Err);
+            let token = waiter.token;
+            waiter.mailbox.deliver(&self.frames, Completion::Finished { token, result });
+        }
+    }
+
+    /// A write of `epoch` failed: the flushes that cover it fail now.
+    pub(super) fn fail_flushes(&self, volume: &Volume<F>, epoch: u64, error: &StoreError) {
+        let mut queue = lock(&volume.queue);
+        let (failed, rest) =
+            queue.flushes.drain(..).partition::<Vec<_>, _>(|flush| flush.epoch >= epoch);
+        queue.flushes.extend(rest);
+        drop(queue);
+        for FlushWaiter { mailbox, token, .. } in failed {
+            // This is the report of the error to this lane.
+            let errors = volume.errors.load(Ordering::Acquire);
+            mailbox.errors_seen.store(errors, Ordering::Release);
+            let result = Err(error.clone());
+            mailbox.deliver(&self.frames, Completion::Finished { token, result });
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! What to give to the store now: misses and flushes first, the lazy writer after them.
+
+use super::Cache;
+use crate::clock::Nanos;
+use crate::counters::{Counter, Recorder};
+use crate::frames::Frames;
+use crate::queue::{Cause, Queue};
+use crate::store::{StoreOp, StoreOpKind};
+use crate::sync::atomic::Ordering;
+use crate::sync::lock;
+use crate::tunables::Tunable;
+use crate::volume::Volume;
+use crate::writeback::{Decision, LazyState, Trigger, Writer, decide};
+
+impl<F: Frames> Cache<F> {
+    /// Appends to `out` what the store of `volume` should do now, as long as it has no more than
+    /// `depth` operations in all; and says when to ask again at the latest, if ever. One thread at a
+    /// time may call this for a volume.
+    pub fn poll(
+        &self,
+        volume: &Volume<F>,
+        recorder: &Recorder,
+        now: Nanos,
+        depth: usize,
+        out: &mut Vec<StoreOp<F>>,
+    ) -> Option<Nanos> {
+        let mut writer = lock(&volume.writer);
+        self.submit_exclusives(volume, now);
+        self.advance_flushes(volume, &mut writer, recorder, now);
+        self.steal(volume, recorder, now);
+        let next = self.write_lazily(volume, &mut writer, recorder, now);
+        drop(writer);
+        let mut queue = lock(&volume.queue);
+        emit(&mut queue, depth, out);
+        next
+    }
+
+    /// Whether the volume has nothing dirty and its store nothing to do.
+    #[must_use]
+    pub fn is_at_rest(&self, volume: &Volume<F>) -> bool {
+        volume.unclean_blocks() == 0 && lock(&volume.queue).is_idle()
+    }
+
+    /// Writes dirty pages whose room is wanted, before anything of the lazy writer.
+    fn steal(&self, volume: &Volume<F>, recorder: &Recorder, now: Nanos) {
+        let mut queue = lock(&volume.queue);
+        let steals = std::mem::take(&mut queue.steals);
+        drop(queue);
+        for page in steals {
+            self.write_back_around(volume, page, Cause::Steal, recorder, now);
+        }
+    }
+
+    /// Runs the lazy writer as far as the store may have background writes now.
+    fn write_lazily(
+        &self,
+        volume: &Volume<F>,
+        writer: &mut Writer,
+        recorder: &Recorder,
+        now: Nanos,
+    ) -> Option<Nanos> {
+        loop {
+            if writer.lazy.is_empty() {
+                writer.trigger = None;
+                match self.decide(volume, writer, now) {
+                    Decision::Rest => return None,
+                    Decision::Wait(until) => return Some(until),
+                    Decision::Run { trigger, dirty_before, blocks } => {
+                        let wanted = |page: &crate::shard::Page| page.dirty_at <= dirty_before;
+                        writer.lazy = self.gather(volume, wanted, blocks);
+                        if writer.lazy.is_empty() {
+                            // All of it is being written; the completions will say when to go on.
+                            return None;
+                        }
+                        writer.trigger = Some(trigger);
+                        recorder.add(run_counter(trigger), 1);
+                    }
+                }
+            }
+            if now < writer.paused_until {
+                return Some(writer.paused_until);
+            }
+            let (background, clients_wait) = {
+                let queue = lock(&volume.queue);
+                let waiting = !queue.reads.is_empty() || queue.reads_in_flight > 0;
+                (queue.background.len() + queue.writes_in_flight, waiting)
+            };
+            if clients_wait && writer.trigger == Some(Trigger::Idle) {
+                writer.paused_until = now + volume.tunables.nanos(Tunable::CollisionDelay);
+                recorder.add(Counter::LazyCollisions, 1);
+                return Some(writer.paused_until);
+            }
+            let depth =
+                if clients_wait { 1 } else { volume.tunables.get(Tunable::BackgroundDepth) };
+            if background as u64 >= depth {
+                return None;
+            }
+            if let Some(page) = writer.lazy.next() {
+                self.write_back_around(volume, page, Cause::Lazy, recorder, now);
+            }
+        }
+    }
+
+    fn decide(&self, volume: &Volume<F>, writer: &mut Writer, now: Nanos) -> Decision {
+        let dirty = volume.dirty.load(Ordering::Acquire);
+        let state = LazyState {
+            now,
+            dirty,
+            capacity: volume.capacity,
+            oldest: self.oldest_dirty(volume).map(|(at, _)| at),
+            last_request: volume.last_request(),
+            bulk: writer.bulk,
+            retry_at: writer.retry_at,
+        };
+        let decision = decide(&volume.tunables, &state);
+        writer.bulk = matches!(decision, Decision::Run { trigger: Trigger::Threshold, .. });
+        decision
+    }
+}
+
+fn run_counter(trigger: Trigger) -> Counter {
+    match trigger {
+        Trigger::Threshold => Counter::LazyThresholdRuns,
+        Trigger::Age => Counter::LazyAgeRuns,
+        Trigger::Idle => Counter::LazyIdleRuns,
+    }
+}
+
+/// Takes operations in the order of their classes.
+fn emit<F: Frames>(queue: &mut Queue<F>, depth: usize, out: &mut Vec<StoreOp<F>>) {
+    while queue.in_flight < depth {
+        let next = queue
+            .reads
+            .pop_front()
+            .or_else(|| queue.forced.pop_front())
+            .or_else(|| queue.background.pop_front());
+        let Some(op) = next else { return };
+        debug_assert!(op.kind == StoreOpKind::Flush || op.len > 0, "an operation on nothing");
+        queue.start(&op);
+        out.push(op);
+    }
+}

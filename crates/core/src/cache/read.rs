@@ -1,0 +1,147 @@
+//! Reads: hits without a lock, misses handed to the store.
+
+use super::Cache;
+use super::fill::Missing;
+use crate::clock::Nanos;
+use crate::counters::{Counter, Recorder};
+use crate::frames::Frames;
+use crate::lane::Lane;
+use crate::page::Key;
+use crate::policy::Slot;
+use crate::request::{Assembly, Status};
+use crate::units::{BLOCK_BYTES_U64, sectors_touched};
+use crate::volume::Volume;
+use std::ops::Range;
+
+/// The sectors of `block` that the bytes `offset..offset + len` of the volume touch.
+pub(super) fn touched_sectors(block: u64, bytes: &Range<u64>) -> u8 {
+    let start = bytes.start.max(block * BLOCK_BYTES_U64) - block * BLOCK_BYTES_U64;
+    let end = bytes.end.min((block + 1) * BLOCK_BYTES_U64) - block * BLOCK_BYTES_U64;
+    let [start, end] = [start, end].map(|n| usize::try_from(n).expect("within a block"));
+    sectors_touched(start, end - start)
+}
+
+impl<F: Frames> Cache<F> {
+    /// Goes on with a read: pins what is resident, asks the store for what is not.
+    ///
+    /// [`Status::Done`]: every part is pinned; use [`Assembly::pieces`] or [`Assembly::copy_to`],
+    /// then [`Assembly::release`]. [`Status::Pending`]: give the completions with the assembly's
+    /// token to [`Assembly::absorb`]; should that say [`Status::Stalled`], call this again.
+    ///
+    /// # Panics
+    /// If the range is not inside the volume.
+    pub fn read(&self, lane: &mut Lane<F>, now: Nanos, assembly: &mut Assembly<F>) -> Status {
+        let end = assembly.offset + u64::from(assembly.len);
+        assert!(end <= lane.volume.geometry().length, "a read past the end of the volume");
+        lane.volume.touch(now);
+        while (assembly.cursor as usize) < assembly.parts.len() {
+            if !self.read_page(lane, now, assembly) {
+                self.stall(lane);
+                break;
+            }
+        }
+        if assembly.missing == 0 && (assembly.cursor as usize) < assembly.parts.len() {
+            return Status::Stalled;
+        }
+        assembly.status(&self.frames)
+    }
+
+    /// Reads `to.len()` bytes at `offset` if all of them are resident; whether they were. Nothing
+    /// is counted or asked for if not.
+    #[inline]
+    pub fn read_hit(&self, lane: &Lane<F>, offset: u64, to: &mut [u8]) -> bool {
+        let block = offset / BLOCK_BYTES_U64;
+        let within = usize::try_from(offset % BLOCK_BYTES_U64).expect("below a block");
+        if within + to.len() > crate::units::BLOCK_BYTES || to.is_empty() {
+            return false;
+        }
+        let volume = &*lane.volume;
+        let key = Key::new(volume.id, block);
+        let Some((pin, state)) = self.table.pin(&self.frames, key) else { return false };
+        let hit = state.covers(sectors_touched(within, to.len()));
+        if hit {
+            self.frames.read(&pin, within, to);
+            let slot = self.table.slot(self.frames.pinned(&pin));
+            self.frames.unpin(pin);
+            self.note_hit(lane, key, slot, 0);
+            lane.recorder.add(Counter::ReadHit, 1);
+        } else {
+            self.frames.unpin(pin);
+        }
+        hit
+    }
+
+    /// Reads the blocks of the next page of the assembly; false if there is no room.
+    fn read_page(&self, lane: &mut Lane<F>, now: Nanos, assembly: &mut Assembly<F>) -> bool {
+        let volume = &*lane.volume;
+        let first = assembly.first_block() + u64::from(assembly.cursor);
+        let last = assembly.first_block() + assembly.parts.len() as u64;
+        let blocks = first..last.min(volume.blocks_of(volume.page_of(first)).end);
+        let count = u32::try_from(blocks.end - blocks.start).expect("at most a page");
+        let (found, slot) = self.pin_resident(volume, assembly, &blocks);
+        if found == count {
+            let key = Key::new(volume.id, first);
+            self.note_hit(lane, key, slot, now);
+            lane.recorder.add(Counter::ReadHit, 1);
+            assembly.cursor += count;
+            return true;
+        }
+        // Whoever waits gets all blocks of the page at once; what was found may go meanwhile.
+        let part = assembly.cursor as usize;
+        for pin in assembly.parts[part..part + count as usize].iter_mut().filter_map(Option::take) {
+            self.frames.unpin(pin);
+        }
+        match self.miss(lane, now, assembly, &blocks) {
+            Missing::NoRoom => return false,
+            Missing::Present => lane.recorder.add(Counter::ReadHit, 1),
+            Missing::Filling => count_miss(&lane.recorder, found),
+            Missing::Bypassed => {
+                lane.recorder.add(Counter::ReadBypass, 1);
+                lane.recorder.add(Counter::BypassPressure, 1);
+            }
+        }
+        assembly.cursor += count;
+        true
+    }
+
+    /// Pins the blocks that are resident; how many, and the slot of their page.
+    fn pin_resident(
+        &self,
+        volume: &Volume<F>,
+        assembly: &mut Assembly<F>,
+        blocks: &Range<u64>,
+    ) -> (u32, Slot) {
+        let bytes = assembly.offset..assembly.offset + u64::from(assembly.len);
+        let mut found = 0;
+        let mut slot = crate::policy::NO_SLOT;
+        for block in blocks.clone() {
+            let key = Key::new(volume.id, block);
+            let Some((pin, state)) = self.table.pin(&self.frames, key) else { continue };
+            if !state.covers(touched_sectors(block, &bytes)) {
+                self.frames.unpin(pin);
+                continue;
+            }
+            slot = self.table.slot(self.frames.pinned(&pin));
+            let part = usize::try_from(block - assembly.first_block()).expect("an index");
+            assembly.parts[part] = Some(pin);
+            found += 1;
+        }
+        (found, slot)
+    }
+
+    /// Notes a hit for the policy. Only when the lane's ring is full is a lock taken.
+    #[inline]
+    pub(super) fn note_hit(&self, lane: &Lane<F>, key: Key, slot: Slot, now: Nanos) {
+        let index = self.table.shard(key);
+        if lane.rings[index].push(lane.volume.id, slot) {
+            return;
+        }
+        self.shard(index).drain(now);
+        let pushed = lane.rings[index].push(lane.volume.id, slot);
+        debug_assert!(pushed, "a drained ring has room");
+    }
+}
+
+fn count_miss(recorder: &Recorder, found: u32) {
+    recorder.add(if found > 0 { Counter::ReadPartialHit } else { Counter::ReadMiss }, 1);
+}

@@ -1,0 +1,378 @@
+//! Rounds: writing dirty pages to the store.
+//!
+//! A round writes all dirty blocks of a page; one at a time runs per page. Its frames are pinned, so
+//! what goes to the store is what they held when it was started. Dirty neighbours inside a 1 MiB
+//! region join one operation.
+
+use super::Cache;
+use crate::clock::Nanos;
+use crate::counters::{Counter, Recorder};
+use crate::frames::Frames;
+use crate::lane::{Completion, Lane};
+use crate::page::{FrameState, Key};
+use crate::policy::Slot;
+use crate::queue::{Cause, Context, Queue};
+use crate::request::WriteTask;
+use crate::shard::{Instance, SyncWaiter};
+use crate::store::{Buffer, Segment, StoreError, StoreOpKind};
+use crate::sync::atomic::Ordering;
+use crate::sync::{Arc, lock};
+use crate::units::{BLOCK_BYTES_U64, SECTOR_BYTES, SECTORS_PER_BLOCK};
+use crate::volume::Volume;
+use std::ops::Range;
+
+/// Bytes of the volume and the frames that hold them.
+struct Run<F: Frames> {
+    bytes: Range<u64>,
+    segments: Vec<Segment<F>>,
+    pages: Vec<(u64, Slot)>,
+    epoch: u64,
+    blocks: u64,
+}
+
+/// Collects the runs of one or more rounds, all in one region.
+pub(super) struct Rounds<F: Frames> {
+    runs: Vec<Run<F>>,
+    cause: Cause,
+    fua: bool,
+}
+
+impl<F: Frames> Rounds<F> {
+    pub(super) fn new(cause: Cause, fua: bool) -> Self {
+        Rounds { runs: Vec::new(), cause, fua }
+    }
+
+    /// Adds bytes of a page; true if the page was not part of the run before.
+    fn add(&mut self, bytes: Range<u64>, segment: Segment<F>, page: (u64, Slot), epoch: u64) {
+        let block = bytes.start / BLOCK_BYTES_U64;
+        match self.runs.last_mut() {
+            Some(run) if run.bytes.end == bytes.start => {
+                run.blocks += u64::from((run.bytes.end - 1) / BLOCK_BYTES_U64 != block);
+                run.bytes.end = bytes.end;
+                run.segments.push(segment);
+                run.epoch = run.epoch.min(epoch);
+                if run.pages.last() != Some(&page) {
+                    run.pages.push(page);
+                }
+            }
+            _ => {
+                let (segments, pages) = (vec![segment], vec![page]);
+                self.runs.push(Run { bytes, segments, pages, epoch, blocks: 1 });
+            }
+        }
+    }
+
+    /// Queues the operations, under the lock of the shard.
+    pub(super) fn finish(
+        self,
+        instance: &mut Instance<F>,
+        queue: &mut Queue<F>,
+        recorder: &Recorder,
+        now: Nanos,
+    ) {
+        let (writes, blocks) = match self.cause {
+            Cause::Lazy => (Counter::LazyWrites, Counter::LazyWriteBlocks),
+            Cause::Forced => (Counter::ForcedWrites, Counter::ForcedWriteBlocks),
+            Cause::Steal => (Counter::StealWrites, Counter::StealWriteBlocks),
+        };
+        for run in self.runs {
+            recorder.add(writes, 1);
+            recorder.add(blocks, run.blocks);
+            for &(_, slot) in &run.pages {
+                instance.pages.get_mut(slot).ops += 1;
+            }
+            let (pages, epoch) = (run.pages, run.epoch);
+            let context = Context::WriteBack { pages, epoch };
+            let kind = StoreOpKind::Write { fua: self.fua };
+            let op = queue.operation(kind, run.bytes, run.segments, context, now);
+            match self.cause {
+                Cause::Lazy => queue.background.push_back(op),
+                Cause::Forced | Cause::Steal => queue.forced.push_back(op),
+            }
+        }
+    }
+}
+
+impl<F: Frames> Cache<F> {
+    /// Starts a round of a page that has dirty blocks and no round running.
+    pub(super) fn start_round(
+        &self,
+        instance: &mut Instance<F>,
+        slot: Slot,
+        rounds: &mut Rounds<F>,
+    ) {
+        instance.unlink_dirty(slot);
+        let volume = Arc::clone(&instance.volume);
+        let page = instance.pages.get_mut(slot);
+        assert!(page.can_start_round(), "{page:?} cannot be written now");
+        let (number, epoch) = (page.number, page.dirty_epoch);
+        let mut count = 0;
+        for block in volume.blocks_of(number) {
+            let Some(frame) = self.table.find(Key::new(volume.id, block)) else { continue };
+            if self.table.state(frame).dirty == 0 {
+                continue;
+            }
+            let pin = self.pin_published(frame);
+            // From here on nobody writes into the frame; before, somebody may have.
+            let state = self.table.state(frame);
+            let mask = state.dirty;
+            self.table.set_state(frame, FrameState { dirty: 0, writing: mask, ..state });
+            self.add_sectors(&volume, block, mask, pin, |bytes, segment| {
+                rounds.add(bytes, segment, (number, slot), epoch);
+            });
+            count += 1;
+        }
+        let page = instance.pages.get_mut(slot);
+        assert_eq!(count, page.dirty, "dirty blocks of {page:?}");
+        page.writing = count;
+        page.dirty = 0;
+        page.round = page.round.wrapping_add(1);
+        volume.writing.fetch_add(u64::from(count), Ordering::AcqRel);
+        volume.dirty.fetch_sub(u64::from(count), Ordering::AcqRel);
+    }
+
+    /// Cuts the dirty sectors of a block into runs of bytes, with a pin for each.
+    fn add_sectors(
+        &self,
+        volume: &Volume<F>,
+        block: u64,
+        mask: u8,
+        pin: F::Pin,
+        mut add: impl FnMut(Range<u64>, Segment<F>),
+    ) {
+        let frame = self.frames.pinned(&pin);
+        let mut pins = vec![pin];
+        let end = volume.bytes_of(block) as usize;
+        let is_dirty = |sector: &usize| mask & (1 << sector) != 0;
+        let mut sector = 0;
+        while let Some(first) = (sector..SECTORS_PER_BLOCK).find(is_dirty) {
+            let last = (first..SECTORS_PER_BLOCK).find(|s| !is_dirty(s));
+            sector = last.unwrap_or(SECTORS_PER_BLOCK);
+            let [from, to] = [first, sector].map(|s| (s * SECTOR_BYTES).min(end));
+            if from == to {
+                break;
+            }
+            let pin = pins.pop().unwrap_or_else(|| self.pin_published(frame));
+            let start = block * BLOCK_BYTES_U64;
+            let [offset, len] = [from, to - from].map(|n| u32::try_from(n).expect("a block"));
+            let segment = Segment { buffer: Buffer::Pinned(pin), offset, len };
+            add(start + from as u64..start + to as u64, segment);
+        }
+        for pin in pins {
+            self.frames.unpin(pin);
+        }
+    }
+
+    /// Starts rounds of `page` and of its dirty neighbours that lie next to it in its region. False
+    /// if the page is not there, not dirty, or cannot be written now.
+    pub(super) fn write_back_around(
+        &self,
+        volume: &Volume<F>,
+        page: u64,
+        cause: Cause,
+        recorder: &Recorder,
+        now: Nanos,
+    ) -> bool {
+        let key = |page: u64| Key::new(volume.id, page * u64::from(volume.page_blocks));
+        let region_pages = u64::from(crate::units::PAGE_BLOCKS_MAX / volume.page_blocks);
+        let region = page / region_pages * region_pages..(page / region_pages + 1) * region_pages;
+        let mut shard = self.shard(self.table.shard(key(page)));
+        let instance = shard.instance(volume.id);
+        let mut queue = lock(&volume.queue);
+        let startable = |instance: &Instance<F>, queue: &Queue<F>, page: u64| {
+            instance.find(&self.table, page).filter(|&slot| {
+                instance.pages.get(slot).can_start_round()
+                    && !queue.is_exclusive(&volume.blocks_of(page))
+            })
+        };
+        if startable(instance, &queue, page).is_none() {
+            return false;
+        }
+        let mut first = page;
+        while first > region.start && startable(instance, &queue, first - 1).is_some() {
+            first -= 1;
+        }
+        let mut rounds = Rounds::new(cause, false);
+        for page in first..region.end {
+            let Some(slot) = startable(instance, &queue, page) else { break };
+            self.start_round(instance, slot, &mut rounds);
+        }
+        rounds.finish(instance, &mut queue, recorder, now);
+        true
+    }
+
+    /// Hands a write that is in the cache to the store; the task waits for every page of it.
+    pub(super) fn sync(&self, lane: &mut Lane<F>, now: Nanos, task: &mut WriteTask, fua: bool) {
+        let volume = Arc::clone(&lane.volume);
+        let end = task.offset + u64::from(task.len);
+        let first = volume.page_of(task.offset / BLOCK_BYTES_U64);
+        let last = volume.page_of((end - 1) / BLOCK_BYTES_U64);
+        let region_pages = u64::from(crate::units::PAGE_BLOCKS_MAX / volume.page_blocks);
+        let mut page = first;
+        while page <= last {
+            let region_end = (page / region_pages + 1) * region_pages;
+            let pages = page..region_end.min(last + 1);
+            page = pages.end;
+            let key = Key::new(volume.id, pages.start * u64::from(volume.page_blocks));
+            let mut shard = self.shard(self.table.shard(key));
+            let instance = shard.instance(volume.id);
+            let mut queue = lock(&volume.queue);
+            let mut rounds = Rounds::new(Cause::Forced, fua);
+            for page in pages {
+                self.sync_page(instance, &queue, page, &mut rounds, (lane, task, fua));
+            }
+            rounds.finish(instance, &mut queue, &lane.recorder, now);
+        }
+        volume.notify.notify();
+    }
+
+    fn sync_page(
+        &self,
+        instance: &mut Instance<F>,
+        queue: &Queue<F>,
+        page: u64,
+        rounds: &mut Rounds<F>,
+        (lane, task, fua): (&Lane<F>, &mut WriteTask, bool),
+    ) {
+        let blocks = instance.volume.blocks_of(page);
+        let Some(slot) = instance.find(&self.table, page) else {
+            // Written and evicted already.
+            task.needs_flush |= fua;
+            return;
+        };
+        let page = instance.pages.get(slot);
+        if page.dirty == 0 && page.writing == 0 {
+            task.needs_flush |= fua;
+            return;
+        }
+        let blocked = queue.is_exclusive(&blocks);
+        let round = if page.dirty == 0 {
+            // The round that runs carries the bytes, but may not make them stable.
+            task.needs_flush |= fua;
+            page.round
+        } else {
+            page.round.wrapping_add(1)
+        };
+        if page.can_start_round() && !blocked {
+            self.start_round(instance, slot, rounds);
+        }
+        let (mailbox, token) = (Arc::clone(&lane.mailbox), task.token);
+        instance.syncs.entry(slot).or_default().push(SyncWaiter { mailbox, token, round, fua });
+        task.waiting += 1;
+    }
+
+    /// Ends the round of a page whose last operation is done.
+    pub(super) fn end_round(
+        &self,
+        instance: &mut Instance<F>,
+        slot: Slot,
+        error: Option<&StoreError>,
+        recorder: &Recorder,
+        now: Nanos,
+    ) {
+        let volume = Arc::clone(&instance.volume);
+        let number = instance.pages.get(slot).number;
+        let mut back = 0;
+        for block in volume.blocks_of(number) {
+            let Some(frame) = self.table.find(Key::new(volume.id, block)) else { continue };
+            let mut state = self.table.state(frame);
+            if state.writing == 0 {
+                continue;
+            }
+            if error.is_some() {
+                back += u16::from(state.dirty == 0);
+                state.dirty |= state.writing;
+            }
+            state.writing = 0;
+            self.table.set_state(frame, state);
+        }
+        let page = instance.pages.get_mut(slot);
+        let was_clean = page.dirty == 0;
+        let written = std::mem::take(&mut page.writing);
+        page.dirty += back;
+        let failing = if error.is_some() { page.dirty } else { 0 };
+        let failed_before = std::mem::replace(&mut page.failing, failing);
+        volume.failing.fetch_add(u64::from(failing), Ordering::AcqRel);
+        volume.failing.fetch_sub(u64::from(failed_before), Ordering::AcqRel);
+        volume.dirty.fetch_add(u64::from(back), Ordering::AcqRel);
+        volume.writing.fetch_sub(u64::from(written), Ordering::AcqRel);
+        if back > 0 {
+            if !was_clean {
+                instance.unlink_dirty(slot);
+            }
+            instance.link_dirty_again(slot);
+        }
+        self.tell_synced(instance, slot, error, true);
+        self.continue_page(instance, slot, recorder, now);
+    }
+
+    /// Tells those who waited for the round that has ended.
+    pub(super) fn tell_synced(
+        &self,
+        instance: &mut Instance<F>,
+        slot: Slot,
+        error: Option<&StoreError>,
+        stable: bool,
+    ) {
+        let Some(waiters) = instance.syncs.remove(&slot) else { return };
+        let page = instance.pages.get(slot);
+        let (round, dirty) = (page.round, page.dirty > 0);
+        let mut left = Vec::new();
+        for waiter in waiters {
+            // Without dirty blocks there is nothing that a later round could bring.
+            let reached = !dirty || round.wrapping_sub(waiter.round).cast_signed() >= 0;
+            if !reached {
+                left.push(waiter);
+                continue;
+            }
+            let result = error.map_or(Ok(()), |error| Err(error.clone()));
+            let token = waiter.token;
+            let synced = Completion::Synced { token, pages: 1, stable, result };
+            waiter.mailbox.deliver(&self.frames, synced);
+        }
+        if !left.is_empty() {
+            instance.syncs.insert(slot, left);
+        }
+    }
+
+    /// What follows when a page has come to rest: the next round, if somebody waits for one; or its
+    /// end, if it was not to stay.
+    pub(super) fn continue_page(
+        &self,
+        instance: &mut Instance<F>,
+        slot: Slot,
+        recorder: &Recorder,
+        now: Nanos,
+    ) {
+        let volume = Arc::clone(&instance.volume);
+        let page = instance.pages.get(slot);
+        if page.can_start_round() {
+            let Some(waiters) = instance.syncs.get(&slot) else { return };
+            let fua = waiters.iter().any(|waiter| waiter.fua);
+            let mut queue = lock(&volume.queue);
+            if !queue.is_exclusive(&volume.blocks_of(page.number)) {
+                let mut rounds = Rounds::new(Cause::Forced, fua);
+                self.start_round(instance, slot, &mut rounds);
+                rounds.finish(instance, &mut queue, recorder, now);
+            }
+            return;
+        }
+        if !page.admitted && page.is_quiet() {
+            self.drop_page(instance, slot);
+        }
+    }
+
+    /// Drops a page that holds nothing newer than the store.
+    pub(super) fn drop_page(&self, instance: &mut Instance<F>, slot: Slot) {
+        let volume = Arc::clone(&instance.volume);
+        let number = instance.pages.get(slot).number;
+        for block in volume.blocks_of(number) {
+            if let Some(frame) = self.table.find(Key::new(volume.id, block)) {
+                self.table.retract(frame);
+                self.pool.retire(volume.id, frame);
+            }
+        }
+        instance.pages.get_mut(slot).resident = 0;
+        instance.remove(slot, false);
+    }
+}

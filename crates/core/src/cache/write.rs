@@ -1,0 +1,405 @@
+//! Writes: into the cache, and on to the store where the mode or the client asks for it.
+//!
+//! Bytes always go into the cache first, whatever the mode, so that there is one order of writes to
+//! a block: the order in which they reached its frame. A block has at most one write to the store
+//! under way, always of what its frame held when that write was started.
+
+use super::Cache;
+use super::fill::Missing;
+use crate::clock::Nanos;
+use crate::counters::Counter;
+use crate::frames::{FrameId, Frames};
+use crate::lane::Lane;
+use crate::mode::{FlushMode, WriteMode};
+use crate::page::{FrameState, Key};
+use crate::policy::Slot;
+use crate::queue::FillWaiter;
+use crate::request::{Status, WriteTask};
+use crate::shard::Instance;
+use crate::store::{StoreError, StoreErrorKind};
+use crate::sync::atomic::Ordering;
+use crate::sync::{Arc, lock, spin};
+use crate::tunables::Tunable;
+use crate::units::{BLOCK_BYTES, BLOCK_BYTES_U64, sectors_covered, sectors_touched};
+use crate::volume::Volume;
+use std::ops::Range;
+
+/// How often a frame that is pinned is tried again before a copy takes its place: a reader that
+/// copies out is gone within this, a socket or a store is not.
+const OWN_TRIES: usize = 64;
+
+/// A part of a write that lies in one block.
+#[derive(Clone, Copy, Debug)]
+struct Piece<'a> {
+    block: u64,
+    offset: usize,
+    bytes: &'a [u8],
+    /// Sectors that become dirty, and those that must be valid before.
+    dirties: u8,
+    needs: u8,
+}
+
+/// What became of the part of a write that lies in one page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Placed {
+    /// It is in the cache; all its blocks were dirty before.
+    Absorbed,
+    /// It is in the cache.
+    New,
+    /// It is in the cache, in a page that is not to stay.
+    Transient,
+    /// A block of it must be read first; the completion will say.
+    Filling,
+    /// No room, or the range is being discarded.
+    NoRoom,
+}
+
+impl<F: Frames> Cache<F> {
+    /// Goes on with a write, whose bytes are `data`.
+    ///
+    /// [`Status::Pending`]: after [`crate::lane::Completion::Continue`] call this again; give other
+    /// completions with the task's token to [`Cache::write_completed`].
+    ///
+    /// # Panics
+    /// If the range is not inside the volume.
+    pub fn write(
+        &self,
+        lane: &mut Lane<F>,
+        now: Nanos,
+        task: &mut WriteTask,
+        data: &[u8],
+    ) -> Status {
+        let volume = Arc::clone(&lane.volume);
+        assert_eq!(data.len(), task.len as usize, "the bytes of the whole task");
+        assert!(task.offset + u64::from(task.len) <= volume.geometry().length, "within the volume");
+        volume.touch(now);
+        let mode = volume.write_mode();
+        if mode == WriteMode::ReadOnly {
+            let message = format!("write to {}: it is read-only", volume.name());
+            return Status::Failed(StoreError::new(StoreErrorKind::ReadOnly, message));
+        }
+        let before = task.done;
+        while task.done < task.len {
+            if volume.unclean_blocks() >= volume.dirty_limit_blocks() {
+                return self.at_limit(lane);
+            }
+            let (rest, pieces) = self.pieces_of_next_page(&volume, task, data);
+            match self.place(lane, now, task.token, &pieces, mode) {
+                Placed::NoRoom => {
+                    self.stall(lane);
+                    return Status::Stalled;
+                }
+                Placed::Filling => {
+                    task.filled = true;
+                    return Status::Pending;
+                }
+                placed => count_placed(lane, placed, mode, task),
+            }
+            task.done = rest;
+        }
+        let fua = task.fua && volume.flush_mode() == FlushMode::Keep;
+        if (mode != WriteMode::Back || fua) && !task.synced {
+            task.synced = true;
+            self.sync(lane, now, task, fua);
+        }
+        if task.waiting > 0 {
+            return Status::Pending;
+        }
+        if task.needs_flush {
+            return self.flush_for(lane, now, task);
+        }
+        self.acknowledge(&volume, now, u64::from(task.len - before))
+    }
+
+    /// At the dirty limit a write waits for the lazy writer; but where the store fails, waiting
+    /// would be for ever, and the client is told instead.
+    fn at_limit(&self, lane: &Lane<F>) -> Status {
+        if let Some(error) = lane.volume.failure() {
+            return Status::Failed(error);
+        }
+        self.stall(lane);
+        Status::Stalled
+    }
+
+    /// When to acknowledge a write of so many bytes.
+    fn acknowledge(&self, volume: &Volume<F>, now: Nanos, bytes: u64) -> Status {
+        let (unclean, limit) = (volume.unclean_blocks(), volume.dirty_limit_blocks());
+        let threshold = volume.tunables.share(Tunable::DirtyThreshold, volume.capacity);
+        let setpoint = threshold.midpoint(limit).min(limit - 1);
+        if unclean <= setpoint {
+            return Status::Done;
+        }
+        let blocks = bytes.div_ceil(BLOCK_BYTES_U64);
+        // The engine thread holds the writer while it looks for work; then this write is let off.
+        let Ok(mut writer) = volume.writer.try_lock() else { return Status::Done };
+        match writer.pace.acknowledge_at(now, blocks, unclean, setpoint, limit) {
+            Some(at) => Status::DoneAt(at),
+            None => Status::Done,
+        }
+    }
+
+    /// The part of a write that lies in the next page, and how many bytes are done after it.
+    fn pieces_of_next_page<'a>(
+        &self,
+        volume: &Volume<F>,
+        task: &WriteTask,
+        data: &'a [u8],
+    ) -> (u32, Vec<Piece<'a>>) {
+        let start = task.offset + u64::from(task.done);
+        let page = volume.page_of(start / BLOCK_BYTES_U64);
+        let page_end = volume.blocks_of(page).end * BLOCK_BYTES_U64;
+        let end = page_end.min(task.offset + u64::from(task.len));
+        let mut pieces = Vec::new();
+        let mut at = start;
+        while at < end {
+            let block = at / BLOCK_BYTES_U64;
+            let next = ((block + 1) * BLOCK_BYTES_U64).min(end);
+            let index = |offset: u64| usize::try_from(offset - task.offset).expect("a u32");
+            let bytes = &data[index(at)..index(next)];
+            let offset = usize::try_from(at % BLOCK_BYTES_U64).expect("below a block");
+            pieces.push(self.piece(volume, block, offset, bytes));
+            at = next;
+        }
+        (u32::try_from(end - task.offset).expect("a u32"), pieces)
+    }
+
+    fn piece<'a>(
+        &self,
+        volume: &Volume<F>,
+        block: u64,
+        offset: usize,
+        bytes: &'a [u8],
+    ) -> Piece<'a> {
+        let len = bytes.len();
+        // What lies behind the end of the volume is nobody's and is as good as written.
+        let reaches_end = offset + len == volume.bytes_of(block) as usize;
+        let len_covered = if reaches_end { BLOCK_BYTES - offset } else { len };
+        let covered = sectors_covered(offset, len_covered);
+        let touched = sectors_touched(offset, len);
+        let whole_granule = volume.geometry().granule as usize == BLOCK_BYTES;
+        let (dirties, needs) = match (whole_granule, covered) {
+            (false, _) => (touched | covered, touched & !covered),
+            (true, 0xff) => (0xff, 0),
+            (true, _) => (0xff, 0xff),
+        };
+        Piece { block, offset, bytes, dirties, needs }
+    }
+
+    /// Puts the pieces, all of one page, into the cache.
+    fn place(
+        &self,
+        lane: &mut Lane<F>,
+        now: Nanos,
+        token: u64,
+        pieces: &[Piece<'_>],
+        mode: WriteMode,
+    ) -> Placed {
+        if let Some(slot) = self.absorb(&lane.volume, pieces) {
+            self.note_hit(lane, Key::new(lane.volume.id, pieces[0].block), slot, now);
+            return Placed::Absorbed;
+        }
+        let volume = Arc::clone(&lane.volume);
+        // Every block may need a new frame: because it is absent, or because it is pinned.
+        let recorder = Arc::clone(&lane.recorder);
+        if !self.reserve(&volume, pieces.len(), &mut lane.spare, &recorder, now) {
+            self.return_spare(lane);
+            return Placed::NoRoom;
+        }
+        let key = Key::new(volume.id, pieces[0].block);
+        let mut shard = self.shard(self.table.shard(key));
+        let placed = if self.is_exclusive(&volume, pieces) {
+            Placed::NoRoom
+        } else if let Some(piece) = pieces.iter().find(|piece| !self.is_placeable(&volume, piece)) {
+            let blocks = piece.block..piece.block + 1;
+            drop(shard);
+            return self.fill_first(lane, now, token, &blocks, (pieces, mode));
+        } else {
+            let instance = shard.instance(volume.id);
+            self.place_locked(instance, now, pieces, mode, lane)
+        };
+        drop(shard);
+        self.return_spare(lane);
+        placed
+    }
+
+    fn is_exclusive(&self, volume: &Volume<F>, pieces: &[Piece<'_>]) -> bool {
+        let blocks = pieces[0].block..pieces[0].block + pieces.len() as u64;
+        volume.exclusives.load(Ordering::Acquire) > 0 && lock(&volume.queue).is_exclusive(&blocks)
+    }
+
+    fn is_placeable(&self, volume: &Volume<F>, piece: &Piece<'_>) -> bool {
+        piece.needs == 0
+            || self
+                .table
+                .find(Key::new(volume.id, piece.block))
+                .is_some_and(|frame| self.table.state(frame).covers(piece.needs))
+    }
+
+    /// Reads the page of a block that is written to in part.
+    fn fill_first(
+        &self,
+        lane: &mut Lane<F>,
+        now: Nanos,
+        token: u64,
+        blocks: &Range<u64>,
+        again: (&[Piece<'_>], WriteMode),
+    ) -> Placed {
+        let mailbox = Arc::clone(&lane.mailbox);
+        let waiter = FillWaiter { mailbox, token, read: None };
+        match self.fetch(lane, now, waiter, blocks) {
+            Missing::Present => self.place(lane, now, token, again.0, again.1),
+            Missing::Filling => Placed::Filling,
+            Missing::Bypassed | Missing::NoRoom => Placed::NoRoom,
+        }
+    }
+
+    /// Writes into frames that are dirty already, without a lock; the slot of their page, or none
+    /// if one of them is not so: then all pieces are placed again, which does no harm.
+    fn absorb(&self, volume: &Volume<F>, pieces: &[Piece<'_>]) -> Option<Slot> {
+        let mut slot = None;
+        for piece in pieces {
+            let key = Key::new(volume.id, piece.block);
+            let (mut own, state) = self.table.own(&self.frames, key)?;
+            let dirty = state.dirty != 0 && state.writing == 0;
+            if !dirty || !state.covers(piece.needs) {
+                self.frames.disown(own);
+                return None;
+            }
+            self.frames.write(&mut own, piece.offset, piece.bytes);
+            let frame = self.frames.owned(&own);
+            self.table.set_state(frame, state.with_dirty(piece.dirties));
+            slot = Some(self.table.slot(frame));
+            self.frames.disown(own);
+        }
+        slot
+    }
+
+    fn place_locked(
+        &self,
+        instance: &mut Instance<F>,
+        now: Nanos,
+        pieces: &[Piece<'_>],
+        mode: WriteMode,
+        lane: &mut Lane<F>,
+    ) -> Placed {
+        let volume = Arc::clone(&instance.volume);
+        let page = volume.page_of(pieces[0].block);
+        let admit = mode != WriteMode::Around;
+        let slot = instance.find_or_insert(&self.table, page, admit, now);
+        let mut new_dirty = 0;
+        for piece in pieces {
+            let was_dirty = match self.table.find(Key::new(volume.id, piece.block)) {
+                Some(frame) => self.write_resident(&volume, frame, slot, piece, lane),
+                None => {
+                    self.write_absent(&volume, slot, piece, &mut lane.spare);
+                    instance.pages.get_mut(slot).resident += 1;
+                    false
+                }
+            };
+            new_dirty += u16::from(!was_dirty);
+        }
+        let page = instance.pages.get_mut(slot);
+        let was_clean = page.dirty == 0;
+        page.dirty += new_dirty;
+        let transient = !page.admitted;
+        if was_clean && new_dirty > 0 {
+            let epoch = volume.epoch.load(Ordering::Acquire);
+            instance.link_dirty(slot, now, epoch);
+        }
+        self.note_dirty(&volume, u64::from(new_dirty));
+        match (transient, new_dirty) {
+            (true, _) => Placed::Transient,
+            (false, 0) => Placed::Absorbed,
+            (false, _) => Placed::New,
+        }
+    }
+
+    /// Counts new dirty blocks, and wakes the lazy writer when its plans change: at the first one,
+    /// and at the threshold.
+    fn note_dirty(&self, volume: &Volume<F>, blocks: u64) {
+        if blocks == 0 {
+            return;
+        }
+        let before = volume.dirty.fetch_add(blocks, Ordering::AcqRel);
+        let threshold = volume.tunables.share(Tunable::DirtyThreshold, volume.capacity);
+        if before == 0 || (before < threshold && before + blocks >= threshold) {
+            volume.notify.notify();
+        }
+    }
+
+    /// Puts a piece into a frame of its own.
+    fn write_absent(
+        &self,
+        volume: &Volume<F>,
+        slot: Slot,
+        piece: &Piece<'_>,
+        spare: &mut Vec<FrameId>,
+    ) {
+        let frame = spare.pop().expect("a frame was reserved for every piece");
+        let mut own = self.own_fresh(frame);
+        let end = piece.offset + piece.bytes.len();
+        if volume.bytes_of(piece.block) as usize == end {
+            self.frames.zero(&mut own, end, BLOCK_BYTES - end);
+        }
+        self.frames.write(&mut own, piece.offset, piece.bytes);
+        self.frames.disown(own);
+        let state = FrameState { valid: piece.dirties, dirty: piece.dirties, writing: 0 };
+        self.table.publish(frame, Key::new(volume.id, piece.block), slot, state);
+    }
+
+    /// Writes a piece into a resident frame, or into a copy that takes its place if somebody holds
+    /// the frame; whether the block was dirty before.
+    fn write_resident(
+        &self,
+        volume: &Volume<F>,
+        frame: FrameId,
+        slot: Slot,
+        piece: &Piece<'_>,
+        lane: &mut Lane<F>,
+    ) -> bool {
+        let own = (0..OWN_TRIES).find_map(|_| {
+            let own = self.frames.try_own(frame);
+            if own.is_none() {
+                spin();
+            }
+            own
+        });
+        if let Some(mut own) = own {
+            let state = self.table.state(frame);
+            debug_assert_eq!(state.writing, 0, "a frame being written is pinned");
+            self.frames.write(&mut own, piece.offset, piece.bytes);
+            self.table.set_state(frame, state.with_dirty(piece.dirties));
+            self.frames.disown(own);
+            return state.dirty != 0;
+        }
+        lane.recorder.add(Counter::ReplacedBlocks, 1);
+        let pin = self.pin_published(frame);
+        let state = self.table.state(frame);
+        let copy = lane.spare.pop().expect("a frame was reserved for every piece");
+        let mut own = self.own_fresh(copy);
+        self.frames.copy(&pin, &mut own, 0, BLOCK_BYTES);
+        self.frames.write(&mut own, piece.offset, piece.bytes);
+        self.frames.disown(own);
+        self.frames.unpin(pin);
+        let key = Key::new(volume.id, piece.block);
+        self.table.retract(frame);
+        self.table.publish(copy, key, slot, state.with_dirty(piece.dirties));
+        self.pool.retire(volume.id, frame);
+        state.dirty != 0
+    }
+}
+
+fn count_placed<F: Frames>(lane: &Lane<F>, placed: Placed, mode: WriteMode, task: &mut WriteTask) {
+    let filled = std::mem::take(&mut task.filled);
+    let counter = match placed {
+        Placed::Transient => {
+            lane.recorder.add(Counter::BypassWriteAround, 1);
+            Counter::WriteBypass
+        }
+        _ if mode != WriteMode::Back || task.fua => Counter::WriteThrough,
+        _ if filled => Counter::WritePartial,
+        Placed::Absorbed => Counter::WriteAbsorbed,
+        _ => Counter::WriteNewDirty,
+    };
+    lane.recorder.add(counter, 1);
+}

@@ -1,0 +1,122 @@
+//! Counters and latency histograms: one catalogue, one recorder per thread.
+//!
+//! A recorder has a single writer, so counting is a load and a store without a locked instruction
+//! or a shared cache line; whoever wants the numbers adds all recorders up.
+
+mod catalogue;
+mod histogram;
+
+pub use catalogue::{COUNTERS, Counter, GAUGES, Gauge, HISTOGRAMS, Latency, Meaning, Unit};
+pub use histogram::{Histogram, HistogramSnapshot};
+
+use crate::clock::Nanos;
+use crate::sync::atomic::{AtomicU64, Ordering};
+
+/// The counters and histograms of one thread.
+#[derive(Debug)]
+pub struct Recorder {
+    counters: [AtomicU64; COUNTERS.len()],
+    histograms: [Histogram; HISTOGRAMS.len()],
+}
+
+impl Default for Recorder {
+    fn default() -> Self {
+        Recorder {
+            counters: std::array::from_fn(|_| AtomicU64::new(0)),
+            histograms: std::array::from_fn(|_| Histogram::default()),
+        }
+    }
+}
+
+impl Recorder {
+    /// Adds `n`; only the recorder's own thread may.
+    #[inline]
+    pub fn add(&self, counter: Counter, n: u64) {
+        let cell = &self.counters[counter as usize];
+        cell.store(cell.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
+    }
+
+    /// Records a duration; only the recorder's own thread may.
+    #[inline]
+    pub fn record(&self, latency: Latency, duration: Nanos) {
+        self.histograms[latency as usize].record(duration);
+    }
+
+    /// Adds this recorder's numbers to `total`.
+    pub fn add_to(&self, total: &mut Totals) {
+        for (sum, cell) in total.counters.iter_mut().zip(&self.counters) {
+            *sum += cell.load(Ordering::Relaxed);
+        }
+        for (sum, histogram) in total.histograms.iter_mut().zip(&self.histograms) {
+            histogram.add_to(sum);
+        }
+    }
+}
+
+/// Numbers added up over recorders.
+#[derive(Clone, Debug)]
+pub struct Totals {
+    counters: [u64; COUNTERS.len()],
+    histograms: [HistogramSnapshot; HISTOGRAMS.len()],
+}
+
+impl Default for Totals {
+    fn default() -> Self {
+        Totals {
+            counters: [0; COUNTERS.len()],
+            histograms: std::array::from_fn(|_| HistogramSnapshot::default()),
+        }
+    }
+}
+
+impl Totals {
+    /// The value of a counter.
+    #[must_use]
+    pub fn get(&self, counter: Counter) -> u64 {
+        self.counters[counter as usize]
+    }
+
+    /// A histogram.
+    #[must_use]
+    pub fn latency(&self, latency: Latency) -> &HistogramSnapshot {
+        &self.histograms[latency as usize]
+    }
+
+    /// Adds other totals to these.
+    pub fn add(&mut self, other: &Totals) {
+        for (sum, n) in self.counters.iter_mut().zip(&other.counters) {
+            *sum += n;
+        }
+        for (sum, histogram) in self.histograms.iter_mut().zip(&other.histograms) {
+            sum.add(histogram);
+        }
+    }
+
+    /// What was counted since `earlier`; histograms stay whole.
+    #[must_use]
+    pub fn since(&self, earlier: &Totals) -> Totals {
+        let mut difference = self.clone();
+        for (n, before) in difference.counters.iter_mut().zip(&earlier.counters) {
+            *n -= before;
+        }
+        difference
+    }
+
+    /// Pages that reads referenced.
+    #[must_use]
+    pub fn read_pages(&self) -> u64 {
+        [Counter::ReadHit, Counter::ReadPartialHit, Counter::ReadMiss, Counter::ReadBypass]
+            .iter()
+            .map(|&c| self.get(c))
+            .sum()
+    }
+
+    /// Share of referenced pages that were answered without the store, weighted by reference; none
+    /// where nothing was read.
+    #[must_use]
+    pub fn read_hit_ratio(&self) -> Option<f64> {
+        let pages = self.read_pages();
+        #[expect(clippy::cast_precision_loss, reason = "a ratio for people")]
+        (pages > 0).then(|| self.get(Counter::ReadHit) as f64 / pages as f64)
+    }
+}

@@ -1,0 +1,197 @@
+//! The catalogue: every number that leaves the cache, with its name, unit and meaning, and the name
+//! under which administrators know it from the file cache of Windows NT where there is one.
+
+/// What a number counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Requests or operations.
+    Operations,
+    /// Pages, of the volume's page size; a page that one request touches counts once.
+    Pages,
+    /// Blocks of 4 KiB.
+    Blocks,
+    /// Bytes.
+    Bytes,
+    /// Nanoseconds.
+    Nanoseconds,
+}
+
+impl Unit {
+    /// The unit's word in tables.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Unit::Operations => "operations",
+            Unit::Pages => "pages",
+            Unit::Blocks => "blocks",
+            Unit::Bytes => "bytes",
+            Unit::Nanoseconds => "ns",
+        }
+    }
+}
+
+/// Name, unit and meaning of a number.
+#[derive(Clone, Copy, Debug)]
+pub struct Meaning {
+    /// Name in every output; units last.
+    pub name: &'static str,
+    /// Unit.
+    pub unit: Unit,
+    /// One sentence.
+    pub meaning: &'static str,
+    /// Counter of the Windows NT file cache that it answers to, or empty.
+    pub known_as: &'static str,
+}
+
+macro_rules! catalogue {
+    ($(#[$doc:meta])* $enum:ident, $table:ident;
+     $($variant:ident, $name:literal, $unit:ident, $meaning:literal, $known:literal;)*) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum $enum { $(#[doc = $meaning] $variant,)* }
+
+        impl $enum {
+            /// All of them, in the order of the table.
+            pub const ALL: [$enum; $table.len()] = [$($enum::$variant,)*];
+
+            /// Name, unit and meaning.
+            #[must_use]
+            pub fn meaning(self) -> &'static Meaning {
+                &$table[self as usize]
+            }
+        }
+
+        /// The table of them.
+        pub const $table: [Meaning; [$($name,)*].len()] = [$(Meaning {
+            name: $name, unit: Unit::$unit, meaning: $meaning, known_as: $known,
+        },)*];
+    };
+}
+
+catalogue! {
+    /// Counters: they only grow.
+    Counter, COUNTERS;
+    ReadRequests, "read_requests", Operations, "Read requests of clients.", "Copy Reads, MDL Reads";
+    ReadBytes, "read_bytes", Bytes, "Bytes that clients read.", "";
+    WriteRequests, "write_requests", Operations, "Write requests of clients.", "";
+    WriteBytes, "write_bytes", Bytes, "Bytes that clients wrote.", "";
+    FlushRequests, "flush_requests", Operations, "Flush requests of clients.", "";
+    DiscardRequests, "discard_requests", Operations, "Trim requests of clients.", "";
+    ZeroRequests, "zero_requests", Operations, "Requests of clients to write zeros.", "";
+    ReadHit, "read_hit_pages", Pages,
+        "Read references whose blocks were all resident.", "Copy Read Hits %, MDL Read Hits %";
+    ReadPartialHit, "read_partial_hit_pages", Pages,
+        "Read references with some blocks resident and some not.", "";
+    ReadMiss, "read_miss_pages", Pages, "Read references with no block resident.", "";
+    ReadBypass, "read_bypass_pages", Pages,
+        "Read references that were answered from the store without being kept.", "";
+    WriteAbsorbed, "write_absorbed_pages", Pages,
+        "Write references to a page that was dirty already: one write to the store less.", "";
+    WriteNewDirty, "write_new_dirty_pages", Pages, "Write references that made a page dirty.", "";
+    WritePartial, "write_partial_pages", Pages,
+        "Write references that had to read from the store first: less than a granule.", "";
+    WriteThrough, "write_through_pages", Pages,
+        "Write references that waited for the store: write-through, or FUA.", "";
+    WriteBypass, "write_bypass_pages", Pages,
+        "Write references that went to the store without being kept: write-around.", "";
+    BypassPressure, "bypass_pressure_pages", Pages,
+        "Bypasses because there was no room for the whole page.", "";
+    BypassFillFailed, "bypass_fill_failed_pages", Pages,
+        "Bypasses because the page could not be read as a whole, only what was asked for.", "";
+    BypassWriteAround, "bypass_write_around_pages", Pages,
+        "Bypasses because the volume is in write-around mode.", "";
+    EvictedPages, "evicted_pages", Pages, "Pages evicted to make room.", "";
+    EvictedBlocks, "evicted_blocks", Blocks, "Blocks of the evicted pages.", "";
+    FilledBlocks, "filled_blocks", Blocks, "Blocks read from the store into the cache.", "";
+    ReplacedBlocks, "replaced_blocks", Blocks,
+        "Blocks written to while a reply or a store held them: a copy took their place.", "";
+    LazyIdleRuns, "lazy_idle_runs", Operations,
+        "Runs of the lazy writer because the volume was idle.", "";
+    LazyThresholdRuns, "lazy_threshold_runs", Operations,
+        "Runs of the lazy writer because too much was dirty.", "";
+    LazyAgeRuns, "lazy_age_runs", Operations,
+        "Runs of the lazy writer because a page had been dirty for too long.", "";
+    LazyCollisions, "lazy_collisions", Operations,
+        "Times that the lazy writer backed off from a busy store.", "";
+    LazyWrites, "lazy_writes", Operations,
+        "Writes to the store by the lazy writer; blocks divided by writes is the burst size.",
+        "Lazy Write Flushes/sec";
+    LazyWriteBlocks, "lazy_write_blocks", Blocks,
+        "Blocks in the writes of the lazy writer.", "Lazy Write Pages/sec";
+    ForcedWrites, "forced_writes", Operations,
+        "Writes to the store because a client waited for it: flush, FUA, write-through, stop.",
+        "Data Flushes/sec (with lazy writes)";
+    ForcedWriteBlocks, "forced_write_blocks", Blocks,
+        "Blocks in the forced writes.", "Data Flush Pages/sec (with lazy writes)";
+    StealWrites, "steal_writes", Operations,
+        "Writes to the store because a dirty page's room was wanted.", "";
+    StealWriteBlocks, "steal_write_blocks", Blocks, "Blocks in those writes.", "";
+    StoreReads, "store_reads", Operations, "Reads that the store did.", "";
+    StoreReadBytes, "store_read_bytes", Bytes, "Bytes that the store read.", "";
+    StoreWrites, "store_writes", Operations, "Writes that the store did.", "";
+    StoreWriteBytes, "store_write_bytes", Bytes, "Bytes that the store wrote.", "";
+    StoreFlushes, "store_flushes", Operations, "Flushes that the store did.", "";
+    StoreDiscards, "store_discards", Operations, "Discards and zeroings that the store did.", "";
+    StoreReadErrors, "store_read_errors", Operations, "Reads that the store failed.", "";
+    StoreWriteErrors, "store_write_errors", Operations,
+        "Writes that the store failed; their pages stay dirty.", "";
+    StoreFlushErrors, "store_flush_errors", Operations,
+        "Flushes, discards and zeroings that the store failed.", "";
+    Stalls, "stalls", Operations,
+        "Requests that had to wait for room or for the dirty limit.", "";
+    ThrottledWrites, "throttled_writes", Operations,
+        "Writes whose acknowledgement was delayed on the way to the dirty limit.", "";
+    ThrottledTime, "throttled_ns", Nanoseconds, "The sum of these delays.", "";
+}
+
+catalogue! {
+    /// Gauges: what is so now.
+    Gauge, GAUGES;
+    Resident, "resident_bytes", Bytes,
+        "Memory that holds the volume's blocks.", "System Cache Resident Bytes";
+    Dirty, "dirty_bytes", Bytes, "Blocks newer than the store, not being written yet.", "";
+    Writing, "writing_bytes", Bytes, "Blocks newer than the store, being written now.", "";
+    Memory, "memory_bytes", Bytes, "Memory of the pool for data.", "";
+    Free, "free_bytes", Bytes, "Memory of the pool that holds nothing.", "";
+    Metadata, "metadata_bytes", Bytes, "Memory of the pool for tables, policies and ghosts.", "";
+    InFlight, "store_in_flight", Operations, "Operations that the store has not finished.", "";
+    Failing, "failing_blocks", Blocks,
+        "Dirty blocks whose last write to the store failed: what is at risk.", "";
+}
+
+catalogue! {
+    /// Latencies, each a histogram in nanoseconds.
+    Latency, HISTOGRAMS;
+    Read, "read_total_ns", Nanoseconds, "Reads, from arrival to reply.", "";
+    Write, "write_total_ns", Nanoseconds, "Writes, from arrival to reply.", "";
+    Flush, "flush_total_ns", Nanoseconds, "Flushes, from arrival to reply.", "";
+    StoreReadQueue, "store_read_queue_ns", Nanoseconds, "Reads waiting for the store.", "";
+    StoreReadService, "store_read_service_ns", Nanoseconds,
+        "Reads in the store.", "Avg. Disk sec/Read";
+    StoreWriteQueue, "store_write_queue_ns", Nanoseconds, "Writes waiting for the store.", "";
+    StoreWriteService, "store_write_service_ns", Nanoseconds,
+        "Writes in the store.", "Avg. Disk sec/Write";
+    StoreFlushService, "store_flush_service_ns", Nanoseconds, "Flushes in the store.", "";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_end_in_their_unit() {
+        let all = || COUNTERS.iter().chain(&GAUGES).chain(&HISTOGRAMS);
+        for (i, one) in all().enumerate() {
+            assert!(all().skip(i + 1).all(|other| other.name != one.name), "{}", one.name);
+            assert!(one.meaning.ends_with('.'), "{} has no sentence", one.name);
+            let suffix = match one.unit {
+                Unit::Operations => continue,
+                Unit::Pages => "_pages",
+                Unit::Blocks => "_blocks",
+                Unit::Bytes => "_bytes",
+                Unit::Nanoseconds => "_ns",
+            };
+            assert!(one.name.ends_with(suffix), "{} counts {suffix}", one.name);
+        }
+    }
+}

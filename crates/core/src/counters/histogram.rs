@@ -1,0 +1,174 @@
+//! A latency histogram with a bounded relative error and no allocation: 8 buckets per power of two
+//! (an error of at most 1/16 of the value at the bucket's middle), from 1 ns to 2^40 ns (18 minutes).
+
+use crate::clock::Nanos;
+use crate::sync::atomic::{AtomicU64, Ordering};
+
+const SUB_BITS: u32 = 3;
+const SUB: usize = 1 << SUB_BITS;
+const POWERS: usize = 40;
+const BUCKETS: usize = (POWERS - SUB_BITS as usize + 1) * SUB;
+
+fn bucket(value: u64) -> usize {
+    let value = value.clamp(1, (1 << POWERS) - 1);
+    let power = 63 - value.leading_zeros();
+    if power < SUB_BITS {
+        return usize::try_from(value).expect("below 8");
+    }
+    let shift = power - SUB_BITS;
+    let within = usize::try_from((value >> shift) & (SUB as u64 - 1)).expect("below 8");
+    (shift as usize + 1) * SUB + within
+}
+
+/// The middle of a bucket.
+fn value(bucket: usize) -> u64 {
+    if bucket < SUB {
+        return bucket as u64;
+    }
+    let shift = bucket / SUB - 1;
+    let low = (SUB + bucket % SUB) as u64;
+    (low << shift) + ((1u64 << shift) >> 1)
+}
+
+/// A histogram with one writer and any readers.
+#[derive(Debug)]
+pub struct Histogram {
+    counts: Box<[AtomicU64; BUCKETS]>,
+    sum: AtomicU64,
+    max: AtomicU64,
+}
+
+impl Default for Histogram {
+    fn default() -> Self {
+        Histogram {
+            counts: Box::new(std::array::from_fn(|_| AtomicU64::new(0))),
+            sum: AtomicU64::new(0),
+            max: AtomicU64::new(0),
+        }
+    }
+}
+
+impl Histogram {
+    /// Records a duration; only the recorder's own thread may.
+    pub fn record(&self, duration: Nanos) {
+        let cell = &self.counts[bucket(duration)];
+        cell.store(cell.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        let sum = self.sum.load(Ordering::Relaxed);
+        self.sum.store(sum.wrapping_add(duration), Ordering::Relaxed);
+        if duration > self.max.load(Ordering::Relaxed) {
+            self.max.store(duration, Ordering::Relaxed);
+        }
+    }
+
+    /// Adds the counts to a snapshot.
+    pub fn add_to(&self, snapshot: &mut HistogramSnapshot) {
+        for (sum, cell) in snapshot.counts.iter_mut().zip(self.counts.iter()) {
+            *sum += cell.load(Ordering::Relaxed);
+        }
+        snapshot.sum += self.sum.load(Ordering::Relaxed);
+        snapshot.max = snapshot.max.max(self.max.load(Ordering::Relaxed));
+    }
+}
+
+/// The counts of a histogram at one moment.
+#[derive(Clone, Debug)]
+pub struct HistogramSnapshot {
+    counts: Vec<u64>,
+    sum: u64,
+    max: u64,
+}
+
+impl Default for HistogramSnapshot {
+    fn default() -> Self {
+        HistogramSnapshot { counts: vec![0; BUCKETS], sum: 0, max: 0 }
+    }
+}
+
+impl HistogramSnapshot {
+    /// How many durations were recorded.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    /// The longest duration, in nanoseconds; exact.
+    #[must_use]
+    pub fn max(&self) -> Nanos {
+        self.max
+    }
+
+    /// The mean duration, in nanoseconds.
+    #[must_use]
+    pub fn mean(&self) -> Option<Nanos> {
+        self.sum.checked_div(self.count())
+    }
+
+    /// The duration that the share `q` (0 to 1) of the durations does not exceed.
+    #[must_use]
+    pub fn quantile(&self, q: f64) -> Option<Nanos> {
+        let count = self.count();
+        if count == 0 {
+            return None;
+        }
+        #[expect(
+            clippy::cast_precision_loss,
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a rank between 1 and count"
+        )]
+        let rank = ((count as f64 * q).ceil() as u64).clamp(1, count);
+        let mut seen = 0;
+        for (bucket, &n) in self.counts.iter().enumerate() {
+            seen += n;
+            if seen >= rank {
+                return Some(value(bucket).min(self.max));
+            }
+        }
+        Some(self.max)
+    }
+
+    /// Adds another snapshot.
+    pub fn add(&mut self, other: &HistogramSnapshot) {
+        for (sum, n) in self.counts.iter_mut().zip(&other.counts) {
+            *sum += n;
+        }
+        self.sum += other.sum;
+        self.max = self.max.max(other.max);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_within_a_sixteenth() {
+        let histogram = Histogram::default();
+        for i in 1..=100_000u64 {
+            histogram.record(i * 37);
+        }
+        let mut snapshot = HistogramSnapshot::default();
+        histogram.add_to(&mut snapshot);
+        for percent in [1u64, 50, 90, 99] {
+            let exact = percent * 1000 * 37;
+            #[expect(clippy::cast_precision_loss, reason = "small numbers")]
+            let got = snapshot.quantile(percent as f64 / 100.0).unwrap();
+            assert!(got.abs_diff(exact) * 16 <= exact, "{percent} %: {got} for {exact}");
+        }
+        assert_eq!(snapshot.max(), 3_700_000);
+        assert_eq!(snapshot.count(), 100_000);
+    }
+
+    #[test]
+    fn every_value_lands_in_a_bucket_near_it() {
+        for shift in 0..63 {
+            for value_in in [1u64 << shift, (1 << shift) + 1, (1 << shift) * 2 - 1] {
+                let clamped = value_in.min((1 << POWERS) - 1);
+                let middle = value(bucket(value_in));
+                assert!(middle.abs_diff(clamped) * 8 <= clamped, "{value_in} -> {middle}");
+            }
+        }
+        assert!(bucket(u64::MAX) < BUCKETS);
+        assert_eq!(bucket(0), 1);
+    }
+}

@@ -1,0 +1,230 @@
+//! Lanes: how one thread talks to a volume.
+//!
+//! A lane belongs to one connection or one user of the cache in process. It has a recorder that
+//! nobody else writes, a ring of hits per shard, and an inbox for what is done later.
+
+use crate::counters::Recorder;
+use crate::frames::{FrameId, Frames};
+use crate::policy::Slot;
+use crate::store::StoreError;
+use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use crate::sync::{Arc, Mutex, lock};
+use crate::volume::Volume;
+
+/// Tells somebody that there is something to do. Called with locks held: it must only wake.
+pub trait Notify: Send + Sync {
+    /// Wakes.
+    fn notify(&self);
+}
+
+/// Wakes nobody: for callers that ask by themselves, as tests and simulations do.
+#[derive(Debug)]
+pub struct Silent;
+
+impl Notify for Silent {
+    fn notify(&self) {}
+}
+
+/// Something that was asked for earlier and is done now, or can be asked for again.
+#[derive(Debug)]
+pub enum Completion<F: Frames> {
+    /// Blocks that a read waited for, from part `part` of its assembly on.
+    Filled {
+        /// The request.
+        token: u64,
+        /// Index of the first part.
+        part: u32,
+        /// The blocks, in order.
+        pins: Vec<F::Pin>,
+    },
+    /// Blocks that a read or a partial write waited for could not be read.
+    Failed {
+        /// The request.
+        token: u64,
+        /// How many parts.
+        parts: u32,
+        /// Why.
+        error: StoreError,
+    },
+    /// What a write needed from the store is there: continue it.
+    Continue {
+        /// The request.
+        token: u64,
+    },
+    /// Pages of a write that waited for the store have been written, or not.
+    Synced {
+        /// The request.
+        token: u64,
+        /// How many pages.
+        pages: u32,
+        /// Whether they are on stable storage without a flush.
+        stable: bool,
+        /// How it went.
+        result: Result<(), StoreError>,
+    },
+    /// A flush, discard or zeroing is done.
+    Finished {
+        /// The request.
+        token: u64,
+        /// How it went.
+        result: Result<(), StoreError>,
+    },
+    /// There may be room now: try again what was stalled.
+    Unstalled,
+}
+
+/// Where the completions of a lane arrive.
+pub(crate) struct Mailbox<F: Frames> {
+    inbox: Mutex<Vec<Completion<F>>>,
+    /// Whether the inbox has something, so that an empty one is not locked.
+    full: AtomicBool,
+    closed: AtomicBool,
+    notify: Box<dyn Notify>,
+    /// The write errors of the volume that this lane has been told of.
+    pub(crate) errors_seen: AtomicU64,
+}
+
+impl<F: Frames> std::fmt::Debug for Mailbox<F> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Mailbox").finish_non_exhaustive()
+    }
+}
+
+impl<F: Frames> Mailbox<F> {
+    pub(crate) fn new(notify: Box<dyn Notify>, errors_seen: u64) -> Self {
+        Mailbox {
+            inbox: Mutex::new(Vec::new()),
+            full: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
+            notify,
+            errors_seen: AtomicU64::new(errors_seen),
+        }
+    }
+
+    /// Delivers; if the lane is closed its pins are given back.
+    pub(crate) fn deliver(&self, frames: &F, completion: Completion<F>) {
+        let mut inbox = lock(&self.inbox);
+        if self.closed.load(Ordering::Acquire) {
+            drop(inbox);
+            release(frames, completion);
+            return;
+        }
+        inbox.push(completion);
+        self.full.store(true, Ordering::Release);
+        drop(inbox);
+        self.notify.notify();
+    }
+
+    /// Moves everything that arrived to `to`.
+    pub(crate) fn collect(&self, to: &mut Vec<Completion<F>>) {
+        if self.full.swap(false, Ordering::AcqRel) {
+            to.append(&mut lock(&self.inbox));
+        }
+    }
+
+    pub(crate) fn has_mail(&self) -> bool {
+        self.full.load(Ordering::Acquire)
+    }
+
+    /// Refuses further deliveries and gives back what lies there.
+    pub(crate) fn close(&self, frames: &F) {
+        let mut inbox = lock(&self.inbox);
+        self.closed.store(true, Ordering::Release);
+        for completion in inbox.drain(..) {
+            release(frames, completion);
+        }
+    }
+}
+
+fn release<F: Frames>(frames: &F, completion: Completion<F>) {
+    if let Completion::Filled { pins, .. } = completion {
+        for pin in pins {
+            frames.unpin(pin);
+        }
+    }
+}
+
+/// Hits of one lane on one shard, waiting to be told to the policies.
+///
+/// The lane's thread writes; whoever holds the shard's lock reads. So the order of one lane is kept,
+/// and the order between lanes is off by at most a ring.
+#[derive(Debug)]
+pub(crate) struct Ring {
+    entries: [AtomicU64; RING],
+    head: AtomicU32,
+    tail: AtomicU32,
+}
+
+const RING: usize = 64;
+
+impl Ring {
+    pub(crate) fn new() -> Self {
+        Ring {
+            entries: std::array::from_fn(|_| AtomicU64::new(0)),
+            head: AtomicU32::new(0),
+            tail: AtomicU32::new(0),
+        }
+    }
+
+    /// Notes a hit; false if the ring is full. Only the lane's own thread may.
+    #[inline]
+    pub(crate) fn push(&self, volume: u16, slot: Slot) -> bool {
+        let head = self.head.load(Ordering::Relaxed);
+        if head.wrapping_sub(self.tail.load(Ordering::Acquire)) as usize == RING {
+            return false;
+        }
+        let entry = (u64::from(volume) << 32) | u64::from(slot);
+        self.entries[head as usize % RING].store(entry, Ordering::Relaxed);
+        self.head.store(head.wrapping_add(1), Ordering::Release);
+        true
+    }
+
+    /// Takes all hits noted so far, under the shard's lock.
+    pub(crate) fn drain(&self, mut hit: impl FnMut(u16, Slot)) {
+        let head = self.head.load(Ordering::Acquire);
+        let mut tail = self.tail.load(Ordering::Relaxed);
+        while tail != head {
+            let entry = self.entries[tail as usize % RING].load(Ordering::Relaxed);
+            let volume = u16::try_from(entry >> 32).expect("packed from a u16");
+            hit(volume, u32::try_from(entry & 0xffff_ffff).expect("32 bits"));
+            tail = tail.wrapping_add(1);
+        }
+        self.tail.store(tail, Ordering::Release);
+    }
+}
+
+/// One thread's way to one volume. Close it with [`crate::cache::Cache::close_lane`].
+#[derive(Debug)]
+pub struct Lane<F: Frames> {
+    pub(crate) volume: Arc<Volume<F>>,
+    pub(crate) mailbox: Arc<Mailbox<F>>,
+    pub(crate) rings: Box<[Arc<Ring>]>,
+    pub(crate) recorder: Arc<Recorder>,
+    /// Frames taken from the pool for the request at hand.
+    pub(crate) spare: Vec<FrameId>,
+}
+
+impl<F: Frames> Lane<F> {
+    /// The volume.
+    #[must_use]
+    pub fn volume(&self) -> &Arc<Volume<F>> {
+        &self.volume
+    }
+
+    /// The lane's own counters.
+    #[must_use]
+    pub fn recorder(&self) -> &Recorder {
+        &self.recorder
+    }
+
+    /// Moves what is done to `to`.
+    pub fn collect(&self, to: &mut Vec<Completion<F>>) {
+        self.mailbox.collect(to);
+    }
+
+    /// Whether [`Lane::collect`] would find something.
+    #[must_use]
+    pub fn has_mail(&self) -> bool {
+        self.mailbox.has_mail()
+    }
+}

@@ -1,0 +1,82 @@
+//! Write modes, flush modes, and the one place that says which applies now and why the cache is
+//! bypassed.
+
+use std::fmt;
+
+/// What a write does before it is acknowledged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteMode {
+    /// Lazy: it is in the cache; the store gets it later.
+    Back,
+    /// It is in the cache and in the store.
+    Through,
+    /// It is in the store; blocks that were resident are brought up to date, others do not enter.
+    Around,
+    /// Writes are refused.
+    ReadOnly,
+}
+
+/// What a flush does before it is acknowledged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FlushMode {
+    /// Everything written before it is on stable storage.
+    Keep,
+    /// Nothing: what the lazy-write caches of the 1990s did. Data reaches the store within
+    /// `age-max` and the time that writing takes; a crash before that loses it.
+    Ignore,
+}
+
+macro_rules! named {
+    ($enum:ident: $($variant:ident = $name:literal),*) => {
+        impl $enum {
+            /// All of them.
+            pub const ALL: &'static [$enum] = &[$($enum::$variant),*];
+
+            /// Its name on the command line.
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self { $($enum::$variant => $name),* }
+            }
+
+            /// The one of this name.
+            #[must_use]
+            pub fn from_name(name: &str) -> Option<$enum> {
+                $enum::ALL.iter().copied().find(|one| one.name() == name)
+            }
+
+            pub(crate) fn from_index(index: u8) -> $enum {
+                $enum::ALL[usize::from(index)]
+            }
+        }
+
+        impl fmt::Display for $enum {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(self.name())
+            }
+        }
+    };
+}
+
+named!(WriteMode: Back = "back", Through = "through", Around = "around", ReadOnly = "read-only");
+named!(FlushMode: Keep = "keep", Ignore = "ignore");
+
+/// Why a reference went past the cache, in the order in which the reasons are looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BypassReason {
+    /// The volume is in write-around mode, and the block is not resident.
+    WriteAround,
+    /// The page as a whole could not be read, so only what was asked for is.
+    FillFailed,
+    /// There is no room for the whole page: everything else is dirty, pinned or being filled.
+    Pressure,
+}
+
+/// The mode that a write meets now: while a volume stops, lazy becomes write-through, so that
+/// stopping comes to an end.
+#[must_use]
+pub fn effective(mode: WriteMode, stopping: bool) -> WriteMode {
+    match mode {
+        WriteMode::Back if stopping => WriteMode::Through,
+        other => other,
+    }
+}

@@ -1,0 +1,20 @@
+//! Pages: the table that finds a block's frame, the states of frames, and the pages themselves.
+
+mod chunked;
+mod slab;
+mod state;
+mod table;
+
+pub(crate) use chunked::Chunked;
+pub(crate) use slab::Slab;
+pub(crate) use state::FrameState;
+pub(crate) use table::{Key, Table};
+
+/// Scatters a number over 64 bits (the finalizer of `MurmurHash3`, Appleby 2011).
+pub(crate) fn mix(mut x: u64) -> u64 {
+    x ^= x >> 33;
+    x = x.wrapping_mul(0xff51_afd7_ed55_8ccd);
+    x ^= x >> 33;
+    x = x.wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+    x ^ (x >> 33)
+}

@@ -1,0 +1,33 @@
+//! An array that grows by chunks: no element moves, and memory comes only as indices are used.
+
+const CHUNK: usize = 1024;
+
+/// An array of defaults, indexed by slot, that grows by chunks.
+#[derive(Debug)]
+pub(crate) struct Chunked<T> {
+    chunks: Vec<Option<Box<[T]>>>,
+}
+
+impl<T> Default for Chunked<T> {
+    fn default() -> Self {
+        Chunked { chunks: Vec::new() }
+    }
+}
+
+impl<T: Clone + Default> Chunked<T> {
+    /// The element at `index`, which must have been reached with [`Chunked::get_mut`] before.
+    pub(crate) fn get(&self, index: u32) -> &T {
+        let chunk = self.chunks[index as usize / CHUNK].as_ref().expect("a chunk in use");
+        &chunk[index as usize % CHUNK]
+    }
+
+    /// The element at `index`, a default one if it was never reached.
+    pub(crate) fn get_mut(&mut self, index: u32) -> &mut T {
+        let chunk = index as usize / CHUNK;
+        if chunk >= self.chunks.len() {
+            self.chunks.resize_with(chunk + 1, || None);
+        }
+        let chunk = self.chunks[chunk].get_or_insert_with(|| vec![T::default(); CHUNK].into());
+        &mut chunk[index as usize % CHUNK]
+    }
+}

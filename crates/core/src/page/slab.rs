@@ -1,0 +1,61 @@
+//! A slab: values named by small numbers that are reused, in chunks that never move.
+
+use super::Chunked;
+
+/// Values of type `T` named by slot.
+#[derive(Debug)]
+pub(crate) struct Slab<T> {
+    values: Chunked<Option<T>>,
+    free: Vec<u32>,
+    end: u32,
+    len: u32,
+}
+
+impl<T: Clone> Slab<T> {
+    pub(crate) fn new() -> Self {
+        Slab { values: Chunked::default(), free: Vec::new(), end: 0, len: 0 }
+    }
+
+    pub(crate) fn insert(&mut self, value: T) -> u32 {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.end += 1;
+            self.end - 1
+        });
+        let place = self.values.get_mut(slot);
+        assert!(place.is_none(), "slot {slot} is in use");
+        *place = Some(value);
+        self.len += 1;
+        slot
+    }
+
+    pub(crate) fn remove(&mut self, slot: u32) -> T {
+        let value = self.values.get_mut(slot).take().expect("a slot in use");
+        self.free.push(slot);
+        self.len -= 1;
+        value
+    }
+
+    /// The value at `slot`, if the slot is in use.
+    pub(crate) fn find_mut(&mut self, slot: u32) -> Option<&mut T> {
+        (slot < self.end).then(|| self.values.get_mut(slot).as_mut()).flatten()
+    }
+
+    /// The value at `slot`, which is in use.
+    pub(crate) fn get(&self, slot: u32) -> &T {
+        self.values.get(slot).as_ref().expect("a slot in use")
+    }
+
+    /// The value at `slot`, which is in use.
+    pub(crate) fn get_mut(&mut self, slot: u32) -> &mut T {
+        self.values.get_mut(slot).as_mut().expect("a slot in use")
+    }
+
+    /// All slots in use, in order.
+    pub(crate) fn slots(&self) -> impl Iterator<Item = u32> + '_ {
+        (0..self.end).filter(|&slot| self.values.get(slot).is_some())
+    }
+
+    pub(crate) fn len(&self) -> u32 {
+        self.len
+    }
+}

@@ -1,0 +1,96 @@
+//! Doubly linked lists over slots, with the links in one array: no allocation per page, and a slot
+//! is in at most one list at a time.
+
+use super::{NO_SLOT, Slot};
+use crate::page::Chunked;
+
+#[derive(Clone, Debug)]
+struct Link {
+    prev: Slot,
+    next: Slot,
+}
+
+impl Default for Link {
+    fn default() -> Self {
+        Link { prev: NO_SLOT, next: NO_SLOT }
+    }
+}
+
+/// The links of all lists of one owner.
+#[derive(Debug, Default)]
+pub(crate) struct Links {
+    links: Chunked<Link>,
+}
+
+/// One list: head is where pages enter, tail is where they leave.
+#[derive(Debug)]
+pub(crate) struct List {
+    head: Slot,
+    tail: Slot,
+    len: usize,
+}
+
+impl List {
+    pub(crate) fn new() -> Self {
+        List { head: NO_SLOT, tail: NO_SLOT, len: 0 }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The slot that entered first, or [`NO_SLOT`].
+    pub(crate) fn tail(&self) -> Slot {
+        self.tail
+    }
+}
+
+impl Links {
+    /// The slot that entered just after `slot` (towards the head), or [`NO_SLOT`].
+    pub(crate) fn newer(&self, slot: Slot) -> Slot {
+        self.links.get(slot).prev
+    }
+
+    pub(crate) fn push_head(&mut self, list: &mut List, slot: Slot) {
+        let next = list.head;
+        *self.links.get_mut(slot) = Link { prev: NO_SLOT, next };
+        if next == NO_SLOT {
+            list.tail = slot;
+        } else {
+            self.links.get_mut(next).prev = slot;
+        }
+        list.head = slot;
+        list.len += 1;
+    }
+
+    pub(crate) fn remove(&mut self, list: &mut List, slot: Slot) {
+        let Link { prev, next } = self.links.get(slot).clone();
+        if prev == NO_SLOT {
+            debug_assert_eq!(list.head, slot, "slot {slot} is not in this list");
+            list.head = next;
+        } else {
+            self.links.get_mut(prev).next = next;
+        }
+        if next == NO_SLOT {
+            debug_assert_eq!(list.tail, slot, "slot {slot} is not in this list");
+            list.tail = prev;
+        } else {
+            self.links.get_mut(next).prev = prev;
+        }
+        list.len -= 1;
+    }
+
+    /// Walks the list from tail to head and asserts that links and length agree.
+    pub(crate) fn check(&self, list: &List) {
+        let (mut count, mut slot, mut older) = (0, list.tail, NO_SLOT);
+        while slot != NO_SLOT {
+            assert_eq!(self.links.get(slot).next, older, "links of slot {slot}");
+            older = slot;
+            slot = self.newer(slot);
+            count += 1;
+            assert!(count <= list.len, "a list is longer than its length");
+        }
+        assert_eq!(older, list.head);
+        assert_eq!(count, list.len);
+    }
+}

@@ -1,0 +1,223 @@
+//! What a volume wants of its store, in three classes: reads that clients wait for, writes that
+//! clients wait for, and background writes; and what to do when each is done.
+
+use crate::clock::Nanos;
+use crate::frames::Frames;
+use crate::lane::Mailbox;
+use crate::policy::Slot;
+use crate::store::{Segment, StoreError, StoreOp, StoreOpKind};
+use crate::sync::Arc;
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+
+/// Why a write goes to the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// The lazy writer.
+    Lazy,
+    /// A client waits: flush, FUA, write-through.
+    Forced,
+    /// The room of a dirty page is wanted.
+    Steal,
+}
+
+/// Who waits for blocks of a page.
+#[derive(Debug)]
+pub(crate) struct FillWaiter<F: Frames> {
+    pub(crate) mailbox: Arc<Mailbox<F>>,
+    pub(crate) token: u64,
+    /// The blocks of a read and the part of its assembly that they start at; none for a write that
+    /// only wants the page to be there.
+    pub(crate) read: Option<(Range<u64>, u32)>,
+}
+
+/// Who waits for a flush.
+#[derive(Debug)]
+pub(crate) struct FlushWaiter<F: Frames> {
+    pub(crate) mailbox: Arc<Mailbox<F>>,
+    pub(crate) token: u64,
+    /// What became dirty at this epoch or before must be written.
+    pub(crate) epoch: u64,
+}
+
+/// What to do when an operation is done.
+#[derive(Debug)]
+pub(crate) enum Context<F: Frames> {
+    /// Blocks of a page that is being filled.
+    Fill { page: u64 },
+    /// Blocks that go to one reader only, and what was resident of them: block, frame, sectors.
+    Bypass { waiter: FillWaiter<F>, overlays: Vec<(u64, F::Pin, u8)> },
+    /// Dirty pages, all of one region, named by number and slot.
+    WriteBack { pages: Vec<(u64, Slot)>, epoch: u64 },
+    /// A flush of the store for these waiters.
+    Flush(Vec<FlushWaiter<F>>),
+    /// A range that is discarded or zeroed.
+    Exclusive { id: u64 },
+}
+
+/// A range that is being discarded or zeroed: nothing of it is filled, written back or written to
+/// meanwhile, and what is resident stays until the store has done it.
+#[derive(Debug)]
+pub(crate) struct Exclusive<F: Frames> {
+    pub(crate) id: u64,
+    pub(crate) blocks: Range<u64>,
+    pub(crate) kind: StoreOpKind,
+    pub(crate) epoch: u64,
+    pub(crate) submitted: bool,
+    pub(crate) mailbox: Arc<Mailbox<F>>,
+    pub(crate) token: u64,
+}
+
+/// The operations of one volume.
+#[derive(Debug)]
+pub(crate) struct Queue<F: Frames> {
+    pub(crate) reads: VecDeque<StoreOp<F>>,
+    pub(crate) forced: VecDeque<StoreOp<F>>,
+    pub(crate) background: VecDeque<StoreOp<F>>,
+    contexts: Vec<Option<Context<F>>>,
+    free_tags: Vec<u64>,
+    /// In the store: reads, writes, all.
+    pub(crate) reads_in_flight: usize,
+    pub(crate) writes_in_flight: usize,
+    pub(crate) in_flight: usize,
+    /// Writes queued or in flight, by epoch.
+    writes_by_epoch: BTreeMap<u64, usize>,
+    pub(crate) flushes: VecDeque<FlushWaiter<F>>,
+    pub(crate) flush_in_flight: bool,
+    /// A failed flush of the store: what it lost is not known, so every later flush fails too.
+    pub(crate) flush_failed: Option<StoreError>,
+    /// Dirty pages whose room is wanted.
+    pub(crate) steals: Vec<u64>,
+    pub(crate) exclusives: Vec<Exclusive<F>>,
+    next_exclusive: u64,
+    pub(crate) stalled: Vec<Arc<Mailbox<F>>>,
+}
+
+impl<F: Frames> Queue<F> {
+    pub(crate) fn new() -> Self {
+        Queue {
+            reads: VecDeque::new(),
+            forced: VecDeque::new(),
+            background: VecDeque::new(),
+            contexts: Vec::new(),
+            free_tags: Vec::new(),
+            reads_in_flight: 0,
+            writes_in_flight: 0,
+            in_flight: 0,
+            writes_by_epoch: BTreeMap::new(),
+            flushes: VecDeque::new(),
+            flush_in_flight: false,
+            flush_failed: None,
+            steals: Vec::new(),
+            exclusives: Vec::new(),
+            next_exclusive: 0,
+            stalled: Vec::new(),
+        }
+    }
+
+    /// Makes an operation and remembers what to do when it is done.
+    pub(crate) fn operation(
+        &mut self,
+        kind: StoreOpKind,
+        range: Range<u64>,
+        segments: Vec<Segment<F>>,
+        context: Context<F>,
+        now: Nanos,
+    ) -> StoreOp<F> {
+        if let Context::WriteBack { epoch, .. } = context {
+            *self.writes_by_epoch.entry(epoch).or_default() += 1;
+        }
+        let tag = self.free_tags.pop().unwrap_or_else(|| {
+            self.contexts.push(None);
+            self.contexts.len() as u64 - 1
+        });
+        self.contexts[usize::try_from(tag).expect("an index")] = Some(context);
+        let len = range.end - range.start;
+        StoreOp { tag, kind, offset: range.start, len, segments, queued_at: now }
+    }
+
+    /// The context of an operation that is done.
+    pub(crate) fn finish(&mut self, op: &StoreOp<F>) -> Context<F> {
+        let index = usize::try_from(op.tag).expect("an index");
+        let context = self.contexts[index].take().expect("an operation is done once");
+        self.free_tags.push(op.tag);
+        self.in_flight -= 1;
+        match op.kind {
+            StoreOpKind::Read => self.reads_in_flight -= 1,
+            StoreOpKind::Write { .. } => self.writes_in_flight -= 1,
+            _ => {}
+        }
+        context
+    }
+
+    /// Counts an operation as given to the store.
+    pub(crate) fn start(&mut self, op: &StoreOp<F>) {
+        self.in_flight += 1;
+        match op.kind {
+            StoreOpKind::Read => self.reads_in_flight += 1,
+            StoreOpKind::Write { .. } => self.writes_in_flight += 1,
+            _ => {}
+        }
+    }
+
+    /// A write of `epoch` has come to its end, its pages included.
+    pub(crate) fn write_ended(&mut self, epoch: u64) {
+        let count = self.writes_by_epoch.get_mut(&epoch).expect("a write of this epoch");
+        *count -= 1;
+        if *count == 0 {
+            self.writes_by_epoch.remove(&epoch);
+        }
+    }
+
+    /// Whether a write or an exclusive range of `epoch` or before has not come to its end.
+    pub(crate) fn has_writes_up_to(&self, epoch: u64) -> bool {
+        self.writes_by_epoch.first_key_value().is_some_and(|(&first, _)| first <= epoch)
+            || self.exclusives.iter().any(|exclusive| exclusive.epoch <= epoch)
+    }
+
+    pub(crate) fn next_exclusive(&mut self) -> u64 {
+        self.next_exclusive += 1;
+        self.next_exclusive
+    }
+
+    /// Whether `blocks` meet a range that is being discarded or zeroed.
+    pub(crate) fn is_exclusive(&self, blocks: &Range<u64>) -> bool {
+        self.exclusives.iter().any(|exclusive| {
+            exclusive.blocks.start < blocks.end && blocks.start < exclusive.blocks.end
+        })
+    }
+
+    /// Whether a fill or a write back of a page that meets `blocks` is queued or in flight.
+    pub(crate) fn is_under_way(
+        &self,
+        blocks: &Range<u64>,
+        blocks_of: impl Fn(u64) -> Range<u64>,
+    ) -> bool {
+        let meets = |page: u64| {
+            let own = blocks_of(page);
+            own.start < blocks.end && blocks.start < own.end
+        };
+        self.contexts.iter().flatten().any(|context| match context {
+            Context::Fill { page } => meets(*page),
+            Context::WriteBack { pages, .. } => pages.iter().any(|&(page, _)| meets(page)),
+            Context::Bypass { .. } | Context::Flush(_) | Context::Exclusive { .. } => false,
+        })
+    }
+
+    /// Notes that a lane waits for room.
+    pub(crate) fn stall(&mut self, mailbox: &Arc<Mailbox<F>>) {
+        if !self.stalled.iter().any(|other| Arc::ptr_eq(other, mailbox)) {
+            self.stalled.push(Arc::clone(mailbox));
+        }
+    }
+
+    /// Whether nothing is queued, in flight or waited for.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.in_flight == 0
+            && self.reads.is_empty()
+            && self.forced.is_empty()
+            && self.background.is_empty()
+            && self.flushes.is_empty()
+            && self.exclusives.is_empty()
+    }
+}

@@ -1,0 +1,184 @@
+//! Requests under way: what a front end keeps until it can answer.
+
+use crate::frames::Frames;
+use crate::lane::Completion;
+use crate::store::StoreError;
+use crate::units::{BLOCK_BYTES, BLOCK_BYTES_U64};
+
+/// How a call on the cache ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// Done; answer.
+    Done,
+    /// Done; answer at this time (nanoseconds), so that writers do not outrun the store.
+    DoneAt(u64),
+    /// Completions with the request's token will come.
+    Pending,
+    /// No room now: make the same call again after [`Completion::Unstalled`], or after a while.
+    Stalled,
+    /// Failed.
+    Failed(StoreError),
+}
+
+/// A read being assembled: the blocks that it covers, each pinned once it is there.
+#[derive(Debug)]
+pub struct Assembly<F: Frames> {
+    /// Chosen by the caller; comes back in completions.
+    pub token: u64,
+    /// First byte of the volume.
+    pub offset: u64,
+    /// Bytes.
+    pub len: u32,
+    pub(crate) parts: Vec<Option<F::Pin>>,
+    /// Parts that have been asked of the store and have not come.
+    pub(crate) missing: u32,
+    /// Parts before this one have been found or asked for.
+    pub(crate) cursor: u32,
+    pub(crate) error: Option<StoreError>,
+}
+
+impl<F: Frames> Assembly<F> {
+    /// A read of `len` bytes (at least 1) at `offset`.
+    #[must_use]
+    pub fn new(token: u64, offset: u64, len: u32) -> Self {
+        let mut assembly =
+            Assembly { token, offset, len, parts: Vec::new(), missing: 0, cursor: 0, error: None };
+        assembly.reset(token, offset, len);
+        assembly
+    }
+
+    /// Makes an assembly that was released ready for another read, keeping its memory.
+    pub fn reset(&mut self, token: u64, offset: u64, len: u32) {
+        assert!(len > 0, "a read of nothing");
+        assert!(self.parts.iter().all(Option::is_none), "an assembly was reused with pins in it");
+        let blocks = (offset + u64::from(len)).div_ceil(BLOCK_BYTES_U64) - offset / BLOCK_BYTES_U64;
+        self.parts.clear();
+        self.parts.resize_with(usize::try_from(blocks).expect("a u32 of bytes"), || None);
+        (self.token, self.offset, self.len) = (token, offset, len);
+        (self.missing, self.cursor, self.error) = (0, 0, None);
+    }
+
+    pub(crate) fn first_block(&self) -> u64 {
+        self.offset / BLOCK_BYTES_U64
+    }
+
+    /// Takes in a completion of this read.
+    ///
+    /// # Panics
+    /// If the completion is not one of a read.
+    pub fn absorb(&mut self, frames: &F, completion: Completion<F>) -> Status {
+        match completion {
+            Completion::Filled { part, pins, .. } => {
+                for (i, pin) in pins.into_iter().enumerate() {
+                    let place = &mut self.parts[part as usize + i];
+                    assert!(place.is_none(), "a part of a read was delivered twice");
+                    *place = Some(pin);
+                    self.missing -= 1;
+                }
+            }
+            Completion::Failed { parts, error, .. } => {
+                self.missing -= parts;
+                self.error.get_or_insert(error);
+            }
+            other => panic!("{other:?} is not a completion of a read"),
+        }
+        self.status(frames)
+    }
+
+    /// Where the read stands. A failed read waits for all its parts, and then gives its pins back.
+    pub(crate) fn status(&mut self, frames: &F) -> Status {
+        if self.missing > 0 {
+            return Status::Pending;
+        }
+        if let Some(error) = self.error.take() {
+            self.release(frames);
+            return Status::Failed(error);
+        }
+        if (self.cursor as usize) < self.parts.len() { Status::Stalled } else { Status::Done }
+    }
+
+    /// Whether parts are still to come.
+    #[must_use]
+    pub fn is_pending(&self) -> bool {
+        self.missing > 0
+    }
+
+    /// The pieces of a read that is done: each block's pin, and the range of bytes inside it.
+    pub fn pieces(&self) -> impl Iterator<Item = (&F::Pin, std::ops::Range<usize>)> {
+        let start = usize::try_from(self.offset % BLOCK_BYTES_U64).expect("below a block");
+        let end = start + self.len as usize;
+        self.parts.iter().enumerate().map(move |(i, pin)| {
+            let block = i * BLOCK_BYTES;
+            let range = start.max(block) - block..end.min(block + BLOCK_BYTES) - block;
+            (pin.as_ref().expect("the read is done"), range)
+        })
+    }
+
+    /// Copies a read that is done.
+    pub fn copy_to(&self, frames: &F, to: &mut [u8]) {
+        assert_eq!(to.len(), self.len as usize, "a buffer of the read's length");
+        let mut at = 0;
+        for (pin, range) in self.pieces() {
+            let len = range.len();
+            frames.read(pin, range.start, &mut to[at..at + len]);
+            at += len;
+        }
+    }
+
+    /// Gives the pins back. Every assembly ends with this.
+    pub fn release(&mut self, frames: &F) {
+        assert_eq!(self.missing, 0, "a read was released before its parts came");
+        for pin in self.parts.iter_mut().filter_map(Option::take) {
+            frames.unpin(pin);
+        }
+    }
+}
+
+/// A write under way. Its bytes stay with the caller until it is done.
+#[derive(Clone, Debug)]
+pub struct WriteTask {
+    /// Chosen by the caller; comes back in completions.
+    pub token: u64,
+    /// First byte of the volume.
+    pub offset: u64,
+    /// Bytes.
+    pub len: u32,
+    /// Whether it must be on stable storage when done.
+    pub fua: bool,
+    /// Bytes that are in the cache.
+    pub(crate) done: u32,
+    /// Whether the page at hand had to be read first.
+    pub(crate) filled: bool,
+    /// Pages that the store is writing.
+    pub(crate) waiting: u32,
+    /// Whether it has been handed to the store where its mode asks for that.
+    pub(crate) synced: bool,
+    pub(crate) needs_flush: bool,
+    pub(crate) error: Option<StoreError>,
+}
+
+impl WriteTask {
+    /// A write of `len` bytes (at least 1) at `offset`.
+    #[must_use]
+    pub fn new(token: u64, offset: u64, len: u32, fua: bool) -> Self {
+        assert!(len > 0, "a write of nothing");
+        WriteTask {
+            token,
+            offset,
+            len,
+            fua,
+            done: 0,
+            filled: false,
+            waiting: 0,
+            synced: false,
+            needs_flush: false,
+            error: None,
+        }
+    }
+
+    /// Whether the caller may let go of the bytes: all of them are in the cache.
+    #[must_use]
+    pub fn is_placed(&self) -> bool {
+        self.done == self.len
+    }
+}

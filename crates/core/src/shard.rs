@@ -1,0 +1,308 @@
+//! Shards: the parts of the cache that one lock guards each, and the pages in them.
+//!
+//! All volumes share the shards; each has an instance in every shard, with pages, a policy, the list
+//! of dirty pages and what is being filled.
+
+use crate::clock::Nanos;
+use crate::frames::Frames;
+use crate::lane::{Mailbox, Ring};
+use crate::page::{Key, Slab, Table};
+use crate::policy::{NO_SLOT, Policy, Slot};
+use crate::queue::FillWaiter;
+use crate::store::StoreError;
+use crate::sync::Arc;
+use crate::sync::atomic::Ordering;
+use crate::volume::Volume;
+use std::collections::BTreeMap;
+
+/// A page with at least one block resident, or being filled.
+#[derive(Clone, Debug)]
+pub(crate) struct Page {
+    /// Page number in the volume.
+    pub(crate) number: u64,
+    /// When it was referenced last, as far as the policy has been told.
+    pub(crate) touched: Nanos,
+    /// When, and at which epoch of the volume, it became dirty.
+    pub(crate) dirty_at: Nanos,
+    pub(crate) dirty_epoch: u64,
+    /// Neighbours in the list of dirty pages.
+    dirty_older: Slot,
+    dirty_newer: Slot,
+    /// Counts the rounds of writing it back; at most one runs at a time.
+    pub(crate) round: u32,
+    /// Blocks resident, dirty, being written; blocks dirty since a write of them failed.
+    pub(crate) resident: u16,
+    pub(crate) dirty: u16,
+    pub(crate) writing: u16,
+    pub(crate) failing: u16,
+    /// Operations of the round at hand that are not done, and whether one of them failed.
+    pub(crate) ops: u16,
+    pub(crate) round_failed: bool,
+    pub(crate) filling: bool,
+    /// Whether the policy knows it. A page of write-around mode is not admitted and goes when it is
+    /// clean.
+    pub(crate) admitted: bool,
+}
+
+impl Page {
+    pub(crate) fn new(number: u64, now: Nanos, admitted: bool) -> Self {
+        Page {
+            number,
+            touched: now,
+            dirty_at: 0,
+            dirty_epoch: 0,
+            dirty_older: NO_SLOT,
+            dirty_newer: NO_SLOT,
+            round: 0,
+            resident: 0,
+            dirty: 0,
+            writing: 0,
+            failing: 0,
+            ops: 0,
+            round_failed: false,
+            filling: false,
+            admitted,
+        }
+    }
+
+    /// Whether it is being written back.
+    pub(crate) fn in_round(&self) -> bool {
+        self.ops > 0
+    }
+
+    /// Whether a write of it can be started.
+    pub(crate) fn can_start_round(&self) -> bool {
+        self.dirty > 0 && !self.in_round()
+    }
+
+    /// Whether it may be evicted, as far as the page itself can tell.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.dirty == 0 && self.writing == 0 && !self.filling
+    }
+}
+
+/// A page that is being filled.
+#[derive(Debug)]
+pub(crate) struct Fill<F: Frames> {
+    pub(crate) slot: Slot,
+    pub(crate) ops_left: u32,
+    pub(crate) error: Option<StoreError>,
+    /// Frames of operations that failed, for a second try at exactly what was asked for.
+    pub(crate) salvage: Vec<F::Own>,
+    pub(crate) waiters: Vec<FillWaiter<F>>,
+}
+
+/// Who waits for a page to be written.
+#[derive(Debug)]
+pub(crate) struct SyncWaiter<F: Frames> {
+    pub(crate) mailbox: Arc<Mailbox<F>>,
+    pub(crate) token: u64,
+    /// The round that carries the waiter's bytes.
+    pub(crate) round: u32,
+    pub(crate) fua: bool,
+}
+
+/// One volume's part of a shard.
+#[derive(Debug)]
+pub(crate) struct Instance<F: Frames> {
+    /// The shard.
+    pub(crate) index: usize,
+    pub(crate) volume: Arc<Volume<F>>,
+    pub(crate) pages: Slab<Page>,
+    pub(crate) policy: Box<dyn Policy>,
+    dirty_oldest: Slot,
+    dirty_newest: Slot,
+    pub(crate) fills: BTreeMap<u64, Fill<F>>,
+    pub(crate) syncs: BTreeMap<Slot, Vec<SyncWaiter<F>>>,
+}
+
+impl<F: Frames> Instance<F> {
+    pub(crate) fn new(index: usize, volume: Arc<Volume<F>>, policy: Box<dyn Policy>) -> Self {
+        Instance {
+            index,
+            volume,
+            pages: Slab::new(),
+            policy,
+            dirty_oldest: NO_SLOT,
+            dirty_newest: NO_SLOT,
+            fills: BTreeMap::new(),
+            syncs: BTreeMap::new(),
+        }
+    }
+
+    /// The slot of a page, if it is resident in part or being filled.
+    pub(crate) fn find(&self, table: &Table, page: u64) -> Option<Slot> {
+        let resident = self
+            .volume
+            .blocks_of(page)
+            .find_map(|block| table.find(Key::new(self.volume.id, block)));
+        match resident {
+            Some(frame) => Some(table.slot(frame)),
+            None => self.fills.get(&page).map(|fill| fill.slot),
+        }
+    }
+
+    /// The slot of a page, which is made if there is none.
+    pub(crate) fn find_or_insert(
+        &mut self,
+        table: &Table,
+        page: u64,
+        admit: bool,
+        now: Nanos,
+    ) -> Slot {
+        if let Some(slot) = self.find(table, page) {
+            if admit && !self.pages.get(slot).admitted {
+                self.pages.get_mut(slot).admitted = true;
+                self.policy.on_insert(slot, page);
+            }
+            self.hit(slot, now);
+            return slot;
+        }
+        let slot = self.pages.insert(Page::new(page, now, admit));
+        let coldest = &self.volume.quota.coldest[self.index];
+        if coldest.load(Ordering::Relaxed) == Nanos::MAX {
+            coldest.store(now, Ordering::Relaxed);
+        }
+        if admit {
+            self.policy.on_insert(slot, page);
+        }
+        slot
+    }
+
+    /// Tells the policy of a reference.
+    pub(crate) fn hit(&mut self, slot: Slot, now: Nanos) {
+        if let Some(page) = self.pages.find_mut(slot)
+            && page.admitted
+        {
+            page.touched = now;
+            self.policy.on_hit(slot);
+        }
+    }
+
+    /// Removes a page of which nothing is resident.
+    pub(crate) fn remove(&mut self, slot: Slot, evicted: bool) -> Page {
+        let page = self.pages.remove(slot);
+        assert!(page.resident == 0 && page.is_quiet(), "{page:?} was removed");
+        if page.admitted {
+            self.policy.on_remove(slot, page.number, evicted);
+        }
+        page
+    }
+
+    pub(crate) fn dirty_oldest(&self) -> Option<Slot> {
+        (self.dirty_oldest != NO_SLOT).then_some(self.dirty_oldest)
+    }
+
+    pub(crate) fn dirty_newer(&self, slot: Slot) -> Option<Slot> {
+        let newer = self.pages.get(slot).dirty_newer;
+        (newer != NO_SLOT).then_some(newer)
+    }
+
+    /// Puts a page that has become dirty at the young end of the list.
+    pub(crate) fn link_dirty(&mut self, slot: Slot, now: Nanos, epoch: u64) {
+        let older = self.dirty_newest;
+        let page = self.pages.get_mut(slot);
+        (page.dirty_at, page.dirty_epoch) = (now, epoch);
+        (page.dirty_older, page.dirty_newer) = (older, NO_SLOT);
+        if older == NO_SLOT {
+            self.dirty_oldest = slot;
+        } else {
+            self.pages.get_mut(older).dirty_newer = slot;
+        }
+        self.dirty_newest = slot;
+    }
+
+    /// Puts a page whose write failed back at the old end, with its old time and epoch.
+    pub(crate) fn link_dirty_again(&mut self, slot: Slot) {
+        let newer = self.dirty_oldest;
+        let page = self.pages.get_mut(slot);
+        (page.dirty_older, page.dirty_newer) = (NO_SLOT, newer);
+        if newer == NO_SLOT {
+            self.dirty_newest = slot;
+        } else {
+            self.pages.get_mut(newer).dirty_older = slot;
+        }
+        self.dirty_oldest = slot;
+    }
+
+    /// Takes a page out of the list of dirty pages.
+    pub(crate) fn unlink_dirty(&mut self, slot: Slot) {
+        let page = self.pages.get_mut(slot);
+        let (older, newer) = (page.dirty_older, page.dirty_newer);
+        (page.dirty_older, page.dirty_newer) = (NO_SLOT, NO_SLOT);
+        if older == NO_SLOT {
+            debug_assert_eq!(self.dirty_oldest, slot, "not in the list");
+            self.dirty_oldest = newer;
+        } else {
+            self.pages.get_mut(older).dirty_newer = newer;
+        }
+        if newer == NO_SLOT {
+            debug_assert_eq!(self.dirty_newest, slot, "not in the list");
+            self.dirty_newest = older;
+        } else {
+            self.pages.get_mut(newer).dirty_older = older;
+        }
+    }
+
+    /// Asserts that pages, frames, lists and counts agree; gives (resident, dirty, writing) blocks.
+    pub(crate) fn check(&self, table: &Table) -> (u64, u64, u64) {
+        self.policy.check();
+        let (mut resident, mut dirty, mut writing, mut dirty_pages) = (0, 0, 0, 0);
+        let mut admitted = 0;
+        for slot in self.pages.slots() {
+            let page = self.pages.get(slot);
+            let mut counts = (0u16, 0u16, 0u16);
+            for block in self.volume.blocks_of(page.number) {
+                let Some(frame) = table.find(Key::new(self.volume.id, block)) else { continue };
+                assert_eq!(table.slot(frame), slot, "frame {frame} of {page:?}");
+                let state = table.state(frame);
+                counts.0 += 1;
+                counts.1 += u16::from(state.dirty != 0);
+                counts.2 += u16::from(state.writing != 0);
+            }
+            assert_eq!(counts, (page.resident, page.dirty, page.writing), "{page:?}");
+            assert!(page.resident > 0 || page.filling, "{page:?} holds nothing");
+            assert!(page.writing == 0 || page.in_round(), "{page:?} is written by nobody");
+            assert_eq!(page.filling, self.fills.contains_key(&page.number), "{page:?}");
+            resident += u64::from(page.resident);
+            dirty += u64::from(page.dirty);
+            writing += u64::from(page.writing);
+            dirty_pages += usize::from(page.dirty > 0);
+            admitted += usize::from(page.admitted);
+        }
+        assert_eq!(admitted, self.policy.len(), "pages that the policy knows");
+        let list = std::iter::successors(self.dirty_oldest(), |&slot| self.dirty_newer(slot));
+        let listed = list.inspect(|&slot| assert!(self.pages.get(slot).dirty > 0)).count();
+        assert_eq!(listed, dirty_pages, "pages in the dirty list");
+        (resident, dirty, writing)
+    }
+}
+
+/// What one lock guards.
+#[derive(Debug)]
+pub(crate) struct Shard<F: Frames> {
+    pub(crate) rings: Vec<Arc<Ring>>,
+    pub(crate) instances: Vec<Option<Instance<F>>>,
+}
+
+impl<F: Frames> Shard<F> {
+    pub(crate) fn new() -> Self {
+        Shard { rings: Vec::new(), instances: Vec::new() }
+    }
+
+    pub(crate) fn instance(&mut self, volume: u16) -> &mut Instance<F> {
+        self.instances[usize::from(volume)].as_mut().expect("a volume that is there")
+    }
+
+    /// Tells the policies of the hits in all rings.
+    pub(crate) fn drain(&mut self, now: Nanos) {
+        let Shard { rings, instances } = self;
+        for ring in rings {
+            ring.drain(|volume, slot| {
+                if let Some(Some(instance)) = instances.get_mut(usize::from(volume)) {
+                    instance.hit(slot, now);
+                }
+            });
+        }
+    }
+}

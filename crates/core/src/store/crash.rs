@@ -1,0 +1,235 @@
+//! A store that can lose power.
+//!
+//! The fault model: a write that is done is visible to reads, but stable only once a flush that was
+//! submitted after it is done, or at once if it was a FUA write. Operations that were submitted and
+//! not done may or may not have happened. At a crash, of everything that is not stable each sector
+//! independently may have the stable content or the content of any write to it since: that covers
+//! dropped, torn and reordered writes alike. A seed decides. A discard, too, may have happened for
+//! each sector or not.
+//!
+//! Operations are done in an order that the seed decides, one for each reap, so that everything a
+//! device with a queue may do is seen.
+
+use super::memory::{SparseBytes, transfer};
+use super::{Geometry, Segment, Store, StoreDone, StoreOp, StoreOpKind};
+use crate::clock::Nanos;
+use crate::frames::Frames;
+use crate::units::SECTOR_BYTES;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+/// A content that a sector may have, and the turn at which it was submitted.
+#[derive(Clone, Debug)]
+struct Version {
+    turn: u64,
+    content: Box<[u8]>,
+}
+
+/// What survives the store: the platters, so to say.
+#[derive(Debug, Default)]
+pub struct CrashDisk {
+    stable: SparseBytes,
+    /// Per sector, the turn of the version that is stable, where it ever changed.
+    stable_turns: BTreeMap<u64, u64>,
+    /// What reads see.
+    current: SparseBytes,
+    /// Per sector, the versions that it may have instead of the stable one.
+    volatile: BTreeMap<u64, Vec<Version>>,
+    turn: u64,
+}
+
+/// A small generator (`SplitMix64`, Steele, Lea, Flood 2014): enough to choose, and without a
+/// dependency in the library.
+#[derive(Clone, Debug)]
+struct Choice(u64);
+
+impl Choice {
+    fn below(&mut self, n: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        usize::try_from((z ^ (z >> 31)) % n as u64).expect("below n")
+    }
+}
+
+impl CrashDisk {
+    /// What a machine finds that comes up after a crash now.
+    #[must_use]
+    pub fn after_crash(&self, seed: u64) -> SparseBytes {
+        let mut choice = Choice(seed);
+        let mut bytes = self.stable.clone();
+        for (&sector, versions) in &self.volatile {
+            let chosen = choice.below(versions.len() + 1);
+            if let Some(version) = versions.get(chosen) {
+                bytes.write(sector * SECTOR_BYTES as u64, &version.content);
+            }
+        }
+        bytes
+    }
+
+    /// Notes that the range may have the content that `content` has there; the turn of that.
+    fn note(&mut self, offset: u64, len: u64, content: &SparseBytes) -> u64 {
+        self.turn += 1;
+        let turn = self.turn;
+        for sector in sectors(offset, len) {
+            let mut bytes = vec![0; SECTOR_BYTES];
+            content.read(sector * SECTOR_BYTES as u64, &mut bytes);
+            let version = Version { turn, content: bytes.into() };
+            self.volatile.entry(sector).or_default().push(version);
+        }
+        turn
+    }
+
+    /// Makes a version of a sector stable, unless a later one is.
+    fn stabilise(&mut self, sector: u64, version: &Version) {
+        let stable = self.stable_turns.entry(sector).or_default();
+        if *stable >= version.turn {
+            return;
+        }
+        *stable = version.turn;
+        self.stable.write(sector * SECTOR_BYTES as u64, &version.content);
+        if let Some(versions) = self.volatile.get_mut(&sector) {
+            versions.retain(|other| other.turn > version.turn);
+            if versions.is_empty() {
+                self.volatile.remove(&sector);
+            }
+        }
+    }
+}
+
+fn sectors(offset: u64, len: u64) -> std::ops::Range<u64> {
+    offset / SECTOR_BYTES as u64..(offset + len) / SECTOR_BYTES as u64
+}
+
+/// A store whose content can be looked at as after a crash at any moment.
+#[derive(Debug)]
+pub struct CrashStore<F: Frames> {
+    geometry: Geometry,
+    disk: Arc<Mutex<CrashDisk>>,
+    choice: Choice,
+    waiting: Vec<(StoreOp<F>, Promise)>,
+}
+
+/// What becomes stable when an operation in flight is done.
+#[derive(Debug)]
+enum Promise {
+    Nothing,
+    /// The versions of this turn: a FUA write.
+    Turn(u64),
+    /// These versions of sectors: a flush.
+    Versions(Vec<(u64, Version)>),
+}
+
+impl<F: Frames> CrashStore<F> {
+    /// A store that begins with `content`.
+    #[must_use]
+    pub fn new(geometry: Geometry, content: SparseBytes, seed: u64) -> Self {
+        let disk = CrashDisk { stable: content.clone(), current: content, ..CrashDisk::default() };
+        let disk = Arc::new(Mutex::new(disk));
+        CrashStore { geometry, disk, choice: Choice(seed), waiting: Vec::new() }
+    }
+
+    /// The disk, to look at after a crash.
+    #[must_use]
+    pub fn disk(&self) -> Arc<Mutex<CrashDisk>> {
+        Arc::clone(&self.disk)
+    }
+}
+
+/// The bytes that a write carries, at their place.
+fn carried<F: Frames>(frames: &F, op: &StoreOp<F>) -> SparseBytes {
+    let mut bytes = SparseBytes::default();
+    let mut at = op.offset;
+    for Segment { buffer, offset, len } in &op.segments {
+        let mut copy = vec![0; *len as usize];
+        if let super::Buffer::Pinned(pin) = buffer {
+            frames.read(pin, *offset as usize, &mut copy);
+        }
+        bytes.write(at, &copy);
+        at += u64::from(*len);
+    }
+    bytes
+}
+
+impl<F: Frames> CrashStore<F> {
+    /// The last version of each sector whose last write is done.
+    fn done_versions(&self, disk: &CrashDisk) -> Vec<(u64, Version)> {
+        let is_in_flight = |sector: u64| {
+            self.waiting.iter().any(|(op, _)| {
+                op.kind != StoreOpKind::Read && sectors(op.offset, op.len).contains(&sector)
+            })
+        };
+        let last = |(&sector, versions): (&u64, &Vec<Version>)| {
+            let version = versions.last().expect("empty lists are removed").clone();
+            (!is_in_flight(sector)).then_some((sector, version))
+        };
+        disk.volatile.iter().filter_map(last).collect()
+    }
+}
+
+impl<F: Frames> Store<F> for CrashStore<F> {
+    fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    fn submit(&mut self, _now: Nanos, frames: &F, op: StoreOp<F>) {
+        let shared = Arc::clone(&self.disk);
+        let mut disk = shared.lock().expect("no holder panics");
+        let promise = match op.kind {
+            StoreOpKind::Read => Promise::Nothing,
+            StoreOpKind::Write { fua } => {
+                let turn = disk.note(op.offset, op.len, &carried(frames, &op));
+                if fua { Promise::Turn(turn) } else { Promise::Nothing }
+            }
+            StoreOpKind::Flush => Promise::Versions(self.done_versions(&disk)),
+            StoreOpKind::Discard | StoreOpKind::Zero { .. } => {
+                disk.note(op.offset, op.len, &SparseBytes::default());
+                Promise::Nothing
+            }
+        };
+        self.waiting.push((op, promise));
+    }
+
+    fn reap(&mut self, now: Nanos, frames: &F, done: &mut Vec<StoreDone<F>>) {
+        if self.waiting.is_empty() {
+            return;
+        }
+        let (mut op, promise) = self.waiting.swap_remove(self.choice.below(self.waiting.len()));
+        let shared = Arc::clone(&self.disk);
+        let mut disk = shared.lock().expect("no holder panics");
+        match op.kind {
+            StoreOpKind::Read | StoreOpKind::Write { .. } => {
+                transfer(frames, &mut op, &mut disk.current);
+            }
+            StoreOpKind::Discard | StoreOpKind::Zero { .. } => {
+                disk.current.zero(op.offset, op.len);
+            }
+            StoreOpKind::Flush => {}
+        }
+        let versions = match promise {
+            Promise::Nothing => Vec::new(),
+            Promise::Versions(versions) => versions,
+            Promise::Turn(turn) => {
+                let of_turn = |sector| {
+                    let versions: &Vec<Version> = disk.volatile.get(&sector)?;
+                    let version = versions.iter().find(|version| version.turn == turn)?;
+                    Some((sector, version.clone()))
+                };
+                sectors(op.offset, op.len).filter_map(of_turn).collect()
+            }
+        };
+        for (sector, version) in versions {
+            disk.stabilise(sector, &version);
+        }
+        done.push(StoreDone { op, result: Ok(()), started_at: now, finished_at: now });
+    }
+
+    fn in_flight(&self) -> usize {
+        self.waiting.len()
+    }
+
+    fn next_event(&self) -> Option<Nanos> {
+        (!self.waiting.is_empty()).then_some(0)
+    }
+}

@@ -1,0 +1,263 @@
+//! Tunables: each with its bounds, default, unit and meaning in one place; the command line, the
+//! documentation and the checks come from this table.
+
+use crate::clock::{MILLISECOND, Nanos};
+
+/// A tunable of a volume.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// Name on the command line and in files.
+    pub name: &'static str,
+    /// Unit.
+    pub unit: &'static str,
+    /// Smallest value.
+    pub min: u64,
+    /// Largest value.
+    pub max: u64,
+    /// Value in the preset `larder`.
+    pub default: u64,
+    /// Value in the preset `nt`: what the file cache of Windows NT did.
+    pub nt: u64,
+    /// One sentence.
+    pub meaning: &'static str,
+}
+
+/// The tunables, in the order of [`TUNABLES`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tunable {
+    /// See the table.
+    FirstDelay,
+    /// See the table.
+    IdleDelay,
+    /// See the table.
+    CollisionDelay,
+    /// See the table.
+    AgeMax,
+    /// See the table.
+    DirtyThreshold,
+    /// See the table.
+    DirtyTarget,
+    /// See the table.
+    DirtyLimit,
+    /// See the table.
+    BurstShare,
+    /// See the table.
+    BackgroundDepth,
+    /// See the table.
+    ForcedDepth,
+    /// See the table.
+    RetryDelay,
+    /// See the table.
+    RetryDelayMax,
+}
+
+#[rustfmt::skip]
+const fn bounds(
+    name: &'static str,
+    unit: &'static str,
+    range: [u64; 2],
+    default: u64,
+    nt: u64,
+    meaning: &'static str,
+) -> Bounds {
+    Bounds { name, unit, min: range[0], max: range[1], default, nt, meaning }
+}
+
+/// The table of all tunables.
+pub const TUNABLES: [Bounds; 12] = [
+    bounds(
+        "first-delay",
+        "ms",
+        [0, 60_000],
+        1000,
+        3000,
+        "How long a page stays dirty at least before an idle volume writes it (CcFirstDelay).",
+    ),
+    bounds(
+        "idle-delay",
+        "ms",
+        [0, 60_000],
+        500,
+        1000,
+        "How long no request must have come for a volume to be idle (CcIdleDelay).",
+    ),
+    bounds(
+        "collision-delay",
+        "ms",
+        [0, 10_000],
+        100,
+        100,
+        "How long the lazy writer backs off when clients wait for the store (CcCollisionDelay).",
+    ),
+    bounds(
+        "age-max",
+        "ms",
+        [10, 3_600_000],
+        5000,
+        8000,
+        "A page that has been dirty for this long is written, idle or not; with the time that \
+         writing takes, the bound on what `--flush ignore` can lose.",
+    ),
+    bounds(
+        "dirty-threshold",
+        "per mille of the memory",
+        [1, 900],
+        375,
+        375,
+        "From this much dirty on the lazy writer writes in bursts (CcDirtyPageThreshold).",
+    ),
+    bounds(
+        "dirty-target",
+        "per mille of the threshold",
+        [0, 1000],
+        750,
+        750,
+        "A series of bursts ends at this (CcDirtyPageTarget).",
+    ),
+    bounds(
+        "dirty-limit",
+        "per mille of the memory",
+        [2, 900],
+        600,
+        500,
+        "More is never dirty: writes are slowed down on the way there and wait at it.",
+    ),
+    bounds(
+        "burst-share",
+        "per mille of what is dirty",
+        [1, 1000],
+        250,
+        250,
+        "How much one burst writes, oldest first, in disk order.",
+    ),
+    bounds(
+        "background-depth",
+        "operations",
+        [1, 256],
+        4,
+        1,
+        "Writes that the lazy writer keeps in the store at a time; one while clients wait.",
+    ),
+    bounds(
+        "forced-depth",
+        "operations",
+        [1, 256],
+        32,
+        8,
+        "Writes kept in the store at a time when a client waits for them.",
+    ),
+    bounds(
+        "retry-delay",
+        "ms",
+        [1, 60_000],
+        100,
+        100,
+        "After a failed write the lazy writer waits this long, then twice as long, and so on.",
+    ),
+    bounds("retry-delay-max", "ms", [1, 600_000], 10_000, 10_000, "The longest such wait."),
+];
+
+/// The values of all tunables for one volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tunables {
+    values: [u64; TUNABLES.len()],
+}
+
+/// Why a tunable was refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TunableError {
+    /// There is none of this name.
+    #[error("there is no tunable \"{0}\"")]
+    Unknown(String),
+    /// The value is out of range.
+    #[error("{name} is {value}, must be {min} to {max} ({unit})")]
+    OutOfRange {
+        /// The tunable.
+        name: &'static str,
+        /// What was given.
+        value: u64,
+        /// Smallest value.
+        min: u64,
+        /// Largest value.
+        max: u64,
+        /// Unit.
+        unit: &'static str,
+    },
+}
+
+impl Default for Tunables {
+    fn default() -> Self {
+        Tunables { values: TUNABLES.map(|t| t.default) }
+    }
+}
+
+impl Tunables {
+    /// The preset `nt`: the constants of the file cache of Windows NT.
+    #[must_use]
+    pub fn nt() -> Self {
+        Tunables { values: TUNABLES.map(|t| t.nt) }
+    }
+
+    /// The preset of this name: `larder` or `nt`.
+    #[must_use]
+    pub fn preset(name: &str) -> Option<Self> {
+        match name {
+            "larder" => Some(Tunables::default()),
+            "nt" => Some(Tunables::nt()),
+            _ => None,
+        }
+    }
+
+    /// Sets a tunable by name.
+    ///
+    /// # Errors
+    /// If there is none of this name or the value is out of its range.
+    pub fn set(&mut self, name: &str, value: u64) -> Result<(), TunableError> {
+        let index = TUNABLES
+            .iter()
+            .position(|t| t.name == name)
+            .ok_or_else(|| TunableError::Unknown(name.to_owned()))?;
+        let Bounds { name, min, max, unit, .. } = TUNABLES[index];
+        if !(min..=max).contains(&value) {
+            return Err(TunableError::OutOfRange { name, value, min, max, unit });
+        }
+        self.values[index] = value;
+        Ok(())
+    }
+
+    /// The value in the tunable's own unit.
+    #[must_use]
+    pub fn get(&self, tunable: Tunable) -> u64 {
+        self.values[tunable as usize]
+    }
+
+    /// A tunable in milliseconds, as nanoseconds.
+    pub(crate) fn nanos(&self, tunable: Tunable) -> Nanos {
+        self.get(tunable) * MILLISECOND
+    }
+
+    /// The share of `whole` that a tunable in per mille names.
+    pub(crate) fn share(&self, tunable: Tunable, whole: u64) -> u64 {
+        u64::try_from(u128::from(whole) * u128::from(self.get(tunable)) / 1000)
+            .expect("a share of a u64")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_and_presets_are_in_range() {
+        for t in TUNABLES {
+            for value in [t.default, t.nt] {
+                let mut tunables = Tunables::default();
+                tunables.set(t.name, value).unwrap();
+            }
+            assert!(Tunables::default().set(t.name, t.max + 1).is_err());
+        }
+        assert_eq!(Tunables::nt().get(Tunable::FirstDelay), 3000);
+        assert_eq!(Tunables::nt().get(Tunable::RetryDelayMax), 10_000);
+        assert_eq!(Tunables::default().share(Tunable::DirtyThreshold, 65_536), 24_576);
+    }
+}

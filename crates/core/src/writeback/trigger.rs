@@ -1,0 +1,130 @@
+//! When the lazy writer runs: too much is dirty, a page is too old, or the volume is idle.
+
+use crate::clock::Nanos;
+use crate::tunables::{Tunable, Tunables};
+
+/// What a run is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Trigger {
+    /// Too much is dirty.
+    Threshold,
+    /// A page has been dirty for too long.
+    Age,
+    /// Nobody asks for anything.
+    Idle,
+}
+
+/// What the decision depends on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LazyState {
+    pub(crate) now: Nanos,
+    /// Blocks that are dirty, and blocks that ratios refer to.
+    pub(crate) dirty: u64,
+    pub(crate) capacity: u64,
+    /// When the oldest dirty page became so.
+    pub(crate) oldest: Option<Nanos>,
+    pub(crate) last_request: Nanos,
+    /// Whether a series of bursts is under way.
+    pub(crate) bulk: bool,
+    /// Not before then, after a failed write.
+    pub(crate) retry_at: Nanos,
+}
+
+/// What to do now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Decision {
+    /// Write the pages that were dirty at `dirty_before` already, at most `blocks` of them.
+    Run { trigger: Trigger, dirty_before: Nanos, blocks: u64 },
+    /// Decide again then.
+    Wait(Nanos),
+    /// Nothing is dirty.
+    Rest,
+}
+
+/// Decides. Threshold comes before age, age before idle.
+pub(crate) fn decide(tunables: &Tunables, state: &LazyState) -> Decision {
+    let Some(oldest) = state.oldest else { return Decision::Rest };
+    let LazyState { now, dirty, .. } = *state;
+    if now < state.retry_at {
+        return Decision::Wait(state.retry_at);
+    }
+    let threshold = tunables.share(Tunable::DirtyThreshold, state.capacity);
+    let target = tunables.share(Tunable::DirtyTarget, threshold);
+    if dirty >= threshold.max(1) || (state.bulk && dirty > target) {
+        let blocks = tunables.share(Tunable::BurstShare, dirty).max(1);
+        return Decision::Run { trigger: Trigger::Threshold, dirty_before: Nanos::MAX, blocks };
+    }
+    let age_max = tunables.nanos(Tunable::AgeMax);
+    if now >= oldest + age_max {
+        // All that is half as old goes along: one burst instead of a trickle.
+        let dirty_before = now - age_max / 2;
+        return Decision::Run { trigger: Trigger::Age, dirty_before, blocks: u64::MAX };
+    }
+    let first_delay = tunables.nanos(Tunable::FirstDelay);
+    let idle_at = state.last_request + tunables.nanos(Tunable::IdleDelay);
+    let idle_due = idle_at.max(oldest + first_delay);
+    if now >= idle_due {
+        let dirty_before = now.saturating_sub(first_delay);
+        return Decision::Run { trigger: Trigger::Idle, dirty_before, blocks: u64::MAX };
+    }
+    Decision::Wait(idle_due.min(oldest + age_max))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::{MILLISECOND, SECOND};
+
+    fn state(now: Nanos, dirty: u64, oldest: Nanos, last_request: Nanos) -> LazyState {
+        LazyState {
+            now,
+            dirty,
+            capacity: 1000,
+            oldest: Some(oldest),
+            last_request,
+            bulk: false,
+            retry_at: 0,
+        }
+    }
+
+    #[test]
+    fn nt_writes_a_page_three_seconds_after_its_first_change_when_idle() {
+        let nt = Tunables::nt();
+        let wait = decide(&nt, &state(SECOND, 1, SECOND, SECOND));
+        assert_eq!(wait, Decision::Wait(4 * SECOND));
+        let run = decide(&nt, &state(4 * SECOND, 1, SECOND, SECOND));
+        assert!(matches!(run, Decision::Run { trigger: Trigger::Idle, .. }), "{run:?}");
+    }
+
+    #[test]
+    fn a_busy_volume_waits_for_age() {
+        let nt = Tunables::nt();
+        let busy = decide(&nt, &state(6 * SECOND, 1, SECOND, 6 * SECOND - 10));
+        assert_eq!(busy, Decision::Wait(7 * SECOND - 10));
+        let old = decide(&nt, &state(9 * SECOND, 1, SECOND, 9 * SECOND - 10));
+        assert!(matches!(old, Decision::Run { trigger: Trigger::Age, .. }), "{old:?}");
+    }
+
+    #[test]
+    fn bursts_of_a_quarter_run_from_the_threshold_down_to_the_target() {
+        let nt = Tunables::nt();
+        let at = |dirty, bulk| decide(&nt, &LazyState { bulk, ..state(0, dirty, 0, 0) });
+        let burst = |blocks| Decision::Run {
+            trigger: Trigger::Threshold,
+            dirty_before: Nanos::MAX,
+            blocks,
+        };
+        assert_eq!(at(375, false), burst(93));
+        assert_eq!(at(282, true), burst(70));
+        assert_eq!(at(281, true), Decision::Wait(3 * SECOND), "the target is 281");
+        assert_eq!(at(374, false), Decision::Wait(3 * SECOND));
+    }
+
+    #[test]
+    fn after_a_failed_write_it_waits() {
+        let tunables = Tunables::default();
+        let mut failed = state(SECOND, 900, 0, 0);
+        failed.retry_at = SECOND + 100 * MILLISECOND;
+        assert_eq!(decide(&tunables, &failed), Decision::Wait(failed.retry_at));
+    }
+}

@@ -1,0 +1,341 @@
+//! The server's side of the NBD handshake, without any I/O.
+//!
+//! NBD's proto.md, "Handshake phase": fixed newstyle. Bytes of the client go in by
+//! [`Handshake::feed`], in pieces of any size; bytes for the client come out. What is buffered is
+//! one option at most, and only as far as it came: an option that is too long or unknown is
+//! skipped. The number of options and the bytes sent in answer are limited, so a client can make
+//! the server neither wait for ever on work nor grow. Time is the caller's: it closes a connection
+//! whose handshake takes too long.
+//!
+//! What the client sends is either answered as the protocol says (an error reply; the client may
+//! go on), or, where the protocol has no reply for it, ends the session with a [`HandshakeError`].
+
+mod answers;
+mod export;
+mod options;
+mod replies;
+#[cfg(test)]
+mod tests;
+
+pub use export::{BlockSizes, ExportFault, ExportInfo};
+
+use super::wire::{self, BadMagic, OPTION_HEADER_BYTES, OptionHeader};
+use options::Refusal;
+use replies::Replies;
+
+const CLIENT_FLAGS_BYTES: usize = 4;
+
+/// What a client may demand of a handshake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HandshakeLimits {
+    /// Data of one option, in bytes; longer ones are refused and skipped.
+    pub option_bytes_max: u32,
+    /// Options in one handshake.
+    pub options_max: u32,
+    /// An export name asked for, in bytes.
+    pub name_bytes_max: u32,
+    /// What is sent in one handshake, in bytes.
+    pub output_bytes_max: usize,
+}
+
+impl Default for HandshakeLimits {
+    /// 64 KiB an option, 128 options, names of 4096 bytes as in the protocol, and output for
+    /// a list of 128 exports with the longest names and descriptions, a little over 1 MiB.
+    fn default() -> Self {
+        Self {
+            option_bytes_max: 64 << 10,
+            options_max: 128,
+            name_bytes_max: wire::STRING_BYTES_MAX,
+            output_bytes_max: (1 << 20) + (64 << 10),
+        }
+    }
+}
+
+/// What was agreed on when transmission starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Negotiated {
+    /// Index of the export in what was given to [`Handshake::new`].
+    pub export: usize,
+    /// The transmission flags that the client was told.
+    pub flags: u16,
+    /// Reads are answered with chunks.
+    pub structured: bool,
+    /// `BLOCK_STATUS` is allowed, for `base:allocation` with [`wire::BASE_ALLOCATION_ID`].
+    pub base_allocation: bool,
+    /// No zeros follow the answer to `EXPORT_NAME`; of interest to tests.
+    pub no_zeroes: bool,
+}
+
+/// How far a handshake is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// All input was used; send the output and feed more.
+    NeedMore,
+    /// Send the output; the input that was not consumed is the first of transmission.
+    Transmission(Negotiated),
+    /// The client ended the session; send the output and close.
+    Aborted,
+}
+
+/// The session cannot go on: send what output there is and close.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HandshakeError {
+    /// The client set flags that were not offered.
+    #[error("the NBD client set unknown flags {0:#x}")]
+    UnknownClientFlags(u32),
+    /// Not an option where one was due.
+    #[error("the NBD client sent something else than an option: {0}")]
+    NotAnOption(BadMagic),
+    /// Without fixed newstyle there are no replies to options.
+    #[error("the NBD client sent option {0} without fixed newstyle, where only EXPORT_NAME may be")]
+    NotFixed(u32),
+    /// `EXPORT_NAME` for an export that is not there.
+    #[error("the NBD client asked for export {0:?}, which is not there")]
+    UnknownExport(String),
+    /// `EXPORT_NAME` with a name that is too long.
+    #[error("the NBD client asked for an export by a name of {0} bytes")]
+    NameTooLong(u32),
+    /// The client goes on and on.
+    #[error("the NBD client sent more than {0} options")]
+    TooManyOptions(u32),
+    /// The client asks for more than a handshake may send.
+    #[error("the NBD client asked for more than a handshake may send")]
+    TooMuchOutput,
+    /// Fed again after an error.
+    #[error("the NBD handshake has failed before")]
+    Failed,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum State {
+    /// Nothing sent yet.
+    Start,
+    ClientFlags,
+    OptionHeader,
+    /// Data that will be looked at.
+    OptionData {
+        option: u32,
+        len: u32,
+    },
+    /// Data that nobody wants, `left` bytes of them; then the answer.
+    Skip {
+        option: u32,
+        left: u32,
+        answer: Answer,
+    },
+    Done(Progress),
+    Failed,
+}
+
+/// What an option is answered with whose data do not matter.
+#[derive(Clone, Copy, Debug)]
+enum Answer {
+    Ack,
+    Abort,
+    List,
+    Structured,
+    Refuse(Refusal),
+}
+
+/// One handshake with one client.
+#[derive(Debug)]
+pub struct Handshake {
+    exports: Vec<ExportInfo>,
+    limits: HandshakeLimits,
+    state: State,
+    /// The part of a header or of option data that has come.
+    buffer: Vec<u8>,
+    options_seen: u32,
+    output_bytes_left: usize,
+    fixed: bool,
+    no_zeroes: bool,
+    structured: bool,
+    /// The export for which `base:allocation` was selected last.
+    context_export: Option<usize>,
+}
+
+impl Handshake {
+    /// A handshake that offers these exports, each of which passed [`ExportInfo::check`]. Its
+    /// greeting comes with the first call of [`Handshake::feed`], which may be with no input.
+    #[must_use]
+    pub fn new(exports: &[ExportInfo], limits: HandshakeLimits) -> Self {
+        debug_assert!(
+            exports.iter().all(|export| export.check().is_ok()),
+            "exports are checked"
+        );
+        Self {
+            exports: exports.to_vec(),
+            limits,
+            state: State::Start,
+            buffer: Vec::new(),
+            options_seen: 0,
+            output_bytes_left: limits.output_bytes_max,
+            fixed: false,
+            no_zeroes: false,
+            structured: false,
+            context_export: None,
+        }
+    }
+
+    /// Takes bytes from the client and appends bytes for it. Returns how many bytes of the input
+    /// were used: all of them, unless the handshake ended.
+    ///
+    /// # Errors
+    /// When the session cannot go on. What is in `output` may still be sent.
+    pub fn feed(
+        &mut self,
+        input: &[u8],
+        output: &mut Vec<u8>,
+    ) -> Result<(usize, Progress), HandshakeError> {
+        let mut rest = input;
+        loop {
+            match self.step(&mut rest, output) {
+                Ok(None) => {}
+                Ok(Some(progress)) => return Ok((input.len() - rest.len(), progress)),
+                Err(error) => {
+                    self.state = State::Failed;
+                    self.buffer = Vec::new();
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    /// One move; `None` when the next one can be made at once.
+    fn step(
+        &mut self,
+        rest: &mut &[u8],
+        output: &mut Vec<u8>,
+    ) -> Result<Option<Progress>, HandshakeError> {
+        match self.state {
+            State::Start => {
+                Replies::new(output, &mut self.output_bytes_left).greeting()?;
+                self.state = State::ClientFlags;
+            }
+            State::ClientFlags => {
+                if !self.gather(rest, CLIENT_FLAGS_BYTES) {
+                    return Ok(Some(Progress::NeedMore));
+                }
+                self.take_client_flags()?;
+            }
+            State::OptionHeader => {
+                if !self.gather(rest, OPTION_HEADER_BYTES) {
+                    return Ok(Some(Progress::NeedMore));
+                }
+                self.state = self.take_option_header()?;
+            }
+            State::OptionData { option, len } => {
+                if !self.gather(rest, len as usize) {
+                    return Ok(Some(Progress::NeedMore));
+                }
+                let data = std::mem::take(&mut self.buffer);
+                self.state = State::OptionHeader;
+                self.answer_data(option, &data, output)?;
+                self.buffer = data;
+                self.buffer.clear();
+            }
+            State::Skip {
+                option,
+                left,
+                answer,
+            } => {
+                let skipped = rest.len().min(left as usize);
+                *rest = &rest[skipped..];
+                let left = left - u32::try_from(skipped).expect("no more than what was left");
+                if left > 0 {
+                    self.state = State::Skip {
+                        option,
+                        left,
+                        answer,
+                    };
+                    return Ok(Some(Progress::NeedMore));
+                }
+                self.state = State::OptionHeader;
+                self.answer(option, answer, output)?;
+            }
+            State::Done(progress) => return Ok(Some(progress)),
+            State::Failed => return Err(HandshakeError::Failed),
+        }
+        Ok(None)
+    }
+
+    /// Moves input to the buffer until it holds `len` bytes; false if the input is too short.
+    fn gather(&mut self, rest: &mut &[u8], len: usize) -> bool {
+        debug_assert!(self.buffer.len() <= len, "the buffer holds one message");
+        let (head, tail) = rest.split_at(rest.len().min(len - self.buffer.len()));
+        self.buffer.extend_from_slice(head);
+        *rest = tail;
+        self.buffer.len() == len
+    }
+
+    /// The whole fixed-size message in the buffer, which is emptied.
+    fn take_array<const N: usize>(&mut self) -> [u8; N] {
+        let bytes = self.buffer[..].try_into().expect("gathered to this length");
+        self.buffer.clear();
+        bytes
+    }
+
+    fn take_client_flags(&mut self) -> Result<(), HandshakeError> {
+        let flags = u32::from_be_bytes(self.take_array());
+        let unknown = flags & !(wire::CLIENT_FIXED_NEWSTYLE | wire::CLIENT_NO_ZEROES);
+        if unknown != 0 {
+            return Err(HandshakeError::UnknownClientFlags(unknown));
+        }
+        self.fixed = flags & wire::CLIENT_FIXED_NEWSTYLE != 0;
+        self.no_zeroes = flags & wire::CLIENT_NO_ZEROES != 0;
+        self.state = State::OptionHeader;
+        Ok(())
+    }
+
+    /// Decides what to do with the data of an option before they come.
+    fn take_option_header(&mut self) -> Result<State, HandshakeError> {
+        let (option, len) =
+            OptionHeader::parse(self.take_array()).map_err(HandshakeError::NotAnOption)?;
+        self.options_seen += 1;
+        if self.options_seen > self.limits.options_max {
+            return Err(HandshakeError::TooManyOptions(self.limits.options_max));
+        }
+        if !self.fixed && option != wire::OPT_EXPORT_NAME {
+            return Err(HandshakeError::NotFixed(option));
+        }
+        let without_data = |answer| match len {
+            0 => answer,
+            _ => Answer::Refuse(Refusal::invalid("this option has no data")),
+        };
+        let answer = match option {
+            wire::OPT_EXPORT_NAME if len > self.limits.name_bytes_max => {
+                return Err(HandshakeError::NameTooLong(len));
+            }
+            wire::OPT_EXPORT_NAME => return Ok(State::OptionData { option, len }),
+            wire::OPT_ABORT => Answer::Abort,
+            wire::OPT_LIST => without_data(Answer::List),
+            wire::OPT_STRUCTURED_REPLY => without_data(Answer::Structured),
+            wire::OPT_STARTTLS => without_data(Answer::Refuse(Refusal {
+                reply: wire::REP_ERR_UNSUP,
+                text: "this server has no TLS",
+            })),
+            wire::OPT_INFO
+            | wire::OPT_GO
+            | wire::OPT_LIST_META_CONTEXT
+            | wire::OPT_SET_META_CONTEXT => {
+                if option == wire::OPT_SET_META_CONTEXT {
+                    // A new selection replaces the old one even when it fails.
+                    self.context_export = None;
+                }
+                if len <= self.limits.option_bytes_max {
+                    return Ok(State::OptionData { option, len });
+                }
+                Answer::Refuse(Refusal::too_big("the option's data are too long"))
+            }
+            _ => Answer::Refuse(Refusal {
+                reply: wire::REP_ERR_UNSUP,
+                text: "this server does not know the option",
+            }),
+        };
+        Ok(State::Skip {
+            option,
+            left: len,
+            answer,
+        })
+    }
+}

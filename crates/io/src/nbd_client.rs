@@ -1,0 +1,316 @@
+//! An NBD client, for the demonstration, the load generator and the tests of the server.
+//!
+//! NBD's proto.md, fixed newstyle with simple or structured replies, and uri.md for addresses. One
+//! connection, one thread: either calls that wait for their answer, or [`Client::submit`] and
+//! [`Client::wait`] with as many requests in flight as wanted. Both can be mixed. Nothing is
+//! retried: an error of the connection ends it, since after kill -9 the caller must know what was
+//! answered and what was not. Offsets and lengths are in bytes.
+
+mod error;
+mod handshake;
+mod pipeline;
+mod receive;
+mod stream;
+#[cfg(test)]
+mod tests;
+mod uri;
+
+pub use crate::front::nbd::handshake::BlockSizes;
+pub use crate::front::nbd::wire::Errno;
+pub use error::{ClientError, RequestError};
+pub use pipeline::{Completion, Extent, Request};
+pub use uri::{NbdAddress, NbdUri, UriError};
+
+use crate::front::nbd::wire;
+use handshake::Haggle;
+use pipeline::Slot;
+use std::collections::VecDeque;
+use std::io::{BufReader, Read};
+use std::time::Duration;
+use stream::Stream;
+
+/// Bytes read ahead from the socket: many headers and small answers in one call. What is longer
+/// goes straight to the request's buffer.
+const READ_BUFFER_BYTES: usize = 64 << 10;
+
+/// What a client asks a server for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConnectOptions {
+    /// Structured replies, if the server has them.
+    pub structured: bool,
+    /// The context `base:allocation`, if the server has it; needs structured replies.
+    pub base_allocation: bool,
+    /// How long the server may say nothing while something is due; `None` waits for ever.
+    pub timeout: Option<Duration>,
+}
+
+impl Default for ConnectOptions {
+    /// All features, no limit of time.
+    fn default() -> Self {
+        Self {
+            structured: true,
+            base_allocation: true,
+            timeout: None,
+        }
+    }
+}
+
+/// What the server told about the export, and what was agreed on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExportDetails {
+    /// The server's name for it; the name asked for, if the server told none.
+    pub name: String,
+    /// Text for people; empty if the server told none.
+    pub description: String,
+    /// Length in bytes.
+    pub length: u64,
+    /// Transmission flags, `FLAG_*` bits.
+    pub flags: u16,
+    /// Block sizes; the protocol's defaults, if the server told none.
+    pub block_sizes: BlockSizes,
+    /// Reads are answered with chunks.
+    pub structured: bool,
+    /// The id of `base:allocation`, if it was selected.
+    pub base_allocation: Option<u32>,
+}
+
+impl ExportDetails {
+    /// Whether all these `FLAG_*` bits are set.
+    #[must_use]
+    pub fn has(&self, flags: u16) -> bool {
+        self.flags & flags == flags
+    }
+}
+
+/// One export of a server's list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListedExport {
+    /// Name.
+    pub name: String,
+    /// Text for people; often empty.
+    pub description: String,
+}
+
+/// How a range is made to read as zeros.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ZeroFlags {
+    /// Stable before the answer.
+    pub fua: bool,
+    /// The space stays allocated.
+    pub no_hole: bool,
+    /// Fail rather than write zeros slowly.
+    pub fast: bool,
+}
+
+/// A connection to one export.
+#[derive(Debug)]
+pub struct Client {
+    stream: BufReader<Stream>,
+    details: ExportDetails,
+    timeout: Option<Duration>,
+    slots: Vec<Slot>,
+    free: Vec<usize>,
+    ready: VecDeque<Completion>,
+    /// The buffer of calls that wait.
+    scratch: Vec<u8>,
+    failed: bool,
+}
+
+/// The names of all exports of the server of `uri`; the export named in it does not matter.
+///
+/// # Errors
+/// When there is no connection, or the server refuses or breaks the protocol.
+pub fn list_exports(uri: &NbdUri) -> Result<Vec<ListedExport>, ClientError> {
+    let stream = Stream::connect(&uri.address, None)?;
+    let mut stream = BufReader::with_capacity(READ_BUFFER_BYTES, stream);
+    Haggle::begin(&mut stream)?.list()
+}
+
+impl Client {
+    /// Connects with all features.
+    ///
+    /// # Errors
+    /// When there is no connection, or the server refuses or breaks the protocol.
+    pub fn connect(uri: &NbdUri) -> Result<Self, ClientError> {
+        Self::connect_with(uri, ConnectOptions::default())
+    }
+
+    /// Connects with these options.
+    ///
+    /// # Errors
+    /// As [`Client::connect`].
+    pub fn connect_with(uri: &NbdUri, options: ConnectOptions) -> Result<Self, ClientError> {
+        let stream = Stream::connect(&uri.address, options.timeout)?;
+        let mut stream = BufReader::with_capacity(READ_BUFFER_BYTES, stream);
+        let details = Haggle::begin(&mut stream)?.go(&uri.export, options)?;
+        Ok(Self {
+            stream,
+            details,
+            timeout: options.timeout,
+            slots: Vec::new(),
+            free: Vec::new(),
+            ready: VecDeque::new(),
+            scratch: Vec::new(),
+            failed: false,
+        })
+    }
+
+    /// What is known of the export.
+    #[must_use]
+    pub fn info(&self) -> &ExportDetails {
+        &self.details
+    }
+
+    /// Reads the whole buffer, in pieces that the server takes.
+    ///
+    /// # Errors
+    /// When the server fails a piece, or the connection has failed.
+    pub fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> Result<(), ClientError> {
+        let mut at = offset;
+        for piece in buffer.chunks_mut(self.piece_bytes()) {
+            let mut scratch = std::mem::take(&mut self.scratch);
+            scratch.resize(piece.len(), 0);
+            let result = self.call(Request::read(at, scratch));
+            if result.is_ok() {
+                piece.copy_from_slice(&self.scratch);
+            }
+            result?;
+            at += piece.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// Writes all data, in pieces that the server takes. With `fua` they are stable afterwards.
+    ///
+    /// # Errors
+    /// As [`Client::read_at`], or when the server does not offer FUA.
+    pub fn write_at(&mut self, offset: u64, data: &[u8], fua: bool) -> Result<(), ClientError> {
+        let flags = self.fua(fua)?;
+        let mut at = offset;
+        for piece in data.chunks(self.piece_bytes()) {
+            let mut scratch = std::mem::take(&mut self.scratch);
+            scratch.clear();
+            scratch.extend_from_slice(piece);
+            self.call(Request::write(at, scratch).with_flags(flags))?;
+            at += piece.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// Makes all answered writes stable.
+    ///
+    /// # Errors
+    /// When the server does not offer or fails it, or the connection has failed.
+    pub fn flush(&mut self) -> Result<(), ClientError> {
+        self.offered(wire::FLAG_SEND_FLUSH, "flush")?;
+        self.call(Request::flush()).map(drop)
+    }
+
+    /// Gives up the content of a range. With `fua` that is stable afterwards.
+    ///
+    /// # Errors
+    /// As [`Client::flush`].
+    pub fn trim(&mut self, offset: u64, len: u32, fua: bool) -> Result<(), ClientError> {
+        self.offered(wire::FLAG_SEND_TRIM, "trim")?;
+        let flags = self.fua(fua)?;
+        self.call(Request::trim(offset, len).with_flags(flags))
+            .map(drop)
+    }
+
+    /// Makes a range read as zeros.
+    ///
+    /// # Errors
+    /// As [`Client::flush`].
+    pub fn write_zeroes(
+        &mut self,
+        offset: u64,
+        len: u32,
+        zero: ZeroFlags,
+    ) -> Result<(), ClientError> {
+        self.offered(wire::FLAG_SEND_WRITE_ZEROES, "write zeroes")?;
+        let mut flags = self.fua(zero.fua)?;
+        if zero.no_hole {
+            flags |= wire::CMD_FLAG_NO_HOLE;
+        }
+        if zero.fast {
+            self.offered(wire::FLAG_SEND_FAST_ZERO, "fast zero")?;
+            flags |= wire::CMD_FLAG_FAST_ZERO;
+        }
+        self.call(Request::write_zeroes(offset, len).with_flags(flags))
+            .map(drop)
+    }
+
+    /// Announces reads of a range.
+    ///
+    /// # Errors
+    /// As [`Client::flush`].
+    pub fn cache(&mut self, offset: u64, len: u32) -> Result<(), ClientError> {
+        self.offered(wire::FLAG_SEND_CACHE, "cache")?;
+        self.call(Request::cache(offset, len)).map(drop)
+    }
+
+    /// What is allocated from `offset` on: at least one extent, perhaps not up to the end of the
+    /// range, perhaps beyond it.
+    ///
+    /// # Errors
+    /// When `base:allocation` was not selected, or as [`Client::flush`].
+    pub fn block_status(&mut self, offset: u64, len: u32) -> Result<Vec<Extent>, ClientError> {
+        if self.details.base_allocation.is_none() {
+            return Err(ClientError::NotOffered("base:allocation"));
+        }
+        self.call(Request::block_status(offset, len))
+    }
+
+    /// Waits for all answers, says good-bye, and waits until the server has closed.
+    ///
+    /// # Errors
+    /// When the connection has failed.
+    pub fn disconnect(mut self) -> Result<(), ClientError> {
+        while self.in_flight() > 0 {
+            self.wait()?;
+        }
+        // There is no answer to it, so its slot stays as it is.
+        self.submit(Request::disconnect())?;
+        match self.stream.read(&mut [0]) {
+            Ok(0) => Ok(()),
+            Ok(_) => Err(ClientError::Protocol("it answered a disconnect".to_owned())),
+            Err(error) => match ClientError::from(error) {
+                // It closed without reading our last bytes.
+                ClientError::Closed => Ok(()),
+                error => Err(error),
+            },
+        }
+    }
+
+    /// Sends one request and waits for it; its buffer becomes the scratch buffer again.
+    fn call(&mut self, request: Request) -> Result<Vec<Extent>, ClientError> {
+        let cookie = self.submit(request)?;
+        let completion = self.wait_cookie(cookie)?;
+        self.scratch = completion.data;
+        completion.result.map_err(ClientError::Request)?;
+        Ok(completion.extents)
+    }
+
+    /// The longest read or write of a call, in whole smallest blocks.
+    fn piece_bytes(&self) -> usize {
+        let BlockSizes { min, max, .. } = self.details.block_sizes;
+        let bytes = max.min(wire::DEFAULT_BLOCK_BYTES_MAX);
+        (bytes - bytes % min).max(min) as usize
+    }
+
+    fn offered(&self, flag: u16, what: &'static str) -> Result<(), ClientError> {
+        if self.details.has(flag) {
+            Ok(())
+        } else {
+            Err(ClientError::NotOffered(what))
+        }
+    }
+
+    fn fua(&self, fua: bool) -> Result<u16, ClientError> {
+        if !fua {
+            return Ok(0);
+        }
+        self.offered(wire::FLAG_SEND_FUA, "FUA")?;
+        Ok(wire::CMD_FLAG_FUA)
+    }
+}

@@ -1,0 +1,145 @@
+//! What can go wrong for a client: with the server, with the connection, with one request.
+//!
+//! NBD's proto.md, "Error values" and "Option reply types". An error of a request leaves the
+//! connection usable; an error of the connection or of the protocol does not.
+
+use crate::front::nbd::wire::{self, BadMagic, Errno};
+use std::io;
+
+/// The server's answer to one request was an error.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{errno}{separator}{message}", separator = if message.is_empty() { "" } else { ": " })]
+pub struct RequestError {
+    /// The error value.
+    pub errno: Errno,
+    /// The server's text; often empty.
+    pub message: String,
+    /// Where in the export it happened, if the server told.
+    pub offset: Option<u64>,
+}
+
+impl RequestError {
+    pub(super) fn of_code(code: u32) -> Self {
+        Self {
+            errno: Errno::from_code(code),
+            message: String::new(),
+            offset: None,
+        }
+    }
+}
+
+/// Why a client could not do what it was asked to.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// No connection came about.
+    #[error("connect to the NBD server at {address}: {error}")]
+    Connect {
+        /// Where to.
+        address: String,
+        /// Why not.
+        error: io::Error,
+    },
+    /// The server closed the connection, or died.
+    #[error("the NBD server closed the connection")]
+    Closed,
+    /// The server said nothing for as long as the options allow.
+    #[error("the NBD server did not answer in time")]
+    TimedOut,
+    /// Another failure of the connection.
+    #[error("exchange data with the NBD server: {0}")]
+    Io(io::Error),
+    /// The server did what the protocol forbids, or what this client does not know.
+    #[error("the NBD server broke the protocol: {0}")]
+    Protocol(String),
+    /// The server refused an option of the handshake.
+    #[error("the NBD server refused {}: {} {message}", option_name(*option), reply_name(*reply))]
+    Refused {
+        /// One of `OPT_*`.
+        option: u32,
+        /// One of `REP_ERR_*`.
+        reply: u32,
+        /// The server's text; often empty.
+        message: String,
+    },
+    /// The server failed a request; the connection is usable.
+    #[error("the NBD server failed the request: {0}")]
+    Request(RequestError),
+    /// The server did not offer this, so it was not sent.
+    #[error("the NBD server does not offer {0}")]
+    NotOffered(&'static str),
+    /// There is nothing to wait for.
+    #[error("no NBD request is in flight")]
+    NothingInFlight,
+    /// An error before has ended the connection.
+    #[error("the NBD connection has failed before")]
+    Failed,
+}
+
+impl ClientError {
+    /// The error value, when the server failed a request.
+    #[must_use]
+    pub fn errno(&self) -> Option<Errno> {
+        match self {
+            Self::Request(error) => Some(error.errno),
+            _ => None,
+        }
+    }
+
+    /// Whether the connection is still of use.
+    pub(super) fn ends_connection(&self) -> bool {
+        matches!(
+            self,
+            Self::Closed | Self::TimedOut | Self::Io(_) | Self::Protocol(_)
+        )
+    }
+}
+
+impl From<io::Error> for ClientError {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::UnexpectedEof
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::BrokenPipe => Self::Closed,
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Self::TimedOut,
+            _ => Self::Io(error),
+        }
+    }
+}
+
+impl From<rustix::io::Errno> for ClientError {
+    fn from(error: rustix::io::Errno) -> Self {
+        Self::from(io::Error::from(error))
+    }
+}
+
+impl From<BadMagic> for ClientError {
+    fn from(error: BadMagic) -> Self {
+        Self::Protocol(error.to_string())
+    }
+}
+
+fn option_name(option: u32) -> &'static str {
+    match option {
+        wire::OPT_EXPORT_NAME => "EXPORT_NAME",
+        wire::OPT_LIST => "LIST",
+        wire::OPT_GO => "GO",
+        wire::OPT_STRUCTURED_REPLY => "STRUCTURED_REPLY",
+        wire::OPT_SET_META_CONTEXT => "SET_META_CONTEXT",
+        _ => "an option",
+    }
+}
+
+fn reply_name(reply: u32) -> &'static str {
+    match reply {
+        wire::REP_ERR_UNSUP => "(UNSUP)",
+        wire::REP_ERR_POLICY => "(POLICY)",
+        wire::REP_ERR_INVALID => "(INVALID)",
+        wire::REP_ERR_PLATFORM => "(PLATFORM)",
+        wire::REP_ERR_TLS_REQD => "(TLS_REQD)",
+        wire::REP_ERR_UNKNOWN => "(UNKNOWN)",
+        wire::REP_ERR_SHUTDOWN => "(SHUTDOWN)",
+        wire::REP_ERR_BLOCK_SIZE_REQD => "(BLOCK_SIZE_REQD)",
+        wire::REP_ERR_TOO_BIG => "(TOO_BIG)",
+        _ => "(unknown error)",
+    }
+}

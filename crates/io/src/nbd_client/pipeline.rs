@@ -1,0 +1,329 @@
+//! Many requests in flight from one thread.
+//!
+//! NBD's proto.md, "Request message" and "Ordering of messages and writes": requests are answered
+//! in any order, told apart by their cookie. A cookie names a slot and how often it was used, so an
+//! answer that comes twice is noticed. Slots are kept and buffers move in and come back: in a
+//! steady state nothing is allocated.
+
+use super::Client;
+use super::error::{ClientError, RequestError};
+use crate::front::nbd::wire;
+use std::io::IoSlice;
+use std::time::{Duration, Instant};
+
+/// A request to submit. Ranges and flags go to the server as they are, right or wrong.
+#[derive(Debug)]
+pub struct Request {
+    command: u16,
+    flags: u16,
+    offset: u64,
+    len: u32,
+    data: Vec<u8>,
+}
+
+/// A part of an export in one state, `STATE_*` bits of `base:allocation`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// Bytes.
+    pub len: u32,
+    /// State.
+    pub state: u32,
+}
+
+/// A request that was answered.
+#[derive(Debug)]
+pub struct Completion {
+    /// What `submit` returned.
+    pub cookie: u64,
+    /// How it ended.
+    pub result: Result<(), RequestError>,
+    /// The buffer that was submitted: a read's data, or a write's as they were. After a read that
+    /// failed its content means nothing.
+    pub data: Vec<u8>,
+    /// A block status; empty for other requests.
+    pub extents: Vec<Extent>,
+}
+
+/// A request in flight, or the room for one.
+#[derive(Debug, Default)]
+pub(super) struct Slot {
+    /// How often the slot was used; the upper half of the cookie.
+    uses: u32,
+    pub active: bool,
+    pub command: u16,
+    pub flags: u16,
+    pub offset: u64,
+    pub len: u32,
+    pub data: Vec<u8>,
+    /// Parts of a structured read that have come, as offsets in `data`: sorted, without overlap.
+    pub covered: Vec<(u32, u32)>,
+    pub extents: Vec<Extent>,
+    pub error: Option<RequestError>,
+}
+
+fn length_of(data: &[u8]) -> u32 {
+    u32::try_from(data.len()).expect("an NBD request is shorter than 4 GiB")
+}
+
+impl Request {
+    fn without_data(command: u16, offset: u64, len: u32) -> Self {
+        Self {
+            command,
+            flags: 0,
+            offset,
+            len,
+            data: Vec::new(),
+        }
+    }
+
+    /// Fills the whole buffer, whatever its content.
+    #[must_use]
+    pub fn read(offset: u64, buffer: Vec<u8>) -> Self {
+        Self {
+            command: wire::CMD_READ,
+            flags: 0,
+            offset,
+            len: length_of(&buffer),
+            data: buffer,
+        }
+    }
+
+    /// Writes all of `data`.
+    #[must_use]
+    pub fn write(offset: u64, data: Vec<u8>) -> Self {
+        Self {
+            command: wire::CMD_WRITE,
+            flags: 0,
+            offset,
+            len: length_of(&data),
+            data,
+        }
+    }
+
+    /// Makes all answered writes stable.
+    #[must_use]
+    pub fn flush() -> Self {
+        Self::without_data(wire::CMD_FLUSH, 0, 0)
+    }
+
+    /// Gives up the content of a range.
+    #[must_use]
+    pub fn trim(offset: u64, len: u32) -> Self {
+        Self::without_data(wire::CMD_TRIM, offset, len)
+    }
+
+    /// Announces reads of a range.
+    #[must_use]
+    pub fn cache(offset: u64, len: u32) -> Self {
+        Self::without_data(wire::CMD_CACHE, offset, len)
+    }
+
+    /// Makes a range read as zeros.
+    #[must_use]
+    pub fn write_zeroes(offset: u64, len: u32) -> Self {
+        Self::without_data(wire::CMD_WRITE_ZEROES, offset, len)
+    }
+
+    /// Asks what is allocated in a range.
+    #[must_use]
+    pub fn block_status(offset: u64, len: u32) -> Self {
+        Self::without_data(wire::CMD_BLOCK_STATUS, offset, len)
+    }
+
+    /// Ends the session; there is no answer to wait for.
+    pub(super) fn disconnect() -> Self {
+        Self::without_data(wire::CMD_DISC, 0, 0)
+    }
+
+    /// The same with these `CMD_FLAG_*` bits.
+    #[must_use]
+    pub fn with_flags(self, flags: u16) -> Self {
+        Self { flags, ..self }
+    }
+}
+
+impl Client {
+    /// Sends a request; returns its cookie. If the server takes no more, answers that have come are
+    /// received in between.
+    ///
+    /// # Errors
+    /// When the connection has failed; the request's buffer is then lost.
+    pub fn submit(&mut self, request: Request) -> Result<u64, ClientError> {
+        if self.failed {
+            return Err(ClientError::Failed);
+        }
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot::default());
+            self.slots.len() - 1
+        });
+        let slot = &mut self.slots[index];
+        debug_assert!(!slot.active, "a free slot is free");
+        slot.uses = slot.uses.wrapping_add(1);
+        slot.active = true;
+        slot.command = request.command;
+        slot.flags = request.flags;
+        slot.offset = request.offset;
+        slot.len = request.len;
+        slot.covered.clear();
+        slot.error = None;
+        let low = u64::try_from(index).expect("a slot's index fits");
+        let cookie = u64::from(slot.uses) << 32 | low;
+        let header = wire::Request {
+            flags: request.flags,
+            command: request.command,
+            cookie,
+            offset: request.offset,
+            len: request.len,
+        }
+        .to_bytes();
+        if request.command == wire::CMD_WRITE {
+            let sent = self.send(&header, &request.data);
+            self.note(sent)?;
+            self.give_back(cookie, request.data);
+        } else {
+            // The answer may come at any time from the first byte on.
+            self.slots[index].data = request.data;
+            let sent = self.send(&header, &[]);
+            self.note(sent)?;
+        }
+        Ok(cookie)
+    }
+
+    /// The next answered request, in the order of the answers. What was answered before a failure
+    /// is still delivered after it.
+    ///
+    /// # Errors
+    /// When the connection has failed, or nothing is in flight.
+    pub fn wait(&mut self) -> Result<Completion, ClientError> {
+        loop {
+            if let Some(completion) = self.ready.pop_front() {
+                return Ok(completion);
+            }
+            self.receive_noted()?;
+        }
+    }
+
+    /// As [`Client::wait`], but `None` when nothing is answered in this time. Zero only looks.
+    ///
+    /// # Errors
+    /// As [`Client::wait`].
+    pub fn wait_for(&mut self, time: Duration) -> Result<Option<Completion>, ClientError> {
+        let started = Instant::now();
+        loop {
+            if let Some(completion) = self.ready.pop_front() {
+                return Ok(Some(completion));
+            }
+            if self.in_flight() > 0 && !self.failed && self.stream.buffer().is_empty() {
+                let left = time.saturating_sub(started.elapsed());
+                let ready = self.stream.get_ref().wait_ready(false, Some(left));
+                if self.note(ready)?.is_none() {
+                    return Ok(None);
+                }
+            }
+            self.receive_noted()?;
+        }
+    }
+
+    /// Requests that were submitted and not yet answered. Those that were answered but not yet
+    /// waited for are not counted.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// Waits for this request and leaves the others for later.
+    pub(super) fn wait_cookie(&mut self, cookie: u64) -> Result<Completion, ClientError> {
+        loop {
+            let found = self
+                .ready
+                .iter()
+                .position(|completion| completion.cookie == cookie);
+            if let Some(completion) = found.and_then(|at| self.ready.remove(at)) {
+                return Ok(completion);
+            }
+            self.receive_noted()?;
+        }
+    }
+
+    /// The slot that a cookie names, if that request is in flight.
+    pub(super) fn slot_of(&self, cookie: u64) -> Result<usize, ClientError> {
+        let index = usize::try_from(cookie & u64::from(u32::MAX)).unwrap_or(usize::MAX);
+        match self.slots.get(index) {
+            Some(slot) if slot.active && u64::from(slot.uses) == cookie >> 32 => Ok(index),
+            _ => Err(ClientError::Protocol(format!(
+                "it answered request {cookie:#x}, which is not in flight"
+            ))),
+        }
+    }
+
+    /// Ends a request whose last answer has come.
+    pub(super) fn finish(&mut self, index: usize) {
+        let slot = &mut self.slots[index];
+        slot.active = false;
+        let low = u64::try_from(index).expect("a slot's index fits");
+        self.ready.push_back(Completion {
+            cookie: u64::from(slot.uses) << 32 | low,
+            result: slot.error.take().map_or(Ok(()), Err),
+            data: std::mem::take(&mut slot.data),
+            extents: std::mem::take(&mut slot.extents),
+        });
+        self.free.push(index);
+    }
+
+    /// Puts a write's buffer where its completion will find it, or has missed it: a server may
+    /// answer with an error before it has all data.
+    fn give_back(&mut self, cookie: u64, data: Vec<u8>) {
+        if let Ok(index) = self.slot_of(cookie) {
+            self.slots[index].data = data;
+        } else if let Some(early) = self.ready.iter_mut().find(|early| early.cookie == cookie) {
+            early.data = data;
+        }
+    }
+
+    /// Sends header and payload, receiving answers while the server takes nothing.
+    fn send(&mut self, header: &[u8], payload: &[u8]) -> Result<(), ClientError> {
+        let mut sent = 0;
+        while sent < header.len() + payload.len() {
+            let parts = [
+                IoSlice::new(&header[sent.min(header.len())..]),
+                IoSlice::new(&payload[sent.saturating_sub(header.len())..]),
+            ];
+            if let Some(bytes) = self.stream.get_ref().send_now(&parts)? {
+                sent += bytes;
+            } else {
+                self.make_room()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until the socket takes more; receives one answer if there is one.
+    fn make_room(&mut self) -> Result<(), ClientError> {
+        if self.stream.buffer().is_empty() {
+            let ready = self.stream.get_ref().wait_ready(true, self.timeout)?;
+            let ready = ready.ok_or(ClientError::TimedOut)?;
+            if !ready.input {
+                debug_assert!(ready.output, "poll returns with something");
+                return Ok(());
+            }
+        }
+        self.receive()
+    }
+
+    fn receive_noted(&mut self) -> Result<(), ClientError> {
+        if self.failed {
+            return Err(ClientError::Failed);
+        }
+        if self.in_flight() == 0 {
+            return Err(ClientError::NothingInFlight);
+        }
+        let received = self.receive();
+        self.note(received)
+    }
+
+    /// Remembers that the connection is of no more use.
+    fn note<T>(&mut self, result: Result<T, ClientError>) -> Result<T, ClientError> {
+        self.failed |= result.as_ref().is_err_and(ClientError::ends_connection);
+        result
+    }
+}

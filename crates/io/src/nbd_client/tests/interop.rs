@@ -1,0 +1,90 @@
+//! Others' ways to shake hands: a server that is too old for `GO`, and libnbd's `nbdinfo` as the
+//! client of Larder's handshake.
+
+use super::scripted::{data_chunk, serve};
+use crate::front::nbd::wire::{self, OptionReplyHeader};
+use crate::nbd_client::{Client, NbdAddress, NbdUri};
+use std::io::{Read, Write};
+use std::os::unix::net::UnixListener;
+use std::process::Command;
+use tempfile::TempDir;
+use zerocopy::IntoBytes;
+
+#[test]
+fn an_old_server_without_go_is_asked_by_export_name() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("socket");
+    let listener = UnixListener::bind(&path).unwrap();
+    let thread = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.write_all(b"NBDMAGICIHAVEOPT\0\x01").unwrap();
+        stream.read_exact(&mut [0; 4]).unwrap();
+        let mut header = [0; wire::OPTION_HEADER_BYTES];
+        loop {
+            stream.read_exact(&mut header).unwrap();
+            let (option, len) = wire::OptionHeader::parse(header).unwrap();
+            stream.read_exact(&mut vec![0; len as usize]).unwrap();
+            if option == wire::OPT_EXPORT_NAME {
+                break;
+            }
+            let reply = OptionReplyHeader::new(option, wire::REP_ERR_UNSUP, 0);
+            stream.write_all(reply.as_bytes()).unwrap();
+        }
+        stream
+            .write_all(wire::ExportReply::new(4096, 1).as_bytes())
+            .unwrap();
+        stream.write_all(&[0; 124]).unwrap();
+        stream.read_exact(&mut [0; 28]).unwrap();
+    });
+    let uri = NbdUri {
+        address: NbdAddress::Unix(path),
+        export: "x".into(),
+    };
+    let client = Client::connect(&uri).unwrap();
+    let info = client.info();
+    assert_eq!((info.length, info.flags, info.structured), (4096, 1, false));
+    client.disconnect().unwrap();
+    thread.join().unwrap();
+}
+
+#[test]
+fn libnbd_understands_our_handshake() {
+    if Command::new("nbdinfo").arg("--version").output().is_err() {
+        eprintln!("SKIPPED: nbdinfo is not installed (apt-get install libnbd-bin)");
+        return;
+    }
+    let read = |request: wire::Request| {
+        data_chunk(
+            request.cookie,
+            true,
+            request.offset,
+            &vec![0; request.len as usize],
+        )
+    };
+    // nbdinfo connects again for each export; what it does not use goes with the process.
+    let (uri, _thread, _dir) = serve(16, read);
+    let run = |args: &[&str]| {
+        let output = Command::new("nbdinfo")
+            .args(args)
+            .arg(uri.to_string())
+            .output()
+            .unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "nbdinfo {args:?}: {text}{errors}");
+        text
+    };
+    assert_eq!(run(&["--size"]).trim(), "1048576");
+    for args in [&["--no-content"][..], &["--list", "--no-content"]] {
+        let text = run(args);
+        for part in [
+            "export=\"disk\"",
+            "scripted",
+            "base:allocation",
+            "can_df: true",
+            "65536",
+        ] {
+            assert!(text.contains(part), "{part} in {text}");
+        }
+    }
+}

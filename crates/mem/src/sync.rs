@@ -1,0 +1,25 @@
+//! The only door to atomics, so that loom can stand in for them under `cfg(larder_loom)`.
+
+use std::num::NonZeroU32;
+
+#[cfg(not(larder_loom))]
+pub(crate) use std::sync::atomic::{AtomicU32, Ordering};
+
+#[cfg(larder_loom)]
+pub(crate) use loom::sync::atomic::{AtomicU32, Ordering};
+
+/// A number that no other set of latches in this process has or had.
+///
+/// Always on the real atomic: it is no part of what loom explores, and loom has no statics that
+/// live through all runs of a model.
+pub(crate) fn next_identity() -> NonZeroU32 {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    static LAST: AtomicU32 = AtomicU32::new(0);
+    // A number used twice would let a hold of one arena pass in another, so wrapping is no option.
+    let last = LAST
+        .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| {
+            last.checked_add(1)
+        })
+        .expect("a process makes fewer than 2^32 arenas");
+    NonZeroU32::new(last + 1).expect("the count was below its maximum")
+}
