@@ -1,2 +1,87 @@
-//! placeholder
-fn main() {}
+//! Chores of this repository: rules as a test, generated documents, the tests, the proofs.
+//!
+//! `cargo xtask test` is what continuous integration runs; `cargo xtask prove` runs what takes
+//! long. Exit codes: 0 all held, 1 something did not hold, 2 wrong usage or the chore itself broke.
+#![expect(clippy::print_stdout, reason = "a command line tool talks on its standard output")]
+#![forbid(unsafe_code)]
+
+mod disk;
+mod docs;
+mod fio;
+mod image;
+mod nbd;
+mod packages;
+mod prove;
+mod random;
+mod run;
+mod server;
+mod table;
+mod test;
+mod tidy;
+mod undo;
+
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+usage: cargo xtask COMMAND
+
+  tidy                   check the rules of the repository; one line per violation
+  docs [--check]         write docs/METRICS.md and docs/TUNABLES.md, or fail if they differ
+  test                   install what the tests need, run everything that takes minutes
+  prove [NAME...]        run the long proofs, all of them or those named
+      --quick            seconds instead of minutes
+      --for TIME         how long to fuzz: 90s, 10m, 1h (default 1h; 5s with --quick)
+      --seed N           seed of everything random (default 1)
+      --binary PATH      prove this binary of larder instead of building one
+      --keep             keep new inputs that the fuzzer found interesting in xtask/corpus
+
+Images and sockets go to a directory of their own under TMPDIR and are removed at the end.";
+
+/// What a chore came to, if it could run at all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ending {
+    /// Everything held.
+    Holds,
+    /// Something did not hold; it has been printed.
+    Broken,
+}
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    match dispatch(&args) {
+        Ok(Ending::Holds) => ExitCode::SUCCESS,
+        Ok(Ending::Broken) => ExitCode::from(1),
+        Err(error) => {
+            println!("xtask: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn dispatch(args: &[String]) -> anyhow::Result<Ending> {
+    let (command, rest) = match args.split_first() {
+        Some((command, rest)) => (command.as_str(), rest),
+        None => ("help", args),
+    };
+    match command {
+        "tidy" => no_more(rest).and_then(|()| tidy::command()),
+        "docs" => docs::command(rest),
+        "test" => no_more(rest).map(|()| test::command()),
+        "prove" => prove::command(rest),
+        "help" | "--help" | "-h" => {
+            println!("{USAGE}\n\nproofs:");
+            for proof in prove::PROOFS {
+                println!("  {:<14} {}", proof.name, proof.about);
+            }
+            Ok(Ending::Holds)
+        }
+        other => anyhow::bail!("no command '{other}'\n\n{USAGE}"),
+    }
+}
+
+fn no_more(rest: &[String]) -> anyhow::Result<()> {
+    match rest.first() {
+        Some(extra) => anyhow::bail!("unexpected argument '{extra}'\n\n{USAGE}"),
+        None => Ok(()),
+    }
+}

@@ -1,2 +1,63 @@
-//! placeholder
-fn main() {}
+//! `larder`: the command line. Glue between the library crates; the only one that knows clap.
+//!
+//! Results go to standard output, progress and notes to standard error. Exit codes: 0 for success, 1
+//! for a finding, 2 for wrong use or failure.
+
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line prints")]
+
+mod args;
+mod commands;
+mod counters;
+mod progress;
+mod signals;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// Tells you how much cache your storage needs, gives it that cache, and proves what it gained.
+#[derive(Debug, Parser)]
+#[command(name = "larder", version, disable_help_subcommand = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Serve volumes with a cache over NBD.
+    Serve(commands::serve::Arguments),
+    /// Show the whole in a minute: an image, a cache, a workload, with and without.
+    Demo(commands::demo::Arguments),
+    /// Print generated documentation.
+    #[command(hide = true)]
+    Docs(commands::docs::Arguments),
+}
+
+/// Exit code for wrong use and failures.
+const FAILURE: u8 = 2;
+
+fn main() -> ExitCode {
+    let log = tracing_subscriber::EnvFilter::try_from_env("LARDER_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
+    tracing_subscriber::fmt().with_env_filter(log).with_writer(std::io::stderr).init();
+    let result = match Cli::parse().command {
+        Command::Serve(arguments) => commands::serve::run(&arguments),
+        Command::Demo(arguments) => commands::demo::run(&arguments),
+        Command::Docs(arguments) => commands::docs::run(&arguments),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("larder: failed to {error:#}");
+            ExitCode::from(FAILURE)
+        }
+    }
+}
+
+/// Whoever reads our output has had enough: that is no failure.
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error
+        .downcast_ref::<std::io::Error>()
+        .is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
+}

@@ -146,6 +146,12 @@ impl<F: Frames> Cache<F> {
         blocks * BLOCK_BYTES_U64
     }
 
+    /// How many frames all volumes share.
+    #[must_use]
+    pub fn frame_count(&self) -> u32 {
+        self.pool.total
+    }
+
     fn shard(&self, index: usize) -> MutexGuard<'_, Shard<F>> {
         lock(&self.shards[index])
     }

@@ -125,6 +125,23 @@ impl<F: Frames> Assembly<F> {
         }
     }
 
+    /// Moves the pieces of a read that is done out of the assembly; the caller unpins them.
+    pub fn take_pieces(&mut self) -> impl Iterator<Item = (F::Pin, std::ops::Range<usize>)> + '_ {
+        let start = usize::try_from(self.offset % BLOCK_BYTES_U64).expect("below a block");
+        let end = start + self.len as usize;
+        self.parts.iter_mut().enumerate().map(move |(i, pin)| {
+            let block = i * BLOCK_BYTES;
+            let range = start.max(block) - block..end.min(block + BLOCK_BYTES) - block;
+            (pin.take().expect("the read is done"), range)
+        })
+    }
+
+    /// Gives up a read, done or not, whose lane is closed: what is still to come goes nowhere.
+    pub fn abandon(&mut self, frames: &F) {
+        self.missing = 0;
+        self.release(frames);
+    }
+
     /// Gives the pins back. Every assembly ends with this.
     pub fn release(&mut self, frames: &F) {
         assert_eq!(self.missing, 0, "a read was released before its parts came");

@@ -1,1 +1,14 @@
-//! placeholder
+//! What ties the cache to a machine: stores on io_uring and plain calls, front ends, and the engine
+//! that turns threads and timers into calls on core.
+//!
+//! Kernel interfaces live here and nowhere else. With `mem`, this is the only crate with `unsafe`,
+//! all of it in `store::uring` and `store::file`: memory that the kernel reads and writes while an
+//! operation is in flight.
+
+pub mod clock;
+pub mod engine;
+pub mod frames;
+pub mod front;
+pub mod nbd_client;
+pub mod store;
+pub mod wake;

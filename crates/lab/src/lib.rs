@@ -1,1 +1,16 @@
-//! placeholder
+//! The laboratory: models of disks and workloads that need neither root nor hardware.
+//!
+//! * [`model`]: timing models of stores. They are wrapped around a store that holds the data and
+//!   say when each operation is done, so the same cache runs against a slow disk on a virtual clock
+//!   (simulation) or on a real one (demo).
+//! * [`workload`]: who asks for what, and how its answer times are judged.
+//! * [`random`]: the few distributions they need, over a named seed.
+//!
+//! Invariants: time is an argument, randomness comes from a seed that is passed in, and nothing
+//! here does I/O or starts a thread. Times are nanoseconds, sizes are bytes.
+
+#![forbid(unsafe_code)]
+
+pub mod model;
+pub mod random;
+pub mod workload;

@@ -1,1 +1,13 @@
-//! placeholder
+//! Reports: statistics, tables, charts and the file format of a recorded run.
+//!
+//! Invariants: pure functions over data. Nothing here reads the machine, the clock or a file; who
+//! measures fills in what is known. Numbers keep the unit that their names, columns or series
+//! state; nothing is converted silently.
+
+#![forbid(unsafe_code)]
+
+pub mod chart;
+pub mod format;
+pub mod run;
+pub mod stats;
+pub mod table;

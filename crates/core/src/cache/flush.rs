@@ -33,6 +33,12 @@ impl<F: Frames> Cache<F> {
         if lane.volume.flush_mode() == FlushMode::Ignore {
             return Status::Done;
         }
+        self.flush_always(lane, now, token)
+    }
+
+    /// The same, also where the flush mode says to ignore flushes: for stopping.
+    pub fn flush_always(&self, lane: &mut Lane<F>, now: Nanos, token: u64) -> Status {
+        lane.volume.touch(now);
         let volume = &lane.volume;
         let mut queue = lock(&volume.queue);
         let epoch = volume.epoch.fetch_add(1, Ordering::AcqRel);

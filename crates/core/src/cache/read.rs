@@ -36,12 +36,15 @@ impl<F: Frames> Cache<F> {
         lane.volume.touch(now);
         while (assembly.cursor as usize) < assembly.parts.len() {
             if !self.read_page(lane, now, assembly) {
+                if assembly.missing == 0 {
+                    // Holding nothing while waiting: readers that hold what others want would
+                    // wait for each other for ever.
+                    assembly.release(&self.frames);
+                    assembly.cursor = 0;
+                }
                 self.stall(lane);
                 break;
             }
-        }
-        if assembly.missing == 0 && (assembly.cursor as usize) < assembly.parts.len() {
-            return Status::Stalled;
         }
         assembly.status(&self.frames)
     }
@@ -69,6 +72,16 @@ impl<F: Frames> Cache<F> {
             self.frames.unpin(pin);
         }
         hit
+    }
+
+    /// Whether the cache has something of `block` that the store does not have yet.
+    #[must_use]
+    pub fn is_unclean(&self, volume: &Volume<F>, block: u64) -> bool {
+        let Some((pin, state)) = self.table.pin(&self.frames, Key::new(volume.id, block)) else {
+            return false;
+        };
+        self.frames.unpin(pin);
+        state.dirty | state.writing != 0
     }
 
     /// Reads the blocks of the next page of the assembly; false if there is no room.

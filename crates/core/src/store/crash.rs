@@ -54,6 +54,12 @@ impl Choice {
 }
 
 impl CrashDisk {
+    /// What reads see now.
+    #[must_use]
+    pub fn current(&self) -> &SparseBytes {
+        &self.current
+    }
+
     /// What a machine finds that comes up after a crash now.
     #[must_use]
     pub fn after_crash(&self, seed: u64) -> SparseBytes {

@@ -1,0 +1,154 @@
+//! Values on the command line: sizes with units, names, volumes, addresses.
+
+use bytesize::ByteSize;
+use larder_core::mode::{FlushMode, WriteMode};
+use larder_core::policy::PolicyKind;
+use larder_core::units::{BLOCK_BYTES_U64, PAGE_BLOCKS_MAX};
+use larder_io::front::nbd::ListenAddress;
+use std::net::ToSocketAddrs;
+use std::path::{Path, PathBuf};
+
+/// A number of bytes, as in `256MiB`.
+pub(crate) fn bytes(text: &str) -> Result<u64, String> {
+    let size: ByteSize = text
+        .parse()
+        .map_err(|_| format!("\"{text}\" is not a size; write it as 4KiB, 256MiB or 2GiB"))?;
+    Ok(size.as_u64())
+}
+
+/// A page size in blocks.
+pub(crate) fn page_blocks(text: &str) -> Result<u32, String> {
+    let bytes = bytes(text)?;
+    let blocks = bytes / BLOCK_BYTES_U64;
+    let fits = bytes.is_multiple_of(BLOCK_BYTES_U64)
+        && blocks.is_power_of_two()
+        && blocks <= u64::from(PAGE_BLOCKS_MAX);
+    u32::try_from(blocks)
+        .ok()
+        .filter(|_| fits)
+        .ok_or_else(|| format!("a page of {text}: must be a power of two from 4KiB to 1MiB"))
+}
+
+fn one_of<T>(what: &str, text: &str, found: Option<T>, names: &[&str]) -> Result<T, String> {
+    found.ok_or_else(|| format!("there is no {what} \"{text}\"; one of {}", names.join(", ")))
+}
+
+/// A policy by name.
+pub(crate) fn policy(text: &str) -> Result<PolicyKind, String> {
+    one_of("policy", text, PolicyKind::from_name(text), &PolicyKind::ALL.map(PolicyKind::name))
+}
+
+/// A write mode by name.
+pub(crate) fn write_mode(text: &str) -> Result<WriteMode, String> {
+    let names: Vec<_> = WriteMode::ALL.iter().map(|mode| mode.name()).collect();
+    one_of("write mode", text, WriteMode::from_name(text), &names)
+}
+
+/// A flush mode by name.
+pub(crate) fn flush_mode(text: &str) -> Result<FlushMode, String> {
+    let names: Vec<_> = FlushMode::ALL.iter().map(|mode| mode.name()).collect();
+    one_of("flush mode", text, FlushMode::from_name(text), &names)
+}
+
+/// A setting of a tunable, as in `age-max=2000`.
+pub(crate) fn setting(text: &str) -> Result<(String, u64), String> {
+    let (name, value) = text.split_once('=').ok_or("write it as NAME=NUMBER")?;
+    let value = value.parse().map_err(|_| format!("\"{value}\" is not a number"))?;
+    Ok((name.to_owned(), value))
+}
+
+/// `unix:PATH` or `tcp:ADDRESS:PORT`.
+pub(crate) fn listen(text: &str) -> Result<ListenAddress, String> {
+    match text.split_once(':') {
+        Some(("unix", path)) if !path.is_empty() => Ok(ListenAddress::Unix(path.into())),
+        Some(("tcp", address)) => {
+            let with_port = if address.rsplit_once(':').is_some_and(|(_, port)| {
+                !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit())
+            }) {
+                address.to_owned()
+            } else {
+                format!("{address}:10809")
+            };
+            let mut addresses = with_port
+                .to_socket_addrs()
+                .map_err(|error| format!("\"{address}\" is not an address: {error}"))?;
+            let address = addresses.next();
+            address.map(ListenAddress::Tcp).ok_or_else(|| format!("{text} names no address"))
+        }
+        _ => Err(format!("\"{text}\" is not an address; write unix:PATH or tcp:ADDRESS:PORT")),
+    }
+}
+
+/// A volume: where it is and what it is called.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct VolumeArgument {
+    pub(crate) name: String,
+    pub(crate) path: PathBuf,
+}
+
+/// `[name=]PATH`; without a name, the file name without its ending.
+pub(crate) fn volume(text: &str) -> Result<VolumeArgument, String> {
+    let (name, path) = match text.split_once('=') {
+        // A path may hold a "=" itself: a name has no slash.
+        Some((name, path)) if !name.is_empty() && !name.contains('/') => (Some(name), path),
+        _ => (None, text),
+    };
+    if path.is_empty() {
+        return Err("a volume needs a path".into());
+    }
+    let name = match name {
+        Some(name) => name.to_owned(),
+        None => Path::new(path)
+            .file_stem()
+            .and_then(|stem| stem.to_str())
+            .ok_or_else(|| format!("{path} has no file name; name the volume with NAME={path}"))?
+            .to_owned(),
+    };
+    Ok(VolumeArgument { name, path: path.into() })
+}
+
+/// `[NAME=]SIZE`: a size for one volume or for all.
+pub(crate) fn named_bytes(text: &str) -> Result<(Option<String>, u64), String> {
+    match text.split_once('=') {
+        Some((name, size)) => Ok((Some(name.to_owned()), bytes(size)?)),
+        None => Ok((None, bytes(text)?)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_pages_and_modes() {
+        assert_eq!(bytes("256MiB").unwrap(), 256 << 20);
+        assert!(bytes("many").unwrap_err().contains("not a size"));
+        assert_eq!(page_blocks("64KiB").unwrap(), 16);
+        for wrong in ["2KiB", "12KiB", "2MiB", "5000"] {
+            assert!(page_blocks(wrong).is_err(), "{wrong}");
+        }
+        assert!(policy("mru").unwrap_err().contains("lru, s3fifo"));
+        assert_eq!(write_mode("read-only").unwrap(), WriteMode::ReadOnly);
+        assert_eq!(flush_mode("ignore").unwrap(), FlushMode::Ignore);
+        assert_eq!(setting("age-max=2000").unwrap(), ("age-max".into(), 2000));
+    }
+
+    #[test]
+    fn volumes_are_named_after_their_file() {
+        let named = |text| volume(text).unwrap().name;
+        assert_eq!(named("/data/disk.img"), "disk");
+        assert_eq!(named("db=/data/disk.img"), "db");
+        assert_eq!(named("/data/a=b/disk.img"), "disk");
+        assert!(volume("name=").is_err());
+    }
+
+    #[test]
+    fn addresses() {
+        assert_eq!(listen("unix:/run/x").unwrap(), ListenAddress::Unix("/run/x".into()));
+        let ListenAddress::Tcp(address) = listen("tcp:127.0.0.1").unwrap() else { panic!() };
+        assert_eq!(address.port(), 10_809);
+        let ListenAddress::Tcp(address) = listen("tcp:[::1]:99").unwrap() else { panic!() };
+        assert_eq!(address.port(), 99);
+        assert!(listen("/run/x").is_err());
+    }
+}

@@ -1,0 +1,5 @@
+//! The subcommands, one file each.
+
+pub(crate) mod demo;
+pub(crate) mod docs;
+pub(crate) mod serve;

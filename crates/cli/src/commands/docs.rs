@@ -1,0 +1,67 @@
+//! `larder docs`: the tables of the documentation that come from the code.
+
+use anyhow::Result;
+use clap::{Args, ValueEnum};
+use larder_core::counters::{COUNTERS, GAUGES, HISTOGRAMS, Meaning};
+use larder_core::tunables::TUNABLES;
+
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// Which document.
+    document: Document,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Document {
+    /// Every number that leaves the cache.
+    Metrics,
+    /// Every tunable of a volume.
+    Tunables,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    match arguments.document {
+        Document::Metrics => metrics(),
+        Document::Tunables => tunables(),
+    }
+    Ok(())
+}
+
+fn metrics() {
+    println!("# Metrics");
+    println!();
+    println!("Every number that leaves the cache comes from this catalogue. Generated from");
+    println!("`crates/core/src/counters/catalogue.rs` by `cargo xtask docs`; do not edit.");
+    println!();
+    println!("A hit ratio is always weighted by references: hits over references, both summed over");
+    println!("the whole time asked for, never a mean of ratios. \"Known as\" names the counter of the");
+    println!("Windows NT file cache that the number answers to.");
+    section("Counters", "They only grow.", &COUNTERS);
+    section("Gauges", "What is so now.", &GAUGES);
+    let text = "Histograms with a relative error of at most 1/16.";
+    section("Latencies", text, &HISTOGRAMS);
+}
+
+fn section(title: &str, text: &str, meanings: &[Meaning]) {
+    println!("\n## {title}\n\n{text}\n");
+    println!("| name | unit | meaning | known as |\n|---|---|---|---|");
+    for Meaning { name, unit, meaning, known_as } in meanings {
+        println!("| `{name}` | {} | {meaning} | {known_as} |", unit.name());
+    }
+}
+
+fn tunables() {
+    println!("# Tunables");
+    println!();
+    println!("Set with `larder serve --set NAME=VALUE`, or all together with `--preset NAME`.");
+    println!("Generated from `crates/core/src/tunables.rs` by `cargo xtask docs`; do not edit.");
+    println!();
+    println!("| name | unit | least | most | `larder` | `nt` | meaning |");
+    println!("|---|---|--:|--:|--:|--:|---|");
+    for t in TUNABLES {
+        println!(
+            "| `{}` | {} | {} | {} | {} | {} | {} |",
+            t.name, t.unit, t.min, t.max, t.default, t.nt, t.meaning
+        );
+    }
+}

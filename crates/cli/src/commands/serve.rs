@@ -1,0 +1,268 @@
+//! `larder serve`: volumes with a cache, over NBD, until told to stop.
+
+use crate::args::{self, VolumeArgument};
+use crate::counters;
+use crate::progress::WriteOut;
+use crate::signals::{Asked, channel_of_signals};
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use clap::Args;
+use larder_core::mode::{FlushMode, WriteMode};
+use larder_core::policy::PolicyKind;
+use larder_core::tunables::Tunables;
+use larder_core::units::BLOCK_BYTES_U64;
+use larder_core::volume::VolumeOptions;
+use larder_io::engine::{ArenaVolume, Engine, EngineOptions};
+use larder_io::front::nbd::{Export, ListenAddress, Server, ServerLimits};
+use larder_io::store;
+use larder_report::format;
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// A file or block device, as [NAME=]PATH; the export is called NAME, else the file name without
+    /// its ending.
+    #[arg(required = true, value_name = "VOLUME", value_parser = args::volume)]
+    volumes: Vec<VolumeArgument>,
+
+    /// Memory of the cache, with everything that goes with it, shared by all volumes.
+    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = args::bytes)]
+    memory: u64,
+
+    /// Where to listen: unix:PATH or tcp:ADDRESS[:PORT]. Without it, a socket in the runtime
+    /// directory.
+    #[arg(long, value_name = "ADDRESS", value_parser = args::listen)]
+    listen: Option<ListenAddress>,
+
+    /// Unit of replacement, 4KiB to 1MiB.
+    #[arg(long, value_name = "SIZE", default_value = "4KiB", value_parser = args::page_blocks,
+          help_heading = "Cache")]
+    page_size: u32,
+
+    /// Replacement policy: lru, s3fifo.
+    #[arg(long, default_value = "s3fifo", value_parser = args::policy, help_heading = "Cache")]
+    policy: PolicyKind,
+
+    /// Memory that other volumes cannot take from a volume, as [NAME=]SIZE.
+    #[arg(long, value_name = "SIZE", value_parser = args::named_bytes, help_heading = "Cache")]
+    min: Vec<(Option<String>, u64)>,
+
+    /// Memory that a volume never exceeds, as [NAME=]SIZE.
+    #[arg(long, value_name = "SIZE", value_parser = args::named_bytes, help_heading = "Cache")]
+    max: Vec<(Option<String>, u64)>,
+
+    /// Lock the memory, so that it is never swapped out.
+    #[arg(long, help_heading = "Cache")]
+    lock: bool,
+
+    /// What a write does before it is acknowledged: back (it is in the cache), through (and in the
+    /// store), around (in the store only), read-only.
+    #[arg(long, default_value = "back", value_parser = args::write_mode, help_heading = "Writes")]
+    write_mode: WriteMode,
+
+    /// What a flush does: keep its promise, or ignore it, which loses what a crash finds unwritten.
+    #[arg(long, default_value = "keep", value_parser = args::flush_mode, help_heading = "Writes")]
+    flush: FlushMode,
+
+    /// Constants of the lazy writer: larder, or nt for those of the Windows NT file cache.
+    #[arg(long, default_value = "larder", help_heading = "Writes")]
+    preset: String,
+
+    /// Set a tunable (docs/TUNABLES.md), as NAME=VALUE.
+    #[arg(long, value_name = "NAME=VALUE", value_parser = args::setting, help_heading = "Writes")]
+    set: Vec<(String, u64)>,
+
+    /// Use plain system calls even where io_uring is there.
+    #[arg(long, help_heading = "Store")]
+    plain_io: bool,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    let signals = channel_of_signals()?;
+    let service = Service::start(arguments)?;
+    service.announce()?;
+    loop {
+        match signals.wait(Duration::from_secs(3600)) {
+            Some(Asked::Report) => service.report(),
+            Some(Asked::Stop) => break,
+            None => {}
+        }
+    }
+    let stopping = AtomicBool::new(true);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while stopping.load(Ordering::Acquire) {
+                match signals.wait(Duration::from_millis(100)) {
+                    Some(Asked::Report) => service.report(),
+                    Some(Asked::Stop) => {
+                        eprintln!("larder: still writing; stopping now would lose data");
+                    }
+                    None => {}
+                }
+            }
+        });
+        let drained = service.drain();
+        stopping.store(false, Ordering::Release);
+        drained
+    })?;
+    service.report();
+    service.close();
+    Ok(())
+}
+
+/// A running service.
+struct Service {
+    engine: Arc<Engine>,
+    server: Server,
+    volumes: Vec<Arc<ArenaVolume>>,
+}
+
+impl Service {
+    fn start(arguments: &Arguments) -> Result<Self> {
+        let tunables = tunables(arguments)?;
+        check_names(arguments)?;
+        let engine = Engine::new(EngineOptions {
+            memory_bytes: arguments.memory,
+            huge_pages: true,
+            lock: arguments.lock,
+            threads: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+            policy_bytes: arguments.policy.bytes_per_page(),
+        })?;
+        let engine = Arc::new(engine);
+        let limits = ServerLimits::default();
+        let (mut volumes, mut exports) = (Vec::new(), Vec::new());
+        for volume in &arguments.volumes {
+            let options = store::OpenOptions {
+                read_only: arguments.write_mode == WriteMode::ReadOnly,
+                plain: arguments.plain_io,
+            };
+            let opened = store::open(&volume.path, options, engine.clock())?;
+            for note in &opened.notes {
+                eprintln!("larder: note: {note}");
+            }
+            let mut options = VolumeOptions::new(&volume.name, opened.store.geometry());
+            options.page_blocks = arguments.page_size;
+            options.policy = arguments.policy;
+            options.write_mode = arguments.write_mode;
+            options.flush_mode = arguments.flush;
+            options.tunables = tunables.clone();
+            options.min_frames = frames(&arguments.min, &volume.name, 0);
+            options.max_frames = frames(&arguments.max, &volume.name, u32::MAX);
+            check_bounds(&options, engine.cache().frame_count())?;
+            let default = arguments.volumes.len() == 1;
+            let volume = engine.add_volume(options, opened.store)?;
+            exports.push(Export::new(Arc::clone(&volume), opened.map, default, &limits));
+            volumes.push(volume);
+        }
+        let listen = arguments.listen.clone().unwrap_or_else(|| default_address(arguments));
+        let server = Server::start(Arc::clone(&engine), &listen, exports, limits)?;
+        Ok(Service { engine, server, volumes })
+    }
+
+    /// Says where the exports are: one line each.
+    fn announce(&self) -> Result<()> {
+        let mut out = std::io::stdout().lock();
+        for volume in &self.volumes {
+            let size = format::bytes(volume.geometry().length);
+            let mode = volume.write_mode();
+            let uri = self.server.uri(volume.name());
+            writeln!(out, "serving {} ({size}, {mode}) at {uri}", volume.name())?;
+            if volume.flush_mode() == FlushMode::Ignore {
+                eprintln!(
+                    "larder: WARNING: {} ignores flushes: a crash loses what was written in the \
+                     last seconds, also what a client was told is safe",
+                    volume.name()
+                );
+            }
+        }
+        out.flush()?;
+        Ok(())
+    }
+
+    fn report(&self) {
+        for volume in &self.volumes {
+            eprintln!("{}", counters::counters(self.engine.cache(), volume).to_text());
+            if let Some(table) = counters::latencies(volume, &volume.totals()) {
+                eprintln!("{}", table.to_text());
+            }
+        }
+    }
+
+    fn drain(&self) -> Result<()> {
+        let mut progress = WriteOut::new();
+        let drained = self.engine.drain(|at| progress.show(at));
+        progress.finish();
+        drained.map_err(|failures| {
+            let failures: Vec<_> = failures
+                .iter()
+                .map(|failure| failure.trim_start_matches("failed to ").to_owned())
+                .collect();
+            anyhow!("{}", failures.join("; and to "))
+        })
+    }
+
+    fn close(self) {
+        self.server.close();
+        self.engine.shut_down();
+    }
+}
+
+fn tunables(arguments: &Arguments) -> Result<Tunables> {
+    let mut tunables = Tunables::preset(&arguments.preset).ok_or_else(|| {
+        anyhow!("use preset \"{}\": there are larder and nt", arguments.preset)
+    })?;
+    for (name, value) in &arguments.set {
+        tunables.set(name, *value).with_context(|| format!("set {name}"))?;
+    }
+    Ok(tunables)
+}
+
+fn check_names(arguments: &Arguments) -> Result<()> {
+    let names: Vec<_> = arguments.volumes.iter().map(|volume| &volume.name).collect();
+    for (i, name) in names.iter().enumerate() {
+        ensure!(
+            !names[..i].contains(name),
+            "serve two volumes called \"{name}\": name one of them with NAME=PATH"
+        );
+    }
+    let bounds = arguments.min.iter().chain(&arguments.max);
+    for (name, _) in bounds {
+        if let Some(name) = name
+            && !names.contains(&name)
+        {
+            bail!("set --min or --max of \"{name}\": no volume is called so");
+        }
+    }
+    Ok(())
+}
+
+/// The frames that a bound gives a volume: one of its own before one for all.
+fn frames(bounds: &[(Option<String>, u64)], volume: &str, default: u32) -> u32 {
+    let own = bounds.iter().rev().find(|(name, _)| name.as_deref() == Some(volume));
+    let all = bounds.iter().rev().find(|(name, _)| name.is_none());
+    own.or(all).map_or(default, |(_, bytes)| {
+        u32::try_from(bytes / BLOCK_BYTES_U64).unwrap_or(u32::MAX)
+    })
+}
+
+fn check_bounds(options: &VolumeOptions, frames: u32) -> Result<()> {
+    let VolumeOptions { name, min_frames, max_frames, .. } = options;
+    ensure!(min_frames <= max_frames, "serve {name}: its --min is above its --max");
+    ensure!(
+        *min_frames <= frames,
+        "serve {name}: its --min is more than the cache has; raise --memory"
+    );
+    ensure!(
+        *max_frames >= 512,
+        "serve {name}: its --max is below 2MiB, less than one large request needs"
+    );
+    Ok(())
+}
+
+fn default_address(arguments: &Arguments) -> ListenAddress {
+    let directory = std::env::var_os("XDG_RUNTIME_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
+    ListenAddress::Unix(directory.join(format!("larder-{}.sock", arguments.volumes[0].name)))
+}

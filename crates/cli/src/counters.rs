@@ -1,0 +1,73 @@
+//! The table of counters: every number that is not zero, with its meaning from the catalogue.
+
+use larder_core::counters::{COUNTERS, Counter, GAUGES, Gauge, HISTOGRAMS, Latency, Meaning, Totals};
+use larder_core::counters::Unit;
+use larder_io::engine::{ArenaCache, ArenaVolume};
+use larder_report::table::{Cell, Column, Table};
+
+fn value(meaning: &Meaning, value: u64) -> Cell {
+    match meaning.unit {
+        Unit::Bytes => Cell::bytes(value),
+        Unit::Nanoseconds => Cell::duration(value),
+        Unit::Operations | Unit::Pages | Unit::Blocks => Cell::count(value),
+    }
+}
+
+/// Counters and gauges of one volume.
+pub(crate) fn counters(cache: &ArenaCache, volume: &ArenaVolume) -> Table {
+    let totals = volume.totals();
+    let columns = [
+        Column::words("name", "counter"),
+        Column::numbers("value", "value"),
+        Column::words("unit", "unit"),
+    ];
+    let mut table = Table::new(format!("volume {}", volume.name()), columns);
+    for (counter, meaning) in Counter::ALL.into_iter().zip(&COUNTERS) {
+        let count = totals.get(counter);
+        if count > 0 {
+            table.push([
+                Cell::word(meaning.name),
+                value(meaning, count),
+                Cell::word(meaning.unit.name()),
+            ]);
+        }
+    }
+    if let Some(ratio) = totals.read_hit_ratio() {
+        table.push([Cell::word("read_hit_ratio"), Cell::percent(ratio), Cell::word("of pages")]);
+    }
+    for (gauge, meaning) in Gauge::ALL.into_iter().zip(&GAUGES) {
+        table.push([
+            Cell::word(meaning.name),
+            value(meaning, cache.gauge(volume, gauge)),
+            Cell::word(meaning.unit.name()),
+        ]);
+    }
+    table
+}
+
+/// Latencies of one volume.
+pub(crate) fn latencies(volume: &ArenaVolume, totals: &Totals) -> Option<Table> {
+    let columns = [
+        Column::words("name", "latency"),
+        Column::numbers("count", "count"),
+        Column::numbers("mean", "mean"),
+        Column::numbers("p50", "median"),
+        Column::numbers("p99", "99 %"),
+        Column::numbers("max", "max"),
+    ];
+    let mut table = Table::new(format!("latencies of {}", volume.name()), columns);
+    for (latency, meaning) in Latency::ALL.into_iter().zip(&HISTOGRAMS) {
+        let histogram = totals.latency(latency);
+        let Some(mean) = histogram.mean() else { continue };
+        let at = |q| histogram.quantile(q).map_or_else(Cell::missing, Cell::duration);
+        table.push([
+            Cell::word(meaning.name),
+            Cell::count(histogram.count()),
+            Cell::duration(mean),
+            at(0.5),
+            at(0.99),
+            Cell::duration(histogram.max()),
+        ]);
+    }
+    (!table.is_empty()).then_some(table)
+}

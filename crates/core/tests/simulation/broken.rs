@@ -1,0 +1,61 @@
+//! Stores that lie, to prove that the checks of the simulation can fail.
+
+use larder_core::clock::Nanos;
+use larder_core::frames::Frames;
+use larder_core::store::{Geometry, Store, StoreDone, StoreOp, StoreOpKind};
+
+/// What a store lies about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lie {
+    Nothing,
+    /// Flushes are acknowledged and not done.
+    Flush,
+    /// FUA writes are done as ordinary ones.
+    Fua,
+}
+
+/// A store that lies.
+#[derive(Debug)]
+pub(crate) struct Broken<F: Frames, S> {
+    inner: S,
+    lie: Lie,
+    done: Vec<StoreDone<F>>,
+}
+
+impl<F: Frames, S: Store<F>> Broken<F, S> {
+    pub(crate) fn new(inner: S, lie: Lie) -> Self {
+        Broken { inner, lie, done: Vec::new() }
+    }
+}
+
+impl<F: Frames, S: Store<F>> Store<F> for Broken<F, S> {
+    fn geometry(&self) -> Geometry {
+        self.inner.geometry()
+    }
+
+    fn submit(&mut self, now: Nanos, frames: &F, mut op: StoreOp<F>) {
+        match (self.lie, op.kind) {
+            (Lie::Flush, StoreOpKind::Flush) => {
+                self.done.push(StoreDone { op, result: Ok(()), started_at: now, finished_at: now });
+            }
+            (Lie::Fua, StoreOpKind::Write { .. }) => {
+                op.kind = StoreOpKind::Write { fua: false };
+                self.inner.submit(now, frames, op);
+            }
+            _ => self.inner.submit(now, frames, op),
+        }
+    }
+
+    fn reap(&mut self, now: Nanos, frames: &F, done: &mut Vec<StoreDone<F>>) {
+        done.append(&mut self.done);
+        self.inner.reap(now, frames, done);
+    }
+
+    fn in_flight(&self) -> usize {
+        self.done.len() + self.inner.in_flight()
+    }
+
+    fn next_event(&self) -> Option<Nanos> {
+        if self.done.is_empty() { self.inner.next_event() } else { Some(0) }
+    }
+}

@@ -1,0 +1,1 @@
+//! Every short sequence of operations.

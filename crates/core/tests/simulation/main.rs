@@ -1,0 +1,89 @@
+//! The whole cache against a model, in worlds that a seed decides: random requests, faults, lanes
+//! that come and go, time that jumps, and crashes at any moment.
+//!
+//! `LARDER_SEEDS=20000` runs that many; `LARDER_SEED=17` runs one and prints what happened last.
+
+#![expect(clippy::tests_outside_test_module, reason = "all of this is a test")]
+
+mod broken;
+mod client;
+mod exhaustive;
+mod model;
+mod random;
+mod world;
+
+use broken::Lie;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Instant;
+use world::{Figures, Log};
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().expect("a number"))
+}
+
+/// Runs `world`; should it panic, says how to see that again.
+fn guarded(name: &str, world: impl FnOnce(Log) -> Figures) -> Figures {
+    let log = Log::default();
+    let inner = Log::clone(&log);
+    match catch_unwind(AssertUnwindSafe(|| world(inner))) {
+        Ok(figures) => figures,
+        Err(panic) => {
+            let log = log.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let lines: Vec<_> = log.iter().cloned().collect();
+            println!("the last operations:\n{}\n{name}", lines.join("\n"));
+            std::panic::resume_unwind(panic);
+        }
+    }
+}
+
+fn add(sum: &mut Figures, one: Figures) {
+    sum.requests += one.requests;
+    sum.failed += one.failed;
+    sum.crashes += one.crashes;
+    sum.faults += one.faults;
+    sum.store_ops += one.store_ops;
+}
+
+#[test]
+fn a_random_world_keeps_every_promise() {
+    let seeds = match number("LARDER_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("LARDER_SEEDS").unwrap_or(1500),
+    };
+    let begin = Instant::now();
+    let mut sum = Figures::default();
+    let count = seeds.end - seeds.start;
+    for seed in seeds {
+        let name = format!("rerun with LARDER_SEED={seed} cargo test -p larder-core --test simulation");
+        add(&mut sum, guarded(&name, |log| random::run(seed, Lie::Nothing, log)));
+    }
+    println!(
+        "simulation: {count} seeds, {} requests ({} failed), {} store operations ({} failed), \
+         {} crashes, {:.0} seeds/s",
+        sum.requests,
+        sum.failed,
+        sum.store_ops,
+        sum.faults,
+        sum.crashes,
+        f64::from(u32::try_from(count).unwrap()) / begin.elapsed().as_secs_f64(),
+    );
+    assert!(sum.requests > 0 && sum.crashes > 0, "nothing was shown");
+}
+
+/// The seed that shows a lie.
+fn caught(lie: Lie) -> Option<u64> {
+    (0..300).find(|&seed| {
+        let run = || random::run(seed, lie, Log::default());
+        catch_unwind(AssertUnwindSafe(run)).is_err()
+    })
+}
+
+#[test]
+fn a_store_that_lies_about_flushes_is_caught() {
+    assert!(caught(Lie::Flush).is_some(), "the checks cannot fail");
+}
+
+#[test]
+fn a_store_that_lies_about_fua_is_caught() {
+    assert!(caught(Lie::Fua).is_some(), "the checks cannot fail");
+}

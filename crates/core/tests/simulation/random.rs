@@ -1,0 +1,322 @@
+//! A world driven by a seed: what it consists of, and what happens in it.
+
+use crate::broken::Lie;
+use crate::model::Outcome;
+use crate::world::{Action, Figures, Log, Setup, World};
+use larder_core::cache::{BlockCut, cut};
+use larder_core::clock::{MILLISECOND, SECOND};
+use larder_core::mode::WriteMode;
+use larder_core::policy::PolicyKind;
+use larder_core::store::{Fault, Geometry, StoreOpKind};
+use larder_core::tunables::{TUNABLES, Tunables};
+use larder_core::units::BLOCK_BYTES_U64;
+use larder_core::volume::VolumeOptions;
+use std::ops::Range;
+
+/// `SplitMix64` (Steele, Lea, Flood 2014).
+#[derive(Debug)]
+pub(crate) struct Rng(pub(crate) u64);
+
+impl Rng {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    pub(crate) fn below(&mut self, n: u64) -> u64 {
+        self.next() % n
+    }
+
+    fn index(&mut self, n: usize) -> usize {
+        usize::try_from(self.below(n as u64)).unwrap()
+    }
+
+    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.index(from.len())]
+    }
+
+    fn one_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+}
+
+fn tunables(rng: &mut Rng) -> Tunables {
+    match rng.below(4) {
+        0 => Tunables::default(),
+        1 => Tunables::nt(),
+        _ => {
+            let mut tunables = Tunables::default();
+            for bounds in TUNABLES {
+                let top = bounds.max.min(bounds.default * 2).max(bounds.min);
+                let value = bounds.min + rng.below(top - bounds.min + 1);
+                tunables.set(bounds.name, value).unwrap();
+            }
+            tunables
+        }
+    }
+}
+
+fn setup(rng: &mut Rng, lie: Lie) -> Setup {
+    let page_blocks = rng.pick(&[1, 1, 2, 4, 16]);
+    let frames = if page_blocks == 16 { rng.pick(&[64, 96]) } else { rng.pick(&[32, 48, 96]) };
+    let count = 1 + u64::from(rng.one_in(4));
+    let volume = |rng: &mut Rng, index: u64| {
+        let granule = rng.pick(&[512, 512, 4096]);
+        let odd = if rng.one_in(5) { rng.pick(&[512, 1024, 700]) } else { 0 };
+        let length = (16 + rng.below(112)) * BLOCK_BYTES_U64 + odd;
+        let geometry = Geometry { length, granule, read_only: false };
+        let mut options = VolumeOptions::new(format!("v{index}"), geometry);
+        options.page_blocks = page_blocks;
+        options.policy = rng.pick(&PolicyKind::ALL);
+        options.write_mode =
+            rng.pick(&[WriteMode::Back, WriteMode::Back, WriteMode::Through, WriteMode::Around]);
+        options.tunables = tunables(rng);
+        if count > 1 && rng.one_in(2) {
+            options.min_frames = rng.pick(&[0, frames / 8, frames / 4]);
+            options.max_frames = rng.pick(&[frames / 4 * 3, frames]);
+        }
+        options
+    };
+    let volumes = (0..count).map(|index| volume(rng, index)).collect();
+    let delay = rng.one_in(4).then(|| rng.below(20) * MILLISECOND);
+    let depth = rng.pick(&[1, 2, 4, 16]);
+    Setup { frames, shards: rng.pick(&[1, 2]), volumes, seed: rng.next(), delay, depth, lie }
+}
+
+/// Runs the world of one seed to its end.
+pub(crate) fn run(seed: u64, lie: Lie, log: Log) -> Figures {
+    let mut rng = Rng(seed);
+    let setup = setup(&mut rng, lie);
+    let frames = u64::from(setup.frames);
+    let faulty = lie == Lie::Nothing && rng.one_in(2);
+    let mut world = World::new(&setup, log);
+    world.note(|| format!("{setup:?}"));
+    for disk in 0..world.disks.len() {
+        world.open(disk);
+    }
+    for number in 0..100 + rng.below(150) {
+        let client = rng.index(world.clients.len());
+        match rng.below(100) {
+            0..35 => ask(&mut world, &mut rng, client, frames),
+            35..60 => engine(&mut world, &mut rng),
+            60..80 if world.clients[client].is_some() => {
+                world.deliver(client);
+            }
+            80..84 if world.clients[client].is_some() => world.retry(client),
+            84..90 => release(&mut world, client),
+            90..93 => world.now += rng.below(3 * SECOND),
+            93..96 => world.now += rng.below(50 * MILLISECOND),
+            96 => come_and_go(&mut world, &mut rng, client),
+            97 if faulty => {
+                let disk = rng.index(world.disks.len());
+                let faults = faults(&world, &mut rng, disk);
+                world.set_faults(disk, faults);
+            }
+            _ if rng.one_in(8) => {
+                let (disk, seed) = (rng.index(world.disks.len()), rng.next());
+                world.crash(disk, seed);
+            }
+            _ => engine(&mut world, &mut rng),
+        }
+        if number % 8 == 0 {
+            world.cache.check(world.now);
+        }
+    }
+    drain(&mut world, &mut rng);
+    world.figures
+}
+
+fn engine(world: &mut World, rng: &mut Rng) {
+    let disk = rng.index(world.disks.len());
+    world.poll(disk);
+    for _ in 0..rng.below(4) {
+        world.reap(disk);
+    }
+    if rng.one_in(24) {
+        world.crash(disk, rng.next());
+    }
+}
+
+fn release(world: &mut World, client: usize) {
+    if let Some(client) = world.clients[client].as_mut() {
+        client.release(world.cache.frames());
+    }
+}
+
+fn come_and_go(world: &mut World, rng: &mut Rng, client: usize) {
+    let open = world.clients.iter().flatten().count();
+    if open < 4 && rng.one_in(2) {
+        let disk = rng.index(world.disks.len());
+        world.open(disk);
+    } else if open > 1 && world.clients[client].is_some() {
+        world.close(client);
+    }
+}
+
+fn faults(world: &World, rng: &mut Rng, disk: usize) -> Vec<Fault> {
+    let length = world.disks[disk].length();
+    let mut range = || {
+        let start = rng.below(length);
+        start..(start + 1 + rng.below(8 * BLOCK_BYTES_U64)).min(length)
+    };
+    let (one, other) = (range(), range());
+    match rng.below(12) {
+        0..3 => vec![Fault::Reads(one)],
+        3..5 => vec![Fault::Writes(one)],
+        5 => vec![Fault::Reads(one), Fault::Writes(other)],
+        6 => vec![Fault::NoSpace],
+        7 => vec![Fault::NoDiscard],
+        8 => vec![Fault::Shrunk(one.start)],
+        9 if rng.one_in(3) => vec![Fault::Flushes],
+        _ => Vec::new(),
+    }
+}
+
+/// A range of bytes that begins and ends as the seed says: at blocks, sectors or anywhere.
+fn range(rng: &mut Rng, length: u64, blocks_max: u64) -> Range<u64> {
+    let unit = rng.pick(&[BLOCK_BYTES_U64, 512, 1]);
+    let hot = if rng.one_in(2) { length } else { length.min(12 * BLOCK_BYTES_U64) };
+    let start = rng.below(hot.div_ceil(unit)) * unit;
+    let most = if rng.one_in(3) { blocks_max * BLOCK_BYTES_U64 } else { BLOCK_BYTES_U64 };
+    let len = (1 + rng.below(most.div_ceil(unit))) * unit;
+    start..length.min(start + len)
+}
+
+fn ask(world: &mut World, rng: &mut Rng, client: usize, frames: u64) {
+    let Some(one) = world.clients[client].as_ref() else { return };
+    let disk = &world.disks[one.disk];
+    let length = disk.length();
+    let is_free = |range: &Range<u64>| range.start < range.end && !disk.model.is_busy(range);
+    let bytes = range(rng, length, 6);
+    let action = match rng.below(20) {
+        0..8 => {
+            // Reads hold what they have while they wait for the rest: more than the cache has can
+            // not be held at a time.
+            let held: u64 = world.clients.iter().flatten().map(|c| c.blocks_read()).sum();
+            if held + 8 > frames / 3 {
+                return release(world, client);
+            }
+            Action::Read(bytes)
+        }
+        8..15 if is_free(&bytes) => Action::Write { bytes, fua: rng.one_in(6), zero: false },
+        15..17 => Action::Flush,
+        17.. => {
+            let BlockCut { head, blocks, tail } = cut(range(rng, length, 12), length);
+            let kind = match rng.below(3) {
+                0 => StoreOpKind::Zero { keep_allocated: false },
+                1 => StoreOpKind::Zero { keep_allocated: true },
+                _ => StoreOpKind::Discard,
+            };
+            let whole = blocks.start * BLOCK_BYTES_U64..length.min(blocks.end * BLOCK_BYTES_U64);
+            let ends = [head, tail].into_iter().filter(is_free).collect::<Vec<_>>();
+            let is_whole_free = is_free(&whole);
+            if kind != StoreOpKind::Discard {
+                for bytes in ends {
+                    world.submit(client, Action::Write { bytes, fua: false, zero: true });
+                }
+            }
+            if !is_whole_free {
+                return;
+            }
+            Action::Exclude { kind, blocks }
+        }
+        _ => return,
+    };
+    world.submit(client, action);
+}
+
+/// Everything comes to its end: faults go, every request is answered, everything dirty reaches the
+/// store, and the store holds what it must.
+fn drain(world: &mut World, rng: &mut Rng) {
+    for disk in 0..world.disks.len() {
+        world.set_faults(disk, Vec::new());
+        if world.clients.iter().flatten().all(|client| client.disk != disk) {
+            world.open(disk);
+        }
+    }
+    for _ in 0..200 {
+        for client in 0..world.clients.len() {
+            if let Some(client) = world.clients[client].as_mut() {
+                while !client.held.is_empty() {
+                    client.release(world.cache.frames());
+                }
+            }
+        }
+        world.rest(false);
+        if world.clients.iter().flatten().all(|client| client.requests.is_empty()) {
+            break;
+        }
+        world.now += SECOND;
+        for client in 0..world.clients.len() {
+            if world.clients[client].is_some() {
+                world.retry(client);
+            }
+        }
+    }
+    for client in world.clients.iter_mut().flatten() {
+        let left: Vec<_> = client.requests.iter().map(|r| (r.token, r.stalled)).collect();
+        assert!(left.is_empty(), "requests never end: (token, stalled) {left:?}");
+        client.release(world.cache.frames());
+    }
+    world.cache.check(world.now);
+    for disk in 0..world.disks.len() {
+        settle(world, disk, rng.one_in(2));
+        world.crash(disk, rng.next());
+    }
+    for client in 0..world.clients.len() {
+        if world.clients[client].is_some() {
+            world.close(client);
+        }
+    }
+    world.rest(true);
+    world.cache.check(world.now);
+    world.check_no_pins();
+}
+
+/// A volume comes to rest, by flushes or by the lazy writer, and what it holds is looked at.
+fn settle(world: &mut World, disk: usize, flush: bool) {
+    let clients: Vec<_> = (0..world.clients.len())
+        .filter(|&i| world.clients[i].as_ref().is_some_and(|client| client.disk == disk))
+        .collect();
+    if flush && !world.disks[disk].flush_failed {
+        for &client in &clients {
+            // The first one may report what failed before; the second one may not.
+            for _ in 0..2 {
+                let failed = world.figures.failed;
+                world.submit(client, Action::Flush);
+                world.rest(false);
+                if world.figures.failed == failed {
+                    break;
+                }
+            }
+            let one = world.clients[client].as_ref().unwrap();
+            assert!(one.requests.is_empty() && !one.untold, "a flush does not go well");
+        }
+    } else {
+        world.rest(true);
+    }
+    let World { cache, disks, .. } = world;
+    let orphans = std::mem::take(&mut disks[disk].orphans);
+    for range in orphans {
+        disks[disk].model.end(&range, Outcome::Unknown);
+    }
+    assert!(cache.is_at_rest(&disks[disk].volume), "a volume does not come to rest");
+    assert!(!world.is_failing(disk), "nothing fails any more");
+    let disk = &world.disks[disk];
+    let bytes = disk.platter.lock().unwrap().current().clone();
+    disk.model.check_store(&bytes, false);
+    let (client, length) = (clients[0], disk.length());
+    for start in (0..length).step_by(8 * 4096) {
+        let range = start..length.min(start + 8 * 4096);
+        let mut stored = vec![0; usize::try_from(range.end - range.start).unwrap()];
+        bytes.read(start, &mut stored);
+        world.submit(client, Action::Read(range));
+        world.rest(false);
+        let client = world.clients[client].as_mut().unwrap();
+        assert!(client.held[0].copy == stored, "the cache and the store differ near {start}");
+        client.release(world.cache.frames());
+    }
+}

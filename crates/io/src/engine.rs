@@ -1,0 +1,161 @@
+//! The engine: a cache in an arena, a thread for each volume that drives its store, and stopping
+//! without losing anything.
+
+mod driver;
+mod stop;
+
+pub use stop::StopProgress;
+
+use crate::clock::MonotonicClock;
+use crate::frames::ArenaFrames;
+use crate::store::EngineStore;
+use crate::wake::Waker;
+use driver::Driver;
+use larder_core::cache::{Cache, METADATA_BYTES_PER_FRAME, shards_for};
+use larder_core::clock::{Clock, Nanos};
+use larder_core::lane::{Lane, Notify};
+use larder_core::units::BLOCK_BYTES;
+use larder_core::volume::{Volume, VolumeOptions};
+use larder_mem::{Arena, ArenaError, ArenaOptions};
+use std::io;
+use std::sync::Arc;
+use std::sync::Mutex;
+
+/// The cache of a process.
+pub type ArenaCache = Cache<ArenaFrames>;
+/// A lane of it.
+pub type ArenaLane = Lane<ArenaFrames>;
+/// A volume of it.
+pub type ArenaVolume = Volume<ArenaFrames>;
+
+/// The least memory that makes sense: room for a few of the largest requests.
+pub const MEMORY_BYTES_MIN: u64 = 8 << 20;
+
+/// How an engine is made.
+#[derive(Clone, Copy, Debug)]
+pub struct EngineOptions {
+    /// Memory for frames and everything that goes with them, in bytes.
+    pub memory_bytes: u64,
+    /// Ask for huge pages.
+    pub huge_pages: bool,
+    /// Lock the memory.
+    pub lock: bool,
+    /// Threads that will use the cache at the same time.
+    pub threads: usize,
+    /// Bytes of policy metadata for each frame.
+    pub policy_bytes: usize,
+}
+
+/// Why an engine cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    /// Too little.
+    #[error("use {0} bytes of memory: at least {MEMORY_BYTES_MIN} are needed")]
+    TooLittle(u64),
+    /// More than the machine has.
+    #[error("use {wanted} bytes of memory: this machine has {has}")]
+    TooMuch {
+        /// Asked for.
+        wanted: u64,
+        /// Physical memory.
+        has: u64,
+    },
+    /// The kernel refused.
+    #[error("get the cache's memory: {0}")]
+    Arena(#[from] ArenaError),
+    /// The kernel refused something else.
+    #[error("start a thread for a volume: {0}")]
+    Thread(#[from] io::Error),
+}
+
+/// A cache and the threads that drive the stores behind it.
+pub struct Engine {
+    cache: Arc<ArenaCache>,
+    clock: Arc<dyn Clock>,
+    drivers: Mutex<Vec<Driver>>,
+}
+
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Engine").field("cache", &self.cache).finish_non_exhaustive()
+    }
+}
+
+/// How many frames fit into `memory_bytes` with all that belongs to them.
+#[must_use]
+pub fn frames_in(memory_bytes: u64, policy_bytes: usize) -> u32 {
+    let each = BLOCK_BYTES + METADATA_BYTES_PER_FRAME + policy_bytes;
+    u32::try_from(memory_bytes / each as u64).unwrap_or(u32::MAX)
+}
+
+/// Physical memory of the machine, in bytes.
+#[must_use]
+pub fn machine_memory_bytes() -> u64 {
+    let info = rustix::system::sysinfo();
+    info.totalram * u64::from(info.mem_unit)
+}
+
+impl Engine {
+    /// An engine without volumes.
+    ///
+    /// # Errors
+    /// If the memory is too little, more than the machine's, or refused.
+    pub fn new(options: EngineOptions) -> Result<Self, EngineError> {
+        let wanted = options.memory_bytes;
+        if wanted < MEMORY_BYTES_MIN {
+            return Err(EngineError::TooLittle(wanted));
+        }
+        let has = machine_memory_bytes();
+        if wanted > has {
+            return Err(EngineError::TooMuch { wanted, has });
+        }
+        let frames = frames_in(wanted, options.policy_bytes);
+        let EngineOptions { huge_pages, lock, .. } = options;
+        let arena = Arena::new(ArenaOptions { frames, huge_pages, lock })?;
+        let shards = shards_for(frames, options.threads);
+        let cache = Arc::new(Cache::new(ArenaFrames::new(arena), shards));
+        let clock = Arc::new(MonotonicClock::new());
+        Ok(Engine { cache, clock, drivers: Mutex::new(Vec::new()) })
+    }
+
+    /// The cache.
+    #[must_use]
+    pub fn cache(&self) -> &Arc<ArenaCache> {
+        &self.cache
+    }
+
+    /// The clock of all times that the cache is told.
+    #[must_use]
+    pub fn clock(&self) -> Arc<dyn Clock> {
+        Arc::clone(&self.clock)
+    }
+
+    /// Now, on the engine's clock.
+    #[must_use]
+    pub fn now(&self) -> Nanos {
+        self.clock.now()
+    }
+
+    /// Adds a volume on `store`, and the thread that drives it.
+    ///
+    /// # Errors
+    /// If the kernel has no thread or file descriptor left.
+    pub fn add_volume(
+        &self,
+        options: VolumeOptions,
+        store: Box<dyn EngineStore>,
+    ) -> Result<Arc<ArenaVolume>, EngineError> {
+        let waker = Waker::new()?;
+        let notify: Box<dyn Notify> = Box::new(waker.clone());
+        let volume = self.cache.add_volume(options, notify);
+        let driver = Driver::start(
+            Arc::clone(&self.cache),
+            Arc::clone(&volume),
+            Arc::clone(&self.clock),
+            waker,
+            store,
+        )?;
+        self.drivers.lock().expect("no holder panics").push(driver);
+        Ok(volume)
+    }
+}

@@ -1,0 +1,115 @@
+//! Stopping: everything dirty is written, however long it takes, and whoever waits is told how far
+//! it is.
+
+use super::{ArenaVolume, Engine};
+use crate::wake::Waker;
+use larder_core::lane::Completion;
+use larder_core::request::Status;
+use larder_core::units::BLOCK_BYTES_U64;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How often progress is told, and how long a failed flush waits for the next try.
+const TICK: Duration = Duration::from_millis(100);
+const RETRY_TICKS: u32 = 10;
+
+/// How far a stop is.
+#[derive(Clone, Debug)]
+pub struct StopProgress {
+    /// The volume.
+    pub volume: String,
+    /// Bytes that its store does not have yet.
+    pub left_bytes: u64,
+    /// Why the last try failed, if it did; the next one comes by itself.
+    pub error: Option<String>,
+}
+
+impl Engine {
+    /// Makes every volume write through from now on.
+    pub fn begin_stop(&self) {
+        for driver in self.drivers.lock().expect("no holder panics").iter() {
+            driver.volume.begin_stop();
+        }
+    }
+
+    /// Writes and flushes everything, telling `progress` several times a second; returns when all
+    /// volumes are on stable storage. A store that fails is tried again for as long as it takes.
+    /// Where flushes are ignored, too, everything is written and flushed.
+    ///
+    /// # Errors
+    /// If a store cannot flush: one sentence for each such volume. Then everything has been written
+    /// to it, but what it did with that is not known.
+    pub fn drain(&self, mut progress: impl FnMut(&StopProgress)) -> Result<(), Vec<String>> {
+        self.begin_stop();
+        let volumes: Vec<_> = {
+            let drivers = self.drivers.lock().expect("no holder panics");
+            drivers.iter().map(|driver| Arc::clone(&driver.volume)).collect()
+        };
+        let drained = volumes.iter().map(|volume| self.drain_volume(volume, &mut progress));
+        let failures: Vec<_> = drained.filter_map(Result::err).collect();
+        if failures.is_empty() { Ok(()) } else { Err(failures) }
+    }
+
+    fn drain_volume(
+        &self,
+        volume: &Arc<ArenaVolume>,
+        progress: &mut impl FnMut(&StopProgress),
+    ) -> Result<(), String> {
+        let waker = Waker::new().expect("a file descriptor for stopping");
+        let mut lane = self.cache.open_lane(volume, Box::new(waker.clone()));
+        let mut completions = Vec::new();
+        let mut error = None;
+        let mut failed_at_rest = 0;
+        let tell = |error: &Option<String>, progress: &mut dyn FnMut(&StopProgress)| {
+            progress(&StopProgress {
+                volume: volume.name().to_owned(),
+                left_bytes: volume.unclean_blocks() * BLOCK_BYTES_U64,
+                error: error.clone(),
+            });
+        };
+        loop {
+            let status = self.cache.flush_always(&mut lane, self.now(), 0);
+            debug_assert_eq!(status, Status::Pending, "a flush always waits");
+            let result = loop {
+                tell(&error, progress);
+                lane.collect(&mut completions);
+                if let Some(Completion::Finished { result, .. }) = completions.pop() {
+                    break result;
+                }
+                if let Err(error) = waker.sleep(None, Some(TICK)) {
+                    tracing::warn!(%error, "waiting for the flush failed");
+                }
+            };
+            match result {
+                Ok(()) => {
+                    error = None;
+                    break;
+                }
+                Err(failure) => error = Some(failure.to_string()),
+            }
+            if volume.unclean_blocks() == 0 {
+                // All is written. The first failure may be the report of one that is made good;
+                // after the second the store cannot flush, which no further try can mend.
+                failed_at_rest += 1;
+                if failed_at_rest == 2 {
+                    break;
+                }
+                continue;
+            }
+            for _ in 0..RETRY_TICKS {
+                tell(&error, progress);
+                std::thread::sleep(TICK);
+            }
+        }
+        tell(&error, progress);
+        self.cache.close_lane(lane);
+        error.map_or(Ok(()), |error| Err(format!("failed to {error}")))
+    }
+
+    /// Ends the threads of all stores. What is dirty is lost: call [`Engine::drain`] first.
+    pub fn shut_down(&self) {
+        for mut driver in self.drivers.lock().expect("no holder panics").drain(..) {
+            driver.quit();
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! The arena of `mem` as the frames of core.
+
+use larder_core::frames::{FrameId, Frames};
+use larder_mem::{Arena, Own, Pin};
+
+/// An arena, seen as frames.
+#[derive(Debug)]
+pub struct ArenaFrames(Arena);
+
+impl ArenaFrames {
+    /// The frames of `arena`.
+    #[must_use]
+    pub fn new(arena: Arena) -> Self {
+        ArenaFrames(arena)
+    }
+
+    /// The arena.
+    #[must_use]
+    pub fn arena(&self) -> &Arena {
+        &self.0
+    }
+}
+
+impl Frames for ArenaFrames {
+    type Pin = Pin;
+    type Own = Own;
+
+    fn count(&self) -> u32 {
+        self.0.frames()
+    }
+
+    #[inline]
+    fn try_pin(&self, frame: FrameId) -> Option<Pin> {
+        self.0.try_pin(frame)
+    }
+
+    #[inline]
+    fn try_own(&self, frame: FrameId) -> Option<Own> {
+        self.0.try_own(frame)
+    }
+
+    #[inline]
+    fn unpin(&self, pin: Pin) {
+        self.0.unpin(pin);
+    }
+
+    #[inline]
+    fn disown(&self, own: Own) {
+        self.0.disown(own);
+    }
+
+    fn downgrade(&self, own: Own) -> Pin {
+        self.0.downgrade(own)
+    }
+
+    #[inline]
+    fn pinned(&self, pin: &Pin) -> FrameId {
+        pin.frame()
+    }
+
+    #[inline]
+    fn owned(&self, own: &Own) -> FrameId {
+        own.frame()
+    }
+
+    #[inline]
+    fn read(&self, pin: &Pin, offset: usize, to: &mut [u8]) {
+        self.0.read(pin, offset, to);
+    }
+
+    #[inline]
+    fn write(&self, own: &mut Own, offset: usize, from: &[u8]) {
+        self.0.write(own, offset, from);
+    }
+
+    fn zero(&self, own: &mut Own, offset: usize, len: usize) {
+        self.0.zero(own, offset, len);
+    }
+
+    fn copy(&self, from: &Pin, to: &mut Own, offset: usize, len: usize) {
+        self.0.copy(from, to, offset, len);
+    }
+}

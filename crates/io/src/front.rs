@@ -1,0 +1,3 @@
+//! Front ends: how clients reach the cache.
+
+pub mod nbd;

@@ -1,0 +1,66 @@
+//! The receive buffer of a connection: of fixed size, so that no client makes it grow.
+
+use super::socket::Socket;
+use rustix::io::Errno;
+
+/// Bytes of the buffer. The largest piece of a write that is taken in at once is half of it.
+const INPUT_BYTES: usize = 256 << 10;
+/// The largest piece of a payload that [`Input`] holds whole.
+pub(super) const PIECE_BYTES: usize = INPUT_BYTES / 2;
+
+/// What a receive brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Received {
+    /// Some bytes.
+    Some,
+    /// Nothing now.
+    Nothing,
+    /// The client is gone.
+    Closed,
+}
+
+/// Bytes that have come and are not used yet.
+#[derive(Debug)]
+pub(super) struct Input {
+    buffer: Box<[u8]>,
+    start: usize,
+    end: usize,
+}
+
+impl Input {
+    pub(super) fn new() -> Self {
+        Input { buffer: vec![0; INPUT_BYTES].into(), start: 0, end: 0 }
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.buffer[self.start..self.end]
+    }
+
+    pub(super) fn consume(&mut self, count: usize) {
+        self.start += count;
+        debug_assert!(self.start <= self.end, "consumed more than came");
+        if self.start == self.end {
+            (self.start, self.end) = (0, 0);
+        }
+    }
+
+    /// Receives what has come, without waiting.
+    pub(super) fn receive(&mut self, socket: &Socket) -> Received {
+        if self.start > 0 && self.buffer.len() - self.end < PIECE_BYTES {
+            self.buffer.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, self.end - self.start);
+        }
+        if self.end == self.buffer.len() {
+            return Received::Nothing;
+        }
+        match socket.receive(&mut self.buffer[self.end..]) {
+            Ok(0) => Received::Closed,
+            Ok(count) => {
+                self.end += count;
+                Received::Some
+            }
+            Err(Errno::AGAIN | Errno::INTR) => Received::Nothing,
+            Err(_) => Received::Closed,
+        }
+    }
+}

@@ -1,0 +1,404 @@
+//! A connection: handshake, then requests until the client is gone.
+//!
+//! The loop of a connection: take in what the inbox brought, receive, answer what can be answered,
+//! send, and only when nothing of that moved anything, wait. A client that asks one thing at a time
+//! is waited for by spinning for a moment, since waking a sleeping thread costs more than the
+//! answer; a client that keeps many requests under way is not.
+
+mod parts;
+mod reads;
+mod requests;
+mod writes;
+
+use super::handshake::{ExportInfo, Handshake, Negotiated, Progress};
+use super::input::{Input, Received};
+use super::output::Output;
+use super::server::{Export, Shared};
+use super::socket::Socket;
+use super::wire;
+use crate::engine::{ArenaCache, ArenaLane};
+use crate::frames::ArenaFrames;
+use crate::wake::Waker;
+use larder_core::clock::{Clock, Nanos};
+use larder_core::counters::Latency;
+use larder_core::lane::{Completion, Notify};
+use parts::{Parts, Request};
+use rustix::event::PollFlags;
+use rustix::fd::AsFd;
+use std::io;
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use writes::Payload;
+
+/// How long a spinning connection looks for its next request. Longer than a client needs to turn
+/// round, shorter than the two wake-ups that it saves.
+const SPIN: Nanos = 30_000;
+/// After this many spins in vain in a row the connection sleeps at once, but for one try in
+/// [`SPIN_AGAIN`].
+const SPINS_IN_VAIN_MAX: u32 = 8;
+const SPIN_AGAIN: u32 = 32;
+/// No more requests are taken in while the client has not taken this much of its answers.
+const BACKLOG_MAX: usize = 4 << 20;
+/// How often a stalled request is tried again without having been woken: frames that a reader let
+/// go of wake nobody.
+const STALL_RETRY: Duration = Duration::from_millis(5);
+
+/// A connection, seen from the server.
+pub(super) struct Connection {
+    socket: Arc<Socket>,
+    waker: Waker,
+    done: Arc<AtomicBool>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Connection {
+    pub(super) fn is_done(&self) -> bool {
+        self.done.load(Ordering::Acquire)
+    }
+
+    pub(super) fn close(&self) {
+        self.socket.shut_down();
+        self.waker.notify();
+    }
+
+    pub(super) fn join(&self) {
+        if let Some(thread) = self.thread.lock().expect("no holder panics").take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the thread of a connection panicked");
+        }
+    }
+}
+
+/// Starts the thread of a connection.
+pub(super) fn serve_connection(shared: Arc<Shared>, socket: Socket) -> io::Result<Arc<Connection>> {
+    let socket = Arc::new(socket);
+    let waker = Waker::new()?;
+    let done = Arc::new(AtomicBool::new(false));
+    let thread = {
+        let (socket, waker, done) = (Arc::clone(&socket), waker.clone(), Arc::clone(&done));
+        std::thread::Builder::new().name("connection".into()).spawn(move || {
+            let _done = SetWhenDropped(done);
+            converse(&shared, &socket, &waker);
+            socket.shut_down();
+        })?
+    };
+    Ok(Arc::new(Connection { socket, waker, done, thread: Mutex::new(Some(thread)) }))
+}
+
+struct SetWhenDropped(Arc<AtomicBool>);
+
+impl Drop for SetWhenDropped {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+fn converse(shared: &Arc<Shared>, socket: &Socket, waker: &Waker) {
+    let mut input = Input::new();
+    let Some(negotiated) = shake_hands(shared, socket, waker, &mut input) else { return };
+    let export = &shared.exports[negotiated.export];
+    let cache = Arc::clone(shared.engine.cache());
+    let lane = cache.open_lane(&export.volume, Box::new(waker.clone()));
+    let mut session = Session {
+        export,
+        shared,
+        socket,
+        waker,
+        negotiated,
+        input,
+        output: Output::default(),
+        parts: Parts::default(),
+        payload: None,
+        alone: None,
+        leaving: false,
+        finished_reads: 0,
+        finished_writes: 0,
+        batch: 0,
+        lane,
+        cache,
+        clock: shared.engine.clock(),
+    };
+    session.run();
+    session.close();
+}
+
+/// Agrees with the client on an export; `None` if the connection is over.
+fn shake_hands(
+    shared: &Shared,
+    socket: &Socket,
+    waker: &Waker,
+    input: &mut Input,
+) -> Option<Negotiated> {
+    let exports: Vec<ExportInfo> = shared.exports.iter().map(|e| e.info.clone()).collect();
+    let mut handshake = Handshake::new(&exports, super::handshake::HandshakeLimits::default());
+    let clock = shared.engine.clock();
+    let limit = u64::try_from(shared.limits.handshake_time_max.as_nanos()).unwrap_or(u64::MAX);
+    let deadline = clock.now().saturating_add(limit);
+    let no_frames = shared.engine.cache().frames();
+    let mut output = Output::default();
+    loop {
+        let mut answer = Vec::new();
+        let progress = handshake.feed(input.bytes(), &mut answer);
+        output.push(&answer);
+        let sent = output.send(no_frames, socket);
+        let progress = match progress {
+            Ok((consumed, progress)) => {
+                input.consume(consumed);
+                progress
+            }
+            Err(error) => {
+                tracing::info!(%error, "a handshake failed");
+                return None;
+            }
+        };
+        match progress {
+            Progress::Transmission(negotiated) if output.backlog() == 0 => return Some(negotiated),
+            Progress::Aborted => return None,
+            Progress::Transmission(_) | Progress::NeedMore => {}
+        }
+        let now = clock.now();
+        if !sent || now >= deadline || shared.closing.load(Ordering::Acquire) {
+            return None;
+        }
+        let wanted = if output.backlog() > 0 { PollFlags::OUT } else { PollFlags::IN };
+        let timeout = Duration::from_nanos(deadline - now);
+        waker.sleep(Some((socket.as_fd(), wanted)), Some(timeout)).ok()?;
+        if wanted == PollFlags::IN && input.receive(socket) == Received::Closed {
+            return None;
+        }
+    }
+}
+
+/// A connection in transmission.
+struct Session<'a> {
+    export: &'a Export,
+    shared: &'a Shared,
+    socket: &'a Socket,
+    waker: &'a Waker,
+    negotiated: Negotiated,
+    cache: Arc<ArenaCache>,
+    clock: Arc<dyn Clock>,
+    lane: ArenaLane,
+    input: Input,
+    output: Output,
+    parts: Parts,
+    /// A payload that has not come whole.
+    payload: Option<Payload>,
+    /// A request that is served alone: a large read in simple replies.
+    alone: Option<usize>,
+    /// The client said goodbye: no more requests.
+    leaving: bool,
+    /// Requests of this batch that were finished at once, to be recorded when they are sent.
+    finished_reads: u32,
+    finished_writes: u32,
+    /// Requests in this batch.
+    batch: u32,
+}
+
+impl Session<'_> {
+    fn frames(&self) -> Arc<ArenaCache> {
+        Arc::clone(&self.cache)
+    }
+
+    fn run(&mut self) {
+        let mut completions = Vec::new();
+        let mut in_vain = 0u32;
+        let mut sleeps = 0u32;
+        loop {
+            let now = self.clock.now();
+            self.lane.collect(&mut completions);
+            let mut moved = !completions.is_empty();
+            for completion in completions.drain(..) {
+                self.take_in(now, completion);
+            }
+            moved |= self.release_delayed(now);
+            if self.is_open() {
+                match self.input.receive(self.socket) {
+                    Received::Some => moved = true,
+                    Received::Nothing => {}
+                    Received::Closed => return,
+                }
+            }
+            self.batch = 0;
+            let Some(parsed) = self.parse(now) else { return };
+            moved |= parsed;
+            if self.output.backlog() > 0 {
+                let frames = self.frames();
+                if !self.output.send(frames.frames(), self.socket) {
+                    return;
+                }
+            }
+            self.record_batch(now);
+            if self.shared.closing.load(Ordering::Acquire) {
+                return;
+            }
+            if self.leaving && self.parts.is_empty() && self.output.backlog() == 0 {
+                return;
+            }
+            if moved {
+                // One thing at a time: it pays to look for the next one.
+                let alone = self.batch <= 1 && self.output.backlog() == 0;
+                sleeps = sleeps.wrapping_add(1);
+                let hopeful = in_vain < SPINS_IN_VAIN_MAX || sleeps.is_multiple_of(SPIN_AGAIN);
+                if alone && hopeful {
+                    in_vain = if self.spin() { 0 } else { in_vain + 1 };
+                }
+                continue;
+            }
+            if self.sleep(now).is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Whether requests may be received.
+    fn is_open(&self) -> bool {
+        !self.leaving
+            && self.alone.is_none()
+            && self.output.backlog() < BACKLOG_MAX
+            && self.parts.has_room()
+    }
+
+    fn record_batch(&mut self, since: Nanos) {
+        if self.finished_reads + self.finished_writes == 0 {
+            return;
+        }
+        let duration = self.clock.now() - since;
+        let recorder = self.lane.recorder();
+        for _ in 0..std::mem::take(&mut self.finished_reads) {
+            recorder.record(Latency::Read, duration);
+        }
+        for _ in 0..std::mem::take(&mut self.finished_writes) {
+            recorder.record(Latency::Write, duration);
+        }
+    }
+
+    /// Looks for the next request without sleeping, if not too many others do; whether one came.
+    fn spin(&mut self) -> bool {
+        let spinners = &self.shared.spinners;
+        if spinners.fetch_add(1, Ordering::AcqRel) >= self.shared.spinners_max {
+            spinners.fetch_sub(1, Ordering::AcqRel);
+            return false;
+        }
+        let end = self.clock.now() + SPIN;
+        let found = loop {
+            if self.is_open() && self.input.receive(self.socket) != Received::Nothing {
+                break true;
+            }
+            if self.lane.has_mail() {
+                break true;
+            }
+            if self.clock.now() > end {
+                break false;
+            }
+            std::hint::spin_loop();
+        };
+        spinners.fetch_sub(1, Ordering::AcqRel);
+        found
+    }
+
+    fn sleep(&mut self, now: Nanos) -> io::Result<()> {
+        let mut wanted = PollFlags::empty();
+        wanted.set(PollFlags::IN, self.is_open());
+        wanted.set(PollFlags::OUT, self.output.backlog() > 0);
+        let delayed = self.parts.next_delayed().map(|at| at.saturating_sub(now));
+        let mut timeout = delayed.map(Duration::from_nanos);
+        if self.parts.has_stalled() {
+            timeout = Some(timeout.map_or(STALL_RETRY, |t| t.min(STALL_RETRY)));
+        }
+        if self.lane.has_mail() {
+            return Ok(());
+        }
+        self.waker.sleep(Some((self.socket.as_fd(), wanted)), timeout)?;
+        if self.parts.has_stalled() {
+            self.retry_stalled(self.clock.now());
+        }
+        Ok(())
+    }
+
+    /// Takes in a completion of the cache.
+    fn take_in(&mut self, now: Nanos, completion: Completion<ArenaFrames>) {
+        let token = match &completion {
+            Completion::Unstalled => {
+                self.retry_stalled(now);
+                return;
+            }
+            Completion::Filled { token, .. }
+            | Completion::Failed { token, .. }
+            | Completion::Continue { token }
+            | Completion::Synced { token, .. }
+            | Completion::Finished { token, .. } => *token,
+        };
+        let part = usize::try_from(token).expect("an index of a part");
+        self.part_completed(now, part, completion);
+    }
+
+    /// Sends replies whose time has come; whether there were any.
+    fn release_delayed(&mut self, now: Nanos) -> bool {
+        let mut any = false;
+        while let Some(request) = self.parts.take_delayed(now) {
+            self.reply(&request, now);
+            any = true;
+        }
+        any
+    }
+
+    /// Answers a request that carries no data.
+    fn reply(&mut self, request: &Request, now: Nanos) {
+        let latency = match request.command {
+            wire::CMD_READ => Some(Latency::Read),
+            wire::CMD_WRITE => Some(Latency::Write),
+            wire::CMD_FLUSH => Some(Latency::Flush),
+            _ => None,
+        };
+        if let Some(latency) = latency {
+            let duration = now.saturating_sub(request.started_at);
+            self.lane.recorder().record(latency, duration);
+        }
+        let Some(failure) = &request.failure else {
+            if request.command != wire::CMD_READ {
+                self.reply_ok(request.cookie);
+            }
+            return;
+        };
+        let (errno, message) = (failure.errno, failure.message.clone());
+        self.reply_error(request.cookie, errno, &message);
+    }
+
+    fn reply_ok(&mut self, cookie: u64) {
+        if self.negotiated.structured {
+            self.output.push(&wire::chunk_none(cookie));
+        } else {
+            self.output.push(&wire::simple_reply(cookie, Ok(())));
+        }
+    }
+
+    fn reply_error(&mut self, cookie: u64, errno: wire::Errno, message: &str) {
+        if !self.negotiated.structured {
+            self.output.push(&wire::simple_reply(cookie, Err(errno)));
+            return;
+        }
+        let mut end = message.len().min(wire::STRING_BYTES_MAX as usize);
+        while !message.is_char_boundary(end) {
+            end -= 1;
+        }
+        let message = &message.as_bytes()[..end];
+        let len = u16::try_from(message.len()).expect("at most 4,096");
+        self.output.push(&wire::chunk_error(cookie, true, errno, len));
+        self.output.push(message);
+    }
+
+    /// Gives back everything that the connection holds.
+    fn close(mut self) {
+        let frames = self.frames();
+        self.output.abandon(frames.frames());
+        self.cache.close_lane(self.lane);
+        self.parts.abandon(frames.frames());
+        // Frames that were pinned here may be what others wait for.
+        self.waker.notify();
+    }
+}

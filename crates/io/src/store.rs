@@ -1,0 +1,148 @@
+//! Stores on the machine: files and block devices.
+//!
+//! [`open`] opens and locks a path, finds out what it is, and gives the best store that the kernel
+//! allows: io_uring with direct I/O; without direct I/O, or with plain calls, where it must be, and
+//! says so.
+
+mod error;
+mod file;
+mod map;
+mod plain;
+mod uring;
+
+pub use file::{OpenError, OpenedFile, open_file};
+pub use map::{AllocationMap, FileMap, MapExtent, Solid};
+pub use plain::PlainStore;
+pub use uring::UringStore;
+
+use crate::frames::ArenaFrames;
+use crate::wake::Waker;
+use larder_core::clock::{Clock, Nanos};
+use larder_core::store::{Geometry, Store, StoreDone, StoreOp};
+use rustix::event::PollFlags;
+use std::fmt;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A store that an engine thread can sleep on.
+pub trait EngineStore: Store<ArenaFrames> {
+    /// Sleeps until an operation is done, the waker is notified, or `timeout` has passed.
+    ///
+    /// # Errors
+    /// If the kernel refuses to wait.
+    fn wait(&mut self, waker: &Waker, timeout: Option<Duration>) -> io::Result<()>;
+}
+
+/// A store without a file descriptor of its own (a model, a double, plain calls), for an engine
+/// thread: it sleeps until the store's next event.
+pub struct Timed<S> {
+    inner: S,
+    clock: Arc<dyn Clock>,
+}
+
+impl<S> fmt::Debug for Timed<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Timed").finish_non_exhaustive()
+    }
+}
+
+impl<S: Store<ArenaFrames>> Timed<S> {
+    /// `inner`, whose times are those of `clock`.
+    pub fn new(inner: S, clock: Arc<dyn Clock>) -> Self {
+        Timed { inner, clock }
+    }
+}
+
+impl<S: Store<ArenaFrames>> Store<ArenaFrames> for Timed<S> {
+    fn geometry(&self) -> Geometry {
+        self.inner.geometry()
+    }
+
+    fn submit(&mut self, now: Nanos, frames: &ArenaFrames, op: StoreOp<ArenaFrames>) {
+        self.inner.submit(now, frames, op);
+    }
+
+    fn reap(&mut self, now: Nanos, frames: &ArenaFrames, done: &mut Vec<StoreDone<ArenaFrames>>) {
+        self.inner.reap(now, frames, done);
+    }
+
+    fn in_flight(&self) -> usize {
+        self.inner.in_flight()
+    }
+
+    fn next_event(&self) -> Option<Nanos> {
+        self.inner.next_event()
+    }
+}
+
+impl<S: Store<ArenaFrames>> EngineStore for Timed<S> {
+    fn wait(&mut self, waker: &Waker, timeout: Option<Duration>) -> io::Result<()> {
+        let event = self.inner.next_event().map(|at| at.saturating_sub(self.clock.now()));
+        let event = event.map(Duration::from_nanos);
+        let timeout = match (event, timeout) {
+            (Some(event), Some(timeout)) => Some(event.min(timeout)),
+            (one, other) => one.or(other),
+        };
+        waker.sleep(None::<(BorrowedFd<'_>, PollFlags)>, timeout)
+    }
+}
+
+/// An opened store, with what is worth saying about how.
+pub struct Opened {
+    /// The store.
+    pub store: Box<dyn EngineStore>,
+    /// Which parts of it hold data.
+    pub map: Arc<dyn AllocationMap>,
+    /// One sentence for each thing that is not as good as it could be.
+    pub notes: Vec<String>,
+}
+
+impl fmt::Debug for Opened {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Opened").field("notes", &self.notes).finish_non_exhaustive()
+    }
+}
+
+/// How to open.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OpenOptions {
+    /// Never write; several readers may share the store.
+    pub read_only: bool,
+    /// Use plain calls even where io_uring is there.
+    pub plain: bool,
+}
+
+/// Opens and locks a file or block device.
+///
+/// # Errors
+/// One sentence with path and reason: missing, not a file or device, no permission, in use, not a
+/// multiple of 512 bytes long, empty.
+pub fn open(path: &Path, options: OpenOptions, clock: Arc<dyn Clock>) -> Result<Opened, OpenError> {
+    let file = open_file(path, options.read_only)?;
+    let mut notes = file.notes.clone();
+    let map: Arc<dyn AllocationMap> = Arc::new(FileMap::new(&file)?);
+    let file = Arc::new(file);
+    let uring = if options.plain {
+        Err(io::Error::other("plain calls were asked for"))
+    } else {
+        UringStore::new(Arc::clone(&file))
+    };
+    let store: Box<dyn EngineStore> = match uring {
+        Ok(store) => Box::new(store),
+        Err(error) => {
+            if !options.plain {
+                notes.push(format!(
+                    "io_uring is not available ({error}): {} is read and written with plain calls, \
+                     one at a time; allow io_uring_setup(2) to have it faster",
+                    path.display()
+                ));
+            }
+            let plain = PlainStore::new(file, Arc::clone(&clock));
+            Box::new(Timed::new(plain, clock))
+        }
+    };
+    Ok(Opened { store, map, notes })
+}

@@ -1,0 +1,40 @@
+//! Errors of the kernel as errors of a store.
+
+use larder_core::store::{StoreError, StoreErrorKind, StoreOpKind};
+use std::io;
+use std::path::Path;
+
+/// What `error` means for a store.
+fn kind(error: &io::Error) -> StoreErrorKind {
+    match error.raw_os_error() {
+        Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG) => StoreErrorKind::NoSpace,
+        Some(libc::EROFS | libc::EPERM | libc::EACCES | libc::EBADF) => StoreErrorKind::ReadOnly,
+        Some(libc::ENODEV | libc::ENXIO | libc::ESTALE | libc::ENOTCONN) => StoreErrorKind::Gone,
+        Some(libc::EOPNOTSUPP | libc::ENOSYS) => StoreErrorKind::Unsupported,
+        _ => StoreErrorKind::Io,
+    }
+}
+
+/// The error of an operation on `path`.
+pub(super) fn store_error(
+    path: &Path,
+    op: StoreOpKind,
+    offset: u64,
+    len: u64,
+    error: &io::Error,
+) -> StoreError {
+    let what = match op {
+        StoreOpKind::Flush => format!("flush {}: {error}", path.display()),
+        _ => format!("{op} {len} bytes at {offset} of {}: {error}", path.display()),
+    };
+    StoreError::new(kind(error), what)
+}
+
+/// The error of finding `path` shorter than it was.
+pub(super) fn short_error(path: &Path, op: StoreOpKind, was: u64, is: u64) -> StoreError {
+    let message = format!(
+        "{op} {}: it was {was} bytes long when it was opened and now is {is}",
+        path.display()
+    );
+    StoreError::new(StoreErrorKind::Short, message)
+}

@@ -1,0 +1,212 @@
+//! Opening, locking and measuring a file or block device.
+//!
+//! One cache per store: a file is locked with flock(2), a block device is opened with `O_EXCL`.
+//! Another name of the same file is the same lock. Direct I/O is found out by trying: a read of one
+//! sector, then of one block.
+
+use larder_core::store::{Geometry, StoreErrorKind, StoreOpKind};
+use rustix::fs::{FileType, FlockOperation, Mode, OFlags, SeekFrom};
+use rustix::io::Errno;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+/// Why a store cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The kernel refused.
+    #[error("open {path}: {source}{hint}")]
+    Open {
+        /// The path.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+        /// What to do, or empty.
+        hint: &'static str,
+    },
+    /// It is neither a file nor a block device.
+    #[error("serve {path}: it is a {what}, not a file or block device{hint}")]
+    Kind {
+        /// The path.
+        path: PathBuf,
+        /// What it is.
+        what: &'static str,
+        /// What to do, or empty.
+        hint: &'static str,
+    },
+    /// Somebody else has it.
+    #[error("lock {path}: another process uses it; one cache per store, or data would be lost")]
+    Busy {
+        /// The path.
+        path: PathBuf,
+    },
+    /// It holds nothing.
+    #[error("serve {path}: it is empty; make it as large as the volume should be, for example with truncate -s 10G")]
+    Empty {
+        /// The path.
+        path: PathBuf,
+    },
+    /// Its length is not a multiple of a sector.
+    #[error("serve {path}: its length, {length} bytes, is not a multiple of 512")]
+    Unaligned {
+        /// The path.
+        path: PathBuf,
+        /// Bytes.
+        length: u64,
+    },
+}
+
+/// An open, locked store.
+#[derive(Debug)]
+pub struct OpenedFile {
+    /// Where it is.
+    pub path: PathBuf,
+    /// What it is.
+    pub geometry: Geometry,
+    /// Whether it is a block device.
+    pub is_device: bool,
+    /// What is worth saying about how it was opened.
+    pub notes: Vec<String>,
+    /// For whole granules; direct where possible.
+    main: OwnedFd,
+    /// For a tail that is shorter than a granule.
+    buffered: OwnedFd,
+}
+
+impl OpenedFile {
+    /// The descriptor for `offset..offset + len`: the direct one, unless the range ends in a tail
+    /// that is not a whole granule.
+    pub(super) fn descriptor(&self, offset: u64, len: u64) -> BorrowedFd<'_> {
+        let granule = u64::from(self.geometry.granule);
+        let aligned = offset.is_multiple_of(granule) && len.is_multiple_of(granule);
+        if aligned { self.main.as_fd() } else { self.buffered.as_fd() }
+    }
+
+    /// The descriptor for everything else.
+    pub(super) fn main(&self) -> BorrowedFd<'_> {
+        self.main.as_fd()
+    }
+
+    /// A descriptor of its own, for looking at the allocation.
+    pub(super) fn duplicate(&self) -> io::Result<OwnedFd> {
+        Ok(rustix::io::fcntl_dupfd_cloexec(&self.buffered, 0)?)
+    }
+
+    /// The error if a file has become shorter than it was. Devices keep their length.
+    pub(super) fn check_length(
+        &self,
+        op: StoreOpKind,
+    ) -> Result<(), larder_core::store::StoreError> {
+        if self.is_device {
+            return Ok(());
+        }
+        match rustix::fs::fstat(&self.main) {
+            Ok(stat) => {
+                let is = u64::try_from(stat.st_size).unwrap_or(0);
+                if is < self.geometry.length {
+                    return Err(super::error::short_error(
+                        &self.path,
+                        op,
+                        self.geometry.length,
+                        is,
+                    ));
+                }
+                Ok(())
+            }
+            Err(error) => Err(larder_core::store::StoreError::new(
+                StoreErrorKind::Gone,
+                format!("look at {}: {error}", self.path.display()),
+            )),
+        }
+    }
+}
+
+fn open_error(path: &Path, error: Errno) -> OpenError {
+    let hint = match error {
+        Errno::ACCESS | Errno::PERM | Errno::ROFS => {
+            "; to serve it without writing, use --write-mode read-only"
+        }
+        _ => "",
+    };
+    if error == Errno::BUSY {
+        return OpenError::Busy { path: path.to_owned() };
+    }
+    OpenError::Open { path: path.to_owned(), source: error.into(), hint }
+}
+
+fn check_type(path: &Path) -> Result<bool, OpenError> {
+    let stat = rustix::fs::stat(path).map_err(|error| open_error(path, error))?;
+    let wrong = |what, hint| Err(OpenError::Kind { path: path.to_owned(), what, hint });
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => Ok(false),
+        FileType::BlockDevice => Ok(true),
+        FileType::Directory => {
+            wrong("directory", "; make an image file in it, for example with truncate -s 10G")
+        }
+        FileType::CharacterDevice => wrong("character device", ""),
+        FileType::Fifo => wrong("pipe", ""),
+        FileType::Socket => wrong("socket", ""),
+        _ => wrong("special file", ""),
+    }
+}
+
+/// Whether a read of `len` bytes works without the page cache.
+fn reads_directly(file: &File, len: usize) -> bool {
+    let mut buffer = vec![0u8; len + 4096];
+    let skip = buffer.as_ptr().align_offset(4096);
+    rustix::io::pread(file, &mut buffer[skip..skip + len], 0).is_ok()
+}
+
+/// Opens and locks `path`.
+///
+/// # Errors
+/// See [`OpenError`].
+pub fn open_file(path: &Path, read_only: bool) -> Result<OpenedFile, OpenError> {
+    let is_device = check_type(path)?;
+    let access = if read_only { OFlags::RDONLY } else { OFlags::RDWR };
+    let exclusive = if is_device && !read_only { OFlags::EXCL } else { OFlags::empty() };
+    let open = |flags: OFlags| {
+        rustix::fs::open(path, access | flags | OFlags::CLOEXEC, Mode::empty())
+            .map_err(|error| open_error(path, error))
+    };
+    let buffered = open(exclusive)?;
+    let lock = if read_only {
+        FlockOperation::NonBlockingLockShared
+    } else {
+        FlockOperation::NonBlockingLockExclusive
+    };
+    match rustix::fs::flock(&buffered, lock) {
+        Ok(()) => {}
+        Err(Errno::AGAIN) => return Err(OpenError::Busy { path: path.to_owned() }),
+        Err(error) => return Err(open_error(path, error)),
+    }
+    let length =
+        rustix::fs::seek(&buffered, SeekFrom::End(0)).map_err(|error| open_error(path, error))?;
+    if length == 0 {
+        return Err(OpenError::Empty { path: path.to_owned() });
+    }
+    if !length.is_multiple_of(512) {
+        return Err(OpenError::Unaligned { path: path.to_owned(), length });
+    }
+    let mut notes = Vec::new();
+    // The exclusive opening above holds a device; opening it once more is allowed to ourselves
+    // only without O_EXCL.
+    let direct = open(OFlags::DIRECT).ok().map(File::from);
+    let granule = direct.as_ref().and_then(|file| {
+        [512u32, 4096].into_iter().find(|&granule| reads_directly(file, granule as usize))
+    });
+    let (main, granule) = match (direct, granule) {
+        (Some(file), Some(granule)) => (file.into(), granule),
+        _ => {
+            notes.push(format!(
+                "{} does not do direct I/O: its data passes through the kernel's page cache too, \
+                 which holds a second copy",
+                path.display()
+            ));
+            (rustix::io::fcntl_dupfd_cloexec(&buffered, 0).map_err(|e| open_error(path, e))?, 512)
+        }
+    };
+    let geometry = Geometry { length, granule, read_only };
+    Ok(OpenedFile { path: path.to_owned(), geometry, is_device, notes, main, buffered })
+}

@@ -1,0 +1,156 @@
+//! What the tests of the models share: stores that answer at once or late, operations without
+//! memory, and a closed loop that keeps a given number of operations in flight.
+//!
+//! Rates are operations per second of virtual time.
+
+use super::{Model, Modelled};
+use crate::random::Random;
+use larder_core::clock::{Nanos, SECOND};
+use larder_core::frames::NoFrames;
+use larder_core::store::{Geometry, Store, StoreDone, StoreOp, StoreOpKind};
+
+/// A store that has done everything as soon as it is asked.
+#[derive(Debug)]
+pub(super) struct Instant {
+    length: u64,
+    done: Vec<StoreDone<NoFrames>>,
+}
+
+impl Instant {
+    pub(super) fn new(length: u64) -> Self {
+        Instant { length, done: Vec::new() }
+    }
+}
+
+impl Store<NoFrames> for Instant {
+    fn geometry(&self) -> Geometry {
+        Geometry { length: self.length, granule: 512, read_only: false }
+    }
+
+    fn submit(&mut self, now: Nanos, _frames: &NoFrames, op: StoreOp<NoFrames>) {
+        self.done.push(StoreDone { op, result: Ok(()), started_at: now, finished_at: now });
+    }
+
+    fn reap(&mut self, _now: Nanos, _frames: &NoFrames, done: &mut Vec<StoreDone<NoFrames>>) {
+        done.append(&mut self.done);
+    }
+
+    fn in_flight(&self) -> usize {
+        self.done.len()
+    }
+}
+
+/// A store that answers `lag` nanoseconds after it was asked.
+#[derive(Debug)]
+pub(super) struct Lagging {
+    instant: Instant,
+    lag: Nanos,
+}
+
+impl Lagging {
+    pub(super) fn new(length: u64, lag: Nanos) -> Self {
+        Lagging { instant: Instant::new(length), lag }
+    }
+}
+
+impl Store<NoFrames> for Lagging {
+    fn geometry(&self) -> Geometry {
+        self.instant.geometry()
+    }
+
+    fn submit(&mut self, now: Nanos, frames: &NoFrames, op: StoreOp<NoFrames>) {
+        self.instant.submit(now + self.lag, frames, op);
+    }
+
+    fn reap(&mut self, now: Nanos, _frames: &NoFrames, done: &mut Vec<StoreDone<NoFrames>>) {
+        done.extend(self.instant.done.extract_if(.., |each| each.finished_at <= now));
+    }
+
+    fn in_flight(&self) -> usize {
+        self.instant.done.len()
+    }
+
+    fn next_event(&self) -> Option<Nanos> {
+        self.instant.done.iter().map(|each| each.finished_at).min()
+    }
+}
+
+pub(super) fn op(tag: u64, kind: StoreOpKind, offset: u64, len: u64) -> StoreOp<NoFrames> {
+    StoreOp { tag, kind, offset, len, segments: Vec::new(), queued_at: 0 }
+}
+
+pub(super) fn read(tag: u64, offset: u64, len: u64) -> StoreOp<NoFrames> {
+    op(tag, StoreOpKind::Read, offset, len)
+}
+
+pub(super) fn write(tag: u64, offset: u64, len: u64) -> StoreOp<NoFrames> {
+    op(tag, StoreOpKind::Write { fua: false }, offset, len)
+}
+
+pub(super) fn flush(tag: u64) -> StoreOp<NoFrames> {
+    op(tag, StoreOpKind::Flush, 0, 0)
+}
+
+/// Follows the store's events until nothing is in flight; the time at the end.
+pub(super) fn drain<S: Store<NoFrames>>(
+    store: &mut S,
+    frames: &NoFrames,
+    done: &mut Vec<StoreDone<NoFrames>>,
+) -> Nanos {
+    let mut now = 0;
+    while store.in_flight() > 0 {
+        now = now.max(store.next_event().expect("what is in flight will be done"));
+        store.reap(now, frames, done);
+    }
+    now
+}
+
+/// What a closed loop saw.
+#[derive(Debug, PartialEq)]
+pub(super) struct Loop {
+    /// Operations per second.
+    pub(super) rate: f64,
+    /// Longest time of one operation, nanoseconds.
+    pub(super) longest: Nanos,
+    /// Tags in order of completion.
+    pub(super) order: Vec<u64>,
+}
+
+/// Keeps `depth` operations of `len` bytes in flight until `count` are done. `place` gives the
+/// offset of each.
+pub(super) fn closed_loop<M: Model>(
+    model: M,
+    depth: u64,
+    count: u64,
+    kind: StoreOpKind,
+    len: u64,
+    mut place: impl FnMut(u64) -> u64,
+) -> Loop {
+    let frames = NoFrames::new(0);
+    let mut store = Modelled::new(Instant::new(u64::MAX), model);
+    let (mut now, mut next) = (0, 0);
+    let mut seen = Loop { rate: 0.0, longest: 0, order: Vec::new() };
+    while seen.order.len() < usize::try_from(count).unwrap() {
+        while next < count && store.in_flight() < usize::try_from(depth).unwrap() {
+            store.submit(now, &frames, op(next, kind, place(next), len));
+            next += 1;
+        }
+        now = now.max(Store::<NoFrames>::next_event(&store).expect("operations are in flight"));
+        let mut done = Vec::new();
+        store.reap(now, &frames, &mut done);
+        for each in done {
+            seen.longest = seen.longest.max(each.finished_at - each.started_at);
+            seen.order.push(each.op.tag);
+        }
+    }
+    #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
+    let rate = count as f64 * SECOND as f64 / now as f64;
+    seen.rate = rate;
+    seen
+}
+
+/// Places 4 KiB blocks at random over `length` bytes.
+pub(super) fn scattered(length: u64, seed: u64) -> impl FnMut(u64) -> u64 {
+    let mut random = Random::from_seed(seed);
+    move |_| random.below(length / 4096) * 4096
+}

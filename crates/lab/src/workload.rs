@@ -1,0 +1,6 @@
+//! Workloads: who asks for what, and how answer times are judged. No I/O here.
+//!
+//! Sizes are bytes, times are nanoseconds.
+
+pub mod probe;
+pub mod trial;

@@ -1,0 +1,161 @@
+//! The second-half rule and the answer times that it lets through.
+//!
+//! A trial is measured from the first cycle that begins after half of it has passed, to its end:
+//! the first half warms the cache. What is counted is stated by the summary itself.
+//! Times are nanoseconds.
+
+use larder_core::clock::Nanos;
+
+/// A trial and the answer times of its measured half.
+#[derive(Clone, Copy, Debug)]
+pub struct Trial {
+    begins_at: Nanos,
+    measures_from: Nanos,
+    ends_at: Nanos,
+    /// When the first measured cycle began.
+    measured_from: Option<Nanos>,
+    measured_to: Nanos,
+    tally: Tally,
+    unmeasured: u64,
+}
+
+/// Mean and spread, one value at a time (Welford's method).
+#[derive(Clone, Copy, Debug, Default)]
+struct Tally {
+    count: u64,
+    mean: f64,
+    squares: f64,
+    min: Nanos,
+    max: Nanos,
+}
+
+/// Answer times of a trial, nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ResponseTimes {
+    /// Cycles measured.
+    pub count: u64,
+    /// Cycles that belong to the first half or ended after the trial.
+    pub unmeasured: u64,
+    /// Mean, nanoseconds.
+    pub mean_ns: f64,
+    /// Standard deviation of the sample, nanoseconds; 0 for a single cycle.
+    pub sdev_ns: f64,
+    /// Shortest, nanoseconds.
+    pub min_ns: Nanos,
+    /// Longest, nanoseconds.
+    pub max_ns: Nanos,
+    /// Nanoseconds from the begin of the first measured cycle to the end of the last.
+    pub measured_ns: Nanos,
+}
+
+impl Trial {
+    /// A trial of `length` nanoseconds from `begins_at` on.
+    #[must_use]
+    pub fn new(begins_at: Nanos, length: Nanos) -> Self {
+        Trial {
+            begins_at,
+            measures_from: begins_at + length / 2,
+            ends_at: begins_at + length,
+            measured_from: None,
+            measured_to: 0,
+            tally: Tally::default(),
+            unmeasured: 0,
+        }
+    }
+
+    /// When it began.
+    #[must_use]
+    pub fn begins_at(&self) -> Nanos {
+        self.begins_at
+    }
+
+    /// Whether the trial is over: no cycle begins at `now`.
+    #[must_use]
+    pub fn is_over(&self, now: Nanos) -> bool {
+        now >= self.ends_at
+    }
+
+    /// Whether a cycle that begins at `now` is measured.
+    #[must_use]
+    pub fn measures(&self, now: Nanos) -> bool {
+        now >= self.measures_from && now < self.ends_at
+    }
+
+    /// Takes a cycle that ran from `begun_at` to `finished_at` and answered in `response`
+    /// nanoseconds (its own overhead and, if wanted, its think time taken off by the caller).
+    /// Cycles that began in the first half or ended after the trial are counted, not measured.
+    pub fn record(&mut self, begun_at: Nanos, finished_at: Nanos, response: Nanos) {
+        assert!(finished_at >= begun_at, "a cycle ends after it begins");
+        if !self.measures(begun_at) || finished_at > self.ends_at {
+            self.unmeasured += 1;
+            return;
+        }
+        let first = self.measured_from.map_or(begun_at, |from| from.min(begun_at));
+        self.measured_from = Some(first);
+        self.measured_to = self.measured_to.max(finished_at);
+        self.tally.add(response);
+    }
+
+    /// The answer times, or nothing if no cycle was measured.
+    #[must_use]
+    pub fn response_times(&self) -> Option<ResponseTimes> {
+        let from = self.measured_from?;
+        Some(ResponseTimes {
+            count: self.tally.count,
+            unmeasured: self.unmeasured,
+            mean_ns: self.tally.mean,
+            sdev_ns: self.tally.sdev(),
+            min_ns: self.tally.min,
+            max_ns: self.tally.max,
+            measured_ns: self.measured_to - from,
+        })
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts and times stay below 2^53")]
+impl Tally {
+    fn add(&mut self, value: Nanos) {
+        self.min = if self.count == 0 { value } else { self.min.min(value) };
+        self.max = self.max.max(value);
+        self.count += 1;
+        let value = value as f64;
+        let off = value - self.mean;
+        self.mean += off / self.count as f64;
+        self.squares += off * (value - self.mean);
+    }
+
+    fn sdev(&self) -> f64 {
+        if self.count < 2 { 0.0 } else { (self.squares / (self.count - 1) as f64).sqrt() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_cycles_that_begin_in_the_second_half_are_measured() {
+        let mut trial = Trial::new(1_000, 300);
+        assert!(!trial.measures(1_149) && trial.measures(1_150) && !trial.measures(1_300));
+        trial.record(1_000, 1_100, 100);
+        // It ends in the second half but began in the first.
+        trial.record(1_149, 1_160, 11);
+        trial.record(1_160, 1_200, 40);
+        trial.record(1_200, 1_260, 60);
+        // It ends after the trial.
+        trial.record(1_290, 1_310, 20);
+        let times = trial.response_times().unwrap();
+        assert_eq!((times.count, times.unmeasured), (2, 3));
+        assert_eq!((times.min_ns, times.max_ns, times.measured_ns), (40, 60, 100));
+        assert!((times.mean_ns - 50.0).abs() < 1e-9);
+        assert!((times.sdev_ns - 200_f64.sqrt()).abs() < 1e-9, "{}", times.sdev_ns);
+        assert!(trial.is_over(1_300) && !trial.is_over(1_299));
+    }
+
+    #[test]
+    fn a_trial_without_a_measured_cycle_has_no_answer_times() {
+        let mut trial = Trial::new(0, 100);
+        trial.record(0, 40, 40);
+        assert_eq!(trial.response_times(), None);
+    }
+}

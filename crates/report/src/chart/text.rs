@@ -1,0 +1,168 @@
+//! The text form of a chart. A single line is drawn in Braille (two by four dots to a character);
+//! several lines get a letter each, since a terminal may have no colours. Sizes are characters.
+
+use super::{Chart, ChartError, Frame};
+
+/// Letters of the series, in order.
+const LETTERS: [char; 8] = ['*', 'o', '+', 'x', '#', '@', '%', '='];
+/// First of the 256 Braille patterns.
+const BRAILLE: u32 = 0x2800;
+/// The bits of the dots of a pattern, by row and column.
+const DOTS: [[u32; 2]; 4] = [[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]];
+
+impl Chart {
+    /// The chart as lines of text with a plane of `width` by `height` characters, at least 16 by 4;
+    /// the axes and the title come on top of that.
+    ///
+    /// # Errors
+    /// No series has a point that can be drawn.
+    pub fn to_text(&self, width: usize, height: usize) -> Result<String, ChartError> {
+        let placed = self.placed()?;
+        let (x, y) = self.frames(&placed);
+        let (width, height) = (width.max(16), height.max(4));
+        let plane = if placed.len() == 1 {
+            braille(&placed[0], (&x, &y), width, height)
+        } else {
+            letters(&placed, (&x, &y), width, height)
+        };
+        let mut text = format!("{}\n", self.title);
+        if placed.len() > 1 {
+            for (number, series) in self.series.iter().enumerate() {
+                text.push(' ');
+                text.push(LETTERS[number % LETTERS.len()]);
+                text.push(' ');
+                text.push_str(&series.name);
+            }
+            text.push('\n');
+        }
+        text.push_str(&self.y.heading());
+        text.push('\n');
+        self.push_rows(&mut text, &plane, &y);
+        self.push_foot(&mut text, &x, &y, width);
+        Ok(text)
+    }
+
+    /// The rows of the plane behind the marks of the vertical axis.
+    fn push_rows(&self, text: &mut String, plane: &[String], y: &Frame) {
+        let margin = self.margin(y);
+        let mut labels = vec![String::new(); plane.len()];
+        for mark in &y.marks {
+            let row = plane.len() - 1 - cell(*mark, y, plane.len());
+            // Two marks may share a row of a low chart; the upper one stays.
+            if labels[row].is_empty() {
+                labels[row] = self.y.label(*mark);
+            }
+        }
+        for (label, row) in labels.iter().zip(plane) {
+            let edge = if label.is_empty() { '|' } else { '+' };
+            let line = format!("{label:>margin$} {edge}{row}");
+            text.push_str(line.trim_end());
+            text.push('\n');
+        }
+    }
+
+    /// The horizontal axis with the marks that have room, and its heading.
+    fn push_foot(&self, text: &mut String, x: &Frame, y: &Frame, width: usize) {
+        let margin = self.margin(y);
+        let mut rule = vec!['-'; width];
+        let mut labels = String::new();
+        for mark in &x.marks {
+            let column = cell(*mark, x, width);
+            let label = self.x.label(*mark);
+            // Centred below its mark, but inside the plane.
+            let begin =
+                column.saturating_sub(label.len() / 2).min(width.saturating_sub(label.len()));
+            if labels.is_empty() || begin > labels.len() {
+                rule[column] = '+';
+                labels.push_str(&" ".repeat(begin - labels.len()));
+                labels.push_str(&label);
+            }
+        }
+        let rule: String = rule.into_iter().collect();
+        let heading = self.x.heading();
+        let blank = " ".repeat(margin + 2);
+        let before = " ".repeat(width.saturating_sub(heading.len()) / 2);
+        let lines = [format!("{} +{rule}", " ".repeat(margin)), blank.clone() + &labels];
+        for line in lines.into_iter().chain([blank + &before + &heading]) {
+            text.push_str(line.trim_end());
+            text.push('\n');
+        }
+    }
+
+    fn margin(&self, y: &Frame) -> usize {
+        y.marks.iter().map(|mark| self.y.label(*mark).len()).max().unwrap_or(1)
+    }
+}
+
+/// The cell of `count` in which a place of the axis lies.
+fn cell(place: f64, frame: &Frame, count: usize) -> usize {
+    let part = ((place - frame.low) / (frame.high - frame.low)).clamp(0.0, 1.0);
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_precision_loss,
+        reason = "a chart has few cells"
+    )]
+    let cell = (part * (count - 1) as f64).round() as usize;
+    cell
+}
+
+/// Calls `dot` with the column and row (from below) of every cell on the lines between the points.
+fn trace(
+    points: &[(f64, f64)],
+    (x, y): (&Frame, &Frame),
+    (columns, rows): (usize, usize),
+    mut dot: impl FnMut(usize, usize),
+) {
+    let at = |(across, up): (f64, f64)| (cell(across, x, columns), cell(up, y, rows));
+    if let [only] = points {
+        let (column, row) = at(*only);
+        dot(column, row);
+    }
+    for pair in points.windows(2) {
+        let (from, to) = (at(pair[0]), at(pair[1]));
+        let steps = from.0.abs_diff(to.0).max(from.1.abs_diff(to.1)).max(1);
+        for step in 0..=steps {
+            #[expect(clippy::cast_precision_loss, reason = "a chart has few cells")]
+            let part = step as f64 / steps as f64;
+            let along = |from: f64, to: f64| from + (to - from) * part;
+            let point = (along(pair[0].0, pair[1].0), along(pair[0].1, pair[1].1));
+            let (column, row) = at(point);
+            dot(column, row);
+        }
+    }
+}
+
+fn braille(
+    points: &[(f64, f64)],
+    frames: (&Frame, &Frame),
+    width: usize,
+    height: usize,
+) -> Vec<String> {
+    let mut bits = vec![vec![0_u32; width]; height];
+    trace(points, frames, (width * 2, height * 4), |column, row| {
+        let from_top = height * 4 - 1 - row;
+        bits[from_top / 4][column / 2] |= DOTS[from_top % 4][column % 2];
+    });
+    let pattern = |bits: &u32| match bits {
+        0 => ' ',
+        bits => char::from_u32(BRAILLE + bits).expect("256 patterns"),
+    };
+    bits.iter().map(|row| row.iter().map(pattern).collect()).collect()
+}
+
+fn letters(
+    placed: &[Vec<(f64, f64)>],
+    frames: (&Frame, &Frame),
+    width: usize,
+    height: usize,
+) -> Vec<String> {
+    let mut plane = vec![vec![' '; width]; height];
+    // The first series is drawn last: where lines meet, its letter shows.
+    for (number, points) in placed.iter().enumerate().rev() {
+        trace(points, frames, (width, height), |column, row| {
+            plane[height - 1 - row][column] = LETTERS[number % LETTERS.len()];
+        });
+    }
+    plane.iter().map(|row| row.iter().collect()).collect()
+}

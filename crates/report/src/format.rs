@@ -1,0 +1,186 @@
+//! Numbers for people: one way to write each kind, so that columns can be compared.
+//!
+//! Invariants: the unit is always written; three significant digits, never more than were measured
+//! would deserve; ASCII only. Durations come in nanoseconds, sizes in bytes (binary units).
+
+/// A count with separators between thousands: `1,234,567`.
+#[must_use]
+pub fn count(value: u64) -> String {
+    let digits = value.to_string();
+    let mut text = String::with_capacity(digits.len() * 4 / 3);
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// Bytes in binary units: `512 B`, `4 KiB`, `1.5 GiB`.
+#[must_use]
+pub fn bytes(value: u64) -> String {
+    const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    let mut unit = 0;
+    let mut scaled = as_f64(value);
+    // 1,023.5 KiB and more would be written as 1,024 KiB.
+    while unit + 1 < UNITS.len() && scaled >= if unit == 0 { 1024.0 } else { 1023.5 } {
+        scaled /= 1024.0;
+        unit += 1;
+    }
+    let number = three_digits(scaled);
+    // Sizes are mostly powers of two; `4.00 KiB` says no more than `4 KiB`.
+    let number = if number.contains('.') {
+        number.trim_end_matches('0').trim_end_matches('.')
+    } else {
+        number.as_str()
+    };
+    format!("{number} {}", UNITS[unit])
+}
+
+/// Nanoseconds as `850 ns`, `12.8 ms`, `3.40 s`, `2 min 05 s` or `3 h 02 min`.
+#[must_use]
+pub fn duration(nanoseconds: u64) -> String {
+    const UNITS: [(u64, &str); 4] =
+        [(1, "ns"), (1_000, "us"), (1_000_000, "ms"), (1_000_000_000, "s")];
+    let seconds =
+        (nanoseconds / 1_000_000_000) + u64::from(nanoseconds % 1_000_000_000 >= 500_000_000);
+    if seconds >= 3_600 {
+        let minutes = (seconds + 30) / 60;
+        return format!("{} h {:02} min", minutes / 60, minutes % 60);
+    }
+    if seconds >= 60 {
+        return format!("{} min {:02} s", seconds / 60, seconds % 60);
+    }
+    if nanoseconds < 1_000 {
+        return format!("{nanoseconds} ns");
+    }
+    // 999.6 us would be written as 1000 us.
+    let fits = |scale: u64| as_f64(nanoseconds) / as_f64(scale) < 999.5;
+    let (scale, unit) =
+        *UNITS[1..].iter().find(|(scale, _)| fits(*scale)).expect("less than a minute");
+    format!("{} {unit}", three_digits(as_f64(nanoseconds) / as_f64(scale)))
+}
+
+/// A number of `unit` per second: `78.2 reads/s`, `12,300 pages/s`.
+#[must_use]
+pub fn rate(per_second: f64, unit: &str) -> String {
+    format!("{} {unit}/s", number(per_second))
+}
+
+/// Bytes per second in binary units: `125 MiB/s`.
+#[must_use]
+pub fn byte_rate(bytes_per_second: f64) -> String {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
+    let whole = bytes_per_second.round() as u64;
+    format!("{}/s", bytes(whole))
+}
+
+/// A share as per cent with one digit: `61.0 %`. What is not all is never written as 100.0 %, and
+/// what is not nothing never as 0.0 %.
+#[must_use]
+pub fn percent(ratio: f64) -> String {
+    let text = format!("{:.1}", ratio * 100.0);
+    match text.as_str() {
+        "100.0" if ratio < 1.0 => "> 99.9 %".to_owned(),
+        "0.0" if ratio > 0.0 => "< 0.1 %".to_owned(),
+        "-0.0" => "0.0 %".to_owned(),
+        _ => format!("{text} %"),
+    }
+}
+
+/// How many times: `1.63x`.
+#[must_use]
+pub fn times(ratio: f64) -> String {
+    format!("{}x", number(ratio))
+}
+
+/// A number with three significant digits and separators: `0.0123`, `78.2`, `12,346`. Digits left
+/// of the point are never rounded away.
+#[must_use]
+pub fn number(value: f64) -> String {
+    if !value.is_finite() {
+        return "-".to_owned();
+    }
+    let sign = if value < 0.0 { "-" } else { "" };
+    let size = value.abs();
+    if size >= 999.5 {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
+        let whole = size.round() as u64;
+        return format!("{sign}{}", count(whole));
+    }
+    format!("{sign}{}", three_digits(size))
+}
+
+/// A number below 1,024 with three significant digits.
+fn three_digits(value: f64) -> String {
+    if value == 0.0 {
+        return "0".to_owned();
+    }
+    if value < 0.000_999_5 {
+        return format!("{value:.2e}");
+    }
+    for (below, digits) in [(0.009_995, 5), (0.099_95, 4), (0.999_5, 3), (9.995, 2), (99.95, 1)] {
+        if value < below {
+            return format!("{value:.digits$}");
+        }
+    }
+    format!("{value:.0}")
+}
+
+#[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
+fn as_f64(value: u64) -> f64 {
+    value as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_have_separators() {
+        let texts = [0, 999, 1_000, 1_234_567, u64::MAX].map(count);
+        assert_eq!(texts, ["0", "999", "1,000", "1,234,567", "18,446,744,073,709,551,615"]);
+    }
+
+    #[test]
+    fn bytes_are_binary_and_short() {
+        let values = [0, 512, 1_023, 1_024, 4_096, 1_536, 10_000_000, 1 << 30, (1 << 30) - 1];
+        let known =
+            ["0 B", "512 B", "1023 B", "1 KiB", "4 KiB", "1.5 KiB", "9.54 MiB", "1 GiB", "1 GiB"];
+        assert_eq!(values.map(bytes), known);
+        assert_eq!([100 << 20, 1_000 << 20].map(bytes), ["100 MiB", "1000 MiB"]);
+        assert_eq!(bytes(u64::MAX), "16 EiB");
+        assert_eq!(byte_rate(125.0 * 1024.0 * 1024.0), "125 MiB/s");
+    }
+
+    #[test]
+    fn durations_change_their_unit() {
+        let values = [0, 850, 1_000, 12_800_000, 999_600, 3_400_000_000, 59_400_000_000];
+        let known = ["0 ns", "850 ns", "1.00 us", "12.8 ms", "1.00 ms", "3.40 s", "59.4 s"];
+        assert_eq!(values.map(duration), known);
+        let values = [59_700_000_000, 125_000_000_000, 10_920_000_000_000];
+        assert_eq!(values.map(duration), ["1 min 00 s", "2 min 05 s", "3 h 02 min"]);
+        assert!(duration(u64::MAX).ends_with("min"));
+    }
+
+    #[test]
+    fn numbers_have_three_digits_and_keep_the_large_ones_whole() {
+        let values = [0.0, 0.012_34, 0.5, 1.0, 78.23, 999.4, 999.6, 12_345.6, -2.5, 1e-7];
+        let known =
+            ["0", "0.0123", "0.500", "1.00", "78.2", "999", "1,000", "12,346", "-2.50", "1.00e-7"];
+        assert_eq!(values.map(number), known);
+        assert_eq!(number(f64::NAN), "-");
+        assert_eq!(rate(78.23, "reads"), "78.2 reads/s");
+        assert_eq!(times(1.634), "1.63x");
+    }
+
+    #[test]
+    fn per_cents_never_round_to_all_or_nothing() {
+        let values = [0.0, 0.61, 0.999_9, 1.0, 0.000_1, -0.000_1];
+        assert_eq!(
+            values.map(percent),
+            ["0.0 %", "61.0 %", "> 99.9 %", "100.0 %", "< 0.1 %", "0.0 %"]
+        );
+    }
+}

@@ -1,0 +1,306 @@
+//! Tables: the same rows as plain text, Markdown, JSON and CSV.
+//!
+//! A column has a key (for JSON and CSV, with its unit in the name as elsewhere: `read_bytes`) and a
+//! title with a unit (for people). A cell holds a value and how it is written, so machines get
+//! numbers and people get `12.8 ms`. Invariant: every row has one cell for each column. Cells carry
+//! the unit of their column.
+
+use crate::format;
+use comfy_table::{CellAlignment, presets};
+use serde_json::{Map, Value, json};
+
+/// A column of a [`Table`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Column {
+    key: String,
+    title: String,
+    unit: Option<String>,
+    right: bool,
+}
+
+impl Column {
+    /// A column of words, aligned to the left.
+    pub fn words(key: impl Into<String>, title: impl Into<String>) -> Self {
+        Column { key: key.into(), title: title.into(), unit: None, right: false }
+    }
+
+    /// A column of numbers, aligned to the right.
+    pub fn numbers(key: impl Into<String>, title: impl Into<String>) -> Self {
+        Column { right: true, ..Column::words(key, title) }
+    }
+
+    /// The same with the unit of its values, shown in the heading and named in JSON.
+    #[must_use]
+    pub fn unit(mut self, unit: impl Into<String>) -> Self {
+        self.unit = Some(unit.into());
+        self
+    }
+
+    fn heading(&self) -> String {
+        match &self.unit {
+            Some(unit) => format!("{} [{unit}]", self.title),
+            None => self.title.clone(),
+        }
+    }
+}
+
+/// One value and how people read it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cell {
+    value: Value,
+    shown: String,
+}
+
+impl Cell {
+    /// A word.
+    pub fn word(text: impl Into<String>) -> Self {
+        let text = text.into();
+        Cell { value: Value::from(text.as_str()), shown: text }
+    }
+
+    /// A whole number, shown with separators.
+    #[must_use]
+    pub fn count(value: u64) -> Self {
+        Cell { value: Value::from(value), shown: format::count(value) }
+    }
+
+    /// A number, shown with three digits; nothing if it is not finite.
+    #[must_use]
+    pub fn number(value: f64) -> Self {
+        Cell::shown(value, format::number(value))
+    }
+
+    /// Bytes, shown in binary units.
+    #[must_use]
+    pub fn bytes(value: u64) -> Self {
+        Cell { value: Value::from(value), shown: format::bytes(value) }
+    }
+
+    /// Nanoseconds, shown in the unit that fits.
+    #[must_use]
+    pub fn duration(nanoseconds: u64) -> Self {
+        Cell { value: Value::from(nanoseconds), shown: format::duration(nanoseconds) }
+    }
+
+    /// A share from 0 to 1, shown as per cent.
+    #[must_use]
+    pub fn percent(ratio: f64) -> Self {
+        Cell::shown(ratio, format::percent(ratio))
+    }
+
+    /// A number shown as the caller writes it.
+    pub fn shown(value: f64, shown: impl Into<String>) -> Self {
+        if value.is_finite() {
+            Cell { value: json!(value), shown: shown.into() }
+        } else {
+            Cell::missing()
+        }
+    }
+
+    /// Nothing was measured: `-` for people, `null` in JSON, empty in CSV.
+    #[must_use]
+    pub fn missing() -> Self {
+        Cell { value: Value::Null, shown: "-".to_owned() }
+    }
+}
+
+/// Rows under named columns.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Table {
+    title: String,
+    columns: Vec<Column>,
+    rows: Vec<Vec<Cell>>,
+}
+
+impl Table {
+    /// A table without rows. An empty title is not shown.
+    pub fn new(title: impl Into<String>, columns: impl IntoIterator<Item = Column>) -> Self {
+        let columns: Vec<Column> = columns.into_iter().collect();
+        assert!(!columns.is_empty(), "a table with columns");
+        Table { title: title.into(), columns, rows: Vec::new() }
+    }
+
+    /// Adds a row: one cell for each column.
+    pub fn push(&mut self, row: impl IntoIterator<Item = Cell>) {
+        let row: Vec<Cell> = row.into_iter().collect();
+        assert_eq!(row.len(), self.columns.len(), "one cell for each column of {:?}", self.title);
+        self.rows.push(row);
+    }
+
+    /// Rows.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Whether it has no rows.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// Plain text, as wide as it needs, ending with a line break.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        let mut inner = comfy_table::Table::new();
+        inner.load_style(presets::NOTHING);
+        inner.set_header(self.columns.iter().map(Column::heading));
+        for row in &self.rows {
+            inner.add_row(row.iter().map(|cell| cell.shown.as_str()));
+        }
+        for (place, column) in inner.column_iter_mut().enumerate() {
+            let right = self.columns[place].right;
+            column.set_cell_alignment(if right {
+                CellAlignment::Right
+            } else {
+                CellAlignment::Left
+            });
+            // Two blanks between columns and none at the edges.
+            column.set_padding((0, 2));
+        }
+        let mut lines: Vec<String> = inner.lines().map(|line| line.trim_end().to_owned()).collect();
+        let width = lines.iter().map(|line| line.chars().count()).max().unwrap_or(0);
+        lines.insert(1, "-".repeat(width));
+        self.titled(&lines.join("\n"))
+    }
+
+    /// A Markdown table, with the title as a paragraph in bold.
+    #[must_use]
+    pub fn to_markdown(&self) -> String {
+        let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
+        let escaped = |text: &str| text.replace('|', "\\|").replace('\n', " ");
+        let mut text = String::new();
+        if !self.title.is_empty() {
+            text.push_str("**");
+            text.push_str(&self.title);
+            text.push_str("**\n\n");
+        }
+        text.push_str(&line(self.columns.iter().map(|c| escaped(&c.heading())).collect()));
+        let rule = |column: &Column| if column.right { "---:" } else { "---" }.to_owned();
+        text.push_str(&line(self.columns.iter().map(rule).collect()));
+        for row in &self.rows {
+            text.push_str(&line(row.iter().map(|cell| escaped(&cell.shown)).collect()));
+        }
+        text
+    }
+
+    /// `{title, columns: [{key, title, unit}], rows: [{key: value}]}` with plain numbers.
+    #[must_use]
+    pub fn to_json(&self) -> Value {
+        let columns: Vec<Value> = self
+            .columns
+            .iter()
+            .map(|column| json!({"key": column.key, "title": column.title, "unit": column.unit}))
+            .collect();
+        let rows: Vec<Value> = self
+            .rows
+            .iter()
+            .map(|row| {
+                let pairs = self.columns.iter().zip(row);
+                Value::Object(
+                    pairs
+                        .map(|(column, cell)| (column.key.clone(), cell.value.clone()))
+                        .collect::<Map<_, _>>(),
+                )
+            })
+            .collect();
+        json!({"title": self.title, "columns": columns, "rows": rows})
+    }
+
+    /// CSV after RFC 4180 but for line feeds alone: the keys, then plain numbers.
+    #[must_use]
+    pub fn to_csv(&self) -> String {
+        let keys: Vec<String> = self.columns.iter().map(|column| csv_field(&column.key)).collect();
+        let mut text = keys.join(",") + "\n";
+        for row in &self.rows {
+            let fields: Vec<String> = row.iter().map(|cell| csv_value(&cell.value)).collect();
+            text.push_str(&fields.join(","));
+            text.push('\n');
+        }
+        text
+    }
+
+    fn titled(&self, body: &str) -> String {
+        if self.title.is_empty() {
+            format!("{body}\n")
+        } else {
+            format!("{}\n\n{body}\n", self.title)
+        }
+    }
+}
+
+fn csv_value(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => csv_field(text),
+        other => other.to_string(),
+    }
+}
+
+fn csv_field(text: &str) -> String {
+    if text.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table() -> Table {
+        let columns = [
+            Column::words("volume", "volume"),
+            Column::numbers("reads", "reads"),
+            Column::numbers("mean_ns", "mean"),
+            Column::numbers("hit_ratio", "hits").unit("%"),
+        ];
+        let mut table = Table::new("What was read", columns);
+        table.push([
+            Cell::word("a|b, c"),
+            Cell::count(1_234_567),
+            Cell::duration(12_800_000),
+            Cell::percent(0.61),
+        ]);
+        table.push([Cell::word("d"), Cell::count(7), Cell::missing(), Cell::number(f64::NAN)]);
+        table
+    }
+
+    #[test]
+    fn text_aligns_numbers_to_the_right() {
+        let known = "What was read\n\n\
+                     volume      reads     mean  hits [%]\n\
+                     ------------------------------------\n\
+                     a|b, c  1,234,567  12.8 ms    61.0 %\n\
+                     d               7        -         -\n";
+        assert_eq!(table().to_text(), known);
+    }
+
+    #[test]
+    fn markdown_escapes_what_would_end_a_cell() {
+        let known = "**What was read**\n\n\
+                     | volume | reads | mean | hits [%] |\n\
+                     | --- | ---: | ---: | ---: |\n\
+                     | a\\|b, c | 1,234,567 | 12.8 ms | 61.0 % |\n\
+                     | d | 7 | - | - |\n";
+        assert_eq!(table().to_markdown(), known);
+    }
+
+    #[test]
+    fn machines_get_plain_numbers() {
+        let json = table().to_json();
+        assert_eq!(json["rows"][0]["mean_ns"], 12_800_000);
+        assert_eq!(json["rows"][1]["mean_ns"], Value::Null);
+        assert_eq!(json["columns"][3]["unit"], "%");
+        let known = "volume,reads,mean_ns,hit_ratio\n\"a|b, c\",1234567,12800000,0.61\nd,7,,\n";
+        assert_eq!(table().to_csv(), known);
+        assert_eq!(csv_field("say \"x\""), "\"say \"\"x\"\"\"");
+    }
+
+    #[test]
+    #[should_panic(expected = "one cell for each column")]
+    fn a_row_with_a_cell_missing_is_refused() {
+        table().push([Cell::word("x")]);
+    }
+}

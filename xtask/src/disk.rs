@@ -1,0 +1,80 @@
+//! A slow disk: a loop device over an image, limited to so many operations per second.
+//!
+//! Needs the administrator's rights and the version 1 blkio controller. The limit and the device
+//! are undone when the value is dropped and when this process dies.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::run;
+use crate::undo::Undo;
+
+const GROUP: &str = "/sys/fs/cgroup/blkio";
+
+const UNDO: &str = "
+for side in read write; do
+  echo \"$1 0\" > \"$3/blkio.throttle.${side}_iops_device\"
+done
+losetup --detach \"$2\"";
+
+/// A loop device with a limit.
+#[derive(Debug)]
+pub(crate) struct SlowDisk {
+    device: PathBuf,
+    _undo: Undo,
+}
+
+impl SlowDisk {
+    /// Why there can be none on this machine, if so.
+    pub(crate) fn missing() -> Option<&'static str> {
+        if !run::is_root() {
+            return Some("needs root");
+        }
+        if !Path::new(GROUP).join("blkio.throttle.write_iops_device").exists() {
+            return Some("no blkio controller (version 1)");
+        }
+        (!run::installed("losetup")).then_some("no losetup")
+    }
+
+    /// A device over the image that does `per_s` reads and `per_s` writes in a second.
+    pub(crate) fn over(image: &Path, per_s: u32) -> Result<Self> {
+        let line = run::text(
+            Command::new("losetup").args(["--find", "--show", "--direct-io=on"]).arg(image),
+        )?;
+        let device = PathBuf::from(line.trim());
+        let name = device.file_name().context("losetup printed no device")?;
+        let numbers = Path::new("/sys/block").join(name).join("dev");
+        let numbers = std::fs::read_to_string(&numbers);
+        let Ok(numbers) = numbers.map(|text| text.trim().to_owned()) else {
+            run::text(Command::new("losetup").arg("--detach").arg(&device))?;
+            bail!("no device numbers for {}", device.display());
+        };
+        let undo = Undo::with(UNDO, &[&numbers, &device.to_string_lossy(), GROUP])?;
+        for side in ["read", "write"] {
+            let path = format!("{GROUP}/blkio.throttle.{side}_iops_device");
+            std::fs::write(&path, format!("{numbers} {per_s}\n"))
+                .with_context(|| format!("limit {} in {path}", device.display()))?;
+        }
+        Ok(Self { device, _undo: undo })
+    }
+
+    /// The device.
+    pub(crate) fn path(&self) -> &Path {
+        &self.device
+    }
+
+    /// Write requests and bytes that the device has seen.
+    pub(crate) fn written(&self) -> Result<(u64, u64)> {
+        let name = self.device.file_name().context("a device has a name")?;
+        let path = Path::new("/sys/block").join(name).join("stat");
+        let text = std::fs::read_to_string(&path).context("read the statistics of the device")?;
+        let fields: Vec<u64> = text.split_whitespace().filter_map(|f| f.parse().ok()).collect();
+        // Field 5 counts write requests, field 7 sectors of 512 bytes written.
+        match (fields.get(4), fields.get(6)) {
+            (Some(&requests), Some(&sectors)) => Ok((requests, sectors * 512)),
+            _ => bail!("{} has an unknown form", path.display()),
+        }
+    }
+}

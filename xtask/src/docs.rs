@@ -1,0 +1,56 @@
+//! Documents that the product prints itself, so that they cannot drift from the code.
+
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::{Ending, run};
+
+/// What is asked of `larder docs`, and where the answer goes.
+const DOCUMENTS: &[(&str, &str)] =
+    &[("metrics", "docs/METRICS.md"), ("tunables", "docs/TUNABLES.md")];
+
+/// `docs [--check]`.
+pub(crate) fn command(args: &[String]) -> Result<Ending> {
+    let check = match args {
+        [] => false,
+        [flag] if flag == "--check" => true,
+        _ => bail!("docs takes --check or nothing"),
+    };
+    let root = run::workspace()?;
+    let mut same = true;
+    for (topic, path) in DOCUMENTS {
+        let mut cargo = run::cargo(&root);
+        cargo.args(["run", "--quiet", "--release", "--package", "larder", "--", "docs", topic]);
+        let fresh = run::text(&mut cargo)?;
+        if check {
+            same &= matches(&root, path, &fresh)?;
+        } else {
+            std::fs::write(root.join(path), fresh).with_context(|| format!("write {path}"))?;
+            println!("wrote {path}");
+        }
+    }
+    Ok(if same { Ending::Holds } else { Ending::Broken })
+}
+
+/// Whether a file holds this text; shows the difference if not.
+fn matches(root: &Path, path: &str, fresh: &str) -> Result<bool> {
+    if std::fs::read_to_string(root.join(path)).is_ok_and(|old| old == fresh) {
+        println!("{path}: up to date");
+        return Ok(true);
+    }
+    println!("{path}: differs from what the code prints; run `cargo xtask docs`");
+    let mut diff = Command::new("diff")
+        .args(["--new-file", "--unified=1", "--label", path, "--label", "printed", path, "-"])
+        .current_dir(root)
+        .stdin(Stdio::piped())
+        .spawn()
+        .context("run diff")?;
+    if let Some(mut pipe) = diff.stdin.take() {
+        pipe.write_all(fresh.as_bytes()).context("talk to diff")?;
+    }
+    diff.wait().context("wait for diff")?;
+    Ok(false)
+}

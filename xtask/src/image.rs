@@ -1,0 +1,61 @@
+//! Disk images for the proofs: made from a seed, sparse, compared byte by byte.
+
+use std::fs::File;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result};
+
+use crate::random::Random;
+use crate::run;
+
+/// One mebibyte.
+pub(crate) const MIB: u64 = 1 << 20;
+
+/// One gibibyte.
+pub(crate) const GIB: u64 = 1 << 30;
+
+/// Makes an image of `mib` MiB whose bytes depend on the seed alone; every ninth MiB is a hole.
+pub(crate) fn filled(path: &Path, mib: u64, seed: u64) -> Result<PathBuf> {
+    let mut file = File::create(path).with_context(|| format!("create {}", path.display()))?;
+    let mut bytes = vec![0; usize::try_from(MIB).expect("a MiB fits")];
+    for index in 0..mib {
+        if index % 9 == 8 {
+            std::io::Seek::seek_relative(&mut file, MIB.cast_signed())?;
+            continue;
+        }
+        Random::seeded(seed ^ (index << 20)).fill(&mut bytes);
+        file.write_all(&bytes).with_context(|| format!("write {}", path.display()))?;
+    }
+    file.set_len(mib * MIB).context("set the length of the image")?;
+    Ok(path.to_path_buf())
+}
+
+/// Makes an image of `bytes` bytes that holds nothing.
+pub(crate) fn sparse(path: &Path, bytes: u64) -> Result<PathBuf> {
+    let file = File::create(path).with_context(|| format!("create {}", path.display()))?;
+    file.set_len(bytes).with_context(|| format!("set the length of {}", path.display()))?;
+    Ok(path.to_path_buf())
+}
+
+/// An error, with the place, unless both files hold the same bytes.
+pub(crate) fn same(left: &Path, right: &Path) -> Result<()> {
+    run::text(Command::new("cmp").arg(left).arg(right)).context("the images differ")?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_seed_makes_the_image() {
+        let dir = tempfile::tempdir().unwrap();
+        let make = |name: &str, seed| filled(&dir.path().join(name), 10, seed).unwrap();
+        let (one, again, other) = (make("one", 1), make("again", 1), make("other", 2));
+        assert_eq!(one.metadata().unwrap().len(), 10 * MIB);
+        assert!(same(&one, &again).is_ok());
+        assert!(same(&one, &other).is_err());
+    }
+}

@@ -1,0 +1,58 @@
+//! The programs that the checks need, from Debian packages.
+
+use std::process::Command;
+
+use anyhow::Result;
+
+use crate::run;
+
+/// Program and the package that brings it.
+const NEEDS: &[(&str, &str)] = &[
+    ("nbdinfo", "libnbd-bin"),
+    ("nbdcopy", "libnbd-bin"),
+    ("nbdkit", "nbdkit"),
+    ("qemu-img", "qemu-utils"),
+    ("qemu-nbd", "qemu-utils"),
+    ("fio", "fio"),
+];
+
+/// Programs that are not here.
+pub(crate) fn missing() -> Vec<&'static str> {
+    let absent = |(program, _): &&(&'static str, &str)| !run::installed(program);
+    NEEDS.iter().filter(absent).map(|(program, _)| *program).collect()
+}
+
+/// Installs what is missing where that is possible; an error names what stays missing.
+pub(crate) fn install() -> Result<()> {
+    let absent = missing();
+    if absent.is_empty() {
+        println!("nothing to install");
+        return Ok(());
+    }
+    let mut packages: Vec<&str> = NEEDS
+        .iter()
+        .filter(|(program, _)| absent.contains(program))
+        .map(|(_, package)| *package)
+        .collect();
+    packages.dedup();
+    if run::is_root() && run::installed("apt-get") {
+        let apt = || {
+            let mut command = Command::new("apt-get");
+            command.env("DEBIAN_FRONTEND", "noninteractive").arg("--quiet");
+            command
+        };
+        run::show(apt().arg("update"))?;
+        let options = ["install", "--yes", "--no-install-recommends"];
+        run::show(apt().args(options).args(&packages))?;
+    } else {
+        println!("cannot install {}: needs root and apt-get", packages.join(" "));
+    }
+    let still = missing();
+    anyhow::ensure!(
+        still.is_empty(),
+        "not here: {}; on Debian: apt-get install {}",
+        still.join(", "),
+        packages.join(" ")
+    );
+    Ok(())
+}
