@@ -204,6 +204,15 @@ impl<F: Frames> Queue<F> {
         })
     }
 
+    /// Takes out what bypasses hold, when nobody will finish them.
+    pub(crate) fn take_overlays(&mut self) -> Vec<F::Pin> {
+        let overlays = self.contexts.iter_mut().flatten().filter_map(|context| match context {
+            Context::Bypass { overlays, .. } => Some(std::mem::take(overlays)),
+            _ => None,
+        });
+        overlays.flatten().map(|(_, pin, _)| pin).collect()
+    }
+
     /// Notes that a lane waits for room.
     pub(crate) fn stall(&mut self, mailbox: &Arc<Mailbox<F>>) {
         if !self.stalled.iter().any(|other| Arc::ptr_eq(other, mailbox)) {

@@ -5,7 +5,7 @@ use crate::clock::Nanos;
 use crate::counters::{Counter, Recorder};
 use crate::frames::Frames;
 use crate::queue::{Cause, Queue};
-use crate::store::{StoreOp, StoreOpKind};
+use crate::store::{Buffer, StoreOp, StoreOpKind};
 use crate::sync::atomic::Ordering;
 use crate::sync::lock;
 use crate::tunables::Tunable;
@@ -138,5 +138,27 @@ fn emit<F: Frames>(queue: &mut Queue<F>, depth: usize, out: &mut Vec<StoreOp<F>>
         debug_assert!(op.kind == StoreOpKind::Flush || op.len > 0, "an operation on nothing");
         queue.start(&op);
         out.push(op);
+    }
+}
+
+impl<F: Frames> Cache<F> {
+    /// Gives up what the store of `volume` has not been given yet, when nobody drives it any more:
+    /// its frames are let go, and what was dirty is lost.
+    pub fn abandon(&self, volume: &Volume<F>) {
+        let mut queue = lock(&volume.queue);
+        let Queue { reads, forced, background, .. } = &mut *queue;
+        let ops: Vec<_> =
+            reads.drain(..).chain(forced.drain(..)).chain(background.drain(..)).collect();
+        let overlays = queue.take_overlays();
+        drop(queue);
+        for segment in ops.into_iter().flat_map(|op| op.segments) {
+            match segment.buffer {
+                Buffer::Owned(own) => self.frames.disown(own),
+                Buffer::Pinned(pin) => self.frames.unpin(pin),
+            }
+        }
+        for pin in overlays {
+            self.frames.unpin(pin);
+        }
     }
 }

@@ -5,6 +5,7 @@ use super::{ArenaCache, ArenaVolume};
 use crate::store::EngineStore;
 use crate::wake::Waker;
 use larder_core::clock::{Clock, Nanos, SECOND};
+use larder_core::counters::Recorder;
 use larder_core::lane::Notify;
 use std::io;
 use std::sync::Arc;
@@ -16,6 +17,8 @@ use std::time::Duration;
 const DEPTH: usize = 128;
 /// A store that has not finished anything for this long is mentioned in the log.
 const STALL: Nanos = 30 * SECOND;
+/// How long the end of a thread waits for what its store is doing.
+const LAST_WAIT: Nanos = 10 * SECOND;
 
 /// A running thread for one volume.
 pub(super) struct Driver {
@@ -77,16 +80,16 @@ struct Run {
 impl Run {
     fn run(mut self) {
         let recorder = self.cache.recorder(&self.volume);
-        let frames = Arc::clone(&self.cache);
+        let cache = Arc::clone(&self.cache);
         let (mut ops, mut done) = (Vec::new(), Vec::new());
         let mut last_progress = self.clock.now();
         while !self.quit.load(Ordering::Acquire) {
             let now = self.clock.now();
             let next = self.cache.poll(&self.volume, &recorder, now, DEPTH, &mut ops);
             for op in ops.drain(..) {
-                self.store.submit(now, frames.frames(), op);
+                self.store.submit(now, cache.frames(), op);
             }
-            self.store.reap(self.clock.now(), frames.frames(), &mut done);
+            self.store.reap(self.clock.now(), cache.frames(), &mut done);
             if !done.is_empty() {
                 let now = self.clock.now();
                 last_progress = now;
@@ -111,6 +114,29 @@ impl Run {
                 tracing::error!(volume = self.volume.name(), %error, "waiting for the store failed");
                 std::thread::sleep(Duration::from_millis(10));
             }
+        }
+        self.end(&recorder);
+    }
+
+    /// Lets the store finish what it has begun, and gives up the rest.
+    fn end(mut self, recorder: &Recorder) {
+        let deadline = self.clock.now() + LAST_WAIT;
+        let mut done = Vec::new();
+        while self.store.in_flight() > 0 && self.clock.now() < deadline {
+            self.store.reap(self.clock.now(), self.cache.frames(), &mut done);
+            for done in done.drain(..) {
+                self.cache.complete(&self.volume, recorder, self.clock.now(), done);
+            }
+            if let Err(error) = self.store.wait(&self.waker, Some(Duration::from_millis(100))) {
+                tracing::error!(volume = self.volume.name(), %error, "waiting for the store failed");
+                break;
+            }
+        }
+        self.cache.abandon(&self.volume);
+        if self.store.in_flight() > 0 {
+            tracing::error!(volume = self.volume.name(), "the store did not finish");
+            // Its frames are in the kernel's hands; they must stay where they are.
+            std::mem::forget(self.store);
         }
     }
 }

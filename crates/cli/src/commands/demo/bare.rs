@@ -1,0 +1,66 @@
+//! A trial without a cache: each request goes straight to the store.
+
+use super::Stage;
+use super::disk::Disk;
+use super::outcome::{Rate, Runner};
+use anyhow::{Result, anyhow};
+use larder_core::clock::Clock;
+use larder_core::frames::Frames;
+use larder_core::store::{Buffer, Segment, StoreDone, StoreOp, StoreOpKind};
+use larder_io::frames::ArenaFrames;
+use larder_io::wake::Waker;
+use larder_lab::workload::probe::{Action, Probe, ProbeRequest};
+use larder_mem::{Arena, ArenaOptions};
+
+pub(super) fn trial(stage: &Stage, disk: Disk, probe: &Probe, title: &str) -> Result<Rate> {
+    let arena = Arena::new(ArenaOptions { frames: 1, huge_pages: false, lock: false })?;
+    let frames = ArenaFrames::new(arena);
+    let waker = Waker::new()?;
+    let mut store = disk.store;
+    let mut runner = Runner::new(stage, probe, &format!("{title}, without"));
+    let mut done = Vec::new();
+    while let Some(request) = runner.next()? {
+        let now = stage.clock.now();
+        store.submit(now, &frames, operation(&frames, &request, now));
+        while done.is_empty() {
+            store.reap(stage.clock.now(), &frames, &mut done);
+            if done.is_empty() {
+                store.wait(&waker, None)?;
+            }
+        }
+        for StoreDone { op, result, .. } in done.drain(..) {
+            for segment in op.segments {
+                match segment.buffer {
+                    Buffer::Owned(own) => frames.disown(own),
+                    Buffer::Pinned(pin) => frames.unpin(pin),
+                }
+            }
+            result.map_err(|error| anyhow!("{error}"))?;
+        }
+        runner.finished(&request);
+    }
+    runner.rate()
+}
+
+fn operation(
+    frames: &ArenaFrames,
+    request: &ProbeRequest,
+    now: u64,
+) -> StoreOp<ArenaFrames> {
+    let own = frames.try_own(0).expect("one request at a time");
+    let (kind, buffer) = match request.action {
+        Action::Read => (StoreOpKind::Read, Buffer::Owned(own)),
+        Action::Write => {
+            (StoreOpKind::Write { fua: false }, Buffer::Pinned(frames.downgrade(own)))
+        }
+    };
+    let len = u32::try_from(request.len).expect("a record");
+    StoreOp {
+        tag: 0,
+        kind,
+        offset: request.offset,
+        len: request.len,
+        segments: vec![Segment { buffer, offset: 0, len }],
+        queued_at: now,
+    }
+}

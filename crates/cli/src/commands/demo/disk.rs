@@ -1,0 +1,90 @@
+//! The disks of the demo: an image on the machine's own, and a modelled one.
+
+use super::Stage;
+use crate::progress;
+use anyhow::{Context, Result};
+use larder_core::store::{Geometry, MemoryStore};
+use larder_io::store::{self, AllocationMap, EngineStore, OpenOptions, Solid, Timed};
+use larder_lab::model::{self, Modelled};
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::AsRawFd;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Bytes written at a time while the image is made.
+const CHUNK: usize = 1 << 20;
+
+/// Which disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum DiskKind {
+    Real,
+    Modelled,
+}
+
+impl DiskKind {
+    pub(super) fn title(self) -> &'static str {
+        match self {
+            DiskKind::Real => "This machine's disk",
+            DiskKind::Modelled => "A modelled 7,200 rpm disk, in real time",
+        }
+    }
+}
+
+/// A file without a name.
+#[derive(Debug)]
+pub(super) struct Image(File);
+
+/// Makes an image full of data in `folder`; it has no name by the time this returns.
+pub(super) fn make_image(folder: &Path, stage: &Stage) -> Result<Image> {
+    let what = || format!("make an image in {}", folder.display());
+    let mut file = tempfile::tempfile_in(folder).with_context(what)?;
+    let bar = progress::bar(stage.image_bytes, "making an image [{bar:30}] {bytes}");
+    let mut chunk = vec![0u8; CHUNK];
+    let mut written = 0;
+    while written < stage.image_bytes {
+        stage.check()?;
+        // Not zeros: some disks and file systems store those as nothing.
+        for (i, byte) in chunk.iter_mut().enumerate() {
+            *byte = u8::try_from((i as u64 * 31 + written / 4096) % 251).expect("below 251");
+        }
+        let len = CHUNK.min(usize::try_from(stage.image_bytes - written).unwrap_or(CHUNK));
+        file.write_all(&chunk[..len]).with_context(what)?;
+        written += len as u64;
+        bar.set_position(written);
+    }
+    file.sync_all().with_context(what)?;
+    bar.finish_and_clear();
+    Ok(Image(file))
+}
+
+/// An opened disk.
+pub(super) struct Disk {
+    pub(super) store: Box<dyn EngineStore>,
+    pub(super) map: Arc<dyn AllocationMap>,
+}
+
+impl Disk {
+    pub(super) fn open(kind: DiskKind, image: &Image, stage: &Stage) -> Result<Self> {
+        let clock = Arc::clone(&stage.clock);
+        match kind {
+            DiskKind::Real => {
+                // A file without a name is opened again through its descriptor.
+                let path = format!("/proc/self/fd/{}", image.0.as_raw_fd());
+                let opened = store::open(path.as_ref(), OpenOptions::default(), clock)?;
+                for note in opened.notes {
+                    eprintln!("larder: note: {note}");
+                }
+                Ok(Disk { store: opened.store, map: opened.map })
+            }
+            DiskKind::Modelled => {
+                let length = stage.image_bytes;
+                let geometry = Geometry { length, granule: 512, read_only: false };
+                let disk = model::Disk::seven_thousand_two_hundred(length);
+                let modelled = Modelled::new(MemoryStore::new(geometry), disk);
+                let store = Box::new(Timed::new(modelled, clock));
+                Ok(Disk { store, map: Arc::new(Solid) })
+            }
+        }
+    }
+}
