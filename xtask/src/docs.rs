@@ -9,8 +9,11 @@ use anyhow::{Context as _, Result, bail};
 use crate::{Ending, run};
 
 /// What is asked of `larder docs`, and where the answer goes.
-const DOCUMENTS: &[(&str, &str)] =
-    &[("metrics", "docs/METRICS.md"), ("tunables", "docs/TUNABLES.md")];
+const DOCUMENTS: &[(&str, &str)] = &[
+    ("metrics", "docs/METRICS.md"),
+    ("tunables", "docs/TUNABLES.md"),
+    ("saw-tooth", "docs/img/saw-tooth.svg"),
+];
 
 /// `docs [--check]`.
 pub(crate) fn command(args: &[String]) -> Result<Ending> {

@@ -4,6 +4,7 @@
 //!   say when each operation is done, so the same cache runs against a slow disk on a virtual clock
 //!   (simulation) or on a real one (demo).
 //! * [`workload`]: who asks for what, and how its answer times are judged.
+//! * [`rehearsal`]: the production cache on a virtual clock under such a workload.
 //! * [`random`]: the few distributions they need, over a named seed.
 //!
 //! Invariants: time is an argument, randomness comes from a seed that is passed in, and nothing
@@ -13,4 +14,5 @@
 
 pub mod model;
 pub mod random;
+pub mod rehearsal;
 pub mod workload;

@@ -1,5 +1,7 @@
 //! `larder docs`: the tables of the documentation that come from the code.
 
+mod saw_tooth;
+
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use larder_core::counters::{COUNTERS, GAUGES, HISTOGRAMS, Meaning};
@@ -17,12 +19,15 @@ enum Document {
     Metrics,
     /// Every tunable of a volume.
     Tunables,
+    /// The chart of the lazy writer's saw-tooth, as SVG.
+    SawTooth,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     match arguments.document {
         Document::Metrics => metrics(),
         Document::Tunables => tunables(),
+        Document::SawTooth => print!("{}", saw_tooth::chart()?),
     }
     Ok(())
 }

@@ -40,6 +40,10 @@ const SPIN: Nanos = 30_000;
 /// [`SPIN_AGAIN`].
 const SPINS_IN_VAIN_MAX: u32 = 8;
 const SPIN_AGAIN: u32 = 32;
+/// Pauses between two looks.
+const SPIN_PAUSES: u32 = 16;
+/// Requests that come closer together than this are a stream: more than one is under way.
+const STREAM_GAP: Nanos = 15_000;
 /// No more requests are taken in while the client has not taken this much of its answers.
 const BACKLOG_MAX: usize = 4 << 20;
 /// How often a stalled request is tried again without having been woken: frames that a reader let
@@ -118,6 +122,7 @@ fn converse(shared: &Arc<Shared>, socket: &Socket, waker: &Waker) {
         finished_reads: 0,
         finished_writes: 0,
         batch: 0,
+        read_in_batch: false,
         lane,
         cache,
         clock: shared.engine.clock(),
@@ -195,8 +200,9 @@ struct Session<'a> {
     /// Requests of this batch that were finished at once, to be recorded when they are sent.
     finished_reads: u32,
     finished_writes: u32,
-    /// Requests in this batch.
+    /// Requests in this batch, and whether a read was among them.
     batch: u32,
+    read_in_batch: bool,
 }
 
 impl Session<'_> {
@@ -208,6 +214,7 @@ impl Session<'_> {
         let mut completions = Vec::new();
         let mut in_vain = 0u32;
         let mut sleeps = 0u32;
+        let mut last_batch = 0;
         loop {
             let now = self.clock.now();
             self.lane.collect(&mut completions);
@@ -224,6 +231,7 @@ impl Session<'_> {
                 }
             }
             self.batch = 0;
+            self.read_in_batch = false;
             let Some(parsed) = self.parse(now) else { return };
             moved |= parsed;
             if self.output.backlog() > 0 {
@@ -243,8 +251,12 @@ impl Session<'_> {
                 // One thing at a time: it pays to look for the next one.
                 let alone = self.batch <= 1 && self.output.backlog() == 0;
                 sleeps = sleeps.wrapping_add(1);
+                // A stream of small writes has its next request here before a sleeper would be
+                // gone; looking for it would only cost processor time.
+                let pays = self.read_in_batch || now > last_batch + STREAM_GAP;
+                last_batch = now;
                 let hopeful = in_vain < SPINS_IN_VAIN_MAX || sleeps.is_multiple_of(SPIN_AGAIN);
-                if alone && hopeful {
+                if alone && hopeful && pays {
                     in_vain = if self.spin() { 0 } else { in_vain + 1 };
                 }
                 continue;
@@ -295,7 +307,10 @@ impl Session<'_> {
             if self.clock.now() > end {
                 break false;
             }
-            std::hint::spin_loop();
+            // Each look takes a lock that the client needs for sending: not too often.
+            for _ in 0..SPIN_PAUSES {
+                std::hint::spin_loop();
+            }
         };
         spinners.fetch_sub(1, Ordering::AcqRel);
         found

@@ -73,7 +73,10 @@ impl Session<'_> {
             return;
         }
         match request.command {
-            wire::CMD_READ => self.begin_read(now, request),
+            wire::CMD_READ => {
+                self.read_in_batch = true;
+                self.begin_read(now, request);
+            }
             wire::CMD_CACHE => self.begin_cache(now, request),
             wire::CMD_FLUSH => self.begin_flush(now, request),
             wire::CMD_TRIM | wire::CMD_WRITE_ZEROES => self.begin_exclude(now, request),

@@ -1,0 +1,66 @@
+//! The chart of Probe scenario 1: what is dirty, and what the lazy writer writes, over time.
+//!
+//! The file fits the cache; writes are absorbed, and what is dirty grows until it is old enough and
+//! goes out in one burst, in disk order. The production cache with the preset `nt`, on a virtual
+//! clock, in front of the modelled 7,200 rpm disk: the same picture every time.
+
+use anyhow::{Context, Result};
+use larder_core::clock::SECOND;
+use larder_core::counters::Counter;
+use larder_core::store::{Geometry, MemoryStore};
+use larder_core::tunables::Tunables;
+use larder_core::units::BLOCK_BYTES_U64;
+use larder_core::volume::VolumeOptions;
+use larder_lab::model::{Disk, Modelled};
+use larder_lab::rehearsal::Rehearsal;
+use larder_lab::workload::probe::Probe;
+use larder_report::chart::{Axis, Chart};
+
+/// The cache of the machine on which the scenario was measured could grow to this.
+const CACHE_BYTES: u64 = 26 << 20;
+/// Mean thinking time: with it the scenario has the 186 reads and 550 writes a second that were
+/// measured.
+const THINK_NS: f64 = 1.36e6;
+const SECONDS: u64 = 60;
+const SEED: u64 = 1998;
+
+/// The chart as SVG.
+#[expect(clippy::cast_precision_loss, reason = "points of a chart")]
+pub(super) fn chart() -> Result<String> {
+    let mut probe = Probe::scenario_1(CACHE_BYTES);
+    probe.think.mean = THINK_NS;
+    let geometry = Geometry { length: probe.file_bytes, granule: 512, read_only: false };
+    let mut options = VolumeOptions::new("probe", geometry);
+    options.tunables = Tunables::nt();
+    let disk = Disk::seven_thousand_two_hundred(geometry.length);
+    let store = Modelled::new(MemoryStore::new(geometry), disk);
+    let frames = u32::try_from(CACHE_BYTES / BLOCK_BYTES_U64).expect("26 MiB");
+    let mut rehearsal = Rehearsal::new(frames, options, store);
+    let begin = rehearsal.now();
+    let (mut dirty, mut written) = (Vec::new(), Vec::new());
+    let mut next = begin;
+    let mut written_before = 0;
+    for request in probe.requests(SEED) {
+        rehearsal.serve(&request)?;
+        while rehearsal.now() >= next {
+            let at = (next - begin) as f64 / SECOND as f64;
+            let total = rehearsal.totals().get(Counter::LazyWriteBlocks);
+            dirty.push((at, rehearsal.unclean_blocks() as f64));
+            written.push((at, (total - written_before) as f64 * 4.0));
+            written_before = total;
+            next += SECOND / 4;
+        }
+        if rehearsal.now() > begin + SECONDS * SECOND {
+            break;
+        }
+    }
+    rehearsal.finish();
+    let mut chart = Chart::new(
+        "Probe scenario 1: a 16 MiB file, a cache of 26 MiB, one read to three writes",
+        Axis::new("time", "s"),
+        Axis::new("blocks of 4 KiB", "blocks"),
+    );
+    chart.line("dirty", dirty);
+    chart.line("written lazily per second", written);
+    chart.to_svg(900, 420).context("draw the chart")
+}

@@ -1,0 +1,136 @@
+//! Where a connection writes: stripes of the export that take turns between the connections.
+//!
+//! No two connections write the same sector, so the order of the writes to a sector is known. But
+//! they share pages: a stripe is an odd number of granules, and starts anywhere in a page. All
+//! numbers are sectors of 512 bytes, but for the granule's count of them.
+
+use super::sector::SECTOR_BYTES;
+use anyhow::{Result, ensure};
+use larder_lab::random::Random;
+
+/// The longest request: 256 KiB.
+pub(super) const REQUEST_SECTORS_MAX: u64 = (256 << 10) / SECTOR_BYTES as u64;
+/// Room for the longest request, and odd.
+const STRIPE_GRANULES: u64 = REQUEST_SECTORS_MAX + 129;
+/// Half of the requests go to one stripe in so many, so that pages are written again while they are
+/// dirty, or being written back.
+const HOT: u64 = 8;
+/// Sectors of a frame of the cache: half of the requests try to start and end with one.
+const FRAME_SECTORS: u64 = 8;
+
+/// A range of sectors within one stripe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Range {
+    /// Its stripe, of all stripes.
+    pub(super) stripe: u64,
+    /// Its first sector, counted in the stripe.
+    pub(super) at: u64,
+    /// Its first sector, counted in the export.
+    pub(super) first: u64,
+    pub(super) sectors: u64,
+}
+
+impl Range {
+    pub(super) fn overlaps(&self, other: &Range) -> bool {
+        self.first < other.first + other.sectors && other.first < self.first + self.sectors
+    }
+
+    /// Byte offset in the export.
+    pub(super) fn offset(&self) -> u64 {
+        self.first * SECTOR_BYTES as u64
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        usize::try_from(self.sectors).expect("a request fits memory") * SECTOR_BYTES
+    }
+}
+
+/// The stripes of one connection.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Area {
+    /// Sectors of the smallest request.
+    granule: u64,
+    /// Granules of the export, and of a stripe.
+    granules: u64,
+    stripe: u64,
+    connection: u64,
+    connections: u64,
+}
+
+impl Area {
+    /// The stripes of this connection of an export of so many bytes, whose smallest request is so
+    /// many bytes.
+    pub(super) fn new(bytes: u64, min_bytes: u32, connection: u64, of: u64) -> Result<Self> {
+        let sector = SECTOR_BYTES as u64;
+        let granule = u64::from(min_bytes).div_ceil(sector).max(1);
+        let granules = bytes / sector / granule;
+        ensure!(granules >= of, "load an export of {bytes} bytes with {of} connections");
+        let stripe = STRIPE_GRANULES.min(granules / of);
+        Ok(Area { granule, granules, stripe, connection, connections: of })
+    }
+
+    /// A range somewhere in the area; short ones are as likely as long ones.
+    pub(super) fn draw(&self, random: &mut Random) -> Range {
+        let stripes = self.granules.div_ceil(self.stripe);
+        let own = (stripes - self.connection).div_ceil(self.connections);
+        let hot = random.below(2) == 0;
+        let turn = random.below(if hot { own.div_ceil(HOT) } else { own });
+        let stripe = turn * self.connections + self.connection;
+        let begin = stripe * self.stripe;
+        let room = self.stripe.min(self.granules - begin);
+
+        let longest = room.min((REQUEST_SECTORS_MAX / self.granule).max(1));
+        let doublings = random.below(u64::from(longest.ilog2()) + 1);
+        let mut len = (1 + random.below(2 << doublings)).min(longest);
+        let mut at = random.below(room - len + 1);
+        let frame = FRAME_SECTORS.div_ceil(self.granule);
+        let aligned = (begin + at).next_multiple_of(frame) - begin;
+        let whole = len.next_multiple_of(frame);
+        if random.below(2) == 0 && whole <= longest && aligned + whole <= room {
+            (at, len) = (aligned, whole);
+        }
+        let at = at * self.granule;
+        let first = begin * self.granule + at;
+        Range { stripe, at, first, sectors: len * self.granule }
+    }
+
+    /// Sectors of a stripe; the last one has perhaps fewer.
+    pub(super) fn stripe_sectors(&self) -> usize {
+        usize::try_from(self.stripe * self.granule).expect("a stripe fits memory")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_never_meet_and_requests_have_every_shape() {
+        for (bytes, min) in [(64 << 20, 1), (64 << 20, 4096), (9_000_000, 512), (4096, 512)] {
+            let mut owner = vec![None; bytes / SECTOR_BYTES];
+            let (mut short, mut long, mut aligned) = (0, 0, 0);
+            for connection in 0..4 {
+                let area = Area::new(bytes as u64, min, connection, 4).unwrap();
+                let mut random = Random::from_seed(connection);
+                for _ in 0..5_000 {
+                    let range = area.draw(&mut random);
+                    assert!(range.sectors > 0 && range.sectors <= REQUEST_SECTORS_MAX);
+                    assert!(range.offset().is_multiple_of(u64::from(min)));
+                    assert!(range.at + range.sectors <= area.stripe_sectors() as u64);
+                    short += u32::from(range.sectors == 1);
+                    long += u32::from(range.sectors == REQUEST_SECTORS_MAX);
+                    aligned += u32::from(range.first % 8 == 0 && range.sectors % 8 == 0);
+                    let first = usize::try_from(range.first).unwrap();
+                    for owner in &mut owner[first..first + range.bytes() / SECTOR_BYTES] {
+                        assert_eq!(*owner.get_or_insert(connection), connection);
+                    }
+                }
+            }
+            if bytes == 64 << 20 {
+                assert!(aligned > 5_000 && long > 100, "{aligned} {long}");
+                assert_eq!(short > 500, min == 1, "{short}");
+            }
+        }
+        assert!(Area::new(1024, 512, 0, 4).is_err());
+    }
+}

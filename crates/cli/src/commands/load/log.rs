@@ -1,0 +1,168 @@
+//! What a load did, in order: one record for each thing that was about to be sent or was answered.
+//!
+//! 24 bytes for the head and for each record, little-endian, each handed to the kernel with one
+//! write under a lock. So the order of the records is one order for all connections: an answer that
+//! stands before a request had come before that request was sent.
+//!
+//! | bytes | head | record |
+//! |---|---|---|
+//! | 0..8 | magic | id |
+//! | 8..16 | seed | first sector |
+//! | 16..24 | sectors of the export | sectors (4), kind (4) |
+
+use anyhow::{Context, Result, bail, ensure};
+use std::fs::File;
+use std::io::{BufReader, ErrorKind, Read, Write};
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+const MAGIC: [u8; 8] = *b"lrdload1";
+const RECORD_BYTES: usize = 24;
+
+/// One record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Record {
+    /// A write is about to be sent; with FUA it is promised when it is answered.
+    Write { id: u64, first: u64, sectors: u32, fua: bool },
+    /// A write was answered.
+    Written { id: u64 },
+    /// A flush is about to be sent.
+    Flush { id: u64 },
+    /// A flush was answered.
+    Flushed { id: u64 },
+}
+
+impl Record {
+    fn to_bytes(self) -> [u8; RECORD_BYTES] {
+        let (id, first, sectors, kind) = match self {
+            Record::Write { id, first, sectors, fua } => (id, first, sectors, 1 + u32::from(fua)),
+            Record::Written { id } => (id, 0, 0, 3),
+            Record::Flush { id } => (id, 0, 0, 4),
+            Record::Flushed { id } => (id, 0, 0, 5),
+        };
+        let last = u64::from(kind) << 32 | u64::from(sectors);
+        words([id, first, last])
+    }
+
+    fn of_bytes(bytes: [u8; RECORD_BYTES]) -> Result<Self> {
+        let [id, first, last] = numbers(bytes);
+        let sectors = u32::try_from(last & u64::from(u32::MAX)).expect("32 bits");
+        Ok(match last >> 32 {
+            1 => Record::Write { id, first, sectors, fua: false },
+            2 => Record::Write { id, first, sectors, fua: true },
+            3 => Record::Written { id },
+            4 => Record::Flush { id },
+            5 => Record::Flushed { id },
+            kind => bail!("understand a record of kind {kind}"),
+        })
+    }
+}
+
+fn words(numbers: [u64; 3]) -> [u8; RECORD_BYTES] {
+    let mut bytes = [0; RECORD_BYTES];
+    for (bytes, number) in bytes.as_chunks_mut().0.iter_mut().zip(numbers) {
+        *bytes = number.to_le_bytes();
+    }
+    bytes
+}
+
+fn numbers(bytes: [u8; RECORD_BYTES]) -> [u64; 3] {
+    let (words, _) = bytes.as_chunks();
+    [0, 1, 2].map(|at| u64::from_le_bytes(words[at]))
+}
+
+/// A log that is being written; perhaps none.
+#[derive(Debug)]
+pub(super) struct Log(Option<Mutex<File>>);
+
+impl Log {
+    /// For a load that is not checked later.
+    pub(super) fn none() -> Self {
+        Log(None)
+    }
+
+    /// Begins a log, in place of what the file held.
+    pub(super) fn create(path: &Path, seed: u64, sectors: u64) -> Result<Self> {
+        let mut file =
+            File::create(path).with_context(|| format!("create the log {}", path.display()))?;
+        file.write_all(&words([u64::from_le_bytes(MAGIC), seed, sectors])).context(WRITING)?;
+        Ok(Log(Some(Mutex::new(file))))
+    }
+
+    /// Adds a record: before what it announces is sent, or after what it reports has come.
+    pub(super) fn add(&self, record: Record) -> Result<()> {
+        let Some(file) = &self.0 else { return Ok(()) };
+        let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);
+        file.write_all(&record.to_bytes()).context(WRITING)
+    }
+}
+
+const WRITING: &str = "write the log";
+
+/// A log that is being read: its records, in order.
+#[derive(Debug)]
+pub(super) struct Records {
+    file: BufReader<File>,
+    pub(super) seed: u64,
+    /// Sectors of the export.
+    pub(super) sectors: u64,
+}
+
+impl Records {
+    pub(super) fn open(path: &Path) -> Result<Self> {
+        let file = File::open(path).with_context(|| format!("open the log {}", path.display()))?;
+        let mut file = BufReader::new(file);
+        let head = next(&mut file)?.unwrap_or_default();
+        let [magic, seed, sectors] = numbers(head);
+        let ours = magic == u64::from_le_bytes(MAGIC);
+        ensure!(ours, "read {}: it is not a log of larder load", path.display());
+        Ok(Records { file, seed, sectors })
+    }
+}
+
+impl Iterator for Records {
+    type Item = Result<Record>;
+
+    fn next(&mut self) -> Option<Result<Record>> {
+        let bytes = next(&mut self.file).transpose()?;
+        Some(bytes.and_then(Record::of_bytes))
+    }
+}
+
+/// The next whole record; a part of one at the end was of a load that was killed, and announced
+/// nothing that was sent.
+fn next(file: &mut BufReader<File>) -> Result<Option<[u8; RECORD_BYTES]>> {
+    let mut bytes = [0; RECORD_BYTES];
+    match file.read_exact(&mut bytes) {
+        Ok(()) => Ok(Some(bytes)),
+        Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(None),
+        Err(error) => Err(error).context("read the log"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_come_back_as_they_were_and_other_files_are_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("log");
+        let records = [
+            Record::Write { id: 7 << 40 | 1, first: 1 << 50, sectors: 512, fua: false },
+            Record::Write { id: 2, first: 0, sectors: 1, fua: true },
+            Record::Written { id: 2 },
+            Record::Flush { id: 3 },
+            Record::Flushed { id: 3 },
+        ];
+        let log = Log::create(&path, 42, 1000).unwrap();
+        for record in records {
+            log.add(record).unwrap();
+        }
+        let read = Records::open(&path).unwrap();
+        assert_eq!((read.seed, read.sectors), (42, 1000));
+        assert_eq!(read.map(Result::unwrap).collect::<Vec<_>>(), records);
+        std::fs::write(&path, "another file, long enough").unwrap();
+        assert!(Records::open(&path).unwrap_err().to_string().contains("not a log"));
+    }
+}

@@ -1,0 +1,410 @@
+//! The speed of a hit in process: a bare copy, a hit by `Cache::read_hit`, and a `pread` from the
+//! page cache, each of 4 KiB at random places in 1 GiB, by turns in one run.
+//!
+//! All three copy into the same buffer in the same order of blocks. The bare copy reads the very
+//! memory that holds the cache's frames, and the frames of the blocks it stands for, so that pages,
+//! layout and state of the processor's caches are the same. Ratios are taken pair by pair within a
+//! round, then their median; times are in nanoseconds for 4 KiB.
+//!
+//! `cargo bench --package larder-io --bench hit -- [--json] [--quick]`. Without `--bench`, which
+//! cargo adds, as in `cargo test --benches`, a moment on a few megabytes shows that it works.
+
+use larder_core::counters::Counter;
+use larder_core::lane::Silent;
+use larder_core::policy::PolicyKind;
+use larder_core::request::{Assembly, Status};
+use larder_core::store::{Geometry, MemoryStore};
+use larder_core::units::{BLOCK_BYTES, BLOCK_BYTES_U64};
+use larder_core::volume::VolumeOptions;
+use larder_io::engine::{ArenaCache, ArenaLane, ArenaVolume, Engine, EngineOptions};
+use larder_io::store::Timed;
+use larder_mem::Pin;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
+use rustix::io::ReadWriteFlags;
+use std::fs::File;
+use std::hint::black_box;
+use std::io::{self, IoSliceMut, Write};
+use std::os::unix::fs::FileExt;
+use std::sync::{Arc, Barrier};
+use std::time::{Duration, Instant};
+
+/// A large request: as large as the largest page.
+const LARGE_BYTES: usize = 1 << 20;
+const LARGE_BLOCKS: u32 = 256;
+/// Copies between two looks at the clock.
+const BATCH: usize = 1024;
+
+/// How much is measured.
+#[derive(Clone, Copy)]
+struct Scale {
+    hot_bytes: u64,
+    rounds: usize,
+    each: Duration,
+}
+
+impl Scale {
+    const FULL: Scale = Scale { hot_bytes: 1 << 30, rounds: 9, each: Duration::from_millis(300) };
+    const QUICK: Scale = Scale { rounds: 3, each: Duration::from_millis(50), ..Scale::FULL };
+    const TEST: Scale =
+        Scale { hot_bytes: 8 << 20, rounds: 1, each: Duration::from_millis(1) };
+
+    fn of(arguments: &[String]) -> Self {
+        let has = |name: &str| arguments.iter().any(|argument| argument == name);
+        match (has("--bench") && !has("--test"), has("--quick")) {
+            (false, _) => Scale::TEST,
+            (true, true) => Scale::QUICK,
+            (true, false) => Scale::FULL,
+        }
+    }
+}
+
+/// What is measured, ready to run.
+struct Setup {
+    engine: Engine,
+    volume: Arc<ArenaVolume>,
+    file: File,
+    /// The frame of each block, held, so that the bare copy may read it.
+    pins: Vec<Pin>,
+    /// Blocks, and requests of a large size, in the order in which they are read over and over.
+    blocks: Vec<u32>,
+    larges: Vec<u32>,
+}
+
+impl Setup {
+    fn new(scale: Scale) -> Self {
+        let policy = PolicyKind::S3Fifo;
+        let engine = Engine::new(EngineOptions {
+            // The tables of the cache take about a twentieth.
+            memory_bytes: scale.hot_bytes / 8 * 9 + (16 << 20),
+            huge_pages: true,
+            lock: false,
+            threads: 2,
+            policy_bytes: policy.bytes_per_page(),
+        })
+        .expect("there is memory for the bench");
+        let geometry = Geometry { length: scale.hot_bytes, granule: 512, read_only: false };
+        let options = VolumeOptions { policy, ..VolumeOptions::new("bench", geometry) };
+        let store = Timed::new(MemoryStore::new(geometry), engine.clock());
+        let volume = engine.add_volume(options, Box::new(store)).expect("a thread for the volume");
+        let pins = fill(&engine, &volume);
+        let blocks = u32::try_from(pins.len()).expect("as many as frames");
+        Setup {
+            engine,
+            volume,
+            file: cached_file(scale.hot_bytes),
+            pins,
+            blocks: shuffled(blocks),
+            larges: shuffled(blocks / LARGE_BLOCKS),
+        }
+    }
+
+    fn cache(&self) -> &ArenaCache {
+        self.engine.cache()
+    }
+
+    fn lane(&self) -> ArenaLane {
+        self.cache().open_lane(&self.volume, Box::new(Silent))
+    }
+
+    /// The memory that the bare copy reads, in the order of the blocks.
+    fn sources(&self) -> Vec<&[u8]> {
+        let arena = self.cache().frames().arena();
+        self.blocks.iter().map(|&block| arena.bytes(&self.pins[block as usize])).collect()
+    }
+
+    fn close(self) {
+        for pin in self.pins {
+            self.engine.cache().frames().arena().unpin(pin);
+        }
+        self.engine.shut_down();
+    }
+}
+
+/// Reads the whole volume once, and keeps the frames of its blocks pinned.
+fn fill(engine: &Engine, volume: &Arc<ArenaVolume>) -> Vec<Pin> {
+    let cache = engine.cache();
+    let mut lane = cache.open_lane(volume, Box::new(Silent));
+    let (mut pins, mut completions) = (Vec::new(), Vec::new());
+    let len = u32::try_from(LARGE_BYTES).expect("a mebibyte");
+    for offset in (0..volume.geometry().length).step_by(LARGE_BYTES) {
+        let mut assembly = Assembly::new(0, offset, len);
+        let mut status = cache.read(&mut lane, engine.now(), &mut assembly);
+        while status == Status::Pending {
+            std::thread::yield_now();
+            lane.collect(&mut completions);
+            for completion in completions.drain(..) {
+                status = assembly.absorb(cache.frames(), completion);
+            }
+        }
+        assert_eq!(status, Status::Done, "there is room for all of it");
+        pins.extend(assembly.take_pieces().map(|(pin, _)| pin));
+    }
+    cache.close_lane(lane);
+    pins
+}
+
+/// A file of this length, all of it in the page cache.
+fn cached_file(len: u64) -> File {
+    let mut file = tempfile::tempfile().expect("a directory for temporary files");
+    let piece = vec![1; LARGE_BYTES];
+    for _ in 0..len / LARGE_BYTES as u64 {
+        file.write_all(&piece).expect("room for a temporary file");
+    }
+    // Nothing shall be written back while the clock runs.
+    file.sync_data().expect("a disk that works");
+    let mut piece = vec![0; LARGE_BYTES];
+    for offset in (0..len).step_by(LARGE_BYTES) {
+        let vectors = &mut [IoSliceMut::new(&mut piece)];
+        match rustix::io::preadv2(&file, vectors, offset, ReadWriteFlags::NOWAIT) {
+            // Some file systems cannot tell; what was just written is there all the same.
+            Ok(LARGE_BYTES) | Err(rustix::io::Errno::OPNOTSUPP) => {}
+            other => panic!("the file left the page cache: {other:?}"),
+        }
+    }
+    file
+}
+
+/// The numbers below `end`, each once, shuffled from a fixed seed.
+fn shuffled(end: u32) -> Vec<u32> {
+    let mut numbers: Vec<u32> = (0..end).collect();
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(1);
+    for i in (1..numbers.len()).rev() {
+        let other = random.next_u64() % (i as u64 + 1);
+        numbers.swap(i, usize::try_from(other).expect("an index"));
+    }
+    numbers
+}
+
+/// Goes round `items`, from `start` on, until the time is up; nanoseconds for each.
+fn time<T: Copy>(each: Duration, items: &[T], start: &mut usize, mut go: impl FnMut(T)) -> f64 {
+    let begin = Instant::now();
+    let mut count = 0.0;
+    loop {
+        let batch = &items[*start..items.len().min(*start + BATCH)];
+        *start = if *start + BATCH >= items.len() { 0 } else { *start + BATCH };
+        for &item in batch {
+            go(item);
+        }
+        count += f64::from(u32::try_from(batch.len()).expect("at most a batch"));
+        let elapsed = begin.elapsed();
+        if elapsed >= each {
+            return elapsed.as_secs_f64() * 1e9 / count;
+        }
+    }
+}
+
+/// One thread's buffer and places in the orders.
+struct Worker<'a> {
+    setup: &'a Setup,
+    sources: &'a [&'a [u8]],
+    lane: ArenaLane,
+    buffer: Vec<u8>,
+    next: [usize; 5],
+}
+
+impl<'a> Worker<'a> {
+    /// The worker begins `part` halves into the order.
+    fn new(setup: &'a Setup, sources: &'a [&'a [u8]], part: usize) -> Self {
+        let block = setup.blocks.len() / 2 * part;
+        let large = setup.larges.len() / 2 * part;
+        let next = [block, block, block, large, large];
+        Worker { setup, sources, lane: setup.lane(), buffer: vec![0; LARGE_BYTES], next }
+    }
+
+    fn memcpy(&mut self, each: Duration) -> f64 {
+        let to = &mut self.buffer[..BLOCK_BYTES];
+        time(each, self.sources, &mut self.next[0], |from| {
+            black_box(&mut *to).copy_from_slice(from);
+        })
+    }
+
+    fn hit(&mut self, each: Duration) -> f64 {
+        let (cache, lane) = (self.setup.cache(), &self.lane);
+        let to = &mut self.buffer[..BLOCK_BYTES];
+        time(each, &self.setup.blocks, &mut self.next[1], |block| {
+            let offset = u64::from(block) * BLOCK_BYTES_U64;
+            assert!(cache.read_hit(lane, offset, black_box(&mut *to)), "all blocks are resident");
+        })
+    }
+
+    fn pread(&mut self, each: Duration) -> f64 {
+        let to = &mut self.buffer[..BLOCK_BYTES];
+        time(each, &self.setup.blocks, &mut self.next[2], |block| {
+            let offset = u64::from(block) * BLOCK_BYTES_U64;
+            self.setup.file.read_exact_at(black_box(&mut *to), offset).expect("a whole block");
+        })
+    }
+
+    /// A copy of 1 MiB, frame by frame, for 4 KiB.
+    fn memcpy_large(&mut self, each: Duration) -> f64 {
+        let arena = self.setup.cache().frames().arena();
+        let to = &mut self.buffer;
+        let large = time(each, &self.setup.larges, &mut self.next[3], |large| {
+            let first = (large * LARGE_BLOCKS) as usize;
+            let pins = &self.setup.pins[first..first + LARGE_BLOCKS as usize];
+            for (to, pin) in black_box(&mut *to).chunks_exact_mut(BLOCK_BYTES).zip(pins) {
+                to.copy_from_slice(arena.bytes(pin));
+            }
+        });
+        large / f64::from(LARGE_BLOCKS)
+    }
+
+    /// A read of 1 MiB through an assembly, for 4 KiB.
+    fn hit_large(&mut self, each: Duration) -> f64 {
+        let (cache, lane, now) = (self.setup.cache(), &mut self.lane, self.setup.engine.now());
+        let to = &mut self.buffer;
+        let len = u32::try_from(LARGE_BYTES).expect("a mebibyte");
+        let mut assembly = Assembly::new(0, 0, len);
+        let large = time(each, &self.setup.larges, &mut self.next[4], |large| {
+            assembly.reset(0, u64::from(large) * LARGE_BYTES as u64, len);
+            assert_eq!(cache.read(lane, now, &mut assembly), Status::Done, "all is resident");
+            assembly.copy_to(cache.frames(), black_box(&mut *to));
+            assembly.release(cache.frames());
+        });
+        large / f64::from(LARGE_BLOCKS)
+    }
+}
+
+/// Two workers at once: the sum of their rates, in copies per nanosecond.
+fn together(
+    workers: &mut [Worker<'_>; 2],
+    each: Duration,
+    go: impl Fn(&mut Worker<'_>, Duration) -> f64 + Sync,
+) -> f64 {
+    let (barrier, go) = (&Barrier::new(2), &go);
+    std::thread::scope(|scope| {
+        let threads = workers.each_mut().map(|worker| {
+            scope.spawn(move || {
+                barrier.wait();
+                1.0 / go(worker, each)
+            })
+        });
+        threads.into_iter().map(|thread| thread.join().expect("a worker does not panic")).sum()
+    })
+}
+
+/// One number of each round.
+#[derive(Default)]
+struct Series(Vec<f64>);
+
+impl Series {
+    /// Median, least and greatest.
+    fn spread(&self) -> [f64; 3] {
+        let mut sorted = self.0.clone();
+        sorted.sort_by(f64::total_cmp);
+        [sorted[sorted.len() / 2], sorted[0], sorted[sorted.len() - 1]]
+    }
+
+    fn median(&self) -> f64 {
+        self.spread()[0]
+    }
+}
+
+/// What came out: a series for each name.
+#[derive(Default)]
+struct Results {
+    memcpy_ns: Series,
+    hit_ns: Series,
+    pread_ns: Series,
+    hit_over_memcpy: Series,
+    pread_over_hit: Series,
+    scaling: Series,
+    memcpy_scaling: Series,
+    large_ns: Series,
+    large_over_memcpy: Series,
+}
+
+impl Results {
+    fn measure(setup: &Setup, scale: Scale) -> Self {
+        let sources = setup.sources();
+        let mut workers = [0, 1].map(|part| Worker::new(setup, &sources, part));
+        let mut results = Results::default();
+        let each = scale.each;
+        for round in 0..=scale.rounds {
+            let one = &mut workers[0];
+            let memcpy = one.memcpy(each);
+            let hit = one.hit(each);
+            let pread = one.pread(each);
+            let large_memcpy = one.memcpy_large(each);
+            let large = one.hit_large(each);
+            let two_hit = together(&mut workers, each, Worker::hit);
+            let two_memcpy = together(&mut workers, each, Worker::memcpy);
+            // The first round warms up.
+            if round == 0 && scale.rounds > 1 {
+                continue;
+            }
+            results.memcpy_ns.0.push(memcpy);
+            results.hit_ns.0.push(hit);
+            results.pread_ns.0.push(pread);
+            results.hit_over_memcpy.0.push(hit / memcpy);
+            results.pread_over_hit.0.push(pread / hit);
+            results.scaling.0.push(two_hit * hit);
+            results.memcpy_scaling.0.push(two_memcpy * memcpy);
+            results.large_ns.0.push(large);
+            results.large_over_memcpy.0.push(large / large_memcpy);
+        }
+        let hits = setup.volume.totals().get(Counter::ReadHit);
+        assert!(hits > setup.blocks.len() as u64, "hits are counted");
+        for worker in workers {
+            setup.cache().close_lane(worker.lane);
+        }
+        results
+    }
+
+    fn json(&self) -> String {
+        let [memcpy, hit, pread, large] =
+            [&self.memcpy_ns, &self.hit_ns, &self.pread_ns, &self.large_ns].map(Series::median);
+        let [hit_over_memcpy, pread_over_hit, scaling, memcpy_scaling, large_over_memcpy] = [
+            &self.hit_over_memcpy,
+            &self.pread_over_hit,
+            &self.scaling,
+            &self.memcpy_scaling,
+            &self.large_over_memcpy,
+        ]
+        .map(|series| {
+            let [median, min, max] = series.spread();
+            format!("[{median:.3},{min:.3},{max:.3}]")
+        });
+        format!(
+            "{{\"memcpy_ns\":{memcpy:.1},\"hit_ns\":{hit:.1},\"pread_ns\":{pread:.1},\
+             \"hit_over_memcpy\":{hit_over_memcpy},\"pread_over_hit\":{pread_over_hit},\
+             \"scaling_2_threads\":{scaling},\"memcpy_scaling_2_threads\":{memcpy_scaling},\
+             \"read_1mib_ns_per_4kib\":{large:.1},\"read_1mib_over_memcpy\":{large_over_memcpy}}}"
+        )
+    }
+
+    fn table(&self) -> String {
+        let rows = [
+            ("memcpy of 4 KiB, ns", &self.memcpy_ns),
+            ("hit of 4 KiB, ns", &self.hit_ns),
+            ("pread of 4 KiB, ns", &self.pread_ns),
+            ("read of 1 MiB, ns for 4 KiB", &self.large_ns),
+            ("hit / memcpy", &self.hit_over_memcpy),
+            ("pread / hit", &self.pread_over_hit),
+            ("read of 1 MiB / memcpy", &self.large_over_memcpy),
+            ("2 threads / 1, hit", &self.scaling),
+            ("2 threads / 1, memcpy", &self.memcpy_scaling),
+        ];
+        let mut table = format!("{:<28} {:>8} {:>8} {:>8}\n", "", "median", "min", "max");
+        for (name, series) in rows {
+            let [median, min, max] = series.spread();
+            table += &format!("{name:<28} {median:>8.2} {min:>8.2} {max:>8.2}\n");
+        }
+        table
+    }
+}
+
+fn main() -> io::Result<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let scale = Scale::of(&arguments);
+    let setup = Setup::new(scale);
+    let results = Results::measure(&setup, scale);
+    setup.close();
+    let mut out = io::stdout().lock();
+    if arguments.iter().any(|argument| argument == "--json") {
+        writeln!(out, "{}", results.json())
+    } else {
+        write!(out, "{}", results.table())
+    }
+}
