@@ -50,10 +50,13 @@ pub struct EngineOptions {
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
     /// Too little.
-    #[error("use {0} bytes of memory: at least {MEMORY_BYTES_MIN} are needed")]
-    TooLittle(u64),
+    #[error("use {wanted} bytes of memory: at least {} MiB are needed", MEMORY_BYTES_MIN >> 20)]
+    TooLittle {
+        /// Asked for.
+        wanted: u64,
+    },
     /// More than the machine has.
-    #[error("use {wanted} bytes of memory: this machine has {has}")]
+    #[error("use {} MiB of memory: this machine has {} MiB", wanted >> 20, has >> 20)]
     TooMuch {
         /// Asked for.
         wanted: u64,
@@ -103,7 +106,7 @@ impl Engine {
     pub fn new(options: EngineOptions) -> Result<Self, EngineError> {
         let wanted = options.memory_bytes;
         if wanted < MEMORY_BYTES_MIN {
-            return Err(EngineError::TooLittle(wanted));
+            return Err(EngineError::TooLittle { wanted });
         }
         let has = machine_memory_bytes();
         if wanted > has {

@@ -134,6 +134,7 @@ impl Service {
         let engine = Arc::new(engine);
         let limits = ServerLimits::default();
         let (mut volumes, mut exports) = (Vec::new(), Vec::new());
+        let mut promised = 0;
         for volume in &arguments.volumes {
             let options = store::OpenOptions {
                 read_only: arguments.write_mode == WriteMode::ReadOnly,
@@ -152,6 +153,11 @@ impl Service {
             options.min_frames = frames(&arguments.min, &volume.name, 0);
             options.max_frames = frames(&arguments.max, &volume.name, u32::MAX);
             check_bounds(&options, engine.cache().frame_count())?;
+            promised += u64::from(options.min_frames);
+            ensure!(
+                promised <= u64::from(engine.cache().frame_count()),
+                "give every volume its --min: together they are more than --memory"
+            );
             let default = arguments.volumes.len() == 1;
             let volume = engine.add_volume(options, opened.store)?;
             exports.push(Export::new(Arc::clone(&volume), opened.map, default, &limits));

@@ -16,11 +16,12 @@ use std::sync::Arc;
 /// Bytes read at a time to bring a working set in.
 const WARM_BYTES: u64 = 256 << 10;
 
-/// What a trial with the cache showed: its rate, and what was counted in its measured half and in
-/// the whole.
+/// What a trial with the cache showed: its rate, and what was counted in its measured half.
 pub(super) struct Cached {
     pub(super) rate: Rate,
     pub(super) measured: Totals,
+    /// Blocks that the disk did not have when the trial was over.
+    pub(super) left: u64,
 }
 
 pub(super) fn trial(
@@ -68,10 +69,11 @@ pub(super) fn trial(
         runner.finished(&request);
     }
     let measured = volume.totals().since(&half_way.unwrap_or_default());
+    let left = volume.unclean_blocks();
     client.disconnect().context("leave our own server")?;
     server.close();
     engine.shut_down();
-    Ok(Cached { rate: runner.rate()?, measured })
+    Ok(Cached { rate: runner.rate()?, measured, left })
 }
 
 fn warm(stage: &Stage, client: &mut Client, bytes: u64) -> Result<()> {

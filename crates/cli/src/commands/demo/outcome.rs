@@ -107,6 +107,7 @@ pub(super) fn table(title: &str, outcomes: &[Outcome]) -> Table {
     ] {
         row(name, &|o| Cell::count(o.with.measured.get(counter)));
     }
+    row("dirty blocks left at the end", &|o| Cell::count(o.with.left));
     row("read hits", &|o| {
         o.with.measured.read_hit_ratio().map_or_else(Cell::missing, Cell::percent)
     });
