@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 pub(crate) fn bytes(text: &str) -> Result<u64, String> {
     let size: ByteSize = text
         .parse()
-        .map_err(|_| format!("\"{text}\" is not a size; write it as 4KiB, 256MiB or 2GiB"))?;
+        .map_err(|error| format!("\"{text}\" is not a size ({error}); write 4KiB, 256MiB, 2GiB"))?;
     Ok(size.as_u64())
 }
 
@@ -53,7 +53,7 @@ pub(crate) fn flush_mode(text: &str) -> Result<FlushMode, String> {
 /// A setting of a tunable, as in `age-max=2000`.
 pub(crate) fn setting(text: &str) -> Result<(String, u64), String> {
     let (name, value) = text.split_once('=').ok_or("write it as NAME=NUMBER")?;
-    let value = value.parse().map_err(|_| format!("\"{value}\" is not a number"))?;
+    let value = value.parse().map_err(|error| format!("\"{value}\" is not a number: {error}"))?;
     Ok((name.to_owned(), value))
 }
 

@@ -2,4 +2,5 @@
 
 pub(crate) mod demo;
 pub(crate) mod docs;
+pub(crate) mod load;
 pub(crate) mod serve;

@@ -1,7 +1,9 @@
 //! The table of counters: every number that is not zero, with its meaning from the catalogue.
 
-use larder_core::counters::{COUNTERS, Counter, GAUGES, Gauge, HISTOGRAMS, Latency, Meaning, Totals};
 use larder_core::counters::Unit;
+use larder_core::counters::{
+    COUNTERS, Counter, GAUGES, Gauge, HISTOGRAMS, Latency, Meaning, Totals,
+};
 use larder_io::engine::{ArenaCache, ArenaVolume};
 use larder_report::table::{Cell, Column, Table};
 

@@ -31,6 +31,9 @@ enum Command {
     /// Print generated documentation.
     #[command(hide = true)]
     Docs(commands::docs::Arguments),
+    /// Load an export with requests that can be checked after a crash.
+    #[command(hide = true)]
+    Load(commands::load::Arguments),
 }
 
 /// Exit code for wrong use and failures.
@@ -41,12 +44,13 @@ fn main() -> ExitCode {
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
     tracing_subscriber::fmt().with_env_filter(log).with_writer(std::io::stderr).init();
     let result = match Cli::parse().command {
-        Command::Serve(arguments) => commands::serve::run(&arguments),
-        Command::Demo(arguments) => commands::demo::run(&arguments),
-        Command::Docs(arguments) => commands::docs::run(&arguments),
+        Command::Serve(arguments) => succeed(commands::serve::run(&arguments)),
+        Command::Demo(arguments) => succeed(commands::demo::run(&arguments)),
+        Command::Docs(arguments) => succeed(commands::docs::run(&arguments)),
+        Command::Load(arguments) => commands::load::run(&arguments),
     };
     match result {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("larder: failed to {}", sentence(&error));
@@ -66,6 +70,11 @@ fn sentence(error: &anyhow::Error) -> String {
         }
     }
     sentence
+}
+
+/// The exit code of a command that finds nothing.
+fn succeed(result: anyhow::Result<()>) -> anyhow::Result<ExitCode> {
+    result.map(|()| ExitCode::SUCCESS)
 }
 
 /// Whoever reads our output has had enough: that is no failure.

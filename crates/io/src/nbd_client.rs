@@ -47,11 +47,7 @@ pub struct ConnectOptions {
 impl Default for ConnectOptions {
     /// All features, no limit of time.
     fn default() -> Self {
-        Self {
-            structured: true,
-            base_allocation: true,
-            timeout: None,
-        }
+        Self { structured: true, base_allocation: true, timeout: None }
     }
 }
 
@@ -213,8 +209,7 @@ impl Client {
     pub fn trim(&mut self, offset: u64, len: u32, fua: bool) -> Result<(), ClientError> {
         self.offered(wire::FLAG_SEND_TRIM, "trim")?;
         let flags = self.fua(fua)?;
-        self.call(Request::trim(offset, len).with_flags(flags))
-            .map(drop)
+        self.call(Request::trim(offset, len).with_flags(flags)).map(drop)
     }
 
     /// Makes a range read as zeros.
@@ -236,8 +231,7 @@ impl Client {
             self.offered(wire::FLAG_SEND_FAST_ZERO, "fast zero")?;
             flags |= wire::CMD_FLAG_FAST_ZERO;
         }
-        self.call(Request::write_zeroes(offset, len).with_flags(flags))
-            .map(drop)
+        self.call(Request::write_zeroes(offset, len).with_flags(flags)).map(drop)
     }
 
     /// Announces reads of a range.
@@ -299,11 +293,7 @@ impl Client {
     }
 
     fn offered(&self, flag: u16, what: &'static str) -> Result<(), ClientError> {
-        if self.details.has(flag) {
-            Ok(())
-        } else {
-            Err(ClientError::NotOffered(what))
-        }
+        if self.details.has(flag) { Ok(()) } else { Err(ClientError::NotOffered(what)) }
     }
 
     fn fua(&self, fua: bool) -> Result<u16, ClientError> {

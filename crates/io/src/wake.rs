@@ -37,10 +37,7 @@ impl Waker {
     #[must_use]
     pub fn prepare_sleep(&self) -> bool {
         let inner = &self.0;
-        if inner
-            .state
-            .compare_exchange(AWAKE, ASLEEP, Ordering::AcqRel, Ordering::Acquire)
-            .is_ok()
+        if inner.state.compare_exchange(AWAKE, ASLEEP, Ordering::AcqRel, Ordering::Acquire).is_ok()
         {
             return true;
         }

@@ -83,8 +83,7 @@ impl<S: Store<NoFrames>> Rehearsal<S> {
     fn step(&mut self) -> Option<Nanos> {
         let (mut ops, mut done) = (Vec::new(), Vec::new());
         loop {
-            let next =
-                self.cache.poll(&self.volume, &self.recorder, self.now, DEPTH, &mut ops);
+            let next = self.cache.poll(&self.volume, &self.recorder, self.now, DEPTH, &mut ops);
             for op in ops.drain(..) {
                 self.store.submit(self.now, self.cache.frames(), op);
             }

@@ -38,8 +38,12 @@ fn metrics() {
     println!("Every number that leaves the cache comes from this catalogue. Generated from");
     println!("`crates/core/src/counters/catalogue.rs` by `cargo xtask docs`; do not edit.");
     println!();
-    println!("A hit ratio is always weighted by references: hits over references, both summed over");
-    println!("the whole time asked for, never a mean of ratios. \"Known as\" names the counter of the");
+    println!(
+        "A hit ratio is always weighted by references: hits over references, both summed over"
+    );
+    println!(
+        "the whole time asked for, never a mean of ratios. \"Known as\" names the counter of the"
+    );
     println!("Windows NT file cache that the number answers to.");
     section("Counters", "They only grow.", &COUNTERS);
     section("Gauges", "What is so now.", &GAUGES);

@@ -119,10 +119,8 @@ fn load(arguments: &Arguments, uri: &NbdUri) -> Result<()> {
 /// Runs the connections to their ends; the first failure is the load's.
 fn run_all(connections: Vec<Connection<'_>>) -> Result<Tally> {
     std::thread::scope(|scope| {
-        let threads: Vec<_> = connections
-            .into_iter()
-            .map(|connection| scope.spawn(|| connection.run()))
-            .collect();
+        let threads: Vec<_> =
+            connections.into_iter().map(|connection| scope.spawn(|| connection.run())).collect();
         // All are waited for before a failure is handed on.
         let ended: Vec<_> = threads
             .into_iter()

@@ -85,7 +85,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let service = Service::start(arguments)?;
     service.announce()?;
     loop {
-        match signals.wait(Duration::from_secs(3600)) {
+        match signals.wait(Duration::from_hours(1)) {
             Some(Asked::Report) => service.report(),
             Some(Asked::Stop) => break,
             None => {}
@@ -217,9 +217,8 @@ impl Service {
 }
 
 fn tunables(arguments: &Arguments) -> Result<Tunables> {
-    let mut tunables = Tunables::preset(&arguments.preset).ok_or_else(|| {
-        anyhow!("use preset \"{}\": there are larder and nt", arguments.preset)
-    })?;
+    let mut tunables = Tunables::preset(&arguments.preset)
+        .ok_or_else(|| anyhow!("use preset \"{}\": there are larder and nt", arguments.preset))?;
     for (name, value) in &arguments.set {
         tunables.set(name, *value).with_context(|| format!("set {name}"))?;
     }
@@ -249,9 +248,8 @@ fn check_names(arguments: &Arguments) -> Result<()> {
 fn frames(bounds: &[(Option<String>, u64)], volume: &str, default: u32) -> u32 {
     let own = bounds.iter().rev().find(|(name, _)| name.as_deref() == Some(volume));
     let all = bounds.iter().rev().find(|(name, _)| name.is_none());
-    own.or(all).map_or(default, |(_, bytes)| {
-        u32::try_from(bytes / BLOCK_BYTES_U64).unwrap_or(u32::MAX)
-    })
+    own.or(all)
+        .map_or(default, |(_, bytes)| u32::try_from(bytes / BLOCK_BYTES_U64).unwrap_or(u32::MAX))
 }
 
 fn check_bounds(options: &VolumeOptions, frames: u32) -> Result<()> {
@@ -269,6 +267,7 @@ fn check_bounds(options: &VolumeOptions, frames: u32) -> Result<()> {
 }
 
 fn default_address(arguments: &Arguments) -> ListenAddress {
-    let directory = std::env::var_os("XDG_RUNTIME_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
+    let directory =
+        std::env::var_os("XDG_RUNTIME_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
     ListenAddress::Unix(directory.join(format!("larder-{}.sock", arguments.volumes[0].name)))
 }

@@ -20,11 +20,7 @@ pub struct RequestError {
 
 impl RequestError {
     pub(super) fn of_code(code: u32) -> Self {
-        Self {
-            errno: Errno::from_code(code),
-            message: String::new(),
-            offset: None,
-        }
+        Self { errno: Errno::from_code(code), message: String::new(), offset: None }
     }
 }
 
@@ -87,10 +83,7 @@ impl ClientError {
 
     /// Whether the connection is still of use.
     pub(super) fn ends_connection(&self) -> bool {
-        matches!(
-            self,
-            Self::Closed | Self::TimedOut | Self::Io(_) | Self::Protocol(_)
-        )
+        matches!(self, Self::Closed | Self::TimedOut | Self::Io(_) | Self::Protocol(_))
     }
 }
 

@@ -68,10 +68,7 @@ impl<'a> Haggle<'a> {
             details.base_allocation = self.select_base_allocation(export)?;
         }
         match self.info(export, &mut details) {
-            Err(ClientError::Refused {
-                reply: wire::REP_ERR_UNSUP,
-                ..
-            }) => {
+            Err(ClientError::Refused { reply: wire::REP_ERR_UNSUP, .. }) => {
                 self.export_name(export, &mut details)?;
             }
             other => other?,
@@ -91,10 +88,7 @@ impl<'a> Haggle<'a> {
             let (len, rest) = data.split_first_chunk::<4>().ok_or_else(short)?;
             let len = u32::from_be_bytes(*len) as usize;
             let (name, description) = rest.split_at_checked(len).ok_or_else(short)?;
-            exports.push(ListedExport {
-                name: text(name)?,
-                description: text(description)?,
-            });
+            exports.push(ListedExport { name: text(name)?, description: text(description)? });
             if exports.len() > LIST_MAX {
                 return Err(protocol("its list of exports does not end"));
             }
@@ -173,11 +167,7 @@ impl<'a> Haggle<'a> {
 
     fn info(&mut self, export: &str, details: &mut ExportDetails) -> Result<(), ClientError> {
         let mut data = string(export);
-        let wanted = [
-            wire::INFO_NAME,
-            wire::INFO_DESCRIPTION,
-            wire::INFO_BLOCK_SIZE,
-        ];
+        let wanted = [wire::INFO_NAME, wire::INFO_DESCRIPTION, wire::INFO_BLOCK_SIZE];
         data.extend([0, 3]);
         data.extend(wanted.iter().flat_map(|info| info.to_be_bytes()));
         self.send(wire::OPT_GO, &data)?;
@@ -205,11 +195,7 @@ impl<'a> Haggle<'a> {
                 _ => {}
             }
         }
-        if known {
-            Ok(())
-        } else {
-            Err(protocol("it started without telling the length"))
-        }
+        if known { Ok(()) } else { Err(protocol("it started without telling the length")) }
     }
 
     fn export_name(
@@ -222,8 +208,7 @@ impl<'a> Haggle<'a> {
         self.stream.read_exact(reply.as_mut_bytes())?;
         details.take(reply);
         if !self.no_zeroes {
-            self.stream
-                .read_exact(&mut [0; wire::EXPORT_NAME_PADDING_BYTES])?;
+            self.stream.read_exact(&mut [0; wire::EXPORT_NAME_PADDING_BYTES])?;
         }
         Ok(())
     }

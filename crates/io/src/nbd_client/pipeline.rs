@@ -67,37 +67,19 @@ fn length_of(data: &[u8]) -> u32 {
 
 impl Request {
     fn without_data(command: u16, offset: u64, len: u32) -> Self {
-        Self {
-            command,
-            flags: 0,
-            offset,
-            len,
-            data: Vec::new(),
-        }
+        Self { command, flags: 0, offset, len, data: Vec::new() }
     }
 
     /// Fills the whole buffer, whatever its content.
     #[must_use]
     pub fn read(offset: u64, buffer: Vec<u8>) -> Self {
-        Self {
-            command: wire::CMD_READ,
-            flags: 0,
-            offset,
-            len: length_of(&buffer),
-            data: buffer,
-        }
+        Self { command: wire::CMD_READ, flags: 0, offset, len: length_of(&buffer), data: buffer }
     }
 
     /// Writes all of `data`.
     #[must_use]
     pub fn write(offset: u64, data: Vec<u8>) -> Self {
-        Self {
-            command: wire::CMD_WRITE,
-            flags: 0,
-            offset,
-            len: length_of(&data),
-            data,
-        }
+        Self { command: wire::CMD_WRITE, flags: 0, offset, len: length_of(&data), data }
     }
 
     /// Makes all answered writes stable.
@@ -234,10 +216,7 @@ impl Client {
     /// Waits for this request and leaves the others for later.
     pub(super) fn wait_cookie(&mut self, cookie: u64) -> Result<Completion, ClientError> {
         loop {
-            let found = self
-                .ready
-                .iter()
-                .position(|completion| completion.cookie == cookie);
+            let found = self.ready.iter().position(|completion| completion.cookie == cookie);
             if let Some(completion) = found.and_then(|at| self.ready.remove(at)) {
                 return Ok(completion);
             }

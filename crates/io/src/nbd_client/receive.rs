@@ -109,10 +109,7 @@ impl Client {
             return protocol("it sent a block status of a context that was not selected");
         }
         for _ in 0..len / 8 {
-            let extent = Extent {
-                len: self.read_u32()?,
-                state: self.read_u32()?,
-            };
+            let extent = Extent { len: self.read_u32()?, state: self.read_u32()? };
             if extent.len == 0 {
                 return protocol("it sent an extent without a length");
             }
@@ -172,12 +169,8 @@ impl Slot {
         if self.command != wire::CMD_READ {
             return protocol("it sent data to a request that reads none");
         }
-        let start = offset
-            .checked_sub(self.offset)
-            .and_then(|start| u32::try_from(start).ok());
-        let end = start
-            .and_then(|start| start.checked_add(len))
-            .filter(|&end| end <= self.len);
+        let start = offset.checked_sub(self.offset).and_then(|start| u32::try_from(start).ok());
+        let end = start.and_then(|start| start.checked_add(len)).filter(|&end| end <= self.len);
         let (Some(start), Some(end), true) = (start, end, len > 0) else {
             return protocol("it sent data outside of the request");
         };
@@ -197,10 +190,7 @@ impl Slot {
     /// Whether all extents but the last lie in the request, and one is enough if one was asked for.
     fn check_extents(&self) -> Result<(), ClientError> {
         let sum = |extents: &[Extent]| extents.iter().map(|e| u64::from(e.len)).sum::<u64>();
-        let (len, one) = (
-            u64::from(self.len),
-            self.flags & wire::CMD_FLAG_REQ_ONE != 0,
-        );
+        let (len, one) = (u64::from(self.len), self.flags & wire::CMD_FLAG_REQ_ONE != 0);
         let (_, first) = self.extents.split_last().expect("a status has extents");
         if sum(first) >= len || (one && (!first.is_empty() || sum(&self.extents) > len)) {
             return protocol("it sent more extents than were asked for");

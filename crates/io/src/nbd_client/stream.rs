@@ -86,11 +86,7 @@ impl Stream {
         output: bool,
         timeout: Option<Duration>,
     ) -> Result<Option<Ready>, ClientError> {
-        let wanted = if output {
-            PollFlags::IN | PollFlags::OUT
-        } else {
-            PollFlags::IN
-        };
+        let wanted = if output { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
         // A time that does not fit is longer than anyone waits.
         let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
         let mut fds = [PollFd::new(self, wanted)];
@@ -105,10 +101,7 @@ impl Stream {
         // A closed or failed connection is reported by the read that follows.
         let ready = fds[0].revents();
         let input = ready.intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR);
-        Ok(Some(Ready {
-            input,
-            output: ready.contains(PollFlags::OUT),
-        }))
+        Ok(Some(Ready { input, output: ready.contains(PollFlags::OUT) }))
     }
 }
 

@@ -61,9 +61,7 @@ impl FromStr for NbdUri {
 
     fn from_str(text: &str) -> Result<Self, UriError> {
         let owned = || text.to_owned();
-        let (scheme, rest) = text
-            .split_once("://")
-            .ok_or_else(|| UriError::Scheme(owned()))?;
+        let (scheme, rest) = text.split_once("://").ok_or_else(|| UriError::Scheme(owned()))?;
         if rest.contains('#') {
             return Err(UriError::Unsupported(owned(), "a fragment"));
         }
@@ -106,9 +104,7 @@ impl FromStr for NbdUri {
 /// Host and port, the host perhaps in brackets.
 fn tcp(authority: &str, text: &str) -> Result<NbdAddress, UriError> {
     let (host, port) = match authority.strip_prefix('[') {
-        Some(rest) => rest
-            .split_once(']')
-            .ok_or_else(|| UriError::Encoding(text.to_owned()))?,
+        Some(rest) => rest.split_once(']').ok_or_else(|| UriError::Encoding(text.to_owned()))?,
         None => authority.split_at(authority.find(':').unwrap_or(authority.len())),
     };
     let port = match port.strip_prefix(':') {
@@ -128,11 +124,7 @@ fn tcp(authority: &str, text: &str) -> Result<NbdAddress, UriError> {
 }
 
 fn decode(text: &str) -> Option<Vec<u8>> {
-    let digit = |byte: u8| {
-        char::from(byte)
-            .to_digit(16)
-            .and_then(|digit| u8::try_from(digit).ok())
-    };
+    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let [first, tail @ ..] = rest {
@@ -189,36 +181,19 @@ mod tests {
     use super::*;
 
     fn tcp(host: &str, port: u16, export: &str) -> NbdUri {
-        NbdUri {
-            address: NbdAddress::Tcp {
-                host: host.into(),
-                port,
-            },
-            export: export.into(),
-        }
+        NbdUri { address: NbdAddress::Tcp { host: host.into(), port }, export: export.into() }
     }
 
     fn unix(path: &str, export: &str) -> NbdUri {
-        NbdUri {
-            address: NbdAddress::Unix(path.into()),
-            export: export.into(),
-        }
+        NbdUri { address: NbdAddress::Unix(path.into()), export: export.into() }
     }
 
     #[test]
     fn addresses_are_read_and_written_back() {
         for (text, uri, again) in [
-            (
-                "nbd://example.com",
-                tcp("example.com", 10809, ""),
-                "nbd://example.com:10809/",
-            ),
+            ("nbd://example.com", tcp("example.com", 10809, ""), "nbd://example.com:10809/"),
             ("nbd://h:1/disk", tcp("h", 1, "disk"), "nbd://h:1/disk"),
-            (
-                "nbd://h//disk",
-                tcp("h", 10809, "/disk"),
-                "nbd://h:10809//disk",
-            ),
+            ("nbd://h//disk", tcp("h", 10809, "/disk"), "nbd://h:10809//disk"),
             (
                 "nbd://h/hello%20world",
                 tcp("h", 10809, "hello world"),
@@ -226,26 +201,14 @@ mod tests {
             ),
             ("nbd://[::1]:7/x", tcp("::1", 7, "x"), "nbd://[::1]:7/x"),
             ("nbd://[::1]", tcp("::1", 10809, ""), "nbd://[::1]:10809/"),
-            (
-                "nbd+unix:///?socket=/a/b",
-                unix("/a/b", ""),
-                "nbd+unix:///?socket=/a/b",
-            ),
-            (
-                "nbd+unix://?socket=s",
-                unix("s", ""),
-                "nbd+unix:///?socket=s",
-            ),
+            ("nbd+unix:///?socket=/a/b", unix("/a/b", ""), "nbd+unix:///?socket=/a/b"),
+            ("nbd+unix://?socket=s", unix("s", ""), "nbd+unix:///?socket=s"),
             (
                 "nbd+unix:///d%3fisk?socket=/tmp/a%26b",
                 unix("/tmp/a&b", "d?isk"),
                 "nbd+unix:///d%3Fisk?socket=/tmp/a%26b",
             ),
-            (
-                "nbd+unix:///?socket=%00x",
-                unix("\0x", ""),
-                "nbd+unix:///?socket=%00x",
-            ),
+            ("nbd+unix:///?socket=%00x", unix("\0x", ""), "nbd+unix:///?socket=%00x"),
         ] {
             assert_eq!(text.parse::<NbdUri>(), Ok(uri.clone()), "{text}");
             assert_eq!(uri.to_string(), again);

@@ -42,7 +42,9 @@ pub enum OpenError {
         path: PathBuf,
     },
     /// It holds nothing.
-    #[error("serve {path}: it is empty; make it as large as the volume should be, for example with truncate -s 10G")]
+    #[error(
+        "serve {path}: it is empty; make it as large as the volume should be, for example with truncate -s 10G"
+    )]
     Empty {
         /// The path.
         path: PathBuf,
@@ -196,16 +198,15 @@ pub fn open_file(path: &Path, read_only: bool) -> Result<OpenedFile, OpenError> 
     let granule = direct.as_ref().and_then(|file| {
         [512u32, 4096].into_iter().find(|&granule| reads_directly(file, granule as usize))
     });
-    let (main, granule) = match (direct, granule) {
-        (Some(file), Some(granule)) => (file.into(), granule),
-        _ => {
-            notes.push(format!(
-                "{} does not do direct I/O: its data passes through the kernel's page cache too, \
-                 which holds a second copy",
-                path.display()
-            ));
-            (rustix::io::fcntl_dupfd_cloexec(&buffered, 0).map_err(|e| open_error(path, e))?, 512)
-        }
+    let (main, granule) = if let (Some(file), Some(granule)) = (direct, granule) {
+        (file.into(), granule)
+    } else {
+        notes.push(format!(
+            "{} does not do direct I/O: its data passes through the kernel's page cache too, which \
+             holds a second copy",
+            path.display()
+        ));
+        (rustix::io::fcntl_dupfd_cloexec(&buffered, 0).map_err(|e| open_error(path, e))?, 512)
     };
     let geometry = Geometry { length, granule, read_only };
     Ok(OpenedFile { path: path.to_owned(), geometry, is_device, notes, main, buffered })

@@ -94,11 +94,9 @@ impl UringStore {
                     .rw_flags(flags)
                     .build()
             }
-            StoreOpKind::Flush => {
-                opcode::Fsync::new(types::Fd(self.file.main().as_raw_fd()))
-                    .flags(types::FsyncFlags::DATASYNC)
-                    .build()
-            }
+            StoreOpKind::Flush => opcode::Fsync::new(types::Fd(self.file.main().as_raw_fd()))
+                .flags(types::FsyncFlags::DATASYNC)
+                .build(),
             StoreOpKind::Discard | StoreOpKind::Zero { .. } => {
                 unreachable!("discards and zeroings are plain calls")
             }
@@ -125,10 +123,10 @@ impl UringStore {
         }
     }
 
-    fn take(&mut self, index: usize) -> Box<InFlight> {
+    fn take(&mut self, index: usize) -> InFlight {
         self.free.push(index);
         self.count -= 1;
-        self.in_flight[index].take().expect("an operation completes once")
+        *self.in_flight[index].take().expect("an operation completes once")
     }
 
     /// Takes in a completion; `None` if the rest of a short one was submitted.
@@ -155,7 +153,7 @@ impl UringStore {
                 return None;
             }
         };
-        let InFlight { op, started_at, .. } = *self.take(index);
+        let InFlight { op, started_at, .. } = self.take(index);
         Some(StoreDone { op, result, started_at, finished_at: now })
     }
 
@@ -292,8 +290,7 @@ impl EngineStore for UringStore {
             return Ok(());
         }
         let timeout = timeout.unwrap_or(Duration::from_nanos(SECOND * 3600));
-        let timespec =
-            types::Timespec::new().sec(timeout.as_secs()).nsec(timeout.subsec_nanos());
+        let timespec = types::Timespec::new().sec(timeout.as_secs()).nsec(timeout.subsec_nanos());
         let arguments = types::SubmitArgs::new().timespec(&timespec);
         let waited = self.ring.submitter().submit_with_args(1, &arguments);
         waker.awake();

@@ -42,17 +42,11 @@ pub(super) fn trial(stage: &Stage, disk: Disk, probe: &Probe, title: &str) -> Re
     runner.rate()
 }
 
-fn operation(
-    frames: &ArenaFrames,
-    request: &ProbeRequest,
-    now: u64,
-) -> StoreOp<ArenaFrames> {
+fn operation(frames: &ArenaFrames, request: &ProbeRequest, now: u64) -> StoreOp<ArenaFrames> {
     let own = frames.try_own(0).expect("one request at a time");
     let (kind, buffer) = match request.action {
         Action::Read => (StoreOpKind::Read, Buffer::Owned(own)),
-        Action::Write => {
-            (StoreOpKind::Write { fua: false }, Buffer::Pinned(frames.downgrade(own)))
-        }
+        Action::Write => (StoreOpKind::Write { fua: false }, Buffer::Pinned(frames.downgrade(own))),
     };
     let len = u32::try_from(request.len).expect("a record");
     StoreOp {

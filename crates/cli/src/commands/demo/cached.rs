@@ -39,10 +39,8 @@ pub(super) fn trial(
         threads: 1,
         policy_bytes: policy.bytes_per_page(),
     })?);
-    let volume = engine.add_volume(
-        VolumeOptions::new("demo", disk.store.geometry()),
-        disk.store,
-    )?;
+    let volume =
+        engine.add_volume(VolumeOptions::new("demo", disk.store.geometry()), disk.store)?;
     let folder = tempfile::tempdir().context("make a folder for the socket")?;
     let address = ListenAddress::Unix(folder.path().join("demo.sock"));
     let limits = ServerLimits::default();

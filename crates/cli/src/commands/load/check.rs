@@ -131,9 +131,9 @@ impl Promises {
     }
 
     fn wrote(&self, id: u64, sector: u64) -> bool {
-        self.writes.get(&id).is_some_and(|write| {
-            (write.first..write.first + write.sectors).contains(&sector)
-        })
+        self.writes
+            .get(&id)
+            .is_some_and(|write| (write.first..write.first + write.sectors).contains(&sector))
     }
 
     /// Whether the sector may hold this.

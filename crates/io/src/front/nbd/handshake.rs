@@ -159,10 +159,7 @@ impl Handshake {
     /// greeting comes with the first call of [`Handshake::feed`], which may be with no input.
     #[must_use]
     pub fn new(exports: &[ExportInfo], limits: HandshakeLimits) -> Self {
-        debug_assert!(
-            exports.iter().all(|export| export.check().is_ok()),
-            "exports are checked"
-        );
+        debug_assert!(exports.iter().all(|export| export.check().is_ok()), "exports are checked");
         Self {
             exports: exports.to_vec(),
             limits,
@@ -234,20 +231,12 @@ impl Handshake {
                 self.buffer = data;
                 self.buffer.clear();
             }
-            State::Skip {
-                option,
-                left,
-                answer,
-            } => {
+            State::Skip { option, left, answer } => {
                 let skipped = rest.len().min(left as usize);
                 *rest = &rest[skipped..];
                 let left = left - u32::try_from(skipped).expect("no more than what was left");
                 if left > 0 {
-                    self.state = State::Skip {
-                        option,
-                        left,
-                        answer,
-                    };
+                    self.state = State::Skip { option, left, answer };
                     return Ok(Some(Progress::NeedMore));
                 }
                 self.state = State::OptionHeader;
@@ -332,10 +321,6 @@ impl Handshake {
                 text: "this server does not know the option",
             }),
         };
-        Ok(State::Skip {
-            option,
-            left: len,
-            answer,
-        })
+        Ok(State::Skip { option, left: len, answer })
     }
 }

@@ -170,9 +170,8 @@ fn listen_unix(path: &Path) -> Result<(OwnedFd, OwnedFd), Option<Errno>> {
         OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC,
         Mode::RUSR | Mode::WUSR,
     )?;
-    rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|error| {
-        if error == Errno::AGAIN { None } else { Some(error) }
-    })?;
+    rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)
+        .map_err(|error| if error == Errno::AGAIN { None } else { Some(error) })?;
     let address = SocketAddrUnix::new(path)?;
     let socket = || {
         rustix::net::socket_with(
@@ -198,13 +197,14 @@ fn listen_unix(path: &Path) -> Result<(OwnedFd, OwnedFd), Option<Errno>> {
     Ok((listener, lock))
 }
 
-fn listen(address: &ListenAddress) -> Result<(OwnedFd, Option<OwnedFd>, ListenAddress), ListenError> {
+fn listen(
+    address: &ListenAddress,
+) -> Result<(OwnedFd, Option<OwnedFd>, ListenAddress), ListenError> {
     let refused = |source: io::Error| ListenError::Refused { address: address.clone(), source };
     match address {
         ListenAddress::Unix(path) => {
             if let Ok(stat) = rustix::fs::lstat(path)
-                && rustix::fs::FileType::from_raw_mode(stat.st_mode)
-                    != rustix::fs::FileType::Socket
+                && rustix::fs::FileType::from_raw_mode(stat.st_mode) != rustix::fs::FileType::Socket
             {
                 return Err(ListenError::NotASocket(address.clone()));
             }
@@ -289,9 +289,8 @@ impl Server {
         self.shared.closing.store(true, Ordering::Release);
         self.waker.notify();
         acceptor.join().expect("accepting does not panic");
-        let connections = std::mem::take(
-            &mut *self.shared.connections.lock().expect("no holder panics"),
-        );
+        let connections =
+            std::mem::take(&mut *self.shared.connections.lock().expect("no holder panics"));
         for connection in &connections {
             connection.close();
         }

@@ -42,15 +42,7 @@ pub struct BadMagic {
 
 impl BadMagic {
     fn check(what: &'static str, expected: u64, found: u64) -> Result<(), Self> {
-        if found == expected {
-            Ok(())
-        } else {
-            Err(Self {
-                what,
-                expected,
-                found,
-            })
-        }
+        if found == expected { Ok(()) } else { Err(Self { what, expected, found }) }
     }
 }
 
@@ -179,11 +171,7 @@ impl Chunk {
     /// When the magic is another.
     pub fn parse(bytes: &[u8; CHUNK_BYTES]) -> Result<Self, BadMagic> {
         let raw: RawChunk = zerocopy::transmute!(*bytes);
-        BadMagic::check(
-            "chunk",
-            STRUCTURED_REPLY_MAGIC.into(),
-            raw.magic.get().into(),
-        )?;
+        BadMagic::check("chunk", STRUCTURED_REPLY_MAGIC.into(), raw.magic.get().into())?;
         Ok(Self {
             flags: raw.flags.get(),
             kind: raw.kind.get(),
@@ -199,11 +187,7 @@ impl Chunk {
 /// When the magic is another.
 pub fn parse_simple_reply(bytes: &[u8; SIMPLE_REPLY_BYTES]) -> Result<(u64, u32), BadMagic> {
     let raw: RawSimpleReply = zerocopy::transmute!(*bytes);
-    BadMagic::check(
-        "simple reply",
-        SIMPLE_REPLY_MAGIC.into(),
-        raw.magic.get().into(),
-    )?;
+    BadMagic::check("simple reply", SIMPLE_REPLY_MAGIC.into(), raw.magic.get().into())?;
     Ok((raw.cookie.get(), raw.error.get()))
 }
 
@@ -228,10 +212,7 @@ fn raw_chunk(cookie: u64, done: bool, kind: u16, len: u32) -> RawChunk {
 }
 
 fn raw_error(error: Errno, message_len: u16) -> RawError {
-    RawError {
-        error: error.code().into(),
-        message_len: message_len.into(),
-    }
+    RawError { error: error.code().into(), message_len: message_len.into() }
 }
 
 /// The chunk `NONE`: the successful end of any reply, or the end after other chunks.
@@ -244,10 +225,7 @@ pub fn chunk_none(cookie: u64) -> [u8; CHUNK_BYTES] {
 /// 2^32 - 9 bytes in one chunk cannot be answered so.
 #[must_use]
 pub fn chunk_data(cookie: u64, done: bool, offset: u64, len: u32) -> [u8; CHUNK_BYTES + 8] {
-    debug_assert!(
-        len > 0 && len <= u32::MAX - 8,
-        "a data chunk holds 1 to 2^32 - 9 bytes"
-    );
+    debug_assert!(len > 0 && len <= u32::MAX - 8, "a data chunk holds 1 to 2^32 - 9 bytes");
     zerocopy::transmute!(RawChunkWith {
         chunk: raw_chunk(cookie, done, CHUNK_OFFSET_DATA, len.saturating_add(8)),
         payload: U64::new(offset),
@@ -260,10 +238,7 @@ pub fn chunk_hole(cookie: u64, done: bool, offset: u64, len: u32) -> [u8; CHUNK_
     debug_assert!(len > 0, "a hole has a length");
     zerocopy::transmute!(RawChunkWith {
         chunk: raw_chunk(cookie, done, CHUNK_OFFSET_HOLE, 12),
-        payload: RawHole {
-            offset: offset.into(),
-            len: len.into()
-        },
+        payload: RawHole { offset: offset.into(), len: len.into() },
     })
 }
 
@@ -298,10 +273,7 @@ pub fn chunk_error(
     error: Errno,
     message_len: u16,
 ) -> [u8; CHUNK_BYTES + 6] {
-    debug_assert!(
-        u32::from(message_len) <= STRING_BYTES_MAX,
-        "a message is a string"
-    );
+    debug_assert!(u32::from(message_len) <= STRING_BYTES_MAX, "a message is a string");
     zerocopy::transmute!(RawChunkWith {
         chunk: raw_chunk(cookie, done, CHUNK_ERROR, 6 + u32::from(message_len)),
         payload: raw_error(error, message_len),
@@ -318,9 +290,6 @@ pub fn chunk_error_offset(
 ) -> [u8; CHUNK_BYTES + 14] {
     zerocopy::transmute!(RawChunkWith {
         chunk: raw_chunk(cookie, done, CHUNK_ERROR_OFFSET, 14),
-        payload: RawErrorOffset {
-            error: raw_error(error, 0),
-            offset: offset.into()
-        },
+        payload: RawErrorOffset { error: raw_error(error, 0), offset: offset.into() },
     })
 }

@@ -30,16 +30,11 @@ fn an_old_server_without_go_is_asked_by_export_name() {
             let reply = OptionReplyHeader::new(option, wire::REP_ERR_UNSUP, 0);
             stream.write_all(reply.as_bytes()).unwrap();
         }
-        stream
-            .write_all(wire::ExportReply::new(4096, 1).as_bytes())
-            .unwrap();
+        stream.write_all(wire::ExportReply::new(4096, 1).as_bytes()).unwrap();
         stream.write_all(&[0; 124]).unwrap();
         stream.read_exact(&mut [0; 28]).unwrap();
     });
-    let uri = NbdUri {
-        address: NbdAddress::Unix(path),
-        export: "x".into(),
-    };
+    let uri = NbdUri { address: NbdAddress::Unix(path), export: "x".into() };
     let client = Client::connect(&uri).unwrap();
     let info = client.info();
     assert_eq!((info.length, info.flags, info.structured), (4096, 1, false));
@@ -54,21 +49,12 @@ fn libnbd_understands_our_handshake() {
         return;
     }
     let read = |request: wire::Request| {
-        data_chunk(
-            request.cookie,
-            true,
-            request.offset,
-            &vec![0; request.len as usize],
-        )
+        data_chunk(request.cookie, true, request.offset, &vec![0; request.len as usize])
     };
     // nbdinfo connects again for each export; what it does not use goes with the process.
     let (uri, _thread, _dir) = serve(16, read);
     let run = |args: &[&str]| {
-        let output = Command::new("nbdinfo")
-            .args(args)
-            .arg(uri.to_string())
-            .output()
-            .unwrap();
+        let output = Command::new("nbdinfo").args(args).arg(uri.to_string()).output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "nbdinfo {args:?}: {text}{errors}");
@@ -77,13 +63,7 @@ fn libnbd_understands_our_handshake() {
     assert_eq!(run(&["--size"]).trim(), "1048576");
     for args in [&["--no-content"][..], &["--list", "--no-content"]] {
         let text = run(args);
-        for part in [
-            "export=\"disk\"",
-            "scripted",
-            "base:allocation",
-            "can_df: true",
-            "65536",
-        ] {
+        for part in ["export=\"disk\"", "scripted", "base:allocation", "can_df: true", "65536"] {
             assert!(text.contains(part), "{part} in {text}");
         }
     }

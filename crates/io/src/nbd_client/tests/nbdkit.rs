@@ -30,9 +30,7 @@ impl Nbdkit {
 
     fn start_at(dir: TempDir, address: NbdAddress, args: &[&str]) -> Option<Self> {
         let mut command = Command::new("nbdkit");
-        command
-            .args(["--foreground", "--exit-with-parent"])
-            .stdin(Stdio::null());
+        command.args(["--foreground", "--exit-with-parent"]).stdin(Stdio::null());
         match &address {
             NbdAddress::Unix(path) => command.arg("-U").arg(path),
             NbdAddress::Tcp { host, port } => command.args(["-i", host, "-p", &port.to_string()]),
@@ -41,14 +39,7 @@ impl Nbdkit {
             eprintln!("SKIPPED: nbdkit is not installed (apt-get install nbdkit)");
             return None;
         };
-        let mut server = Self {
-            child,
-            uri: NbdUri {
-                address,
-                export: String::new(),
-            },
-            _dir: dir,
-        };
+        let mut server = Self { child, uri: NbdUri { address, export: String::new() }, _dir: dir };
         let started = Instant::now();
         while Client::connect(&server.uri).is_err_and(|e| matches!(e, ClientError::Connect { .. }))
         {
@@ -60,11 +51,7 @@ impl Nbdkit {
     }
 
     fn client(&self, structured: bool) -> Client {
-        let options = ConnectOptions {
-            structured,
-            base_allocation: true,
-            timeout: Some(PATIENCE),
-        };
+        let options = ConnectOptions { structured, base_allocation: true, timeout: Some(PATIENCE) };
         Client::connect_with(&self.uri, options).unwrap()
     }
 }
@@ -101,11 +88,7 @@ fn every_call_works_with_structured_and_simple_replies() {
         client.read_at(4096, &mut back).unwrap();
         assert!(back[0] == 0 && back[1..=data.len()] == data[..] && back[data.len() + 1] == 0);
         client.cache(0, 4096).unwrap();
-        let zero = ZeroFlags {
-            fua: true,
-            no_hole: true,
-            fast: false,
-        };
+        let zero = ZeroFlags { fua: true, no_hole: true, fast: false };
         client.write_zeroes(4096, 512, zero).unwrap();
         client.read_at(4096, &mut back[..513]).unwrap();
         assert_eq!(back[..512], [0; 512]);
@@ -138,10 +121,7 @@ fn holes_and_data_of_one_read_come_together() {
     assert_eq!(back.iter().map(|&byte| u32::from(byte)).sum::<u32>(), 10);
     let extents = client.block_status(0, 1 << 20).unwrap();
     assert!(extents.len() > 2, "{extents:?}");
-    assert_eq!(
-        extents.iter().map(|e| u64::from(e.len)).sum::<u64>(),
-        1 << 20
-    );
+    assert_eq!(extents.iter().map(|e| u64::from(e.len)).sum::<u64>(), 1 << 20);
 }
 
 #[test]
@@ -200,19 +180,9 @@ fn large_reads_and_writes_in_flight_do_not_wait_for_each_other_for_ever() {
 
 #[test]
 fn an_error_of_one_request_has_its_errno_and_leaves_the_rest_alone() {
-    for (name, errno) in [
-        ("ENOSPC", Errno::NoSpace),
-        ("EIO", Errno::Io),
-        ("EPERM", Errno::Perm),
-    ] {
+    for (name, errno) in [("ENOSPC", Errno::NoSpace), ("EIO", Errno::Io), ("EPERM", Errno::Perm)] {
         let error = format!("error-pread={name}");
-        let args = [
-            "--filter=error",
-            "memory",
-            "1M",
-            &error,
-            "error-pread-rate=100%",
-        ];
+        let args = ["--filter=error", "memory", "1M", &error, "error-pread-rate=100%"];
         let Some(server) = Nbdkit::start(&args) else {
             return;
         };
@@ -253,32 +223,17 @@ fn exports_are_listed_and_an_unknown_one_is_refused() {
     let Some(mut server) = Nbdkit::start(&["file", &dir]) else {
         return;
     };
-    let mut names: Vec<_> = list_exports(&server.uri)
-        .unwrap()
-        .into_iter()
-        .map(|export| export.name)
-        .collect();
+    let mut names: Vec<_> =
+        list_exports(&server.uri).unwrap().into_iter().map(|export| export.name).collect();
     names.sort();
     assert_eq!(names, ["alpha", "beta gamma"]);
     server.uri.export = "beta gamma".to_owned();
     let uri: NbdUri = server.uri.to_string().parse().unwrap();
     let client = Client::connect(&uri).unwrap();
-    assert_eq!(
-        (client.info().length, client.info().name.as_str()),
-        (1024, "beta gamma")
-    );
+    assert_eq!((client.info().length, client.info().name.as_str()), (1024, "beta gamma"));
     server.uri.export = "delta".to_owned();
     let error = Client::connect(&server.uri).unwrap_err();
-    assert!(
-        matches!(
-            error,
-            ClientError::Refused {
-                option: wire::OPT_GO,
-                ..
-            }
-        ),
-        "{error}"
-    );
+    assert!(matches!(error, ClientError::Refused { option: wire::OPT_GO, .. }), "{error}");
 }
 
 #[test]
@@ -291,12 +246,7 @@ fn a_killed_server_is_a_closed_connection() {
     let cookie = client.submit(Request::write(0, vec![1; 4096])).unwrap();
     assert_eq!(client.wait().unwrap().cookie, cookie);
     client.submit(Request::read(0, vec![0; 4096])).unwrap();
-    assert!(
-        client
-            .wait_for(Duration::from_millis(20))
-            .unwrap()
-            .is_none()
-    );
+    assert!(client.wait_for(Duration::from_millis(20)).unwrap().is_none());
     server.child.kill().unwrap();
     assert!(matches!(client.wait(), Err(ClientError::Closed)));
     assert!(matches!(client.wait(), Err(ClientError::Failed)));
@@ -311,28 +261,15 @@ fn a_silent_server_is_given_up_when_a_timeout_was_asked_for() {
         return;
     };
     let timeout = Some(Duration::from_millis(50));
-    let options = ConnectOptions {
-        timeout,
-        ..ConnectOptions::default()
-    };
+    let options = ConnectOptions { timeout, ..ConnectOptions::default() };
     let mut client = Client::connect_with(&server.uri, options).unwrap();
-    assert!(matches!(
-        client.read_at(0, &mut [0; 512]),
-        Err(ClientError::TimedOut)
-    ));
+    assert!(matches!(client.read_at(0, &mut [0; 512]), Err(ClientError::TimedOut)));
 }
 
 #[test]
 fn tcp_and_a_server_without_structured_replies_work_as_well() {
-    let port = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port();
-    let address = NbdAddress::Tcp {
-        host: "127.0.0.1".to_owned(),
-        port,
-    };
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let address = NbdAddress::Tcp { host: "127.0.0.1".to_owned(), port };
     let args = ["--no-sr", "--mask-handshake=1", "memory", "1M"];
     let Some(server) = Nbdkit::start_at(TempDir::new().unwrap(), address, &args) else {
         return;

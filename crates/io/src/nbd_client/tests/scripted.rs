@@ -18,11 +18,7 @@ fn exports() -> Vec<ExportInfo> {
         description: "scripted".into(),
         length: 1 << 20,
         read_only: false,
-        block_sizes: BlockSizes {
-            min: 512,
-            preferred: 4096,
-            max: 65_536,
-        },
+        block_sizes: BlockSizes { min: 512, preferred: 4096, max: 65_536 },
         features: wire::FLAG_SEND_FLUSH | wire::FLAG_SEND_TRIM,
         default: true,
     }]
@@ -72,9 +68,7 @@ pub(super) fn serve(sessions: usize, answer: Answer) -> (NbdUri, JoinHandle<()>,
                     break;
                 }
                 if request.command == wire::CMD_WRITE {
-                    stream
-                        .read_exact(&mut vec![0; request.len as usize])
-                        .unwrap();
+                    stream.read_exact(&mut vec![0; request.len as usize]).unwrap();
                 }
                 if stream.write_all(&answer(request)).is_err() {
                     break;
@@ -82,14 +76,7 @@ pub(super) fn serve(sessions: usize, answer: Answer) -> (NbdUri, JoinHandle<()>,
             }
         }
     });
-    (
-        NbdUri {
-            address: NbdAddress::Unix(path),
-            export: "disk".into(),
-        },
-        thread,
-        dir,
-    )
+    (NbdUri { address: NbdAddress::Unix(path), export: "disk".into() }, thread, dir)
 }
 
 /// What becomes of a read of 1024 bytes at 512 that is answered so.
@@ -111,27 +98,14 @@ pub(super) fn data_chunk(cookie: u64, done: bool, offset: u64, data: &[u8]) -> V
 #[test]
 fn our_client_understands_our_handshake() {
     let (uri, thread, _dir) = serve(2, |request| wire::chunk_none(request.cookie).to_vec());
-    let disk = ListedExport {
-        name: "disk".into(),
-        description: "scripted".into(),
-    };
+    let disk = ListedExport { name: "disk".into(), description: "scripted".into() };
     assert_eq!(list_exports(&uri).unwrap(), [disk]);
-    let mut client = Client::connect(&NbdUri {
-        export: String::new(),
-        ..uri
-    })
-    .unwrap();
+    let mut client = Client::connect(&NbdUri { export: String::new(), ..uri }).unwrap();
     let info = client.info().clone();
-    assert_eq!(
-        (info.name.as_str(), info.description.as_str()),
-        ("disk", "scripted")
-    );
+    assert_eq!((info.name.as_str(), info.description.as_str()), ("disk", "scripted"));
     assert_eq!(info.block_sizes, exports()[0].block_sizes);
     assert_eq!(info.flags, exports()[0].transmission_flags(true));
-    assert_eq!(
-        (info.length, info.base_allocation),
-        (1 << 20, Some(wire::BASE_ALLOCATION_ID))
-    );
+    assert_eq!((info.length, info.base_allocation), (1 << 20, Some(wire::BASE_ALLOCATION_ID)));
     client.flush().unwrap();
     client.write_at(0, &vec![0; 200_000], false).unwrap();
     client.disconnect().unwrap();
@@ -160,9 +134,7 @@ fn an_error_chunk_tells_code_text_and_place() {
         bytes
     })
     .unwrap_err();
-    let ClientError::Request(error) = error else {
-        panic!("{error}")
-    };
+    let ClientError::Request(error) = error else { panic!("{error}") };
     assert_eq!((error.errno, error.offset), (Errno::Io, Some(1024)));
     let error = read_answered(|request| {
         let mut bytes = wire::chunk_error(request.cookie, true, Errno::Shutdown, 3).to_vec();
@@ -177,27 +149,12 @@ fn an_error_chunk_tells_code_text_and_place() {
 #[test]
 fn what_a_server_must_not_do_is_named() {
     let cases: [(Answer, &str); 9] = [
-        (
-            |r| wire::chunk_none(r.cookie).to_vec(),
-            "ended a read without all data",
-        ),
+        (|r| wire::chunk_none(r.cookie).to_vec(), "ended a read without all data"),
         (|r| wire::chunk_none(r.cookie ^ 1).to_vec(), "not in flight"),
-        (
-            |r| wire::chunk_none(r.cookie ^ 1 << 32).to_vec(),
-            "not in flight",
-        ),
-        (
-            |r| wire::simple_reply(r.cookie, Err(Errno::Io)).to_vec(),
-            "a simple reply where",
-        ),
-        (
-            |r| data_chunk(r.cookie, true, 0, &[0; 1024]),
-            "data outside of the request",
-        ),
-        (
-            |r| data_chunk(r.cookie, true, 513, &[0; 1024]),
-            "data outside of the request",
-        ),
+        (|r| wire::chunk_none(r.cookie ^ 1 << 32).to_vec(), "not in flight"),
+        (|r| wire::simple_reply(r.cookie, Err(Errno::Io)).to_vec(), "a simple reply where"),
+        (|r| data_chunk(r.cookie, true, 0, &[0; 1024]), "data outside of the request"),
+        (|r| data_chunk(r.cookie, true, 513, &[0; 1024]), "data outside of the request"),
         (
             |r| {
                 let mut bytes = data_chunk(r.cookie, false, 512, &[0; 600]);
@@ -225,17 +182,13 @@ fn what_a_server_must_not_do_is_named() {
 
 #[test]
 fn an_answer_that_comes_twice_ends_the_connection() {
-    let (uri, thread, _dir) = serve(1, |request| {
-        [wire::simple_reply(request.cookie, Err(Errno::NoSpace)); 2].concat()
-    });
+    let (uri, thread, _dir) =
+        serve(1, |request| [wire::simple_reply(request.cookie, Err(Errno::NoSpace)); 2].concat());
     let mut client = Client::connect(&uri).unwrap();
     client.submit(Request::write(0, vec![5; 512])).unwrap();
     client.submit(Request::write(0, vec![6; 512])).unwrap();
     let done = client.wait().unwrap();
-    assert_eq!(
-        (done.data, done.result.unwrap_err().errno),
-        (vec![5; 512], Errno::NoSpace)
-    );
+    assert_eq!((done.data, done.result.unwrap_err().errno), (vec![5; 512], Errno::NoSpace));
     assert!(matches!(client.wait(), Err(ClientError::Protocol(_))));
     drop(client);
     thread.join().unwrap();
@@ -254,23 +207,15 @@ fn a_write_that_is_answered_before_its_data_are_read_keeps_its_buffer() {
         let mut header = [0; wire::REQUEST_BYTES];
         stream.read_exact(&mut header).unwrap();
         let request = wire::Request::parse(&header).unwrap();
-        stream
-            .write_all(&wire::simple_reply(request.cookie, Err(Errno::Perm)))
-            .unwrap();
+        stream.write_all(&wire::simple_reply(request.cookie, Err(Errno::Perm))).unwrap();
         stream.read_exact(&mut vec![0; len]).unwrap();
         assert_eq!(stream.read(&mut [0; 1]).unwrap(), 0);
     });
-    let uri = NbdUri {
-        address: NbdAddress::Unix(path),
-        export: "disk".into(),
-    };
+    let uri = NbdUri { address: NbdAddress::Unix(path), export: "disk".into() };
     let mut client = Client::connect(&uri).unwrap();
     let cookie = client.submit(Request::write(0, vec![5; len])).unwrap();
     let done = client.wait().unwrap();
-    assert_eq!(
-        (done.cookie, done.result.unwrap_err().errno),
-        (cookie, Errno::Perm)
-    );
+    assert_eq!((done.cookie, done.result.unwrap_err().errno), (cookie, Errno::Perm));
     assert!(done.data == vec![5; len]);
     drop(client);
     thread.join().unwrap();
@@ -287,18 +232,10 @@ fn block_status_gives_the_extents() {
     });
     let mut client = Client::connect(&uri).unwrap();
     let extents = client.block_status(0, 4096).unwrap();
-    let hole = Extent {
-        len: 1 << 19,
-        state: wire::STATE_HOLE,
-    };
+    let hole = Extent { len: 1 << 19, state: wire::STATE_HOLE };
     assert_eq!(extents, [Extent { len: 512, state: 0 }, hole]);
     let error = client.block_status(0, 512).unwrap_err();
-    assert!(
-        error
-            .to_string()
-            .contains("more extents than were asked for"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("more extents than were asked for"), "{error}");
     drop(client);
     thread.join().unwrap();
 }

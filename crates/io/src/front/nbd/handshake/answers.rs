@@ -7,10 +7,8 @@ use super::replies::Replies;
 use super::{Answer, Handshake, HandshakeError, Negotiated, Progress, State};
 use crate::front::nbd::wire;
 
-const UNKNOWN_EXPORT: Refusal = Refusal {
-    reply: wire::REP_ERR_UNKNOWN,
-    text: "there is no such export",
-};
+const UNKNOWN_EXPORT: Refusal =
+    Refusal { reply: wire::REP_ERR_UNKNOWN, text: "there is no such export" };
 
 impl Handshake {
     pub(super) fn answer(
@@ -133,9 +131,7 @@ impl Handshake {
     }
 
     fn find(&self, name: &[u8]) -> Option<usize> {
-        self.exports
-            .iter()
-            .position(|export| export.answers_to(name))
+        self.exports.iter().position(|export| export.answers_to(name))
     }
 
     fn negotiated(&self, export: usize) -> Negotiated {

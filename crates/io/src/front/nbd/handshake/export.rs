@@ -26,11 +26,7 @@ pub struct BlockSizes {
 impl Default for BlockSizes {
     /// Any byte, best in 4 KiB, at most 32 MiB: what a client assumes if it does not ask.
     fn default() -> Self {
-        Self {
-            min: 1,
-            preferred: 4096,
-            max: wire::DEFAULT_BLOCK_BYTES_MAX,
-        }
+        Self { min: 1, preferred: 4096, max: wire::DEFAULT_BLOCK_BYTES_MAX }
     }
 }
 
@@ -88,11 +84,7 @@ impl ExportInfo {
         if self.name.contains('\0') || self.description.contains('\0') {
             return Err(ExportFault::Nul);
         }
-        let BlockSizes {
-            min,
-            preferred,
-            max,
-        } = self.block_sizes;
+        let BlockSizes { min, preferred, max } = self.block_sizes;
         let min_fits = min.is_power_of_two() && min <= 64 << 10;
         let preferred_fits = preferred.is_power_of_two() && preferred >= min.max(512);
         let max_fits = max >= preferred && (max == u32::MAX || max.is_multiple_of(min.max(1)));
@@ -156,16 +148,9 @@ mod tests {
     #[test]
     fn what_the_protocol_forbids_is_named() {
         assert_eq!(export(BlockSizes::default()).check(), Ok(()));
-        let sizes = |min, preferred, max| BlockSizes {
-            min,
-            preferred,
-            max,
-        };
-        for good in [
-            sizes(512, 4096, 1 << 20),
-            sizes(1, 512, u32::MAX),
-            sizes(65536, 65536, 65536),
-        ] {
+        let sizes = |min, preferred, max| BlockSizes { min, preferred, max };
+        for good in [sizes(512, 4096, 1 << 20), sizes(1, 512, u32::MAX), sizes(65536, 65536, 65536)]
+        {
             assert_eq!(export(good).check(), Ok(()));
         }
         for bad in [

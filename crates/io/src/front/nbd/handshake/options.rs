@@ -17,17 +17,11 @@ pub(super) struct Refusal {
 
 impl Refusal {
     pub(super) const fn invalid(text: &'static str) -> Self {
-        Self {
-            reply: wire::REP_ERR_INVALID,
-            text,
-        }
+        Self { reply: wire::REP_ERR_INVALID, text }
     }
 
     pub(super) const fn too_big(text: &'static str) -> Self {
-        Self {
-            reply: wire::REP_ERR_TOO_BIG,
-            text,
-        }
+        Self { reply: wire::REP_ERR_TOO_BIG, text }
     }
 }
 
@@ -77,9 +71,7 @@ impl<'a> Cursor<'a> {
         if self.rest.is_empty() {
             Ok(())
         } else {
-            Err(Refusal::invalid(
-                "the option's data are longer than what they describe",
-            ))
+            Err(Refusal::invalid("the option's data are longer than what they describe"))
         }
     }
 }
@@ -102,12 +94,8 @@ impl<'a> InfoQuery<'a> {
     pub(super) fn parse(data: &'a [u8], name_bytes_max: u32) -> Result<Self, Refusal> {
         let mut cursor = Cursor { rest: data };
         let name = cursor.string(name_bytes_max)?;
-        let mut query = Self {
-            name,
-            wants_name: false,
-            wants_description: false,
-            wants_block_size: false,
-        };
+        let mut query =
+            Self { name, wants_name: false, wants_description: false, wants_block_size: false };
         for _ in 0..cursor.u16()? {
             match cursor.u16()? {
                 wire::INFO_NAME => query.wants_name = true,
@@ -141,12 +129,7 @@ impl<'a> MetaQuery<'a> {
         let mut cursor = Cursor { rest: data };
         let name = cursor.string(name_bytes_max)?;
         let queries = cursor.u32()?;
-        let mut query = Self {
-            name,
-            queries,
-            exact: false,
-            wildcard: false,
-        };
+        let mut query = Self { name, queries, exact: false, wildcard: false };
         // A false count ends with the data: each query takes four bytes at least.
         for _ in 0..queries {
             let text = cursor.string(wire::STRING_BYTES_MAX)?;
@@ -185,15 +168,7 @@ mod tests {
     fn meta_query_is_cut_nowhere_without_an_error() {
         let data = b"\0\0\0\x01d\0\0\0\x02\0\0\0\x0fbase:allocation\0\0\0\x03x:y";
         let query = MetaQuery::parse(data, 4096).unwrap();
-        assert_eq!(
-            query,
-            MetaQuery {
-                name: b"d",
-                queries: 2,
-                exact: true,
-                wildcard: false
-            }
-        );
+        assert_eq!(query, MetaQuery { name: b"d", queries: 2, exact: true, wildcard: false });
         for cut in 0..data.len() {
             let refusal = MetaQuery::parse(&data[..cut], 4096).unwrap_err();
             assert_eq!(refusal.reply, wire::REP_ERR_INVALID, "cut at {cut}");

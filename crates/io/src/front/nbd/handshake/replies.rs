@@ -24,10 +24,8 @@ impl<'a> Replies<'a> {
 
     fn push(&mut self, parts: &[&[u8]]) -> Result<(), HandshakeError> {
         let bytes = parts.iter().map(|part| part.len()).sum();
-        *self.bytes_left = self
-            .bytes_left
-            .checked_sub(bytes)
-            .ok_or(HandshakeError::TooMuchOutput)?;
+        *self.bytes_left =
+            self.bytes_left.checked_sub(bytes).ok_or(HandshakeError::TooMuchOutput)?;
         for part in parts {
             self.output.extend_from_slice(part);
         }
@@ -56,9 +54,7 @@ impl<'a> Replies<'a> {
 
     pub(super) fn server(&mut self, export: &ExportInfo) -> Result<(), HandshakeError> {
         let name = export.name.as_bytes();
-        let len = u32::try_from(name.len())
-            .expect("a name is a short string")
-            .to_be_bytes();
+        let len = u32::try_from(name.len()).expect("a name is a short string").to_be_bytes();
         let data = [&len[..], name, export.description.as_bytes()];
         self.reply(wire::OPT_LIST, wire::REP_SERVER, data)
     }
@@ -91,11 +87,7 @@ impl<'a> Replies<'a> {
         kind: u16,
         text: &str,
     ) -> Result<(), HandshakeError> {
-        self.reply(
-            option,
-            wire::REP_INFO,
-            [&kind.to_be_bytes(), text.as_bytes(), &[]],
-        )
+        self.reply(option, wire::REP_INFO, [&kind.to_be_bytes(), text.as_bytes(), &[]])
     }
 
     pub(super) fn info_block_size(
@@ -110,10 +102,6 @@ impl<'a> Replies<'a> {
 
     pub(super) fn base_allocation(&mut self, option: u32, id: u32) -> Result<(), HandshakeError> {
         let name = wire::BASE_ALLOCATION.as_bytes();
-        self.reply(
-            option,
-            wire::REP_META_CONTEXT,
-            [&id.to_be_bytes(), name, &[]],
-        )
+        self.reply(option, wire::REP_META_CONTEXT, [&id.to_be_bytes(), name, &[]])
     }
 }

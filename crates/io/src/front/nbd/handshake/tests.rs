@@ -12,11 +12,7 @@ pub(super) fn exports() -> Vec<ExportInfo> {
         description: "a disk".into(),
         length: 1 << 20,
         read_only: false,
-        block_sizes: BlockSizes {
-            min: 512,
-            preferred: 4096,
-            max: 1 << 20,
-        },
+        block_sizes: BlockSizes { min: 512, preferred: 4096, max: 1 << 20 },
         features: FLAG_SEND_FLUSH | FLAG_SEND_FUA,
         default: true,
     };
@@ -64,10 +60,7 @@ type Outcome = (Vec<u8>, Result<(usize, Progress), HandshakeError>);
 pub(super) fn run_in_pieces(limits: HandshakeLimits, input: &[u8], piece: usize) -> Outcome {
     let mut handshake = Handshake::new(&exports(), limits);
     let mut output = Vec::new();
-    assert_eq!(
-        handshake.feed(&[], &mut output),
-        Ok((0, Progress::NeedMore))
-    );
+    assert_eq!(handshake.feed(&[], &mut output), Ok((0, Progress::NeedMore)));
     assert_eq!(output, b"NBDMAGICIHAVEOPT\0\x03");
     output.clear();
     let mut used = 0;
@@ -83,19 +76,12 @@ pub(super) fn run_in_pieces(limits: HandshakeLimits, input: &[u8], piece: usize)
                 assert_eq!(bytes, part.len(), "NeedMore uses all input");
             }
             Err(error) => {
-                assert_eq!(
-                    handshake.feed(&[], &mut output),
-                    Err(HandshakeError::Failed)
-                );
+                assert_eq!(handshake.feed(&[], &mut output), Err(HandshakeError::Failed));
                 return (output, Err(error));
             }
         }
     }
-    assert_eq!(
-        handshake.feed(&[], &mut output),
-        Ok((0, last)),
-        "the end is the end"
-    );
+    assert_eq!(handshake.feed(&[], &mut output), Ok((0, last)), "the end is the end");
     (output, Ok((used, last)))
 }
 
@@ -136,13 +122,7 @@ fn queries(name: &str, queries: &[&str]) -> Vec<u8> {
 }
 
 fn start(export: usize, flags: u16) -> Negotiated {
-    Negotiated {
-        export,
-        flags,
-        structured: false,
-        base_allocation: false,
-        no_zeroes: false,
-    }
+    Negotiated { export, flags, structured: false, base_allocation: false, no_zeroes: false }
 }
 
 #[test]
@@ -155,10 +135,7 @@ fn export_name_starts_transmission_with_and_without_zeros() {
         let mut expected = vec![0, 0, 0, 0, 0, 0, 2, 0, 0, 3];
         expected.resize(10 + padding, 0);
         assert_eq!(output, expected);
-        let negotiated = Negotiated {
-            no_zeroes: padding == 0,
-            ..start(1, 3)
-        };
+        let negotiated = Negotiated { no_zeroes: padding == 0, ..start(1, 3) };
         assert_eq!(end, Ok((used, Progress::Transmission(negotiated))));
     }
 }
@@ -168,10 +145,7 @@ fn export_name_takes_the_default_and_cannot_refuse_otherwise() {
     let (_, end) = run(&session(0, &[(OPT_EXPORT_NAME, b"")]));
     assert_eq!(end, Ok((20, Progress::Transmission(start(0, 0b1101)))));
     let (output, end) = run(&session(1, &[(OPT_EXPORT_NAME, b"nope")]));
-    assert_eq!(
-        (output.len(), end),
-        (0, Err(HandshakeError::UnknownExport("nope".into())))
-    );
+    assert_eq!((output.len(), end), (0, Err(HandshakeError::UnknownExport("nope".into()))));
     let (_, end) = run(&session(1, &[(OPT_EXPORT_NAME, &[b'n'; 4097])]));
     assert_eq!(end, Err(HandshakeError::NameTooLong(4097)));
 }
@@ -198,11 +172,7 @@ fn list_names_and_describes_all_exports() {
 fn info_tells_what_was_asked_for() {
     let flags = [0, 0b1101];
     let export = [&[0, 0, 0, 0, 0, 0, 0, 16, 0, 0][..], &flags].concat();
-    let plain = [
-        reply(OPT_INFO, REP_INFO, &export),
-        reply(OPT_INFO, REP_ACK, b""),
-    ]
-    .concat();
+    let plain = [reply(OPT_INFO, REP_INFO, &export), reply(OPT_INFO, REP_ACK, b"")].concat();
     assert_eq!(one(OPT_INFO, &name_and("disk", b"\0\0")), plain);
     // The unknown request 9 and EXPORT itself change nothing.
     assert_eq!(one(OPT_INFO, &name_and("", b"\0\x02\0\x09\0\0")), plain);
@@ -223,15 +193,7 @@ fn go_starts_transmission_or_refuses_and_goes_on() {
     let go = name_and("rom", b"\0\0");
     let missing = name_and("nope", b"\0\0");
     let long = name_and(&"n".repeat(4097), b"\0\0");
-    let input = session(
-        1,
-        &[
-            (OPT_GO, &missing),
-            (OPT_GO, &long),
-            (OPT_GO, b"\0"),
-            (OPT_GO, &go),
-        ],
-    );
+    let input = session(1, &[(OPT_GO, &missing), (OPT_GO, &long), (OPT_GO, b"\0"), (OPT_GO, &go)]);
     let (output, end) = run(&input);
     let tail = [
         reply(OPT_GO, REP_INFO, &[0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 3]),
@@ -254,11 +216,7 @@ fn structured_replies_and_contexts_are_negotiated_per_export() {
     for (name, base_allocation) in [("disk", true), ("", true), ("rom", false)] {
         let input = session(
             1,
-            &[
-                (OPT_STRUCTURED_REPLY, b""),
-                (OPT_SET_META_CONTEXT, &set),
-                (OPT_GO, &go(name)),
-            ],
+            &[(OPT_STRUCTURED_REPLY, b""), (OPT_SET_META_CONTEXT, &set), (OPT_GO, &go(name))],
         );
         let (output, end) = run(&input);
         let mut expected = reply(OPT_STRUCTURED_REPLY, REP_ACK, b"");
@@ -269,9 +227,7 @@ fn structured_replies_and_contexts_are_negotiated_per_export() {
         ));
         expected.extend(reply(OPT_SET_META_CONTEXT, REP_ACK, b""));
         assert!(output.starts_with(&expected));
-        let Ok((_, Progress::Transmission(negotiated))) = end else {
-            panic!("{end:?}")
-        };
+        let Ok((_, Progress::Transmission(negotiated))) = end else { panic!("{end:?}") };
         assert!(negotiated.structured);
         assert_ne!(negotiated.flags & FLAG_SEND_DF, 0);
         assert_eq!(negotiated.base_allocation, base_allocation, "{name:?}");
@@ -296,9 +252,7 @@ fn a_later_selection_of_contexts_replaces_even_when_it_fails() {
             ],
         );
         let (_, end) = run(&input);
-        let Ok((_, Progress::Transmission(negotiated))) = end else {
-            panic!("{end:?}")
-        };
+        let Ok((_, Progress::Transmission(negotiated))) = end else { panic!("{end:?}") };
         assert!(negotiated.structured && !negotiated.base_allocation);
     }
 }
@@ -306,11 +260,7 @@ fn a_later_selection_of_contexts_replaces_even_when_it_fails() {
 #[test]
 fn contexts_are_listed_by_name_by_namespace_and_all() {
     let listed = [
-        reply(
-            OPT_LIST_META_CONTEXT,
-            REP_META_CONTEXT,
-            b"\0\0\0\0base:allocation",
-        ),
+        reply(OPT_LIST_META_CONTEXT, REP_META_CONTEXT, b"\0\0\0\0base:allocation"),
         reply(OPT_LIST_META_CONTEXT, REP_ACK, b""),
     ]
     .concat();
@@ -318,17 +268,11 @@ fn contexts_are_listed_by_name_by_namespace_and_all() {
     for (asked, expected) in [
         (queries("", &[]), &listed),
         (queries("", &["base:"]), &listed),
-        (
-            queries("rom", &["x:y", "base:allocation", "base:allocation"]),
-            &listed,
-        ),
+        (queries("rom", &["x:y", "base:allocation", "base:allocation"]), &listed),
         (queries("", &["base:other"]), &none),
         (queries("", &["x:allocation"]), &none),
     ] {
-        let input = session(
-            1,
-            &[(OPT_STRUCTURED_REPLY, b""), (OPT_LIST_META_CONTEXT, &asked)],
-        );
+        let input = session(1, &[(OPT_STRUCTURED_REPLY, b""), (OPT_LIST_META_CONTEXT, &asked)]);
         let (output, _) = run(&input);
         assert_eq!(output[20..], expected[..]);
     }

@@ -124,8 +124,8 @@ impl Ord for Delayed {
 /// Requests and parts by index.
 #[derive(Debug, Default)]
 pub(super) struct Parts {
-    parts: Vec<Option<Part>>,
-    free_parts: Vec<usize>,
+    under_way: Vec<Option<Part>>,
+    free: Vec<usize>,
     requests: Vec<Option<Request>>,
     free_requests: Vec<usize>,
     stalled: VecDeque<usize>,
@@ -145,7 +145,7 @@ impl Parts {
     pub(super) fn has_room(&self) -> bool {
         self.stalled.is_empty()
             && self.parked_bytes <= PARKED_BYTES_MAX
-            && self.parts.len() - self.free_parts.len() < PARTS_MAX
+            && self.under_way.len() - self.free.len() < PARTS_MAX
             && self.delayed.len() < PARTS_MAX
     }
 
@@ -176,11 +176,11 @@ impl Parts {
 
     /// The index that the next part will have: its token.
     pub(super) fn next_token(&mut self) -> u64 {
-        if self.free_parts.is_empty() {
-            self.parts.push(None);
-            self.free_parts.push(self.parts.len() - 1);
+        if self.free.is_empty() {
+            self.under_way.push(None);
+            self.free.push(self.under_way.len() - 1);
         }
-        *self.free_parts.last().expect("one was added") as u64
+        *self.free.last().expect("one was added") as u64
     }
 
     /// Keeps a part under the token that [`Parts::next_token`] gave.
@@ -188,21 +188,21 @@ impl Parts {
         if let Work::Write { bytes: Some(bytes), .. } = &work {
             self.parked_bytes += bytes.len();
         }
-        let index = self.free_parts.pop().expect("a token was asked for");
-        debug_assert!(self.parts[index].is_none(), "a token was used twice");
-        self.parts[index] = Some(Part { request, work });
+        let index = self.free.pop().expect("a token was asked for");
+        debug_assert!(self.under_way[index].is_none(), "a token was used twice");
+        self.under_way[index] = Some(Part { request, work });
         self.request(request).parts += 1;
         index
     }
 
     pub(super) fn part(&mut self, index: usize) -> &mut Part {
-        self.parts[index].as_mut().expect("a part under way")
+        self.under_way[index].as_mut().expect("a part under way")
     }
 
     /// Takes a part out; its request has one less.
     pub(super) fn finish(&mut self, index: usize) -> Part {
-        let mut part = self.parts[index].take().expect("a part under way");
-        self.free_parts.push(index);
+        let mut part = self.under_way[index].take().expect("a part under way");
+        self.free.push(index);
         self.let_go(&mut part);
         self.request(part.request).parts -= 1;
         part
@@ -219,9 +219,9 @@ impl Parts {
 
     /// Drops the bytes of a write part that are in the cache.
     pub(super) fn unpark(&mut self, index: usize) {
-        let Some(mut part) = self.parts[index].take() else { return };
+        let Some(mut part) = self.under_way[index].take() else { return };
         self.let_go(&mut part);
-        self.parts[index] = Some(part);
+        self.under_way[index] = Some(part);
     }
 
     pub(super) fn stall(&mut self, part: usize) {
@@ -273,11 +273,11 @@ impl Parts {
 
     /// Gives up everything, after the lane was closed.
     pub(super) fn abandon(&mut self, frames: &ArenaFrames) {
-        for part in self.parts.iter_mut().flatten() {
+        for part in self.under_way.iter_mut().flatten() {
             if let Work::Read { assembly } = &mut part.work {
                 assembly.abandon(frames);
             }
         }
-        self.parts.clear();
+        self.under_way.clear();
     }
 }

@@ -122,7 +122,10 @@ impl Session<'_> {
     fn fail_read(&mut self, index: usize, failure: Failure) {
         let begun = self.alone == Some(index) && self.parts.request(index).begun;
         if begun {
-            tracing::warn!(message = failure.message, "a read failed midway; the client is cut off");
+            tracing::warn!(
+                message = failure.message,
+                "a read failed midway; the client is cut off"
+            );
             self.socket.shut_down();
         }
         self.parts.request(index).fail(failure);

@@ -90,23 +90,26 @@ impl Session<'_> {
     fn refusal(&self, request: &wire::Request) -> Option<Failure> {
         let invalid = |message: String| Some(Failure { errno: Errno::Inval, message });
         let wire::Request { command, flags, offset, len, .. } = *request;
-        let known_flags = match command {
-            wire::CMD_READ => wire::CMD_FLAG_DF,
-            wire::CMD_WRITE | wire::CMD_TRIM => wire::CMD_FLAG_FUA,
-            wire::CMD_WRITE_ZEROES => wire::CMD_FLAG_FUA | wire::CMD_FLAG_NO_HOLE,
-            wire::CMD_BLOCK_STATUS => wire::CMD_FLAG_REQ_ONE,
-            // FUA has no meaning for these; the protocol asks to let it pass.
-            wire::CMD_FLUSH | wire::CMD_CACHE | wire::CMD_DISC => wire::CMD_FLAG_FUA,
-            _ => return invalid(format!("there is no command {command}")),
-        } | wire::CMD_FLAG_FUA;
+        // FUA is known to all; where it has no meaning the protocol asks to let it pass.
+        let known_flags = wire::CMD_FLAG_FUA
+            | match command {
+                wire::CMD_READ => wire::CMD_FLAG_DF,
+                wire::CMD_WRITE_ZEROES => wire::CMD_FLAG_NO_HOLE,
+                wire::CMD_BLOCK_STATUS => wire::CMD_FLAG_REQ_ONE,
+                wire::CMD_WRITE
+                | wire::CMD_TRIM
+                | wire::CMD_FLUSH
+                | wire::CMD_CACHE
+                | wire::CMD_DISC => 0,
+                _ => return invalid(format!("there is no command {command}")),
+            };
         if flags & !known_flags != 0 {
             return invalid(format!("command {command} does not take the flags {flags:#x}"));
         }
         if matches!(command, wire::CMD_FLUSH | wire::CMD_DISC) {
             return None;
         }
-        let changes =
-            matches!(command, wire::CMD_WRITE | wire::CMD_TRIM | wire::CMD_WRITE_ZEROES);
+        let changes = matches!(command, wire::CMD_WRITE | wire::CMD_TRIM | wire::CMD_WRITE_ZEROES);
         if changes && self.lane.volume().write_mode() == WriteMode::ReadOnly {
             let message = format!("write to {}: it is read-only", self.export.info.name);
             return Some(Failure { errno: Errno::Perm, message });

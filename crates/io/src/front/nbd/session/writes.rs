@@ -49,7 +49,7 @@ impl Session<'_> {
     /// Takes in the next piece of a payload; false if it has not come whole.
     pub(super) fn take_payload(&mut self, now: Nanos) -> bool {
         let mut payload = self.payload.take().expect("a payload is coming");
-        if payload.refused.is_some() {
+        if let Some(Failure { errno, message }) = payload.refused.clone() {
             let skip = self.input.bytes().len().min(payload.left as usize);
             self.input.consume(skip);
             payload.left -= u32::try_from(skip).expect("at most the payload");
@@ -57,7 +57,6 @@ impl Session<'_> {
                 self.payload = Some(payload);
                 return skip > 0;
             }
-            let Failure { errno, message } = payload.refused.expect("looked at above");
             self.reply_error(payload.cookie, errno, &message);
             return true;
         }
@@ -95,8 +94,7 @@ impl Session<'_> {
             return;
         }
         let index = *payload.request.get_or_insert_with(|| {
-            let mut request =
-                Request::new(payload.cookie, wire::CMD_WRITE, payload.started_at);
+            let mut request = Request::new(payload.cookie, wire::CMD_WRITE, payload.started_at);
             request.more = true;
             self.parts.open_request(request)
         });

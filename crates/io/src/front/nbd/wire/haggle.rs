@@ -79,11 +79,7 @@ impl Greeting {
     /// A greeting with these handshake flags.
     #[must_use]
     pub fn new(flags: u16) -> Self {
-        Self {
-            magic: SERVER_MAGIC.into(),
-            option_magic: OPTION_MAGIC.into(),
-            flags: flags.into(),
-        }
+        Self { magic: SERVER_MAGIC.into(), option_magic: OPTION_MAGIC.into(), flags: flags.into() }
     }
 
     /// The handshake flags of a received greeting.
@@ -102,11 +98,7 @@ impl OptionHeader {
     /// A header for `len` bytes of data.
     #[must_use]
     pub fn new(option: u32, len: u32) -> Self {
-        Self {
-            magic: OPTION_MAGIC.into(),
-            option: option.into(),
-            len: len.into(),
-        }
+        Self { magic: OPTION_MAGIC.into(), option: option.into(), len: len.into() }
     }
 
     /// Option and length of data of a received header.
@@ -147,10 +139,7 @@ impl ExportReply {
     /// Length and transmission flags of an export.
     #[must_use]
     pub fn new(length: u64, flags: u16) -> Self {
-        Self {
-            length: length.into(),
-            flags: flags.into(),
-        }
+        Self { length: length.into(), flags: flags.into() }
     }
 }
 
@@ -158,10 +147,7 @@ impl ExportInfoReply {
     /// Length and transmission flags of an export, with the type before them.
     #[must_use]
     pub fn new(length: u64, flags: u16) -> Self {
-        Self {
-            kind: INFO_EXPORT.into(),
-            export: ExportReply::new(length, flags),
-        }
+        Self { kind: INFO_EXPORT.into(), export: ExportReply::new(length, flags) }
     }
 }
 

@@ -24,11 +24,7 @@ fn request_is_28_bytes_in_the_documented_order() {
 
 #[test]
 fn wrong_magic_is_refused_at_each_byte() {
-    let good = Request {
-        command: CMD_READ,
-        ..Request::default()
-    }
-    .to_bytes();
+    let good = Request { command: CMD_READ, ..Request::default() }.to_bytes();
     for at in 0..4 {
         let mut bad = good;
         bad[at] ^= 0x40;
@@ -43,10 +39,7 @@ fn wrong_magic_is_refused_at_each_byte() {
 #[test]
 fn simple_reply_carries_the_error_value() {
     let ok = simple_reply(COOKIE, Ok(()));
-    assert_eq!(
-        ok,
-        [0x67, 0x44, 0x66, 0x98, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8]
-    );
+    assert_eq!(ok, [0x67, 0x44, 0x66, 0x98, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8]);
     let bad = simple_reply(COOKIE, Err(Errno::NoSpace));
     assert_eq!(bad[4..8], [0, 0, 0, 28]);
     assert_eq!(parse_simple_reply(&bad).unwrap(), (COOKIE, 28));
@@ -73,14 +66,8 @@ fn chunks_carry_flag_type_length_and_payload() {
 
     let mut status = head(1, [0, 5], 4 + 16);
     status.extend([0, 0, 0, 1]);
-    assert_eq!(
-        chunk_block_status(COOKIE, true, BASE_ALLOCATION_ID, 2).to_vec(),
-        status
-    );
-    assert_eq!(
-        extent(4096, STATE_HOLE | STATE_ZERO),
-        [0, 0, 16, 0, 0, 0, 0, 3]
-    );
+    assert_eq!(chunk_block_status(COOKIE, true, BASE_ALLOCATION_ID, 2).to_vec(), status);
+    assert_eq!(extent(4096, STATE_HOLE | STATE_ZERO), [0, 0, 16, 0, 0, 0, 0, 3]);
 
     let mut error = head(1, [0x80, 1], 6 + 3);
     error.extend([0, 0, 0, 5, 0, 3]);
@@ -88,21 +75,13 @@ fn chunks_carry_flag_type_length_and_payload() {
 
     let mut at = head(0, [0x80, 2], 14);
     at.extend([0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0]);
-    assert_eq!(
-        chunk_error_offset(COOKIE, false, Errno::Perm, 512).to_vec(),
-        at
-    );
+    assert_eq!(chunk_error_offset(COOKIE, false, Errno::Perm, 512).to_vec(), at);
 }
 
 #[test]
 fn chunk_header_reads_back() {
     let bytes = chunk_none(COOKIE);
-    let chunk = Chunk {
-        flags: CHUNK_FLAG_DONE,
-        kind: CHUNK_NONE,
-        cookie: COOKIE,
-        len: 0,
-    };
+    let chunk = Chunk { flags: CHUNK_FLAG_DONE, kind: CHUNK_NONE, cookie: COOKIE, len: 0 };
     assert_eq!(Chunk::parse(&bytes).unwrap(), chunk);
     assert!(Chunk::parse(&[0; CHUNK_BYTES]).is_err());
 }
@@ -136,27 +115,13 @@ fn handshake_headers_have_the_documented_bytes() {
     let greeting = Greeting::new(FLAG_FIXED_NEWSTYLE | FLAG_NO_ZEROES);
     assert_eq!(greeting.as_bytes(), b"NBDMAGICIHAVEOPT\0\x03");
     assert_eq!(Greeting::parse(*b"NBDMAGICIHAVEOPT\0\x03").unwrap(), 3);
-    assert_eq!(
-        Greeting::parse(*b"NBDMAGICIHAVENOT\0\x03")
-            .unwrap_err()
-            .what,
-        "newstyle greeting"
-    );
-    assert_eq!(
-        OptionHeader::new(OPT_GO, 258).as_bytes(),
-        b"IHAVEOPT\0\0\0\x07\0\0\x01\x02"
-    );
-    assert_eq!(
-        OptionHeader::parse(*b"IHAVEOPT\0\0\0\x07\0\0\x01\x02").unwrap(),
-        (7, 258)
-    );
+    assert_eq!(Greeting::parse(*b"NBDMAGICIHAVENOT\0\x03").unwrap_err().what, "newstyle greeting");
+    assert_eq!(OptionHeader::new(OPT_GO, 258).as_bytes(), b"IHAVEOPT\0\0\0\x07\0\0\x01\x02");
+    assert_eq!(OptionHeader::parse(*b"IHAVEOPT\0\0\0\x07\0\0\x01\x02").unwrap(), (7, 258));
     let reply = OptionReplyHeader::new(OPT_GO, REP_ERR_UNKNOWN, 1);
     let bytes = *b"\0\x03\xe8\x89\x04\x55\x65\xa9\0\0\0\x07\x80\0\0\x06\0\0\0\x01";
     assert_eq!(reply.as_bytes(), bytes);
-    assert_eq!(
-        OptionReplyHeader::parse(bytes).unwrap(),
-        (OPT_GO, REP_ERR_UNKNOWN, 1)
-    );
+    assert_eq!(OptionReplyHeader::parse(bytes).unwrap(), (OPT_GO, REP_ERR_UNKNOWN, 1));
     let export = ExportInfoReply::new(512, 0x105);
     assert_eq!(export.as_bytes(), b"\0\0\0\0\0\0\0\0\x02\0\x01\x05");
     let sizes = BlockSizeReply::new(1, 4096, 1 << 20);

@@ -72,15 +72,9 @@ fn random_sessions_end_the_same_in_pieces_and_never_panic() {
         let piece = 1 + below(&mut random, 7) as usize;
         let whole = run_in_pieces(limits, &input, usize::MAX);
         let pieces = run_in_pieces(limits, &input, piece);
-        assert_eq!(
-            whole, pieces,
-            "round {round}: {input:02x?} in pieces of {piece}"
-        );
+        assert_eq!(whole, pieces, "round {round}: {input:02x?} in pieces of {piece}");
         assert!(whole.0.len() <= limits.output_bytes_max);
         ends[usize::from(whole.1.is_ok())] += 1;
     }
-    assert!(
-        ends.iter().all(|&count| count > SESSIONS / 10),
-        "both ends are reached: {ends:?}"
-    );
+    assert!(ends.iter().all(|&count| count > SESSIONS / 10), "both ends are reached: {ends:?}");
 }

@@ -36,10 +36,7 @@ fn an_option_that_claims_4_gib_takes_no_memory() {
 fn what_has_no_reply_ends_the_session_with_one_sentence() {
     let cases: [(Vec<u8>, &str); 4] = [
         (session(4, &[]), "the NBD client set unknown flags 0x4"),
-        (
-            session(0xffff_fffd, &[]),
-            "the NBD client set unknown flags 0xfffffffc",
-        ),
+        (session(0xffff_fffd, &[]), "the NBD client set unknown flags 0xfffffffc"),
         (
             session(0, &[(OPT_GO, b"")]),
             "the NBD client sent option 7 without fixed newstyle, where only EXPORT_NAME may be",
@@ -58,14 +55,8 @@ fn what_has_no_reply_ends_the_session_with_one_sentence() {
 #[test]
 fn options_and_output_are_limited() {
     let many = vec![(OPT_INFO, &b""[..]); 129];
-    assert_eq!(
-        run(&session(1, &many)).1,
-        Err(HandshakeError::TooManyOptions(128))
-    );
-    let limits = HandshakeLimits {
-        output_bytes_max: 200,
-        ..HandshakeLimits::default()
-    };
+    assert_eq!(run(&session(1, &many)).1, Err(HandshakeError::TooManyOptions(128)));
+    let limits = HandshakeLimits { output_bytes_max: 200, ..HandshakeLimits::default() };
     let (output, end) = run_in_pieces(limits, &session(1, &[(OPT_LIST, &b""[..]); 9]), usize::MAX);
     assert_eq!(end, Err(HandshakeError::TooMuchOutput));
     assert!(output.len() <= 200);
