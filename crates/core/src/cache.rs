@@ -231,9 +231,15 @@ impl<F: Frames> Cache<F> {
             used += usage;
             if lock(&volume.queue).is_idle() {
                 assert_eq!(writing, 0, "writing, but nothing is in flight");
+                let held = limbo.iter().filter(|&&owner| owner == volume.id).count() as u64;
+                assert_eq!(usage, resident + held, "frames charged, resident and in limbo");
             }
         }
         let accounted = used + free as u64;
-        assert_eq!(accounted, u64::from(self.pool.total), "frames used and free, {limbo} in limbo");
+        assert_eq!(
+            accounted,
+            u64::from(self.pool.total),
+            "frames used and free, {limbo:?} in limbo"
+        );
     }
 }

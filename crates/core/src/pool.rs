@@ -4,12 +4,13 @@ use crate::frames::{FrameId, Frames};
 use crate::sync::atomic::Ordering;
 use crate::sync::{Arc, Mutex, lock};
 use crate::volume::Volume;
+use std::collections::VecDeque;
 
 #[derive(Debug)]
 struct Free {
     frames: Vec<FrameId>,
     /// Frames that are no longer findable but are still pinned by a reader, and whose they are.
-    limbo: Vec<(FrameId, u16)>,
+    limbo: VecDeque<(FrameId, u16)>,
 }
 
 /// Free frames and the volumes that share them.
@@ -28,7 +29,7 @@ impl<F: Frames> Pool<F> {
         // Popped from the end: ascending, so that memory is touched from the arena's start.
         let frames = (0..total).rev().collect();
         Pool {
-            free: Mutex::new(Free { frames, limbo: Vec::new() }),
+            free: Mutex::new(Free { frames, limbo: VecDeque::new() }),
             total,
             volumes: Mutex::new(Vec::new()),
         }
@@ -71,14 +72,15 @@ impl<F: Frames> Pool<F> {
 
     fn reclaim(&self, free: &mut Free, frames: &F) {
         for _ in 0..LIMBO_LOOKS.min(free.limbo.len()) {
-            let (frame, volume) = free.limbo.swap_remove(0);
+            let Some((frame, volume)) = free.limbo.pop_front() else { return };
             match frames.try_own(frame) {
                 Some(own) => {
                     frames.disown(own);
                     self.uncharge(volume, 1);
                     free.frames.push(frame);
                 }
-                None => free.limbo.push((frame, volume)),
+                // To the end: one that is held for long must not hide the others.
+                None => free.limbo.push_back((frame, volume)),
             }
         }
     }
@@ -100,7 +102,7 @@ impl<F: Frames> Pool<F> {
 
     /// Gives a frame back that nobody can find but somebody may still hold.
     pub(crate) fn retire(&self, volume: u16, frame: FrameId) {
-        lock(&self.free).limbo.push((frame, volume));
+        lock(&self.free).limbo.push_back((frame, volume));
     }
 
     /// Frames that hold nothing.
@@ -108,12 +110,13 @@ impl<F: Frames> Pool<F> {
         lock(&self.free).frames.len()
     }
 
-    /// Reclaims what is no longer held, all of it; then free frames, and frames still held.
-    pub(crate) fn settle(&self, frames: &F) -> (usize, usize) {
+    /// Reclaims what is no longer held, all of it; then free frames, and whose the frames are that
+    /// are still held.
+    pub(crate) fn settle(&self, frames: &F) -> (usize, Vec<u16>) {
         let mut free = lock(&self.free);
-        for _ in 0..free.limbo.len().div_ceil(LIMBO_LOOKS) * 2 {
+        for _ in 0..free.limbo.len().div_ceil(LIMBO_LOOKS) {
             self.reclaim(&mut free, frames);
         }
-        (free.frames.len(), free.limbo.len())
+        (free.frames.len(), free.limbo.iter().map(|&(_, volume)| volume).collect())
     }
 }

@@ -74,6 +74,8 @@ pub(crate) struct Queue<F: Frames> {
     pub(crate) reads: VecDeque<StoreOp<F>>,
     pub(crate) forced: VecDeque<StoreOp<F>>,
     pub(crate) background: VecDeque<StoreOp<F>>,
+    /// Reads given to the store in a row while writes waited.
+    pub(crate) reads_in_row: u32,
     contexts: Vec<Option<Context<F>>>,
     free_tags: Vec<u64>,
     /// In the store: reads, writes, all.
@@ -99,6 +101,7 @@ impl<F: Frames> Queue<F> {
             reads: VecDeque::new(),
             forced: VecDeque::new(),
             background: VecDeque::new(),
+            reads_in_row: 0,
             contexts: Vec::new(),
             free_tags: Vec::new(),
             reads_in_flight: 0,

@@ -174,7 +174,7 @@ impl<F: Frames> Instance<F> {
         if let Some(page) = self.pages.find_mut(slot)
             && page.admitted
         {
-            page.touched = now;
+            page.touched = page.touched.max(now);
             self.policy.on_hit(slot);
         }
     }
@@ -212,10 +212,18 @@ impl<F: Frames> Instance<F> {
         self.dirty_newest = slot;
     }
 
-    /// Puts a page whose write failed back at the old end, with its old time and epoch.
-    pub(crate) fn link_dirty_again(&mut self, slot: Slot) {
+    /// Puts a page whose write, of `epoch`, failed back at the old end. It counts as old as the page
+    /// that it is put before, so that the list stays in order: the flush and the lazy writer look
+    /// no further than the first page that is too young for them.
+    pub(crate) fn link_dirty_again(&mut self, slot: Slot, epoch: u64) {
         let newer = self.dirty_oldest;
+        let (at, before) = match newer {
+            NO_SLOT => (Nanos::MAX, u64::MAX),
+            newer => (self.pages.get(newer).dirty_at, self.pages.get(newer).dirty_epoch),
+        };
         let page = self.pages.get_mut(slot);
+        page.dirty_at = page.dirty_at.min(at);
+        page.dirty_epoch = page.dirty_epoch.min(epoch).min(before);
         (page.dirty_older, page.dirty_newer) = (NO_SLOT, newer);
         if newer == NO_SLOT {
             self.dirty_newest = slot;

@@ -46,10 +46,7 @@ impl Arena {
         if frames == 0 {
             return Err(ArenaError::NoFrames);
         }
-        let too_many = ArenaError::TooManyFrames {
-            frames,
-            frames_max: FRAMES_MAX,
-        };
+        let too_many = ArenaError::TooManyFrames { frames, frames_max: FRAMES_MAX };
         if frames > FRAMES_MAX {
             return Err(too_many);
         }

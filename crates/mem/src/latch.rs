@@ -92,11 +92,7 @@ impl Latches {
     #[inline]
     pub fn unpin(&self, pin: Pin) {
         let before = self.word(&pin.0).fetch_sub(1, Ordering::Release);
-        debug_assert!(
-            before != 0,
-            "frame {} was unpinned without being pinned",
-            pin.frame()
-        );
+        debug_assert!(before != 0, "frame {} was unpinned without being pinned", pin.frame());
         std::mem::forget(pin);
     }
 
@@ -107,11 +103,7 @@ impl Latches {
     #[inline]
     pub fn disown(&self, own: Own) {
         let before = self.word(&own.0).fetch_sub(OWNED, Ordering::Release);
-        debug_assert!(
-            before & OWNED != 0,
-            "frame {} was disowned without an owner",
-            own.frame()
-        );
+        debug_assert!(before & OWNED != 0, "frame {} was disowned without an owner", own.frame());
         std::mem::forget(own);
     }
 
@@ -122,11 +114,7 @@ impl Latches {
     #[inline]
     pub fn downgrade(&self, own: Own) -> Pin {
         let before = self.word(&own.0).fetch_sub(OWNED - 1, Ordering::Release);
-        debug_assert!(
-            before & OWNED != 0,
-            "frame {} was downgraded unowned",
-            own.frame()
-        );
+        debug_assert!(before & OWNED != 0, "frame {} was downgraded unowned", own.frame());
         Pin(own.0)
     }
 
@@ -156,10 +144,7 @@ impl Latches {
     /// others take and give back it is only a guess.
     #[must_use]
     pub fn frames_held(&self) -> usize {
-        self.words
-            .iter()
-            .filter(|word| word.load(Ordering::Relaxed) != 0)
-            .count()
+        self.words.iter().filter(|word| word.load(Ordering::Relaxed) != 0).count()
     }
 
     #[inline]

@@ -51,12 +51,7 @@ impl Mapping {
         let head = start.addr().get().wrapping_neg() % HUGE_BYTES;
         // SAFETY: `head` is below HUGE_BYTES, by which the mapping is longer than `len`.
         let base = unsafe { start.add(head) };
-        let mapping = Mapping {
-            base,
-            len,
-            page_bytes: page_bytes(),
-            kept: false,
-        };
+        let mapping = Mapping { base, len, page_bytes: page_bytes(), kept: false };
         // SAFETY: `head + len` is below the length of the mapping.
         let end = unsafe { base.add(len) };
         trim(start, head);
@@ -78,11 +73,7 @@ impl Mapping {
 
     /// Asks for huge pages, or for none; whether the kernel took the advice.
     pub(crate) fn advise_huge(&self, huge: bool) -> bool {
-        self.advise(if huge {
-            libc::MADV_HUGEPAGE
-        } else {
-            libc::MADV_NOHUGEPAGE
-        })
+        self.advise(if huge { libc::MADV_HUGEPAGE } else { libc::MADV_NOHUGEPAGE })
     }
 
     /// Leaves the mapping out of core dumps; whether the kernel took the advice.
@@ -102,11 +93,7 @@ impl Mapping {
         // nothing and reports success.
         // SAFETY: the whole mapping is ours, and locking changes no bytes.
         let result = unsafe { libc::syscall(libc::SYS_mlock, self.base.as_ptr(), self.len) };
-        if result == 0 {
-            Ok(())
-        } else {
-            Err(io::Error::last_os_error())
-        }
+        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
     /// Gives `len` bytes from `offset` on back to the kernel; they are zero when next read. Whether
@@ -116,10 +103,7 @@ impl Mapping {
     /// The bytes are held by the caller alone, with no reference to them and no operation of the
     /// kernel on them.
     pub(crate) unsafe fn give_back(&self, offset: usize, len: usize) -> bool {
-        assert!(
-            offset <= self.len && len <= self.len - offset,
-            "inside the mapping"
-        );
+        assert!(offset <= self.len && len <= self.len - offset, "inside the mapping");
         // The kernel rounds the length up: with larger pages, neighbours would be lost.
         if !offset.is_multiple_of(self.page_bytes) || !len.is_multiple_of(self.page_bytes) {
             return false;
@@ -162,10 +146,7 @@ fn page_bytes() -> usize {
 
 /// What the process may lock without `CAP_IPC_LOCK`, in bytes; `None` is no limit.
 pub(crate) fn lock_limit_bytes() -> Option<u64> {
-    let mut limit = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the kernel fills the structure, which outlives the call.
     let result = unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &raw mut limit) };
     (result != 0 || limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)

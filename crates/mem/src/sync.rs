@@ -17,9 +17,7 @@ pub(crate) fn next_identity() -> NonZeroU32 {
     static LAST: AtomicU32 = AtomicU32::new(0);
     // A number used twice would let a hold of one arena pass in another, so wrapping is no option.
     let last = LAST
-        .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| {
-            last.checked_add(1)
-        })
+        .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| last.checked_add(1))
         .expect("a process makes fewer than 2^32 arenas");
     NonZeroU32::new(last + 1).expect("the count was below its maximum")
 }

@@ -35,12 +35,7 @@ mod tests {
     }
 
     fn arena(frames: u32) -> Arena {
-        Arena::new(ArenaOptions {
-            frames,
-            huge_pages: false,
-            lock: false,
-        })
-        .unwrap()
+        Arena::new(ArenaOptions { frames, huge_pages: false, lock: false }).unwrap()
     }
 
     /// What each frame should be.
@@ -137,10 +132,7 @@ mod tests {
                     }
                 }
             }
-            assert_eq!(
-                *self.arena.bytes_mut(&mut self.owns[index]),
-                *self.model[frame].bytes
-            );
+            assert_eq!(*self.arena.bytes_mut(&mut self.owns[index]), *self.model[frame].bytes);
         }
 
         fn look(&mut self, numbers: &mut Numbers) {
@@ -161,17 +153,9 @@ mod tests {
     fn random_operations_agree_with_a_plain_model() {
         for seed in 0..8 {
             let mut numbers = Numbers(seed);
-            let free = Expected {
-                pins: 0,
-                owned: false,
-                bytes: vec![0; FRAME_BYTES],
-            };
-            let mut bench = Bench {
-                arena: arena(12),
-                pins: vec![],
-                owns: vec![],
-                model: vec![free; 12],
-            };
+            let free = Expected { pins: 0, owned: false, bytes: vec![0; FRAME_BYTES] };
+            let mut bench =
+                Bench { arena: arena(12), pins: vec![], owns: vec![], model: vec![free; 12] };
             for _ in 0..10_000 {
                 match numbers.below(6) {
                     0 | 1 => bench.take(&mut numbers),
@@ -179,10 +163,7 @@ mod tests {
                     3 | 4 => bench.change(&mut numbers),
                     _ => bench.look(&mut numbers),
                 }
-                let held = bench
-                    .model
-                    .iter()
-                    .filter(|frame| frame.owned || frame.pins > 0);
+                let held = bench.model.iter().filter(|frame| frame.owned || frame.pins > 0);
                 assert_eq!(bench.arena.frames_held(), held.count(), "seed {seed}");
             }
             bench.pins.drain(..).for_each(|pin| bench.arena.unpin(pin));
@@ -194,17 +175,13 @@ mod tests {
     /// Every eighth byte string of a frame is the same number; returns it.
     fn number_in(bytes: &[u8]) -> u64 {
         let first = u64::from_le_bytes(bytes[..8].try_into().unwrap());
-        let same = bytes
-            .chunks_exact(8)
-            .all(|chunk| chunk == first.to_le_bytes());
+        let same = bytes.chunks_exact(8).all(|chunk| chunk == first.to_le_bytes());
         assert!(same, "half of one write and half of another");
         first
     }
 
     fn fill_with(bytes: &mut [u8], number: u64) {
-        bytes
-            .chunks_exact_mut(8)
-            .for_each(|chunk| chunk.copy_from_slice(&number.to_le_bytes()));
+        bytes.chunks_exact_mut(8).for_each(|chunk| chunk.copy_from_slice(&number.to_le_bytes()));
     }
 
     #[test]
@@ -235,11 +212,7 @@ mod tests {
                     arena.disown(own);
                 } else {
                     let pin = arena.downgrade(own);
-                    assert_eq!(
-                        number_in(arena.bytes(&pin)),
-                        next,
-                        "a writer came in between"
-                    );
+                    assert_eq!(number_in(arena.bytes(&pin)), next, "a writer came in between");
                     arena.unpin(pin);
                 }
             }
@@ -263,22 +236,14 @@ mod tests {
     #[test]
     fn addresses_are_those_of_the_frames_and_aligned() {
         for (frames, huge_pages) in [(1, false), (511, true), (513, true), (1024, false)] {
-            let arena = Arena::new(ArenaOptions {
-                frames,
-                huge_pages,
-                lock: false,
-            })
-            .unwrap();
+            let arena = Arena::new(ArenaOptions { frames, huge_pages, lock: false }).unwrap();
             assert_eq!(arena.base().addr() % (2 << 20), 0);
             assert_eq!(arena.len_bytes(), frames as usize * FRAME_BYTES);
             assert_eq!(arena.frames(), frames);
             let last = frames - 1;
             let mut own = arena.try_own(last).unwrap();
             let start = arena.address_mut(&mut own);
-            assert_eq!(
-                start.addr(),
-                arena.base().addr() + last as usize * FRAME_BYTES
-            );
+            assert_eq!(start.addr(), arena.base().addr() + last as usize * FRAME_BYTES);
             let end = start.wrapping_add(FRAME_BYTES - 1);
             // SAFETY: the frame is owned, and this is its last byte; written as the kernel would.
             unsafe { end.write(9) };
@@ -291,13 +256,7 @@ mod tests {
 
     #[test]
     fn no_frames_and_too_many_are_refused() {
-        let make = |frames| {
-            Arena::new(ArenaOptions {
-                frames,
-                huge_pages: false,
-                lock: false,
-            })
-        };
+        let make = |frames| Arena::new(ArenaOptions { frames, huge_pages: false, lock: false });
         assert!(matches!(make(0), Err(ArenaError::NoFrames)));
         for frames in [FRAMES_MAX + 1, u32::MAX] {
             let error = make(frames).unwrap_err();

@@ -7,21 +7,12 @@ mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
     fn arena(frames: u32) -> Arena {
-        Arena::new(ArenaOptions {
-            frames,
-            huge_pages: false,
-            lock: false,
-        })
-        .unwrap()
+        Arena::new(ArenaOptions { frames, huge_pages: false, lock: false }).unwrap()
     }
 
     fn panic_text(work: impl FnOnce()) -> Option<String> {
         let panic = catch_unwind(AssertUnwindSafe(work)).err()?;
-        Some(
-            *panic
-                .downcast::<String>()
-                .expect("our panics are formatted"),
-        )
+        Some(*panic.downcast::<String>().expect("our panics are formatted"))
     }
 
     #[test]

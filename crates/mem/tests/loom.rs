@@ -25,10 +25,7 @@ mod tests {
 
     impl Frame {
         fn new() -> Arc<Self> {
-            Arc::new(Frame {
-                latches: Latches::new(1),
-                bytes: UnsafeCell::new(0),
-            })
+            Arc::new(Frame { latches: Latches::new(1), bytes: UnsafeCell::new(0) })
         }
 
         fn read(&self, _pin: &Pin) -> u32 {
@@ -116,10 +113,7 @@ mod tests {
             frame.add(&mut own, 7);
             frame.latches.disown(own);
             let seen = reader.join().unwrap();
-            assert!(
-                matches!(seen, None | Some(7)),
-                "owned or done, nothing between: {seen:?}"
-            );
+            assert!(matches!(seen, None | Some(7)), "owned or done, nothing between: {seen:?}");
             frame.check_free();
         });
     }
@@ -139,11 +133,7 @@ mod tests {
             };
             frame.add(&mut own, 7);
             let pin = frame.latches.downgrade(own);
-            assert_eq!(
-                frame.read(&pin),
-                7,
-                "the owner's bytes, and no other writer's"
-            );
+            assert_eq!(frame.read(&pin), 7, "the owner's bytes, and no other writer's");
             frame.latches.unpin(pin);
             let written = writer.join().unwrap();
             let seen = reader.join().unwrap();

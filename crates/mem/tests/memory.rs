@@ -7,22 +7,14 @@
 mod tests {
     use larder_mem::{Arena, ArenaError, ArenaOptions, FRAME_BYTES};
 
-    const PLAIN: ArenaOptions = ArenaOptions {
-        frames: 4096,
-        huge_pages: false,
-        lock: false,
-    };
+    const PLAIN: ArenaOptions = ArenaOptions { frames: 4096, huge_pages: false, lock: false };
 
     /// How many frames of the arena are in memory.
     fn resident(arena: &Arena) -> usize {
         let mut pages = vec![0_u8; arena.frames() as usize];
         // SAFETY: the vector has a byte for each page of the arena's mapping.
         let result = unsafe {
-            libc::mincore(
-                arena.base().cast(),
-                arena.len_bytes(),
-                pages.as_mut_ptr().cast(),
-            )
+            libc::mincore(arena.base().cast(), arena.len_bytes(), pages.as_mut_ptr().cast())
         };
         assert_eq!(result, 0);
         pages.iter().filter(|&page| page & 1 == 1).count()
@@ -31,11 +23,7 @@ mod tests {
     #[test]
     fn making_an_arena_touches_nothing_and_writing_takes_one_frame() {
         for huge_pages in [false, true] {
-            let arena = Arena::new(ArenaOptions {
-                huge_pages,
-                ..PLAIN
-            })
-            .unwrap();
+            let arena = Arena::new(ArenaOptions { huge_pages, ..PLAIN }).unwrap();
             assert_eq!(resident(&arena), 0);
             assert!(!arena.locked());
             assert!(arena.left_out_of_dumps());
@@ -67,14 +55,8 @@ mod tests {
 
     #[test]
     fn a_released_run_of_512_frames_gives_a_huge_page_back() {
-        let arena = Arena::new(ArenaOptions {
-            huge_pages: true,
-            ..PLAIN
-        })
-        .unwrap();
-        let mut owns: Vec<_> = (0..512)
-            .map(|frame| arena.try_own(frame).unwrap())
-            .collect();
+        let arena = Arena::new(ArenaOptions { huge_pages: true, ..PLAIN }).unwrap();
+        let mut owns: Vec<_> = (0..512).map(|frame| arena.try_own(frame).unwrap()).collect();
         for own in &mut owns {
             arena.write(own, 0, &[7]);
         }
@@ -95,22 +77,13 @@ mod tests {
         for own in &mut owns {
             arena.write(own, 0, &[7; FRAME_BYTES]);
         }
-        let (mut chosen, mut spared): (Vec<_>, Vec<_>) = owns
-            .into_iter()
-            .partition(|own| [0, 1, 4, 6, 7, 8].contains(&own.frame()));
+        let (mut chosen, mut spared): (Vec<_>, Vec<_>) =
+            owns.into_iter().partition(|own| [0, 1, 4, 6, 7, 8].contains(&own.frame()));
         chosen.swap(0, 1);
         assert_eq!(arena.release_all(&mut chosen), 6);
         assert_eq!(resident(&arena), 4);
-        assert!(
-            spared
-                .iter_mut()
-                .all(|own| *arena.bytes_mut(own) == [7; FRAME_BYTES])
-        );
-        assert!(
-            chosen
-                .iter_mut()
-                .all(|own| *arena.bytes_mut(own) == [0; FRAME_BYTES])
-        );
+        assert!(spared.iter_mut().all(|own| *arena.bytes_mut(own) == [7; FRAME_BYTES]));
+        assert!(chosen.iter_mut().all(|own| *arena.bytes_mut(own) == [0; FRAME_BYTES]));
         assert_eq!(arena.release_all(&mut []), 0);
         for own in chosen.into_iter().chain(spared) {
             arena.disown(own);
@@ -120,11 +93,7 @@ mod tests {
     #[test]
     fn locking_brings_all_in_or_is_refused_with_the_way_out() {
         // Small enough for the smallest limit in use, 64 KiB.
-        let options = ArenaOptions {
-            frames: 4,
-            huge_pages: false,
-            lock: true,
-        };
+        let options = ArenaOptions { frames: 4, huge_pages: false, lock: true };
         let arena = Arena::new(options).unwrap();
         assert!(arena.locked());
         assert_eq!(resident(&arena), 4);
@@ -139,20 +108,9 @@ mod tests {
             Arena::new(options).expect_err("neither limit nor capability")
         });
         let error = error.join().unwrap();
-        assert!(matches!(
-            error,
-            ArenaError::Lock {
-                bytes: 16_384,
-                limit_bytes: Some(0),
-                ..
-            }
-        ));
+        assert!(matches!(error, ArenaError::Lock { bytes: 16_384, limit_bytes: Some(0), .. }));
         let text = error.to_string();
-        for part in [
-            "lock 16384 bytes",
-            "RLIMIT_MEMLOCK is 0 bytes",
-            "CAP_IPC_LOCK",
-        ] {
+        for part in ["lock 16384 bytes", "RLIMIT_MEMLOCK is 0 bytes", "CAP_IPC_LOCK"] {
             assert!(text.contains(part), "{text}");
         }
         assert!(std::error::Error::source(&error).is_some());
@@ -160,10 +118,7 @@ mod tests {
 
     /// Sets the limit of the process to 0, and takes the capabilities of this thread.
     fn give_up_the_right_to_lock() {
-        let mut limit = libc::rlimit {
-            rlim_cur: 0,
-            rlim_max: 0,
-        };
+        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
         // SAFETY: fills the structure.
         let read = unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &raw mut limit) };
         limit.rlim_cur = 0;

@@ -35,7 +35,7 @@ impl<F: Frames> Cache<F> {
             }
             Context::WriteBack { pages, epoch } => {
                 let blocks = op.len.div_ceil(BLOCK_BYTES_U64);
-                self.written(volume, recorder, now, op, &pages, error.as_ref());
+                self.written(volume, recorder, now, op, (&pages, epoch), error.as_ref());
                 self.after_write(volume, now, (epoch, blocks), error);
             }
             Context::Flush(waiters) => self.flushed(volume, waiters, error),
@@ -178,7 +178,7 @@ impl<F: Frames> Cache<F> {
         recorder: &Recorder,
         now: Nanos,
         op: StoreOp<F>,
-        pages: &[(u64, crate::policy::Slot)],
+        (pages, epoch): (&[(u64, crate::policy::Slot)], u64),
         error: Option<&StoreError>,
     ) {
         let first = op.offset / BLOCK_BYTES_U64;
@@ -204,7 +204,7 @@ impl<F: Frames> Cache<F> {
                 let earlier =
                     (failed && error.is_none()).then(|| lock(&volume.last_error).clone()).flatten();
                 let error = error.or(earlier.as_ref());
-                self.end_round(instance, slot, error, recorder, now);
+                self.end_round(instance, slot, (error, epoch), recorder, now);
             }
         }
     }

@@ -286,9 +286,10 @@ impl<F: Frames> Cache<F> {
             let pin = self.pin_published(old);
             let before = self.table.state(old);
             self.overlay(before.valid, &pin, &mut own);
-            self.frames.unpin(pin);
             state = FrameState { valid: 0xff, ..before };
+            // Unfindable first: else a write that takes no lock could go into it meanwhile.
             self.table.retract(old);
+            self.frames.unpin(pin);
             self.pool.retire(instance.volume.id, old);
         } else {
             instance.pages.get_mut(slot).resident += 1;

@@ -122,7 +122,7 @@ impl<F: Frames> Cache<F> {
     }
 
     /// Pages from the old end of the dirty lists as long as `wanted` says so, for about `blocks`
-    /// blocks; those that are being written are left out.
+    /// blocks; those that are being written, discarded or zeroed are left out.
     pub(super) fn gather(
         &self,
         volume: &Volume<F>,
@@ -143,7 +143,11 @@ impl<F: Frames> Cache<F> {
                     break;
                 }
                 left = left.saturating_sub(u64::from(page.dirty));
-                if page.can_start_round() {
+                let is_exclusive = || {
+                    volume.exclusives.load(Ordering::Acquire) > 0
+                        && lock(&volume.queue).is_exclusive(&volume.blocks_of(page.number))
+                };
+                if page.can_start_round() && !is_exclusive() {
                     pages.push(page.number);
                 }
             }

@@ -107,6 +107,7 @@ impl<F: Frames> Cache<F> {
             now,
             dirty,
             capacity: volume.capacity,
+            limit: volume.dirty_limit_blocks(),
             oldest: self.oldest_dirty(volume).map(|(at, _)| at),
             last_request: volume.last_request(),
             bulk: writer.bulk,
@@ -126,16 +127,23 @@ fn run_counter(trigger: Trigger) -> Counter {
     }
 }
 
+/// So many reads go in a row while writes wait. Without an end, reads that need the room of dirty
+/// pages could keep just these from being written.
+const READS_IN_ROW: u32 = 16;
+
 /// Takes operations in the order of their classes.
 fn emit<F: Frames>(queue: &mut Queue<F>, depth: usize, out: &mut Vec<StoreOp<F>>) {
     while queue.in_flight < depth {
-        let next = queue
-            .reads
-            .pop_front()
+        let writes_wait = !queue.forced.is_empty() || !queue.background.is_empty();
+        let turn = if queue.reads_in_row < READS_IN_ROW { queue.reads.pop_front() } else { None };
+        let next = turn
             .or_else(|| queue.forced.pop_front())
-            .or_else(|| queue.background.pop_front());
+            .or_else(|| queue.background.pop_front())
+            .or_else(|| queue.reads.pop_front());
         let Some(op) = next else { return };
         debug_assert!(op.kind == StoreOpKind::Flush || op.len > 0, "an operation on nothing");
+        let in_row = op.kind == StoreOpKind::Read && writes_wait;
+        queue.reads_in_row = if in_row { queue.reads_in_row + 1 } else { 0 };
         queue.start(&op);
         out.push(op);
     }

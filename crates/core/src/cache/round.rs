@@ -245,14 +245,10 @@ impl<F: Frames> Cache<F> {
             task.needs_flush |= fua;
             return;
         }
+        // What an earlier round has taken may not be stable, whatever the next round does.
+        task.needs_flush |= fua && !self.is_all_dirty(&instance.volume, &blocks, task);
         let blocked = queue.is_exclusive(&blocks);
-        let round = if page.dirty == 0 {
-            // The round that runs carries the bytes, but may not make them stable.
-            task.needs_flush |= fua;
-            page.round
-        } else {
-            page.round.wrapping_add(1)
-        };
+        let round = if page.dirty == 0 { page.round } else { page.round.wrapping_add(1) };
         if page.can_start_round() && !blocked {
             self.start_round(instance, slot, rounds);
         }
@@ -261,12 +257,25 @@ impl<F: Frames> Cache<F> {
         task.waiting += 1;
     }
 
-    /// Ends the round of a page whose last operation is done.
+    /// Whether every sector of a write that lies in `blocks` is dirty, so that the next round carries
+    /// it.
+    fn is_all_dirty(&self, volume: &Volume<F>, blocks: &Range<u64>, task: &WriteTask) -> bool {
+        let bytes = task.offset..task.offset + u64::from(task.len);
+        let first = blocks.start.max(bytes.start / BLOCK_BYTES_U64);
+        let end = blocks.end.min(bytes.end.div_ceil(BLOCK_BYTES_U64));
+        (first..end).all(|block| {
+            let touched = super::read::touched_sectors(block, &bytes);
+            let frame = self.table.find(Key::new(volume.id, block));
+            frame.is_some_and(|frame| self.table.state(frame).dirty & touched == touched)
+        })
+    }
+
+    /// Ends the round, of `epoch`, of a page whose last operation is done.
     pub(super) fn end_round(
         &self,
         instance: &mut Instance<F>,
         slot: Slot,
-        error: Option<&StoreError>,
+        (error, epoch): (Option<&StoreError>, u64),
         recorder: &Recorder,
         now: Nanos,
     ) {
@@ -296,11 +305,11 @@ impl<F: Frames> Cache<F> {
         volume.failing.fetch_sub(u64::from(failed_before), Ordering::AcqRel);
         volume.dirty.fetch_add(u64::from(back), Ordering::AcqRel);
         volume.writing.fetch_sub(u64::from(written), Ordering::AcqRel);
-        if back > 0 {
+        if error.is_some() {
             if !was_clean {
                 instance.unlink_dirty(slot);
             }
-            instance.link_dirty_again(slot);
+            instance.link_dirty_again(slot, epoch);
         }
         self.tell_synced(instance, slot, error, true);
         self.continue_page(instance, slot, recorder, now);

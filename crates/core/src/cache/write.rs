@@ -199,27 +199,50 @@ impl<F: Frames> Cache<F> {
             return Placed::Absorbed;
         }
         let volume = Arc::clone(&lane.volume);
-        // Every block may need a new frame: because it is absent, or because it is pinned.
         let recorder = Arc::clone(&lane.recorder);
-        if !self.reserve(&volume, pieces.len(), &mut lane.spare, &recorder, now) {
-            self.return_spare(lane);
-            return Placed::NoRoom;
-        }
         let key = Key::new(volume.id, pieces[0].block);
-        let mut shard = self.shard(self.table.shard(key));
-        let placed = if self.is_exclusive(&volume, pieces) {
-            Placed::NoRoom
-        } else if let Some(piece) = pieces.iter().find(|piece| !self.is_placeable(&volume, piece)) {
-            let blocks = piece.block..piece.block + 1;
-            drop(shard);
-            return self.fill_first(lane, now, token, &blocks, (pieces, mode));
-        } else {
-            let instance = shard.instance(volume.id);
-            self.place_locked(instance, now, pieces, mode, lane)
+        let is_absent = |p: &&Piece<'_>| self.table.find(Key::new(volume.id, p.block)).is_none();
+        // No more than it needs: making room could evict the very page that was filled for it.
+        let mut wanted = pieces.iter().filter(is_absent).count();
+        let placed = loop {
+            if wanted > 0 && !self.reserve(&volume, wanted, &mut lane.spare, &recorder, now) {
+                break Placed::NoRoom;
+            }
+            let mut shard = self.shard(self.table.shard(key));
+            if self.is_exclusive(&volume, pieces) {
+                break Placed::NoRoom;
+            }
+            if let Some(piece) = pieces.iter().find(|piece| !self.is_placeable(&volume, piece)) {
+                let blocks = piece.block..piece.block + 1;
+                drop(shard);
+                return self.fill_first(lane, now, token, &blocks, (pieces, mode));
+            }
+            let owned = self.own_resident(&volume, pieces);
+            wanted = owned.iter().filter(|own| own.is_none()).count();
+            if wanted <= lane.spare.len() {
+                let instance = shard.instance(volume.id);
+                break self.place_locked(instance, now, (pieces, owned), mode, lane);
+            }
+            owned.into_iter().flatten().for_each(|own| self.frames.disown(own));
         };
-        drop(shard);
         self.return_spare(lane);
         placed
+    }
+
+    /// Owns the frames of the pieces, but for those that are absent or held by somebody: these need
+    /// a new frame.
+    fn own_resident(&self, volume: &Volume<F>, pieces: &[Piece<'_>]) -> Vec<Option<F::Own>> {
+        let own = |piece: &Piece<'_>| {
+            let frame = self.table.find(Key::new(volume.id, piece.block))?;
+            (0..OWN_TRIES).find_map(|_| {
+                let own = self.frames.try_own(frame);
+                if own.is_none() {
+                    spin();
+                }
+                own
+            })
+        };
+        pieces.iter().map(own).collect()
     }
 
     fn is_exclusive(&self, volume: &Volume<F>, pieces: &[Piece<'_>]) -> bool {
@@ -278,7 +301,7 @@ impl<F: Frames> Cache<F> {
         &self,
         instance: &mut Instance<F>,
         now: Nanos,
-        pieces: &[Piece<'_>],
+        (pieces, owned): (&[Piece<'_>], Vec<Option<F::Own>>),
         mode: WriteMode,
         lane: &mut Lane<F>,
     ) -> Placed {
@@ -287,10 +310,12 @@ impl<F: Frames> Cache<F> {
         let admit = mode != WriteMode::Around;
         let slot = instance.find_or_insert(&self.table, page, admit, now);
         let mut new_dirty = 0;
-        for piece in pieces {
-            let was_dirty = match self.table.find(Key::new(volume.id, piece.block)) {
-                Some(frame) => self.write_resident(&volume, frame, slot, piece, lane),
-                None => {
+        for (piece, own) in pieces.iter().zip(owned) {
+            let found = self.table.find(Key::new(volume.id, piece.block));
+            let was_dirty = match (found, own) {
+                (Some(_), Some(own)) => self.write_owned(own, piece),
+                (Some(frame), None) => self.replace(&volume, frame, slot, piece, lane),
+                (None, _) => {
                     self.write_absent(&volume, slot, piece, &mut lane.spare);
                     instance.pages.get_mut(slot).resident += 1;
                     false
@@ -335,7 +360,7 @@ impl<F: Frames> Cache<F> {
         piece: &Piece<'_>,
         spare: &mut Vec<FrameId>,
     ) {
-        let frame = spare.pop().expect("a frame was reserved for every piece");
+        let frame = spare.pop().expect("a frame was reserved for every such piece");
         let mut own = self.own_fresh(frame);
         let end = piece.offset + piece.bytes.len();
         if volume.bytes_of(piece.block) as usize == end {
@@ -347,9 +372,20 @@ impl<F: Frames> Cache<F> {
         self.table.publish(frame, Key::new(volume.id, piece.block), slot, state);
     }
 
-    /// Writes a piece into a resident frame, or into a copy that takes its place if somebody holds
-    /// the frame; whether the block was dirty before.
-    fn write_resident(
+    /// Writes a piece into its frame; whether the block was dirty before.
+    fn write_owned(&self, mut own: F::Own, piece: &Piece<'_>) -> bool {
+        let frame = self.frames.owned(&own);
+        // It may be of a round whose other operations are not done; its own one is.
+        let state = self.table.state(frame);
+        self.frames.write(&mut own, piece.offset, piece.bytes);
+        self.table.set_state(frame, state.with_dirty(piece.dirties));
+        self.frames.disown(own);
+        state.dirty != 0
+    }
+
+    /// Writes a piece into a copy that takes the place of a frame that somebody holds; whether the
+    /// block was dirty before.
+    fn replace(
         &self,
         volume: &Volume<F>,
         frame: FrameId,
@@ -357,32 +393,18 @@ impl<F: Frames> Cache<F> {
         piece: &Piece<'_>,
         lane: &mut Lane<F>,
     ) -> bool {
-        let own = (0..OWN_TRIES).find_map(|_| {
-            let own = self.frames.try_own(frame);
-            if own.is_none() {
-                spin();
-            }
-            own
-        });
-        if let Some(mut own) = own {
-            let state = self.table.state(frame);
-            debug_assert_eq!(state.writing, 0, "a frame being written is pinned");
-            self.frames.write(&mut own, piece.offset, piece.bytes);
-            self.table.set_state(frame, state.with_dirty(piece.dirties));
-            self.frames.disown(own);
-            return state.dirty != 0;
-        }
         lane.recorder.add(Counter::ReplacedBlocks, 1);
         let pin = self.pin_published(frame);
         let state = self.table.state(frame);
-        let copy = lane.spare.pop().expect("a frame was reserved for every piece");
+        let copy = lane.spare.pop().expect("a frame was reserved for every such piece");
         let mut own = self.own_fresh(copy);
         self.frames.copy(&pin, &mut own, 0, BLOCK_BYTES);
         self.frames.write(&mut own, piece.offset, piece.bytes);
         self.frames.disown(own);
+        // Unfindable first: else a write that takes no lock could go into it meanwhile.
+        self.table.retract(frame);
         self.frames.unpin(pin);
         let key = Key::new(volume.id, piece.block);
-        self.table.retract(frame);
         self.table.publish(copy, key, slot, state.with_dirty(piece.dirties));
         self.pool.retire(volume.id, frame);
         state.dirty != 0

@@ -105,7 +105,7 @@ impl CrashDisk {
 }
 
 fn sectors(offset: u64, len: u64) -> std::ops::Range<u64> {
-    offset / SECTOR_BYTES as u64..(offset + len) / SECTOR_BYTES as u64
+    offset / SECTOR_BYTES as u64..(offset + len).div_ceil(SECTOR_BYTES as u64)
 }
 
 /// A store whose content can be looked at as after a crash at any moment.
@@ -114,7 +114,8 @@ pub struct CrashStore<F: Frames> {
     geometry: Geometry,
     disk: Arc<Mutex<CrashDisk>>,
     choice: Choice,
-    waiting: Vec<(StoreOp<F>, Promise)>,
+    /// With the turn of what they change, and what becomes stable when they are done.
+    waiting: Vec<(StoreOp<F>, u64, Promise)>,
 }
 
 /// What becomes stable when an operation in flight is done.
@@ -159,16 +160,12 @@ fn carried<F: Frames>(frames: &F, op: &StoreOp<F>) -> SparseBytes {
 }
 
 impl<F: Frames> CrashStore<F> {
-    /// The last version of each sector whose last write is done.
+    /// The last version of each sector that is done.
     fn done_versions(&self, disk: &CrashDisk) -> Vec<(u64, Version)> {
-        let is_in_flight = |sector: u64| {
-            self.waiting.iter().any(|(op, _)| {
-                op.kind != StoreOpKind::Read && sectors(op.offset, op.len).contains(&sector)
-            })
-        };
+        let is_done = |version: &&Version| self.waiting.iter().all(|w| w.1 != version.turn);
         let last = |(&sector, versions): (&u64, &Vec<Version>)| {
-            let version = versions.last().expect("empty lists are removed").clone();
-            (!is_in_flight(sector)).then_some((sector, version))
+            let version = versions.iter().rev().find(is_done)?.clone();
+            Some((sector, version))
         };
         disk.volatile.iter().filter_map(last).collect()
     }
@@ -182,26 +179,25 @@ impl<F: Frames> Store<F> for CrashStore<F> {
     fn submit(&mut self, _now: Nanos, frames: &F, op: StoreOp<F>) {
         let shared = Arc::clone(&self.disk);
         let mut disk = shared.lock().expect("no holder panics");
-        let promise = match op.kind {
-            StoreOpKind::Read => Promise::Nothing,
+        let (turn, promise) = match op.kind {
+            StoreOpKind::Read => (0, Promise::Nothing),
             StoreOpKind::Write { fua } => {
                 let turn = disk.note(op.offset, op.len, &carried(frames, &op));
-                if fua { Promise::Turn(turn) } else { Promise::Nothing }
+                (turn, if fua { Promise::Turn(turn) } else { Promise::Nothing })
             }
-            StoreOpKind::Flush => Promise::Versions(self.done_versions(&disk)),
+            StoreOpKind::Flush => (0, Promise::Versions(self.done_versions(&disk))),
             StoreOpKind::Discard | StoreOpKind::Zero { .. } => {
-                disk.note(op.offset, op.len, &SparseBytes::default());
-                Promise::Nothing
+                (disk.note(op.offset, op.len, &SparseBytes::default()), Promise::Nothing)
             }
         };
-        self.waiting.push((op, promise));
+        self.waiting.push((op, turn, promise));
     }
 
     fn reap(&mut self, now: Nanos, frames: &F, done: &mut Vec<StoreDone<F>>) {
         if self.waiting.is_empty() {
             return;
         }
-        let (mut op, promise) = self.waiting.swap_remove(self.choice.below(self.waiting.len()));
+        let (mut op, _, promise) = self.waiting.swap_remove(self.choice.below(self.waiting.len()));
         let shared = Arc::clone(&self.disk);
         let mut disk = shared.lock().expect("no holder panics");
         match op.kind {

@@ -21,6 +21,8 @@ pub(crate) struct LazyState {
     /// Blocks that are dirty, and blocks that ratios refer to.
     pub(crate) dirty: u64,
     pub(crate) capacity: u64,
+    /// Blocks at which writes wait: whatever the threshold is, it is not above that.
+    pub(crate) limit: u64,
     /// When the oldest dirty page became so.
     pub(crate) oldest: Option<Nanos>,
     pub(crate) last_request: Nanos,
@@ -48,7 +50,7 @@ pub(crate) fn decide(tunables: &Tunables, state: &LazyState) -> Decision {
     if now < state.retry_at {
         return Decision::Wait(state.retry_at);
     }
-    let threshold = tunables.share(Tunable::DirtyThreshold, state.capacity);
+    let threshold = tunables.share(Tunable::DirtyThreshold, state.capacity).min(state.limit);
     let target = tunables.share(Tunable::DirtyTarget, threshold);
     if dirty >= threshold.max(1) || (state.bulk && dirty > target) {
         let blocks = tunables.share(Tunable::BurstShare, dirty).max(1);
@@ -80,6 +82,7 @@ mod tests {
             now,
             dirty,
             capacity: 1000,
+            limit: 1000,
             oldest: Some(oldest),
             last_request,
             bulk: false,
@@ -118,6 +121,13 @@ mod tests {
         assert_eq!(at(282, true), burst(70));
         assert_eq!(at(281, true), Decision::Wait(3 * SECOND), "the target is 281");
         assert_eq!(at(374, false), Decision::Wait(3 * SECOND));
+    }
+
+    #[test]
+    fn a_limit_below_the_threshold_starts_the_writer_too() {
+        let at_limit = LazyState { limit: 10, ..state(0, 10, 0, 0) };
+        let run = decide(&Tunables::nt(), &at_limit);
+        assert!(matches!(run, Decision::Run { trigger: Trigger::Threshold, .. }), "{run:?}");
     }
 
     #[test]

@@ -54,7 +54,8 @@ fn a_random_world_keeps_every_promise() {
     let mut sum = Figures::default();
     let count = seeds.end - seeds.start;
     for seed in seeds {
-        let name = format!("rerun with LARDER_SEED={seed} cargo test -p larder-core --test simulation");
+        let name =
+            format!("rerun with LARDER_SEED={seed} cargo test -p larder-core --test simulation");
         add(&mut sum, guarded(&name, |log| random::run(seed, Lie::Nothing, log)));
     }
     println!(

@@ -11,8 +11,8 @@ use larder_core::frames::{Frames, PlainFrames};
 use larder_core::lane::{Completion, Silent};
 use larder_core::request::{Assembly, Status, WriteTask};
 use larder_core::store::{
-    CrashDisk, CrashStore, DelayStore, Fault, FaultPlan, FaultyStore, SparseBytes, Store, StoreDone,
-    StoreError, StoreOpKind,
+    CrashDisk, CrashStore, DelayStore, Fault, FaultPlan, FaultyStore, SparseBytes, Store,
+    StoreDone, StoreError, StoreOpKind,
 };
 use larder_core::units::BLOCK_BYTES_U64;
 use larder_core::volume::{Volume, VolumeOptions};
@@ -303,8 +303,6 @@ impl World {
             Work::Write { task, .. } => {
                 let may_fail = disk.writes_failed || read_fault;
                 assert!(error.is_none() || may_fail, "a write failed without a fault: {error:?}");
-                // The flush that a FUA write needs tells its lane of errors, too.
-                client.untold &= !(task.fua && error.is_some());
                 let outcome = match error {
                     Some(_) => Outcome::Unknown,
                     None if task.fua => Outcome::Stable,
@@ -379,6 +377,11 @@ impl World {
                 client.mail.push_back(completion);
                 continue;
             };
+            // The flush that a FUA write needs tells its lane of errors, too.
+            let is_write = |r: &Request| r.token == *token && matches!(r.work, Work::Write { .. });
+            if result.is_err() && client.requests.iter().any(is_write) {
+                client.untold = false;
+            }
             let is_flush = |r: &Request| r.token == *token && matches!(r.work, Work::Flush);
             let Some(place) = client.requests.iter().position(is_flush) else {
                 client.mail.push_back(completion);
@@ -431,7 +434,9 @@ impl World {
                 self.cache.write_completed(&mut client.lane, self.now, task, completion)
             }
             Work::Exclude { .. } => match completion {
-                Completion::Finished { result, .. } => result.map_or_else(Status::Failed, |()| Status::Done),
+                Completion::Finished { result, .. } => {
+                    result.map_or_else(Status::Failed, |()| Status::Done)
+                }
                 other => panic!("{other:?} for an exclusive range"),
             },
             Work::Flush => panic!("{completion:?} for a flush"),
@@ -490,7 +495,7 @@ impl World {
             }
             return;
         }
-        panic!("the world does not come to rest");
+        panic!("the world does not come to rest\n{}", self.describe());
     }
 
     /// Asserts that every frame can be had: nobody holds a pin.
@@ -500,6 +505,30 @@ impl World {
             let own = frames.try_own(frame).unwrap_or_else(|| panic!("frame {frame} is held"));
             frames.disown(own);
         }
+    }
+
+    /// Who waits, and for what there may be no room.
+    fn describe(&self) -> String {
+        let clients = self.clients.iter().flatten();
+        let waiting = clients.flat_map(|client| {
+            client.requests.iter().map(|request| {
+                let Request { token, bytes, stalled, .. } = request;
+                format!("request {token} of volume {}: {bytes:?}, stalled {stalled}", client.disk)
+            })
+        });
+        let gauges = self.disks.iter().map(|disk| {
+            let blocks = |gauge| self.cache.gauge(&disk.volume, gauge) / BLOCK_BYTES_U64;
+            format!(
+                "{}: {} resident, {} dirty, {} writing, {} free, of {}",
+                disk.volume.name(),
+                blocks(Gauge::Resident),
+                blocks(Gauge::Dirty),
+                blocks(Gauge::Writing),
+                blocks(Gauge::Free),
+                blocks(Gauge::Memory)
+            )
+        });
+        gauges.chain(waiting).collect::<Vec<_>>().join("\n")
     }
 
     pub(crate) fn is_failing(&self, disk: usize) -> bool {
