@@ -10,6 +10,7 @@ mod evict;
 mod exclusive;
 mod fill;
 mod flush;
+mod join;
 mod poll;
 mod read;
 mod round;

@@ -40,11 +40,22 @@ pub(crate) struct FlushWaiter<F: Frames> {
     pub(crate) epoch: u64,
 }
 
+/// A read that is part of a joined one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Joined {
+    pub(crate) tag: u64,
+    pub(crate) len: u64,
+    pub(crate) segments: usize,
+    pub(crate) queued_at: Nanos,
+}
+
 /// What to do when an operation is done.
 #[derive(Debug)]
 pub(crate) enum Context<F: Frames> {
     /// Blocks of a page that is being filled.
     Fill { page: u64 },
+    /// Several fills in one read.
+    Joined(Vec<Joined>),
     /// Blocks that go to one reader only, and what was resident of them: block, frame, sectors.
     Bypass { waiter: FillWaiter<F>, overlays: Vec<(u64, F::Pin, u8)> },
     /// Dirty pages, all of one region, named by number and slot.
@@ -78,6 +89,8 @@ pub(crate) struct Queue<F: Frames> {
     pub(crate) reads_in_row: u32,
     contexts: Vec<Option<Context<F>>>,
     free_tags: Vec<u64>,
+    /// Reads that failed together with others, to be tried alone.
+    alone: Vec<u64>,
     /// In the store: reads, writes, all.
     pub(crate) reads_in_flight: usize,
     pub(crate) writes_in_flight: usize,
@@ -104,6 +117,7 @@ impl<F: Frames> Queue<F> {
             reads_in_row: 0,
             contexts: Vec::new(),
             free_tags: Vec::new(),
+            alone: Vec::new(),
             reads_in_flight: 0,
             writes_in_flight: 0,
             in_flight: 0,
@@ -141,9 +155,7 @@ impl<F: Frames> Queue<F> {
 
     /// The context of an operation that is done.
     pub(crate) fn finish(&mut self, op: &StoreOp<F>) -> Context<F> {
-        let index = usize::try_from(op.tag).expect("an index");
-        let context = self.contexts[index].take().expect("an operation is done once");
-        self.free_tags.push(op.tag);
+        let context = self.take_context(op.tag);
         self.in_flight -= 1;
         match op.kind {
             StoreOpKind::Read => self.reads_in_flight -= 1,
@@ -151,6 +163,28 @@ impl<F: Frames> Queue<F> {
             _ => {}
         }
         context
+    }
+
+    /// The context of an operation, or of a part of one, that is done.
+    pub(crate) fn take_context(&mut self, tag: u64) -> Context<F> {
+        let index = usize::try_from(tag).expect("an index");
+        self.free_tags.push(tag);
+        self.alone.retain(|&other| other != tag);
+        self.contexts[index].take().expect("an operation is done once")
+    }
+
+    /// Whether a read may be joined with its neighbours.
+    pub(crate) fn may_join(&self, op: &StoreOp<F>) -> bool {
+        let context = &self.contexts[usize::try_from(op.tag).expect("an index")];
+        matches!(context, Some(Context::Fill { .. })) && !self.alone.contains(&op.tag)
+    }
+
+    /// Queues the parts of a joined read again, each for itself.
+    pub(crate) fn read_alone(&mut self, ops: Vec<StoreOp<F>>) {
+        for op in ops.into_iter().rev() {
+            self.alone.push(op.tag);
+            self.reads.push_front(op);
+        }
     }
 
     /// Counts an operation as given to the store.
@@ -203,7 +237,10 @@ impl<F: Frames> Queue<F> {
         self.contexts.iter().flatten().any(|context| match context {
             Context::Fill { page } => meets(*page),
             Context::WriteBack { pages, .. } => pages.iter().any(|&(page, _)| meets(page)),
-            Context::Bypass { .. } | Context::Flush(_) | Context::Exclusive { .. } => false,
+            Context::Joined(_)
+            | Context::Bypass { .. }
+            | Context::Flush(_)
+            | Context::Exclusive { .. } => false,
         })
     }
 

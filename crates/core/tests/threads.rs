@@ -120,7 +120,8 @@ fn writer(shared: &Shared, index: u64) -> Vec<u64> {
         if shared.stop.load(Ordering::Relaxed) {
             break;
         }
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let block = (state >> 33) % (BLOCKS / WRITERS) * WRITERS + index;
         let data: Vec<u8> = u64::to_le_bytes(version).repeat(BLOCK_BYTES / 8);
         shared.write(&mut lane, version, block * BLOCK_BYTES_U64, &data, version % 64 == 0);
@@ -137,7 +138,8 @@ fn reader(shared: &Shared, index: usize) -> u64 {
     let mut state = index as u64 + 77;
     let mut reads = 0;
     while !shared.stop.load(Ordering::Relaxed) {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let block = (state >> 33) % BLOCKS;
         shared.read(&mut lane, reads, block * BLOCK_BYTES_U64, &mut bytes);
         let (now, before) = (number(&bytes), &mut seen[usize::try_from(block).unwrap()]);
@@ -150,8 +152,7 @@ fn reader(shared: &Shared, index: usize) -> u64 {
 }
 
 fn hammer(page_blocks: u32, mode: WriteMode, policy: PolicyKind) {
-    let geometry =
-        Geometry { length: BLOCKS * BLOCK_BYTES_U64, granule: 512, read_only: false };
+    let geometry = Geometry { length: BLOCKS * BLOCK_BYTES_U64, granule: 512, read_only: false };
     let mut options = VolumeOptions::new("v", geometry);
     (options.page_blocks, options.write_mode, options.policy) = (page_blocks, mode, policy);
     let cache = Cache::new(PlainFrames::new(48), 2);
@@ -163,8 +164,10 @@ fn hammer(page_blocks: u32, mode: WriteMode, policy: PolicyKind) {
     std::thread::scope(|scope| {
         let shared = &shared;
         let engine = scope.spawn(|| shared.drive_store(&mut store));
-        let writers: Vec<_> = (0..WRITERS).map(|i| scope.spawn(move || writer(shared, i))).collect();
-        let readers: Vec<_> = (0..READERS).map(|i| scope.spawn(move || reader(shared, i))).collect();
+        let writers: Vec<_> =
+            (0..WRITERS).map(|i| scope.spawn(move || writer(shared, i))).collect();
+        let readers: Vec<_> =
+            (0..READERS).map(|i| scope.spawn(move || reader(shared, i))).collect();
         std::thread::sleep(Duration::from_millis(800));
         shared.stop.store(true, Ordering::Release);
         written.extend(writers.into_iter().map(|thread| thread.join().unwrap()));

@@ -41,7 +41,9 @@ impl Waker {
         {
             return true;
         }
-        inner.state.store(AWAKE, Ordering::Release);
+        // A swap, not a store: what is looked at next must include whatever a notification brought
+        // that this overwrites.
+        inner.state.swap(AWAKE, Ordering::AcqRel);
         false
     }
 

@@ -30,6 +30,9 @@ impl<F: Frames> Cache<F> {
         let error = result.err();
         match context {
             Context::Fill { page } => self.filled(volume, recorder, now, (op, page), error),
+            Context::Joined(parts) => {
+                self.part(volume, recorder, now, (op, parts), error.as_ref());
+            }
             Context::Bypass { waiter, overlays } => {
                 self.bypassed(volume, op, waiter, overlays, error);
             }
@@ -44,7 +47,7 @@ impl<F: Frames> Cache<F> {
         self.unstall();
     }
 
-    fn filled(
+    pub(super) fn filled(
         &self,
         volume: &Volume<F>,
         recorder: &Recorder,
@@ -109,19 +112,20 @@ impl<F: Frames> Cache<F> {
             }
             let error = error.as_ref().expect("a fill without error leaves nothing out");
             let parts = u32::try_from(blocks.end - blocks.start).expect("a page");
-            if blocks == whole || salvage.len() < parts as usize {
+            let mut spare = Vec::new();
+            for own in salvage.drain(salvage.len().saturating_sub(parts as usize)..) {
+                spare.push(self.frames.owned(&own));
+                self.frames.disown(own);
+            }
+            let room = self.pool.take(&self.frames, &volume, parts as usize, &mut spare);
+            if blocks == whole || !room {
+                self.pool.give_back(&volume, spare);
                 let failed = Completion::Failed { token, parts, error: error.clone() };
                 waiter.mailbox.deliver(&self.frames, failed);
                 continue;
             }
             // Somewhere in the page the store has a bad spot; it may not be where the reader reads.
             recorder.add(Counter::BypassFillFailed, 1);
-            let salvaged = salvage.drain(salvage.len() - parts as usize..);
-            let mut spare = Vec::new();
-            for own in salvaged {
-                spare.push(self.frames.owned(&own));
-                self.frames.disown(own);
-            }
             let mut queue = lock(&volume.queue);
             self.start_bypass(&volume, &mut queue, &blocks, &mut spare, waiter, now);
         }

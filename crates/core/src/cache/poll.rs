@@ -1,6 +1,7 @@
 //! What to give to the store now: misses and flushes first, the lazy writer after them.
 
 use super::Cache;
+use super::join::join;
 use crate::clock::Nanos;
 use crate::counters::{Counter, Recorder};
 use crate::frames::Frames;
@@ -144,6 +145,7 @@ fn emit<F: Frames>(queue: &mut Queue<F>, depth: usize, out: &mut Vec<StoreOp<F>>
         debug_assert!(op.kind == StoreOpKind::Flush || op.len > 0, "an operation on nothing");
         let in_row = op.kind == StoreOpKind::Read && writes_wait;
         queue.reads_in_row = if in_row { queue.reads_in_row + 1 } else { 0 };
+        let op = join(queue, op);
         queue.start(&op);
         out.push(op);
     }

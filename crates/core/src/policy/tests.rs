@@ -102,7 +102,8 @@ impl SlowS3Fifo {
 impl Twin for SlowS3Fifo {
     fn insert(&mut self, slot: Slot, page: u64) {
         let (turn, capacity) = (self.turn, self.capacity);
-        let ghost = self.ghosts.iter().position(|&(other, at)| other == page && turn - at < capacity);
+        let ghost =
+            self.ghosts.iter().position(|&(other, at)| other == page && turn - at < capacity);
         if let Some(index) = ghost {
             self.ghosts.remove(index);
             self.main.push((slot, 0));

@@ -119,7 +119,7 @@ mod tests {
                     assert!(range.at + range.sectors <= area.stripe_sectors() as u64);
                     short += u32::from(range.sectors == 1);
                     long += u32::from(range.sectors == REQUEST_SECTORS_MAX);
-                    aligned += u32::from(range.first % 8 == 0 && range.sectors % 8 == 0);
+                    aligned += u32::from((range.first | range.sectors).is_multiple_of(8));
                     let first = usize::try_from(range.first).unwrap();
                     for owner in &mut owner[first..first + range.bytes() / SECTOR_BYTES] {
                         assert_eq!(*owner.get_or_insert(connection), connection);

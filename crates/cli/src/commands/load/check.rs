@@ -182,19 +182,21 @@ impl Wrong {
 
     fn end_run(&mut self, promises: &Promises) {
         let Some(Run { first, end, content, floor }) = self.run.take() else { return };
-        let last = promises.last[index(first)];
-        let mut text = format!("sectors {first} to {}: {content}", end - 1);
-        text += &match promises.writes.get(&floor) {
-            Some(write) => format!(
-                "; promised was write {} ({} sectors from {} on{})",
-                Name(floor),
-                write.sectors,
-                write.first,
-                if write.fua { ", FUA" } else { "" }
-            ),
-            None => "; nothing was promised".to_owned(),
+        let last = Name(promises.last[index(first)]);
+        let promised = match promises.writes.get(&floor) {
+            Some(Write { first, sectors, fua }) => {
+                let fua = if *fua { ", FUA" } else { "" };
+                format!(
+                    "promised was write {} ({sectors} sectors from {first} on{fua})",
+                    Name(floor)
+                )
+            }
+            None => "nothing was promised".to_owned(),
         };
-        text += &format!(", sent last was write {}", Name(last));
+        let text = format!(
+            "sectors {first} to {}: {content}; {promised}, sent last was write {last}",
+            end - 1
+        );
         self.findings.push(text);
     }
 }

@@ -44,6 +44,11 @@ impl Input {
         }
     }
 
+    /// Whether [`Input::receive`] could bring something.
+    pub(super) fn has_room(&self) -> bool {
+        self.end - self.start < self.buffer.len()
+    }
+
     /// Receives what has come, without waiting.
     pub(super) fn receive(&mut self, socket: &Socket) -> Received {
         if self.start > 0 && self.buffer.len() - self.end < PIECE_BYTES {

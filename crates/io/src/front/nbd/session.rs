@@ -44,7 +44,8 @@ const SPIN_AGAIN: u32 = 32;
 const SPIN_PAUSES: u32 = 16;
 /// Requests that come closer together than this are a stream: more than one is under way.
 const STREAM_GAP: Nanos = 15_000;
-/// No more requests are taken in while the client has not taken this much of its answers.
+/// No more requests are taken in, and no more of a large read is asked for, while the client has not
+/// taken this much of its answers, counting reads under way: so much of the cache may one client pin.
 const BACKLOG_MAX: usize = 4 << 20;
 /// How often a stalled request is tried again without having been woken: frames that a reader let
 /// go of wake nobody.
@@ -240,6 +241,7 @@ impl Session<'_> {
                     return;
                 }
             }
+            moved |= self.resume_reads(now);
             self.record_batch(now);
             if self.shared.closing.load(Ordering::Acquire) {
                 return;
@@ -271,8 +273,13 @@ impl Session<'_> {
     fn is_open(&self) -> bool {
         !self.leaving
             && self.alone.is_none()
-            && self.output.backlog() < BACKLOG_MAX
+            && self.takes_answers()
             && self.parts.has_room()
+    }
+
+    /// Whether the client takes its answers fast enough for more.
+    fn takes_answers(&self) -> bool {
+        self.output.backlog() + self.parts.reading_bytes() < BACKLOG_MAX
     }
 
     fn record_batch(&mut self, since: Nanos) {
@@ -318,7 +325,7 @@ impl Session<'_> {
 
     fn sleep(&mut self, now: Nanos) -> io::Result<()> {
         let mut wanted = PollFlags::empty();
-        wanted.set(PollFlags::IN, self.is_open());
+        wanted.set(PollFlags::IN, self.is_open() && self.input.has_room());
         wanted.set(PollFlags::OUT, self.output.backlog() > 0);
         let delayed = self.parts.next_delayed().map(|at| at.saturating_sub(now));
         let mut timeout = delayed.map(Duration::from_nanos);
@@ -328,7 +335,10 @@ impl Session<'_> {
         if self.lane.has_mail() {
             return Ok(());
         }
-        self.waker.sleep(Some((self.socket.as_fd(), wanted)), timeout)?;
+        // A client that hung up makes the socket ready for ever; where nothing is wanted of it, it
+        // is not waited on.
+        let socket = (!wanted.is_empty()).then(|| (self.socket.as_fd(), wanted));
+        self.waker.sleep(socket, timeout)?;
         if self.parts.has_stalled() {
             self.retry_stalled(self.clock.now());
         }

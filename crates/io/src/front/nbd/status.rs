@@ -28,7 +28,11 @@ pub(super) fn extents(
     while at < end && found.len() < EXTENTS_MAX {
         let extent = map.extent(at, end - at);
         let (run, state) = if extent.hole {
-            look_through(cache, volume, at, extent.len.min(HOLE_BYTES_MAX))
+            let (run, state) = look_through(cache, volume, at, extent.len.min(HOLE_BYTES_MAX));
+            // What was only in the cache may have been written before the cache was looked at, and
+            // after the store was.
+            let extent = map.extent(at, run);
+            if state == 0 || extent.hole { (run.min(extent.len), state) } else { (extent.len, 0) }
         } else {
             (extent.len, 0)
         };

@@ -130,6 +130,9 @@ pub(super) struct Parts {
     free_requests: Vec<usize>,
     stalled: VecDeque<usize>,
     parked_bytes: usize,
+    reading_bytes: usize,
+    /// Large reads whose next piece waits until the client has taken those before.
+    held: VecDeque<usize>,
     delayed: BinaryHeap<Reverse<Delayed>>,
     /// Assemblies to be used again, with their memory.
     spare: Vec<Assembly<ArenaFrames>>,
@@ -188,6 +191,9 @@ impl Parts {
         if let Work::Write { bytes: Some(bytes), .. } = &work {
             self.parked_bytes += bytes.len();
         }
+        if let Work::Read { assembly } = &work {
+            self.reading_bytes += assembly.len as usize;
+        }
         let index = self.free.pop().expect("a token was asked for");
         debug_assert!(self.under_way[index].is_none(), "a token was used twice");
         self.under_way[index] = Some(Part { request, work });
@@ -204,6 +210,9 @@ impl Parts {
         let mut part = self.under_way[index].take().expect("a part under way");
         self.free.push(index);
         self.let_go(&mut part);
+        if let Work::Read { assembly } = &part.work {
+            self.reading_bytes -= assembly.len as usize;
+        }
         self.request(part.request).parts -= 1;
         part
     }
@@ -236,6 +245,19 @@ impl Parts {
 
     pub(super) fn take_stalled(&mut self) -> VecDeque<usize> {
         std::mem::take(&mut self.stalled)
+    }
+
+    /// Bytes of pieces of reads that are under way.
+    pub(super) fn reading_bytes(&self) -> usize {
+        self.reading_bytes
+    }
+
+    pub(super) fn hold(&mut self, request: usize) {
+        self.held.push_back(request);
+    }
+
+    pub(super) fn take_held(&mut self) -> Option<usize> {
+        self.held.pop_front()
     }
 
     pub(super) fn delay(&mut self, until: Nanos, request: Request) {

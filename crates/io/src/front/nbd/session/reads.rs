@@ -66,6 +66,11 @@ impl Session<'_> {
             self.end_request(now, index);
             return;
         }
+        if request.command == wire::CMD_READ && !self.takes_answers() {
+            self.parts.hold(index);
+            return;
+        }
+        let request = self.parts.request(index);
         let offset = request.rest.start;
         let left = request.rest.end - offset;
         let len = u32::try_from(left.min(u64::from(READ_BYTES_MAX))).expect("at most 1 MiB");
@@ -75,6 +80,18 @@ impl Session<'_> {
         let status = self.cache.read(&mut self.lane, now, &mut assembly);
         let part = self.parts.keep(index, Work::Read { assembly });
         self.read_moved(now, part, status);
+    }
+
+    /// Goes on with large reads whose client has taken enough of what came; whether there were any.
+    pub(super) fn resume_reads(&mut self, now: Nanos) -> bool {
+        let mut any = false;
+        while self.takes_answers()
+            && let Some(index) = self.parts.take_held()
+        {
+            self.next_piece(now, index);
+            any = true;
+        }
+        any
     }
 
     /// A piece of a read has come to `status`.

@@ -1,0 +1,78 @@
+//! Joining: fills of neighbouring pages become one read of the store.
+//!
+//! A large request over small pages misses page by page; its reads wait in the queue one behind the
+//! other, and go to the store as one. Should that fail, each is tried again alone: a bad spot under
+//! one page is no matter of its neighbours.
+
+use super::Cache;
+use crate::clock::Nanos;
+use crate::counters::Recorder;
+use crate::frames::Frames;
+use crate::queue::{Context, Joined, Queue};
+use crate::store::{StoreError, StoreOp, StoreOpKind};
+use crate::sync::lock;
+use crate::units::{BLOCK_BYTES_U64, PAGE_BLOCKS_MAX};
+use crate::volume::Volume;
+
+/// The longest joined read.
+const JOINED_BYTES_MAX: u64 = PAGE_BLOCKS_MAX as u64 * BLOCK_BYTES_U64;
+
+/// Takes the reads that follow `first` in the queue and in the store together with it.
+pub(super) fn join<F: Frames>(queue: &mut Queue<F>, first: StoreOp<F>) -> StoreOp<F> {
+    if !queue.may_join(&first) {
+        return first;
+    }
+    let mut ops = vec![first];
+    let mut end = ops[0].offset + ops[0].len;
+    while let Some(next) = queue.reads.front() {
+        let fits = next.offset + next.len - ops[0].offset <= JOINED_BYTES_MAX;
+        if next.offset != end || !fits || !queue.may_join(next) {
+            break;
+        }
+        end += next.len;
+        ops.extend(queue.reads.pop_front());
+    }
+    if ops.len() == 1 {
+        return ops.swap_remove(0);
+    }
+    let (start, queued_at) = (ops[0].offset, ops[0].queued_at);
+    let mut parts = Vec::with_capacity(ops.len());
+    let mut segments = Vec::new();
+    for op in ops {
+        let queued_at = op.queued_at;
+        parts.push(Joined { tag: op.tag, len: op.len, segments: op.segments.len(), queued_at });
+        segments.extend(op.segments);
+    }
+    let context = Context::Joined(parts);
+    queue.operation(StoreOpKind::Read, start..end, segments, context, queued_at)
+}
+
+impl<F: Frames> Cache<F> {
+    /// Takes a joined read apart that is done.
+    pub(super) fn part(
+        &self,
+        volume: &Volume<F>,
+        recorder: &Recorder,
+        now: Nanos,
+        (op, parts): (StoreOp<F>, Vec<Joined>),
+        error: Option<&StoreError>,
+    ) {
+        let mut offset = op.offset;
+        let mut segments = op.segments.into_iter();
+        let mut again = Vec::new();
+        for Joined { tag, len, segments: count, queued_at } in parts {
+            let segments = segments.by_ref().take(count).collect();
+            let op = StoreOp { tag, kind: StoreOpKind::Read, offset, len, segments, queued_at };
+            offset += len;
+            if error.is_some() {
+                again.push(op);
+                continue;
+            }
+            let Context::Fill { page } = lock(&volume.queue).take_context(tag) else {
+                unreachable!("only fills are joined")
+            };
+            self.filled(volume, recorder, now, (op, page), None);
+        }
+        lock(&volume.queue).read_alone(again);
+    }
+}
