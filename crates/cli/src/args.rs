@@ -101,7 +101,7 @@ pub(crate) fn volume(text: &str) -> Result<VolumeArgument, String> {
         None => Path::new(path)
             .file_stem()
             .and_then(|stem| stem.to_str())
-            .ok_or_else(|| format!("{path} has no file name; name the volume with NAME={path}"))?
+            .unwrap_or("volume")
             .to_owned(),
     };
     Ok(VolumeArgument { name, path: path.into() })

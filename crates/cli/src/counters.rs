@@ -15,6 +15,14 @@ fn value(meaning: &Meaning, value: u64) -> Cell {
     }
 }
 
+/// The word after a count; sizes and times carry their unit themselves.
+fn unit(meaning: &Meaning) -> Cell {
+    Cell::word(match meaning.unit {
+        Unit::Bytes | Unit::Nanoseconds => "",
+        unit => unit.name(),
+    })
+}
+
 /// Counters and gauges of one volume.
 pub(crate) fn counters(cache: &ArenaCache, volume: &ArenaVolume) -> Table {
     let totals = volume.totals();
@@ -27,11 +35,7 @@ pub(crate) fn counters(cache: &ArenaCache, volume: &ArenaVolume) -> Table {
     for (counter, meaning) in Counter::ALL.into_iter().zip(&COUNTERS) {
         let count = totals.get(counter);
         if count > 0 {
-            table.push([
-                Cell::word(meaning.name),
-                value(meaning, count),
-                Cell::word(meaning.unit.name()),
-            ]);
+            table.push([Cell::word(meaning.name), value(meaning, count), unit(meaning)]);
         }
     }
     if let Some(ratio) = totals.read_hit_ratio() {
@@ -41,7 +45,7 @@ pub(crate) fn counters(cache: &ArenaCache, volume: &ArenaVolume) -> Table {
         table.push([
             Cell::word(meaning.name),
             value(meaning, cache.gauge(volume, gauge)),
-            Cell::word(meaning.unit.name()),
+            unit(meaning),
         ]);
     }
     table

@@ -64,7 +64,7 @@ impl WriteOut {
         let written = self.total.saturating_sub(progress.left_bytes);
         if let Some(bar) = &self.bar {
             bar.set_position(written);
-        } else if self.total > 0 && self.last_line.is_none_or(|at| at.elapsed() > LINE_EVERY) {
+        } else if self.total > 0 && self.last_line.unwrap_or(self.started).elapsed() > LINE_EVERY {
             self.last_line = Some(Instant::now());
             self.line(written);
         }

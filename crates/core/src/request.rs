@@ -153,6 +153,7 @@ impl<F: Frames> Assembly<F> {
 
 /// A write under way. Its bytes stay with the caller until it is done.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts, not states of one thing")]
 pub struct WriteTask {
     /// Chosen by the caller; comes back in completions.
     pub token: u64,

@@ -95,8 +95,9 @@ pub const TUNABLES: [Bounds; 12] = [
         [10, 3_600_000],
         5000,
         8000,
-        "A page that has been dirty for this long is written, idle or not; with the time that \
-         writing takes, the bound on what `--flush ignore` can lose.",
+        "A page that has been dirty for this long is written, idle or not; where flushes are \
+         ignored, the store is flushed as often. Twice this, and the time that writing takes, \
+         bounds what `--flush ignore` can lose.",
     ),
     bounds(
         "dirty-threshold",

@@ -50,4 +50,6 @@ pub(crate) struct Writer {
     pub(crate) retry_at: Nanos,
     pub(crate) retry_delay: Nanos,
     pub(crate) pace: Pace,
+    /// When the store first wrote something that was not flushed since.
+    pub(crate) unflushed_since: Option<Nanos>,
 }

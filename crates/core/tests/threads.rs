@@ -2,6 +2,7 @@
 //! Every block holds one number over and over, which only grows.
 
 #![expect(clippy::tests_outside_test_module, reason = "all of this is a test")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on is to panic")]
 
 use larder_core::cache::Cache;
 use larder_core::clock::{MILLISECOND, SECOND};

@@ -16,7 +16,8 @@ use larder_io::front::nbd::{Export, ListenAddress, Server, ServerLimits};
 use larder_io::store;
 use larder_report::format;
 use std::io::Write;
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -46,12 +47,12 @@ pub(crate) struct Arguments {
     #[arg(long, default_value = "s3fifo", value_parser = args::policy, help_heading = "Cache")]
     policy: PolicyKind,
 
-    /// Memory that other volumes cannot take from a volume, as [NAME=]SIZE.
-    #[arg(long, value_name = "SIZE", value_parser = args::named_bytes, help_heading = "Cache")]
+    /// Memory that other volumes cannot take from a volume.
+    #[arg(long, value_name = "[NAME=]SIZE", value_parser = args::named_bytes, help_heading = "Cache")]
     min: Vec<(Option<String>, u64)>,
 
-    /// Memory that a volume never exceeds, as [NAME=]SIZE.
-    #[arg(long, value_name = "SIZE", value_parser = args::named_bytes, help_heading = "Cache")]
+    /// Memory that a volume never exceeds.
+    #[arg(long, value_name = "[NAME=]SIZE", value_parser = args::named_bytes, help_heading = "Cache")]
     max: Vec<(Option<String>, u64)>,
 
     /// Lock the memory, so that it is never swapped out.
@@ -83,7 +84,10 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let signals = channel_of_signals()?;
     let service = Service::start(arguments)?;
-    service.announce()?;
+    if let Err(error) = service.announce() {
+        // Whoever started us may not care for the address; the volumes are served all the same.
+        eprintln!("larder: note: the addresses could not be printed: {error}");
+    }
     loop {
         match signals.wait(Duration::from_hours(1)) {
             Some(Asked::Report) => service.report(),
@@ -109,7 +113,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         drained
     })?;
     service.report();
+    let lost = service.lost();
     service.close();
+    ensure!(
+        lost.is_empty(),
+        "keep what was written: {} was deleted or replaced while it was served",
+        lost.join(" and ")
+    );
     Ok(())
 }
 
@@ -118,6 +128,16 @@ struct Service {
     engine: Arc<Engine>,
     server: Server,
     volumes: Vec<Arc<ArenaVolume>>,
+    /// Where each volume is, and which file was there when it was opened.
+    files: Vec<(PathBuf, Identity)>,
+}
+
+/// Device and inode: what a path must still lead to at the end.
+type Identity = (u64, u64);
+
+fn identity(path: &Path) -> std::io::Result<Identity> {
+    let metadata = std::fs::metadata(path)?;
+    Ok((metadata.dev(), metadata.ino()))
 }
 
 impl Service {
@@ -133,7 +153,7 @@ impl Service {
         })?;
         let engine = Arc::new(engine);
         let limits = ServerLimits::default();
-        let (mut volumes, mut exports) = (Vec::new(), Vec::new());
+        let (mut volumes, mut exports, mut files) = (Vec::new(), Vec::new(), Vec::new());
         let mut promised = 0;
         for volume in &arguments.volumes {
             let options = store::OpenOptions {
@@ -141,6 +161,8 @@ impl Service {
                 plain: arguments.plain_io,
             };
             let opened = store::open(&volume.path, options, engine.clock())?;
+            let found = identity(&volume.path).context("look at the volume once more")?;
+            files.push((volume.path.clone(), found));
             for note in &opened.notes {
                 eprintln!("larder: note: {note}");
             }
@@ -165,11 +187,11 @@ impl Service {
         }
         let listen = arguments.listen.clone().unwrap_or_else(|| default_address(arguments));
         let server = Server::start(Arc::clone(&engine), &listen, exports, limits)?;
-        Ok(Service { engine, server, volumes })
+        Ok(Service { engine, server, volumes, files })
     }
 
     /// Says where the exports are: one line each.
-    fn announce(&self) -> Result<()> {
+    fn announce(&self) -> std::io::Result<()> {
         let mut out = std::io::stdout().lock();
         for volume in &self.volumes {
             let size = format::bytes(volume.geometry().length);
@@ -208,6 +230,12 @@ impl Service {
                 .collect();
             anyhow!("{}", failures.join("; and to "))
         })
+    }
+
+    /// Paths that do not lead to what was written any more.
+    fn lost(&self) -> Vec<String> {
+        let is_lost = |(path, was): &&(PathBuf, Identity)| identity(path).ok() != Some(*was);
+        self.files.iter().filter(is_lost).map(|(path, _)| path.display().to_string()).collect()
     }
 
     fn close(self) {

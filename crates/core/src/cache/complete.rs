@@ -41,7 +41,7 @@ impl<F: Frames> Cache<F> {
                 self.written(volume, recorder, now, op, (&pages, epoch), error.as_ref());
                 self.after_write(volume, now, (epoch, blocks), error);
             }
-            Context::Flush(waiters) => self.flushed(volume, waiters, error),
+            Context::Flush(waiters) => self.flushed(volume, waiters, error.as_ref()),
             Context::Exclusive { id } => self.exclusive_done(volume, recorder, now, id, error),
         }
         self.unstall();
@@ -225,6 +225,7 @@ impl<F: Frames> Cache<F> {
         let mut writer = lock(&volume.writer);
         let Some(error) = error else {
             writer.retry_delay = 0;
+            writer.unflushed_since.get_or_insert(now);
             writer.pace.wrote(now, blocks);
             return;
         };

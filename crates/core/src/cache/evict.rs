@@ -47,7 +47,6 @@ impl<F: Frames> Cache<F> {
     }
 
     /// The parts of the cache that may give up a page: (how cold, volume, shard, volume).
-    #[expect(clippy::type_complexity, reason = "a private list, sorted by its first three")]
     fn candidates(&self, volume: &Volume<F>) -> Vec<(Nanos, u16, usize, Arc<Volume<F>>)> {
         let volumes = lock(&self.pool.volumes);
         let at_ceiling = volume.quota.usage.load(Ordering::Relaxed) >= volume.quota.max;
@@ -127,15 +126,13 @@ impl<F: Frames> Cache<F> {
         debug_assert!(owned.is_empty(), "frames of an earlier candidate");
         for block in volume.blocks_of(page) {
             let Some(frame) = self.table.find(Key::new(volume.id, block)) else { continue };
-            match self.frames.try_own(frame) {
-                Some(own) => owned.push(own),
-                None => {
-                    for own in owned.drain(..) {
-                        self.frames.disown(own);
-                    }
-                    return false;
+            let Some(own) = self.frames.try_own(frame) else {
+                for own in owned.drain(..) {
+                    self.frames.disown(own);
                 }
-            }
+                return false;
+            };
+            owned.push(own);
         }
         true
     }

@@ -88,7 +88,7 @@ impl<F: Frames> Cache<F> {
     }
 
     /// Gives the store the ranges that nothing is under way in any more.
-    pub(super) fn submit_exclusives(&self, volume: &Volume<F>, now: Nanos) {
+    pub(super) fn submit_exclusives(volume: &Volume<F>, now: Nanos) {
         if volume.exclusives.load(Ordering::Acquire) == 0 {
             return;
         }

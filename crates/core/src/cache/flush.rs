@@ -90,6 +90,23 @@ impl<F: Frames> Cache<F> {
         queue.flush_in_flight = true;
     }
 
+    /// Where clients' flushes are ignored, the store is flushed when the lazy writer has come to an
+    /// end, and while it does not, every `age-max`: that bounds what a power failure loses.
+    pub(super) fn flush_unasked(&self, volume: &Volume<F>, writer: &mut Writer, now: Nanos) {
+        let mut queue = lock(&volume.queue);
+        let Some(since) = writer.unflushed_since else { return };
+        let at_rest = writer.lazy.is_empty() && queue.writes_in_flight == 0;
+        let due = now >= since + volume.tunables.nanos(Tunable::AgeMax);
+        if queue.flush_in_flight || !(at_rest || due) {
+            return;
+        }
+        writer.unflushed_since = None;
+        let context = Context::Flush(Vec::new());
+        let op = queue.operation(StoreOpKind::Flush, 0..0, Vec::new(), context, now);
+        queue.forced.push_back(op);
+        queue.flush_in_flight = true;
+    }
+
     /// Starts rounds of pages that became dirty at `epoch` or before, as many as the store may have.
     fn write_up_to(
         &self,
@@ -174,11 +191,11 @@ impl<F: Frames> Cache<F> {
         &self,
         volume: &Volume<F>,
         waiters: Vec<FlushWaiter<F>>,
-        error: Option<StoreError>,
+        error: Option<&StoreError>,
     ) {
         let mut queue = lock(&volume.queue);
         queue.flush_in_flight = false;
-        if let Some(error) = &error {
+        if let Some(error) = error {
             volume.note_error(error);
             queue.flush_failed.get_or_insert_with(|| error.clone());
         }

@@ -5,6 +5,7 @@ use super::join::join;
 use crate::clock::Nanos;
 use crate::counters::{Counter, Recorder};
 use crate::frames::Frames;
+use crate::mode::FlushMode;
 use crate::queue::{Cause, Queue};
 use crate::store::{Buffer, StoreOp, StoreOpKind};
 use crate::sync::atomic::Ordering;
@@ -26,10 +27,13 @@ impl<F: Frames> Cache<F> {
         out: &mut Vec<StoreOp<F>>,
     ) -> Option<Nanos> {
         let mut writer = lock(&volume.writer);
-        self.submit_exclusives(volume, now);
+        Self::submit_exclusives(volume, now);
         self.advance_flushes(volume, &mut writer, recorder, now);
         self.steal(volume, recorder, now);
         let next = self.write_lazily(volume, &mut writer, recorder, now);
+        if volume.flush_mode() == FlushMode::Ignore {
+            self.flush_unasked(volume, &mut writer, now);
+        }
         drop(writer);
         let mut queue = lock(&volume.queue);
         emit(&mut queue, depth, out);

@@ -83,7 +83,7 @@ impl<F: Frames> Cache<F> {
             if volume.unclean_blocks() >= volume.dirty_limit_blocks() {
                 return self.at_limit(lane);
             }
-            let (rest, pieces) = self.pieces_of_next_page(&volume, task, data);
+            let (rest, pieces) = Self::pieces_of_next_page(&volume, task, data);
             match self.place(lane, now, task.token, &pieces, mode) {
                 Placed::NoRoom => {
                     self.stall(lane);
@@ -108,7 +108,7 @@ impl<F: Frames> Cache<F> {
         if task.needs_flush {
             return self.flush_for(lane, now, task);
         }
-        self.acknowledge(&volume, now, u64::from(task.len - before))
+        Self::acknowledge(&volume, now, u64::from(task.len - before))
     }
 
     /// At the dirty limit a write waits for the lazy writer; but where the store fails, waiting
@@ -122,7 +122,7 @@ impl<F: Frames> Cache<F> {
     }
 
     /// When to acknowledge a write of so many bytes.
-    fn acknowledge(&self, volume: &Volume<F>, now: Nanos, bytes: u64) -> Status {
+    fn acknowledge(volume: &Volume<F>, now: Nanos, bytes: u64) -> Status {
         let (unclean, limit) = (volume.unclean_blocks(), volume.dirty_limit_blocks());
         let threshold = volume.tunables.share(Tunable::DirtyThreshold, volume.capacity);
         let setpoint = threshold.midpoint(limit).min(limit - 1);
@@ -140,7 +140,6 @@ impl<F: Frames> Cache<F> {
 
     /// The part of a write that lies in the next page, and how many bytes are done after it.
     fn pieces_of_next_page<'a>(
-        &self,
         volume: &Volume<F>,
         task: &WriteTask,
         data: &'a [u8],
@@ -157,19 +156,13 @@ impl<F: Frames> Cache<F> {
             let index = |offset: u64| usize::try_from(offset - task.offset).expect("a u32");
             let bytes = &data[index(at)..index(next)];
             let offset = usize::try_from(at % BLOCK_BYTES_U64).expect("below a block");
-            pieces.push(self.piece(volume, block, offset, bytes));
+            pieces.push(Self::piece(volume, block, offset, bytes));
             at = next;
         }
         (u32::try_from(end - task.offset).expect("a u32"), pieces)
     }
 
-    fn piece<'a>(
-        &self,
-        volume: &Volume<F>,
-        block: u64,
-        offset: usize,
-        bytes: &'a [u8],
-    ) -> Piece<'a> {
+    fn piece<'a>(volume: &Volume<F>, block: u64, offset: usize, bytes: &'a [u8]) -> Piece<'a> {
         let len = bytes.len();
         // What lies behind the end of the volume is nobody's and is as good as written.
         let reaches_end = offset + len == volume.bytes_of(block) as usize;
@@ -209,7 +202,7 @@ impl<F: Frames> Cache<F> {
                 break Placed::NoRoom;
             }
             let mut shard = self.shard(self.table.shard(key));
-            if self.is_exclusive(&volume, pieces) {
+            if Self::is_exclusive(&volume, pieces) {
                 break Placed::NoRoom;
             }
             if let Some(piece) = pieces.iter().find(|piece| !self.is_placeable(&volume, piece)) {
@@ -245,7 +238,7 @@ impl<F: Frames> Cache<F> {
         pieces.iter().map(own).collect()
     }
 
-    fn is_exclusive(&self, volume: &Volume<F>, pieces: &[Piece<'_>]) -> bool {
+    fn is_exclusive(volume: &Volume<F>, pieces: &[Piece<'_>]) -> bool {
         let blocks = pieces[0].block..pieces[0].block + pieces.len() as u64;
         volume.exclusives.load(Ordering::Acquire) > 0 && lock(&volume.queue).is_exclusive(&blocks)
     }
@@ -331,7 +324,7 @@ impl<F: Frames> Cache<F> {
             let epoch = volume.epoch.load(Ordering::Acquire);
             instance.link_dirty(slot, now, epoch);
         }
-        self.note_dirty(&volume, u64::from(new_dirty));
+        Self::note_dirty(&volume, u64::from(new_dirty));
         match (transient, new_dirty) {
             (true, _) => Placed::Transient,
             (false, 0) => Placed::Absorbed,
@@ -341,7 +334,7 @@ impl<F: Frames> Cache<F> {
 
     /// Counts new dirty blocks, and wakes the lazy writer when its plans change: at the first one,
     /// and at the threshold.
-    fn note_dirty(&self, volume: &Volume<F>, blocks: u64) {
+    fn note_dirty(volume: &Volume<F>, blocks: u64) {
         if blocks == 0 {
             return;
         }

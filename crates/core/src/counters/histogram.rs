@@ -11,7 +11,7 @@ const BUCKETS: usize = (POWERS - SUB_BITS as usize + 1) * SUB;
 
 fn bucket(value: u64) -> usize {
     let value = value.clamp(1, (1 << POWERS) - 1);
-    let power = 63 - value.leading_zeros();
+    let power = value.ilog2();
     if power < SUB_BITS {
         return usize::try_from(value).expect("below 8");
     }

@@ -154,7 +154,9 @@ fn every_short_sequence_keeps_every_promise() {
                 each(&[a]);
                 for b in STEPS {
                     each(&[a, b]);
-                    STEPS.into_iter().for_each(|c| each(&[a, b, c]));
+                    for c in STEPS {
+                        each(&[a, b, c]);
+                    }
                 }
             }
         }

@@ -113,7 +113,9 @@ impl Model {
         for sector in &mut self.sectors[Self::touched(range)] {
             let new = std::mem::take(&mut sector.flying);
             if outcome == Outcome::Unknown {
-                new.into_iter().for_each(|content| push_new(&mut sector.now, content));
+                for content in new {
+                    push_new(&mut sector.now, content);
+                }
                 continue;
             }
             let old = std::mem::replace(&mut sector.now, new);

@@ -1,6 +1,7 @@
 //! A world driven by a seed: what it consists of, and what happens in it.
 
 use crate::broken::Lie;
+use crate::client::Client;
 use crate::model::Outcome;
 use crate::world::{Action, Figures, Log, Setup, World};
 use larder_core::cache::{BlockCut, cut};
@@ -112,8 +113,8 @@ pub(crate) fn run(seed: u64, lie: Lie, log: Log) -> Figures {
             96 => come_and_go(&mut world, &mut rng, client),
             97 if faulty => {
                 let disk = rng.index(world.disks.len());
-                let faults = faults(&world, &mut rng, disk);
-                world.set_faults(disk, faults);
+                let chosen = faults(&world, &mut rng, disk);
+                world.set_faults(disk, chosen);
             }
             _ if rng.one_in(8) => {
                 let (disk, seed) = (rng.index(world.disks.len()), rng.next());
@@ -195,7 +196,7 @@ fn ask(world: &mut World, rng: &mut Rng, client: usize, frames: u64) {
         0..8 => {
             // Reads hold what they have while they wait for the rest: more than the cache has can
             // not be held at a time.
-            let held: u64 = world.clients.iter().flatten().map(|c| c.blocks_read()).sum();
+            let held: u64 = world.clients.iter().flatten().map(Client::blocks_read).sum();
             if held + 8 > frames / 3 {
                 return release(world, client);
             }

@@ -6,13 +6,13 @@ use crate::client::{Client, Held};
 use crate::model::{Model, Outcome, bytes_of};
 use larder_core::cache::Cache;
 use larder_core::clock::{MILLISECOND, Nanos};
-use larder_core::counters::{Gauge, Recorder};
+use larder_core::counters::Recorder;
 use larder_core::frames::{Frames, PlainFrames};
 use larder_core::lane::{Completion, Silent};
 use larder_core::request::{Assembly, Status, WriteTask};
 use larder_core::store::{
-    CrashDisk, CrashStore, DelayStore, Fault, FaultPlan, FaultyStore, SparseBytes, Store,
-    StoreDone, StoreError, StoreOpKind,
+    CrashDisk, CrashStore, DelayStore, FaultPlan, FaultyStore, SparseBytes, Store, StoreError,
+    StoreOpKind,
 };
 use larder_core::units::BLOCK_BYTES_U64;
 use larder_core::volume::{Volume, VolumeOptions};
@@ -79,12 +79,14 @@ pub(crate) struct Disk {
     pub(crate) store: Box<dyn Store<PlainFrames>>,
     pub(crate) platter: Arc<Mutex<CrashDisk>>,
     pub(crate) plan: FaultPlan,
-    recorder: Arc<Recorder>,
+    pub(crate) recorder: Arc<Recorder>,
     pub(crate) model: Model,
     pub(crate) next_poll: Option<Nanos>,
     /// The last event at which reads were failing.
     pub(crate) reads_failed_at: u64,
     pub(crate) reads_failing: bool,
+    /// Reads that the store failed, and what it said.
+    pub(crate) read_errors: Vec<(Range<u64>, StoreError)>,
     /// Whether writes or flushes have ever been made to fail.
     pub(crate) writes_failed: bool,
     pub(crate) flush_failed: bool,
@@ -96,6 +98,15 @@ impl Disk {
     pub(crate) fn length(&self) -> u64 {
         self.volume.geometry().length
     }
+
+    /// Whether the store has failed, in this way, a read of a page that `bytes` touch.
+    fn has_failed(&self, bytes: &Range<u64>, error: &StoreError) -> bool {
+        let page = self.volume.page_bytes();
+        let pages = bytes.start / page * page..bytes.end.div_ceil(page) * page;
+        self.read_errors.iter().any(|(range, said)| {
+            said == error && range.start < pages.end && pages.start < range.end
+        })
+    }
 }
 
 /// One cache, its stores and its clients.
@@ -106,7 +117,7 @@ pub(crate) struct World {
     pub(crate) now: Nanos,
     pub(crate) depth: usize,
     pub(crate) figures: Figures,
-    log: Log,
+    pub(crate) log: Log,
     tokens: u64,
 }
 
@@ -135,6 +146,7 @@ fn disk(cache: &Cache<PlainFrames>, setup: &Setup, options: &VolumeOptions) -> D
         next_poll: None,
         reads_failed_at: 0,
         reads_failing: false,
+        read_errors: Vec::new(),
         writes_failed: false,
         flush_failed: false,
         orphans: Vec::new(),
@@ -183,7 +195,9 @@ impl World {
         self.cache.close_lane(lane);
         for completion in mail {
             if let Completion::Filled { pins, .. } = completion {
-                pins.into_iter().for_each(|pin| self.cache.frames().unpin(pin));
+                for pin in pins {
+                    self.cache.frames().unpin(pin);
+                }
             }
         }
         for mut held in held {
@@ -243,7 +257,7 @@ impl World {
     }
 
     /// Calls the cache for a request that is new, was stalled, or is to be continued.
-    fn drive(&mut self, client: usize, mut request: Request) {
+    pub(crate) fn drive(&mut self, client: usize, mut request: Request) {
         let lane = &mut self.clients[client].as_mut().unwrap().lane;
         request.stalled = false;
         let status = match &mut request.work {
@@ -257,7 +271,7 @@ impl World {
         self.settle(client, request, status);
     }
 
-    fn settle(&mut self, client: usize, mut request: Request, status: Status) {
+    pub(crate) fn settle(&mut self, client: usize, mut request: Request, status: Status) {
         match status {
             Status::Done | Status::DoneAt(_) => self.finish(client, request, None),
             Status::Failed(error) => self.finish(client, request, Some(error)),
@@ -292,7 +306,10 @@ impl World {
         match work {
             Work::Read { assembly, allowed } => {
                 if let Some(error) = error {
-                    assert!(read_fault, "a read failed without a fault: {error}");
+                    assert!(
+                        disk.has_failed(&bytes, &error),
+                        "a read of {bytes:?} failed to {error}"
+                    );
                     return;
                 }
                 let mut copy = vec![0; usize::try_from(bytes.end - bytes.start).unwrap()];
@@ -317,221 +334,5 @@ impl World {
                 disk.model.end(&bytes, if is_zero { Outcome::Done } else { Outcome::Unknown });
             }
         }
-    }
-
-    /// Gives the store what the cache wants of it.
-    pub(crate) fn poll(&mut self, index: usize) -> usize {
-        let disk = &mut self.disks[index];
-        let mut ops = Vec::new();
-        disk.next_poll =
-            self.cache.poll(&disk.volume, &disk.recorder, self.now, self.depth, &mut ops);
-        let count = ops.len();
-        for op in ops {
-            self.note(|| format!("store {index}: {:?} {}+{}", op.kind, op.offset, op.len));
-            let disk = &mut self.disks[index];
-            disk.store.submit(self.now, self.cache.frames(), op);
-        }
-        self.figures.store_ops += count as u64;
-        count
-    }
-
-    /// Gives the cache what the store has done.
-    pub(crate) fn reap(&mut self, index: usize) -> usize {
-        let mut done = Vec::new();
-        self.disks[index].store.reap(self.now, self.cache.frames(), &mut done);
-        let count = done.len();
-        for done in done {
-            self.complete(index, done);
-        }
-        count
-    }
-
-    fn complete(&mut self, index: usize, done: StoreDone<PlainFrames>) {
-        if let Err(error) = &done.result {
-            self.figures.faults += 1;
-            self.note(|| format!("store {index} failed to {error}"));
-            let is_flush = done.op.kind == StoreOpKind::Flush;
-            self.disks[index].flush_failed |= is_flush;
-            if matches!(done.op.kind, StoreOpKind::Write { .. }) {
-                for client in self.clients.iter_mut().flatten().filter(|c| c.disk == index) {
-                    client.untold = true;
-                }
-            }
-        } else {
-            self.note(|| format!("store {index} has done {} {}", done.op.kind, done.op.offset));
-        }
-        let disk = &mut self.disks[index];
-        self.cache.complete(&disk.volume, &disk.recorder, self.now, done);
-        for client in 0..self.clients.len() {
-            self.collect(client);
-        }
-    }
-
-    /// Takes the mail of a lane. Flushes end here, at the moment at which they are promised.
-    fn collect(&mut self, index: usize) {
-        let Some(client) = self.clients[index].as_mut() else { return };
-        let (mut mail, mut lines) = (Vec::new(), Vec::new());
-        client.lane.collect(&mut mail);
-        for completion in mail {
-            let Completion::Finished { token, result } = &completion else {
-                client.mail.push_back(completion);
-                continue;
-            };
-            // The flush that a FUA write needs tells its lane of errors, too.
-            let is_write = |r: &Request| r.token == *token && matches!(r.work, Work::Write { .. });
-            if result.is_err() && client.requests.iter().any(is_write) {
-                client.untold = false;
-            }
-            let is_flush = |r: &Request| r.token == *token && matches!(r.work, Work::Flush);
-            let Some(place) = client.requests.iter().position(is_flush) else {
-                client.mail.push_back(completion);
-                continue;
-            };
-            let request = client.requests.swap_remove(place);
-            let disk = &mut self.disks[client.disk];
-            match result {
-                Ok(()) => {
-                    assert!(!disk.flush_failed, "a flush went well after one had failed");
-                    assert!(!client.untold, "client {index} was not told of a failed write");
-                    disk.model.flushed(request.event);
-                }
-                Err(error) => {
-                    assert!(disk.writes_failed, "a flush failed without a fault: {error}");
-                    client.untold = false;
-                    self.figures.failed += 1;
-                }
-            }
-            lines.push(format!("flush {token} ends: {:?}", result.as_ref().err()));
-        }
-        lines.into_iter().for_each(|line| self.note(|| line));
-    }
-
-    /// Hands one completion to the request it belongs to; whether there was one.
-    pub(crate) fn deliver(&mut self, index: usize) -> bool {
-        let client = self.clients[index].as_mut().unwrap();
-        let Some(completion) = client.mail.pop_front() else { return false };
-        let token = match &completion {
-            Completion::Unstalled => {
-                self.retry(index);
-                return true;
-            }
-            Completion::Filled { token, .. }
-            | Completion::Failed { token, .. }
-            | Completion::Continue { token }
-            | Completion::Synced { token, .. }
-            | Completion::Finished { token, .. } => *token,
-        };
-        let place = client.requests.iter().position(|request| request.token == token);
-        let place = place.unwrap_or_else(|| panic!("request {token} is done already"));
-        let mut request = client.requests.swap_remove(place);
-        if matches!(completion, Completion::Continue { .. }) {
-            self.drive(index, request);
-            return true;
-        }
-        let status = match &mut request.work {
-            Work::Read { assembly, .. } => assembly.absorb(self.cache.frames(), completion),
-            Work::Write { task, .. } => {
-                self.cache.write_completed(&mut client.lane, self.now, task, completion)
-            }
-            Work::Exclude { .. } => match completion {
-                Completion::Finished { result, .. } => {
-                    result.map_or_else(Status::Failed, |()| Status::Done)
-                }
-                other => panic!("{other:?} for an exclusive range"),
-            },
-            Work::Flush => panic!("{completion:?} for a flush"),
-        };
-        self.settle(index, request, status);
-        true
-    }
-
-    /// Sets the faults of a disk.
-    pub(crate) fn set_faults(&mut self, index: usize, faults: Vec<Fault>) {
-        self.note(|| format!("store {index} faults: {faults:?}"));
-        let disk = &mut self.disks[index];
-        if disk.reads_failing {
-            disk.reads_failed_at = disk.model.event();
-        }
-        let is_read = |fault: &Fault| matches!(fault, Fault::Reads(_) | Fault::Shrunk(_));
-        disk.reads_failing = faults.iter().any(is_read);
-        disk.writes_failed |= faults.iter().any(|fault| !matches!(fault, Fault::Reads(_)));
-        disk.plan.set(faults);
-    }
-
-    /// Asserts that a crash now would leave only what it may.
-    pub(crate) fn crash(&mut self, index: usize, seed: u64) {
-        let disk = &self.disks[index];
-        let bytes = disk.platter.lock().unwrap().after_crash(seed);
-        disk.model.check_store(&bytes, true);
-        self.figures.crashes += 1;
-    }
-
-    /// Lets everything happen that would happen by itself while nobody asks for more, except that
-    /// the lazy writer is waited for only if `lazily`.
-    pub(crate) fn rest(&mut self, lazily: bool) {
-        for _ in 0..20_000 {
-            let mut moved = false;
-            for disk in 0..self.disks.len() {
-                moved |= self.poll(disk) + self.reap(disk) > 0;
-            }
-            for client in 0..self.clients.len() {
-                while self.clients[client].is_some() && self.deliver(client) {
-                    moved = true;
-                }
-            }
-            if moved {
-                continue;
-            }
-            let times = self.disks.iter().filter_map(|disk| {
-                let lazy = disk.next_poll.filter(|_| lazily);
-                lazy.into_iter().chain(disk.store.next_event()).min()
-            });
-            if let Some(next) = times.min().filter(|&next| next > self.now) {
-                self.now = next;
-                continue;
-            }
-            if self.disks.iter().any(|disk| disk.store.in_flight() > 0) {
-                continue;
-            }
-            return;
-        }
-        panic!("the world does not come to rest\n{}", self.describe());
-    }
-
-    /// Asserts that every frame can be had: nobody holds a pin.
-    pub(crate) fn check_no_pins(&self) {
-        let frames = self.cache.frames();
-        for frame in 0..frames.count() {
-            let own = frames.try_own(frame).unwrap_or_else(|| panic!("frame {frame} is held"));
-            frames.disown(own);
-        }
-    }
-
-    /// Who waits, and for what there may be no room.
-    fn describe(&self) -> String {
-        let clients = self.clients.iter().flatten();
-        let waiting = clients.flat_map(|client| {
-            client.requests.iter().map(|request| {
-                let Request { token, bytes, stalled, .. } = request;
-                format!("request {token} of volume {}: {bytes:?}, stalled {stalled}", client.disk)
-            })
-        });
-        let gauges = self.disks.iter().map(|disk| {
-            let blocks = |gauge| self.cache.gauge(&disk.volume, gauge) / BLOCK_BYTES_U64;
-            format!(
-                "{}: {} resident, {} dirty, {} writing, {} free, of {}",
-                disk.volume.name(),
-                blocks(Gauge::Resident),
-                blocks(Gauge::Dirty),
-                blocks(Gauge::Writing),
-                blocks(Gauge::Free),
-                blocks(Gauge::Memory)
-            )
-        });
-        gauges.chain(waiting).collect::<Vec<_>>().join("\n")
-    }
-
-    pub(crate) fn is_failing(&self, disk: usize) -> bool {
-        self.cache.gauge(&self.disks[disk].volume, Gauge::Failing) > 0
     }
 }

@@ -172,6 +172,19 @@ fn listen_unix(path: &Path) -> Result<(OwnedFd, OwnedFd), Option<Errno>> {
     )?;
     rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)
         .map_err(|error| if error == Errno::AGAIN { None } else { Some(error) })?;
+    match bind_unix(path) {
+        Ok(listener) => Ok((listener, lock)),
+        Err(error) => {
+            // The lock is ours, so the file is too.
+            if let Err(error) = std::fs::remove_file(lock_path(path)) {
+                tracing::debug!(%error, "the lock file was not there any more");
+            }
+            Err(error)
+        }
+    }
+}
+
+fn bind_unix(path: &Path) -> Result<OwnedFd, Option<Errno>> {
     let address = SocketAddrUnix::new(path)?;
     let socket = || {
         rustix::net::socket_with(
@@ -194,7 +207,7 @@ fn listen_unix(path: &Path) -> Result<(OwnedFd, OwnedFd), Option<Errno>> {
     rustix::process::umask(mask);
     bound?;
     rustix::net::listen(&listener, 128)?;
-    Ok((listener, lock))
+    Ok(listener)
 }
 
 fn listen(

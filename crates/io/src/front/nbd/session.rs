@@ -271,10 +271,7 @@ impl Session<'_> {
 
     /// Whether requests may be received.
     fn is_open(&self) -> bool {
-        !self.leaving
-            && self.alone.is_none()
-            && self.takes_answers()
-            && self.parts.has_room()
+        !self.leaving && self.alone.is_none() && self.takes_answers() && self.parts.has_room()
     }
 
     /// Whether the client takes its answers fast enough for more.

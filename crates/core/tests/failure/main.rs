@@ -2,230 +2,18 @@
 //! pace that are easiest to see from outside.
 
 #![expect(clippy::tests_outside_test_module, reason = "all of this is a test")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on is to panic")]
 
-use larder_core::cache::Cache;
-use larder_core::clock::{MILLISECOND, Nanos, SECOND};
-use larder_core::counters::{Counter, Gauge, Recorder};
-use larder_core::frames::PlainFrames;
-use larder_core::lane::{Completion, Lane, Silent};
-use larder_core::request::{Assembly, Status, WriteTask};
-use larder_core::store::{
-    CrashDisk, CrashStore, DelayStore, Fault, FaultPlan, FaultyStore, Geometry, SparseBytes, Store,
-    StoreError, StoreErrorKind, StoreOpKind,
-};
+mod rig;
+
+use larder_core::clock::{MILLISECOND, SECOND};
+use larder_core::counters::{Counter, Gauge};
+use larder_core::request::{Assembly, Status};
+use larder_core::store::{Fault, StoreError, StoreErrorKind, StoreOpKind};
 use larder_core::units::BLOCK_BYTES_U64 as BLOCK;
-use larder_core::volume::{Volume, VolumeOptions};
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
-
-type Plain = PlainFrames;
-
-struct Disk {
-    volume: Arc<Volume<Plain>>,
-    store: Box<dyn Store<Plain>>,
-    platter: Arc<Mutex<CrashDisk>>,
-    plan: FaultPlan,
-    stall: Arc<AtomicBool>,
-    recorder: Arc<Recorder>,
-}
-
-/// A cache over one or two volumes whose stores fail, stall and remember.
-struct Rig {
-    cache: Cache<Plain>,
-    disks: Vec<Disk>,
-    now: Nanos,
-    tokens: u64,
-    /// What the stores were asked to do: volume, kind, first block, blocks.
-    ops: Vec<(usize, StoreOpKind, u64, u64)>,
-}
-
-fn options(blocks: u64) -> VolumeOptions {
-    let geometry = Geometry { length: blocks * BLOCK, granule: 512, read_only: false };
-    VolumeOptions::new("v", geometry)
-}
-
-fn tuned(blocks: u64, values: &[(&str, u64)]) -> VolumeOptions {
-    let mut options = options(blocks);
-    for (name, value) in values {
-        options.tunables.set(name, *value).unwrap();
-    }
-    options
-}
-
-impl Rig {
-    fn new(frames: u32, volumes: impl IntoIterator<Item = VolumeOptions>) -> Self {
-        let cache = Cache::new(PlainFrames::new(frames), 1);
-        let disk = |options: VolumeOptions| {
-            let crash = CrashStore::new(options.geometry, SparseBytes::default(), 1);
-            let platter = crash.disk();
-            let delay = DelayStore::new(crash, 0);
-            let (stall, plan) = (delay.stall_switch(), FaultPlan::default());
-            let store = Box::new(FaultyStore::new(delay, plan.clone()));
-            let volume = cache.add_volume(options, Box::new(Silent));
-            let recorder = cache.recorder(&volume);
-            Disk { volume, store, platter, plan, stall, recorder }
-        };
-        let disks = volumes.into_iter().map(disk).collect();
-        Rig { cache, disks, now: SECOND, tokens: 0, ops: Vec::new() }
-    }
-
-    fn lane(&self, disk: usize) -> Lane<Plain> {
-        self.cache.open_lane(&self.disks[disk].volume, Box::new(Silent))
-    }
-
-    fn token(&mut self) -> u64 {
-        self.tokens += 1;
-        self.tokens
-    }
-
-    /// Gives to the stores, and takes from them, until nothing moves.
-    fn run(&mut self) {
-        loop {
-            let mut moved = false;
-            for (index, disk) in self.disks.iter_mut().enumerate() {
-                let (mut ops, mut done) = (Vec::new(), Vec::new());
-                self.cache.poll(&disk.volume, &disk.recorder, self.now, 16, &mut ops);
-                for op in ops {
-                    self.ops.push((index, op.kind, op.offset / BLOCK, op.len / BLOCK));
-                    disk.store.submit(self.now, self.cache.frames(), op);
-                }
-                disk.store.reap(self.now, self.cache.frames(), &mut done);
-                for done in done {
-                    moved = true;
-                    self.cache.complete(&disk.volume, &disk.recorder, self.now, done);
-                }
-            }
-            if !moved {
-                return;
-            }
-        }
-    }
-
-    fn run_until(&mut self, end: Nanos) {
-        while self.now < end {
-            self.now += 10 * MILLISECOND;
-            self.run();
-        }
-    }
-
-    /// Writes `byte` all over `blocks`; where that stands when nothing moves any more.
-    fn try_write(
-        &mut self,
-        lane: &mut Lane<Plain>,
-        blocks: [u64; 2],
-        byte: u8,
-        fua: bool,
-    ) -> Status {
-        let len = u32::try_from(blocks[1] * BLOCK).unwrap();
-        let data = vec![byte; len as usize];
-        let mut task = WriteTask::new(self.token(), blocks[0] * BLOCK, len, fua);
-        let mut status = self.cache.write(lane, self.now, &mut task, &data);
-        while matches!(status, Status::Pending | Status::Stalled) {
-            self.run();
-            let mut mail = Vec::new();
-            lane.collect(&mut mail);
-            if mail.is_empty() {
-                return status;
-            }
-            for completion in mail {
-                status = match completion {
-                    Completion::Unstalled if status != Status::Stalled => continue,
-                    Completion::Unstalled | Completion::Continue { .. } => {
-                        self.cache.write(lane, self.now, &mut task, &data)
-                    }
-                    other => self.cache.write_completed(lane, self.now, &mut task, other),
-                };
-            }
-        }
-        status
-    }
-
-    fn write(&mut self, lane: &mut Lane<Plain>, block: u64, byte: u8) {
-        let status = self.try_write(lane, [block, 1], byte, false);
-        assert!(matches!(status, Status::Done | Status::DoneAt(_)), "{status:?}");
-    }
-
-    /// Begins reads, then lets the stores work; the first byte of each, or its error.
-    fn reads(
-        &mut self,
-        lane: &mut Lane<Plain>,
-        blocks: &[[u64; 2]],
-    ) -> Vec<Result<u8, StoreError>> {
-        let mut pending = HashMap::new();
-        let mut ended = Vec::new();
-        for (index, [block, count]) in blocks.iter().enumerate() {
-            let len = u32::try_from(count * BLOCK).unwrap();
-            let mut assembly = Assembly::new(self.token(), block * BLOCK, len);
-            let status = self.cache.read(lane, self.now, &mut assembly);
-            ended.push((index, status, assembly.token));
-            pending.insert(assembly.token, assembly);
-        }
-        self.run();
-        let mut mail = Vec::new();
-        lane.collect(&mut mail);
-        for completion in mail {
-            let (Completion::Filled { token, .. } | Completion::Failed { token, .. }) = &completion
-            else {
-                continue;
-            };
-            let token = *token;
-            let status = pending.get_mut(&token).unwrap().absorb(self.cache.frames(), completion);
-            ended.iter_mut().find(|end| end.2 == token).unwrap().1 = status;
-        }
-        let mut answer = |(_, status, token)| {
-            let mut assembly = pending.remove(&token).unwrap();
-            match status {
-                Status::Failed(error) => Err(error),
-                Status::Done => {
-                    let mut bytes = vec![0; assembly.len as usize];
-                    assembly.copy_to(self.cache.frames(), &mut bytes);
-                    assembly.release(self.cache.frames());
-                    Ok(bytes[0])
-                }
-                other => panic!("a read is {other:?}"),
-            }
-        };
-        ended.into_iter().map(&mut answer).collect()
-    }
-
-    fn read(&mut self, lane: &mut Lane<Plain>, block: u64) -> Result<u8, StoreError> {
-        self.reads(lane, &[[block, 1]]).remove(0)
-    }
-
-    /// Flushes; none if it does not come to an end.
-    fn flush(&mut self, lane: &mut Lane<Plain>) -> Option<Result<(), StoreError>> {
-        let token = self.token();
-        assert_eq!(self.cache.flush(lane, self.now, token), Status::Pending);
-        self.run();
-        Self::finished(lane)
-    }
-
-    fn finished(lane: &Lane<Plain>) -> Option<Result<(), StoreError>> {
-        let mut mail = Vec::new();
-        lane.collect(&mut mail);
-        mail.into_iter().find_map(|completion| match completion {
-            Completion::Finished { result, .. } => Some(result),
-            _ => None,
-        })
-    }
-
-    fn stored(&self, disk: usize, block: u64) -> u8 {
-        let mut byte = [0];
-        self.disks[disk].platter.lock().unwrap().current().read(block * BLOCK, &mut byte);
-        byte[0]
-    }
-
-    fn gauge(&self, gauge: Gauge) -> u64 {
-        self.cache.gauge(&self.disks[0].volume, gauge)
-    }
-
-    fn writes(&self) -> Vec<(u64, u64)> {
-        let is_write = |kind| matches!(kind, StoreOpKind::Write { .. });
-        let writes = self.ops.iter().filter(|op| is_write(op.1));
-        writes.map(|&(_, _, block, count)| (block, count)).collect()
-    }
-}
+use larder_core::volume::VolumeOptions;
+use rig::{Rig, options, tuned};
+use std::sync::atomic::Ordering;
 
 fn kind(result: Option<Result<(), StoreError>>) -> Option<StoreErrorKind> {
     result.expect("the flush comes to an end").err().map(|error| error.kind)
@@ -386,7 +174,9 @@ fn frames_that_are_held_for_long_do_not_hide_others_that_are_free_again() {
         rig.write(&mut lane, block, 3);
     }
     assert_eq!(lane.volume().totals().get(Counter::EvictedPages), 0, "nothing had to go");
-    [0, 19].into_iter().for_each(|i: usize| slow[i].release(rig.cache.frames()));
+    for index in [0, 19] {
+        slow[index].release(rig.cache.frames());
+    }
     rig.cache.check(rig.now);
 }
 
@@ -465,7 +255,9 @@ fn reads_without_end_do_not_keep_a_write_from_the_store() {
     let disk = &mut rig.disks[0];
     rig.cache.poll(&disk.volume, &disk.recorder, rig.now, 32, &mut ops);
     assert!(ops.iter().any(|op| matches!(op.kind, StoreOpKind::Write { .. })), "32 reads only");
-    ops.into_iter().for_each(|op| disk.store.submit(rig.now, rig.cache.frames(), op));
+    for op in ops {
+        disk.store.submit(rig.now, rig.cache.frames(), op);
+    }
     rig.run();
     assert_eq!(Rig::finished(&lane), Some(Ok(())));
     rig.cache.close_lane(lane);
@@ -497,15 +289,15 @@ fn near_the_dirty_limit_writes_are_acknowledged_later() {
         rig.flush(&mut lane);
     }
     rig.disks[0].stall.store(true, Ordering::Release);
-    let mut late = Vec::new();
+    let mut delays = Vec::new();
     for block in 200..219 {
         match rig.try_write(&mut lane, [block, 1], 1, false) {
-            Status::Done => assert!(late.is_empty(), "not every write near the limit is late"),
-            Status::DoneAt(at) => late.push(at - rig.now),
+            Status::Done => assert!(delays.is_empty(), "not every write near the limit is late"),
+            Status::DoneAt(at) => delays.push(at - rig.now),
             other => panic!("{other:?}"),
         }
     }
-    assert!(late.len() >= 3 && late.is_sorted() && late[0] > 0, "{late:?}");
+    assert!(delays.len() >= 3 && delays.is_sorted() && delays[0] > 0, "{delays:?}");
     rig.disks[0].stall.store(false, Ordering::Release);
     rig.run();
 }

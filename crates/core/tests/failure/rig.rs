@@ -1,0 +1,225 @@
+//! A cache over one or two volumes, and a client that does one thing after the other.
+
+use larder_core::cache::Cache;
+use larder_core::clock::{MILLISECOND, Nanos, SECOND};
+use larder_core::counters::{Gauge, Recorder};
+use larder_core::frames::PlainFrames;
+use larder_core::lane::{Completion, Lane, Silent};
+use larder_core::request::{Assembly, Status, WriteTask};
+use larder_core::store::{
+    CrashDisk, CrashStore, DelayStore, FaultPlan, FaultyStore, Geometry, SparseBytes, Store,
+    StoreError, StoreOpKind,
+};
+use larder_core::units::BLOCK_BYTES_U64 as BLOCK;
+use larder_core::volume::{Volume, VolumeOptions};
+use std::collections::HashMap;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
+
+pub(crate) type Plain = PlainFrames;
+
+pub(crate) struct Disk {
+    pub(crate) volume: Arc<Volume<Plain>>,
+    pub(crate) store: Box<dyn Store<Plain>>,
+    platter: Arc<Mutex<CrashDisk>>,
+    pub(crate) plan: FaultPlan,
+    pub(crate) stall: Arc<AtomicBool>,
+    pub(crate) recorder: Arc<Recorder>,
+}
+
+/// A cache over one or two volumes whose stores fail, stall and remember.
+pub(crate) struct Rig {
+    pub(crate) cache: Cache<Plain>,
+    pub(crate) disks: Vec<Disk>,
+    pub(crate) now: Nanos,
+    tokens: u64,
+    /// What the stores were asked to do: volume, kind, first block, blocks.
+    pub(crate) ops: Vec<(usize, StoreOpKind, u64, u64)>,
+}
+
+pub(crate) fn options(blocks: u64) -> VolumeOptions {
+    let geometry = Geometry { length: blocks * BLOCK, granule: 512, read_only: false };
+    VolumeOptions::new("v", geometry)
+}
+
+pub(crate) fn tuned(blocks: u64, values: &[(&str, u64)]) -> VolumeOptions {
+    let mut options = options(blocks);
+    for (name, value) in values {
+        options.tunables.set(name, *value).unwrap();
+    }
+    options
+}
+
+impl Rig {
+    pub(crate) fn new(frames: u32, volumes: impl IntoIterator<Item = VolumeOptions>) -> Self {
+        let cache = Cache::new(PlainFrames::new(frames), 1);
+        let disk = |options: VolumeOptions| {
+            let crash = CrashStore::new(options.geometry, SparseBytes::default(), 1);
+            let platter = crash.disk();
+            let delay = DelayStore::new(crash, 0);
+            let (stall, plan) = (delay.stall_switch(), FaultPlan::default());
+            let store = Box::new(FaultyStore::new(delay, plan.clone()));
+            let volume = cache.add_volume(options, Box::new(Silent));
+            let recorder = cache.recorder(&volume);
+            Disk { volume, store, platter, plan, stall, recorder }
+        };
+        let disks = volumes.into_iter().map(disk).collect();
+        Rig { cache, disks, now: SECOND, tokens: 0, ops: Vec::new() }
+    }
+
+    pub(crate) fn lane(&self, disk: usize) -> Lane<Plain> {
+        self.cache.open_lane(&self.disks[disk].volume, Box::new(Silent))
+    }
+
+    pub(crate) fn token(&mut self) -> u64 {
+        self.tokens += 1;
+        self.tokens
+    }
+
+    /// Gives to the stores, and takes from them, until nothing moves.
+    pub(crate) fn run(&mut self) {
+        loop {
+            let mut moved = false;
+            for (index, disk) in self.disks.iter_mut().enumerate() {
+                let (mut ops, mut done) = (Vec::new(), Vec::new());
+                self.cache.poll(&disk.volume, &disk.recorder, self.now, 16, &mut ops);
+                for op in ops {
+                    self.ops.push((index, op.kind, op.offset / BLOCK, op.len / BLOCK));
+                    disk.store.submit(self.now, self.cache.frames(), op);
+                }
+                disk.store.reap(self.now, self.cache.frames(), &mut done);
+                for done in done {
+                    moved = true;
+                    self.cache.complete(&disk.volume, &disk.recorder, self.now, done);
+                }
+            }
+            if !moved {
+                return;
+            }
+        }
+    }
+
+    pub(crate) fn run_until(&mut self, end: Nanos) {
+        while self.now < end {
+            self.now += 10 * MILLISECOND;
+            self.run();
+        }
+    }
+
+    /// Writes `byte` all over `blocks`; where that stands when nothing moves any more.
+    pub(crate) fn try_write(
+        &mut self,
+        lane: &mut Lane<Plain>,
+        blocks: [u64; 2],
+        byte: u8,
+        fua: bool,
+    ) -> Status {
+        let len = u32::try_from(blocks[1] * BLOCK).unwrap();
+        let data = vec![byte; len as usize];
+        let mut task = WriteTask::new(self.token(), blocks[0] * BLOCK, len, fua);
+        let mut status = self.cache.write(lane, self.now, &mut task, &data);
+        while matches!(status, Status::Pending | Status::Stalled) {
+            self.run();
+            let mut mail = Vec::new();
+            lane.collect(&mut mail);
+            if mail.is_empty() {
+                return status;
+            }
+            for completion in mail {
+                status = match completion {
+                    Completion::Unstalled if status != Status::Stalled => continue,
+                    Completion::Unstalled | Completion::Continue { .. } => {
+                        self.cache.write(lane, self.now, &mut task, &data)
+                    }
+                    other => self.cache.write_completed(lane, self.now, &mut task, other),
+                };
+            }
+        }
+        status
+    }
+
+    pub(crate) fn write(&mut self, lane: &mut Lane<Plain>, block: u64, byte: u8) {
+        let status = self.try_write(lane, [block, 1], byte, false);
+        assert!(matches!(status, Status::Done | Status::DoneAt(_)), "{status:?}");
+    }
+
+    /// Begins reads, then lets the stores work; the first byte of each, or its error.
+    pub(crate) fn reads(
+        &mut self,
+        lane: &mut Lane<Plain>,
+        blocks: &[[u64; 2]],
+    ) -> Vec<Result<u8, StoreError>> {
+        let mut pending = HashMap::new();
+        let mut ended = Vec::new();
+        for (index, [block, count]) in blocks.iter().enumerate() {
+            let len = u32::try_from(count * BLOCK).unwrap();
+            let mut assembly = Assembly::new(self.token(), block * BLOCK, len);
+            let status = self.cache.read(lane, self.now, &mut assembly);
+            ended.push((index, status, assembly.token));
+            pending.insert(assembly.token, assembly);
+        }
+        self.run();
+        let mut mail = Vec::new();
+        lane.collect(&mut mail);
+        for completion in mail {
+            let (Completion::Filled { token, .. } | Completion::Failed { token, .. }) = &completion
+            else {
+                continue;
+            };
+            let token = *token;
+            let status = pending.get_mut(&token).unwrap().absorb(self.cache.frames(), completion);
+            ended.iter_mut().find(|end| end.2 == token).unwrap().1 = status;
+        }
+        let mut answer = |(_, status, token)| {
+            let mut assembly = pending.remove(&token).unwrap();
+            match status {
+                Status::Failed(error) => Err(error),
+                Status::Done => {
+                    let mut bytes = vec![0; assembly.len as usize];
+                    assembly.copy_to(self.cache.frames(), &mut bytes);
+                    assembly.release(self.cache.frames());
+                    Ok(bytes[0])
+                }
+                other => panic!("a read is {other:?}"),
+            }
+        };
+        ended.into_iter().map(&mut answer).collect()
+    }
+
+    pub(crate) fn read(&mut self, lane: &mut Lane<Plain>, block: u64) -> Result<u8, StoreError> {
+        self.reads(lane, &[[block, 1]]).remove(0)
+    }
+
+    /// Flushes; none if it does not come to an end.
+    pub(crate) fn flush(&mut self, lane: &mut Lane<Plain>) -> Option<Result<(), StoreError>> {
+        let token = self.token();
+        assert_eq!(self.cache.flush(lane, self.now, token), Status::Pending);
+        self.run();
+        Self::finished(lane)
+    }
+
+    pub(crate) fn finished(lane: &Lane<Plain>) -> Option<Result<(), StoreError>> {
+        let mut mail = Vec::new();
+        lane.collect(&mut mail);
+        mail.into_iter().find_map(|completion| match completion {
+            Completion::Finished { result, .. } => Some(result),
+            _ => None,
+        })
+    }
+
+    pub(crate) fn stored(&self, disk: usize, block: u64) -> u8 {
+        let mut byte = [0];
+        self.disks[disk].platter.lock().unwrap().current().read(block * BLOCK, &mut byte);
+        byte[0]
+    }
+
+    pub(crate) fn gauge(&self, gauge: Gauge) -> u64 {
+        self.cache.gauge(&self.disks[0].volume, gauge)
+    }
+
+    pub(crate) fn writes(&self) -> Vec<(u64, u64)> {
+        let is_write = |kind| matches!(kind, StoreOpKind::Write { .. });
+        let writes = self.ops.iter().filter(|op| is_write(op.1));
+        writes.map(|&(_, _, block, count)| (block, count)).collect()
+    }
+}
