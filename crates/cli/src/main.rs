@@ -1,7 +1,7 @@
 //! `larder`: the command line. Glue between the library crates; the only one that knows clap.
 //!
-//! Results go to standard output, progress and notes to standard error. Exit codes: 0 for success, 1
-//! for a finding, 2 for wrong use or failure.
+//! Results go to standard output, progress and notes to standard error. Exit codes: 0 for success,
+//! 1 for a finding, 2 for wrong use or failure.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line prints")]
 

@@ -2,15 +2,15 @@
 //!
 //! A frame holds one block. It is held in one of two ways, both by a token that must be given back:
 //!
-//! * A [`Frames::Pin`] is shared, and *while it lives nobody changes the bytes*. A copy to a caller,
-//!   a reply being gathered by a socket and a write-back on its way to the store all hold pins. A
-//!   writer that meets a pinned frame does not wait: it puts a copy in its place.
+//! * A [`Frames::Pin`] is shared, and *while it lives nobody changes the bytes*. A copy to a
+//!   caller, a reply being gathered by a socket and a write-back on its way to the store all hold
+//!   pins. A writer that meets a pinned frame does not wait: it puts a copy in its place.
 //! * A [`Frames::Own`] is exclusive. Frames that a store reads into are owned and in no table, so
 //!   that nobody can see half of what arrives.
 //!
 //! Two implementations live here: [`NoFrames`] (no bytes at all: the simulator runs the whole cache
-//! over terabytes) and [`PlainFrames`] (bytes behind ordinary locks: for tests). The real one is the
-//! arena of the `mem` crate.
+//! over terabytes) and [`PlainFrames`] (bytes behind ordinary locks: for tests). The real one is
+//! the arena of the `mem` crate.
 
 mod none;
 mod plain;

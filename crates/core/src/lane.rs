@@ -146,8 +146,8 @@ fn release<F: Frames>(frames: &F, completion: Completion<F>) {
 
 /// Hits of one lane on one shard, waiting to be told to the policies.
 ///
-/// The lane's thread writes; whoever holds the shard's lock reads. So the order of one lane is kept,
-/// and the order between lanes is off by at most a ring.
+/// The lane's thread writes; whoever holds the shard's lock reads. So the order of one lane is
+/// kept, and the order between lanes is off by at most a ring.
 #[derive(Debug)]
 pub(crate) struct Ring {
     entries: [AtomicU64; RING],

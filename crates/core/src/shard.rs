@@ -1,7 +1,7 @@
 //! Shards: the parts of the cache that one lock guards each, and the pages in them.
 //!
-//! All volumes share the shards; each has an instance in every shard, with pages, a policy, the list
-//! of dirty pages and what is being filled.
+//! All volumes share the shards; each has an instance in every shard, with pages, a policy, the
+//! list of dirty pages and what is being filled.
 
 use crate::clock::Nanos;
 use crate::frames::Frames;
@@ -212,9 +212,9 @@ impl<F: Frames> Instance<F> {
         self.dirty_newest = slot;
     }
 
-    /// Puts a page whose write, of `epoch`, failed back at the old end. It counts as old as the page
-    /// that it is put before, so that the list stays in order: the flush and the lazy writer look
-    /// no further than the first page that is too young for them.
+    /// Puts a page whose write, of `epoch`, failed back at the old end. It counts as old as the
+    /// page that it is put before, so that the list stays in order: the flush and the lazy writer
+    /// look no further than the first page that is too young for them.
     pub(crate) fn link_dirty_again(&mut self, slot: Slot, epoch: u64) {
         let newer = self.dirty_oldest;
         let (at, before) = match newer {

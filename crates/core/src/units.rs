@@ -15,7 +15,8 @@ pub const SECTORS_PER_BLOCK: usize = BLOCK_BYTES / SECTOR_BYTES;
 /// The largest page, in blocks: 1 MiB. Also the largest joined write to a store.
 pub const PAGE_BLOCKS_MAX: u32 = 256;
 
-/// The mask of the sectors that the bytes `offset..offset + len` of a block touch, whole or in part.
+/// The mask of the sectors that the bytes `offset..offset + len` of a block touch, whole or in
+/// part.
 #[must_use]
 pub fn sectors_touched(offset: usize, len: usize) -> u8 {
     debug_assert!(len > 0 && offset + len <= BLOCK_BYTES, "range inside one block");

@@ -1,5 +1,5 @@
-//! Real threads on one cache: readers, writers that own a block each, and one that drives the store.
-//! Every block holds one number over and over, which only grows.
+//! Real threads on one cache: readers, writers that own a block each, and one that drives the
+//! store. Every block holds one number over and over, which only grows.
 
 #![expect(clippy::tests_outside_test_module, reason = "all of this is a test")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on is to panic")]

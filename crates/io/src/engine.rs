@@ -50,7 +50,7 @@ pub struct EngineOptions {
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
     /// Too little.
-    #[error("use {} KiB of memory: at least {} MiB are needed", wanted >> 10, MEMORY_BYTES_MIN >> 20)]
+    #[error("use {} KiB of memory: {} MiB are the least", wanted >> 10, MEMORY_BYTES_MIN >> 20)]
     TooLittle {
         /// Asked for.
         wanted: u64,

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{PATIENCE, Random};
+use common::{PATIENCE, Random, eventually};
 use larder_core::clock::Clock;
 use larder_core::frames::Frames;
 use larder_core::store::{
@@ -483,8 +483,10 @@ fn a_store_that_is_dropped_waits_for_the_kernel() {
             driven.settle(done).1.unwrap();
         }
     }
-    let Driven { store, frames, .. } = driven;
+    let Driven { store, frames, map, .. } = driven;
     drop(store);
     drop(frames);
-    open_file(&path, false).unwrap();
+    // The map shares the lock; the ring gives it back in its own time.
+    drop(map);
+    eventually("the lock is free again", || open_file(&path, false).is_ok());
 }

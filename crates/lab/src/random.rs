@@ -41,7 +41,8 @@ impl Random {
     /// A whole number from 0 up to, but not including, `end`; `end` is at least 1.
     pub fn below(&mut self, end: u64) -> u64 {
         assert!(end > 0, "a range that holds a number");
-        // The high half of the product is uniform but for end / 2^64, far below what a run can show.
+        // The high half of the product is uniform but for end / 2^64, far below what a run can
+        // show.
         let product = u128::from(self.bits()) * u128::from(end);
         u64::try_from(product >> 64).expect("the high half of 128 bits")
     }

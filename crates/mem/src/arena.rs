@@ -208,8 +208,8 @@ impl Arena {
         self.frame_start(self.latches.pinned(pin))
     }
 
-    /// Where the bytes of an owned frame are, for an operation that writes them (a read of a store).
-    /// 4,096 bytes, aligned to as many.
+    /// Where the bytes of an owned frame are, for an operation that writes them (a read of a
+    /// store). 4,096 bytes, aligned to as many.
     ///
     /// The caller owes: the own is given back or downgraded, and the arena dropped, only when the
     /// operation is over; until then no other method gets this own.

@@ -5,13 +5,14 @@
 //! * A frame is held shared ([`Pin`]) or exclusively ([`Own`]), never both, and taking a hold never
 //!   waits. While a pin lives nobody changes the bytes; while an own lives nobody else sees them.
 //! * A hold is a token without a lifetime, so that it can travel with an operation that the kernel
-//!   is doing. Losing one loses the frame, not memory safety; a debug build panics where it is lost.
+//!   is doing. Losing one loses the frame, not memory safety; a debug build panics where it is
+//!   lost.
 //! * Making an arena touches none of its frames: memory is taken when a frame is first written. It
 //!   is taken in 4 KiB steps, or in 2 MiB steps where the kernel grants huge pages.
 //! * The memory of an arena never exceeds its frames plus [`Arena::metadata_bytes_per_frame`] each.
 //!
-//! The way in is [`Arena::new`]; [`Latches`] is the same protocol without memory behind it, apart so
-//! that loom can explore it. All sizes are in bytes unless a name says frames.
+//! The way in is [`Arena::new`]; [`Latches`] is the same protocol without memory behind it, apart
+//! so that loom can explore it. All sizes are in bytes unless a name says frames.
 
 mod arena;
 mod error;

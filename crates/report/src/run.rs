@@ -216,7 +216,8 @@ impl Run {
 
 impl Comparison {
     /// Compares two samples of the same unit pair by pair. It holds if the median ratio reaches
-    /// `required`. Nothing if units or lengths differ, there are no pairs, or a ratio is not finite.
+    /// `required`. Nothing if units or lengths differ, there are no pairs, or a ratio is not
+    /// finite.
     pub fn of(
         what: impl Into<String>,
         (ours, theirs): (&Sample, &Sample),

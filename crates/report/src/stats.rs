@@ -138,8 +138,8 @@ pub struct PairedRatio {
 }
 
 impl PairedRatio {
-    /// `ours[i] / theirs[i]` for every pair. Nothing if there are no pairs, the lengths differ, or a
-    /// ratio is not finite.
+    /// `ours[i] / theirs[i]` for every pair. Nothing if there are no pairs, the lengths differ, or
+    /// a ratio is not finite.
     #[must_use]
     pub fn of(ours: &[f64], theirs: &[f64]) -> Option<PairedRatio> {
         if ours.len() != theirs.len() {

@@ -1,7 +1,7 @@
 //! Tables: the same rows as plain text, Markdown, JSON and CSV.
 //!
-//! A column has a key (for JSON and CSV, with its unit in the name as elsewhere: `read_bytes`) and a
-//! title with a unit (for people). A cell holds a value and how it is written, so machines get
+//! A column has a key (for JSON and CSV, with its unit in the name as elsewhere: `read_bytes`) and
+//! a title with a unit (for people). A cell holds a value and how it is written, so machines get
 //! numbers and people get `12.8 ms`. Invariant: every row has one cell for each column. Cells carry
 //! the unit of their column.
 

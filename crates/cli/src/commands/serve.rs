@@ -24,8 +24,8 @@ use std::time::Duration;
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// A file or block device, as [NAME=]PATH; the export is called NAME, else the file name without
-    /// its ending.
+    /// A file or block device, as [NAME=]PATH; the export is called NAME, else the file name
+    /// without its ending.
     #[arg(required = true, value_name = "VOLUME", value_parser = args::volume)]
     volumes: Vec<VolumeArgument>,
 
@@ -48,11 +48,13 @@ pub(crate) struct Arguments {
     policy: PolicyKind,
 
     /// Memory that other volumes cannot take from a volume.
-    #[arg(long, value_name = "[NAME=]SIZE", value_parser = args::named_bytes, help_heading = "Cache")]
+    #[arg(long, value_name = "[NAME=]SIZE", value_parser = args::named_bytes,
+          help_heading = "Cache")]
     min: Vec<(Option<String>, u64)>,
 
     /// Memory that a volume never exceeds.
-    #[arg(long, value_name = "[NAME=]SIZE", value_parser = args::named_bytes, help_heading = "Cache")]
+    #[arg(long, value_name = "[NAME=]SIZE", value_parser = args::named_bytes,
+          help_heading = "Cache")]
     max: Vec<(Option<String>, u64)>,
 
     /// Lock the memory, so that it is never swapped out.

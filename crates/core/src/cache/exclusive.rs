@@ -1,8 +1,8 @@
 //! Discarding and zeroing: ranges that change in the store and not through the cache.
 //!
-//! Such a range first waits until nothing of it is being filled or written back, and keeps new fills
-//! and writes out. What is resident stays, dirty as it is, until the store has done it: if the store
-//! fails, nothing has been lost.
+//! Such a range first waits until nothing of it is being filled or written back, and keeps new
+//! fills and writes out. What is resident stays, dirty as it is, until the store has done it: if
+//! the store fails, nothing has been lost.
 
 use super::Cache;
 use crate::clock::Nanos;

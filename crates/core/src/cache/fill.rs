@@ -1,8 +1,8 @@
 //! Fills: reading what is missing from the store.
 //!
-//! A fill reads all blocks of a page that are not wholly valid into frames that nobody can find, and
-//! publishes them when they have come. Sectors that were written meanwhile are newer and win. Where
-//! there is no room for the whole page, exactly the blocks asked for are read past the cache.
+//! A fill reads all blocks of a page that are not wholly valid into frames that nobody can find,
+//! and publishes them when they have come. Sectors that were written meanwhile are newer and win.
+//! Where there is no room for the whole page, exactly the blocks asked for are read past the cache.
 
 use super::Cache;
 use crate::clock::Nanos;
@@ -251,8 +251,8 @@ impl<F: Frames> Cache<F> {
         blocks.clone().zip(owned).map(segment).collect()
     }
 
-    /// Reads `blocks` for one reader. What is resident of them now is held until they come, and laid
-    /// over: the store may not have it yet.
+    /// Reads `blocks` for one reader. What is resident of them now is held until they come, and
+    /// laid over: the store may not have it yet.
     pub(super) fn start_bypass(
         &self,
         volume: &Volume<F>,

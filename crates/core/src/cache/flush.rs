@@ -1,10 +1,10 @@
 //! Flushes: the promise.
 //!
-//! A flush ends an epoch of the volume: every page that became dirty in it or before must be written,
-//! every write of such a page that is under way must have come to its end, and then the store itself
-//! is flushed. A failed write fails every flush that covers it at once, and is reported to the next
-//! flush of every lane. A failed flush of the store is final: what the store lost is not known, so
-//! every later flush fails too, until the volume is opened anew.
+//! A flush ends an epoch of the volume: every page that became dirty in it or before must be
+//! written, every write of such a page that is under way must have come to its end, and then the
+//! store itself is flushed. A failed write fails every flush that covers it at once, and is
+//! reported to the next flush of every lane. A failed flush of the store is final: what the store
+//! lost is not known, so every later flush fails too, until the volume is opened anew.
 
 use super::Cache;
 use crate::clock::Nanos;
@@ -107,7 +107,8 @@ impl<F: Frames> Cache<F> {
         queue.flush_in_flight = true;
     }
 
-    /// Starts rounds of pages that became dirty at `epoch` or before, as many as the store may have.
+    /// Starts rounds of pages that became dirty at `epoch` or before, as many as the store may
+    /// have.
     fn write_up_to(
         &self,
         volume: &Volume<F>,

@@ -16,8 +16,8 @@ use crate::writeback::{Decision, LazyState, Trigger, Writer, decide};
 
 impl<F: Frames> Cache<F> {
     /// Appends to `out` what the store of `volume` should do now, as long as it has no more than
-    /// `depth` operations in all; and says when to ask again at the latest, if ever. One thread at a
-    /// time may call this for a volume.
+    /// `depth` operations in all; and says when to ask again at the latest, if ever. One thread at
+    /// a time may call this for a volume.
     pub fn poll(
         &self,
         volume: &Volume<F>,

@@ -1,7 +1,7 @@
 //! Rounds: writing dirty pages to the store.
 //!
-//! A round writes all dirty blocks of a page; one at a time runs per page. Its frames are pinned, so
-//! what goes to the store is what they held when it was started. Dirty neighbours inside a 1 MiB
+//! A round writes all dirty blocks of a page; one at a time runs per page. Its frames are pinned,
+//! so what goes to the store is what they held when it was started. Dirty neighbours inside a 1 MiB
 //! region join one operation.
 
 use super::Cache;
@@ -257,8 +257,8 @@ impl<F: Frames> Cache<F> {
         task.waiting += 1;
     }
 
-    /// Whether every sector of a write that lies in `blocks` is dirty, so that the next round carries
-    /// it.
+    /// Whether every sector of a write that lies in `blocks` is dirty, so that the next round
+    /// carries it.
     fn is_all_dirty(&self, volume: &Volume<F>, blocks: &Range<u64>, task: &WriteTask) -> bool {
         let bytes = task.offset..task.offset + u64::from(task.len);
         let first = blocks.start.max(bytes.start / BLOCK_BYTES_U64);

@@ -1,5 +1,6 @@
 //! A latency histogram with a bounded relative error and no allocation: 8 buckets per power of two
-//! (an error of at most 1/16 of the value at the bucket's middle), from 1 ns to 2^40 ns (18 minutes).
+//! (an error of at most 1/16 of the value at the bucket's middle), from 1 ns to 2^40 ns (18
+//! minutes).
 
 use crate::clock::Nanos;
 use crate::sync::atomic::{AtomicU64, Ordering};

@@ -1,13 +1,13 @@
 //! The page table: from a block of a volume to the frame that holds it.
 //!
 //! Chains of frames behind buckets, all in fixed arrays of atomics. Each bucket belongs to one
-//! shard, and a chain changes only under that shard's lock; reading takes no lock. A reader may meet
-//! a chain in the middle of a change, or follow a frame that has just moved to another chain: so it
-//! holds the frame first (a pin), looks at its key again, and after [`WALK_MAX`] steps gives up.
-//! What it misses this way it finds under the lock.
+//! shard, and a chain changes only under that shard's lock; reading takes no lock. A reader may
+//! meet a chain in the middle of a change, or follow a frame that has just moved to another chain:
+//! so it holds the frame first (a pin), looks at its key again, and after [`WALK_MAX`] steps gives
+//! up. What it misses this way it finds under the lock.
 //!
-//! All blocks of an aligned 1 MiB region belong to one shard, whatever the page size, so that a page
-//! never spans shards and a change of page size never moves a block.
+//! All blocks of an aligned 1 MiB region belong to one shard, whatever the page size, so that a
+//! page never spans shards and a change of page size never moves a block.
 
 use super::{FrameState, mix};
 use crate::frames::{FrameId, Frames, NO_FRAME};

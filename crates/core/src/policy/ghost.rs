@@ -2,9 +2,9 @@
 //!
 //! An open-addressing table of 8-byte entries, a fingerprint and the turn at which the page went.
 //! A page is remembered while fewer than the queue's capacity of pages went after it, so the queue
-//! itself need not be stored; entries whose turn has passed are overwritten. Two pages with the same
-//! 32-bit fingerprint in one probe window are taken for the same page: at most one admission in
-//! 2^28 errs.
+//! itself need not be stored; entries whose turn has passed are overwritten. Two pages with the
+//! same 32-bit fingerprint in one probe window are taken for the same page: at most one admission
+//! in 2^28 errs.
 
 const WINDOW: usize = 8;
 const ENTRIES_MIN: usize = 64;

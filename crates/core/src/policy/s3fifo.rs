@@ -2,9 +2,9 @@
 //!
 //! Yang, Zhang, Qiu, Yue, Rashmi, "FIFO queues are all you need for cache eviction", SOSP '23. A
 //! page enters the small queue (a tenth of the cache); if it was referenced at least twice by the
-//! time it reaches the end, it moves to the main queue, else it goes and leaves a ghost. A page whose
-//! ghost is remembered enters the main queue at once. The main queue gives a page one more round for
-//! each reference, up to three.
+//! time it reaches the end, it moves to the main queue, else it goes and leaves a ghost. A page
+//! whose ghost is remembered enters the main queue at once. The main queue gives a page one more
+//! round for each reference, up to three.
 
 use super::ghost::Ghosts;
 use super::list::{Links, List};

@@ -206,10 +206,11 @@ impl World {
         for Request { work, bytes, stalled, .. } in requests {
             match work {
                 Work::Read { mut assembly, .. } => assembly.abandon(self.cache.frames()),
-                Work::Write { .. } => self.disks[disk].model.end(&bytes, Outcome::Unknown),
                 // Unlike a write it goes on by itself.
                 Work::Exclude { .. } if !stalled => self.disks[disk].orphans.push(bytes),
-                Work::Exclude { .. } => self.disks[disk].model.end(&bytes, Outcome::Unknown),
+                Work::Write { .. } | Work::Exclude { .. } => {
+                    self.disks[disk].model.end(&bytes, Outcome::Unknown);
+                }
                 Work::Flush => {}
             }
         }

@@ -111,7 +111,7 @@ impl Run {
                 (one, other) => one.or(other),
             };
             if let Err(error) = self.store.wait(&self.waker, timeout.map(Duration::from_nanos)) {
-                tracing::error!(volume = self.volume.name(), %error, "waiting for the store failed");
+                tracing::error!(volume = self.volume.name(), %error, "cannot wait for the store");
                 std::thread::sleep(Duration::from_millis(10));
             }
         }
@@ -128,7 +128,7 @@ impl Run {
                 self.cache.complete(&self.volume, recorder, self.clock.now(), done);
             }
             if let Err(error) = self.store.wait(&self.waker, Some(Duration::from_millis(100))) {
-                tracing::error!(volume = self.volume.name(), %error, "waiting for the store failed");
+                tracing::error!(volume = self.volume.name(), %error, "cannot wait for the store");
                 break;
             }
         }

@@ -2,9 +2,9 @@
 //! gathered from cache memory.
 //!
 //! One thread serves a connection: it receives what has come, answers hits at once, and sends all
-//! answers of a batch in one call. Misses, flushes and throttled writes come back through the lane's
-//! inbox. What a client can make the server hold is limited: a receive buffer of fixed size, a number
-//! of connections, a time for the handshake.
+//! answers of a batch in one call. Misses, flushes and throttled writes come back through the
+//! lane's inbox. What a client can make the server hold is limited: a receive buffer of fixed size,
+//! a number of connections, a time for the handshake.
 
 pub mod handshake;
 mod input;

@@ -10,15 +10,15 @@ use std::sync::{Arc, Mutex};
 
 /// A store in memory, shared with the test.
 #[derive(Clone)]
-pub struct Memory(Arc<Mutex<MemoryStore<ArenaFrames>>>);
+pub(crate) struct Memory(Arc<Mutex<MemoryStore<ArenaFrames>>>);
 
 impl Memory {
-    pub fn new(length: u64) -> Self {
+    pub(crate) fn new(length: u64) -> Self {
         Memory(Arc::new(Mutex::new(MemoryStore::new(geometry(length)))))
     }
 
     /// Bytes that the store has.
-    pub fn bytes(&self, offset: u64, len: usize) -> Vec<u8> {
+    pub(crate) fn bytes(&self, offset: u64, len: usize) -> Vec<u8> {
         let mut bytes = vec![0; len];
         self.0.lock().expect("no holder panics").bytes().read(offset, &mut bytes);
         bytes
@@ -47,18 +47,23 @@ impl Store<ArenaFrames> for Memory {
     }
 }
 
-pub fn geometry(length: u64) -> Geometry {
+pub(crate) fn geometry(length: u64) -> Geometry {
     Geometry { length, granule: 512, read_only: false }
 }
 
-pub fn engine(memory_bytes: u64) -> Arc<Engine> {
-    let options =
-        EngineOptions { memory_bytes, huge_pages: false, lock: false, threads: 4, policy_bytes: 28 };
+pub(crate) fn engine(memory_bytes: u64) -> Arc<Engine> {
+    let options = EngineOptions {
+        memory_bytes,
+        huge_pages: false,
+        lock: false,
+        threads: 4,
+        policy_bytes: 28,
+    };
     Arc::new(Engine::new(options).expect("memory for a test"))
 }
 
 /// A volume of `length` bytes on `store`.
-pub fn volume(
+pub(crate) fn volume(
     engine: &Engine,
     name: &str,
     length: u64,
@@ -70,7 +75,7 @@ pub fn volume(
 }
 
 /// Ends the threads of the stores; then nothing may be held and every number must add up.
-pub fn end(engine: &Engine) {
+pub(crate) fn end(engine: &Engine) {
     engine.shut_down();
     engine.cache().check(engine.now());
     assert_eq!(engine.cache().frames().arena().frames_held(), 0, "frames are held for ever");

@@ -31,8 +31,8 @@ pub struct CappedSpec {
 }
 
 impl CappedSpec {
-    /// A general-purpose volume as the large clouds sell it by default: 3,000 operations and 125 MiB
-    /// per second, counted in 256 KiB, about 0.8 ms.
+    /// A general-purpose volume as the large clouds sell it by default: 3,000 operations and 125
+    /// MiB per second, counted in 256 KiB, about 0.8 ms.
     #[must_use]
     pub const fn general_purpose() -> Self {
         CappedSpec {

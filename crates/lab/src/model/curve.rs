@@ -30,9 +30,9 @@ impl SeekCurve {
     #[must_use]
     pub fn fit(track_to_track: Nanos, average: Nanos, full_stroke: Nanos) -> Self {
         let [nearest, average, farthest] = [track_to_track, average, full_stroke].map(as_f64);
-        // The distance of two uniform points has the density 2 (1 - x). `short` is the chance of the
-        // square-root part, `roots` the mean of sqrt(x) over it times that chance; over the line the
-        // mean place is a third of the way from the knee to the end.
+        // The distance of two uniform points has the density 2 (1 - x). `short` is the chance of
+        // the square-root part, `roots` the mean of sqrt(x) over it times that chance; over the
+        // line the mean place is a third of the way from the knee to the end.
         let at = COASTING_FROM;
         let short = 2.0 * at - at * at;
         let roots = 2.0 * (2.0 / 3.0 * at * at.sqrt() - 2.0 / 5.0 * at * at * at.sqrt());

@@ -3,10 +3,10 @@
 //! The model is that of C. Ruemmler and J. Wilkes, "An introduction to disk drive modeling", IEEE
 //! Computer 27(3), March 1994: a seek curve of two parts, a rotational position computed from the
 //! time, zones, the disk's own read-ahead, controller overhead, and (off by default) a write
-//! cache. Waiting operations are served shortest positioning time first, rotation included, less what
-//! their waiting is worth, so that nothing starves: "aged shortest access time first" of D. Jacobson
-//! and J. Wilkes, "Disk scheduling algorithms based on rotational position", HPL-CSP-91-7, and of M.
-//! Seltzer, P. Chen and J. Ousterhout, "Disk scheduling revisited", USENIX Winter 1990.
+//! cache. Waiting operations are served shortest positioning time first, rotation included, less
+//! what their waiting is worth, so that nothing starves: "aged shortest access time first" of D.
+//! Jacobson and J. Wilkes, "Disk scheduling algorithms based on rotational position", HPL-CSP-91-7,
+//! and of M. Seltzer, P. Chen and J. Ousterhout, "Disk scheduling revisited", USENIX Winter 1990.
 //!
 //! Left out: heads of one cylinder and remapped sectors; both are inside the sustained rate.
 //! Times are nanoseconds, sizes are bytes, rates are bytes per second.
@@ -41,8 +41,8 @@ pub struct DiskSpec {
     pub overhead: Nanos,
     /// How far the disk reads ahead on its own, bytes.
     pub read_ahead_bytes: u64,
-    /// Write cache in the disk, bytes; 0 is off: a write is then done when it is on the platter, and
-    /// a flush costs the overhead alone. With a cache a flush waits until all of it is written.
+    /// Write cache in the disk, bytes; 0 is off: a write is then done when it is on the platter,
+    /// and a flush costs the overhead alone. With a cache a flush waits until all of it is written.
     pub write_cache_bytes: u64,
     /// Waiting makes up for distance: what has waited this many nanoseconds longer than another
     /// operation goes before it, wherever the two lie; what has waited half as much longer makes up

@@ -6,8 +6,8 @@
 //!
 //! Invariants: every operation comes back exactly once. A flush begins when no write that arrived
 //! before it is waiting, in service or inside the inner store; later operations may pass it. What
-//! comes back does not depend on how often `reap` is called, only on when operations were submitted.
-//! Times are nanoseconds, sizes are bytes.
+//! comes back does not depend on how often `reap` is called, only on when operations were
+//! submitted. Times are nanoseconds, sizes are bytes.
 
 use super::{Access, Model};
 use larder_core::clock::Nanos;

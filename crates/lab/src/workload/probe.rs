@@ -3,7 +3,8 @@
 //! It follows the Response Probe of the Windows NT Resource Kit: cycles of think time and records;
 //! one normally distributed seek before the first record of a cycle, the others in order after it;
 //! an action pattern such as `RWWW` that runs over the records of successive cycles. Normally
-//! distributed seeks make the working set a dial: the narrower they are, the less memory holds them.
+//! distributed seeks make the working set a dial: the narrower they are, the less memory holds
+//! them.
 //!
 //! Invariants: every request lies inside the file and is one record long, except the last record
 //! of a file that is no multiple of the record; the same seed gives the same requests.

@@ -44,8 +44,9 @@ const SPIN_AGAIN: u32 = 32;
 const SPIN_PAUSES: u32 = 16;
 /// Requests that come closer together than this are a stream: more than one is under way.
 const STREAM_GAP: Nanos = 15_000;
-/// No more requests are taken in, and no more of a large read is asked for, while the client has not
-/// taken this much of its answers, counting reads under way: so much of the cache may one client pin.
+/// No more requests are taken in, and no more of a large read is asked for, while the client has
+/// not taken this much of its answers, counting reads under way: so much of the cache may one
+/// client pin.
 const BACKLOG_MAX: usize = 4 << 20;
 /// How often a stalled request is tried again without having been woken: frames that a reader let
 /// go of wake nobody.

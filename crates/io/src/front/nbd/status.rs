@@ -47,8 +47,8 @@ pub(super) fn extents(
     found
 }
 
-/// The first run of a hole in the store: a hole up to the first block that is newer in the cache, or
-/// such blocks.
+/// The first run of a hole in the store: a hole up to the first block that is newer in the cache,
+/// or such blocks.
 fn look_through(cache: &ArenaCache, volume: &ArenaVolume, at: u64, len: u64) -> (u64, u32) {
     const HOLE: u32 = STATE_HOLE | STATE_ZERO;
     if volume.unclean_blocks() == 0 {

@@ -1,8 +1,8 @@
 //! The data of options, taken apart.
 //!
-//! NBD's proto.md, "Option types": `INFO` and `GO` (name, information requests), `LIST_META_CONTEXT`
-//! and `SET_META_CONTEXT` (name, queries), and "Metadata querying". Every length inside the data is
-//! checked against what is there; nothing is copied.
+//! NBD's proto.md, "Option types": `INFO` and `GO` (name, information requests),
+//! `LIST_META_CONTEXT` and `SET_META_CONTEXT` (name, queries), and "Metadata querying". Every
+//! length inside the data is checked against what is there; nothing is copied.
 
 use crate::front::nbd::wire;
 

@@ -1,7 +1,7 @@
 //! Requests that were not finished at once, and their parts.
 //!
-//! A request of a client may be more than one call on the cache: a large read goes piece by piece, a
-//! zeroing has ragged ends. Each such call is a part; its index is the token of its completions.
+//! A request of a client may be more than one call on the cache: a large read goes piece by piece,
+//! a zeroing has ragged ends. Each such call is a part; its index is the token of its completions.
 
 use crate::frames::ArenaFrames;
 use crate::front::nbd::wire::Errno;
