@@ -92,7 +92,7 @@ impl<F: Frames> Cache<F> {
 
     /// Where clients' flushes are ignored, the store is flushed when the lazy writer has come to an
     /// end, and while it does not, every `age-max`: that bounds what a power failure loses.
-    pub(super) fn flush_unasked(&self, volume: &Volume<F>, writer: &mut Writer, now: Nanos) {
+    pub(super) fn flush_unasked(volume: &Volume<F>, writer: &mut Writer, now: Nanos) {
         let mut queue = lock(&volume.queue);
         let Some(since) = writer.unflushed_since else { return };
         let at_rest = writer.lazy.is_empty() && queue.writes_in_flight == 0;

@@ -32,7 +32,7 @@ impl<F: Frames> Cache<F> {
         self.steal(volume, recorder, now);
         let next = self.write_lazily(volume, &mut writer, recorder, now);
         if volume.flush_mode() == FlushMode::Ignore {
-            self.flush_unasked(volume, &mut writer, now);
+            Self::flush_unasked(volume, &mut writer, now);
         }
         drop(writer);
         let mut queue = lock(&volume.queue);

@@ -43,7 +43,7 @@ pub enum OpenError {
     },
     /// It holds nothing.
     #[error(
-        "serve {path}: it is empty; give it the size of the volume, for example with truncate -s 10G"
+        "serve {path}: it is empty; give it the size of the volume, as in truncate -s 10G"
     )]
     Empty {
         /// The path.

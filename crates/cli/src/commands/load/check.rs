@@ -183,7 +183,7 @@ impl Wrong {
     fn end_run(&mut self, promises: &Promises) {
         let Some(Run { first, end, content, floor }) = self.run.take() else { return };
         let last = Name(promises.last[index(first)]);
-        let promised = match promises.writes.get(&floor) {
+        let promise = match promises.writes.get(&floor) {
             Some(Write { first, sectors, fua }) => {
                 let fua = if *fua { ", FUA" } else { "" };
                 format!(
@@ -194,7 +194,7 @@ impl Wrong {
             None => "nothing was promised".to_owned(),
         };
         let text = format!(
-            "sectors {first} to {}: {content}; {promised}, sent last was write {last}",
+            "sectors {first} to {}: {content}; {promise}, sent last was write {last}",
             end - 1
         );
         self.findings.push(text);
