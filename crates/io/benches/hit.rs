@@ -404,12 +404,11 @@ impl Results {
             ("2 threads / 1, hit", &self.scaling),
             ("2 threads / 1, memcpy", &self.memcpy_scaling),
         ];
-        let mut table = format!("{:<28} {:>8} {:>8} {:>8}\n", "", "median", "min", "max");
-        for (name, series) in rows {
+        let lines = rows.map(|(name, series)| {
             let [median, min, max] = series.spread();
-            table += &format!("{name:<28} {median:>8.2} {min:>8.2} {max:>8.2}\n");
-        }
-        table
+            format!("{name:<28} {median:>8.2} {min:>8.2} {max:>8.2}\n")
+        });
+        format!("{:<28} {:>8} {:>8} {:>8}\n{}", "", "median", "min", "max", lines.concat())
     }
 }
 

@@ -35,6 +35,11 @@ impl Frames for ArenaFrames {
     }
 
     #[inline]
+    fn prefetch(&self, frame: FrameId, offset: usize) {
+        self.0.prefetch(frame, offset);
+    }
+
+    #[inline]
     fn try_own(&self, frame: FrameId) -> Option<Own> {
         self.0.try_own(frame)
     }

@@ -6,7 +6,7 @@ mod common;
 #[path = "common/rig.rs"]
 mod rig;
 
-use common::{PATIENCE, Random, eventually};
+use common::{PATIENCE, Random};
 use larder_core::clock::MILLISECOND;
 use larder_core::lane::Completion;
 use larder_core::request::{Assembly, Status, WriteTask};
@@ -17,7 +17,7 @@ use larder_io::engine::{
 };
 use larder_io::frames::ArenaFrames;
 use larder_io::wake::Waker;
-use rig::{Memory, end, engine, volume};
+use rig::{Memory, end, engine, eventually, volume};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -296,7 +296,7 @@ fn a_read_error_is_of_that_read_alone() {
     plan.set(vec![Fault::Reads(65536..69632)]);
     let error = user.read(65000, 2000).unwrap_err();
     assert_eq!(error.kind, StoreErrorKind::Io);
-    assert_eq!(user.read(0, 65536).unwrap(), [0; 65536]);
+    assert_eq!(user.read(0, 65536).unwrap(), vec![0; 65536]);
     plan.set(Vec::new());
     assert_eq!(user.read(65000, 2000).unwrap(), [0; 2000], "a failure is not cached");
     user.close();
@@ -328,7 +328,8 @@ fn a_store_that_stands_still_holds_up_only_what_needs_it() {
         });
         // Hits and writes of this volume, and anything on another one, need nothing of it.
         for i in 0..16 {
-            assert_eq!(user.read(i * 4096, 4096).unwrap(), data[(i * 4096) as usize..][..4096]);
+            let at = usize::try_from(i * 4096).unwrap();
+            assert_eq!(user.read(i * 4096, 4096).unwrap(), data[at..at + 4096]);
             user.write(MIB + i * 4096, &data[..4096], false).unwrap();
         }
         let mut elsewhere = User::new(&engine, &other);

@@ -8,7 +8,13 @@ use crate::error::ArenaError;
 use crate::hold::{Own, Pin};
 use crate::latch::Latches;
 use crate::map::{Mapping, lock_limit_bytes};
+use crate::prefetch::prefetch;
 use crate::{FRAME_BYTES, FRAMES_MAX};
+
+/// A line of the processor's caches.
+const LINE_BYTES: usize = 64;
+/// Lines that [`Arena::prefetch`] asks for; then the processor sees by itself where a copy goes.
+const PREFETCH_LINES: usize = 8;
 
 /// What an arena shall be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -128,6 +134,20 @@ impl Arena {
     #[must_use = "a hold that is dropped holds its frame for ever"]
     pub fn try_own(&self, frame: u32) -> Option<Own> {
         self.latches.try_own(frame)
+    }
+
+    /// Says that the frame will be pinned and read from `offset` on soon, so that its latch and first
+    /// lines are on their way from memory while the caller still finds out whether it is the right
+    /// one. Only a hint: what does not exist is ignored.
+    #[inline]
+    pub fn prefetch(&self, frame: u32, offset: usize) {
+        self.latches.prefetch(frame);
+        // An address is computed, which may lie anywhere, and never a reference.
+        let start =
+            self.mapping.base().as_ptr().wrapping_add(frame as usize * FRAME_BYTES + offset);
+        for line in 0..PREFETCH_LINES {
+            prefetch(start.wrapping_add(line * LINE_BYTES));
+        }
     }
 
     /// Gives a shared hold back.

@@ -17,6 +17,7 @@
 //! read-modify-write, one acquire sees all releases before it (C++20 release sequences).
 
 use crate::hold::{Hold, Own, Pin};
+use crate::prefetch::prefetch;
 use crate::sync::{AtomicU32, Ordering, next_identity};
 use std::num::NonZeroU32;
 
@@ -70,6 +71,14 @@ impl Latches {
             return None;
         }
         Some(Pin(Hold::new(frame, self.identity)))
+    }
+
+    /// Says that the frame will be pinned soon. Only a hint; a frame that does not exist is ignored.
+    #[inline]
+    pub fn prefetch(&self, frame: u32) {
+        if let Some(word) = self.words.get(frame as usize) {
+            prefetch(std::ptr::from_ref(word));
+        }
     }
 
     /// Takes the exclusive hold, unless the frame is pinned or owned right now. Never waits.

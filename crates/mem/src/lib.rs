@@ -19,6 +19,7 @@ mod error;
 mod hold;
 mod latch;
 mod map;
+mod prefetch;
 mod sync;
 
 pub use arena::{Arena, ArenaOptions};

@@ -25,8 +25,9 @@ pub(super) fn join<F: Frames>(queue: &mut Queue<F>, first: StoreOp<F>) -> StoreO
     let mut ops = vec![first];
     let mut end = ops[0].offset + ops[0].len;
     while let Some(next) = queue.reads.front() {
-        let fits = next.offset + next.len - ops[0].offset <= JOINED_BYTES_MAX;
-        if next.offset != end || !fits || !queue.may_join(next) {
+        // Only of what follows is the distance known not to be negative.
+        let fits = next.offset == end && end + next.len - ops[0].offset <= JOINED_BYTES_MAX;
+        if !fits || !queue.may_join(next) {
             break;
         }
         end += next.len;

@@ -12,7 +12,7 @@ use crate::sync::atomic::Ordering;
 use crate::sync::lock;
 use crate::tunables::Tunable;
 use crate::volume::Volume;
-use crate::writeback::{Decision, LazyState, Trigger, Writer, decide};
+use crate::writeback::{Batch, Decision, LazyState, Trigger, Writer, decide};
 
 impl<F: Frames> Cache<F> {
     /// Appends to `out` what the store of `volume` should do now, as long as it has no more than
@@ -91,6 +91,8 @@ impl<F: Frames> Cache<F> {
                 (queue.background.len() + queue.writes_in_flight, waiting)
             };
             if clients_wait && writer.trigger == Some(Trigger::Idle) {
+                // After the pause it is decided anew: by then a page may be too old to wait.
+                writer.lazy = Batch::default();
                 writer.paused_until = now + volume.tunables.nanos(Tunable::CollisionDelay);
                 recorder.add(Counter::LazyCollisions, 1);
                 return Some(writer.paused_until);

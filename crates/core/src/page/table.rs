@@ -93,6 +93,12 @@ impl Table {
         &self.descriptors[frame as usize]
     }
 
+    /// The frame that is most likely that of `key`, or [`NO_FRAME`]: the first of its chain.
+    #[inline]
+    pub(crate) fn guess(&self, key: Key) -> FrameId {
+        self.bucket(key).load(Ordering::Relaxed)
+    }
+
     /// The frame of `key`, pinned, with its state; without a lock.
     #[inline]
     pub(crate) fn pin<F: Frames>(&self, frames: &F, key: Key) -> Option<(F::Pin, FrameState)> {

@@ -8,7 +8,7 @@ mod rig;
 
 use larder_core::clock::{MILLISECOND, SECOND};
 use larder_core::counters::{Counter, Gauge};
-use larder_core::request::{Assembly, Status};
+use larder_core::request::{Assembly, Status, WriteTask};
 use larder_core::store::{Fault, StoreError, StoreErrorKind, StoreOpKind};
 use larder_core::units::BLOCK_BYTES_U64 as BLOCK;
 use larder_core::volume::VolumeOptions;
@@ -248,7 +248,7 @@ fn reads_without_end_do_not_keep_a_write_from_the_store() {
     let token = rig.token();
     rig.cache.flush(&mut lane, rig.now, token);
     let mut reads: Vec<_> =
-        (0..60).map(|i| Assembly::new(100 + i, (i + 9) * BLOCK, 4096)).collect();
+        (0..60).map(|i| Assembly::new(100 + i, (2 * i + 9) * BLOCK, 4096)).collect();
     for read in &mut reads {
         rig.cache.read(&mut lane, rig.now, read);
     }
@@ -261,7 +261,9 @@ fn reads_without_end_do_not_keep_a_write_from_the_store() {
     rig.run();
     assert_eq!(Rig::finished(&lane), Some(Ok(())));
     rig.cache.close_lane(lane);
-    reads.iter_mut().for_each(|read| read.abandon(rig.cache.frames()));
+    for read in &mut reads {
+        read.abandon(rig.cache.frames());
+    }
 }
 
 #[test]
@@ -300,4 +302,33 @@ fn near_the_dirty_limit_writes_are_acknowledged_later() {
     assert!(delays.len() >= 3 && delays.is_sorted() && delays[0] > 0, "{delays:?}");
     rig.disks[0].stall.store(false, Ordering::Release);
     rig.run();
+}
+
+#[test]
+fn a_fua_write_is_stable_though_the_lazy_writer_took_a_part_of_it() {
+    let mut rig = Rig::new(32, [VolumeOptions { page_blocks: 2, ..options(16) }]);
+    let [mut one, mut other] = [rig.lane(0), rig.lane(0)];
+    // Block 1 is in the cache at once; block 2, written in part, has to be read first.
+    let data = vec![5; 5000];
+    let mut task = WriteTask::new(rig.token(), BLOCK, 5000, true);
+    assert_eq!(rig.cache.write(&mut one, rig.now, &mut task, &data), Status::Pending);
+    let (mut reads, mut done) = (Vec::new(), Vec::new());
+    let disk = &mut rig.disks[0];
+    rig.cache.poll(&disk.volume, &disk.recorder, rig.now, 1, &mut reads);
+    assert_eq!(reads[0].kind, StoreOpKind::Read);
+    // While that takes its time, the lazy writer writes block 1, and block 0 becomes dirty.
+    rig.run_until(rig.now + 10 * SECOND);
+    assert_eq!(rig.writes(), [(1, 1)]);
+    rig.write(&mut other, 0, 6);
+    let disk = &mut rig.disks[0];
+    disk.store.submit(rig.now, rig.cache.frames(), reads.remove(0));
+    disk.store.reap(rig.now, rig.cache.frames(), &mut done);
+    rig.cache.complete(&disk.volume, &disk.recorder, rig.now, done.remove(0));
+    let status = rig.finish_write(&mut one, &mut task, &data, Status::Pending);
+    assert_eq!(status, Status::Done);
+    for seed in 0..64 {
+        let mut byte = [0];
+        rig.disks[0].platter.lock().unwrap().after_crash(seed).read(BLOCK, &mut byte);
+        assert_eq!(byte, [5], "a write that was forced is gone after a crash");
+    }
 }

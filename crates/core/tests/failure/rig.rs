@@ -21,7 +21,7 @@ pub(crate) type Plain = PlainFrames;
 pub(crate) struct Disk {
     pub(crate) volume: Arc<Volume<Plain>>,
     pub(crate) store: Box<dyn Store<Plain>>,
-    platter: Arc<Mutex<CrashDisk>>,
+    pub(crate) platter: Arc<Mutex<CrashDisk>>,
     pub(crate) plan: FaultPlan,
     pub(crate) stall: Arc<AtomicBool>,
     pub(crate) recorder: Arc<Recorder>,
@@ -117,7 +117,18 @@ impl Rig {
         let len = u32::try_from(blocks[1] * BLOCK).unwrap();
         let data = vec![byte; len as usize];
         let mut task = WriteTask::new(self.token(), blocks[0] * BLOCK, len, fua);
-        let mut status = self.cache.write(lane, self.now, &mut task, &data);
+        let status = self.cache.write(lane, self.now, &mut task, &data);
+        self.finish_write(lane, &mut task, &data, status)
+    }
+
+    /// Goes on with a write until it is done or nothing moves any more.
+    pub(crate) fn finish_write(
+        &mut self,
+        lane: &mut Lane<Plain>,
+        task: &mut WriteTask,
+        data: &[u8],
+        mut status: Status,
+    ) -> Status {
         while matches!(status, Status::Pending | Status::Stalled) {
             self.run();
             let mut mail = Vec::new();
@@ -129,9 +140,9 @@ impl Rig {
                 status = match completion {
                     Completion::Unstalled if status != Status::Stalled => continue,
                     Completion::Unstalled | Completion::Continue { .. } => {
-                        self.cache.write(lane, self.now, &mut task, &data)
+                        self.cache.write(lane, self.now, task, data)
                     }
-                    other => self.cache.write_completed(lane, self.now, &mut task, other),
+                    other => self.cache.write_completed(lane, self.now, task, other),
                 };
             }
         }

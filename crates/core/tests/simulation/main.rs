@@ -4,6 +4,7 @@
 //! `LARDER_SEEDS=20000` runs that many; `LARDER_SEED=17` runs one and prints what happened last.
 
 #![expect(clippy::tests_outside_test_module, reason = "all of this is a test")]
+#![expect(clippy::print_stdout, reason = "a seed that fails is told to whoever runs it")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on is to panic")]
 
 mod broken;

@@ -8,6 +8,7 @@ use larder_core::clock::{Clock, Nanos, SECOND};
 use larder_core::counters::Recorder;
 use larder_core::lane::Notify;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -46,7 +47,14 @@ impl Driver {
             store,
         };
         let name = format!("store {}", volume.name());
-        let thread = std::thread::Builder::new().name(name).spawn(move || run.run())?;
+        let thread = std::thread::Builder::new().name(name).spawn(move || {
+            // Half-changed state must not reach a store, and clients that wait for a thread that is
+            // gone would wait for ever: end as kill -9 does, which loses nothing promised.
+            if catch_unwind(AssertUnwindSafe(|| run.run())).is_err() {
+                tracing::error!("a broken invariant; ending at once, as after a power failure");
+                std::process::abort();
+            }
+        })?;
         Ok(Driver { volume, quit, waker, thread: Some(thread) })
     }
 

@@ -42,9 +42,7 @@ pub enum OpenError {
         path: PathBuf,
     },
     /// It holds nothing.
-    #[error(
-        "serve {path}: it is empty; give it the size of the volume, as in truncate -s 10G"
-    )]
+    #[error("serve {path}: it is empty; give it the size of the volume, as in truncate -s 10G")]
     Empty {
         /// The path.
         path: PathBuf,
@@ -121,6 +119,15 @@ impl OpenedFile {
                 format!("look at {}: {error}", self.path.display()),
             )),
         }
+    }
+}
+
+impl Drop for OpenedFile {
+    /// Gives the lock back now: a map's descriptor, a ring that the kernel has not taken down yet,
+    /// or a child between fork and exec would keep it.
+    fn drop(&mut self) {
+        let unlocked = rustix::fs::flock(&self.buffered, FlockOperation::Unlock);
+        debug_assert!(unlocked.is_ok(), "{unlocked:?}");
     }
 }
 

@@ -1,8 +1,8 @@
-//! What all tests of this crate need: numbers from a seed, and waiting for a condition with an end.
+//! What all tests of this crate need: numbers from a seed, and a limit to waiting.
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Longer than anything here takes, even on a machine that is busy with something else.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
@@ -23,14 +23,5 @@ impl Random {
         let mut bytes = vec![0; len];
         self.0.fill_bytes(&mut bytes);
         bytes
-    }
-}
-
-/// Waits until `condition` holds.
-pub(crate) fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
-    let started = Instant::now();
-    while !condition() {
-        assert!(started.elapsed() < PATIENCE, "in vain: {what}");
-        std::thread::sleep(Duration::from_millis(1));
     }
 }

@@ -1,5 +1,6 @@
-//! An engine with stores in memory that a test can look into.
+//! An engine with stores in memory that a test can look into, and waiting for a condition.
 
+use crate::common::PATIENCE;
 use larder_core::clock::Nanos;
 use larder_core::store::{Geometry, MemoryStore, Store, StoreDone, StoreOp};
 use larder_core::volume::VolumeOptions;
@@ -7,6 +8,7 @@ use larder_io::engine::{ArenaVolume, Engine, EngineOptions};
 use larder_io::frames::ArenaFrames;
 use larder_io::store::Timed;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 /// A store in memory, shared with the test.
 #[derive(Clone)]
@@ -79,4 +81,13 @@ pub(crate) fn end(engine: &Engine) {
     engine.shut_down();
     engine.cache().check(engine.now());
     assert_eq!(engine.cache().frames().arena().frames_held(), 0, "frames are held for ever");
+}
+
+/// Waits until `condition` holds.
+pub(crate) fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !condition() {
+        assert!(started.elapsed() < PATIENCE, "in vain: {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }

@@ -201,11 +201,10 @@ fn bind_unix(path: &Path) -> Result<OwnedFd, Option<Errno>> {
         }
     }
     let listener = socket()?;
-    // Whoever may open the socket may write the volume: only the owner.
-    let mask = rustix::process::umask(Mode::RWXG | Mode::RWXO);
-    let bound = rustix::net::bind(&listener, &address);
-    rustix::process::umask(mask);
-    bound?;
+    rustix::net::bind(&listener, &address)?;
+    // Whoever may open the socket may write the volume: only the owner. Nobody can connect before
+    // the next call.
+    rustix::fs::chmod(path, Mode::RUSR | Mode::WUSR)?;
     rustix::net::listen(&listener, 128)?;
     Ok(listener)
 }
