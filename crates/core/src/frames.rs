@@ -34,8 +34,8 @@ pub trait Frames: Send + Sync + std::fmt::Debug {
     fn count(&self) -> u32;
     /// Takes a shared hold, unless the frame is owned right now. Never waits.
     fn try_pin(&self, frame: FrameId) -> Option<Self::Pin>;
-    /// Says that the frame will be pinned and read from `offset` on soon. Only a hint: the frame may
-    /// turn out to be another than the one that is looked for, or none.
+    /// Says that the frame will be pinned and read from `offset` on soon. Only a hint: the frame
+    /// may turn out to be another than the one that is looked for, or none.
     #[inline]
     fn prefetch(&self, _frame: FrameId, _offset: usize) {}
     /// Takes the exclusive hold, unless the frame is pinned or owned right now. Never waits.

@@ -73,7 +73,8 @@ impl Latches {
         Some(Pin(Hold::new(frame, self.identity)))
     }
 
-    /// Says that the frame will be pinned soon. Only a hint; a frame that does not exist is ignored.
+    /// Says that the frame will be pinned soon. Only a hint; a frame that does not exist is
+    /// ignored.
     #[inline]
     pub fn prefetch(&self, frame: u32) {
         if let Some(word) = self.words.get(frame as usize) {

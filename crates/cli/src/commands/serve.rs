@@ -33,7 +33,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = args::bytes)]
     memory: u64,
 
-    /// Where to listen: unix:PATH or tcp:ADDRESS[:PORT]. Without it, a socket in the runtime
+    /// Where to listen: unix:PATH or tcp:ADDRESS:PORT. Without it, a socket in the runtime
     /// directory.
     #[arg(long, value_name = "ADDRESS", value_parser = args::listen)]
     listen: Option<ListenAddress>,

@@ -1,5 +1,6 @@
-//! The NBD server with this crate's own client, over unix sockets and TCP: right and wrong requests,
-//! right and wrong clients. After each test nothing may be held and every number must add up.
+//! The NBD server with this crate's own client, over unix sockets and TCP: right and wrong
+//! requests, right and wrong clients. After each test nothing may be held and every number must add
+//! up.
 
 #![expect(clippy::tests_outside_test_module, reason = "all of this is a test")]
 
