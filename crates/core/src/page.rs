@@ -1,6 +1,7 @@
 //! Pages: the table that finds a block's frame, the states of frames, and the pages themselves.
 
 mod chunked;
+mod runs;
 mod slab;
 mod state;
 mod table;
