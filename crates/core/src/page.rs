@@ -1,7 +1,6 @@
 //! Pages: the table that finds a block's frame, the states of frames, and the pages themselves.
 
 mod chunked;
-mod runs;
 mod slab;
 mod state;
 mod table;

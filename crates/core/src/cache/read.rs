@@ -60,12 +60,10 @@ impl<F: Frames> Cache<F> {
         }
         let volume = &*lane.volume;
         let key = Key::new(volume.id, block);
-        // The descriptor, the latch and the bytes come from memory all at once, and not one after
-        // the other.
-        let guessed = |frame| self.frames.prefetch(frame, within);
-        let Some((pin, state)) = self.table.pin_with(&self.frames, key, guessed) else {
-            return false;
-        };
+        // To be sure of the frame takes a look at memory that is in no cache of the processor, and
+        // so do its latch and its bytes: all of them at once, instead of one after the other.
+        self.frames.prefetch(self.table.guess(key), within);
+        let Some((pin, state)) = self.table.pin(&self.frames, key) else { return false };
         let hit = state.covers(sectors_touched(within, to.len()));
         if hit {
             self.frames.read(&pin, within, to);

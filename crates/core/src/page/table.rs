@@ -9,7 +9,6 @@
 //! All blocks of an aligned 1 MiB region belong to one shard, whatever the page size, so that a
 //! page never spans shards and a change of page size never moves a block.
 
-use super::runs::Runs;
 use super::{FrameState, mix};
 use crate::frames::{FrameId, Frames, NO_FRAME};
 use crate::policy::Slot;
@@ -31,16 +30,6 @@ impl Key {
         debug_assert!(block < 1 << Self::BLOCK_BITS, "volumes end at 2^60 bytes");
         Key(((u64::from(volume) + 1) << Self::BLOCK_BITS) | block)
     }
-
-    /// The region of the volume, packed likewise; not 0.
-    fn region(self) -> u64 {
-        self.0 >> REGION_SHIFT
-    }
-
-    /// The block inside its region.
-    fn in_region(self) -> u8 {
-        self.0.to_le_bytes()[0]
-    }
 }
 
 #[derive(Debug)]
@@ -56,19 +45,14 @@ struct Descriptor {
 pub(crate) struct Table {
     buckets: Box<[AtomicU32]>,
     descriptors: Box<[Descriptor]>,
-    runs: Box<[Runs]>,
     shard_bits: u32,
     /// Buckets of one shard, a power of two.
     buckets_per_shard: usize,
-    /// Runs of one shard, a power of two.
-    runs_per_shard: usize,
 }
 
 impl Table {
-    /// Bytes of the table for each frame: a descriptor, up to two buckets, and of every region up to
-    /// four times its runs.
-    pub(crate) const BYTES_PER_FRAME: usize =
-        size_of::<Descriptor>() + 2 * size_of::<u32>() + ((4 * size_of::<Runs>()) >> REGION_SHIFT);
+    /// Bytes of the table for each frame: a descriptor and up to two buckets.
+    pub(crate) const BYTES_PER_FRAME: usize = size_of::<Descriptor>() + 2 * size_of::<u32>();
 
     pub(crate) fn new(frames: u32, shards: usize) -> Self {
         assert!(shards.is_power_of_two(), "shards are a power of two");
@@ -79,15 +63,11 @@ impl Table {
             slot: AtomicU32::new(0),
         };
         let buckets_per_shard = (frames as usize / shards).next_power_of_two().max(16);
-        // Twice what full regions need: where two share a place, only one has its runs.
-        let runs_per_shard = 2 * (buckets_per_shard >> REGION_SHIFT).max(1);
         Table {
             buckets: (0..buckets_per_shard * shards).map(|_| AtomicU32::new(NO_FRAME)).collect(),
             descriptors: (0..frames).map(|_| descriptor()).collect(),
-            runs: (0..runs_per_shard * shards).map(|_| Runs::new()).collect(),
             shard_bits: shards.trailing_zeros(),
             buckets_per_shard,
-            runs_per_shard,
         }
     }
 
@@ -98,45 +78,31 @@ impl Table {
 
     /// The shard that the block's region belongs to.
     pub(crate) fn shard(&self, key: Key) -> usize {
-        self.shard_of_hash(mix(key.region()))
+        self.shard_of_hash(mix(key.0 >> REGION_SHIFT))
     }
 
     fn bucket(&self, key: Key) -> &AtomicU32 {
-        let hash = mix(key.region());
+        let hash = mix(key.0 >> REGION_SHIFT);
         // Neighbouring blocks lie in neighbouring buckets: a large request walks along them.
-        let within = (hash.wrapping_add(key.in_region().into()) & 0xffff_ffff) as usize;
+        let within = (hash.wrapping_add(key.0 & ((1 << REGION_SHIFT) - 1)) & 0xffff_ffff) as usize;
         let first = self.shard_of_hash(hash) * self.buckets_per_shard;
         &self.buckets[first + (within & (self.buckets_per_shard - 1))]
-    }
-
-    /// Where the runs of the key's region are, if they are anywhere.
-    #[inline]
-    fn runs(&self, key: Key) -> &Runs {
-        let hash = mix(key.region());
-        let within = (hash & 0xffff_ffff) as usize & (self.runs_per_shard - 1);
-        &self.runs[self.shard_of_hash(hash) * self.runs_per_shard + within]
     }
 
     fn descriptor(&self, frame: FrameId) -> &Descriptor {
         &self.descriptors[frame as usize]
     }
 
+    /// The frame that is most likely that of `key`, or [`NO_FRAME`]: the first of its chain.
+    #[inline]
+    pub(crate) fn guess(&self, key: Key) -> FrameId {
+        self.bucket(key).load(Ordering::Relaxed)
+    }
+
     /// The frame of `key`, pinned, with its state; without a lock.
     #[inline]
     pub(crate) fn pin<F: Frames>(&self, frames: &F, key: Key) -> Option<(F::Pin, FrameState)> {
-        self.pin_with(frames, key, |_| ())
-    }
-
-    /// As [`Table::pin`], and calls `guessed` as soon as there is a frame that is most likely the
-    /// one: to be sure takes a look at memory that is in no cache of the processor.
-    #[inline]
-    pub(crate) fn pin_with<F: Frames>(
-        &self,
-        frames: &F,
-        key: Key,
-        guessed: impl Fn(FrameId),
-    ) -> Option<(F::Pin, FrameState)> {
-        let frame = self.walk_guessing(key, guessed)?;
+        let frame = self.walk(key, WALK_MAX)?;
         let pin = frames.try_pin(frame)?;
         if self.holds(frame, key) {
             let state = self.state(frame);
@@ -159,31 +125,9 @@ impl Table {
         None
     }
 
-    /// The frame of `key`, first where its runs say, then along its chain.
-    #[inline]
-    fn walk_guessing(&self, key: Key, guessed: impl Fn(FrameId)) -> Option<FrameId> {
-        let guess = self.runs(key).guess(key.region(), key.in_region());
-        if let Some(descriptor) = self.descriptors.get(guess as usize) {
-            guessed(guess);
-            if descriptor.key.load(Ordering::Acquire) == key.0 {
-                return Some(guess);
-            }
-        }
-        let first = self.bucket(key).load(Ordering::Acquire);
-        if first != NO_FRAME {
-            guessed(first);
-        }
-        self.walk_from(key, first, WALK_MAX)
-    }
-
     #[inline]
     fn walk(&self, key: Key, steps: usize) -> Option<FrameId> {
-        self.walk_from(key, self.bucket(key).load(Ordering::Acquire), steps)
-    }
-
-    #[inline]
-    fn walk_from(&self, key: Key, first: FrameId, steps: usize) -> Option<FrameId> {
-        let mut frame = first;
+        let mut frame = self.bucket(key).load(Ordering::Acquire);
         for _ in 0..steps {
             if frame == NO_FRAME {
                 return None;
@@ -230,7 +174,6 @@ impl Table {
         descriptor.next.store(bucket.load(Ordering::Relaxed), Ordering::Release);
         descriptor.key.store(key.0, Ordering::Release);
         bucket.store(frame, Ordering::Release);
-        self.runs(key).note(key.region(), key.in_region(), frame);
     }
 
     /// Makes a frame unfindable, under the lock of its shard. Pins taken before stay good.
@@ -238,7 +181,6 @@ impl Table {
         let descriptor = self.descriptor(frame);
         let key = Key(descriptor.key.swap(Key::NONE, Ordering::AcqRel));
         debug_assert_ne!(key.0, Key::NONE, "retracted twice");
-        self.runs(key).forget(key.region(), key.in_region(), frame);
         let next = descriptor.next.load(Ordering::Relaxed);
         let bucket = self.bucket(key);
         let mut at = bucket.load(Ordering::Relaxed);
