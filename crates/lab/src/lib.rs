@@ -5,6 +5,7 @@
 //!   (simulation) or on a real one (demo).
 //! * [`workload`]: who asks for what, and how its answer times are judged.
 //! * [`rehearsal`]: the production cache on a virtual clock under such a workload.
+//! * [`trace`]: what was asked, recorded here or elsewhere.
 //! * [`random`]: the few distributions they need, over a named seed.
 //!
 //! Invariants: time is an argument, randomness comes from a seed that is passed in, and nothing
@@ -15,4 +16,5 @@
 pub mod model;
 pub mod random;
 pub mod rehearsal;
+pub mod trace;
 pub mod workload;
