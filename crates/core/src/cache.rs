@@ -17,6 +17,7 @@ mod round;
 mod write;
 
 pub use exclusive::{BlockCut, cut};
+pub use read::HitRead;
 
 use crate::clock::Nanos;
 use crate::counters::{Gauge, Recorder};

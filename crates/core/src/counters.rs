@@ -12,8 +12,9 @@ pub use histogram::{Histogram, HistogramSnapshot};
 use crate::clock::Nanos;
 use crate::sync::atomic::{AtomicU64, Ordering};
 
-/// The counters and histograms of one thread.
+/// The counters and histograms of one thread, on cache lines of their own.
 #[derive(Debug)]
+#[repr(align(64))]
 pub struct Recorder {
     counters: [AtomicU64; COUNTERS.len()],
     histograms: [Histogram; HISTOGRAMS.len()],

@@ -38,6 +38,20 @@ pub trait Frames: Send + Sync + std::fmt::Debug {
     /// may turn out to be another than the one that is looked for, or none.
     #[inline]
     fn prefetch(&self, _frame: FrameId, _offset: usize) {}
+    /// Says that `place`, anything in memory, will be read soon. Only a hint.
+    #[inline]
+    fn fetch<T>(_place: &T)
+    where
+        Self: Sized,
+    {
+    }
+    /// Says that `place`, anything in memory, will be changed soon. Only a hint.
+    #[inline]
+    fn fetch_to_change<T>(_place: &T)
+    where
+        Self: Sized,
+    {
+    }
     /// Takes the exclusive hold, unless the frame is pinned or owned right now. Never waits.
     fn try_own(&self, frame: FrameId) -> Option<Self::Own>;
     /// Gives a shared hold back.

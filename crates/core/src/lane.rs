@@ -148,7 +148,10 @@ fn release<F: Frames>(frames: &F, completion: Completion<F>) {
 ///
 /// The lane's thread writes; whoever holds the shard's lock reads. So the order of one lane is
 /// kept, and the order between lanes is off by at most a ring.
+///
+/// On cache lines of its own: lanes are used by different threads.
 #[derive(Debug)]
+#[repr(align(64))]
 pub(crate) struct Ring {
     entries: [AtomicU64; RING],
     head: AtomicU32,
@@ -179,17 +182,30 @@ impl Ring {
         true
     }
 
+    /// All hits noted so far, which stay noted, under the shard's lock.
+    pub(crate) fn pending(&self) -> impl Iterator<Item = (u16, Slot)> + '_ {
+        let head = self.head.load(Ordering::Acquire);
+        let tail = self.tail.load(Ordering::Relaxed);
+        (0..head.wrapping_sub(tail)).map(move |i| self.entry(tail.wrapping_add(i)))
+    }
+
     /// Takes all hits noted so far, under the shard's lock.
     pub(crate) fn drain(&self, mut hit: impl FnMut(u16, Slot)) {
         let head = self.head.load(Ordering::Acquire);
         let mut tail = self.tail.load(Ordering::Relaxed);
         while tail != head {
-            let entry = self.entries[tail as usize % RING].load(Ordering::Relaxed);
-            let volume = u16::try_from(entry >> 32).expect("packed from a u16");
-            hit(volume, u32::try_from(entry & 0xffff_ffff).expect("32 bits"));
+            let (volume, slot) = self.entry(tail);
+            hit(volume, slot);
             tail = tail.wrapping_add(1);
         }
         self.tail.store(tail, Ordering::Release);
+    }
+
+    #[inline]
+    fn entry(&self, index: u32) -> (u16, Slot) {
+        let entry = self.entries[index as usize % RING].load(Ordering::Relaxed);
+        let volume = u16::try_from(entry >> 32).expect("packed from a u16");
+        (volume, u32::try_from(entry & 0xffff_ffff).expect("32 bits"))
     }
 }
 

@@ -6,7 +6,7 @@
 use crate::clock::Nanos;
 use crate::frames::Frames;
 use crate::lane::{Mailbox, Ring};
-use crate::page::{Key, Slab, Table};
+use crate::page::{Chunked, Key, Slab, Table};
 use crate::policy::{NO_SLOT, Policy, Slot};
 use crate::queue::FillWaiter;
 use crate::store::StoreError;
@@ -20,8 +20,6 @@ use std::collections::BTreeMap;
 pub(crate) struct Page {
     /// Page number in the volume.
     pub(crate) number: u64,
-    /// When it was referenced last, as far as the policy has been told.
-    pub(crate) touched: Nanos,
     /// When, and at which epoch of the volume, it became dirty.
     pub(crate) dirty_at: Nanos,
     pub(crate) dirty_epoch: u64,
@@ -39,16 +37,12 @@ pub(crate) struct Page {
     pub(crate) ops: u16,
     pub(crate) round_failed: bool,
     pub(crate) filling: bool,
-    /// Whether the policy knows it. A page of write-around mode is not admitted and goes when it is
-    /// clean.
-    pub(crate) admitted: bool,
 }
 
 impl Page {
-    pub(crate) fn new(number: u64, now: Nanos, admitted: bool) -> Self {
+    pub(crate) fn new(number: u64) -> Self {
         Page {
             number,
-            touched: now,
             dirty_at: 0,
             dirty_epoch: 0,
             dirty_older: NO_SLOT,
@@ -61,7 +55,6 @@ impl Page {
             ops: 0,
             round_failed: false,
             filling: false,
-            admitted,
         }
     }
 
@@ -80,6 +73,14 @@ impl Page {
         self.dirty == 0 && self.writing == 0 && !self.filling
     }
 }
+
+/// When a page was referenced last, as far as the policy has been told, and one more: 0 is a page
+/// that the policy does not know. Such a page, of write-around mode, goes when it is clean.
+///
+/// Apart from [`Page`], since each hit comes here: eight pages share a line of the processor's
+/// cache.
+#[derive(Clone, Copy, Debug, Default)]
+struct Touched(Nanos);
 
 /// A page that is being filled.
 #[derive(Debug)]
@@ -109,6 +110,7 @@ pub(crate) struct Instance<F: Frames> {
     pub(crate) index: usize,
     pub(crate) volume: Arc<Volume<F>>,
     pub(crate) pages: Slab<Page>,
+    touched: Chunked<Touched>,
     pub(crate) policy: Box<dyn Policy>,
     dirty_oldest: Slot,
     dirty_newest: Slot,
@@ -122,6 +124,7 @@ impl<F: Frames> Instance<F> {
             index,
             volume,
             pages: Slab::new(),
+            touched: Chunked::default(),
             policy,
             dirty_oldest: NO_SLOT,
             dirty_newest: NO_SLOT,
@@ -151,42 +154,61 @@ impl<F: Frames> Instance<F> {
         now: Nanos,
     ) -> Slot {
         if let Some(slot) = self.find(table, page) {
-            if admit && !self.pages.get(slot).admitted {
-                self.pages.get_mut(slot).admitted = true;
-                self.policy.on_insert(slot, page);
+            if admit && !self.is_admitted(slot) {
+                self.admit(slot, page, now);
             }
             self.hit(slot, now);
             return slot;
         }
-        let slot = self.pages.insert(Page::new(page, now, admit));
+        let slot = self.pages.insert(Page::new(page));
         let coldest = &self.volume.quota.coldest[self.index];
         if coldest.load(Ordering::Relaxed) == Nanos::MAX {
             coldest.store(now, Ordering::Relaxed);
         }
         if admit {
-            self.policy.on_insert(slot, page);
+            self.admit(slot, page, now);
         }
         slot
     }
 
-    /// Tells the policy of a reference.
+    /// Whether the policy knows the page.
+    pub(crate) fn is_admitted(&self, slot: Slot) -> bool {
+        self.touched.find(slot).is_some_and(|touched| touched.0 > 0)
+    }
+
+    fn admit(&mut self, slot: Slot, page: u64, now: Nanos) {
+        self.touched.get_mut(slot).0 = now + 1;
+        self.policy.on_insert(slot, page);
+    }
+
+    /// Tells the policy of a reference, if it knows the page: it may have gone meanwhile.
+    #[inline]
     pub(crate) fn hit(&mut self, slot: Slot, now: Nanos) {
-        if let Some(page) = self.pages.find_mut(slot)
-            && page.admitted
+        if let Some(touched) = self.touched.find_mut(slot)
+            && touched.0 > 0
         {
-            page.touched = page.touched.max(now);
+            touched.0 = touched.0.max(now + 1);
             self.policy.on_hit(slot);
         }
     }
 
-    /// Removes a page of which nothing is resident.
-    pub(crate) fn remove(&mut self, slot: Slot, evicted: bool) -> Page {
+    /// Has what [`Instance::hit`] needs come near.
+    #[inline]
+    fn expect_hit(&self, slot: Slot) {
+        if let Some(touched) = self.touched.find(slot) {
+            F::fetch_to_change(touched);
+        }
+    }
+
+    /// Removes a page of which nothing is resident; when it had been touched last.
+    pub(crate) fn remove(&mut self, slot: Slot, evicted: bool) -> Nanos {
         let page = self.pages.remove(slot);
         assert!(page.resident == 0 && page.is_quiet(), "{page:?} was removed");
-        if page.admitted {
+        let touched = std::mem::take(self.touched.get_mut(slot));
+        if touched.0 > 0 {
             self.policy.on_remove(slot, page.number, evicted);
         }
-        page
+        touched.0.saturating_sub(1)
     }
 
     pub(crate) fn dirty_oldest(&self) -> Option<Slot> {
@@ -276,7 +298,7 @@ impl<F: Frames> Instance<F> {
             dirty += u64::from(page.dirty);
             writing += u64::from(page.writing);
             dirty_pages += usize::from(page.dirty > 0);
-            admitted += usize::from(page.admitted);
+            admitted += usize::from(self.is_admitted(slot));
         }
         assert_eq!(admitted, self.policy.len(), "pages that the policy knows");
         let list = std::iter::successors(self.dirty_oldest(), |&slot| self.dirty_newer(slot));
@@ -306,6 +328,12 @@ impl<F: Frames> Shard<F> {
     pub(crate) fn drain(&mut self, now: Nanos) {
         let Shard { rings, instances } = self;
         for ring in rings {
+            // The pages lie all over memory: asked for together they come together.
+            for (volume, slot) in ring.pending() {
+                if let Some(Some(instance)) = instances.get(usize::from(volume)) {
+                    instance.expect_hit(slot);
+                }
+            }
             ring.drain(|volume, slot| {
                 if let Some(Some(instance)) = instances.get_mut(usize::from(volume)) {
                     instance.hit(slot, now);

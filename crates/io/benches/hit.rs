@@ -1,7 +1,11 @@
 //! The speed of a hit in process: a bare copy, a hit by `Cache::read_hit`, and a `pread` from the
 //! page cache, each of 4 KiB at random places in 1 GiB, by turns in one run.
 //!
-//! All three copy into the same buffer in the same order of blocks. The bare copy reads the very
+//! A hit is measured twice: one at a time, where each waits for the table before the copy can begin,
+//! and in batches of eight by `Cache::read_hits`, as a front end has them at hand of a client that
+//! keeps some requests under way.
+//!
+//! All copy into the same eight buffers by turns, in the same order of blocks. The bare copy reads the very
 //! memory that holds the cache's frames, and the frames of the blocks it stands for, so that pages,
 //! layout and state of the processor's caches are the same. Ratios are taken pair by pair within a
 //! round, then their median; times are in nanoseconds for 4 KiB.
@@ -9,6 +13,7 @@
 //! `cargo bench --package larder-io --bench hit -- [--json] [--quick]`. Without `--bench`, which
 //! cargo adds, as in `cargo test --benches`, a moment on a few megabytes shows that it works.
 
+use larder_core::cache::HitRead;
 use larder_core::counters::Counter;
 use larder_core::lane::Silent;
 use larder_core::policy::PolicyKind;
@@ -29,9 +34,15 @@ use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
+/// As the programs have it.
+#[global_allocator]
+static ALLOCATOR: larder_mem::HugeAllocator = larder_mem::HugeAllocator;
+
 /// A large request: as large as the largest page.
 const LARGE_BYTES: usize = 1 << 20;
 const LARGE_BLOCKS: u32 = 256;
+/// Hits that are asked for at once.
+const BATCH_HITS: usize = 8;
 /// Copies between two looks at the clock.
 const BATCH: usize = 256;
 /// Parts of a round in which the kinds of copies take turns.
@@ -195,13 +206,31 @@ fn time<T: Copy>(each: Duration, items: &[T], start: &mut usize, mut go: impl Fn
     }
 }
 
+/// Buffers of a block, by turns.
+struct Buffers<'a> {
+    all: &'a mut [[u8; BLOCK_BYTES]],
+    turn: usize,
+}
+
+impl<'a> Buffers<'a> {
+    fn new(bytes: &'a mut [u8]) -> Self {
+        Buffers { all: &mut bytes.as_chunks_mut().0[..BATCH_HITS], turn: 0 }
+    }
+
+    #[inline]
+    fn next(&mut self) -> &mut [u8] {
+        self.turn = (self.turn + 1) % BATCH_HITS;
+        &mut self.all[self.turn]
+    }
+}
+
 /// One thread's buffer and places in the orders.
 struct Worker<'a> {
     setup: &'a Setup,
     sources: &'a [&'a [u8]],
     lane: ArenaLane,
     buffer: Vec<u8>,
-    next: [usize; 5],
+    next: [usize; 6],
 }
 
 impl<'a> Worker<'a> {
@@ -209,31 +238,51 @@ impl<'a> Worker<'a> {
     fn new(setup: &'a Setup, sources: &'a [&'a [u8]], part: usize) -> Self {
         let block = setup.blocks.len() / 2 * part;
         let large = setup.larges.len() / 2 * part;
-        let next = [block, block, block, large, large];
+        let next = [block, block, block, large, large, block / BATCH_HITS];
         Worker { setup, sources, lane: setup.lane(), buffer: vec![0; LARGE_BYTES], next }
     }
 
     fn memcpy(&mut self, each: Duration) -> f64 {
-        let to = &mut self.buffer[..BLOCK_BYTES];
+        let mut buffers = Buffers::new(&mut self.buffer);
         time(each, self.sources, &mut self.next[0], |from| {
-            black_box(&mut *to).copy_from_slice(from);
+            black_box(buffers.next()).copy_from_slice(from);
         })
     }
 
     fn hit(&mut self, each: Duration) -> f64 {
         let (cache, lane) = (self.setup.cache(), &self.lane);
-        let to = &mut self.buffer[..BLOCK_BYTES];
+        let mut buffers = Buffers::new(&mut self.buffer);
         time(each, &self.setup.blocks, &mut self.next[1], |block| {
             let offset = u64::from(block) * BLOCK_BYTES_U64;
-            assert!(cache.read_hit(lane, offset, black_box(&mut *to)), "all blocks are resident");
+            assert!(cache.read_hit(lane, offset, black_box(buffers.next())), "all are resident");
         })
     }
 
+    /// Hits in batches.
+    fn hits(&mut self, each: Duration) -> f64 {
+        let (cache, lane) = (self.setup.cache(), &self.lane);
+        let buffers = &mut self.buffer[..BATCH_HITS * BLOCK_BYTES];
+        let batches = self.setup.blocks.as_chunks::<BATCH_HITS>().0;
+        let batch = time(each, batches, &mut self.next[5], |blocks| {
+            let to = black_box(&mut *buffers).chunks_exact_mut(BLOCK_BYTES);
+            let mut to = blocks.iter().zip(to).map(|(&block, to)| HitRead {
+                offset: u64::from(block) * BLOCK_BYTES_U64,
+                to,
+                hit: false,
+            });
+            let mut reads: [HitRead<'_>; BATCH_HITS] =
+                std::array::from_fn(|_| to.next().expect("a buffer for each"));
+            assert_eq!(cache.read_hits(lane, &mut reads), BATCH_HITS, "all blocks are resident");
+        });
+        batch / f64::from(u32::try_from(BATCH_HITS).expect("a few"))
+    }
+
     fn pread(&mut self, each: Duration) -> f64 {
-        let to = &mut self.buffer[..BLOCK_BYTES];
+        let mut buffers = Buffers::new(&mut self.buffer);
         time(each, &self.setup.blocks, &mut self.next[2], |block| {
             let offset = u64::from(block) * BLOCK_BYTES_U64;
-            self.setup.file.read_exact_at(black_box(&mut *to), offset).expect("a whole block");
+            let to = black_box(buffers.next());
+            self.setup.file.read_exact_at(to, offset).expect("a whole block");
         })
     }
 
@@ -269,19 +318,20 @@ impl<'a> Worker<'a> {
 
 /// Each kind of copy by turns, so that what else the machine does meets all of them, for `each`
 /// in all; nanoseconds for 4 KiB, the median of the turns.
-fn turns(workers: &mut [Worker<'_>; 2], each: Duration) -> [f64; 7] {
-    let mut series = [const { Series(Vec::new()) }; 7];
+fn turns(workers: &mut [Worker<'_>; 2], each: Duration) -> [f64; 8] {
+    let mut series = [const { Series(Vec::new()) }; 8];
     let turn = each / TURNS;
     for _ in 0..TURNS {
         let one = &mut workers[0];
         let alone = [
             one.memcpy(turn),
             one.hit(turn),
+            one.hits(turn),
             one.pread(turn),
             one.memcpy_large(turn),
             one.hit_large(turn),
         ];
-        let both = [together(workers, turn, Worker::hit), together(workers, turn, Worker::memcpy)];
+        let both = [together(workers, turn, Worker::hits), together(workers, turn, Worker::memcpy)];
         for (series, ns) in series.iter_mut().zip(alone.into_iter().chain(both)) {
             series.0.push(ns);
         }
@@ -332,7 +382,9 @@ struct Results {
     hit_ns: Series,
     pread_ns: Series,
     hit_over_memcpy: Series,
-    pread_over_hit: Series,
+    hits_ns: Series,
+    hits_over_memcpy: Series,
+    pread_over_hits: Series,
     scaling: Series,
     memcpy_scaling: Series,
     large_ns: Series,
@@ -346,7 +398,7 @@ impl Results {
         let mut results = Results::default();
         let each = scale.each;
         for round in 0..=scale.rounds {
-            let [memcpy, hit, pread, large_memcpy, large, two_hit, two_memcpy] =
+            let [memcpy, hit, hits, pread, large_memcpy, large, two_hits, two_memcpy] =
                 turns(&mut workers, each);
             // The first round warms up.
             if round == 0 && scale.rounds > 1 {
@@ -356,8 +408,10 @@ impl Results {
             results.hit_ns.0.push(hit);
             results.pread_ns.0.push(pread);
             results.hit_over_memcpy.0.push(hit / memcpy);
-            results.pread_over_hit.0.push(pread / hit);
-            results.scaling.0.push(hit / two_hit);
+            results.hits_ns.0.push(hits);
+            results.hits_over_memcpy.0.push(hits / memcpy);
+            results.pread_over_hits.0.push(pread / hits);
+            results.scaling.0.push(hits / two_hits);
             results.memcpy_scaling.0.push(memcpy / two_memcpy);
             results.large_ns.0.push(large);
             results.large_over_memcpy.0.push(large / large_memcpy);
@@ -371,11 +425,20 @@ impl Results {
     }
 
     fn json(&self) -> String {
-        let [memcpy, hit, pread, large] =
-            [&self.memcpy_ns, &self.hit_ns, &self.pread_ns, &self.large_ns].map(Series::median);
-        let [hit_over_memcpy, pread_over_hit, scaling, memcpy_scaling, large_over_memcpy] = [
+        let [memcpy, hit, hits, pread, large] =
+            [&self.memcpy_ns, &self.hit_ns, &self.hits_ns, &self.pread_ns, &self.large_ns]
+                .map(Series::median);
+        let [
+            hit_over_memcpy,
+            batch_over_memcpy,
+            pread_over_hits,
+            scaling,
+            memcpy_scaling,
+            large_over_memcpy,
+        ] = [
             &self.hit_over_memcpy,
-            &self.pread_over_hit,
+            &self.hits_over_memcpy,
+            &self.pread_over_hits,
             &self.scaling,
             &self.memcpy_scaling,
             &self.large_over_memcpy,
@@ -385,8 +448,9 @@ impl Results {
             format!("[{median:.3},{min:.3},{max:.3}]")
         });
         format!(
-            "{{\"memcpy_ns\":{memcpy:.1},\"hit_ns\":{hit:.1},\"pread_ns\":{pread:.1},\
-             \"hit_over_memcpy\":{hit_over_memcpy},\"pread_over_hit\":{pread_over_hit},\
+            "{{\"memcpy_ns\":{memcpy:.1},\"hit_ns\":{hit:.1},\"hits_ns\":{hits:.1},\"pread_ns\":{pread:.1},\
+             \"hit_over_memcpy\":{hit_over_memcpy},\"hits_over_memcpy\":{batch_over_memcpy},\
+             \"pread_over_hits\":{pread_over_hits},\
              \"scaling_2_threads\":{scaling},\"memcpy_scaling_2_threads\":{memcpy_scaling},\
              \"read_1mib_ns_per_4kib\":{large:.1},\"read_1mib_over_memcpy\":{large_over_memcpy}}}"
         )
@@ -395,20 +459,22 @@ impl Results {
     fn table(&self) -> String {
         let rows = [
             ("memcpy of 4 KiB, ns", &self.memcpy_ns),
-            ("hit of 4 KiB, ns", &self.hit_ns),
+            ("hit of 4 KiB alone, ns", &self.hit_ns),
+            ("hit of 4 KiB in a batch, ns", &self.hits_ns),
             ("pread of 4 KiB, ns", &self.pread_ns),
             ("read of 1 MiB, ns for 4 KiB", &self.large_ns),
-            ("hit / memcpy", &self.hit_over_memcpy),
-            ("pread / hit", &self.pread_over_hit),
+            ("hit alone / memcpy", &self.hit_over_memcpy),
+            ("hit in a batch / memcpy", &self.hits_over_memcpy),
+            ("pread / hit in a batch", &self.pread_over_hits),
             ("read of 1 MiB / memcpy", &self.large_over_memcpy),
-            ("2 threads / 1, hit", &self.scaling),
+            ("2 threads / 1, hit in a batch", &self.scaling),
             ("2 threads / 1, memcpy", &self.memcpy_scaling),
         ];
         let lines = rows.map(|(name, series)| {
             let [median, min, max] = series.spread();
-            format!("{name:<28} {median:>8.2} {min:>8.2} {max:>8.2}\n")
+            format!("{name:<30} {median:>8.2} {min:>8.2} {max:>8.2}\n")
         });
-        format!("{:<28} {:>8} {:>8} {:>8}\n{}", "", "median", "min", "max", lines.concat())
+        format!("{:<30} {:>8} {:>8} {:>8}\n{}", "", "median", "min", "max", lines.concat())
     }
 }
 

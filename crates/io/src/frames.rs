@@ -40,6 +40,16 @@ impl Frames for ArenaFrames {
     }
 
     #[inline]
+    fn fetch<T>(place: &T) {
+        larder_mem::fetch(place);
+    }
+
+    #[inline]
+    fn fetch_to_change<T>(place: &T) {
+        larder_mem::fetch_to_change(place);
+    }
+
+    #[inline]
     fn try_own(&self, frame: FrameId) -> Option<Own> {
         self.0.try_own(frame)
     }

@@ -17,7 +17,7 @@
 //! read-modify-write, one acquire sees all releases before it (C++20 release sequences).
 
 use crate::hold::{Hold, Own, Pin};
-use crate::prefetch::prefetch;
+use crate::prefetch::fetch_to_change;
 use crate::sync::{AtomicU32, Ordering, next_identity};
 use std::num::NonZeroU32;
 
@@ -78,7 +78,7 @@ impl Latches {
     #[inline]
     pub fn prefetch(&self, frame: u32) {
         if let Some(word) = self.words.get(frame as usize) {
-            prefetch(std::ptr::from_ref(word));
+            fetch_to_change(word);
         }
     }
 

@@ -12,8 +12,9 @@
 //! * The memory of an arena never exceeds its frames plus [`Arena::metadata_bytes_per_frame`] each.
 //!
 //! The way in is [`Arena::new`]; [`Latches`] is the same protocol without memory behind it, apart
-//! so that loom can explore it. All sizes are in bytes unless a name says frames.
+//! so that loom can explore it. [`HugeAllocator`] is for the tables beside it. All sizes are in bytes unless a name says frames.
 
+mod allocator;
 mod arena;
 mod error;
 mod hold;
@@ -22,10 +23,12 @@ mod map;
 mod prefetch;
 mod sync;
 
+pub use allocator::HugeAllocator;
 pub use arena::{Arena, ArenaOptions};
 pub use error::ArenaError;
 pub use hold::{Own, Pin};
 pub use latch::Latches;
+pub use prefetch::{fetch, fetch_to_change};
 
 /// Bytes in a frame. The cache is built on this number; it is not a setting.
 pub const FRAME_BYTES: usize = 4096;

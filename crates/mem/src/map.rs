@@ -119,6 +119,12 @@ impl Mapping {
     pub(crate) fn keep(&mut self) {
         self.kept = true;
     }
+
+    /// Leaves the memory mapped until [`unmap`] is told of it.
+    pub(crate) fn into_base(mut self) -> NonNull<u8> {
+        self.keep();
+        self.base
+    }
 }
 
 impl Drop for Mapping {
@@ -127,6 +133,14 @@ impl Drop for Mapping {
             trim(self.base, self.len);
         }
     }
+}
+
+/// Unmaps a mapping of which only its address is left.
+///
+/// # Safety
+/// It came from [`Mapping::into_base`] with this length, and nobody uses it any more.
+pub(crate) unsafe fn unmap(base: NonNull<u8>, len: usize) {
+    trim(base, len);
 }
 
 /// Unmaps what this module mapped. A refusal costs address space, and there is nobody to tell.

@@ -113,7 +113,7 @@ impl<F: Frames> Cache<F> {
             self.table.retract(frame);
         }
         instance.pages.get_mut(slot).resident = 0;
-        let touched = instance.remove(slot, true).touched;
+        let touched = instance.remove(slot, true);
         let coldest = if instance.pages.len() == 0 { Nanos::MAX } else { touched };
         instance.volume.quota.coldest[instance.index].store(coldest, Ordering::Relaxed);
         recorder.add(Counter::EvictedPages, 1);

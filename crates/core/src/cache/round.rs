@@ -366,7 +366,7 @@ impl<F: Frames> Cache<F> {
             }
             return;
         }
-        if !page.admitted && page.is_quiet() {
+        if page.is_quiet() && !instance.is_admitted(slot) {
             self.drop_page(instance, slot);
         }
     }

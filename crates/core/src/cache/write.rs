@@ -319,13 +319,12 @@ impl<F: Frames> Cache<F> {
         let page = instance.pages.get_mut(slot);
         let was_clean = page.dirty == 0;
         page.dirty += new_dirty;
-        let transient = !page.admitted;
         if was_clean && new_dirty > 0 {
             let epoch = volume.epoch.load(Ordering::Acquire);
             instance.link_dirty(slot, now, epoch);
         }
         Self::note_dirty(&volume, u64::from(new_dirty));
-        match (transient, new_dirty) {
+        match (!instance.is_admitted(slot), new_dirty) {
             (true, _) => Placed::Transient,
             (false, 0) => Placed::Absorbed,
             (false, _) => Placed::New,

@@ -21,6 +21,20 @@ impl<T: Clone + Default> Chunked<T> {
         &chunk[index as usize % CHUNK]
     }
 
+    /// The element at `index`, if it has been reached with [`Chunked::get_mut`], or a neighbour has.
+    #[inline]
+    pub(crate) fn find(&self, index: u32) -> Option<&T> {
+        let chunk = self.chunks.get(index as usize / CHUNK)?.as_ref()?;
+        Some(&chunk[index as usize % CHUNK])
+    }
+
+    /// As [`Chunked::find`], to change it.
+    #[inline]
+    pub(crate) fn find_mut(&mut self, index: u32) -> Option<&mut T> {
+        let chunk = self.chunks.get_mut(index as usize / CHUNK)?.as_mut()?;
+        Some(&mut chunk[index as usize % CHUNK])
+    }
+
     /// The element at `index`, a default one if it was never reached.
     pub(crate) fn get_mut(&mut self, index: u32) -> &mut T {
         let chunk = index as usize / CHUNK;

@@ -35,11 +35,6 @@ impl<T: Clone> Slab<T> {
         value
     }
 
-    /// The value at `slot`, if the slot is in use.
-    pub(crate) fn find_mut(&mut self, slot: u32) -> Option<&mut T> {
-        (slot < self.end).then(|| self.values.get_mut(slot).as_mut()).flatten()
-    }
-
     /// The value at `slot`, which is in use.
     pub(crate) fn get(&self, slot: u32) -> &T {
         self.values.get(slot).as_ref().expect("a slot in use")

@@ -93,10 +93,21 @@ impl Table {
         &self.descriptors[frame as usize]
     }
 
-    /// The frame that is most likely that of `key`, or [`NO_FRAME`]: the first of its chain.
+    /// Has the bucket of `key` come near: the first of two steps, before [`Table::approach`].
     #[inline]
-    pub(crate) fn guess(&self, key: Key) -> FrameId {
-        self.bucket(key).load(Ordering::Relaxed)
+    pub(crate) fn look_ahead<F: Frames>(&self, key: Key) {
+        F::fetch(self.bucket(key));
+    }
+
+    /// Has what lies behind the bucket come near: the descriptor, the latch, and the bytes from
+    /// `within` on of the frame that is most likely that of `key`, the first of its chain.
+    #[inline]
+    pub(crate) fn approach<F: Frames>(&self, frames: &F, key: Key, within: usize) {
+        let guess = self.bucket(key).load(Ordering::Relaxed);
+        if let Some(descriptor) = self.descriptors.get(guess as usize) {
+            F::fetch(descriptor);
+            frames.prefetch(guess, within);
+        }
     }
 
     /// The frame of `key`, pinned, with its state; without a lock.
