@@ -8,6 +8,7 @@
 mod disk;
 mod docs;
 mod fio;
+mod flood;
 mod image;
 mod nbd;
 mod packages;

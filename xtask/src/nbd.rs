@@ -17,7 +17,7 @@ const OPTION_MAGIC: &[u8; 8] = b"IHAVEOPT";
 const OPTION_REPLY_MAGIC: u64 = 0x0003_e889_0455_65a9;
 const OPTION_REPLY_ACK: u32 = 1;
 const REQUEST_MAGIC: u32 = 0x2560_9513;
-const SIMPLE_REPLY_MAGIC: u32 = 0x6744_6698;
+pub(crate) const SIMPLE_REPLY_MAGIC: u32 = 0x6744_6698;
 
 /// Options of the handshake.
 pub(crate) mod option {
@@ -69,15 +69,25 @@ pub(crate) fn contexts(name: &str, query: &str) -> Vec<u8> {
 
 /// The head of one request.
 pub(crate) fn request(command: u16, flags: u16, handle: u64, offset: u64, length: u32) -> Vec<u8> {
-    [
-        REQUEST_MAGIC.to_be_bytes().as_slice(),
-        &flags.to_be_bytes(),
-        &command.to_be_bytes(),
-        &handle.to_be_bytes(),
-        &offset.to_be_bytes(),
-        &length.to_be_bytes(),
-    ]
-    .concat()
+    request_head(command, flags, handle, offset, length).to_vec()
+}
+
+/// The same without an allocation.
+pub(crate) fn request_head(
+    command: u16,
+    flags: u16,
+    handle: u64,
+    offset: u64,
+    length: u32,
+) -> [u8; 28] {
+    let mut head = [0; 28];
+    head[..4].copy_from_slice(&REQUEST_MAGIC.to_be_bytes());
+    head[4..6].copy_from_slice(&flags.to_be_bytes());
+    head[6..8].copy_from_slice(&command.to_be_bytes());
+    head[8..16].copy_from_slice(&handle.to_be_bytes());
+    head[16..24].copy_from_slice(&offset.to_be_bytes());
+    head[24..].copy_from_slice(&length.to_be_bytes());
+    head
 }
 
 /// A connection in transmission.
@@ -168,8 +178,16 @@ impl Client {
         Ok(if word(4) == 0 { Ok(()) } else { Err(Refused(word(4))) })
     }
 
-    fn put(&mut self, bytes: &[u8]) -> Result<()> {
+    /// Sends all of `bytes`, as requests that the caller keeps count of.
+    pub(crate) fn put(&mut self, bytes: &[u8]) -> Result<()> {
         self.socket.write_all(bytes).context("write to the server")
+    }
+
+    /// Receives what has come, at least a byte.
+    pub(crate) fn take_some(&mut self, into: &mut [u8]) -> Result<usize> {
+        let count = self.socket.read(into).context("read from the server")?;
+        ensure!(count > 0, "the server closed the connection");
+        Ok(count)
     }
 
     fn take<const COUNT: usize>(&mut self) -> std::io::Result<[u8; COUNT]> {

@@ -260,6 +260,12 @@ fn duration(text: &str) -> Result<Duration> {
     seconds.map(Duration::from_secs).with_context(|| format!("no time: '{text}'; try 90s, 10m, 1h"))
 }
 
+/// A count as a number to calculate with.
+#[expect(clippy::cast_precision_loss, reason = "counts here stay far below 2^53")]
+pub(crate) fn to_f64(count: u64) -> f64 {
+    count as f64
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

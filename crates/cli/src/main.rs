@@ -14,6 +14,10 @@ mod signals;
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
+/// The tables of the cache and of the simulator are looked at in random places.
+#[global_allocator]
+static ALLOCATOR: larder_mem::HugeAllocator = larder_mem::HugeAllocator;
+
 /// Tells you how much cache your storage needs, gives it that cache, and proves what it gained.
 #[derive(Debug, Parser)]
 #[command(name = "larder", version, disable_help_subcommand = true)]

@@ -4,7 +4,8 @@
 //! gets one short trial of each workload, the order turning round from round to round. Compared
 //! are the trials of the same round; the median and the spread of these ratios are shown. The
 //! client and the server share the processors, so the processor time of the server per request is
-//! recorded as well.
+//! recorded as well; and since fio itself is what limits the faster servers, a lean client of our
+//! own asks them too.
 
 mod record;
 
@@ -13,7 +14,8 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result};
 
-use super::{Claims, Lab};
+use super::{Claims, Lab, to_f64};
+use crate::flood::{self, Kind};
 use crate::image::{self, MIB};
 use crate::server::{Larder, Peer, Recipe, Server};
 use crate::{fio, run};
@@ -25,11 +27,20 @@ const MEMORY: &str = "nbdkit memory";
 const CACHE: &str = "nbdkit cache filter";
 const QEMU: &str = "qemu-nbd writeback";
 
+/// Who asks.
+#[derive(Debug)]
+enum Client {
+    /// fio with these options: one look at the clock and more for each request.
+    Fio(&'static [&'static str]),
+    /// Our own, which costs next to nothing, with so many requests in flight.
+    Flood(Kind, usize),
+}
+
 /// One workload, and how many times the peer's rate is promised.
 #[derive(Debug)]
 struct Workload {
     name: &'static str,
-    options: &'static [&'static str],
+    client: Client,
     least: &'static [(&'static str, f64)],
     /// Whether the server must also use less processor time than the first peer.
     less_cpu: bool,
@@ -38,26 +49,38 @@ struct Workload {
 const WORKLOADS: &[Workload] = &[
     Workload {
         name: "4 KiB random read, depth 32",
-        options: &["--rw=randread", "--bs=4k", "--iodepth=32"],
-        least: &[(MEMORY, 1.35), (CACHE, 3.0), (QEMU, 3.0)],
+        client: Client::Fio(&["--rw=randread", "--bs=4k", "--iodepth=32"]),
+        least: &[(MEMORY, 1.35)],
         less_cpu: false,
     },
     Workload {
         name: "4 KiB random read, depth 1",
-        options: &["--rw=randread", "--bs=4k", "--iodepth=1"],
+        client: Client::Fio(&["--rw=randread", "--bs=4k", "--iodepth=1"]),
         least: &[(MEMORY, 1.0)],
         less_cpu: false,
     },
     Workload {
         name: "1 MiB read, depth 4",
-        options: &["--rw=read", "--bs=1m", "--iodepth=4"],
+        client: Client::Fio(&["--rw=read", "--bs=1m", "--iodepth=4"]),
         least: &[(MEMORY, 1.25)],
         less_cpu: false,
     },
-    // Last: it makes everything dirty.
+    Workload {
+        name: "4 KiB random read, depth 32, lean client",
+        client: Client::Flood(Kind::Read, 32),
+        least: &[(MEMORY, 1.0), (CACHE, 3.0), (QEMU, 3.0)],
+        less_cpu: true,
+    },
+    // Last: they make everything dirty.
     Workload {
         name: "4 KiB random write, depth 32",
-        options: &["--rw=randwrite", "--bs=4k", "--iodepth=32"],
+        client: Client::Fio(&["--rw=randwrite", "--bs=4k", "--iodepth=32"]),
+        least: &[(MEMORY, 0.95)],
+        less_cpu: true,
+    },
+    Workload {
+        name: "4 KiB random write, depth 32, lean client",
+        client: Client::Flood(Kind::Write, 32),
         least: &[(MEMORY, 0.95), (CACHE, 3.0), (QEMU, 3.0)],
         less_cpu: true,
     },
@@ -167,8 +190,11 @@ fn trials(
             // Server after server is asked even where nothing is promised against it: the record
             // shows them all.
             let before = server.cpu()?;
-            let outcome = fio::run(&server.uri(), seconds, workload.options)
-                .with_context(|| format!("{} of {name}", workload.name))?;
+            let outcome = match workload.client {
+                Client::Fio(options) => fio::run(&server.uri(), seconds, options),
+                Client::Flood(kind, depth) => flood::run(&server.socket(), kind, depth, seconds),
+            };
+            let outcome = outcome.with_context(|| format!("{} of {name}", workload.name))?;
             let used = server.cpu()?.saturating_sub(before);
             samples[index].per_s.push(outcome.per_s);
             samples[index].cpu_ns.push(used.as_secs_f64() * 1e9 / to_f64(outcome.requests));
@@ -236,11 +262,6 @@ fn median(values: &[f64]) -> f64 {
     } else {
         f64::midpoint(sorted[middle - 1], sorted[middle])
     }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "counts here stay far below 2^53")]
-fn to_f64(count: u64) -> f64 {
-    count as f64
 }
 
 #[cfg(test)]
