@@ -2,11 +2,11 @@
 //!
 //! Zhai et al., "Clock2Q+: a simple and efficient replacement algorithm for metadata cache in
 //! VMware vSAN", 2025 (arXiv 2511.21958, VLDB '26). As S3-FIFO it has a small queue (a tenth of the
-//! cache), a main queue run as a CLOCK, and ghosts of nine tenths. One reference carries a page from
-//! the small queue to the main one, but not one made in the correlation window: while fewer pages
-//! came into the small queue after it than half of that queue holds. So references that belong
-//! together (a page touched several times by one operation) count as one. This is the variant
-//! with a fixed window; the main queue has one reference bit per page.
+//! cache), a main queue run as a CLOCK, and ghosts of nine tenths. One reference carries a page
+//! from the small queue to the main one, but not one made in the correlation window: while fewer
+//! pages came into the small queue after it than half of that queue holds. So references that
+//! belong together (a page touched several times by one operation) count as one. This is the
+//! variant with a fixed window; the main queue has one reference bit per page.
 
 use super::small_main::SmallMain;
 use super::{Policy, Slot};

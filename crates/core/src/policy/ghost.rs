@@ -2,8 +2,9 @@
 //!
 //! Each ghost is remembered with the turn at which its page went; it is live while fewer than a
 //! given number of turns went by since, which is how section 4.2 of the S3-FIFO paper keeps its
-//! ghosts. So no order need be stored. What is dead stays dead when that number grows. Dead ghosts are dropped by a hand that looks at a few cells
-//! of the table with each eviction, so that they are at most a few more than the live ones.
+//! ghosts. So no order need be stored. What is dead stays dead when that number grows. Dead ghosts
+//! are dropped by a hand that looks at a few cells of the table with each eviction, so that they
+//! are at most a few more than the live ones.
 
 use super::index::{Index, fingerprint};
 

@@ -2,8 +2,8 @@
 //! owner chose, in one open-addressing table.
 //!
 //! A cell is 8 bytes and holds 32 bits of a good hash instead of the page number, so two pages with
-//! the same 32 bits are taken for one: with a million ghosts, one answer in 4,000 errs. Cells are in
-//! the order of their fingerprints but for collisions (linear probing), so the place of a cell
+//! the same 32 bits are taken for one: with a million ghosts, one answer in 4,000 errs. Cells are
+//! in the order of their fingerprints but for collisions (linear probing), so the place of a cell
 //! follows from its fingerprint and a removal moves the cells behind it up: nothing is left that a
 //! later search would have to pass over.
 

@@ -3,10 +3,10 @@
 //! After `mm/swap.c`, `mm/vmscan.c` and `mm/workingset.c` of Linux 6, for file pages that are read
 //! and not mapped. A page enters the inactive list as referenced once; the second reference
 //! activates it. A reference to an active page sets its bit, and no more. While the inactive list
-//! is low, which is when its pages times the ratio are fewer than the active ones, the oldest active
-//! page becomes inactive; it keeps its bit, so one reference activates it again if it had one. The
-//! ratio is the integer root of ten times the GiB on both lists, and 1 below 1 GiB, with pages of
-//! 4 KiB. The oldest inactive page is evicted.
+//! is low, which is when its pages times the ratio are fewer than the active ones, the oldest
+//! active page becomes inactive; it keeps its bit, so one reference activates it again if it had
+//! one. The ratio is the integer root of ten times the GiB on both lists, and 1 below 1 GiB, with
+//! pages of 4 KiB. The oldest inactive page is evicted.
 //!
 //! What is evicted leaves the age of the lists (evictions and activations so far). If it comes back
 //! when they are older by at most the number of active pages, it is active at once.

@@ -7,16 +7,18 @@
 //! page. A page that is referenced while it is in S becomes LIR, and the oldest LIR page becomes
 //! HIR in its place. If no page of Q may go (the 1 % may all be dirty), the oldest LIR page goes.
 //!
-//! The paper does not bound the ghosts; here they are at most as many as the pages of the cache, and
-//! the one whose page was evicted first is dropped.
+//! The paper does not bound the ghosts; here they are at most as many as the pages of the cache,
+//! and the one whose page was evicted first is dropped.
 
 use super::index::{Index, fingerprint};
 use super::list::{Links, List};
-use super::{NO_SLOT, PASSED_OVER_MAX, Policy, Slot};
+use super::{PASSED_OVER_MAX, Policy, Slot};
 use crate::page::Chunked;
 
 /// HIR pages are one page in this many, and one at least.
 const HIR_SHARE: usize = 100;
+/// Pages of the stack that are looked at from the bottom for a LIR page that may go.
+const STACK_LOOKS: usize = 1024;
 /// Ghosts for each page of the cache, at most.
 const GHOSTS_PER_PAGE: usize = 1;
 
@@ -52,18 +54,18 @@ pub struct Lirs {
     /// The links of S; the head is the top.
     stack_links: Links,
     stack: List,
-    /// The links of the three lists below, each in the order in which a node entered the state. The
-    /// oldest of `lir` is the bottom of S.
+    /// LIR pages; they are all in S, and the oldest one is its bottom.
+    lir: usize,
+    /// The links of the two lists below, each in the order in which a node entered the state.
     links: Links,
-    lir: List,
     queue: List,
     ghosts: List,
     capacity: usize,
 }
 
 impl Lirs {
-    /// Bytes for each resident page: node, links twice, entry of the free list, and that for the
-    /// ghosts, which have a cell of the index and resident pages a node's number.
+    /// Bytes for each resident page: its node with two pairs of links and a place in the free list,
+    /// the number of that node, and for each ghost a node and an entry of the index.
     pub(super) const BYTES: usize = (size_of::<Node>() + 2 * Links::BYTES + 4)
         * (1 + GHOSTS_PER_PAGE)
         + 4
@@ -85,11 +87,11 @@ impl Lirs {
         })
     }
 
-    /// Puts a node that is in none of the lists on top of the stack and of the LIR pages.
+    /// Puts a node that is in neither of the lists on top of the stack as LIR.
     fn make_lir(&mut self, node: u32) {
         self.nodes.get_mut(node).state = State::Lir;
         self.push_stack(node);
-        self.links.push_head(&mut self.lir, node);
+        self.lir += 1;
     }
 
     fn push_stack(&mut self, node: u32) {
@@ -104,21 +106,23 @@ impl Lirs {
 
     /// Makes the oldest LIR pages HIR while there are too many.
     fn demote(&mut self) {
-        while self.lir.len() > self.lir_max()
-            && let Some(node) = self.links.pop_tail(&mut self.lir)
-        {
-            self.nodes.get_mut(node).state = State::Hir;
-            self.links.push_head(&mut self.queue, node);
-        }
         self.prune();
+        while self.lir > self.lir_max()
+            && let Some(node) = self.stack_links.pop_tail(&mut self.stack)
+        {
+            *self.nodes.get_mut(node) =
+                Node { state: State::Hir, in_stack: false, ..*self.nodes.get(node) };
+            self.links.push_head(&mut self.queue, node);
+            self.lir -= 1;
+            self.prune();
+        }
     }
 
     /// Takes what is older than the oldest LIR page off the stack.
     fn prune(&mut self) {
-        while self.stack.tail() != self.lir.tail()
-            && let Some(node) = self.stack_links.pop_tail(&mut self.stack)
-        {
-            self.nodes.get_mut(node).in_stack = false;
+        while self.stack.len() > 0 && self.nodes.get(self.stack.tail()).state != State::Lir {
+            let node = self.stack.tail();
+            self.take_off_stack(node);
             if self.nodes.get(node).state == State::Ghost {
                 self.drop_ghost(node);
             }
@@ -184,7 +188,7 @@ impl Policy for Lirs {
             let capacity = self.capacity.max(self.len() + 1);
             capacity - (capacity / HIR_SHARE).max(1)
         };
-        if ghost.is_some() || self.lir.len() < lir_max {
+        if ghost.is_some() || self.lir < lir_max {
             self.make_lir(node);
             self.demote();
         } else {
@@ -199,8 +203,7 @@ impl Policy for Lirs {
         let node = *self.node_of.get(slot);
         let Node { state, in_stack, .. } = *self.nodes.get(node);
         if state == State::Lir {
-            let was_bottom = self.lir.tail() == node;
-            self.links.move_to_head(&mut self.lir, node);
+            let was_bottom = self.stack.tail() == node;
             self.push_stack(node);
             if was_bottom {
                 self.prune();
@@ -220,10 +223,13 @@ impl Policy for Lirs {
         let mut budget = PASSED_OVER_MAX;
         let nodes = &self.nodes;
         let mut accept = |node| accept(nodes.get(node).id);
-        let node = self
-            .links
-            .find_oldest(&self.queue, &mut budget, &mut accept)
-            .or_else(|| self.links.find_oldest(&self.lir, &mut budget, &mut accept))?;
+        let node = self.links.find_oldest(&self.queue, &mut budget, &mut accept).or_else(|| {
+            let stack = self.stack_links.oldest_first(&self.stack).take(STACK_LOOKS);
+            stack
+                .filter(|&node| nodes.get(node).state == State::Lir)
+                .take(budget as usize)
+                .find(|&node| accept(node))
+        })?;
         Some(self.nodes.get(node).id)
     }
 
@@ -231,8 +237,11 @@ impl Policy for Lirs {
         let most = self.capacity() * GHOSTS_PER_PAGE;
         let node = *self.node_of.get(slot);
         let Node { state, in_stack, .. } = *self.nodes.get(node);
-        let list = if state == State::Lir { &mut self.lir } else { &mut self.queue };
-        self.links.remove(list, node);
+        if state == State::Lir {
+            self.lir -= 1;
+        } else {
+            self.links.remove(&mut self.queue, node);
+        }
         if evicted && in_stack {
             self.leave_ghost(node, page, most);
         } else {
@@ -245,16 +254,14 @@ impl Policy for Lirs {
     }
 
     fn len(&self) -> usize {
-        self.lir.len() + self.queue.len()
+        self.lir + self.queue.len()
     }
 
     fn check(&self) {
         self.index.check();
         self.stack_links.check(&self.stack);
-        let lists =
-            [(&self.lir, State::Lir), (&self.queue, State::Hir), (&self.ghosts, State::Ghost)];
-        let mut used = 0;
-        for (list, state) in lists {
+        let mut used = self.lir;
+        for (list, state) in [(&self.queue, State::Hir), (&self.ghosts, State::Ghost)] {
             self.links.check(list);
             used += list.len();
             for node in self.links.oldest_first(list) {
@@ -270,17 +277,16 @@ impl Policy for Lirs {
         }
         assert_eq!(self.index.len(), self.ghosts.len(), "ghosts and cells");
         assert_eq!(used + self.free.len(), self.end as usize, "nodes used and free");
-        assert_eq!(self.stack.tail(), self.lir.tail(), "the bottom of the stack");
-        let stacked = self.stack_links.oldest_first(&self.stack);
-        let mut lir = self.links.oldest_first(&self.lir);
-        for node in stacked {
+        let mut lir = 0;
+        for node in self.stack_links.oldest_first(&self.stack) {
             let entry = self.nodes.get(node);
             assert!(entry.in_stack && entry.state != State::Free, "{entry:?} in the stack");
             if entry.state == State::Lir {
-                assert_eq!(lir.next(), Some(node), "LIR pages in the order of the stack");
+                assert_eq!(*self.node_of.get(entry.id), node, "the node of a slot");
+                lir += 1;
             }
+            assert!(lir > 0, "the bottom of the stack is not LIR");
         }
-        assert_eq!(lir.next(), None, "LIR pages that are not in the stack");
-        assert!(self.stack.len() == 0 || self.stack.tail() != NO_SLOT);
+        assert_eq!(lir, self.lir, "LIR pages in the stack");
     }
 }

@@ -1,12 +1,12 @@
 //! W-TinyLFU: a page must be referenced more often than the one that would go for it.
 //!
-//! Einziger, Friedman, Manes, "TinyLFU: a highly efficient cache admission policy", ACM Transactions
-//! on Storage 13(4), 2017. New pages enter a window, an LRU list of one page in a hundred. What the
-//! window has no room for becomes a candidate for the main cache, a segmented LRU with four fifths
-//! protected: it goes there if the sketch has counted more references to it than to the oldest page
-//! of the main cache, which goes instead; else the candidate goes. The window's share is fixed; a
-//! tie is the candidate's loss, always. There are no ghosts, but the sketch counts pages that are
-//! not resident: 16 counters of 4 bits for each page of the cache.
+//! Einziger, Friedman, Manes, "TinyLFU: a highly efficient cache admission policy", ACM
+//! Transactions on Storage 13(4), 2017. New pages enter a window, an LRU list of one page in a
+//! hundred. What the window has no room for becomes a candidate for the main cache, a segmented LRU
+//! with four fifths protected: it goes there if the sketch has counted more references to it than
+//! to the oldest page of the main cache, which goes instead; else the candidate goes. The window's
+//! share is fixed; a tie is the candidate's loss, always. There are no ghosts, but the sketch
+//! counts pages that are not resident: 16 counters of 4 bits for each page of the cache.
 
 use super::index::fingerprint;
 use super::list::{Links, List};
