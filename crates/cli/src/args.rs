@@ -127,7 +127,10 @@ mod tests {
         for wrong in ["2KiB", "12KiB", "2MiB", "5000"] {
             assert!(page_blocks(wrong).is_err(), "{wrong}");
         }
-        assert!(policy("mru").unwrap_err().contains("lru, s3fifo"));
+        for kind in PolicyKind::ALL {
+            assert_eq!(policy(kind.name()).unwrap(), kind);
+        }
+        assert!(policy("mru").unwrap_err().contains("lirs, s3fifo"));
         assert_eq!(write_mode("read-only").unwrap(), WriteMode::ReadOnly);
         assert_eq!(flush_mode("ignore").unwrap(), FlushMode::Ignore);
         assert_eq!(setting("age-max=2000").unwrap(), ("age-max".into(), 2000));

@@ -9,12 +9,18 @@ use crate::run;
 
 const PAGE_SIZES: [&str; 3] = ["4KiB", "64KiB", "1MiB"];
 const POLICIES: [&str; 2] = ["lru", "s3fifo"];
+/// These are tried once each, in the long form.
+const OTHER_POLICIES: [&str; 11] = [
+    "random", "fifo", "clock", "2q", "slru", "arc", "lirs", "sieve", "wtinylfu", "clock2q+",
+    "linux",
+];
 const WRITE_MODES: [&str; 3] = ["back", "through", "around"];
 
 /// Length of the image, four times the cache.
 const IMAGE_MIB: u64 = 64;
 
-/// Every combination, or each value at least once in the short form.
+/// Every combination of page size, write mode and the two policies that differ most in how they
+/// remember, and the other policies; or each value of the former at least once in the short form.
 fn combinations(quick: bool) -> Vec<String> {
     let mut list = Vec::new();
     for (p, page) in PAGE_SIZES.iter().enumerate() {
@@ -26,6 +32,11 @@ fn combinations(quick: bool) -> Vec<String> {
             }
         }
     }
+    let others = OTHER_POLICIES.iter().filter(|_| !quick).enumerate();
+    list.extend(others.map(|(o, policy)| {
+        let (page, mode) = (PAGE_SIZES[o % PAGE_SIZES.len()], WRITE_MODES[o % 2]);
+        format!("--page-size {page} --policy {policy} --write-mode {mode}")
+    }));
     list
 }
 
@@ -68,7 +79,10 @@ mod tests {
     #[test]
     fn the_short_form_has_each_value() {
         let (all, quick) = (combinations(false), combinations(true));
-        assert_eq!((all.len(), quick.len()), (18, 3));
+        assert_eq!((all.len(), quick.len()), (29, 3));
+        for policy in OTHER_POLICIES {
+            assert!(all.iter().any(|options| options.contains(&format!("--policy {policy} "))));
+        }
         let text = quick.join("\n");
         for value in PAGE_SIZES.iter().chain(&POLICIES).chain(&WRITE_MODES) {
             assert!(text.contains(&format!(" {value}")), "{value} in {text}");

@@ -43,7 +43,8 @@ pub(crate) struct Arguments {
           help_heading = "Cache")]
     page_size: u32,
 
-    /// Replacement policy: lru, s3fifo.
+    /// Replacement policy: random, fifo, lru, clock, 2q, slru, arc, lirs, s3fifo, sieve, wtinylfu,
+    /// clock2q+, linux.
     #[arg(long, default_value = "s3fifo", value_parser = args::policy, help_heading = "Cache")]
     policy: PolicyKind,
 
