@@ -4,8 +4,25 @@
 //! a trace larger than memory streams through. Volumes, files and processes are small numbers here,
 //! whose names the source knows.
 
+mod bytes;
+mod csv;
+mod decode;
+mod format;
+mod input;
+pub mod ltr;
+mod names;
+mod open;
+#[cfg(feature = "parquet")]
+mod parquet;
+mod read;
 mod record;
+mod text;
 
+pub use csv::CsvWriter;
+pub use format::Format;
+pub use open::{BoxedSource, OpenOptions, open, open_stream};
+#[cfg(feature = "parquet")]
+pub use parquet::ParquetWriter;
 pub use record::{Op, Record};
 
 /// The longest read or write, in bytes: no block protocol has longer ones, and whoever walks the
