@@ -6,7 +6,7 @@
 
 use super::input::Input;
 use super::names::AllNames;
-use super::{Addressing, LEN_MAX, NameOf, Op, Record, Source, TraceError};
+use super::{Addressing, LEN_MAX, NameOf, Record, Source, TraceError};
 
 /// What is wrong with a record: a fragment such as "the offset is not a number".
 pub(super) type Wrong = &'static str;
@@ -49,7 +49,11 @@ impl Bad {
 
     /// Counts one; past the limit it is an error.
     #[cold]
-    pub(super) fn add(&mut self, place: impl FnOnce() -> String, why: Wrong) -> Result<(), TraceError> {
+    pub(super) fn add(
+        &mut self,
+        place: impl FnOnce() -> String,
+        why: Wrong,
+    ) -> Result<(), TraceError> {
         self.count += 1;
         if self.count <= self.max {
             if self.first.is_none() {
@@ -66,7 +70,7 @@ impl Bad {
         Err(TraceError::Bad { name: self.name.clone(), place: place(), reason })
     }
 
-    fn note(&self) -> Option<String> {
+    pub(super) fn note(&self) -> Option<String> {
         let (place, why) = self.first.as_ref()?;
         Some(format!("{} bad records were passed over, the first at {place}: {why}", self.count))
     }
@@ -204,7 +208,8 @@ impl<D: Decode> Source for Stream<D> {
         notes.extend(self.names.note());
         if self.clock.earlier > 0 {
             let count = self.clock.earlier;
-            notes.push(format!("{count} requests are earlier than the first one; they have time 0"));
+            notes
+                .push(format!("{count} requests are earlier than the first one; they have time 0"));
         }
         notes
     }

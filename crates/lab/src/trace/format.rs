@@ -177,7 +177,9 @@ fn from_commas(line: &[u8]) -> Option<Format> {
 fn from_words(line: &[u8]) -> Option<Format> {
     let rest = &mut &*line;
     let words: Vec<&[u8]> =
-        std::iter::from_fn(|| Some(take_word(rest)).filter(|word| !word.is_empty())).take(6).collect();
+        std::iter::from_fn(|| Some(take_word(rest)).filter(|word| !word.is_empty()))
+            .take(6)
+            .collect();
     let numbers = words.iter().skip(1).all(|word| whole_number(word).is_some());
     let first = words.first()?;
     let decimal = leading_decimal(first, b'.', 6).is_some_and(|(_, len)| len == first.len());

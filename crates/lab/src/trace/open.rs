@@ -48,7 +48,7 @@ pub fn open(path: &Path, options: &OpenOptions) -> Result<BoxedSource, TraceErro
     let mut magic = Vec::new();
     file.by_ref().take(4).read_to_end(&mut magic).map_err(wrap)?;
     if options.format.map_or(magic == *b"PAR1", |format| format == Format::Parquet) {
-        return super::parquet_file(&name, file);
+        return open_parquet(&name, file, options.max_bad);
     }
     open_stream(&name, Box::new(std::io::Cursor::new(magic).chain(file)), options)
 }
@@ -75,6 +75,19 @@ pub fn open_stream(
     source(format, input, options.max_bad)
 }
 
+#[cfg(feature = "parquet")]
+use super::parquet::open as open_parquet;
+
+/// Stands in for the reader where the feature is off.
+#[cfg(not(feature = "parquet"))]
+fn open_parquet(name: &str, _file: File, _max_bad: u64) -> Result<BoxedSource, TraceError> {
+    Err(TraceError::Bad {
+        name: name.to_owned(),
+        place: "byte 0".to_owned(),
+        reason: "this program was built without Parquet".to_owned(),
+    })
+}
+
 /// The format of what lies in the window, else of the name.
 fn told(input: &Input) -> Result<Format, TraceError> {
     let found = Format::from_content(input.bytes());
@@ -87,8 +100,13 @@ fn source(format: Format, input: Input, max_bad: u64) -> Result<BoxedSource, Tra
     let head = input.bytes();
     let wrong = |what: &str| input.bad(format!("{what}, which {} needs", format.name()));
     match format {
-        Format::Larder => decoded(ltr::Reader::from_head(head).map_err(|e| input.bad(e))?, input, max_bad),
-        Format::Csv if csv::is_header(head) => lines(csv::CsvReader::default(), input, max_bad),
+        Format::Larder => {
+            decoded(ltr::Reader::from_head(head).map_err(|e| input.bad(e))?, input, max_bad)
+        }
+        Format::Csv if csv::is_header(head) => {
+            let reader = csv::CsvReader::from_head(head);
+            lines(reader, input, max_bad)
+        }
         Format::Csv => Err(wrong("the first line is not the header")),
         Format::Parquet => Err(input.bad("Parquet is read from files only, not from streams")),
         Format::Vscsi1 => decoded(Fixed::new(Vscsi::v1()), input, max_bad),
@@ -130,7 +148,12 @@ fn source(format: Format, input: Input, max_bad: u64) -> Result<BoxedSource, Tra
     }
 }
 
-fn keys(wide: bool, big_endian: bool, input: Input, max_bad: u64) -> Result<BoxedSource, TraceError> {
+fn keys(
+    wide: bool,
+    big_endian: bool,
+    input: Input,
+    max_bad: u64,
+) -> Result<BoxedSource, TraceError> {
     decoded(Fixed::new(Keys { wide, big_endian }), input, max_bad)
 }
 

@@ -1,7 +1,7 @@
 //! blktrace, binary, version 7: 48 bytes and `pdu_len` bytes behind, in either byte order.
 //!
 //! magic u32 (0x65617400 | 7), sequence u32, time u64 (ns), sector u64, bytes u32, action u32, pid
-//! u32, device u32, cpu u32, error u16, pdu_len u16. The lower half of the action says what
+//! u32, device u32, cpu u32, error u16, `pdu_len` u16. The lower half of the action says what
 //! happened, the upper half to what kind of request. A request is one event of it: when it was
 //! queued; if a trace has no such events, when it was issued to the driver, or completed.
 
@@ -128,15 +128,9 @@ impl Blktrace {
         });
         // A flush has no place; the kernel writes -1.
         let offset = if op == Op::Flush { 0 } else { sectors(event.sector)? };
-        out.push(Record {
-            time_ns: event.time_ns,
-            offset,
-            len: u64::from(event.bytes),
-            volume,
-            process: process(event.pid, out),
-            op,
-            ..Record::default()
-        })
+        let (time_ns, len, process) =
+            (event.time_ns, u64::from(event.bytes), process(event.pid, out));
+        out.push(Record { time_ns, offset, len, volume, process, op, ..Record::default() })
     }
 }
 

@@ -16,7 +16,8 @@ impl FixedRecord for Keys {
     }
 
     fn record(&mut self, record: &[u8], out: &mut Out<'_>) -> Result<(), Wrong> {
-        let key = if self.wide { bytes::u64_at(record, 0) } else { bytes::u32_at(record, 0).into() };
+        let key =
+            if self.wide { bytes::u64_at(record, 0) } else { bytes::u32_at(record, 0).into() };
         let key = match (self.big_endian, self.wide) {
             (false, _) => key,
             (true, true) => key.swap_bytes(),

@@ -21,8 +21,15 @@ const COLUMNS: [&[u8]; 8] = [
     b"Detail",
     b"Duration",
 ];
-const [TIME, PROCESS, PID, OPERATION, PATH, RESULT, DETAIL, DURATION]: [usize; 8] =
-    [0, 1, 2, 3, 4, 5, 6, 7];
+/// Their places in the list.
+const TIME: usize = 0;
+const PROCESS: usize = 1;
+const PID: usize = 2;
+const OPERATION: usize = 3;
+const PATH: usize = 4;
+const RESULT: usize = 5;
+const DETAIL: usize = 6;
+const DURATION: usize = 7;
 /// More columns than Process Monitor has.
 const COLUMNS_MAX: usize = 64;
 const DAY_NS: u64 = 86_400_000_000_000;
@@ -140,8 +147,7 @@ fn number_behind(detail: &[u8], key: &[u8]) -> Option<u64> {
 /// What follows a thousands separator: comma, point, apostrophe, space, or one of the two spaces
 /// that do not break (in UTF-8, or one byte of a Windows code page).
 fn separator(rest: &[u8]) -> Option<&[u8]> {
-    let separators: [&[u8]; 7] =
-        [b",", b".", b"'", b" ", b"\xc2\xa0", b"\xe2\x80\xaf", b"\xa0"];
+    let separators: [&[u8]; 7] = [b",", b".", b"'", b" ", b"\xc2\xa0", b"\xe2\x80\xaf", b"\xa0"];
     separators.into_iter().find_map(|separator| rest.strip_prefix(separator))
 }
 
