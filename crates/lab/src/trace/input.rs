@@ -32,7 +32,10 @@ pub(super) struct Input {
 
 impl std::fmt::Debug for Input {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Input").field("name", &self.name).field("passed", &self.passed).finish_non_exhaustive()
+        f.debug_struct("Input")
+            .field("name", &self.name)
+            .field("passed", &self.passed)
+            .finish_non_exhaustive()
     }
 }
 

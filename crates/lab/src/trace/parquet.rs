@@ -83,7 +83,9 @@ pub struct ParquetWriter<W: Write + Send> {
 
 impl<W: Write + Send> std::fmt::Debug for ParquetWriter<W> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ParquetWriter").field("waiting", &self.records.len()).finish_non_exhaustive()
+        f.debug_struct("ParquetWriter")
+            .field("waiting", &self.records.len())
+            .finish_non_exhaustive()
     }
 }
 
@@ -362,8 +364,9 @@ impl ParquetReader {
                 return Err(self.wrong(&format!("column {} has too few rows", column.name())));
             }
             for (row, at) in column.places(rows) {
-                set(&mut records[row], column, at, &mut self.names)
-                    .map_err(|()| self.wrong(&format!("column {} holds nonsense", column.name())))?;
+                set(&mut records[row], column, at, &mut self.names).map_err(|()| {
+                    self.wrong(&format!("column {} holds nonsense", column.name()))
+                })?;
             }
         }
         self.columns = columns;

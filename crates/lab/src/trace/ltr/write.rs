@@ -46,7 +46,10 @@ pub struct Writer<W: Write> {
 impl<W: Write> std::fmt::Debug for Writer<W> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut shown = f.debug_struct("Writer");
-        shown.field("written", &self.written).field("waiting", &self.records.len()).finish_non_exhaustive()
+        shown
+            .field("written", &self.written)
+            .field("waiting", &self.records.len())
+            .finish_non_exhaustive()
     }
 }
 

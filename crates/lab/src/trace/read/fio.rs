@@ -34,9 +34,10 @@ impl LineFormat for Fio {
             return Ok(());
         }
         let rest = &mut &*line;
-        let at = match self.third {
-            true => take_word_number(rest).ok_or("the timestamp is not a number")?,
-            false => self.waited_us,
+        let at = if self.third {
+            take_word_number(rest).ok_or("the timestamp is not a number")?
+        } else {
+            self.waited_us
         };
         let file = take_word(rest);
         let op = match take_word(rest) {
