@@ -14,7 +14,9 @@ fn every_format_gives_its_records_and_is_told_without_being_named() {
         if sample.format == Format::Twitter {
             let keys: std::collections::HashSet<u64> = records.iter().map(|r| r.offset).collect();
             assert_eq!(keys.len(), 500, "different keys have different numbers");
-            records.iter_mut().for_each(|record| record.offset = 0);
+            for record in &mut records {
+                record.offset = 0;
+            }
         }
         assert_eq!(records, sample.records, "{:?}", sample.format);
         let named = OpenOptions { format: Some(sample.format), ..OpenOptions::default() };

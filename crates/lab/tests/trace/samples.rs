@@ -176,7 +176,9 @@ fn blkparse(asked: &[Record]) -> Sample {
     text.push_str("Total (8,0):\n Events: 17 entries\n");
     let keeps = Keeps { tick_ns: 1, op: true, volume: true, ..NOTHING };
     let mut records = kept(asked, keeps, 5);
-    records.iter_mut().for_each(|record| record.process = 1);
+    for record in &mut records {
+        record.process = 1;
+    }
     Sample { format: Format::Blkparse, name: "trace.txt", bytes: text.into_bytes(), records }
 }
 
@@ -199,7 +201,9 @@ fn fio(asked: &[Record], third: bool) -> Sample {
     }
     let keeps = Keeps { tick_ns: 1_000, op: true, volume: true, ..NOTHING };
     let mut records = kept(asked, keeps, 0);
-    records.iter_mut().for_each(|record| record.file = record.volume + 1);
+    for record in &mut records {
+        record.file = record.volume + 1;
+    }
     Sample { format: Format::Fio, name: "fio.log", bytes: text.into_bytes(), records }
 }
 
@@ -228,10 +232,10 @@ fn procmon(asked: &[Record]) -> Sample {
     }
     let keeps = Keeps { tick_ns: 100, op: true, volume: true, ..NOTHING };
     let mut records = kept(asked, keeps, 0);
-    records.iter_mut().for_each(|record| {
+    for record in &mut records {
         record.file = record.volume + 1;
         record.process = 1;
-    });
+    }
     Sample { format: Format::Procmon, name: "Logfile.CSV", bytes: text.into_bytes(), records }
 }
 
@@ -384,7 +388,9 @@ fn blktrace(asked: &[Record], big_endian: bool) -> Sample {
     }
     let keeps = Keeps { tick_ns: 1, op: true, volume: true, ..NOTHING };
     let mut records = kept(asked, keeps, 9);
-    records.iter_mut().for_each(|record| record.process = 1);
+    for record in &mut records {
+        record.process = 1;
+    }
     Sample { format: Format::Blktrace, name: "sda.blktrace.0", bytes, records }
 }
 
