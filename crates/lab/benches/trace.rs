@@ -43,9 +43,10 @@ struct Line {
 }
 
 /// Reads an input to its end; answers how many records it has.
-fn read(format: Format, bytes: &[u8]) -> usize {
-    let options = OpenOptions { format: Some(format), ..OpenOptions::default() };
-    let mut source = open_stream("bench", Box::new(Cursor::new(bytes.to_vec())), &options).unwrap();
+fn read(sample: &Sample) -> usize {
+    let options = OpenOptions { format: Some(sample.format), ..OpenOptions::default() };
+    let bytes = Box::new(Cursor::new(sample.bytes.clone()));
+    let mut source = open_stream(sample.name, bytes, &options).unwrap();
     let (mut batch, mut count) = (Vec::new(), 0);
     loop {
         batch.clear();
@@ -61,7 +62,7 @@ fn measure(sample: &Sample, text: bool, scale: Scale) -> Line {
     let mut seconds: Vec<f64> = (0..scale.rounds)
         .map(|_| {
             let begun = Instant::now();
-            let count = read(sample.format, &sample.bytes);
+            let count = read(sample);
             assert_eq!(count, sample.records.len(), "all records of {:?}", sample.format);
             begun.elapsed().as_secs_f64()
         })

@@ -17,8 +17,8 @@ pub(super) fn run(lab: &Lab, claims: &mut Claims) -> Result<()> {
     cargo.args(["--", "--nocapture"]);
     cargo.env("LARDER_FUZZ_SECONDS", seconds.to_string());
     cargo.env("LARDER_SEED", lab.options.seed.to_string());
-    let what = format!("mutated traces for {seconds} s, seed {}", lab.options.seed);
-    claims.tried(what, || figure(&run::text(&mut cargo)?));
+    let figure = figure(&run::text(&mut cargo)?)?;
+    claims.add(format!("mutated traces for {seconds} s, seed {}", lab.options.seed), figure, true);
     Ok(())
 }
 

@@ -115,14 +115,14 @@ fn copy(
     output: &mut Output,
     takes: impl Fn(&Record, &dyn Source) -> bool,
 ) -> Result<(u64, u64)> {
-    let (mut batch, mut total, mut taken) = (Vec::new(), 0, 0);
+    let (mut batch, mut total, mut kept) = (Vec::new(), 0, 0);
     while input.read(&mut batch)? {
         total += batch.len() as u64;
         batch.retain(|record| takes(record, &*input.source));
-        taken += batch.len() as u64;
+        kept += batch.len() as u64;
         output.append(&batch, &*input.source)?;
     }
-    Ok((total, taken))
+    Ok((total, kept))
 }
 
 fn head(arguments: &HeadArguments) -> Result<()> {

@@ -2,8 +2,8 @@
 //! as long as is asked. Nothing may panic, hang, or hand out more records than bytes can hold.
 
 use crate::round_trip::{anything, check, reopened, written};
-use crate::samples::{Sample, asked, samples};
-use crate::{drain, open};
+use crate::samples::{Sample, asked};
+use crate::{drain, open, samples};
 use larder_lab::random::Random;
 use larder_lab::trace::{Addressing, BoxedSource, Format, LEN_MAX, OpenOptions, Target};
 use std::time::{Duration, Instant};
@@ -21,7 +21,7 @@ fn below(random: &mut Random, end: usize) -> usize {
 
 /// One to eight changes: flips, cuts, doublings, numbers at their limits, parts of another input.
 fn mutate(bytes: &mut Vec<u8>, other: &[u8], random: &mut Random) {
-    for _ in 0..1 + random.below(8) {
+    for _ in 0..=random.below(8) {
         let at = below(random, bytes.len());
         let len = below(random, 64).min(bytes.len() - at);
         match random.below(9) {

@@ -9,9 +9,9 @@ use larder_lab::trace::{
 use std::io::Write;
 
 /// Records out of memory, with names for some numbers.
-pub struct Listed {
-    pub records: Vec<Record>,
-    pub addressing: Addressing,
+pub(crate) struct Listed {
+    pub(crate) records: Vec<Record>,
+    pub(crate) addressing: Addressing,
 }
 
 const NAMES: [&str; 4] = ["a", "with, comma", "with \"quotes\"", "non-ASCII \u{fc}"];
@@ -33,7 +33,7 @@ impl Source for Listed {
 }
 
 /// Any records at all that a trace may hold.
-pub fn anything(random: &mut Random, count: u64, addressing: Addressing) -> Vec<Record> {
+pub(crate) fn anything(random: &mut Random, count: u64, addressing: Addressing) -> Vec<Record> {
     let small = |random: &mut Random, bits: u64| random.bits() >> (64 - bits.max(1));
     let mut time_ns = 0_u64;
     (0..count)
@@ -60,7 +60,7 @@ pub fn anything(random: &mut Random, count: u64, addressing: Addressing) -> Vec<
 }
 
 /// Writes records in a format, with names, and answers the file's bytes.
-pub fn written(records: &[Record], target: Target, addressing: Addressing) -> Vec<u8> {
+pub(crate) fn written(records: &[Record], target: Target, addressing: Addressing) -> Vec<u8> {
     let file = tempfile::NamedTempFile::new().unwrap();
     let listed = Listed { records: Vec::new(), addressing };
     let mut sink = target.begin(file.reopen().unwrap(), addressing).unwrap();
@@ -72,7 +72,11 @@ pub fn written(records: &[Record], target: Target, addressing: Addressing) -> Ve
 }
 
 /// Opens bytes of any format, Parquet too, which needs a file.
-pub fn reopened(bytes: &[u8], target: Target, max_bad: u64) -> Result<BoxedSource, TraceError> {
+pub(crate) fn reopened(
+    bytes: &[u8],
+    target: Target,
+    max_bad: u64,
+) -> Result<BoxedSource, TraceError> {
     let options = OpenOptions { max_bad, ..OpenOptions::default() };
     if target.name() != "parquet" {
         return open("memory", bytes, &options);
@@ -83,7 +87,7 @@ pub fn reopened(bytes: &[u8], target: Target, max_bad: u64) -> Result<BoxedSourc
 }
 
 /// Every format gives the records back, and the names that they use.
-pub fn check(records: &[Record], addressing: Addressing) {
+pub(crate) fn check(records: &[Record], addressing: Addressing) {
     for &target in Target::ALL {
         let bytes = written(records, target, addressing);
         let mut source = reopened(&bytes, target, 0).unwrap();

@@ -7,17 +7,17 @@ use std::fmt::Write as _;
 
 /// A trace in one format.
 #[derive(Clone, Debug)]
-pub struct Sample {
-    pub format: Format,
+pub(crate) struct Sample {
+    pub(crate) format: Format,
     /// A file name whose end tells the format where the content does not.
-    pub name: &'static str,
-    pub bytes: Vec<u8>,
-    pub records: Vec<Record>,
+    pub(crate) name: &'static str,
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) records: Vec<Record>,
 }
 
 /// What was asked, before any format cuts it down: times in steps of 100 ns, whole sectors, three
 /// volumes, reads and writes, latencies in steps of 100 ns.
-pub fn asked(count: usize, seed: u64) -> Vec<Record> {
+pub(crate) fn asked(count: usize, seed: u64) -> Vec<Record> {
     let mut random = Random::from_seed(seed);
     let mut time_ns = 0;
     (0..count)
@@ -53,7 +53,7 @@ const NOTHING: Keeps = Keeps { tick_ns: 0, latency_tick_ns: 0, volume: false, op
 
 /// The records that a format keeps of what was asked; its clock began at `begun_ns`.
 fn kept(asked: &[Record], keeps: Keeps, begun_ns: u64) -> Vec<Record> {
-    let tick = |ns: u64, tick: u64| if tick == 0 { 0 } else { ns / tick * tick };
+    let tick = |ns: u64, tick: u64| ns.checked_div(tick).unwrap_or(0) * tick;
     let first = tick(begun_ns, keeps.tick_ns);
     let mut seen = Vec::new();
     let mut number = |volume: u32| {
@@ -78,15 +78,8 @@ fn kept(asked: &[Record], keeps: Keeps, begun_ns: u64) -> Vec<Record> {
 /// 2017 in nanoseconds since 1970, and not on a second.
 const BEGUN_NS: u64 = 1_483_228_800_123_456_700;
 
-/// One sample of every format that is made of these requests.
-pub fn samples(asked: &[Record]) -> Vec<Sample> {
-    let mut all = texts(asked);
-    all.extend(binaries(asked));
-    all
-}
-
-/// Those of text.
-pub fn texts(asked: &[Record]) -> Vec<Sample> {
+/// One sample of every format of text that is made of these requests.
+pub(crate) fn texts(asked: &[Record]) -> Vec<Sample> {
     let ops = Keeps { op: true, volume: true, ..NOTHING };
     let us = Keeps { tick_ns: 1_000, ..ops };
     let ns = Keeps { tick_ns: 1, ..ops };
@@ -274,8 +267,8 @@ fn csv(asked: &[Record]) -> Sample {
     Sample { format: Format::Csv, name: "trace.csv", bytes, records }
 }
 
-/// Those that are not text, but for our own and Parquet, which have no other writer.
-pub fn binaries(asked: &[Record]) -> Vec<Sample> {
+/// One of every other format, but for our own and Parquet, which have no other writer.
+pub(crate) fn binaries(asked: &[Record]) -> Vec<Sample> {
     let us = Keeps { tick_ns: 1_000, op: true, ..NOTHING };
     let s = Keeps { tick_ns: 1_000_000_000, ..NOTHING };
     let binary = |format, name, keeps, begun_ns, put: &dyn Fn(&mut Vec<u8>, &Record, u64)| {

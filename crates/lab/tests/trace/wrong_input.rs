@@ -2,8 +2,8 @@
 //! or a count of bad records.
 
 use crate::round_trip::{anything, reopened, written};
-use crate::samples::{asked, samples};
-use crate::{drain, open, read};
+use crate::samples::asked;
+use crate::{drain, open, read, samples};
 use larder_lab::random::Random;
 use larder_lab::trace::{Addressing, Format, OpenOptions, Target, TraceError};
 

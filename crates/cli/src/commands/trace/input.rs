@@ -44,7 +44,6 @@ pub(super) fn open_trace(
 pub(super) struct Input {
     pub(super) source: BoxedSource,
     bar: Option<(ProgressBar, Arc<AtomicU64>)>,
-    ended: bool,
 }
 
 impl Input {
@@ -60,12 +59,12 @@ impl Input {
         } else {
             None
         };
-        Ok(Input { bar, ..Input::of(source) })
+        Ok(Input { source, bar })
     }
 
     /// A source that is no file.
     pub(super) fn of(source: BoxedSource) -> Self {
-        Input { source, bar: None, ended: false }
+        Input { source, bar: None }
     }
 
     /// Replaces `batch` by the next records; false at the end, where notes are said.
@@ -75,11 +74,10 @@ impl Input {
         if let Some((bar, read)) = &self.bar {
             bar.set_position(read.load(Ordering::Relaxed));
         }
-        self.ended = batch.is_empty();
-        if self.ended {
+        if batch.is_empty() {
             self.say_notes();
         }
-        Ok(!self.ended)
+        Ok(!batch.is_empty())
     }
 
     fn say_notes(&mut self) {

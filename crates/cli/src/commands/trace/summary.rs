@@ -8,6 +8,7 @@ use larder_lab::trace::{Addressing, NameOf, Op, Source};
 use larder_report::format;
 use larder_report::table::{Cell, Column, Table};
 use serde_json::{Value, json};
+use std::fmt::Write as _;
 use std::path::PathBuf;
 
 #[derive(Debug, Args)]
@@ -35,7 +36,9 @@ pub(super) fn run(arguments: &Arguments) -> Result<()> {
     let mut summary = Summary::new(input.source.addressing());
     let mut batch = Vec::new();
     while input.read(&mut batch)? {
-        batch.iter().for_each(|record| summary.add(record));
+        for record in &batch {
+            summary.add(record);
+        }
     }
     let text = if arguments.json {
         let value = json(&summary, &*input.source);
@@ -79,7 +82,9 @@ fn text(summary: &Summary, source: &dyn Source) -> String {
     let total = &summary.total;
     let requests: u64 = total.ops.iter().map(|tally| tally.requests).sum();
     let mut out = String::new();
-    let mut line = |name: &str, value: String| out.push_str(&format!("{name:<16} {value}\n"));
+    let mut line = |name: &str, value: String| {
+        writeln!(out, "{name:<16} {value}").expect("text takes any text");
+    };
     line("requests", format::count(requests));
     for op in Op::ALL {
         let tally = total.ops[usize::from(op.number())];
@@ -115,7 +120,7 @@ fn text(summary: &Summary, source: &dyn Source) -> String {
     out.push_str(&volumes(summary, source).to_text());
     if summary.volumes.len() > VOLUMES_SHOWN {
         let more = summary.volumes.len() - VOLUMES_SHOWN;
-        out.push_str(&format!("and {more} more; --json has all\n"));
+        writeln!(out, "and {more} more; --json has all").expect("text takes any text");
     }
     out
 }
