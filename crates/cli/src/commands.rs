@@ -4,3 +4,4 @@ pub(crate) mod demo;
 pub(crate) mod docs;
 pub(crate) mod load;
 pub(crate) mod serve;
+pub(crate) mod trace;

@@ -32,6 +32,8 @@ enum Command {
     Serve(commands::serve::Arguments),
     /// Show the whole in a minute: an image, a cache, a workload, with and without.
     Demo(commands::demo::Arguments),
+    /// Convert, summarise, cut, merge and make traces of requests.
+    Trace(commands::trace::Arguments),
     /// Print generated documentation.
     #[command(hide = true)]
     Docs(commands::docs::Arguments),
@@ -50,6 +52,7 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Serve(arguments) => succeed(commands::serve::run(&arguments)),
         Command::Demo(arguments) => succeed(commands::demo::run(&arguments)),
+        Command::Trace(arguments) => succeed(commands::trace::run(&arguments)),
         Command::Docs(arguments) => succeed(commands::docs::run(&arguments)),
         Command::Load(arguments) => commands::load::run(&arguments),
     };
