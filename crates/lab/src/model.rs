@@ -18,11 +18,13 @@ mod modelled;
 #[cfg(test)]
 mod rig;
 mod stream;
+mod void;
 
 pub use capped::{Capped, CappedSpec};
 pub use curve::SeekCurve;
 pub use disk::{Disk, DiskSpec};
 pub use modelled::{Modelled, Totals};
+pub use void::VoidStore;
 
 use larder_core::clock::Nanos;
 use larder_core::store::StoreOpKind;

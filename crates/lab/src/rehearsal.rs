@@ -1,34 +1,55 @@
-//! A rehearsal: the production cache on a virtual clock, in front of a modelled store, under a
-//! workload with one request at a time. Ten minutes take a second or two, and the same seed gives
-//! the same run.
+//! A rehearsal: the production cache on a virtual clock, in front of modelled stores, with as many
+//! clients as wanted. Ten minutes take a second or two, and the same requests give the same run.
+//!
+//! A hit takes no time here; only stores do, and pauses that the cache makes writers take. Between
+//! two moments the stores are driven and the clients go on in the order of their numbers, until
+//! nothing moves any more. Then the clock jumps to what happens next.
 //!
 //! Times are nanoseconds, sizes are bytes.
 
+mod client;
+
+pub use client::Request;
+
+use crate::trace::Op;
 use crate::workload::probe::{Action, ProbeRequest};
-use larder_core::cache::{Cache, shards_for};
+use client::{Client, Moved};
+use larder_core::cache::Cache;
 use larder_core::clock::Nanos;
 use larder_core::counters::{Recorder, Totals};
-use larder_core::frames::{Frames, NoFrames};
-use larder_core::lane::{Completion, Lane, Silent};
-use larder_core::request::{Assembly, Status, WriteTask};
-use larder_core::store::Store;
+use larder_core::frames::NoFrames;
+use larder_core::lane::Silent;
+use larder_core::store::{Store, StoreDone, StoreOp};
 use larder_core::volume::{Volume, VolumeOptions};
 use std::sync::Arc;
 
-/// Operations that the store has at a time.
+/// Operations that a store has at a time.
 const DEPTH: usize = 32;
+/// The longest piece of a write.
+const ZEROS_BYTES: usize = 1 << 20;
 
-/// A cache without memory, its store, and the time.
+/// A volume of the cache, and what lies behind it.
+#[derive(Debug)]
+struct Served<S> {
+    volume: Arc<Volume<NoFrames>>,
+    recorder: Arc<Recorder>,
+    store: S,
+}
+
+/// A cache without memory, its volumes and their stores, its clients, and the time.
 #[derive(Debug)]
 pub struct Rehearsal<S> {
     cache: Cache<NoFrames>,
-    volume: Arc<Volume<NoFrames>>,
-    recorder: Arc<Recorder>,
-    lane: Lane<NoFrames>,
-    store: S,
+    volumes: Vec<Served<S>>,
+    clients: Vec<Client>,
     now: Nanos,
-    completions: Vec<Completion<NoFrames>>,
+    /// When something happens by itself, as far as the stores, the lazy writer and waiting clients
+    /// know. At most `now` if something may move now.
+    next: Option<Nanos>,
+    /// What all writes carry.
     zeros: Vec<u8>,
+    ops: Vec<StoreOp<NoFrames>>,
+    done: Vec<StoreDone<NoFrames>>,
 }
 
 /// A request that failed, which a modelled store never does by itself.
@@ -37,17 +58,31 @@ pub struct Rehearsal<S> {
 pub struct RehearsalError(String);
 
 impl<S: Store<NoFrames>> Rehearsal<S> {
-    /// A cache of `frames` frames in front of `store`.
+    /// A cache of `frames` frames in `shards` parts, in front of `volumes`, with so many clients.
     #[must_use]
-    pub fn new(frames: u32, options: VolumeOptions, store: S) -> Self {
-        let cache = Cache::new(NoFrames::new(frames), shards_for(frames, 1));
-        let volume = cache.add_volume(options, Box::new(Silent));
-        let recorder = cache.recorder(&volume);
-        let lane = cache.open_lane(&volume, Box::new(Silent));
+    pub fn new(
+        frames: u32,
+        shards: usize,
+        volumes: impl IntoIterator<Item = (VolumeOptions, S)>,
+        clients: usize,
+    ) -> Self {
+        let cache = Cache::new(NoFrames::new(frames), shards);
+        let serve = |(options, store)| {
+            let volume = cache.add_volume(options, Box::new(Silent));
+            let recorder = cache.recorder(&volume);
+            Served { volume, recorder, store }
+        };
+        let volumes: Vec<Served<S>> = volumes.into_iter().map(serve).collect();
+        let lanes = || {
+            let lane = |served: &Served<S>| cache.open_lane(&served.volume, Box::new(Silent));
+            volumes.iter().map(lane).collect()
+        };
+        let clients = (0..clients).map(|_| Client::new(lanes())).collect();
         // The clock starts a second after its origin, as a machine's does.
         let now = larder_core::clock::SECOND;
-        let (completions, zeros) = (Vec::new(), Vec::new());
-        Rehearsal { cache, volume, recorder, lane, store, now, completions, zeros }
+        let (ops, done) = (Vec::new(), Vec::new());
+        let zeros = vec![0; ZEROS_BYTES];
+        Rehearsal { cache, volumes, clients, now, next: Some(now), zeros, ops, done }
     }
 
     /// The time.
@@ -56,182 +91,189 @@ impl<S: Store<NoFrames>> Rehearsal<S> {
         self.now
     }
 
-    /// The counters so far.
+    /// The counters of a volume so far.
     #[must_use]
-    pub fn totals(&self) -> Totals {
-        self.volume.totals()
+    pub fn totals(&self, volume: usize) -> Totals {
+        self.volumes[volume].volume.totals()
     }
 
-    /// Blocks that the store does not have yet.
+    /// Blocks of a volume that its store does not have yet.
     #[must_use]
-    pub fn unclean_blocks(&self) -> u64 {
-        self.volume.unclean_blocks()
+    pub fn unclean_blocks(&self, volume: usize) -> u64 {
+        self.volumes[volume].volume.unclean_blocks()
     }
 
-    /// Lets time pass until `until`, with whatever the lazy writer and the store do in it.
-    pub fn pass(&mut self, until: Nanos) {
-        while let Some(event) = self.step() {
-            if event >= until {
-                break;
-            }
-            self.now = self.now.max(event);
+    /// The store of a volume.
+    #[must_use]
+    pub fn store(&self, volume: usize) -> &S {
+        &self.volumes[volume].store
+    }
+
+    /// A client without a request.
+    #[must_use]
+    pub fn idle_client(&self) -> Option<usize> {
+        self.clients.iter().position(Client::is_idle)
+    }
+
+    /// Gives a request to an idle client, and lets it go as far as it goes now.
+    ///
+    /// # Errors
+    /// If the store failed it.
+    pub fn begin(&mut self, client: usize, request: &Request) -> Result<(), RehearsalError> {
+        let length = self.volumes[request.volume].volume.geometry().length;
+        let client = &mut self.clients[client];
+        client.begin(self.now, request, length);
+        match client.advance(&self.cache, self.now, &self.zeros)? {
+            // A hit changes nothing that the stores or the lazy writer have to know of now; a
+            // write may have given the lazy writer something.
+            Moved::Idle if request.op == Op::Read => {}
+            Moved::Idle | Moved::Waits => self.next = Some(self.now),
+            Moved::Until(at) => self.next = Some(self.next.map_or(at, |next| next.min(at))),
         }
-        self.now = self.now.max(until);
+        Ok(())
     }
 
-    /// Does everything that can be done now; when the next thing happens by itself.
-    fn step(&mut self) -> Option<Nanos> {
-        let (mut ops, mut done) = (Vec::new(), Vec::new());
+    /// Lets the next thing happen, if that is not after `until`; otherwise, or if nothing will
+    /// happen by itself, it is `until` afterwards.
+    ///
+    /// # Errors
+    /// If a store failed a request.
+    pub fn advance(&mut self, until: Nanos) -> Result<(), RehearsalError> {
+        match self.next {
+            Some(next) if next <= until => {
+                self.now = self.now.max(next);
+                self.next = self.settle()?;
+            }
+            _ => self.now = self.now.max(until),
+        }
+        Ok(())
+    }
+
+    /// Lets time pass until `until`, with whatever happens in it.
+    ///
+    /// # Errors
+    /// As [`Rehearsal::advance`].
+    pub fn pass(&mut self, until: Nanos) -> Result<(), RehearsalError> {
+        while self.now < until || self.next.is_some_and(|next| next <= until) {
+            self.advance(until)?;
+        }
+        Ok(())
+    }
+
+    /// Lets time pass until a client is idle; which.
+    ///
+    /// # Errors
+    /// As [`Rehearsal::advance`].
+    pub fn wait_for_idle(&mut self) -> Result<usize, RehearsalError> {
         loop {
-            let next = self.cache.poll(&self.volume, &self.recorder, self.now, DEPTH, &mut ops);
-            for op in ops.drain(..) {
-                self.store.submit(self.now, self.cache.frames(), op);
+            if let Some(client) = self.idle_client() {
+                return Ok(client);
             }
-            self.store.reap(self.now, self.cache.frames(), &mut done);
-            if done.is_empty() {
-                let event = self.store.next_event();
-                return match (next, event) {
-                    (Some(next), Some(event)) => Some(next.min(event).max(self.now + 1)),
-                    (one, other) => one.or(other).map(|at| at.max(self.now + 1)),
-                };
-            }
-            for done in done.drain(..) {
-                self.cache.complete(&self.volume, &self.recorder, self.now, done);
-            }
+            assert!(self.next.is_some(), "somebody waits, so something is under way");
+            self.advance(Nanos::MAX)?;
         }
     }
 
-    /// Thinks and then serves one request, letting the time pass that it takes.
+    /// Lets time pass until all clients are idle.
+    ///
+    /// # Errors
+    /// As [`Rehearsal::advance`].
+    pub fn wait_for_all(&mut self) -> Result<(), RehearsalError> {
+        while !self.clients.iter().all(Client::is_idle) {
+            assert!(self.next.is_some(), "somebody waits, so something is under way");
+            self.advance(Nanos::MAX)?;
+        }
+        Ok(())
+    }
+
+    /// Thinks and then serves one request to the first client, letting the time pass that it takes.
     ///
     /// # Errors
     /// If the store failed it.
     pub fn serve(&mut self, request: &ProbeRequest) -> Result<(), RehearsalError> {
-        self.pass(self.now + request.think);
-        let len = u32::try_from(request.len).expect("a record");
-        match request.action {
-            Action::Read => self.read(request.offset, len),
-            Action::Write => self.write(request.offset, len),
-        }
+        self.pass(self.now + request.think)?;
+        let op = match request.action {
+            Action::Read => Op::Read,
+            Action::Write => Op::Write,
+        };
+        let request = Request { volume: 0, op, offset: request.offset, len: request.len };
+        self.begin(0, &request)?;
+        self.wait_for_all()
     }
 
-    /// Lets the next thing happen.
-    fn wait(&mut self) {
-        let event = self.step();
-        if !self.lane.has_mail() {
-            self.now = event.expect("somebody waits, so something is under way");
-        }
-    }
-
-    fn read(&mut self, offset: u64, len: u32) -> Result<(), RehearsalError> {
-        let mut assembly = Assembly::new(0, offset, len);
-        let mut status = self.cache.read(&mut self.lane, self.now, &mut assembly);
+    /// Does everything that can be done now; when the next thing happens by itself.
+    fn settle(&mut self) -> Result<Option<Nanos>, RehearsalError> {
         loop {
-            match status {
-                Status::Done | Status::DoneAt(_) => break,
-                Status::Failed(error) => return Err(RehearsalError(error.to_string())),
-                Status::Pending | Status::Stalled => self.wait(),
-            }
-            self.lane.collect(&mut self.completions);
-            let stalled = status == Status::Stalled;
-            for completion in self.completions.drain(..) {
-                if !matches!(completion, Completion::Unstalled) {
-                    status = assembly.absorb(self.cache.frames(), completion);
-                }
-            }
-            if stalled || status == Status::Stalled {
-                status = self.cache.read(&mut self.lane, self.now, &mut assembly);
-            }
-        }
-        assembly.release(self.cache.frames());
-        Ok(())
-    }
-
-    fn write(&mut self, offset: u64, len: u32) -> Result<(), RehearsalError> {
-        self.zeros.resize(len as usize, 0);
-        let mut task = WriteTask::new(0, offset, len, false);
-        loop {
-            let status = self.cache.write(&mut self.lane, self.now, &mut task, &self.zeros);
-            match status {
-                Status::Done => return Ok(()),
-                Status::DoneAt(at) => {
-                    self.pass(at);
-                    return Ok(());
-                }
-                Status::Failed(error) => return Err(RehearsalError(error.to_string())),
-                Status::Pending | Status::Stalled => self.wait(),
-            }
-            self.lane.collect(&mut self.completions);
-            for completion in std::mem::take(&mut self.completions) {
-                if matches!(completion, Completion::Unstalled | Completion::Continue { .. }) {
+            let mut next = self.drive_stores();
+            let mut moved = false;
+            for client in &mut self.clients {
+                if client.is_idle() {
                     continue;
                 }
-                let lane = &mut self.lane;
-                match self.cache.write_completed(lane, self.now, &mut task, completion) {
-                    Status::Done => return Ok(()),
-                    Status::Failed(error) => return Err(RehearsalError(error.to_string())),
-                    _ => {}
+                match client.advance(&self.cache, self.now, &self.zeros)? {
+                    Moved::Idle => moved = true,
+                    Moved::Waits => {}
+                    Moved::Until(at) => next = Some(next.map_or(at, |next| next.min(at))),
                 }
+            }
+            if !moved && !self.has_work() {
+                return Ok(next);
             }
         }
     }
 
-    /// Gives up what is under way.
-    pub fn finish(self) -> Totals {
-        let totals = self.volume.totals();
-        self.cache.close_lane(self.lane);
-        self.cache.abandon(&self.volume);
-        debug_assert!(self.cache.frames().count() > 0, "a cache has frames");
+    /// Whether a store would be given something now.
+    fn has_work(&mut self) -> bool {
+        for served in &mut self.volumes {
+            let (cache, ops) = (&self.cache, &mut self.ops);
+            cache.poll(&served.volume, &served.recorder, self.now, DEPTH, ops);
+            if !ops.is_empty() {
+                for op in ops.drain(..) {
+                    served.store.submit(self.now, cache.frames(), op);
+                }
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Gives the stores what they shall do and takes in what they have done, until nothing moves.
+    fn drive_stores(&mut self) -> Option<Nanos> {
+        let Rehearsal { cache, volumes, now, ops, done, .. } = self;
+        let now = *now;
+        let mut next = None;
+        for Served { volume, recorder, store } in volumes {
+            let event = loop {
+                let due = cache.poll(volume, recorder, now, DEPTH, ops);
+                for op in ops.drain(..) {
+                    store.submit(now, cache.frames(), op);
+                }
+                store.reap(now, cache.frames(), done);
+                if done.is_empty() {
+                    let event = store.next_event();
+                    break [due, event].into_iter().flatten().min().map(|at| at.max(now + 1));
+                }
+                for done in done.drain(..) {
+                    cache.complete(volume, recorder, now, done);
+                }
+            };
+            next = [next, event].into_iter().flatten().min();
+        }
+        next
+    }
+
+    /// Gives up what is under way; the counters of each volume.
+    pub fn finish(self) -> Vec<Totals> {
+        let totals = self.volumes.iter().map(|served| served.volume.totals()).collect();
+        for client in self.clients {
+            client.close(&self.cache);
+        }
+        for served in &self.volumes {
+            self.cache.abandon(&served.volume);
+        }
         totals
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::model::{Disk, Modelled};
-    use crate::workload::probe::Probe;
-    use larder_core::clock::{MILLISECOND, SECOND};
-    use larder_core::counters::Counter;
-    use larder_core::store::{Geometry, MemoryStore};
-    use larder_core::tunables::Tunables;
-
-    fn scenario(seconds: u64) -> (Totals, Vec<u64>) {
-        let cache_bytes = 26 << 20;
-        let mut probe = Probe::scenario_1(cache_bytes);
-        probe.think.mean = 1.36e6;
-        let geometry = Geometry { length: probe.file_bytes, granule: 512, read_only: false };
-        let mut options = VolumeOptions::new("probe", geometry);
-        options.tunables = Tunables::nt();
-        let disk = Disk::seven_thousand_two_hundred(geometry.length);
-        let store = Modelled::new(MemoryStore::new(geometry), disk);
-        let frames = u32::try_from(cache_bytes / 4096).unwrap();
-        let mut rehearsal = Rehearsal::new(frames, options, store);
-        let mut dirty = Vec::new();
-        for request in probe.requests(7) {
-            rehearsal.serve(&request).unwrap();
-            dirty.push(rehearsal.unclean_blocks());
-            if rehearsal.now() > seconds * SECOND {
-                break;
-            }
-        }
-        assert!(rehearsal.now() > MILLISECOND);
-        (rehearsal.finish(), dirty)
-    }
-
-    #[test]
-    fn scenario_1_hits_and_absorbs_and_writes_in_bursts() {
-        let (totals, dirty) = scenario(120);
-        // Cold misses are what is left of a working set that fits.
-        assert!(totals.read_hit_ratio().unwrap() > 0.9, "{:?}", totals.read_hit_ratio());
-        let absorbed = totals.get(Counter::WriteAbsorbed);
-        assert!(absorbed > totals.get(Counter::WriteNewDirty) / 4, "{absorbed} absorbed");
-        let peak = *dirty.iter().max().unwrap();
-        let late = &dirty[dirty.len() / 2..];
-        assert!(*late.iter().min().unwrap() < peak / 2, "no saw-tooth: {peak} at the peak");
-    }
-
-    #[test]
-    fn the_same_seed_gives_the_same_run() {
-        assert_eq!(scenario(20).1, scenario(20).1);
-    }
-}
+mod tests;

@@ -35,7 +35,7 @@ pub(super) fn chart() -> Result<String> {
     let disk = Disk::seven_thousand_two_hundred(geometry.length);
     let store = Modelled::new(MemoryStore::new(geometry), disk);
     let frames = u32::try_from(CACHE_BYTES / BLOCK_BYTES_U64).expect("26 MiB");
-    let mut rehearsal = Rehearsal::new(frames, options, store);
+    let mut rehearsal = Rehearsal::new(frames, 1, [(options, store)], 1);
     let begin = rehearsal.now();
     let (mut dirty, mut written) = (Vec::new(), Vec::new());
     let mut next = begin;
@@ -44,8 +44,8 @@ pub(super) fn chart() -> Result<String> {
         rehearsal.serve(&request)?;
         while rehearsal.now() >= next {
             let at = (next - begin) as f64 / SECOND as f64;
-            let total = rehearsal.totals().get(Counter::LazyWriteBlocks);
-            dirty.push((at, rehearsal.unclean_blocks() as f64));
+            let total = rehearsal.totals(0).get(Counter::LazyWriteBlocks);
+            dirty.push((at, rehearsal.unclean_blocks(0) as f64));
             written.push((at, (total - written_before) as f64 * 4.0));
             written_before = total;
             next += SECOND / 4;

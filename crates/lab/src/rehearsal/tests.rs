@@ -1,0 +1,49 @@
+//! Tests of rehearsals.
+
+use super::*;
+use crate::model::{Disk, Modelled};
+use crate::workload::probe::Probe;
+use larder_core::clock::{MILLISECOND, SECOND};
+use larder_core::counters::Counter;
+use larder_core::store::{Geometry, MemoryStore};
+use larder_core::tunables::Tunables;
+
+fn scenario(seconds: u64) -> (Totals, Vec<u64>) {
+    let cache_bytes = 26 << 20;
+    let mut probe = Probe::scenario_1(cache_bytes);
+    probe.think.mean = 1.36e6;
+    let geometry = Geometry { length: probe.file_bytes, granule: 512, read_only: false };
+    let mut options = VolumeOptions::new("probe", geometry);
+    options.tunables = Tunables::nt();
+    let disk = Disk::seven_thousand_two_hundred(geometry.length);
+    let store = Modelled::new(MemoryStore::new(geometry), disk);
+    let frames = u32::try_from(cache_bytes / 4096).unwrap();
+    let mut rehearsal = Rehearsal::new(frames, 1, [(options, store)], 1);
+    let mut dirty = Vec::new();
+    for request in probe.requests(7) {
+        rehearsal.serve(&request).unwrap();
+        dirty.push(rehearsal.unclean_blocks(0));
+        if rehearsal.now() > seconds * SECOND {
+            break;
+        }
+    }
+    assert!(rehearsal.now() > MILLISECOND);
+    (rehearsal.finish().remove(0), dirty)
+}
+
+#[test]
+fn scenario_1_hits_and_absorbs_and_writes_in_bursts() {
+    let (totals, dirty) = scenario(120);
+    // Cold misses are what is left of a working set that fits.
+    assert!(totals.read_hit_ratio().unwrap() > 0.9, "{:?}", totals.read_hit_ratio());
+    let absorbed = totals.get(Counter::WriteAbsorbed);
+    assert!(absorbed > totals.get(Counter::WriteNewDirty) / 4, "{absorbed} absorbed");
+    let peak = *dirty.iter().max().unwrap();
+    let late = &dirty[dirty.len() / 2..];
+    assert!(*late.iter().min().unwrap() < peak / 2, "no saw-tooth: {peak} at the peak");
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run() {
+    assert_eq!(scenario(20).1, scenario(20).1);
+}
