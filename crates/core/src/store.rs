@@ -156,6 +156,28 @@ pub trait Store<F: Frames>: Send {
     }
 }
 
+impl<F: Frames, S: Store<F> + ?Sized> Store<F> for Box<S> {
+    fn geometry(&self) -> Geometry {
+        (**self).geometry()
+    }
+
+    fn submit(&mut self, now: Nanos, frames: &F, op: StoreOp<F>) {
+        (**self).submit(now, frames, op);
+    }
+
+    fn reap(&mut self, now: Nanos, frames: &F, done: &mut Vec<StoreDone<F>>) {
+        (**self).reap(now, frames, done);
+    }
+
+    fn in_flight(&self) -> usize {
+        (**self).in_flight()
+    }
+
+    fn next_event(&self) -> Option<Nanos> {
+        (**self).next_event()
+    }
+}
+
 impl fmt::Display for StoreOpKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

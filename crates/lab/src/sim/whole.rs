@@ -1,0 +1,253 @@
+//! The whole cache over a trace: the engine's own code on a virtual clock, with pages in parts,
+//! write modes, the lazy writer, the dirty limit, several clients and a modelled store.
+//!
+//! What comes out are the engine's counters. With one client and write-through nothing depends on
+//! time, and the counters are those of a server that the trace is replayed to; otherwise they
+//! depend on how fast the store is, as they do there.
+//!
+//! Volumes are as long as the trace reaches, rounded up to a page of 1 MiB. Requests beyond 4 KiB
+//! borders are cut as the NBD server cuts them. Sizes are bytes, times are nanoseconds.
+
+use crate::model::{Capped, CappedSpec, Disk, Modelled, VoidStore};
+use crate::rehearsal::{Rehearsal, RehearsalError, Request};
+use crate::trace::{Addressing, Op, Record, Source, TraceError};
+use larder_core::clock::Nanos;
+use larder_core::counters::Totals;
+use larder_core::frames::NoFrames;
+use larder_core::mode::WriteMode;
+use larder_core::policy::PolicyKind;
+use larder_core::store::{Geometry, Store};
+use larder_core::tunables::Tunables;
+use larder_core::units::BLOCK_BYTES_U64;
+use larder_core::volume::VolumeOptions;
+
+/// Volumes end at a multiple of the largest page.
+const LENGTH_STEP: u64 = 1 << 20;
+/// An object takes at least this much room of the volume that stands for a trace of objects.
+const SECTOR_BYTES: u64 = 512;
+
+/// What lies behind the simulated cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoreModel {
+    /// Takes no time.
+    Instant,
+    /// One rotating disk of 7,200 rpm.
+    Disk,
+    /// The default kind of a cloud's volumes.
+    CloudGeneral,
+    /// The cheapest kind of a cloud's volumes.
+    CloudStandard,
+}
+
+impl StoreModel {
+    /// All, in the order of the documentation.
+    pub const ALL: [StoreModel; 4] = [
+        StoreModel::Instant,
+        StoreModel::Disk,
+        StoreModel::CloudGeneral,
+        StoreModel::CloudStandard,
+    ];
+
+    /// Its name on the command line.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            StoreModel::Instant => "instant",
+            StoreModel::Disk => "disk",
+            StoreModel::CloudGeneral => "cloud-general",
+            StoreModel::CloudStandard => "cloud-standard",
+        }
+    }
+
+    fn build(self, geometry: Geometry) -> Box<dyn Store<NoFrames>> {
+        let void = VoidStore::new(geometry);
+        match self {
+            StoreModel::Instant => Box::new(void),
+            StoreModel::Disk => {
+                let disk = Disk::seven_thousand_two_hundred(geometry.length);
+                Box::new(Modelled::new(void, disk))
+            }
+            StoreModel::CloudGeneral => {
+                Box::new(Modelled::new(void, Capped::new(CappedSpec::general_purpose())))
+            }
+            StoreModel::CloudStandard => {
+                Box::new(Modelled::new(void, Capped::new(CappedSpec::standard())))
+            }
+        }
+    }
+}
+
+/// When requests are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// As soon as a client is free.
+    Closed,
+    /// At the times of the trace, or as soon after as a client is free.
+    Recorded,
+}
+
+/// The cache that is simulated.
+#[derive(Clone, Copy, Debug)]
+pub struct WholeOptions {
+    /// Memory for blocks, in frames of 4 KiB.
+    pub frames: u32,
+    /// Parts of the cache; see `larder_core::cache::shards_for`.
+    pub shards: usize,
+    /// Blocks of 4 KiB in a page, a power of two up to 256.
+    pub page_blocks: u32,
+    /// The replacement policy.
+    pub policy: PolicyKind,
+    /// The write mode.
+    pub write_mode: WriteMode,
+    /// What lies behind.
+    pub store: StoreModel,
+    /// Requests that may be under way at a time, each on a connection of its own.
+    pub clients: usize,
+    /// When requests are made.
+    pub pace: Pace,
+}
+
+/// What came out.
+#[derive(Debug)]
+pub struct WholeOutcome {
+    /// The counters of all volumes together.
+    pub totals: Totals,
+    /// From the first request to the answer of the last, as far as stores and pauses of writers
+    /// take time.
+    pub elapsed: Nanos,
+    /// Blocks that were not in the store at that moment.
+    pub unclean_blocks: u64,
+}
+
+/// Why a simulation of the whole cache ended, in one sentence.
+#[derive(Debug, thiserror::Error)]
+pub enum WholeError {
+    /// The trace cannot be read.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    /// The cache failed a request.
+    #[error(transparent)]
+    Rehearsal(#[from] RehearsalError),
+    /// The trace names objects.
+    #[error("simulate the whole cache over a trace of objects: it has no places in a volume")]
+    Objects,
+    /// The trace asks for something beyond what a volume can be.
+    #[error("simulate the whole cache: a request reaches byte {end}, a volume ends at 2^60")]
+    TooFar {
+        /// The end of the request.
+        end: u64,
+    },
+}
+
+/// How long the volumes of a trace are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lengths {
+    /// By number of the volume; 0 where it is never asked for bytes.
+    lengths: Vec<u64>,
+}
+
+impl Lengths {
+    /// Reads all of `source` to find out.
+    ///
+    /// # Errors
+    /// The source fails, is of objects, or reaches too far.
+    pub fn of(source: &mut dyn Source) -> Result<Lengths, WholeError> {
+        if source.addressing() == Addressing::Objects {
+            return Err(WholeError::Objects);
+        }
+        let mut found = Lengths::default();
+        let mut batch = Vec::new();
+        loop {
+            batch.clear();
+            source.read_batch(&mut batch)?;
+            if batch.is_empty() {
+                return Ok(found);
+            }
+            for record in &batch {
+                found.reach(record)?;
+            }
+        }
+    }
+
+    fn reach(&mut self, record: &Record) -> Result<(), WholeError> {
+        let end = record.offset.saturating_add(record.len).max(SECTOR_BYTES);
+        if end > 1 << 60 {
+            return Err(WholeError::TooFar { end });
+        }
+        let volume = record.volume as usize;
+        if volume >= self.lengths.len() {
+            self.lengths.resize(volume + 1, 0);
+        }
+        self.lengths[volume] = self.lengths[volume].max(end.next_multiple_of(LENGTH_STEP));
+        Ok(())
+    }
+}
+
+/// Plays `source`, whose volumes are so long, to a simulated cache.
+///
+/// # Errors
+/// The source fails, or asks for what `lengths` do not have.
+pub fn simulate(
+    source: &mut dyn Source,
+    lengths: &Lengths,
+    options: &WholeOptions,
+    mut progress: impl FnMut(u64),
+) -> Result<WholeOutcome, WholeError> {
+    let mut rehearsal = build(lengths, options);
+    let begin = rehearsal.now();
+    let mut batch = Vec::new();
+    loop {
+        batch.clear();
+        source.read_batch(&mut batch)?;
+        if batch.is_empty() {
+            break;
+        }
+        for record in &batch {
+            if options.pace == Pace::Recorded {
+                rehearsal.pass(begin + record.time_ns)?;
+            }
+            let Some(request) = request(record) else { continue };
+            let client = rehearsal.wait_for_idle()?;
+            rehearsal.begin(client, &request)?;
+        }
+        progress(batch.len() as u64);
+    }
+    rehearsal.wait_for_all()?;
+    let elapsed = rehearsal.now() - begin;
+    let unclean_blocks = (0..lengths.lengths.len()).map(|v| rehearsal.unclean_blocks(v)).sum();
+    let mut totals = Totals::default();
+    for volume in rehearsal.finish() {
+        totals.add(&volume);
+    }
+    Ok(WholeOutcome { totals, elapsed, unclean_blocks })
+}
+
+fn build(lengths: &Lengths, options: &WholeOptions) -> Rehearsal<Box<dyn Store<NoFrames>>> {
+    let volume = |(number, &length): (usize, &u64)| {
+        // A volume that is only flushed has a length all the same.
+        let length = length.max(LENGTH_STEP);
+        let granule = u32::try_from(SECTOR_BYTES).expect("a sector");
+        let geometry = Geometry { length, granule, read_only: false };
+        let mut of = VolumeOptions::new(number.to_string(), geometry);
+        of.page_blocks = options.page_blocks;
+        of.policy = options.policy;
+        of.write_mode = options.write_mode;
+        of.tunables = Tunables::default();
+        (of, options.store.build(geometry))
+    };
+    let volumes = lengths.lengths.iter().enumerate().map(volume);
+    Rehearsal::new(options.frames, options.shards, volumes, options.clients)
+}
+
+/// A record as a request; `None` if it asks for nothing.
+fn request(record: &Record) -> Option<Request> {
+    let Record { volume, op, offset, len, .. } = *record;
+    let request = Request { volume: volume as usize, op, offset, len };
+    (op == Op::Flush || len > 0).then_some(request)
+}
+
+/// Frames that so many bytes of memory for blocks are.
+#[must_use]
+pub fn frames_of(bytes: u64) -> u32 {
+    u32::try_from(bytes / BLOCK_BYTES_U64).unwrap_or(u32::MAX)
+}
