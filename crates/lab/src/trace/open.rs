@@ -25,8 +25,8 @@ pub struct OpenOptions {
     pub format: Option<Format>,
     /// Bad records that are passed over before it is an error.
     pub max_bad: u64,
-    /// Times, in nanoseconds since the beginning, beyond which nobody needs records: of a whole file
-    /// of our own format other blocks are not read. Others may come all the same.
+    /// Times, in nanoseconds since the beginning, beyond which nobody needs records: of a whole
+    /// file of our own format other blocks are not read. Records beyond may come all the same.
     pub times: Option<Range<u64>>,
     /// Counts the bytes that were read of the file, for whoever shows progress.
     pub progress: Option<Arc<AtomicU64>>,
