@@ -295,7 +295,8 @@ pub(super) fn open(
         place: "metadata".to_owned(),
         reason,
     };
-    let file = SerializedFileReader::new(file).map_err(|error| bad(error.to_string()))?;
+    let file =
+        guarded(|| SerializedFileReader::new(file)).map_err(|error| bad(error.to_string()))?;
     let metadata = file.metadata().file_metadata();
     let schema = metadata.schema_descr();
     let at = |wanted: &str| schema.columns().iter().position(|c| c.path().string() == wanted);
@@ -345,7 +346,7 @@ impl ParquetReader {
             .iter()
             .enumerate()
             .filter_map(|(which, at)| Some((which, (*at)?)))
-            .map(|(which, at)| open_column(&*group, which, at))
+            .map(|(which, at)| guarded(|| open_column(&*group, which, at)))
             .collect();
         self.columns = columns.map_err(|error| self.wrong(&error))?;
         self.left = rows.ok().ok_or_else(|| self.wrong("a group of a negative number of rows"))?;
@@ -359,7 +360,7 @@ impl ParquetReader {
         let mut records = vec![Record::default(); rows];
         let mut columns = std::mem::take(&mut self.columns);
         for column in &mut columns {
-            let got = column.read(rows).map_err(|error| self.wrong(&error))?;
+            let got = guarded(|| column.read(rows)).map_err(|error| self.wrong(&error))?;
             if got != rows {
                 return Err(self.wrong(&format!("column {} has too few rows", column.name())));
             }
@@ -388,13 +389,24 @@ impl ParquetReader {
     }
 }
 
+/// The crate asserts some of what a damaged file breaks; here that is an error as any other. What
+/// was being read is given up, so nothing that it left half done is seen.
+fn guarded<T>(read: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, ParquetError> {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(read))
+        .unwrap_or_else(|_| Err(ParquetError::General("the file contradicts itself".to_owned())))
+}
+
 fn open_column(
     group: &dyn RowGroupReader,
     which: usize,
     at: usize,
 ) -> Result<Column, ParquetError> {
-    let reader = group.get_column_reader(at)?;
     let schema = group.metadata().column(at);
+    let dictionary = schema.dictionary_page_offset().unwrap_or(0);
+    if dictionary.min(schema.data_page_offset()).min(schema.compressed_size()) < 0 {
+        return Err(ParquetError::General(format!("column {} lies nowhere", COLUMNS[which])));
+    }
+    let reader = group.get_column_reader(at)?;
     let name = COLUMNS[which];
     let is_text = which == OP || which >= FIRST_NAME;
     let fits = match reader {
