@@ -1,0 +1,16 @@
+//! The simulator: what a cache would have done with a trace, without its data.
+//!
+//! * [`references`]: requests taken apart into references, one page touched by one request;
+//! * [`replace`]: replacement only, the policies of the engine over those references;
+//! * [`sweep`]: many of them in one pass over the trace.
+//!
+//! Sizes are pages unless a name says bytes; hit ratios have no unit.
+
+mod index;
+pub mod interner;
+pub mod references;
+pub mod replace;
+pub mod sweep;
+
+#[cfg(test)]
+mod testing;
