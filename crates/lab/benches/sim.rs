@@ -36,7 +36,7 @@ fn sweep(bytes: &[u8], fp: u32) {
     }
     for numbered in [false, true] {
         let t = Instant::now();
-        let by = if numbered { replace::FindBy::Number(fp + 100) } else { replace::FindBy::Page };
+        let by = if numbered { replace::FindBy::Number } else { replace::FindBy::Page };
         let mut caches: Vec<_> = PolicyKind::ALL
             .iter()
             .flat_map(|k| pct.map(|p| replace::cache(*k, fp / 100 * p, by)))
@@ -67,6 +67,28 @@ fn main() {
     let cap: u32 = args[1].parse().unwrap();
     if args.len() > 2 {
         return sweep(&bytes, args[2].parse().unwrap());
+    }
+    for _ in 0..3 {
+        let t = Instant::now();
+        let mut exact = larder_lab::sim::curve::exact::Exact::new();
+        let mut batch = Vec::new();
+        for chunk in bytes.chunks(24 * 4096) {
+            batch.clear();
+            batch.extend(chunk.chunks_exact(24).map(|c| Reference {
+                page: u64::from_le_bytes(c[4..12].try_into().unwrap()),
+                bytes: 1,
+                write: false,
+                partial: false,
+                first: true,
+            }));
+            exact.run(&batch);
+        }
+        let n = bytes.len() / 24;
+        println!(
+            "exact {:.4} {:.1} ns",
+            1.0 - exact.curve().hit_ratio(cap.into()).unwrap(),
+            t.elapsed().as_secs_f64() / n as f64 * 1e9
+        );
     }
     for kind in PolicyKind::ALL {
         let mut best = f64::MAX;

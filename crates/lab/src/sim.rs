@@ -2,12 +2,16 @@
 //!
 //! * [`references`]: requests taken apart into references, one page touched by one request;
 //! * [`replace`]: replacement only, the policies of the engine over those references;
-//! * [`sweep`]: many of them in one pass over the trace.
+//! * [`sweep`]: many of them in one pass over the trace;
+//! * [`min`]: the least misses that are possible;
+//! * [`curve`]: hit ratio over size, exact or sampled.
 //!
 //! Sizes are pages unless a name says bytes; hit ratios have no unit.
 
+pub mod curve;
 mod index;
 pub mod interner;
+pub mod min;
 pub mod references;
 pub mod replace;
 pub mod sweep;
