@@ -26,6 +26,19 @@ pub(crate) fn random_references(random: &mut Random, count: usize, pages: u64) -
     references
 }
 
+/// Reads whose pages are the hotter the lower their number, with reuse over all distances: the
+/// page is a product of two uniform numbers.
+pub(crate) fn skewed_references(random: &mut Random, count: usize, pages: u64) -> Vec<Reference> {
+    let mut page = || {
+        let first = random.below(pages);
+        let second = random.below(pages);
+        reference(
+            u64::try_from(u128::from(first) * u128::from(second) / u128::from(pages)).unwrap(),
+        )
+    };
+    (0..count).map(|_| page()).collect()
+}
+
 /// The numbers of their pages.
 pub(crate) fn numbered(references: &[Reference]) -> Vec<u32> {
     let mut numbers = Vec::new();

@@ -1,0 +1,49 @@
+//! An estimated hit ratio with its error bar.
+
+/// The confidence that bars aim at.
+pub const CONFIDENCE: f64 = 0.95;
+
+/// A hit ratio that was estimated from a sample of the pages; no unit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Estimate {
+    /// The estimate.
+    pub hit_ratio: f64,
+    /// Lower end of the bar that holds the true value in 95 of 100 samples.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+}
+
+impl Estimate {
+    /// An estimate with a bar of `half` to both sides, as far as ratios go.
+    pub(super) fn around(hit_ratio: f64, half: f64) -> Estimate {
+        let within = |ratio: f64| ratio.clamp(0.0, 1.0);
+        Estimate {
+            hit_ratio: within(hit_ratio),
+            low: within(hit_ratio - half),
+            high: within(hit_ratio + half),
+        }
+    }
+
+    /// Whether the bar holds `ratio`.
+    #[must_use]
+    pub fn holds(&self, ratio: f64) -> bool {
+        self.low <= ratio && ratio <= self.high
+    }
+}
+
+/// Sum of the squares of the distances from the mean.
+pub(super) fn squares(values: &[f64]) -> f64 {
+    let mean = values.iter().sum::<f64>() / as_f64(values.len() as u64);
+    values.iter().map(|value| (value - mean).powi(2)).sum()
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts stay below 2^53")]
+pub(super) fn as_f64(count: u64) -> f64 {
+    count as f64
+}
+
+/// The part of 2^64 that `threshold` is: how likely a hash is below it.
+pub(super) fn rate(threshold: u64) -> f64 {
+    as_f64(threshold) / as_f64(u64::MAX)
+}
