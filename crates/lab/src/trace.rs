@@ -4,9 +4,30 @@
 //! a trace larger than memory streams through. Volumes, files and processes are small numbers here,
 //! whose names the source knows.
 
+mod bytes;
+mod csv;
+mod decode;
+mod format;
+mod input;
+pub mod ltr;
+mod names;
+mod open;
+#[cfg(feature = "parquet")]
+mod parquet;
+mod read;
 mod record;
+mod text;
 
+pub use csv::CsvWriter;
+pub use format::Format;
+pub use open::{BoxedSource, OpenOptions, open, open_stream};
+#[cfg(feature = "parquet")]
+pub use parquet::ParquetWriter;
 pub use record::{Op, Record};
+
+/// The longest read or write, in bytes: no block protocol has longer ones, and whoever walks the
+/// pages of a request relies on it.
+pub const LEN_MAX: u64 = 4 << 30;
 
 /// Why a trace cannot be read, in one sentence with the place.
 #[derive(Debug, thiserror::Error)]
@@ -42,7 +63,30 @@ pub enum NameOf {
     Process,
 }
 
+/// What [`Record::offset`] and [`Record::len`] count in a trace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Addressing {
+    /// Bytes of a volume. A request touches the pages that its range meets.
+    #[default]
+    Bytes,
+    /// Bytes of a volume as well, but the trace was recorded in pages of `bytes` (the `.lis` traces
+    /// of ARC: 512), all offsets and lengths are multiples of it, and published figures count one
+    /// reference for each such page. Who is not told another page size takes this one.
+    Pages {
+        /// Bytes of one page of the trace, a power of two.
+        bytes: u32,
+    },
+    /// `offset` is the key of an object (any 64 bits, not bytes: keys side by side are strangers)
+    /// and `len` is the object's size in bytes, 0 where the format has none. A request is one
+    /// reference to one object and is never split.
+    Objects,
+}
+
 /// Something that yields a trace.
+///
+/// Records come in the order of the file. Times count from the first record; one that is earlier
+/// than the first has time 0. For reads and writes of a trace that is not of objects `len` is at
+/// most [`LEN_MAX`], and `offset + len` never overflows.
 pub trait Source {
     /// Appends the next records to `batch`, as many as are cheap to have at once; none at the end.
     ///
@@ -52,4 +96,15 @@ pub trait Source {
 
     /// The name of a number, if it has one. Complete once the end has been reached.
     fn name(&self, of: NameOf, number: u32) -> Option<&str>;
+
+    /// What offsets and lengths count; the same from the first call on.
+    fn addressing(&self) -> Addressing {
+        Addressing::Bytes
+    }
+
+    /// What the user should know about the reading, a sentence each: what was guessed, what was
+    /// passed over, that the file was cut short. Complete once the end has been reached.
+    fn notes(&self) -> Vec<String> {
+        Vec::new()
+    }
 }

@@ -38,6 +38,17 @@ pub(super) fn squares(values: &[f64]) -> f64 {
     values.iter().map(|value| (value - mean).powi(2)).sum()
 }
 
+/// The slope of the line through the points by least squares, 0 if all have the same `x`, and the
+/// sum of the squares of the distances from it.
+pub(super) fn regression(x: &[f64], y: &[f64]) -> (f64, f64) {
+    let mean = |values: &[f64]| values.iter().sum::<f64>() / as_f64(values.len() as u64);
+    let (mean_x, mean_y) = (mean(x), mean(y));
+    let mixed: f64 = x.iter().zip(y).map(|(x, y)| (x - mean_x) * (y - mean_y)).sum();
+    let spread = squares(x);
+    let slope = if spread > 0.0 { mixed / spread } else { 0.0 };
+    (slope, (squares(y) - slope * mixed).max(0.0))
+}
+
 #[expect(clippy::cast_precision_loss, reason = "counts stay below 2^53")]
 pub(super) fn as_f64(count: u64) -> f64 {
     count as f64
@@ -46,4 +57,23 @@ pub(super) fn as_f64(count: u64) -> f64 {
 /// The part of 2^64 that `threshold` is: how likely a hash is below it.
 pub(super) fn rate(threshold: u64) -> f64 {
     as_f64(threshold) / as_f64(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_found_with_its_slope_and_what_is_off_it() {
+        let (slope, rest) = regression(&[1.0, 2.0, 3.0], &[5.0, 7.0, 9.0]);
+        assert!((slope - 2.0).abs() < 1e-12 && rest < 1e-12);
+        let (slope, rest) = regression(&[1.0, 1.0], &[4.0, 6.0]);
+        assert!(slope.abs() < 1e-12 && (rest - 2.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn bars_end_where_ratios_end() {
+        let made = Estimate::around(0.99, 0.05);
+        assert!(made.holds(1.0) && made.holds(0.94) && !made.holds(0.9));
+    }
 }

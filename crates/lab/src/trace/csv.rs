@@ -1,0 +1,199 @@
+//! Traces as CSV with the fields as columns, for spreadsheets and scripts; docs/FORMATS.md has the
+//! columns. Read back it gives the same records.
+
+use super::decode::{Out, Wrong};
+use super::text::{LineFormat, take_field, take_number};
+use super::{Addressing, NameOf, Op, Record, Source};
+use memchr::memchr;
+use std::io::{self, Write};
+
+/// The header, with bytes or with objects.
+const HEADERS: [&str; 2] = [
+    "time_ns,offset,len,latency_ns,volume,file,process,op,class,volume_name,file_name,process_name",
+    "time_ns,object,len,latency_ns,volume,file,process,op,class,volume_name,file_name,process_name",
+];
+
+/// The first line without its end.
+fn first_line(head: &[u8]) -> &[u8] {
+    let line = head.split(|&byte| byte == b'\n').next().unwrap_or(head);
+    line.strip_suffix(b"\r").unwrap_or(line)
+}
+
+/// Whether a file begins with the header.
+pub(super) fn is_header(head: &[u8]) -> bool {
+    HEADERS.iter().any(|header| header.as_bytes() == first_line(head))
+}
+
+/// Reads CSV.
+#[derive(Debug)]
+pub(super) struct CsvReader {
+    addressing: Addressing,
+    /// The text of a name that holds quotes.
+    unquoted: Vec<u8>,
+}
+
+impl CsvReader {
+    /// `head` begins with the header.
+    pub(super) fn from_head(head: &[u8]) -> Self {
+        let objects = first_line(head) == HEADERS[1].as_bytes();
+        let addressing = if objects { Addressing::Objects } else { Addressing::Bytes };
+        CsvReader { addressing, unquoted: Vec::new() }
+    }
+
+    /// Takes a name, and gives it to its number.
+    fn take_name(
+        &mut self,
+        rest: &mut &[u8],
+        (of, number): (NameOf, u32),
+        out: &mut Out<'_>,
+    ) -> Result<(), Wrong> {
+        let whole: &[u8] = rest;
+        let name = if whole.first() == Some(&b'"') {
+            self.take_quoted(rest)?;
+            &self.unquoted[..]
+        } else {
+            take_field(rest, b',')
+        };
+        if name.is_empty() {
+            return Ok(());
+        }
+        let name = std::str::from_utf8(name).ok().ok_or("a name is not UTF-8")?;
+        if out.names.get(of, number) != Some(name) {
+            // Where there is no room, the names count it and a note says it.
+            out.names.of(of).set(number, name);
+        }
+        Ok(())
+    }
+
+    /// Takes a field in quotes.
+    fn take_quoted(&mut self, rest: &mut &[u8]) -> Result<(), Wrong> {
+        self.unquoted.clear();
+        let mut inside = &rest[1..];
+        loop {
+            let end = memchr(b'"', inside).ok_or("the quotes do not match")?;
+            self.unquoted.extend_from_slice(&inside[..end]);
+            inside = &inside[end + 1..];
+            match inside.first() {
+                Some(b'"') => {
+                    self.unquoted.push(b'"');
+                    inside = &inside[1..];
+                }
+                Some(b',') => {
+                    *rest = &inside[1..];
+                    return Ok(());
+                }
+                None => {
+                    *rest = &[];
+                    return Ok(());
+                }
+                Some(_) => return Err("the quotes do not match"),
+            }
+        }
+    }
+}
+
+/// Takes a number of up to 32 bits.
+fn take_u32(rest: &mut &[u8]) -> Option<u32> {
+    take_number(rest, b',').and_then(|value| u32::try_from(value).ok())
+}
+
+impl LineFormat for CsvReader {
+    fn line(&mut self, line: &[u8], out: &mut Out<'_>) -> Result<(), Wrong> {
+        let rest = &mut &*line;
+        let mut number = |why| take_number(rest, b',').ok_or(why);
+        let time_ns = number("time_ns is not a number")?;
+        let offset = number("offset is not a number")?;
+        let len = number("len is not a number")?;
+        let latency_ns = number("latency_ns is not a number")?;
+        let volume = take_u32(rest).ok_or("volume is not a number of 32 bits")?;
+        let file = take_u32(rest).ok_or("file is not a number of 32 bits")?;
+        let process = take_u32(rest).ok_or("process is not a number of 32 bits")?;
+        let op = std::str::from_utf8(take_field(rest, b',')).ok().and_then(Op::from_name);
+        let op = op.ok_or("op is not read, write, flush, discard or zero")?;
+        let class = take_number(rest, b',').and_then(|class| u8::try_from(class).ok());
+        let class = class.ok_or("class is not a number up to 255")?;
+        self.take_name(rest, (NameOf::Volume, volume), out)?;
+        self.take_name(rest, (NameOf::File, file), out)?;
+        self.take_name(rest, (NameOf::Process, process), out)?;
+        out.push_as_is(Record {
+            time_ns,
+            offset,
+            len,
+            latency_ns,
+            volume,
+            file,
+            process,
+            op,
+            class,
+        })
+    }
+
+    fn addressing(&self) -> Addressing {
+        self.addressing
+    }
+}
+
+/// Writes CSV.
+#[derive(Debug)]
+pub struct CsvWriter<W> {
+    to: W,
+    line: Vec<u8>,
+}
+
+impl<W: Write> CsvWriter<W> {
+    /// Writes the header; `to` should be buffered.
+    ///
+    /// # Errors
+    /// Writing failed.
+    pub fn new(mut to: W, addressing: Addressing) -> io::Result<Self> {
+        let header = HEADERS[usize::from(addressing == Addressing::Objects)];
+        writeln!(to, "{header}")?;
+        Ok(CsvWriter { to, line: Vec::new() })
+    }
+
+    /// Writes a line for each record; names come from `names`.
+    ///
+    /// # Errors
+    /// Writing failed.
+    pub fn append(&mut self, records: &[Record], names: &dyn Source) -> io::Result<()> {
+        for record in records {
+            let Record { time_ns, offset, len, latency_ns, volume, file, process, op, class } =
+                *record;
+            self.line.clear();
+            let op = op.name();
+            write!(
+                self.line,
+                "{time_ns},{offset},{len},{latency_ns},{volume},{file},{process},{op},{class}"
+            )?;
+            let numbers =
+                [(NameOf::Volume, volume), (NameOf::File, file), (NameOf::Process, process)];
+            for (of, number) in numbers {
+                self.line.push(b',');
+                push_name(names.name(of, number).unwrap_or_default(), &mut self.line);
+            }
+            self.line.push(b'\n');
+            self.to.write_all(&self.line)?;
+        }
+        Ok(())
+    }
+
+    /// Writes out what is waiting.
+    ///
+    /// # Errors
+    /// Writing failed.
+    pub fn finish(mut self) -> io::Result<W> {
+        self.to.flush()?;
+        Ok(self.to)
+    }
+}
+
+/// A name as a field.
+fn push_name(name: &str, line: &mut Vec<u8>) {
+    let quoted = name.contains([',', '"']);
+    line.extend(quoted.then_some(b'"'));
+    for byte in name.bytes() {
+        line.extend((byte == b'"').then_some(b'"'));
+        line.push(if byte == b'\n' || byte == b'\r' { b' ' } else { byte });
+    }
+    line.extend(quoted.then_some(b'"'));
+}

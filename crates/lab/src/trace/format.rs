@@ -1,0 +1,209 @@
+//! The formats by name, and how the format of a file is told.
+
+use super::read::{
+    Blkparse, Blktrace, Fio, Lcs, OracleGeneral, Procmon, Vscsi, perfmon_refusal, twitter_operation,
+};
+use super::text::{is_heading, leading_decimal, read_or_write, take_word, whole_number};
+use super::{csv, ltr};
+
+/// A format that can be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "the table of names below says what each is")]
+pub enum Format {
+    Larder,
+    Parquet,
+    Csv,
+    Vscsi1,
+    Vscsi2,
+    OracleGeneral,
+    Lcs,
+    Lis,
+    Msr,
+    Alibaba,
+    Tencent,
+    Systor,
+    Spc,
+    Twitter,
+    DiskSim,
+    Blktrace,
+    Blkparse,
+    Fio,
+    Keys32Le,
+    Keys32Be,
+    Keys64Le,
+    Keys64Be,
+    Procmon,
+    Perfmon,
+}
+
+/// Format, its name on the command line, what it is, and extensions that stand for it.
+const TABLE: &[(Format, &str, &str, &[&str])] = &[
+    (Format::Larder, "larder", "Larder's own", &["ltr"]),
+    (Format::Parquet, "parquet", "Parquet with the fields as columns", &["parquet"]),
+    (Format::Csv, "csv", "CSV with the fields as columns", &[]),
+    (Format::Vscsi1, "vscsi1", "vscsi, version 1", &[]),
+    (Format::Vscsi2, "vscsi2", "vscsi, version 2", &[]),
+    (Format::OracleGeneral, "oracle-general", "oracleGeneral of libCacheSim", &["oraclegeneral"]),
+    (Format::Lcs, "lcs", "lcs of libCacheSim, versions 1 to 8", &["lcs"]),
+    (Format::Lis, "lis", ".lis of the ARC papers", &["lis"]),
+    (Format::Msr, "msr", "MSR Cambridge CSV", &[]),
+    (Format::Alibaba, "alibaba", "Alibaba block CSV", &[]),
+    (Format::Tencent, "tencent", "Tencent CBS CSV", &[]),
+    (Format::Systor, "systor", "Systor '17 CSV", &[]),
+    (Format::Spc, "spc", "UMass SPC", &["spc"]),
+    (Format::Twitter, "twitter", "Twitter cache CSV", &[]),
+    (Format::DiskSim, "disksim", "DiskSim and MQSim ASCII", &[]),
+    (Format::Blktrace, "blktrace", "blktrace, binary, version 7", &[]),
+    (Format::Blkparse, "blkparse", "blkparse text", &[]),
+    (Format::Fio, "fio", "fio iolog, versions 2 and 3", &[]),
+    (Format::Keys32Le, "keys32le", "raw keys of 32 bits, little-endian", &["u32", "u32le"]),
+    (Format::Keys32Be, "keys32be", "raw keys of 32 bits, big-endian", &["u32be"]),
+    (Format::Keys64Le, "keys64le", "raw keys of 64 bits, little-endian", &["u64", "u64le"]),
+    (Format::Keys64Be, "keys64be", "raw keys of 64 bits, big-endian", &["u64be"]),
+    (Format::Procmon, "procmon", "Process Monitor CSV", &[]),
+    (Format::Perfmon, "perfmon", "Perfmon CSV (counters; refused with a sentence)", &[]),
+];
+
+impl Format {
+    /// All of them, in the order of the table in docs/trace.md.
+    pub fn all() -> impl Iterator<Item = Format> {
+        TABLE.iter().map(|row| row.0)
+    }
+
+    fn row(self) -> &'static (Format, &'static str, &'static str, &'static [&'static str]) {
+        TABLE.iter().find(|row| row.0 == self).expect("each format has a row")
+    }
+
+    /// Its name on the command line.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        self.row().1
+    }
+
+    /// What it is, for people.
+    #[must_use]
+    pub fn about(self) -> &'static str {
+        self.row().2
+    }
+
+    /// The format with this name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Format> {
+        TABLE.iter().find(|row| row.1 == name).map(|row| row.0)
+    }
+
+    /// The format that the end of a file name stands for; endings of compression are passed over.
+    #[must_use]
+    pub fn from_file_name(name: &str) -> Option<Format> {
+        let mut name = name.to_ascii_lowercase();
+        for packed in [".zst", ".gz"] {
+            name.truncate(name.strip_suffix(packed).unwrap_or(&name).len());
+        }
+        let name = name.strip_suffix(".bin").unwrap_or(&name);
+        let extension = name.rsplit_once('.')?.1;
+        TABLE.iter().find(|row| row.3.contains(&extension)).map(|row| row.0)
+    }
+
+    /// The format that a (decompressed) beginning shows, if it shows one.
+    pub(super) fn from_content(head: &[u8]) -> Option<Format> {
+        if head.starts_with(&ltr::MAGIC) {
+            return Some(Format::Larder);
+        }
+        if head.starts_with(b"PAR1") {
+            return Some(Format::Parquet);
+        }
+        if Lcs::looks_like(head) {
+            return Some(Format::Lcs);
+        }
+        if Blktrace::from_head(head).is_some() {
+            return Some(Format::Blktrace);
+        }
+        let text = head.iter().take(4096).all(|&b| b >= b' ' || b"\t\r\n".contains(&b));
+        match text {
+            true => from_text(head),
+            false if Vscsi::v1().looks_like(head) => Some(Format::Vscsi1),
+            false if Vscsi::v2().looks_like(head) => Some(Format::Vscsi2),
+            false => OracleGeneral::looks_like(head).then_some(Format::OracleGeneral),
+        }
+    }
+}
+
+/// Formats of text: by their first line, else by the shape of the first line that is a record.
+fn from_text(head: &[u8]) -> Option<Format> {
+    if csv::is_header(head) {
+        return Some(Format::Csv);
+    }
+    if Fio::from_head(head).is_some() {
+        return Some(Format::Fio);
+    }
+    if perfmon_refusal(head).is_some() {
+        return Some(Format::Perfmon);
+    }
+    if Procmon::from_head(head).is_some() {
+        return Some(Format::Procmon);
+    }
+    let mut lines = head.split(|&byte| byte == b'\n').enumerate().filter_map(|(number, line)| {
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        let passed = line.is_empty() || (number == 0 && is_heading(line));
+        (!passed).then_some(line)
+    });
+    let line = lines.next()?;
+    if Blkparse::looks_like(line) {
+        return Some(Format::Blkparse);
+    }
+    if line.contains(&b',') { from_commas(line) } else { from_words(line) }
+}
+
+fn from_commas(line: &[u8]) -> Option<Format> {
+    let fields: Vec<&[u8]> = line.split(|&byte| byte == b',').take(64).collect();
+    let op = |at: usize| fields.get(at).is_some_and(|field| read_or_write(field).is_some());
+    let number = |at: usize| fields.get(at).is_some_and(|field| whole_number(field).is_some());
+    let twitter = |at: usize| fields.get(at).is_some_and(|field| twitter_operation(field));
+    match fields.len() {
+        count @ 7.. if number(0) && twitter(count - 2) && number(count - 1) => {
+            Some(Format::Twitter)
+        }
+        7 if number(0) && op(3) && number(4) => Some(Format::Msr),
+        6 if op(2) && number(4) && number(5) => Some(Format::Systor),
+        5.. if number(0) && number(1) && number(2) && op(3) => Some(Format::Spc),
+        5 if number(0) && op(1) && number(2) => Some(Format::Alibaba),
+        5 if (0..5).all(number) && [b"0", b"1"].contains(&fields[3].try_into().ok()?) => {
+            Some(Format::Tencent)
+        }
+        _ => None,
+    }
+}
+
+fn from_words(line: &[u8]) -> Option<Format> {
+    let rest = &mut &*line;
+    let words: Vec<&[u8]> =
+        std::iter::from_fn(|| Some(take_word(rest)).filter(|word| !word.is_empty()))
+            .take(6)
+            .collect();
+    let numbers = words.iter().skip(1).all(|word| whole_number(word).is_some());
+    let first = words.first()?;
+    let decimal = leading_decimal(first, b'.', 6).is_some_and(|(_, len)| len == first.len());
+    match words.len() {
+        4 if numbers && whole_number(first).is_some() => Some(Format::Lis),
+        5 if numbers && decimal => Some(Format::DiskSim),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_extensions_are_told_apart() {
+        for format in Format::all() {
+            assert_eq!(Format::from_name(format.name()), Some(format));
+            assert!(!format.about().is_empty());
+        }
+        assert_eq!(Format::all().count(), TABLE.len());
+        assert_eq!(Format::from_file_name("a.b.LIS.zst"), Some(Format::Lis));
+        assert_eq!(Format::from_file_name("x.oracleGeneral.bin.gz"), Some(Format::OracleGeneral));
+        assert_eq!(Format::from_file_name("keys.u64"), Some(Format::Keys64Le));
+        assert_eq!(Format::from_file_name("noextension"), None);
+    }
+}

@@ -1,0 +1,197 @@
+//! Bytes of a trace: any stream, decompressed if its first bytes say so, in a window that holds
+//! what is being decoded.
+//!
+//! Invariant: the window grows to [`WINDOW_MAX`] and no further, whatever the input claims.
+
+use super::TraceError;
+use std::io::{self, Read};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The window in use; what is read at once.
+const WINDOW_BYTES: usize = 256 << 10;
+/// The largest window: a line or a block that is longer is wrong.
+pub(super) const WINDOW_MAX: usize = 16 << 20;
+/// The largest window of history that a zstd stream may ask for, as a power of two: 128 MiB, which
+/// is also the limit of the zstd command without `--long`.
+const ZSTD_WINDOW_LOG_MAX: u32 = 27;
+
+/// A stream with a window on it.
+pub(super) struct Input {
+    name: String,
+    stream: Box<dyn Read + Send>,
+    compressed: Option<&'static str>,
+    window: Vec<u8>,
+    /// What of the window is still to be decoded.
+    from: usize,
+    to: usize,
+    /// Bytes that came before `from`, decompressed.
+    passed: u64,
+    at_end: bool,
+}
+
+impl std::fmt::Debug for Input {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Input")
+            .field("name", &self.name)
+            .field("passed", &self.passed)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Counts the bytes that come from the file, for whoever shows progress.
+struct Counted<R> {
+    inner: R,
+    count: Option<Arc<AtomicU64>>,
+}
+
+impl<R: Read> Read for Counted<R> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let got = self.inner.read(buf)?;
+        if let Some(count) = &self.count {
+            count.fetch_add(got as u64, Ordering::Relaxed);
+        }
+        Ok(got)
+    }
+}
+
+impl Input {
+    /// A stream that is decompressed if it begins as zstd or gzip does.
+    pub(super) fn new(
+        name: &str,
+        stream: Box<dyn Read + Send>,
+        count: Option<Arc<AtomicU64>>,
+    ) -> Result<Self, TraceError> {
+        let mut stream = Counted { inner: stream, count };
+        let mut head = Vec::new();
+        let wrap = |source| TraceError::Io { name: name.to_owned(), source };
+        stream.by_ref().take(4).read_to_end(&mut head).map_err(wrap)?;
+        let (zstd, gzip) = (head == [0x28, 0xb5, 0x2f, 0xfd], head.starts_with(&[0x1f, 0x8b]));
+        let whole = io::Cursor::new(head).chain(stream);
+        let (stream, compressed): (Box<dyn Read + Send>, _) = if zstd {
+            let mut decoder = zstd::stream::read::Decoder::new(whole).map_err(wrap)?;
+            decoder.window_log_max(ZSTD_WINDOW_LOG_MAX).map_err(wrap)?;
+            (Box::new(decoder), Some("zstd"))
+        } else if gzip {
+            (Box::new(flate2::read::MultiGzDecoder::new(whole)), Some("gzip"))
+        } else {
+            (Box::new(whole), None)
+        };
+        let window = vec![0; WINDOW_BYTES];
+        let name = name.to_owned();
+        Ok(Input { name, stream, compressed, window, from: 0, to: 0, passed: 0, at_end: false })
+    }
+
+    /// The file, or what stands for it.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What is in the window.
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.window[self.from..self.to]
+    }
+
+    /// Where the window begins, in decompressed bytes.
+    pub(super) fn position(&self) -> u64 {
+        self.passed
+    }
+
+    /// Whether nothing comes after the window.
+    pub(super) fn at_end(&self) -> bool {
+        self.at_end
+    }
+
+    /// Takes bytes from the front of the window.
+    pub(super) fn pass(&mut self, count: usize) {
+        assert!(count <= self.to - self.from, "no more is passed than is there");
+        self.from += count;
+        self.passed += count as u64;
+    }
+
+    /// Fills the window up; where it is full, it grows. Reads until `want` bytes are there, the
+    /// window is full, or the stream ends.
+    pub(super) fn fill(&mut self, want: usize) -> Result<(), TraceError> {
+        self.window.copy_within(self.from..self.to, 0);
+        (self.from, self.to) = (0, self.to - self.from);
+        if self.to == self.window.len() {
+            if self.to >= WINDOW_MAX {
+                return Err(self.bad(format!("a line or block is longer than {WINDOW_MAX} bytes")));
+            }
+            self.window.resize(self.window.len() * 2, 0);
+        }
+        while !self.at_end && self.to < want.min(self.window.len()) {
+            match self.stream.read(&mut self.window[self.to..]) {
+                Ok(0) => self.at_end = true,
+                Ok(count) => self.to += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(source) => return Err(self.failed(source)),
+            }
+        }
+        Ok(())
+    }
+
+    /// A failure of the stream: of the compression, or of the system.
+    fn failed(&self, source: io::Error) -> TraceError {
+        match self.compressed {
+            Some(kind) if source.raw_os_error().is_none() => {
+                let place = self.passed + (self.to - self.from) as u64;
+                TraceError::Bad {
+                    name: self.name.clone(),
+                    place: format!("byte {place} of what it decompresses to"),
+                    reason: format!("the {kind} stream is damaged or cut short ({source})"),
+                }
+            }
+            _ => TraceError::Io { name: self.name.clone(), source },
+        }
+    }
+
+    /// An error at the front of the window.
+    pub(super) fn bad(&self, reason: impl Into<String>) -> TraceError {
+        TraceError::Bad {
+            name: self.name.clone(),
+            place: format!("byte {}", self.passed),
+            reason: reason.into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write as _;
+
+    fn input(bytes: Vec<u8>) -> Input {
+        Input::new("test", Box::new(io::Cursor::new(bytes)), None).unwrap()
+    }
+
+    #[test]
+    fn compressed_streams_are_told_by_their_first_bytes() {
+        let plain = b"some text ".repeat(1000);
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        gzip.write_all(&plain).unwrap();
+        let packed =
+            [plain.clone(), zstd::encode_all(&plain[..], 1).unwrap(), gzip.finish().unwrap()];
+        for bytes in packed {
+            let mut whole = input(bytes.clone());
+            whole.fill(usize::MAX).unwrap();
+            assert_eq!(whole.bytes(), plain);
+            assert!(whole.at_end());
+            // Cut in the middle: whoever is compressed notices.
+            let mut cut = input(bytes[..bytes.len() / 2].to_vec());
+            assert_eq!(cut.fill(usize::MAX).is_err(), bytes != plain);
+        }
+    }
+
+    #[test]
+    fn the_window_does_not_grow_beyond_its_limit() {
+        let mut input = Input::new("test", Box::new(io::repeat(b'x')), None).unwrap();
+        let error = loop {
+            if let Err(error) = input.fill(usize::MAX) {
+                break error;
+            }
+        };
+        assert!(error.to_string().contains("longer than"), "{error}");
+        assert!(input.window.len() <= WINDOW_MAX);
+    }
+}

@@ -1,0 +1,136 @@
+//! The index at the end of a whole file: which block holds which records and times.
+
+use super::super::bytes;
+use super::section::{Frame, Kind};
+use super::{END_MAGIC, FRAME_BYTES, HEADER_BYTES, Header, PAYLOAD_BYTES_MAX, TRAILER_BYTES};
+use std::io::{self, Read, Seek, SeekFrom};
+
+const ENTRY_BYTES: usize = 40;
+/// Entries of one section.
+pub(super) const ENTRIES_MAX: usize = PAYLOAD_BYTES_MAX / ENTRY_BYTES / 2;
+
+/// Where a section is, and what it holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Where it begins in the file.
+    pub offset: u64,
+    /// `RECS` or `NAME`, in ASCII.
+    pub kind: [u8; 4],
+    /// Records or names in it.
+    pub count: u32,
+    /// Number of its first record, from 0.
+    pub first: u64,
+    /// Earliest time of its records.
+    pub time_min_ns: u64,
+    /// Latest time of its records.
+    pub time_max_ns: u64,
+}
+
+impl Entry {
+    pub(super) fn to_bytes(self) -> [u8; ENTRY_BYTES] {
+        let mut entry = [0; ENTRY_BYTES];
+        entry[..8].copy_from_slice(&self.offset.to_le_bytes());
+        entry[8..12].copy_from_slice(&self.kind);
+        entry[12..16].copy_from_slice(&self.count.to_le_bytes());
+        entry[16..24].copy_from_slice(&self.first.to_le_bytes());
+        entry[24..32].copy_from_slice(&self.time_min_ns.to_le_bytes());
+        entry[32..].copy_from_slice(&self.time_max_ns.to_le_bytes());
+        entry
+    }
+
+    fn from_bytes(entry: &[u8]) -> Self {
+        Entry {
+            offset: bytes::u64_at(entry, 0),
+            kind: bytes::array(entry, 8),
+            count: bytes::u32_at(entry, 12),
+            first: bytes::u64_at(entry, 16),
+            time_min_ns: bytes::u64_at(entry, 24),
+            time_max_ns: bytes::u64_at(entry, 32),
+        }
+    }
+
+    /// Whether it holds records.
+    #[must_use]
+    pub fn is_records(&self) -> bool {
+        Kind::from_code(self.kind) == Kind::Records
+    }
+}
+
+/// The index of a whole file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Index {
+    /// All sections but those of the index, in the order of the file.
+    pub entries: Vec<Entry>,
+    /// Records in the file.
+    pub records: u64,
+    /// Where the last block ends.
+    pub end: u64,
+}
+
+impl Index {
+    /// Reads the index; none if the file has no whole one, because it was cut short, is damaged, or
+    /// is no such file. It can be read from front to back then.
+    ///
+    /// # Errors
+    /// Reading failed.
+    pub fn read(file: &mut (impl Read + Seek)) -> io::Result<Option<Index>> {
+        let length = file.seek(SeekFrom::End(0))?;
+        if length < (HEADER_BYTES + TRAILER_BYTES) as u64 {
+            return Ok(None);
+        }
+        let mut header = [0; HEADER_BYTES];
+        file.rewind()?;
+        file.read_exact(&mut header)?;
+        let mut trailer = [0; TRAILER_BYTES];
+        file.seek(SeekFrom::Start(length - TRAILER_BYTES as u64))?;
+        file.read_exact(&mut trailer)?;
+        let whole = Header::from_bytes(&header).is_ok()
+            && trailer[..8] == END_MAGIC
+            && crc32c::crc32c(&trailer[..36]) == bytes::u32_at(&trailer, 36);
+        if !whole {
+            return Ok(None);
+        }
+        let (end, records) = (bytes::u64_at(&trailer, 8), bytes::u64_at(&trailer, 16));
+        let sections = bytes::u64_at(&trailer, 24);
+        let mut entries = Vec::new();
+        file.seek(SeekFrom::Start(end.min(length)))?;
+        while (entries.len() as u64) < sections {
+            match read_section(file)? {
+                Some(more) if !more.is_empty() => entries.extend(more),
+                _ => return Ok(None),
+            }
+        }
+        Ok(Some(Index { entries, records, end }))
+    }
+
+    /// The blocks that may hold records of these times, as a range of bytes of the file: from the
+    /// beginning of the first to the end of the last. Names may come in sections before it.
+    #[must_use]
+    pub fn bytes_of_times(&self, from_ns: u64, to_ns: u64) -> std::ops::Range<u64> {
+        let inside = |entry: &Entry| {
+            entry.is_records() && entry.time_max_ns >= from_ns && entry.time_min_ns < to_ns
+        };
+        let Some(first) = self.entries.iter().position(inside) else {
+            return self.end..self.end;
+        };
+        let last = self.entries.iter().rposition(inside).unwrap_or(first);
+        let end = self.entries.get(last + 1).map_or(self.end, |next| next.offset);
+        self.entries[first].offset..end
+    }
+}
+
+/// The entries of the section at which the file stands; none if it is damaged.
+fn read_section(file: &mut impl Read) -> io::Result<Option<Vec<Entry>>> {
+    let mut frame = [0; FRAME_BYTES];
+    if let Err(error) = file.read_exact(&mut frame) {
+        let short = error.kind() == io::ErrorKind::UnexpectedEof;
+        return if short { Ok(None) } else { Err(error) };
+    }
+    let Ok(frame) = Frame::from_bytes(&frame) else { return Ok(None) };
+    let mut packed = Vec::new();
+    file.take(frame.packed_bytes as u64).read_to_end(&mut packed)?;
+    let mut raw = Vec::new();
+    let whole = frame.kind == Kind::Index && frame.unpack(&packed, &mut raw).is_ok();
+    let entries = raw.chunks_exact(ENTRY_BYTES).map(Entry::from_bytes);
+    Ok(whole.then(|| entries.collect()))
+}

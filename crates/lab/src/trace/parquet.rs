@@ -1,0 +1,464 @@
+//! Traces in Parquet, in and out: what other tools (`DuckDB`, Polars, pandas) open. The columns are
+//! in docs/FORMATS.md. The only file that knows the crate `parquet`.
+
+use super::decode::Bad;
+use super::names::AllNames;
+use super::{Addressing, LEN_MAX, NameOf, Op, Record, Source, TraceError};
+use ::parquet::basic::{Compression, ZstdLevel};
+use ::parquet::column::reader::ColumnReader;
+use ::parquet::data_type::{ByteArray, ByteArrayType, Int32Type, Int64Type};
+use ::parquet::errors::ParquetError;
+use ::parquet::file::metadata::KeyValue;
+use ::parquet::file::properties::WriterProperties;
+use ::parquet::file::reader::{FileReader, RowGroupReader, SerializedFileReader};
+use ::parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
+use ::parquet::schema::parser::parse_message_type;
+use std::fs::File;
+use std::io::{self, Write};
+use std::sync::Arc;
+
+const SCHEMA: &str = "message trace {
+  required int64 time_ns (INTEGER(64,false));
+  required int64 offset (INTEGER(64,false));
+  required int64 len (INTEGER(64,false));
+  required int64 latency_ns (INTEGER(64,false));
+  required int32 volume (INTEGER(32,false));
+  required int32 file (INTEGER(32,false));
+  required int32 process (INTEGER(32,false));
+  required binary op (STRING);
+  required int32 class (INTEGER(8,false));
+  optional binary volume_name (STRING);
+  optional binary file_name (STRING);
+  optional binary process_name (STRING);
+}";
+/// The columns, in the order of the schema.
+const COLUMNS: [&str; 12] = [
+    "time_ns",
+    "offset",
+    "len",
+    "latency_ns",
+    "volume",
+    "file",
+    "process",
+    "op",
+    "class",
+    "volume_name",
+    "file_name",
+    "process_name",
+];
+const OP: usize = 7;
+const FIRST_NAME: usize = 9;
+/// The key of the metadata that says what offsets count.
+const ADDRESSING_KEY: &str = "larder.addressing";
+/// Rows of a group: what the writer holds in memory.
+const GROUP_ROWS: usize = 1 << 17;
+/// Rows that are read at once.
+const BATCH_ROWS: usize = 8192;
+
+fn addressing_text(addressing: Addressing) -> String {
+    match addressing {
+        Addressing::Bytes => "bytes".to_owned(),
+        Addressing::Pages { bytes } => format!("pages:{bytes}"),
+        Addressing::Objects => "objects".to_owned(),
+    }
+}
+
+fn addressing_from(text: &str) -> Option<Addressing> {
+    match text.split_once(':') {
+        Some(("pages", bytes)) => {
+            let bytes = bytes.parse().ok().filter(|bytes: &u32| bytes.is_power_of_two())?;
+            Some(Addressing::Pages { bytes })
+        }
+        None if text == "bytes" => Some(Addressing::Bytes),
+        None if text == "objects" => Some(Addressing::Objects),
+        _ => None,
+    }
+}
+
+/// Writes Parquet, packed with zstd.
+pub struct ParquetWriter<W: Write + Send> {
+    writer: SerializedFileWriter<W>,
+    records: Vec<Record>,
+}
+
+impl<W: Write + Send> std::fmt::Debug for ParquetWriter<W> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ParquetWriter")
+            .field("waiting", &self.records.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<W: Write + Send> ParquetWriter<W> {
+    /// Begins a file.
+    ///
+    /// # Errors
+    /// Writing failed.
+    pub fn new(to: W, addressing: Addressing) -> io::Result<Self> {
+        let schema = parse_message_type(SCHEMA).map_err(io::Error::other)?;
+        let level = ZstdLevel::try_new(3).map_err(io::Error::other)?;
+        let key = KeyValue::new(ADDRESSING_KEY.to_owned(), addressing_text(addressing));
+        let properties = WriterProperties::builder()
+            .set_compression(Compression::ZSTD(level))
+            .set_key_value_metadata(Some(vec![key]))
+            .build();
+        let writer = SerializedFileWriter::new(to, Arc::new(schema), Arc::new(properties));
+        Ok(ParquetWriter { writer: writer.map_err(io::Error::other)?, records: Vec::new() })
+    }
+
+    /// Appends records; names come from `names`.
+    ///
+    /// # Errors
+    /// Writing failed.
+    pub fn append(&mut self, records: &[Record], names: &dyn Source) -> io::Result<()> {
+        self.records.extend_from_slice(records);
+        while self.records.len() >= GROUP_ROWS {
+            let rest = self.records.split_off(GROUP_ROWS);
+            self.group(names)?;
+            self.records = rest;
+        }
+        Ok(())
+    }
+
+    /// Writes what is waiting as a group of rows.
+    fn group(&mut self, names: &dyn Source) -> io::Result<()> {
+        let records = std::mem::take(&mut self.records);
+        let group = self.writer.next_row_group().map_err(io::Error::other)?;
+        write_group(group, &records, names).map_err(io::Error::other)
+    }
+
+    /// Writes what is waiting and the metadata.
+    ///
+    /// # Errors
+    /// Writing failed.
+    pub fn finish(mut self, names: &dyn Source) -> io::Result<W> {
+        if !self.records.is_empty() {
+            self.group(names)?;
+        }
+        self.writer.into_inner().map_err(io::Error::other)
+    }
+}
+
+fn write_group<W: Write + Send>(
+    mut group: SerializedRowGroupWriter<'_, W>,
+    records: &[Record],
+    names: &dyn Source,
+) -> Result<(), ParquetError> {
+    let mut number = 0;
+    while let Some(mut column) = group.next_column()? {
+        let longs = |of: fn(&Record) -> u64| -> Vec<i64> {
+            records.iter().map(|record| of(record).cast_signed()).collect()
+        };
+        let ints = |of: fn(&Record) -> u32| -> Vec<i32> {
+            records.iter().map(|record| of(record).cast_signed()).collect()
+        };
+        let long: Option<fn(&Record) -> u64> = match number {
+            0 => Some(|record| record.time_ns),
+            1 => Some(|record| record.offset),
+            2 => Some(|record| record.len),
+            3 => Some(|record| record.latency_ns),
+            _ => None,
+        };
+        let int: Option<fn(&Record) -> u32> = match number {
+            4 => Some(|record| record.volume),
+            5 => Some(|record| record.file),
+            6 => Some(|record| record.process),
+            8 => Some(|record| u32::from(record.class)),
+            _ => None,
+        };
+        if let Some(of) = long {
+            column.typed::<Int64Type>().write_batch(&longs(of), None, None)?;
+        } else if let Some(of) = int {
+            column.typed::<Int32Type>().write_batch(&ints(of), None, None)?;
+        } else if number == OP {
+            let text: Vec<_> = records.iter().map(|r| ByteArray::from(r.op.name())).collect();
+            column.typed::<ByteArrayType>().write_batch(&text, None, None)?;
+        } else {
+            let (mut levels, mut text) = (Vec::with_capacity(records.len()), Vec::new());
+            for record in records {
+                let name = names.name(kind(number), number_of(record, number));
+                levels.push(i16::from(name.is_some()));
+                text.extend(name.map(ByteArray::from));
+            }
+            column.typed::<ByteArrayType>().write_batch(&text, Some(&levels), None)?;
+        }
+        column.close()?;
+        number += 1;
+    }
+    group.close().map(drop)
+}
+
+/// Whose names a column holds.
+fn kind(column: usize) -> NameOf {
+    [NameOf::Volume, NameOf::File, NameOf::Process][column - FIRST_NAME]
+}
+
+/// The number whose name a column holds.
+fn number_of(record: &Record, column: usize) -> u32 {
+    [record.volume, record.file, record.process][column - FIRST_NAME]
+}
+
+/// One column of a group of rows, and what was read of it.
+struct Column {
+    /// Which of [`COLUMNS`].
+    which: usize,
+    reader: ColumnReader,
+    optional: bool,
+    levels: Vec<i16>,
+    ints: Vec<i32>,
+    longs: Vec<i64>,
+    text: Vec<ByteArray>,
+}
+
+impl Column {
+    /// Reads up to `rows`; answers how many there were.
+    fn read(&mut self, rows: usize) -> Result<usize, ParquetError> {
+        self.levels.clear();
+        self.ints.clear();
+        self.longs.clear();
+        self.text.clear();
+        let levels = self.optional.then_some(&mut self.levels);
+        let (got, ..) = match &mut self.reader {
+            ColumnReader::Int32ColumnReader(reader) => {
+                reader.read_records(rows, levels, None, &mut self.ints)?
+            }
+            ColumnReader::Int64ColumnReader(reader) => {
+                reader.read_records(rows, levels, None, &mut self.longs)?
+            }
+            ColumnReader::ByteArrayColumnReader(reader) => {
+                reader.read_records(rows, levels, None, &mut self.text)?
+            }
+            _ => return Err(ParquetError::General(format!("{} has no such type", self.name()))),
+        };
+        Ok(got)
+    }
+
+    fn name(&self) -> &'static str {
+        COLUMNS[self.which]
+    }
+
+    /// Calls `each` with the row and where in the values its value is, for rows that have one.
+    fn places(&self, rows: usize) -> impl Iterator<Item = (usize, usize)> + use<> {
+        let present: Vec<bool> = if self.optional {
+            self.levels.iter().map(|&level| level > 0).collect()
+        } else {
+            vec![true; rows]
+        };
+        let mut at = 0;
+        (0..rows).zip(present).filter_map(move |(row, present)| {
+            let place = (row, at);
+            at += usize::from(present);
+            present.then_some(place)
+        })
+    }
+
+    /// The value at a place as a number, as wide as the column.
+    fn number(&self, at: usize) -> Option<u64> {
+        match self.reader {
+            ColumnReader::Int32ColumnReader(_) => {
+                self.ints.get(at).map(|value| u64::from(value.cast_unsigned()))
+            }
+            ColumnReader::Int64ColumnReader(_) => self.longs.get(at).map(|v| v.cast_unsigned()),
+            _ => None,
+        }
+    }
+
+    fn text(&self, at: usize) -> Option<&str> {
+        self.text.get(at).and_then(|text| std::str::from_utf8(text.data()).ok())
+    }
+}
+
+/// Reads Parquet from a file.
+struct ParquetReader {
+    name: String,
+    file: SerializedFileReader<File>,
+    /// Where each of [`COLUMNS`] is in the file.
+    places: [Option<usize>; COLUMNS.len()],
+    addressing: Addressing,
+    names: AllNames,
+    bad: Bad,
+    group: usize,
+    columns: Vec<Column>,
+    /// Rows left in the group, and the number of the next row.
+    left: usize,
+    row: u64,
+}
+
+/// Opens a file.
+pub(super) fn open(
+    name: &str,
+    file: File,
+    max_bad: u64,
+) -> Result<Box<dyn Source + Send>, TraceError> {
+    let bad = |reason: String| TraceError::Bad {
+        name: name.to_owned(),
+        place: "metadata".to_owned(),
+        reason,
+    };
+    let file = SerializedFileReader::new(file).map_err(|error| bad(error.to_string()))?;
+    let metadata = file.metadata().file_metadata();
+    let schema = metadata.schema_descr();
+    let at = |wanted: &str| schema.columns().iter().position(|c| c.path().string() == wanted);
+    let places = COLUMNS.map(at);
+    for needed in [1, 2] {
+        if places[needed].is_none() {
+            return Err(bad(format!("there is no column {}", COLUMNS[needed])));
+        }
+    }
+    let entry = metadata.key_value_metadata().and_then(|all| {
+        all.iter().find(|entry| entry.key == ADDRESSING_KEY).and_then(|entry| entry.value.clone())
+    });
+    let addressing = match entry {
+        None => Addressing::Bytes,
+        Some(text) => addressing_from(&text)
+            .ok_or_else(|| bad(format!("{ADDRESSING_KEY} is \"{text}\", which is not known")))?,
+    };
+    Ok(Box::new(ParquetReader {
+        name: name.to_owned(),
+        file,
+        places,
+        addressing,
+        names: AllNames::new(),
+        bad: Bad::new(name, max_bad),
+        group: 0,
+        columns: Vec::new(),
+        left: 0,
+        row: 0,
+    }))
+}
+
+impl ParquetReader {
+    fn wrong(&self, error: &(impl ToString + ?Sized)) -> TraceError {
+        let place = format!("row {}", self.row);
+        TraceError::Bad { name: self.name.clone(), place, reason: error.to_string() }
+    }
+
+    /// Opens the next group of rows; false at the end.
+    fn next_group(&mut self) -> Result<bool, TraceError> {
+        if self.group == self.file.num_row_groups() {
+            return Ok(false);
+        }
+        let group = self.file.get_row_group(self.group).map_err(|e| self.wrong(&e))?;
+        let rows = usize::try_from(group.metadata().num_rows());
+        let columns: Result<Vec<_>, _> = self
+            .places
+            .iter()
+            .enumerate()
+            .filter_map(|(which, at)| Some((which, (*at)?)))
+            .map(|(which, at)| open_column(&*group, which, at))
+            .collect();
+        self.columns = columns.map_err(|error| self.wrong(&error))?;
+        self.left = rows.ok().ok_or_else(|| self.wrong("a group of a negative number of rows"))?;
+        self.group += 1;
+        Ok(true)
+    }
+
+    /// Decodes the next rows of the group.
+    fn rows(&mut self, batch: &mut Vec<Record>) -> Result<(), TraceError> {
+        let rows = self.left.min(BATCH_ROWS);
+        let mut records = vec![Record::default(); rows];
+        let mut columns = std::mem::take(&mut self.columns);
+        for column in &mut columns {
+            let got = column.read(rows).map_err(|error| self.wrong(&error))?;
+            if got != rows {
+                return Err(self.wrong(&format!("column {} has too few rows", column.name())));
+            }
+            for (row, at) in column.places(rows) {
+                set(&mut records[row], column, at, &mut self.names).map_err(|()| {
+                    self.wrong(&format!("column {} holds nonsense", column.name()))
+                })?;
+            }
+        }
+        self.columns = columns;
+        self.left -= rows;
+        for record in records {
+            self.row += 1;
+            let row = self.row;
+            let fits = self.addressing == Addressing::Objects
+                || (record.offset.checked_add(record.len).is_some()
+                    && !(record.op.transfers() && record.len > LEN_MAX));
+            if fits {
+                batch.push(record);
+            } else {
+                let why = "the range ends beyond 2^64, or is longer than 4 GiB";
+                self.bad.add(|| format!("row {row}"), why)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn open_column(
+    group: &dyn RowGroupReader,
+    which: usize,
+    at: usize,
+) -> Result<Column, ParquetError> {
+    let reader = group.get_column_reader(at)?;
+    let schema = group.metadata().column(at);
+    let name = COLUMNS[which];
+    let is_text = which == OP || which >= FIRST_NAME;
+    let fits = match reader {
+        ColumnReader::ByteArrayColumnReader(_) => is_text,
+        ColumnReader::Int32ColumnReader(_) | ColumnReader::Int64ColumnReader(_) => !is_text,
+        _ => false,
+    };
+    let descriptor = schema.column_descr();
+    if !fits || descriptor.max_rep_level() > 0 || descriptor.max_def_level() > 1 {
+        return Err(ParquetError::General(format!("column {name} has a type that cannot be")));
+    }
+    let optional = descriptor.max_def_level() == 1;
+    let (levels, ints, longs, text) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    Ok(Column { which, reader, optional, levels, ints, longs, text })
+}
+
+/// Puts one value into a record.
+fn set(record: &mut Record, column: &Column, at: usize, names: &mut AllNames) -> Result<(), ()> {
+    let number = || column.number(at).ok_or(());
+    let narrow = || number().and_then(|value| u32::try_from(value).map_err(drop));
+    match column.which {
+        0 => record.time_ns = number()?,
+        1 => record.offset = number()?,
+        2 => record.len = number()?,
+        3 => record.latency_ns = number()?,
+        4 => record.volume = narrow()?,
+        5 => record.file = narrow()?,
+        6 => record.process = narrow()?,
+        OP => record.op = column.text(at).and_then(Op::from_name).ok_or(())?,
+        8 => record.class = u8::try_from(number()?).map_err(drop)?,
+        which => {
+            let (of, number) = (kind(which), number_of(record, which));
+            let name = column.text(at).ok_or(())?;
+            if names.get(of, number) != Some(name) {
+                // Where there is no room, the names count it and a note says it.
+                names.of(of).set(number, name);
+            }
+        }
+    }
+    Ok(())
+}
+
+impl Source for ParquetReader {
+    fn read_batch(&mut self, batch: &mut Vec<Record>) -> Result<(), TraceError> {
+        let before = batch.len();
+        while batch.len() == before {
+            if self.left > 0 {
+                self.rows(batch)?;
+            } else if !self.next_group()? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn name(&self, of: NameOf, number: u32) -> Option<&str> {
+        self.names.get(of, number)
+    }
+
+    fn addressing(&self) -> Addressing {
+        self.addressing
+    }
+
+    fn notes(&self) -> Vec<String> {
+        self.bad.note().into_iter().chain(self.names.note()).collect()
+    }
+}

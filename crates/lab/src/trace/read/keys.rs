@@ -1,0 +1,33 @@
+//! Raw keys: numbers of 32 or 64 bits, either byte order, one reference each; objects without a
+//! size. Nothing in the content tells them, so they are told by extension or by `--format`.
+
+use super::{Addressing, FixedRecord, Out, Record, Wrong, bytes};
+
+/// Raw keys of one width and byte order.
+#[derive(Clone, Copy, Debug)]
+pub(in super::super) struct Keys {
+    pub(in super::super) wide: bool,
+    pub(in super::super) big_endian: bool,
+}
+
+impl FixedRecord for Keys {
+    fn bytes(&self) -> usize {
+        if self.wide { 8 } else { 4 }
+    }
+
+    fn record(&mut self, record: &[u8], out: &mut Out<'_>) -> Result<(), Wrong> {
+        let key =
+            if self.wide { bytes::u64_at(record, 0) } else { bytes::u32_at(record, 0).into() };
+        let key = match (self.big_endian, self.wide) {
+            (false, _) => key,
+            (true, true) => key.swap_bytes(),
+            // The swapped half is the upper one.
+            (true, false) => key.swap_bytes() >> 32,
+        };
+        out.push(Record { offset: key, ..Record::default() })
+    }
+
+    fn addressing(&self) -> Addressing {
+        Addressing::Objects
+    }
+}

@@ -1,0 +1,72 @@
+//! Tencent CBS: time (s), offset (sectors), size (sectors), 0 for a read or 1 for a write, volume.
+//!
+//! Some copies have bytes instead of sectors. A field is taken for bytes if all its values at the
+//! beginning of the file are multiples of 512: requests of a multiple of 256 KiB alone do not occur
+//! in practice. The guess is said in the notes.
+
+use super::text::{LineFormat, is_heading, take_field, take_number, whole_number};
+use super::{Op, Out, Record, SECTOR_BYTES, Wrong, sectors, time};
+
+/// Offsets that must all be multiples of 512 before they are taken for bytes on their own.
+const PROOF_LINES: usize = 8;
+
+/// Tencent CSV.
+#[derive(Debug)]
+pub(in super::super) struct Tencent {
+    offset_in_bytes: bool,
+    size_in_bytes: bool,
+}
+
+impl Tencent {
+    /// Guesses the units from the beginning of a file.
+    pub(in super::super) fn guess(head: &[u8]) -> Self {
+        let (mut offsets, mut sizes) = ((true, 0), (true, 0));
+        for line in head.split(|&byte| byte == b'\n').take(10_000) {
+            let rest = &mut line.strip_suffix(b"\r").unwrap_or(line);
+            let numbers = [(); 3].map(|()| take_number(rest, b','));
+            // A cut or wrong line says nothing, nor does a zero.
+            let [Some(_), Some(offset), Some(size)] = numbers else { continue };
+            if rest.is_empty() || is_heading(line) {
+                continue;
+            }
+            for (seen, value) in [(&mut offsets, offset), (&mut sizes, size)] {
+                seen.0 &= value.is_multiple_of(SECTOR_BYTES);
+                seen.1 += usize::from(value > 0);
+            }
+        }
+        let size_in_bytes = sizes.0 && sizes.1 > 0;
+        let enough = if size_in_bytes { 1 } else { PROOF_LINES };
+        Tencent { offset_in_bytes: offsets.0 && offsets.1 >= enough, size_in_bytes }
+    }
+}
+
+impl LineFormat for Tencent {
+    fn line(&mut self, line: &[u8], out: &mut Out<'_>) -> Result<(), Wrong> {
+        let rest = &mut &*line;
+        let at = take_number(rest, b',').ok_or("the time is not a number")?;
+        let offset = take_number(rest, b',').ok_or("the offset is not a number")?;
+        let size = take_number(rest, b',').ok_or("the size is not a number")?;
+        let op = match take_field(rest, b',') {
+            b"0" => Op::Read,
+            b"1" => Op::Write,
+            _ => return Err("neither 0 (read) nor 1 (write)"),
+        };
+        let volume = take_field(rest, b',');
+        whole_number(volume).ok_or("the volume is not a number")?;
+        let record = Record {
+            time_ns: time(at, 1_000_000_000)?,
+            offset: if self.offset_in_bytes { offset } else { sectors(offset)? },
+            len: if self.size_in_bytes { size } else { sectors(size)? },
+            volume: out.names.volumes.number(volume),
+            op,
+            ..Record::default()
+        };
+        out.push(record)
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let unit = |bytes| if bytes { "bytes" } else { "sectors of 512 bytes" };
+        let (offsets, sizes) = (unit(self.offset_in_bytes), unit(self.size_in_bytes));
+        vec![format!("offsets were taken for {offsets} and sizes for {sizes}, by what they are")]
+    }
+}

@@ -1,0 +1,61 @@
+//! Twitter cache clusters: time (s), key, key size, value size, client, operation, time to live.
+//!
+//! Objects: the offset is a hash of the key, the length is key and value, the process the client.
+//! A key may hold commas, so the other fields are counted from the end.
+
+use super::text::{LineFormat, take_number, whole_number};
+use super::{Addressing, Op, Out, Record, Wrong, bytes, time};
+use memchr::memrchr;
+
+/// Twitter CSV.
+#[derive(Debug)]
+pub(in super::super) struct Twitter;
+
+impl LineFormat for Twitter {
+    fn line(&mut self, line: &[u8], out: &mut Out<'_>) -> Result<(), Wrong> {
+        let rest = &mut &*line;
+        let at = take_number(rest, b',').ok_or("the time is not a number")?;
+        let mut last = || {
+            let comma = memrchr(b',', rest)?;
+            let field = &rest[comma + 1..];
+            *rest = &rest[..comma];
+            Some(field)
+        };
+        let few = "fewer than seven fields";
+        whole_number(last().ok_or(few)?).ok_or("the time to live is not a number")?;
+        let op = operation(last().ok_or(few)?).ok_or("an operation that is not known")?;
+        let client = last().ok_or(few)?;
+        let value = whole_number(last().ok_or(few)?).ok_or("the value size is not a number")?;
+        let key = whole_number(last().ok_or(few)?).ok_or("the key size is not a number")?;
+        let record = Record {
+            time_ns: time(at, 1_000_000_000)?,
+            offset: bytes::hash(rest),
+            len: key.checked_add(value).ok_or("a size beyond 2^64")?,
+            process: out.names.processes.number(client),
+            op,
+            ..Record::default()
+        };
+        out.push(record)
+    }
+
+    fn addressing(&self) -> Addressing {
+        Addressing::Objects
+    }
+}
+
+/// Whether a field is an operation.
+pub(in super::super) fn is_operation(field: &[u8]) -> bool {
+    operation(field).is_some()
+}
+
+/// The operations of memcached.
+fn operation(field: &[u8]) -> Option<Op> {
+    match field {
+        b"get" | b"gets" => Some(Op::Read),
+        b"set" | b"add" | b"replace" | b"cas" | b"append" | b"prepend" | b"incr" | b"decr" => {
+            Some(Op::Write)
+        }
+        b"delete" => Some(Op::Discard),
+        _ => None,
+    }
+}

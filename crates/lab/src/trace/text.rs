@@ -1,0 +1,247 @@
+//! Lines of text, parsed byte by byte: no allocation, no conversion to text, no floating point.
+//!
+//! Invariant: what is not exactly a number is none; nothing is guessed or cut.
+
+use super::decode::{Decode, Out, Wrong};
+use super::{Addressing, Op, TraceError};
+use memchr::memchr_iter;
+
+/// How a line becomes a record.
+pub(super) trait LineFormat: Send {
+    /// One line without its end, not empty; nothing is pushed where it is not a request.
+    fn line(&mut self, line: &[u8], out: &mut Out<'_>) -> Result<(), Wrong>;
+
+    /// What offsets and lengths count.
+    fn addressing(&self) -> Addressing {
+        Addressing::Bytes
+    }
+
+    /// What the user should know about this reading.
+    fn notes(&self) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+/// A [`LineFormat`] as a decoder.
+#[derive(Debug)]
+pub(super) struct Lines<F> {
+    format: F,
+    /// Lines before the window.
+    line: u64,
+}
+
+impl<F: LineFormat> Lines<F> {
+    pub(super) fn new(format: F) -> Self {
+        Lines { format, line: 0 }
+    }
+
+    fn line(&mut self, line: &[u8], out: &mut Out<'_>) -> Result<(), TraceError> {
+        self.line += 1;
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        if line.is_empty() || (self.line == 1 && is_heading(line)) {
+            return Ok(());
+        }
+        let number = self.line;
+        match self.format.line(line, out) {
+            Ok(()) => Ok(()),
+            Err(why) => out.bad.add(|| format!("line {number}"), why),
+        }
+    }
+}
+
+impl<F: LineFormat> Decode for Lines<F> {
+    fn decode(
+        &mut self,
+        bytes: &[u8],
+        at_end: bool,
+        out: &mut Out<'_>,
+    ) -> Result<usize, TraceError> {
+        let mut from = 0;
+        for end in memchr_iter(b'\n', bytes) {
+            self.line(&bytes[from..end], out)?;
+            from = end + 1;
+        }
+        if at_end && from < bytes.len() {
+            self.line(&bytes[from..], out)?;
+            from = bytes.len();
+        }
+        Ok(from)
+    }
+
+    fn addressing(&self) -> Addressing {
+        self.format.addressing()
+    }
+
+    fn notes(&self) -> Vec<String> {
+        self.format.notes()
+    }
+}
+
+/// Whether a first line names columns: it begins with a letter or a quote and has no digit.
+pub(super) fn is_heading(line: &[u8]) -> bool {
+    let first = line.first().copied().unwrap_or_default();
+    (first.is_ascii_alphabetic() || first == b'"') && !line.iter().any(u8::is_ascii_digit)
+}
+
+/// Digits that never overflow 64 bits.
+const SAFE_DIGITS: usize = 19;
+
+/// The number at the front of `rest`, and how long it is; none if it is none or too large.
+#[inline]
+pub(super) fn leading_number(rest: &[u8]) -> Option<(u64, usize)> {
+    let (mut value, mut len) = (0_u64, 0);
+    for &byte in rest {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            break;
+        }
+        value = if len < SAFE_DIGITS {
+            value * 10 + u64::from(digit)
+        } else {
+            value.checked_mul(10)?.checked_add(u64::from(digit))?
+        };
+        len += 1;
+    }
+    (len > 0).then_some((value, len))
+}
+
+/// Takes a number and the delimiter behind it, unless the line ends there.
+#[inline]
+pub(super) fn take_number(rest: &mut &[u8], delimiter: u8) -> Option<u64> {
+    let (value, len) = leading_number(rest)?;
+    step(rest, len, delimiter)?;
+    Some(value)
+}
+
+/// Takes a decimal number as a whole number of 10^-`scale`, and the delimiter behind it. Digits
+/// beyond the scale are cut. `1.5` with a scale of 3 is 1,500.
+#[inline]
+pub(super) fn take_decimal(rest: &mut &[u8], delimiter: u8, scale: usize) -> Option<u64> {
+    let (value, len) = leading_decimal(rest, b'.', scale)?;
+    step(rest, len, delimiter)?;
+    Some(value)
+}
+
+/// The decimal number at the front of `rest`, and how long it is.
+#[inline]
+pub(super) fn leading_decimal(rest: &[u8], point: u8, scale: usize) -> Option<(u64, usize)> {
+    const POWERS: [u64; 10] =
+        [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000, 1_000_000_000];
+    let (whole, mut len) = leading_number(rest)?;
+    let mut value = whole.checked_mul(POWERS[scale])?;
+    if rest.get(len) == Some(&point) {
+        len += 1;
+        let mut place = scale;
+        for &byte in &rest[len..] {
+            let digit = byte.wrapping_sub(b'0');
+            if digit > 9 {
+                break;
+            }
+            if place > 0 {
+                place -= 1;
+                value = value.checked_add(u64::from(digit) * POWERS[place])?;
+            }
+            len += 1;
+        }
+    }
+    Some((value, len))
+}
+
+/// Passes `len` bytes and the delimiter behind them; none if something else is there.
+#[inline]
+fn step(rest: &mut &[u8], len: usize, delimiter: u8) -> Option<()> {
+    match rest.get(len) {
+        None => *rest = &[],
+        Some(&byte) if byte == delimiter => *rest = &rest[len + 1..],
+        Some(_) => return None,
+    }
+    Some(())
+}
+
+/// Takes what comes before the delimiter, or the rest of the line.
+#[inline]
+pub(super) fn take_field<'a>(rest: &mut &'a [u8], delimiter: u8) -> &'a [u8] {
+    let whole: &'a [u8] = rest;
+    if let Some(end) = whole.iter().position(|&byte| byte == delimiter) {
+        *rest = &whole[end + 1..];
+        &whole[..end]
+    } else {
+        *rest = &[];
+        whole
+    }
+}
+
+/// Takes the next word between spaces or tabs; empty at the end of the line.
+#[inline]
+pub(super) fn take_word<'a>(rest: &mut &'a [u8]) -> &'a [u8] {
+    let is_blank = |byte: &u8| *byte == b' ' || *byte == b'\t';
+    let whole: &'a [u8] = rest;
+    let Some(from) = whole.iter().position(|byte| !is_blank(byte)) else {
+        *rest = &[];
+        return &[];
+    };
+    let word = &whole[from..];
+    let end = word.iter().position(is_blank).unwrap_or(word.len());
+    *rest = &word[end..];
+    &word[..end]
+}
+
+/// A field that is a number and nothing else.
+#[inline]
+pub(super) fn whole_number(field: &[u8]) -> Option<u64> {
+    leading_number(field).and_then(|(value, len)| (len == field.len()).then_some(value))
+}
+
+/// The next word as a number.
+#[inline]
+pub(super) fn take_word_number(rest: &mut &[u8]) -> Option<u64> {
+    whole_number(take_word(rest))
+}
+
+/// `R`, `r`, `Read`, `W`, `w`, `Write`.
+#[inline]
+pub(super) fn read_or_write(field: &[u8]) -> Option<Op> {
+    match field {
+        b"R" | b"r" | b"Read" | b"read" | b"READ" => Some(Op::Read),
+        b"W" | b"w" | b"Write" | b"write" | b"WRITE" => Some(Op::Write),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_exact_or_none() {
+        let number = |text: &str| whole_number(text.as_bytes());
+        assert_eq!(number("18446744073709551615"), Some(u64::MAX));
+        assert_eq!(number("18446744073709551616"), None);
+        assert_eq!(number("0000000000000000000000007"), Some(7));
+        for wrong in ["", "-1", "1 ", "x", "1x", "99999999999999999999999"] {
+            assert_eq!(number(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn decimals_are_fixed_point() {
+        let decimal = |text: &str| take_decimal(&mut text.as_bytes(), b',', 9);
+        assert_eq!(decimal("1455505300.142305136,x"), Some(1_455_505_300_142_305_136));
+        assert_eq!(decimal("0.5"), Some(500_000_000));
+        assert_eq!(decimal("7"), Some(7_000_000_000));
+        assert_eq!(decimal("1.0000000019"), Some(1_000_000_001));
+        for wrong in [".5", "1.5.5", "1e5", "18446744074.0", "-1"] {
+            assert_eq!(decimal(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn words_and_fields_end_with_the_line() {
+        let mut rest: &[u8] = b"  a \t bc";
+        let words = [(); 3].map(|()| take_word(&mut rest).to_vec());
+        assert_eq!(words, [b"a".to_vec(), b"bc".to_vec(), Vec::new()]);
+        let mut rest: &[u8] = b"a,,b";
+        let fields = [(); 4].map(|()| take_field(&mut rest, b',').to_vec());
+        assert_eq!(fields, [b"a".to_vec(), Vec::new(), b"b".to_vec(), Vec::new()]);
+    }
+}
