@@ -6,7 +6,7 @@
 //!
 //! Sizes are bytes.
 
-use crate::trace::{NameOf, Op, Record, Source, TraceError};
+use crate::trace::{Addressing, NameOf, Op, Record, Source, TraceError};
 
 /// References in a batch: enough that handing a batch to a cache costs nothing beside its work, few
 /// enough to stay in a core's cache.
@@ -28,6 +28,17 @@ pub enum Split {
 }
 
 impl Split {
+    /// How a trace is split unless said otherwise: into the pages that it was recorded in, else
+    /// into pages of 4 KiB; objects not at all.
+    #[must_use]
+    pub fn native(addressing: Addressing) -> Split {
+        match addressing {
+            Addressing::Bytes => Split::Pages(4096),
+            Addressing::Pages { bytes } => Split::Pages(bytes),
+            Addressing::Objects => Split::Objects,
+        }
+    }
+
     /// Bytes of a page, where pages have a size.
     #[must_use]
     pub fn page_bytes(self) -> Option<u32> {
@@ -155,7 +166,6 @@ struct Pending {
 }
 
 /// The references of a trace, batch by batch.
-#[derive(Debug)]
 pub struct References<S> {
     source: S,
     split: Split,
@@ -173,6 +183,16 @@ pub struct Batch {
     pub references: Vec<Reference>,
     /// The group of each; empty if they are not told apart.
     pub groups: Vec<u32>,
+}
+
+impl<S> std::fmt::Debug for References<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Sources of any kind go in; what is left to hand out is not worth showing.
+        f.debug_struct("References")
+            .field("split", &self.split)
+            .field("counts", &self.counts)
+            .finish_non_exhaustive()
+    }
 }
 
 impl<S: Source> References<S> {

@@ -23,11 +23,11 @@ use crate::trace::Source;
 
 /// References that the caches are handed at once.
 const STRETCH_REFERENCES: usize = 512 << 10;
-/// A cache finds its pages by number if it holds at least one page in this many of the footprint:
-/// then the numbers take no more than the table that they replace.
-const SHARE_MIN: u64 = 4;
-/// Or if the numbers of all caches take no more than this many bytes.
-const NUMBERS_BYTES_MAX: u64 = 16 << 20;
+/// Bytes that the numbers may take for each page of the caches: less than half of what a cache needs
+/// for a page otherwise (its key, its entry in a table, the links and ghosts of the policy).
+const NUMBERS_BYTES_PER_PAGE: u64 = 24;
+/// And bytes that they may take in any case.
+const NUMBERS_BYTES_MIN: u64 = 16 << 20;
 
 /// One cache of a sweep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,16 +38,23 @@ pub struct Planned {
     pub capacity: u32,
 }
 
-/// How the caches of a sweep find their pages, from the pages of the trace if they are known.
+/// How the caches of a sweep find their pages, from the pages of the trace if they are known: by
+/// number, the largest first, as long as the numbers take little beside the caches.
 fn find_by(plan: &[Planned], footprint: Option<u64>) -> Vec<FindBy> {
-    let Some(footprint) = footprint else { return vec![FindBy::Page; plan.len()] };
-    let all = footprint * size_of::<u32>() as u64 * plan.len() as u64 <= NUMBERS_BYTES_MAX;
-    plan.iter()
-        .map(|planned| {
-            let large = u64::from(planned.capacity) * SHARE_MIN >= footprint;
-            if plan.len() > 1 && (all || large) { FindBy::Number } else { FindBy::Page }
-        })
-        .collect()
+    let mut found = vec![FindBy::Page; plan.len()];
+    let Some(footprint) = footprint.filter(|_| plan.len() > 1) else { return found };
+    let mut order: Vec<usize> = (0..plan.len()).collect();
+    order.sort_by_key(|&cache| std::cmp::Reverse(plan[cache].capacity));
+    let (mut numbers, mut allowed) = (0, NUMBERS_BYTES_MIN);
+    for cache in order {
+        numbers += footprint * size_of::<u32>() as u64;
+        allowed += u64::from(plan[cache].capacity).min(footprint) * NUMBERS_BYTES_PER_PAGE;
+        if numbers > allowed {
+            break;
+        }
+        found[cache] = FindBy::Number;
+    }
+    found
 }
 
 /// References on their way to the caches.
@@ -171,14 +178,15 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_used_where_they_take_no_more_than_a_table_of_its_own() {
+    fn numbers_are_used_where_they_take_little_beside_the_caches() {
         let plan = plan();
         assert!(find_by(&plan, None).iter().all(|&by| by == FindBy::Page));
         assert!(find_by(&plan, Some(1_600)).iter().all(|&by| by == FindBy::Number));
         let mut large = plan.clone();
         large.push(Planned { policy: PolicyKind::Lru, capacity: 30_000_000 });
         let chosen = find_by(&large, Some(100_000_000));
-        assert_eq!(chosen.iter().position(|&by| by == FindBy::Number), Some(plan.len()));
+        assert_eq!(chosen[plan.len()], FindBy::Number);
+        assert_eq!(chosen[..plan.len()].iter().filter(|&&by| by == FindBy::Number).count(), 0);
         assert_eq!(find_by(&plan[..1], Some(4)), [FindBy::Page], "there is nothing to share");
     }
 }

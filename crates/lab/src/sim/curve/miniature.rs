@@ -17,16 +17,17 @@ use larder_core::mix;
 use larder_core::policy::PolicyKind;
 
 use super::estimate::{Estimate, as_f64, squares};
-use super::sampled::SAMPLE_PAGES;
 use crate::sim::references::Reference;
 use crate::sim::replace::{self, FindBy, Replace};
 
+/// Pages that all miniatures of a size see together, at least.
+pub const SAMPLE_PAGES: u64 = 16_384;
 /// Miniatures of each size.
 const GROUPS: usize = 8;
 /// The quantile of Student's t with one degree less than there are groups, 97.5 %.
 const STUDENT: f64 = 2.365;
 /// Slots that a miniature has at least.
-pub const SLOTS_MIN: u64 = 64;
+pub const SLOTS_MIN: u64 = 96;
 
 /// All policies at one size.
 #[derive(Debug)]
@@ -45,7 +46,7 @@ struct Size {
 impl Size {
     fn new(pages: u32, policies: &[PolicyKind], footprint: u64) -> Self {
         let groups = GROUPS as u64;
-        let (wanted, footprint) = (SAMPLE_PAGES as u64 / groups, footprint.max(1));
+        let (wanted, footprint) = (SAMPLE_PAGES / groups, footprint.max(1));
         let capacity = u64::from(pages);
         let slots = (capacity * wanted).div_ceil(footprint).max(SLOTS_MIN);
         let whole = slots * groups >= capacity;

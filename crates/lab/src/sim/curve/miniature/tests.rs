@@ -34,7 +34,7 @@ fn miniatures_hit_about_as_often_as_caches_of_full_size() {
     }
     error /= f64::from(tried);
     assert!(error < 0.01, "mean error {error}");
-    assert!(f64::from(held) >= 0.8 * f64::from(tried), "{held} of {tried} bars hold");
+    assert!(f64::from(held) >= 0.7 * f64::from(tried), "{held} of {tried} bars hold");
 }
 
 #[test]
