@@ -94,7 +94,27 @@ impl<F: Frames> Cache<F> {
             let instance = Instance::new(index, Arc::clone(&volume), policy.build());
             lock(shard).instances.push(Some(instance));
         }
+        self.tell_capacities();
         volume
+    }
+
+    /// Tells the policies how many pages to expect: the frames in equal parts for all volumes,
+    /// within what each is allowed, over all shards. A volume may get more while others are idle.
+    fn tell_capacities(&self) {
+        let volumes: Vec<_> = lock(&self.pool.volumes).iter().flatten().cloned().collect();
+        let part = self.pool.total as usize / volumes.len().max(1);
+        for shard in &self.shards {
+            let mut shard = lock(shard);
+            for volume in &volumes {
+                // Whoever adds a volume puts its instances here, and tells all again.
+                if let Some(Some(instance)) = shard.instances.get_mut(usize::from(volume.id)) {
+                    let (min, max) = (volume.quota.min as usize, volume.quota.max as usize);
+                    let frames = part.clamp(min.min(max), max);
+                    let pages = frames / volume.page_blocks as usize / self.shards.len();
+                    instance.policy.on_capacity(pages.max(1));
+                }
+            }
+        }
     }
 
     /// Opens a lane to a volume. `notify` wakes its thread when completions have come.

@@ -2,15 +2,47 @@
 //!
 //! A policy works on slots, small numbers that name the pages that are resident now; pages that are
 //! gone are remembered, where a policy does so, by page number (ghosts). The engine and the
-//! simulator use the same objects. One file each, named as in the literature.
+//! simulator use the same objects. One file each, named as in the literature; docs/policies.md
+//! compares them.
+//!
+//! What a policy keeps is in proportion to the pages that it holds or was told that it will hold,
+//! whichever is more: that number is the capacity of which its lists have their shares.
 
+mod arc;
+mod clock;
+mod clock2q_plus;
+mod fifo;
 mod ghost;
+mod ghost_lists;
+mod index;
+mod kind;
+mod linux;
+mod lirs;
 mod list;
 mod lru;
+mod random;
 mod s3fifo;
+mod sieve;
+mod sketch;
+mod slru;
+mod small_main;
+mod two_q;
+mod wtinylfu;
 
+pub use arc::Arc;
+pub use clock::Clock;
+pub use clock2q_plus::Clock2QPlus;
+pub use fifo::Fifo;
+pub use kind::PolicyKind;
+pub use linux::Linux;
+pub use lirs::Lirs;
 pub use lru::Lru;
+pub use random::{Random, SEED};
 pub use s3fifo::S3Fifo;
+pub use sieve::Sieve;
+pub use slru::Slru;
+pub use two_q::TwoQ;
+pub use wtinylfu::WTinyLfu;
 
 /// Names a resident page inside one policy; small, dense, reused.
 pub type Slot = u32;
@@ -23,10 +55,20 @@ pub const NO_SLOT: Slot = u32::MAX;
 pub const PASSED_OVER_MAX: u32 = 64;
 
 /// A replacement policy over resident pages.
+///
+/// A reference to a resident page is [`Policy::on_hit`]. A reference to any other page is
+/// [`Policy::on_miss`], then, if there is no room, [`Policy::victim`] and [`Policy::on_remove`] of
+/// what it gave, then [`Policy::on_insert`].
 pub trait Policy: Send + std::fmt::Debug {
     /// Its name in the literature and on the command line.
     fn name(&self) -> &'static str;
-    /// A page became resident.
+    /// How many pages it is expected to hold when the cache is full. It may hold more or fewer, and
+    /// be told another number at any time.
+    fn on_capacity(&mut self, _pages: usize) {}
+    /// A page that is not resident was referenced and is about to come; told before the victim for
+    /// it is chosen. It may be told twice, and the page may not come after all.
+    fn on_miss(&mut self, _page: u64) {}
+    /// A page became resident. That it missed need not have been told before.
     fn on_insert(&mut self, slot: Slot, page: u64);
     /// A resident page was referenced again.
     fn on_hit(&mut self, slot: Slot);
@@ -44,54 +86,6 @@ pub trait Policy: Send + std::fmt::Debug {
     }
     /// Asserts every invariant of the structure; for tests.
     fn check(&self);
-}
-
-/// A policy by name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PolicyKind {
-    /// Least recently used.
-    Lru,
-    /// Three static FIFO queues.
-    S3Fifo,
-}
-
-impl PolicyKind {
-    /// All of them, in the order of the documentation.
-    pub const ALL: [PolicyKind; 2] = [PolicyKind::Lru, PolicyKind::S3Fifo];
-
-    /// Its name on the command line.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            PolicyKind::Lru => "lru",
-            PolicyKind::S3Fifo => "s3fifo",
-        }
-    }
-
-    /// The policy of this name.
-    #[must_use]
-    pub fn from_name(name: &str) -> Option<PolicyKind> {
-        PolicyKind::ALL.into_iter().find(|kind| kind.name() == name)
-    }
-
-    /// A new, empty policy.
-    #[must_use]
-    pub fn build(self) -> Box<dyn Policy> {
-        match self {
-            PolicyKind::Lru => Box::new(Lru::new()),
-            PolicyKind::S3Fifo => Box::new(S3Fifo::new()),
-        }
-    }
-
-    /// Bytes that it needs for each resident page, ghosts included: counted into the memory bound.
-    #[must_use]
-    pub fn bytes_per_page(self) -> usize {
-        match self {
-            PolicyKind::Lru => 8,
-            // Links and frequency, and up to two ghost entries of 8 bytes at half load.
-            PolicyKind::S3Fifo => 12 + 16,
-        }
-    }
 }
 
 #[cfg(test)]

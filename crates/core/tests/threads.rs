@@ -196,4 +196,6 @@ fn threads_see_whole_blocks_that_never_go_back() {
     hammer(4, WriteMode::Back, PolicyKind::Lru);
     hammer(4, WriteMode::Through, PolicyKind::S3Fifo);
     hammer(2, WriteMode::Around, PolicyKind::Lru);
+    hammer(2, WriteMode::Back, PolicyKind::Lirs);
+    hammer(1, WriteMode::Back, PolicyKind::WTinyLfu);
 }

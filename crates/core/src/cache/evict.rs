@@ -37,6 +37,17 @@ impl<F: Frames> Cache<F> {
         false
     }
 
+    /// Tells the policy of a page that is not resident and is about to come: before a victim for it
+    /// is chosen, and after the hits before it.
+    pub(super) fn note_miss(&self, volume: &Volume<F>, page: u64, now: Nanos) {
+        let index = self.table.shard(Key::new(volume.id, volume.blocks_of(page).start));
+        let mut shard = self.shard(index);
+        if shard.instance(volume.id).find(&self.table, page).is_none() {
+            shard.drain(now);
+            shard.instance(volume.id).policy.on_miss(page);
+        }
+    }
+
     /// Evicts the coldest page that may go for the benefit of `volume`; false if there is none.
     fn evict_coldest(&self, volume: &Volume<F>, recorder: &Recorder, now: Nanos) -> bool {
         let mut candidates = self.candidates(volume);

@@ -117,6 +117,7 @@ impl<F: Frames> Cache<F> {
         let page = volume.page_of(blocks.start);
         let whole = volume.blocks_of(page);
         let mut wanted = self.count_absent(volume.id, &whole);
+        self.note_miss(&volume, page, now);
         loop {
             let (spare, recorder) = (&mut lane.spare, &*lane.recorder);
             let room = self.reserve(&volume, wanted, spare, recorder, now);

@@ -197,6 +197,9 @@ impl<F: Frames> Cache<F> {
         let is_absent = |p: &&Piece<'_>| self.table.find(Key::new(volume.id, p.block)).is_none();
         // No more than it needs: making room could evict the very page that was filled for it.
         let mut wanted = pieces.iter().filter(is_absent).count();
+        if wanted > 0 && mode != WriteMode::Around {
+            self.note_miss(&volume, volume.page_of(pieces[0].block), now);
+        }
         let placed = loop {
             if wanted > 0 && !self.reserve(&volume, wanted, &mut lane.spare, &recorder, now) {
                 break Placed::NoRoom;

@@ -1,89 +1,75 @@
-//! Ghosts: page numbers of what was evicted lately, in memory proportional to the cache.
+//! Ghosts by age: page numbers of what was evicted lately, without a queue.
 //!
-//! An open-addressing table of 8-byte entries, a fingerprint and the turn at which the page went.
-//! A page is remembered while fewer than the queue's capacity of pages went after it, so the queue
-//! itself need not be stored; entries whose turn has passed are overwritten. Two pages with the
-//! same 32-bit fingerprint in one probe window are taken for the same page: at most one admission
-//! in 2^28 errs.
+//! Each ghost is remembered with the turn at which its page went; it is live while fewer than a
+//! given number of turns went by since, which is how section 4.2 of the S3-FIFO paper keeps its
+//! ghosts. So no order need be stored. What is dead stays dead when that number grows. Dead ghosts are dropped by a hand that looks at a few cells
+//! of the table with each eviction, so that they are at most a few more than the live ones.
 
-const WINDOW: usize = 8;
-const ENTRIES_MIN: usize = 64;
+use super::index::{Index, fingerprint};
 
-#[derive(Clone, Copy, Debug, Default)]
-struct Entry {
-    fingerprint: u32,
-    turn: u32,
-}
+/// Turns count up to this and begin again; the hand has long passed by then.
+const TURN_MASK: u32 = u32::MAX >> 1;
+/// Cells that the hand looks at each turn: a table of three cells a ghost is seen once in the time
+/// in which three eighths of the capacity go.
+const SWEPT_PER_TURN: usize = 8;
 
 /// The pages evicted last.
 #[derive(Debug, Default)]
 pub(crate) struct Ghosts {
-    entries: Vec<Entry>,
-    /// Counts evictions; 0 is "never".
+    index: Index,
     turn: u32,
+    hand: usize,
     capacity: u32,
+    /// Ghosts of so many turns are live: at most the capacity.
+    window: u32,
 }
 
 impl Ghosts {
-    fn window(&self, page: u64) -> (usize, u32) {
-        let hash = crate::page::mix(page);
-        let fingerprint = u32::try_from(hash >> 32).expect("a shifted u64") | 1;
-        let mask = self.entries.len() - 1;
-        (usize::try_from(hash & 0xffff_ffff).expect("32 bits") & mask & !(WINDOW - 1), fingerprint)
+    /// Bytes that one ghost of the capacity needs.
+    pub(crate) const BYTES: usize = Index::BYTES;
+
+    fn age(now: u32, turn: u32) -> u32 {
+        now.wrapping_sub(turn) & TURN_MASK
     }
 
-    fn is_live(&self, entry: Entry) -> bool {
-        entry.turn != 0 && self.turn.wrapping_sub(entry.turn) < self.capacity
+    /// Lets a turn go by, so that all ghosts are older by one.
+    pub(crate) fn advance(&mut self) {
+        self.turn = (self.turn + 1) & TURN_MASK;
+        self.window = (self.window + 1).min(self.capacity);
+        let (now, window) = (self.turn, self.window);
+        let is_live = |turn| Self::age(now, turn) < window;
+        self.hand = self.index.sweep(self.hand, SWEPT_PER_TURN, is_live);
     }
 
-    /// Remembers `page` until `capacity` more pages went.
+    /// Remembers `page` until `capacity` more turns have gone by; this one is a turn of its own.
     pub(crate) fn remember(&mut self, page: u64, capacity: usize) {
+        self.capacity = u32::try_from(capacity).unwrap_or(TURN_MASK).min(TURN_MASK);
+        self.advance();
         self.fit(capacity);
-        self.turn = self.turn.wrapping_add(1).max(1);
-        let (start, fingerprint) = self.window(page);
-        let turn = self.turn;
-        let slot = (start..start + WINDOW)
-            .min_by_key(|&i| {
-                let entry = self.entries[i];
-                let same = entry.fingerprint == fingerprint && entry.turn != 0;
-                if same {
-                    (0, 0)
-                } else if self.is_live(entry) {
-                    (2, entry.turn)
-                } else {
-                    (1, 0)
-                }
-            })
-            .expect("a window is not empty");
-        self.entries[slot] = Entry { fingerprint, turn };
+        self.index.insert(fingerprint(page), self.turn);
     }
 
-    /// Whether `page` is remembered; if so it is forgotten.
-    pub(crate) fn take(&mut self, page: u64) -> bool {
-        if self.entries.is_empty() {
-            return false;
-        }
-        let (start, fingerprint) = self.window(page);
-        for i in start..start + WINDOW {
-            let entry = self.entries[i];
-            if entry.fingerprint == fingerprint && self.is_live(entry) {
-                self.entries[i] = Entry::default();
-                return true;
-            }
-        }
-        false
+    /// Forgets `page`; how many turns went by since it was remembered, if it is live.
+    pub(crate) fn take(&mut self, page: u64) -> Option<u32> {
+        let age = Self::age(self.turn, self.index.remove(fingerprint(page))?);
+        (age < self.window).then_some(age)
     }
 
-    /// Grows the table to twice the capacity, keeping what is live.
+    /// Keeps the table at two and a half to six cells for each ghost of the capacity.
     fn fit(&mut self, capacity: usize) {
-        self.capacity = u32::try_from(capacity).unwrap_or(u32::MAX);
-        let wanted = (capacity * 2).next_power_of_two().max(ENTRIES_MIN);
-        if wanted <= self.entries.len() {
-            return;
+        let cells = self.index.cells();
+        if cells * 2 < capacity * 5 || cells > capacity * 6 + 64 {
+            let (now, window) = (self.turn, self.window);
+            let keep = |turn| Self::age(now, turn) < window;
+            self.index.resize((capacity + 1) * 3, keep);
         }
-        // The window of an entry is not known from the entry alone; a table that doubles starts
-        // empty. It happens only while the cache grows, when few pages are evicted.
-        self.entries = vec![Entry::default(); wanted];
+    }
+
+    /// Asserts that the table is whole and its size in proportion.
+    pub(crate) fn check(&self) {
+        self.index.check();
+        let capacity = self.capacity as usize;
+        assert!(self.index.len() <= capacity * 2 + 64, "dead ghosts pile up");
     }
 }
 
@@ -92,14 +78,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_ghost_is_remembered_for_as_many_evictions_as_the_capacity() {
+    fn a_ghost_is_remembered_for_as_many_turns_as_the_capacity() {
         let mut ghosts = Ghosts::default();
-        for page in 0..100 {
+        for page in 0..100_000 {
             ghosts.remember(page, 50);
+            if page % 97 == 0 {
+                ghosts.check();
+            }
         }
-        assert!((0..50).all(|page| !ghosts.take(page)), "older than the capacity");
-        let kept = (50..100).filter(|&page| ghosts.take(page)).count();
-        assert!(kept >= 48, "only {kept} of 50 remembered");
-        assert!(!ghosts.take(99), "taken once, forgotten");
+        assert_eq!(ghosts.take(99_949), None, "older than the capacity");
+        assert_eq!(ghosts.take(99_950), Some(49));
+        assert_eq!(ghosts.take(99_999), Some(0));
+        assert_eq!(ghosts.take(99_999), None, "taken once, forgotten");
+        (0..2).for_each(|_| ghosts.advance());
+        assert_eq!(ghosts.take(99_951), None, "older by two turns");
+        assert_eq!(ghosts.take(99_952), Some(49));
+        assert!(ghosts.index.cells() < 50 * 6 + 64);
+    }
+
+    #[test]
+    fn a_change_of_capacity_keeps_what_is_live() {
+        let mut ghosts = Ghosts::default();
+        for page in 0..1000 {
+            ghosts.remember(page, 10 + usize::try_from(page).expect("small"));
+        }
+        assert!((0..1000).all(|page| ghosts.take(page).is_some()), "lost while it grew");
+        (0..200).for_each(|page| ghosts.remember(page, 20));
+        ghosts.check();
+        assert!(ghosts.index.cells() <= 20 * 6 + 64, "it does not shrink");
     }
 }

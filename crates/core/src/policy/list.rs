@@ -4,7 +4,7 @@
 use super::{NO_SLOT, Slot};
 use crate::page::Chunked;
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 struct Link {
     prev: Slot,
     next: Slot,
@@ -30,11 +30,13 @@ pub(crate) struct List {
     len: usize,
 }
 
-impl List {
-    pub(crate) fn new() -> Self {
+impl Default for List {
+    fn default() -> Self {
         List { head: NO_SLOT, tail: NO_SLOT, len: 0 }
     }
+}
 
+impl List {
     pub(crate) fn len(&self) -> usize {
         self.len
     }
@@ -46,6 +48,9 @@ impl List {
 }
 
 impl Links {
+    /// Bytes that a slot needs for its links.
+    pub(crate) const BYTES: usize = size_of::<Link>();
+
     /// The slot that entered just after `slot` (towards the head), or [`NO_SLOT`].
     pub(crate) fn newer(&self, slot: Slot) -> Slot {
         self.links.get(slot).prev
@@ -64,7 +69,7 @@ impl Links {
     }
 
     pub(crate) fn remove(&mut self, list: &mut List, slot: Slot) {
-        let Link { prev, next } = self.links.get(slot).clone();
+        let Link { prev, next } = *self.links.get(slot);
         if prev == NO_SLOT {
             debug_assert_eq!(list.head, slot, "slot {slot} is not in this list");
             list.head = next;
@@ -78,6 +83,47 @@ impl Links {
             self.links.get_mut(next).prev = prev;
         }
         list.len -= 1;
+    }
+
+    /// Makes `slot` the newest one of its list.
+    pub(crate) fn move_to_head(&mut self, list: &mut List, slot: Slot) {
+        if list.head != slot {
+            self.remove(list, slot);
+            self.push_head(list, slot);
+        }
+    }
+
+    /// Takes the slot that entered first out of the list.
+    pub(crate) fn pop_tail(&mut self, list: &mut List) -> Option<Slot> {
+        let slot = list.tail;
+        (slot != NO_SLOT).then(|| {
+            self.remove(list, slot);
+            slot
+        })
+    }
+
+    /// The oldest slot that `accept` takes; each one that it refuses costs one of `budget`.
+    pub(crate) fn find_oldest(
+        &self,
+        list: &List,
+        budget: &mut u32,
+        accept: &mut dyn FnMut(Slot) -> bool,
+    ) -> Option<Slot> {
+        let mut slot = list.tail;
+        while slot != NO_SLOT && *budget > 0 {
+            if accept(slot) {
+                return Some(slot);
+            }
+            *budget -= 1;
+            slot = self.newer(slot);
+        }
+        None
+    }
+
+    /// The slots of a list, the oldest first.
+    pub(crate) fn oldest_first<'a>(&'a self, list: &List) -> impl Iterator<Item = Slot> + 'a {
+        let some = |slot: Slot| (slot != NO_SLOT).then_some(slot);
+        std::iter::successors(some(list.tail), move |&slot| some(self.newer(slot)))
     }
 
     /// Walks the list from tail to head and asserts that links and length agree.

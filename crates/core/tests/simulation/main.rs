@@ -16,6 +16,7 @@ mod random;
 mod world;
 
 use broken::Lie;
+use larder_core::policy::PolicyKind;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 use world::{Figures, Log};
@@ -72,6 +73,19 @@ fn a_random_world_keeps_every_promise() {
         f64::from(u32::try_from(count).unwrap()) / begin.elapsed().as_secs_f64(),
     );
     assert!(sum.requests > 0 && sum.crashes > 0, "nothing was shown");
+}
+
+#[test]
+fn every_policy_keeps_every_promise() {
+    for kind in PolicyKind::ALL {
+        let mut sum = Figures::default();
+        for seed in 0..60 {
+            let name = format!("policy {}, seed {seed}", kind.name());
+            let world = |log| random::run_with(seed, Lie::Nothing, Some(kind), log);
+            add(&mut sum, guarded(&name, world));
+        }
+        assert!(sum.requests > 0 && sum.crashes > 0, "nothing was shown of {}", kind.name());
+    }
 }
 
 /// The seed at which the model misses, after a crash, what a lie has lost.

@@ -60,7 +60,7 @@ fn tunables(rng: &mut Rng) -> Tunables {
     }
 }
 
-fn setup(rng: &mut Rng, lie: Lie) -> Setup {
+fn setup(rng: &mut Rng, lie: Lie, policy: Option<PolicyKind>) -> Setup {
     let page_blocks = rng.pick(&[1, 1, 2, 4, 16]);
     let frames = if page_blocks == 16 { rng.pick(&[64, 96]) } else { rng.pick(&[32, 48, 96]) };
     let count = 1 + u64::from(rng.one_in(4));
@@ -71,7 +71,7 @@ fn setup(rng: &mut Rng, lie: Lie) -> Setup {
         let geometry = Geometry { length, granule, read_only: false };
         let mut options = VolumeOptions::new(format!("v{index}"), geometry);
         options.page_blocks = page_blocks;
-        options.policy = rng.pick(&PolicyKind::ALL);
+        options.policy = policy.unwrap_or(rng.pick(&PolicyKind::ALL));
         options.write_mode =
             rng.pick(&[WriteMode::Back, WriteMode::Back, WriteMode::Through, WriteMode::Around]);
         options.tunables = tunables(rng);
@@ -89,8 +89,13 @@ fn setup(rng: &mut Rng, lie: Lie) -> Setup {
 
 /// Runs the world of one seed to its end.
 pub(crate) fn run(seed: u64, lie: Lie, log: Log) -> Figures {
+    run_with(seed, lie, None, log)
+}
+
+/// The same with one policy for all volumes, instead of one that the seed decides.
+pub(crate) fn run_with(seed: u64, lie: Lie, policy: Option<PolicyKind>, log: Log) -> Figures {
     let mut rng = Rng(seed);
-    let setup = setup(&mut rng, lie);
+    let setup = setup(&mut rng, lie, policy);
     let frames = u64::from(setup.frames);
     let faulty = lie == Lie::Nothing && rng.one_in(2);
     let mut world = World::new(&setup, log);

@@ -7,7 +7,7 @@
 
 mod find;
 
-use larder_core::policy::{Lru, Policy, PolicyKind, S3Fifo, Slot};
+use larder_core::policy::{self, Policy, PolicyKind, Slot};
 
 use super::references::Reference;
 use find::{AHEAD, ByNumber, ByPage, Find};
@@ -102,8 +102,19 @@ pub enum FindBy {
 #[must_use]
 pub fn cache(kind: PolicyKind, capacity: u32, find_by: FindBy) -> Box<dyn Replace> {
     match kind {
-        PolicyKind::Lru => found_by(Lru::new(), capacity, find_by),
-        PolicyKind::S3Fifo => found_by(S3Fifo::new(), capacity, find_by),
+        PolicyKind::Random => found_by(policy::Random::default(), capacity, find_by),
+        PolicyKind::Fifo => found_by(policy::Fifo::default(), capacity, find_by),
+        PolicyKind::Lru => found_by(policy::Lru::default(), capacity, find_by),
+        PolicyKind::Clock => found_by(policy::Clock::default(), capacity, find_by),
+        PolicyKind::TwoQ => found_by(policy::TwoQ::default(), capacity, find_by),
+        PolicyKind::Slru => found_by(policy::Slru::default(), capacity, find_by),
+        PolicyKind::Arc => found_by(policy::Arc::default(), capacity, find_by),
+        PolicyKind::Lirs => found_by(policy::Lirs::default(), capacity, find_by),
+        PolicyKind::S3Fifo => found_by(policy::S3Fifo::default(), capacity, find_by),
+        PolicyKind::Sieve => found_by(policy::Sieve::default(), capacity, find_by),
+        PolicyKind::WTinyLfu => found_by(policy::WTinyLfu::default(), capacity, find_by),
+        PolicyKind::Clock2QPlus => found_by(policy::Clock2QPlus::default(), capacity, find_by),
+        PolicyKind::Linux => found_by(policy::Linux::default(), capacity, find_by),
     }
 }
 
@@ -127,9 +138,10 @@ struct Cache<P, F> {
 }
 
 impl<P: Policy, F: Find> Cache<P, F> {
-    fn new(policy: P, capacity: u32, find: F) -> Self {
+    fn new(mut policy: P, capacity: u32, find: F) -> Self {
         assert!(capacity > 0, "a cache of at least one page");
         assert!(policy.is_empty(), "a policy that is new");
+        policy.on_capacity(capacity as usize);
         Cache { policy, find, capacity, pages: Vec::new(), counts: Counts::default() }
     }
 
@@ -141,6 +153,7 @@ impl<P: Policy, F: Find> Cache<P, F> {
             self.policy.on_hit(slot);
             return;
         }
+        self.policy.on_miss(reference.page);
         let slot = self.room(reference.page);
         self.find.enter(name, slot);
         self.policy.on_insert(slot, reference.page);

@@ -1,0 +1,115 @@
+//! The page cache of Linux: an active and an inactive list, and refaults measured by distance.
+//!
+//! After `mm/swap.c`, `mm/vmscan.c` and `mm/workingset.c` of Linux 6, for file pages that are read
+//! and not mapped. A page enters the inactive list as referenced once; the second reference
+//! activates it. A reference to an active page sets its bit, and no more. While the inactive list
+//! is low, which is when its pages times the ratio are fewer than the active ones, the oldest active
+//! page becomes inactive; it keeps its bit, so one reference activates it again if it had one. The
+//! ratio is the integer root of ten times the GiB on both lists, and 1 below 1 GiB, with pages of
+//! 4 KiB. The oldest inactive page is evicted.
+//!
+//! What is evicted leaves the age of the lists (evictions and activations so far). If it comes back
+//! when they are older by at most the number of active pages, it is active at once.
+//!
+//! Left out: reclaim in batches of 32, deactivation because of refaults, mapped and executable
+//! pages, several generations (MGLRU). Ghosts: as many as the cache has pages.
+
+use super::ghost::Ghosts;
+use super::list::{Links, List};
+use super::{PASSED_OVER_MAX, Policy, Slot};
+use crate::page::Chunked;
+
+/// Pages of 4 KiB in a GiB, as a power of two.
+const GIB_PAGES_LOG2: u32 = 18;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Entry {
+    active: bool,
+    referenced: bool,
+}
+
+/// Two lists and refault distance.
+#[derive(Debug, Default)]
+pub struct Linux {
+    links: Links,
+    active: List,
+    inactive: List,
+    entries: Chunked<Entry>,
+    ghosts: Ghosts,
+}
+
+impl Linux {
+    /// Bytes for each resident page, ghosts included.
+    pub(super) const BYTES: usize = Links::BYTES + size_of::<Entry>() + Ghosts::BYTES;
+
+    fn inactive_is_low(&self) -> bool {
+        let gib = self.len() >> GIB_PAGES_LOG2;
+        let ratio = if gib > 0 { (gib * 10).isqrt() } else { 1 };
+        self.inactive.len() * ratio < self.active.len()
+    }
+}
+
+impl Policy for Linux {
+    fn name(&self) -> &'static str {
+        "linux"
+    }
+
+    fn on_insert(&mut self, slot: Slot, page: u64) {
+        let distance = self.ghosts.take(page).map(|age| age as usize + 1);
+        let active = distance.is_some_and(|distance| distance <= self.active.len());
+        if active {
+            self.ghosts.advance();
+        }
+        *self.entries.get_mut(slot) = Entry { active, referenced: true };
+        let list = if active { &mut self.active } else { &mut self.inactive };
+        self.links.push_head(list, slot);
+    }
+
+    fn on_hit(&mut self, slot: Slot) {
+        let entry = self.entries.get_mut(slot);
+        if entry.active || !entry.referenced {
+            entry.referenced = true;
+            return;
+        }
+        *entry = Entry { active: true, referenced: false };
+        self.links.remove(&mut self.inactive, slot);
+        self.links.push_head(&mut self.active, slot);
+        self.ghosts.advance();
+    }
+
+    fn victim(&mut self, accept: &mut dyn FnMut(Slot) -> bool) -> Option<Slot> {
+        while self.inactive_is_low()
+            && let Some(slot) = self.links.pop_tail(&mut self.active)
+        {
+            self.entries.get_mut(slot).active = false;
+            self.links.push_head(&mut self.inactive, slot);
+        }
+        let mut budget = PASSED_OVER_MAX;
+        self.links
+            .find_oldest(&self.inactive, &mut budget, accept)
+            .or_else(|| self.links.find_oldest(&self.active, &mut budget, accept))
+    }
+
+    fn on_remove(&mut self, slot: Slot, page: u64, evicted: bool) {
+        let capacity = self.len();
+        let active = self.entries.get(slot).active;
+        let list = if active { &mut self.active } else { &mut self.inactive };
+        self.links.remove(list, slot);
+        if evicted {
+            self.ghosts.remember(page, capacity);
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.active.len() + self.inactive.len()
+    }
+
+    fn check(&self) {
+        self.ghosts.check();
+        for (list, active) in [(&self.active, true), (&self.inactive, false)] {
+            self.links.check(list);
+            let right = |slot| self.entries.get(slot).active == active;
+            assert!(self.links.oldest_first(list).all(right), "a page in the wrong list");
+        }
+    }
+}

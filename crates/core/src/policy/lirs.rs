@@ -1,0 +1,286 @@
+//! LIRS: pages are kept by the recency between their last two references.
+//!
+//! Jiang, Zhang, "LIRS: an efficient low inter-reference recency set replacement policy to improve
+//! buffer cache performance", SIGMETRICS '02. Pages of low recency (LIR) have 99 % of the cache, as
+//! in the paper; the rest (HIR) pass through a queue, Q, whose oldest page is the victim. A stack,
+//! S, orders by last reference LIR pages, resident HIR pages and ghosts, down to the oldest LIR
+//! page. A page that is referenced while it is in S becomes LIR, and the oldest LIR page becomes
+//! HIR in its place. If no page of Q may go (the 1 % may all be dirty), the oldest LIR page goes.
+//!
+//! The paper does not bound the ghosts; here they are at most as many as the pages of the cache, and
+//! the one whose page was evicted first is dropped.
+
+use super::index::{Index, fingerprint};
+use super::list::{Links, List};
+use super::{NO_SLOT, PASSED_OVER_MAX, Policy, Slot};
+use crate::page::Chunked;
+
+/// HIR pages are one page in this many, and one at least.
+const HIR_SHARE: usize = 100;
+/// Ghosts for each page of the cache, at most.
+const GHOSTS_PER_PAGE: usize = 1;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
+    /// Not in use.
+    #[default]
+    Free,
+    Lir,
+    Hir,
+    Ghost,
+}
+
+/// A page of S or Q.
+#[derive(Clone, Copy, Debug, Default)]
+struct Node {
+    /// The slot of a resident page, the fingerprint of a ghost.
+    id: u32,
+    state: State,
+    in_stack: bool,
+}
+
+/// LIRS.
+#[derive(Debug, Default)]
+pub struct Lirs {
+    nodes: Chunked<Node>,
+    free: Vec<u32>,
+    end: u32,
+    /// The node of each slot.
+    node_of: Chunked<u32>,
+    /// The nodes of the ghosts.
+    index: Index,
+    /// The links of S; the head is the top.
+    stack_links: Links,
+    stack: List,
+    /// The links of the three lists below, each in the order in which a node entered the state. The
+    /// oldest of `lir` is the bottom of S.
+    links: Links,
+    lir: List,
+    queue: List,
+    ghosts: List,
+    capacity: usize,
+}
+
+impl Lirs {
+    /// Bytes for each resident page: node, links twice, entry of the free list, and that for the
+    /// ghosts, which have a cell of the index and resident pages a node's number.
+    pub(super) const BYTES: usize = (size_of::<Node>() + 2 * Links::BYTES + 4)
+        * (1 + GHOSTS_PER_PAGE)
+        + 4
+        + GHOSTS_PER_PAGE * Index::BYTES;
+
+    fn capacity(&self) -> usize {
+        self.capacity.max(self.len())
+    }
+
+    fn lir_max(&self) -> usize {
+        let capacity = self.capacity();
+        capacity - (capacity / HIR_SHARE).max(1)
+    }
+
+    fn new_node(&mut self) -> u32 {
+        self.free.pop().unwrap_or_else(|| {
+            self.end += 1;
+            self.end - 1
+        })
+    }
+
+    /// Puts a node that is in none of the lists on top of the stack and of the LIR pages.
+    fn make_lir(&mut self, node: u32) {
+        self.nodes.get_mut(node).state = State::Lir;
+        self.push_stack(node);
+        self.links.push_head(&mut self.lir, node);
+    }
+
+    fn push_stack(&mut self, node: u32) {
+        let entry = self.nodes.get_mut(node);
+        if entry.in_stack {
+            self.stack_links.move_to_head(&mut self.stack, node);
+        } else {
+            entry.in_stack = true;
+            self.stack_links.push_head(&mut self.stack, node);
+        }
+    }
+
+    /// Makes the oldest LIR pages HIR while there are too many.
+    fn demote(&mut self) {
+        while self.lir.len() > self.lir_max()
+            && let Some(node) = self.links.pop_tail(&mut self.lir)
+        {
+            self.nodes.get_mut(node).state = State::Hir;
+            self.links.push_head(&mut self.queue, node);
+        }
+        self.prune();
+    }
+
+    /// Takes what is older than the oldest LIR page off the stack.
+    fn prune(&mut self) {
+        while self.stack.tail() != self.lir.tail()
+            && let Some(node) = self.stack_links.pop_tail(&mut self.stack)
+        {
+            self.nodes.get_mut(node).in_stack = false;
+            if self.nodes.get(node).state == State::Ghost {
+                self.drop_ghost(node);
+            }
+        }
+    }
+
+    /// Forgets a ghost that is off the stack.
+    fn drop_ghost(&mut self, node: u32) {
+        self.links.remove(&mut self.ghosts, node);
+        self.index.remove(self.nodes.get(node).id);
+        self.release(node);
+    }
+
+    fn release(&mut self, node: u32) {
+        *self.nodes.get_mut(node) = Node::default();
+        self.free.push(node);
+    }
+
+    fn take_off_stack(&mut self, node: u32) {
+        if std::mem::take(&mut self.nodes.get_mut(node).in_stack) {
+            self.stack_links.remove(&mut self.stack, node);
+        }
+    }
+
+    /// Leaves a ghost of a page in the stack.
+    fn leave_ghost(&mut self, node: u32, page: u64, most: usize) {
+        let id = fingerprint(page);
+        // Two pages of one fingerprint cannot both be remembered.
+        if let Some(other) = self.index.get(id) {
+            self.take_off_stack(other);
+            self.drop_ghost(other);
+        }
+        *self.nodes.get_mut(node) = Node { id, state: State::Ghost, in_stack: true };
+        self.index.insert(id, node);
+        self.links.push_head(&mut self.ghosts, node);
+        while self.ghosts.len() > most {
+            let oldest = self.ghosts.tail();
+            self.take_off_stack(oldest);
+            self.drop_ghost(oldest);
+        }
+    }
+}
+
+impl Policy for Lirs {
+    fn name(&self) -> &'static str {
+        "lirs"
+    }
+
+    fn on_capacity(&mut self, pages: usize) {
+        self.capacity = pages;
+    }
+
+    fn on_insert(&mut self, slot: Slot, page: u64) {
+        let ghost = self.index.remove(fingerprint(page));
+        let node = ghost.unwrap_or_else(|| self.new_node());
+        if ghost.is_some() {
+            self.links.remove(&mut self.ghosts, node);
+        }
+        *self.node_of.get_mut(slot) = node;
+        self.nodes.get_mut(node).id = slot;
+        // The page counts already where the shares are counted.
+        let lir_max = {
+            let capacity = self.capacity.max(self.len() + 1);
+            capacity - (capacity / HIR_SHARE).max(1)
+        };
+        if ghost.is_some() || self.lir.len() < lir_max {
+            self.make_lir(node);
+            self.demote();
+        } else {
+            self.nodes.get_mut(node).state = State::Hir;
+            self.links.push_head(&mut self.queue, node);
+            self.push_stack(node);
+            self.prune();
+        }
+    }
+
+    fn on_hit(&mut self, slot: Slot) {
+        let node = *self.node_of.get(slot);
+        let Node { state, in_stack, .. } = *self.nodes.get(node);
+        if state == State::Lir {
+            let was_bottom = self.lir.tail() == node;
+            self.links.move_to_head(&mut self.lir, node);
+            self.push_stack(node);
+            if was_bottom {
+                self.prune();
+            }
+        } else if in_stack {
+            self.links.remove(&mut self.queue, node);
+            self.make_lir(node);
+            self.demote();
+        } else {
+            self.links.move_to_head(&mut self.queue, node);
+            self.push_stack(node);
+            self.prune();
+        }
+    }
+
+    fn victim(&mut self, accept: &mut dyn FnMut(Slot) -> bool) -> Option<Slot> {
+        let mut budget = PASSED_OVER_MAX;
+        let nodes = &self.nodes;
+        let mut accept = |node| accept(nodes.get(node).id);
+        let node = self
+            .links
+            .find_oldest(&self.queue, &mut budget, &mut accept)
+            .or_else(|| self.links.find_oldest(&self.lir, &mut budget, &mut accept))?;
+        Some(self.nodes.get(node).id)
+    }
+
+    fn on_remove(&mut self, slot: Slot, page: u64, evicted: bool) {
+        let most = self.capacity() * GHOSTS_PER_PAGE;
+        let node = *self.node_of.get(slot);
+        let Node { state, in_stack, .. } = *self.nodes.get(node);
+        let list = if state == State::Lir { &mut self.lir } else { &mut self.queue };
+        self.links.remove(list, node);
+        if evicted && in_stack {
+            self.leave_ghost(node, page, most);
+        } else {
+            self.take_off_stack(node);
+            self.release(node);
+        }
+        if state == State::Lir {
+            self.prune();
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.lir.len() + self.queue.len()
+    }
+
+    fn check(&self) {
+        self.index.check();
+        self.stack_links.check(&self.stack);
+        let lists =
+            [(&self.lir, State::Lir), (&self.queue, State::Hir), (&self.ghosts, State::Ghost)];
+        let mut used = 0;
+        for (list, state) in lists {
+            self.links.check(list);
+            used += list.len();
+            for node in self.links.oldest_first(list) {
+                let entry = self.nodes.get(node);
+                assert_eq!(entry.state, state, "a node in the wrong list");
+                if state == State::Ghost {
+                    assert_eq!(self.index.get(entry.id), Some(node), "a ghost's cell");
+                } else {
+                    assert_eq!(*self.node_of.get(entry.id), node, "the node of a slot");
+                }
+                assert!(entry.in_stack || state == State::Hir, "{entry:?} is not in the stack");
+            }
+        }
+        assert_eq!(self.index.len(), self.ghosts.len(), "ghosts and cells");
+        assert_eq!(used + self.free.len(), self.end as usize, "nodes used and free");
+        assert_eq!(self.stack.tail(), self.lir.tail(), "the bottom of the stack");
+        let stacked = self.stack_links.oldest_first(&self.stack);
+        let mut lir = self.links.oldest_first(&self.lir);
+        for node in stacked {
+            let entry = self.nodes.get(node);
+            assert!(entry.in_stack && entry.state != State::Free, "{entry:?} in the stack");
+            if entry.state == State::Lir {
+                assert_eq!(lir.next(), Some(node), "LIR pages in the order of the stack");
+            }
+        }
+        assert_eq!(lir.next(), None, "LIR pages that are not in the stack");
+        assert!(self.stack.len() == 0 || self.stack.tail() != NO_SLOT);
+    }
+}

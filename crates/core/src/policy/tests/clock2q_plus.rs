@@ -1,0 +1,97 @@
+//! The twin of Clock2Q+: two queues of pages with their bits, and when each came.
+
+use super::{PASSED_OVER_MAX, Slot, SlowGhosts, Twin};
+
+struct Entry {
+    slot: Slot,
+    referenced: bool,
+    arrival: usize,
+}
+
+#[derive(Default)]
+pub(super) struct Slow {
+    small: Vec<Entry>,
+    main: Vec<Entry>,
+    ghosts: SlowGhosts,
+    arrivals: usize,
+    told: usize,
+}
+
+impl Slow {
+    fn capacity(&self) -> usize {
+        self.told.max(self.small.len() + self.main.len())
+    }
+
+    fn small_max(&self) -> usize {
+        (self.capacity() / 10).max(1)
+    }
+
+    /// Searches one queue; what has its bit set goes to the young end of the main queue.
+    fn search(
+        &mut self,
+        small: bool,
+        budget: &mut usize,
+        accept: &mut dyn FnMut(Slot) -> bool,
+    ) -> Option<Slot> {
+        let mut place = 0;
+        while *budget > 0 {
+            let queue = if small { &mut self.small } else { &mut self.main };
+            let entry = queue.get(place)?;
+            if entry.referenced {
+                let entry = queue.remove(place);
+                self.main.push(Entry { referenced: false, ..entry });
+            } else if accept(entry.slot) {
+                return Some(entry.slot);
+            } else {
+                *budget -= 1;
+                place += 1;
+            }
+        }
+        None
+    }
+}
+
+impl Twin for Slow {
+    fn tell_capacity(&mut self, pages: usize) {
+        self.told = pages;
+    }
+
+    fn insert(&mut self, slot: Slot, page: u64) {
+        let was_ghost = self.ghosts.take(page).is_some();
+        self.arrivals += usize::from(!was_ghost);
+        let entry = Entry { slot, referenced: false, arrival: self.arrivals };
+        if was_ghost { &mut self.main } else { &mut self.small }.push(entry);
+    }
+
+    fn hit(&mut self, slot: Slot) {
+        let (window, arrivals) = (self.small_max() / 2, self.arrivals);
+        if let Some(entry) = self.main.iter_mut().find(|entry| entry.slot == slot) {
+            entry.referenced = true;
+        }
+        if let Some(entry) = self.small.iter_mut().find(|entry| entry.slot == slot) {
+            entry.referenced |= arrivals - entry.arrival >= window;
+        }
+    }
+
+    fn victim(&mut self, accept: &mut dyn FnMut(Slot) -> bool) -> Option<Slot> {
+        let mut budget = PASSED_OVER_MAX as usize;
+        let small_first = self.main.is_empty() || self.small.len() >= self.small_max();
+        let mut victim = None;
+        if small_first {
+            victim = self.search(true, &mut budget, accept);
+        }
+        victim
+            .or_else(|| self.search(false, &mut budget, accept))
+            .or_else(|| self.search(true, &mut budget, accept))
+    }
+
+    fn remove(&mut self, slot: Slot, page: u64, evicted: bool) {
+        let capacity = self.capacity();
+        let was_small = self.small.iter().any(|entry| entry.slot == slot);
+        self.small.retain(|entry| entry.slot != slot);
+        self.main.retain(|entry| entry.slot != slot);
+        if evicted && was_small {
+            self.ghosts.remember(page, (capacity - capacity / 10).max(1));
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! The twin of S3-FIFO: two queues of slots and their counts.
+
+use super::{PASSED_OVER_MAX, Slot, SlowGhosts, Twin};
+
+#[derive(Default)]
+pub(super) struct Slow {
+    small: Vec<(Slot, u8)>,
+    main: Vec<(Slot, u8)>,
+    ghosts: SlowGhosts,
+    told: usize,
+}
+
+impl Slow {
+    fn capacity(&self) -> usize {
+        self.told.max(self.small.len() + self.main.len())
+    }
+
+    fn victim_small(
+        &mut self,
+        budget: &mut usize,
+        accept: &mut dyn FnMut(Slot) -> bool,
+    ) -> Option<Slot> {
+        let mut place = 0;
+        while place < self.small.len() && *budget > 0 {
+            let (slot, count) = self.small[place];
+            if count > 1 {
+                self.small.remove(place);
+                self.main.push((slot, 0));
+            } else if accept(slot) {
+                return Some(slot);
+            } else {
+                *budget -= 1;
+                place += 1;
+            }
+        }
+        None
+    }
+
+    fn victim_main(
+        &mut self,
+        budget: &mut usize,
+        accept: &mut dyn FnMut(Slot) -> bool,
+    ) -> Option<Slot> {
+        let mut place = 0;
+        while place < self.main.len() && *budget > 0 {
+            let (slot, count) = self.main[place];
+            if count > 0 {
+                self.main.remove(place);
+                self.main.push((slot, count - 1));
+            } else if accept(slot) {
+                return Some(slot);
+            } else {
+                *budget -= 1;
+                place += 1;
+            }
+        }
+        None
+    }
+}
+
+impl Twin for Slow {
+    fn tell_capacity(&mut self, pages: usize) {
+        self.told = pages;
+    }
+
+    fn insert(&mut self, slot: Slot, page: u64) {
+        if self.ghosts.take(page).is_some() {
+            self.main.push((slot, 0));
+        } else {
+            self.small.push((slot, 0));
+        }
+    }
+
+    fn hit(&mut self, slot: Slot) {
+        let mut all = self.small.iter_mut().chain(&mut self.main);
+        let (_, count) = all.find(|(other, _)| *other == slot).expect("resident");
+        *count = (*count + 1).min(3);
+    }
+
+    fn victim(&mut self, accept: &mut dyn FnMut(Slot) -> bool) -> Option<Slot> {
+        let mut budget = PASSED_OVER_MAX as usize;
+        if self.main.is_empty() || self.small.len() >= (self.capacity() / 10).max(1) {
+            let victim = self.victim_small(&mut budget, accept);
+            if victim.is_some() {
+                return victim;
+            }
+        }
+        let victim = self.victim_main(&mut budget, accept);
+        victim.or_else(|| self.victim_small(&mut budget, accept))
+    }
+
+    fn remove(&mut self, slot: Slot, page: u64, evicted: bool) {
+        let capacity = self.capacity();
+        let was_small = self.small.iter().any(|&(other, _)| other == slot);
+        self.small.retain(|&(other, _)| other != slot);
+        self.main.retain(|&(other, _)| other != slot);
+        if evicted && was_small {
+            self.ghosts.remember(page, (capacity - capacity / 10).max(1));
+        }
+    }
+}

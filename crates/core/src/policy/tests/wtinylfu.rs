@@ -1,0 +1,140 @@
+//! The twin of W-TinyLFU, with a sketch of plain counters.
+
+use super::{PASSED_OVER_MAX, Slot, Twin, fingerprint, first_accepted, mix, renew, take};
+use std::collections::BTreeMap;
+
+/// Counters by block, row and number; 32 in each row.
+#[derive(Default)]
+struct SlowSketch {
+    counters: BTreeMap<(u64, u64, u64), u8>,
+    blocks: u64,
+    additions: usize,
+    capacity: usize,
+}
+
+impl SlowSketch {
+    fn fit(&mut self, capacity: usize) {
+        self.capacity = capacity;
+        let wanted = capacity.div_ceil(8).max(1) as u64;
+        if self.blocks < wanted || self.blocks > wanted * 2 {
+            *self = SlowSketch { blocks: wanted, capacity, ..SlowSketch::default() };
+        }
+    }
+
+    fn keys(&self, page: u64) -> [(u64, u64, u64); 4] {
+        let hash = u64::from(fingerprint(page));
+        let block = (hash * self.blocks) >> 32;
+        [0, 1, 2, 3].map(|row| (block, row, mix(hash) >> (8 * row) & 31))
+    }
+
+    fn add(&mut self, page: u64) {
+        if self.blocks == 0 {
+            return;
+        }
+        let before = self.counters.clone();
+        for key in self.keys(page) {
+            let counter = self.counters.entry(key).or_default();
+            *counter = (*counter + 1).min(15);
+        }
+        self.additions += usize::from(self.counters != before);
+        if self.additions >= self.capacity * 10 {
+            self.counters.values_mut().for_each(|counter| *counter /= 2);
+            self.additions /= 2;
+        }
+    }
+
+    fn estimate(&self, page: u64) -> u8 {
+        let count = |key| self.counters.get(&key).copied().unwrap_or(0);
+        self.keys(page).map(count).into_iter().min().unwrap()
+    }
+}
+
+#[derive(Default)]
+pub(super) struct Slow {
+    window: Vec<Slot>,
+    probation: Vec<Slot>,
+    protected: Vec<Slot>,
+    pages: BTreeMap<Slot, u64>,
+    sketch: SlowSketch,
+    told: usize,
+    coming: Option<u64>,
+}
+
+impl Slow {
+    fn capacity(&self) -> usize {
+        self.told.max(self.pages.len())
+    }
+
+    fn window_max(&self) -> usize {
+        (self.capacity() / 100).max(1)
+    }
+
+    fn count_coming(&mut self, page: u64) {
+        if self.coming != Some(page) {
+            self.coming = Some(page);
+            self.sketch.add(page);
+        }
+    }
+
+    /// The main cache, the first to go first.
+    fn main(&self) -> Vec<Slot> {
+        [&self.probation[..], &self.protected[..]].concat()
+    }
+}
+
+impl Twin for Slow {
+    fn tell_capacity(&mut self, pages: usize) {
+        self.told = pages;
+        self.sketch.fit(self.capacity());
+    }
+
+    fn miss(&mut self, page: u64) {
+        self.count_coming(page);
+    }
+
+    fn insert(&mut self, slot: Slot, page: u64) {
+        self.count_coming(page);
+        self.coming = None;
+        self.pages.insert(slot, page);
+        self.window.push(slot);
+        if self.pages.len() > self.sketch.capacity {
+            self.sketch.fit(self.pages.len() * 2);
+        }
+        while self.window.len() > self.window_max() {
+            self.probation.push(self.window.remove(0));
+        }
+    }
+
+    fn hit(&mut self, slot: Slot) {
+        self.sketch.add(self.pages[&slot]);
+        if self.window.contains(&slot) {
+            renew(&mut self.window, slot);
+        } else if self.protected.contains(&slot) {
+            renew(&mut self.protected, slot);
+        } else {
+            take(&mut self.probation, &slot);
+            self.protected.push(slot);
+            while self.protected.len() > (self.capacity() - self.window_max()) * 4 / 5 {
+                self.probation.push(self.protected.remove(0));
+            }
+        }
+    }
+
+    fn victim(&mut self, accept: &mut dyn FnMut(Slot) -> bool) -> Option<Slot> {
+        let main = self.main();
+        let count = |slot: &Slot| self.sketch.estimate(self.pages[slot]);
+        let window_is_full = self.window.len() >= self.window_max();
+        let loses = |main: &Slot| window_is_full && count(&self.window[0]) <= count(main);
+        let window_first = main.first().is_none_or(loses);
+        let (first, second) =
+            if window_first { (&self.window, &main) } else { (&main, &self.window) };
+        first_accepted(first.iter().chain(second), &mut { PASSED_OVER_MAX }, accept)
+    }
+
+    fn remove(&mut self, slot: Slot, _page: u64, _evicted: bool) {
+        take(&mut self.window, &slot);
+        take(&mut self.probation, &slot);
+        take(&mut self.protected, &slot);
+        self.pages.remove(&slot);
+    }
+}

@@ -1,0 +1,145 @@
+//! W-TinyLFU: a page must be referenced more often than the one that would go for it.
+//!
+//! Einziger, Friedman, Manes, "TinyLFU: a highly efficient cache admission policy", ACM Transactions
+//! on Storage 13(4), 2017. New pages enter a window, an LRU list of one page in a hundred. What the
+//! window has no room for becomes a candidate for the main cache, a segmented LRU with four fifths
+//! protected: it goes there if the sketch has counted more references to it than to the oldest page
+//! of the main cache, which goes instead; else the candidate goes. The window's share is fixed; a
+//! tie is the candidate's loss, always. There are no ghosts, but the sketch counts pages that are
+//! not resident: 16 counters of 4 bits for each page of the cache.
+
+use super::index::fingerprint;
+use super::list::{Links, List};
+use super::sketch::Sketch;
+use super::slru::{PROTECTED_SHARE, Segments};
+use super::{NO_SLOT, PASSED_OVER_MAX, Policy, Slot};
+use crate::page::Chunked;
+
+/// The window holds one page in this many, and one at least.
+const WINDOW_SHARE: usize = 100;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Entry {
+    fingerprint: u32,
+    in_window: bool,
+}
+
+/// W-TinyLFU with a window of 1 %.
+#[derive(Debug, Default)]
+pub struct WTinyLfu {
+    links: Links,
+    window: List,
+    main: Segments,
+    entries: Chunked<Entry>,
+    sketch: Sketch,
+    capacity: usize,
+    /// The page that is about to come and has been counted.
+    coming: Option<u64>,
+}
+
+impl WTinyLfu {
+    /// Bytes for each resident page, the sketch included.
+    pub(super) const BYTES: usize = Links::BYTES + size_of::<Entry>() + 1 + Sketch::BYTES;
+
+    fn capacity(&self) -> usize {
+        self.capacity.max(self.len())
+    }
+
+    fn window_max(&self) -> usize {
+        (self.capacity() / WINDOW_SHARE).max(1)
+    }
+
+    fn count_coming(&mut self, page: u64) {
+        if self.coming != Some(page) {
+            self.coming = Some(page);
+            self.sketch.add(fingerprint(page));
+        }
+    }
+
+    /// Whether the oldest page of the window was referenced more often than that of the main cache.
+    fn candidate_wins(&self) -> bool {
+        let count = |slot| self.sketch.estimate(self.entries.get(slot).fingerprint);
+        count(self.window.tail()) > count(self.main.oldest())
+    }
+}
+
+impl Policy for WTinyLfu {
+    fn name(&self) -> &'static str {
+        "wtinylfu"
+    }
+
+    fn on_capacity(&mut self, pages: usize) {
+        self.capacity = pages;
+        self.sketch.fit(self.capacity());
+    }
+
+    fn on_miss(&mut self, page: u64) {
+        self.count_coming(page);
+    }
+
+    fn on_insert(&mut self, slot: Slot, page: u64) {
+        self.count_coming(page);
+        self.coming = None;
+        *self.entries.get_mut(slot) = Entry { fingerprint: fingerprint(page), in_window: true };
+        self.links.push_head(&mut self.window, slot);
+        if self.len() > self.sketch.capacity() {
+            // More pages than was said.
+            self.sketch.fit(self.len() * 2);
+        }
+        while self.window.len() > self.window_max()
+            && let Some(oldest) = self.links.pop_tail(&mut self.window)
+        {
+            self.entries.get_mut(oldest).in_window = false;
+            self.main.insert(&mut self.links, oldest);
+        }
+    }
+
+    fn on_hit(&mut self, slot: Slot) {
+        let Entry { fingerprint, in_window } = *self.entries.get(slot);
+        self.sketch.add(fingerprint);
+        if in_window {
+            self.links.move_to_head(&mut self.window, slot);
+        } else {
+            let capacity = self.capacity();
+            let main = capacity - self.window_max();
+            let most = main * PROTECTED_SHARE.0 / PROTECTED_SHARE.1;
+            self.main.hit(&mut self.links, slot, most);
+        }
+    }
+
+    fn victim(&mut self, accept: &mut dyn FnMut(Slot) -> bool) -> Option<Slot> {
+        let mut budget = PASSED_OVER_MAX;
+        let window_first = self.main.oldest() == NO_SLOT
+            || (self.window.len() >= self.window_max() && !self.candidate_wins());
+        if window_first {
+            self.links
+                .find_oldest(&self.window, &mut budget, accept)
+                .or_else(|| self.main.victim(&self.links, &mut budget, accept))
+        } else {
+            // The candidate moves to the main cache when the new page pushes it out of the window.
+            self.main
+                .victim(&self.links, &mut budget, accept)
+                .or_else(|| self.links.find_oldest(&self.window, &mut budget, accept))
+        }
+    }
+
+    fn on_remove(&mut self, slot: Slot, _page: u64, _evicted: bool) {
+        if self.entries.get(slot).in_window {
+            self.links.remove(&mut self.window, slot);
+        } else {
+            self.main.remove(&mut self.links, slot);
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.window.len() + self.main.len()
+    }
+
+    fn check(&self) {
+        self.links.check(&self.window);
+        self.main.check(&self.links);
+        let in_window = |slot| self.entries.get(slot).in_window;
+        assert!(self.links.oldest_first(&self.window).all(in_window), "not of the window");
+        assert!(self.main.slots(&self.links).all(|slot| !in_window(slot)), "of the window");
+    }
+}

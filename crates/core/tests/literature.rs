@@ -1,0 +1,144 @@
+//! The policies against published hit ratios, on the traces that these were published for.
+//!
+//! The traces are no part of the repository; they are looked for in `../shared/traces` beside it.
+//! Where they are not, the tests say so and pass.
+
+#![expect(clippy::cast_precision_loss, reason = "counts of a trace are far below 2^53")]
+#![expect(clippy::tests_outside_test_module, reason = "all of this is a test")]
+#![expect(clippy::print_stderr, reason = "a trace that is not there is told to whoever runs it")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on is to panic")]
+
+use larder_core::policy::{PolicyKind, Slot};
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+/// A trace's bytes, unpacked; none if it is not there.
+fn bytes_of(name: &str) -> Option<Vec<u8>> {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let path = root.join("../shared/traces").join(name);
+    let Ok(bytes) = std::fs::read(&path) else {
+        eprintln!("{} is not there: nothing is checked against it", path.display());
+        return None;
+    };
+    let packed = path.extension().is_some_and(|extension| extension == "zst");
+    Some(if packed { zstd::decode_all(bytes.as_slice()).unwrap() } else { bytes })
+}
+
+/// Numbers from 0 on for keys, in the order of their first occurrence.
+fn dense(keys: impl Iterator<Item = u64>) -> Vec<u32> {
+    let mut numbers = HashMap::new();
+    keys.map(|key| {
+        let next = u32::try_from(numbers.len()).unwrap();
+        *numbers.entry(key).or_insert(next)
+    })
+    .collect()
+}
+
+/// The references of a `.lis` trace: start page, number of pages, two numbers of no interest.
+fn lis(name: &str) -> Option<Vec<u32>> {
+    let text = String::from_utf8(bytes_of(name)?).unwrap();
+    let mut pages = Vec::new();
+    for line in text.lines() {
+        let mut numbers = line.split_whitespace().map(|number| number.parse::<u64>().unwrap());
+        let (start, count) = (numbers.next().unwrap(), numbers.next().unwrap());
+        pages.extend(start..start + count);
+    }
+    Some(dense(pages.into_iter()))
+}
+
+/// One reference for each request of a vscsi trace of version 1, to its first sector.
+fn vscsi(name: &str) -> Option<Vec<u32>> {
+    let bytes = bytes_of(name)?;
+    let sector = |record: &[u8]| u64::from_le_bytes(record[16..24].try_into().unwrap());
+    Some(dense(bytes.chunks_exact(32).map(sector)))
+}
+
+/// The hit ratio of a policy: on a miss in a full cache one page leaves, then the page enters.
+fn hit_ratio(kind: PolicyKind, capacity: usize, pages: &[u32]) -> f64 {
+    let mut policy = kind.build();
+    policy.on_capacity(capacity);
+    let unique = pages.iter().max().map_or(0, |&last| last as usize + 1);
+    let mut slot_of: Vec<Option<Slot>> = vec![None; unique];
+    let mut page_in: Vec<u32> = Vec::with_capacity(capacity);
+    let mut hits = 0u32;
+    for &page in pages {
+        if let Some(slot) = slot_of[page as usize] {
+            policy.on_hit(slot);
+            hits += 1;
+            continue;
+        }
+        policy.on_miss(u64::from(page));
+        let slot = if page_in.len() < capacity {
+            page_in.push(page);
+            Slot::try_from(page_in.len() - 1).unwrap()
+        } else {
+            let slot = policy.victim(&mut |_| true).expect("every page may go");
+            let old = std::mem::replace(&mut page_in[slot as usize], page);
+            slot_of[old as usize] = None;
+            policy.on_remove(slot, u64::from(old), true);
+            slot
+        };
+        policy.on_insert(slot, u64::from(page));
+        slot_of[page as usize] = Some(slot);
+    }
+    policy.check();
+    f64::from(hits) / pages.len() as f64
+}
+
+/// Megiddo and Modha, "ARC", FAST '03: hit ratios in per cent, table 5 for OLTP.
+#[test]
+fn lru_and_arc_hit_as_often_as_published_on_oltp() {
+    let Some(pages) = lis("arc_OLTP.lis.zst") else { return };
+    assert_eq!(pages.len(), 914_145, "references");
+    let sizes = [1000, 2000, 5000, 10_000, 15_000];
+    let lru = [32.83, 42.47, 53.65, 60.70, 64.63];
+    let arc = [38.95, 46.08, 55.25, 61.87, 65.40];
+    for ((capacity, lru), arc) in sizes.into_iter().zip(lru).zip(arc) {
+        let ours = hit_ratio(PolicyKind::Lru, capacity, &pages) * 100.0;
+        assert!((ours - lru).abs() <= 0.005, "lru with {capacity}: {ours:.3}, published {lru}");
+        let ours = hit_ratio(PolicyKind::Arc, capacity, &pages) * 100.0;
+        assert!((ours - arc).abs() <= 0.05, "arc with {capacity}: {ours:.3}, published {arc}");
+    }
+}
+
+#[test]
+fn lru_and_arc_hit_as_often_as_published_on_p3() {
+    let Some(pages) = lis("arc_P3.lis.zst") else { return };
+    assert_eq!(pages.len(), 3_912_296, "references");
+    for (kind, published, within) in
+        [(PolicyKind::Lru, 3.57, 0.005), (PolicyKind::Arc, 17.11, 0.05)]
+    {
+        let ours = hit_ratio(kind, 32_768, &pages) * 100.0;
+        assert!((ours - published).abs() <= within, "{kind:?}: {ours:.3}, published {published}");
+    }
+}
+
+/// What libCacheSim 0.3.5 counts, request by request: the miss ratios with a tenth of the objects.
+///
+/// Where ours is another variant, the room is what that makes. SLRU has two segments here and four
+/// there. Until the first eviction, S3-FIFO and Clock2Q+ put what the small queue has no room for
+/// into the main queue there, and into the small queue here. W-TinyLFU counts every reference here,
+/// as in the paper, and none to pages of the window there.
+#[test]
+fn all_miss_as_often_as_in_libcachesim() {
+    let Some(pages) = vscsi("cloudPhysicsIO.vscsi") else { return };
+    assert_eq!(pages.len(), 113_872, "requests");
+    for (kind, theirs, within) in [
+        (PolicyKind::Random, 0.7934, 0.005),
+        (PolicyKind::Fifo, 0.8054, 0.000_05),
+        (PolicyKind::Lru, 0.8049, 0.000_05),
+        (PolicyKind::Clock, 0.8044, 0.000_05),
+        (PolicyKind::TwoQ, 0.7742, 0.000_1),
+        (PolicyKind::Slru, 0.7905, 0.005),
+        (PolicyKind::Arc, 0.7728, 0.000_1),
+        (PolicyKind::Lirs, 0.7518, 0.000_2),
+        (PolicyKind::S3Fifo, 0.7553, 0.005),
+        (PolicyKind::Sieve, 0.7907, 0.000_05),
+        (PolicyKind::WTinyLfu, 0.7763, 0.018),
+        (PolicyKind::Clock2QPlus, 0.7517, 0.007),
+    ] {
+        let ours = 1.0 - hit_ratio(kind, 4897, &pages);
+        let name = kind.name();
+        assert!((ours - theirs).abs() <= within, "{name}: {ours:.5}, libCacheSim {theirs}");
+    }
+}
