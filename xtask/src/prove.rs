@@ -13,6 +13,7 @@ mod rss;
 mod settings;
 mod simulation;
 mod speed;
+mod trace_fuzz;
 mod wrong_input;
 
 use std::path::{Path, PathBuf};
@@ -53,6 +54,11 @@ pub(crate) const PROOFS: &[Proof] = &[
     Proof { name: "lazy", about: "lazy write on a slow disk (root)", run: lazy::run },
     Proof { name: "speed", about: "all hits, against the peers", run: speed::run },
     Proof { name: "in-process", about: "hits without a socket", run: in_process::run },
+    Proof {
+        name: "trace-fuzz",
+        about: "wrong traces of every format harm nobody",
+        run: trace_fuzz::run,
+    },
     Proof { name: "simulation", about: "20,000 seeds of crashes and faults", run: simulation::run },
 ];
 

@@ -28,6 +28,10 @@ enum Command {
     Serve(commands::serve::Arguments),
     /// Show the whole in a minute: an image, a cache, a workload, with and without.
     Demo(commands::demo::Arguments),
+    /// Convert, summarise, cut, merge and make traces of requests.
+    Trace(commands::trace::Arguments),
+    /// Simulate caches over traces: hit ratios by policy and size, and curves.
+    Sim(commands::sim::Arguments),
     /// Print generated documentation.
     #[command(hide = true)]
     Docs(commands::docs::Arguments),
@@ -46,6 +50,8 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Serve(arguments) => succeed(commands::serve::run(&arguments)),
         Command::Demo(arguments) => succeed(commands::demo::run(&arguments)),
+        Command::Trace(arguments) => succeed(commands::trace::run(&arguments)),
+        Command::Sim(arguments) => succeed(commands::sim::run(&arguments)),
         Command::Docs(arguments) => succeed(commands::docs::run(&arguments)),
         Command::Load(arguments) => commands::load::run(&arguments),
     };

@@ -7,23 +7,35 @@
 mod bytes;
 mod csv;
 mod decode;
+mod filter;
+mod footprint;
 mod format;
 mod input;
 pub mod ltr;
+mod merge;
 mod names;
 mod open;
 #[cfg(feature = "parquet")]
 mod parquet;
 mod read;
 mod record;
+mod sink;
+pub mod summary;
+pub mod synth;
+#[cfg(test)]
+mod tests;
 mod text;
 
 pub use csv::CsvWriter;
+pub use filter::Filter;
+pub use footprint::Footprint;
 pub use format::Format;
+pub use merge::Merge;
 pub use open::{BoxedSource, OpenOptions, open, open_stream};
 #[cfg(feature = "parquet")]
 pub use parquet::ParquetWriter;
 pub use record::{Op, Record};
+pub use sink::{Sink, Target};
 
 /// The longest read or write, in bytes: no block protocol has longer ones, and whoever walks the
 /// pages of a request relies on it.
@@ -53,7 +65,7 @@ pub enum TraceError {
 }
 
 /// Which names of a source are meant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NameOf {
     /// [`Record::volume`].
     Volume,

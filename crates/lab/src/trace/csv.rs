@@ -128,6 +128,10 @@ impl LineFormat for CsvReader {
         })
     }
 
+    fn has_header(&self) -> bool {
+        true
+    }
+
     fn addressing(&self) -> Addressing {
         self.addressing
     }

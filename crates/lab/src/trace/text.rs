@@ -11,6 +11,11 @@ pub(super) trait LineFormat: Send {
     /// One line without its end, not empty; nothing is pushed where it is not a request.
     fn line(&mut self, line: &[u8], out: &mut Out<'_>) -> Result<(), Wrong>;
 
+    /// Whether the first line is none of the records, whatever it looks like.
+    fn has_header(&self) -> bool {
+        false
+    }
+
     /// What offsets and lengths count.
     fn addressing(&self) -> Addressing {
         Addressing::Bytes
@@ -35,10 +40,14 @@ impl<F: LineFormat> Lines<F> {
         Lines { format, line: 0 }
     }
 
+    fn is_heading(&self, line: &[u8]) -> bool {
+        self.line == 1 && (self.format.has_header() || is_heading(line))
+    }
+
     fn line(&mut self, line: &[u8], out: &mut Out<'_>) -> Result<(), TraceError> {
         self.line += 1;
         let line = line.strip_suffix(b"\r").unwrap_or(line);
-        if line.is_empty() || (self.line == 1 && is_heading(line)) {
+        if line.is_empty() || self.is_heading(line) {
             return Ok(());
         }
         let number = self.line;

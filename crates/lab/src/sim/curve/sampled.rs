@@ -208,6 +208,12 @@ impl Sampled {
         rate(self.threshold)
     }
 
+    /// References so far.
+    #[must_use]
+    pub fn references(&self) -> u64 {
+        self.references
+    }
+
     /// About how many pages the trace has.
     #[must_use]
     pub fn footprint(&self) -> f64 {

@@ -1,1 +1,154 @@
-//! The rules of docs/FORMATS.md.
+//! The rules that docs/FORMATS.md states.
+
+use super::super::{Addressing, BoxedSource, NameOf, OpenOptions, Record, TraceError, open_stream};
+use super::{BLOCK_RECORDS_MAX, HEADER_BYTES, Index, Writer, WriterOptions};
+use crate::random::Random;
+use std::io::Cursor;
+
+/// Records in order of time, enough for the blocks that `cuts` ends.
+fn records(count: u64) -> Vec<Record> {
+    let mut random = Random::from_seed(1);
+    let record = |number| Record {
+        time_ns: number * 1_000 + random.below(900),
+        offset: random.below(1 << 40) * 512,
+        len: random.below(64) * 512,
+        volume: 1,
+        ..Record::default()
+    };
+    (0..count).map(record).collect()
+}
+
+/// A file of blocks of 100 records.
+fn file(records: &[Record]) -> Vec<u8> {
+    let mut writer = Writer::new(Vec::new(), WriterOptions::default()).unwrap();
+    writer.name(NameOf::Volume, 1, "disk").unwrap();
+    for block in records.chunks(100) {
+        writer.append(block).unwrap();
+        writer.cut().unwrap();
+    }
+    writer.finish().unwrap()
+}
+
+fn open(bytes: &[u8], max_bad: u64) -> Result<BoxedSource, TraceError> {
+    let options = OpenOptions { max_bad, ..OpenOptions::default() };
+    open_stream("test.ltr", Box::new(Cursor::new(bytes.to_vec())), &options)
+}
+
+fn drain(source: &mut BoxedSource) -> Result<Vec<Record>, TraceError> {
+    let mut records = Vec::new();
+    loop {
+        let before = records.len();
+        source.read_batch(&mut records)?;
+        if records.len() == before {
+            return Ok(records);
+        }
+    }
+}
+
+#[test]
+fn what_is_written_is_read_back_unchanged() {
+    let records = records(BLOCK_RECORDS_MAX as u64 + 5);
+    let options =
+        WriterOptions { addressing: Addressing::Pages { bytes: 4096 }, begun_unix_ns: 17 };
+    let mut writer = Writer::new(Vec::new(), options).unwrap();
+    writer.name(NameOf::Process, 3, "a process").unwrap();
+    writer.append(&records).unwrap();
+    let bytes = writer.finish().unwrap();
+    let mut source = open(&bytes, 0).unwrap();
+    assert_eq!(drain(&mut source).unwrap(), records);
+    assert_eq!(source.addressing(), options.addressing);
+    assert_eq!(source.name(NameOf::Process, 3), Some("a process"));
+    assert!(source.notes().is_empty());
+}
+
+#[test]
+fn a_file_cut_anywhere_is_read_up_to_its_last_block() {
+    let records = records(500);
+    let bytes = file(&records);
+    let index = Index::read(&mut Cursor::new(&bytes)).unwrap().unwrap();
+    let ends: Vec<(u64, usize)> = index
+        .entries
+        .iter()
+        .enumerate()
+        .filter(|(_, entry)| entry.is_records())
+        .map(|(at, entry)| {
+            let end = index.entries.get(at + 1).map_or(index.end, |next| next.offset);
+            (end, usize::try_from(entry.first).unwrap() + 100)
+        })
+        .collect();
+    for cut in HEADER_BYTES..bytes.len() {
+        let whole = ends.iter().filter(|(end, _)| *end <= cut as u64).map(|(_, count)| *count);
+        let mut source = open(&bytes[..cut], 0).unwrap();
+        assert_eq!(drain(&mut source).unwrap(), records[..whole.max().unwrap_or(0)], "at {cut}");
+        assert!(source.notes()[0].starts_with("the file was cut short behind record"), "at {cut}");
+        assert_eq!(Index::read(&mut Cursor::new(&bytes[..cut])).unwrap(), None);
+    }
+    for cut in 1..HEADER_BYTES {
+        assert!(open(&bytes[..cut], 0).is_err(), "at {cut}");
+    }
+}
+
+#[test]
+fn a_flipped_bit_is_noticed_wherever_it_is() {
+    let records = records(300);
+    let bytes = file(&records);
+    for at in 0..bytes.len() {
+        let mut flipped = bytes.clone();
+        flipped[at] ^= 0x10;
+        let noticed = match open(&flipped, 0) {
+            Err(_) => true,
+            Ok(mut source) => {
+                let read = drain(&mut source);
+                // Flips within the index hurt nobody who reads from front to back; the first bytes
+                // of the trailer make it a section that is not whole.
+                let index = Index::read(&mut Cursor::new(&flipped)).unwrap();
+                read.is_err() || !source.notes().is_empty() || index.is_none()
+            }
+        };
+        assert!(noticed, "byte {at} of {}", bytes.len());
+        // With a limit what is whole is read, and what is not is left out as a block.
+        if let Ok(mut source) = open(&flipped, u64::MAX) {
+            let read = drain(&mut source).unwrap();
+            assert!(read.len().is_multiple_of(100), "byte {at}: {}", read.len());
+            assert!(read.iter().all(|record| records.contains(record)), "byte {at}");
+        }
+    }
+}
+
+#[test]
+fn a_length_beyond_the_limit_is_refused() {
+    let bytes = file(&records(10));
+    for at in [4, 8] {
+        let mut long = bytes.clone();
+        let frame = HEADER_BYTES;
+        long[frame + at..frame + at + 4].copy_from_slice(&u32::MAX.to_le_bytes());
+        let crc = crc32c::crc32c(&long[frame..frame + 28]);
+        long[frame + 28..frame + 32].copy_from_slice(&crc.to_le_bytes());
+        let error = drain(&mut open(&long, 0).unwrap()).unwrap_err().to_string();
+        assert!(error.contains("longer than 8 MiB"), "{error}");
+    }
+}
+
+#[test]
+fn a_later_version_is_refused() {
+    let mut bytes = file(&records(10));
+    bytes[8] = 2;
+    let crc = crc32c::crc32c(&bytes[..28]);
+    bytes[28..32].copy_from_slice(&crc.to_le_bytes());
+    let error = open(&bytes, 0).err().unwrap().to_string();
+    assert!(error.contains("version 2 of the format is not known"), "{error}");
+}
+
+#[test]
+fn the_index_finds_times() {
+    let records = records(1_000);
+    let bytes = file(&records);
+    let index = Index::read(&mut Cursor::new(&bytes)).unwrap().unwrap();
+    assert_eq!(index.records, 1_000);
+    assert_eq!(index.entries.iter().filter(|entry| entry.is_records()).count(), 10);
+    let range = index.bytes_of_times(250_000, 350_000);
+    let starts: Vec<u64> = index.entries.iter().map(|entry| entry.offset).collect();
+    // The names are the first section; block 2 holds what begins at 200 us, block 3 ends at 400 us.
+    assert_eq!(range, starts[3]..starts[5]);
+    assert!(index.bytes_of_times(5_000_000, 6_000_000).is_empty());
+}

@@ -10,7 +10,6 @@ use super::{Op, Out, Record, Wrong, time};
 #[derive(Debug)]
 pub(in super::super) struct Fio {
     third: bool,
-    header_passed: bool,
     /// What the waits of version 2 came to.
     waited_us: u64,
 }
@@ -23,20 +22,17 @@ impl Fio {
             b"fio version 3 iolog" => true,
             _ => return None,
         };
-        Some(Fio { third, header_passed: false, waited_us: 0 })
+        Some(Fio { third, waited_us: 0 })
     }
 }
 
 impl LineFormat for Fio {
     fn line(&mut self, line: &[u8], out: &mut Out<'_>) -> Result<(), Wrong> {
-        if !self.header_passed {
-            self.header_passed = true;
-            return Ok(());
-        }
         let rest = &mut &*line;
-        let at = match self.third {
-            true => take_word_number(rest).ok_or("the timestamp is not a number")?,
-            false => self.waited_us,
+        let at = if self.third {
+            take_word_number(rest).ok_or("the timestamp is not a number")?
+        } else {
+            self.waited_us
         };
         let file = take_word(rest);
         let op = match take_word(rest) {
@@ -61,5 +57,9 @@ impl LineFormat for Fio {
         let file = out.names.files.number(file);
         let time_ns = time(at, 1_000)?;
         out.push(Record { time_ns, offset, len, volume, file, op, ..Record::default() })
+    }
+
+    fn has_header(&self) -> bool {
+        true
     }
 }

@@ -39,7 +39,6 @@ const DAY_NS: u64 = 86_400_000_000_000;
 pub(in super::super) struct Procmon {
     /// For each column of the file which of ours it is.
     columns: Vec<Option<usize>>,
-    header_passed: bool,
     days: u64,
     last_ns: u64,
     /// Reads and writes that failed, or that say no offset.
@@ -61,7 +60,6 @@ impl Procmon {
         let has = |column| columns.contains(&Some(column));
         [TIME, OPERATION, PATH, DETAIL].into_iter().all(has).then_some(Procmon {
             columns,
-            header_passed: false,
             days: 0,
             last_ns: 0,
             failed: 0,
@@ -153,10 +151,6 @@ fn separator(rest: &[u8]) -> Option<&[u8]> {
 
 impl LineFormat for Procmon {
     fn line(&mut self, line: &[u8], out: &mut Out<'_>) -> Result<(), Wrong> {
-        if !self.header_passed {
-            self.header_passed = true;
-            return Ok(());
-        }
         let mut fields = [&[][..]; COLUMNS.len()];
         let mut rest = line;
         for column in &self.columns {
@@ -194,6 +188,10 @@ impl LineFormat for Procmon {
         let latency_ns = take_decimal(&mut &*fields[DURATION], b' ', 9).unwrap_or(0);
         let class = 0;
         out.push(Record { time_ns, offset, len, latency_ns, volume, file, process, op, class })
+    }
+
+    fn has_header(&self) -> bool {
+        true
     }
 
     fn notes(&self) -> Vec<String> {

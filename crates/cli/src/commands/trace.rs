@@ -1,0 +1,140 @@
+//! `larder trace`: convert, summarise, cut, merge and make traces.
+//!
+//! A file is written under another name beside it and renamed when it is whole, so nothing is left
+//! of what was interrupted. What the readers found out goes to standard error.
+
+mod filter;
+mod input;
+mod output;
+mod summary;
+mod synth;
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::{Args, Subcommand};
+pub(crate) use input::format;
+use input::{Input, InputArguments};
+use larder_lab::trace::{BoxedSource, Merge, Record, Source, Target};
+use output::Output;
+use std::path::{Path, PathBuf};
+
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Write one or more traces, one after the other, in another format.
+    Convert(ConvertArguments),
+    /// Say what a trace is: requests, bytes, footprint, sizes, times.
+    Summary(summary::Arguments),
+    /// Print the first requests as CSV.
+    Head(HeadArguments),
+    /// Keep the requests that are wanted.
+    Filter(filter::Arguments),
+    /// Write several traces as one, in the order of their times.
+    Merge(ConvertArguments),
+    /// Make a trace from a pattern and a seed.
+    Synth(synth::Arguments),
+}
+
+#[derive(Debug, Args)]
+struct ConvertArguments {
+    /// The traces, and last the file to write; - is standard input or output.
+    #[arg(required = true, num_args = 2.., value_name = "FILE")]
+    files: Vec<PathBuf>,
+
+    /// The format to write; by the end of the name if not given, else larder.
+    #[arg(long, value_name = "FORMAT", value_parser = output::target)]
+    to: Option<Target>,
+
+    #[command(flatten)]
+    input: InputArguments,
+}
+
+#[derive(Debug, Args)]
+struct HeadArguments {
+    /// The trace; - is standard input.
+    #[arg(value_name = "TRACE")]
+    trace: PathBuf,
+
+    /// How many requests.
+    #[arg(short = 'n', long = "requests", value_name = "NUMBER", default_value_t = 10)]
+    requests: u64,
+
+    #[command(flatten)]
+    input: InputArguments,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    match &arguments.command {
+        Command::Convert(arguments) => convert(arguments),
+        Command::Summary(arguments) => summary::run(arguments),
+        Command::Head(arguments) => head(arguments),
+        Command::Filter(arguments) => filter::run(arguments),
+        Command::Merge(arguments) => merge(arguments),
+        Command::Synth(arguments) => synth::run(arguments),
+    }
+}
+
+fn convert(arguments: &ConvertArguments) -> Result<()> {
+    let (to, traces) = arguments.files.split_last().context("name a file to write")?;
+    if let [trace] = traces {
+        return write_all(Input::open(trace, &arguments.input)?, to, arguments.to);
+    }
+    let Some(joined) = Merge::in_turn(open_all(traces, &arguments.input)?) else {
+        bail!("join traces of volumes with traces of objects: they have no common places");
+    };
+    write_all(Input::of(Box::new(joined)), to, arguments.to)
+}
+
+fn merge(arguments: &ConvertArguments) -> Result<()> {
+    let (to, traces) = arguments.files.split_last().context("name a file to write")?;
+    ensure!(traces.len() > 1, "merge a single trace: name two or more, and the file to write");
+    let Some(merged) = Merge::by_time(open_all(traces, &arguments.input)?) else {
+        bail!("merge traces of volumes with traces of objects: they have no common places");
+    };
+    write_all(Input::of(Box::new(merged)), to, arguments.to)
+}
+
+fn open_all(traces: &[PathBuf], arguments: &InputArguments) -> Result<Vec<BoxedSource>> {
+    let stdins = traces.iter().filter(|path| path.as_os_str() == "-").count();
+    ensure!(stdins < 2, "read standard input twice");
+    traces.iter().map(|path| input::open_trace(path, arguments, None)).collect()
+}
+
+fn write_all(mut input: Input, to: &Path, target: Option<Target>) -> Result<()> {
+    let mut output = Output::create(to, target, input.source.addressing())?;
+    copy(&mut input, &mut output, |_, _| true)?;
+    output.finish(&*input.source)
+}
+
+/// Copies the records that are wanted; answers how many there were, and how many were copied.
+fn copy(
+    input: &mut Input,
+    output: &mut Output,
+    takes: impl Fn(&Record, &dyn Source) -> bool,
+) -> Result<(u64, u64)> {
+    let (mut batch, mut total, mut kept) = (Vec::new(), 0, 0);
+    while input.read(&mut batch)? {
+        total += batch.len() as u64;
+        batch.retain(|record| takes(record, &*input.source));
+        kept += batch.len() as u64;
+        output.append(&batch, &*input.source)?;
+    }
+    Ok((total, kept))
+}
+
+fn head(arguments: &HeadArguments) -> Result<()> {
+    let mut input = Input::open(&arguments.trace, &arguments.input)?;
+    let stdout = PathBuf::from("-");
+    let mut output = Output::create(&stdout, Some(Target::Csv), input.source.addressing())?;
+    let (mut batch, mut left) = (Vec::new(), arguments.requests);
+    while left > 0 && input.read(&mut batch)? {
+        batch.truncate(usize::try_from(left).unwrap_or(usize::MAX));
+        output.append(&batch, &*input.source)?;
+        left -= batch.len() as u64;
+    }
+    output.finish(&*input.source)
+}

@@ -1,0 +1,127 @@
+//! `larder trace filter`: the requests that are wanted.
+
+use super::copy;
+use super::input::{Input, InputArguments};
+use super::output::{Output, target};
+use crate::args;
+use anyhow::Result;
+use clap::Args;
+use larder_lab::trace::{Filter, Op, Target};
+use larder_report::format;
+use std::ops::Range;
+use std::path::PathBuf;
+
+#[derive(Debug, Args)]
+pub(super) struct Arguments {
+    /// The trace; - is standard input.
+    #[arg(value_name = "TRACE")]
+    trace: PathBuf,
+
+    /// The file to write; - is standard output.
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+
+    /// The format to write; by the end of the name if not given, else larder.
+    #[arg(long = "to-format", value_name = "FORMAT", value_parser = target)]
+    to_format: Option<Target>,
+
+    /// Volumes to keep, by name, or by number if they have none; may be given several times.
+    #[arg(long = "volume", value_name = "NAME")]
+    volumes: Vec<String>,
+
+    /// Files to keep.
+    #[arg(long = "file", value_name = "NAME", id = "file-name")]
+    files: Vec<String>,
+
+    /// Processes to keep.
+    #[arg(long = "process", value_name = "NAME")]
+    processes: Vec<String>,
+
+    /// Operations to keep: read, write, flush, discard, zero.
+    #[arg(long = "op", value_name = "OP", value_parser = op)]
+    ops: Vec<Op>,
+
+    /// The first time to keep, since the beginning of the trace, as 90s, 5m, 1.5h, 20ms.
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    from: Option<u64>,
+
+    /// The time at which to end.
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    to: Option<u64>,
+
+    /// Offsets to keep what touches them, as 1GiB..2GiB or 4096..8192; an end may be missing.
+    #[arg(long, value_name = "FROM..TO", value_parser = range)]
+    range: Option<Range<u64>>,
+
+    #[command(flatten)]
+    input: InputArguments,
+}
+
+fn op(text: &str) -> Result<Op, String> {
+    Op::from_name(text).ok_or_else(|| {
+        let names = Op::ALL.map(Op::name).join(", ");
+        format!("\"{text}\" is not an operation; there are {names}")
+    })
+}
+
+/// A time in nanoseconds.
+fn time(text: &str) -> Result<u64, String> {
+    let units = [("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9), ("m", 60e9), ("h", 3600e9)];
+    let number = units.into_iter().find_map(|(unit, ns)| {
+        let number: f64 = text.strip_suffix(unit)?.parse().ok()?;
+        Some(number * ns)
+    });
+    match number {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "in range")]
+        Some(ns) if (0.0..1.8e19).contains(&ns) => Ok(ns as u64),
+        _ => Err(format!("\"{text}\" is not a time; write 90s, 5m, 1.5h, 20ms")),
+    }
+}
+
+fn range(text: &str) -> Result<Range<u64>, String> {
+    let (from, to) = text.split_once("..").ok_or("write it as FROM..TO")?;
+    let bound = |text: &str, none| if text.is_empty() { Ok(none) } else { args::bytes(text) };
+    let (from, to) = (bound(from, 0)?, bound(to, u64::MAX)?);
+    if from < to { Ok(from..to) } else { Err(format!("\"{text}\" is empty")) }
+}
+
+pub(super) fn run(arguments: &Arguments) -> Result<()> {
+    let times = (arguments.from.is_some() || arguments.to.is_some())
+        .then(|| arguments.from.unwrap_or(0)..arguments.to.unwrap_or(u64::MAX));
+    let filter = Filter {
+        volumes: arguments.volumes.clone(),
+        files: arguments.files.clone(),
+        processes: arguments.processes.clone(),
+        ops: arguments.ops.clone(),
+        times,
+        range: arguments.range.clone(),
+    };
+    let mut input = Input::open(&arguments.trace, &arguments.input)?;
+    let mut output =
+        Output::create(&arguments.file, arguments.to_format, input.source.addressing())?;
+    let (total, taken) =
+        copy(&mut input, &mut output, |record, source| filter.takes(record, source))?;
+    output.finish(&*input.source)?;
+    eprintln!("kept {} of {} requests", format::count(taken), format::count(total));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_and_ranges() {
+        assert_eq!(time("90s").unwrap(), 90_000_000_000);
+        assert_eq!(time("1.5h").unwrap(), 5_400_000_000_000);
+        assert_eq!(time("20ms").unwrap(), 20_000_000);
+        for wrong in ["", "5", "s", "-1s", "nans", "1e30s"] {
+            assert!(time(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(range("4KiB..1MiB").unwrap(), 4096..1 << 20);
+        assert_eq!(range("..512").unwrap(), 0..512);
+        assert_eq!(range("512..").unwrap(), 512..u64::MAX);
+        assert!(range("2..1").is_err() && range("5").is_err());
+        assert!(op("peek").unwrap_err().contains("read, write"));
+    }
+}

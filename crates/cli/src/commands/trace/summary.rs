@@ -1,0 +1,234 @@
+//! `larder trace summary`: what a trace is, as text or JSON.
+
+use super::input::{Input, InputArguments};
+use anyhow::Result;
+use clap::Args;
+use larder_lab::trace::summary::{Summary, VolumeSummary};
+use larder_lab::trace::{Addressing, NameOf, Op, Source};
+use larder_report::format;
+use larder_report::table::{Cell, Column, Table};
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+#[derive(Debug, Args)]
+pub(super) struct Arguments {
+    /// The trace; - is standard input.
+    #[arg(value_name = "TRACE")]
+    trace: PathBuf,
+
+    /// Print JSON instead of text.
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    input: InputArguments,
+}
+
+/// Volumes that are shown in text.
+const VOLUMES_SHOWN: usize = 20;
+/// The percentiles of the times between requests.
+const QUANTILES: [(&str, f64); 5] =
+    [("p10", 0.1), ("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("max", 1.0)];
+
+pub(super) fn run(arguments: &Arguments) -> Result<()> {
+    let mut input = Input::open(&arguments.trace, &arguments.input)?;
+    let mut summary = Summary::new(input.source.addressing());
+    let mut batch = Vec::new();
+    while input.read(&mut batch)? {
+        for record in &batch {
+            summary.add(record);
+        }
+    }
+    let text = if arguments.json {
+        let value = json(&summary, &*input.source);
+        format!("{}\n", serde_json::to_string_pretty(&value)?)
+    } else {
+        text(&summary, &*input.source)
+    };
+    std::io::Write::write_all(&mut std::io::stdout(), text.as_bytes())?;
+    Ok(())
+}
+
+/// The name of a volume, or its number.
+fn volume_name(source: &dyn Source, number: u32) -> String {
+    match source.name(NameOf::Volume, number) {
+        Some(name) => name.to_owned(),
+        None if number == u32::MAX => "others".to_owned(),
+        None => number.to_string(),
+    }
+}
+
+/// What the footprint counts.
+fn footprint_unit(summary: &Summary) -> String {
+    match summary.addressing() {
+        Addressing::Objects => "objects".to_owned(),
+        _ => format!("pages of {}", format::bytes(summary.page_bytes())),
+    }
+}
+
+/// Ranges of sizes: least and greatest.
+fn size_range(class: usize) -> (u64, u64) {
+    let most = 512_u64 << class;
+    (if class == 0 { 0 } else { most / 2 + 1 }, most)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "shares for people")]
+fn share(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}
+
+fn text(summary: &Summary, source: &dyn Source) -> String {
+    let total = &summary.total;
+    let requests: u64 = total.ops.iter().map(|tally| tally.requests).sum();
+    let mut out = String::new();
+    let mut line = |name: &str, value: String| {
+        writeln!(out, "{name:<16} {value}").expect("text takes any text");
+    };
+    line("requests", format::count(requests));
+    for op in Op::ALL {
+        let tally = total.ops[usize::from(op.number())];
+        if tally.requests > 0 {
+            let (count, part) = (format::count(tally.requests), share(tally.requests, requests));
+            let bytes = format::bytes(tally.bytes);
+            line(op.name(), format!("{count} ({}), {bytes}", format::percent(part)));
+        }
+    }
+    let footprint = summary.footprint();
+    let pages = footprint.pages();
+    let exact = if footprint.is_exact() { "exact" } else { "estimated, within 1 %" };
+    let mut size = String::new();
+    if summary.addressing() != Addressing::Objects {
+        size = format!(" ({})", format::bytes(pages.saturating_mul(summary.page_bytes())));
+    }
+    let unit = footprint_unit(summary);
+    line("footprint", format!("{} {unit}{size}, {exact}", format::count(pages)));
+    line("duration", format::duration(summary.duration_ns));
+    if summary.addressing() != Addressing::Objects {
+        let part = share(total.sequential, total.transfers());
+        line("sequential", format!("{} of reads and writes", format::percent(part)));
+    }
+    let gaps = summary.gaps();
+    let quantiles = QUANTILES.map(|(name, q)| {
+        let gap = if q < 1.0 { gaps.quantile(q).unwrap_or(0) } else { gaps.max() };
+        format!("{name} {}", format::duration(gap))
+    });
+    line("between requests", quantiles.join(", "));
+    out.push('\n');
+    out.push_str(&sizes(summary).to_text());
+    out.push('\n');
+    out.push_str(&volumes(summary, source).to_text());
+    if summary.volumes.len() > VOLUMES_SHOWN {
+        let more = summary.volumes.len() - VOLUMES_SHOWN;
+        writeln!(out, "and {more} more; --json has all").expect("text takes any text");
+    }
+    out
+}
+
+fn sizes(summary: &Summary) -> Table {
+    let columns = [
+        Column::words("size", "size of reads and writes"),
+        Column::numbers("requests", "requests"),
+        Column::numbers("share", "share"),
+    ];
+    let mut table = Table::new("Sizes", columns);
+    let all = summary.total.transfers();
+    for (class, &count) in summary.sizes.iter().enumerate().filter(|(_, count)| **count > 0) {
+        let upto = format!("up to {}", format::bytes(size_range(class).1));
+        table.push([Cell::word(upto), Cell::count(count), Cell::percent(share(count, all))]);
+    }
+    table
+}
+
+fn volumes(summary: &Summary, source: &dyn Source) -> Table {
+    let columns = [
+        Column::words("volume", "volume"),
+        Column::numbers("reads", "reads"),
+        Column::numbers("writes", "writes"),
+        Column::numbers("read_bytes", "read"),
+        Column::numbers("write_bytes", "written"),
+        Column::numbers("sequential_ratio", "sequential"),
+        Column::numbers("end", "ends at"),
+    ];
+    let mut table = Table::new("Volumes", columns);
+    let mut rows: Vec<_> = summary.volumes.iter().collect();
+    rows.sort_by_key(|(number, volume)| (std::cmp::Reverse(volume.transfers()), **number));
+    for (&number, volume) in rows.into_iter().take(VOLUMES_SHOWN) {
+        let [read, write] = [Op::Read, Op::Write].map(|op| volume.ops[usize::from(op.number())]);
+        let objects = summary.addressing() == Addressing::Objects;
+        let place = |cell: Cell| if objects { Cell::missing() } else { cell };
+        table.push([
+            Cell::word(volume_name(source, number)),
+            Cell::count(read.requests),
+            Cell::count(write.requests),
+            Cell::bytes(read.bytes),
+            Cell::bytes(write.bytes),
+            place(Cell::percent(share(volume.sequential, volume.transfers()))),
+            place(Cell::bytes(volume.end)),
+        ]);
+    }
+    table
+}
+
+fn json(summary: &Summary, source: &dyn Source) -> Value {
+    let one = |volume: &VolumeSummary| {
+        let ops: serde_json::Map<String, Value> = Op::ALL
+            .iter()
+            .map(|op| {
+                let tally = volume.ops[usize::from(op.number())];
+                let value = json!({ "requests": tally.requests, "bytes": tally.bytes });
+                (op.name().to_owned(), value)
+            })
+            .collect();
+        json!({ "ops": ops, "sequential_requests": volume.sequential, "end_bytes": volume.end })
+    };
+    let gaps = summary.gaps();
+    let between: serde_json::Map<String, Value> = QUANTILES
+        .iter()
+        .map(|(name, q)| {
+            let gap = if *q < 1.0 { gaps.quantile(*q).unwrap_or(0) } else { gaps.max() };
+            ((*name).to_owned(), gap.into())
+        })
+        .collect();
+    let sizes: Vec<Value> = summary
+        .sizes
+        .iter()
+        .enumerate()
+        .filter(|(_, count)| **count > 0)
+        .map(|(class, count)| {
+            let (least, most) = size_range(class);
+            json!({ "min_bytes": least, "max_bytes": most, "requests": count })
+        })
+        .collect();
+    let volumes: Vec<Value> = summary
+        .volumes
+        .iter()
+        .map(|(&number, volume)| {
+            let mut value = one(volume);
+            value["volume"] = volume_name(source, number).into();
+            value
+        })
+        .collect();
+    let addressing = match summary.addressing() {
+        Addressing::Bytes => "bytes".to_owned(),
+        Addressing::Pages { bytes } => format!("pages:{bytes}"),
+        Addressing::Objects => "objects".to_owned(),
+    };
+    json!({
+        "schema": "larder-trace-summary",
+        "version": 1,
+        "addressing": addressing,
+        "requests": summary.total.ops.iter().map(|tally| tally.requests).sum::<u64>(),
+        "total": one(&summary.total),
+        "footprint": {
+            "pages": summary.footprint().pages(),
+            "page_bytes": summary.page_bytes(),
+            "exact": summary.footprint().is_exact(),
+        },
+        "duration_ns": summary.duration_ns,
+        "between_requests_ns": between,
+        "sizes": sizes,
+        "volumes": volumes,
+        "notes": source.notes(),
+    })
+}

@@ -1,0 +1,85 @@
+//! `larder trace synth`: a trace from a pattern and a seed; the same ones give the same file.
+
+use super::copy;
+use super::input::Input;
+use super::output::{Output, target};
+use crate::args;
+use anyhow::{Result, anyhow};
+use clap::Args;
+use larder_lab::trace::synth::{Pattern, Synth, SynthOptions};
+use larder_lab::trace::{Addressing, Target};
+use std::path::PathBuf;
+
+#[derive(Debug, Args)]
+pub(super) struct Arguments {
+    /// zipf, scan, loop, mix or database.
+    #[arg(value_name = "PATTERN", value_parser = pattern)]
+    pattern: Pattern,
+
+    /// The file to write; - is standard output.
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+
+    /// The format to write; by the end of the name if not given, else larder.
+    #[arg(long, value_name = "FORMAT", value_parser = target)]
+    to: Option<Target>,
+
+    /// Requests in all.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1_000_000)]
+    requests: u64,
+
+    /// Pages of the volume.
+    #[arg(long, value_name = "NUMBER", default_value_t = 262_144)]
+    pages: u64,
+
+    /// Bytes of a page; each request is one, but for the reports of a database.
+    #[arg(long, value_name = "SIZE", default_value = "4KiB", value_parser = args::bytes)]
+    page_size: u64,
+
+    /// The exponent of Zipf's law: 0.6 is flat, 1.2 is steep.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1.0)]
+    exponent: f64,
+
+    /// The share of writes, in per cent; of transactions that write, in a database.
+    #[arg(long, value_name = "PERCENT", default_value = "30%", value_parser = percent)]
+    writes: f64,
+
+    /// Requests per second.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1000.0)]
+    rate: f64,
+
+    /// Where all random numbers come from.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    seed: u64,
+}
+
+fn pattern(text: &str) -> Result<Pattern, String> {
+    Pattern::from_name(text).ok_or_else(|| {
+        let names = Pattern::ALL.map(Pattern::name).join(", ");
+        format!("\"{text}\" is not a pattern; there are {names}")
+    })
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    let number: Option<f64> = text.strip_suffix('%').and_then(|number| number.parse().ok());
+    let share = number.map(|number| number / 100.0).filter(|share| (0.0..=1.0).contains(share));
+    share.ok_or_else(|| format!("\"{text}\" is not a share; write 30%"))
+}
+
+pub(super) fn run(arguments: &Arguments) -> Result<()> {
+    let options = SynthOptions {
+        pattern: arguments.pattern,
+        requests: arguments.requests,
+        pages: arguments.pages,
+        page_bytes: arguments.page_size,
+        exponent: arguments.exponent,
+        writes: arguments.writes,
+        rate: arguments.rate,
+        seed: arguments.seed,
+    };
+    let synth = Synth::new(options).map_err(|why| anyhow!("make a trace: {why}"))?;
+    let mut input = Input::of(Box::new(synth));
+    let mut output = Output::create(&arguments.file, arguments.to, Addressing::Bytes)?;
+    copy(&mut input, &mut output, |_, _| true)?;
+    output.finish(&*input.source)
+}

@@ -1,0 +1,73 @@
+//! Which records of a trace are wanted.
+
+use super::{NameOf, Op, Record, Source};
+use std::ops::Range;
+
+/// A choice of records; what is empty or none chooses all. Names are those of the source; a number
+/// stands for itself where nothing has that name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// Volumes.
+    pub volumes: Vec<String>,
+    /// Files.
+    pub files: Vec<String>,
+    /// Processes.
+    pub processes: Vec<String>,
+    /// Operations.
+    pub ops: Vec<Op>,
+    /// Times, in nanoseconds since the beginning of the trace.
+    pub times: Option<Range<u64>>,
+    /// Offsets: records that touch the range.
+    pub range: Option<Range<u64>>,
+}
+
+impl Filter {
+    /// Whether the record is wanted.
+    #[must_use]
+    pub fn takes(&self, record: &Record, source: &dyn Source) -> bool {
+        let named = |wanted: &[String], of, number: u32| {
+            let is = |want: &String| match source.name(of, number) {
+                Some(name) => name == want,
+                None => want.parse() == Ok(number),
+            };
+            wanted.is_empty() || wanted.iter().any(is)
+        };
+        let touches = |range: &Range<u64>| {
+            let end = record.offset.saturating_add(record.len.max(1));
+            record.offset < range.end && end > range.start
+        };
+        (self.ops.is_empty() || self.ops.contains(&record.op))
+            && self.times.as_ref().is_none_or(|times| times.contains(&record.time_ns))
+            && self.range.as_ref().is_none_or(touches)
+            && named(&self.volumes, NameOf::Volume, record.volume)
+            && named(&self.files, NameOf::File, record.file)
+            && named(&self.processes, NameOf::Process, record.process)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::{OpenOptions, open_stream};
+
+    #[test]
+    fn each_choice_narrows_down() {
+        let text = "128166372003061629,hm,0,Read,0,4096,100\n\
+                    128166372003061639,hm,1,Write,8192,4096,100\n\
+                    128166372003061729,hm,1,Read,8192,512,100\n";
+        let stream = Box::new(std::io::Cursor::new(text));
+        let mut source = open_stream("test", stream, &OpenOptions::default()).unwrap();
+        let mut records = Vec::new();
+        source.read_batch(&mut records).unwrap();
+        let count = |filter: &Filter| records.iter().filter(|r| filter.takes(r, &*source)).count();
+        assert_eq!(count(&Filter::default()), 3);
+        assert_eq!(count(&Filter { volumes: vec!["hm_1".into()], ..Filter::default() }), 2);
+        assert_eq!(count(&Filter { ops: vec![Op::Write], ..Filter::default() }), 1);
+        assert_eq!(count(&Filter { times: Some(0..1_000), ..Filter::default() }), 1);
+        assert_eq!(count(&Filter { times: Some(1_000..1_001), ..Filter::default() }), 1);
+        assert_eq!(count(&Filter { range: Some(4096..8192), ..Filter::default() }), 0);
+        assert_eq!(count(&Filter { range: Some(4095..8193), ..Filter::default() }), 3);
+        assert_eq!(count(&Filter { processes: vec!["0".into()], ..Filter::default() }), 3);
+        assert_eq!(count(&Filter { files: vec!["a".into()], ..Filter::default() }), 0);
+    }
+}

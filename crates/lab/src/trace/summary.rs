@@ -1,0 +1,188 @@
+//! What a trace is, in numbers: one pass, in bounded memory.
+//!
+//! Sequential is a read or write that begins where the one before it on the same volume ended.
+//! Sizes and footprint are of reads and writes. Percentiles come from a histogram whose buckets are
+//! those of the server's latencies, so they are right to a few per cent.
+
+use super::footprint::Footprint;
+use super::{Addressing, Op, Record};
+use larder_core::counters::{Histogram, HistogramSnapshot};
+use std::collections::BTreeMap;
+
+/// Bytes of the pages that the footprint counts, but where the trace counts others.
+pub const PAGE_BYTES: u64 = 4096;
+/// Size classes: up to 512 bytes, up to 1 KiB, ... up to 4 GiB and more.
+pub const SIZE_CLASSES: usize = 24;
+/// Volumes that are kept apart; the rest is one.
+const VOLUMES_MAX: usize = 65_536;
+
+/// Requests of one kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// How many.
+    pub requests: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// What is known of one volume.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct VolumeSummary {
+    /// By operation, in the order of [`Op::ALL`].
+    pub ops: [Tally; Op::ALL.len()],
+    /// Reads and writes that begin where the one before ended.
+    pub sequential: u64,
+    /// Where the furthest read or write ended.
+    pub end: u64,
+    /// Where the last one ended.
+    last_end: Option<u64>,
+}
+
+impl VolumeSummary {
+    /// Reads and writes.
+    #[must_use]
+    pub fn transfers(&self) -> u64 {
+        let count = |op: Op| self.ops[usize::from(op.number())].requests;
+        count(Op::Read) + count(Op::Write)
+    }
+}
+
+/// A summary in the making, or made.
+#[derive(Debug)]
+pub struct Summary {
+    addressing: Addressing,
+    page_bytes: u64,
+    /// Everything together.
+    pub total: VolumeSummary,
+    /// By number of the volume; `u32::MAX` is the rest, if there are too many.
+    pub volumes: BTreeMap<u32, VolumeSummary>,
+    /// Reads and writes by size.
+    pub sizes: [u64; SIZE_CLASSES],
+    /// Largest time less smallest, in nanoseconds.
+    pub duration_ns: u64,
+    footprint: Footprint,
+    first_ns: Option<u64>,
+    before_ns: u64,
+    gaps: Histogram,
+}
+
+impl Summary {
+    /// Begins a summary of a trace that counts these.
+    #[must_use]
+    pub fn new(addressing: Addressing) -> Self {
+        let page_bytes = match addressing {
+            Addressing::Bytes => PAGE_BYTES,
+            Addressing::Pages { bytes } => u64::from(bytes),
+            Addressing::Objects => 1,
+        };
+        Summary {
+            addressing,
+            page_bytes,
+            total: VolumeSummary::default(),
+            volumes: BTreeMap::new(),
+            sizes: [0; SIZE_CLASSES],
+            duration_ns: 0,
+            footprint: Footprint::default(),
+            first_ns: None,
+            before_ns: 0,
+            gaps: Histogram::default(),
+        }
+    }
+
+    /// Takes a record.
+    pub fn add(&mut self, record: &Record) {
+        let known = self.volumes.len() < VOLUMES_MAX || self.volumes.contains_key(&record.volume);
+        let volume = if known { record.volume } else { u32::MAX };
+        let volume = self.volumes.entry(volume).or_default();
+        let end = record.offset.saturating_add(record.len);
+        let objects = self.addressing == Addressing::Objects;
+        let transfers = record.op.transfers();
+        let sequential = transfers && !objects && volume.last_end == Some(record.offset);
+        for sum in [volume, &mut self.total] {
+            let tally = &mut sum.ops[usize::from(record.op.number())];
+            tally.requests += 1;
+            tally.bytes = tally.bytes.saturating_add(record.len);
+            sum.sequential += u64::from(sequential);
+            if transfers {
+                sum.last_end = Some(end);
+                sum.end = sum.end.max(end);
+            }
+        }
+        self.add_time(record.time_ns);
+        if transfers {
+            self.sizes[size_class(record.len)] += 1;
+            if objects {
+                self.footprint.add(record.volume, record.offset, record.offset);
+            } else if record.len > 0 {
+                let (first, last) = (record.offset / self.page_bytes, (end - 1) / self.page_bytes);
+                self.footprint.add(record.volume, first, last);
+            }
+        }
+    }
+
+    fn add_time(&mut self, time_ns: u64) {
+        match self.first_ns {
+            None => self.first_ns = Some(time_ns),
+            // A request that is earlier than the one before came at the same time, as far as the
+            // trace can tell.
+            Some(first) => {
+                self.gaps.record(time_ns.saturating_sub(self.before_ns));
+                self.duration_ns = self.duration_ns.max(time_ns.saturating_sub(first));
+            }
+        }
+        self.before_ns = time_ns;
+    }
+
+    /// What offsets and lengths count.
+    #[must_use]
+    pub fn addressing(&self) -> Addressing {
+        self.addressing
+    }
+
+    /// Bytes of a page of the footprint.
+    #[must_use]
+    pub fn page_bytes(&self) -> u64 {
+        self.page_bytes
+    }
+
+    /// Different pages, or objects, that were read or written.
+    #[must_use]
+    pub fn footprint(&self) -> &Footprint {
+        &self.footprint
+    }
+
+    /// Times between requests.
+    #[must_use]
+    pub fn gaps(&self) -> HistogramSnapshot {
+        let mut snapshot = HistogramSnapshot::default();
+        self.gaps.add_to(&mut snapshot);
+        snapshot
+    }
+}
+
+/// The class of a size.
+fn size_class(len: u64) -> usize {
+    let doubled = len.max(512).next_power_of_two().trailing_zeros() - 9;
+    usize::try_from(doubled).expect("less than 64").min(SIZE_CLASSES - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_and_sequences_are_told() {
+        assert_eq!([0, 512, 513, 4096, 4097, 1 << 40].map(size_class), [0, 0, 1, 3, 4, 23]);
+        let mut summary = Summary::new(Addressing::Bytes);
+        let record = Record { len: 4096, ..Record::default() };
+        for (time_ns, offset, volume) in [(0, 0, 0), (10, 4096, 0), (20, 4096, 1), (25, 8192, 0)] {
+            summary.add(&Record { time_ns, offset, volume, ..record });
+        }
+        summary.add(&Record { op: Op::Flush, time_ns: 30, ..Record::default() });
+        assert_eq!(summary.total.sequential, 2);
+        assert_eq!(summary.volumes[&0].sequential, 2);
+        assert_eq!(summary.footprint().pages(), 4);
+        assert_eq!((summary.duration_ns, summary.gaps().count()), (30, 4));
+        assert_eq!(summary.total.transfers(), 4);
+    }
+}

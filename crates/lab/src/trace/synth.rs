@@ -1,0 +1,316 @@
+//! Traces out of nothing: patterns that the literature argues with, from parameters and a seed.
+//!
+//! Invariant: the same parameters and seed give the same records on every machine. Times are
+//! Poisson arrivals at the rate that was asked for; latencies are not known and 0.
+
+mod database;
+mod zipf;
+
+use super::{NameOf, Op, Record, Source, TraceError};
+use crate::random::Random;
+use database::Database;
+use zipf::Zipf;
+
+/// What is asked for, in which order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pattern {
+    /// Pages drawn by Zipf's law, hot ones scattered over the volume.
+    Zipf,
+    /// Every page once, in order, never again.
+    Scan,
+    /// The pages in order, over and over: what LRU cannot hold.
+    Loop,
+    /// Bursts of the three above: 70, 20 and 10 %.
+    Mix,
+    /// Transactions over an index and a table, with a log, and a report that reads the table.
+    Database,
+}
+
+impl Pattern {
+    /// All of them.
+    pub const ALL: [Pattern; 5] =
+        [Pattern::Zipf, Pattern::Scan, Pattern::Loop, Pattern::Mix, Pattern::Database];
+
+    /// Its name on the command line.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Pattern::Zipf => "zipf",
+            Pattern::Scan => "scan",
+            Pattern::Loop => "loop",
+            Pattern::Mix => "mix",
+            Pattern::Database => "database",
+        }
+    }
+
+    /// The pattern with this name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Pattern> {
+        Pattern::ALL.into_iter().find(|pattern| pattern.name() == name)
+    }
+}
+
+/// What a synthetic trace is made of.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SynthOptions {
+    /// The pattern.
+    pub pattern: Pattern,
+    /// Requests in all.
+    pub requests: u64,
+    /// Pages of the volume that the pattern goes over, at least 1.
+    pub pages: u64,
+    /// Bytes of a page; a request is one page, but for the reports of a database. At most 16 MiB.
+    pub page_bytes: u64,
+    /// The exponent of Zipf's law, above 0.
+    pub exponent: f64,
+    /// The share of writes, 0 to 1; of transactions that write, in a database.
+    pub writes: f64,
+    /// Requests per second, above 0.
+    pub rate: f64,
+    /// Where all random numbers come from.
+    pub seed: u64,
+}
+
+impl Default for SynthOptions {
+    fn default() -> Self {
+        SynthOptions {
+            pattern: Pattern::Zipf,
+            requests: 1_000_000,
+            pages: 262_144,
+            page_bytes: 4096,
+            exponent: 1.0,
+            writes: 0.3,
+            rate: 1_000.0,
+            seed: 1,
+        }
+    }
+}
+
+/// Requests of a burst of a mix.
+const BURST: u64 = 64;
+/// Records that are handed out at once.
+const BATCH_RECORDS: u64 = 8192;
+/// The name of the only volume, where there is only one.
+const VOLUME: &str = "synthetic";
+
+/// A synthetic trace.
+#[derive(Debug)]
+pub struct Synth {
+    options: SynthOptions,
+    random: Random,
+    pages: Pages,
+    database: Database,
+    time_ns: f64,
+    made: u64,
+    /// What the burst of a mix is of.
+    burst: Pattern,
+}
+
+/// Where the patterns are.
+#[derive(Debug)]
+struct Pages {
+    zipf: Zipf,
+    count: u64,
+    /// Coprime to the count: it scatters the ranks over the pages.
+    stride: u64,
+    scanned: u64,
+    looped: u64,
+}
+
+impl Pages {
+    fn new(count: u64, exponent: f64) -> Self {
+        // Near the golden section, neighbours in rank end up far apart.
+        let mut stride = (count / 1000 * 618 + 1).max(1);
+        while gcd(stride, count) != 1 {
+            stride += 1;
+        }
+        Pages { zipf: Zipf::new(count, exponent), count, stride, scanned: 0, looped: 0 }
+    }
+
+    /// A page by Zipf's law.
+    fn hot(&mut self, random: &mut Random) -> u64 {
+        let rank = self.zipf.draw(random) - 1;
+        let page = u128::from(rank) * u128::from(self.stride) % u128::from(self.count);
+        u64::try_from(page).expect("less than the count")
+    }
+
+    fn next(&mut self, pattern: Pattern, random: &mut Random) -> u64 {
+        match pattern {
+            Pattern::Scan => {
+                self.scanned += 1;
+                self.scanned - 1
+            }
+            Pattern::Loop => {
+                self.looped += 1;
+                (self.looped - 1) % self.count
+            }
+            _ => self.hot(random),
+        }
+    }
+}
+
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+impl Synth {
+    /// Begins a trace.
+    ///
+    /// # Errors
+    /// A sentence if an option is out of its range.
+    pub fn new(options: SynthOptions) -> Result<Self, String> {
+        let SynthOptions { requests, pages, page_bytes, exponent, writes, rate, .. } = options;
+        let wrong = match () {
+            () if pages == 0 => "a trace needs at least one page",
+            () if !(512..=16 << 20).contains(&page_bytes) => "a page has 512 bytes to 16 MiB",
+            // A scan goes over new pages all the time, and the parts of a mix lie apart.
+            () if pages.checked_add(requests).is_none_or(|all| all >= 1 << 38) => {
+                "pages and requests are fewer than 2^38"
+            }
+            () if !(exponent > 0.0 && exponent <= 10.0) => "the exponent is above 0, up to 10",
+            () if !(0.0..=1.0).contains(&writes) => "the share of writes is 0 to 1",
+            () if !(0.001..=1e9).contains(&rate) => "the rate is 0.001 to 1e9 requests/s",
+            () => "",
+        };
+        if !wrong.is_empty() {
+            return Err(wrong.to_owned());
+        }
+        Ok(Synth {
+            options,
+            random: Random::from_seed(options.seed),
+            pages: Pages::new(pages, exponent),
+            database: Database::new(pages, page_bytes),
+            time_ns: 0.0,
+            made: 0,
+            burst: Pattern::Zipf,
+        })
+    }
+
+    fn record(&mut self) -> Record {
+        let mut record = match self.options.pattern {
+            Pattern::Database => {
+                let writes = self.options.writes;
+                self.database.next(&mut self.random, &mut |random| self.pages.hot(random), writes)
+            }
+            pattern => self.page(pattern),
+        };
+        if self.made > 0 {
+            // Never ln(0): the smallest is 2^-53.
+            let gap = -zipf::ln(1.0 - self.random.unit()) / self.options.rate;
+            self.time_ns += gap * 1e9;
+        }
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
+        let time_ns = self.time_ns as u64;
+        record.time_ns = time_ns;
+        self.made += 1;
+        record
+    }
+
+    /// A request for one page.
+    fn page(&mut self, pattern: Pattern) -> Record {
+        if pattern == Pattern::Mix && self.made.is_multiple_of(BURST) {
+            self.burst = match self.random.below(10) {
+                0..7 => Pattern::Zipf,
+                7..9 => Pattern::Scan,
+                _ => Pattern::Loop,
+            };
+        }
+        let now = if pattern == Pattern::Mix { self.burst } else { pattern };
+        let mut page = self.pages.next(now, &mut self.random);
+        if pattern == Pattern::Mix {
+            // Three areas: what is hot, what is looped over, what is scanned once.
+            page += match now {
+                Pattern::Loop => self.pages.count,
+                Pattern::Scan => 2 * self.pages.count,
+                _ => 0,
+            };
+        }
+        let write = self.random.unit() < self.options.writes;
+        Record {
+            offset: page * self.options.page_bytes,
+            len: self.options.page_bytes,
+            op: if write { Op::Write } else { Op::Read },
+            ..Record::default()
+        }
+    }
+}
+
+impl Source for Synth {
+    fn read_batch(&mut self, batch: &mut Vec<Record>) -> Result<(), TraceError> {
+        for _ in 0..BATCH_RECORDS.min(self.options.requests - self.made) {
+            let record = self.record();
+            batch.push(record);
+        }
+        Ok(())
+    }
+
+    fn name(&self, of: NameOf, number: u32) -> Option<&str> {
+        match (self.options.pattern, of, number) {
+            (Pattern::Database, ..) => database::name(of, number),
+            (_, NameOf::Volume, 0) => Some(VOLUME),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn make(options: SynthOptions) -> Vec<Record> {
+        let mut synth = Synth::new(options).unwrap();
+        let mut records = Vec::new();
+        while {
+            let before = records.len();
+            synth.read_batch(&mut records).unwrap();
+            records.len() > before
+        } {}
+        records
+    }
+
+    #[test]
+    fn one_seed_gives_one_trace() {
+        for pattern in Pattern::ALL {
+            let options = SynthOptions { pattern, requests: 20_000, ..SynthOptions::default() };
+            let records = make(options);
+            assert_eq!(records.len(), 20_000, "{pattern:?}");
+            assert_eq!(records, make(options));
+            assert_ne!(records, make(SynthOptions { seed: 2, ..options }));
+            assert!(records.is_sorted_by_key(|record| record.time_ns));
+            assert_eq!(Pattern::from_name(pattern.name()), Some(pattern));
+        }
+    }
+
+    #[test]
+    fn patterns_are_what_they_are_called() {
+        let base = SynthOptions { requests: 3_000, pages: 1_000, ..SynthOptions::default() };
+        let different = |pattern| {
+            let pages: std::collections::HashSet<u64> =
+                make(SynthOptions { pattern, ..base }).iter().map(|r| r.offset).collect();
+            pages.len()
+        };
+        assert_eq!(different(Pattern::Scan), 3_000);
+        assert_eq!(different(Pattern::Loop), 1_000);
+        assert!(different(Pattern::Zipf) < 800);
+        let writes = make(base).iter().filter(|r| r.op == Op::Write).count();
+        assert!((800..1_000).contains(&writes), "{writes} of 3,000 are writes");
+        let last = make(base)[2_999].time_ns;
+        assert!((2_700_000_000..3_300_000_000).contains(&last), "3,000 at 1,000/s: {last} ns");
+    }
+
+    #[test]
+    fn options_out_of_range_are_refused() {
+        let base = SynthOptions::default();
+        for wrong in [
+            SynthOptions { pages: 0, ..base },
+            SynthOptions { page_bytes: 1, ..base },
+            SynthOptions { requests: u64::MAX, ..base },
+            SynthOptions { exponent: 0.0, ..base },
+            SynthOptions { exponent: f64::NAN, ..base },
+            SynthOptions { writes: 1.5, ..base },
+            SynthOptions { rate: 0.0, ..base },
+        ] {
+            assert!(Synth::new(wrong).is_err(), "{wrong:?}");
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! The real traces: what was counted by others must come out.
+
+use super::*;
+use std::path::PathBuf;
+
+/// A real trace, if the folder is here.
+fn real(name: &str) -> Option<BoxedSource> {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces");
+    let path = folder.join(name);
+    if !path.exists() {
+        println!("skipped: {name} is not in ../shared/traces");
+        return None;
+    }
+    Some(open(&path, &OpenOptions::default()).unwrap())
+}
+
+fn all(source: &mut BoxedSource) -> Vec<Record> {
+    let mut records = Vec::new();
+    while {
+        let before = records.len();
+        source.read_batch(&mut records).unwrap();
+        records.len() > before
+    } {}
+    records
+}
+
+/// References and different ones, with pages of so many bytes.
+fn references(records: &[Record], page_bytes: u64) -> (u64, u64) {
+    let mut footprint = Footprint::default();
+    let mut count = 0;
+    for record in records {
+        let last = (record.offset + record.len - 1) / page_bytes;
+        count += last - record.offset / page_bytes + 1;
+        footprint.add(record.volume, record.offset / page_bytes, last);
+    }
+    (count, footprint.pages())
+}
+
+#[test]
+fn the_arc_traces_have_the_references_that_the_paper_counts() {
+    let known = [
+        ("arc_OLTP.lis.zst", None, 914_145, 186_880),
+        ("arc_P3.lis.zst", Some(238_578), 3_912_296, 762_543),
+    ];
+    for (name, requests, total, unique) in known {
+        let Some(mut source) = real(name) else { return };
+        assert_eq!(source.addressing(), Addressing::Pages { bytes: 512 });
+        let records = all(&mut source);
+        assert!(requests.is_none_or(|requests| records.len() == requests), "{name}");
+        assert_eq!(references(&records, 512), (total, unique), "{name}");
+    }
+}
+
+#[test]
+fn cloud_physics_has_its_reads_writes_and_pages() {
+    let Some(mut source) = real("cloudPhysicsIO.vscsi") else { return };
+    let records = all(&mut source);
+    let count = |op| records.iter().filter(|record| record.op == op).count();
+    assert_eq!((records.len(), count(Op::Read), count(Op::Write)), (113_872, 46_974, 66_898));
+    let last = records.last().unwrap().time_ns;
+    assert_eq!((last + 500_000_000) / 1_000_000_000, 7_200);
+    assert_eq!(references(&records, 4096), (1_141_869, 269_210));
+    assert!(source.notes().is_empty(), "{:?}", source.notes());
+}
+
+#[test]
+fn tpcc_small_has_its_requests() {
+    let Some(mut source) = real("mqsim_tpcc-small.trace") else { return };
+    assert_eq!(all(&mut source).len(), 6_999);
+}
