@@ -218,9 +218,8 @@ mod tests {
 
     #[test]
     fn policies_are_named_once_and_the_bound_beside_them() {
-        let named = |text: &str| {
-            Policies::named(&text.split(',').map(str::to_owned).collect::<Vec<_>>())
-        };
+        let named =
+            |text: &str| Policies::named(&text.split(',').map(str::to_owned).collect::<Vec<_>>());
         let found = named("arc,lru,arc,min").unwrap();
         assert_eq!(found, Policies { kinds: vec![PolicyKind::Arc, PolicyKind::Lru], min: true });
         assert_eq!(named("all,lru").unwrap().kinds, PolicyKind::ALL);

@@ -72,9 +72,13 @@ impl Row {
 
     fn cells(&self) -> Vec<Cell> {
         let counted = |value: Option<u64>| value.map_or_else(Cell::missing, Cell::count);
-        let ratio = |hits: u64, all: u64| hit_ratio(hits, all).map_or_else(Cell::missing, Cell::percent);
+        let ratio =
+            |hits: u64, all: u64| hit_ratio(hits, all).map_or_else(Cell::missing, Cell::percent);
         let of = |cell: fn(&Counts) -> (u64, u64)| {
-            self.counts.as_ref().map(cell).map_or_else(Cell::missing, |(hits, all)| ratio(hits, all))
+            self.counts
+                .as_ref()
+                .map(cell)
+                .map_or_else(Cell::missing, |(hits, all)| ratio(hits, all))
         };
         vec![
             Cell::word(&self.trace),
@@ -150,7 +154,10 @@ mod tests {
     #[test]
     fn csv_begins_with_the_columns_that_others_rely_on() {
         let csv = of(&[], None).to_csv();
-        assert!(csv.starts_with("trace,policy,size_bytes,page_bytes,references,hit_ratio,"), "{csv}");
+        assert!(
+            csv.starts_with("trace,policy,size_bytes,page_bytes,references,hit_ratio,"),
+            "{csv}"
+        );
         assert!(of(&[], Some(By::File)).to_csv().ends_with(",file\n"));
         assert_eq!(json(&of(&[], None))["version"], 1);
     }
