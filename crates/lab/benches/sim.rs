@@ -174,7 +174,8 @@ fn sweep(trace: &str) -> Result<()> {
     each(trace, |batch| miniature.run(batch))?;
     let sampled = started.elapsed().as_secs_f64();
     println!(
-        r#"{{"separate_s": {separate}, "together_s": {together}, "two_threads_s": {threads}, "sampled_s": {sampled}, "lru_s": {lru}}}"#
+        r#"{{"separate_s": {separate}, "together_s": {together}, "two_threads_s": {threads},
+            "sampled_s": {sampled}, "lru_s": {lru}}}"#
     );
     Ok(())
 }
@@ -207,7 +208,7 @@ impl Judged {
     }
 }
 
-fn bars(trace: &str, seeds: u64) -> Result<()> {
+fn bars(trace: &str, seeds: u32) -> Result<()> {
     let mut all = Vec::new();
     each(trace, |batch| all.extend_from_slice(batch))?;
     let mut exact = Exact::new();
@@ -218,7 +219,7 @@ fn bars(trace: &str, seeds: u64) -> Result<()> {
     let mut total = Judged::default();
     let started = Instant::now();
     for seed in 0..seeds {
-        let mut sampled = Sampled::new(SAMPLE_PAGES, seed);
+        let mut sampled = Sampled::new(SAMPLE_PAGES, seed.into());
         sampled.run(&all);
         for (&pages, judged) in pages.iter().zip(&mut judged) {
             let truth = curve.hit_ratio(pages.into()).ok_or("references")?;
@@ -233,16 +234,16 @@ fn bars(trace: &str, seeds: u64) -> Result<()> {
     total.print("lru sampled");
     println!(
         r#"{{"what": "lru sampled, one pass", "seconds": {}}}"#,
-        started.elapsed().as_secs_f64() / seeds as f64
+        started.elapsed().as_secs_f64() / f64::from(seeds)
     );
     bars_miniature(&all, &pages, seeds / 20)
 }
 
-fn bars_miniature(all: &[Reference], pages: &[u32], seeds: u64) -> Result<()> {
+fn bars_miniature(all: &[Reference], pages: &[u32], seeds: u32) -> Result<()> {
     let footprint = u64::from(pages[0]) * 100;
     let mut made = Vec::new();
     for seed in 0..seeds {
-        let mut miniature = Miniature::new(&policies(), pages, footprint, seed);
+        let mut miniature = Miniature::new(&policies(), pages, footprint, seed.into());
         all.chunks(4096).for_each(|batch| miniature.run(batch));
         made.push(miniature);
     }

@@ -10,7 +10,8 @@
 //! * [`random`]: the few distributions they need, over a named seed.
 //!
 //! Invariants: time is an argument, randomness comes from a seed that is passed in, and nothing
-//! here does I/O or, but for [`sim::sweep`], starts a thread. Times are nanoseconds, sizes are bytes.
+//! here does I/O (but for the readers and writers of traces) or starts a thread (but for
+//! [`sim::sweep`]). Times are nanoseconds, sizes are bytes.
 
 #![forbid(unsafe_code)]
 

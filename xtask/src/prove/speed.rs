@@ -6,7 +6,7 @@
 //! client and the server share the processors, so the processor time of the server per request is
 //! recorded as well.
 
-mod record;
+pub(super) mod record;
 
 use std::path::Path;
 use std::process::Command;

@@ -2,7 +2,8 @@
 //!
 //! Belady, "A study of replacement algorithms for a virtual-storage computer", IBM Systems
 //! Journal 5(2), 1966: the victim is the page whose next reference lies farthest ahead. It needs
-//! the future, so the trace is kept: 12 bytes for each reference; and while a cache is simulated, 9 bytes for each page and 16 for each page of the simulated cache.
+//! the future, so the trace is kept: 12 bytes for each reference; and while a cache is simulated,
+//! 9 bytes for each page of the trace and 16 for each page of the cache.
 //!
 //! The miss that brings the page in counts whether or not the page is worth having: a page enters
 //! always, as with every other policy here (it may be the next victim).
@@ -10,7 +11,7 @@
 //! Writes. What is written into the cache goes to the store when its page leaves, and at the end of
 //! the trace. [`MinCounts::write_backs`] counts those for MIN as it is; the pages moved, fills and
 //! write-backs together, are then what MIN costs a write-back cache. It is not the least that any
-//! policy could move (that is a harder problem, see Beckmann, Gibbons, Haeupler, McGuffey,
+//! policy could move (that is a harder problem: Beckmann and others,
 //! "Writeback-aware caching", APOCS 2020), but no policy has fewer fills, and
 //! [`MinCounts::write_backs_least`] is a bound that holds for all: a page that is ever written is
 //! written back at least once.
@@ -104,9 +105,9 @@ pub struct Known {
     pages: usize,
 }
 
-/// A page that is resident.
+/// A page of the trace.
 #[derive(Clone, Copy, Debug, Default)]
-struct Resident {
+struct Page {
     /// When it is referenced next.
     next: u32,
     resident: bool,
@@ -128,7 +129,7 @@ impl Known {
     pub fn run(&self, capacity: u32) -> MinCounts {
         assert!(capacity > 0, "a cache of at least one page");
         let mut run = Run {
-            pages: vec![Resident::default(); self.pages],
+            pages: vec![Page::default(); self.pages],
             farthest: BinaryHeap::new(),
             resident: 0,
             capacity: capacity as usize,
@@ -151,7 +152,7 @@ impl Known {
 /// A cache under MIN.
 #[derive(Debug)]
 struct Run {
-    pages: Vec<Resident>,
+    pages: Vec<Page>,
     /// Next reference and number of resident pages. An entry whose page was referenced since is
     /// stale; its reference lies in the past, so it is below all others and is never taken while a
     /// page is resident.
@@ -176,7 +177,7 @@ impl Run {
         }
         let page = &mut self.pages[step.number as usize];
         let dirty = page.dirty || write;
-        *page = Resident { next: step.next, resident: true, dirty };
+        *page = Page { next: step.next, resident: true, dirty };
         self.farthest.push((step.next, step.number));
         if self.farthest.len() >= 2 * self.capacity + 1024 {
             let pages = &self.pages;

@@ -23,8 +23,8 @@ use crate::trace::Source;
 
 /// References that the caches are handed at once.
 const STRETCH_REFERENCES: usize = 512 << 10;
-/// Bytes that the numbers may take for each page of the caches: less than half of what a cache needs
-/// for a page otherwise (its key, its entry in a table, the links and ghosts of the policy).
+/// Bytes that the numbers may take for each page of the caches: less than half of what a cache
+/// needs for a page otherwise (its key, its entry in a table, the links and ghosts of the policy).
 const NUMBERS_BYTES_PER_PAGE: u64 = 24;
 /// And bytes that they may take in any case.
 const NUMBERS_BYTES_MIN: u64 = 16 << 20;
