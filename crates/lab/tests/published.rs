@@ -1,6 +1,10 @@
 //! The simulator against published hit ratios, on the traces that they were published for. Where
 //! the traces are not beside the repository, this says so and shows nothing.
 
+#![expect(clippy::tests_outside_test_module, reason = "all of this is a test")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on is to panic")]
+#![expect(clippy::print_stdout, reason = "what is skipped is said")]
+
 use larder_core::policy::PolicyKind;
 use larder_lab::sim::curve::exact::Exact;
 use larder_lab::sim::min::Future;

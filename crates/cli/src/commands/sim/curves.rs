@@ -52,6 +52,15 @@ struct Found {
     footprint: u64,
 }
 
+/// A curve that is made.
+struct Made {
+    /// Pages, about.
+    footprint: u64,
+    references: u64,
+    /// At a size in pages.
+    hit_ratio: Box<dyn Fn(u64) -> Option<Estimate>>,
+}
+
 /// A curve in the making.
 enum Maker {
     Exact(Exact),
@@ -73,17 +82,16 @@ impl Maker {
         }
     }
 
-    /// Pages, references, and the hit ratio at a size.
-    fn finish(self) -> (u64, u64, Box<dyn Fn(u64) -> Option<Estimate>>) {
+    fn finish(self) -> Made {
         match self {
             Maker::Exact(exact) => {
                 let curve = exact.curve();
                 let exactly = |ratio| Estimate { hit_ratio: ratio, low: ratio, high: ratio };
-                (
-                    curve.footprint(),
-                    curve.references(),
-                    Box::new(move |pages| curve.hit_ratio(pages).map(exactly)),
-                )
+                Made {
+                    footprint: curve.footprint(),
+                    references: curve.references(),
+                    hit_ratio: Box::new(move |pages| curve.hit_ratio(pages).map(exactly)),
+                }
             }
             Maker::Sampled(sampled) => {
                 #[expect(
@@ -93,7 +101,8 @@ impl Maker {
                 )]
                 let footprint = sampled.footprint().round() as u64;
                 let references = sampled.references();
-                (footprint, references, Box::new(move |pages| sampled.hit_ratio(pages)))
+                let hit_ratio = Box::new(move |pages| sampled.hit_ratio(pages));
+                Made { footprint, references, hit_ratio }
             }
         }
     }
@@ -102,17 +111,17 @@ impl Maker {
 fn lru(case: &Case, curve: Curve, by: Option<By>, arguments: &Arguments) -> Result<Found> {
     let mut makers: BTreeMap<u32, Maker> = BTreeMap::new();
     let mut apart: BTreeMap<u32, Vec<Reference>> = BTreeMap::new();
-    let maker = |_| Maker::new(curve, arguments.seed);
+    let maker = || Maker::new(curve, arguments.seed);
     let references = case.each(by, |batch| {
         if by.is_none() {
-            makers.entry(0).or_insert_with(|| maker(())).run(&batch.references);
+            makers.entry(0).or_insert_with(maker).run(&batch.references);
             return Ok(());
         }
         for (reference, &group) in batch.references.iter().zip(&batch.groups) {
             apart.entry(group).or_default().push(*reference);
         }
         for (&group, references) in &mut apart {
-            makers.entry(group).or_insert_with(|| maker(())).run(references);
+            makers.entry(group).or_insert_with(maker).run(references);
             references.clear();
         }
         let what = by.map_or("", By::name);
@@ -126,11 +135,11 @@ fn lru(case: &Case, curve: Curve, by: Option<By>, arguments: &Arguments) -> Resu
     ensure!(!makers.is_empty(), "simulate {}: it has no read and no write", case.name);
     let mut found = Found { rows: Vec::new(), footprint: 0 };
     for (group, maker) in makers {
-        let (footprint, count, at) = maker.finish();
+        let Made { footprint, references: count, hit_ratio } = maker.finish();
         let title = by.map(|by| by.title(group, references.source()));
         for size in &arguments.size {
             let pages = size.pages(case.page_bytes(), footprint)?;
-            let made = at(pages).context("estimate a trace without references")?;
+            let made = hit_ratio(pages).context("estimate a trace without references")?;
             let row = Row::estimated(case, "lru", pages, count, made);
             found.rows.push(row.group(title.clone()));
         }

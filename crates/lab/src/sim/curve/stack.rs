@@ -190,9 +190,9 @@ mod tests {
                 let range = random.below(700) + 1;
                 let number = u32::try_from(random.below(range)).unwrap();
                 let place = list.iter().position(|&other| other == number);
-                if random.below(20) == 0 && place.is_some() {
+                if let Some(place) = place.filter(|_| random.below(20) == 0) {
                     stack.remove(number);
-                    list.remove(place.unwrap());
+                    list.remove(place);
                     continue;
                 }
                 let expected = place.map(|place| u32::try_from(place).unwrap());

@@ -4,7 +4,7 @@ use super::*;
 use crate::sim::testing::Memory;
 
 fn request(op: Op, offset: u64, len: u64) -> Record {
-    Record { op, offset, len, ..Record::default() }
+    Record { offset, len, op, ..Record::default() }
 }
 
 fn all(records: Vec<Record>, split: Split) -> (Vec<Reference>, RequestCounts) {

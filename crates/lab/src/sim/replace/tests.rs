@@ -47,9 +47,13 @@ fn a_page_found_by_number_is_the_page_found_by_page_under_every_policy() {
             let mut numbers = Vec::new();
             for batch in references.chunks(700) {
                 interner.numbers(batch, &mut numbers);
-                caches.iter_mut().for_each(|cache| cache.run(batch, &numbers));
+                for cache in &mut caches {
+                    cache.run(batch, &numbers);
+                }
             }
-            caches.iter().for_each(|cache| cache.check());
+            for cache in &caches {
+                cache.check();
+            }
             assert_eq!(caches[0].counts(), caches[1].counts(), "{}, seed {seed}", kind.name());
         }
     }
