@@ -11,6 +11,7 @@ mod kill;
 mod lazy;
 mod rss;
 mod settings;
+mod sim_speed;
 mod simulation;
 mod speed;
 mod trace_fuzz;
@@ -59,6 +60,7 @@ pub(crate) const PROOFS: &[Proof] = &[
         about: "wrong traces of every format harm nobody",
         run: trace_fuzz::run,
     },
+    Proof { name: "sim-speed", about: "the simulator, against libCacheSim", run: sim_speed::run },
     Proof { name: "simulation", about: "20,000 seeds of crashes and faults", run: simulation::run },
 ];
 

@@ -4,4 +4,5 @@ pub(crate) mod demo;
 pub(crate) mod docs;
 pub(crate) mod load;
 pub(crate) mod serve;
+pub(crate) mod sim;
 pub(crate) mod trace;

@@ -34,6 +34,8 @@ enum Command {
     Demo(commands::demo::Arguments),
     /// Convert, summarise, cut, merge and make traces of requests.
     Trace(commands::trace::Arguments),
+    /// Simulate caches over traces: hit ratios by policy and size, and curves.
+    Sim(commands::sim::Arguments),
     /// Print generated documentation.
     #[command(hide = true)]
     Docs(commands::docs::Arguments),
@@ -53,6 +55,7 @@ fn main() -> ExitCode {
         Command::Serve(arguments) => succeed(commands::serve::run(&arguments)),
         Command::Demo(arguments) => succeed(commands::demo::run(&arguments)),
         Command::Trace(arguments) => succeed(commands::trace::run(&arguments)),
+        Command::Sim(arguments) => succeed(commands::sim::run(&arguments)),
         Command::Docs(arguments) => succeed(commands::docs::run(&arguments)),
         Command::Load(arguments) => commands::load::run(&arguments),
     };

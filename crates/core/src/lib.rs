@@ -25,3 +25,5 @@ pub mod tunables;
 pub mod units;
 pub mod volume;
 mod writeback;
+
+pub use page::mix;

@@ -11,7 +11,8 @@ pub(crate) use state::FrameState;
 pub(crate) use table::{Key, Table};
 
 /// Scatters a number over 64 bits (the finalizer of `MurmurHash3`, Appleby 2011).
-pub(crate) fn mix(mut x: u64) -> u64 {
+#[must_use]
+pub fn mix(mut x: u64) -> u64 {
     x ^= x >> 33;
     x = x.wrapping_mul(0xff51_afd7_ed55_8ccd);
     x ^= x >> 33;

@@ -5,17 +5,19 @@
 //!   (simulation) or on a real one (demo).
 //! * [`workload`]: who asks for what, and how its answer times are judged.
 //! * [`rehearsal`]: the production cache on a virtual clock under such a workload.
+//! * [`sim`]: how many references of a trace hit, at which size, under which policy.
 //! * [`trace`]: what was asked, recorded here or elsewhere.
 //! * [`random`]: the few distributions they need, over a named seed.
 //!
 //! Invariants: time is an argument, randomness comes from a seed that is passed in, and nothing
-//! here starts a thread or does I/O, but for [`trace`], which reads and writes files. Times are
-//! nanoseconds, sizes are bytes.
+//! here does I/O (but for [`trace`], which reads and writes files) or starts a thread (but for
+//! [`sim::sweep`]). Times are nanoseconds, sizes are bytes.
 
 #![forbid(unsafe_code)]
 
 pub mod model;
 pub mod random;
 pub mod rehearsal;
+pub mod sim;
 pub mod trace;
 pub mod workload;

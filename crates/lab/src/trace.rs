@@ -120,3 +120,21 @@ pub trait Source {
         Vec::new()
     }
 }
+
+impl<S: Source + ?Sized> Source for Box<S> {
+    fn read_batch(&mut self, batch: &mut Vec<Record>) -> Result<(), TraceError> {
+        (**self).read_batch(batch)
+    }
+
+    fn name(&self, of: NameOf, number: u32) -> Option<&str> {
+        (**self).name(of, number)
+    }
+
+    fn addressing(&self) -> Addressing {
+        (**self).addressing()
+    }
+
+    fn notes(&self) -> Vec<String> {
+        (**self).notes()
+    }
+}

@@ -7,7 +7,7 @@
 //! recorded as well; and since fio itself is what limits the faster servers, a lean client of our
 //! own asks them too.
 
-mod record;
+pub(super) mod record;
 
 use std::path::Path;
 use std::process::Command;

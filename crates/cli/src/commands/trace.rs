@@ -11,6 +11,7 @@ mod synth;
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, Subcommand};
+pub(crate) use input::format;
 use input::{Input, InputArguments};
 use larder_lab::trace::{BoxedSource, Merge, Record, Source, Target};
 use output::Output;

@@ -12,7 +12,7 @@ use crate::image::MIB;
 use crate::run;
 
 /// The time of day, RFC 3339.
-pub(super) fn now() -> Result<String> {
+pub(in crate::prove) fn now() -> Result<String> {
     let text = run::text(Command::new("date").args(["-u", "+%Y-%m-%dT%H:%M:%SZ"]))?;
     Ok(text.trim().to_owned())
 }
@@ -80,7 +80,7 @@ fn comparison(made: &Comparison) -> Value {
 }
 
 /// What the figures depend on, without the name of the machine.
-fn machine() -> Value {
+pub(in crate::prove) fn machine() -> Value {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let field = |path: &str, name: &str| {
         let text = read(path);

@@ -24,7 +24,8 @@ pub(super) struct InputArguments {
     max_bad: u64,
 }
 
-fn format(text: &str) -> Result<Format, String> {
+/// A format by name.
+pub(crate) fn format(text: &str) -> Result<Format, String> {
     Format::from_name(text).ok_or_else(|| {
         let names: Vec<_> = Format::all().map(Format::name).collect();
         format!("\"{text}\" is not a format; there are {}", names.join(", "))

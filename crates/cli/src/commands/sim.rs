@@ -1,0 +1,229 @@
+//! `larder sim`: how many references of a trace hit, by policy and cache size.
+//!
+//! Each trace is read twice: first for its footprint, which sizes in per cent and the memory of the
+//! simulation depend on, then for the caches. So standard input is refused. Every trace and every
+//! page size is simulated on its own.
+
+mod case;
+mod curves;
+mod sizes;
+mod table;
+
+use crate::args;
+use crate::commands::trace;
+use anyhow::{Context, Result, ensure};
+use case::Case;
+use clap::{Args, ValueEnum};
+use larder_core::policy::PolicyKind;
+use larder_lab::sim::min::Future;
+use larder_lab::sim::references::By;
+use larder_lab::sim::sweep::{self, Planned};
+use larder_lab::trace::Format;
+use sizes::Size;
+use std::io::Write;
+use std::num::NonZero;
+use std::path::PathBuf;
+use table::Row;
+
+/// What `--policy` calls the bound.
+const MIN: &str = "min";
+
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// Traces, each simulated on its own.
+    #[arg(required = true, value_name = "TRACE")]
+    traces: Vec<PathBuf>,
+
+    /// The format of the traces; told by content, else by the end of the name, if not given.
+    #[arg(long, value_name = "FORMAT", value_parser = trace::format, help_heading = "Reading")]
+    trace_format: Option<Format>,
+
+    /// Bad records that are passed over before it is an error.
+    #[arg(long, value_name = "NUMBER", default_value_t = 0, help_heading = "Reading")]
+    max_bad: u64,
+
+    /// Policies by name, separated by commas; "all" for all of them, "min" for the bound.
+    #[arg(long, value_name = "POLICIES", default_value = "all", value_delimiter = ',')]
+    policy: Vec<String>,
+
+    /// Sizes of caches: 5% of the footprint, 64MiB, 1000p (pages).
+    #[arg(long, value_name = "SIZES", default_value = "1%,2%,5%,10%,20%,50%",
+          value_delimiter = ',', value_parser = sizes::size)]
+    size: Vec<Size>,
+
+    /// Sizes of pages, from 512 to 1MiB; if not given, 4KiB, or what the trace was recorded in.
+    #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = sizes::page_bytes)]
+    page_size: Vec<u32>,
+
+    /// Whether requests are split into pages, or are one reference each, as other simulators count.
+    #[arg(long, value_name = "HOW", default_value = "pages")]
+    split: SplitBy,
+
+    /// Estimate from a sample of the pages, with error bars; or exactly, for lru only.
+    #[arg(long, value_name = "HOW", num_args = 0..=1, default_missing_value = "sampled")]
+    curve: Option<Curve>,
+
+    /// A curve for each volume, file, process or operation, as if it had a cache of its own.
+    #[arg(long, value_name = "WHAT", requires = "curve", value_parser = by)]
+    by: Option<By>,
+
+    /// Where the random choices of a sample come from.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    seed: u64,
+
+    /// Threads that run the caches; as many as there are cores, if not given. Results do not
+    /// depend on it.
+    #[arg(long, value_name = "NUMBER")]
+    threads: Option<NonZero<usize>>,
+
+    /// How to print the result.
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    format: Output,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum SplitBy {
+    /// One reference for each page that a request touches.
+    Pages,
+    /// One reference for each request, named by its offset.
+    None,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Curve {
+    /// Every reference is counted.
+    Exact,
+    /// A sample of fixed size stands for all.
+    Sampled,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Output {
+    Text,
+    Json,
+    Csv,
+}
+
+fn by(text: &str) -> Result<By, String> {
+    let names = By::ALL.map(By::name).join(", ");
+    let found = By::ALL.into_iter().find(|by| by.name() == text);
+    found.ok_or_else(|| format!("\"{text}\" is none of {names}"))
+}
+
+/// What `--policy` names: policies, each once, and whether the bound is among them.
+#[derive(Debug, PartialEq, Eq)]
+struct Policies {
+    kinds: Vec<PolicyKind>,
+    min: bool,
+}
+
+impl Policies {
+    fn named(names: &[String]) -> Result<Self> {
+        let mut found = Policies { kinds: Vec::new(), min: false };
+        for name in names {
+            let more = match name.as_str() {
+                "all" => PolicyKind::ALL.to_vec(),
+                MIN => {
+                    found.min = true;
+                    continue;
+                }
+                other => {
+                    let kind = args::policy(other).map_err(anyhow::Error::msg);
+                    vec![kind.context("choose policies")?]
+                }
+            };
+            for kind in more {
+                if !found.kinds.contains(&kind) {
+                    found.kinds.push(kind);
+                }
+            }
+        }
+        Ok(found)
+    }
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    let policies = Policies::named(&arguments.policy)?;
+    let mut rows = Vec::new();
+    for case in case::all(arguments)? {
+        match arguments.curve {
+            None => rows.extend(simulate(&case, &policies, arguments)?),
+            Some(curve) => rows.extend(curves::run(&case, curve, &policies, arguments)?),
+        }
+    }
+    let table = table::of(&rows, arguments.by);
+    let text = match arguments.format {
+        Output::Text => table.to_text(),
+        Output::Csv => table.to_csv(),
+        Output::Json => format!("{:#}\n", table::json(&table)),
+    };
+    // A reader that has had enough is no failure, so the error must reach the caller as it is.
+    Ok(std::io::stdout().write_all(text.as_bytes())?)
+}
+
+/// Every policy at every size.
+fn simulate(case: &Case, policies: &Policies, arguments: &Arguments) -> Result<Vec<Row>> {
+    let (mut references, mut footprint) = (0, larder_lab::sim::interner::Interner::new());
+    let mut numbers = Vec::new();
+    let read = case.each(None, |batch| {
+        references += batch.references.len() as u64;
+        footprint.numbers(&batch.references, &mut numbers);
+        Ok(())
+    })?;
+    case.say_notes(&read);
+    let pages = footprint.len() as u64;
+    drop(footprint);
+    ensure!(references > 0, "simulate {}: it has no read and no write", case.name);
+    let mut capacities = Vec::new();
+    for size in &arguments.size {
+        let pages = size.pages(case.page_bytes(), pages)?;
+        capacities.push(u32::try_from(pages).context("simulate a cache of 2^32 pages or more")?);
+    }
+    let plan: Vec<Planned> = policies
+        .kinds
+        .iter()
+        .flat_map(|&policy| capacities.iter().map(move |&capacity| Planned { policy, capacity }))
+        .collect();
+    let row = |policy: &str, capacity, counts| {
+        Row::counted(case, policy, capacity, counts).compulsory(pages)
+    };
+    let mut rows = Vec::new();
+    if !plan.is_empty() {
+        let cores = || std::thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
+        let threads = arguments.threads.unwrap_or_else(cores);
+        let bar = case::bar(references);
+        let counts = sweep::run(case.references()?, &plan, Some(pages), threads, |done| {
+            bar.set_position(done);
+        })
+        .context("simulate")?;
+        bar.finish_and_clear();
+        let made = plan.iter().zip(counts);
+        rows.extend(made.map(|(one, counts)| row(one.policy.name(), one.capacity, counts)));
+    }
+    if policies.min {
+        let mut future = Future::new();
+        case.each(None, |batch| Ok(future.add(&batch.references)?))?;
+        let known = future.known();
+        rows.extend(capacities.iter().map(|&capacity| {
+            let found = known.run(capacity);
+            row(MIN, capacity, found.counts).written(found.write_backs)
+        }));
+    }
+    Ok(rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn policies_are_named_once_and_the_bound_beside_them() {
+        let named =
+            |text: &str| Policies::named(&text.split(',').map(str::to_owned).collect::<Vec<_>>());
+        let found = named("arc,lru,arc,min").unwrap();
+        assert_eq!(found, Policies { kinds: vec![PolicyKind::Arc, PolicyKind::Lru], min: true });
+        assert_eq!(named("all,lru").unwrap().kinds, PolicyKind::ALL);
+        let error = format!("{:#}", named("lrv").unwrap_err());
+        assert!(error.starts_with("choose policies: there is no policy \"lrv\""), "{error}");
+    }
+}

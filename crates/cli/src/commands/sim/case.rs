@@ -1,0 +1,120 @@
+//! One trace with one page size: what is simulated on its own.
+
+use super::{Arguments, SplitBy};
+use crate::progress;
+use anyhow::{Context, Result, ensure};
+use indicatif::ProgressBar;
+use larder_lab::sim::references::{Batch, By, References, Split};
+use larder_lab::trace::{self, Addressing, BoxedSource, OpenOptions, Source};
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+
+/// A trace and how it is split.
+#[derive(Debug)]
+pub(super) struct Case<'a> {
+    /// The trace as the user named it.
+    pub(super) name: String,
+    path: PathBuf,
+    arguments: &'a Arguments,
+    split: Split,
+}
+
+/// Every trace with every page size that was asked for.
+pub(super) fn all(arguments: &Arguments) -> Result<Vec<Case<'_>>> {
+    let mut cases = Vec::new();
+    for path in &arguments.traces {
+        ensure!(
+            path != Path::new("-"),
+            "simulate standard input: a trace is read twice, so it must be a file"
+        );
+        let name = path.display().to_string();
+        let addressing = open(path, arguments)?.addressing();
+        let splits = match (addressing, arguments.split) {
+            (Addressing::Objects, _) => {
+                ensure!(
+                    arguments.page_size.is_empty(),
+                    "simulate {name} with pages: it is a trace of objects, which have none"
+                );
+                vec![Split::Objects]
+            }
+            (_, SplitBy::None) => {
+                ensure!(
+                    arguments.page_size.is_empty(),
+                    "simulate {name} with pages and without: leave out --page-size or --split"
+                );
+                vec![Split::Requests]
+            }
+            (_, SplitBy::Pages) if arguments.page_size.is_empty() => {
+                vec![Split::native(addressing)]
+            }
+            (_, SplitBy::Pages) => arguments.page_size.iter().copied().map(Split::Pages).collect(),
+        };
+        cases.extend(splits.into_iter().map(|split| Case {
+            name: name.clone(),
+            path: path.clone(),
+            arguments,
+            split,
+        }));
+    }
+    Ok(cases)
+}
+
+fn open(path: &Path, arguments: &Arguments) -> Result<BoxedSource> {
+    let Arguments { trace_format: format, max_bad, .. } = *arguments;
+    let options = OpenOptions { format, max_bad, progress: None };
+    trace::open(path, &options).context("simulate")
+}
+
+impl Case<'_> {
+    /// Bytes of a page, if references are pages.
+    pub(super) fn page_bytes(&self) -> Option<u32> {
+        self.split.page_bytes()
+    }
+
+    /// The references from the beginning.
+    pub(super) fn references(&self) -> Result<References<BoxedSource>> {
+        Ok(References::new(open(&self.path, self.arguments)?, self.split))
+    }
+
+    /// Hands on all references batch by batch; answers the source, which then knows all names. What
+    /// the reader has to say is said.
+    pub(super) fn each(
+        &self,
+        by: Option<By>,
+        mut run: impl FnMut(&Batch) -> Result<()>,
+    ) -> Result<References<BoxedSource>> {
+        let mut references = self.references()?;
+        if let Some(by) = by {
+            references = references.by(by);
+        }
+        let mut batch = Batch::default();
+        loop {
+            references.read_batch(&mut batch).context("simulate")?;
+            if batch.references.is_empty() {
+                break;
+            }
+            run(&batch)?;
+        }
+        Ok(references)
+    }
+
+    /// Says what the reader found out.
+    pub(super) fn say_notes(&self, references: &References<BoxedSource>) {
+        for note in references.source().notes() {
+            eprintln!("larder: {note}");
+        }
+        let others = references.counts().others;
+        if others > 0 {
+            eprintln!("larder: {}: {others} requests are no read or write of data", self.name);
+        }
+    }
+}
+
+/// Counts to `references`; hidden where there is no terminal.
+pub(super) fn bar(references: u64) -> ProgressBar {
+    if std::io::stderr().is_terminal() {
+        progress::bar(references, "simulating [{bar:30}] {pos} of {len} references, {eta} left")
+    } else {
+        ProgressBar::hidden()
+    }
+}

@@ -1,0 +1,164 @@
+//! What `larder sim` prints: one row for each trace, page size, policy and cache size.
+
+use super::case::Case;
+use larder_lab::sim::curve::estimate::Estimate;
+use larder_lab::sim::references::By;
+use larder_lab::sim::replace::Counts;
+use larder_report::stats::hit_ratio;
+use larder_report::table::{Cell, Column, Table};
+use serde_json::{Value, json};
+
+/// One result.
+#[derive(Clone, Debug)]
+pub(super) struct Row {
+    trace: String,
+    policy: String,
+    pages: u64,
+    page_bytes: Option<u32>,
+    references: u64,
+    estimate: Estimate,
+    counts: Option<Counts>,
+    compulsory: Option<u64>,
+    write_backs: Option<u64>,
+    group: Option<String>,
+}
+
+impl Row {
+    /// What a simulated cache did.
+    pub(super) fn counted(case: &Case, policy: &str, capacity: u32, counts: Counts) -> Self {
+        let references = counts.all().references;
+        let ratio = hit_ratio(counts.hits().references, references).unwrap_or_default();
+        let exactly = Estimate { hit_ratio: ratio, low: ratio, high: ratio };
+        let row = Row::estimated(case, policy, capacity.into(), references, exactly);
+        Row { counts: Some(counts), ..row }
+    }
+
+    /// What a curve says.
+    pub(super) fn estimated(
+        case: &Case,
+        policy: &str,
+        pages: u64,
+        references: u64,
+        estimate: Estimate,
+    ) -> Self {
+        Row {
+            trace: case.name.clone(),
+            policy: policy.to_owned(),
+            pages,
+            page_bytes: case.page_bytes(),
+            references,
+            estimate,
+            counts: None,
+            compulsory: None,
+            write_backs: None,
+            group: None,
+        }
+    }
+
+    /// The same with the misses that no cache avoids.
+    pub(super) fn compulsory(self, misses: u64) -> Self {
+        Row { compulsory: Some(misses), ..self }
+    }
+
+    /// The same with the dirty pages that were written back.
+    pub(super) fn written(self, write_backs: u64) -> Self {
+        Row { write_backs: Some(write_backs), ..self }
+    }
+
+    /// The same for one group.
+    pub(super) fn group(self, group: Option<String>) -> Self {
+        Row { group, ..self }
+    }
+
+    fn cells(&self) -> Vec<Cell> {
+        let counted = |value: Option<u64>| value.map_or_else(Cell::missing, Cell::count);
+        let ratio =
+            |hits: u64, all: u64| hit_ratio(hits, all).map_or_else(Cell::missing, Cell::percent);
+        let of = |cell: fn(&Counts) -> (u64, u64)| {
+            self.counts
+                .as_ref()
+                .map(cell)
+                .map_or_else(Cell::missing, |(hits, all)| ratio(hits, all))
+        };
+        vec![
+            Cell::word(&self.trace),
+            Cell::word(&self.policy),
+            self.page_bytes.map_or_else(Cell::missing, |bytes| {
+                Cell::bytes(self.pages.saturating_mul(u64::from(bytes)))
+            }),
+            self.page_bytes.map_or_else(Cell::missing, |bytes| Cell::bytes(bytes.into())),
+            Cell::count(self.references),
+            Cell::percent(self.estimate.hit_ratio),
+            Cell::percent(self.estimate.low),
+            Cell::percent(self.estimate.high),
+            of(|c| (c.read_hits.references, c.read_hits.references + c.read_misses.references)),
+            of(|c| (c.write_hits.references, c.write_hits.references + c.write_misses.references)),
+            of(|c| (c.hits().bytes, c.all().bytes)),
+            Cell::count(self.pages),
+            counted(self.compulsory),
+            counted(self.counts.map(|counts| counts.evictions)),
+            counted(self.write_backs),
+        ]
+    }
+}
+
+/// The columns, in an order that CSV keeps; docs/sim.md says what each means.
+fn columns() -> Vec<Column> {
+    vec![
+        Column::words("trace", "trace"),
+        Column::words("policy", "policy"),
+        Column::numbers("size_bytes", "size"),
+        Column::numbers("page_bytes", "page"),
+        Column::numbers("references", "references"),
+        Column::numbers("hit_ratio", "hits"),
+        Column::numbers("hit_ratio_low", "from"),
+        Column::numbers("hit_ratio_high", "to"),
+        Column::numbers("read_hit_ratio", "read hits"),
+        Column::numbers("write_hit_ratio", "write hits"),
+        Column::numbers("byte_hit_ratio", "byte hits"),
+        Column::numbers("size_pages", "pages"),
+        Column::numbers("compulsory_misses", "compulsory"),
+        Column::numbers("evictions", "evictions"),
+        Column::numbers("write_backs", "write-backs"),
+    ]
+}
+
+/// All rows; with a column more if they are of groups.
+pub(super) fn of(rows: &[Row], by: Option<By>) -> Table {
+    let mut columns = columns();
+    columns.extend(by.map(|by| Column::words(by.name(), by.name())));
+    let mut table = Table::new("", columns);
+    for row in rows {
+        let group = by.map(|_| row.group.as_ref().map_or_else(Cell::missing, Cell::word));
+        table.push(row.cells().into_iter().chain(group));
+    }
+    table
+}
+
+/// The JSON object: schema and version before the table.
+pub(super) fn json(table: &Table) -> Value {
+    let mut made = json!({ "schema": "larder-sim", "version": 1 });
+    let Value::Object(parts) = table.to_json() else { return made };
+    for (key, value) in parts {
+        if key != "title" {
+            made[key] = value;
+        }
+    }
+    made
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn csv_begins_with_the_columns_that_others_rely_on() {
+        let csv = of(&[], None).to_csv();
+        assert!(
+            csv.starts_with("trace,policy,size_bytes,page_bytes,references,hit_ratio,"),
+            "{csv}"
+        );
+        assert!(of(&[], Some(By::File)).to_csv().ends_with(",file\n"));
+        assert_eq!(json(&of(&[], None))["version"], 1);
+    }
+}

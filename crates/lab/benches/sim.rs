@@ -1,0 +1,276 @@
+//! How fast the simulator is, and how good its estimates are. `cargo xtask prove` runs it and
+//! judges; each mode prints one line of JSON.
+//!
+//! * `prepare OUT [TRACE...]`: writes traces in the format that the peer reads, one reference each
+//!   page, and one of 10 million references drawn from a zipf distribution;
+//! * `replace TRACE POLICY PAGES`: one pass with one cache, reading included;
+//! * `exact TRACE`: the exact curve of LRU, reading included;
+//! * `sweep TRACE`: eight sizes and eight policies, in one pass and in separate ones;
+//! * `bars TRACE SEEDS`: sampled curves against the exact one.
+
+#![forbid(unsafe_code)]
+#![expect(clippy::print_stdout, reason = "a bench prints")]
+
+use std::error::Error;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::num::NonZero;
+use std::path::Path;
+use std::time::Instant;
+
+use larder_core::policy::PolicyKind;
+use larder_lab::random::Random;
+use larder_lab::sim::curve::estimate::Estimate;
+use larder_lab::sim::curve::exact::{Exact, ExactCurve};
+use larder_lab::sim::curve::miniature::Miniature;
+use larder_lab::sim::curve::sampled::{SAMPLE_PAGES, Sampled};
+use larder_lab::sim::references::{Batch, Reference, References, Split};
+use larder_lab::sim::replace::{self, FindBy};
+use larder_lab::sim::sweep::{self, Planned};
+use larder_lab::trace::{self, BoxedSource, OpenOptions};
+
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+/// Sizes of the sweep and of the estimates, per cent of the footprint.
+const SIZES: [u64; 8] = [1, 2, 5, 10, 20, 30, 40, 50];
+/// Pages that the zipf trace draws from; a little over a million are ever drawn.
+const ZIPF_PAGES: u32 = 1_600_000;
+const ZIPF_REFERENCES: u32 = 10_000_000;
+
+fn main() -> Result<()> {
+    let args: Vec<String> = std::env::args().skip(1).filter(|arg| arg != "--bench").collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    match args[..] {
+        ["prepare", out, ref traces @ ..] => prepare(Path::new(out), traces),
+        ["replace", trace, policy, pages] => one(trace, policy, pages.parse()?),
+        ["exact", trace] => exact(trace),
+        ["sweep", trace] => sweep(trace),
+        ["bars", trace, seeds] => bars(trace, seeds.parse()?),
+        // As a test: small, and nothing to read.
+        [] => smoke(),
+        _ => Err("see the head of this file for how to run it".into()),
+    }
+}
+
+fn open(trace: &str) -> Result<References<BoxedSource>> {
+    let source = trace::open(Path::new(trace), &OpenOptions::default())?;
+    let split = Split::native(source.addressing());
+    Ok(References::new(source, split))
+}
+
+/// Hands all references on, batch by batch.
+fn each(trace: &str, mut run: impl FnMut(&[Reference])) -> Result<()> {
+    let (mut references, mut batch) = (open(trace)?, Batch::default());
+    loop {
+        references.read_batch(&mut batch)?;
+        if batch.references.is_empty() {
+            return Ok(());
+        }
+        run(&batch.references);
+    }
+}
+
+fn exact_curve(trace: &str) -> Result<ExactCurve> {
+    let mut exact = Exact::new();
+    each(trace, |batch| exact.run(batch))?;
+    Ok(exact.curve())
+}
+
+fn ratio(part: u64, whole: u64) -> f64 {
+    larder_report::stats::hit_ratio(part, whole).unwrap_or_default()
+}
+
+fn prepare(out: &Path, traces: &[&str]) -> Result<()> {
+    for trace in traces {
+        let name = Path::new(trace).file_name().ok_or("a trace has a name")?.to_string_lossy();
+        let name = name.split('.').next().unwrap_or_default().to_owned();
+        let mut to = BufWriter::new(File::create(out.join(name + ".oracleGeneral"))?);
+        let mut written = Ok(());
+        each(trace, |batch| {
+            if written.is_ok() {
+                written = batch.iter().try_for_each(|r| record(&mut to, r.page));
+            }
+        })?;
+        written?;
+    }
+    let mut to = BufWriter::new(File::create(out.join("zipf.oracleGeneral"))?);
+    let mut sum = 0.0;
+    let ranks: Vec<f64> = (1..=ZIPF_PAGES)
+        .map(|rank| {
+            sum += 1.0 / f64::from(rank);
+            sum
+        })
+        .collect();
+    let mut random = Random::from_seed(1);
+    for _ in 0..ZIPF_REFERENCES {
+        let drawn = random.unit() * sum;
+        let rank = ranks.partition_point(|&below| below <= drawn);
+        // Hot pages lie anywhere.
+        record(&mut to, larder_core::mix(rank as u64) >> 20)?;
+    }
+    Ok(to.flush()?)
+}
+
+/// One reference as oracleGeneral has it: time, object, size, next reference.
+fn record(to: &mut impl Write, page: u64) -> std::io::Result<()> {
+    to.write_all(&1_u32.to_le_bytes())?;
+    to.write_all(&page.to_le_bytes())?;
+    to.write_all(&1_u32.to_le_bytes())?;
+    to.write_all(&(-1_i64).to_le_bytes())
+}
+
+fn one(trace: &str, policy: &str, pages: u32) -> Result<()> {
+    let policy = PolicyKind::from_name(policy).ok_or("no such policy")?;
+    let started = Instant::now();
+    let mut cache = replace::cache(policy, pages, FindBy::Page);
+    each(trace, |batch| cache.run(batch, &[]))?;
+    let seconds = started.elapsed().as_secs_f64();
+    let counts = cache.counts();
+    let miss_ratio = ratio(counts.misses().references, counts.all().references);
+    let references = counts.all().references;
+    println!(r#"{{"seconds": {seconds}, "references": {references}, "miss_ratio": {miss_ratio}}}"#);
+    Ok(())
+}
+
+fn exact(trace: &str) -> Result<()> {
+    let started = Instant::now();
+    let curve = exact_curve(trace)?;
+    let (seconds, references) = (started.elapsed().as_secs_f64(), curve.references());
+    let footprint = curve.footprint();
+    println!(r#"{{"seconds": {seconds}, "references": {references}, "footprint": {footprint}}}"#);
+    Ok(())
+}
+
+/// Eight policies of all kinds.
+fn policies() -> Vec<PolicyKind> {
+    ["lru", "fifo", "clock", "2q", "arc", "s3fifo", "sieve", "wtinylfu"]
+        .into_iter()
+        .filter_map(PolicyKind::from_name)
+        .collect()
+}
+
+fn sizes(footprint: u64) -> Vec<u32> {
+    SIZES.iter().map(|per_cent| u32::try_from(footprint * per_cent / 100).unwrap_or(1)).collect()
+}
+
+fn sweep(trace: &str) -> Result<()> {
+    let footprint = exact_curve(trace)?.footprint();
+    let pages = sizes(footprint);
+    let plan: Vec<Planned> = policies()
+        .into_iter()
+        .flat_map(|policy| pages.iter().map(move |&capacity| Planned { policy, capacity }))
+        .collect();
+    let run = |plan: &[Planned], threads| -> Result<f64> {
+        let started = Instant::now();
+        let threads = NonZero::new(threads).ok_or("a thread")?;
+        sweep::run(open(trace)?, plan, Some(footprint), threads, |_| ())?;
+        Ok(started.elapsed().as_secs_f64())
+    };
+    let lru = run(&plan[..1], 1)?;
+    let separate = plan.chunks(1).map(|one| run(one, 1)).sum::<Result<f64>>()?;
+    let (together, threads) = (run(&plan, 1)?, run(&plan, 2)?);
+    let started = Instant::now();
+    let mut miniature = Miniature::new(&policies(), &pages, footprint, 1);
+    each(trace, |batch| miniature.run(batch))?;
+    let sampled = started.elapsed().as_secs_f64();
+    println!(
+        r#"{{"separate_s": {separate}, "together_s": {together}, "two_threads_s": {threads},
+            "sampled_s": {sampled}, "lru_s": {lru}}}"#
+    );
+    Ok(())
+}
+
+/// How estimates compare with the truth.
+#[derive(Default)]
+struct Judged {
+    tried: u32,
+    held: u32,
+    error: f64,
+    width: f64,
+}
+
+impl Judged {
+    fn judge(&mut self, made: Estimate, truth: f64) {
+        self.tried += 1;
+        self.held += u32::from(made.holds(truth));
+        self.error += (made.hit_ratio - truth).abs();
+        self.width += made.high - made.low;
+    }
+
+    fn print(&self, what: &str) {
+        let tried = f64::from(self.tried);
+        println!(
+            r#"{{"what": "{what}", "mean_error": {:.5}, "held": {:.4}, "bar_half": {:.5}}}"#,
+            self.error / tried,
+            f64::from(self.held) / tried,
+            self.width / tried / 2.0
+        );
+    }
+}
+
+fn bars(trace: &str, seeds: u32) -> Result<()> {
+    let mut all = Vec::new();
+    each(trace, |batch| all.extend_from_slice(batch))?;
+    let mut exact = Exact::new();
+    exact.run(&all);
+    let curve = exact.curve();
+    let pages = sizes(curve.footprint());
+    let mut judged: Vec<Judged> = pages.iter().map(|_| Judged::default()).collect();
+    let mut total = Judged::default();
+    let started = Instant::now();
+    for seed in 0..seeds {
+        let mut sampled = Sampled::new(SAMPLE_PAGES, seed.into());
+        sampled.run(&all);
+        for (&pages, judged) in pages.iter().zip(&mut judged) {
+            let truth = curve.hit_ratio(pages.into()).ok_or("references")?;
+            let made = sampled.hit_ratio(pages.into()).ok_or("references")?;
+            judged.judge(made, truth);
+            total.judge(made, truth);
+        }
+    }
+    for (per_cent, judged) in SIZES.iter().zip(&judged) {
+        judged.print(&format!("lru sampled {per_cent} %"));
+    }
+    total.print("lru sampled");
+    println!(
+        r#"{{"what": "lru sampled, one pass", "seconds": {}}}"#,
+        started.elapsed().as_secs_f64() / f64::from(seeds)
+    );
+    bars_miniature(&all, &pages, seeds / 20)
+}
+
+fn bars_miniature(all: &[Reference], pages: &[u32], seeds: u32) -> Result<()> {
+    let footprint = u64::from(pages[0]) * 100;
+    let mut made = Vec::new();
+    for seed in 0..seeds {
+        let mut miniature = Miniature::new(&policies(), pages, footprint, seed.into());
+        all.chunks(4096).for_each(|batch| miniature.run(batch));
+        made.push(miniature);
+    }
+    for (number, policy) in policies().into_iter().enumerate() {
+        let mut total = Judged::default();
+        for (size, &capacity) in pages.iter().enumerate() {
+            let mut cache = replace::cache(policy, capacity, FindBy::Page);
+            all.chunks(4096).for_each(|batch| cache.run(batch, &[]));
+            let counts = cache.counts();
+            let truth = ratio(counts.hits().references, counts.all().references);
+            for miniature in &made {
+                total.judge(miniature.hit_ratio(number, size).ok_or("references")?, truth);
+            }
+        }
+        total.print(&format!("{} in miniature", policy.name()));
+    }
+    Ok(())
+}
+
+fn smoke() -> Result<()> {
+    let path =
+        std::env::temp_dir().join(format!("larder-sim-{}.oracleGeneral", std::process::id()));
+    let mut to = BufWriter::new(File::create(&path)?);
+    (0..5_000_u64).try_for_each(|at| record(&mut to, at * at % 701))?;
+    to.flush()?;
+    let trace = path.to_str().ok_or("a path in UTF-8")?;
+    let ran = one(trace, "lru", 50).and_then(|()| exact(trace)).and_then(|()| bars(trace, 20));
+    std::fs::remove_file(&path)?;
+    ran
+}

@@ -1,0 +1,22 @@
+//! The simulator: what a cache would have done with a trace, without its data.
+//!
+//! * [`references`]: requests taken apart into references, one page touched by one request;
+//! * [`replace`]: replacement only, the policies of the engine over those references;
+//! * [`sweep`]: many of them in one pass over the trace;
+//! * [`min`]: the least misses that are possible;
+//! * [`whole`]: the whole cache on a virtual clock;
+//! * [`curve`]: hit ratio over size, exact or sampled.
+//!
+//! Sizes are pages unless a name says bytes; hit ratios have no unit.
+
+pub mod curve;
+mod index;
+pub mod interner;
+pub mod min;
+pub mod references;
+pub mod replace;
+pub mod sweep;
+pub mod whole;
+
+#[cfg(test)]
+mod testing;

@@ -1,0 +1,16 @@
+//! The hit-ratio curve: hit ratio as a function of cache size.
+//!
+//! * [`stack`]: LRU stack distances, what all curves of LRU come from;
+//! * [`exact`]: every size of LRU in one pass;
+//! * [`sampled`]: every size of LRU from a sample of fixed size, with error bars;
+//! * [`miniature`]: other policies from small caches over samples, with error bars.
+//!
+//! A reference with stack distance `d` (so many other pages were referenced since this one was)
+//! hits in an LRU cache of more than `d` pages (Mattson, Gecsei, Slutz, Traiger, "Evaluation
+//! techniques for storage hierarchies", IBM Systems Journal 9(2), 1970).
+
+pub mod estimate;
+pub mod exact;
+pub mod miniature;
+pub mod sampled;
+pub mod stack;

@@ -1,0 +1,79 @@
+//! An estimated hit ratio with its error bar.
+
+/// The confidence that bars aim at.
+pub const CONFIDENCE: f64 = 0.95;
+
+/// A hit ratio that was estimated from a sample of the pages; no unit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Estimate {
+    /// The estimate.
+    pub hit_ratio: f64,
+    /// Lower end of the bar that holds the true value in 95 of 100 samples.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+}
+
+impl Estimate {
+    /// An estimate with a bar of `half` to both sides, as far as ratios go.
+    pub(super) fn around(hit_ratio: f64, half: f64) -> Estimate {
+        let within = |ratio: f64| ratio.clamp(0.0, 1.0);
+        Estimate {
+            hit_ratio: within(hit_ratio),
+            low: within(hit_ratio - half),
+            high: within(hit_ratio + half),
+        }
+    }
+
+    /// Whether the bar holds `ratio`.
+    #[must_use]
+    pub fn holds(&self, ratio: f64) -> bool {
+        self.low <= ratio && ratio <= self.high
+    }
+}
+
+/// Sum of the squares of the distances from the mean.
+pub(super) fn squares(values: &[f64]) -> f64 {
+    let mean = values.iter().sum::<f64>() / as_f64(values.len() as u64);
+    values.iter().map(|value| (value - mean).powi(2)).sum()
+}
+
+/// The slope of the line through the points by least squares, 0 if all have the same `x`, and the
+/// sum of the squares of the distances from it.
+pub(super) fn regression(x: &[f64], y: &[f64]) -> (f64, f64) {
+    let mean = |values: &[f64]| values.iter().sum::<f64>() / as_f64(values.len() as u64);
+    let (mean_x, mean_y) = (mean(x), mean(y));
+    let mixed: f64 = x.iter().zip(y).map(|(x, y)| (x - mean_x) * (y - mean_y)).sum();
+    let spread = squares(x);
+    let slope = if spread > 0.0 { mixed / spread } else { 0.0 };
+    (slope, (squares(y) - slope * mixed).max(0.0))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts stay below 2^53")]
+pub(super) fn as_f64(count: u64) -> f64 {
+    count as f64
+}
+
+/// The part of 2^64 that `threshold` is: how likely a hash is below it.
+pub(super) fn rate(threshold: u64) -> f64 {
+    as_f64(threshold) / as_f64(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_found_with_its_slope_and_what_is_off_it() {
+        let (slope, rest) = regression(&[1.0, 2.0, 3.0], &[5.0, 7.0, 9.0]);
+        assert!((slope - 2.0).abs() < 1e-12 && rest < 1e-12);
+        let (slope, rest) = regression(&[1.0, 1.0], &[4.0, 6.0]);
+        assert!(slope.abs() < 1e-12 && (rest - 2.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn bars_end_where_ratios_end() {
+        let made = Estimate::around(0.99, 0.05);
+        assert!(made.holds(1.0) && made.holds(0.94) && !made.holds(0.9));
+    }
+}

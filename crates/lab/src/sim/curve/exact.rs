@@ -1,0 +1,133 @@
+//! The exact curve of LRU, every size in one pass.
+//!
+//! Memory in proportion to the footprint, about 40 bytes a page: the numbers of the pages, their
+//! stack, and a count for each distance.
+
+use super::stack::Stack;
+use crate::sim::interner::Interner;
+use crate::sim::references::Reference;
+
+/// Counts stack distances.
+#[derive(Clone, Debug, Default)]
+pub struct Exact {
+    interner: Interner,
+    stack: Stack,
+    /// References of each distance.
+    histogram: Vec<u64>,
+    references: u64,
+    numbers: Vec<u32>,
+}
+
+impl Exact {
+    /// Nothing counted yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Exact::default()
+    }
+
+    /// Counts the next references of the trace.
+    pub fn run(&mut self, references: &[Reference]) {
+        let mut numbers = std::mem::take(&mut self.numbers);
+        self.interner.numbers(references, &mut numbers);
+        for &number in &numbers {
+            match self.stack.reference(number) {
+                Some(distance) => self.histogram[distance as usize] += 1,
+                // One more page, so one more distance is possible.
+                None => self.histogram.push(0),
+            }
+        }
+        self.references += references.len() as u64;
+        self.numbers = numbers;
+    }
+
+    /// Pages referenced so far.
+    #[must_use]
+    pub fn footprint(&self) -> u64 {
+        self.stack.len() as u64
+    }
+
+    /// References so far.
+    #[must_use]
+    pub fn references(&self) -> u64 {
+        self.references
+    }
+
+    /// The curve of what was counted.
+    #[must_use]
+    pub fn curve(&self) -> ExactCurve {
+        let sum = |sum: &mut u64, &count: &u64| {
+            *sum += count;
+            Some(*sum)
+        };
+        let hits = std::iter::once(0).chain(self.histogram.iter().scan(0, sum)).collect();
+        ExactCurve { hits, references: self.references }
+    }
+}
+
+/// Hits of an LRU cache of every size.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExactCurve {
+    /// Hits with so many pages, up to the footprint.
+    hits: Vec<u64>,
+    references: u64,
+}
+
+impl ExactCurve {
+    /// Hits of a cache of `pages`.
+    #[must_use]
+    pub fn hits(&self, pages: u64) -> u64 {
+        let last = self.hits.len() - 1;
+        self.hits[usize::try_from(pages).unwrap_or(last).min(last)]
+    }
+
+    /// References of the trace.
+    #[must_use]
+    pub fn references(&self) -> u64 {
+        self.references
+    }
+
+    /// Pages of the trace: with so many, only first references miss.
+    #[must_use]
+    pub fn footprint(&self) -> u64 {
+        self.hits.len() as u64 - 1
+    }
+
+    /// Hit ratio of a cache of `pages`; nothing if there are no references.
+    #[must_use]
+    pub fn hit_ratio(&self, pages: u64) -> Option<f64> {
+        larder_report::stats::hit_ratio(self.hits(pages), self.references)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Random;
+    use crate::sim::replace::{FindBy, cache};
+    use crate::sim::testing::random_references;
+    use larder_core::policy::PolicyKind;
+
+    #[test]
+    fn it_is_what_a_simulated_lru_hits_at_every_size() {
+        for seed in 0..5 {
+            let mut random = Random::from_seed(seed);
+            let references = random_references(&mut random, 12_000, 120);
+            let mut exact = Exact::new();
+            references.chunks(999).for_each(|batch| exact.run(batch));
+            let curve = exact.curve();
+            assert_eq!(curve.hits(0), 0);
+            for capacity in 1..=u32::try_from(curve.footprint()).unwrap() + 2 {
+                let mut simulated = cache(PolicyKind::Lru, capacity, FindBy::Page);
+                simulated.run(&references, &[]);
+                let hits = simulated.counts().hits().references;
+                assert_eq!(curve.hits(capacity.into()), hits, "seed {seed}, {capacity} pages");
+            }
+            assert_eq!(curve.hits(u64::MAX), curve.references() - curve.footprint());
+        }
+    }
+
+    #[test]
+    fn a_trace_without_references_has_no_hit_ratio() {
+        assert_eq!(Exact::new().curve().hit_ratio(10), None);
+    }
+}

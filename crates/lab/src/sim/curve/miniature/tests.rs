@@ -1,0 +1,64 @@
+//! Miniatures against caches of full size.
+
+use super::*;
+use crate::random::Random;
+use crate::sim::testing::{reference, skewed_references};
+
+#[test]
+fn miniatures_hit_about_as_often_as_caches_of_full_size() {
+    let references = skewed_references(&mut Random::from_seed(4), 400_000, 60_000);
+    let pages = [500, 2_000, 6_000, 20_000, 40_000];
+    let mut exact = Vec::new();
+    for policy in PolicyKind::ALL {
+        for pages in pages {
+            let mut cache = replace::cache(policy, pages, FindBy::Page);
+            cache.run(&references, &[]);
+            let counts = cache.counts();
+            exact.push(as_f64(counts.hits().references) / as_f64(counts.all().references));
+        }
+    }
+    let (mut held, mut tried, mut error) = (0, 0, 0.0);
+    for seed in 0..10 {
+        let mut miniature = Miniature::new(&PolicyKind::ALL, &pages, 50_000, seed);
+        references.chunks(5_000).for_each(|batch| miniature.run(batch));
+        let mut truths = exact.iter();
+        for policy in 0..PolicyKind::ALL.len() {
+            for size in 0..pages.len() {
+                let (truth, made) =
+                    (*truths.next().unwrap(), miniature.hit_ratio(policy, size).unwrap());
+                tried += 1;
+                held += u32::from(made.holds(truth));
+                error += (made.hit_ratio - truth).abs();
+            }
+        }
+    }
+    error /= f64::from(tried);
+    assert!(error < 0.01, "mean error {error}");
+    assert!(f64::from(held) >= 0.7 * f64::from(tried), "{held} of {tried} bars hold");
+}
+
+#[test]
+fn a_cache_too_small_for_miniatures_is_simulated_as_it_is() {
+    let references = skewed_references(&mut Random::from_seed(5), 20_000, 2_000);
+    let mut miniature = Miniature::new(&[PolicyKind::S3Fifo], &[100], 1_000_000, 1);
+    miniature.run(&references);
+    let mut cache = replace::cache(PolicyKind::S3Fifo, 100, FindBy::Page);
+    cache.run(&references, &[]);
+    let truth = as_f64(cache.counts().hits().references) / 20_000.0;
+    let made = miniature.hit_ratio(0, 0).unwrap();
+    assert!((made.hit_ratio - truth).abs() < 1e-12 && (made.high - made.low).abs() < 1e-12);
+}
+
+#[test]
+fn each_miniature_sees_its_part_of_the_pages() {
+    let mut miniature = Miniature::new(&[PolicyKind::Lru], &[10_000, 100_000], 200_000, 7);
+    let references: Vec<Reference> = (0..200_000).map(reference).collect();
+    miniature.run(&references);
+    for size in &miniature.sizes {
+        for cache in &size.caches[0] {
+            let part = as_f64(cache.counts().all().references) / 200_000.0;
+            assert!((part / size.rate - 1.0).abs() < 0.2, "{part} of the pages at {}", size.rate);
+        }
+    }
+    assert_eq!(Miniature::new(&[PolicyKind::Lru], &[10], 10, 1).hit_ratio(0, 0), None);
+}

@@ -1,0 +1,86 @@
+//! Samples against the exact curve.
+
+use super::*;
+use crate::random::Random;
+use crate::sim::curve::exact::{Exact, ExactCurve};
+use crate::sim::testing::{reference, skewed_references};
+
+fn exact(references: &[Reference]) -> ExactCurve {
+    let mut exact = Exact::new();
+    exact.run(references);
+    exact.curve()
+}
+
+#[test]
+fn a_sample_of_all_pages_is_exact_but_for_rounding() {
+    let references = skewed_references(&mut Random::from_seed(1), 60_000, 2_000);
+    let (exact, mut sampled) = (exact(&references), Sampled::new(SAMPLE_PAGES, 1));
+    sampled.run(&references);
+    assert!((sampled.rate() - 1.0).abs() < 1e-9);
+    for pages in [1, 2, 10, 63, 100, 500, 1_000, 1_999, 5_000] {
+        let (made, truth) = (sampled.hit_ratio(pages).unwrap(), exact.hit_ratio(pages).unwrap());
+        assert!((made.hit_ratio - truth).abs() < 0.002, "{pages} pages: {made:?}, {truth}");
+        assert!(made.holds(truth) || (made.hit_ratio - truth).abs() < 1e-9, "{pages} {made:?}");
+    }
+}
+
+#[test]
+fn the_bars_hold_the_exact_curve_and_the_error_is_small() {
+    let references = skewed_references(&mut Random::from_seed(2), 200_000, 40_000);
+    let exact = exact(&references);
+    let sizes: Vec<u64> = [2, 5, 10, 20, 40, 80].map(|part| exact.footprint() * part / 100).into();
+    let (mut held, mut tried, mut error) = (0, 0, 0.0);
+    for seed in 0..20 {
+        let mut sampled = Sampled::new(4096, seed);
+        references.chunks(5_000).for_each(|batch| sampled.run(batch));
+        let relative = sampled.footprint() / as_f64(exact.footprint());
+        assert!((relative - 1.0).abs() < 0.07, "seed {seed}: {relative} of the footprint");
+        for &pages in &sizes {
+            let truth = exact.hit_ratio(pages).unwrap();
+            let made = sampled.hit_ratio(pages).unwrap();
+            tried += 1;
+            held += u32::from(made.holds(truth));
+            error += (made.hit_ratio - truth).abs();
+        }
+    }
+    error /= f64::from(tried);
+    assert!(error < 0.008, "mean error {error}");
+    assert!(f64::from(held) >= 0.85 * f64::from(tried), "{held} of {tried} bars hold");
+}
+
+#[test]
+fn the_same_seed_samples_the_same_pages() {
+    let references = skewed_references(&mut Random::from_seed(3), 50_000, 20_000);
+    let run = |seed| {
+        let mut sampled = Sampled::new(512, seed);
+        sampled.run(&references);
+        sampled.hit_ratio(1_000).unwrap()
+    };
+    assert_eq!(run(1), run(1));
+    assert!((run(1).hit_ratio - run(2).hit_ratio).abs() > 0.0);
+}
+
+#[test]
+fn the_sample_stays_within_its_size() {
+    let mut sampled = Sampled::new(256, 1);
+    let references: Vec<Reference> = (0..100_000).map(reference).collect();
+    sampled.run(&references);
+    assert_eq!((sampled.highest.len(), sampled.pages.len()), (256, 257));
+    assert_eq!(sampled.whole.stack.len(), 256);
+    let grouped: usize = sampled.without.iter().map(|other| other.stack.len()).sum();
+    assert_eq!(grouped, 256 * (GROUPS - 1));
+    let made = sampled.hit_ratio(50_000).unwrap();
+    assert!(made.holds(0.0), "nothing is referenced twice: {made:?}");
+    assert_eq!(Sampled::new(256, 1).hit_ratio(1), None);
+}
+
+#[test]
+fn bins_are_at_most_a_sixty_fourth_wide_and_meet() {
+    for place in 0..BINS - 1 {
+        let (low, high) = (edge(place), edge(place + 1));
+        assert!((high - low) / low <= 1.0 / 64.0 + 1e-12);
+        assert_eq!(bin(low), place);
+        assert_eq!(bin(f64::midpoint(low, high)), place);
+    }
+    assert_eq!((bin(0.1), bin(1e300)), (0, BINS - 1));
+}

@@ -1,0 +1,72 @@
+//! Gives the pages of a trace dense numbers, in the order of their first reference.
+//!
+//! The number of pages so far is the footprint, and a first reference is a compulsory miss of every
+//! cache. Memory: 8 bytes for a page and 16 to 32 for its entry in the table.
+
+use super::index::{Hash, Index};
+use super::references::Reference;
+
+/// How many look-ups ahead the table is touched.
+const AHEAD: usize = 32;
+
+/// Pages and their numbers.
+#[derive(Clone, Debug, Default)]
+pub struct Interner {
+    index: Index,
+    pages: Vec<u64>,
+}
+
+impl Interner {
+    /// No pages yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Interner::default()
+    }
+
+    /// The number of a page, a new one if it was never seen.
+    pub fn number(&mut self, page: u64) -> u32 {
+        self.number_hashed(page, Hash::of(page))
+    }
+
+    fn number_hashed(&mut self, page: u64, hash: Hash) -> u32 {
+        let Interner { index, pages } = self;
+        index.find(hash, |number| pages[number as usize] == page).unwrap_or_else(|| {
+            let number = u32::try_from(pages.len()).expect("fewer than 2^31 pages");
+            index.insert(hash, number);
+            pages.push(page);
+            number
+        })
+    }
+
+    /// Replaces `numbers` by the numbers of the pages of `references`.
+    pub fn numbers(&mut self, references: &[Reference], numbers: &mut Vec<u32>) {
+        numbers.clear();
+        for ahead in references.chunks(AHEAD) {
+            // The loads of a chunk do not wait for each other; the look-ups after them find the
+            // table in the processor's cache.
+            let touched = ahead.iter().fold(0, |sum, r| sum ^ self.index.touch(Hash::of(r.page)));
+            std::hint::black_box(touched);
+            for reference in ahead {
+                numbers.push(self.number(reference.page));
+            }
+        }
+    }
+
+    /// Pages seen: the footprint.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.pages.len()
+    }
+
+    /// Whether no page was seen.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.pages.is_empty()
+    }
+
+    /// Bytes that it takes.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.index.bytes() + self.pages.capacity() * size_of::<u64>()
+    }
+}

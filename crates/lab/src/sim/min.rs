@@ -1,0 +1,202 @@
+//! MIN: the least misses that any policy can have.
+//!
+//! Belady, "A study of replacement algorithms for a virtual-storage computer", IBM Systems
+//! Journal 5(2), 1966: the victim is the page whose next reference lies farthest ahead. It needs
+//! the future, so the trace is kept: 12 bytes for each reference; and while a cache is simulated,
+//! 9 bytes for each page of the trace and 16 for each page of the cache.
+//!
+//! The miss that brings the page in counts whether or not the page is worth having: a page enters
+//! always, as with every other policy here (it may be the next victim).
+//!
+//! Writes. What is written into the cache goes to the store when its page leaves, and at the end of
+//! the trace. [`MinCounts::write_backs`] counts those for MIN as it is; the pages moved, fills and
+//! write-backs together, are then what MIN costs a write-back cache. It is not the least that any
+//! policy could move (that is a harder problem: Beckmann and others,
+//! "Writeback-aware caching", APOCS 2020), but no policy has fewer fills, and
+//! [`MinCounts::write_backs_least`] is a bound that holds for all: a page that is ever written is
+//! written back at least once.
+
+use std::collections::BinaryHeap;
+
+use super::interner::Interner;
+use super::references::Reference;
+use super::replace::Counts;
+
+/// No next reference.
+const NEVER: u32 = u32::MAX;
+
+/// A trace that is known to its end.
+#[derive(Clone, Debug, Default)]
+pub struct Future {
+    interner: Interner,
+    steps: Vec<Step>,
+    numbers: Vec<u32>,
+}
+
+/// One reference.
+#[derive(Clone, Copy, Debug)]
+struct Step {
+    number: u32,
+    /// The next reference of the same page, once it is known.
+    next: u32,
+    /// Bytes, and the highest bit for a write.
+    bytes_write: u32,
+}
+
+const WRITE: u32 = 1 << 31;
+
+/// What MIN did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MinCounts {
+    /// Hits and misses.
+    pub counts: Counts,
+    /// Dirty pages that left, and those that were left at the end.
+    pub write_backs: u64,
+    /// Pages that were ever written: no policy writes back fewer.
+    pub write_backs_least: u64,
+}
+
+/// The trace is longer than MIN can look ahead.
+#[derive(Debug, thiserror::Error)]
+#[error("look ahead: the trace has 2^32 - 1 references or more")]
+pub struct TooLong;
+
+impl Future {
+    /// Nothing known yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Future::default()
+    }
+
+    /// The next references of the trace.
+    ///
+    /// # Errors
+    /// There are too many.
+    pub fn add(&mut self, references: &[Reference]) -> Result<(), TooLong> {
+        if self.steps.len() + references.len() >= NEVER as usize {
+            return Err(TooLong);
+        }
+        let Future { interner, steps, numbers } = self;
+        interner.numbers(references, numbers);
+        steps.extend(references.iter().zip(numbers).map(|(reference, &mut number)| {
+            let write = if reference.write { WRITE } else { 0 };
+            Step { number, next: NEVER, bytes_write: reference.bytes.min(WRITE - 1) | write }
+        }));
+        Ok(())
+    }
+
+    /// Looks ahead; nothing is added after that.
+    #[must_use]
+    pub fn known(mut self) -> Known {
+        let mut next = vec![NEVER; self.interner.len()];
+        let mut at = u32::try_from(self.steps.len()).expect("counted in add");
+        for step in self.steps.iter_mut().rev() {
+            at -= 1;
+            step.next = std::mem::replace(&mut next[step.number as usize], at);
+        }
+        Known { steps: self.steps, pages: self.interner.len() }
+    }
+}
+
+/// A trace with all next references known.
+#[derive(Clone, Debug)]
+pub struct Known {
+    steps: Vec<Step>,
+    pages: usize,
+}
+
+/// A page of the trace.
+#[derive(Clone, Copy, Debug, Default)]
+struct Page {
+    /// When it is referenced next.
+    next: u32,
+    resident: bool,
+    dirty: bool,
+}
+
+impl Known {
+    /// Pages of the trace.
+    #[must_use]
+    pub fn footprint(&self) -> u64 {
+        self.pages as u64
+    }
+
+    /// What a cache of `capacity` pages, at least one, does under MIN.
+    ///
+    /// # Panics
+    /// The capacity is zero.
+    #[must_use]
+    pub fn run(&self, capacity: u32) -> MinCounts {
+        assert!(capacity > 0, "a cache of at least one page");
+        let mut run = Run {
+            pages: vec![Page::default(); self.pages],
+            farthest: BinaryHeap::new(),
+            resident: 0,
+            capacity: capacity as usize,
+            found: MinCounts::default(),
+        };
+        let mut written = vec![false; self.pages];
+        for step in &self.steps {
+            run.step(step);
+            let written = &mut written[step.number as usize];
+            let write = step.bytes_write & WRITE != 0;
+            run.found.write_backs_least += u64::from(write && !*written);
+            *written |= write;
+        }
+        let left = run.pages.iter().filter(|page| page.resident && page.dirty).count() as u64;
+        run.found.write_backs += left;
+        run.found
+    }
+}
+
+/// A cache under MIN.
+#[derive(Debug)]
+struct Run {
+    pages: Vec<Page>,
+    /// Next reference and number of resident pages. An entry whose page was referenced since is
+    /// stale; its reference lies in the past, so it is below all others and is never taken while a
+    /// page is resident.
+    farthest: BinaryHeap<(u32, u32)>,
+    resident: usize,
+    capacity: usize,
+    found: MinCounts,
+}
+
+impl Run {
+    fn step(&mut self, step: &Step) {
+        let write = step.bytes_write & WRITE != 0;
+        let bytes = step.bytes_write & !WRITE;
+        let reference = Reference { page: 0, bytes, write, partial: false, first: false };
+        let hit = self.pages[step.number as usize].resident;
+        self.found.counts.count(&reference, hit);
+        if !hit {
+            if self.resident == self.capacity {
+                self.evict();
+            }
+            self.resident += 1;
+        }
+        let page = &mut self.pages[step.number as usize];
+        let dirty = page.dirty || write;
+        *page = Page { next: step.next, resident: true, dirty };
+        self.farthest.push((step.next, step.number));
+        if self.farthest.len() >= 2 * self.capacity + 1024 {
+            let pages = &self.pages;
+            self.farthest.retain(|&(next, number)| {
+                let page = pages[number as usize];
+                page.resident && page.next == next
+            });
+        }
+    }
+
+    fn evict(&mut self) {
+        let (next, number) = self.farthest.pop().expect("a full cache has a victim");
+        let page = std::mem::take(&mut self.pages[number as usize]);
+        assert!(page.resident && page.next == next, "the farthest entry is not stale");
+        self.found.write_backs += u64::from(page.dirty);
+        self.found.counts.evictions += 1;
+        self.resident -= 1;
+    }
+}
+
+#[cfg(test)]
+mod tests;

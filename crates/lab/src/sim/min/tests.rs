@@ -1,0 +1,77 @@
+//! MIN against every possible choice of victims, and against the policies.
+
+use super::*;
+use crate::random::Random;
+use crate::sim::replace::{FindBy, cache};
+use crate::sim::testing::{random_references, reference};
+use larder_core::policy::PolicyKind;
+
+fn min(references: &[Reference], capacity: u32) -> MinCounts {
+    let mut future = Future::new();
+    references.chunks(100).for_each(|batch| future.add(batch).unwrap());
+    future.known().run(capacity)
+}
+
+/// The least misses from here on, over all choices of victims.
+fn least_misses(references: &[Reference], resident: &mut Vec<u64>, capacity: usize) -> u64 {
+    let Some((first, rest)) = references.split_first() else { return 0 };
+    if resident.contains(&first.page) {
+        return least_misses(rest, resident, capacity);
+    }
+    let mut least = u64::MAX;
+    if resident.len() < capacity {
+        resident.push(first.page);
+        least = least_misses(rest, resident, capacity);
+        resident.pop();
+    } else {
+        for victim in 0..resident.len() {
+            let page = std::mem::replace(&mut resident[victim], first.page);
+            least = least.min(least_misses(rest, resident, capacity));
+            resident[victim] = page;
+        }
+    }
+    least + 1
+}
+
+#[test]
+fn no_choice_of_victims_misses_less() {
+    for seed in 0..300 {
+        let mut random = Random::from_seed(seed);
+        let capacity = u32::try_from(1 + random.below(3)).unwrap();
+        let references: Vec<Reference> = (0..14).map(|_| reference(random.below(6))).collect();
+        let least = least_misses(&references, &mut Vec::new(), capacity as usize);
+        let found = min(&references, capacity).counts.misses().references;
+        assert_eq!(found, least, "seed {seed}");
+    }
+}
+
+#[test]
+fn no_policy_misses_less() {
+    for seed in 0..10 {
+        let references = random_references(&mut Random::from_seed(seed), 6_000, 300);
+        for capacity in [1, 5, 40, 150, 299, 300, 1_000] {
+            let bound = min(&references, capacity).counts;
+            assert_eq!(bound.all().references, 6_000);
+            for kind in PolicyKind::ALL {
+                let mut made = cache(kind, capacity, FindBy::Page);
+                made.run(&references, &[]);
+                let made = made.counts();
+                assert!(bound.misses().references <= made.misses().references);
+                assert_eq!(bound.all(), made.all(), "the same bytes");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_dirty_page_is_written_back_when_it_leaves_and_at_the_end() {
+    let write = |page| Reference { write: true, ..reference(page) };
+    // 1 leaves dirty for 2, comes back clean, and 2 and 3 leave: 3 is dirty.
+    let references = [write(1), reference(2), reference(1), write(3), reference(1)];
+    let found = min(&references, 1);
+    assert_eq!((found.write_backs, found.write_backs_least), (2, 2));
+    // With room for all, each dirty page is written back once, at the end.
+    let found = min(&[write(1), write(1), write(2), reference(3)], 3);
+    assert_eq!((found.write_backs, found.write_backs_least), (2, 2));
+    assert_eq!(min(&[], 1), MinCounts::default());
+}

@@ -1,0 +1,327 @@
+//! Requests taken apart into references: one page touched by one request.
+//!
+//! A reference names its page by one number made of volume and page, so that caches and tables need
+//! only that. Reads and writes are references; flushes, discards and zeroings touch no page for its
+//! content and are counted apart. A request of any length is handed out in batches of bounded size.
+//!
+//! Sizes are bytes.
+
+use crate::trace::{Addressing, NameOf, Op, Record, Source, TraceError};
+
+/// References in a batch: enough that handing a batch to a cache costs nothing beside its work, few
+/// enough to stay in a core's cache.
+pub const BATCH_REFERENCES: usize = 4096;
+
+/// Bits of a page's number; the rest of the 64 name the volume.
+const PAGE_BITS: u32 = 48;
+
+/// How requests become references.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Split {
+    /// One reference for each page of this many bytes (a power of two) that a request touches.
+    Pages(u32),
+    /// One reference for each request, named by its first byte, whatever its length: how simulators
+    /// of object caches count block traces.
+    Requests,
+    /// The trace is of objects: one reference for each request, named by the object.
+    Objects,
+}
+
+impl Split {
+    /// How a trace is split unless said otherwise: into the pages that it was recorded in, else
+    /// into pages of 4 KiB; objects not at all.
+    #[must_use]
+    pub fn native(addressing: Addressing) -> Split {
+        match addressing {
+            Addressing::Bytes => Split::Pages(4096),
+            Addressing::Pages { bytes } => Split::Pages(bytes),
+            Addressing::Objects => Split::Objects,
+        }
+    }
+
+    /// Bytes of a page, where pages have a size.
+    #[must_use]
+    pub fn page_bytes(self) -> Option<u32> {
+        match self {
+            Split::Pages(bytes) => Some(bytes),
+            Split::Requests | Split::Objects => None,
+        }
+    }
+}
+
+/// What references are told apart by, for a curve of each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    /// The volume.
+    Volume,
+    /// The file.
+    File,
+    /// The process.
+    Process,
+    /// Reads and writes.
+    Operation,
+}
+
+impl By {
+    /// All, in the order of the documentation.
+    pub const ALL: [By; 4] = [By::Volume, By::File, By::Process, By::Operation];
+
+    /// Its name on the command line.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            By::Volume => "volume",
+            By::File => "file",
+            By::Process => "process",
+            By::Operation => "operation",
+        }
+    }
+
+    /// The number of the group that a record belongs to.
+    #[must_use]
+    pub fn group(self, record: &Record) -> u32 {
+        match self {
+            By::Volume => record.volume,
+            By::File => record.file,
+            By::Process => record.process,
+            By::Operation => u32::from(record.op == Op::Write),
+        }
+    }
+
+    /// What the group is called: the name that the source knows, else the number.
+    #[must_use]
+    pub fn title(self, group: u32, source: &dyn Source) -> String {
+        let of = match self {
+            By::Volume => NameOf::Volume,
+            By::File => NameOf::File,
+            By::Process => NameOf::Process,
+            By::Operation => return if group == 0 { "read" } else { "write" }.to_owned(),
+        };
+        source.name(of, group).map_or_else(|| group.to_string(), str::to_owned)
+    }
+}
+
+/// One page touched by one request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reference {
+    /// Volume and page in one number; see [`pack`].
+    pub page: u64,
+    /// Bytes of the page that the request touches; 2^32 - 1 stands for that and more.
+    pub bytes: u32,
+    /// Whether they are written.
+    pub write: bool,
+    /// Whether the request leaves a part of the page untouched.
+    pub partial: bool,
+    /// Whether it is the first of its request.
+    pub first: bool,
+}
+
+/// Why a trace cannot be simulated, in one sentence.
+#[derive(Debug, thiserror::Error)]
+pub enum ReferenceError {
+    /// Reading it failed.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    /// The numbers of volume and page do not fit into one.
+    #[error(
+        "request {request}: page {page} of volume {volume} is out of reach; simulated are 65,536 \
+         volumes of 2^48 pages"
+    )]
+    OutOfReach {
+        /// Which request, from 1.
+        request: u64,
+        /// Its volume.
+        volume: u32,
+        /// Its page.
+        page: u64,
+    },
+}
+
+/// Volume and page in one number: the volume in the upper 16 bits, the page in the lower 48.
+/// Nothing if they do not fit.
+#[must_use]
+pub fn pack(volume: u32, page: u64) -> Option<u64> {
+    let fits = volume < 1 << (u64::BITS - PAGE_BITS) && page < 1 << PAGE_BITS;
+    fits.then(|| u64::from(volume) << PAGE_BITS | page)
+}
+
+/// What a trace held besides references.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RequestCounts {
+    /// Reads and writes.
+    pub requests: u64,
+    /// Flushes, discards and zeroings, and reads and writes of no bytes: no reference.
+    pub others: u64,
+}
+
+/// A request that is handed out page by page.
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    /// First byte not handed out.
+    from: u64,
+    /// Behind its last byte.
+    end: u64,
+    record: Record,
+    group: u32,
+}
+
+/// The references of a trace, batch by batch.
+pub struct References<S> {
+    source: S,
+    split: Split,
+    by: Option<By>,
+    records: Vec<Record>,
+    next: usize,
+    pending: Option<Pending>,
+    counts: RequestCounts,
+}
+
+/// References of a trace, with the group of each if they are told apart.
+#[derive(Clone, Debug, Default)]
+pub struct Batch {
+    /// The references, in the order of the trace.
+    pub references: Vec<Reference>,
+    /// The group of each; empty if they are not told apart.
+    pub groups: Vec<u32>,
+}
+
+impl<S> std::fmt::Debug for References<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Sources of any kind go in; what is left to hand out is not worth showing.
+        f.debug_struct("References")
+            .field("split", &self.split)
+            .field("counts", &self.counts)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<S: Source> References<S> {
+    /// The references of `source`.
+    ///
+    /// # Panics
+    /// The size of pages is no power of two.
+    pub fn new(source: S, split: Split) -> Self {
+        if let Split::Pages(bytes) = split {
+            assert!(bytes.is_power_of_two(), "pages of {bytes} bytes");
+        }
+        References {
+            source,
+            split,
+            by: None,
+            records: Vec::new(),
+            next: 0,
+            pending: None,
+            counts: RequestCounts::default(),
+        }
+    }
+
+    /// Tells the references apart.
+    #[must_use]
+    pub fn by(mut self, by: By) -> Self {
+        self.by = Some(by);
+        self
+    }
+
+    /// What was read so far.
+    pub fn counts(&self) -> RequestCounts {
+        self.counts
+    }
+
+    /// Where they come from.
+    pub fn source(&self) -> &S {
+        &self.source
+    }
+
+    /// Replaces what `batch` holds by the next references; none at the end.
+    ///
+    /// # Errors
+    /// The trace is bad, cannot be read, or reaches too far.
+    pub fn read_batch(&mut self, batch: &mut Batch) -> Result<(), ReferenceError> {
+        batch.references.clear();
+        batch.groups.clear();
+        while batch.references.len() < BATCH_REFERENCES {
+            if self.pending.is_some() {
+                self.hand_out(batch)?;
+                continue;
+            }
+            if self.next == self.records.len() {
+                self.records.clear();
+                self.next = 0;
+                self.source.read_batch(&mut self.records)?;
+                if self.records.is_empty() {
+                    break;
+                }
+            }
+            let record = self.records[self.next];
+            self.next += 1;
+            self.begin(record);
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, record: Record) {
+        let touches = matches!(record.op, Op::Read | Op::Write)
+            && (record.len > 0 || self.split.page_bytes().is_none());
+        if !touches {
+            self.counts.others += 1;
+            return;
+        }
+        self.counts.requests += 1;
+        let end = record.offset.saturating_add(record.len);
+        let group = self.by.map_or(0, |by| by.group(&record));
+        self.pending = Some(Pending { from: record.offset, end, record, group });
+    }
+
+    fn hand_out(&mut self, batch: &mut Batch) -> Result<(), ReferenceError> {
+        let Some(mut pending) = self.pending.take() else { return Ok(()) };
+        let Pending { record, group, .. } = pending;
+        let write = record.op == Op::Write;
+        let Split::Pages(page_bytes) = self.split else {
+            let page = match self.split {
+                Split::Objects => record.offset,
+                _ => self.name(record, record.offset)?,
+            };
+            let bytes = u32::try_from(record.len).unwrap_or(u32::MAX);
+            let made = Reference { page, bytes, write, partial: false, first: true };
+            self.add(batch, made, group);
+            return Ok(());
+        };
+        let shift = page_bytes.trailing_zeros();
+        while pending.from < pending.end && batch.references.len() < BATCH_REFERENCES {
+            let page = pending.from >> shift;
+            // The last page of the address space ends where its numbers end.
+            let page_end = (page << shift).saturating_add(u64::from(page_bytes));
+            let end = page_end.min(pending.end);
+            let bytes = u32::try_from(end - pending.from).expect("within a page");
+            let made = Reference {
+                page: self.name(record, page)?,
+                bytes,
+                write,
+                partial: bytes != page_bytes,
+                first: pending.from == record.offset,
+            };
+            self.add(batch, made, group);
+            pending.from = end;
+        }
+        if pending.from < pending.end {
+            self.pending = Some(pending);
+        }
+        Ok(())
+    }
+
+    fn add(&self, batch: &mut Batch, reference: Reference, group: u32) {
+        batch.references.push(reference);
+        if self.by.is_some() {
+            batch.groups.push(group);
+        }
+    }
+
+    fn name(&self, record: Record, page: u64) -> Result<u64, ReferenceError> {
+        let Record { volume, .. } = record;
+        let request = self.counts.requests + self.counts.others;
+        pack(volume, page).ok_or(ReferenceError::OutOfReach { request, volume, page })
+    }
+}
+
+#[cfg(test)]
+mod tests;

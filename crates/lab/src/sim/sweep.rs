@@ -1,0 +1,192 @@
+//! Many caches in one pass over a trace, on as many cores as are given.
+//!
+//! The trace is read and its pages are numbered once, in long batches: a cache whose tables do not
+//! fit beside those of the others in the processor's cache brings them in once per batch. While the
+//! other threads run the caches over one batch, the first reads the next one and then helps.
+//!
+//! Invariant: each cache sees all references in the order of the trace, so the counts do not depend
+//! on the number of threads.
+//!
+//! Memory beside the caches: two batches of 10 MiB; and for the numbers of the pages, if any cache
+//! finds its pages so, what [`Interner`] says.
+
+use std::num::NonZero;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use larder_core::policy::PolicyKind;
+
+use super::interner::Interner;
+use super::references::{Batch, Reference, ReferenceError, References};
+use super::replace::{self, Counts, FindBy, Replace};
+use crate::trace::Source;
+
+/// References that the caches are handed at once.
+const STRETCH_REFERENCES: usize = 512 << 10;
+/// Bytes that the numbers may take for each page of the caches: less than half of what a cache
+/// needs for a page otherwise (its key, its entry in a table, the links and ghosts of the policy).
+const NUMBERS_BYTES_PER_PAGE: u64 = 24;
+/// And bytes that they may take in any case.
+const NUMBERS_BYTES_MIN: u64 = 16 << 20;
+
+/// One cache of a sweep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Planned {
+    /// Its policy.
+    pub policy: PolicyKind,
+    /// Its size in pages, at least 1.
+    pub capacity: u32,
+}
+
+/// How the caches of a sweep find their pages, from the pages of the trace if they are known: by
+/// number, the largest first, as long as the numbers take little beside the caches.
+fn find_by(plan: &[Planned], footprint: Option<u64>) -> Vec<FindBy> {
+    let mut found = vec![FindBy::Page; plan.len()];
+    let Some(footprint) = footprint.filter(|_| plan.len() > 1) else { return found };
+    let mut order: Vec<usize> = (0..plan.len()).collect();
+    order.sort_by_key(|&cache| std::cmp::Reverse(plan[cache].capacity));
+    let (mut numbers, mut allowed) = (0, NUMBERS_BYTES_MIN);
+    for cache in order {
+        numbers += footprint * size_of::<u32>() as u64;
+        allowed += u64::from(plan[cache].capacity).min(footprint) * NUMBERS_BYTES_PER_PAGE;
+        if numbers > allowed {
+            break;
+        }
+        found[cache] = FindBy::Number;
+    }
+    found
+}
+
+/// References on their way to the caches.
+#[derive(Debug, Default)]
+struct Stretch {
+    references: Vec<Reference>,
+    numbers: Vec<u32>,
+}
+
+impl Stretch {
+    /// Replaces what it holds by what comes next; nothing at the end.
+    fn fill<S: Source>(
+        &mut self,
+        from: &mut References<S>,
+        interner: Option<&mut Interner>,
+    ) -> Result<(), ReferenceError> {
+        self.references.clear();
+        self.numbers.clear();
+        let mut batch = Batch::default();
+        while self.references.len() < STRETCH_REFERENCES {
+            from.read_batch(&mut batch)?;
+            if batch.references.is_empty() {
+                break;
+            }
+            self.references.append(&mut batch.references);
+        }
+        if let Some(interner) = interner {
+            interner.numbers(&self.references, &mut self.numbers);
+        }
+        Ok(())
+    }
+}
+
+/// Runs all caches over the trace; answers their counts in the order of the plan. `footprint` is
+/// the pages of the trace, where they are known: it decides how pages are found and nothing else.
+/// `progress` is told how many references were run, now and then.
+///
+/// # Errors
+/// The trace is bad, cannot be read, or reaches too far.
+pub fn run<S: Source>(
+    mut references: References<S>,
+    plan: &[Planned],
+    footprint: Option<u64>,
+    threads: NonZero<usize>,
+    mut progress: impl FnMut(u64),
+) -> Result<Vec<Counts>, ReferenceError> {
+    let find_by = find_by(plan, footprint);
+    let mut interner = find_by.contains(&FindBy::Number).then(Interner::new);
+    let caches: Vec<Mutex<Box<dyn Replace>>> = plan
+        .iter()
+        .zip(find_by)
+        .map(|(planned, by)| Mutex::new(replace::cache(planned.policy, planned.capacity, by)))
+        .collect();
+    let (mut now, mut next) = (Stretch::default(), Stretch::default());
+    let mut done = 0;
+    now.fill(&mut references, interner.as_mut())?;
+    while !now.references.is_empty() {
+        let taken = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for _ in 1..threads.get().min(plan.len().max(1)) {
+                scope.spawn(|| run_all(&caches, &taken, &now));
+            }
+            let filled = next.fill(&mut references, interner.as_mut());
+            run_all(&caches, &taken, &now);
+            filled
+        })?;
+        done += now.references.len() as u64;
+        progress(done);
+        std::mem::swap(&mut now, &mut next);
+    }
+    Ok(caches.iter().map(|cache| lock(cache).counts()).collect())
+}
+
+/// Runs caches that nobody has taken yet, until there is none.
+fn run_all(caches: &[Mutex<Box<dyn Replace>>], taken: &AtomicUsize, stretch: &Stretch) {
+    while let Some(cache) = caches.get(taken.fetch_add(1, Ordering::Relaxed)) {
+        lock(cache).run(&stretch.references, &stretch.numbers);
+    }
+}
+
+fn lock(cache: &Mutex<Box<dyn Replace>>) -> std::sync::MutexGuard<'_, Box<dyn Replace>> {
+    cache.lock().expect("a cache whose thread did not panic")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Random;
+    use crate::sim::references::Split;
+    use crate::sim::testing::{Memory, random_references};
+
+    fn sweep(references: &[Reference], footprint: Option<u64>, threads: usize) -> Vec<Counts> {
+        let stream = References::new(Memory::of(references), Split::Pages(4096));
+        let threads = NonZero::new(threads).unwrap();
+        run(stream, &plan(), footprint, threads, |_| ()).unwrap()
+    }
+
+    fn plan() -> Vec<Planned> {
+        PolicyKind::ALL
+            .into_iter()
+            .flat_map(|policy| [1, 7, 50, 400].map(|capacity| Planned { policy, capacity }))
+            .collect()
+    }
+
+    #[test]
+    fn a_sweep_is_the_same_as_separate_passes_whatever_the_threads() {
+        let mut random = Random::from_seed(3);
+        let references = random_references(&mut random, STRETCH_REFERENCES + 9_000, 900);
+        let separate: Vec<Counts> = plan()
+            .iter()
+            .map(|planned| {
+                let mut cache = replace::cache(planned.policy, planned.capacity, FindBy::Page);
+                cache.run(&references, &[]);
+                cache.check();
+                cache.counts()
+            })
+            .collect();
+        for (footprint, threads) in [(None, 1), (Some(900), 1), (Some(900), 2), (None, 5)] {
+            assert!(sweep(&references, footprint, threads) == separate, "{footprint:?} {threads}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_used_where_they_take_little_beside_the_caches() {
+        let plan = plan();
+        assert!(find_by(&plan, None).iter().all(|&by| by == FindBy::Page));
+        assert!(find_by(&plan, Some(1_600)).iter().all(|&by| by == FindBy::Number));
+        let mut large = plan.clone();
+        large.push(Planned { policy: PolicyKind::Lru, capacity: 30_000_000 });
+        let chosen = find_by(&large, Some(100_000_000));
+        assert_eq!(chosen[plan.len()], FindBy::Number);
+        assert_eq!(chosen[..plan.len()].iter().filter(|&&by| by == FindBy::Number).count(), 0);
+        assert_eq!(find_by(&plan[..1], Some(4)), [FindBy::Page], "there is nothing to share");
+    }
+}
