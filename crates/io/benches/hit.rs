@@ -1,14 +1,14 @@
 //! The speed of a hit in process: a bare copy, a hit by `Cache::read_hit`, and a `pread` from the
 //! page cache, each of 4 KiB at random places in 1 GiB, by turns in one run.
 //!
-//! A hit is measured twice: one at a time, where each waits for the table before the copy can begin,
-//! and in batches of eight by `Cache::read_hits`, as a front end has them at hand of a client that
-//! keeps some requests under way.
+//! A hit is measured twice: one at a time, where each waits for the table before the copy can
+//! begin, and in batches of eight by `Cache::read_hits`, as a front end has them at hand of a
+//! client that keeps some requests under way.
 //!
-//! All copy into the same eight buffers by turns, in the same order of blocks. The bare copy reads the very
-//! memory that holds the cache's frames, and the frames of the blocks it stands for, so that pages,
-//! layout and state of the processor's caches are the same. Ratios are taken pair by pair within a
-//! round, then their median; times are in nanoseconds for 4 KiB.
+//! All copy into the same eight buffers by turns, in the same order of blocks. The bare copy reads
+//! the very memory that holds the cache's frames, and the frames of the blocks it stands for, so
+//! that pages, layout and state of the processor's caches are the same. Ratios are taken pair by
+//! pair within a round, then their median; times are in nanoseconds for 4 KiB.
 //!
 //! `cargo bench --package larder-io --bench hit -- [--json] [--quick]`. Without `--bench`, which
 //! cargo adds, as in `cargo test --benches`, a moment on a few megabytes shows that it works.

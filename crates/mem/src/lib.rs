@@ -12,7 +12,8 @@
 //! * The memory of an arena never exceeds its frames plus [`Arena::metadata_bytes_per_frame`] each.
 //!
 //! The way in is [`Arena::new`]; [`Latches`] is the same protocol without memory behind it, apart
-//! so that loom can explore it. [`HugeAllocator`] is for the tables beside it. All sizes are in bytes unless a name says frames.
+//! so that loom can explore it. [`HugeAllocator`] is for the tables beside it. All sizes are in
+//! bytes unless a name says frames.
 
 mod allocator;
 mod arena;

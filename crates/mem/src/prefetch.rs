@@ -1,4 +1,5 @@
-//! The processor's hint that memory will be used soon: it is on its way while other things are done.
+//! The processor's hint that memory will be used soon: it is on its way while other things are
+//! done.
 //!
 //! Nothing happens on processors for which there is no stable intrinsic.
 

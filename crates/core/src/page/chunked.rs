@@ -21,7 +21,8 @@ impl<T: Clone + Default> Chunked<T> {
         &chunk[index as usize % CHUNK]
     }
 
-    /// The element at `index`, if it has been reached with [`Chunked::get_mut`], or a neighbour has.
+    /// The element at `index`, if it has been reached with [`Chunked::get_mut`], or a neighbour
+    /// has.
     #[inline]
     pub(crate) fn find(&self, index: u32) -> Option<&T> {
         let chunk = self.chunks.get(index as usize / CHUNK)?.as_ref()?;

@@ -198,8 +198,8 @@ fn pieces(op: Op, bytes: Range<u64>, length: u64) -> VecDeque<Piece> {
     }
 }
 
-/// Ranges of at most `most` bytes that make up `bytes`; if `whole_blocks`, all but the last end at a
-/// border of blocks.
+/// Ranges of at most `most` bytes that make up `bytes`; if `whole_blocks`, all but the last end at
+/// a border of blocks.
 fn cut_up(bytes: &Range<u64>, most: u64, whole_blocks: bool) -> impl Iterator<Item = Range<u64>> {
     let Range { mut start, end } = *bytes;
     std::iter::from_fn(move || {

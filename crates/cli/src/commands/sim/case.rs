@@ -61,7 +61,7 @@ pub(super) fn all(arguments: &Arguments) -> Result<Vec<Case<'_>>> {
 
 fn open(path: &Path, arguments: &Arguments) -> Result<BoxedSource> {
     let Arguments { trace_format: format, max_bad, .. } = *arguments;
-    let options = OpenOptions { format, max_bad, progress: None };
+    let options = OpenOptions { format, max_bad, ..OpenOptions::default() };
     trace::open(path, &options).context("simulate")
 }
 
