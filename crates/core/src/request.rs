@@ -34,6 +34,9 @@ pub struct Assembly<F: Frames> {
     pub(crate) missing: u32,
     /// Parts before this one have been found or asked for.
     pub(crate) cursor: u32,
+    /// Parts before this one have been counted: a read that begins again after a stall touches its
+    /// pages once all the same.
+    pub(crate) counted: u32,
     pub(crate) error: Option<StoreError>,
 }
 
@@ -41,8 +44,16 @@ impl<F: Frames> Assembly<F> {
     /// A read of `len` bytes (at least 1) at `offset`.
     #[must_use]
     pub fn new(token: u64, offset: u64, len: u32) -> Self {
-        let mut assembly =
-            Assembly { token, offset, len, parts: Vec::new(), missing: 0, cursor: 0, error: None };
+        let mut assembly = Assembly {
+            token,
+            offset,
+            len,
+            parts: Vec::new(),
+            missing: 0,
+            cursor: 0,
+            counted: 0,
+            error: None,
+        };
         assembly.reset(token, offset, len);
         assembly
     }
@@ -55,7 +66,7 @@ impl<F: Frames> Assembly<F> {
         self.parts.clear();
         self.parts.resize_with(usize::try_from(blocks).expect("a u32 of bytes"), || None);
         (self.token, self.offset, self.len) = (token, offset, len);
-        (self.missing, self.cursor, self.error) = (0, 0, None);
+        (self.missing, self.cursor, self.counted, self.error) = (0, 0, 0, None);
     }
 
     pub(crate) fn first_block(&self) -> u64 {
@@ -83,6 +94,12 @@ impl<F: Frames> Assembly<F> {
             other => panic!("{other:?} is not a completion of a read"),
         }
         self.status(frames)
+    }
+
+    /// The next `parts` have been found or asked for, and counted.
+    pub(crate) fn advance(&mut self, parts: u32) {
+        self.cursor += parts;
+        self.counted = self.counted.max(self.cursor);
     }
 
     /// Where the read stands. A failed read waits for all its parts, and then gives its pins back.

@@ -8,6 +8,7 @@ mod case;
 mod curves;
 mod sizes;
 mod table;
+mod whole;
 
 use crate::args;
 use crate::commands::trace;
@@ -19,6 +20,7 @@ use larder_lab::sim::min::Future;
 use larder_lab::sim::references::By;
 use larder_lab::sim::sweep::{self, Planned};
 use larder_lab::trace::Format;
+use larder_report::table::Table;
 use sizes::Size;
 use std::io::Write;
 use std::num::NonZero;
@@ -59,6 +61,11 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "HOW", default_value = "pages")]
     split: SplitBy,
 
+    /// How much is simulated: replacement only, or the whole cache of the engine on a virtual clock,
+    /// with partial pages, write modes, the lazy writer, the dirty limit and a modelled store.
+    #[arg(long, value_name = "LEVEL", default_value = "replacement")]
+    level: Level,
+
     /// Estimate from a sample of the pages, with error bars; or exactly, for lru only.
     #[arg(long, value_name = "HOW", num_args = 0..=1, default_missing_value = "sampled")]
     curve: Option<Curve>,
@@ -79,6 +86,17 @@ pub(crate) struct Arguments {
     /// How to print the result.
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     format: Output,
+
+    #[command(flatten)]
+    whole: whole::WholeArguments,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Level {
+    /// The policies alone.
+    Replacement,
+    /// The whole cache.
+    Whole,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -144,6 +162,9 @@ impl Policies {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let policies = Policies::named(&arguments.policy)?;
+    if arguments.level == Level::Whole {
+        return run_whole(&policies, arguments);
+    }
     let mut rows = Vec::new();
     for case in case::all(arguments)? {
         match arguments.curve {
@@ -151,11 +172,31 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
             Some(curve) => rows.extend(curves::run(&case, curve, &policies, arguments)?),
         }
     }
-    let table = table::of(&rows, arguments.by);
-    let text = match arguments.format {
+    print(&table::of(&rows, arguments.by), arguments.format)
+}
+
+fn run_whole(policies: &Policies, arguments: &Arguments) -> Result<()> {
+    ensure!(arguments.curve.is_none(), "simulate the whole cache: it gives no curve, only sizes");
+    ensure!(
+        arguments.split == SplitBy::Pages,
+        "simulate the whole cache: its requests are always split into pages"
+    );
+    let mut runs = Vec::new();
+    for case in case::all(arguments)? {
+        runs.extend(whole::run(&case, policies, arguments)?);
+    }
+    let table = match arguments.format {
+        Output::Text => whole::short_table(&runs),
+        Output::Csv | Output::Json => whole::full_table(&runs),
+    };
+    print(&table, arguments.format)
+}
+
+fn print(table: &Table, format: Output) -> Result<()> {
+    let text = match format {
         Output::Text => table.to_text(),
         Output::Csv => table.to_csv(),
-        Output::Json => format!("{:#}\n", table::json(&table)),
+        Output::Json => format!("{:#}\n", table::json(table)),
     };
     // A reader that has had enough is no failure, so the error must reach the caller as it is.
     Ok(std::io::stdout().write_all(text.as_bytes())?)

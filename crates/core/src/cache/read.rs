@@ -145,11 +145,13 @@ impl<F: Frames> Cache<F> {
         let blocks = first..last.min(volume.blocks_of(volume.page_of(first)).end);
         let count = u32::try_from(blocks.end - blocks.start).expect("at most a page");
         let (found, slot) = self.pin_resident(volume, assembly, &blocks);
+        let fresh = assembly.cursor >= assembly.counted;
         if found == count {
-            let key = Key::new(volume.id, first);
-            self.note_hit(lane, key, slot, now);
-            lane.recorder.add(Counter::ReadHit, 1);
-            assembly.cursor += count;
+            if fresh {
+                self.note_hit(lane, Key::new(volume.id, first), slot, now);
+                lane.recorder.add(Counter::ReadHit, 1);
+            }
+            assembly.advance(count);
             return true;
         }
         // Whoever waits gets all blocks of the page at once; what was found may go meanwhile.
@@ -159,6 +161,7 @@ impl<F: Frames> Cache<F> {
         }
         match self.miss(lane, now, assembly, &blocks) {
             Missing::NoRoom => return false,
+            _ if !fresh => {}
             Missing::Present => lane.recorder.add(Counter::ReadHit, 1),
             Missing::Filling => count_miss(&lane.recorder, found),
             Missing::Bypassed => {
@@ -166,7 +169,7 @@ impl<F: Frames> Cache<F> {
                 lane.recorder.add(Counter::BypassPressure, 1);
             }
         }
-        assembly.cursor += count;
+        assembly.advance(count);
         true
     }
 

@@ -216,6 +216,8 @@ impl<F: Frames> Cache<F> {
             let owned = self.own_resident(&volume, pieces);
             wanted = owned.iter().filter(|own| own.is_none()).count();
             if wanted <= lane.spare.len() {
+                // Hits noted before came before this reference.
+                shard.drain(now);
                 let instance = shard.instance(volume.id);
                 break self.place_locked(instance, now, (pieces, owned), mode, lane);
             }

@@ -144,6 +144,7 @@ pub enum WholeError {
 pub struct Lengths {
     /// By number of the volume; 0 where it is never asked for bytes.
     lengths: Vec<u64>,
+    requests: u64,
 }
 
 impl Lengths {
@@ -166,7 +167,14 @@ impl Lengths {
             for record in &batch {
                 found.reach(record)?;
             }
+            found.requests += batch.len() as u64;
         }
+    }
+
+    /// Requests of the trace.
+    #[must_use]
+    pub fn requests(&self) -> u64 {
+        self.requests
     }
 
     fn reach(&mut self, record: &Record) -> Result<(), WholeError> {
@@ -251,3 +259,6 @@ fn request(record: &Record) -> Option<Request> {
 pub fn frames_of(bytes: u64) -> u32 {
     u32::try_from(bytes / BLOCK_BYTES_U64).unwrap_or(u32::MAX)
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,9 +1,10 @@
 //! One trace with one page size: what is simulated on its own.
 
-use super::{Arguments, SplitBy};
+use super::{Arguments, Level, SplitBy};
 use crate::progress;
 use anyhow::{Context, Result, ensure};
 use indicatif::ProgressBar;
+use larder_lab::sim::interner::Interner;
 use larder_lab::sim::references::{Batch, By, References, Split};
 use larder_lab::trace::{self, Addressing, BoxedSource, OpenOptions, Source};
 use std::io::IsTerminal;
@@ -45,7 +46,8 @@ pub(super) fn all(arguments: &Arguments) -> Result<Vec<Case<'_>>> {
                 vec![Split::Requests]
             }
             (_, SplitBy::Pages) if arguments.page_size.is_empty() => {
-                vec![Split::native(addressing)]
+                let native = Split::native(addressing);
+                vec![if arguments.level == Level::Whole { Split::Pages(4096) } else { native }]
             }
             (_, SplitBy::Pages) => arguments.page_size.iter().copied().map(Split::Pages).collect(),
         };
@@ -71,9 +73,24 @@ impl Case<'_> {
         self.split.page_bytes()
     }
 
+    /// The trace from the beginning.
+    pub(super) fn source(&self) -> Result<BoxedSource> {
+        open(&self.path, self.arguments)
+    }
+
+    /// Different pages of the trace.
+    pub(super) fn footprint(&self) -> Result<u64> {
+        let (mut footprint, mut numbers) = (Interner::new(), Vec::new());
+        self.each(None, |batch| {
+            footprint.numbers(&batch.references, &mut numbers);
+            Ok(())
+        })?;
+        Ok(footprint.len() as u64)
+    }
+
     /// The references from the beginning.
     pub(super) fn references(&self) -> Result<References<BoxedSource>> {
-        Ok(References::new(open(&self.path, self.arguments)?, self.split))
+        Ok(References::new(self.source()?, self.split))
     }
 
     /// Hands on all references batch by batch; answers the source, which then knows all names. What

@@ -1,0 +1,273 @@
+//! `larder sim --level whole`: the engine's own cache over the trace, on a virtual clock.
+
+use super::case::Case;
+use super::{Arguments, Policies};
+use crate::args;
+use anyhow::{Context, Result, bail, ensure};
+use clap::{Args, ValueEnum};
+use larder_core::cache::shards_for;
+use larder_core::counters::{COUNTERS, Counter, Unit};
+use larder_core::mode::WriteMode;
+use larder_core::policy::PolicyKind;
+use larder_core::units::{BLOCK_BYTES, BLOCK_BYTES_U64};
+use larder_lab::sim::whole::{
+    Lengths, Pace, StoreModel, WholeOptions, WholeOutcome, frames_of, simulate,
+};
+use larder_report::table::{Cell, Column, Table};
+use std::num::NonZero;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, mpsc};
+use std::time::Duration;
+
+/// Frames that each client may hold while it waits, on top of a page: a piece of a read.
+const CLIENT_FRAMES: u32 = 256;
+/// How often the bar moves.
+const TICK: Duration = Duration::from_millis(100);
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Whole cache (--level whole)")]
+pub(crate) struct WholeArguments {
+    /// Write modes, separated by commas.
+    #[arg(long, value_name = "MODES", value_delimiter = ',', value_parser = args::write_mode,
+          default_value = "back")]
+    write_mode: Vec<WriteMode>,
+
+    /// What lies behind the cache: instant, disk (7,200 rpm), cloud-general (3,000 operations a
+    /// second), cloud-standard (500).
+    #[arg(long, value_name = "MODEL", value_parser = store, default_value = "disk")]
+    store: StoreModel,
+
+    /// Requests that may be under way at a time.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1,
+          value_parser = clap::value_parser!(u16).range(1..=1024))]
+    clients: u16,
+
+    /// When requests are made: as soon as a client is free, or at the times of the trace.
+    #[arg(long, value_name = "PACE", default_value = "closed")]
+    pace: PaceBy,
+
+    /// Whether the cache reads ahead. There is none yet: only "off".
+    #[arg(long, value_name = "HOW", default_value = "off")]
+    read_ahead: ReadAhead,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum PaceBy {
+    Closed,
+    Recorded,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum ReadAhead {
+    On,
+    Off,
+}
+
+fn store(text: &str) -> Result<StoreModel, String> {
+    let names = StoreModel::ALL.map(StoreModel::name).join(", ");
+    let found = StoreModel::ALL.into_iter().find(|model| model.name() == text);
+    found.ok_or_else(|| format!("there is no store model \"{text}\"; one of {names}"))
+}
+
+/// One cache over one trace, and what came out.
+#[derive(Debug)]
+pub(super) struct Run {
+    trace: String,
+    options: WholeOptions,
+    outcome: WholeOutcome,
+}
+
+/// Every policy at every size in every write mode.
+pub(super) fn run(case: &Case, policies: &Policies, arguments: &Arguments) -> Result<Vec<Run>> {
+    let whole = &arguments.whole;
+    if whole.read_ahead == ReadAhead::On {
+        bail!("simulate read-ahead: the cache has none yet; leave --read-ahead out");
+    }
+    ensure!(!policies.min, "simulate the whole cache with \"min\": it is a bound, not a cache");
+    let page_bytes = case.page_bytes().context("simulate the whole cache without pages")?;
+    let page_blocks = page_bytes / u32::try_from(BLOCK_BYTES).expect("4 KiB");
+    ensure!(
+        page_blocks > 0,
+        "simulate the whole cache with pages of {page_bytes} bytes: the least is 4KiB"
+    );
+    let lengths = Lengths::of(&mut case.source()?).context("simulate")?;
+    ensure!(lengths.requests() > 0, "simulate {}: it has no request", case.name);
+    let pages = case.footprint()?;
+    let mut plan = Vec::new();
+    for size in &arguments.size {
+        let bytes = size.pages(Some(page_bytes), pages)?.saturating_mul(u64::from(page_bytes));
+        let frames = frames_of(bytes);
+        let least = u32::from(whole.clients) * CLIENT_FRAMES + 2 * page_blocks;
+        ensure!(
+            frames >= least,
+            "simulate a cache of {bytes} bytes: with {} clients the least is {} bytes",
+            whole.clients,
+            u64::from(least) * BLOCK_BYTES_U64
+        );
+        for &policy in &policies.kinds {
+            plan.extend(
+                whole
+                    .write_mode
+                    .iter()
+                    .map(|&write_mode| options(whole, frames, page_blocks, policy, write_mode)),
+            );
+        }
+    }
+    let outcomes = all(case, &lengths, &plan, arguments)?;
+    let named = |(options, outcome)| Run { trace: case.name.clone(), options, outcome };
+    Ok(plan.into_iter().zip(outcomes).map(named).collect())
+}
+
+fn options(
+    whole: &WholeArguments,
+    frames: u32,
+    page_blocks: u32,
+    policy: PolicyKind,
+    write_mode: WriteMode,
+) -> WholeOptions {
+    let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
+    WholeOptions {
+        frames,
+        shards: shards_for(frames, threads),
+        page_blocks,
+        policy,
+        write_mode,
+        store: whole.store,
+        clients: whole.clients.into(),
+        pace: match whole.pace {
+            PaceBy::Closed => Pace::Closed,
+            PaceBy::Recorded => Pace::Recorded,
+        },
+    }
+}
+
+/// Runs the plan on as many threads as there are cores; what came out, in its order.
+fn all(
+    case: &Case,
+    lengths: &Lengths,
+    plan: &[WholeOptions],
+    arguments: &Arguments,
+) -> Result<Vec<WholeOutcome>> {
+    let cores = || std::thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
+    let threads = arguments.threads.unwrap_or_else(cores).get().min(plan.len());
+    let bar = super::case::bar(lengths.requests() * plan.len() as u64);
+    let (next, done) = (AtomicUsize::new(0), AtomicU64::new(0));
+    let outcomes = Mutex::new((0..plan.len()).map(|_| None).collect::<Vec<_>>());
+    std::thread::scope(|scope| {
+        let (ended, all_ended) = mpsc::channel::<()>();
+        for _ in 0..threads {
+            let ended = ended.clone();
+            let (next, done, outcomes) = (&next, &done, &outcomes);
+            scope.spawn(move || {
+                let _ended = ended;
+                loop {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(options) = plan.get(index) else { break };
+                    let outcome = case.source().and_then(|mut source| {
+                        let count = |requests| {
+                            done.fetch_add(requests, Ordering::Relaxed);
+                        };
+                        simulate(&mut source, lengths, options, count).context("simulate")
+                    });
+                    outcomes.lock().expect("no holder panics")[index] = Some(outcome);
+                }
+            });
+        }
+        drop(ended);
+        while all_ended.recv_timeout(TICK) == Err(mpsc::RecvTimeoutError::Timeout) {
+            bar.set_position(done.load(Ordering::Relaxed));
+        }
+    });
+    bar.finish_and_clear();
+    let outcomes = outcomes.into_inner().expect("no holder panics");
+    outcomes.into_iter().map(|outcome| outcome.expect("each was run")).collect()
+}
+
+impl Run {
+    /// Pages that requests referenced.
+    fn references(&self) -> u64 {
+        let totals = &self.outcome.totals;
+        let written = [
+            Counter::WriteAbsorbed,
+            Counter::WriteNewDirty,
+            Counter::WriteThrough,
+            Counter::WriteBypass,
+        ];
+        totals.read_pages() + written.iter().map(|&counter| totals.get(counter)).sum::<u64>()
+    }
+
+    /// What all forms of the table begin with.
+    fn head(&self) -> Vec<Cell> {
+        let WholeOptions { frames, page_blocks, policy, write_mode, .. } = self.options;
+        let ratio = self.outcome.totals.read_hit_ratio();
+        vec![
+            Cell::word(&self.trace),
+            Cell::word(policy.name()),
+            Cell::bytes(u64::from(frames) * BLOCK_BYTES_U64),
+            Cell::bytes(u64::from(page_blocks) * BLOCK_BYTES_U64),
+            Cell::count(self.references()),
+            ratio.map_or_else(Cell::missing, Cell::percent),
+            Cell::word(write_mode.name()),
+            Cell::word(self.options.store.name()),
+            Cell::duration(self.outcome.elapsed),
+        ]
+    }
+
+    fn counter(&self, counter: Counter) -> Cell {
+        let count = self.outcome.totals.get(counter);
+        match counter.meaning().unit {
+            Unit::Bytes => Cell::bytes(count),
+            Unit::Nanoseconds => Cell::duration(count),
+            Unit::Operations | Unit::Pages | Unit::Blocks => Cell::count(count),
+        }
+    }
+}
+
+fn head_columns() -> Vec<Column> {
+    vec![
+        Column::words("trace", "trace"),
+        Column::words("policy", "policy"),
+        Column::numbers("size_bytes", "size"),
+        Column::numbers("page_bytes", "page"),
+        Column::numbers("references", "references"),
+        Column::numbers("hit_ratio", "read hits"),
+        Column::words("write_mode", "writes"),
+        Column::words("store", "store"),
+        Column::numbers("elapsed_ns", "time"),
+    ]
+}
+
+/// What people see: the counters that say most.
+const SHOWN: [(Counter, &str); 7] = [
+    (Counter::ReadMiss, "misses"),
+    (Counter::WriteAbsorbed, "absorbed"),
+    (Counter::EvictedPages, "evicted"),
+    (Counter::StoreReads, "reads"),
+    (Counter::StoreReadBytes, "read"),
+    (Counter::StoreWrites, "writes"),
+    (Counter::StoreWriteBytes, "written"),
+];
+
+/// The runs for people.
+pub(super) fn short_table(runs: &[Run]) -> Table {
+    let shown = SHOWN.map(|(counter, title)| Column::numbers(counter.meaning().name, title));
+    let mut table = Table::new("", head_columns().into_iter().chain(shown));
+    for run in runs {
+        let counters = SHOWN.map(|(counter, _)| run.counter(counter));
+        table.push(run.head().into_iter().chain(counters));
+    }
+    table
+}
+
+/// The runs for machines: every counter of the catalogue.
+pub(super) fn full_table(runs: &[Run]) -> Table {
+    let counters = COUNTERS.iter().map(|meaning| Column::numbers(meaning.name, meaning.name));
+    let unclean = Column::numbers("unclean_blocks", "unclean_blocks");
+    let mut table = Table::new("", head_columns().into_iter().chain(counters).chain([unclean]));
+    for run in runs {
+        let counters = Counter::ALL.map(|counter| run.counter(counter));
+        let unclean = Cell::count(run.outcome.unclean_blocks);
+        table.push(run.head().into_iter().chain(counters).chain([unclean]));
+    }
+    table
+}

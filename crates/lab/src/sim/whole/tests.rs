@@ -1,0 +1,143 @@
+//! Tests of the whole cache over a trace.
+
+use super::*;
+use crate::random::Random;
+use crate::sim::references::{References, Split};
+use crate::sim::sweep::{self, Planned};
+use larder_core::counters::Counter;
+use std::num::NonZero;
+
+/// Records held in memory.
+#[derive(Debug)]
+struct Listed(Vec<Record>);
+
+impl Source for Listed {
+    fn read_batch(&mut self, batch: &mut Vec<Record>) -> Result<(), TraceError> {
+        batch.append(&mut self.0);
+        Ok(())
+    }
+
+    fn name(&self, _of: crate::trace::NameOf, _number: u32) -> Option<&str> {
+        None
+    }
+}
+
+/// Requests at random places, more often in front, of up to `blocks` whole blocks.
+fn records(count: usize, seed: u64, blocks: u64) -> Vec<Record> {
+    let mut random = Random::from_seed(seed);
+    let request = |_| {
+        let place = random.below(64) * random.below(64);
+        let len = (1 + random.below(blocks)) * BLOCK_BYTES_U64;
+        let op = if random.below(3) == 0 { Op::Write } else { Op::Read };
+        Record { op, offset: place * BLOCK_BYTES_U64, len, ..Record::default() }
+    };
+    (0..count).map(request).collect()
+}
+
+fn options(frames: u32, policy: PolicyKind) -> WholeOptions {
+    WholeOptions {
+        frames,
+        shards: 1,
+        page_blocks: 1,
+        policy,
+        write_mode: WriteMode::Through,
+        store: StoreModel::Instant,
+        clients: 1,
+        pace: Pace::Closed,
+    }
+}
+
+fn run(records: &[Record], options: &WholeOptions) -> WholeOutcome {
+    let lengths = Lengths::of(&mut Listed(records.to_vec())).unwrap();
+    simulate(&mut Listed(records.to_vec()), &lengths, options, |_| ()).unwrap()
+}
+
+/// Pages of 4 KiB that reads, or writes, touch.
+fn pages(records: &[Record], op: Op) -> u64 {
+    records.iter().filter(|record| record.op == op).map(|record| record.len / 4096).sum()
+}
+
+#[test]
+fn single_pages_hit_exactly_as_in_the_simulation_of_replacement() {
+    let records = records(20_000, 5, 1);
+    for policy in PolicyKind::ALL {
+        let plan = [Planned { policy, capacity: 700 }];
+        let references = References::new(Listed(records.clone()), Split::Pages(4096));
+        let counts = sweep::run(references, &plan, None, NonZero::<usize>::MIN, |_| ()).unwrap()[0];
+        let totals = run(&records, &options(700, policy)).totals;
+        let whole = [
+            totals.get(Counter::ReadHit),
+            totals.get(Counter::ReadMiss),
+            totals.get(Counter::EvictedPages),
+        ];
+        let simple = [counts.read_hits.references, counts.read_misses.references, counts.evictions];
+        assert_eq!(whole, simple, "{}", policy.name());
+    }
+}
+
+#[test]
+fn a_page_that_a_request_touches_counts_once_however_often_the_request_stalls() {
+    let records = records(3_000, 6, 100);
+    let busy = WholeOptions {
+        write_mode: WriteMode::Back,
+        store: StoreModel::Disk,
+        clients: 8,
+        ..options(2_500, PolicyKind::S3Fifo)
+    };
+    let outcome = run(&records, &busy);
+    assert!(outcome.totals.get(Counter::Stalls) > 0, "the test wants requests that stall");
+    assert_eq!(outcome.totals.read_pages(), pages(&records, Op::Read));
+    let written =
+        outcome.totals.get(Counter::WriteAbsorbed) + outcome.totals.get(Counter::WriteNewDirty);
+    assert_eq!(written, pages(&records, Op::Write));
+    assert!(outcome.elapsed > 0);
+}
+
+#[test]
+fn the_same_trace_gives_the_same_counters_and_clients_make_it_faster() {
+    let records = records(2_000, 7, 8);
+    let slow = |clients| WholeOptions {
+        store: StoreModel::CloudGeneral,
+        clients,
+        ..options(3_000, PolicyKind::Lru)
+    };
+    let (one, again, eight) =
+        (run(&records, &slow(1)), run(&records, &slow(1)), run(&records, &slow(8)));
+    assert_eq!(one.elapsed, again.elapsed);
+    assert!(Counter::ALL.iter().all(|&c| one.totals.get(c) == again.totals.get(c)));
+    assert!(eight.elapsed < one.elapsed / 2, "{} against {}", eight.elapsed, one.elapsed);
+}
+
+#[test]
+fn recorded_times_are_kept_where_the_store_can_keep_up() {
+    let spread = |(i, record): (usize, Record)| Record { time_ns: i as u64 * 50_000_000, ..record };
+    let records: Vec<_> = records(100, 8, 1).into_iter().enumerate().map(spread).collect();
+    let paced = WholeOptions {
+        pace: Pace::Recorded,
+        store: StoreModel::Disk,
+        ..options(1_000, PolicyKind::Lru)
+    };
+    let outcome = run(&records, &paced);
+    assert!((99 * 50_000_000..101 * 50_000_000).contains(&outcome.elapsed), "{}", outcome.elapsed);
+}
+
+#[test]
+fn objects_have_no_place_in_a_volume() {
+    #[derive(Debug)]
+    struct Objects;
+    impl Source for Objects {
+        fn read_batch(&mut self, _batch: &mut Vec<Record>) -> Result<(), TraceError> {
+            Ok(())
+        }
+        fn name(&self, _of: crate::trace::NameOf, _number: u32) -> Option<&str> {
+            None
+        }
+        fn addressing(&self) -> Addressing {
+            Addressing::Objects
+        }
+    }
+    assert!(matches!(Lengths::of(&mut Objects), Err(WholeError::Objects)));
+    let far = Record { offset: 1 << 60, len: 1, ..Record::default() };
+    let error = Lengths::of(&mut Listed(vec![far])).unwrap_err();
+    assert!(matches!(error, WholeError::TooFar { .. }), "{error}");
+}
