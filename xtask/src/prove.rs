@@ -4,6 +4,7 @@
 //! that does not hold, so that nothing is left out in silence.
 
 mod clients;
+mod default_policy;
 mod faults;
 mod fuzz;
 mod in_process;
@@ -59,6 +60,11 @@ pub(crate) const PROOFS: &[Proof] = &[
         name: "trace-fuzz",
         about: "wrong traces of every format harm nobody",
         run: trace_fuzz::run,
+    },
+    Proof {
+        name: "default-policy",
+        about: "the default hits most over the block traces",
+        run: default_policy::run,
     },
     Proof { name: "sim-speed", about: "the simulator, against libCacheSim", run: sim_speed::run },
     Proof { name: "simulation", about: "20,000 seeds of crashes and faults", run: simulation::run },

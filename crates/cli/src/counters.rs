@@ -6,6 +6,9 @@ use larder_core::counters::{
 };
 use larder_io::engine::{ArenaCache, ArenaVolume};
 use larder_report::table::{Cell, Column, Table};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 fn value(meaning: &Meaning, value: u64) -> Cell {
     match meaning.unit {
@@ -49,6 +52,22 @@ pub(crate) fn counters(cache: &ArenaCache, volume: &ArenaVolume) -> Table {
         ]);
     }
     table
+}
+
+/// Counters and gauges of all volumes as one JSON object, exact; docs/FORMATS.md.
+pub(crate) fn json(cache: &ArenaCache, volumes: &[Arc<ArenaVolume>]) -> Value {
+    let of = |volume: &Arc<ArenaVolume>| {
+        let totals = volume.totals();
+        let counter = |counter: Counter| (counter.meaning().name.to_owned(), totals.get(counter));
+        let gauge = |gauge: Gauge| (gauge.meaning().name.to_owned(), cache.gauge(volume, gauge));
+        json!({
+            "name": volume.name(),
+            "counters": Counter::ALL.into_iter().map(counter).collect::<BTreeMap<_, _>>(),
+            "gauges": Gauge::ALL.into_iter().map(gauge).collect::<BTreeMap<_, _>>(),
+        })
+    };
+    let volumes: Vec<Value> = volumes.iter().map(of).collect();
+    json!({ "schema": "larder-counters", "version": 1, "volumes": volumes })
 }
 
 /// Latencies of one volume.

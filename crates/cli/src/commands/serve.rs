@@ -79,6 +79,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "NAME=VALUE", value_parser = args::setting, help_heading = "Writes")]
     set: Vec<(String, u64)>,
 
+    /// Write the counters as JSON to this file on SIGUSR1 and at the end, replacing it.
+    #[arg(long, value_name = "FILE")]
+    counters: Option<PathBuf>,
+
     /// Use plain system calls even where io_uring is there.
     #[arg(long, help_heading = "Store")]
     plain_io: bool,
@@ -131,6 +135,8 @@ struct Service {
     engine: Arc<Engine>,
     server: Server,
     volumes: Vec<Arc<ArenaVolume>>,
+    /// Where the counters go, besides standard error.
+    counters: Option<PathBuf>,
     /// Where each volume is, and which file was there when it was opened.
     files: Vec<(PathBuf, Identity)>,
 }
@@ -190,7 +196,8 @@ impl Service {
         }
         let listen = arguments.listen.clone().unwrap_or_else(|| default_address(arguments));
         let server = Server::start(Arc::clone(&engine), &listen, exports, limits)?;
-        Ok(Service { engine, server, volumes, files })
+        let counters = arguments.counters.clone();
+        Ok(Service { engine, server, volumes, counters, files })
     }
 
     /// Says where the exports are: one line each.
@@ -220,6 +227,24 @@ impl Service {
                 eprintln!("{}", table.to_text());
             }
         }
+        if let Some(path) = &self.counters
+            && let Err(error) = self.write_counters(path)
+        {
+            eprintln!("larder: note: {error:#}");
+        }
+    }
+
+    /// Replaces the file of counters as a whole.
+    fn write_counters(&self, path: &Path) -> Result<()> {
+        let json = counters::json(self.engine.cache(), &self.volumes);
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let write = || -> std::io::Result<()> {
+            let mut file = tempfile::NamedTempFile::new_in(folder.unwrap_or(Path::new(".")))?;
+            writeln!(file, "{json:#}")?;
+            file.persist(path)?;
+            Ok(())
+        };
+        write().with_context(|| format!("write the counters to {}", path.display()))
     }
 
     fn drain(&self) -> Result<()> {
