@@ -9,7 +9,8 @@
 //! * [`random`]: the few distributions they need, over a named seed.
 //!
 //! Invariants: time is an argument, randomness comes from a seed that is passed in, and nothing
-//! here does I/O or starts a thread. Times are nanoseconds, sizes are bytes.
+//! here starts a thread or does I/O, but for [`trace`], which reads and writes files. Times are
+//! nanoseconds, sizes are bytes.
 
 #![forbid(unsafe_code)]
 

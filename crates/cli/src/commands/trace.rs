@@ -100,7 +100,7 @@ fn merge(arguments: &ConvertArguments) -> Result<()> {
 fn open_all(traces: &[PathBuf], arguments: &InputArguments) -> Result<Vec<BoxedSource>> {
     let stdins = traces.iter().filter(|path| path.as_os_str() == "-").count();
     ensure!(stdins < 2, "read standard input twice");
-    traces.iter().map(|path| input::open_trace(path, arguments, None)).collect()
+    traces.iter().map(|path| input::open_trace(path, arguments, None, None)).collect()
 }
 
 fn write_all(mut input: Input, to: &Path, target: Option<Target>) -> Result<()> {

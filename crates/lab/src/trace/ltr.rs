@@ -12,6 +12,7 @@ mod section;
 mod tests;
 mod write;
 
+pub(super) use index::Pieces;
 pub use index::{Entry, Index};
 pub(super) use read::Reader;
 pub use write::{BLOCK_RECORDS_MAX, Writer, WriterOptions};

@@ -9,7 +9,8 @@ use super::read::{
 use super::text::{LineFormat, Lines};
 use super::{Format, Source, TraceError, csv, ltr};
 use std::fs::File;
-use std::io::Read;
+use std::io::{Read, Seek};
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -24,6 +25,9 @@ pub struct OpenOptions {
     pub format: Option<Format>,
     /// Bad records that are passed over before it is an error.
     pub max_bad: u64,
+    /// Times, in nanoseconds since the beginning, beyond which nobody needs records: of a whole file
+    /// of our own format other blocks are not read. Others may come all the same.
+    pub times: Option<Range<u64>>,
     /// Counts the bytes that were read of the file, for whoever shows progress.
     pub progress: Option<Arc<AtomicU64>>,
 }
@@ -50,7 +54,31 @@ pub fn open(path: &Path, options: &OpenOptions) -> Result<BoxedSource, TraceErro
     if options.format.map_or(magic == *b"PAR1", |format| format == Format::Parquet) {
         return open_parquet(&name, file, options.max_bad);
     }
+    let own = magic == ltr::MAGIC[..4] && options.format.is_none_or(|f| f == Format::Larder);
+    if let Some(times) = options.times.as_ref().filter(|_| own) {
+        if let Some(index) = ltr::Index::read(&mut file).map_err(wrap)? {
+            let stream = Box::new(ltr::Pieces::new(file, index.pieces(times)));
+            let input = beginning(&name, stream, options)?;
+            let reader = ltr::Reader::from_head(input.bytes()).map_err(|error| input.bad(error))?;
+            return decoded(reader.in_pieces(), input, options.max_bad);
+        }
+        file.seek(std::io::SeekFrom::Start(magic.len() as u64)).map_err(wrap)?;
+    }
     open_stream(&name, Box::new(std::io::Cursor::new(magic).chain(file)), options)
+}
+
+/// The stream with its beginning in the window; never empty.
+fn beginning(
+    name: &str,
+    stream: Box<dyn Read + Send>,
+    options: &OpenOptions,
+) -> Result<Input, TraceError> {
+    let mut input = Input::new(name, stream, options.progress.clone())?;
+    input.fill(HEAD_BYTES)?;
+    if input.bytes().is_empty() {
+        return Err(input.bad("the trace is empty"));
+    }
+    Ok(input)
 }
 
 /// Opens a trace that is a stream; `name` stands for it in messages, and its end may tell the
@@ -63,11 +91,7 @@ pub fn open_stream(
     stream: Box<dyn Read + Send>,
     options: &OpenOptions,
 ) -> Result<BoxedSource, TraceError> {
-    let mut input = Input::new(name, stream, options.progress.clone())?;
-    input.fill(HEAD_BYTES)?;
-    if input.bytes().is_empty() {
-        return Err(input.bad("the trace is empty"));
-    }
+    let input = beginning(name, stream, options)?;
     let format = match options.format {
         Some(format) => format,
         None => told(&input)?,

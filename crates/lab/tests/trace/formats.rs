@@ -120,7 +120,8 @@ fn process_monitor_goes_past_midnight_and_passes_failures_over() {
 
 #[test]
 fn a_perfmon_log_is_refused_with_what_it_is() {
-    let text = "\"(PDH-CSV 4.0) (W. Europe Standard Time)(-60)\",\"\\\\H\\Memory\\Cache Bytes\",\"\\\\H\\x\"\n";
+    let text = "\"(PDH-CSV 4.0) (W. Europe Standard Time)(-60)\",\
+        \"\\\\H\\Memory\\Cache Bytes\",\"\\\\H\\x\"\n";
     let error = open("perf.csv", text.as_bytes(), &OpenOptions::default()).err().unwrap();
     assert!(error.to_string().contains("a Perfmon log of 2 counters"), "{error}");
 }

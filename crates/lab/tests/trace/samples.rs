@@ -160,7 +160,8 @@ fn blkparse(asked: &[Record]) -> Sample {
         for action in ["Q", "D"] {
             writeln!(
                 text,
-                "  8,{volume}    3 {number:8} {at:>14}   697  {action}  {op}S {sector} + {count} [db]"
+                "  8,{volume}    3 {number:8} {at:>14}   697  {action}  {op}S \
+                 {sector} + {count} [db]"
             )
             .unwrap();
         }
@@ -203,7 +204,8 @@ fn fio(asked: &[Record], third: bool) -> Sample {
 /// Columns in another order than usual, numbers with separators, lines that are no requests.
 fn procmon(asked: &[Record]) -> Sample {
     let mut text = String::from(
-        "\u{feff}\"Time of Day\",\"Operation\",\"Process Name\",\"PID\",\"Detail\",\"Path\",\"Result\"\r\n",
+        "\u{feff}\"Time of Day\",\"Operation\",\"Process Name\",\
+         \"PID\",\"Detail\",\"Path\",\"Result\"\r\n",
     );
     for r in asked {
         let day = r.time_ns % 86_400_000_000_000;

@@ -1,5 +1,5 @@
-//! Wrong input: empty, cut, flipped, mixed up, of the wrong kind. Each time an error with its place,
-//! or a count of bad records.
+//! Wrong input: empty, cut, flipped, mixed up, of the wrong kind. Each time an error with its
+//! place, or a count of bad records.
 
 use crate::round_trip::{anything, reopened, written};
 use crate::samples::asked;

@@ -1,4 +1,5 @@
-//! `larder trace filter`: the requests that are wanted.
+//! `larder trace filter`: the requests that are wanted. Of a whole file of our own format only the
+//! blocks are read whose times can be wanted.
 
 use super::copy;
 use super::input::{Input, InputArguments};
@@ -96,13 +97,14 @@ pub(super) fn run(arguments: &Arguments) -> Result<()> {
         times,
         range: arguments.range.clone(),
     };
-    let mut input = Input::open(&arguments.trace, &arguments.input)?;
+    let times = filter.times.clone();
+    let mut input = Input::open_times(&arguments.trace, &arguments.input, times)?;
     let mut output =
         Output::create(&arguments.file, arguments.to_format, input.source.addressing())?;
-    let (total, taken) =
+    let (total, kept) =
         copy(&mut input, &mut output, |record, source| filter.takes(record, source))?;
     output.finish(&*input.source)?;
-    eprintln!("kept {} of {} requests", format::count(taken), format::count(total));
+    eprintln!("kept {} of {} requests that were read", format::count(kept), format::count(total));
     Ok(())
 }
 

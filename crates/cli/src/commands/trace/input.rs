@@ -7,6 +7,7 @@ use clap::Args;
 use indicatif::ProgressBar;
 use larder_lab::trace::{BoxedSource, Format, OpenOptions, Record, open};
 use std::io::IsTerminal;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -34,10 +35,11 @@ fn format(text: &str) -> Result<Format, String> {
 pub(super) fn open_trace(
     path: &Path,
     arguments: &InputArguments,
+    times: Option<Range<u64>>,
     progress: Option<Arc<AtomicU64>>,
 ) -> Result<BoxedSource> {
     let InputArguments { format, max_bad } = *arguments;
-    open(path, &OpenOptions { format, max_bad, progress }).context("read a trace")
+    open(path, &OpenOptions { format, max_bad, times, progress }).context("read a trace")
 }
 
 /// A trace being read.
@@ -49,8 +51,17 @@ pub(super) struct Input {
 impl Input {
     /// Opens a trace.
     pub(super) fn open(path: &Path, arguments: &InputArguments) -> Result<Self> {
+        Input::open_times(path, arguments, None)
+    }
+
+    /// Opens a trace of which only these times are needed, in nanoseconds since its beginning.
+    pub(super) fn open_times(
+        path: &Path,
+        arguments: &InputArguments,
+        times: Option<Range<u64>>,
+    ) -> Result<Self> {
         let read = Arc::new(AtomicU64::new(0));
-        let source = open_trace(path, arguments, Some(read.clone()))?;
+        let source = open_trace(path, arguments, times, Some(read.clone()))?;
         let bar = if std::io::stderr().is_terminal()
             && let Ok(metadata) = path.metadata()
         {

@@ -2,24 +2,36 @@
 
 use anyhow::{Context, Result, ensure};
 use larder_lab::trace::{Addressing, Record, Sink, Source, Target};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use signal_hook::low_level::emulate_default_handler;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, LazyLock};
+use std::sync::Mutex;
 use tempfile::NamedTempFile;
 
-/// Set by the first signal that asks for an end; the file under its other name is removed then.
-static STOPPED: LazyLock<Arc<AtomicBool>> = LazyLock::new(|| {
-    let stopped = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        // Whoever cannot be told of a signal is ended by it, as without us.
-        if let Err(error) = signal_hook::flag::register(signal, stopped.clone()) {
-            tracing::warn!("cannot receive signal {signal}: {error}");
+/// The file under its other name, while there is one.
+static PART: Mutex<Option<PathBuf>> = Mutex::new(None);
+
+/// From now on a signal that ends the process removes the file first, even while a read blocks.
+fn remove_when_ended(part: &Path) -> Result<()> {
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("receive signals")?;
+    *PART.lock().expect("no holder panics") = Some(part.to_owned());
+    let end = move || {
+        for signal in signals.forever() {
+            let part = PART.lock().expect("no holder panics").take();
+            if let Some(Err(error)) = part.map(std::fs::remove_file) {
+                eprintln!("larder: failed to remove what was not finished: {error}");
+            }
+            if let Err(error) = emulate_default_handler(signal) {
+                eprintln!("larder: failed to end: {error}");
+            }
         }
-    }
-    stopped
-});
+    };
+    std::thread::Builder::new().name("signals".into()).spawn(end)?;
+    Ok(())
+}
 
 /// The format with this name.
 pub(super) fn target(text: &str) -> Result<Target, String> {
@@ -50,7 +62,6 @@ impl Output {
             let sink = target.begin(Stdout, addressing)?;
             return Ok(Output { sink, file: None });
         }
-        LazyLock::force(&STOPPED);
         let what = || format!("write {}", path.display());
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let folder = folder.unwrap_or(Path::new("."));
@@ -61,6 +72,7 @@ impl Output {
             .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644))
             .tempfile_in(folder)
             .with_context(what)?;
+        remove_when_ended(file.path())?;
         let writer: File = file.reopen().with_context(what)?;
         let sink = target.begin(writer, addressing).with_context(what)?;
         Ok(Output { sink, file: Some((file, path.to_owned())) })
@@ -68,10 +80,6 @@ impl Output {
 
     /// Appends records of `source`.
     pub(super) fn append(&mut self, records: &[Record], source: &dyn Source) -> Result<()> {
-        ensure!(
-            self.file.is_none() || !STOPPED.load(Ordering::Relaxed),
-            "write the trace to its end: it was interrupted, and nothing is left of it"
-        );
         Ok(self.sink.append(records, source)?)
     }
 
@@ -82,6 +90,8 @@ impl Output {
             let what = || format!("write {}", path.display());
             file.as_file().sync_all().with_context(what)?;
             file.persist(&path).map_err(|error| error.error).with_context(what)?;
+            // Under its name it stays.
+            PART.lock().expect("no holder panics").take();
         }
         Ok(())
     }

@@ -103,7 +103,11 @@ fn text(summary: &Summary, source: &dyn Source) -> String {
     }
     let unit = footprint_unit(summary);
     line("footprint", format!("{} {unit}{size}, {exact}", format::count(pages)));
-    line("duration", format::duration(summary.duration_ns));
+    let duration = match summary.duration_ns {
+        0 => "none: the trace has no times".to_owned(),
+        duration => format::duration(duration),
+    };
+    line("duration", duration);
     if summary.addressing() != Addressing::Objects {
         let part = share(total.sequential, total.transfers());
         line("sequential", format!("{} of reads and writes", format::percent(part)));

@@ -4,6 +4,7 @@ use super::super::bytes;
 use super::section::{Frame, Kind};
 use super::{END_MAGIC, FRAME_BYTES, HEADER_BYTES, Header, PAYLOAD_BYTES_MAX, TRAILER_BYTES};
 use std::io::{self, Read, Seek, SeekFrom};
+use std::ops::Range;
 
 const ENTRY_BYTES: usize = 40;
 /// Entries of one section.
@@ -103,19 +104,21 @@ impl Index {
         Ok(Some(Index { entries, records, end }))
     }
 
-    /// The blocks that may hold records of these times, as a range of bytes of the file: from the
-    /// beginning of the first to the end of the last. Names may come in sections before it.
+    /// What of the file is needed for the records of these times, in bytes and in order: the
+    /// header, all names, and the blocks that may hold such records.
     #[must_use]
-    pub fn bytes_of_times(&self, from_ns: u64, to_ns: u64) -> std::ops::Range<u64> {
-        let inside = |entry: &Entry| {
-            entry.is_records() && entry.time_max_ns >= from_ns && entry.time_min_ns < to_ns
-        };
-        let Some(first) = self.entries.iter().position(inside) else {
-            return self.end..self.end;
-        };
-        let last = self.entries.iter().rposition(inside).unwrap_or(first);
-        let end = self.entries.get(last + 1).map_or(self.end, |next| next.offset);
-        self.entries[first].offset..end
+    pub fn pieces(&self, times: &Range<u64>) -> Vec<Range<u64>> {
+        let mut pieces = Vec::with_capacity(self.entries.len() + 1);
+        pieces.push(0..HEADER_BYTES as u64);
+        for (at, entry) in self.entries.iter().enumerate() {
+            let needed = !entry.is_records()
+                || (entry.time_max_ns >= times.start && entry.time_min_ns < times.end);
+            if needed {
+                let end = self.entries.get(at + 1).map_or(self.end, |next| next.offset);
+                pieces.push(entry.offset..end);
+            }
+        }
+        pieces
     }
 }
 
@@ -133,4 +136,33 @@ fn read_section(file: &mut impl Read) -> io::Result<Option<Vec<Entry>>> {
     let whole = frame.kind == Kind::Index && frame.unpack(&packed, &mut raw).is_ok();
     let entries = raw.chunks_exact(ENTRY_BYTES).map(Entry::from_bytes);
     Ok(whole.then(|| entries.collect()))
+}
+
+/// Pieces of a file as one stream.
+#[derive(Debug)]
+pub(in super::super) struct Pieces<F> {
+    file: F,
+    coming: std::vec::IntoIter<Range<u64>>,
+    /// Bytes left of the current one, at whose next byte the file stands.
+    left: u64,
+}
+
+impl<F: Read + Seek> Pieces<F> {
+    pub(in super::super) fn new(file: F, pieces: Vec<Range<u64>>) -> Self {
+        Pieces { file, coming: pieces.into_iter(), left: 0 }
+    }
+}
+
+impl<F: Read + Seek> Read for Pieces<F> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        while self.left == 0 {
+            let Some(piece) = self.coming.next() else { return Ok(0) };
+            self.file.seek(SeekFrom::Start(piece.start))?;
+            self.left = piece.end.saturating_sub(piece.start);
+        }
+        let most = usize::try_from(self.left).unwrap_or(usize::MAX).min(buf.len());
+        let got = self.file.read(&mut buf[..most])?;
+        self.left = if got == 0 { 0 } else { self.left - got as u64 };
+        Ok(got)
+    }
 }

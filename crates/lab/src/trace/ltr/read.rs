@@ -26,6 +26,8 @@ pub(in super::super) struct Reader {
     /// Number of the next record, as the blocks count.
     next: u64,
     cut_short: bool,
+    /// Blocks were left out on purpose, and the trailer.
+    in_pieces: bool,
     raw: Vec<u8>,
     records: Vec<Record>,
 }
@@ -35,7 +37,14 @@ impl Reader {
     pub(in super::super) fn from_head(head: &[u8]) -> Result<Self, String> {
         let header = Header::from_bytes(head)?;
         let (raw, records) = (Vec::new(), Vec::new());
-        Ok(Reader { header, state: State::Header, next: 0, cut_short: false, raw, records })
+        let (state, next) = (State::Header, 0);
+        let (cut_short, in_pieces) = (false, false);
+        Ok(Reader { header, state, next, cut_short, in_pieces, raw, records })
+    }
+
+    /// The same for a file of which blocks were left out.
+    pub(in super::super) fn in_pieces(self) -> Self {
+        Reader { in_pieces: true, ..self }
     }
 
     /// Decodes the section or trailer at the front; answers its length, 0 if it is not whole.
@@ -80,6 +89,7 @@ impl Reader {
         }
         match (gap, before) {
             (false, _) => Ok(()),
+            (true, false) if self.in_pieces => Ok(()),
             (true, true) => Err("a block begins with a record that was there before"),
             (true, false) => Err("blocks before this one are missing"),
         }
@@ -149,6 +159,7 @@ impl Decode for Reader {
 
     fn notes(&self) -> Vec<String> {
         match self.state {
+            State::Sections if self.in_pieces => Vec::new(),
             State::Header | State::Sections => {
                 let lost = if self.cut_short { ", a block that is not whole follows" } else { "" };
                 vec![format!("the file was cut short behind record {}{lost}", self.next)]

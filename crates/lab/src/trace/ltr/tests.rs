@@ -140,15 +140,35 @@ fn a_later_version_is_refused() {
 }
 
 #[test]
+fn only_blocks_that_can_be_wanted_are_read() {
+    let records = records(1_000);
+    let file_there = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file_there.path(), file(&records)).unwrap();
+    let read = std::sync::Arc::new(std::sync::atomic::AtomicU64::new(0));
+    let options = OpenOptions {
+        times: Some(250_000..350_000),
+        progress: Some(read.clone()),
+        ..OpenOptions::default()
+    };
+    let mut source = super::super::open(file_there.path(), &options).unwrap();
+    assert_eq!(drain(&mut source).unwrap(), records[200..400]);
+    assert_eq!(source.name(NameOf::Volume, 1), Some("disk"));
+    assert!(source.notes().is_empty(), "{:?}", source.notes());
+    let length = file_there.path().metadata().unwrap().len();
+    assert!(read.load(std::sync::atomic::Ordering::Relaxed) < length / 3);
+}
+
+#[test]
 fn the_index_finds_times() {
     let records = records(1_000);
     let bytes = file(&records);
     let index = Index::read(&mut Cursor::new(&bytes)).unwrap().unwrap();
     assert_eq!(index.records, 1_000);
     assert_eq!(index.entries.iter().filter(|entry| entry.is_records()).count(), 10);
-    let range = index.bytes_of_times(250_000, 350_000);
     let starts: Vec<u64> = index.entries.iter().map(|entry| entry.offset).collect();
     // The names are the first section; block 2 holds what begins at 200 us, block 3 ends at 400 us.
-    assert_eq!(range, starts[3]..starts[5]);
-    assert!(index.bytes_of_times(5_000_000, 6_000_000).is_empty());
+    let names = [0..HEADER_BYTES as u64, starts[0]..starts[1]];
+    let blocks = [starts[3]..starts[4], starts[4]..starts[5]];
+    assert_eq!(index.pieces(&(250_000..350_000)), [names.clone(), blocks].concat());
+    assert_eq!(index.pieces(&(5_000_000..6_000_000)), names);
 }

@@ -1,7 +1,7 @@
 //! Zipf's distribution without a table: rejection-inversion as in W. Hoermann and G. Derflinger,
-//! "Rejection-inversion to generate variates from monotone discrete distributions", ACM TOMACS 6(3),
-//! 1996. Logarithm and exponential are our own, from operations whose results IEEE 754 fixes, so
-//! that a seed gives the same trace on every machine.
+//! "Rejection-inversion to generate variates from monotone discrete distributions", ACM TOMACS
+//! 6(3), 1996. Logarithm and exponential are our own, from operations whose results IEEE 754 fixes,
+//! so that a seed gives the same trace on every machine.
 
 use crate::random::Random;
 
