@@ -1,5 +1,6 @@
 //! Requests under way: what a front end keeps until it can answer.
 
+use crate::counters::Classes;
 use crate::frames::Frames;
 use crate::lane::Completion;
 use crate::store::StoreError;
@@ -34,6 +35,7 @@ pub struct Assembly<F: Frames> {
     pub(crate) missing: u32,
     /// Parts before this one have been found or asked for.
     pub(crate) cursor: u32,
+    pub(crate) classes: Classes,
     pub(crate) error: Option<StoreError>,
 }
 
@@ -41,8 +43,16 @@ impl<F: Frames> Assembly<F> {
     /// A read of `len` bytes (at least 1) at `offset`.
     #[must_use]
     pub fn new(token: u64, offset: u64, len: u32) -> Self {
-        let mut assembly =
-            Assembly { token, offset, len, parts: Vec::new(), missing: 0, cursor: 0, error: None };
+        let mut assembly = Assembly {
+            token,
+            offset,
+            len,
+            parts: Vec::new(),
+            missing: 0,
+            cursor: 0,
+            classes: Classes::default(),
+            error: None,
+        };
         assembly.reset(token, offset, len);
         assembly
     }
@@ -56,6 +66,13 @@ impl<F: Frames> Assembly<F> {
         self.parts.resize_with(usize::try_from(blocks).expect("a u32 of bytes"), || None);
         (self.token, self.offset, self.len) = (token, offset, len);
         (self.missing, self.cursor, self.error) = (0, 0, None);
+        self.classes = Classes::default();
+    }
+
+    /// How its pages were classed, as far as they have been looked at.
+    #[must_use]
+    pub fn classes(&self) -> Classes {
+        self.classes
     }
 
     pub(crate) fn first_block(&self) -> u64 {
@@ -172,6 +189,7 @@ pub struct WriteTask {
     /// Whether it has been handed to the store where its mode asks for that.
     pub(crate) synced: bool,
     pub(crate) needs_flush: bool,
+    pub(crate) classes: Classes,
     pub(crate) error: Option<StoreError>,
 }
 
@@ -190,8 +208,15 @@ impl WriteTask {
             waiting: 0,
             synced: false,
             needs_flush: false,
+            classes: Classes::default(),
             error: None,
         }
+    }
+
+    /// How its pages were classed, as far as they are in the cache.
+    #[must_use]
+    pub fn classes(&self) -> Classes {
+        self.classes
     }
 
     /// Whether the caller may let go of the bytes: all of them are in the cache.

@@ -3,7 +3,7 @@
 use super::Cache;
 use super::fill::Missing;
 use crate::clock::Nanos;
-use crate::counters::{Counter, Recorder};
+use crate::counters::{Class, Counter};
 use crate::frames::Frames;
 use crate::lane::Lane;
 use crate::page::Key;
@@ -148,7 +148,7 @@ impl<F: Frames> Cache<F> {
         if found == count {
             let key = Key::new(volume.id, first);
             self.note_hit(lane, key, slot, now);
-            lane.recorder.add(Counter::ReadHit, 1);
+            assembly.classes.count(&lane.recorder, Class::ReadHit);
             assembly.cursor += count;
             return true;
         }
@@ -157,15 +157,17 @@ impl<F: Frames> Cache<F> {
         for pin in assembly.parts[part..part + count as usize].iter_mut().filter_map(Option::take) {
             self.frames.unpin(pin);
         }
-        match self.miss(lane, now, assembly, &blocks) {
+        let class = match self.miss(lane, now, assembly, &blocks) {
             Missing::NoRoom => return false,
-            Missing::Present => lane.recorder.add(Counter::ReadHit, 1),
-            Missing::Filling => count_miss(&lane.recorder, found),
+            Missing::Present => Class::ReadHit,
+            Missing::Filling if found > 0 => Class::ReadPartialHit,
+            Missing::Filling => Class::ReadMiss,
             Missing::Bypassed => {
-                lane.recorder.add(Counter::ReadBypass, 1);
                 lane.recorder.add(Counter::BypassPressure, 1);
+                Class::ReadBypass
             }
-        }
+        };
+        assembly.classes.count(&lane.recorder, class);
         assembly.cursor += count;
         true
     }
@@ -206,8 +208,4 @@ impl<F: Frames> Cache<F> {
         let pushed = lane.rings[index].push(lane.volume.id, slot);
         debug_assert!(pushed, "a drained ring has room");
     }
-}
-
-fn count_miss(recorder: &Recorder, found: u32) {
-    recorder.add(if found > 0 { Counter::ReadPartialHit } else { Counter::ReadMiss }, 1);
 }
