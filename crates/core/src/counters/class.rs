@@ -127,7 +127,8 @@ mod tests {
     fn the_worst_class_stands_for_the_request_and_every_page_is_counted() {
         for (i, first) in Class::ALL.into_iter().enumerate() {
             for (j, second) in Class::ALL.into_iter().enumerate() {
-                let (recorder, mut one, mut two) = Default::default();
+                let (recorder, mut one) = (Recorder::default(), Classes::default());
+                let mut two = Classes::default();
                 assert_eq!(Classes::worst(one), None);
                 one.count(&recorder, first);
                 two.count(&recorder, second);
