@@ -7,6 +7,8 @@
 mod feed;
 mod outcome;
 mod targets;
+#[cfg(test)]
+mod tests;
 mod worker;
 
 use super::input::{Input, InputArguments, open_trace};

@@ -12,9 +12,10 @@ const ANSWER_MAX: Duration = Duration::from_mins(1);
 /// The longest discard or zeroing in one request; no server has to take longer ones.
 const EXCLUDE_BYTES_MAX: u64 = 1 << 30;
 
-/// `NAME=URI`. A name may hold a "=" itself; addresses begin with nbd.
+/// `NAME=URI`. A name may hold a "=" itself.
 pub(super) fn volume(text: &str) -> Result<(String, NbdUri), String> {
-    let at = text.find("=nbd").ok_or("write it as NAME=nbd+unix://... or NAME=nbd://...")?;
+    let at = ["=nbd://", "=nbd+unix://"].iter().filter_map(|scheme| text.find(scheme)).min();
+    let at = at.ok_or("write it as NAME=nbd+unix://... or NAME=nbd://...")?;
     let uri: NbdUri = text[at + 1..].parse().map_err(|error| format!("{error}"))?;
     Ok((text[..at].to_owned(), uri))
 }
@@ -130,6 +131,13 @@ impl Targets {
             }
         }
         Ok((self, workers))
+    }
+
+    /// One export of which everything is known.
+    #[cfg(test)]
+    pub(super) fn known(uri: NbdUri, info: ExportDetails) -> Self {
+        let list = vec![Target { volume: None, uri, info: Some(info) }];
+        Targets { list, found: HashMap::new() }
     }
 
     pub(super) fn get(&self, index: usize) -> &Target {
