@@ -32,7 +32,7 @@ enum Command {
     Serve(commands::serve::Arguments),
     /// Show the whole in a minute: an image, a cache, a workload, with and without.
     Demo(commands::demo::Arguments),
-    /// Convert, summarise, cut, merge and make traces of requests.
+    /// Convert, summarise, cut, merge, make and replay traces of requests.
     Trace(commands::trace::Arguments),
     /// Simulate caches over traces: hit ratios by policy and size, and curves.
     Sim(commands::sim::Arguments),

@@ -4,9 +4,11 @@
 //! or a shared cache line; whoever wants the numbers adds all recorders up.
 
 mod catalogue;
+mod class;
 mod histogram;
 
 pub use catalogue::{COUNTERS, Counter, GAUGES, Gauge, HISTOGRAMS, Latency, Meaning, Unit};
+pub use class::{Class, Classes};
 pub use histogram::{Histogram, HistogramSnapshot};
 
 use crate::clock::Nanos;

@@ -1,5 +1,6 @@
 //! Requests under way: what a front end keeps until it can answer.
 
+use crate::counters::Classes;
 use crate::frames::Frames;
 use crate::lane::Completion;
 use crate::store::StoreError;
@@ -37,6 +38,7 @@ pub struct Assembly<F: Frames> {
     /// Parts before this one have been counted: a read that begins again after a stall touches its
     /// pages once all the same.
     pub(crate) counted: u32,
+    pub(crate) classes: Classes,
     pub(crate) error: Option<StoreError>,
 }
 
@@ -52,6 +54,7 @@ impl<F: Frames> Assembly<F> {
             missing: 0,
             cursor: 0,
             counted: 0,
+            classes: Classes::default(),
             error: None,
         };
         assembly.reset(token, offset, len);
@@ -67,6 +70,13 @@ impl<F: Frames> Assembly<F> {
         self.parts.resize_with(usize::try_from(blocks).expect("a u32 of bytes"), || None);
         (self.token, self.offset, self.len) = (token, offset, len);
         (self.missing, self.cursor, self.counted, self.error) = (0, 0, 0, None);
+        self.classes = Classes::default();
+    }
+
+    /// How its pages were classed, as far as they have been looked at.
+    #[must_use]
+    pub fn classes(&self) -> Classes {
+        self.classes
     }
 
     pub(crate) fn first_block(&self) -> u64 {
@@ -189,6 +199,7 @@ pub struct WriteTask {
     /// Whether it has been handed to the store where its mode asks for that.
     pub(crate) synced: bool,
     pub(crate) needs_flush: bool,
+    pub(crate) classes: Classes,
     pub(crate) error: Option<StoreError>,
 }
 
@@ -207,8 +218,15 @@ impl WriteTask {
             waiting: 0,
             synced: false,
             needs_flush: false,
+            classes: Classes::default(),
             error: None,
         }
+    }
+
+    /// How its pages were classed, as far as they are in the cache.
+    #[must_use]
+    pub fn classes(&self) -> Classes {
+        self.classes
     }
 
     /// Whether the caller may let go of the bytes: all of them are in the cache.

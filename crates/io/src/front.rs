@@ -1,3 +1,4 @@
 //! Front ends: how clients reach the cache.
 
 pub mod nbd;
+pub mod observe;

@@ -157,6 +157,16 @@ impl Client {
         &self.details
     }
 
+    /// Waits until one of these connections has an answer to be waited for, or time is up. What
+    /// was received already is not seen: look with [`Client::wait_for`] and no time first.
+    ///
+    /// # Errors
+    /// The kernel refused.
+    pub fn wait_any(clients: &[&Client], time: Option<Duration>) -> Result<(), ClientError> {
+        let streams: Vec<_> = clients.iter().map(|client| client.stream.get_ref()).collect();
+        Stream::wait_any(&streams, time)
+    }
+
     /// Reads the whole buffer, in pieces that the server takes.
     ///
     /// # Errors

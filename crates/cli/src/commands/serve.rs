@@ -1,5 +1,7 @@
 //! `larder serve`: volumes with a cache, over NBD, until told to stop.
 
+mod record;
+
 use crate::args::{self, VolumeArgument};
 use crate::counters;
 use crate::progress::WriteOut;
@@ -15,6 +17,8 @@ use larder_io::engine::{ArenaVolume, Engine, EngineOptions};
 use larder_io::front::nbd::{Export, ListenAddress, Server, ServerLimits};
 use larder_io::store;
 use larder_report::format;
+use record::Recording;
+use std::fs::File;
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -37,6 +41,10 @@ pub(crate) struct Arguments {
     /// directory.
     #[arg(long, value_name = "ADDRESS", value_parser = args::listen)]
     listen: Option<ListenAddress>,
+
+    /// Record every answered request into a new trace.
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
 
     /// Unit of replacement, 4KiB to 1MiB.
     #[arg(long, value_name = "SIZE", default_value = "4KiB", value_parser = args::page_blocks,
@@ -103,7 +111,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         }
     }
     let stopping = AtomicBool::new(true);
-    std::thread::scope(|scope| {
+    let drained = std::thread::scope(|scope| {
         scope.spawn(|| {
             while stopping.load(Ordering::Acquire) {
                 match signals.wait(Duration::from_millis(100)) {
@@ -118,7 +126,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         let drained = service.drain();
         stopping.store(false, Ordering::Release);
         drained
-    })?;
+    });
+    if let Err(error) = drained {
+        service.give_up();
+        return Err(error);
+    }
     service.report();
     let lost = service.lost();
     service.close();
@@ -139,6 +151,8 @@ struct Service {
     counters: Option<PathBuf>,
     /// Where each volume is, and which file was there when it was opened.
     files: Vec<(PathBuf, Identity)>,
+    /// What is recorded, and where.
+    recording: Option<(Recording, PathBuf)>,
 }
 
 /// Device and inode: what a path must still lead to at the end.
@@ -195,9 +209,24 @@ impl Service {
             volumes.push(volume);
         }
         let listen = arguments.listen.clone().unwrap_or_else(|| default_address(arguments));
-        let server = Server::start(Arc::clone(&engine), &listen, exports, limits)?;
+        let recording = match &arguments.record {
+            Some(path) => Some((start_recording(path, &engine, &volumes)?, path.clone())),
+            None => None,
+        };
+        let observer = recording.as_ref().map(|(recording, _)| recording.observer());
+        let server =
+            Server::start_observed(Arc::clone(&engine), &listen, exports, limits, observer);
+        let server = match server {
+            Ok(server) => server,
+            Err(error) => {
+                if let Some((recording, path)) = recording {
+                    discard_recording(recording, &path);
+                }
+                return Err(error.into());
+            }
+        };
         let counters = arguments.counters.clone();
-        Ok(Service { engine, server, volumes, counters, files })
+        Ok(Service { engine, server, volumes, counters, files, recording })
     }
 
     /// Says where the exports are: one line each.
@@ -267,8 +296,64 @@ impl Service {
     }
 
     fn close(self) {
+        let engine = Arc::clone(&self.engine);
+        self.give_up();
+        engine.shut_down();
+    }
+
+    /// Ends the connections and what was recorded of them, and leaves the stores as they are.
+    fn give_up(self) {
         self.server.close();
-        self.engine.shut_down();
+        if let Some((recording, path)) = self.recording {
+            finish_recording(recording, &path);
+        }
+    }
+}
+
+fn start_recording(
+    path: &Path,
+    engine: &Engine,
+    volumes: &[Arc<ArenaVolume>],
+) -> Result<Recording> {
+    let what = || format!("record to {}", path.display());
+    let file = match File::create_new(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+            bail!("{}: it exists already; remove it, or name another file", what());
+        }
+        file => file.with_context(what)?,
+    };
+    let names = volumes.iter().map(|volume| volume.name().to_owned()).collect();
+    let shown = path.display().to_string();
+    let warn = move |error: &std::io::Error| {
+        eprintln!(
+            "larder: WARNING: recording to {shown} has stopped, its volumes are still served: \
+             {error}"
+        );
+    };
+    Recording::start(file, names, engine.clock(), warn).with_context(what)
+}
+
+/// Leaves nothing behind of a recording that never had a server.
+fn discard_recording(recording: Recording, path: &Path) {
+    let discarded = recording.finish().and_then(|_| std::fs::remove_file(path));
+    if let Err(error) = discarded {
+        tracing::warn!(path = %path.display(), %error, "an empty trace could not be removed");
+    }
+}
+
+/// Says what was recorded. Volumes that were served well do not fail because of it.
+fn finish_recording(recording: Recording, path: &Path) {
+    let path = path.display();
+    match recording.finish() {
+        Ok(recorded) => {
+            let requests = format::count(recorded.requests);
+            eprintln!("larder: recorded {requests} requests in {path}");
+            if recorded.lost > 0 {
+                let lost = format::count(recorded.lost);
+                eprintln!("larder: {lost} more were answered too fast to be recorded");
+            }
+        }
+        Err(error) => eprintln!("larder: {path} is not whole: recording stopped early: {error}"),
     }
 }
 

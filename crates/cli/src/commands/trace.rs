@@ -1,4 +1,4 @@
-//! `larder trace`: convert, summarise, cut, merge and make traces.
+//! `larder trace`: convert, summarise, cut, merge, make and replay traces.
 //!
 //! A file is written under another name beside it and renamed when it is whole, so nothing is left
 //! of what was interrupted. What the readers found out goes to standard error.
@@ -6,6 +6,7 @@
 mod filter;
 mod input;
 mod output;
+mod replay;
 mod summary;
 mod synth;
 
@@ -37,6 +38,8 @@ enum Command {
     Merge(ConvertArguments),
     /// Make a trace from a pattern and a seed.
     Synth(synth::Arguments),
+    /// Ask an export for what a trace says, and measure the answers.
+    Replay(replay::Arguments),
 }
 
 #[derive(Debug, Args)]
@@ -75,6 +78,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         Command::Filter(arguments) => filter::run(arguments),
         Command::Merge(arguments) => merge(arguments),
         Command::Synth(arguments) => synth::run(arguments),
+        Command::Replay(arguments) => replay::run(arguments),
     }
 }
 

@@ -3,7 +3,7 @@
 use super::Cache;
 use super::fill::Missing;
 use crate::clock::Nanos;
-use crate::counters::{Counter, Recorder};
+use crate::counters::{Class, Counter};
 use crate::frames::Frames;
 use crate::lane::Lane;
 use crate::page::Key;
@@ -149,7 +149,7 @@ impl<F: Frames> Cache<F> {
         if found == count {
             if fresh {
                 self.note_hit(lane, Key::new(volume.id, first), slot, now);
-                lane.recorder.add(Counter::ReadHit, 1);
+                assembly.classes.count(&lane.recorder, Class::ReadHit);
             }
             assembly.advance(count);
             return true;
@@ -159,15 +159,18 @@ impl<F: Frames> Cache<F> {
         for pin in assembly.parts[part..part + count as usize].iter_mut().filter_map(Option::take) {
             self.frames.unpin(pin);
         }
-        match self.miss(lane, now, assembly, &blocks) {
+        let class = match self.miss(lane, now, assembly, &blocks) {
             Missing::NoRoom => return false,
-            _ if !fresh => {}
-            Missing::Present => lane.recorder.add(Counter::ReadHit, 1),
-            Missing::Filling => count_miss(&lane.recorder, found),
+            Missing::Present => Class::ReadHit,
+            Missing::Filling if found > 0 => Class::ReadPartialHit,
+            Missing::Filling => Class::ReadMiss,
             Missing::Bypassed => {
-                lane.recorder.add(Counter::ReadBypass, 1);
-                lane.recorder.add(Counter::BypassPressure, 1);
+                lane.recorder.add(Counter::BypassPressure, u64::from(fresh));
+                Class::ReadBypass
             }
+        };
+        if fresh {
+            assembly.classes.count(&lane.recorder, class);
         }
         assembly.advance(count);
         true
@@ -209,8 +212,4 @@ impl<F: Frames> Cache<F> {
         let pushed = lane.rings[index].push(lane.volume.id, slot);
         debug_assert!(pushed, "a drained ring has room");
     }
-}
-
-fn count_miss(recorder: &Recorder, found: u32) {
-    recorder.add(if found > 0 { Counter::ReadPartialHit } else { Counter::ReadMiss }, 1);
 }

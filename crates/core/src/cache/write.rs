@@ -7,7 +7,7 @@
 use super::Cache;
 use super::fill::Missing;
 use crate::clock::Nanos;
-use crate::counters::Counter;
+use crate::counters::{Class, Counter};
 use crate::frames::{FrameId, Frames};
 use crate::lane::Lane;
 use crate::mode::{FlushMode, WriteMode};
@@ -410,15 +410,15 @@ impl<F: Frames> Cache<F> {
 
 fn count_placed<F: Frames>(lane: &Lane<F>, placed: Placed, mode: WriteMode, task: &mut WriteTask) {
     let filled = std::mem::take(&mut task.filled);
-    let counter = match placed {
+    let class = match placed {
         Placed::Transient => {
             lane.recorder.add(Counter::BypassWriteAround, 1);
-            Counter::WriteBypass
+            Class::WriteBypass
         }
-        _ if mode != WriteMode::Back || task.fua => Counter::WriteThrough,
-        _ if filled => Counter::WritePartial,
-        Placed::Absorbed => Counter::WriteAbsorbed,
-        _ => Counter::WriteNewDirty,
+        _ if mode != WriteMode::Back || task.fua => Class::WriteThrough,
+        _ if filled => Class::WritePartial,
+        Placed::Absorbed => Class::WriteAbsorbed,
+        _ => Class::WriteNewDirty,
     };
-    lane.recorder.add(counter, 1);
+    task.classes.count(&lane.recorder, class);
 }

@@ -80,6 +80,20 @@ impl Stream {
         }
     }
 
+    /// Waits until one of the connections has input, or time is up.
+    pub(super) fn wait_any(
+        streams: &[&Self],
+        timeout: Option<Duration>,
+    ) -> Result<(), ClientError> {
+        let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
+        let mut fds: Vec<_> =
+            streams.iter().map(|stream| PollFd::new(*stream, PollFlags::IN)).collect();
+        match poll(&mut fds, timeout.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// Waits until there is input, or room for output if that is asked for, or time is up.
     pub(super) fn wait_ready(
         &self,

@@ -10,6 +10,7 @@ mod errors;
 mod listening;
 mod manners;
 mod model;
+mod observed;
 mod promises;
 #[path = "../common/rig.rs"]
 mod rig;
@@ -19,6 +20,7 @@ use larder_core::store::Store;
 use larder_io::engine::{ArenaVolume, Engine};
 use larder_io::frames::ArenaFrames;
 use larder_io::front::nbd::{Export, ListenAddress, Server, ServerLimits, wire};
+use larder_io::front::observe::Observer;
 use larder_io::nbd_client::{Client, ConnectOptions};
 use larder_io::store::{AllocationMap, Solid};
 use std::io::{Read, Write};
@@ -45,12 +47,36 @@ impl Service {
         Service::start(engine, volume, Arc::new(Solid), ServerLimits::default(), false)
     }
 
+    /// The same with an observer.
+    fn observed(
+        memory: u64,
+        length: u64,
+        store: impl Store<ArenaFrames> + 'static,
+        observer: Arc<dyn Observer>,
+    ) -> Self {
+        let engine = rig::engine(memory);
+        let volume = rig::volume(&engine, "disk", length, store);
+        let limits = ServerLimits::default();
+        Service::start_observed(engine, volume, Arc::new(Solid), limits, false, Some(observer))
+    }
+
     fn start(
         engine: Arc<Engine>,
         volume: Arc<ArenaVolume>,
         map: Arc<dyn AllocationMap>,
         limits: ServerLimits,
         tcp: bool,
+    ) -> Self {
+        Service::start_observed(engine, volume, map, limits, tcp, None)
+    }
+
+    fn start_observed(
+        engine: Arc<Engine>,
+        volume: Arc<ArenaVolume>,
+        map: Arc<dyn AllocationMap>,
+        limits: ServerLimits,
+        tcp: bool,
+        observer: Option<Arc<dyn Observer>>,
     ) -> Self {
         let dir = TempDir::new().expect("a directory");
         let address = if tcp {
@@ -59,8 +85,10 @@ impl Service {
             ListenAddress::Unix(dir.path().join("socket"))
         };
         let export = Export::new(Arc::clone(&volume), map, true, &limits);
-        let server = Server::start(Arc::clone(&engine), &address, vec![export], limits)
-            .expect("the address is free");
+        let exports = vec![export];
+        let server =
+            Server::start_observed(Arc::clone(&engine), &address, exports, limits, observer)
+                .expect("the address is free");
         Service { engine, volume, server, dir }
     }
 

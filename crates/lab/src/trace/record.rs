@@ -82,6 +82,7 @@ pub struct Record {
     pub process: u32,
     /// What was asked for.
     pub op: Op,
-    /// How the cache that recorded it classed it (`core::counters`), from 1; 0 if it was not said.
+    /// How the cache that recorded it classed it: the number of a
+    /// [`larder_core::counters::Class`], the worst one of its pages; 0 if it was not said.
     pub class: u8,
 }

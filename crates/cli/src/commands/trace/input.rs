@@ -81,14 +81,20 @@ impl Input {
 
     /// Replaces `batch` by the next records; false at the end, where notes are said.
     pub(super) fn read(&mut self, batch: &mut Vec<Record>) -> Result<bool> {
-        batch.clear();
-        self.source.read_batch(batch).context("read a trace")?;
+        let any = self.read_quietly(batch)?;
         if let Some((bar, read)) = &self.bar {
             bar.set_position(read.load(Ordering::Relaxed));
         }
-        if batch.is_empty() {
+        if !any {
             self.say_notes();
         }
+        Ok(any)
+    }
+
+    /// The same without a word at the end.
+    pub(super) fn read_quietly(&mut self, batch: &mut Vec<Record>) -> Result<bool> {
+        batch.clear();
+        self.source.read_batch(batch).context("read a trace")?;
         Ok(!batch.is_empty())
     }
 

@@ -5,6 +5,7 @@ use super::session::{Connection, serve_connection};
 use super::socket::Socket;
 use super::wire;
 use crate::engine::{ArenaVolume, Engine};
+use crate::front::observe::Observer;
 use crate::store::AllocationMap;
 use crate::wake::Waker;
 use larder_core::lane::Notify;
@@ -133,6 +134,7 @@ pub(super) struct Shared {
     pub(super) engine: Arc<Engine>,
     pub(super) exports: Vec<Export>,
     pub(super) limits: ServerLimits,
+    pub(super) observer: Option<Arc<dyn Observer>>,
     /// Connections that spin for their next request instead of sleeping.
     pub(super) spinners: AtomicUsize,
     pub(super) spinners_max: usize,
@@ -249,6 +251,20 @@ impl Server {
         exports: Vec<Export>,
         limits: ServerLimits,
     ) -> Result<Self, ListenError> {
+        Server::start_observed(engine, address, exports, limits, None)
+    }
+
+    /// As [`Server::start`]; `observer` is told of every request that was answered.
+    ///
+    /// # Errors
+    /// As [`Server::start`].
+    pub fn start_observed(
+        engine: Arc<Engine>,
+        address: &ListenAddress,
+        exports: Vec<Export>,
+        limits: ServerLimits,
+        observer: Option<Arc<dyn Observer>>,
+    ) -> Result<Self, ListenError> {
         let (listener, lock, address) = listen(address)?;
         let refused = |source| ListenError::Refused { address: address.clone(), source };
         let waker = Waker::new().map_err(refused)?;
@@ -257,6 +273,7 @@ impl Server {
             engine,
             exports,
             limits,
+            observer,
             spinners: AtomicUsize::new(0),
             spinners_max: cpus - 1,
             closing: AtomicBool::new(false),

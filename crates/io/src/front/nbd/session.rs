@@ -18,9 +18,10 @@ use super::socket::Socket;
 use super::wire;
 use crate::engine::{ArenaCache, ArenaLane};
 use crate::frames::ArenaFrames;
+use crate::front::observe::{self, Event, EventSender, Observer, Operation};
 use crate::wake::Waker;
 use larder_core::clock::{Clock, Nanos};
-use larder_core::counters::Latency;
+use larder_core::counters::{Classes, Latency};
 use larder_core::lane::{Completion, Notify};
 use parts::{Parts, Request};
 use rustix::event::PollFlags;
@@ -125,6 +126,8 @@ fn converse(shared: &Arc<Shared>, socket: &Socket, waker: &Waker) {
         finished_writes: 0,
         batch: 0,
         read_in_batch: false,
+        arrived_at: 0,
+        watch: shared.observer.as_ref().map(|observer| watch(observer, &export.info.name)),
         lane,
         cache,
         clock: shared.engine.clock(),
@@ -205,6 +208,22 @@ struct Session<'a> {
     /// Requests in this batch, and whether a read was among them.
     batch: u32,
     read_in_batch: bool,
+    /// When the last request was taken in; grows from one to the next.
+    arrived_at: Nanos,
+    /// Who is told of the requests that were answered.
+    watch: Option<Watch>,
+}
+
+/// Where a connection notes what it answered.
+struct Watch {
+    events: EventSender,
+    observer: Arc<dyn Observer>,
+}
+
+fn watch(observer: &Arc<dyn Observer>, export: &str) -> Watch {
+    let (events, receiver) = observe::ring();
+    observer.connected(export, receiver);
+    Watch { events, observer: Arc::clone(observer) }
 }
 
 impl Session<'_> {
@@ -244,6 +263,7 @@ impl Session<'_> {
             }
             moved |= self.resume_reads(now);
             self.record_batch(now);
+            self.publish_events();
             if self.shared.closing.load(Ordering::Acquire) {
                 return;
             }
@@ -291,6 +311,38 @@ impl Session<'_> {
         }
         for _ in 0..std::mem::take(&mut self.finished_writes) {
             recorder.record(Latency::Write, duration);
+        }
+    }
+
+    /// Notes a request that is answered, for whoever observes.
+    fn observe(&mut self, asked: &wire::Request, at: Nanos, classes: Classes) {
+        let Some(watch) = &mut self.watch else { return };
+        let operation = match asked.command {
+            wire::CMD_READ => Operation::Read,
+            wire::CMD_WRITE => Operation::Write,
+            wire::CMD_FLUSH => Operation::Flush,
+            wire::CMD_TRIM => Operation::Trim,
+            wire::CMD_WRITE_ZEROES => Operation::Zero,
+            _ => return,
+        };
+        // What a flush says of a range means nothing.
+        let wire::Request { offset, len, .. } = *asked;
+        let (offset, len) = if operation == Operation::Flush { (0, 0) } else { (offset, len) };
+        let class = classes.worst();
+        watch.events.stage(Event { at, latency: 0, offset, len, operation, class });
+    }
+
+    /// Hands on what was noted, now that the answers have left.
+    fn publish_events(&mut self) {
+        let Some(watch) = &mut self.watch else { return };
+        if !watch.events.has_staged() {
+            return;
+        }
+        if watch.events.publish(self.clock.now()) {
+            watch.observer.wake();
+        }
+        if !watch.events.is_wanted() {
+            self.watch = None;
         }
     }
 
@@ -372,7 +424,8 @@ impl Session<'_> {
 
     /// Answers a request that carries no data.
     fn reply(&mut self, request: &Request, now: Nanos) {
-        let latency = match request.command {
+        self.observe(&request.asked, request.started_at, request.classes);
+        let latency = match request.asked.command {
             wire::CMD_READ => Some(Latency::Read),
             wire::CMD_WRITE => Some(Latency::Write),
             wire::CMD_FLUSH => Some(Latency::Flush),
@@ -383,13 +436,13 @@ impl Session<'_> {
             self.lane.recorder().record(latency, duration);
         }
         let Some(failure) = &request.failure else {
-            if request.command != wire::CMD_READ {
-                self.reply_ok(request.cookie);
+            if request.asked.command != wire::CMD_READ {
+                self.reply_ok(request.asked.cookie);
             }
             return;
         };
         let (errno, message) = (failure.errno, failure.message.clone());
-        self.reply_error(request.cookie, errno, &message);
+        self.reply_error(request.asked.cookie, errno, &message);
     }
 
     fn reply_ok(&mut self, cookie: u64) {
@@ -417,6 +470,7 @@ impl Session<'_> {
 
     /// Gives back everything that the connection holds.
     fn close(mut self) {
+        self.publish_events();
         let frames = self.frames();
         self.output.abandon(frames.frames());
         self.cache.close_lane(self.lane);

@@ -28,6 +28,8 @@ pub(in super::super) struct Reader {
     cut_short: bool,
     /// Blocks were left out on purpose, and the trailer.
     in_pieces: bool,
+    /// Requests that their recorder lost.
+    lost: u64,
     raw: Vec<u8>,
     records: Vec<Record>,
 }
@@ -39,7 +41,7 @@ impl Reader {
         let (raw, records) = (Vec::new(), Vec::new());
         let (state, next) = (State::Header, 0);
         let (cut_short, in_pieces) = (false, false);
-        Ok(Reader { header, state, next, cut_short, in_pieces, raw, records })
+        Ok(Reader { header, state, next, cut_short, in_pieces, lost: 0, raw, records })
     }
 
     /// The same for a file of which blocks were left out.
@@ -67,6 +69,7 @@ impl Reader {
         let done = match frame.kind {
             Kind::Records => self.records(&frame, payload, out),
             Kind::Names => self.names(&frame, payload, out),
+            Kind::Lost => self.lost(&frame, payload),
             Kind::Index | Kind::Unknown => Ok(()),
         };
         if let Err(why) = done {
@@ -115,6 +118,13 @@ impl Reader {
         if rest.is_empty() { Ok(()) } else { Err("a list of names is cut short") }
     }
 
+    fn lost(&mut self, frame: &Frame, payload: &[u8]) -> Result<(), Wrong> {
+        frame.unpack(payload, &mut self.raw)?;
+        let lost = *self.raw.first_chunk().ok_or("a number of lost requests is cut short")?;
+        self.lost = self.lost.saturating_add(u64::from_le_bytes(lost));
+        Ok(())
+    }
+
     fn trailer(&mut self, trailer: &[u8], out: &mut Out<'_>) -> Result<usize, TraceError> {
         self.state = State::End;
         if crc32c::crc32c(&trailer[..36]) != bytes::u32_at(trailer, 36) {
@@ -158,7 +168,7 @@ impl Decode for Reader {
     }
 
     fn notes(&self) -> Vec<String> {
-        match self.state {
+        let mut notes = match self.state {
             State::Sections if self.in_pieces => Vec::new(),
             State::Header | State::Sections => {
                 let lost = if self.cut_short { ", a block that is not whole follows" } else { "" };
@@ -166,6 +176,11 @@ impl Decode for Reader {
             }
             State::Lost => vec![format!("nothing could be read behind record {}", self.next)],
             State::End => Vec::new(),
+        };
+        if self.lost > 0 {
+            let lost = self.lost;
+            notes.push(format!("{lost} requests are missing: their recorder had no room for them"));
         }
+        notes
     }
 }

@@ -10,6 +10,8 @@ pub(super) enum Kind {
     Records,
     Names,
     Index,
+    /// How many requests a recorder lost.
+    Lost,
     /// One of a later kind; passed over.
     Unknown,
 }
@@ -20,12 +22,13 @@ impl Kind {
             Kind::Records => *b"RECS",
             Kind::Names => *b"NAME",
             Kind::Index => *b"INDX",
+            Kind::Lost => *b"LOST",
             Kind::Unknown => *b"????",
         }
     }
 
     pub(super) fn from_code(code: [u8; 4]) -> Kind {
-        let known = [Kind::Records, Kind::Names, Kind::Index];
+        let known = [Kind::Records, Kind::Names, Kind::Index, Kind::Lost];
         known.into_iter().find(|kind| kind.code() == code).unwrap_or(Kind::Unknown)
     }
 }

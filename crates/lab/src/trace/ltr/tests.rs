@@ -172,3 +172,20 @@ fn the_index_finds_times() {
     assert_eq!(index.pieces(&(250_000..350_000)), [names.clone(), blocks].concat());
     assert_eq!(index.pieces(&(5_000_000..6_000_000)), names);
 }
+
+#[test]
+fn what_a_recorder_lost_is_said() {
+    let records = records(300);
+    let mut writer = Writer::new(Vec::new(), WriterOptions::default()).unwrap();
+    for block in records.chunks(100) {
+        writer.append(block).unwrap();
+        writer.lost(7);
+        writer.cut().unwrap();
+    }
+    writer.lost(1);
+    let bytes = writer.finish().unwrap();
+    let mut source = open(&bytes, 0).unwrap();
+    assert_eq!(drain(&mut source).unwrap(), records);
+    let expected = "22 requests are missing: their recorder had no room for them";
+    assert_eq!(source.notes(), [expected]);
+}

@@ -37,6 +37,8 @@ pub struct Writer<W: Write> {
     records: Vec<Record>,
     names: Vec<u8>,
     names_count: u32,
+    /// Requests that were lost and that the file does not say yet.
+    lost: u64,
     index: Vec<Entry>,
     packer: zstd::bulk::Compressor<'static>,
     raw: Vec<u8>,
@@ -68,6 +70,7 @@ impl<W: Write> Writer<W> {
             records: Vec::with_capacity(BLOCK_RECORDS_MAX),
             names: Vec::new(),
             names_count: 0,
+            lost: 0,
             index: Vec::new(),
             packer: zstd::bulk::Compressor::new(LEVEL)?,
             raw: Vec::new(),
@@ -94,6 +97,11 @@ impl<W: Write> Writer<W> {
         if self.names.len() >= NAMES_BYTES_MAX { self.write_names() } else { Ok(()) }
     }
 
+    /// Says that so many requests more were lost, at about this place; the next block says it.
+    pub fn lost(&mut self, requests: u64) {
+        self.lost = self.lost.saturating_add(requests);
+    }
+
     /// Appends records.
     ///
     /// # Errors
@@ -117,6 +125,10 @@ impl<W: Write> Writer<W> {
     /// Writing failed.
     pub fn cut(&mut self) -> io::Result<()> {
         self.write_names()?;
+        if self.lost > 0 {
+            let lost = std::mem::take(&mut self.lost);
+            self.write(Kind::Lost, (1, 0), (0, 0), &lost.to_le_bytes())?;
+        }
         if self.records.is_empty() {
             return Ok(());
         }

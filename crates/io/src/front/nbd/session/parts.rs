@@ -4,8 +4,9 @@
 //! a zeroing has ragged ends. Each such call is a part; its index is the token of its completions.
 
 use crate::frames::ArenaFrames;
-use crate::front::nbd::wire::Errno;
+use crate::front::nbd::wire::{self, Errno};
 use larder_core::clock::Nanos;
+use larder_core::counters::Classes;
 use larder_core::request::{Assembly, WriteTask};
 use larder_core::store::{StoreError, StoreErrorKind, StoreOpKind};
 use std::cmp::Reverse;
@@ -39,9 +40,11 @@ impl From<StoreError> for Failure {
 /// A request under way.
 #[derive(Debug)]
 pub(super) struct Request {
-    pub(super) cookie: u64,
-    pub(super) command: u16,
+    /// As the client asked it.
+    pub(super) asked: wire::Request,
     pub(super) started_at: Nanos,
+    /// How the pages of the parts that are finished were classed.
+    pub(super) classes: Classes,
     /// Parts that are not finished.
     pub(super) parts: u32,
     /// Whether its payload is still coming.
@@ -58,11 +61,11 @@ pub(super) struct Request {
 }
 
 impl Request {
-    pub(super) fn new(cookie: u64, command: u16, now: Nanos) -> Self {
+    pub(super) fn new(asked: &wire::Request, started_at: Nanos) -> Self {
         Request {
-            cookie,
-            command,
-            started_at: now,
+            asked: *asked,
+            started_at,
+            classes: Classes::default(),
             parts: 0,
             more: false,
             rest: 0..0,

@@ -30,11 +30,12 @@ impl Session<'_> {
         match self.cache.read(&mut self.lane, now, &mut assembly) {
             Status::Done => {
                 self.send_data(cookie, &mut assembly, true);
+                self.observe(request, self.arrived_at, assembly.classes());
                 self.parts.recycle(assembly);
                 self.finished_reads += 1;
             }
             status => {
-                let index = self.parts.open_request(Request::new(cookie, wire::CMD_READ, now));
+                let index = self.parts.open_request(Request::new(request, self.arrived_at));
                 let part = self.parts.keep(index, Work::Read { assembly });
                 self.read_moved(now, part, status);
             }
@@ -42,7 +43,7 @@ impl Session<'_> {
     }
 
     fn begin_large_read(&mut self, now: Nanos, request: &wire::Request) {
-        let mut opened = Request::new(request.cookie, wire::CMD_READ, now);
+        let mut opened = Request::new(request, self.arrived_at);
         opened.rest = request.offset..request.offset + u64::from(request.len);
         let index = self.parts.open_request(opened);
         if !self.negotiated.structured {
@@ -53,7 +54,7 @@ impl Session<'_> {
 
     /// Brings pages into the cache without sending them.
     pub(super) fn begin_cache(&mut self, now: Nanos, request: &wire::Request) {
-        let mut opened = Request::new(request.cookie, wire::CMD_CACHE, now);
+        let mut opened = Request::new(request, self.arrived_at);
         opened.rest = request.offset..request.offset + u64::from(request.len);
         let index = self.parts.open_request(opened);
         self.next_piece(now, index);
@@ -66,7 +67,7 @@ impl Session<'_> {
             self.end_request(now, index);
             return;
         }
-        if request.command == wire::CMD_READ && !self.takes_answers() {
+        if request.asked.command == wire::CMD_READ && !self.takes_answers() {
             self.parts.hold(index);
             return;
         }
@@ -117,11 +118,12 @@ impl Session<'_> {
         let finished = self.parts.finish(part);
         let Work::Read { mut assembly } = finished.work else { unreachable!("a part of a read") };
         let index = finished.request;
+        self.parts.request(index).classes.add(assembly.classes());
         if let Status::Failed(error) = status {
             self.fail_read(index, error.into());
         } else {
             let request = self.parts.request(index);
-            let (cookie, command) = (request.cookie, request.command);
+            let wire::Request { cookie, command, .. } = request.asked;
             let last = request.rest.is_empty();
             if command == wire::CMD_READ {
                 self.send_data(cookie, &mut assembly, last);

@@ -62,10 +62,12 @@ impl Session<'_> {
     }
 
     fn take_request(&mut self, now: Nanos, request: &wire::Request) {
+        // Requests that came together are told apart by a nanosecond, which keeps their order.
+        self.arrived_at = now.max(self.arrived_at + 1);
         let refused = self.refusal(request);
         if request.command == wire::CMD_WRITE {
             self.lane.recorder().add(Counter::WriteRequests, 1);
-            self.payload = Some(Payload::new(request, refused, now));
+            self.payload = Some(Payload::new(request, refused, self.arrived_at));
             return;
         }
         if let Some(failure) = refused {
@@ -136,7 +138,7 @@ impl Session<'_> {
 
     fn begin_flush(&mut self, now: Nanos, request: &wire::Request) {
         self.lane.recorder().add(Counter::FlushRequests, 1);
-        let index = self.parts.open_request(Request::new(request.cookie, request.command, now));
+        let index = self.parts.open_request(Request::new(request, self.arrived_at));
         self.flush_part(now, index);
         self.end_request(now, index);
     }
@@ -152,7 +154,7 @@ impl Session<'_> {
     }
 
     fn begin_exclude(&mut self, now: Nanos, request: &wire::Request) {
-        let wire::Request { command, flags, offset, len, cookie } = *request;
+        let wire::Request { command, flags, offset, len, .. } = *request;
         let zeroes = command == wire::CMD_WRITE_ZEROES;
         let counter = if zeroes { Counter::ZeroRequests } else { Counter::DiscardRequests };
         self.lane.recorder().add(counter, 1);
@@ -161,7 +163,7 @@ impl Session<'_> {
         } else {
             StoreOpKind::Discard
         };
-        let mut opened = Request::new(cookie, command, now);
+        let mut opened = Request::new(request, self.arrived_at);
         opened.then_flush = flags & wire::CMD_FLAG_FUA != 0;
         // Until all parts have been started, the request cannot end.
         opened.more = true;

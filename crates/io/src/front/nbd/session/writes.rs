@@ -12,9 +12,9 @@ use larder_core::units::BLOCK_BYTES_U64;
 /// A payload that is coming.
 #[derive(Debug)]
 pub(super) struct Payload {
-    cookie: u64,
+    /// The write as it was asked.
+    asked: wire::Request,
     started_at: Nanos,
-    fua: bool,
     /// Where the next byte goes, and how many are to come.
     offset: u64,
     left: u32,
@@ -25,13 +25,12 @@ pub(super) struct Payload {
 }
 
 impl Payload {
-    pub(super) fn new(request: &wire::Request, refused: Option<Failure>, now: Nanos) -> Self {
+    pub(super) fn new(asked: &wire::Request, refused: Option<Failure>, at: Nanos) -> Self {
         Payload {
-            cookie: request.cookie,
-            started_at: now,
-            fua: request.flags & wire::CMD_FLAG_FUA != 0,
-            offset: request.offset,
-            left: request.len,
+            asked: *asked,
+            started_at: at,
+            offset: asked.offset,
+            left: asked.len,
             request: None,
             refused,
         }
@@ -57,7 +56,7 @@ impl Session<'_> {
                 self.payload = Some(payload);
                 return skip > 0;
             }
-            self.reply_error(payload.cookie, errno, &message);
+            self.reply_error(payload.asked.cookie, errno, &message);
             return true;
         }
         let piece = payload.piece();
@@ -83,21 +82,26 @@ impl Session<'_> {
     fn write_piece(&mut self, now: Nanos, payload: &mut Payload, piece: usize) {
         let token = self.parts.next_token();
         let len = u32::try_from(piece).expect("at most 128 KiB");
-        let mut task = WriteTask::new(token, payload.offset, len, payload.fua);
+        let fua = payload.asked.flags & wire::CMD_FLAG_FUA != 0;
+        let mut task = WriteTask::new(token, payload.offset, len, fua);
         let bytes = &self.input.bytes()[..piece];
         let status = self.cache.write(&mut self.lane, now, &mut task, bytes);
         self.lane.recorder().add(Counter::WriteBytes, u64::from(len));
         let whole = payload.request.is_none() && payload.left == len;
         if whole && status == Status::Done {
-            self.reply_ok(payload.cookie);
+            self.reply_ok(payload.asked.cookie);
+            self.observe(&payload.asked, payload.started_at, task.classes());
             self.finished_writes += 1;
             return;
         }
         let index = *payload.request.get_or_insert_with(|| {
-            let mut request = Request::new(payload.cookie, wire::CMD_WRITE, payload.started_at);
+            let mut request = Request::new(&payload.asked, payload.started_at);
             request.more = true;
             self.parts.open_request(request)
         });
+        if !matches!(status, Status::Pending | Status::Stalled) {
+            self.parts.request(index).classes.add(task.classes());
+        }
         match status {
             Status::Done => {}
             Status::DoneAt(at) => self.delay_request(index, at, now),
@@ -153,7 +157,10 @@ impl Session<'_> {
             }
             Status::Done | Status::DoneAt(_) | Status::Failed(_) => {}
         }
-        let index = self.parts.finish(part).request;
+        let finished = self.parts.finish(part);
+        let Work::Write { task, .. } = finished.work else { unreachable!("a part of a write") };
+        let index = finished.request;
+        self.parts.request(index).classes.add(task.classes());
         match status {
             Status::DoneAt(at) => self.delay_request(index, at, now),
             Status::Failed(error) => self.parts.request(index).fail(error),

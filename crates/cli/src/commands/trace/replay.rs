@@ -1,0 +1,166 @@
+//! `larder trace replay`: asks an export for what a trace says, and measures the answers.
+//!
+//! A file is read twice: first to see that all of it can be replayed, so that nothing has been
+//! written when it cannot; then to replay it. A stream is judged request by request. The threads of
+//! the connections take requests from one [`feed::Feed`], in the order of the trace.
+
+mod feed;
+mod outcome;
+mod targets;
+#[cfg(test)]
+mod tests;
+mod worker;
+
+use super::input::{Input, InputArguments, open_trace};
+use anyhow::{Context, Result, bail, ensure};
+use clap::Args;
+use feed::{Feed, Judge};
+use larder_io::nbd_client::NbdUri;
+use outcome::Outcome;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag;
+use signal_hook::low_level::emulate_default_handler;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+use targets::Targets;
+use worker::{Pace, Worker};
+
+/// Requests in flight of a timed replay, if not said otherwise: what overlapped when it was
+/// recorded shall overlap again.
+const TIMED_DEPTH: u64 = 32;
+
+#[derive(Debug, Args)]
+pub(super) struct Arguments {
+    /// The trace; - is standard input.
+    #[arg(value_name = "TRACE")]
+    trace: PathBuf,
+
+    /// The export to replay to, if the trace has one volume.
+    #[arg(long, value_name = "URI", required_unless_present = "volumes")]
+    to: Option<NbdUri>,
+
+    /// The export of one volume of the trace, by name, or by number if it has none; may be given
+    /// several times.
+    #[arg(long = "volume", value_name = "NAME=URI", value_parser = targets::volume,
+          conflicts_with = "to")]
+    volumes: Vec<(String, NbdUri)>,
+
+    /// Ask when the trace says, so many times as fast; without it, as fast as answers come.
+    #[arg(long, value_name = "FACTOR", value_parser = speed)]
+    speed: Option<f64>,
+
+    /// Connections to each export.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1,
+          value_parser = clap::value_parser!(u64).range(1..=64))]
+    connections: u64,
+
+    /// Requests in flight on each connection; 1 if not given, 32 with --speed.
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..=1024))]
+    depth: Option<u64>,
+
+    /// Fold offsets beyond the end of an export into it.
+    #[arg(long)]
+    wrap: bool,
+
+    /// Leave out what writes, discards or zeroes.
+    #[arg(long)]
+    read_only: bool,
+
+    /// Print JSON instead of text.
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    input: InputArguments,
+}
+
+fn speed(text: &str) -> Result<f64, String> {
+    let number = text.strip_suffix('x').unwrap_or(text).parse().ok();
+    let speed = number.filter(|speed: &f64| (1e-6..=1e6).contains(speed));
+    speed.ok_or_else(|| format!("\"{text}\" is not a speed from 0.000001 to 1000000"))
+}
+
+/// Set by the first signal that asks for an end; the second one ends the process.
+struct Stop {
+    stopped: Arc<AtomicBool>,
+    signal: Arc<AtomicUsize>,
+}
+
+impl Stop {
+    fn listen() -> Result<Self> {
+        let (stopped, signal) = (Arc::new(AtomicBool::new(false)), Arc::default());
+        for number in [SIGINT, SIGTERM] {
+            let value = usize::try_from(number).expect("signals are positive");
+            flag::register_conditional_default(number, Arc::clone(&stopped))
+                .and_then(|_| flag::register_usize(number, Arc::clone(&signal), value))
+                .and_then(|_| flag::register(number, Arc::clone(&stopped)))
+                .context("receive signals")?;
+        }
+        Ok(Stop { stopped, signal })
+    }
+
+    /// Ends the process as the signal would have, if there was one.
+    fn end(&self) -> Result<()> {
+        let signal = i32::try_from(self.signal.load(Ordering::Acquire)).expect("it was an i32");
+        if signal != 0 {
+            emulate_default_handler(signal).context("end as the signal asks")?;
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn run(arguments: &Arguments) -> Result<()> {
+    let path = &arguments.trace;
+    let targets = match &arguments.to {
+        Some(uri) => Targets::one(uri.clone()),
+        None => Targets::by_name(&arguments.volumes)?,
+    };
+    let connections = usize::try_from(arguments.connections).context("connect so often")?;
+    let (targets, clients) = targets.connect(connections)?;
+    let judge = Judge { wrap: arguments.wrap, read_only: arguments.read_only };
+    if path.is_file() {
+        check(path, arguments, targets.clone(), judge)
+            .with_context(|| format!("replay {}", path.display()))?;
+    }
+    let input = Input::open(path, &arguments.input)?;
+    let feed = Mutex::new(Feed::new(input, targets, judge)?);
+    let stop = Stop::listen()?;
+    let default_depth = if arguments.speed.is_some() { TIMED_DEPTH } else { 1 };
+    let depth = arguments.depth.unwrap_or(default_depth);
+    let started = Instant::now();
+    let pace = Pace { started, speed: arguments.speed };
+    let mut outcome = Outcome::new(arguments.connections, depth, arguments.speed);
+    let depth = usize::try_from(depth).context("keep so many requests in flight")?;
+    let workers = clients
+        .into_iter()
+        .map(|clients| Worker::new(clients, &feed, pace, depth, &stop.stopped))
+        .collect();
+    let replayed = worker::run_all(workers, &mut outcome);
+    outcome.duration_ns = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    let feed = feed.into_inner().expect("no holder panics");
+    outcome.note_feed(&feed);
+    replayed.with_context(|| {
+        format!("replay {} beyond {} requests", path.display(), outcome.requests())
+    })?;
+    let text = if arguments.json { outcome.json()? } else { outcome.text() };
+    let mut out = std::io::stdout();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush())?;
+    stop.end()?;
+    if let Some((errors, first)) = outcome.errors() {
+        bail!("have every request answered: {errors} failed, the first was {first}");
+    }
+    Ok(())
+}
+
+/// Reads the whole trace once, so that what cannot be replayed is said before anything is done.
+fn check(path: &Path, arguments: &Arguments, targets: Targets, judge: Judge) -> Result<()> {
+    let input = Input::of(open_trace(path, &arguments.input, None, None)?);
+    let mut feed = Feed::new(input, targets, judge)?.quietly();
+    while feed.next()?.is_some() {}
+    let unused = feed.targets.unused();
+    ensure!(unused.is_empty(), "no volume of the trace is called {}", unused.join(" or "));
+    Ok(())
+}

@@ -1,0 +1,291 @@
+//! What a replay did: counted by the threads, added up, and told.
+
+use super::feed::{Feed, LeftOut, Piece};
+use anyhow::Result;
+use larder_core::counters::{Histogram, HistogramSnapshot};
+use larder_io::nbd_client::RequestError;
+use larder_lab::trace::Op;
+use larder_report::format;
+use larder_report::table::{Cell, Column, Table};
+use serde_json::{Map, Value, json};
+use std::fmt::Write as _;
+use std::time::Duration;
+
+/// The percentiles that are told.
+const QUANTILES: [(&str, &str, f64); 4] = [
+    ("p50", "median", 0.5),
+    ("p90", "90 %", 0.9),
+    ("p99", "99 %", 0.99),
+    ("p999", "99.9 %", 0.999),
+];
+
+/// Requests of one kind.
+#[derive(Debug, Default)]
+struct OpTally {
+    requests: u64,
+    bytes: u64,
+    errors: u64,
+    latency: Histogram,
+}
+
+/// What one thread did.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    ops: [OpTally; Op::ALL.len()],
+    late: Histogram,
+    /// Its last request, and how late that was.
+    last_late: (u64, Duration),
+    /// The first request that failed, with its number.
+    first_error: Option<(u64, String)>,
+    /// It ended before the trace did.
+    pub(super) stopped: bool,
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+impl Tally {
+    /// A request was sent so much later than it was due.
+    pub(super) fn late(&mut self, piece: &Piece, time: Duration) {
+        self.late.record(nanoseconds(time));
+        self.last_late = (piece.number, time);
+    }
+
+    /// A request was answered.
+    pub(super) fn answered(&mut self, piece: &Piece, time: Duration, error: Option<RequestError>) {
+        let op = &mut self.ops[usize::from(piece.op.number())];
+        op.requests += 1;
+        op.latency.record(nanoseconds(time));
+        if let Some(error) = error {
+            op.errors += 1;
+            let Piece { number, len, offset, .. } = *piece;
+            let told = || {
+                let op = piece.op.name();
+                (number, format!("record {number}, a {op} of {len} bytes at {offset}: {error}"))
+            };
+            self.first_error.get_or_insert_with(told);
+        } else {
+            op.bytes += piece.len;
+        }
+    }
+}
+
+/// Requests of one kind, over all threads.
+#[derive(Debug, Default)]
+struct OpSum {
+    requests: u64,
+    bytes: u64,
+    errors: u64,
+    latency: HistogramSnapshot,
+}
+
+/// What all threads did.
+#[derive(Debug)]
+pub(super) struct Outcome {
+    connections: u64,
+    depth: u64,
+    speed: Option<f64>,
+    pub(super) duration_ns: u64,
+    ops: [OpSum; Op::ALL.len()],
+    late: HistogramSnapshot,
+    last_late: (u64, Duration),
+    first_error: Option<(u64, String)>,
+    stopped: bool,
+    records: u64,
+    split: u64,
+    wrapped: u64,
+    left_out: LeftOut,
+}
+
+impl Outcome {
+    pub(super) fn new(connections: u64, depth: u64, speed: Option<f64>) -> Self {
+        Outcome {
+            connections,
+            depth,
+            speed,
+            duration_ns: 0,
+            ops: <_>::default(),
+            late: HistogramSnapshot::default(),
+            last_late: (0, Duration::ZERO),
+            first_error: None,
+            stopped: false,
+            records: 0,
+            split: 0,
+            wrapped: 0,
+            left_out: LeftOut::default(),
+        }
+    }
+
+    /// Adds what a thread did.
+    pub(super) fn add(&mut self, tally: &Tally) {
+        for (sum, op) in self.ops.iter_mut().zip(&tally.ops) {
+            sum.requests += op.requests;
+            sum.bytes += op.bytes;
+            sum.errors += op.errors;
+            op.latency.add_to(&mut sum.latency);
+        }
+        tally.late.add_to(&mut self.late);
+        self.last_late = self.last_late.max(tally.last_late);
+        let errors = self.first_error.take().into_iter().chain(tally.first_error.clone());
+        self.first_error = errors.min();
+        self.stopped |= tally.stopped;
+    }
+
+    /// Takes over what the feed counted.
+    pub(super) fn note_feed(&mut self, feed: &Feed) {
+        self.records = feed.records;
+        self.split = feed.split;
+        self.wrapped = feed.wrapped;
+        self.left_out = feed.left_out;
+    }
+
+    /// Requests that were answered.
+    pub(super) fn requests(&self) -> u64 {
+        self.ops.iter().map(|op| op.requests).sum()
+    }
+
+    fn bytes(&self) -> u64 {
+        self.ops
+            .iter()
+            .zip(Op::ALL)
+            .filter(|(_, op)| op.transfers())
+            .map(|(sum, _)| sum.bytes)
+            .sum()
+    }
+
+    /// How many requests failed, and the first of them in the order of the trace.
+    pub(super) fn errors(&self) -> Option<(u64, &str)> {
+        let (_, first) = self.first_error.as_ref()?;
+        Some((self.ops.iter().map(|op| op.errors).sum(), first))
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
+    fn per_second(&self, number: u64) -> f64 {
+        number as f64 / (self.duration_ns.max(1) as f64 / 1e9)
+    }
+
+    /// For people.
+    pub(super) fn text(&self) -> String {
+        let mut out = String::new();
+        let mut line = |text: std::fmt::Arguments<'_>| {
+            writeln!(out, "{text}").expect("text takes any text");
+        };
+        let (requests, bytes) = (self.requests(), self.bytes());
+        line(format_args!(
+            "{} {} requests, {}, in {}: {}, {}",
+            if self.stopped { "stopped after" } else { "replayed" },
+            format::count(requests),
+            format::bytes(bytes),
+            format::duration(self.duration_ns),
+            format::rate(self.per_second(requests), "requests"),
+            format::byte_rate(self.per_second(bytes)),
+        ));
+        if self.late.count() > 0 {
+            let at = |q| format::duration(self.late.quantile(q).unwrap_or(0));
+            line(format_args!(
+                "behind the trace by {} (median), {} (99 %), {} (max), {} at the end",
+                at(0.5),
+                at(0.99),
+                format::duration(self.late.max()),
+                format::duration(nanoseconds(self.last_late.1)),
+            ));
+        }
+        let LeftOut { read_only, not_offered, empty } = self.left_out;
+        let notes = [
+            (self.split, "were sent in pieces"),
+            (self.wrapped, "were folded into the export"),
+            (read_only, "were left out because of --read-only"),
+            (not_offered, "were left out because the server does not know them"),
+            (empty, "were left out because they are of no bytes"),
+        ];
+        for (count, what) in notes.into_iter().filter(|(count, _)| *count > 0) {
+            line(format_args!("{} requests of the trace {what}", format::count(count)));
+        }
+        if requests > 0 {
+            out.push('\n');
+            out.push_str(&self.table().to_text());
+        }
+        out
+    }
+
+    fn table(&self) -> Table {
+        let mut columns = vec![
+            Column::words("op", "operation"),
+            Column::numbers("requests", "requests"),
+            Column::numbers("bytes", "bytes"),
+            Column::numbers("errors", "errors"),
+            Column::numbers("mean_ns", "mean"),
+        ];
+        columns
+            .extend(QUANTILES.map(|(key, title, _)| Column::numbers(format!("{key}_ns"), title)));
+        columns.push(Column::numbers("max_ns", "max"));
+        let mut table = Table::new("Latencies", columns);
+        for (op, sum) in Op::ALL.into_iter().zip(&self.ops).filter(|(_, sum)| sum.requests > 0) {
+            let time = |ns: Option<u64>| ns.map_or_else(Cell::missing, Cell::duration);
+            let mut row = vec![
+                Cell::word(op.name()),
+                Cell::count(sum.requests),
+                Cell::bytes(sum.bytes),
+                Cell::count(sum.errors),
+                time(sum.latency.mean()),
+            ];
+            row.extend(QUANTILES.map(|(_, _, q)| time(sum.latency.quantile(q))));
+            row.push(Cell::duration(sum.latency.max()));
+            table.push(row);
+        }
+        table
+    }
+
+    /// For programs: `larder-trace-replay` of docs/FORMATS.md.
+    pub(super) fn json(&self) -> Result<String> {
+        let times = |histogram: &HistogramSnapshot| {
+            let quantiles = QUANTILES.map(|(name, _, q)| (name, histogram.quantile(q)));
+            let mut times: Map<String, Value> =
+                quantiles.into_iter().map(|(name, ns)| (name.to_owned(), json!(ns))).collect();
+            times.insert("mean".to_owned(), json!(histogram.mean()));
+            times.insert("max".to_owned(), json!(histogram.max()));
+            Value::Object(times)
+        };
+        let op = |(op, sum): (Op, &OpSum)| {
+            let OpSum { requests, bytes, errors, latency } = sum;
+            let value = json!({
+                "requests": requests,
+                "bytes": bytes,
+                "errors": errors,
+                "latency_ns": times(latency),
+            });
+            (op.name().to_owned(), value)
+        };
+        let ops: Map<String, Value> = Op::ALL.into_iter().zip(&self.ops).map(op).collect();
+        let late = self.speed.map(|_| {
+            let mut late = times(&self.late);
+            late["at_end"] = json!(nanoseconds(self.last_late.1));
+            late
+        });
+        let (requests, bytes) = (self.requests(), self.bytes());
+        let LeftOut { read_only, not_offered, empty } = self.left_out;
+        let value = json!({
+            "schema": "larder-trace-replay",
+            "version": 1,
+            "complete": !self.stopped,
+            "connections": self.connections,
+            "depth": self.depth,
+            "speed": self.speed,
+            "records": self.records,
+            "requests": requests,
+            "bytes": bytes,
+            "duration_ns": self.duration_ns,
+            "requests_per_s": self.per_second(requests),
+            "bytes_per_s": self.per_second(bytes),
+            "ops": ops,
+            "late_ns": late,
+            "split": self.split,
+            "wrapped": self.wrapped,
+            "left_out":
+                json!({ "read_only": read_only, "not_offered": not_offered, "empty": empty }),
+            "first_error": self.first_error.as_ref().map(|(_, told)| told),
+        });
+        Ok(format!("{}\n", serde_json::to_string_pretty(&value)?))
+    }
+}

@@ -1,0 +1,110 @@
+//! The feed against an obvious model: each byte of a record, one by one.
+
+use super::super::input::Input;
+use super::feed::{Feed, Judge};
+use super::targets::{Targets, volume};
+use larder_io::front::nbd::wire;
+use larder_io::nbd_client::{BlockSizes, ExportDetails};
+use larder_lab::random::Random;
+use larder_lab::trace::{NameOf, Op, Record, Source, TraceError};
+
+struct Records(Vec<Record>);
+
+impl Source for Records {
+    fn read_batch(&mut self, batch: &mut Vec<Record>) -> Result<(), TraceError> {
+        batch.append(&mut self.0);
+        Ok(())
+    }
+
+    fn name(&self, _of: NameOf, _number: u32) -> Option<&str> {
+        None
+    }
+}
+
+/// An export of so many bytes that takes requests of up to `max`, in multiples of `min`.
+fn export(length: u64, min: u32, max: u32) -> ExportDetails {
+    ExportDetails {
+        name: String::new(),
+        description: String::new(),
+        length,
+        flags: wire::FLAG_SEND_FLUSH | wire::FLAG_SEND_WRITE_ZEROES,
+        block_sizes: BlockSizes { min, preferred: min, max },
+        structured: true,
+        base_allocation: None,
+    }
+}
+
+fn feed(records: &[Record], export: ExportDetails, wrap: bool) -> Feed {
+    let targets = Targets::known("nbd://localhost".parse().unwrap(), export);
+    let input = Input::of(Box::new(Records(records.to_vec())));
+    Feed::new(input, targets, Judge { wrap, read_only: false }).unwrap()
+}
+
+#[test]
+fn every_byte_of_a_record_is_asked_once_where_it_belongs() {
+    let mut random = Random::from_seed(31);
+    for _ in 0..500 {
+        let length = 1 + random.below(300);
+        let max = u32::try_from(1 + random.below(100)).unwrap();
+        let ops = [Op::Read, Op::Write, Op::Zero];
+        let records: Vec<Record> = (0..20)
+            .map(|time_ns| Record {
+                time_ns: time_ns + 5,
+                op: ops[usize::try_from(random.below(3)).unwrap()],
+                offset: random.below(1000),
+                len: 1 + random.below(length),
+                ..Record::default()
+            })
+            .collect();
+        let bytes = |record: &Record| {
+            let (op, time_ns) = (record.op, record.time_ns - 5);
+            (record.offset..record.offset + record.len).map(move |at| (op, time_ns, at % length))
+        };
+        let expected: Vec<_> = records.iter().flat_map(bytes).collect();
+        let mut feed = feed(&records, export(length, 1, max), true);
+        let mut got = Vec::new();
+        while let Some(piece) = feed.next().unwrap() {
+            assert!(piece.len > 0 && piece.offset + piece.len <= length);
+            assert!(!piece.op.transfers() || piece.len <= u64::from(max));
+            let range = piece.offset..piece.offset + piece.len;
+            got.extend(range.map(|at| (piece.op, piece.due_ns, at)));
+        }
+        assert_eq!(got, expected);
+        let beyond = |record: &&Record| record.offset + record.len > length;
+        assert_eq!(feed.wrapped, records.iter().filter(beyond).count() as u64);
+    }
+}
+
+#[test]
+fn what_an_export_cannot_take_is_refused_or_left_out() {
+    let record = |op, offset, len| Record { op, offset, len, ..Record::default() };
+    let refusal = |record, wrap| {
+        feed(&[record], export(8192, 512, 4096), wrap).next().unwrap_err().to_string()
+    };
+    assert!(refusal(record(Op::Read, 100, 512), true).contains("multiples of 512"));
+    assert!(refusal(record(Op::Write, 8192, 512), false).contains("ends at byte 8192"));
+    assert!(refusal(record(Op::Read, u64::MAX - 511, 512), false).contains("ends at byte 8192"));
+    let records = [
+        record(Op::Discard, 0, 512),
+        record(Op::Read, 0, 0),
+        record(Op::Flush, 7, 9),
+        record(Op::Zero, 512, 1024),
+    ];
+    let mut feed = feed(&records, export(8192, 512, 4096), false);
+    let pieces: Vec<_> = std::iter::from_fn(|| feed.next().unwrap()).collect();
+    let told: Vec<_> = pieces.iter().map(|p| (p.number, p.op, p.offset, p.len)).collect();
+    assert_eq!(told, [(2, Op::Flush, 0, 0), (3, Op::Zero, 512, 1024)]);
+    assert_eq!((feed.left_out.not_offered, feed.left_out.empty), (1, 1));
+}
+
+#[test]
+fn volumes_and_speeds_are_read_from_the_command_line() {
+    let (name, uri) = volume("a=nbd=nbd+unix:///disk?socket=/s=1").unwrap();
+    assert_eq!(name, "a=nbd");
+    assert_eq!(uri.export, "disk");
+    assert!(volume("a").is_err() && volume("a=/disk").is_err());
+    assert_eq!(super::speed("2x"), Ok(2.0));
+    for wrong in ["0", "-1", "nan", "inf", "fast", "x"] {
+        assert!(super::speed(wrong).is_err(), "{wrong}");
+    }
+}

@@ -1,0 +1,220 @@
+//! A folder with images and traces, a server, and the program itself.
+
+use larder_core::counters::Counter;
+use larder_lab::random::Random;
+use larder_lab::trace::ltr::{Writer, WriterOptions};
+use larder_lab::trace::{NameOf, Op, OpenOptions, Record, open};
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// Longer than anything here takes, even on a machine that is busy with something else.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+pub(crate) const MIB: u64 = 1 << 20;
+
+/// The program.
+pub(crate) fn larder() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
+    command.stdin(Stdio::null());
+    command
+}
+
+/// Waits until `condition` holds.
+pub(crate) fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !condition() {
+        assert!(started.elapsed() < PATIENCE, "in vain: {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+pub(crate) struct Folder(TempDir);
+
+impl Folder {
+    pub(crate) fn new() -> Self {
+        Folder(TempDir::new().expect("a folder"))
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    pub(crate) fn image(&self, name: &str, bytes: u64) -> PathBuf {
+        let path = self.path(name);
+        File::create(&path).and_then(|file| file.set_len(bytes)).expect("an image");
+        path
+    }
+
+    /// A trace of volumes with these names.
+    pub(crate) fn trace(&self, name: &str, volumes: &[&str], records: &[Record]) -> PathBuf {
+        let path = self.path(name);
+        let file = File::create(&path).expect("a file");
+        let mut writer = Writer::new(file, WriterOptions::default()).expect("a trace");
+        for (number, volume) in (0..).zip(volumes) {
+            writer.name(NameOf::Volume, number, volume).expect("a name");
+        }
+        writer.append(records).expect("records");
+        writer.finish().expect("an end");
+        path
+    }
+}
+
+/// The records of a trace, and what the reader says of it.
+pub(crate) fn read(path: &Path) -> (Vec<Record>, Vec<String>) {
+    let mut source = open(path, &OpenOptions::default()).expect("a trace");
+    let mut records = Vec::new();
+    loop {
+        let before = records.len();
+        source.read_batch(&mut records).expect("a trace that can be read");
+        if records.len() == before {
+            return (records, source.notes());
+        }
+    }
+}
+
+/// What of a record a replay repeats.
+pub(crate) fn asked(record: &Record) -> (u32, Op, u64, u64) {
+    (record.volume, record.op, record.offset, record.len)
+}
+
+/// Random requests of whole blocks within `bytes`, one a microsecond.
+pub(crate) fn requests(seed: u64, count: u64, bytes: u64) -> Vec<Record> {
+    let mut random = Random::from_seed(seed);
+    let request = |number| {
+        let op = match random.below(20) {
+            0 => Op::Flush,
+            1 => Op::Discard,
+            2 => Op::Zero,
+            3..=8 => Op::Write,
+            _ => Op::Read,
+        };
+        let (offset, len) = (random.below(bytes / 4096) * 4096, 4096);
+        let (offset, len) = if op == Op::Flush { (0, 0) } else { (offset, len) };
+        Record { time_ns: number * 1000, op, offset, len, ..Record::default() }
+    };
+    (0..count).map(request).collect()
+}
+
+/// A running server.
+pub(crate) struct Served {
+    child: Child,
+    /// Of each volume.
+    pub(crate) uris: Vec<String>,
+}
+
+impl Served {
+    /// Serves images with these options.
+    pub(crate) fn start(folder: &Folder, images: &[&Path], options: &[&str]) -> Self {
+        let mut command = larder();
+        command.arg("serve").args(images).args(options);
+        Served::spawn(folder, command, images.len())
+    }
+
+    /// Runs a command that serves so many volumes on the folder's socket.
+    pub(crate) fn spawn(folder: &Folder, mut command: Command, volumes: usize) -> Self {
+        let listen = format!("unix:{}", folder.path("socket").display());
+        command.args(["--memory", "16MiB", "--listen", &listen]);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the program starts");
+        let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+        let uri = |_| {
+            let line = lines.next().expect("the server serves").expect("text");
+            line.split_once(" at ").expect("an address").1.to_owned()
+        };
+        let uris = (0..volumes).map(uri).collect();
+        Served { child, uris }
+    }
+
+    fn signal(&self, signal: Signal) {
+        let pid = Pid::from_child(&self.child);
+        kill_process(pid, signal).expect("it runs");
+    }
+
+    /// Stops it, which succeeds; what it said on standard error.
+    pub(crate) fn stop(mut self) -> String {
+        self.signal(Signal::TERM);
+        let mut said = String::new();
+        let mut stderr = self.child.stderr.take().expect("a pipe");
+        stderr.read_to_string(&mut said).expect("text");
+        let ended = self.child.wait().expect("it ends");
+        assert!(ended.success(), "{said}");
+        said
+    }
+
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().expect("it runs");
+        self.child.wait().expect("it ends");
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        // It has ended already, unless its test failed.
+        if self.child.try_wait().is_ok_and(|ended| ended.is_none()) {
+            self.kill();
+        }
+    }
+}
+
+/// A replay with these arguments behind the trace.
+pub(crate) fn replay(trace: &Path, arguments: &[&str]) -> Command {
+    let mut command = larder();
+    command.args(["trace", "replay"]).arg(trace).args(arguments);
+    command
+}
+
+/// What a replay that succeeds prints with `--json`.
+pub(crate) fn replayed(trace: &Path, arguments: &[&str]) -> serde_json::Value {
+    let output = replay(trace, arguments).arg("--json").output().expect("the program starts");
+    assert!(output.status.success(), "{output:?}");
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+/// The one sentence of a program that failed.
+pub(crate) fn failure(output: &Output) -> String {
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(said.starts_with("larder: failed to "), "{said}");
+    said
+}
+
+/// The same with its standard input from a pipe.
+pub(crate) fn output_of(mut command: Command, input: &[u8]) -> Output {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("the program starts");
+    // Whoever finds an error early does not read to the end.
+    let fed = child.stdin.take().expect("a pipe").write_all(input);
+    drop(fed);
+    child.wait_with_output().expect("it ends")
+}
+
+/// A counter in the tables that a server prints; those that are zero are left out.
+pub(crate) fn counter(said: &str, counter: Counter) -> u64 {
+    let name = counter.meaning().name;
+    let row = said.lines().find(|line| line.split_whitespace().next() == Some(name));
+    let value = row.and_then(|row| row.split_whitespace().nth(1)).unwrap_or("0");
+    value.replace(',', "").parse().expect("a number")
+}
+
+/// The 16 bytes at an offset of an image.
+pub(crate) fn bytes_at(image: &Path, offset: u64) -> [u8; 16] {
+    let mut bytes = [0; 16];
+    let file = File::open(image).expect("an image");
+    file.read_exact_at(&mut bytes, offset).expect("bytes");
+    bytes
+}
+
+/// What record `number` of a trace writes at `offset`.
+pub(crate) fn written(offset: u64, number: u64) -> [u8; 16] {
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&offset.to_le_bytes());
+    bytes[8..].copy_from_slice(&number.to_le_bytes());
+    bytes
+}

@@ -1,0 +1,325 @@
+//! What a front end tells of the requests that it answered, for whoever records them.
+//!
+//! Each connection has a ring of its own, made when it begins. Its thread stages an event when a
+//! request is done, and publishes all of a batch when their answers have left; somebody else drains
+//! the ring. Invariants: the connection's thread never waits and never allocates here; what finds
+//! the ring full is counted as lost; one thread stages and one drains, so nothing is torn.
+
+use larder_core::clock::Nanos;
+use larder_core::counters::Class;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// Events that a ring holds: 256 KiB, as much as the receive buffer of a connection, and what the
+/// fastest client asks for in some 25 ms.
+const EVENTS: u64 = 8192;
+
+/// What a client asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// A read.
+    Read,
+    /// A write.
+    Write,
+    /// A flush.
+    Flush,
+    /// A trim.
+    Trim,
+    /// A request to write zeros.
+    Zero,
+}
+
+impl Operation {
+    const ALL: [Operation; 5] =
+        [Operation::Read, Operation::Write, Operation::Flush, Operation::Trim, Operation::Zero];
+}
+
+/// A request that was answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// When it arrived, by the engine's clock. Grows from request to request of a connection.
+    pub at: Nanos,
+    /// From its arrival until its answer was handed to the socket, or queued behind answers that
+    /// the client has not taken.
+    pub latency: Nanos,
+    /// First byte of the export.
+    pub offset: u64,
+    /// Bytes; 0 for a flush.
+    pub len: u32,
+    /// What was asked for.
+    pub operation: Operation,
+    /// The worst class of the pages that it touched; none for what touched none.
+    pub class: Option<Class>,
+}
+
+impl Event {
+    /// All but the latency, which is not known yet.
+    fn to_words(self) -> [u64; 3] {
+        let class = self.class.map_or(0, Class::number);
+        let kind = u64::from(self.len) << 32 | (self.operation as u64) << 8 | u64::from(class);
+        [self.at, self.offset, kind]
+    }
+
+    fn from_words([at, offset, kind]: [u64; 3], latency: Nanos) -> Self {
+        let [class, operation, _, _, len @ ..] = kind.to_le_bytes();
+        Event {
+            at,
+            latency,
+            offset,
+            len: u32::from_le_bytes(len),
+            operation: Operation::ALL[usize::from(operation)],
+            class: Class::from_number(class),
+        }
+    }
+}
+
+/// Somebody who is told of every answered request.
+pub trait Observer: Send + Sync {
+    /// A connection to `export` begins; its events will be in `events` until it ends. Dropping them
+    /// is fine, and makes the connection stop noting them.
+    fn connected(&self, export: &str, events: EventReceiver);
+
+    /// A ring is half full. Called by the thread of a connection: it must only wake.
+    fn wake(&self);
+}
+
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Alone(AtomicU64);
+
+/// Positions only grow; a slot is the position modulo the length.
+#[derive(Debug)]
+struct Ring {
+    words: Box<[[AtomicU64; 4]]>,
+    /// Events before this position are published. Written by the sender.
+    head: Alone,
+    /// Events before this position are drained. Written by the receiver.
+    tail: Alone,
+    lost: AtomicU64,
+    sender_gone: AtomicBool,
+    receiver_gone: AtomicBool,
+}
+
+impl Ring {
+    fn slot(&self, position: u64) -> &[AtomicU64; 4] {
+        let index = usize::try_from(position % self.words.len() as u64).expect("an index");
+        &self.words[index]
+    }
+}
+
+/// The end of a ring that the thread of a connection has.
+#[derive(Debug)]
+pub(super) struct EventSender {
+    ring: Arc<Ring>,
+    published: u64,
+    /// Where the next event is staged.
+    next: u64,
+}
+
+/// The end of a ring that somebody drains.
+#[derive(Debug)]
+pub struct EventReceiver {
+    ring: Arc<Ring>,
+}
+
+/// A ring of its own for a connection.
+pub(super) fn ring() -> (EventSender, EventReceiver) {
+    ring_of(EVENTS)
+}
+
+fn ring_of(events: u64) -> (EventSender, EventReceiver) {
+    let ring = Arc::new(Ring {
+        words: (0..events).map(|_| std::array::from_fn(|_| AtomicU64::new(0))).collect(),
+        head: Alone::default(),
+        tail: Alone::default(),
+        lost: AtomicU64::new(0),
+        sender_gone: AtomicBool::new(false),
+        receiver_gone: AtomicBool::new(false),
+    });
+    let sender = EventSender { ring: Arc::clone(&ring), published: 0, next: 0 };
+    (sender, EventReceiver { ring })
+}
+
+impl EventSender {
+    /// Notes a request that is done; its latency comes with [`EventSender::publish`].
+    pub(super) fn stage(&mut self, event: Event) {
+        let waiting = self.next - self.ring.tail.0.load(Ordering::Acquire);
+        if waiting == self.ring.words.len() as u64 {
+            self.ring.lost.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        let slot = self.ring.slot(self.next);
+        for (word, value) in slot.iter().zip(event.to_words()) {
+            word.store(value, Ordering::Relaxed);
+        }
+        self.next += 1;
+    }
+
+    /// Whether something is staged.
+    pub(super) fn has_staged(&self) -> bool {
+        self.next != self.published
+    }
+
+    /// Publishes what is staged, whose answers left at `now`; whether it is time to wake who
+    /// drains.
+    pub(super) fn publish(&mut self, now: Nanos) -> bool {
+        for position in self.published..self.next {
+            let slot = self.ring.slot(position);
+            let latency = now.saturating_sub(slot[0].load(Ordering::Relaxed));
+            slot[3].store(latency, Ordering::Relaxed);
+        }
+        let half = self.ring.words.len() as u64 / 2;
+        let tail = self.ring.tail.0.load(Ordering::Relaxed);
+        let before = self.published.saturating_sub(tail);
+        self.published = self.next;
+        self.ring.head.0.store(self.published, Ordering::Release);
+        before < half && self.published - tail >= half
+    }
+
+    /// Whether anybody drains the ring.
+    pub(super) fn is_wanted(&self) -> bool {
+        !self.ring.receiver_gone.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for EventSender {
+    fn drop(&mut self) {
+        self.ring.sender_gone.store(true, Ordering::Release);
+    }
+}
+
+impl EventReceiver {
+    /// Takes all events that are published, in order.
+    pub fn drain(&mut self, mut take: impl FnMut(Event)) {
+        let head = self.ring.head.0.load(Ordering::Acquire);
+        let tail = self.ring.tail.0.load(Ordering::Relaxed);
+        for position in tail..head {
+            let [at, offset, kind, latency] =
+                std::array::from_fn(|i| self.ring.slot(position)[i].load(Ordering::Relaxed));
+            take(Event::from_words([at, offset, kind], latency));
+        }
+        self.ring.tail.0.store(head, Ordering::Release);
+    }
+
+    /// How many events found the ring full since the last call.
+    pub fn take_lost(&mut self) -> u64 {
+        self.ring.lost.swap(0, Ordering::Relaxed)
+    }
+
+    /// Whether the connection has ended: what a drain after this finds is the last.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.ring.sender_gone.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for EventReceiver {
+    fn drop(&mut self) {
+        self.ring.receiver_gone.store(true, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(number: u64) -> Event {
+        let number_u8 = u8::try_from(number % 250).unwrap();
+        Event {
+            at: 1000 + number,
+            latency: 0,
+            offset: number << 40 | 7,
+            len: u32::MAX - u32::from(number_u8),
+            operation: Operation::ALL[usize::from(number_u8) % 5],
+            class: Class::from_number(number_u8 % 25),
+        }
+    }
+
+    fn drained(receiver: &mut EventReceiver) -> Vec<Event> {
+        let mut events = Vec::new();
+        receiver.drain(|event| events.push(event));
+        events
+    }
+
+    #[test]
+    fn events_come_out_as_they_went_in_with_the_latency_of_their_batch() {
+        let (mut sender, mut receiver) = ring_of(64);
+        for batch in 0..100 {
+            let numbers = batch * 30..batch * 30 + 30;
+            numbers.clone().for_each(|number| sender.stage(event(number)));
+            assert_eq!(drained(&mut receiver), [], "nothing is seen before it is published");
+            assert!(sender.has_staged());
+            sender.publish(50_000);
+            let expected =
+                numbers.map(|number| Event { latency: 49_000 - number, ..event(number) });
+            assert_eq!(drained(&mut receiver), expected.collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn a_full_ring_loses_what_comes_and_keeps_what_is_there() {
+        let (mut sender, mut receiver) = ring_of(8);
+        assert!(!{
+            (0..3).for_each(|number| sender.stage(event(number)));
+            sender.publish(0)
+        });
+        (3..11).for_each(|number| sender.stage(event(number)));
+        assert!(sender.publish(0), "it is more than half full");
+        assert!(!sender.publish(0), "who drains is woken once");
+        assert_eq!(receiver.take_lost(), 3);
+        let offsets = drained(&mut receiver).into_iter().map(|event| event.offset >> 40);
+        assert_eq!(offsets.collect::<Vec<_>>(), (0..8).collect::<Vec<_>>());
+        assert_eq!(receiver.take_lost(), 0);
+        sender.stage(event(11));
+        sender.publish(0);
+        assert_eq!(drained(&mut receiver), [event(11)]);
+    }
+
+    #[test]
+    fn each_end_notices_that_the_other_is_gone() {
+        let (mut sender, mut receiver) = ring_of(8);
+        sender.stage(event(1));
+        sender.publish(0);
+        assert!(!receiver.is_over());
+        drop(sender);
+        assert!(receiver.is_over());
+        assert_eq!(drained(&mut receiver).len(), 1);
+        let (sender, receiver) = ring_of(8);
+        assert!(sender.is_wanted());
+        drop(receiver);
+        assert!(!sender.is_wanted());
+    }
+
+    #[test]
+    fn two_threads_lose_nothing_uncounted_and_tear_nothing() {
+        const COUNT: u64 = 200_000;
+        let (mut sender, mut receiver) = ring_of(64);
+        let (seen, lost) = std::thread::scope(|scope| {
+            scope.spawn(move || {
+                for number in 0..COUNT {
+                    sender.stage(event(number));
+                    if number % 7 == 0 {
+                        sender.publish(2 * COUNT);
+                    }
+                }
+                sender.publish(2 * COUNT);
+            });
+            let (mut seen, mut next) = (0, 0);
+            loop {
+                let over = receiver.is_over();
+                receiver.drain(|found| {
+                    let number = found.offset >> 40;
+                    assert!(number >= next, "{number} after {next}");
+                    next = number + 1;
+                    let latency = (2 * COUNT).saturating_sub(found.at);
+                    assert_eq!(found, Event { latency, ..event(number) });
+                    seen += 1;
+                });
+                if over {
+                    break (seen, receiver.take_lost());
+                }
+            }
+        });
+        assert_eq!(seen + lost, COUNT);
+    }
+}
