@@ -11,6 +11,7 @@ mod in_process;
 mod kill;
 mod lazy;
 mod rss;
+mod same_cache;
 mod settings;
 mod sim_speed;
 mod simulation;
@@ -65,6 +66,11 @@ pub(crate) const PROOFS: &[Proof] = &[
         name: "default-policy",
         about: "the default hits most over the block traces",
         run: default_policy::run,
+    },
+    Proof {
+        name: "same-cache",
+        about: "a trace replayed to the server and simulated",
+        run: same_cache::run,
     },
     Proof { name: "sim-speed", about: "the simulator, against libCacheSim", run: sim_speed::run },
     Proof { name: "simulation", about: "20,000 seeds of crashes and faults", run: simulation::run },

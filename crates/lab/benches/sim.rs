@@ -6,7 +6,8 @@
 //! * `replace TRACE POLICY PAGES`: one pass with one cache, reading included;
 //! * `exact TRACE`: the exact curve of LRU, reading included;
 //! * `sweep TRACE`: eight sizes and eight policies, in one pass and in separate ones;
-//! * `bars TRACE SEEDS`: sampled curves against the exact one.
+//! * `bars TRACE SEEDS`: sampled curves against the exact one;
+//! * `miniatures TRACE SEEDS`: those of other policies against caches of full size.
 
 #![forbid(unsafe_code)]
 #![expect(clippy::print_stdout, reason = "a bench prints")]
@@ -46,6 +47,7 @@ fn main() -> Result<()> {
         ["exact", trace] => exact(trace),
         ["sweep", trace] => sweep(trace),
         ["bars", trace, seeds] => bars(trace, seeds.parse()?),
+        ["miniatures", trace, seeds] => miniatures(trace, seeds.parse()?),
         // As a test: small, and nothing to read.
         [] => smoke(),
         _ => Err("see the head of this file for how to run it".into()),
@@ -236,10 +238,15 @@ fn bars(trace: &str, seeds: u32) -> Result<()> {
         r#"{{"what": "lru sampled, one pass", "seconds": {}}}"#,
         started.elapsed().as_secs_f64() / f64::from(seeds)
     );
-    bars_miniature(&all, &pages, seeds / 20)
+    Ok(())
 }
 
-fn bars_miniature(all: &[Reference], pages: &[u32], seeds: u32) -> Result<()> {
+fn miniatures(trace: &str, seeds: u32) -> Result<()> {
+    let mut all = Vec::new();
+    each(trace, |batch| all.extend_from_slice(batch))?;
+    let mut exact = Exact::new();
+    exact.run(&all);
+    let pages = sizes(exact.curve().footprint());
     let footprint = u64::from(pages[0]) * 100;
     let mut made = Vec::new();
     for seed in 0..seeds {
@@ -270,7 +277,10 @@ fn smoke() -> Result<()> {
     (0..5_000_u64).try_for_each(|at| record(&mut to, at * at % 701))?;
     to.flush()?;
     let trace = path.to_str().ok_or("a path in UTF-8")?;
-    let ran = one(trace, "lru", 50).and_then(|()| exact(trace)).and_then(|()| bars(trace, 20));
+    let ran = one(trace, "lru", 50)
+        .and_then(|()| exact(trace))
+        .and_then(|()| bars(trace, 20))
+        .and_then(|()| miniatures(trace, 2));
     std::fs::remove_file(&path)?;
     ran
 }

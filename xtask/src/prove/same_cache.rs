@@ -1,0 +1,221 @@
+//! The same cache both ways: traces replayed to `larder serve`, and simulated by `larder sim`.
+//!
+//! With one client and write-through nothing depends on time: the counters must be equal. With
+//! eight clients and write-back the hit ratios may differ by [`APART_POINTS`]. And curves, which see
+//! single references only, must foretell the hit ratio of the server at ten sizes.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result, bail};
+use serde_json::Value;
+
+use super::default_policy::traces;
+use super::{Claims, Lab, to_f64};
+use crate::{image, run};
+
+/// Counters that must be equal with one client.
+const EQUAL: [&str; 8] = [
+    "read_hit_pages",
+    "read_partial_hit_pages",
+    "read_miss_pages",
+    "read_bypass_pages",
+    "write_partial_pages",
+    "write_through_pages",
+    "evicted_pages",
+    "filled_blocks",
+];
+/// How far hit ratios with eight clients may be apart, in per cent of references.
+const APART_POINTS: f64 = 0.5;
+/// How far the prediction of a curve may be off: on average, and at the worst size.
+const MEAN_POINTS: f64 = 1.0;
+const WORST_POINTS: f64 = 3.0;
+/// Memory of the cache where only one size is tried.
+const MEMORY: &str = "24MiB";
+/// Sizes of the prediction, in MiB of memory.
+const SIZES_MIB: [u64; 10] = [6, 8, 10, 12, 16, 20, 28, 40, 56, 80];
+
+/// One trace, and an image that is long enough for it.
+struct Case {
+    name: &'static str,
+    trace: PathBuf,
+    image: PathBuf,
+}
+
+/// Runs the proof.
+pub(super) fn run(lab: &Lab, claims: &mut Claims) -> Result<()> {
+    let found = traces(lab);
+    if found.is_empty() {
+        claims.skip("a trace replayed and simulated", "there are no traces in ../shared/traces");
+        return Ok(());
+    }
+    // The small one alone in the short form.
+    let wanted = found.into_iter().filter(|(_, name)| !lab.options.quick || *name == "TPC-C");
+    for (trace, name) in wanted {
+        let (trace, end) = one_volume(lab, &trace, name)?;
+        let image = image::sparse(&lab.file(&format!("{name}.img")), end)?;
+        let case = Case { name, trace, image };
+        for policy in lab.either(&["lru", "s3fifo", "arc"][..], &["s3fifo"][..]) {
+            equal(lab, &case, policy, claims)?;
+        }
+        near(lab, &case, claims)?;
+        // Reads alone: what a write leaves of a page is beyond a curve of references.
+        if matches!(name, "OLTP" | "P3") {
+            for policy in ["lru", "s3fifo"] {
+                foretold(lab, &case, policy, claims)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The trace, or what it has of its busiest volume, and where that must end at least, rounded up as
+/// the simulator does.
+fn one_volume(lab: &Lab, trace: &Path, name: &str) -> Result<(PathBuf, u64)> {
+    let mut command = Command::new(&lab.binary);
+    let summary = json(command.args(["trace", "summary", "--json"]).arg(trace))?;
+    let volumes = summary["volumes"].as_array().context("the summary has no volumes")?;
+    let asked = |volume: &&Value| {
+        let of = |op: &str| volume["ops"][op]["requests"].as_u64().unwrap_or(0);
+        of("read") + of("write")
+    };
+    let busiest = volumes.iter().max_by_key(asked).context("the trace has no volume")?;
+    let end = busiest["end_bytes"].as_u64().context("the volume has no end")?;
+    let end = end.next_multiple_of(1 << 20);
+    if volumes.len() == 1 {
+        return Ok((trace.to_path_buf(), end));
+    }
+    let called = busiest["volume"].as_str().context("the volume has no name")?;
+    let only = lab.file(&format!("{name}.ltr"));
+    let mut command = Command::new(&lab.binary);
+    command.args(["trace", "filter"]).arg(trace).arg(&only).args(["--volume", called]);
+    run::text(&mut command)?;
+    Ok((only, end))
+}
+
+fn json(command: &mut Command) -> Result<Value> {
+    let text = run::text(command)?;
+    serde_json::from_str(&text).context("parse what larder printed")
+}
+
+/// Replays the trace to a server; its counters and its memory in pages.
+fn served(lab: &Lab, case: &Case, options: &str, replay: &[&str]) -> Result<(Value, u64)> {
+    let counters = lab.file("counters.json");
+    let options = format!("{options} --counters {}", counters.display());
+    let server = lab.serve(&case.image, &options)?;
+    let mut command = Command::new(&lab.binary);
+    command.args(["trace", "replay"]).arg(&case.trace).args(["--to", &server.uri(), "--json"]);
+    run::text(command.args(replay))?;
+    server.stop_clean()?;
+    let text = std::fs::read_to_string(&counters).context("read the counters of the server")?;
+    let whole: Value = serde_json::from_str(&text).context("parse the counters of the server")?;
+    let volume = &whole["volumes"][0];
+    let memory = volume["gauges"]["memory_bytes"].as_u64().context("no gauge memory_bytes")?;
+    Ok((volume["counters"].clone(), memory / 4096))
+}
+
+/// The first row of a simulation.
+fn simulated(lab: &Lab, case: &Case, pages: u64, options: &[&str]) -> Result<Value> {
+    let size = format!("{pages}p");
+    let mut command = Command::new(&lab.binary);
+    command.arg("sim").arg(&case.trace).args(["--page-size", "4KiB", "--format", "json"]);
+    let whole = json(command.args(["--size", &size]).args(options))?;
+    Ok(whole["rows"][0].clone())
+}
+
+fn number(from: &Value, name: &str) -> Result<u64> {
+    from[name].as_u64().with_context(|| format!("no number {name}"))
+}
+
+/// Read references that hit, of all, in per cent.
+fn hits(counters: &Value) -> Result<f64> {
+    let names =
+        ["read_hit_pages", "read_partial_hit_pages", "read_miss_pages", "read_bypass_pages"];
+    let mut all = 0;
+    for name in names {
+        all += number(counters, name)?;
+    }
+    Ok(100.0 * to_f64(number(counters, "read_hit_pages")?) / to_f64(all.max(1)))
+}
+
+fn equal(lab: &Lab, case: &Case, policy: &str, claims: &mut Claims) -> Result<()> {
+    let options = format!("--memory {MEMORY} --policy {policy} --write-mode through");
+    let (counters, pages) = served(lab, case, &options, &[])?;
+    let whole = ["--level", "whole", "--policy", policy, "--write-mode", "through"];
+    let row = simulated(lab, case, pages, &[&whole[..], &["--store", "instant"]].concat())?;
+    let mut apart = Vec::new();
+    for name in EQUAL {
+        let (ours, theirs) = (number(&counters, name)?, number(&row, name)?);
+        if ours != theirs {
+            apart.push(format!("{name} {ours} and {theirs}"));
+        }
+    }
+    let figure = format!(
+        "{} hits, {} misses, {} evictions{}{}",
+        counters["read_hit_pages"],
+        counters["read_miss_pages"],
+        counters["evicted_pages"],
+        if apart.is_empty() { "" } else { "; apart: " },
+        apart.join(", ")
+    );
+    claims.against(
+        format!("{}, {policy}: replayed by one client, write-through: equal counters", case.name),
+        figure,
+        format!("simulated: {} hits", row["read_hit_pages"]),
+        apart.is_empty(),
+    );
+    Ok(())
+}
+
+fn near(lab: &Lab, case: &Case, claims: &mut Claims) -> Result<()> {
+    let options = format!("--memory {MEMORY} --policy s3fifo --write-mode back");
+    let (counters, pages) = served(lab, case, &options, &["--connections", "8"])?;
+    let whole = ["--level", "whole", "--policy", "s3fifo", "--write-mode", "back"];
+    let more = ["--clients", "8", "--store", "instant"];
+    let row = simulated(lab, case, pages, &[&whole[..], &more].concat())?;
+    let (real, foretold) = (hits(&counters)?, hits(&row)?);
+    claims.against(
+        format!("{}: eight clients, write-back: within {APART_POINTS} points", case.name),
+        format!("{real:.2} % of reads hit"),
+        format!("simulated: {foretold:.2} %"),
+        (real - foretold).abs() <= APART_POINTS,
+    );
+    Ok(())
+}
+
+/// Curves of references against the server.
+fn foretold(lab: &Lab, case: &Case, policy: &str, claims: &mut Claims) -> Result<()> {
+    let mut real = Vec::new();
+    for mib in SIZES_MIB {
+        let options = format!("--memory {mib}MiB --policy {policy} --write-mode through");
+        let (counters, pages) = served(lab, case, &options, &["--connections", "4"])?;
+        real.push((pages, hits(&counters)?));
+    }
+    let curves: [(&str, &[&str]); 2] = [("every reference", &[]), ("sampled", &["--curve"])];
+    for (how, options) in curves {
+        let mut errors = Vec::new();
+        for &(pages, hit) in &real {
+            let row = simulated(lab, case, pages, &[&["--policy", policy][..], options].concat())?;
+            let Some(ratio) = row["hit_ratio"].as_f64() else { bail!("no hit ratio in a curve") };
+            errors.push((100.0 * ratio - hit).abs());
+        }
+        let mean = errors.iter().sum::<f64>() / to_f64(errors.len() as u64);
+        let worst = errors.iter().copied().fold(0.0, f64::max);
+        claims.against(
+            format!(
+                "{}, {policy}: curve of {how} against the server at {} sizes: mean {MEAN_POINTS}, \
+                 worst {WORST_POINTS} points",
+                case.name,
+                real.len()
+            ),
+            format!("mean {mean:.2}, worst {worst:.2} points"),
+            format!(
+                "{:.1} % to {:.1} % of references hit",
+                real.iter().map(|one| one.1).fold(100.0, f64::min),
+                real.iter().map(|one| one.1).fold(0.0, f64::max)
+            ),
+            mean <= MEAN_POINTS && worst <= WORST_POINTS,
+        );
+    }
+    Ok(())
+}
