@@ -193,14 +193,14 @@ impl Outcome {
         }
         let LeftOut { read_only, not_offered, empty } = self.left_out;
         let notes = [
-            (self.split, "were sent in pieces"),
-            (self.wrapped, "were folded into the export"),
-            (read_only, "were left out because of --read-only"),
-            (not_offered, "were left out because the server does not know them"),
-            (empty, "were left out because they are of no bytes"),
+            (self.split, "sent in pieces"),
+            (self.wrapped, "folded into the export"),
+            (read_only, "left out because of --read-only"),
+            (not_offered, "left out because the server does not know them"),
+            (empty, "left out because they are of no bytes"),
         ];
         for (count, what) in notes.into_iter().filter(|(count, _)| *count > 0) {
-            line(format_args!("{} requests of the trace {what}", format::count(count)));
+            line(format_args!("requests of the trace {what}: {}", format::count(count)));
         }
         if requests > 0 {
             out.push('\n');
