@@ -16,6 +16,20 @@ pub(crate) fn bytes(text: &str) -> Result<u64, String> {
     Ok(size.as_u64())
 }
 
+/// A time in nanoseconds.
+pub(crate) fn time(text: &str) -> Result<u64, String> {
+    let units = [("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9), ("m", 60e9), ("h", 3600e9)];
+    let number = units.into_iter().find_map(|(unit, ns)| {
+        let number: f64 = text.strip_suffix(unit)?.parse().ok()?;
+        Some(number * ns)
+    });
+    match number {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "in range")]
+        Some(ns) if (0.0..1.8e19).contains(&ns) => Ok(ns as u64),
+        _ => Err(format!("\"{text}\" is not a time; write 90s, 5m, 1.5h, 20ms")),
+    }
+}
+
 /// A page size in blocks.
 pub(crate) fn page_blocks(text: &str) -> Result<u32, String> {
     let bytes = bytes(text)?;

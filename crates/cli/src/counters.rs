@@ -60,10 +60,22 @@ pub(crate) fn json(cache: &ArenaCache, volumes: &[Arc<ArenaVolume>]) -> Value {
         let totals = volume.totals();
         let counter = |counter: Counter| (counter.meaning().name.to_owned(), totals.get(counter));
         let gauge = |gauge: Gauge| (gauge.meaning().name.to_owned(), cache.gauge(volume, gauge));
+        let latency = |latency: Latency| {
+            let histogram = totals.latency(latency);
+            let value = json!({
+                "count": histogram.count(),
+                "mean": histogram.mean(),
+                "p50": histogram.quantile(0.5),
+                "p99": histogram.quantile(0.99),
+                "max": histogram.max(),
+            });
+            (latency.meaning().name.to_owned(), value)
+        };
         json!({
             "name": volume.name(),
             "counters": Counter::ALL.into_iter().map(counter).collect::<BTreeMap<_, _>>(),
             "gauges": Gauge::ALL.into_iter().map(gauge).collect::<BTreeMap<_, _>>(),
+            "latencies": Latency::ALL.into_iter().map(latency).collect::<BTreeMap<_, _>>(),
         })
     };
     let volumes: Vec<Value> = volumes.iter().map(of).collect();

@@ -127,6 +127,8 @@ impl<F: Frames> Volume<F> {
         assert!(page_blocks.is_power_of_two() && page_blocks <= PAGE_BLOCKS_MAX, "page size");
         assert!(geometry.length > 0 && geometry.length < 1 << 60, "length of the store");
         assert!(options.min_frames <= options.max_frames, "min above max");
+        // A page that can never be there as a whole would be waited for for ever.
+        assert!(options.max_frames >= options.page_blocks, "max below one page");
         let quota = Quota {
             min: options.min_frames,
             max: options.max_frames,

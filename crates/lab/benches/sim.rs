@@ -250,7 +250,7 @@ fn miniatures(trace: &str, seeds: u32) -> Result<()> {
     let footprint = u64::from(pages[0]) * 100;
     let mut made = Vec::new();
     for seed in 0..seeds {
-        let mut miniature = Miniature::new(&policies(), pages, footprint, seed.into());
+        let mut miniature = Miniature::new(&policies(), &pages, footprint, seed.into());
         all.chunks(4096).for_each(|batch| miniature.run(batch));
         made.push(miniature);
     }

@@ -13,6 +13,7 @@
 mod capped;
 mod curve;
 mod disk;
+mod fixed;
 mod layout;
 mod modelled;
 #[cfg(test)]
@@ -23,6 +24,7 @@ mod void;
 pub use capped::{Capped, CappedSpec};
 pub use curve::SeekCurve;
 pub use disk::{Disk, DiskSpec};
+pub use fixed::Fixed;
 pub use modelled::{Modelled, Totals};
 pub use void::VoidStore;
 

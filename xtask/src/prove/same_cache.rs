@@ -1,7 +1,9 @@
 //! The same cache both ways: traces replayed to `larder serve`, and simulated by `larder sim`.
 //!
 //! With one client and write-through nothing depends on time: the counters must be equal. With
-//! eight clients and write-back the hit ratios may differ by [`APART_POINTS`]. And curves, which see
+//! eight clients and write-back the hit ratios may differ by [`APART_POINTS`]; since then it matters
+//! which requests are under way together, the simulation is told how long the store took for a read
+//! on average, and how long it was from one request to the next. And curves, which see
 //! single references only, must foretell the hit ratio of the server at ten sizes.
 
 use std::path::{Path, PathBuf};
@@ -33,7 +35,7 @@ const WORST_POINTS: f64 = 3.0;
 /// Memory of the cache where only one size is tried.
 const MEMORY: &str = "24MiB";
 /// Sizes of the prediction, in MiB of memory.
-const SIZES_MIB: [u64; 10] = [6, 8, 10, 12, 16, 20, 28, 40, 56, 80];
+const SIZES_MIB: [u64; 10] = [8, 10, 12, 14, 16, 20, 28, 40, 56, 80];
 
 /// One trace, and an image that is long enough for it.
 struct Case {
@@ -98,20 +100,36 @@ fn json(command: &mut Command) -> Result<Value> {
     serde_json::from_str(&text).context("parse what larder printed")
 }
 
-/// Replays the trace to a server; its counters and its memory in pages.
-fn served(lab: &Lab, case: &Case, options: &str, replay: &[&str]) -> Result<(Value, u64)> {
+/// What a server did with a trace that was replayed to it.
+struct Served {
+    counters: Value,
+    /// Its memory.
+    pages: u64,
+    /// Mean nanoseconds from one request to the next, and of one read in the store.
+    gap: u64,
+    store_read: u64,
+}
+
+/// Replays the trace to a server.
+fn served(lab: &Lab, case: &Case, options: &str, replay: &[&str]) -> Result<Served> {
     let counters = lab.file("counters.json");
     let options = format!("{options} --counters {}", counters.display());
     let server = lab.serve(&case.image, &options)?;
     let mut command = Command::new(&lab.binary);
     command.args(["trace", "replay"]).arg(&case.trace).args(["--to", &server.uri(), "--json"]);
-    run::text(command.args(replay))?;
+    let replayed = json(command.args(replay))?;
     server.stop_clean()?;
     let text = std::fs::read_to_string(&counters).context("read the counters of the server")?;
     let whole: Value = serde_json::from_str(&text).context("parse the counters of the server")?;
     let volume = &whole["volumes"][0];
     let memory = volume["gauges"]["memory_bytes"].as_u64().context("no gauge memory_bytes")?;
-    Ok((volume["counters"].clone(), memory / 4096))
+    let reads = &volume["latencies"]["store_read_service_ns"];
+    Ok(Served {
+        counters: volume["counters"].clone(),
+        pages: memory / 4096,
+        gap: number(&replayed, "duration_ns")? / number(&replayed, "requests")?.max(1),
+        store_read: reads["mean"].as_u64().unwrap_or(0),
+    })
 }
 
 /// The first row of a simulation.
@@ -140,7 +158,7 @@ fn hits(counters: &Value) -> Result<f64> {
 
 fn equal(lab: &Lab, case: &Case, policy: &str, claims: &mut Claims) -> Result<()> {
     let options = format!("--memory {MEMORY} --policy {policy} --write-mode through");
-    let (counters, pages) = served(lab, case, &options, &[])?;
+    let Served { counters, pages, .. } = served(lab, case, &options, &[])?;
     let whole = ["--level", "whole", "--policy", policy, "--write-mode", "through"];
     let row = simulated(lab, case, pages, &[&whole[..], &["--store", "instant"]].concat())?;
     let mut apart = Vec::new();
@@ -169,14 +187,16 @@ fn equal(lab: &Lab, case: &Case, policy: &str, claims: &mut Claims) -> Result<()
 
 fn near(lab: &Lab, case: &Case, claims: &mut Claims) -> Result<()> {
     let options = format!("--memory {MEMORY} --policy s3fifo --write-mode back");
-    let (counters, pages) = served(lab, case, &options, &["--connections", "8"])?;
+    let served = served(lab, case, &options, &["--connections", "8"])?;
+    let Served { counters, pages, .. } = &served;
+    let (gap, store) = (format!("{}ns", served.gap), format!("fixed:{}ns", served.store_read));
     let whole = ["--level", "whole", "--policy", "s3fifo", "--write-mode", "back"];
-    let more = ["--clients", "8", "--store", "instant"];
-    let row = simulated(lab, case, pages, &[&whole[..], &more].concat())?;
-    let (real, foretold) = (hits(&counters)?, hits(&row)?);
+    let more = ["--clients", "8", "--store", &store, "--gap", &gap];
+    let row = simulated(lab, case, *pages, &[&whole[..], &more].concat())?;
+    let (real, foretold) = (hits(counters)?, hits(&row)?);
     claims.against(
         format!("{}: eight clients, write-back: within {APART_POINTS} points", case.name),
-        format!("{real:.2} % of reads hit"),
+        format!("{real:.2} % of reads hit; gap {gap}, store {store}"),
         format!("simulated: {foretold:.2} %"),
         (real - foretold).abs() <= APART_POINTS,
     );
@@ -188,7 +208,7 @@ fn foretold(lab: &Lab, case: &Case, policy: &str, claims: &mut Claims) -> Result
     let mut real = Vec::new();
     for mib in SIZES_MIB {
         let options = format!("--memory {mib}MiB --policy {policy} --write-mode through");
-        let (counters, pages) = served(lab, case, &options, &["--connections", "4"])?;
+        let Served { counters, pages, .. } = served(lab, case, &options, &[])?;
         real.push((pages, hits(&counters)?));
     }
     let curves: [(&str, &[&str]); 2] = [("every reference", &[]), ("sampled", &["--curve"])];

@@ -8,7 +8,7 @@
 //! Volumes are as long as the trace reaches, rounded up to a page of 1 MiB. Requests beyond 4 KiB
 //! borders are cut as the NBD server cuts them. Sizes are bytes, times are nanoseconds.
 
-use crate::model::{Capped, CappedSpec, Disk, Modelled, VoidStore};
+use crate::model::{Capped, CappedSpec, Disk, Fixed, Modelled, VoidStore};
 use crate::rehearsal::{Rehearsal, RehearsalError, Request};
 use crate::trace::{Addressing, Op, Record, Source, TraceError};
 use larder_core::clock::Nanos;
@@ -31,6 +31,8 @@ const SECTOR_BYTES: u64 = 512;
 pub enum StoreModel {
     /// Takes no time.
     Instant,
+    /// Takes this time for each operation, however many there are.
+    Fixed(Nanos),
     /// One rotating disk of 7,200 rpm.
     Disk,
     /// The default kind of a cloud's volumes.
@@ -40,19 +42,20 @@ pub enum StoreModel {
 }
 
 impl StoreModel {
-    /// All, in the order of the documentation.
-    pub const ALL: [StoreModel; 4] = [
+    /// Those that have a name alone, in the order of the documentation.
+    pub const NAMED: [StoreModel; 4] = [
         StoreModel::Instant,
         StoreModel::Disk,
         StoreModel::CloudGeneral,
         StoreModel::CloudStandard,
     ];
 
-    /// Its name on the command line.
+    /// Its name on the command line; a fixed one is followed by its time there.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             StoreModel::Instant => "instant",
+            StoreModel::Fixed(_) => "fixed",
             StoreModel::Disk => "disk",
             StoreModel::CloudGeneral => "cloud-general",
             StoreModel::CloudStandard => "cloud-standard",
@@ -63,6 +66,7 @@ impl StoreModel {
         let void = VoidStore::new(geometry);
         match self {
             StoreModel::Instant => Box::new(void),
+            StoreModel::Fixed(time) => Box::new(Modelled::new(void, Fixed(time))),
             StoreModel::Disk => {
                 let disk = Disk::seven_thousand_two_hundred(geometry.length);
                 Box::new(Modelled::new(void, disk))
@@ -80,8 +84,12 @@ impl StoreModel {
 /// When requests are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
-    /// As soon as a client is free.
-    Closed,
+    /// As soon as a client is free, and no sooner than this after the request before: what the
+    /// clients and the front end need for each.
+    Closed {
+        /// Nanoseconds between one request and the next, at least.
+        gap: Nanos,
+    },
     /// At the times of the trace, or as soon after as a client is free.
     Recorded,
 }
@@ -203,6 +211,7 @@ pub fn simulate(
 ) -> Result<WholeOutcome, WholeError> {
     let mut rehearsal = build(lengths, options);
     let begin = rehearsal.now();
+    let mut next = begin;
     let mut batch = Vec::new();
     loop {
         batch.clear();
@@ -211,12 +220,17 @@ pub fn simulate(
             break;
         }
         for record in &batch {
-            if options.pace == Pace::Recorded {
-                rehearsal.pass(begin + record.time_ns)?;
-            }
             let Some(request) = request(record) else { continue };
+            match options.pace {
+                Pace::Recorded => rehearsal.pass(begin + record.time_ns)?,
+                Pace::Closed { gap } if gap > 0 => rehearsal.pass(next)?,
+                Pace::Closed { .. } => {}
+            }
             let client = rehearsal.wait_for_idle()?;
             rehearsal.begin(client, &request)?;
+            if let Pace::Closed { gap } = options.pace {
+                next = rehearsal.now() + gap;
+            }
         }
         progress(batch.len() as u64);
     }

@@ -32,8 +32,8 @@ pub(crate) struct WholeArguments {
           default_value = "back")]
     write_mode: Vec<WriteMode>,
 
-    /// What lies behind the cache: instant, disk (7,200 rpm), cloud-general (3,000 operations a
-    /// second), cloud-standard (500).
+    /// What lies behind the cache: instant, fixed:TIME (for each operation), disk (7,200 rpm),
+    /// cloud-general (3,000 operations a second), cloud-standard (500).
     #[arg(long, value_name = "MODEL", value_parser = store, default_value = "disk")]
     store: StoreModel,
 
@@ -41,6 +41,10 @@ pub(crate) struct WholeArguments {
     #[arg(long, value_name = "NUMBER", default_value_t = 1,
           value_parser = clap::value_parser!(u16).range(1..=1024))]
     clients: u16,
+
+    /// What the clients and the front end need from one request to the next, as 15us.
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = args::time)]
+    gap: u64,
 
     /// When requests are made: as soon as a client is free, or at the times of the trace.
     #[arg(long, value_name = "PACE", default_value = "closed")]
@@ -64,9 +68,12 @@ enum ReadAhead {
 }
 
 fn store(text: &str) -> Result<StoreModel, String> {
-    let names = StoreModel::ALL.map(StoreModel::name).join(", ");
-    let found = StoreModel::ALL.into_iter().find(|model| model.name() == text);
-    found.ok_or_else(|| format!("there is no store model \"{text}\"; one of {names}"))
+    if let Some(time) = text.strip_prefix("fixed:") {
+        return args::time(time).map(StoreModel::Fixed);
+    }
+    let names = StoreModel::NAMED.map(StoreModel::name).join(", ");
+    let found = StoreModel::NAMED.into_iter().find(|model| model.name() == text);
+    found.ok_or_else(|| format!("there is no store model \"{text}\"; one of fixed:TIME, {names}"))
 }
 
 /// One cache over one trace, and what came out.
@@ -135,7 +142,7 @@ fn options(
         store: whole.store,
         clients: whole.clients.into(),
         pace: match whole.pace {
-            PaceBy::Closed => Pace::Closed,
+            PaceBy::Closed => Pace::Closed { gap: whole.gap },
             PaceBy::Recorded => Pace::Recorded,
         },
     }

@@ -43,11 +43,11 @@ pub(super) struct Arguments {
     ops: Vec<Op>,
 
     /// The first time to keep, since the beginning of the trace, as 90s, 5m, 1.5h, 20ms.
-    #[arg(long, value_name = "TIME", value_parser = time)]
+    #[arg(long, value_name = "TIME", value_parser = args::time)]
     from: Option<u64>,
 
     /// The time at which to end.
-    #[arg(long, value_name = "TIME", value_parser = time)]
+    #[arg(long, value_name = "TIME", value_parser = args::time)]
     to: Option<u64>,
 
     /// Offsets to keep what touches them, as 1GiB..2GiB or 4096..8192; an end may be missing.
@@ -63,20 +63,6 @@ fn op(text: &str) -> Result<Op, String> {
         let names = Op::ALL.map(Op::name).join(", ");
         format!("\"{text}\" is not an operation; there are {names}")
     })
-}
-
-/// A time in nanoseconds.
-fn time(text: &str) -> Result<u64, String> {
-    let units = [("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9), ("m", 60e9), ("h", 3600e9)];
-    let number = units.into_iter().find_map(|(unit, ns)| {
-        let number: f64 = text.strip_suffix(unit)?.parse().ok()?;
-        Some(number * ns)
-    });
-    match number {
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "in range")]
-        Some(ns) if (0.0..1.8e19).contains(&ns) => Ok(ns as u64),
-        _ => Err(format!("\"{text}\" is not a time; write 90s, 5m, 1.5h, 20ms")),
-    }
 }
 
 fn range(text: &str) -> Result<Range<u64>, String> {
@@ -114,11 +100,11 @@ mod tests {
 
     #[test]
     fn times_and_ranges() {
-        assert_eq!(time("90s").unwrap(), 90_000_000_000);
-        assert_eq!(time("1.5h").unwrap(), 5_400_000_000_000);
-        assert_eq!(time("20ms").unwrap(), 20_000_000);
+        assert_eq!(args::time("90s").unwrap(), 90_000_000_000);
+        assert_eq!(args::time("1.5h").unwrap(), 5_400_000_000_000);
+        assert_eq!(args::time("20ms").unwrap(), 20_000_000);
         for wrong in ["", "5", "s", "-1s", "nans", "1e30s"] {
-            assert!(time(wrong).is_err(), "{wrong}");
+            assert!(args::time(wrong).is_err(), "{wrong}");
         }
         assert_eq!(range("4KiB..1MiB").unwrap(), 4096..1 << 20);
         assert_eq!(range("..512").unwrap(), 0..512);

@@ -23,6 +23,7 @@ use crate::wake::Waker;
 use larder_core::clock::{Clock, Nanos};
 use larder_core::counters::{Classes, Latency};
 use larder_core::lane::{Completion, Notify};
+use larder_core::units::BLOCK_BYTES;
 use parts::{Parts, Request};
 use rustix::event::PollFlags;
 use rustix::fd::AsFd;
@@ -47,8 +48,10 @@ const SPIN_PAUSES: u32 = 16;
 const STREAM_GAP: Nanos = 15_000;
 /// No more requests are taken in, and no more of a large read is asked for, while the client has
 /// not taken this much of its answers, counting reads under way: so much of the cache may one
-/// client pin.
+/// client pin. In a small cache it is a sixteenth of it, so that a few clients that do not read
+/// their answers leave room for the others.
 const BACKLOG_MAX: usize = 4 << 20;
+const BACKLOG_SHARE: usize = 16;
 /// How often a stalled request is tried again without having been woken: frames that a reader let
 /// go of wake nobody.
 const STALL_RETRY: Duration = Duration::from_millis(5);
@@ -116,6 +119,7 @@ fn converse(shared: &Arc<Shared>, socket: &Socket, waker: &Waker) {
         socket,
         waker,
         negotiated,
+        backlog_max: (cache.frame_count() as usize * BLOCK_BYTES / BACKLOG_SHARE).min(BACKLOG_MAX),
         input,
         output: Output::default(),
         parts: Parts::default(),
@@ -190,6 +194,8 @@ struct Session<'a> {
     socket: &'a Socket,
     waker: &'a Waker,
     negotiated: Negotiated,
+    /// Bytes of the cache that this client may pin, but that one piece of a read may exceed it.
+    backlog_max: usize,
     cache: Arc<ArenaCache>,
     clock: Arc<dyn Clock>,
     lane: ArenaLane,
@@ -297,7 +303,7 @@ impl Session<'_> {
 
     /// Whether the client takes its answers fast enough for more.
     fn takes_answers(&self) -> bool {
-        self.output.backlog() + self.parts.reading_bytes() < BACKLOG_MAX
+        self.output.backlog() + self.parts.reading_bytes() < self.backlog_max
     }
 
     fn record_batch(&mut self, since: Nanos) {

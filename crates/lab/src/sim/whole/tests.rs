@@ -43,7 +43,7 @@ fn options(frames: u32, policy: PolicyKind) -> WholeOptions {
         write_mode: WriteMode::Through,
         store: StoreModel::Instant,
         clients: 1,
-        pace: Pace::Closed,
+        pace: Pace::Closed { gap: 0 },
     }
 }
 
