@@ -104,7 +104,7 @@ pub(super) fn run(lab: &Lab, claims: &mut Claims) -> Result<()> {
         }
     };
     let started = record::now()?;
-    let rig = Rig { bench, python, rounds: lab.either(7, 1) };
+    let rig = Rig { bench, python, rounds: lab.either(3, 1) };
     let mut comparisons = Vec::new();
     for (name, path) in &traces {
         let footprint =
