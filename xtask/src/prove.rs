@@ -13,6 +13,7 @@ mod rss;
 mod settings;
 mod sim_speed;
 mod simulation;
+mod size;
 mod speed;
 mod trace_fuzz;
 mod wrong_input;
@@ -61,6 +62,7 @@ pub(crate) const PROOFS: &[Proof] = &[
         run: trace_fuzz::run,
     },
     Proof { name: "sim-speed", about: "the simulator, against libCacheSim", run: sim_speed::run },
+    Proof { name: "size", about: "the recommended size, against full sweeps", run: size::run },
     Proof { name: "simulation", about: "20,000 seeds of crashes and faults", run: simulation::run },
 ];
 

@@ -30,6 +30,9 @@ pub struct PageSize {
     pub high: f64,
     /// Bytes that the store has to deliver over the whole trace.
     pub store_bytes: u64,
+    /// Pages that reads missed: the store has no more reads than this, and fewer where the missing
+    /// pages of a request lie side by side.
+    pub read_misses: u64,
     /// All pages of the trace, bytes.
     pub footprint_bytes: u64,
 }
@@ -56,7 +59,15 @@ mod tests {
 
     fn size(page_bytes: u32, byte_hit_ratio: f64, store_bytes: u64) -> PageSize {
         let (low, high) = (byte_hit_ratio, byte_hit_ratio);
-        PageSize { page_bytes, byte_hit_ratio, low, high, store_bytes, footprint_bytes: 0 }
+        PageSize {
+            page_bytes,
+            byte_hit_ratio,
+            low,
+            high,
+            store_bytes,
+            read_misses: 0,
+            footprint_bytes: 0,
+        }
     }
 
     #[test]

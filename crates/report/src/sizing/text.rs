@@ -11,6 +11,8 @@ use crate::table::{Cell, Column, Table};
 const CHART: (usize, usize) = (64, 12);
 /// Rows of the table of the curve, at most.
 const CURVE_ROWS: usize = 16;
+/// A cache that can reach no more hits than this is hardly worth its memory.
+pub(super) const HARDLY: f64 = 0.05;
 
 impl Sizing {
     /// What was found out, for people.
@@ -102,6 +104,14 @@ impl Sizing {
             format::bytes(advice.page_bytes.into()),
             self.why(advice)
         );
+        if self.workload.ceiling < HARDLY {
+            put_line!(
+                text,
+                "  Hardly worth it: {} of all references are the first of their page and miss in any \
+                 cache.",
+                format::percent(1.0 - self.workload.ceiling)
+            );
+        }
         if let Some(region) = advice.region {
             put_line!(text, "  It lies in {}.", region.title());
         }
@@ -278,6 +288,7 @@ impl Sizing {
             Column::numbers("low", "from"),
             Column::numbers("high", "to"),
             Column::numbers("store_bytes", "read from the store"),
+            Column::numbers("read_misses", "missing pages read"),
             Column::numbers("footprint_bytes", "footprint"),
         ];
         let mut table = Table::new("", columns);
@@ -288,6 +299,7 @@ impl Sizing {
                 Cell::percent(size.low),
                 Cell::percent(size.high),
                 Cell::bytes(size.store_bytes),
+                Cell::count(size.read_misses),
                 Cell::bytes(size.footprint_bytes),
             ]);
         }
@@ -297,8 +309,9 @@ impl Sizing {
     /// The rule by which the page size is chosen.
     pub(super) fn page_size_rule() -> String {
         format!(
-            "The largest page that loses at most {:.0} point of byte hits against the best and \
-             reads at most {BYTES_MORE} times the fewest bytes from the store.",
+            "Rule: the largest page that loses at most {:.0} point of byte hits against the best and \
+             reads at most {BYTES_MORE} times the fewest bytes; if there is none, the one that reads \
+             the fewest bytes. A disk that seeks may be better off with fewer, larger reads.",
             HITS_LOST * 100.0
         )
     }

@@ -87,6 +87,10 @@ fn workload(case: &Case<'_>) -> Workload {
     }
 }
 
+fn beside_plan<'a>(policies: &'a [PolicyKind], pages: &'a [u32]) -> Plan<'a> {
+    Plan { policies, pages, page_size: 0, step: "half and twice" }
+}
+
 /// Half the size, the size and twice the size, with all policies; then the policy.
 fn recommend(
     case: &Case<'_>,
@@ -95,22 +99,33 @@ fn recommend(
     choice: Choice,
     tell: &mut Tell<'_>,
 ) -> Result<(), SizingError> {
-    let sizes = [(choice.pages / 2).max(1), choice.pages, choice.pages.saturating_mul(2)];
-    let plan = |pages| Plan {
-        policies: &case.options.policies,
-        pages,
-        page_size: 0,
-        step: "half and twice",
-    };
+    let everyone = &case.options.policies[..];
     let mut beside = Table::default();
-    // The recommended size comes first: it is counted where all three would be too much.
-    plan(&sizes[1..2]).run(case, &mut beside, tell)?;
-    plan(&sizes).run(case, &mut beside, tell)?;
-    table.enter_all(&beside, choice.pages);
+    beside_plan(everyone, &[choice.pages]).run(case, &mut beside, tell)?;
     let Some(policy) = search::best_policy(&beside, choice.pages) else { return Ok(()) };
-    for (what, pages) in ["half", "recommended", "twice"].into_iter().zip(sizes) {
-        let Some(found) = beside.get(policy, pages) else { continue };
-        made.effects.push(effect(case, what, pages, found, &beside));
+    let (half, twice) = ((choice.pages / 2).max(1), choice.pages.saturating_mul(2));
+    beside_plan(everyone, &[half]).run(case, &mut beside, tell)?;
+    let footprint = u32::try_from(made.workload.footprint_pages).unwrap_or(u32::MAX);
+    // Where everything fits, policies have nothing to decide.
+    let fits = twice >= footprint;
+    let one = [policy];
+    let who = if fits { &one[..] } else { everyone };
+    beside_plan(who, &[twice.min(footprint)]).run(case, &mut beside, tell)?;
+    table.enter_all(&beside, choice.pages);
+    let sizes = [
+        ("half", half, half),
+        ("recommended", choice.pages, choice.pages),
+        ("twice", twice, twice.min(footprint)),
+    ];
+    for (what, pages, run) in sizes {
+        let Some(found) = beside.get(policy, run) else { continue };
+        let mut made_of_it = effect(case, what, pages, found);
+        made_of_it.policies = if what == "twice" && fits {
+            everyone.iter().map(|kind| ratio(kind.name(), found)).collect()
+        } else {
+            beside.at(run).into_iter().map(|(name, found)| ratio(name, found)).collect()
+        };
+        made.effects.push(made_of_it);
     }
     made.recommendation = Some(Recommendation {
         bytes: page_bytes(choice.pages.into()),
@@ -126,14 +141,8 @@ fn recommend(
 }
 
 #[expect(clippy::cast_precision_loss, reason = "counts stay below 2^53")]
-fn effect(case: &Case<'_>, what: &str, pages: u32, found: &Found, table: &Table) -> Effect {
+fn effect(case: &Case<'_>, what: &str, pages: u32, found: &Found) -> Effect {
     let misses = (1.0 - found.hits.hit_ratio) * case.survey.references[0] as f64;
-    let ratio = |(policy, found): (&str, &Found)| PolicyRatio {
-        policy: policy.to_owned(),
-        hit_ratio: found.hits.hit_ratio,
-        low: found.hits.low,
-        high: found.hits.high,
-    };
     Effect {
         what: what.to_owned(),
         point: found.point(page_bytes(pages.into())),
@@ -141,7 +150,16 @@ fn effect(case: &Case<'_>, what: &str, pages: u32, found: &Found, table: &Table)
         misses_per_hour: (case.survey.duration_ns > 0)
             .then(|| misses * NS_PER_HOUR / case.survey.duration_ns as f64),
         store_bytes: page_bytes(found.read_misses),
-        policies: table.at(pages).into_iter().map(|(name, found)| ratio((name, found))).collect(),
+        policies: Vec::new(),
+    }
+}
+
+fn ratio(policy: &str, found: &Found) -> PolicyRatio {
+    PolicyRatio {
+        policy: policy.to_owned(),
+        hit_ratio: found.hits.hit_ratio,
+        low: found.hits.low,
+        high: found.hits.high,
     }
 }
 
@@ -227,6 +245,7 @@ fn page_sizes(
             low: found.byte_hits.low,
             high: found.byte_hits.high,
             store_bytes: found.read_misses.saturating_mul(bytes.into()),
+            read_misses: found.read_misses,
             footprint_bytes: case.survey.footprints[place].pages.saturating_mul(bytes.into()),
         });
     }

@@ -1,19 +1,23 @@
 //! Looks for the smallest size that reaches the goal, and for the best policies there.
 //!
-//! The estimates of all policies say about where it is. The best few are then simulated at sizes a
-//! quarter of an octave apart around it, and between the two neighbours of which one reaches the
-//! goal and the other does not, once more. If the estimates were so far off that none or all of
-//! them reach it, the search moves on by an octave and looks again.
+//! The estimates of all policies say about where it is. The best few are then simulated at sizes
+//! half an octave apart around it, and twice more between the two neighbours of which one reaches
+//! the goal and the other does not: the last ones are 2 % apart. If the estimates were so far off
+//! that none or all of them reach it, the search moves on by an octave and looks again.
 
 use super::caches::{Plan, Table};
 use super::{Case, SizingError, Tell};
 use larder_core::policy::PolicyKind;
 use larder_report::advise::goal::Reach;
 
-/// Policies that are looked at closely.
-const CANDIDATES: usize = 3;
+/// Policies that are looked at closely, besides the engine's default.
+const CANDIDATES: usize = 2;
+/// Pages of a cache that is small for anybody.
+const SMALL: u32 = 512;
 /// A policy that is as good as the best up to this is as good as it.
 const TIE: f64 = 0.001;
+/// How often it looks closer.
+const CLOSER: u32 = 2;
 /// What `larder serve` takes if it is not told.
 const ENGINE_DEFAULT: PolicyKind = PolicyKind::S3Fifo;
 /// How often the search may move on; the sizes of a trace span fewer octaves than this.
@@ -28,11 +32,17 @@ pub(super) struct Choice {
     pub(super) target_pages: Option<u32>,
 }
 
-/// Sizes from the footprint down, half an octave apart, by rising size.
+/// Sizes of the curve by rising size: from the footprint down, half an octave apart, below 1/32 of
+/// it an octave. It ends at 1/1024, or before sizes that are small for any cache and, having no
+/// miniature, would cost the most.
 pub(super) fn grid(footprint: u32) -> Vec<u32> {
-    let mut sizes: Vec<u32> = (0..=20)
-        .map(|number| scaled(footprint, -f64::from(number) / 2.0))
-        .filter(|&pages| pages > 0)
+    let least = (footprint / 1024).max((footprint / 16).min(SMALL));
+    let halves = (0..10).map(|number| f64::from(number) / 2.0);
+    let wholes = (5..=10).map(f64::from);
+    let mut sizes: Vec<u32> = halves
+        .chain(wholes)
+        .map(|octaves| scaled(footprint, -octaves))
+        .filter(|&pages| pages > 0 && pages >= least)
         .collect();
     sizes.sort_unstable();
     sizes.dedup();
@@ -99,12 +109,15 @@ pub(super) fn search(
             None => centre = centre.saturating_mul(2).min(most),
         }
     }
-    if let Some(above) = reaching(&looked, wanted) {
+    for _ in 0..CLOSER {
+        let Some(above) = reaching(&looked, wanted) else { break };
         let below = looked.sizes().into_iter().filter(|&pages| pages < above).max().unwrap_or(0);
-        let mut between: Vec<u32> = (1..8)
-            .map(|number| below + (above - below) / 8 * number + (above - below) % 8 * number / 8)
-            .filter(|&pages| pages > below && pages < above)
-            .collect();
+        let part = |number: u32| {
+            let pages = u64::from(above - below) * u64::from(number) / 4;
+            below + u32::try_from(pages).expect("a part of 32 bits")
+        };
+        let between = (1..4).map(part).filter(|&pages| pages > below && pages < above);
+        let mut between: Vec<u32> = between.collect();
         between.dedup();
         run(&between, &mut looked)?;
     }
@@ -145,7 +158,9 @@ mod tests {
         assert_eq!(grid(1), [1]);
         let sizes = grid(100_000);
         assert_eq!(sizes.last(), Some(&100_000));
-        assert_eq!(sizes[0], 98);
+        assert_eq!(sizes[0], 781);
+        assert_eq!(grid(10_000_000)[0], 9_766);
+        assert_eq!(grid(100), [9, 13, 18, 25, 35, 50, 71, 100]);
         assert!(sizes.windows(2).all(|pair| pair[0] < pair[1]));
     }
 }

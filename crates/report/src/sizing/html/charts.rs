@@ -60,7 +60,7 @@ impl Sizing {
             let at = (plot.x(as_f64(effect.point.bytes)), plot.y(min));
             plot.dot("bound", at, &format!("MIN, the bound: {}", format::percent(min)));
         }
-        let legend = (left + 12.0, top + 40.0);
+        let legend = (left + 12.0, ceiling + 24.0);
         legend_line(&mut plot, "best", legend, "best policy at each size");
         legend_line(&mut plot, "other", (legend.0, legend.1 + 20.0), "lru");
         legend_line(&mut plot, "ceiling", (legend.0, legend.1 + 40.0), "reachable");
@@ -84,7 +84,7 @@ impl Sizing {
         for (class, from, to, title) in parts {
             plot.rectangle(class, (from, to), (top, bottom), title);
             if to - from > 60.0 {
-                plot.words("region", (f64::midpoint(from, to), top + 18.0), "middle", title);
+                plot.words("region", (f64::midpoint(from, to), bottom - 12.0), "middle", title);
             }
         }
     }

@@ -34,7 +34,8 @@ th{color:var(--soft);font-weight:600;font-size:13px}
 .grid{stroke:var(--rule);stroke-width:1}
 .mark{fill:var(--soft)}
 .axis{fill:var(--soft);font-size:14px}
-.label{fill:var(--ink);font-weight:600}
+.label{fill:var(--ink);font-weight:600;paint-order:stroke;stroke:var(--paper);stroke-width:4px;
+stroke-linejoin:round}
 .steep{fill:var(--steep)}.useful{fill:var(--useful)}.flat{fill:var(--flat)}
 .region{fill:var(--soft);font-weight:600}
 .best{fill:none;stroke:var(--main);stroke-width:2.5;stroke-linejoin:round}
