@@ -242,3 +242,6 @@ impl Sizing {
         self.effects.iter().find(|effect| effect.what == "recommended")
     }
 }
+
+#[cfg(test)]
+mod tests;

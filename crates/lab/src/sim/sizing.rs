@@ -171,3 +171,6 @@ pub fn measure(
     }
     compose::compose(&case, tell)
 }
+
+#[cfg(test)]
+mod tests;

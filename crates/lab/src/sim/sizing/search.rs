@@ -13,7 +13,7 @@ use larder_report::advise::goal::Reach;
 /// Policies that are looked at closely, besides the engine's default.
 const CANDIDATES: usize = 2;
 /// Pages of a cache that is small for anybody.
-const SMALL: u32 = 512;
+const SMALL: u32 = 1024;
 /// A policy that is as good as the best up to this is as good as it.
 const TIE: f64 = 0.001;
 /// How often it looks closer.
@@ -158,7 +158,7 @@ mod tests {
         assert_eq!(grid(1), [1]);
         let sizes = grid(100_000);
         assert_eq!(sizes.last(), Some(&100_000));
-        assert_eq!(sizes[0], 781);
+        assert_eq!(sizes[0], 1_563);
         assert_eq!(grid(10_000_000)[0], 9_766);
         assert_eq!(grid(100), [9, 13, 18, 25, 35, 50, 71, 100]);
         assert!(sizes.windows(2).all(|pair| pair[0] < pair[1]));
