@@ -99,7 +99,9 @@ impl Curve {
         let rise = after.hit_ratio - before.hit_ratio;
         let part = if rise > 0.0 { (hit_ratio - before.hit_ratio) / rise } else { 1.0 };
         let more = as_f64(after.bytes - before.bytes) * part.clamp(0.0, 1.0);
-        Some((before.bytes + super::as_u64(more.ceil())).clamp(1, after.bytes))
+        // What a rounding error puts behind a whole byte is that byte.
+        let whole = super::as_u64((more - 1e-6).ceil());
+        Some((before.bytes + whole).clamp(1, after.bytes))
     }
 }
 

@@ -153,8 +153,11 @@ fn the_page_fetches_nothing_and_holds_the_json() {
     }
     let begin = page.find("id=\"data\">").unwrap() + "id=\"data\">".len();
     let end = begin + page[begin..].find("</script>").unwrap();
+    let held = page[begin..end].replace("\\u003c", "<");
+    // Compared as text: reading a number back may change its last digit.
+    assert_eq!(held, made.to_json().to_string());
     let json: serde_json::Value = serde_json::from_str(&page[begin..end]).unwrap();
-    assert_eq!(json, made.to_json());
+    assert_eq!(json["volumes"][0]["volume"], "a<b>&\"c\"");
 }
 
 #[test]
@@ -177,7 +180,7 @@ fn text_page_and_json_say_the_same() {
         "1,234",
         "99 MiB",
         "--memory 67MiB",
-        "region 2, useful",
+        "region 3, flat",
     ] {
         assert!(text.contains(said), "{said} in {text}");
         assert!(page.contains(said), "{said} in the page");
