@@ -37,14 +37,11 @@ fn policies_are_each_taken_once_and_all_if_none_is_named() {
 
 /// A trace in CSV of a loop over some pages, `rounds` times.
 fn looped(folder: &Path, pages: u64, rounds: u64) -> PathBuf {
-    let mut text = String::from("time_ns,offset,len,latency_ns,volume,file,process,op,class\n");
-    for step in 0..pages * rounds {
-        text.push_str(&format!(
-            "{},{},4096,0,0,0,0,read,0\n",
-            step * 1_000_000,
-            step % pages * 4096
-        ));
-    }
+    let line =
+        |step: u64| format!("{},{},4096,0,0,0,0,read,0", step * 1_000_000, step % pages * 4096);
+    let head = "time_ns,offset,len,latency_ns,volume,file,process,op,class".to_owned();
+    let lines: Vec<String> = std::iter::once(head).chain((0..pages * rounds).map(line)).collect();
+    let text = lines.join("\n") + "\n";
     let path = folder.join("loop.csv");
     std::fs::write(&path, text).unwrap();
     path
