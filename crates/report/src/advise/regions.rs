@@ -53,6 +53,8 @@ impl Region {
 pub struct Regions {
     /// The smallest size of region 2, or of region 3 if there is no region 2; bytes.
     pub steep_end_bytes: u64,
+    /// Whether sizes of region 1 were looked at; if not, region 2 begins no later than said.
+    pub steep_seen: bool,
     /// The smallest size of region 3, bytes.
     pub flat_begin_bytes: u64,
     /// The hit ratio that everything reaches, 0 to 1.
@@ -99,6 +101,7 @@ impl Regions {
         }
         Some(Regions {
             steep_end_bytes,
+            steep_seen: ended,
             flat_begin_bytes,
             ceiling,
             steep_end_hit_ratio: ratio(steep_end_bytes),
@@ -138,10 +141,15 @@ impl Regions {
         let at_end = format::percent(self.steep_end_hit_ratio);
         let at_flat = format::percent(self.flat_begin_hit_ratio);
         [
-            format!(
-                "1, steep, below {steep_end} ({at_end} hits): up to there doubling the memory can \
-                 still gain more than {steep}, a tenth of the {ceiling} that can be reached at all."
-            ),
+            if self.steep_seen {
+                format!(
+                    "1, steep, below {steep_end} ({at_end} hits): up to there doubling the memory \
+                     can still gain more than {steep}, a tenth of the {ceiling} that can be \
+                     reached at all."
+                )
+            } else {
+                format!("1, steep: not met; the smallest size that was looked at is {steep_end}.")
+            },
             if self.is_cliff() {
                 format!(
                     "2, useful: none. Up to {flat_begin} too little fits, from there on nearly \
@@ -216,6 +224,7 @@ mod tests {
         let found = Regions::of(&curve, 0.5).unwrap();
         let first = curve.points()[0].bytes;
         assert!(found.flat_begin_bytes <= first, "{found:?}");
+        assert!(!found.steep_seen && found.why()[0].contains("not met"));
         assert_eq!(found.region(first * 2), Region::Flat);
     }
 

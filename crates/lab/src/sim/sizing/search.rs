@@ -36,7 +36,7 @@ pub(super) struct Choice {
 /// it an octave. It ends at 1/1024, or before sizes that are small for any cache and, having no
 /// miniature, would cost the most.
 pub(super) fn grid(footprint: u32) -> Vec<u32> {
-    let least = (footprint / 1024).max((footprint / 16).min(SMALL));
+    let least = (footprint / 1024).max((footprint / 64).min(SMALL));
     let halves = (0..10).map(|number| f64::from(number) / 2.0);
     let wholes = (5..=10).map(f64::from);
     let mut sizes: Vec<u32> = halves
@@ -160,7 +160,7 @@ mod tests {
         assert_eq!(sizes.last(), Some(&100_000));
         assert_eq!(sizes[0], 1_563);
         assert_eq!(grid(10_000_000)[0], 9_766);
-        assert_eq!(grid(100), [9, 13, 18, 25, 35, 50, 71, 100]);
+        assert_eq!(grid(100), [1, 2, 3, 4, 6, 9, 13, 18, 25, 35, 50, 71, 100]);
         assert!(sizes.windows(2).all(|pair| pair[0] < pair[1]));
     }
 }

@@ -60,7 +60,9 @@ impl Sizing {
             let at = (plot.x(as_f64(effect.point.bytes)), plot.y(min));
             plot.dot("bound", at, &format!("MIN, the bound: {}", format::percent(min)));
         }
-        let legend = (left + 12.0, ceiling + 24.0);
+        // Where the curve begins high, the room is below it.
+        let high = points.first().is_some_and(|point| point.1 > self.workload.ceiling / 3.0);
+        let legend = (left + 12.0, if high { bottom - 110.0 } else { ceiling + 24.0 });
         legend_line(&mut plot, "best", legend, "best policy at each size");
         legend_line(&mut plot, "other", (legend.0, legend.1 + 20.0), "lru");
         legend_line(&mut plot, "ceiling", (legend.0, legend.1 + 40.0), "reachable");
