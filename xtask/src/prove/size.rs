@@ -214,14 +214,14 @@ fn refusals(lab: &Lab, claims: &mut Claims) -> Result<()> {
     let cut = file("cut.vscsi", &[1; 47])?;
     let cases: [(&str, &Path, &[&str], &str); 9] = [
         ("a trace without requests", &empty, &[], "empty.csv"),
-        ("an empty file", &nothing, &["--trace-format", "vscsi"], "nothing.vscsi"),
+        ("an empty file", &nothing, &["--trace-format", "vscsi1"], "nothing.vscsi"),
         ("a trace of objects", &objects, &[], "objects.csv"),
-        ("a truncated trace", &cut, &["--trace-format", "vscsi"], "cut.vscsi"),
+        ("a truncated trace", &cut, &["--trace-format", "vscsi1"], "cut.vscsi"),
         ("a missing trace", Path::new("absent.csv"), &[], "absent.csv"),
         ("standard input", Path::new("-"), &[], "standard input"),
         ("a budget below a page", &good, &["--budget", "100B"], "budget"),
         ("a page that cannot be written", &good, &["--html", "/no/such/page.html"], "page.html"),
-        ("a format that is not one", &good, &["--trace-format", "vscsi"], "good.csv"),
+        ("a format that is not one", &good, &["--trace-format", "vscsi1"], "good.csv"),
     ];
     for (what, path, options, word) in cases {
         claims.tried(format!("refused: {what}"), || {

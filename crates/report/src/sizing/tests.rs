@@ -5,6 +5,7 @@ use crate::advise::regions::Regions;
 
 const MIB: u64 = 1 << 20;
 
+#[expect(clippy::too_many_lines, reason = "one value of each field")]
 fn sizing(trace: &str) -> Sizing {
     let ratios = [(8, 0.1), (16, 0.25), (32, 0.5), (64, 0.58), (128, 0.6)];
     let points: Vec<Point> =
@@ -115,7 +116,7 @@ fn assert_well_formed(page: &str) {
         let tag = &rest[begin + 1..end];
         let name = tag.trim_start_matches('/').split([' ', '/', '\n']).next().unwrap();
         assert!(!name.is_empty() && name.chars().all(char::is_alphanumeric), "<{tag}>");
-        assert!(tag.matches('"').count() % 2 == 0, "<{tag}>");
+        assert!(tag.matches('"').count().is_multiple_of(2), "<{tag}>");
         if tag.starts_with('/') {
             assert_eq!(open.pop(), Some(name), "{}", &rest[..begin]);
         } else if !tag.ends_with('/') {
