@@ -206,11 +206,17 @@ fn refusals(lab: &Lab, claims: &mut Claims) -> Result<()> {
         std::fs::write(&path, content).with_context(|| format!("write {name}"))?;
         Ok(path)
     };
-    let good =
-        file("good.csv", b"time_ns,offset,len,volume,op\n0,0,4096,0,read\n1,0,4096,0,read\n")?;
-    let empty = file("empty.csv", b"time_ns,offset,len,volume,op\n")?;
+    let csv = |what: &str, lines: &str| {
+        format!(
+            "time_ns,{what},len,latency_ns,volume,file,process,op,class,volume_name,file_name,\
+             process_name\n{lines}"
+        )
+    };
+    let twice = "0,0,4096,0,0,0,0,read,0,,,\n1,0,4096,0,0,0,0,read,0,,,\n";
+    let good = file("good.csv", csv("offset", twice).as_bytes())?;
+    let empty = file("empty.csv", csv("offset", "").as_bytes())?;
     let nothing = file("nothing.vscsi", b"")?;
-    let objects = file("objects.csv", b"time_ns,object,len,volume,op\n0,7,100,0,read\n")?;
+    let objects = file("objects.csv", csv("object", twice).as_bytes())?;
     let cut = file("cut.vscsi", &[1; 47])?;
     let cases: [(&str, &Path, &[&str], &str); 9] = [
         ("a trace without requests", &empty, &[], "empty.csv"),

@@ -35,11 +35,15 @@ fn policies_are_each_taken_once_and_all_if_none_is_named() {
     assert_eq!(policies(&named), [PolicyKind::Lru, PolicyKind::Sieve]);
 }
 
+/// The header of a trace in CSV.
+const HEAD: &str = "time_ns,offset,len,latency_ns,volume,file,process,op,class,volume_name,\
+                    file_name,process_name";
+
 /// A trace in CSV of a loop over some pages, `rounds` times.
 fn looped(folder: &Path, pages: u64, rounds: u64) -> PathBuf {
     let line =
-        |step: u64| format!("{},{},4096,0,0,0,0,read,0", step * 1_000_000, step % pages * 4096);
-    let head = "time_ns,offset,len,latency_ns,volume,file,process,op,class".to_owned();
+        |step: u64| format!("{},{},4096,0,0,0,0,read,0,,,", step * 1_000_000, step % pages * 4096);
+    let head = HEAD.to_owned();
     let lines: Vec<String> = std::iter::once(head).chain((0..pages * rounds).map(line)).collect();
     let text = lines.join("\n") + "\n";
     let path = folder.join("loop.csv");
@@ -58,7 +62,7 @@ fn wrong_traces_are_refused_with_a_sentence() {
     let absent = folder.path().join("absent.csv");
     assert!(failure(&[absent.to_str().unwrap()]).contains("absent.csv"));
     let empty = folder.path().join("empty.csv");
-    std::fs::write(&empty, "time_ns,offset,len,volume,op\n").unwrap();
+    std::fs::write(&empty, format!("{HEAD}\n")).unwrap();
     assert!(failure(&[empty.to_str().unwrap()]).contains("no read and no write"));
     let trace = looped(folder.path(), 10, 2);
     let small = failure(&[trace.to_str().unwrap(), "--budget", "100B"]);

@@ -19,7 +19,7 @@ fn options() -> Options {
 }
 
 fn size(records: &[Record], options: &Options) -> Result<Sizing, SizingError> {
-    let open = || Ok(Box::new(Memory(records.to_vec().into_iter())) as BoxedSource);
+    let open = || Ok(Box::new(Memory(Vec::from(records).into_iter())) as BoxedSource);
     measure(&open, options, &mut |_| ())
 }
 
@@ -48,7 +48,7 @@ fn the_recommended_size_is_the_smallest_that_reaches_the_goal() {
     let references = skewed_references(&mut Random::from_seed(11), 60_000, 4_000);
     let policies = vec![PolicyKind::Lru];
     let goal = Goal { target: 0.8, budget_bytes: None };
-    let options = Options { policies, goal, ..options() };
+    let options = Options { goal, policies, ..options() };
     let made = size(&records(references.iter().copied()), &options).unwrap();
     let wanted = 0.8 * made.workload.ceiling;
     let hits = |pages: u32| {
