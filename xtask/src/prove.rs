@@ -15,6 +15,7 @@ mod same_cache;
 mod settings;
 mod sim_speed;
 mod simulation;
+mod size;
 mod speed;
 mod trace_fuzz;
 mod wrong_input;
@@ -73,6 +74,7 @@ pub(crate) const PROOFS: &[Proof] = &[
         run: same_cache::run,
     },
     Proof { name: "sim-speed", about: "the simulator, against libCacheSim", run: sim_speed::run },
+    Proof { name: "size", about: "the recommended size, against full sweeps", run: size::run },
     Proof { name: "simulation", about: "20,000 seeds of crashes and faults", run: simulation::run },
 ];
 

@@ -5,4 +5,5 @@ pub(crate) mod docs;
 pub(crate) mod load;
 pub(crate) mod serve;
 pub(crate) mod sim;
+pub(crate) mod size;
 pub(crate) mod trace;

@@ -34,6 +34,8 @@ enum Command {
     Demo(commands::demo::Arguments),
     /// Convert, summarise, cut, merge, make and replay traces of requests.
     Trace(commands::trace::Arguments),
+    /// How much cache a trace needs: size, policy, pages, and what half or twice would do.
+    Size(commands::size::Arguments),
     /// Simulate caches over traces: hit ratios by policy and size, and curves.
     Sim(commands::sim::Arguments),
     /// Print generated documentation.
@@ -56,6 +58,7 @@ fn main() -> ExitCode {
         Command::Demo(arguments) => succeed(commands::demo::run(&arguments)),
         Command::Trace(arguments) => succeed(commands::trace::run(&arguments)),
         Command::Sim(arguments) => succeed(commands::sim::run(&arguments)),
+        Command::Size(arguments) => succeed(commands::size::run(&arguments)),
         Command::Docs(arguments) => succeed(commands::docs::run(&arguments)),
         Command::Load(arguments) => commands::load::run(&arguments),
     };

@@ -5,7 +5,8 @@
 //! * [`sweep`]: many of them in one pass over the trace;
 //! * [`min`]: the least misses that are possible;
 //! * [`whole`]: the whole cache on a virtual clock;
-//! * [`curve`]: hit ratio over size, exact or sampled.
+//! * [`curve`]: hit ratio over size, exact or sampled;
+//! * [`sizing`]: how much cache a trace needs, out of all of these.
 //!
 //! Sizes are pages unless a name says bytes; hit ratios have no unit.
 
@@ -15,6 +16,7 @@ pub mod interner;
 pub mod min;
 pub mod references;
 pub mod replace;
+pub mod sizing;
 pub mod sweep;
 pub mod whole;
 

@@ -123,7 +123,7 @@ impl Axis {
         self
     }
 
-    fn heading(&self) -> String {
+    pub(crate) fn heading(&self) -> String {
         if self.unit.is_empty() {
             self.title.clone()
         } else {
@@ -132,7 +132,7 @@ impl Axis {
     }
 
     /// Where a value lies on the axis, if it can be shown at all.
-    fn place(&self, value: f64) -> Option<f64> {
+    pub(crate) fn place(&self, value: f64) -> Option<f64> {
         let place = match self.scale {
             Scale::Linear => value,
             Scale::Log2 => value.log2(),
@@ -141,7 +141,7 @@ impl Axis {
     }
 
     /// How the value at `place` is written.
-    fn label(&self, place: f64) -> String {
+    pub(crate) fn label(&self, place: f64) -> String {
         let value = match self.scale {
             Scale::Linear => place,
             Scale::Log2 => place.exp2(),
@@ -160,7 +160,7 @@ impl Axis {
     }
 
     /// First and last place of the axis over `places`, and the places of its marks.
-    fn frame(&self, places: &[f64]) -> Frame {
+    pub(crate) fn frame(&self, places: &[f64]) -> Frame {
         let least = places.iter().copied().fold(f64::INFINITY, f64::min);
         let most = places.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let given = |bound: Option<f64>| bound.and_then(|value| self.place(value));
@@ -186,10 +186,10 @@ impl Axis {
 
 /// The part of an axis that is shown.
 #[derive(Clone, Debug, PartialEq)]
-struct Frame {
-    low: f64,
-    high: f64,
-    marks: Vec<f64>,
+pub(crate) struct Frame {
+    pub(crate) low: f64,
+    pub(crate) high: f64,
+    pub(crate) marks: Vec<f64>,
 }
 
 /// A round distance between marks, for four to nine of them.

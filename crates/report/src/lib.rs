@@ -6,8 +6,10 @@
 
 #![forbid(unsafe_code)]
 
+pub mod advise;
 pub mod chart;
 pub mod format;
 pub mod run;
+pub mod sizing;
 pub mod stats;
 pub mod table;

@@ -36,7 +36,11 @@ impl Column {
         self
     }
 
-    fn heading(&self) -> String {
+    pub(crate) fn is_right(&self) -> bool {
+        self.right
+    }
+
+    pub(crate) fn heading(&self) -> String {
         match &self.unit {
             Some(unit) => format!("{} [{unit}]", self.title),
             None => self.title.clone(),
@@ -97,6 +101,10 @@ impl Cell {
         }
     }
 
+    pub(crate) fn as_shown(&self) -> &str {
+        &self.shown
+    }
+
     /// Nothing was measured: `-` for people, `null` in JSON, empty in CSV.
     #[must_use]
     pub fn missing() -> Self {
@@ -125,6 +133,14 @@ impl Table {
         let row: Vec<Cell> = row.into_iter().collect();
         assert_eq!(row.len(), self.columns.len(), "one cell for each column of {:?}", self.title);
         self.rows.push(row);
+    }
+
+    pub(crate) fn columns(&self) -> &[Column] {
+        &self.columns
+    }
+
+    pub(crate) fn rows(&self) -> &[Vec<Cell>] {
+        &self.rows
     }
 
     /// Rows.

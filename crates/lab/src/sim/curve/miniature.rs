@@ -18,7 +18,7 @@ use larder_core::policy::PolicyKind;
 
 use super::estimate::{Estimate, as_f64, squares};
 use crate::sim::references::Reference;
-use crate::sim::replace::{self, FindBy, Replace};
+use crate::sim::replace::{self, Counts, FindBy, Replace};
 
 /// Pages that all miniatures of a size see together, at least.
 pub const SAMPLE_PAGES: u64 = 16_384;
@@ -82,18 +82,19 @@ impl Size {
         }
     }
 
-    fn estimate(&self, caches: &[Box<dyn Replace>], references: u64) -> Estimate {
-        let whole = as_f64(references) * self.rate;
-        let misses: Vec<f64> =
-            caches.iter().map(|cache| as_f64(cache.counts().misses().references) / whole).collect();
-        let groups = as_f64(misses.len() as u64);
-        let mean = misses.iter().sum::<f64>() / groups;
-        if misses.len() == 1 {
-            return Estimate::around(1.0 - mean, 0.0);
+    /// What `of` counts, as many as it were with caches of full size over all references, and how
+    /// far that may be off to both sides.
+    fn total(&self, caches: &[Box<dyn Replace>], of: impl Fn(&Counts) -> u64) -> (f64, f64) {
+        let totals: Vec<f64> =
+            caches.iter().map(|cache| as_f64(of(&cache.counts())) / self.rate).collect();
+        let groups = as_f64(totals.len() as u64);
+        let mean = totals.iter().sum::<f64>() / groups;
+        if totals.len() == 1 {
+            return (mean, 0.0);
         }
         let left_out = (1.0 - self.rate * groups).max(0.0);
-        let variance = squares(&misses) / (groups - 1.0) / groups * left_out;
-        Estimate::around(1.0 - mean, STUDENT * variance.sqrt())
+        let variance = squares(&totals) / (groups - 1.0) / groups * left_out;
+        (mean, STUDENT * variance.sqrt())
     }
 }
 
@@ -151,8 +152,35 @@ impl Miniature {
     /// there are no references.
     #[must_use]
     pub fn hit_ratio(&self, policy: usize, size: usize) -> Option<Estimate> {
+        self.share_without(policy, size, self.references, |counts| counts.misses().references)
+    }
+
+    /// One less what `of` counts as a share of `whole`, as a hit ratio is one less the misses;
+    /// nothing if `whole` is 0.
+    #[must_use]
+    pub fn share_without(
+        &self,
+        policy: usize,
+        size: usize,
+        whole: u64,
+        of: impl Fn(&Counts) -> u64,
+    ) -> Option<Estimate> {
+        let (total, half) = self.total(policy, size, of);
+        let whole = as_f64(whole);
+        (whole > 0.0).then(|| Estimate::around(1.0 - total / whole, half / whole))
+    }
+
+    /// About what `of` counts with a cache of full size, and half of its error bar.
+    #[must_use]
+    pub fn total(&self, policy: usize, size: usize, of: impl Fn(&Counts) -> u64) -> (f64, f64) {
         let size = &self.sizes[self.places[size]];
-        (self.references > 0).then(|| size.estimate(&size.caches[policy], self.references))
+        size.total(&size.caches[policy], of)
+    }
+
+    /// Whether a size is simulated as it is, without any sampling.
+    #[must_use]
+    pub fn is_whole(&self, size: usize) -> bool {
+        self.sizes[self.places[size]].width == 0
     }
 }
 

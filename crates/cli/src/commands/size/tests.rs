@@ -1,0 +1,85 @@
+//! The command as a whole, over small traces.
+
+use super::*;
+use clap::Parser;
+
+#[derive(Debug, Parser)]
+struct Command {
+    #[command(flatten)]
+    arguments: Arguments,
+}
+
+fn parse(line: &[&str]) -> Result<Arguments, String> {
+    let words = std::iter::once("size").chain(line.iter().copied());
+    Command::try_parse_from(words).map(|it| it.arguments).map_err(|error| error.to_string())
+}
+
+#[test]
+fn a_target_is_a_share_and_a_budget_is_a_size() {
+    let found = parse(&["t", "--target", "80 %", "--budget", "4GiB"]).unwrap();
+    assert!((found.target - 0.8).abs() < 1e-12);
+    assert_eq!(found.budget, Some(4 << 30));
+    for wrong in ["0%", "101%", "95", "-1%", "nan%", "inf%", "", "%"] {
+        assert!(parse(&["t", "--target", wrong]).is_err(), "{wrong}");
+    }
+    for wrong in ["0", "much", "-1GiB", ""] {
+        assert!(parse(&["t", "--budget", wrong]).is_err(), "{wrong}");
+    }
+    assert!(parse(&["t", "--json", "--format", "text"]).is_err());
+}
+
+#[test]
+fn policies_are_each_taken_once_and_all_if_none_is_named() {
+    assert_eq!(policies(&[]), PolicyKind::ALL);
+    let named = [PolicyKind::Sieve, PolicyKind::Lru, PolicyKind::Sieve];
+    assert_eq!(policies(&named), [PolicyKind::Lru, PolicyKind::Sieve]);
+}
+
+/// The header of a trace in CSV.
+const HEAD: &str = "time_ns,offset,len,latency_ns,volume,file,process,op,class,volume_name,\
+                    file_name,process_name";
+
+/// A trace in CSV of a loop over some pages, `rounds` times.
+fn looped(folder: &Path, pages: u64, rounds: u64) -> PathBuf {
+    let line =
+        |step: u64| format!("{},{},4096,0,0,0,0,read,0,,,", step * 1_000_000, step % pages * 4096);
+    let head = HEAD.to_owned();
+    let lines: Vec<String> = std::iter::once(head).chain((0..pages * rounds).map(line)).collect();
+    let text = lines.join("\n") + "\n";
+    let path = folder.join("loop.csv");
+    std::fs::write(&path, text).unwrap();
+    path
+}
+
+fn failure(line: &[&str]) -> String {
+    format!("{:#}", run(&parse(line).unwrap()).unwrap_err())
+}
+
+#[test]
+fn wrong_traces_are_refused_with_a_sentence() {
+    let folder = tempfile::tempdir().unwrap();
+    assert!(failure(&["-"]).contains("standard input"));
+    let absent = folder.path().join("absent.csv");
+    assert!(failure(&[absent.to_str().unwrap()]).contains("absent.csv"));
+    let empty = folder.path().join("empty.csv");
+    std::fs::write(&empty, format!("{HEAD}\n")).unwrap();
+    assert!(failure(&[empty.to_str().unwrap()]).contains("no read and no write"));
+    let trace = looped(folder.path(), 10, 2);
+    let small = failure(&[trace.to_str().unwrap(), "--budget", "100B"]);
+    assert!(small.contains("less than one page"), "{small}");
+}
+
+#[test]
+fn a_page_that_cannot_be_written_leaves_nothing_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = looped(folder.path(), 10, 2);
+    let file = folder.path().join("no/such/page.html");
+    let line = [trace.to_str().unwrap(), "--html", file.to_str().unwrap()];
+    assert!(failure(&line).contains("page.html"));
+    let file = folder.path().join("page.html");
+    run(&parse(&[line[0], "--html", file.to_str().unwrap()]).unwrap()).unwrap();
+    let names = std::fs::read_dir(folder.path()).unwrap();
+    let mut names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["loop.csv", "page.html"]);
+}

@@ -1,0 +1,131 @@
+//! What is recommended for traces whose answer is known.
+
+use super::*;
+use crate::random::Random;
+use crate::sim::replace::{FindBy, cache};
+use crate::sim::testing::{Memory, reference, skewed_references};
+use crate::trace::Record;
+use larder_report::advise::goal::Reach;
+
+fn options() -> Options {
+    Options {
+        name: "trace".to_owned(),
+        goal: Goal { target: 0.95, budget_bytes: None },
+        policies: PolicyKind::ALL.to_vec(),
+        sampled: false,
+        seed: 1,
+        threads: NonZero::new(2).unwrap(),
+    }
+}
+
+fn size(records: &[Record], options: &Options) -> Result<Sizing, SizingError> {
+    let open = || Ok(Box::new(Memory(Vec::from(records).into_iter())) as BoxedSource);
+    measure(&open, options, &mut |_| ())
+}
+
+fn records(references: impl IntoIterator<Item = crate::sim::references::Reference>) -> Vec<Record> {
+    let references: Vec<_> = references.into_iter().collect();
+    Memory::of(&references).0.collect()
+}
+
+#[test]
+fn a_loop_needs_all_of_its_pages() {
+    let pages = 2_000;
+    let made = size(&records((0..20 * pages).map(|at| reference(at % pages))), &options()).unwrap();
+    assert_eq!(made.workload.footprint_pages, pages);
+    assert!((made.workload.ceiling - 0.95).abs() < 1e-12);
+    let advice = made.recommendation.unwrap();
+    // A policy that keeps some of a loop hits with a part of it, so a little less may do.
+    let part = advice.bytes * 100 / page_bytes(pages);
+    assert!((90..=100).contains(&part), "{part} % of the loop");
+    assert!(made.exact, "so small a trace is counted");
+    assert_eq!(made.effects.len(), 3);
+    assert!((made.effects[2].point.hit_ratio - 0.95).abs() < 1e-12);
+}
+
+#[test]
+fn the_recommended_size_is_the_smallest_that_reaches_the_goal() {
+    let references = skewed_references(&mut Random::from_seed(11), 60_000, 4_000);
+    let policies = vec![PolicyKind::Lru];
+    let goal = Goal { target: 0.8, budget_bytes: None };
+    let options = Options { goal, policies, ..options() };
+    let made = size(&records(references.iter().copied()), &options).unwrap();
+    let wanted = 0.8 * made.workload.ceiling;
+    let hits = |pages: u32| {
+        let mut lru = cache(PolicyKind::Lru, pages, FindBy::Page);
+        lru.run(&references, &[]);
+        let counts = lru.counts();
+        f64::from(u32::try_from(counts.hits().references).unwrap()) / 60_000.0
+    };
+    let needed = (1..4_000).find(|&pages| hits(pages) >= wanted).unwrap();
+    let advice = made.recommendation.as_ref().unwrap();
+    let chosen = u32::try_from(advice.bytes / 4096).unwrap();
+    assert!(chosen >= needed && chosen * 100 <= needed * 104, "{chosen}, {needed} needed");
+    let effect = made.recommended().unwrap();
+    assert!((effect.point.hit_ratio - hits(chosen)).abs() < 1e-12 && effect.counted);
+    assert!(made.min_hit_ratio.unwrap() >= effect.point.hit_ratio);
+    assert_eq!(made.windows.len(), 8);
+    assert_eq!(made.windows.iter().map(|w| w.references).sum::<u64>(), 60_000);
+    assert_eq!(made.slices.iter().map(|slice| slice.references).sum::<u64>(), 60_000);
+    assert_eq!(made.heat.rows.iter().flatten().sum::<u64>(), 60_000);
+}
+
+#[test]
+fn the_budget_holds_with_the_tables() {
+    let references = skewed_references(&mut Random::from_seed(12), 40_000, 4_000);
+    let goal = Goal { target: 0.95, budget_bytes: Some(1 << 20) };
+    let made = size(&records(references), &Options { goal, ..options() }).unwrap();
+    let advice = made.recommendation.unwrap();
+    assert_eq!(advice.reach, Reach::Budget);
+    assert!(advice.memory_bytes <= 1 << 20, "{}", advice.memory_bytes);
+    assert!(advice.target_bytes.unwrap() > advice.bytes);
+}
+
+#[test]
+fn the_result_depends_on_the_seed_alone() {
+    let references = skewed_references(&mut Random::from_seed(13), 100_000, 60_000);
+    let records = records(references);
+    let sampled = Options { sampled: true, ..options() };
+    let one = size(&records, &sampled).unwrap();
+    let threads = NonZero::new(5).unwrap();
+    assert_eq!(size(&records, &Options { threads, ..sampled.clone() }).unwrap(), one);
+    assert!(!one.exact);
+    let other = size(&records, &Options { seed: 2, ..sampled }).unwrap();
+    assert_ne!(other.curve, one.curve);
+    let exact = size(&records, &options()).unwrap();
+    let (bytes, own) = (exact.recommendation.unwrap().bytes, one.recommendation.unwrap().bytes);
+    assert!(own * 10 < bytes * 13 && bytes * 10 < own * 13, "{own} sampled, {bytes} counted");
+}
+
+#[test]
+fn memory_goes_to_the_volume_that_gains_from_it() {
+    let mut random = Random::from_seed(14);
+    let mut records = Vec::new();
+    for at in 0..30_000 {
+        let hot =
+            Record { offset: random.below(500) * 4096, len: 4096, volume: 3, ..Record::default() };
+        records.push(hot);
+        records.push(Record { offset: at * 4096, len: 4096, volume: 7, ..Record::default() });
+    }
+    let made = size(&records, &options()).unwrap();
+    assert_eq!(made.volumes.len(), 2);
+    let hot = made.volumes.iter().find(|share| share.volume == "3").unwrap();
+    let scan = made.volumes.iter().find(|share| share.volume == "7").unwrap();
+    assert!(hot.bytes > 400 * 4096 && scan.bytes == 0, "{hot:?} {scan:?}");
+}
+
+#[test]
+fn what_never_hits_gets_no_cache() {
+    let made = size(&records((0..5_000).map(reference)), &options()).unwrap();
+    assert_eq!(made.recommendation, None);
+    assert!(made.workload.ceiling.abs() < 1e-12 && made.regions.is_none());
+}
+
+#[test]
+fn what_cannot_be_sized_is_refused_with_a_sentence() {
+    assert!(matches!(size(&[], &options()), Err(SizingError::Empty { .. })));
+    let goal = Goal { target: 0.95, budget_bytes: Some(4096) };
+    let one = records([reference(0)]);
+    let refused = size(&one, &Options { goal, ..options() });
+    assert!(matches!(refused, Err(SizingError::Budget { .. })), "{refused:?}");
+}

@@ -1,0 +1,122 @@
+//! The need of each part of the trace: windows with equal numbers of references, by caches that
+//! run on from one window to the next.
+
+use super::caches::{TABLE_BYTES_PER_PAGE, TABLES_BYTES_MAX};
+use super::{COUNTED_MAX, Case, PAGE_SIZES, Progress, SizingError, Tell, page_bytes};
+use crate::sim::curve::miniature::Miniature;
+use crate::sim::references::{Batch, Reference};
+use crate::sim::replace::{self, FindBy, Replace};
+use larder_core::policy::PolicyKind;
+use larder_report::advise::curve::{Curve, Point};
+use larder_report::advise::stability::Window;
+
+/// Parts of the trace.
+pub(super) const WINDOWS: u64 = 8;
+
+/// The caches that are watched.
+enum Caches {
+    Full(Vec<Box<dyn Replace>>),
+    Small(Miniature),
+}
+
+impl Caches {
+    /// In full where that is cheap: they run in one thread, so it is a smaller number of
+    /// references than elsewhere.
+    fn new(case: &Case<'_>, policy: PolicyKind, sizes: &[u32]) -> Self {
+        let run = case.survey.references[0].saturating_mul(sizes.len() as u64);
+        let pages: u64 = sizes.iter().map(|&pages| u64::from(pages)).sum();
+        let fits = pages * TABLE_BYTES_PER_PAGE <= TABLES_BYTES_MAX && run <= COUNTED_MAX / 20;
+        if fits && !case.options.sampled {
+            let cache = |&pages: &u32| replace::cache(policy, pages, FindBy::Page);
+            return Caches::Full(sizes.iter().map(cache).collect());
+        }
+        let footprint = case.survey.footprints[0].pages;
+        Caches::Small(Miniature::new(&[policy], sizes, footprint, case.options.seed))
+    }
+
+    fn run(&mut self, references: &[Reference]) {
+        match self {
+            Caches::Full(caches) => caches.iter_mut().for_each(|cache| cache.run(references, &[])),
+            Caches::Small(miniature) => miniature.run(references),
+        }
+    }
+
+    /// Misses so far at a size.
+    #[expect(clippy::cast_precision_loss, reason = "counts stay below 2^53")]
+    fn misses(&self, size: usize) -> f64 {
+        match self {
+            Caches::Full(caches) => caches[size].counts().misses().references as f64,
+            Caches::Small(miniature) => {
+                miniature.total(0, size, |counts| counts.misses().references).0
+            }
+        }
+    }
+}
+
+/// The windows; `sizes` rise and end with all pages of the trace, and hold `recommended`.
+pub(super) fn windows(
+    case: &Case<'_>,
+    policy: PolicyKind,
+    (sizes, recommended): (&[u32], u32),
+    starts_ns: &[u64],
+    tell: &mut Tell<'_>,
+) -> Result<Vec<Window>, SizingError> {
+    let total = case.survey.references[0];
+    let mut caches = Caches::new(case, policy, sizes);
+    let mut before = vec![0.0; sizes.len()];
+    let mut windows = Vec::new();
+    let mut stream = case.references(PAGE_SIZES[0])?;
+    let mut batch = Batch::default();
+    let (mut done, mut begun) = (0_u64, 0_u64);
+    loop {
+        stream.read_batch(&mut batch)?;
+        if batch.references.is_empty() {
+            break;
+        }
+        let mut rest = &batch.references[..];
+        while !rest.is_empty() {
+            let number = windows.len() as u64 + 1;
+            let end = u64::try_from(u128::from(total) * u128::from(number) / u128::from(WINDOWS))
+                .expect("a part of 64 bits");
+            let count = usize::try_from(end - done).map_or(rest.len(), |left| left.min(rest.len()));
+            caches.run(&rest[..count]);
+            rest = &rest[count..];
+            done += count as u64;
+            if done == end {
+                let misses: Vec<f64> = (0..sizes.len()).map(|size| caches.misses(size)).collect();
+                let ratios = ratios(&before, &misses, end - begun);
+                let begin_ns = starts_ns.get(windows.len()).copied().unwrap_or(0);
+                windows.push(window(case, sizes, recommended, &ratios, (begin_ns, end - begun)));
+                (before, begun) = (misses, end);
+            }
+        }
+        tell(Progress { step: "parts of the trace", done, total });
+    }
+    Ok(windows)
+}
+
+/// Hit ratios of a window from the misses before and after.
+#[expect(clippy::cast_precision_loss, reason = "counts stay below 2^53")]
+fn ratios(before: &[f64], after: &[f64], references: u64) -> Vec<f64> {
+    let references = references.max(1) as f64;
+    let ratio =
+        |(before, after): (&f64, &f64)| (1.0 - (after - before) / references).clamp(0.0, 1.0);
+    before.iter().zip(after).map(ratio).collect()
+}
+
+fn window(
+    case: &Case<'_>,
+    sizes: &[u32],
+    recommended: u32,
+    ratios: &[f64],
+    (begin_ns, references): (u64, u64),
+) -> Window {
+    let point = |(&pages, &ratio): (&u32, &f64)| Point::exact(page_bytes(pages.into()), ratio);
+    let curve = Curve::new(sizes.iter().zip(ratios).map(point));
+    let ceiling = ratios.last().copied().unwrap_or(0.0);
+    let needed_bytes = (ceiling > 0.0)
+        .then(|| curve.rising().reaching(case.options.goal.hit_ratio(ceiling)))
+        .flatten();
+    let hit_ratio = curve.at(page_bytes(recommended.into())).map_or(0.0, |point| point.hit_ratio);
+    Window { begin_ns, references, needed_bytes, ceiling, hit_ratio }
+}

@@ -1,0 +1,149 @@
+//! A hit-ratio curve: points of size and hit ratio, each with its error bar.
+//!
+//! Invariants: sizes rise and are above zero. Between points the curve is a straight line over the
+//! size; it begins at no memory and no hits, and stays where it is behind its last point.
+
+use super::as_f64;
+use serde::Serialize;
+
+/// The hit ratio at one size.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Point {
+    /// Size of the cache, bytes.
+    pub bytes: u64,
+    /// The hit ratio, 0 to 1.
+    pub hit_ratio: f64,
+    /// Lower end of the 95 % bar; the hit ratio itself if it was counted.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+}
+
+impl Point {
+    /// A point that was counted and not estimated.
+    #[must_use]
+    pub fn exact(bytes: u64, hit_ratio: f64) -> Self {
+        Point { bytes, hit_ratio, low: hit_ratio, high: hit_ratio }
+    }
+}
+
+/// Hit ratio over size.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(transparent)]
+pub struct Curve {
+    points: Vec<Point>,
+}
+
+impl Curve {
+    /// The curve through these points, in any order. Of points of the same size the last stays;
+    /// points of no size, and those that are no numbers, are left out.
+    #[must_use]
+    pub fn new(points: impl IntoIterator<Item = Point>) -> Self {
+        let mut points: Vec<Point> =
+            points.into_iter().filter(|p| p.bytes > 0 && p.hit_ratio.is_finite()).collect();
+        points.sort_by_key(|point| point.bytes);
+        // The sort is stable; the later one of two is kept.
+        points.reverse();
+        points.dedup_by_key(|point| point.bytes);
+        points.reverse();
+        Curve { points }
+    }
+
+    /// Its points, by rising size.
+    #[must_use]
+    pub fn points(&self) -> &[Point] {
+        &self.points
+    }
+
+    /// The largest size of a point; 0 without points.
+    #[must_use]
+    pub fn last_bytes(&self) -> u64 {
+        self.points.last().map_or(0, |point| point.bytes)
+    }
+
+    /// The same curve where it never falls: what a cache does that may leave memory unused.
+    #[must_use]
+    pub fn rising(&self) -> Curve {
+        let mut best: Option<Point> = None;
+        let points = self.points.iter().map(|point| {
+            let top = best.filter(|best| best.hit_ratio > point.hit_ratio).unwrap_or(*point);
+            best = Some(top);
+            Point { bytes: point.bytes, ..top }
+        });
+        Curve { points: points.collect() }
+    }
+
+    /// The curve at a size; nothing if it has no points.
+    #[must_use]
+    pub fn at(&self, bytes: u64) -> Option<Point> {
+        let last = *self.points.last()?;
+        let behind = self.points.partition_point(|point| point.bytes < bytes);
+        let Some(after) = self.points.get(behind) else { return Some(Point { bytes, ..last }) };
+        let before = behind.checked_sub(1).map_or(Point::exact(0, 0.0), |at| self.points[at]);
+        let part = as_f64(bytes - before.bytes) / as_f64(after.bytes - before.bytes);
+        let between = |from: f64, to: f64| from + (to - from) * part;
+        Some(Point {
+            bytes,
+            hit_ratio: between(before.hit_ratio, after.hit_ratio),
+            low: between(before.low, after.low),
+            high: between(before.high, after.high),
+        })
+    }
+
+    /// The smallest size with this hit ratio or more; nothing if no size has it.
+    #[must_use]
+    pub fn reaching(&self, hit_ratio: f64) -> Option<u64> {
+        let at = self.points.iter().position(|point| point.hit_ratio >= hit_ratio)?;
+        let after = self.points[at];
+        let before = at.checked_sub(1).map_or(Point::exact(0, 0.0), |before| self.points[before]);
+        let rise = after.hit_ratio - before.hit_ratio;
+        let part = if rise > 0.0 { (hit_ratio - before.hit_ratio) / rise } else { 1.0 };
+        let more = as_f64(after.bytes - before.bytes) * part.clamp(0.0, 1.0);
+        // What a rounding error puts behind a whole byte is that byte.
+        let whole = super::as_u64((more - 1e-6).ceil());
+        Some((before.bytes + whole).clamp(1, after.bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn curve(points: &[(u64, f64)]) -> Curve {
+        Curve::new(points.iter().map(|&(bytes, ratio)| Point::exact(bytes, ratio)))
+    }
+
+    #[test]
+    fn it_is_a_straight_line_between_its_points() {
+        let made = curve(&[(200, 0.6), (100, 0.2), (0, 0.9), (50, f64::NAN)]);
+        assert_eq!(made.points().len(), 2);
+        let ratio = |bytes| made.at(bytes).unwrap().hit_ratio;
+        assert!((ratio(0) - 0.0).abs() < 1e-12 && (ratio(50) - 0.1).abs() < 1e-12);
+        assert!((ratio(150) - 0.4).abs() < 1e-12 && (ratio(900) - 0.6).abs() < 1e-12);
+        assert_eq!(made.reaching(0.4), Some(150));
+        assert_eq!(made.reaching(0.1), Some(50));
+        assert_eq!(made.reaching(0.6), Some(200));
+        assert_eq!(made.reaching(0.61), None);
+        assert_eq!(made.reaching(0.0), Some(1));
+    }
+
+    #[test]
+    fn a_curve_that_falls_is_raised_to_what_less_memory_does() {
+        let made = curve(&[(1, 0.3), (2, 0.2), (3, 0.5)]).rising();
+        let ratios: Vec<f64> = made.points().iter().map(|point| point.hit_ratio).collect();
+        assert_eq!(ratios, [0.3, 0.3, 0.5]);
+    }
+
+    #[test]
+    fn of_two_points_of_a_size_the_last_stays() {
+        let made = curve(&[(1, 0.3), (1, 0.4)]);
+        assert_eq!(made.points(), [Point::exact(1, 0.4)]);
+    }
+
+    #[test]
+    fn without_points_there_is_nothing() {
+        assert_eq!(Curve::default().at(1), None);
+        assert_eq!(Curve::default().reaching(0.0), None);
+        assert_eq!(Curve::default().last_bytes(), 0);
+    }
+}

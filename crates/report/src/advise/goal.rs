@@ -1,0 +1,106 @@
+//! The size to recommend: the smallest that reaches the target, and never more than the budget.
+//!
+//! The target is a share of the *reachable* hits, so that 95 % means the same for a workload that
+//! reads everything once and for one that reads it a thousand times.
+
+use super::curve::{Curve, Point};
+use serde::Serialize;
+
+/// What is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Goal {
+    /// Share of the reachable hits, above 0 and up to 1.
+    pub target: f64,
+    /// The most memory, bytes.
+    pub budget_bytes: Option<u64>,
+}
+
+impl Goal {
+    /// The target unless another is asked for: where the flat region begins.
+    pub const TARGET: f64 = 1.0 - super::regions::FLAT;
+
+    /// The hit ratio that is wanted where `ceiling` can be reached.
+    #[must_use]
+    pub fn hit_ratio(&self, ceiling: f64) -> f64 {
+        self.target * ceiling
+    }
+}
+
+/// How a choice came about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reach {
+    /// The target is reached.
+    Reached,
+    /// The budget ends before the target.
+    Budget,
+    /// The curve ends below the target, because it is an estimate: the largest size is meant.
+    End,
+}
+
+/// A size.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Choice {
+    /// The curve there.
+    pub point: Point,
+    /// Whether the target is reached.
+    pub reach: Reach,
+    /// The smallest size that reaches the target, whatever the budget; bytes.
+    pub target_bytes: Option<u64>,
+}
+
+/// The size to recommend; nothing if nothing can be reached or nothing fits.
+#[must_use]
+pub fn choose(curve: &Curve, ceiling: f64, goal: &Goal) -> Option<Choice> {
+    let curve = curve.rising();
+    if ceiling <= 0.0 || curve.last_bytes() == 0 || goal.budget_bytes == Some(0) {
+        return None;
+    }
+    let target_bytes = curve.reaching(goal.hit_ratio(ceiling));
+    let wanted = target_bytes.unwrap_or(curve.last_bytes());
+    let (bytes, reach) = match goal.budget_bytes {
+        Some(budget) if budget < wanted => (budget, Reach::Budget),
+        _ if target_bytes.is_none() => (wanted, Reach::End),
+        _ => (wanted, Reach::Reached),
+    };
+    Some(Choice { point: curve.at(bytes)?, reach, target_bytes })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn curve() -> Curve {
+        Curve::new([Point::exact(100, 0.2), Point::exact(200, 0.6), Point::exact(400, 0.8)])
+    }
+
+    #[test]
+    fn the_smallest_size_that_reaches_the_target() {
+        let goal = Goal { target: 0.75, budget_bytes: None };
+        let found = choose(&curve(), 0.8, &goal).unwrap();
+        assert_eq!((found.point.bytes, found.reach), (200, Reach::Reached));
+    }
+
+    #[test]
+    fn never_more_than_the_budget() {
+        let goal = Goal { target: 0.75, budget_bytes: Some(150) };
+        let found = choose(&curve(), 0.8, &goal).unwrap();
+        assert_eq!((found.point.bytes, found.reach), (150, Reach::Budget));
+        assert_eq!(found.target_bytes, Some(200));
+        assert!((found.point.hit_ratio - 0.4).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_target_above_the_curve_takes_all_of_it_and_says_so() {
+        let goal = Goal { target: 1.0, budget_bytes: None };
+        let found = choose(&curve(), 0.9, &goal).unwrap();
+        assert_eq!((found.point.bytes, found.reach), (400, Reach::End));
+    }
+
+    #[test]
+    fn where_nothing_hits_nothing_is_recommended() {
+        let goal = Goal { target: 0.95, budget_bytes: None };
+        assert_eq!(choose(&curve(), 0.0, &goal), None);
+        assert_eq!(choose(&Curve::default(), 0.5, &goal), None);
+    }
+}

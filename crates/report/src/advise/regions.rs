@@ -1,0 +1,236 @@
+//! The three regions of a hit-ratio curve: too small and unstable, useful, wasted.
+//!
+//! That a curve has three regions is the classical picture of how to size a file cache; where one
+//! ends was left to the eye. The rule here is ours. It measures by what doubling the memory brings,
+//! since sizes are chosen and curves are read in factors, and in shares of the reachable hits, so
+//! that a workload with few of them is judged by the same rule:
+//!
+//! * region 1 ends at the size from which on no doubling gains more than [`STEEP`] of them: below
+//!   it, a little more or less memory decides whether the cache works at all;
+//! * region 3 begins at the smallest size that lacks no more than [`FLAT`] of them: whatever is
+//!   added, it cannot gain more than that;
+//! * region 2 lies between. If region 1 reaches up to region 3, there is none: either the data fits
+//!   or it does not, as with a loop.
+
+use super::curve::Curve;
+use super::{as_f64, as_u64};
+use crate::format;
+use serde::Serialize;
+
+/// Region 1: doubling gains more than this share of the reachable hits.
+pub const STEEP: f64 = 0.10;
+/// Region 3: at most this share of the reachable hits is missing.
+pub const FLAT: f64 = 0.05;
+/// Sizes that are looked at in each octave.
+const STEPS: f64 = 16.0;
+
+/// One of the three.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Region {
+    /// 1: too small and unstable.
+    Steep,
+    /// 2: the useful one.
+    Useful,
+    /// 3: memory wasted.
+    Flat,
+}
+
+impl Region {
+    /// Its number and meaning.
+    #[must_use]
+    pub fn title(self) -> &'static str {
+        match self {
+            Region::Steep => "region 1, steep",
+            Region::Useful => "region 2, useful",
+            Region::Flat => "region 3, flat",
+        }
+    }
+}
+
+/// Where the regions of a curve meet.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Regions {
+    /// The smallest size of region 2, or of region 3 if there is no region 2; bytes.
+    pub steep_end_bytes: u64,
+    /// Whether sizes of region 1 were looked at; if not, region 2 begins no later than said.
+    pub steep_seen: bool,
+    /// The smallest size of region 3, bytes.
+    pub flat_begin_bytes: u64,
+    /// The hit ratio that everything reaches, 0 to 1.
+    pub ceiling: f64,
+    /// The hit ratio where region 1 ends.
+    pub steep_end_hit_ratio: f64,
+    /// The most that a doubling gains from there on, hit ratio.
+    pub gain_of_doubling: f64,
+    /// The hit ratio where region 3 begins.
+    pub flat_begin_hit_ratio: f64,
+}
+
+impl Regions {
+    /// The regions of a curve whose ceiling is `ceiling`; nothing if no size hits.
+    #[must_use]
+    pub fn of(curve: &Curve, ceiling: f64) -> Option<Regions> {
+        let curve = curve.rising();
+        let highest = curve.points().last()?.hit_ratio;
+        if ceiling <= 0.0 || highest <= 0.0 {
+            return None;
+        }
+        // The last point of an estimate may lie a little below the ceiling.
+        let flat_begin_bytes = curve.reaching((ceiling * (1.0 - FLAT)).min(highest))?;
+        let ratio = |bytes: u64| curve.at(bytes).map_or(0.0, |point| point.hit_ratio);
+        let gain = |bytes: u64| ratio(bytes.saturating_mul(2)) - ratio(bytes);
+        let first = curve.points()[0].bytes.min(flat_begin_bytes);
+        // Where each step begins, from region 3 down to the first point; what lies below is a line
+        // that nobody measured.
+        let step =
+            |number: u32| as_u64(as_f64(flat_begin_bytes) * (-f64::from(number) / STEPS).exp2());
+        let steps = (0_u32..).map(step).take_while(|&bytes| bytes >= first && bytes > 1);
+        let (mut steep_end_bytes, mut most) = (flat_begin_bytes, 0.0_f64);
+        let mut ended = false;
+        for bytes in steps.skip(1) {
+            if gain(bytes) > STEEP * ceiling {
+                ended = true;
+                break;
+            }
+            steep_end_bytes = bytes;
+            most = most.max(gain(bytes));
+        }
+        if !ended {
+            steep_end_bytes = first;
+        }
+        Some(Regions {
+            steep_end_bytes,
+            steep_seen: ended,
+            flat_begin_bytes,
+            ceiling,
+            steep_end_hit_ratio: ratio(steep_end_bytes),
+            gain_of_doubling: most,
+            flat_begin_hit_ratio: ratio(flat_begin_bytes),
+        })
+    }
+
+    /// Whether region 1 reaches up to region 3.
+    #[must_use]
+    pub fn is_cliff(&self) -> bool {
+        self.steep_end_bytes >= self.flat_begin_bytes
+    }
+
+    /// The region of a size. A border is known to a step of the rule, so the size at which region
+    /// 3 begins and a step beyond it still belong to region 2: no memory is wasted there.
+    #[must_use]
+    pub fn region(&self, bytes: u64) -> Region {
+        let step = (1.0 / STEPS).exp2();
+        if as_f64(bytes) > as_f64(self.flat_begin_bytes) * step {
+            Region::Flat
+        } else if as_f64(bytes) * step >= as_f64(self.steep_end_bytes) {
+            Region::Useful
+        } else {
+            Region::Steep
+        }
+    }
+
+    /// Why the borders are where they are, a sentence for each region.
+    #[must_use]
+    pub fn why(&self) -> [String; 3] {
+        let points = |share: f64| format!("{:.1} points", share * 100.0);
+        let (steep_end, flat_begin) =
+            (format::bytes(self.steep_end_bytes), format::bytes(self.flat_begin_bytes));
+        let steep = points(STEEP * self.ceiling);
+        let ceiling = format::percent(self.ceiling);
+        let at_end = format::percent(self.steep_end_hit_ratio);
+        let at_flat = format::percent(self.flat_begin_hit_ratio);
+        [
+            if self.steep_seen {
+                format!(
+                    "1, steep, below {steep_end} ({at_end} hits): up to there doubling the memory \
+                     can still gain more than {steep}, a tenth of the {ceiling} that can be \
+                     reached at all."
+                )
+            } else {
+                format!("1, steep: not met; the smallest size that was looked at is {steep_end}.")
+            },
+            if self.is_cliff() {
+                format!(
+                    "2, useful: none. Up to {flat_begin} too little fits, from there on nearly \
+                     everything."
+                )
+            } else {
+                format!(
+                    "2, useful, from {steep_end} to {flat_begin} ({at_end} to {at_flat}): a \
+                     doubling gains {} at most.",
+                    points(self.gain_of_doubling)
+                )
+            },
+            format!(
+                "3, flat, from {flat_begin} ({at_flat}): all further memory together gains {}, \
+                 which is no more than a twentieth of what can be reached.",
+                points((self.ceiling - self.flat_begin_hit_ratio).max(0.0))
+            ),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::curve::Point;
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn sampled(last: u64, ratio: impl Fn(f64) -> f64) -> Curve {
+        let sizes = (0..40).map(|k| as_u64(as_f64(last) * (-f64::from(k) / 4.0).exp2()));
+        Curve::new(sizes.map(|bytes| Point::exact(bytes, ratio(as_f64(bytes)))))
+    }
+
+    #[test]
+    fn a_bend_has_three_regions() {
+        // Hits come with 1 - exp(-size / 64 MiB).
+        let scale = as_f64(64 * MIB);
+        let curve = sampled(2048 * MIB, |bytes| 1.0 - (-bytes / scale).exp());
+        let found = Regions::of(&curve, 1.0).unwrap();
+        // exp(-x) = 0.05 at x = 3.0; exp(-x) - exp(-2 x) = 0.1 at x = 2.18.
+        let near = |bytes: u64, factor: f64| (as_f64(bytes) / scale / factor - 1.0).abs() < 0.1;
+        assert!(near(found.flat_begin_bytes, 3.0), "{found:?}");
+        assert!(near(found.steep_end_bytes, 2.18), "{found:?}");
+        assert_eq!(found.region(64 * MIB), Region::Steep);
+        assert_eq!(found.region(170 * MIB), Region::Useful);
+        assert_eq!(found.region(512 * MIB), Region::Flat);
+        assert!(!found.is_cliff() && found.gain_of_doubling <= STEEP);
+    }
+
+    #[test]
+    fn a_loop_is_a_cliff_without_a_useful_region() {
+        let edge = 100 * MIB;
+        let points = [(MIB, 0.0), (edge - 1, 0.0), (edge, 0.9), (4 * edge, 0.9)];
+        let curve = Curve::new(points.map(|(bytes, ratio)| Point::exact(bytes, ratio)));
+        let found = Regions::of(&curve, 0.9).unwrap();
+        assert!(found.is_cliff(), "{found:?}");
+        assert_eq!(found.flat_begin_bytes, edge);
+        assert!(found.why()[1].contains("none"), "{:?}", found.why());
+    }
+
+    #[test]
+    fn a_plateau_below_a_rise_is_too_small_as_well() {
+        let points = [(MIB, 0.3), (2 * MIB, 0.3), (64 * MIB, 0.31), (128 * MIB, 0.9)];
+        let curve = Curve::new(points.map(|(bytes, ratio)| Point::exact(bytes, ratio)));
+        let found = Regions::of(&curve, 0.9).unwrap();
+        assert_eq!(found.region(32 * MIB), Region::Steep, "{found:?}");
+    }
+
+    #[test]
+    fn a_curve_that_is_flat_from_its_first_point_has_only_region_3() {
+        let curve = sampled(1024 * MIB, |_| 0.5);
+        let found = Regions::of(&curve, 0.5).unwrap();
+        let first = curve.points()[0].bytes;
+        assert!(found.flat_begin_bytes <= first, "{found:?}");
+        assert!(!found.steep_seen && found.why()[0].contains("not met"));
+        assert_eq!(found.region(first * 2), Region::Flat);
+    }
+
+    #[test]
+    fn what_never_hits_has_no_regions() {
+        assert_eq!(Regions::of(&Curve::default(), 0.5), None);
+        assert_eq!(Regions::of(&sampled(MIB, |_| 0.0), 0.0), None);
+    }
+}

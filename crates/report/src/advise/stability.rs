@@ -1,0 +1,109 @@
+//! Whether the parts of a trace need the same size.
+//!
+//! Each window is asked which size reaches the target of what can be reached in that window, by a
+//! cache that has run since the beginning of the trace.
+
+use crate::format;
+use serde::Serialize;
+
+/// Windows whose needs differ by no more than this factor are called steady.
+const STEADY: f64 = 2.0;
+/// And beyond this, unsteady.
+const UNSTEADY: f64 = 8.0;
+
+/// One part of the trace.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Window {
+    /// When it begins, nanoseconds from the beginning of the trace.
+    pub begin_ns: u64,
+    /// References in it.
+    pub references: u64,
+    /// The smallest size that reaches the target in it, bytes; nothing if nothing hits in it.
+    pub needed_bytes: Option<u64>,
+    /// The most that can hit in it: all but first references, 0 to 1.
+    pub ceiling: f64,
+    /// What hits with the recommended size.
+    pub hit_ratio: f64,
+}
+
+/// How far the needs are apart.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Stability {
+    /// The least of them, bytes.
+    pub least_bytes: u64,
+    /// The middle one.
+    pub median_bytes: u64,
+    /// The most.
+    pub most_bytes: u64,
+    /// Windows that need no more than what is recommended.
+    pub covered: usize,
+    /// Windows that need anything.
+    pub windows: usize,
+    /// The judgement, a sentence.
+    pub judgement: String,
+}
+
+impl Stability {
+    /// Judges windows; nothing if none of them needs anything.
+    #[must_use]
+    pub fn of(windows: &[Window], recommended_bytes: u64) -> Option<Stability> {
+        let mut needs: Vec<u64> = windows.iter().filter_map(|window| window.needed_bytes).collect();
+        needs.sort_unstable();
+        let (&least_bytes, &most_bytes) = (needs.first()?, needs.last()?);
+        let median_bytes = needs[(needs.len() - 1) / 2];
+        let covered = needs.iter().filter(|&&bytes| bytes <= recommended_bytes).count();
+        let factor = super::as_f64(most_bytes) / super::as_f64(least_bytes.max(1));
+        let word = if factor <= STEADY {
+            "steady: the parts of the trace need about the same"
+        } else if factor <= UNSTEADY {
+            "changing: the parts of the trace differ, and the size for the whole is a compromise"
+        } else {
+            "unsteady: there are phases that need little and phases that need much; a longer trace \
+             or one of the busy time says more"
+        };
+        let judgement = format!(
+            "Its need is {word} ({} to {}, a factor of {}). The recommended size is enough for {} \
+             of {} parts.",
+            format::bytes(least_bytes),
+            format::bytes(most_bytes),
+            format::number(factor),
+            covered,
+            needs.len(),
+        );
+        let windows = needs.len();
+        Some(Stability { least_bytes, median_bytes, most_bytes, covered, windows, judgement })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn windows(needs: &[Option<u64>]) -> Vec<Window> {
+        let window = |needed_bytes: &Option<u64>| Window {
+            begin_ns: 0,
+            references: 10,
+            needed_bytes: *needed_bytes,
+            ceiling: 0.5,
+            hit_ratio: 0.4,
+        };
+        needs.iter().map(window).collect()
+    }
+
+    #[test]
+    fn needs_that_differ_little_are_steady() {
+        let found = Stability::of(&windows(&[Some(10), Some(15), None, Some(12)]), 12).unwrap();
+        assert_eq!((found.least_bytes, found.median_bytes, found.most_bytes), (10, 12, 15));
+        assert_eq!((found.covered, found.windows), (2, 3));
+        assert!(found.judgement.contains("steady: the parts"), "{}", found.judgement);
+    }
+
+    #[test]
+    fn needs_far_apart_are_unsteady_and_none_is_nothing() {
+        let found = Stability::of(&windows(&[Some(10), Some(150)]), 12).unwrap();
+        assert!(found.judgement.contains("unsteady"), "{}", found.judgement);
+        let found = Stability::of(&windows(&[Some(10), Some(50)]), 12).unwrap();
+        assert!(found.judgement.contains("changing"), "{}", found.judgement);
+        assert_eq!(Stability::of(&windows(&[None]), 12), None);
+    }
+}

@@ -1,0 +1,167 @@
+//! Charts for the page of HTML: SVG whose colours are the page's, so that it follows light and dark
+//! and prints well. Sizes are pixels of the drawing, which scales with the page.
+
+use super::html::escape;
+use crate::chart::{Axis, Frame};
+
+/// Room around the plane: left, right, top, bottom.
+const MARGIN: [f64; 4] = [96.0, 18.0, 14.0, 46.0];
+
+/// A plane with two axes that is drawn on.
+#[derive(Debug)]
+pub(super) struct Plot {
+    size: (f64, f64),
+    axes: (Axis, Axis),
+    frames: (Frame, Frame),
+    svg: String,
+}
+
+impl Plot {
+    /// A plane over these values.
+    pub(super) fn new(size: (f64, f64), x: Axis, y: Axis, xs: &[f64], ys: &[f64]) -> Self {
+        let placed = |axis: &Axis, values: &[f64]| {
+            let places: Vec<f64> = values.iter().filter_map(|value| axis.place(*value)).collect();
+            axis.frame(if places.is_empty() { &[0.0] } else { &places })
+        };
+        let frames = (placed(&x, xs), placed(&y, ys));
+        Plot { size, axes: (x, y), frames, svg: String::new() }
+    }
+
+    fn part(frame: &Frame, place: f64) -> f64 {
+        ((place - frame.low) / (frame.high - frame.low)).clamp(0.0, 1.0)
+    }
+
+    /// Where a value of the horizontal axis is drawn.
+    pub(super) fn x(&self, value: f64) -> f64 {
+        let place = self.axes.0.place(value).unwrap_or(self.frames.0.low);
+        MARGIN[0] + Self::part(&self.frames.0, place) * (self.size.0 - MARGIN[0] - MARGIN[1])
+    }
+
+    /// Where a value of the vertical axis is drawn.
+    pub(super) fn y(&self, value: f64) -> f64 {
+        let place = self.axes.1.place(value).unwrap_or(self.frames.1.low);
+        let part = Self::part(&self.frames.1, place);
+        MARGIN[2] + (1.0 - part) * (self.size.1 - MARGIN[2] - MARGIN[3])
+    }
+
+    /// The ends of the plane: left, right, top, bottom.
+    pub(super) fn ends(&self) -> [f64; 4] {
+        [MARGIN[0], self.size.0 - MARGIN[1], MARGIN[2], self.size.1 - MARGIN[3]]
+    }
+
+    /// A rectangle between two places across and two up, in pixels.
+    pub(super) fn rectangle(&mut self, class: &str, x: (f64, f64), y: (f64, f64), title: &str) {
+        let (left, width) = (x.0.min(x.1), (x.1 - x.0).abs());
+        let (top, height) = (y.0.min(y.1), (y.1 - y.0).abs());
+        put!(
+            self.svg,
+            "<rect class=\"{class}\" x=\"{left:.1}\" y=\"{top:.1}\" width=\"{width:.1}\" \
+             height=\"{height:.1}\">{}</rect>\n",
+            titled(title)
+        );
+    }
+
+    /// A line through values.
+    pub(super) fn line(&mut self, class: &str, points: &[(f64, f64)]) {
+        let points = self.path(points.iter().copied());
+        put_line!(self.svg, "<polyline class=\"{class}\" points=\"{points}\"/>");
+    }
+
+    /// The area between two lines that run from left to right.
+    pub(super) fn band(&mut self, class: &str, low: &[(f64, f64)], high: &[(f64, f64)]) {
+        let points = self.path(high.iter().copied().chain(low.iter().rev().copied()));
+        put_line!(self.svg, "<polygon class=\"{class}\" points=\"{points}\"/>");
+    }
+
+    fn path(&self, points: impl Iterator<Item = (f64, f64)>) -> String {
+        let at = |(x, y)| format!("{:.1},{:.1}", self.x(x), self.y(y));
+        points.map(at).collect::<Vec<_>>().join(" ")
+    }
+
+    /// A dot at a place in pixels, with what it says when pointed at.
+    pub(super) fn dot(&mut self, class: &str, (x, y): (f64, f64), title: &str) {
+        put_line!(
+            self.svg,
+            "<circle class=\"{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4.5\">{}</circle>",
+            titled(title)
+        );
+    }
+
+    /// A straight line in pixels.
+    pub(super) fn stroke(&mut self, class: &str, from: (f64, f64), to: (f64, f64)) {
+        put_line!(
+            self.svg,
+            "<line class=\"{class}\" x1=\"{:.1}\" y1=\"{:.1}\" x2=\"{:.1}\" y2=\"{:.1}\"/>",
+            from.0,
+            from.1,
+            to.0,
+            to.1
+        );
+    }
+
+    /// Words at a place in pixels; `anchor` is start, middle or end.
+    pub(super) fn words(&mut self, class: &str, (x, y): (f64, f64), anchor: &str, text: &str) {
+        put_line!(
+            self.svg,
+            "<text class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{}</text>",
+            escape(text)
+        );
+    }
+
+    /// The marks of the horizontal axis, its lines and heading.
+    pub(super) fn draw_x(&mut self) {
+        let [left, right, top, bottom] = self.ends();
+        let mut free = 0.0;
+        for mark in self.frames.0.marks.clone() {
+            let x = left + Self::part(&self.frames.0, mark) * (right - left);
+            self.stroke("grid", (x, top), (x, bottom));
+            let label = self.axes.0.label(mark);
+            let half = small(label.len()) * 3.6;
+            if x - half > free {
+                self.words("mark", (x, bottom + 18.0), "middle", &label);
+                free = x + half + 8.0;
+            }
+        }
+        let heading = self.axes.0.heading();
+        self.words("axis", (f64::midpoint(left, right), self.size.1 - 6.0), "middle", &heading);
+    }
+
+    /// The marks of the vertical axis and its lines; its heading is the caption's business.
+    pub(super) fn draw_y(&mut self) {
+        let [left, right, top, bottom] = self.ends();
+        for mark in self.frames.1.marks.clone() {
+            let y = bottom - Self::part(&self.frames.1, mark) * (bottom - top);
+            self.stroke("grid", (left, y), (right, y));
+            let label = self.axes.1.label(mark);
+            self.words("mark", (left - 8.0, y + 4.0), "end", &label);
+        }
+        let heading = self.axes.1.heading();
+        let middle = f64::midpoint(top, bottom);
+        put_line!(
+            self.svg,
+            "<text class=\"axis\" transform=\"translate(13 {middle:.1}) rotate(-90)\" \
+             text-anchor=\"middle\">{}</text>",
+            escape(&heading)
+        );
+    }
+
+    /// The drawing, described for those who cannot see it.
+    pub(super) fn finish(self, description: &str) -> String {
+        format!(
+            "<svg viewBox=\"0 0 {:.0} {:.0}\" role=\"img\" aria-label=\"{}\">\n{}</svg>\n",
+            self.size.0,
+            self.size.1,
+            escape(description),
+            self.svg
+        )
+    }
+}
+
+fn titled(title: &str) -> String {
+    if title.is_empty() { String::new() } else { format!("<title>{}</title>", escape(title)) }
+}
+
+/// A small number to calculate with.
+pub(super) fn small(count: usize) -> f64 {
+    crate::advise::as_f64(count as u64)
+}

@@ -1,0 +1,199 @@
+//! The three forms of one made-up result: they say the same, and the page is well-formed.
+
+use super::*;
+use crate::advise::regions::Regions;
+
+const MIB: u64 = 1 << 20;
+
+#[expect(clippy::too_many_lines, reason = "one value of each field")]
+fn sizing(trace: &str) -> Sizing {
+    let ratios = [(8, 0.1), (16, 0.25), (32, 0.5), (64, 0.58), (128, 0.6)];
+    let points: Vec<Point> =
+        ratios.iter().map(|&(mib, ratio)| Point::exact(mib * MIB, ratio)).collect();
+    let curve = Curve::new(points.clone());
+    let regions = Regions::of(&curve, 0.6).unwrap();
+    let ratio = |policy: &str, hit_ratio| PolicyRatio {
+        policy: policy.to_owned(),
+        hit_ratio,
+        low: hit_ratio - 0.01,
+        high: hit_ratio + 0.01,
+    };
+    let effect = |what: &str, point: Point| Effect {
+        what: what.to_owned(),
+        point,
+        counted: false,
+        misses_per_hour: Some(1234.0),
+        store_bytes: 77 * MIB,
+        policies: vec![ratio("arc", point.hit_ratio), ratio("lru", point.hit_ratio - 0.02)],
+    };
+    let windows: Vec<Window> = (0..8)
+        .map(|number| Window {
+            begin_ns: number * 1_000_000_000,
+            references: 125_000,
+            needed_bytes: Some((30 + number) * MIB),
+            ceiling: 0.6,
+            hit_ratio: 0.55,
+        })
+        .collect();
+    let volumes = vec![Share {
+        volume: "a<b>&\"c\"".to_owned(),
+        references: 10,
+        footprint_bytes: MIB,
+        bytes: MIB,
+        hit_ratio: 0.5,
+        low: 0.4,
+        high: 0.6,
+    }];
+    Sizing {
+        workload: Workload {
+            trace: trace.to_owned(),
+            page_bytes: 4096,
+            requests: 500_000,
+            references: 1_000_000,
+            bytes: 1 << 30,
+            duration_ns: Some(8_000_000_000),
+            footprint_pages: 400_000,
+            footprint_exact: true,
+            compulsory_misses: 400_000,
+            ceiling: 0.6,
+        },
+        goal: Goal { target: 0.95, budget_bytes: None },
+        exact: false,
+        seed: 1,
+        curve: points.iter().map(|&point| BestPoint { policy: "arc".to_owned(), point }).collect(),
+        policies: vec![PolicyCurve { policy: "lru".to_owned(), points: curve }],
+        regions_why: regions.why().into(),
+        recommendation: Some(Recommendation {
+            bytes: 64 * MIB,
+            memory_bytes: 67 * MIB,
+            policy: "arc".to_owned(),
+            page_bytes: 16_384,
+            reach: Reach::Reached,
+            wanted_hit_ratio: 0.57,
+            target_bytes: Some(64 * MIB),
+            region: Some(regions.region(64 * MIB)),
+        }),
+        regions: Some(regions),
+        effects: vec![
+            effect("half", points[2]),
+            effect("recommended", points[3]),
+            effect("twice", points[4]),
+        ],
+        min_hit_ratio: Some(0.59),
+        stability: Stability::of(&windows, 64 * MIB),
+        windows,
+        volumes,
+        page_sizes: vec![PageSize {
+            page_bytes: 16_384,
+            byte_hit_ratio: 0.57,
+            low: 0.57,
+            high: 0.57,
+            store_bytes: 99 * MIB,
+            read_misses: 6336,
+            footprint_bytes: 1600 * MIB,
+        }],
+        slices: vec![Slice { begin: 0, references: 10, pages: 9 }; 64],
+        heat: Heat {
+            volumes: vec![HeatVolume {
+                volume: "0".to_owned(),
+                rows: 2,
+                begin_bytes: 0,
+                end_bytes: MIB,
+            }],
+            rows: vec![vec![0, 3, 3, 9], vec![1, 0, 0, 0]],
+        },
+        notes: vec!["the trace was <cut> short".to_owned()],
+    }
+}
+
+/// Walks the tags of a page; panics where one is not closed in its turn.
+fn assert_well_formed(page: &str) {
+    let body = page.strip_prefix("<!DOCTYPE html>\n").unwrap();
+    let mut open: Vec<&str> = Vec::new();
+    let mut rest = body;
+    while let Some(begin) = rest.find('<') {
+        let end = begin + rest[begin..].find('>').expect("a tag that ends");
+        let tag = &rest[begin + 1..end];
+        let name = tag.trim_start_matches('/').split([' ', '/', '\n']).next().unwrap();
+        assert!(!name.is_empty() && name.chars().all(char::is_alphanumeric), "<{tag}>");
+        assert!(tag.matches('"').count().is_multiple_of(2), "<{tag}>");
+        if tag.starts_with('/') {
+            assert_eq!(open.pop(), Some(name), "{}", &rest[..begin]);
+        } else if !tag.ends_with('/') {
+            open.push(name);
+        }
+        rest = &rest[end + 1..];
+    }
+    assert_eq!(open, Vec::<&str>::new());
+}
+
+#[test]
+fn the_page_is_well_formed_whatever_the_names() {
+    assert_well_formed(&sizing("a</script><b>&\"x\".csv").to_html());
+    let mut nothing = sizing("nothing");
+    nothing.recommendation = None;
+    nothing.effects.clear();
+    nothing.regions = None;
+    nothing.curve.clear();
+    nothing.windows.clear();
+    nothing.stability = None;
+    nothing.workload.duration_ns = None;
+    nothing.workload.ceiling = 0.0;
+    nothing.heat = Heat::default();
+    nothing.slices.clear();
+    assert_well_formed(&nothing.to_html());
+    assert!(nothing.to_text().contains("no cache"), "{}", nothing.to_text());
+}
+
+#[test]
+fn the_page_fetches_nothing_and_holds_the_json() {
+    let made = sizing("trace.csv");
+    let page = made.to_html();
+    for outside in ["http:", "https:", "src=", "@import", "url("] {
+        assert!(!page.contains(outside), "{outside}");
+    }
+    let begin = page.find("id=\"data\">").unwrap() + "id=\"data\">".len();
+    let end = begin + page[begin..].find("</script>").unwrap();
+    let held = page[begin..end].replace("\\u003c", "<");
+    // Compared as text: reading a number back may change its last digit.
+    assert_eq!(held, made.to_json().to_string());
+    let json: serde_json::Value = serde_json::from_str(&page[begin..end]).unwrap();
+    assert_eq!(json["volumes"][0]["volume"], "a<b>&\"c\"");
+}
+
+#[test]
+fn text_page_and_json_say_the_same() {
+    let made = sizing("trace.csv");
+    let (text, page, json) = (made.to_text(), made.to_html(), made.to_json());
+    assert_eq!(json["schema"], SCHEMA);
+    assert_eq!(json["version"], VERSION);
+    assert_eq!(json["recommendation"]["bytes"], 64 * MIB);
+    assert_eq!(json["recommendation"]["reach"], "reached");
+    assert_eq!(json["effects"][0]["bytes"], 32 * MIB);
+    for said in [
+        "64 MiB",
+        "arc",
+        "16 KiB",
+        "58.0 %",
+        "59.0 %",
+        "400,000",
+        "77 MiB",
+        "1,234",
+        "99 MiB",
+        "--memory 67MiB",
+        "region 3, flat",
+    ] {
+        assert!(text.contains(said), "{said} in {text}");
+        assert!(page.contains(said), "{said} in the page");
+    }
+    assert!(page.contains("a&lt;b&gt;&amp;"), "names are escaped");
+}
+
+#[test]
+fn a_budget_that_ends_early_is_said() {
+    let mut made = sizing("trace.csv");
+    let advice = made.recommendation.as_mut().unwrap();
+    (advice.reach, advice.bytes) = (Reach::Budget, 16 * MIB);
+    assert!(made.to_text().contains("All that the budget allows"));
+    assert!(made.to_text().contains("needs about 64 MiB"), "{}", made.to_text());
+}
