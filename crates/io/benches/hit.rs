@@ -448,7 +448,8 @@ impl Results {
             format!("[{median:.3},{min:.3},{max:.3}]")
         });
         format!(
-            "{{\"memcpy_ns\":{memcpy:.1},\"hit_ns\":{hit:.1},\"hits_ns\":{hits:.1},\"pread_ns\":{pread:.1},\
+            "{{\"memcpy_ns\":{memcpy:.1},\"hit_ns\":{hit:.1},\"hits_ns\":{hits:.1},\
+             \"pread_ns\":{pread:.1},\
              \"hit_over_memcpy\":{hit_over_memcpy},\"hits_over_memcpy\":{batch_over_memcpy},\
              \"pread_over_hits\":{pread_over_hits},\
              \"scaling_2_threads\":{scaling},\"memcpy_scaling_2_threads\":{memcpy_scaling},\

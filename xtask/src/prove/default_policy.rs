@@ -112,7 +112,8 @@ mod tests {
     #[test]
     fn ratios_are_gathered_by_policy_in_order() {
         let csv = "trace,policy,size_bytes,page_bytes,references,hit_ratio\n\
-                   a,lru,1,4096,10,0.25\na,arc,1,4096,10,0.5\nb,lru,1,4096,10,0.75\nb,arc,1,1,1,1\n";
+                   a,lru,1,4096,10,0.25\na,arc,1,4096,10,0.5\n\
+                   b,lru,1,4096,10,0.75\nb,arc,1,1,1,1\n";
         let ratios = parse(csv).unwrap();
         assert_eq!(ratios["lru"], [25.0, 75.0]);
         assert!((mean(&ratios["arc"]) - 75.0).abs() < 1e-9);

@@ -1,10 +1,11 @@
 //! The same cache both ways: traces replayed to `larder serve`, and simulated by `larder sim`.
 //!
 //! With one client and write-through nothing depends on time: the counters must be equal. With
-//! eight clients and write-back the hit ratios may differ by [`APART_POINTS`]; since then it matters
-//! which requests are under way together, the simulation is told how long a miss took and how long it
-//! was from one request to the next, both as the server and the replay measured them. And curves, which see
-//! single references only, must foretell the hit ratio of the server at ten sizes.
+//! eight clients and write-back the hit ratios may differ by [`APART_POINTS`]; since then it
+//! matters which requests are under way together, the simulation is told how long a miss took and
+//! how long it was from one request to the next, both as the server and the replay measured them.
+//! And curves, which see single references only, must foretell the hit ratio of the server at ten
+//! sizes.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

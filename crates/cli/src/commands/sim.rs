@@ -61,8 +61,9 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "HOW", default_value = "pages")]
     split: SplitBy,
 
-    /// How much is simulated: replacement only, or the whole cache of the engine on a virtual clock,
-    /// with partial pages, write modes, the lazy writer, the dirty limit and a modelled store.
+    /// How much is simulated: replacement only, or the whole cache of the engine on a virtual
+    /// clock, with partial pages, write modes, the lazy writer, the dirty limit and a modelled
+    /// store.
     #[arg(long, value_name = "LEVEL", default_value = "replacement")]
     level: Level,
 
