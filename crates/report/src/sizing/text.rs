@@ -107,8 +107,8 @@ impl Sizing {
         if self.workload.ceiling < HARDLY {
             put_line!(
                 text,
-                "  Hardly worth it: {} of all references are the first of their page and miss in any \
-                 cache.",
+                "  Hardly worth it: {} of all references are the first of their page and miss in \
+                 any cache.",
                 format::percent(1.0 - self.workload.ceiling)
             );
         }
@@ -309,9 +309,9 @@ impl Sizing {
     /// The rule by which the page size is chosen.
     pub(super) fn page_size_rule() -> String {
         format!(
-            "Rule: the largest page that loses at most {:.0} point of byte hits against the best and \
-             reads at most {BYTES_MORE} times the fewest bytes; if there is none, the one that reads \
-             the fewest bytes. A disk that seeks may be better off with fewer, larger reads.",
+            "Rule: the largest page that loses at most {:.0} point of byte hits against the best \
+             and reads at most {BYTES_MORE} times the fewest bytes; if there is none, the one that \
+             reads the fewest bytes. A disk that seeks may be better off with fewer, larger reads.",
             HITS_LOST * 100.0
         )
     }
