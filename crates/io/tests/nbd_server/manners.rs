@@ -8,7 +8,8 @@ use larder_core::counters::Gauge;
 use larder_core::store::DelayStore;
 use larder_io::front::nbd::wire;
 use larder_io::nbd_client::Request;
-use std::io::Write;
+use std::io::{Read, Write};
+use std::time::Duration;
 
 #[test]
 fn half_a_request_of_a_client_that_goes_away_does_nothing() {
@@ -106,5 +107,22 @@ fn a_client_that_is_killed_leaves_nothing_behind() {
     assert_eq!(memory.bytes(14 * MIB, 9999), [7; 9999]);
     client.disconnect().unwrap();
     eventually("nothing is held", || service.frames_held() == 0);
+    service.end();
+}
+
+/// Requests that were taken in together with those whose answers filled the backlog must go on once
+/// the client has read these, without a further request to wake the connection.
+#[test]
+fn requests_at_hand_go_on_when_the_client_reads_its_answers() {
+    const EACH: u32 = 256 << 10;
+    let service = Service::new(8 * MIB, 32 * MIB, Memory::new(32 * MIB));
+    let mut client = service.connect_raw();
+    let asked: Vec<u8> =
+        (0..96).flat_map(|i| request(wire::CMD_READ, i, (i % 32) * MIB, EACH)).collect();
+    client.write_all(&asked).unwrap();
+    client.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let mut answers = vec![0; 96 * (16 + EACH as usize)];
+    client.read_exact(&mut answers).expect("all answers come");
+    drop(client);
     service.end();
 }

@@ -261,11 +261,15 @@ impl Session<'_> {
             self.read_in_batch = false;
             let Some(parsed) = self.parse(now) else { return };
             moved |= parsed;
-            if self.output.backlog() > 0 {
+            let backlog = self.output.backlog();
+            if backlog > 0 {
                 let frames = self.frames();
                 if !self.output.send(frames.frames(), self.socket) {
                     return;
                 }
+                // There may be room now for requests that have been received already, of which no
+                // socket tells.
+                moved |= self.output.backlog() < backlog;
             }
             moved |= self.resume_reads(now);
             self.record_batch(now);
