@@ -2,11 +2,11 @@
 //!
 //! The trace is read several times, each time in one pass with bounded memory:
 //!
-//! 1. [`survey`]: how long, how many references and pages, where the volumes end;
-//! 2. [`picture`]: the working set over time and the heat map, now that both axes are known;
-//! 3. [`caches`]: all policies at sizes half an octave apart, in miniature;
-//! 4. [`search`]: the size that reaches the goal, with the best policies around it;
-//! 5. the rest at that size: half and twice, other pages, [`windows`], [`volumes`], MIN.
+//! 1. `survey`: how long, how many references and pages, where the volumes end;
+//! 2. `picture`: the working set over time and the heat map, now that both axes are known;
+//! 3. `caches`: all policies at sizes half an octave apart, in miniature;
+//! 4. `search`: the size that reaches the goal, with the best policies around it;
+//! 5. the rest at that size: half and twice, other pages, `windows`, `volumes`, MIN.
 //!
 //! Caches are simulated in full where that costs no more than [`COUNTED_MAX`] references run, else
 //! in miniature, and every result says which. The outcome depends on the seed and on nothing else.

@@ -1,6 +1,6 @@
 //! Larder's own trace format, `.ltr`: what docs/FORMATS.md says, byte by byte.
 //!
-//! [`Writer`] appends; [`Reader`] decodes from front to back and needs no index; [`Index`] finds
+//! [`Writer`] appends; `Reader` decodes from front to back and needs no index; [`Index`] finds
 //! blocks by time or record in a file that is whole. Invariants: a block is written whole or not
 //! at all as far as a reader can see; no length in a file makes a reader take more than the limits.
 
