@@ -2,11 +2,11 @@
 
 use super::case::Case;
 use super::{Arguments, Policies};
-use crate::args;
+use crate::{args, counters};
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, ValueEnum};
 use larder_core::cache::shards_for;
-use larder_core::counters::{COUNTERS, Counter, Unit};
+use larder_core::counters::{COUNTERS, Counter};
 use larder_core::mode::WriteMode;
 use larder_core::policy::PolicyKind;
 use larder_core::units::{BLOCK_BYTES, BLOCK_BYTES_U64};
@@ -191,16 +191,10 @@ fn all(
 }
 
 impl Run {
-    /// Pages that requests referenced.
+    /// Pages that requests referenced, but for those that a write had to fill first.
     fn references(&self) -> u64 {
         let totals = &self.outcome.totals;
-        let written = [
-            Counter::WriteAbsorbed,
-            Counter::WriteNewDirty,
-            Counter::WriteThrough,
-            Counter::WriteBypass,
-        ];
-        totals.read_pages() + written.iter().map(|&counter| totals.get(counter)).sum::<u64>()
+        totals.read_pages() + totals.write_pages() - totals.get(Counter::WritePartial)
     }
 
     /// What all forms of the table begin with.
@@ -221,12 +215,7 @@ impl Run {
     }
 
     fn counter(&self, counter: Counter) -> Cell {
-        let count = self.outcome.totals.get(counter);
-        match counter.meaning().unit {
-            Unit::Bytes => Cell::bytes(count),
-            Unit::Nanoseconds => Cell::duration(count),
-            Unit::Operations | Unit::Pages | Unit::Blocks => Cell::count(count),
-        }
+        counters::value(counter.meaning(), self.outcome.totals.get(counter))
     }
 }
 
