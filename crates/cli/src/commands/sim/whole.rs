@@ -1,6 +1,7 @@
 //! `larder sim --level whole`: the engine's own cache over the trace, on a virtual clock.
 
 use super::case::Case;
+use super::table::first_columns;
 use super::{Arguments, Policies};
 use crate::{args, counters};
 use anyhow::{Context, Result, bail, ensure};
@@ -219,18 +220,13 @@ impl Run {
     }
 }
 
-fn head_columns() -> Vec<Column> {
-    vec![
-        Column::words("trace", "trace"),
-        Column::words("policy", "policy"),
-        Column::numbers("size_bytes", "size"),
-        Column::numbers("page_bytes", "page"),
-        Column::numbers("references", "references"),
-        Column::numbers("hit_ratio", "read hits"),
+fn head_columns() -> impl Iterator<Item = Column> {
+    let others = [
         Column::words("write_mode", "writes"),
         Column::words("store", "store"),
         Column::numbers("elapsed_ns", "time"),
-    ]
+    ];
+    first_columns("read hits").into_iter().chain(others)
 }
 
 /// What people see: the counters that say most.
@@ -247,7 +243,7 @@ const SHOWN: [(Counter, &str); 7] = [
 /// The runs for people.
 pub(super) fn short_table(runs: &[Run]) -> Table {
     let shown = SHOWN.map(|(counter, title)| Column::numbers(counter.meaning().name, title));
-    let mut table = Table::new("", head_columns().into_iter().chain(shown));
+    let mut table = Table::new("", head_columns().chain(shown));
     for run in runs {
         let counters = SHOWN.map(|(counter, _)| run.counter(counter));
         table.push(run.head().into_iter().chain(counters));
@@ -259,7 +255,7 @@ pub(super) fn short_table(runs: &[Run]) -> Table {
 pub(super) fn full_table(runs: &[Run]) -> Table {
     let counters = COUNTERS.iter().map(|meaning| Column::numbers(meaning.name, meaning.name));
     let unclean = Column::numbers("unclean_blocks", "unclean_blocks");
-    let mut table = Table::new("", head_columns().into_iter().chain(counters).chain([unclean]));
+    let mut table = Table::new("", head_columns().chain(counters).chain([unclean]));
     for run in runs {
         let counters = Counter::ALL.map(|counter| run.counter(counter));
         let unclean = Cell::count(run.outcome.unclean_blocks);
