@@ -15,7 +15,6 @@ use larder_lab::sim::whole::{
     Lengths, Pace, StoreModel, WholeOptions, WholeOutcome, frames_of, simulate,
 };
 use larder_report::table::{Cell, Column, Table};
-use std::num::NonZero;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, mpsc};
 use std::time::Duration;
@@ -133,10 +132,9 @@ fn options(
     policy: PolicyKind,
     write_mode: WriteMode,
 ) -> WholeOptions {
-    let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
     WholeOptions {
         frames,
-        shards: shards_for(frames, threads),
+        shards: shards_for(frames, args::cores().get()),
         page_blocks,
         policy,
         write_mode,
@@ -156,8 +154,7 @@ fn all(
     plan: &[WholeOptions],
     arguments: &Arguments,
 ) -> Result<Vec<WholeOutcome>> {
-    let cores = || std::thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
-    let threads = arguments.threads.unwrap_or_else(cores).get().min(plan.len());
+    let threads = arguments.threads.unwrap_or_else(args::cores).get().min(plan.len());
     let bar = super::case::bar(lengths.requests() * plan.len() as u64);
     let (next, done) = (AtomicUsize::new(0), AtomicU64::new(0));
     let outcomes = Mutex::new((0..plan.len()).map(|_| None).collect::<Vec<_>>());
