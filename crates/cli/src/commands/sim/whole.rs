@@ -99,7 +99,8 @@ pub(super) fn run(case: &Case, policies: &Policies, arguments: &Arguments) -> Re
     );
     let lengths = Lengths::of(&mut case.source()?).context("simulate")?;
     ensure!(lengths.requests() > 0, "simulate {}: it has no request", case.name);
-    let pages = case.footprint()?;
+    let relative = arguments.size.iter().any(|size| size.is_relative());
+    let pages = if relative { case.footprint()? } else { 0 };
     let mut plan = Vec::new();
     for size in &arguments.size {
         let bytes = size.pages(Some(page_bytes), pages)?.saturating_mul(u64::from(page_bytes));
