@@ -66,20 +66,20 @@ fn cargo(args: &[&str], environment: &[(&str, &str)]) -> Result<()> {
 }
 
 fn loom() -> Result<()> {
-    model_check("loom", "larder-mem", "loom")
+    model_check("loom", &["--package", "larder-mem", "--test", "loom"])
 }
 
 fn shuttle() -> Result<()> {
-    model_check("shuttle", "larder-core", "threads")
+    model_check("shuttle", &["--package", "larder-core", "--lib", "--test", "threads", "schedule"])
 }
 
 /// A model check has a configuration of its own, hence a target directory of its own.
-fn model_check(checker: &str, package: &str, test: &str) -> Result<()> {
+fn model_check(checker: &str, tests: &[&str]) -> Result<()> {
     let target = run::target_dir()?.join(checker);
     let target = target.to_str().context("the target directory is not UTF-8")?;
     let flags = format!("--cfg larder_{checker}");
     cargo(
-        &["test", "--package", package, "--release", "--test", test],
+        &[&["test", "--release"], tests].concat(),
         &[("RUSTFLAGS", flags.as_str()), ("CARGO_TARGET_DIR", target)],
     )
 }

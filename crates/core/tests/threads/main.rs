@@ -1,5 +1,5 @@
 //! Threads on one cache: readers, writers that own a block each, and one that drives the store.
-//! Every block holds one number over and over, which only grows.
+//! Every block holds one number over and over, which only grows, and is of this block.
 //!
 //! They are real threads for a while. With `RUSTFLAGS="--cfg larder_shuttle" cargo test -p
 //! larder-core --release --test threads` they are shuttle's: one runs at a time, and at each lock

@@ -21,6 +21,8 @@ use std::{sync::Arc, thread};
 type Plain = PlainFrames;
 const WRITERS: u64 = 2;
 const READERS: usize = 2;
+/// The low bits of what a block holds are its own number, those above are that of the write.
+const BLOCK_BITS: u32 = 8;
 
 /// How large the world is.
 #[derive(Clone, Copy)]
@@ -139,9 +141,10 @@ fn writer(shared: &Shared, index: u64) -> Vec<u64> {
         state =
             state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let block = (state >> 33) % (blocks / WRITERS) * WRITERS + index;
-        let data: Vec<u8> = u64::to_le_bytes(version).repeat(BLOCK_BYTES / 8);
+        let number = version << BLOCK_BITS | block;
+        let data: Vec<u8> = u64::to_le_bytes(number).repeat(BLOCK_BYTES / 8);
         shared.write(&mut lane, version, block * BLOCK_BYTES_U64, &data, version % 8 == 0);
-        written[usize::try_from(block).unwrap()] = version;
+        written[usize::try_from(block).unwrap()] = number;
     }
     shared.cache.close_lane(lane);
     written
@@ -161,6 +164,7 @@ fn reader(shared: &Shared, index: usize) -> u64 {
         shared.read(&mut lane, reads, block * BLOCK_BYTES_U64, &mut bytes);
         let (now, before) = (number(&bytes), &mut seen[usize::try_from(block).unwrap()]);
         assert!(now >= *before, "block {block} held {before}, then {now}");
+        assert!(now == 0 || now % (1 << BLOCK_BITS) == block, "block {block} holds {now}");
         *before = now;
         reads += 1;
     }
