@@ -190,10 +190,9 @@ fn all(
 }
 
 impl Run {
-    /// Pages that requests referenced, but for those that a write had to fill first.
+    /// Pages that requests referenced.
     fn references(&self) -> u64 {
-        let totals = &self.outcome.totals;
-        totals.read_pages() + totals.write_pages() - totals.get(Counter::WritePartial)
+        self.outcome.totals.read_pages() + self.outcome.totals.write_pages()
     }
 
     /// What all forms of the table begin with.
