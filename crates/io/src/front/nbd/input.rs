@@ -1,6 +1,6 @@
 //! The receive buffer of a connection: of fixed size, so that no client makes it grow.
 
-use super::socket::Socket;
+use super::transport::Transport;
 use rustix::io::Errno;
 
 /// Bytes of the buffer. The largest piece of a write that is taken in at once is half of it.
@@ -50,7 +50,7 @@ impl Input {
     }
 
     /// Receives what has come, without waiting.
-    pub(super) fn receive(&mut self, socket: &Socket) -> Received {
+    pub(super) fn receive(&mut self, transport: &mut Transport<'_>) -> Received {
         if self.start > 0 && self.buffer.len() - self.end < PIECE_BYTES {
             self.buffer.copy_within(self.start..self.end, 0);
             (self.start, self.end) = (0, self.end - self.start);
@@ -58,7 +58,7 @@ impl Input {
         if self.end == self.buffer.len() {
             return Received::Nothing;
         }
-        match socket.receive(&mut self.buffer[self.end..]) {
+        match transport.receive(&mut self.buffer[self.end..]) {
             Ok(0) => Received::Closed,
             Ok(count) => {
                 self.end += count;

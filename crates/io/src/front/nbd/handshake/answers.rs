@@ -22,6 +22,11 @@ impl Handshake {
             Answer::Refuse(refusal) => return replies.refuse(option, refusal),
             Answer::Abort => self.state = State::Done(Progress::Aborted),
             Answer::Structured => self.structured = true,
+            Answer::StartTls => {
+                // Whoever is in between could have sent what came before: none of it counts.
+                (self.encrypted, self.starting) = (true, true);
+                (self.structured, self.context_export) = (false, None);
+            }
             Answer::List => {
                 for export in &self.exports {
                     replies.server(export)?;
