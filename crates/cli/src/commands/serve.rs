@@ -27,9 +27,9 @@ use std::time::Duration;
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// A file, a block device, or an export of another NBD server (nbd://HOST/EXPORT, nbds://,
-    /// nbd+unix:///EXPORT?socket=PATH), as [NAME=]PATH; the export is called NAME, else the file
-    /// name without its ending.
+    /// A file, a block device, or an export of another NBD server by its address (schemes nbd,
+    /// nbds, nbd+unix, nbds+unix), as [NAME=]PATH; the export is called NAME, else the file name
+    /// without its ending.
     #[arg(required = true, value_name = "VOLUME", value_parser = args::volume)]
     volumes: Vec<VolumeArgument>,
 

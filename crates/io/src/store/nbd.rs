@@ -35,7 +35,7 @@ use larder_core::store::{
 };
 use link::{Down, Link};
 use map::Shared;
-use open::Features;
+use open::{EXCLUDE_BYTES_MAX, Features};
 use pieces::{Piece, What};
 use rustix::event::PollFlags;
 use rustix::fd::BorrowedFd;
@@ -121,19 +121,19 @@ impl NbdStore {
         match kind {
             StoreOpKind::Read => self.cut_range(index, What::Read, &range, self.piece_bytes),
             StoreOpKind::Write { fua } => {
-                let native = fua && self.features.fua;
+                let native = fua && self.features.fua();
                 self.cut_range(index, What::Write { fua: native }, &range, self.piece_bytes);
-                self.job(index).then_flush = fua && !native && self.features.flush;
+                self.job(index).then_flush = fua && !native && self.features.flush();
             }
-            StoreOpKind::Flush if self.features.flush => {
+            StoreOpKind::Flush if self.features.flush() => {
                 self.add_piece(Piece { job: Some(index), what: What::Flush, range });
             }
-            StoreOpKind::Discard if self.features.trim => {
-                self.cut_range(index, What::Trim, &range, self.features.exclude_bytes);
+            StoreOpKind::Discard if self.features.trim() => {
+                self.cut_range(index, What::Trim, &range, EXCLUDE_BYTES_MAX);
             }
-            StoreOpKind::Zero { keep_allocated } if self.features.zero => {
+            StoreOpKind::Zero { keep_allocated } if self.features.zero() => {
                 let what = What::Zero { keep_allocated };
-                self.cut_range(index, what, &range, self.features.exclude_bytes);
+                self.cut_range(index, what, &range, EXCLUDE_BYTES_MAX);
             }
             StoreOpKind::Zero { .. } => {
                 self.cut_range(index, What::Zeros, &range, self.piece_bytes);
@@ -164,7 +164,7 @@ impl NbdStore {
         if let Some(index) = piece.job {
             self.job(index).left += 1;
         }
-        if piece.what.is_change() && self.features.flush {
+        if piece.what.is_change() && self.features.flush() {
             self.changes.push_back(piece);
         } else {
             self.ready.push_back(piece);
@@ -306,7 +306,7 @@ impl NbdStore {
 
     /// The connection is of no more use: what was sent is to be sent again.
     fn lose(&mut self, now: Nanos, error: &ClientError) {
-        tracing::warn!(place = self.place, %error, "the connection is lost; trying to have it again");
+        tracing::warn!(place = self.place, %error, "the connection is lost; trying again");
         self.link = Link::Down(Down::new(now, error.to_string()));
         self.map.set_up(false);
         (self.sent_bytes, self.sent_change_bytes, self.repeat) = (0, 0, None);
@@ -318,7 +318,7 @@ impl NbdStore {
             if piece.job.is_none() {
                 continue;
             }
-            if piece.what.is_change() && self.features.flush {
+            if piece.what.is_change() && self.features.flush() {
                 self.changes.push_front(piece);
             } else {
                 self.ready.push_front(piece);

@@ -137,6 +137,15 @@ enum State {
     Failed,
 }
 
+/// How the client's bytes come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Clear,
+    /// TLS is to begin once the output is sent.
+    Starting,
+    Sealed,
+}
+
 /// What an option is answered with whose data do not matter.
 #[derive(Clone, Copy, Debug)]
 enum Answer {
@@ -159,10 +168,7 @@ pub struct Handshake {
     options_seen: u32,
     output_bytes_left: usize,
     tls: TlsMode,
-    /// TLS has begun.
-    encrypted: bool,
-    /// TLS is to begin once the output is sent.
-    starting: bool,
+    way: Way,
     fixed: bool,
     no_zeroes: bool,
     structured: bool,
@@ -184,8 +190,7 @@ impl Handshake {
             options_seen: 0,
             output_bytes_left: limits.output_bytes_max,
             tls: TlsMode::Off,
-            encrypted: false,
-            starting: false,
+            way: Way::Clear,
             fixed: false,
             no_zeroes: false,
             structured: false,
@@ -229,7 +234,8 @@ impl Handshake {
         rest: &mut &[u8],
         output: &mut Vec<u8>,
     ) -> Result<Option<Progress>, HandshakeError> {
-        if std::mem::take(&mut self.starting) {
+        if self.way == Way::Starting {
+            self.way = Way::Sealed;
             return Ok(Some(Progress::StartTls));
         }
         match self.state {
@@ -315,7 +321,7 @@ impl Handshake {
         if !self.fixed && option != wire::OPT_EXPORT_NAME {
             return Err(HandshakeError::NotFixed(option));
         }
-        let in_clear = self.tls == TlsMode::Required && !self.encrypted;
+        let in_clear = self.tls == TlsMode::Required && self.way == Way::Clear;
         if in_clear && !matches!(option, wire::OPT_STARTTLS | wire::OPT_ABORT) {
             if option == wire::OPT_EXPORT_NAME {
                 return Err(HandshakeError::TlsRequired);
@@ -364,7 +370,9 @@ impl Handshake {
                 reply: wire::REP_ERR_UNSUP,
                 text: "this server has no TLS",
             }),
-            _ if self.encrypted => Answer::Refuse(Refusal::invalid("TLS has begun already")),
+            _ if self.way != Way::Clear => {
+                Answer::Refuse(Refusal::invalid("TLS has begun already"))
+            }
             TlsMode::Allowed | TlsMode::Required => Answer::StartTls,
         }
     }

@@ -37,11 +37,20 @@ impl Answer {
     }
 }
 
+/// What has become of a question.
+#[derive(Debug, Default)]
+enum Reply {
+    #[default]
+    Due,
+    /// There is nobody to answer it.
+    Never,
+    Known(Answer),
+}
+
 #[derive(Debug, Default)]
 struct Board {
     question: Option<(u64, u64)>,
-    /// The answer to the question that was taken; none if there is none to have.
-    reply: Option<Option<Answer>>,
+    reply: Reply,
     kept: Option<Answer>,
 }
 
@@ -85,7 +94,7 @@ impl Shared {
         self.up.store(up, Ordering::Release);
         let mut board = self.board.lock().expect("no holder panics");
         if !up {
-            (board.question, board.kept, board.reply) = (None, None, Some(None));
+            (board.question, board.kept, board.reply) = (None, None, Reply::Never);
             self.has_question.store(false, Ordering::Release);
         }
         self.replied.notify_all();
@@ -116,16 +125,16 @@ impl Shared {
 
     /// The answer to a question that was taken when there had been so many changes.
     pub(super) fn reply(&self, start: u64, changes: u64, extents: Option<&[Extent]>) {
-        let answer = extents.map(|extents| {
+        let answer = extents.map_or(Reply::Never, |extents| {
             let mut end = start;
             let run = |extent: &Extent| {
                 end = (end + u64::from(extent.len)).min(self.length);
                 let hole = extent.state & (STATE_HOLE | STATE_ZERO) == STATE_HOLE | STATE_ZERO;
                 (end, hole)
             };
-            Answer { changes, start, runs: extents.iter().map(run).collect() }
+            Reply::Known(Answer { changes, start, runs: extents.iter().map(run).collect() })
         });
-        self.board.lock().expect("no holder panics").reply = Some(answer);
+        self.board.lock().expect("no holder panics").reply = answer;
         self.replied.notify_all();
     }
 
@@ -143,15 +152,18 @@ impl Shared {
         if !self.up.load(Ordering::Acquire) {
             return None;
         }
-        (board.question, board.reply) = (Some((offset, len)), None);
+        (board.question, board.reply) = (Some((offset, len)), Reply::Due);
         self.has_question.store(true, Ordering::Release);
         waker.notify();
         let (mut board, _) = self
             .replied
-            .wait_timeout_while(board, PATIENCE, |board| board.reply.is_none())
+            .wait_timeout_while(board, PATIENCE, |board| matches!(board.reply, Reply::Due))
             .expect("no holder panics");
         // The answer to one who did not wait for it may come now; it may be too old.
-        let answer = board.reply.take().flatten().filter(|answer| answer.changes >= before)?;
+        let Reply::Known(answer) = std::mem::take(&mut board.reply) else { return None };
+        if answer.changes < before {
+            return None;
+        }
         let extent = answer.at(offset, len);
         board.kept = Some(answer);
         extent

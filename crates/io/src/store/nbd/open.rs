@@ -15,7 +15,7 @@ use std::time::Duration;
 /// The longest read or write that is sent: the longest that a cache asks for.
 const PIECE_BYTES_MAX: u32 = 1 << 20;
 /// The longest trim or zeroing that is sent, so that none keeps the server for minutes.
-const EXCLUDE_BYTES_MAX: u32 = 1 << 30;
+pub(super) const EXCLUDE_BYTES_MAX: u32 = 1 << 30;
 /// Least bytes of buffers: room for two of the largest pieces in each of three places.
 const MEMORY_BYTES_MIN: u64 = 6 * PIECE_BYTES_MAX as u64;
 /// More bring nothing on the way to any disk.
@@ -77,23 +77,28 @@ pub enum UpstreamError {
 
 /// What the server knows, as far as it matters to a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Features {
-    pub(super) flush: bool,
-    pub(super) fua: bool,
-    pub(super) trim: bool,
-    pub(super) zero: bool,
-    pub(super) exclude_bytes: u32,
-}
+pub(super) struct Features(u16);
 
 impl Features {
-    fn of(details: &ExportDetails) -> Self {
-        Features {
-            flush: details.has(wire::FLAG_SEND_FLUSH),
-            fua: details.has(wire::FLAG_SEND_FUA),
-            trim: details.has(wire::FLAG_SEND_TRIM),
-            zero: details.has(wire::FLAG_SEND_WRITE_ZEROES),
-            exclude_bytes: EXCLUDE_BYTES_MAX,
-        }
+    pub(super) fn flush(self) -> bool {
+        self.0 & wire::FLAG_SEND_FLUSH != 0
+    }
+
+    pub(super) fn fua(self) -> bool {
+        self.0 & wire::FLAG_SEND_FUA != 0
+    }
+
+    pub(super) fn trim(self) -> bool {
+        self.0 & wire::FLAG_SEND_TRIM != 0
+    }
+
+    pub(super) fn zero(self) -> bool {
+        self.0 & wire::FLAG_SEND_WRITE_ZEROES != 0
+    }
+
+    /// It says that it can zero, and cannot.
+    pub(super) fn never_zero(&mut self) {
+        self.0 &= !wire::FLAG_SEND_WRITE_ZEROES;
     }
 
     /// Whether an export that was connected to again is what it was: takes on what it knows now.
@@ -110,8 +115,8 @@ impl Features {
         if details.has(wire::FLAG_READ_ONLY) && !read_only {
             return Err("write to it: it is read-only now".to_owned());
         }
-        let now = Features::of(details);
-        if self.flush && !now.flush {
+        let now = Features(details.flags);
+        if self.flush() && !now.flush() {
             return Err("flush it: it does not offer that any more".to_owned());
         }
         if granule_of(details.block_sizes) > Some(granule) {
@@ -154,9 +159,9 @@ pub fn open_nbd(
     let details = client.info().clone();
     let unfit = |reason: String| UpstreamError::Unfit { place: place.clone(), reason };
     let geometry = fit(&details, options).map_err(unfit)?;
-    let features = Features::of(&details);
+    let features = Features(details.flags);
     let mut notes = Vec::new();
-    if !geometry.read_only && !features.flush {
+    if !geometry.read_only && !features.flush() {
         notes.push(format!("{place} knows no flush: nothing that is written there is promised"));
     }
     let identity = format!("{} {}", client.peer(), details.name);

@@ -184,10 +184,10 @@ impl NbdStore {
                 self.recycle(data);
             }
             // One with FUA is stable, but an older one that is repeated must not undo it.
-            (What::Write { .. } | What::Zeros, None) if self.features.flush => {
+            (What::Write { .. } | What::Zeros, None) if self.features.flush() => {
                 self.journal.push(piece.range.clone(), Change::Write(data));
             }
-            (What::Zero { keep_allocated }, None) if self.features.flush => {
+            (What::Zero { keep_allocated }, None) if self.features.flush() => {
                 self.journal.push(piece.range.clone(), Change::Zero { keep_allocated });
             }
             (What::Zero { .. }, Some(error)) if error.kind == StoreErrorKind::Unsupported => {
@@ -220,7 +220,7 @@ impl NbdStore {
 
     /// A server that says after all that it cannot zero is given zeros.
     fn zeros_instead(&mut self, piece: &Piece) {
-        self.features.zero = false;
+        self.features.never_zero();
         let index = piece.job.expect("a piece of a job");
         self.job(index).left -= 1;
         self.cut_range(index, What::Zeros, &piece.range, self.piece_bytes);

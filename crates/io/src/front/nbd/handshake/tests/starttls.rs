@@ -27,7 +27,7 @@ fn answers(tls: TlsMode, options: &[(u32, &[u8])]) -> Vec<u32> {
 #[test]
 fn where_tls_is_required_all_else_is_refused_before_it() {
     let go = name_and("disk", &[0, 0]);
-    let required = |options| answers(TlsMode::Required, options);
+    let required = |options: &[(u32, &[u8])]| answers(TlsMode::Required, options);
     for (option, data) in [
         (OPT_LIST, &b""[..]),
         (OPT_GO, &go),
