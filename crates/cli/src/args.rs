@@ -7,6 +7,7 @@ use larder_core::units::{BLOCK_BYTES_U64, PAGE_BLOCKS_MAX};
 use larder_io::front::nbd::ListenAddress;
 use larder_io::nbd_client::NbdUri;
 use std::net::ToSocketAddrs;
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
 /// A number of bytes, as in `256MiB`.
@@ -139,6 +140,11 @@ pub(crate) fn named_bytes(text: &str) -> Result<(Option<String>, u64), String> {
         Some((name, size)) => Ok((Some(name.to_owned()), bytes(size)?)),
         None => Ok((None, bytes(text)?)),
     }
+}
+
+/// Threads that run at a time on this machine: what is meant where a number of threads is left out.
+pub(crate) fn cores() -> NonZero<usize> {
+    std::thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN)
 }
 
 #[cfg(test)]

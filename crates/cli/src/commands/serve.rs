@@ -177,7 +177,7 @@ impl Service {
             memory_bytes: stores::cache_bytes(arguments)?,
             huge_pages: true,
             lock: arguments.lock,
-            threads: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+            threads: args::cores().get(),
             policy_bytes: arguments.policy.bytes_per_page(),
         })?;
         let engine = Arc::new(engine);

@@ -1,12 +1,13 @@
 //! The receive buffer of a connection: of fixed size, so that no client makes it grow.
 
 use super::transport::Transport;
+use larder_core::request::WRITE_PIECE_BYTES;
 use rustix::io::Errno;
 
-/// Bytes of the buffer. The largest piece of a write that is taken in at once is half of it.
-const INPUT_BYTES: usize = 256 << 10;
 /// The largest piece of a payload that [`Input`] holds whole.
-pub(super) const PIECE_BYTES: usize = INPUT_BYTES / 2;
+pub(super) const PIECE_BYTES: usize = WRITE_PIECE_BYTES as usize;
+/// Bytes of the buffer: while one piece is taken in, the next one can come.
+const INPUT_BYTES: usize = 2 * PIECE_BYTES;
 
 /// What a receive brought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
