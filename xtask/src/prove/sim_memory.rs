@@ -18,8 +18,7 @@ use crate::run;
 const POLICIES: [&str; 8] =
     ["lru", "fifo", "sieve", "arc", "s3fifo", "lirs", "wtinylfu", "clock2q+"];
 /// Sizes in pages.
-const SIZES: [u64; 8] =
-    [50_000, 100_000, 200_000, 400_000, 600_000, 800_000, 1_000_000, 1_500_000];
+const SIZES: [u64; 8] = [50_000, 100_000, 200_000, 400_000, 600_000, 800_000, 1_000_000, 1_500_000];
 /// What a sweep may hold: so many times what its caches need, and so much on top.
 const TIMES: f64 = 1.5;
 const SPARE_BYTES: u64 = 64 * MIB;

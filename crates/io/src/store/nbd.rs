@@ -399,8 +399,9 @@ impl Store<ArenaFrames> for NbdStore {
 
 impl EngineStore for NbdStore {
     fn wait(&mut self, waker: &Waker, timeout: Option<Duration>) -> io::Result<()> {
-        self.map.set_waker(waker);
-        if !self.done.is_empty() {
+        // While the journal is repeated a question waits for its end.
+        let asked = self.map.set_waker(waker) && self.repeat.is_none();
+        if asked || !self.done.is_empty() {
             return Ok(());
         }
         let now = self.clock.now();

@@ -84,9 +84,14 @@ impl Shared {
         }
     }
 
-    /// Who is to be woken by a question.
-    pub(super) fn set_waker(&self, waker: &Waker) {
-        self.waker.get_or_init(|| waker.clone());
+    /// Who is to be woken by a question; whether there is one already.
+    pub(super) fn set_waker(&self, waker: &Waker) -> bool {
+        if self.waker.get().is_none() {
+            // Under the lock: who asks finds the waker, or is found.
+            let _board = self.board.lock().expect("no holder panics");
+            self.waker.get_or_init(|| waker.clone());
+        }
+        self.has_question.load(Ordering::Acquire)
     }
 
     /// The connection came or went. What was asked of a lost one is not answered.
@@ -148,13 +153,14 @@ impl Shared {
         {
             return Some(extent);
         }
-        let waker = self.waker.get()?;
         if !self.up.load(Ordering::Acquire) {
             return None;
         }
         (board.question, board.reply) = (Some((offset, len)), Reply::Due);
         self.has_question.store(true, Ordering::Release);
-        waker.notify();
+        if let Some(waker) = self.waker.get() {
+            waker.notify();
+        }
         let (mut board, _) = self
             .replied
             .wait_timeout_while(board, PATIENCE, |board| matches!(board.reply, Reply::Due))
