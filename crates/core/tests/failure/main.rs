@@ -122,6 +122,31 @@ fn a_failed_flush_fails_every_later_one() {
 }
 
 #[test]
+fn a_flush_that_finds_the_store_away_fails_those_who_wait_and_no_later_one() {
+    let mut rig = Rig::new(32, [options(16)]);
+    let [mut one, mut two] = [rig.lane(0), rig.lane(0)];
+    rig.write(&mut one, 0, 1);
+    rig.run_until(rig.now + 60 * SECOND);
+    assert_eq!(rig.disks[0].volume.unclean_blocks(), 0, "the lazy writer has written it");
+    rig.disks[0].plan.set(vec![Fault::Away]);
+    for _ in 0..2 {
+        assert_eq!(kind(rig.flush(&mut one)), Some(StoreErrorKind::Away));
+    }
+    rig.disks[0].plan.set(Vec::new());
+    // The other one had no part in it: all that was written is where it was.
+    assert_eq!(kind(rig.flush(&mut two)), None);
+    assert_eq!(kind(rig.flush(&mut one)), None);
+    // A write that finds the store away is another matter: everybody is told.
+    rig.write(&mut one, 1, 2);
+    rig.disks[0].plan.set(vec![Fault::Away]);
+    assert_eq!(kind(rig.flush(&mut one)), Some(StoreErrorKind::Away));
+    rig.disks[0].plan.set(Vec::new());
+    assert_eq!(kind(rig.flush(&mut two)), Some(StoreErrorKind::Away));
+    assert_eq!(kind(rig.flush(&mut two)), None);
+    assert_eq!(kind(rig.flush(&mut one)), None);
+}
+
+#[test]
 fn at_the_dirty_limit_of_a_failing_store_writes_fail_instead_of_hanging() {
     let mut rig = Rig::new(50, [tuned(64, &[("dirty-limit", 200)])]);
     let mut lane = rig.lane(0);

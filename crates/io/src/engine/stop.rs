@@ -5,6 +5,7 @@ use super::{ArenaVolume, Engine};
 use crate::wake::Waker;
 use larder_core::lane::Completion;
 use larder_core::request::Status;
+use larder_core::store::StoreErrorKind;
 use larder_core::units::BLOCK_BYTES_U64;
 use std::sync::Arc;
 use std::time::Duration;
@@ -80,14 +81,18 @@ impl Engine {
                     tracing::warn!(%error, "waiting for the flush failed");
                 }
             };
-            match result {
+            let away = match result {
                 Ok(()) => {
                     error = None;
                     break;
                 }
-                Err(failure) => error = Some(failure.to_string()),
-            }
-            if volume.unclean_blocks() == 0 {
+                Err(failure) => {
+                    // A store that is away will be there again, with all that it was given.
+                    error = Some(failure.to_string());
+                    failure.kind == StoreErrorKind::Away
+                }
+            };
+            if volume.unclean_blocks() == 0 && !away {
                 // All is written. The first failure may be the report of one that is made good;
                 // after the second the store cannot flush, which no further try can mend.
                 failed_at_rest += 1;

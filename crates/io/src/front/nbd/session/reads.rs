@@ -142,7 +142,7 @@ impl Session<'_> {
                 message = failure.message,
                 "a read failed midway; the client is cut off"
             );
-            self.socket.shut_down();
+            self.transport.shut_down();
         }
         self.parts.request(index).fail(failure);
     }
