@@ -126,6 +126,8 @@ pub(crate) struct World {
     pub(crate) clients: Vec<Option<Client>>,
     pub(crate) now: Nanos,
     pub(crate) depth: usize,
+    /// How slow the stores are: all alike, since time goes on only when none has something to do.
+    delay: Option<Nanos>,
     pub(crate) figures: Figures,
     pub(crate) log: Log,
     tokens: u64,
@@ -180,6 +182,7 @@ impl World {
             clients: Vec::new(),
             now: MILLISECOND,
             depth: setup.depth,
+            delay: setup.delay,
             figures: Figures::default(),
             log,
             tokens: 0,
@@ -192,7 +195,7 @@ impl World {
         options: &VolumeOptions,
         seed: u64,
     ) -> Result<(), SettingError> {
-        self.disks.push(disk(&self.cache, options, (seed, None, Lie::Nothing))?);
+        self.disks.push(disk(&self.cache, options, (seed, self.delay, Lie::Nothing))?);
         Ok(())
     }
 
