@@ -5,6 +5,7 @@
 //! those that are done. Lock order: a volume's writer, then a shard (never two), then a volume's
 //! queue, the pool, or a mailbox.
 
+mod at_risk;
 mod complete;
 mod evict;
 mod exclusive;
@@ -16,6 +17,7 @@ mod read;
 mod round;
 mod write;
 
+pub use at_risk::AtRisk;
 pub use exclusive::{BlockCut, cut};
 pub use read::HitRead;
 
