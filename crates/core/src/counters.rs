@@ -114,12 +114,18 @@ impl Totals {
             .sum()
     }
 
+    /// Pages that reads referenced and that were answered without the store.
+    #[must_use]
+    pub fn read_hits(&self) -> u64 {
+        self.get(Counter::ReadHit)
+    }
+
     /// Share of referenced pages that were answered without the store, weighted by reference; none
     /// where nothing was read.
     #[must_use]
     pub fn read_hit_ratio(&self) -> Option<f64> {
         let pages = self.read_pages();
         #[expect(clippy::cast_precision_loss, reason = "a ratio for people")]
-        (pages > 0).then(|| self.get(Counter::ReadHit) as f64 / pages as f64)
+        (pages > 0).then(|| self.read_hits() as f64 / pages as f64)
     }
 }

@@ -226,6 +226,12 @@ impl Tunables {
         Ok(())
     }
 
+    /// All values, each in its own unit, in the order of [`TUNABLES`].
+    #[must_use]
+    pub fn values(&self) -> &[u64; TUNABLES.len()] {
+        &self.values
+    }
+
     /// The value in the tunable's own unit.
     #[must_use]
     pub fn get(&self, tunable: Tunable) -> u64 {

@@ -65,9 +65,8 @@ impl<F: Frames> Cache<F> {
             let Some(Some(instance)) = shard.instances.get_mut(usize::from(volume.id)) else {
                 continue;
             };
-            let list = std::iter::successors(instance.dirty_oldest(), |&slot| {
-                instance.dirty_newer(slot)
-            });
+            let list =
+                std::iter::successors(instance.dirty_oldest(), |&slot| instance.dirty_newer(slot));
             for slot in list.take(LOOK_MAX) {
                 // The first is the oldest.
                 if look(instance.pages.get(slot)) == 0 {
@@ -101,7 +100,11 @@ impl<F: Frames> Cache<F> {
 }
 
 /// The bytes of these pages, as few ranges as it takes.
-fn joined<F: Frames>(volume: &Volume<F>, mut pages: Vec<u64>, ranges_max: usize) -> Vec<Range<u64>> {
+fn joined<F: Frames>(
+    volume: &Volume<F>,
+    mut pages: Vec<u64>,
+    ranges_max: usize,
+) -> Vec<Range<u64>> {
     pages.sort_unstable();
     let mut ranges: Vec<Range<u64>> = Vec::new();
     for page in pages {

@@ -15,4 +15,5 @@ mod socket;
 mod status;
 pub mod wire;
 
-pub use server::{Export, ListenAddress, ListenError, Server, ServerLimits};
+pub use crate::front::listen::{ListenAddress, ListenError};
+pub use server::{Export, Server, ServerLimits};

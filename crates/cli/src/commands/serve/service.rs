@@ -1,0 +1,323 @@
+//! A running service: the engine, its volumes and the NBD server, and what is asked of them from
+//! the command line, by signals and by the control interface.
+//!
+//! Invariant: the list of volumes is that of the exports; each has its plan, which says what was set
+//! last.
+
+use super::Arguments;
+use super::plan::{Plan, VolumePlan};
+use super::record::Recording;
+use super::recording;
+use crate::counters;
+use crate::progress::WriteOut;
+use crate::signals::Asked;
+use anyhow::{Context, Result, anyhow};
+use larder_core::mode::{FlushMode, WriteMode};
+use larder_core::units::BLOCK_BYTES_U64;
+use larder_core::volume::VolumeOptions;
+use larder_io::engine::{ArenaVolume, Engine, EngineOptions};
+use larder_io::front::listen::Listener;
+use larder_io::front::nbd::{Export, ListenAddress, Server, ServerLimits};
+use larder_io::store;
+use larder_report::control::Progress;
+use larder_report::format;
+use std::io::Write;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// Device and inode: what a path must still lead to at the end.
+type Identity = (u64, u64);
+
+fn identity(path: &Path) -> std::io::Result<Identity> {
+    let metadata = std::fs::metadata(path)?;
+    Ok((metadata.dev(), metadata.ino()))
+}
+
+/// A volume that is served.
+#[derive(Clone)]
+pub(crate) struct Served {
+    pub(crate) volume: Arc<ArenaVolume>,
+    pub(crate) plan: VolumePlan,
+    /// Which file was there when it was opened.
+    identity: Identity,
+}
+
+/// A running service.
+pub(crate) struct Service {
+    engine: Arc<Engine>,
+    /// None once it is closed.
+    server: Mutex<Option<Server>>,
+    volumes: Mutex<Vec<Served>>,
+    /// Where the counters go, besides standard error.
+    counters: Option<PathBuf>,
+    /// What is recorded, and where.
+    recording: Mutex<Option<(Recording, PathBuf)>>,
+    begun: Instant,
+    asker: Sender<Asked>,
+    stopping: AtomicBool,
+    /// How far a stop is.
+    progress: Mutex<Option<Progress>>,
+}
+
+impl Service {
+    /// Opens the volumes and serves them, on the socket that was handed over if there is one.
+    pub(crate) fn start(
+        arguments: &Arguments,
+        plan: &Plan,
+        handed_over: Option<Listener>,
+        asker: Sender<Asked>,
+    ) -> Result<Self> {
+        let engine = Engine::new(EngineOptions {
+            memory_bytes: plan.memory_bytes,
+            huge_pages: true,
+            lock: arguments.lock,
+            threads: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+            policy_bytes: plan.policy_bytes(),
+        })?;
+        let engine = Arc::new(engine);
+        let limits = ServerLimits::default();
+        let (mut volumes, mut exports) = (Vec::new(), Vec::new());
+        for volume in &plan.volumes {
+            let default = plan.volumes.len() == 1;
+            let (served, export) = open(&engine, volume, arguments.plain_io, default, &limits)?;
+            volumes.push(served);
+            exports.push(export);
+        }
+        let listener = match handed_over {
+            Some(listener) => listener,
+            None => Listener::bind(&address(arguments))?,
+        };
+        let recording = match &arguments.record {
+            Some(path) => {
+                let names = plan.volumes.iter().map(|volume| volume.name.clone()).collect();
+                Some((recording::start(path, &engine, names)?, path.clone()))
+            }
+            None => None,
+        };
+        let observer = recording.as_ref().map(|(recording, _)| recording.observer());
+        let server = Server::start_on(Arc::clone(&engine), listener, exports, limits, observer);
+        let server = match server {
+            Ok(server) => server,
+            Err(error) => {
+                if let Some((recording, path)) = recording {
+                    recording::discard(recording, &path);
+                }
+                return Err(error.into());
+            }
+        };
+        Ok(Service {
+            engine,
+            server: Mutex::new(Some(server)),
+            volumes: Mutex::new(volumes),
+            counters: arguments.counters.clone(),
+            recording: Mutex::new(recording),
+            begun: Instant::now(),
+            asker,
+            stopping: AtomicBool::new(false),
+            progress: Mutex::new(None),
+        })
+    }
+
+    pub(crate) fn engine(&self) -> &Arc<Engine> {
+        &self.engine
+    }
+
+    /// The volumes as they are now.
+    pub(crate) fn volumes(&self) -> Vec<Served> {
+        self.volumes.lock().expect("no holder panics").clone()
+    }
+
+    /// The volume of this name.
+    pub(crate) fn volume(&self, name: &str) -> Option<Served> {
+        self.volumes().into_iter().find(|served| served.volume.name() == name)
+    }
+
+    /// The address of a volume for NBD clients; empty once the server is closed.
+    pub(crate) fn uri(&self, volume: &str) -> String {
+        let server = self.server.lock().expect("no holder panics");
+        server.as_ref().map(|server| server.uri(volume)).unwrap_or_default()
+    }
+
+    pub(crate) fn uptime(&self) -> Duration {
+        self.begun.elapsed()
+    }
+
+    /// Says where the exports are: one line each.
+    pub(crate) fn announce(&self) -> std::io::Result<()> {
+        let mut out = std::io::stdout().lock();
+        for Served { volume, .. } in self.volumes() {
+            let size = format::bytes(volume.geometry().length);
+            let mode = volume.write_mode();
+            let uri = self.uri(volume.name());
+            writeln!(out, "serving {} ({size}, {mode}) at {uri}", volume.name())?;
+            if volume.flush_mode() == FlushMode::Ignore {
+                warn_of_ignored_flushes(volume.name());
+            }
+        }
+        out.flush()?;
+        Ok(())
+    }
+
+    /// One line on what it does now, for the service manager.
+    pub(crate) fn status(&self) -> String {
+        let volumes = self.volumes();
+        let left: u64 = volumes.iter().map(|served| served.volume.unclean_blocks()).sum();
+        let left = format::bytes(left * BLOCK_BYTES_U64);
+        if self.is_stopping() {
+            return format!("stopping: {left} to write");
+        }
+        let count = volumes.len();
+        let word = if count == 1 { "volume" } else { "volumes" };
+        format!("serving {count} {word}; {left} not written yet")
+    }
+
+    pub(crate) fn report(&self) {
+        for Served { volume, .. } in self.volumes() {
+            eprintln!("{}", counters::counters(self.engine.cache(), &volume).to_text());
+            if let Some(table) = counters::latencies(&volume, &volume.totals()) {
+                eprintln!("{}", table.to_text());
+            }
+        }
+        if let Some(path) = &self.counters
+            && let Err(error) = self.write_counters(path)
+        {
+            eprintln!("larder: note: {error:#}");
+        }
+    }
+
+    /// Replaces the file of counters as a whole.
+    fn write_counters(&self, path: &Path) -> Result<()> {
+        let volumes: Vec<_> = self.volumes().into_iter().map(|served| served.volume).collect();
+        let json = counters::json(self.engine.cache(), &volumes);
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let write = || -> std::io::Result<()> {
+            let mut file = tempfile::NamedTempFile::new_in(folder.unwrap_or(Path::new(".")))?;
+            writeln!(file, "{json:#}")?;
+            file.persist(path)?;
+            Ok(())
+        };
+        write().with_context(|| format!("write the counters to {}", path.display()))
+    }
+
+    /// Asks for a stop, as SIGTERM does.
+    pub(crate) fn ask_to_stop(&self) {
+        if self.asker.send(Asked::Stop).is_err() {
+            tracing::warn!("asked to stop, but nobody listens");
+        }
+    }
+
+    /// Whether a stop has begun.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+    }
+
+    /// How far a stop is; none before it has begun.
+    pub(crate) fn stop_progress(&self) -> Option<Progress> {
+        self.progress.lock().expect("no holder panics").clone()
+    }
+
+    /// Writes everything out, for as long as it takes.
+    pub(crate) fn drain(&self) -> Result<()> {
+        self.stopping.store(true, Ordering::Release);
+        let mut shown = WriteOut::new("writing");
+        let mut total = (String::new(), 0);
+        let drained = self.engine.drain(|at| {
+            shown.show(at);
+            if total.0 != at.volume {
+                total = (at.volume.clone(), at.left_bytes);
+            }
+            *self.progress.lock().expect("no holder panics") = Some(Progress::Volume {
+                volume: at.volume.clone(),
+                done_bytes: total.1.saturating_sub(at.left_bytes),
+                total_bytes: total.1,
+                error: at.error.clone(),
+            });
+        });
+        shown.finish();
+        drained.map_err(|failures| {
+            let failures: Vec<_> = failures
+                .iter()
+                .map(|failure| failure.trim_start_matches("failed to ").to_owned())
+                .collect();
+            anyhow!("{}", failures.join("; and to "))
+        })
+    }
+
+    /// Everything has been written, or not: whoever asked is told.
+    pub(crate) fn stopped(&self, failure: Option<String>) {
+        let failures = failure.into_iter().collect();
+        *self.progress.lock().expect("no holder panics") = Some(Progress::Done { failures });
+    }
+
+    /// Paths that do not lead to what was written any more.
+    pub(crate) fn lost(&self) -> Vec<String> {
+        let is_lost = |served: &Served| identity(&served.plan.path).ok() != Some(served.identity);
+        let lost = self.volumes().into_iter().filter(is_lost);
+        lost.map(|served| served.plan.path.display().to_string()).collect()
+    }
+
+    pub(crate) fn close(&self) {
+        self.give_up();
+        self.engine.shut_down();
+    }
+
+    /// Ends the connections and what was recorded of them, and leaves the stores as they are.
+    pub(crate) fn give_up(&self) {
+        if let Some(server) = self.server.lock().expect("no holder panics").take() {
+            server.close();
+        }
+        if let Some((recording, path)) = self.recording.lock().expect("no holder panics").take() {
+            recording::finish(recording, &path);
+        }
+    }
+}
+
+fn warn_of_ignored_flushes(volume: &str) {
+    eprintln!(
+        "larder: WARNING: {volume} ignores flushes: a crash loses what was written in the last \
+         seconds, also what a client was told is safe"
+    );
+}
+
+/// Opens a volume and adds it to the engine.
+fn open(
+    engine: &Arc<Engine>,
+    plan: &VolumePlan,
+    plain: bool,
+    default: bool,
+    limits: &ServerLimits,
+) -> Result<(Served, Export)> {
+    let options = store::OpenOptions { read_only: plan.write_mode == WriteMode::ReadOnly, plain };
+    let opened = store::open(&plan.path, options, engine.clock())?;
+    let identity = identity(&plan.path).context("look at the volume once more")?;
+    for note in &opened.notes {
+        eprintln!("larder: note: {note}");
+    }
+    let options = VolumeOptions {
+        page_blocks: plan.page_blocks,
+        policy: plan.policy,
+        write_mode: plan.write_mode,
+        flush_mode: plan.flush_mode,
+        min_frames: plan.min_frames,
+        max_frames: plan.max_frames,
+        tunables: plan.tunables.clone(),
+        ..VolumeOptions::new(&plan.name, opened.store.geometry())
+    };
+    let volume = engine.add_volume(options, opened.store)?;
+    let export = Export::new(Arc::clone(&volume), opened.map, default, limits);
+    Ok((Served { volume, plan: plan.clone(), identity }, export))
+}
+
+/// Where to listen.
+pub(crate) fn address(arguments: &Arguments) -> ListenAddress {
+    arguments.listen.clone().unwrap_or_else(|| {
+        let directory =
+            std::env::var_os("XDG_RUNTIME_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
+        let name = &arguments.volumes[0].name;
+        ListenAddress::Unix(directory.join(format!("larder-{name}.sock")))
+    })
+}
