@@ -15,11 +15,14 @@ mod join;
 mod poll;
 mod read;
 mod round;
+mod settings;
+mod tend;
 mod write;
 
 pub use at_risk::AtRisk;
 pub use exclusive::{BlockCut, cut};
 pub use read::HitRead;
+pub use tend::Memory;
 
 use crate::clock::Nanos;
 use crate::counters::{Gauge, Recorder};
@@ -27,6 +30,7 @@ use crate::frames::{FrameId, Frames};
 use crate::lane::{Lane, Mailbox, Notify, Ring};
 use crate::page::Table;
 use crate::pool::Pool;
+use crate::settings::{SettingError, check_shares};
 use crate::shard::{Instance, Page, Shard};
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{Arc, Mutex, MutexGuard, lock, spin};
@@ -34,7 +38,6 @@ use crate::units::BLOCK_BYTES_U64;
 use crate::volume::{Volume, VolumeOptions};
 
 /// A cache for any number of volumes that share one pool of frames.
-#[derive(Debug)]
 pub struct Cache<F: Frames> {
     frames: F,
     table: Table,
@@ -42,6 +45,18 @@ pub struct Cache<F: Frames> {
     pool: Pool<F>,
     /// Lanes that wait for room, over all volumes.
     stalled: AtomicUsize,
+    /// Held by whoever changes settings: one at a time.
+    settings: Mutex<()>,
+    /// Held by whoever tends.
+    tending: Mutex<()>,
+    /// Who tends, to be woken.
+    keeper: Mutex<Option<Box<dyn Notify>>>,
+}
+
+impl<F: Frames> std::fmt::Debug for Cache<F> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cache").field("frames", &self.frames).finish_non_exhaustive()
+    }
 }
 
 /// Bytes of tables for each frame when pages are as small as a block: what the memory bound must
@@ -65,12 +80,25 @@ impl<F: Frames> Cache<F> {
     /// A cache over all of `frames`, in `shards` parts (a power of two).
     #[must_use]
     pub fn new(frames: F, shards: usize) -> Self {
-        let count = frames.count();
+        let usable = frames.count();
+        Cache::with_memory(frames, usable, shards)
+    }
+
+    /// A cache over the first `usable` of `frames`, that can grow to all of them, in `shards` parts
+    /// (a power of two).
+    ///
+    /// # Panics
+    /// If there are not so many frames.
+    #[must_use]
+    pub fn with_memory(frames: F, usable: u32, shards: usize) -> Self {
         Cache {
-            table: Table::new(count, shards),
+            table: Table::new(usable, frames.count(), shards),
             shards: (0..shards).map(|_| Mutex::new(Shard::new())).collect(),
-            pool: Pool::new(count),
+            pool: Pool::new(usable),
             stalled: AtomicUsize::new(0),
+            settings: Mutex::new(()),
+            tending: Mutex::new(()),
+            keeper: Mutex::new(None),
             frames,
         }
     }
@@ -81,16 +109,37 @@ impl<F: Frames> Cache<F> {
         &self.frames
     }
 
-    /// Adds a volume. `notify` wakes whoever drives its store.
+    /// Adds a volume, as [`Cache::try_add_volume`] does.
     ///
     /// # Panics
-    /// If the options are out of range.
+    /// If the options are refused.
     pub fn add_volume(&self, options: VolumeOptions, notify: Box<dyn Notify>) -> Arc<Volume<F>> {
+        match self.try_add_volume(options, notify) {
+            Ok(volume) => volume,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// Adds a volume. `notify` wakes whoever drives its store.
+    ///
+    /// # Errors
+    /// If the page size is none, or the floors of all volumes do not fit.
+    ///
+    /// # Panics
+    /// If the length of the store is 0 or more than 2^60 bytes.
+    pub fn try_add_volume(
+        &self,
+        options: VolumeOptions,
+        notify: Box<dyn Notify>,
+    ) -> Result<Arc<Volume<F>>, SettingError> {
+        let _one_at_a_time = lock(&self.settings);
         let policy = options.policy;
         let mut volumes = lock(&self.pool.volumes);
+        let others = volumes.iter().flatten().map(|volume| volume.share());
+        check_shares(others.chain([options.share()]), self.pool.target())?;
         let id = u16::try_from(volumes.len()).expect("at most 65,535 volumes");
         let shards = self.shards.len();
-        let volume = Arc::new(Volume::new(id, options, self.pool.total, shards, notify));
+        let volume = Arc::new(Volume::new(id, options, self.pool.size(), shards, notify));
         volumes.push(Some(Arc::clone(&volume)));
         drop(volumes);
         for (index, shard) in self.shards.iter().enumerate() {
@@ -98,26 +147,7 @@ impl<F: Frames> Cache<F> {
             lock(shard).instances.push(Some(instance));
         }
         self.tell_capacities();
-        volume
-    }
-
-    /// Tells the policies how many pages to expect: the frames in equal parts for all volumes,
-    /// within what each is allowed, over all shards. A volume may get more while others are idle.
-    fn tell_capacities(&self) {
-        let volumes: Vec<_> = lock(&self.pool.volumes).iter().flatten().cloned().collect();
-        let part = self.pool.total as usize / volumes.len().max(1);
-        for shard in &self.shards {
-            let mut shard = lock(shard);
-            for volume in &volumes {
-                // Whoever adds a volume puts its instances here, and tells all again.
-                if let Some(Some(instance)) = shard.instances.get_mut(usize::from(volume.id)) {
-                    let (min, max) = (volume.quota.min as usize, volume.quota.max as usize);
-                    let frames = part.clamp(min.min(max), max);
-                    let pages = frames / volume.page_blocks as usize / self.shards.len();
-                    instance.policy.on_capacity(pages.max(1));
-                }
-            }
-        }
+        Ok(volume)
     }
 
     /// Opens a lane to a volume. `notify` wakes its thread when completions have come.
@@ -161,19 +191,21 @@ impl<F: Frames> Cache<F> {
             Gauge::Resident => u64::from(volume.quota.usage.load(Ordering::Relaxed)),
             Gauge::Dirty => volume.dirty.load(Ordering::Relaxed),
             Gauge::Writing => volume.writing.load(Ordering::Relaxed),
-            Gauge::Memory => u64::from(self.pool.total),
+            Gauge::Memory => u64::from(self.pool.usable()),
             Gauge::Free => self.pool.free() as u64,
-            Gauge::Metadata => return u64::from(self.pool.total) * METADATA_BYTES_PER_FRAME as u64,
+            Gauge::Metadata => {
+                return u64::from(self.pool.most()) * METADATA_BYTES_PER_FRAME as u64;
+            }
             Gauge::InFlight => return lock(&volume.queue).in_flight as u64,
             Gauge::Failing => return volume.failing.load(Ordering::Relaxed),
         };
         blocks * BLOCK_BYTES_U64
     }
 
-    /// How many frames all volumes share.
+    /// How many frames all volumes share: those in service, but for those that are to leave it.
     #[must_use]
     pub fn frame_count(&self) -> u32 {
-        self.pool.total
+        self.pool.size()
     }
 
     fn shard(&self, index: usize) -> MutexGuard<'_, Shard<F>> {
@@ -224,8 +256,7 @@ impl<F: Frames> Cache<F> {
         if self.stalled.swap(0, Ordering::AcqRel) == 0 {
             return;
         }
-        let volumes: Vec<_> = lock(&self.pool.volumes).iter().flatten().cloned().collect();
-        for volume in volumes {
+        for volume in self.volumes() {
             let stalled = std::mem::take(&mut lock(&volume.queue).stalled);
             for mailbox in stalled {
                 mailbox.deliver(&self.frames, crate::lane::Completion::Unstalled);
@@ -235,7 +266,7 @@ impl<F: Frames> Cache<F> {
 
     /// Asserts every invariant that holds while no call is under way; for tests.
     pub fn check(&self, now: Nanos) {
-        let volumes: Vec<_> = lock(&self.pool.volumes).iter().flatten().cloned().collect();
+        let volumes = self.volumes();
         let (free, limbo) = self.pool.settle(&self.frames);
         let mut used = 0;
         for volume in volumes {
@@ -259,10 +290,11 @@ impl<F: Frames> Cache<F> {
                 assert_eq!(usage, resident + held, "frames charged, resident and in limbo");
             }
         }
+        self.pool.check();
         let accounted = used + free as u64;
         assert_eq!(
             accounted,
-            u64::from(self.pool.total),
+            u64::from(self.pool.usable()),
             "frames used and free, {limbo:?} in limbo"
         );
     }

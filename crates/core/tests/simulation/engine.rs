@@ -162,11 +162,23 @@ impl World {
         self.figures.crashes += 1;
     }
 
+    /// Does what changes of memory and bounds left to be done; whether there was something that
+    /// could be done now.
+    pub(crate) fn tend(&mut self) -> bool {
+        let before = self.cache.memory();
+        let next = self.cache.tend(self.now);
+        let after = self.cache.memory();
+        if before != after {
+            self.note(|| format!("{} of {} frames in service", after.usable, after.target));
+        }
+        next == Some(self.now)
+    }
+
     /// Lets everything happen that would happen by itself while nobody asks for more, except that
     /// the lazy writer is waited for only if `lazily`.
     pub(crate) fn rest(&mut self, lazily: bool) {
         for _ in 0..20_000 {
-            let mut moved = false;
+            let mut moved = self.tend();
             for disk in 0..self.disks.len() {
                 moved |= self.poll(disk) + self.reap(disk) > 0;
             }

@@ -1,12 +1,13 @@
 //! A world driven by a seed: what it consists of, and what happens in it.
 
 use crate::broken::Lie;
+use crate::change;
 use crate::client::Client;
 use crate::model::Outcome;
 use crate::world::{Action, Figures, Log, Setup, World};
 use larder_core::cache::{BlockCut, cut};
 use larder_core::clock::{MILLISECOND, SECOND};
-use larder_core::mode::WriteMode;
+use larder_core::mode::{FlushMode, WriteMode};
 use larder_core::policy::PolicyKind;
 use larder_core::store::{Fault, Geometry, StoreOpKind};
 use larder_core::tunables::{TUNABLES, Tunables};
@@ -31,20 +32,20 @@ impl Rng {
         self.next() % n
     }
 
-    fn index(&mut self, n: usize) -> usize {
+    pub(crate) fn index(&mut self, n: usize) -> usize {
         usize::try_from(self.below(n as u64)).unwrap()
     }
 
-    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+    pub(crate) fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.index(from.len())]
     }
 
-    fn one_in(&mut self, n: u64) -> bool {
+    pub(crate) fn one_in(&mut self, n: u64) -> bool {
         self.below(n) == 0
     }
 }
 
-fn tunables(rng: &mut Rng) -> Tunables {
+pub(crate) fn tunables(rng: &mut Rng) -> Tunables {
     match rng.below(4) {
         0 => Tunables::default(),
         1 => Tunables::nt(),
@@ -98,6 +99,8 @@ pub(crate) fn run_with(seed: u64, lie: Lie, policy: Option<PolicyKind>, log: Log
     let setup = setup(&mut rng, lie, policy);
     let frames = u64::from(setup.frames);
     let faulty = lie == Lie::Nothing && rng.one_in(2);
+    // Of a lie it must be certain what was promised, and so how flushes are meant.
+    let changing = lie == Lie::Nothing && rng.one_in(2);
     let mut world = World::new(&setup, log);
     world.note(|| format!("{setup:?}"));
     for disk in 0..world.disks.len() {
@@ -116,6 +119,7 @@ pub(crate) fn run_with(seed: u64, lie: Lie, policy: Option<PolicyKind>, log: Log
             90..93 => world.now += rng.below(3 * SECOND),
             93..96 => world.now += rng.below(50 * MILLISECOND),
             96 => come_and_go(&mut world, &mut rng, client),
+            _ if changing && rng.one_in(2) => change::change(&mut world, &mut rng, policy),
             97 if faulty => {
                 let disk = rng.index(world.disks.len());
                 let chosen = faults(&world, &mut rng, disk);
@@ -140,6 +144,9 @@ fn engine(world: &mut World, rng: &mut Rng) {
     world.poll(disk);
     for _ in 0..rng.below(4) {
         world.reap(disk);
+    }
+    if rng.one_in(2) {
+        world.tend();
     }
     if rng.one_in(24) {
         world.crash(disk, rng.next());
@@ -195,6 +202,8 @@ fn ask(world: &mut World, rng: &mut Rng, client: usize, frames: u64) {
     let Some(one) = world.clients[client].as_ref() else { return };
     let disk = &world.disks[one.disk];
     let length = disk.length();
+    let least = disk.volume.bounds().1.min(world.cache.frame_count());
+    let frames = frames.min(u64::from(least));
     let is_free = |range: &Range<u64>| range.start < range.end && !disk.model.is_busy(range);
     let bytes = range(rng, length, 6);
     let action = match rng.below(20) {
@@ -239,6 +248,7 @@ fn ask(world: &mut World, rng: &mut Rng, client: usize, frames: u64) {
 fn drain(world: &mut World, rng: &mut Rng) {
     for disk in 0..world.disks.len() {
         world.set_faults(disk, Vec::new());
+        world.disks[disk].volume.set_flush_mode(FlushMode::Keep);
         if world.clients.iter().flatten().all(|client| client.disk != disk) {
             world.open(disk);
         }
@@ -270,6 +280,7 @@ fn drain(world: &mut World, rng: &mut Rng) {
         }
     }
     world.cache.check(world.now);
+    change::check_reached(world);
     for disk in 0..world.disks.len() {
         settle(world, disk, rng.one_in(2));
         world.crash(disk, rng.next());

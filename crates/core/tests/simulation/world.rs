@@ -9,6 +9,7 @@ use larder_core::clock::{MILLISECOND, Nanos};
 use larder_core::counters::Recorder;
 use larder_core::frames::{Frames, PlainFrames};
 use larder_core::lane::{Completion, Silent};
+use larder_core::mode::{FlushMode, WriteMode};
 use larder_core::request::{Assembly, Status, WriteTask};
 use larder_core::store::{
     CrashDisk, CrashStore, DelayStore, FaultPlan, FaultyStore, SparseBytes, Store, StoreError,
@@ -44,6 +45,9 @@ pub(crate) struct Figures {
     pub(crate) crashes: u64,
     pub(crate) faults: u64,
     pub(crate) store_ops: u64,
+    /// Changes while serving that were done, and those that were refused.
+    pub(crate) changes: u64,
+    pub(crate) refused: u64,
 }
 
 /// What a client asks for.
@@ -69,8 +73,9 @@ pub(crate) struct Request {
     pub(crate) bytes: Range<u64>,
     pub(crate) work: Work,
     pub(crate) stalled: bool,
-    /// The event at which it was submitted.
+    /// The event at which it was submitted, and the modes of the volume then.
     pub(crate) event: u64,
+    pub(crate) modes: (WriteMode, FlushMode),
 }
 
 /// One volume and what lies behind it.
@@ -155,7 +160,8 @@ fn disk(cache: &Cache<PlainFrames>, setup: &Setup, options: &VolumeOptions) -> D
 
 impl World {
     pub(crate) fn new(setup: &Setup, log: Log) -> Self {
-        let cache = Cache::new(PlainFrames::new(setup.frames), setup.shards);
+        let frames = PlainFrames::new(setup.frames * 2);
+        let cache = Cache::with_memory(frames, setup.frames, setup.shards);
         let disks = setup.volumes.iter().map(|options| disk(&cache, setup, options)).collect();
         World {
             cache,
@@ -254,7 +260,9 @@ impl World {
                 client.widen(&self.disks[place].model, &bytes);
             }
         }
-        self.drive(client, Request { token, bytes, work, stalled: false, event });
+        let volume = &self.disks[place].volume;
+        let modes = (volume.write_mode(), volume.flush_mode());
+        self.drive(client, Request { token, bytes, work, stalled: false, event, modes });
     }
 
     /// Calls the cache for a request that is new, was stalled, or is to be continued.
@@ -294,7 +302,7 @@ impl World {
 
     /// A request is done: what the model makes of it.
     fn finish(&mut self, client: usize, request: Request, error: Option<StoreError>) {
-        let Request { token, bytes, work, event, .. } = request;
+        let Request { token, bytes, work, event, modes, .. } = request;
         self.figures.failed += u64::from(error.is_some());
         self.note(|| match &error {
             None => format!("request {token} is done"),
@@ -319,16 +327,20 @@ impl World {
                 client.held.push(Held { assembly, copy });
             }
             Work::Write { task, .. } => {
-                let may_fail = disk.writes_failed || read_fault;
+                let refused = modes.0 == WriteMode::ReadOnly;
+                let may_fail = disk.writes_failed || read_fault || refused;
                 assert!(error.is_none() || may_fail, "a write failed without a fault: {error:?}");
+                let is_stable = task.fua && modes.1 == FlushMode::Keep;
                 let outcome = match error {
+                    Some(_) if refused => Outcome::Refused,
                     Some(_) => Outcome::Unknown,
-                    None if task.fua => Outcome::Stable,
+                    None if is_stable => Outcome::Stable,
                     None => Outcome::Done,
                 };
                 disk.model.end(&bytes, outcome);
             }
-            Work::Flush => unreachable!("flushes end where their completion arrives"),
+            // Others end where their completion arrives.
+            Work::Flush => assert_eq!(modes.1, FlushMode::Ignore, "a flush that promised nothing"),
             Work::Exclude { kind, .. } => {
                 assert!(error.is_none() || disk.writes_failed, "{kind} failed: {error:?}");
                 let is_zero = matches!(kind, StoreOpKind::Zero { .. }) && error.is_none();
