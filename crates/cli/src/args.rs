@@ -17,6 +17,11 @@ pub(crate) fn bytes(text: &str) -> Result<u64, String> {
     Ok(size.as_u64())
 }
 
+/// A ceiling: a number of bytes, or `all` where there is none.
+pub(crate) fn ceiling(text: &str) -> Result<u64, String> {
+    if text == "all" { Ok(u64::MAX) } else { bytes(text) }
+}
+
 /// A time in nanoseconds.
 pub(crate) fn time(text: &str) -> Result<u64, String> {
     let units = [("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9), ("m", 60e9), ("h", 3600e9)];
@@ -46,6 +51,23 @@ pub(crate) fn page_blocks(text: &str) -> Result<u32, String> {
 
 fn one_of<T>(what: &str, text: &str, found: Option<T>, names: &[&str]) -> Result<T, String> {
     found.ok_or_else(|| format!("there is no {what} \"{text}\"; one of {}", names.join(", ")))
+}
+
+/// What is said of a name that nobody knows: with the nearest one that is known.
+pub(crate) fn unknown<'a>(
+    what: &str,
+    name: &str,
+    known: impl IntoIterator<Item = &'a str>,
+) -> String {
+    let known = known.into_iter();
+    let nearest = known
+        .map(|known| (strsim::damerau_levenshtein(name, known), known))
+        .min()
+        .filter(|(distance, known)| *distance <= known.len().max(name.len()) / 2);
+    match nearest {
+        Some((_, nearest)) => format!("there is no {what} \"{name}\"; did you mean \"{nearest}\"?"),
+        None => format!("there is no {what} \"{name}\""),
+    }
 }
 
 /// A policy by name.

@@ -12,7 +12,9 @@ use crate::args;
 use anyhow::{Result, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use client::Client;
-use larder_report::control::{AtRisk, ByteRange, RangeRequest, Stats, VolumeRequest, Volumes};
+use larder_report::control::{
+    AtRisk, ByteRange, RangeRequest, SetRequest, Stats, VolumeRequest, Volumes,
+};
 use output::{Answer, Risk};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -69,6 +71,13 @@ enum Command {
     AtRisk,
     /// Everything as OpenMetrics, as Prometheus gets it.
     Metrics,
+    /// Change settings while it serves: all of these or none.
+    Set {
+        /// NAME=VALUE for all volumes, VOLUME.NAME=VALUE for one: memory, page-size, policy,
+        /// write-mode, flush, min, max, and the tunables (docs/TUNABLES.md).
+        #[arg(required = true, value_name = "[VOLUME.]NAME=VALUE", value_parser = setting)]
+        settings: Vec<(String, String)>,
+    },
     /// Write everything dirty to the stores and flush them, without stopping.
     Flush {
         /// This volume only.
@@ -93,6 +102,12 @@ fn interval(text: &str) -> Result<Duration, String> {
         return Err(format!("{text} is too short: 10ms are the least"));
     }
     Ok(interval)
+}
+
+/// `[VOLUME.]NAME=VALUE`. A volume may have a "=" in its name, a value has none.
+fn setting(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.rsplit_once('=').ok_or("write it as NAME=VALUE")?;
+    Ok((name.to_owned(), value.to_owned()))
 }
 
 /// `OFFSET+LENGTH`.
@@ -122,6 +137,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
             return Ok(risk.exit_code());
         }
         Command::Metrics => output::text(&client.get_text("/metrics")?),
+        Command::Set { settings } => {
+            let request = SetRequest { set: settings.iter().cloned().collect() };
+            output::Changes(client.post("set", &request)?).print(format)
+        }
         Command::Flush { volume } => {
             let request = VolumeRequest { volume: volume.clone() };
             follow::run(&client, "flush", &request, &follow::FLUSH, format)

@@ -1,5 +1,6 @@
 //! `larder serve`: volumes with a cache, over NBD, until told to stop.
 
+pub(crate) mod changes;
 pub(crate) mod config;
 pub(crate) mod plan;
 mod record;
@@ -16,7 +17,6 @@ use clap::Args;
 use larder_core::mode::{FlushMode, WriteMode};
 use larder_core::policy::PolicyKind;
 use larder_io::front::nbd::ListenAddress;
-use plan::Plan;
 use reload::Reloader;
 use service::Service;
 use std::net::SocketAddr;
@@ -69,8 +69,8 @@ pub(crate) struct Arguments {
           help_heading = "Cache")]
     pub(crate) min: Vec<Named<u64>>,
 
-    /// Memory that a volume never exceeds.
-    #[arg(long, value_name = "[NAME=]SIZE", value_parser = args::named(args::bytes),
+    /// Memory that a volume never exceeds, or all.
+    #[arg(long, value_name = "[NAME=]SIZE", value_parser = args::named(args::ceiling),
           help_heading = "Cache")]
     pub(crate) max: Vec<Named<u64>>,
 
@@ -149,7 +149,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let manager = Manager::from_environment();
     let mut reloader = Reloader::new(arguments, std::env::args_os().skip(2).collect())?;
     let arguments = reloader.arguments().clone();
-    let plan = Plan::of(&arguments)?;
+    let plan = reloader.plan().clone();
     let mut handed_over = crate::systemd::handed_over()?;
     let service = Service::start(&arguments, &plan, handed_over.nbd.take(), signals.asker())?;
     let service = Arc::new(service);

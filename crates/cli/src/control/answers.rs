@@ -1,6 +1,5 @@
 //! What the service is at the moment, as the schema says it.
 
-use crate::args::size_text;
 use crate::commands::serve::plan::VolumePlan;
 use crate::commands::serve::service::{Served, Service};
 use larder_core::counters::{Counter, Gauge, Latency, Totals};
@@ -70,36 +69,28 @@ fn latency_stats(totals: &Totals, latency: Latency) -> LatencyStats {
 
 pub(super) fn volumes(service: &Service) -> Volumes {
     let cache = service.engine().cache();
-    let one = |Served { volume, plan, .. }: Served| Volume {
-        name: volume.name().to_owned(),
-        path: plan.path.display().to_string(),
-        uri: service.uri(volume.name()),
-        length_bytes: volume.geometry().length,
-        resident_bytes: cache.gauge(&volume, Gauge::Resident),
-        settings: settings(&plan, cache.frame_count()),
-        tunables: tunables(&plan),
+    let one = |Served { volume, plan, .. }: Served| {
+        let (settings, tunables) = settings(&plan);
+        Volume {
+            name: volume.name().to_owned(),
+            path: plan.path.display().to_string(),
+            uri: service.uri(volume.name()),
+            length_bytes: volume.geometry().length,
+            resident_bytes: cache.gauge(&volume, Gauge::Resident),
+            settings,
+            tunables,
+        }
     };
     Volumes { head: Head::default(), volumes: service.volumes().into_iter().map(one).collect() }
 }
 
-/// The settings of a volume in a cache of so many frames, as the command line has them.
-fn settings(plan: &VolumePlan, frames: u32) -> BTreeMap<String, String> {
-    let size = |frames: u32| size_text(u64::from(frames) * BLOCK_BYTES_U64);
-    [
-        ("page-size", size(plan.page_blocks)),
-        ("policy", plan.policy.name().to_owned()),
-        ("write-mode", plan.write_mode.name().to_owned()),
-        ("flush", plan.flush_mode.name().to_owned()),
-        ("min", size(plan.min_frames)),
-        ("max", size(plan.max_frames.min(frames))),
-    ]
-    .map(|(name, value)| (name.to_owned(), value))
-    .into()
-}
-
-fn tunables(plan: &VolumePlan) -> BTreeMap<String, u64> {
-    let values = plan.tunables.values();
-    TUNABLES.iter().zip(values).map(|(t, &value)| (t.name.to_owned(), value)).collect()
+/// The settings of a volume, as the command line has them, and its tunables.
+fn settings(plan: &VolumePlan) -> (BTreeMap<String, String>, BTreeMap<String, u64>) {
+    let is_tunable = |name: &str| TUNABLES.iter().any(|tunable| tunable.name == name);
+    let flags = plan.settings().into_iter().filter(|(name, _)| !is_tunable(name));
+    let flags = flags.map(|(name, value)| (name.to_owned(), value)).collect();
+    let tunables = TUNABLES.iter().zip(plan.tunables.values());
+    (flags, tunables.map(|(tunable, &value)| (tunable.name.to_owned(), value)).collect())
 }
 
 pub(super) fn at_risk(service: &Service) -> AtRisk {

@@ -36,6 +36,19 @@ const RANGES_MAX: usize = 1024;
 /// Where a job tells how far it is; none before it has begun.
 pub(super) type Told = watch::Sender<Option<Progress>>;
 
+/// How a job ended.
+#[derive(Debug, Default)]
+pub(super) struct Ended {
+    done_bytes: u64,
+    /// What went wrong, sentences that can follow "failed to".
+    failures: Vec<String>,
+}
+
+/// Nothing was done.
+fn failed(what: &str, error: &std::io::Error) -> Ended {
+    Ended { done_bytes: 0, failures: vec![format!("{what}: {error}")] }
+}
+
 /// Jobs under way, a few at a time.
 #[derive(Clone)]
 pub(super) struct Jobs {
@@ -47,10 +60,10 @@ impl Jobs {
         Jobs { permits: Arc::new(Semaphore::new(JOBS_MAX)) }
     }
 
-    /// Starts a job, whose failures end the answer.
+    /// Starts a job, whose end ends the answer.
     pub(super) fn start(
         &self,
-        job: impl FnOnce(&Told) -> Vec<String> + Send + 'static,
+        job: impl FnOnce(&Told) -> Ended + Send + 'static,
     ) -> Result<Response, Refused> {
         let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() else {
             let error = format!("begin: {JOBS_MAX} such requests are under way");
@@ -58,8 +71,8 @@ impl Jobs {
         };
         let (told, progress) = watch::channel(None);
         tokio::task::spawn_blocking(move || {
-            let failures = job(&told);
-            told.send_replace(Some(Progress::Done { failures }));
+            let Ended { done_bytes, failures } = job(&told);
+            told.send_replace(Some(Progress::Done { done_bytes, failures }));
             drop(permit);
         });
         Ok(stream(progress))
@@ -75,7 +88,10 @@ fn stream(mut progress: watch::Receiver<Option<Progress>>) -> Response {
             let latest = progress.borrow_and_update().clone();
             let line = match latest {
                 Some(progress) if !ended || matches!(progress, Progress::Done { .. }) => progress,
-                _ if ended => Progress::Done { failures: vec!["go on: it ended early".into()] },
+                _ if ended => {
+                    let failures = vec!["go on: it ended early".to_owned()];
+                    Progress::Done { done_bytes: 0, failures }
+                }
                 _ => continue,
             };
             let is_last = matches!(line, Progress::Done { .. });
@@ -116,12 +132,12 @@ pub(super) fn watch_stop(service: Arc<Service>) -> Response {
     stream(progress)
 }
 
-/// Flushes volumes, all at once, whatever their flush mode; what went wrong.
-pub(super) fn flush(service: &Service, volumes: &[Served], told: &Told) -> Vec<String> {
+/// Flushes volumes, all at once, whatever their flush mode.
+pub(super) fn flush(service: &Service, volumes: &[Served], told: &Told) -> Ended {
     let cache = service.engine().cache();
     let waker = match Waker::new() {
         Ok(waker) => waker,
-        Err(error) => return vec![format!("flush: {error}")],
+        Err(error) => return failed("flush", &error),
     };
     let mut lanes: Vec<ArenaLane> = Vec::new();
     for Served { volume, .. } in volumes {
@@ -169,7 +185,8 @@ pub(super) fn flush(service: &Service, volumes: &[Served], told: &Told) -> Vec<S
             tracing::warn!(%error, "waiting for a flush failed");
         }
     }
-    failures
+    left = left.min(unclean());
+    Ended { done_bytes: total_bytes - left, failures }
 }
 
 /// Refuses ranges that are not in a volume of `length` bytes.
@@ -189,17 +206,17 @@ pub(super) fn check_ranges(ranges: &[ByteRange], length: u64) -> Result<(), Refu
     Ok(())
 }
 
-/// Reads ranges of a volume into the cache, one piece after the other; what went wrong.
+/// Reads ranges of a volume into the cache, one piece after the other.
 pub(super) fn warm(
     service: &Service,
     Served { volume, .. }: &Served,
     ranges: &[ByteRange],
     told: &Told,
-) -> Vec<String> {
+) -> Ended {
     let cache = service.engine().cache();
     let waker = match Waker::new() {
         Ok(waker) => waker,
-        Err(error) => return vec![format!("warm: {error}")],
+        Err(error) => return failed("warm", &error),
     };
     let mut lane = cache.open_lane(volume, Box::new(waker.clone()));
     let total_bytes = ranges.iter().map(|range| range.length).sum();
@@ -229,7 +246,7 @@ pub(super) fn warm(
         }
     }
     cache.close_lane(lane);
-    failures
+    Ended { done_bytes, failures }
 }
 
 /// Reads `len` bytes at `at` into the cache.

@@ -7,6 +7,7 @@ use axum::response::{IntoResponse, Response};
 use larder_report::control::Refusal;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
 use std::time::Duration;
 
 /// Larger bodies are refused.
@@ -86,7 +87,9 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
             }
         };
         let text = if bytes.is_empty() { b"{}" } else { bytes.as_ref() };
-        match serde_json::from_slice(text) {
+        // As an object first: a list would pass for the fields in their order.
+        let object = serde_json::from_slice::<Map<String, Value>>(text);
+        match object.and_then(|object| serde_json::from_value(Value::Object(object))) {
             Ok(value) => Ok(Json(value)),
             Err(error) => {
                 let error = format!("understand the request: {error}");

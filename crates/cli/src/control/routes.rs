@@ -2,13 +2,14 @@
 
 use super::request::{Json, Refused, json, refusal};
 use super::{answers, jobs, metrics};
+use crate::commands::serve::changes::Setting;
 use crate::commands::serve::service::Service;
 use axum::Router;
 use axum::extract::State;
 use axum::http::{StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use larder_report::control::{RangeRequest, VolumeRequest};
+use larder_report::control::{Changed, RangeRequest, SetRequest, VolumeRequest};
 use larder_report::openmetrics::MEDIA_TYPE;
 use std::sync::Arc;
 
@@ -27,6 +28,7 @@ pub(super) fn router(service: Arc<Service>) -> Router {
         .route("/v1/stats", get(stats))
         .route("/v1/volumes", get(volumes))
         .route("/v1/at-risk", get(at_risk))
+        .route("/v1/set", post(set))
         .route("/v1/flush", post(flush))
         .route("/v1/warm", post(warm))
         .route("/v1/stop", post(stop))
@@ -59,6 +61,20 @@ async fn volumes(State(shared): State<Shared>) -> Response {
 
 async fn at_risk(State(shared): State<Shared>) -> Response {
     json(&answers::at_risk(&shared.service))
+}
+
+async fn set(
+    State(shared): State<Shared>,
+    Json(request): Json<SetRequest>,
+) -> Result<Response, Refused> {
+    let settings: Vec<_> =
+        request.set.iter().map(|(name, value)| Setting::parse(name, value)).collect();
+    let service = Arc::clone(&shared.service);
+    // A new policy looks at every page.
+    let set = tokio::task::spawn_blocking(move || service.set(&settings));
+    let changed = set.await.map_err(|error| Refused::failed(format!("set: {error}")))?;
+    let changed = changed.map_err(Refused::wrong)?;
+    Ok(json(&Changed { changed, ..Changed::default() }))
 }
 
 async fn flush(

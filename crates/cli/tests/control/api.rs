@@ -35,8 +35,16 @@ fn stats_are_those_of_the_clients() {
 
 #[test]
 fn volumes_have_their_settings() {
-    let options =
-        ["--policy", "one=lru", "--page-size", "8KiB", "--set", "two.age-max=9000", "--max", "8MiB"];
+    let options = [
+        "--policy",
+        "one=lru",
+        "--page-size",
+        "8KiB",
+        "--set",
+        "two.age-max=9000",
+        "--max",
+        "8MiB",
+    ];
     let server = Server::start(&["one", "two"], &options);
     let volumes = server.get("/v1/volumes").json();
     let [one, two] = &volumes["volumes"].as_array().unwrap()[..] else { panic!("{volumes}") };
@@ -46,7 +54,10 @@ fn volumes_have_their_settings() {
     };
     assert_eq!(settings(one), ["lru", "8KiB", "back", "keep", "0", "8MiB"]);
     assert_eq!(settings(two), ["s3fifo", "8KiB", "back", "keep", "0", "8MiB"]);
-    assert_eq!((&one["tunables"]["age-max"], &two["tunables"]["age-max"]), (&5000.into(), &9000.into()));
+    assert_eq!(
+        (&one["tunables"]["age-max"], &two["tunables"]["age-max"]),
+        (&5000.into(), &9000.into())
+    );
     assert_eq!(one["length_bytes"], 16 * MIB);
     assert_eq!(one["uri"], server.uris[0]);
     assert!(one["path"].as_str().unwrap().ends_with("/one.img"));
@@ -60,7 +71,10 @@ fn what_is_at_risk_is_gone_after_a_flush() {
     let server = Server::start(&["one"], &lazy);
     let at_risk = || server.get("/v1/at-risk").json()["volumes"][0].clone();
     let nothing = at_risk();
-    assert_eq!((&nothing["lost_by_kill_bytes"], &nothing["oldest_age_ns"]), (&0.into(), &().into()));
+    assert_eq!(
+        (&nothing["lost_by_kill_bytes"], &nothing["oldest_age_ns"]),
+        (&0.into(), &().into())
+    );
     let mut client = server.client(0);
     client.write_at(4096, &vec![7; 1 << 20], false).unwrap();
     let risk = at_risk();
@@ -72,10 +86,12 @@ fn what_is_at_risk_is_gone_after_a_flush() {
     assert_eq!(answer.status, 200, "{answer:?}");
     assert!(answer.head.contains("application/x-ndjson"), "{}", answer.head);
     let lines = answer.lines();
-    assert_eq!(lines.last().unwrap(), &serde_json::json!({"event": "done", "failures": []}));
-    let first = &lines[0];
-    assert_eq!((&first["event"], &first["volume"]), (&"volume".into(), &"one".into()));
-    assert_eq!(first["total_bytes"], 1 << 20);
+    let done = serde_json::json!({"event": "done", "done_bytes": MIB, "failures": []});
+    assert_eq!(lines.last().unwrap(), &done);
+    for line in &lines[..lines.len() - 1] {
+        assert_eq!((&line["event"], &line["volume"]), (&"volume".into(), &"one".into()));
+        assert_eq!(line["total_bytes"], MIB);
+    }
     assert_eq!(at_risk()["lost_by_kill_bytes"], 0);
     // What was flushed is in the image, past the cache.
     let image = std::fs::read(server.path("one.img")).unwrap();
@@ -135,7 +151,8 @@ fn a_stop_is_followed_to_its_end() {
     let server = Server::start(&["one", "two"], &lazy);
     server.client(0).write_at(0, &vec![7; 1 << 20], false).unwrap();
     let lines = server.post("/v1/stop", "").lines();
-    assert_eq!(lines.last().unwrap(), &serde_json::json!({"event": "done", "failures": []}));
+    let done = serde_json::json!({"event": "done", "done_bytes": MIB, "failures": []});
+    assert_eq!(lines.last().unwrap(), &done);
     let socket = server.socket();
     let image = server.path("one.img");
     let folder = server.folder.path().to_owned();

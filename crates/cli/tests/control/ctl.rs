@@ -19,7 +19,8 @@ fn stats_are_for_people_and_for_programs() {
     assert_eq!(words[..9], ["one", "1", "1", "MiB", "100.0", "%", "1", "1", "MiB"], "{shown}");
     assert!(shown.lines().any(|line| line.starts_with("all ")), "{shown}");
     assert!(shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
-    let json: Value = serde_json::from_str(&server.ctl_text(&["stats", "--format", "json"])).unwrap();
+    let json: Value =
+        serde_json::from_str(&server.ctl_text(&["stats", "--format", "json"])).unwrap();
     assert_eq!(json["volumes"][0]["counters"]["read_bytes"], MIB);
     let csv = server.ctl_text(&["stats", "--format", "csv"]);
     assert!(csv.starts_with("volume,name,value\n"), "{csv}");
@@ -47,7 +48,8 @@ fn volumes_flush_warm_and_stop() {
     assert!(server.ctl_text(&["warm", "one", "1MiB+2MiB"]).starts_with("warmed: 2 MiB in "));
     let csv = server.ctl_text(&["warm", "one", "0+4KiB", "--format", "csv"]);
     assert!(csv.starts_with("bytes,took_ns\n4096,"), "{csv}");
-    assert!(server.ctl_text(&["stop"]).starts_with("stopped: 0 B in "));
+    server.client(1).write_at(0, &[7; 4096], false).unwrap();
+    assert!(server.ctl_text(&["stop"]).starts_with("stopped: 4 KiB in "));
     server.wait();
 }
 

@@ -148,7 +148,8 @@ fn metrics_are_open_metrics_with_the_whole_catalogue() {
     assert!(answer.head.contains("application/openmetrics-text; version=1.0.0"), "{}", answer.head);
     let families = parse(&answer.body);
     let unit = |unit: Unit| if unit == Unit::Operations { "" } else { unit.name() };
-    let kinds = [("counter", &COUNTERS[..]), ("gauge", &GAUGES[..]), ("histogram", &HISTOGRAMS[..])];
+    let kinds =
+        [("counter", &COUNTERS[..]), ("gauge", &GAUGES[..]), ("histogram", &HISTOGRAMS[..])];
     let mut expected = 1;
     for (kind, meanings) in kinds {
         for meaning in meanings {
@@ -165,7 +166,10 @@ fn metrics_are_open_metrics_with_the_whole_catalogue() {
     }
     assert_eq!(families.len(), expected, "nothing else is there but the program itself");
     assert_eq!(value(&families, "larder_read_bytes", "larder_read_bytes_total", "one"), MIB);
-    assert_eq!(value(&families, "larder_read_requests", "larder_read_requests_total", "a\"b\\c"), 0);
+    assert_eq!(
+        value(&families, "larder_read_requests", "larder_read_requests_total", "a\"b\\c"),
+        0
+    );
     assert_eq!(value(&families, "larder_read_total_ns", "larder_read_total_ns_count", "one"), 1);
     assert_eq!(families["larder_memory_bytes"].samples.len(), 1, "the pool counts once");
     // Counters only grow.

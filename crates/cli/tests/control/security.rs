@@ -143,7 +143,8 @@ fn requests_that_are_too_long_are_refused() {
         "y".repeat(0x18000)
     ));
     assert_eq!(answer.status, 413, "{answer:?}");
-    let head = format!("GET /v1/stats HTTP/1.1\r\nHost: x\r\nX-Long: {}\r\n\r\n", "z".repeat(30_000));
+    let head =
+        format!("GET /v1/stats HTTP/1.1\r\nHost: x\r\nX-Long: {}\r\n\r\n", "z".repeat(30_000));
     assert_eq!(server.ask(&head).status, 431);
     let many = "A: b\r\n".repeat(100);
     assert_eq!(server.ask(&format!("GET / HTTP/1.1\r\nHost: x\r\n{many}\r\n")).status, 431);
@@ -177,7 +178,11 @@ fn slow_clients_stop_nobody_and_are_let_go() {
     // All places taken: whoever comes then waits until the slow ones have been let go.
     let more: Vec<_> = (0..16).map(|_| UnixStream::connect(server.socket()).unwrap()).collect();
     assert_eq!(server.get("/v1/stats").status, 200);
-    assert!(started.elapsed() > Duration::from_secs(5), "there was room after {:?}", started.elapsed());
+    assert!(
+        started.elapsed() > Duration::from_secs(5),
+        "there was room after {:?}",
+        started.elapsed()
+    );
     for stream in &mut slow {
         let mut rest = Vec::new();
         stream.read_to_end(&mut rest).unwrap();

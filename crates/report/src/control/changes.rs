@@ -121,6 +121,8 @@ pub enum Progress {
     },
     /// The last line: it has come to its end.
     Done {
+        /// Bytes that were done, of all volumes together.
+        done_bytes: u64,
         /// What went wrong, one sentence each; empty if nothing did.
         failures: Vec<String>,
     },

@@ -367,11 +367,11 @@ mod tests {
         let (difference, seconds) = now.since(&before);
         assert!((seconds - 2.0).abs() < 1e-9);
         let known = "\
-volume        reads/s     read/s    hits  writes/s  written/s   dirty  cached
------------------------------------------------------------------------------
-a                  60    400 KiB  90.0 %         0        0 B  24 KiB     0 B
-a volume w..       60    400 KiB   0.0 %         0        0 B  16 KiB     0 B
-all               120    800 KiB  45.0 %         0        0 B  40 KiB     0 B
+volume        reads/s   read/s    hits  writes/s  written/s   dirty  cached
+---------------------------------------------------------------------------
+a                  60  400 KiB  90.0 %         0        0 B  24 KiB     0 B
+a volume w..       60  400 KiB   0.0 %         0        0 B  16 KiB     0 B
+all               120  800 KiB  45.0 %         0        0 B  40 KiB     0 B
 ";
         assert_eq!(difference.requests(Some(seconds)).to_text(), known);
         let rows = difference.requests(Some(seconds)).to_json();

@@ -79,14 +79,14 @@ impl Client {
         })
     }
 
-    /// Tells `told` each line of what the server answers to `POST /v1/NAME`; the last one comes
-    /// back.
+    /// Tells `told` each line of what the server answers to `POST /v1/NAME`; at the end, how many
+    /// bytes were done and what went wrong.
     pub(super) fn follow<B: Serialize>(
         &self,
         name: &str,
         body: &B,
         mut told: impl FnMut(&Progress),
-    ) -> Result<Vec<String>> {
+    ) -> Result<(u64, Vec<String>)> {
         let body = serde_json::to_vec(body)?;
         self.runtime.block_on(async {
             let mut response = self.ask(Method::POST, &format!("/v1/{name}"), body.into()).await?;
@@ -97,7 +97,9 @@ impl Client {
                 while let Some(end) = text.iter().position(|&byte| byte == b'\n') {
                     let line: Vec<u8> = text.drain(..=end).collect();
                     match serde_json::from_slice(&line).context("understand the answer")? {
-                        Progress::Done { failures } => return Ok(failures),
+                        Progress::Done { done_bytes, failures } => {
+                            return Ok((done_bytes, failures));
+                        }
                         progress @ Progress::Volume { .. } => told(&progress),
                     }
                 }

@@ -33,26 +33,20 @@ pub(super) fn run<B: Serialize>(
 ) -> Result<()> {
     let begun = Instant::now();
     let mut shown = WriteOut::new(words.doing);
-    let mut done: Vec<(String, u64)> = Vec::new();
-    let failures = client.follow(name, request, |progress| {
+    let ended = client.follow(name, request, |progress| {
         let Progress::Volume { volume, done_bytes, total_bytes, error } = progress else { return };
         shown.show(&StopProgress {
             volume: volume.clone(),
             left_bytes: total_bytes - done_bytes,
             error: error.clone(),
         });
-        match done.last_mut().filter(|last| last.0 == *volume) {
-            Some(last) => last.1 = *done_bytes,
-            None => done.push((volume.clone(), *done_bytes)),
-        }
     });
     shown.finish();
-    let failures = failures?;
+    let (bytes, failures) = ended?;
     if !failures.is_empty() {
         return Err(anyhow!("{}", failures.join("; and to ")));
     }
     let took = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
-    let bytes: u64 = done.iter().map(|(_, bytes)| bytes).sum();
     match format {
         Format::Text => {
             let (bytes, took) = (format::bytes(bytes), format::duration(took));

@@ -2,7 +2,7 @@
 
 use super::Format;
 use anyhow::Result;
-use larder_report::control::{AtRisk, Stats, Volumes};
+use larder_report::control::{AtRisk, Changed, Stats, Volumes};
 use larder_report::table::Table;
 use serde_json::{Value, json};
 use std::any::Any;
@@ -37,6 +37,20 @@ pub(super) fn text(text: &str) -> Result<()> {
     let mut out = std::io::stdout().lock();
     out.write_all(text.as_bytes())?;
     Ok(out.flush()?)
+}
+
+/// What was changed.
+pub(super) struct Changes(pub(super) Changed);
+
+impl Changes {
+    pub(super) fn print(&self, format: Format) -> Result<()> {
+        match format {
+            Format::Text if self.0.changed.is_empty() => text("nothing to change\n"),
+            Format::Text => text(&self.0.table().to_text()),
+            Format::Json => text(&format!("{:#}\n", json!(self.0))),
+            Format::Csv => text(&self.0.table().to_csv()),
+        }
+    }
 }
 
 /// Counters, gauges and latencies.

@@ -41,11 +41,10 @@ fn page_of(command: &Command, text: &mut Vec<u8>) -> Result<()> {
 /// The command line without what is hidden.
 fn shown() -> Command {
     let command = crate::Cli::command();
-    let name = command.get_name().to_owned();
     let visible: Vec<_> =
         command.get_subcommands().filter(|sub| !sub.is_hide_set()).cloned().collect();
     let about = command.get_about().cloned().unwrap_or_default();
-    Command::new(name)
+    Command::new("larder")
         .version(env!("CARGO_PKG_VERSION"))
         .about(about)
         .disable_help_subcommand(true)

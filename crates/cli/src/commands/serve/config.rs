@@ -7,6 +7,7 @@
 
 use super::Arguments;
 use super::plan::{Plan, PlanError};
+use crate::args::unknown;
 use clap::{Arg, ArgAction, Args as _, Command, FromArgMatches};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -129,7 +130,8 @@ fn parse_words(words: Vec<OsString>) -> Result<Arguments, String> {
 /// named at all is looked at by the plan.
 fn serve_command() -> Command {
     let command = Command::new("larder serve").args_override_self(true).no_binary_name(true);
-    Arguments::augment_args(command).mut_arg("volumes", |arg| arg.required(false))
+    Arguments::augment_args(command)
+        .mut_arg("volumes", |arg| arg.required_unless_present(clap::builder::Resettable::Reset))
 }
 
 /// What a parser of the command line says, without what only helps there.
@@ -179,7 +181,7 @@ impl Builder {
             } else {
                 let flags = self.command.get_arguments().filter_map(Arg::get_long);
                 let known = flags.filter(|flag| !NOT_IN_FILES.contains(flag)).chain(["volume"]);
-                return fault(at, unknown(name, known));
+                return fault(at, unknown("key", name, known));
             }
         }
         Ok(())
@@ -222,7 +224,7 @@ impl Builder {
             } else {
                 let flags = self.command.get_arguments().filter(|arg| is_of_volume(arg));
                 let known = flags.filter_map(Arg::get_long).chain(VOLUME_KEYS);
-                return fault(at, unknown(key, known));
+                return fault(at, unknown("key", key, known));
             }
         }
         Ok(())
@@ -302,18 +304,6 @@ impl Builder {
 fn is_of_volume(arg: &Arg) -> bool {
     let names = arg.get_value_names().unwrap_or_default();
     names.first().is_some_and(|name| name.starts_with("[NAME"))
-}
-
-/// What is said of a key that nobody knows.
-fn unknown<'a>(key: &str, known: impl Iterator<Item = &'a str>) -> String {
-    let nearest = known
-        .map(|known| (strsim::damerau_levenshtein(key, known), known))
-        .min()
-        .filter(|(distance, known)| *distance <= known.len().max(key.len()) / 2);
-    match nearest {
-        Some((_, nearest)) => format!("there is no key \"{key}\"; did you mean \"{nearest}\"?"),
-        None => format!("there is no key \"{key}\""),
-    }
 }
 
 #[cfg(test)]

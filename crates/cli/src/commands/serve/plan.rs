@@ -78,7 +78,8 @@ impl Plan {
         self.volumes.iter().map(|volume| volume.policy.bytes_per_page()).max().unwrap_or(0)
     }
 
-    fn check(&self) -> Result<(), PlanError> {
+    /// Whether everything in it goes together.
+    pub(crate) fn check(&self) -> Result<(), PlanError> {
         let (wanted, has) = (self.memory_bytes, machine_memory_bytes());
         if wanted < MEMORY_BYTES_MIN {
             let least = MEMORY_BYTES_MIN >> 20;

@@ -24,9 +24,9 @@ use larder_report::format;
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// Device and inode: what a path must still lead to at the end.
@@ -52,6 +52,10 @@ pub(crate) struct Service {
     /// None once it is closed.
     server: Mutex<Option<Server>>,
     volumes: Mutex<Vec<Served>>,
+    /// What the cache shall have.
+    memory_bytes: AtomicU64,
+    /// Held by whoever changes what is served.
+    changing: Mutex<()>,
     /// Where the counters go, besides standard error.
     counters: Option<PathBuf>,
     /// What is recorded, and where.
@@ -61,6 +65,8 @@ pub(crate) struct Service {
     stopping: AtomicBool,
     /// How far a stop is.
     progress: Mutex<Option<Progress>>,
+    /// What a stop has to write.
+    drained_bytes: AtomicU64,
 }
 
 impl Service {
@@ -113,12 +119,15 @@ impl Service {
             engine,
             server: Mutex::new(Some(server)),
             volumes: Mutex::new(volumes),
+            memory_bytes: AtomicU64::new(plan.memory_bytes),
+            changing: Mutex::new(()),
             counters: arguments.counters.clone(),
             recording: Mutex::new(recording),
             begun: Instant::now(),
             asker,
             stopping: AtomicBool::new(false),
             progress: Mutex::new(None),
+            drained_bytes: AtomicU64::new(0),
         })
     }
 
@@ -134,6 +143,27 @@ impl Service {
     /// The volume of this name.
     pub(crate) fn volume(&self, name: &str) -> Option<Served> {
         self.volumes().into_iter().find(|served| served.volume.name() == name)
+    }
+
+    /// Keeps others from changing what is served, until it is dropped.
+    pub(crate) fn changing(&self) -> MutexGuard<'_, ()> {
+        self.changing.lock().expect("no holder panics")
+    }
+
+    /// What is in force.
+    pub(crate) fn plan(&self) -> Plan {
+        let volumes = self.volumes().into_iter().map(|served| served.plan).collect();
+        Plan { memory_bytes: self.memory_bytes.load(Ordering::Acquire), volumes }
+    }
+
+    /// Notes what is in force now, for the volumes that are there.
+    pub(crate) fn set_plan(&self, plan: &Plan) {
+        self.memory_bytes.store(plan.memory_bytes, Ordering::Release);
+        let mut volumes = self.volumes.lock().expect("no holder panics");
+        for (served, plan) in volumes.iter_mut().zip(&plan.volumes) {
+            debug_assert_eq!(served.plan.name, plan.name, "the same volumes in the same order");
+            served.plan = plan.clone();
+        }
     }
 
     /// The address of a volume for NBD clients; empty once the server is closed.
@@ -224,11 +254,13 @@ impl Service {
     pub(crate) fn drain(&self) -> Result<()> {
         self.stopping.store(true, Ordering::Release);
         let mut shown = WriteOut::new("writing");
+        // Of the volume at hand: its name, what was to be written at first.
         let mut total = (String::new(), 0);
         let drained = self.engine.drain(|at| {
             shown.show(at);
             if total.0 != at.volume {
                 total = (at.volume.clone(), at.left_bytes);
+                self.drained_bytes.fetch_add(at.left_bytes, Ordering::AcqRel);
             }
             *self.progress.lock().expect("no holder panics") = Some(Progress::Volume {
                 volume: at.volume.clone(),
@@ -250,7 +282,9 @@ impl Service {
     /// Everything has been written, or not: whoever asked is told.
     pub(crate) fn stopped(&self, failure: Option<String>) {
         let failures = failure.into_iter().collect();
-        *self.progress.lock().expect("no holder panics") = Some(Progress::Done { failures });
+        let done_bytes = self.drained_bytes.load(Ordering::Acquire);
+        let done = Progress::Done { done_bytes, failures };
+        *self.progress.lock().expect("no holder panics") = Some(done);
     }
 
     /// Paths that do not lead to what was written any more.
@@ -276,7 +310,8 @@ impl Service {
     }
 }
 
-fn warn_of_ignored_flushes(volume: &str) {
+/// Says aloud that a volume does not keep its promise.
+pub(crate) fn warn_of_ignored_flushes(volume: &str) {
     eprintln!(
         "larder: WARNING: {volume} ignores flushes: a crash loses what was written in the last \
          seconds, also what a client was told is safe"
