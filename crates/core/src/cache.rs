@@ -6,6 +6,7 @@
 //! queue, the pool, or a mailbox.
 
 mod at_risk;
+mod come_and_go;
 mod complete;
 mod evict;
 mod exclusive;
@@ -27,15 +28,14 @@ pub use tend::Memory;
 use crate::clock::Nanos;
 use crate::counters::{Gauge, Recorder};
 use crate::frames::{FrameId, Frames};
-use crate::lane::{Lane, Mailbox, Notify, Ring};
+use crate::lane::{Lane, Notify};
 use crate::page::Table;
 use crate::pool::Pool;
-use crate::settings::{SettingError, check_shares};
-use crate::shard::{Instance, Page, Shard};
+use crate::shard::{Page, Shard};
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{Arc, Mutex, MutexGuard, lock, spin};
 use crate::units::BLOCK_BYTES_U64;
-use crate::volume::{Volume, VolumeOptions};
+use crate::volume::Volume;
 
 /// A cache for any number of volumes that share one pool of frames.
 pub struct Cache<F: Frames> {
@@ -107,75 +107,6 @@ impl<F: Frames> Cache<F> {
     #[must_use]
     pub fn frames(&self) -> &F {
         &self.frames
-    }
-
-    /// Adds a volume, as [`Cache::try_add_volume`] does.
-    ///
-    /// # Panics
-    /// If the options are refused.
-    pub fn add_volume(&self, options: VolumeOptions, notify: Box<dyn Notify>) -> Arc<Volume<F>> {
-        match self.try_add_volume(options, notify) {
-            Ok(volume) => volume,
-            Err(error) => panic!("{error}"),
-        }
-    }
-
-    /// Adds a volume. `notify` wakes whoever drives its store.
-    ///
-    /// # Errors
-    /// If the page size is none, or the floors of all volumes do not fit.
-    ///
-    /// # Panics
-    /// If the length of the store is 0 or more than 2^60 bytes.
-    pub fn try_add_volume(
-        &self,
-        options: VolumeOptions,
-        notify: Box<dyn Notify>,
-    ) -> Result<Arc<Volume<F>>, SettingError> {
-        let _one_at_a_time = lock(&self.settings);
-        let policy = options.policy;
-        let mut volumes = lock(&self.pool.volumes);
-        let others = volumes.iter().flatten().map(|volume| volume.share());
-        check_shares(others.chain([options.share()]), self.pool.target())?;
-        let id = u16::try_from(volumes.len()).expect("at most 65,535 volumes");
-        let shards = self.shards.len();
-        let volume = Arc::new(Volume::new(id, options, self.pool.size(), shards, notify));
-        volumes.push(Some(Arc::clone(&volume)));
-        drop(volumes);
-        for (index, shard) in self.shards.iter().enumerate() {
-            let instance = Instance::new(index, Arc::clone(&volume), policy.build());
-            lock(shard).instances.push(Some(instance));
-        }
-        self.tell_capacities();
-        Ok(volume)
-    }
-
-    /// Opens a lane to a volume. `notify` wakes its thread when completions have come.
-    pub fn open_lane(&self, volume: &Arc<Volume<F>>, notify: Box<dyn Notify>) -> Lane<F> {
-        // What failed before and was made good since is no news for a client that was not there.
-        let unresolved = volume.failing.load(Ordering::Acquire) > 0;
-        let seen = if unresolved { 0 } else { volume.errors.load(Ordering::Acquire) };
-        let rings: Box<[_]> = (0..self.shards.len()).map(|_| Arc::new(Ring::new())).collect();
-        for (shard, ring) in self.shards.iter().zip(&rings) {
-            lock(shard).rings.push(Arc::clone(ring));
-        }
-        Lane {
-            volume: Arc::clone(volume),
-            mailbox: Arc::new(Mailbox::new(notify, seen)),
-            rings,
-            recorder: volume.enroll(),
-            spare: Vec::new(),
-        }
-    }
-
-    /// Closes a lane. What it waited for goes on without it.
-    pub fn close_lane(&self, lane: Lane<F>) {
-        for (shard, ring) in self.shards.iter().zip(&lane.rings) {
-            lock(shard).rings.retain(|other| !Arc::ptr_eq(other, ring));
-        }
-        lane.mailbox.close(&self.frames);
-        lane.volume.retire(&lane.recorder);
-        self.pool.give_back(&lane.volume, lane.spare);
     }
 
     /// A recorder for whoever drives the store of `volume`.
@@ -269,7 +200,7 @@ impl<F: Frames> Cache<F> {
         let volumes = self.volumes();
         let (free, limbo) = self.pool.settle(&self.frames);
         let mut used = 0;
-        for volume in volumes {
+        for volume in &volumes {
             let (mut resident, mut dirty, mut writing) = (0, 0, 0);
             for index in 0..self.shards.len() {
                 let mut shard = self.shard(index);
@@ -291,7 +222,8 @@ impl<F: Frames> Cache<F> {
             }
         }
         self.pool.check();
-        let accounted = used + free as u64;
+        let removed = limbo.iter().filter(|id| volumes.iter().all(|volume| volume.id != **id));
+        let accounted = used + free as u64 + removed.count() as u64;
         assert_eq!(
             accounted,
             u64::from(self.pool.usable()),

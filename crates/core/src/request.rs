@@ -1,4 +1,5 @@
-//! Requests under way: what a front end keeps until it can answer.
+//! Requests under way: what a front end keeps until it can answer, and the pieces that it cuts
+//! them into.
 
 use crate::counters::Classes;
 use crate::frames::Frames;
@@ -6,6 +7,12 @@ use crate::lane::Completion;
 use crate::mode::{FlushMode, WriteMode};
 use crate::store::StoreError;
 use crate::units::{BLOCK_BYTES, BLOCK_BYTES_U64};
+
+/// Bytes of a piece of a read: what front ends pin for one request at a time, 1 MiB.
+pub const READ_PIECE_BYTES: u32 = 1 << 20;
+/// Bytes of a piece of a write: what front ends take in at a time, 128 KiB. All pieces but the last
+/// end at a border of blocks, so that only a write's own ends are ragged.
+pub const WRITE_PIECE_BYTES: u32 = 128 << 10;
 
 /// How a call on the cache ended.
 #[derive(Clone, Debug, PartialEq, Eq)]

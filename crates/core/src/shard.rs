@@ -338,6 +338,12 @@ impl<F: Frames> Shard<F> {
         self.instances[usize::from(volume)].as_mut().expect("a volume that is there")
     }
 
+    /// The part of a volume that may have been removed.
+    pub(crate) fn instance_of(&mut self, volume: &Volume<F>) -> Option<&mut Instance<F>> {
+        let instance = self.instances.get_mut(usize::from(volume.id))?.as_mut()?;
+        std::ptr::eq(&raw const *instance.volume, volume).then_some(instance)
+    }
+
     /// Tells the policies of the hits in all rings.
     pub(crate) fn drain(&mut self, now: Nanos) {
         let Shard { rings, instances } = self;

@@ -113,6 +113,9 @@ pub struct Volume<F: Frames> {
     write_mode: AtomicU8,
     flush_mode: AtomicU8,
     stopping: AtomicBool,
+    /// Lanes that are open, or [`CLOSED`].
+    lanes: AtomicU32,
+    removed: AtomicBool,
     policy: AtomicU8,
     pub(crate) tunables: LiveTunables,
     pub(crate) quota: Quota,
@@ -147,7 +150,10 @@ impl<F: Frames> std::fmt::Debug for Volume<F> {
     }
 }
 
-fn mode_index<T: PartialEq>(all: &[T], one: &T) -> u8 {
+/// Instead of the number of lanes: none can be opened.
+const CLOSED: u32 = u32::MAX;
+
+fn index_in<T: PartialEq>(all: &[T], one: &T) -> u8 {
     let index = all.iter().position(|other| other == one).expect("one of all");
     u8::try_from(index).expect("few modes")
 }
@@ -175,10 +181,12 @@ impl<F: Frames> Volume<F> {
             geometry,
             blocks: geometry.length.div_ceil(BLOCK_BYTES_U64),
             page_blocks,
-            write_mode: AtomicU8::new(mode_index(WriteMode::ALL, &options.write_mode)),
-            flush_mode: AtomicU8::new(mode_index(FlushMode::ALL, &options.flush_mode)),
+            write_mode: AtomicU8::new(index_in(WriteMode::ALL, &options.write_mode)),
+            flush_mode: AtomicU8::new(index_in(FlushMode::ALL, &options.flush_mode)),
             stopping: AtomicBool::new(false),
-            policy: AtomicU8::new(mode_index(&PolicyKind::ALL, &options.policy)),
+            lanes: AtomicU32::new(0),
+            removed: AtomicBool::new(false),
+            policy: AtomicU8::new(index_in(&PolicyKind::ALL, &options.policy)),
             capacity: AtomicU64::new(u64::from(options.max_frames.min(pool_frames))),
             tunables: LiveTunables::new(&tunables),
             quota,
@@ -249,14 +257,14 @@ impl<F: Frames> Volume<F> {
         if self.geometry.read_only && mode != WriteMode::ReadOnly {
             return Err(SettingError::ReadOnlyStore { volume: self.name.clone() });
         }
-        self.write_mode.store(mode_index(WriteMode::ALL, &mode), Ordering::Release);
+        self.write_mode.store(index_in(WriteMode::ALL, &mode), Ordering::Release);
         Ok(())
     }
 
     /// Sets the flush mode, for requests that begin from now on. The first flush that is kept again
     /// covers also what was written while flushes were ignored.
     pub fn set_flush_mode(&self, mode: FlushMode) {
-        self.flush_mode.store(mode_index(FlushMode::ALL, &mode), Ordering::Release);
+        self.flush_mode.store(index_in(FlushMode::ALL, &mode), Ordering::Release);
         self.notify.notify();
     }
 
@@ -283,7 +291,7 @@ impl<F: Frames> Volume<F> {
     }
 
     pub(crate) fn note_policy(&self, kind: PolicyKind) {
-        self.policy.store(mode_index(&PolicyKind::ALL, &kind), Ordering::Relaxed);
+        self.policy.store(index_in(&PolicyKind::ALL, &kind), Ordering::Relaxed);
     }
 
     /// Frames that other volumes cannot take, and frames that it never exceeds.
@@ -311,6 +319,63 @@ impl<F: Frames> Volume<F> {
     pub fn begin_stop(&self) {
         self.stopping.store(true, Ordering::Release);
         self.notify.notify();
+    }
+
+    /// Takes [`Volume::begin_stop`] back.
+    pub fn cancel_stop(&self) {
+        self.stopping.store(false, Ordering::Release);
+    }
+
+    /// Counts a lane.
+    pub(crate) fn enter(&self) -> Result<(), SettingError> {
+        let one_more = |lanes: u32| (lanes != CLOSED).then(|| lanes + 1);
+        let entered = self.lanes.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more);
+        entered.map(drop).map_err(|_| SettingError::Removed { volume: self.name.clone() })
+    }
+
+    /// Counts a lane no more.
+    pub(crate) fn leave(&self) {
+        let before = self.lanes.fetch_sub(1, Ordering::AcqRel);
+        debug_assert!(before > 0 && before != CLOSED, "a lane was closed that was not open");
+    }
+
+    /// Lets no lane in any more, if none is open.
+    pub(crate) fn close(&self) -> Result<(), SettingError> {
+        let closed = self.lanes.compare_exchange(0, CLOSED, Ordering::AcqRel, Ordering::Acquire);
+        let volume = || self.name.clone();
+        closed.map(drop).map_err(|lanes| match lanes {
+            CLOSED => SettingError::Removed { volume: volume() },
+            lanes => SettingError::InUse { volume: volume(), lanes },
+        })
+    }
+
+    /// Takes [`Volume::close`] back.
+    pub(crate) fn reopen(&self) {
+        self.lanes.store(0, Ordering::Release);
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.lanes.load(Ordering::Acquire) == CLOSED
+    }
+
+    /// Nothing is cached of it any more, and it asks for nothing.
+    pub(crate) fn note_removed(&self) {
+        self.quota.set_bounds(0, u32::MAX);
+        for coldest in &self.quota.coldest {
+            coldest.store(Nanos::MAX, Ordering::Relaxed);
+        }
+        self.removed.store(true, Ordering::Release);
+    }
+
+    /// Whether it has been removed from its cache.
+    #[must_use]
+    pub fn is_removed(&self) -> bool {
+        self.removed.load(Ordering::Acquire)
+    }
+
+    /// Whether it is removed and no frame remembers it.
+    pub(crate) fn is_forgotten(&self) -> bool {
+        self.is_removed() && self.quota.usage.load(Ordering::Acquire) == 0
     }
 
     /// Blocks that the store does not have yet, written now or not.

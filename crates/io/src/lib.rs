@@ -12,4 +12,5 @@ pub mod front;
 pub mod handed_over;
 pub mod nbd_client;
 pub mod store;
+pub mod tls;
 pub mod wake;

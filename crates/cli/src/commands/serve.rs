@@ -7,6 +7,7 @@ mod record;
 mod recording;
 pub(crate) mod reload;
 pub(crate) mod service;
+mod stores;
 
 use crate::args::{self, ControlArgument, Named, VolumeArgument};
 use crate::control;
@@ -30,7 +31,8 @@ const TELL: Duration = Duration::from_millis(100);
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Arguments {
-    /// A file or block device, as [NAME=]PATH; the export is called NAME, else the file name
+    /// A file, a block device, or an export of another NBD server by its address (schemes nbd,
+    /// nbds, nbd+unix, nbds+unix), as [NAME=]PATH; the export is called NAME, else the file name
     /// without its ending.
     #[arg(required_unless_present = "config", value_name = "VOLUME", value_parser = args::volume)]
     pub(crate) volumes: Vec<VolumeArgument>,
@@ -48,6 +50,19 @@ pub(crate) struct Arguments {
     /// directory.
     #[arg(long, value_name = "ADDRESS", value_parser = args::listen)]
     pub(crate) listen: Option<ListenAddress>,
+
+    /// Speak TLS, with server-cert.pem and server-key.pem of this folder.
+    #[arg(long, value_name = "DIR", help_heading = "TLS")]
+    pub(crate) tls: Option<PathBuf>,
+
+    /// What becomes of clients that do not speak TLS: require refuses them, allow serves them.
+    #[arg(long, value_name = "MODE", default_value = "require", requires = "tls",
+          value_parser = ["require", "allow"], help_heading = "TLS")]
+    pub(crate) tls_mode: String,
+
+    /// Refuse clients without a certificate that ca-cert.pem of the folder vouches for.
+    #[arg(long, requires = "tls", help_heading = "TLS")]
+    pub(crate) tls_verify_peer: bool,
 
     /// Record every answered request into a new trace.
     #[arg(long, value_name = "FILE")]

@@ -125,7 +125,8 @@ impl<F: Frames> Cache<F> {
     ) -> Vec<F::Own> {
         let mut shard = self.shard(index);
         shard.drain(now);
-        let instance = shard.instance(victim.id);
+        // Whoever chose it held no lock: it may be gone, and its number another's.
+        let Some(instance) = shard.instance_of(victim) else { return Vec::new() };
         let (owned, steals) = self.evict_page(instance, recorder);
         drop(shard);
         if !steals.is_empty() {

@@ -10,15 +10,10 @@ use crate::frames::Frames;
 use crate::policy::PolicyKind;
 use crate::settings::{SettingError, Share, check_shares};
 use crate::shard::Instance;
-use crate::sync::{Arc, lock};
+use crate::sync::lock;
 use crate::volume::Volume;
 
 impl<F: Frames> Cache<F> {
-    /// The volumes that are there.
-    pub(super) fn volumes(&self) -> Vec<Arc<Volume<F>>> {
-        lock(&self.pool.volumes).iter().flatten().cloned().collect()
-    }
-
     /// Sets the frames that no other volume can take, and those that this one never exceeds. If it
     /// has more now, or the others have what it is promised, they go in the background, by
     /// [`Cache::tend`].

@@ -281,3 +281,81 @@ impl Table {
         unreachable!("frame {frame} is not in the chain of its key");
     }
 }
+
+#[cfg(all(test, larder_shuttle))]
+mod tests {
+    use super::*;
+    use crate::frames::NoFrames;
+    use crate::sync::{Arc, spin};
+    use shuttle::scheduler::RandomScheduler;
+    use shuttle::{Config, Runner, thread};
+
+    const SCHEDULES: usize = 20_000;
+    const SEED: u64 = 1;
+
+    /// Two frames that one thread moves between three blocks, as evictions and fills do, and what
+    /// each frame holds.
+    struct World {
+        table: Table,
+        frames: NoFrames,
+        holds: [AtomicU64; 2],
+    }
+
+    impl World {
+        fn write(&self, frame: FrameId, block: u64) {
+            self.holds[frame as usize].store(block, Ordering::Relaxed);
+        }
+
+        fn move_frames(&self) {
+            for step in 0..4 {
+                let frame = step % 2;
+                self.table.retract(frame);
+                let own = loop {
+                    match self.frames.try_own(frame) {
+                        Some(own) => break own,
+                        None => spin(),
+                    }
+                };
+                let block = u64::from(step + 2) % 3;
+                self.write(frame, block);
+                self.table.publish(frame, Key::new(0, block), 0, FrameState::default());
+                self.frames.disown(own);
+            }
+        }
+
+        fn read(&self, block: u64) {
+            let key = Key::new(0, block);
+            if let Some((pin, _)) = self.table.pin(&self.frames, key) {
+                let frame = self.frames.pinned(&pin) as usize;
+                assert_eq!(self.holds[frame].load(Ordering::Relaxed), block);
+                self.frames.unpin(pin);
+            }
+            if let Some((own, _)) = self.table.own(&self.frames, key) {
+                let frame = self.frames.owned(&own) as usize;
+                assert_eq!(self.holds[frame].load(Ordering::Relaxed), block);
+                self.frames.disown(own);
+            }
+        }
+    }
+
+    #[test]
+    fn in_every_schedule_a_frame_that_is_found_holds_the_block() {
+        let scheduler = RandomScheduler::new_from_seed(SEED, SCHEDULES);
+        Runner::new(scheduler, Config::default()).run(|| {
+            let holds = [0, 1].map(AtomicU64::new);
+            let world = World { table: Table::new(2, 1), frames: NoFrames::new(2), holds };
+            for frame in 0..2 {
+                let key = Key::new(0, frame.into());
+                world.table.publish(frame, key, 0, FrameState::default());
+            }
+            let world = Arc::new(world);
+            let [mover, reader] = [Arc::clone(&world), Arc::clone(&world)];
+            let mover = thread::spawn(move || mover.move_frames());
+            let reader = thread::spawn(move || (0..3).for_each(|block| reader.read(block)));
+            world.read(0);
+            world.read(2);
+            mover.join().expect("the mover comes to its end");
+            reader.join().expect("the reader comes to its end");
+        });
+    }
+}

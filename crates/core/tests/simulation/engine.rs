@@ -12,6 +12,9 @@ impl World {
     /// Gives the store what the cache wants of it.
     pub(crate) fn poll(&mut self, index: usize) -> usize {
         let disk = &mut self.disks[index];
+        if disk.gone {
+            return 0;
+        }
         let mut ops = Vec::new();
         disk.next_poll =
             self.cache.poll(&disk.volume, &disk.recorder, self.now, self.depth, &mut ops);
@@ -190,7 +193,8 @@ impl World {
             if moved {
                 continue;
             }
-            let times = self.disks.iter().filter_map(|disk| {
+            let there = self.disks.iter().filter(|disk| !disk.gone);
+            let times = there.filter_map(|disk| {
                 let lazy = disk.next_poll.filter(|_| lazily);
                 lazy.into_iter().chain(disk.store.next_event()).min()
             });

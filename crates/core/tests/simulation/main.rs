@@ -49,6 +49,7 @@ fn add(sum: &mut Figures, one: Figures) {
     sum.store_ops += one.store_ops;
     sum.changes += one.changes;
     sum.refused += one.refused;
+    sum.removed += one.removed;
 }
 
 #[test]
@@ -67,7 +68,8 @@ fn a_random_world_keeps_every_promise() {
     }
     println!(
         "simulation: {count} seeds, {} requests ({} failed), {} store operations ({} failed), \
-         {} crashes, {} changes while serving ({} refused), {:.0} seeds/s",
+         {} crashes, {} changes while serving ({} refused, {} \
+         volumes removed), {:.0} seeds/s",
         sum.requests,
         sum.failed,
         sum.store_ops,
@@ -75,6 +77,7 @@ fn a_random_world_keeps_every_promise() {
         sum.crashes,
         sum.changes,
         sum.refused,
+        sum.removed,
         f64::from(u32::try_from(count).unwrap()) / begin.elapsed().as_secs_f64(),
     );
     assert!(sum.requests > 0 && sum.crashes > 0, "nothing was shown");

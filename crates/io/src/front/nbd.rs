@@ -13,7 +13,8 @@ mod server;
 mod session;
 mod socket;
 mod status;
+mod transport;
 pub mod wire;
 
 pub use crate::front::listen::{ListenAddress, ListenError};
-pub use server::{Export, Server, ServerLimits};
+pub use server::{Export, Server, ServerLimits, ServerOptions, TlsOptions};

@@ -4,7 +4,9 @@ use super::rig::{Memory, engine, eventually, volume};
 use super::{MIB, Service};
 use larder_core::store::DelayStore;
 use larder_io::front::listen::Listener;
-use larder_io::front::nbd::{Export, ListenAddress, ListenError, Server, ServerLimits};
+use larder_io::front::nbd::{
+    Export, ListenAddress, ListenError, Server, ServerLimits, ServerOptions,
+};
 use larder_io::nbd_client::{Client, ClientError, Request, list_exports};
 use larder_io::store::Solid;
 use std::fs::File;
@@ -127,7 +129,7 @@ fn closing_ends_clients_that_wait_and_clients_that_shake_hands() {
     let mut idle = service.connect(true);
     let mut shaking = UnixStream::connect(service.socket()).unwrap();
     shaking.read_exact(&mut [0; 18]).unwrap();
-    let Service { engine, server, dir, volume } = service;
+    let Service { engine, server, dir, volume, .. } = service;
     let started = Instant::now();
     server.close();
     assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
@@ -153,7 +155,8 @@ fn a_socket_that_was_handed_over_is_served_and_left_where_it_is() {
     let serve = |fd: OwnedFd| {
         let export = Export::new(Arc::clone(&service.volume), Arc::new(Solid), true, &limits);
         let listener = Listener::handed_over("nbd", fd)?;
-        Server::start_on(Arc::clone(&service.engine), listener, vec![export], limits, None)
+        let options = ServerOptions::default();
+        Server::start_on(Arc::clone(&service.engine), listener, vec![export], options)
     };
     let server = serve(made.into()).unwrap();
     assert_eq!(server.address(), &ListenAddress::Unix(path.clone()));

@@ -4,13 +4,15 @@
 //! Invariant: a plan that [`Plan::of`] gives can be served as far as can be told without opening
 //! anything, so `larder check-config` and a reload find what a start would find.
 
-use super::Arguments;
-use crate::args::{Named, value_of};
+use super::{Arguments, stores};
+use crate::args::{Named, VolumeArgument, value_of};
 use larder_core::mode::{FlushMode, WriteMode};
 use larder_core::policy::PolicyKind;
 use larder_core::tunables::Tunables;
 use larder_core::units::BLOCK_BYTES_U64;
 use larder_io::engine::{MEMORY_BYTES_MIN, frames_in, machine_memory_bytes};
+use larder_io::nbd_client::NbdUri;
+use larder_report::format;
 use std::path::PathBuf;
 
 /// The least ceiling of a volume, in frames: less than 2 MiB is not enough for one large request.
@@ -21,6 +23,8 @@ const MAX_FRAMES_MIN: u32 = 512;
 pub(crate) struct VolumePlan {
     pub(crate) name: String,
     pub(crate) path: PathBuf,
+    /// An export of another server, where the path is the address of one.
+    pub(crate) upstream: Option<NbdUri>,
     pub(crate) page_blocks: u32,
     pub(crate) policy: PolicyKind,
     pub(crate) write_mode: WriteMode,
@@ -65,9 +69,8 @@ impl Plan {
         }
         check_names(arguments)?;
         let volumes = arguments.volumes.iter();
-        let volumes: Vec<_> = volumes
-            .map(|volume| VolumePlan::of(arguments, &volume.name, volume.path.clone()))
-            .collect::<Result<_, _>>()?;
+        let volumes: Vec<_> =
+            volumes.map(|volume| VolumePlan::of(arguments, volume)).collect::<Result<_, _>>()?;
         let plan = Plan { memory_bytes: arguments.memory, volumes };
         plan.check()?;
         Ok(plan)
@@ -91,7 +94,16 @@ impl Plan {
             let message = format!("use {wanted} MiB of memory: this machine has {has} MiB");
             return refuse("memory", None, message);
         }
-        let frames = frames_in(wanted, self.policy_bytes());
+        let buffers = stores::buffer_bytes(self);
+        if buffers > 0 && buffers + MEMORY_BYTES_MIN > wanted {
+            let message = format!(
+                "serve upstream volumes with {}: their buffers alone are {}; raise --memory",
+                format::bytes(wanted),
+                format::bytes(buffers),
+            );
+            return refuse("memory", None, message);
+        }
+        let frames = frames_in(wanted - buffers, self.policy_bytes());
         let mut promised = 0;
         for volume in &self.volumes {
             volume.check(frames)?;
@@ -106,13 +118,15 @@ impl Plan {
 }
 
 impl VolumePlan {
-    /// What the arguments say of the volume called `name`.
-    pub(crate) fn of(arguments: &Arguments, name: &str, path: PathBuf) -> Result<Self, PlanError> {
+    /// What the arguments say of a volume.
+    fn of(arguments: &Arguments, volume: &VolumeArgument) -> Result<Self, PlanError> {
+        let name = volume.name.as_str();
         let frames = |bytes: &u64| u32::try_from(bytes / BLOCK_BYTES_U64).unwrap_or(u32::MAX);
         let of = |bounds: &[Named<u64>]| value_of(bounds, name).map(frames);
         Ok(VolumePlan {
             name: name.to_owned(),
-            path,
+            path: volume.path.clone(),
+            upstream: volume.upstream.clone(),
             page_blocks: value_of(&arguments.page_size, name).copied().unwrap_or(1),
             policy: value_of(&arguments.policy, name).copied().unwrap_or(PolicyKind::S3Fifo),
             write_mode: value_of(&arguments.write_mode, name).copied().unwrap_or(WriteMode::Back),

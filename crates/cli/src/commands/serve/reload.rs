@@ -78,6 +78,9 @@ impl Reloader {
 fn fixed(old: &Arguments, new: &Arguments) -> Vec<&'static str> {
     let flags = [
         ("listen", old.listen != new.listen),
+        ("tls", old.tls != new.tls),
+        ("tls-mode", old.tls_mode != new.tls_mode),
+        ("tls-verify-peer", old.tls_verify_peer != new.tls_verify_peer),
         ("record", old.record != new.record),
         ("lock", old.lock != new.lock),
         ("counters", old.counters != new.counters),

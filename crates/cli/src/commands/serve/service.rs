@@ -8,42 +8,33 @@ use super::Arguments;
 use super::plan::{Plan, VolumePlan};
 use super::record::Recording;
 use super::recording;
+use super::stores::{self, Stores};
+use crate::args;
 use crate::counters;
 use crate::progress::WriteOut;
 use crate::signals::Asked;
 use anyhow::{Context, Result, anyhow};
-use larder_core::mode::{FlushMode, WriteMode};
+use larder_core::mode::FlushMode;
 use larder_core::units::BLOCK_BYTES_U64;
 use larder_core::volume::VolumeOptions;
 use larder_io::engine::{ArenaVolume, Engine, EngineOptions};
 use larder_io::front::listen::Listener;
-use larder_io::front::nbd::{Export, ListenAddress, Server, ServerLimits};
-use larder_io::store;
+use larder_io::front::nbd::{Export, ListenAddress, Server, ServerLimits, ServerOptions};
+use larder_io::store::Opened;
 use larder_report::control::Progress;
 use larder_report::format;
 use std::io::Write;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// Device and inode: what a path must still lead to at the end.
-type Identity = (u64, u64);
-
-fn identity(path: &Path) -> std::io::Result<Identity> {
-    let metadata = std::fs::metadata(path)?;
-    Ok((metadata.dev(), metadata.ino()))
-}
-
 /// A volume that is served.
 #[derive(Clone)]
 pub(crate) struct Served {
     pub(crate) volume: Arc<ArenaVolume>,
     pub(crate) plan: VolumePlan,
-    /// Which file was there when it was opened.
-    identity: Identity,
 }
 
 /// A running service.
@@ -52,6 +43,8 @@ pub(crate) struct Service {
     /// None once it is closed.
     server: Mutex<Option<Server>>,
     volumes: Mutex<Vec<Served>>,
+    /// Where each volume is, and what was there when it was opened.
+    stores: Mutex<Stores>,
     /// What the cache shall have.
     memory_bytes: AtomicU64,
     /// Held by whoever changes what is served.
@@ -77,19 +70,23 @@ impl Service {
         handed_over: Option<Listener>,
         asker: Sender<Asked>,
     ) -> Result<Self> {
+        let tls = stores::tls(arguments)?;
         let engine = Engine::new(EngineOptions {
-            memory_bytes: plan.memory_bytes,
+            memory_bytes: plan.memory_bytes - stores::buffer_bytes(plan),
             huge_pages: true,
             lock: arguments.lock,
-            threads: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+            threads: args::cores().get(),
             policy_bytes: plan.policy_bytes(),
         })?;
         let engine = Arc::new(engine);
         let limits = ServerLimits::default();
         let (mut volumes, mut exports) = (Vec::new(), Vec::new());
+        let mut stores = Stores::default();
         for volume in &plan.volumes {
             let default = plan.volumes.len() == 1;
-            let (served, export) = open(&engine, volume, arguments.plain_io, default, &limits)?;
+            let opened =
+                stores.open(volume, plan.memory_bytes, arguments.plain_io, engine.clock())?;
+            let (served, export) = add(&engine, volume, opened, default, &limits)?;
             volumes.push(served);
             exports.push(export);
         }
@@ -105,7 +102,8 @@ impl Service {
             None => None,
         };
         let observer = recording.as_ref().map(|(recording, _)| recording.observer());
-        let server = Server::start_on(Arc::clone(&engine), listener, exports, limits, observer);
+        let options = ServerOptions { limits, observer, tls };
+        let server = Server::start_on(Arc::clone(&engine), listener, exports, options);
         let server = match server {
             Ok(server) => server,
             Err(error) => {
@@ -119,6 +117,7 @@ impl Service {
             engine,
             server: Mutex::new(Some(server)),
             volumes: Mutex::new(volumes),
+            stores: Mutex::new(stores),
             memory_bytes: AtomicU64::new(plan.memory_bytes),
             changing: Mutex::new(()),
             counters: arguments.counters.clone(),
@@ -289,9 +288,7 @@ impl Service {
 
     /// Paths that do not lead to what was written any more.
     pub(crate) fn lost(&self) -> Vec<String> {
-        let is_lost = |served: &Served| identity(&served.plan.path).ok() != Some(served.identity);
-        let lost = self.volumes().into_iter().filter(is_lost);
-        lost.map(|served| served.plan.path.display().to_string()).collect()
+        self.stores.lock().expect("no holder panics").lost()
     }
 
     pub(crate) fn close(&self) {
@@ -318,17 +315,14 @@ pub(crate) fn warn_of_ignored_flushes(volume: &str) {
     );
 }
 
-/// Opens a volume and adds it to the engine.
-fn open(
+/// Adds a volume that was opened to the engine.
+fn add(
     engine: &Arc<Engine>,
     plan: &VolumePlan,
-    plain: bool,
+    opened: Opened,
     default: bool,
     limits: &ServerLimits,
 ) -> Result<(Served, Export)> {
-    let options = store::OpenOptions { read_only: plan.write_mode == WriteMode::ReadOnly, plain };
-    let opened = store::open(&plan.path, options, engine.clock())?;
-    let identity = identity(&plan.path).context("look at the volume once more")?;
     for note in &opened.notes {
         eprintln!("larder: note: {note}");
     }
@@ -344,7 +338,7 @@ fn open(
     };
     let volume = engine.add_volume(options, opened.store)?;
     let export = Export::new(Arc::clone(&volume), opened.map, default, limits);
-    Ok((Served { volume, plan: plan.clone(), identity }, export))
+    Ok((Served { volume, plan: plan.clone() }, export))
 }
 
 /// Where to listen.

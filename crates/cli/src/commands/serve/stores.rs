@@ -1,0 +1,84 @@
+//! What `serve` puts a cache before: files, devices, exports of other servers; and what TLS needs.
+
+use super::Arguments;
+use super::plan::{Plan, VolumePlan};
+use anyhow::{Context, Result};
+use larder_core::clock::Clock;
+use larder_core::mode::{FlushMode, WriteMode};
+use larder_io::front::nbd::TlsOptions;
+use larder_io::nbd_client::NbdUri;
+use larder_io::store::{self, NbdOptions, Opened};
+use larder_io::tls::TlsServer;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Device and inode: what a path must still lead to at the end.
+type Identity = (u64, u64);
+
+fn identity(path: &Path) -> std::io::Result<Identity> {
+    let metadata = std::fs::metadata(path)?;
+    Ok((metadata.dev(), metadata.ino()))
+}
+
+/// What was opened.
+#[derive(Debug, Default)]
+pub(super) struct Stores {
+    files: Vec<(PathBuf, Identity)>,
+    /// Exports of other servers, with the address that was given.
+    upstreams: Vec<(String, NbdUri)>,
+}
+
+impl Stores {
+    /// Opens what a volume of a plan lies on; with plain system calls if asked for.
+    pub(super) fn open(
+        &mut self,
+        volume: &VolumePlan,
+        memory_bytes: u64,
+        plain: bool,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Opened> {
+        let read_only = volume.write_mode == WriteMode::ReadOnly;
+        let Some(uri) = &volume.upstream else {
+            let options = store::OpenOptions { read_only, plain };
+            let opened = store::open(&volume.path, options, clock)?;
+            let found = identity(&volume.path).context("look at the volume once more")?;
+            self.files.push((volume.path.clone(), found));
+            return Ok(opened);
+        };
+        let options = NbdOptions {
+            read_only,
+            ignore_flushes: volume.flush_mode == FlushMode::Ignore,
+            memory_bytes: NbdOptions::memory_beside(memory_bytes),
+            ..NbdOptions::default()
+        };
+        let store::Upstream { opened, identity } = store::open_nbd(uri, options, clock)?;
+        if let Some((_, other)) = self.upstreams.iter().find(|(known, _)| *known == identity) {
+            anyhow::bail!(
+                "serve {uri}: it is the export that {other} is; one cache per store, or \
+                           data would be lost"
+            );
+        }
+        self.upstreams.push((identity, uri.clone()));
+        Ok(opened)
+    }
+
+    /// Paths that do not lead to what was written any more.
+    pub(super) fn lost(&self) -> Vec<String> {
+        let is_lost = |(path, was): &&(PathBuf, Identity)| identity(path).ok() != Some(*was);
+        self.files.iter().filter(is_lost).map(|(path, _)| path.display().to_string()).collect()
+    }
+}
+
+/// The bytes of `--memory` that upstream volumes take for their buffers.
+pub(super) fn buffer_bytes(plan: &Plan) -> u64 {
+    let upstreams = plan.volumes.iter().filter(|volume| volume.upstream.is_some()).count();
+    NbdOptions::memory_beside(plan.memory_bytes) * upstreams as u64
+}
+
+/// What the server does about TLS.
+pub(super) fn tls(arguments: &Arguments) -> Result<TlsOptions> {
+    let Some(folder) = &arguments.tls else { return Ok(TlsOptions::default()) };
+    let server = TlsServer::from_directory(folder, arguments.tls_verify_peer)?;
+    Ok(TlsOptions::new(server, arguments.tls_mode == "require"))
+}
