@@ -5,6 +5,7 @@
 //! those that are done. Lock order: a volume's writer, then a shard (never two), then a volume's
 //! queue, the pool, or a mailbox.
 
+mod at_risk;
 mod come_and_go;
 mod complete;
 mod evict;
@@ -19,6 +20,7 @@ mod settings;
 mod tend;
 mod write;
 
+pub use at_risk::AtRisk;
 pub use exclusive::{BlockCut, cut};
 pub use read::HitRead;
 pub use tend::Memory;

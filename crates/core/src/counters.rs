@@ -114,6 +114,12 @@ impl Totals {
             .sum()
     }
 
+    /// Pages that reads referenced and that were answered without the store.
+    #[must_use]
+    pub fn read_hits(&self) -> u64 {
+        self.get(Counter::ReadHit)
+    }
+
     /// Pages that writes referenced.
     #[must_use]
     pub fn write_pages(&self) -> u64 {
@@ -135,6 +141,6 @@ impl Totals {
     pub fn read_hit_ratio(&self) -> Option<f64> {
         let pages = self.read_pages();
         #[expect(clippy::cast_precision_loss, reason = "a ratio for people")]
-        (pages > 0).then(|| self.get(Counter::ReadHit) as f64 / pages as f64)
+        (pages > 0).then(|| self.read_hits() as f64 / pages as f64)
     }
 }

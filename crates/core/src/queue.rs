@@ -244,6 +244,15 @@ impl<F: Frames> Queue<F> {
         })
     }
 
+    /// Pages with a write to the store queued or in flight.
+    pub(crate) fn pages_in_rounds(&self) -> Vec<u64> {
+        let pages = self.contexts.iter().flatten().filter_map(|context| match context {
+            Context::WriteBack { pages, .. } => Some(pages),
+            _ => None,
+        });
+        pages.flatten().map(|&(page, _)| page).collect()
+    }
+
     /// Takes out what bypasses hold, when nobody will finish them.
     pub(crate) fn take_overlays(&mut self) -> Vec<F::Pin> {
         let overlays = self.contexts.iter_mut().flatten().filter_map(|context| match context {

@@ -159,6 +159,14 @@ catalogue! {
         "Dirty blocks whose last write to the store failed: what is at risk.", "";
 }
 
+impl Gauge {
+    /// Whether it is a gauge of the pool that all volumes share, and not of one of them.
+    #[must_use]
+    pub fn is_of_pool(self) -> bool {
+        matches!(self, Gauge::Memory | Gauge::Free | Gauge::Metadata)
+    }
+}
+
 catalogue! {
     /// Latencies, each a histogram in nanoseconds.
     Latency, HISTOGRAMS;

@@ -16,6 +16,5 @@ mod status;
 mod transport;
 pub mod wire;
 
-pub use server::{
-    Export, ListenAddress, ListenError, Server, ServerLimits, ServerOptions, TlsOptions,
-};
+pub use crate::front::listen::{ListenAddress, ListenError};
+pub use server::{Export, Server, ServerLimits, ServerOptions, TlsOptions};

@@ -1,10 +1,11 @@
-//! Listening, accepting, and the limits on both.
+//! Accepting connections, and the limits on them.
 
 use super::handshake::{BlockSizes, ExportInfo};
 use super::session::{Connection, serve_connection};
 use super::socket::Socket;
 use super::wire;
 use crate::engine::{ArenaVolume, Engine};
+use crate::front::listen::{ListenAddress, ListenError, Listener};
 use crate::front::observe::Observer;
 use crate::store::AllocationMap;
 use crate::tls::{TlsMode, TlsServer};
@@ -13,54 +14,13 @@ use larder_core::lane::Notify;
 use larder_core::mode::WriteMode;
 use rustix::event::PollFlags;
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::net::SocketFlags;
 use std::fmt;
-use std::io;
-use std::net::{SocketAddr, TcpListener};
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
-
-/// Where to listen.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ListenAddress {
-    /// A unix socket.
-    Unix(PathBuf),
-    /// TCP.
-    Tcp(SocketAddr),
-}
-
-impl fmt::Display for ListenAddress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ListenAddress::Unix(path) => write!(f, "unix:{}", path.display()),
-            ListenAddress::Tcp(address) => write!(f, "tcp:{address}"),
-        }
-    }
-}
-
-/// Why listening failed.
-#[derive(Debug, thiserror::Error)]
-pub enum ListenError {
-    /// A server listens there.
-    #[error("listen on {0}: another server is listening there")]
-    Busy(ListenAddress),
-    /// Something that is not a socket is there.
-    #[error("listen on {0}: the path exists and is not a socket")]
-    NotASocket(ListenAddress),
-    /// The kernel refused.
-    #[error("listen on {address}: {source}")]
-    Refused {
-        /// Where.
-        address: ListenAddress,
-        /// Why.
-        source: io::Error,
-    },
-}
 
 /// What clients may demand.
 #[derive(Clone, Copy, Debug)]
@@ -187,96 +147,12 @@ pub struct Server {
     shared: Arc<Shared>,
     waker: Waker,
     acceptor: Option<JoinHandle<()>>,
-    address: ListenAddress,
-    /// Held as long as the socket's path is ours.
-    _lock: Option<OwnedFd>,
+    listener: Arc<Listener>,
 }
 
 impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Server").field("address", &self.address).finish_non_exhaustive()
-    }
-}
-
-fn lock_path(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".lock");
-    name.into()
-}
-
-/// Listens on a unix socket. Who may take over a stale path is decided by a lock beside it, so that
-/// two servers that start together cannot both win.
-fn listen_unix(path: &Path) -> Result<(OwnedFd, OwnedFd), Option<Errno>> {
-    let lock = rustix::fs::open(
-        lock_path(path),
-        OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC,
-        Mode::RUSR | Mode::WUSR,
-    )?;
-    rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)
-        .map_err(|error| if error == Errno::AGAIN { None } else { Some(error) })?;
-    match bind_unix(path) {
-        Ok(listener) => Ok((listener, lock)),
-        Err(error) => {
-            // The lock is ours, so the file is too.
-            if let Err(error) = std::fs::remove_file(lock_path(path)) {
-                tracing::debug!(%error, "the lock file was not there any more");
-            }
-            Err(error)
-        }
-    }
-}
-
-fn bind_unix(path: &Path) -> Result<OwnedFd, Option<Errno>> {
-    let address = SocketAddrUnix::new(path)?;
-    let socket = || {
-        rustix::net::socket_with(
-            AddressFamily::UNIX,
-            SocketType::STREAM,
-            SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
-            None,
-        )
-    };
-    if rustix::fs::lstat(path).is_ok() {
-        match rustix::net::connect(&socket()?, &address) {
-            Ok(()) | Err(Errno::AGAIN) => return Err(None),
-            Err(_) => rustix::fs::unlink(path)?,
-        }
-    }
-    let listener = socket()?;
-    rustix::net::bind(&listener, &address)?;
-    // Whoever may open the socket may write the volume: only the owner. Nobody can connect before
-    // the next call.
-    rustix::fs::chmod(path, Mode::RUSR | Mode::WUSR)?;
-    rustix::net::listen(&listener, 128)?;
-    Ok(listener)
-}
-
-fn listen(
-    address: &ListenAddress,
-) -> Result<(OwnedFd, Option<OwnedFd>, ListenAddress), ListenError> {
-    let refused = |source: io::Error| ListenError::Refused { address: address.clone(), source };
-    match address {
-        ListenAddress::Unix(path) => {
-            if let Ok(stat) = rustix::fs::lstat(path)
-                && rustix::fs::FileType::from_raw_mode(stat.st_mode) != rustix::fs::FileType::Socket
-            {
-                return Err(ListenError::NotASocket(address.clone()));
-            }
-            match listen_unix(path) {
-                Ok((listener, lock)) => Ok((listener, Some(lock), address.clone())),
-                Err(None) => Err(ListenError::Busy(address.clone())),
-                Err(Some(error)) => Err(refused(error.into())),
-            }
-        }
-        ListenAddress::Tcp(socket) => {
-            let listener = TcpListener::bind(socket).map_err(|error| match error.kind() {
-                io::ErrorKind::AddrInUse => ListenError::Busy(address.clone()),
-                _ => refused(error),
-            })?;
-            listener.set_nonblocking(true).map_err(refused)?;
-            let bound = listener.local_addr().map_err(refused)?;
-            Ok((listener.into(), None, ListenAddress::Tcp(bound)))
-        }
+        f.debug_struct("Server").field("address", self.address()).finish_non_exhaustive()
     }
 }
 
@@ -320,9 +196,22 @@ impl Server {
         exports: Vec<Export>,
         options: ServerOptions,
     ) -> Result<Self, ListenError> {
+        Server::start_on(engine, Listener::bind(address)?, exports, options)
+    }
+
+    /// As [`Server::start_with`], on a socket that is there already.
+    ///
+    /// # Errors
+    /// If the kernel has no thread or file descriptor left.
+    pub fn start_on(
+        engine: Arc<Engine>,
+        listener: Listener,
+        exports: Vec<Export>,
+        options: ServerOptions,
+    ) -> Result<Self, ListenError> {
         let ServerOptions { limits, observer, tls } = options;
-        let (listener, lock, address) = listen(address)?;
-        let refused = |source| ListenError::Refused { address: address.clone(), source };
+        let listener = Arc::new(listener);
+        let refused = |source| ListenError::Refused { address: listener.address().clone(), source };
         let waker = Waker::new().map_err(refused)?;
         let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let shared = Arc::new(Shared {
@@ -338,25 +227,26 @@ impl Server {
         });
         let acceptor = {
             let (shared, waker) = (Arc::clone(&shared), waker.clone());
+            let listener = Arc::clone(&listener);
             std::thread::Builder::new()
                 .name("accept".into())
                 .spawn(move || accept(&shared, &listener, &waker))
                 .map_err(refused)?
         };
-        Ok(Server { shared, waker, acceptor: Some(acceptor), address, _lock: lock })
+        Ok(Server { shared, waker, acceptor: Some(acceptor), listener })
     }
 
     /// Where it listens; the port is the real one.
     #[must_use]
     pub fn address(&self) -> &ListenAddress {
-        &self.address
+        self.listener.address()
     }
 
     /// The address of an export in the form that clients take.
     #[must_use]
     pub fn uri(&self, export: &str) -> String {
         use crate::nbd_client::{NbdAddress, NbdUri, UriTls};
-        let address = match &self.address {
+        let address = match self.address() {
             ListenAddress::Unix(path) => NbdAddress::Unix(path.clone()),
             ListenAddress::Tcp(socket) => {
                 NbdAddress::Tcp { host: socket.ip().to_string(), port: socket.port() }
@@ -385,13 +275,6 @@ impl Server {
         for connection in connections {
             connection.join();
         }
-        if let ListenAddress::Unix(path) = &self.address {
-            for path in [path.clone(), lock_path(path)] {
-                if let Err(error) = std::fs::remove_file(&path) {
-                    tracing::debug!(path = %path.display(), %error, "was not there any more");
-                }
-            }
-        }
     }
 }
 
@@ -403,7 +286,7 @@ impl Drop for Server {
     }
 }
 
-fn accept(shared: &Arc<Shared>, listener: &OwnedFd, waker: &Waker) {
+fn accept(shared: &Arc<Shared>, listener: &Listener, waker: &Waker) {
     while !shared.closing.load(Ordering::Acquire) {
         if let Err(error) = waker.sleep(Some((listener.as_fd(), PollFlags::IN)), None) {
             tracing::error!(%error, "waiting for connections failed");

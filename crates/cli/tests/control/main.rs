@@ -1,0 +1,13 @@
+//! The control interface, `larder ctl`, the configuration file and what systemd expects, from
+//! outside of the program.
+
+#![expect(clippy::tests_outside_test_module, reason = "all of this is a test")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on is to panic")]
+
+mod api;
+mod ctl;
+mod documents;
+mod manager;
+mod openmetrics;
+mod rig;
+mod security;
