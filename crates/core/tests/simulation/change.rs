@@ -207,9 +207,8 @@ pub(crate) fn check_reached(world: &mut World) {
 fn room(world: &World) -> u32 {
     let volumes = world.cache.volumes();
     // One that is about to become larger counts as the largest that there are.
-    let pages = volumes.iter().map(|volume| match volume.is_regrouping() {
-        true => 16,
-        false => volume.page_bytes() / BLOCK_BYTES_U64,
+    let pages = volumes.iter().map(|volume| {
+        if volume.is_regrouping() { 16 } else { volume.page_bytes() / BLOCK_BYTES_U64 }
     });
     u32::try_from(3 * pages.max().unwrap()).unwrap().max(24)
 }

@@ -82,6 +82,7 @@ pub(crate) struct Request {
 }
 
 /// One volume and what lies behind it.
+#[expect(clippy::struct_excessive_bools, reason = "independent facts, not states of one thing")]
 pub(crate) struct Disk {
     pub(crate) volume: Arc<Volume<PlainFrames>>,
     pub(crate) store: Box<dyn Store<PlainFrames>>,
