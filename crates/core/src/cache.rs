@@ -15,6 +15,7 @@ mod flush;
 mod join;
 mod poll;
 mod read;
+mod regroup;
 mod round;
 mod settings;
 mod tend;
@@ -32,7 +33,7 @@ use crate::lane::{Lane, Notify};
 use crate::page::Table;
 use crate::pool::Pool;
 use crate::shard::{Page, Shard};
-use crate::sync::atomic::{AtomicUsize, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::sync::{Arc, Mutex, MutexGuard, lock, spin};
 use crate::units::BLOCK_BYTES_U64;
 use crate::volume::Volume;
@@ -45,6 +46,8 @@ pub struct Cache<F: Frames> {
     pool: Pool<F>,
     /// Lanes that wait for room, over all volumes.
     stalled: AtomicUsize,
+    /// Shards whose pages or policy are being rebuilt, which takes its time.
+    rebuilding: Box<[AtomicBool]>,
     /// Held by whoever changes settings: one at a time.
     settings: Mutex<()>,
     /// Held by whoever tends.
@@ -96,6 +99,7 @@ impl<F: Frames> Cache<F> {
             shards: (0..shards).map(|_| Mutex::new(Shard::new())).collect(),
             pool: Pool::new(usable),
             stalled: AtomicUsize::new(0),
+            rebuilding: (0..shards).map(|_| AtomicBool::new(false)).collect(),
             settings: Mutex::new(()),
             tending: Mutex::new(()),
             keeper: Mutex::new(None),

@@ -3,10 +3,12 @@
 //! All volumes share the shards; each has an instance in every shard, with pages, a policy, the
 //! list of dirty pages and what is being filled.
 
+mod regroup;
+
 use crate::clock::Nanos;
 use crate::frames::Frames;
 use crate::lane::{Mailbox, Ring};
-use crate::page::{Chunked, Key, Slab, Table};
+use crate::page::{Chunked, Key, Paging, Slab, Table};
 use crate::policy::{NO_SLOT, Policy, Slot};
 use crate::queue::FillWaiter;
 use crate::store::StoreError;
@@ -109,6 +111,7 @@ pub(crate) struct Instance<F: Frames> {
     /// The shard.
     pub(crate) index: usize,
     pub(crate) volume: Arc<Volume<F>>,
+    pub(crate) paging: Paging,
     pub(crate) pages: Slab<Page>,
     touched: Chunked<Touched>,
     pub(crate) policy: Box<dyn Policy>,
@@ -116,12 +119,15 @@ pub(crate) struct Instance<F: Frames> {
     dirty_newest: Slot,
     pub(crate) fills: BTreeMap<u64, Fill<F>>,
     pub(crate) syncs: BTreeMap<Slot, Vec<SyncWaiter<F>>>,
+    /// Pages that are being written.
+    pub(crate) rounds: u32,
 }
 
 impl<F: Frames> Instance<F> {
     pub(crate) fn new(index: usize, volume: Arc<Volume<F>>, policy: Box<dyn Policy>) -> Self {
         Instance {
             index,
+            paging: volume.paging(),
             volume,
             pages: Slab::new(),
             touched: Chunked::default(),
@@ -130,13 +136,14 @@ impl<F: Frames> Instance<F> {
             dirty_newest: NO_SLOT,
             fills: BTreeMap::new(),
             syncs: BTreeMap::new(),
+            rounds: 0,
         }
     }
 
     /// The slot of a page, if it is resident in part or being filled.
     pub(crate) fn find(&self, table: &Table, page: u64) -> Option<Slot> {
         let resident = self
-            .volume
+            .paging
             .blocks_of(page)
             .find_map(|block| table.find(Key::new(self.volume.id, block)));
         match resident {
@@ -292,11 +299,11 @@ impl<F: Frames> Instance<F> {
     pub(crate) fn check(&self, table: &Table) -> (u64, u64, u64) {
         self.policy.check();
         let (mut resident, mut dirty, mut writing, mut dirty_pages) = (0, 0, 0, 0);
-        let mut admitted = 0;
+        let (mut admitted, mut rounds) = (0, 0);
         for slot in self.pages.slots() {
             let page = self.pages.get(slot);
             let mut counts = (0u16, 0u16, 0u16);
-            for block in self.volume.blocks_of(page.number) {
+            for block in self.paging.blocks_of(page.number) {
                 let Some(frame) = table.find(Key::new(self.volume.id, block)) else { continue };
                 assert_eq!(table.slot(frame), slot, "frame {frame} of {page:?}");
                 let state = table.state(frame);
@@ -313,7 +320,11 @@ impl<F: Frames> Instance<F> {
             writing += u64::from(page.writing);
             dirty_pages += usize::from(page.dirty > 0);
             admitted += usize::from(self.is_admitted(slot));
+            rounds += u32::from(page.in_round());
+            let is_known = self.is_admitted(slot) || !page.is_quiet();
+            assert!(is_known, "{page:?} is clean and can never be evicted");
         }
+        assert_eq!(rounds, self.rounds, "pages being written");
         assert_eq!(admitted, self.policy.len(), "pages that the policy knows");
         let list = std::iter::successors(self.dirty_oldest(), |&slot| self.dirty_newer(slot));
         let listed = list.inspect(|&slot| assert!(self.pages.get(slot).dirty > 0)).count();

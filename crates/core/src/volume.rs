@@ -5,6 +5,7 @@ use crate::counters::{Recorder, Totals};
 use crate::frames::Frames;
 use crate::lane::{Mailbox, Notify};
 use crate::mode::{FlushMode, WriteMode, effective};
+use crate::page::Paging;
 use crate::policy::PolicyKind;
 use crate::queue::Queue;
 use crate::settings::{SettingError, Share};
@@ -90,6 +91,12 @@ impl Quota {
         self.max.load(Ordering::Relaxed)
     }
 
+    /// So many frames are no longer its.
+    pub(crate) fn uncharge(&self, frames: usize) {
+        let frames = u32::try_from(frames).expect("at most the arena");
+        self.usage.fetch_sub(frames, Ordering::Relaxed);
+    }
+
     /// Whether it has more than it may.
     pub(crate) fn is_exceeded(&self) -> bool {
         self.usage.load(Ordering::Relaxed) > self.max()
@@ -109,7 +116,9 @@ pub struct Volume<F: Frames> {
     geometry: Geometry,
     /// Blocks, the last one possibly shorter than a block.
     pub(crate) blocks: u64,
-    pub(crate) page_blocks: u32,
+    page_blocks: AtomicU32,
+    /// What that is to become; 0 if it is to stay.
+    wanted_page_blocks: AtomicU32,
     write_mode: AtomicU8,
     flush_mode: AtomicU8,
     stopping: AtomicBool,
@@ -180,7 +189,8 @@ impl<F: Frames> Volume<F> {
             name,
             geometry,
             blocks: geometry.length.div_ceil(BLOCK_BYTES_U64),
-            page_blocks,
+            page_blocks: AtomicU32::new(page_blocks),
+            wanted_page_blocks: AtomicU32::new(0),
             write_mode: AtomicU8::new(index_in(WriteMode::ALL, &options.write_mode)),
             flush_mode: AtomicU8::new(index_in(FlushMode::ALL, &options.flush_mode)),
             stopping: AtomicBool::new(false),
@@ -222,7 +232,7 @@ impl<F: Frames> Volume<F> {
     /// Bytes in a page.
     #[must_use]
     pub fn page_bytes(&self) -> u64 {
-        u64::from(self.page_blocks) * BLOCK_BYTES_U64
+        u64::from(self.page_blocks()) * BLOCK_BYTES_U64
     }
 
     /// The write mode that a write meets now.
@@ -303,7 +313,8 @@ impl<F: Frames> Volume<F> {
     /// What it is promised and allowed.
     pub(crate) fn share(&self) -> Share<'_> {
         let (min, max) = self.bounds();
-        Share { name: &self.name, min, max, page_blocks: self.page_blocks }
+        let page_blocks = self.wanted_page_blocks().unwrap_or_else(|| self.page_blocks());
+        Share { name: &self.name, min, max, page_blocks }
     }
 
     /// Frames that ratios of memory refer to.
@@ -330,7 +341,7 @@ impl<F: Frames> Volume<F> {
     pub(crate) fn enter(&self) -> Result<(), SettingError> {
         let one_more = |lanes: u32| (lanes != CLOSED).then(|| lanes + 1);
         let entered = self.lanes.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more);
-        entered.map(drop).map_err(|_| SettingError::Removed { volume: self.name.clone() })
+        entered.map(drop).map_err(|_closed| SettingError::Removed { volume: self.name.clone() })
     }
 
     /// Counts a lane no more.
@@ -387,7 +398,7 @@ impl<F: Frames> Volume<F> {
     /// More unclean blocks than this are never made.
     #[must_use]
     pub fn dirty_limit_blocks(&self) -> u64 {
-        self.tunables.share(Tunable::DirtyLimit, self.capacity()).max(u64::from(self.page_blocks))
+        self.tunables.share(Tunable::DirtyLimit, self.capacity()).max(u64::from(self.page_blocks()))
     }
 
     /// The last error of a write or flush, while writes are failing.
@@ -422,14 +433,41 @@ impl<F: Frames> Volume<F> {
         self.last_request.load(Ordering::Relaxed)
     }
 
-    /// The blocks of page `page`.
-    pub(crate) fn blocks_of(&self, page: u64) -> std::ops::Range<u64> {
-        let first = page * u64::from(self.page_blocks);
-        first..(first + u64::from(self.page_blocks)).min(self.blocks)
+    /// Blocks in a page.
+    #[must_use]
+    pub fn page_blocks(&self) -> u32 {
+        self.page_blocks.load(Ordering::Acquire)
     }
 
-    pub(crate) fn page_of(&self, block: u64) -> u64 {
-        block / u64::from(self.page_blocks)
+    /// How its blocks are grouped into pages, as it was a moment ago.
+    pub(crate) fn paging(&self) -> Paging {
+        Paging { page_blocks: self.page_blocks(), blocks: self.blocks }
+    }
+
+    /// What the page size is to become.
+    pub(crate) fn wanted_page_blocks(&self) -> Option<u32> {
+        let wanted = self.wanted_page_blocks.load(Ordering::Acquire);
+        (wanted != 0).then_some(wanted)
+    }
+
+    /// Whether the page size is about to change.
+    #[must_use]
+    pub fn is_regrouping(&self) -> bool {
+        self.wanted_page_blocks().is_some()
+    }
+
+    /// Asks for another page size.
+    pub(crate) fn want_page_blocks(&self, blocks: u32) {
+        if self.is_regrouping() || blocks != self.page_blocks() {
+            self.wanted_page_blocks.store(blocks, Ordering::Release);
+        }
+    }
+
+    /// All shards have this page size; whether no other is asked for.
+    pub(crate) fn note_page_blocks(&self, blocks: u32) -> bool {
+        self.page_blocks.store(blocks, Ordering::Release);
+        let wanted = &self.wanted_page_blocks;
+        wanted.compare_exchange(blocks, 0, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
     /// Bytes of `block` that the volume has: a whole block but for the last.

@@ -6,7 +6,7 @@
 use super::Cache;
 use crate::clock::Nanos;
 use crate::frames::Frames;
-use crate::page::Key;
+use crate::page::{Key, Paging};
 use crate::shard::Page;
 use crate::store::StoreError;
 use crate::sync::atomic::Ordering;
@@ -51,10 +51,10 @@ impl<F: Frames> Cache<F> {
         let mut oldest: Option<Nanos> = None;
         let mut failing = Vec::new();
         let mut failing_left = volume.failing.load(Ordering::Acquire);
-        let mut look = |page: &Page| {
+        let mut look = |page: &Page, paging: Paging| {
             oldest = Some(oldest.map_or(page.dirty_at, |oldest| oldest.min(page.dirty_at)));
             if page.failing > 0 {
-                failing.push(page.number);
+                failing.push(paging.blocks_of(page.number));
                 failing_left = failing_left.saturating_sub(page.failing.into());
             }
             failing_left
@@ -69,13 +69,15 @@ impl<F: Frames> Cache<F> {
                 std::iter::successors(instance.dirty_oldest(), |&slot| instance.dirty_newer(slot));
             for slot in list.take(LOOK_MAX) {
                 // The first is the oldest.
-                if look(instance.pages.get(slot)) == 0 {
+                if look(instance.pages.get(slot), instance.paging) == 0 {
                     break;
                 }
             }
         }
         for page in in_rounds {
-            let first = Key::new(volume.id, volume.blocks_of(page).start);
+            // Should the page size have changed since, the page is not found, or is another one.
+            let first =
+                Key::new(volume.id, volume.paging().blocks_of(page).start.min(volume.blocks - 1));
             let mut shard = self.shard(self.table.shard(first));
             let Some(Some(instance)) = shard.instances.get_mut(usize::from(volume.id)) else {
                 continue;
@@ -83,7 +85,7 @@ impl<F: Frames> Cache<F> {
             if let Some(slot) = instance.find(&self.table, page)
                 && instance.pages.get(slot).writing > 0
             {
-                look(instance.pages.get(slot));
+                look(instance.pages.get(slot), instance.paging);
             }
         }
         AtRisk {
@@ -99,16 +101,15 @@ impl<F: Frames> Cache<F> {
     }
 }
 
-/// The bytes of these pages, as few ranges as it takes.
+/// The bytes of these blocks, as few ranges as it takes.
 fn joined<F: Frames>(
     volume: &Volume<F>,
-    mut pages: Vec<u64>,
+    mut pages: Vec<Range<u64>>,
     ranges_max: usize,
 ) -> Vec<Range<u64>> {
-    pages.sort_unstable();
+    pages.sort_unstable_by_key(|blocks| blocks.start);
     let mut ranges: Vec<Range<u64>> = Vec::new();
-    for page in pages {
-        let blocks = volume.blocks_of(page);
+    for blocks in pages {
         let end = (blocks.end * BLOCK_BYTES_U64).min(volume.geometry().length);
         let bytes = blocks.start * BLOCK_BYTES_U64..end;
         let joins = ranges.last().is_some_and(|last| last.end >= bytes.start);

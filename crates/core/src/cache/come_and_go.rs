@@ -53,8 +53,8 @@ impl<F: Frames> Cache<F> {
             let Ok(id) = u16::try_from(index) else {
                 return Err(SettingError::TooManyVolumes { volume: options.name });
             };
-            let shards = self.shards.len();
-            let volume = Arc::new(Volume::new(id, options, self.pool.size(), shards, notify));
+            let parts = self.shards.len();
+            let volume = Arc::new(Volume::new(id, options, self.pool.size(), parts, notify));
             if index == volumes.len() {
                 volumes.push(None);
             }

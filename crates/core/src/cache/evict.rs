@@ -10,6 +10,7 @@ use crate::shard::Instance;
 use crate::sync::atomic::Ordering;
 use crate::sync::{Arc, lock};
 use crate::volume::Volume;
+use std::ops::Range;
 
 /// How many dirty pages one search for a victim tells the lazy writer of.
 const STEALS_MAX: usize = 16;
@@ -48,11 +49,11 @@ impl<F: Frames> Cache<F> {
         false
     }
 
-    /// Tells the policy of a page that is not resident and is about to come: before a victim for it
+    /// Tells the policy of a page, that of `block`, that is not resident and is about to come: before a victim for it
     /// is chosen, and after the hits before it.
-    pub(super) fn note_miss(&self, volume: &Volume<F>, page: u64, now: Nanos) {
-        let index = self.table.shard(Key::new(volume.id, volume.blocks_of(page).start));
-        let mut shard = self.shard(index);
+    pub(super) fn note_miss(&self, volume: &Volume<F>, block: u64, now: Nanos) {
+        let mut shard = self.shard(self.table.shard(Key::new(volume.id, block)));
+        let page = shard.instance(volume.id).paging.page_of(block);
         if shard.instance(volume.id).find(&self.table, page).is_none() {
             shard.drain(now);
             shard.instance(volume.id).policy.on_miss(page);
@@ -136,7 +137,8 @@ impl<F: Frames> Cache<F> {
         owned
     }
 
-    /// Evicts one page: its frames, owned and unfindable, and the dirty pages that were in the way.
+    /// Evicts one page: its frames, owned and unfindable, and the first blocks of the dirty pages
+    /// that were in the way.
     fn evict_page(
         &self,
         instance: &mut Instance<F>,
@@ -144,14 +146,15 @@ impl<F: Frames> Cache<F> {
     ) -> (Vec<F::Own>, Vec<u64>) {
         let mut owned = Vec::new();
         let mut steals = Vec::new();
-        let Instance { volume, pages, policy, .. } = instance;
+        let Instance { volume, paging, pages, policy, .. } = instance;
         let chosen = policy.victim(&mut |slot| {
             let page = pages.get(slot);
             if page.is_quiet() {
-                return self.own_page(volume, page.number, &mut owned);
+                let blocks = paging.blocks_of(page.number);
+                return self.own_page(volume.id, blocks, &mut owned);
             }
             if page.can_start_round() && steals.len() < STEALS_MAX {
-                steals.push(page.number);
+                steals.push(paging.blocks_of(page.number).start);
             }
             false
         });
@@ -170,10 +173,10 @@ impl<F: Frames> Cache<F> {
     }
 
     /// Owns all frames of a page, or none of them.
-    fn own_page(&self, volume: &Volume<F>, page: u64, owned: &mut Vec<F::Own>) -> bool {
+    fn own_page(&self, volume: u16, blocks: Range<u64>, owned: &mut Vec<F::Own>) -> bool {
         debug_assert!(owned.is_empty(), "frames of an earlier candidate");
-        for block in volume.blocks_of(page) {
-            let Some(frame) = self.table.find(Key::new(volume.id, block)) else { continue };
+        for block in blocks {
+            let Some(frame) = self.table.find(Key::new(volume, block)) else { continue };
             let Some(own) = self.frames.try_own(frame) else {
                 for own in owned.drain(..) {
                     self.frames.disown(own);

@@ -133,13 +133,13 @@ impl<F: Frames> Cache<F> {
                 gathered = true;
                 writer.forced = self.gather(volume, |page| page.dirty_epoch <= epoch, u64::MAX);
             }
-            let Some(page) = writer.forced.next() else { return };
+            let Some(block) = writer.forced.next() else { return };
             let cause = crate::queue::Cause::Forced;
-            self.write_back_around(volume, page, cause, recorder, now);
+            self.write_back_around(volume, block, cause, recorder, now);
         }
     }
 
-    /// Pages from the old end of the dirty lists as long as `wanted` says so, for about `blocks`
+    /// The first blocks of pages from the old end of the dirty lists as long as `wanted` says so, for about `blocks`
     /// blocks; those that are being written, discarded or zeroed are left out.
     pub(super) fn gather(
         &self,
@@ -157,16 +157,17 @@ impl<F: Frames> Cache<F> {
             let list = std::iter::successors(oldest, |&slot| instance.dirty_newer(slot));
             for slot in list.take(GATHER_MAX) {
                 let page = instance.pages.get(slot);
+                let blocks = instance.paging.blocks_of(page.number);
                 if left == 0 || !wanted(page) {
                     break;
                 }
                 left = left.saturating_sub(u64::from(page.dirty));
                 let is_exclusive = || {
                     volume.exclusives.load(Ordering::Acquire) > 0
-                        && lock(&volume.queue).is_exclusive(&volume.blocks_of(page.number))
+                        && lock(&volume.queue).is_exclusive(&blocks)
                 };
                 if page.can_start_round() && !is_exclusive() {
-                    pages.push(page.number);
+                    pages.push(blocks.start);
                 }
             }
         }

@@ -28,9 +28,14 @@ impl<F: Frames> Cache<F> {
     ) -> Option<Nanos> {
         let mut writer = lock(&volume.writer);
         Self::submit_exclusives(volume, now);
-        self.advance_flushes(volume, &mut writer, recorder, now);
-        self.steal(volume, recorder, now);
-        let next = self.write_lazily(volume, &mut writer, recorder, now);
+        let next = if self.regroup(volume, now) {
+            self.advance_flushes(volume, &mut writer, recorder, now);
+            self.steal(volume, recorder, now);
+            self.write_lazily(volume, &mut writer, recorder, now)
+        } else {
+            // The completions that it waits for will say when to go on.
+            None
+        };
         if volume.flush_mode() == FlushMode::Ignore {
             Self::flush_unasked(volume, &mut writer, now);
         }
@@ -51,8 +56,8 @@ impl<F: Frames> Cache<F> {
         let mut queue = lock(&volume.queue);
         let steals = std::mem::take(&mut queue.steals);
         drop(queue);
-        for page in steals {
-            self.write_back_around(volume, page, Cause::Steal, recorder, now);
+        for block in steals {
+            self.write_back_around(volume, block, Cause::Steal, recorder, now);
         }
     }
 
@@ -102,8 +107,8 @@ impl<F: Frames> Cache<F> {
             if background as u64 >= depth {
                 return None;
             }
-            if let Some(page) = writer.lazy.next() {
-                self.write_back_around(volume, page, Cause::Lazy, recorder, now);
+            if let Some(block) = writer.lazy.next() {
+                self.write_back_around(volume, block, Cause::Lazy, recorder, now);
             }
         }
     }

@@ -50,8 +50,10 @@ enum Placed {
     Transient,
     /// A block of it must be read first; the completion will say.
     Filling,
-    /// No room, or the range is being discarded.
+    /// No room, the range is being discarded, or the page size is changing.
     NoRoom,
+    /// The page size has changed: the parts are of several pages now.
+    Recut,
 }
 
 impl<F: Frames> Cache<F> {
@@ -90,6 +92,7 @@ impl<F: Frames> Cache<F> {
                     self.stall(lane);
                     return Status::Stalled;
                 }
+                Placed::Recut => continue,
                 Placed::Filling => {
                     task.filled = true;
                     return Status::Pending;
@@ -146,8 +149,7 @@ impl<F: Frames> Cache<F> {
         data: &'a [u8],
     ) -> (u32, Vec<Piece<'a>>) {
         let start = task.offset + u64::from(task.done);
-        let page = volume.page_of(start / BLOCK_BYTES_U64);
-        let page_end = volume.blocks_of(page).end * BLOCK_BYTES_U64;
+        let page_end = volume.paging().around(start / BLOCK_BYTES_U64).end * BLOCK_BYTES_U64;
         let end = page_end.min(task.offset + u64::from(task.len));
         let mut pieces = Vec::new();
         let mut at = start;
@@ -188,6 +190,9 @@ impl<F: Frames> Cache<F> {
         pieces: &[Piece<'_>],
         mode: WriteMode,
     ) -> Placed {
+        if lane.volume.is_regrouping() {
+            return Placed::NoRoom;
+        }
         if let Some(slot) = self.absorb(&lane.volume, pieces) {
             self.note_hit(lane, Key::new(lane.volume.id, pieces[0].block), slot, now);
             return Placed::Absorbed;
@@ -199,15 +204,19 @@ impl<F: Frames> Cache<F> {
         // No more than it needs: making room could evict the very page that was filled for it.
         let mut wanted = pieces.iter().filter(is_absent).count();
         if wanted > 0 && mode != WriteMode::Around {
-            self.note_miss(&volume, volume.page_of(pieces[0].block), now);
+            self.note_miss(&volume, pieces[0].block, now);
         }
         let placed = loop {
             if wanted > 0 && !self.reserve(&volume, wanted, &mut lane.spare, &recorder, now) {
                 break Placed::NoRoom;
             }
             let mut shard = self.shard(self.table.shard(key));
-            if Self::is_exclusive(&volume, pieces) {
+            if volume.is_regrouping() || Self::is_exclusive(&volume, pieces) {
                 break Placed::NoRoom;
+            }
+            let page = shard.instance(volume.id).paging.around(pieces[0].block);
+            if pieces[pieces.len() - 1].block >= page.end {
+                break Placed::Recut;
             }
             if let Some(piece) = pieces.iter().find(|piece| !self.is_placeable(&volume, piece)) {
                 let blocks = piece.block..piece.block + 1;
@@ -272,6 +281,7 @@ impl<F: Frames> Cache<F> {
             Missing::Present => self.place(lane, now, token, again.0, again.1),
             Missing::Filling => Placed::Filling,
             Missing::Bypassed | Missing::NoRoom => Placed::NoRoom,
+            Missing::Recut => unreachable!("one block is of one page"),
         }
     }
 
@@ -305,7 +315,7 @@ impl<F: Frames> Cache<F> {
         lane: &mut Lane<F>,
     ) -> Placed {
         let volume = Arc::clone(&instance.volume);
-        let page = volume.page_of(pieces[0].block);
+        let page = instance.paging.page_of(pieces[0].block);
         let admit = mode != WriteMode::Around;
         let slot = instance.find_or_insert(&self.table, page, admit, now);
         let mut new_dirty = 0;

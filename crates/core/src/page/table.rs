@@ -246,6 +246,11 @@ impl Table {
         self.descriptor(frame).slot.load(Ordering::Relaxed)
     }
 
+    /// Makes a frame part of another page, under the lock of its shard.
+    pub(crate) fn set_slot(&self, frame: FrameId, slot: Slot) {
+        self.descriptor(frame).slot.store(slot, Ordering::Relaxed);
+    }
+
     /// Makes a frame findable as `key`, under the lock of its shard.
     pub(crate) fn publish(&self, frame: FrameId, key: Key, slot: Slot, state: FrameState) {
         let bucket = self.bucket(key);

@@ -25,6 +25,10 @@ impl World {
             disk.store.submit(self.now, self.cache.frames(), op);
         }
         self.figures.store_ops += count as u64;
+        // The end of a change of the page size wakes those who wait for it.
+        for client in 0..self.clients.len() {
+            self.collect(client);
+        }
         count
     }
 

@@ -82,6 +82,7 @@ pub(crate) struct Request {
 }
 
 /// One volume and what lies behind it.
+#[expect(clippy::struct_excessive_bools, reason = "independent facts, not states of one thing")]
 pub(crate) struct Disk {
     pub(crate) volume: Arc<Volume<PlainFrames>>,
     pub(crate) store: Box<dyn Store<PlainFrames>>,
@@ -100,6 +101,8 @@ pub(crate) struct Disk {
     pub(crate) flush_failed: bool,
     /// Ranges whose discard or zeroing goes on although its client has left.
     pub(crate) orphans: Vec<Range<u64>>,
+    /// The largest page that it ever had.
+    pub(crate) page_bytes_max: u64,
     /// Whether the volume has been removed.
     pub(crate) gone: bool,
 }
@@ -111,7 +114,7 @@ impl Disk {
 
     /// Whether the store has failed, in this way, a read of a page that `bytes` touch.
     fn has_failed(&self, bytes: &Range<u64>, error: &StoreError) -> bool {
-        let page = self.volume.page_bytes();
+        let page = self.page_bytes_max;
         let pages = bytes.start / page * page..bytes.end.div_ceil(page) * page;
         self.read_errors.iter().any(|(range, said)| {
             said == error && range.start < pages.end && pages.start < range.end
@@ -166,6 +169,7 @@ fn disk(
         writes_failed: false,
         flush_failed: false,
         orphans: Vec::new(),
+        page_bytes_max: u64::from(options.page_blocks) * BLOCK_BYTES_U64,
         gone: false,
     })
 }

@@ -6,6 +6,7 @@
 //! lane's inbox. What a client can make the server hold is limited: a receive buffer of fixed size,
 //! a number of connections, a time for the handshake.
 
+mod exports;
 pub mod handshake;
 mod input;
 mod output;
@@ -17,4 +18,5 @@ mod transport;
 pub mod wire;
 
 pub use crate::front::listen::{ListenAddress, ListenError};
-pub use server::{Export, Server, ServerLimits, ServerOptions, TlsOptions};
+pub use exports::{Export, NameTaken};
+pub use server::{Server, ServerLimits, ServerOptions, TlsOptions};

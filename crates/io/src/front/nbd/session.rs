@@ -10,10 +10,11 @@ mod reads;
 mod requests;
 mod writes;
 
+use super::exports::Export;
 use super::handshake::{ExportInfo, Handshake, Negotiated, Progress};
 use super::input::{Input, Received};
 use super::output::Output;
-use super::server::{Export, Shared};
+use super::server::Shared;
 use super::socket::Socket;
 use super::transport::Transport;
 use super::wire;
@@ -30,8 +31,8 @@ use rustix::event::PollFlags;
 use rustix::fd::AsFd;
 use std::io;
 use std::sync::Arc;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use writes::Payload;
@@ -62,6 +63,10 @@ pub(super) struct Connection {
     socket: Arc<Socket>,
     waker: Waker,
     done: Arc<AtomicBool>,
+    /// What it serves, once that is agreed on.
+    export: Arc<OnceLock<Export>>,
+    /// Whether it is to be ended from outside, which ends it even with requests under way.
+    cut: Arc<AtomicBool>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -70,7 +75,17 @@ impl Connection {
         self.done.load(Ordering::Acquire)
     }
 
+    pub(super) fn serves(&self, export: &Export) -> bool {
+        self.export.get().is_some_and(|own| own.is(export))
+    }
+
+    /// Has it look whether its export is still there.
+    pub(super) fn wake(&self) {
+        self.waker.notify();
+    }
+
     pub(super) fn close(&self) {
+        self.cut.store(true, Ordering::Release);
         self.socket.shut_down();
         self.waker.notify();
     }
@@ -89,15 +104,18 @@ pub(super) fn serve_connection(shared: Arc<Shared>, socket: Socket) -> io::Resul
     let socket = Arc::new(socket);
     let waker = Waker::new()?;
     let done = Arc::new(AtomicBool::new(false));
+    let (export, cut) = (Arc::new(OnceLock::new()), Arc::new(AtomicBool::new(false)));
     let thread = {
         let (socket, waker, done) = (Arc::clone(&socket), waker.clone(), Arc::clone(&done));
+        let (export, cut) = (Arc::clone(&export), Arc::clone(&cut));
         std::thread::Builder::new().name("connection".into()).spawn(move || {
             let _done = SetWhenDropped(done);
-            converse(&shared, &socket, &waker);
+            converse(&shared, &socket, &waker, &export, &cut);
             socket.shut_down();
         })?
     };
-    Ok(Arc::new(Connection { socket, waker, done, thread: Mutex::new(Some(thread)) }))
+    let thread = Mutex::new(Some(thread));
+    Ok(Arc::new(Connection { socket, waker, done, export, cut, thread }))
 }
 
 struct SetWhenDropped(Arc<AtomicBool>);
@@ -108,18 +126,31 @@ impl Drop for SetWhenDropped {
     }
 }
 
-fn converse(shared: &Arc<Shared>, socket: &Socket, waker: &Waker) {
+fn converse(
+    shared: &Arc<Shared>,
+    socket: &Socket,
+    waker: &Waker,
+    serves: &OnceLock<Export>,
+    cut: &AtomicBool,
+) {
     let mut input = Input::new();
+    let mut exports = shared.exports.list();
     let mut transport = Transport::new(socket);
-    let Some(negotiated) = shake_hands(shared, &mut transport, waker, &mut input) else {
+    let agreed = shake_hands(shared, &exports, &mut transport, waker, &mut input);
+    let Some(negotiated) = agreed else {
         transport.close();
         return;
     };
-    let export = &shared.exports[negotiated.export];
+    let export = serves.get_or_init(|| exports.swap_remove(negotiated.export));
     let cache = Arc::clone(shared.engine.cache());
-    let lane = cache.open_lane(&export.volume, Box::new(waker.clone()));
+    if export.is_removed() {
+        return;
+    }
+    // Its volume may be gone since.
+    let Ok(lane) = cache.try_open_lane(&export.volume, Box::new(waker.clone())) else { return };
     let mut session = Session {
         export,
+        cut,
         shared,
         transport,
         waker,
@@ -148,11 +179,12 @@ fn converse(shared: &Arc<Shared>, socket: &Socket, waker: &Waker) {
 /// Agrees with the client on an export; `None` if the connection is over.
 fn shake_hands(
     shared: &Shared,
+    exports: &[Export],
     transport: &mut Transport<'_>,
     waker: &Waker,
     input: &mut Input,
 ) -> Option<Negotiated> {
-    let exports: Vec<ExportInfo> = shared.exports.iter().map(|e| e.info.clone()).collect();
+    let exports: Vec<ExportInfo> = exports.iter().map(Export::info_now).collect();
     let mut handshake = Handshake::new(&exports, super::handshake::HandshakeLimits::default())
         .with_tls(shared.tls.mode);
     let clock = shared.engine.clock();
@@ -228,6 +260,7 @@ fn start_tls(
 /// A connection in transmission.
 struct Session<'a> {
     export: &'a Export,
+    cut: &'a AtomicBool,
     shared: &'a Shared,
     transport: Transport<'a>,
     waker: &'a Waker,
@@ -312,7 +345,10 @@ impl Session<'_> {
             moved |= self.resume_reads(now);
             self.record_batch(now);
             self.publish_events();
-            if self.shared.closing.load(Ordering::Acquire) {
+            if self.shared.closing.load(Ordering::Acquire) || self.cut.load(Ordering::Acquire) {
+                return;
+            }
+            if self.export.is_removed() && self.is_quiet() {
                 return;
             }
             if self.leaving && self.parts.is_empty() && self.all_sent() {
@@ -341,6 +377,11 @@ impl Session<'_> {
     /// Whether the socket has taken all answers.
     fn all_sent(&self) -> bool {
         self.output.backlog() == 0 && !self.transport.has_unsent()
+    }
+
+    /// Whether nothing of the client's is under way.
+    fn is_quiet(&self) -> bool {
+        self.parts.is_empty() && self.payload.is_none() && self.all_sent()
     }
 
     /// Whether requests may be received.
