@@ -18,6 +18,7 @@ pub mod policy;
 mod pool;
 mod queue;
 pub mod request;
+pub mod settings;
 mod shard;
 pub mod store;
 mod sync;

@@ -4,6 +4,7 @@
 use crate::counters::Classes;
 use crate::frames::Frames;
 use crate::lane::Completion;
+use crate::mode::{FlushMode, WriteMode};
 use crate::store::StoreError;
 use crate::units::{BLOCK_BYTES, BLOCK_BYTES_U64};
 
@@ -197,6 +198,8 @@ pub struct WriteTask {
     pub len: u32,
     /// Whether it must be on stable storage when done.
     pub fua: bool,
+    /// The modes that it met first: a change of them meets the requests that come after it.
+    pub(crate) modes: Option<(WriteMode, FlushMode)>,
     /// Bytes that are in the cache.
     pub(crate) done: u32,
     /// Whether the page at hand had to be read first.
@@ -220,6 +223,7 @@ impl WriteTask {
             offset,
             len,
             fua,
+            modes: None,
             done: 0,
             filled: false,
             waiting: 0,
@@ -228,6 +232,11 @@ impl WriteTask {
             classes: Classes::default(),
             error: None,
         }
+    }
+
+    /// Whether it must be on stable storage when done, and flushes are kept.
+    pub(crate) fn is_stable(&self) -> bool {
+        self.fua && self.modes.is_none_or(|(_, flush_mode)| flush_mode == FlushMode::Keep)
     }
 
     /// How its pages were classed, as far as they are in the cache.

@@ -253,7 +253,7 @@ impl<F: Frames> Cache<F> {
         match completion {
             Completion::Synced { pages, stable, result, .. } => {
                 task.waiting -= pages;
-                task.needs_flush |= task.fua && !stable;
+                task.needs_flush |= task.is_stable() && !stable;
                 if let Err(error) = result {
                     task.error.get_or_insert(error);
                 }

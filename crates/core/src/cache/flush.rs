@@ -53,10 +53,9 @@ impl<F: Frames> Cache<F> {
     /// Flushes for a write that asked to be stable and could not be made so by itself.
     pub(super) fn flush_for(&self, lane: &mut Lane<F>, now: Nanos, task: &mut WriteTask) -> Status {
         task.needs_flush = false;
-        let status = self.flush(lane, now, task.token);
-        if status == Status::Pending {
-            task.waiting += 1;
-        }
+        // Whether flushes are kept was found out when the write began.
+        let status = self.flush_always(lane, now, task.token);
+        task.waiting += 1;
         status
     }
 
