@@ -1,5 +1,6 @@
-//! TLS and upstream volumes with real clients: what went in comes out, through TLS, through a second
-//! Larder, and through one whose upstream is killed in the middle. A part of the proof `clients`.
+//! TLS and upstream volumes with real clients: what went in comes out, through TLS, through a
+//! second Larder, and through one whose upstream is killed in the middle. A part of the proof
+//! `clients`.
 
 use std::path::Path;
 use std::process::Stdio;

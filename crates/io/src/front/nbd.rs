@@ -8,6 +8,7 @@
 
 pub mod handshake;
 mod input;
+mod options;
 mod output;
 mod server;
 mod session;
@@ -16,6 +17,5 @@ mod status;
 mod transport;
 pub mod wire;
 
-pub use server::{
-    Export, ListenAddress, ListenError, Server, ServerLimits, ServerOptions, TlsOptions,
-};
+pub use options::{ServerOptions, TlsOptions};
+pub use server::{Export, ListenAddress, ListenError, Server, ServerLimits};

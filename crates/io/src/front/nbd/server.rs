@@ -1,13 +1,14 @@
 //! Listening, accepting, and the limits on both.
 
 use super::handshake::{BlockSizes, ExportInfo};
+use super::options::{ServerOptions, TlsOptions};
 use super::session::{Connection, serve_connection};
 use super::socket::Socket;
 use super::wire;
 use crate::engine::{ArenaVolume, Engine};
 use crate::front::observe::Observer;
 use crate::store::AllocationMap;
-use crate::tls::{TlsMode, TlsServer};
+use crate::tls::TlsMode;
 use crate::wake::Waker;
 use larder_core::lane::Notify;
 use larder_core::mode::WriteMode;
@@ -127,44 +128,6 @@ impl Export {
             default,
         };
         Export { info, volume, map }
-    }
-}
-
-/// What a server does about TLS.
-#[derive(Clone, Debug, Default)]
-pub struct TlsOptions {
-    /// Whether it speaks TLS.
-    pub(super) mode: TlsMode,
-    /// With what; there unless the mode is off.
-    pub(super) server: Option<TlsServer>,
-}
-
-impl TlsOptions {
-    /// TLS with `server` for those who want it, or for all.
-    #[must_use]
-    pub fn new(server: TlsServer, required: bool) -> Self {
-        let mode = if required { TlsMode::Required } else { TlsMode::Allowed };
-        TlsOptions { mode, server: Some(server) }
-    }
-}
-
-/// What besides its exports a server is made with.
-#[derive(Clone, Default)]
-pub struct ServerOptions {
-    /// What clients may demand.
-    pub limits: ServerLimits,
-    /// Who is told of every request that was answered.
-    pub observer: Option<Arc<dyn Observer>>,
-    /// TLS.
-    pub tls: TlsOptions,
-}
-
-impl fmt::Debug for ServerOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ServerOptions")
-            .field("limits", &self.limits)
-            .field("tls", &self.tls)
-            .finish_non_exhaustive()
     }
 }
 
