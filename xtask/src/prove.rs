@@ -19,6 +19,7 @@ mod simulation;
 mod size;
 mod speed;
 mod trace_fuzz;
+mod upstream;
 mod wrong_input;
 
 use std::path::{Path, PathBuf};

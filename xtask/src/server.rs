@@ -192,7 +192,7 @@ impl Server {
     pub(crate) fn announced(&self) -> Vec<String> {
         let text = std::fs::read_to_string(self.scratch.path().join("stdout")).unwrap_or_default();
         text.split_whitespace()
-            .filter(|word| word.starts_with("nbd+unix:///"))
+            .filter(|word| word.starts_with("nbd+unix:///") || word.starts_with("nbds+unix:///"))
             .map(|word| word.trim_matches(['\'', '"', ',']).to_owned())
             .collect()
     }

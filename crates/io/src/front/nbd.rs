@@ -9,6 +9,7 @@
 mod exports;
 pub mod handshake;
 mod input;
+mod options;
 mod output;
 mod server;
 mod session;
@@ -19,4 +20,5 @@ pub mod wire;
 
 pub use crate::front::listen::{ListenAddress, ListenError};
 pub use exports::{Export, NameTaken};
-pub use server::{Server, ServerLimits, ServerOptions, TlsOptions};
+pub use options::{ServerOptions, TlsOptions};
+pub use server::{Server, ServerLimits};

@@ -5,13 +5,14 @@
 //! is waited for by spinning for a moment, since waking a sleeping thread costs more than the
 //! answer; a client that keeps many requests under way is not.
 
+mod greet;
 mod parts;
 mod reads;
 mod requests;
 mod writes;
 
 use super::exports::Export;
-use super::handshake::{ExportInfo, Handshake, Negotiated, Progress};
+use super::handshake::Negotiated;
 use super::input::{Input, Received};
 use super::output::Output;
 use super::server::Shared;
@@ -22,6 +23,7 @@ use crate::engine::{ArenaCache, ArenaLane};
 use crate::frames::ArenaFrames;
 use crate::front::observe::{self, Event, EventSender, Observer, Operation};
 use crate::wake::Waker;
+use greet::shake_hands;
 use larder_core::clock::{Clock, Nanos};
 use larder_core::counters::{Classes, Latency};
 use larder_core::lane::{Completion, Notify};
@@ -174,87 +176,6 @@ fn converse(
     };
     session.run();
     session.close();
-}
-
-/// Agrees with the client on an export; `None` if the connection is over.
-fn shake_hands(
-    shared: &Shared,
-    exports: &[Export],
-    transport: &mut Transport<'_>,
-    waker: &Waker,
-    input: &mut Input,
-) -> Option<Negotiated> {
-    let exports: Vec<ExportInfo> = exports.iter().map(Export::info_now).collect();
-    let mut handshake = Handshake::new(&exports, super::handshake::HandshakeLimits::default())
-        .with_tls(shared.tls.mode);
-    let clock = shared.engine.clock();
-    let limit = u64::try_from(shared.limits.handshake_time_max.as_nanos()).unwrap_or(u64::MAX);
-    let deadline = clock.now().saturating_add(limit);
-    let no_frames = shared.engine.cache().frames();
-    let mut output = Output::default();
-    loop {
-        let mut answer = Vec::new();
-        let progress = handshake.feed(input.bytes(), &mut answer);
-        output.push(&answer);
-        let sent = output.send(no_frames, transport);
-        let progress = match progress {
-            Ok((consumed, progress)) => {
-                input.consume(consumed);
-                progress
-            }
-            Err(error) => {
-                tracing::info!(%error, "a handshake failed");
-                return None;
-            }
-        };
-        match progress {
-            Progress::Transmission(negotiated) if output.backlog() == 0 => return Some(negotiated),
-            Progress::Aborted => return None,
-            Progress::StartTls => {
-                start_tls(shared, transport, waker, (input, &mut output), deadline)?;
-                continue;
-            }
-            Progress::Transmission(_) | Progress::NeedMore => {}
-        }
-        let now = clock.now();
-        if !sent || now >= deadline || shared.closing.load(Ordering::Acquire) {
-            return None;
-        }
-        let all_sent = output.backlog() == 0 && !transport.has_unsent();
-        let wanted = if all_sent { PollFlags::IN } else { PollFlags::OUT };
-        let timeout = Duration::from_nanos(deadline - now);
-        waker.sleep(Some((transport.as_fd(), wanted)), Some(timeout)).ok()?;
-        if all_sent && input.receive(transport) == Received::Closed {
-            return None;
-        }
-    }
-}
-
-/// Sends what is due in clear, then begins TLS with what came after it.
-fn start_tls(
-    shared: &Shared,
-    transport: &mut Transport<'_>,
-    waker: &Waker,
-    (input, output): (&mut Input, &mut Output),
-    deadline: Nanos,
-) -> Option<()> {
-    let (clock, frames) = (shared.engine.clock(), shared.engine.cache().frames());
-    while output.backlog() > 0 {
-        let now = clock.now();
-        if now >= deadline || shared.closing.load(Ordering::Acquire) {
-            return None;
-        }
-        let timeout = Duration::from_nanos(deadline - now);
-        waker.sleep(Some((transport.as_fd(), PollFlags::OUT)), Some(timeout)).ok()?;
-        if !output.send(frames, transport) {
-            return None;
-        }
-    }
-    let tls = shared.tls.server.as_ref().expect("a mode with TLS has what it needs");
-    transport.start_tls(tls, input.bytes()).ok()?;
-    input.consume(input.bytes().len());
-    // What came ahead is not in the socket any more, and nobody would be woken for it.
-    (input.receive(transport) != Received::Closed).then_some(())
 }
 
 /// A connection in transmission.
