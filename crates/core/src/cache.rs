@@ -127,6 +127,7 @@ impl<F: Frames> Cache<F> {
             Gauge::Dirty => volume.dirty.load(Ordering::Relaxed),
             Gauge::Writing => volume.writing.load(Ordering::Relaxed),
             Gauge::Memory => u64::from(self.pool.usable()),
+            Gauge::MemoryTarget => u64::from(self.pool.target()),
             Gauge::Free => self.pool.free() as u64,
             Gauge::Metadata => {
                 return u64::from(self.pool.most()) * METADATA_BYTES_PER_FRAME as u64;

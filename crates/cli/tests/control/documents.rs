@@ -10,17 +10,27 @@ use std::path::{Path, PathBuf};
 
 /// Longer examples are cut.
 const LINES_MAX: usize = 40;
+/// What the documents show as the folder of the server.
+const SHOWN: &str = "/srv/larder";
 const MARK: &str = "<!-- example: ";
 
 fn document(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(name)
 }
 
+/// A folder whose name is as long as the one that the documents show instead, so that tables stay
+/// aligned.
+fn short() -> tempfile::TempDir {
+    let random = SHOWN.len() - "/tmp/l".len();
+    let mut folder = tempfile::Builder::new();
+    folder.prefix("l").rand_bytes(random).tempdir_in("/tmp").expect("a folder")
+}
+
 /// A server with something to tell.
 fn server() -> Server {
     let options =
         ["--set", "first-delay=60000", "--set", "logs.age-max=600000", "--max", "logs=8MiB"];
-    let server = Server::start(&["data", "logs"], &options);
+    let server = Server::start_in(short(), &["data", "logs"], &options);
     let mut data = server.client(0);
     data.write_at(0, &vec![7; 1 << 20], true).unwrap();
     for i in 0..2000 {
@@ -41,18 +51,19 @@ fn made(server: &Server, how: &str) -> String {
             (format!("larder {how}"), text(&said))
         }
         ("GET", path) => {
-            let asked = format!("curl --unix-socket /srv/nbd.control http://larder{path}");
+            let asked = format!("curl --unix-socket {SHOWN}/nbd.control http://larder{path}");
             (asked, server.get(path).body)
         }
         ("POST", rest) => {
             let (path, body) = rest.split_once(' ').unwrap_or((rest, ""));
             let data = if body.is_empty() { "-X POST".into() } else { format!("-d '{body}'") };
-            let asked = format!("curl --unix-socket /srv/nbd.control http://larder{path} {data}");
+            let asked =
+                format!("curl --unix-socket {SHOWN}/nbd.control http://larder{path} {data}");
             (asked, server.post(path, body).body)
         }
         _ => panic!("an example made by {how}"),
     };
-    let said = said.replace(&folder, "/srv");
+    let said = said.replace(&folder, SHOWN);
     let mut lines: Vec<_> = said.trim_end().lines().map(str::to_owned).collect();
     if lines.len() > LINES_MAX {
         lines.truncate(LINES_MAX);

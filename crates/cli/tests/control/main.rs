@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on is to panic")]
 
 mod api;
+mod changes;
 mod ctl;
 mod documents;
 mod manager;

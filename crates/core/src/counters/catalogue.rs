@@ -152,6 +152,8 @@ catalogue! {
     Dirty, "dirty_bytes", Bytes, "Blocks newer than the store, not being written yet.", "";
     Writing, "writing_bytes", Bytes, "Blocks newer than the store, being written now.", "";
     Memory, "memory_bytes", Bytes, "Memory of the pool for data.", "";
+    MemoryTarget, "memory_target_bytes", Bytes,
+        "Memory of the pool that there shall be for data; it grows or shrinks until then.", "";
     Free, "free_bytes", Bytes, "Memory of the pool that holds nothing.", "";
     Metadata, "metadata_bytes", Bytes, "Memory of the pool for tables, policies and ghosts.", "";
     InFlight, "store_in_flight", Operations, "Operations that the store has not finished.", "";
@@ -163,7 +165,7 @@ impl Gauge {
     /// Whether it is a gauge of the pool that all volumes share, and not of one of them.
     #[must_use]
     pub fn is_of_pool(self) -> bool {
-        matches!(self, Gauge::Memory | Gauge::Free | Gauge::Metadata)
+        matches!(self, Gauge::Memory | Gauge::MemoryTarget | Gauge::Free | Gauge::Metadata)
     }
 }
 

@@ -187,8 +187,14 @@ impl Stats {
         let pool = |name: &str| self.pool.get(name).copied().unwrap_or(0);
         let (memory, free) = (pool("memory_bytes"), pool("free_bytes"));
         let stopping = if self.stopping { "; stopping" } else { "" };
+        let target = self.pool.get("memory_target_bytes").copied().unwrap_or(memory);
+        let resizing = if target == memory {
+            String::new()
+        } else {
+            format!("; on the way to {}", format::bytes(target))
+        };
         format!(
-            "up {}; {} of {} in use{stopping}",
+            "up {}; {} of {} in use{resizing}{stopping}",
             format::duration(self.uptime_ns),
             format::bytes(memory.saturating_sub(free)),
             format::bytes(memory),
@@ -380,6 +386,9 @@ all               120  800 KiB  45.0 %         0        0 B  40 KiB     0 B
         let stores = now.stores(None).to_json();
         assert_eq!(stores["rows"][0]["store_read_service_mean_ns"], 100_000);
         assert_eq!(now.heading(), "up 12.0 s; 60 MiB of 64 MiB in use");
+        let mut growing = now.clone();
+        growing.pool.insert("memory_target_bytes".into(), 96 << 20);
+        assert!(growing.heading().ends_with("in use; on the way to 96 MiB"));
     }
 
     #[test]

@@ -9,8 +9,8 @@ use super::plan::{Plan, VolumePlan};
 use super::service::{Served, Service};
 use crate::args;
 use larder_core::mode::FlushMode;
-use larder_core::settings::SettingError;
 use larder_core::units::BLOCK_BYTES_U64;
+use larder_io::engine::EngineError;
 use larder_report::control::Change;
 
 /// A value for a setting, of one volume or of all.
@@ -126,6 +126,12 @@ impl Service {
             }
         }
         new.check().map_err(|error| error.to_string())?;
+        for (before, now) in old.volumes.iter().zip(&new.volumes) {
+            if now.page_blocks != before.page_blocks {
+                let name = &now.name;
+                return Err(format!("set {name}.page-size: it cannot be changed while it serves"));
+            }
+        }
         if let Err(error) = self.apply(&volumes, &old, &new) {
             if let Err(again) = self.apply(&volumes, &new, &old) {
                 tracing::error!(%again, "a change that was refused could not be taken back");
@@ -143,7 +149,7 @@ impl Service {
 
     /// Brings the cache from one plan to another. In between nothing is promised to a volume that
     /// the plan at hand does not have room for.
-    fn apply(&self, volumes: &[Served], old: &Plan, new: &Plan) -> Result<(), SettingError> {
+    fn apply(&self, volumes: &[Served], old: &Plan, new: &Plan) -> Result<(), EngineError> {
         let cache = self.engine().cache();
         let plans = || volumes.iter().zip(old.volumes.iter().zip(&new.volumes));
         for (served, (old, new)) in plans() {
@@ -162,13 +168,16 @@ impl Service {
                 }
             }
         }
+        if old.memory_bytes != new.memory_bytes {
+            self.engine().set_memory(new.memory_bytes - self.buffer_bytes())?;
+        }
         for (served, (old, new)) in plans() {
             let volume = &served.volume;
             if (old.min_frames, old.max_frames) != (new.min_frames, new.max_frames) {
                 cache.set_bounds(volume, new.min_frames, new.max_frames)?;
             }
             if old.policy != new.policy {
-                cache.set_policy(volume, new.policy, self.engine().now());
+                self.engine().set_policy(volume, new.policy)?;
             }
             if old.flush_mode != new.flush_mode {
                 volume.set_flush_mode(new.flush_mode);

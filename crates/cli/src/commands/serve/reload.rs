@@ -7,7 +7,7 @@
 use super::Arguments;
 use super::changes;
 use super::config::ConfigFile;
-use super::plan::Plan;
+use super::plan::{Plan, VolumePlan};
 use super::service::Service;
 use anyhow::{Result, anyhow};
 use std::ffi::OsString;
@@ -60,11 +60,19 @@ impl Reloader {
 
     fn change(&mut self, service: &Service) -> Result<()> {
         let (arguments, plan) = read(&self.arguments, &self.command_line)?;
-        let settings = changes::difference(&self.plan, &plan);
+        let mut settings = changes::difference(&self.plan, &plan);
+        // What is new in the file is not served yet.
+        settings.retain(|setting| match &setting.volume {
+            Some(volume) => service.volume(volume).is_some(),
+            None => true,
+        });
         for change in service.set(&settings).map_err(|error| anyhow!(error))? {
             let volume = if change.volume.is_empty() { "" } else { "." };
             let name = format!("{}{volume}{}", change.volume, change.name);
             eprintln!("larder: {name} was {} and is {}", change.from, change.to);
+        }
+        for name in others(&self.plan, &plan) {
+            eprintln!("larder: note: volume {name} comes or goes with a new start only");
         }
         for name in fixed(&self.arguments, &arguments) {
             eprintln!("larder: note: {name} cannot be changed while it serves; start it anew");
@@ -72,6 +80,18 @@ impl Reloader {
         self.plan = plan;
         Ok(())
     }
+}
+
+/// Volumes that one of two plans has, or that lie elsewhere in the other.
+fn others<'a>(old: &'a Plan, new: &'a Plan) -> Vec<&'a str> {
+    let is_in = |plan: &Plan, one: &VolumePlan| {
+        plan.volumes.iter().any(|other| (&other.name, &other.path) == (&one.name, &one.path))
+    };
+    let gone = old.volumes.iter().filter(|one| !is_in(new, one));
+    let came = new.volumes.iter().filter(|one| !is_in(old, one));
+    let mut names: Vec<_> = gone.chain(came).map(|one| one.name.as_str()).collect();
+    names.dedup();
+    names
 }
 
 /// Flags that differ and that need a new start.

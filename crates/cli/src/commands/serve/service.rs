@@ -45,6 +45,8 @@ pub(crate) struct Service {
     volumes: Mutex<Vec<Served>>,
     /// Where each volume is, and what was there when it was opened.
     stores: Mutex<Stores>,
+    /// What of the memory upstream volumes have taken for their buffers.
+    buffer_bytes: u64,
     /// What the cache shall have.
     memory_bytes: AtomicU64,
     /// Held by whoever changes what is served.
@@ -118,6 +120,7 @@ impl Service {
             server: Mutex::new(Some(server)),
             volumes: Mutex::new(volumes),
             stores: Mutex::new(stores),
+            buffer_bytes: stores::buffer_bytes(plan),
             memory_bytes: AtomicU64::new(plan.memory_bytes),
             changing: Mutex::new(()),
             counters: arguments.counters.clone(),
@@ -147,6 +150,11 @@ impl Service {
     /// Keeps others from changing what is served, until it is dropped.
     pub(crate) fn changing(&self) -> MutexGuard<'_, ()> {
         self.changing.lock().expect("no holder panics")
+    }
+
+    /// What of the memory is not the cache's.
+    pub(crate) fn buffer_bytes(&self) -> u64 {
+        self.buffer_bytes
     }
 
     /// What is in force.
