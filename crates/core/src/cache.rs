@@ -14,10 +14,13 @@ mod join;
 mod poll;
 mod read;
 mod round;
+mod sharing;
+mod tune;
 mod write;
 
 pub use exclusive::{BlockCut, cut};
 pub use read::HitRead;
+pub use sharing::ShareMode;
 
 use crate::clock::Nanos;
 use crate::counters::{Gauge, Recorder};
@@ -30,6 +33,7 @@ use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{Arc, Mutex, MutexGuard, lock, spin};
 use crate::units::BLOCK_BYTES_U64;
 use crate::volume::{Volume, VolumeOptions};
+use sharing::Sharing;
 
 /// A cache for any number of volumes that share one pool of frames.
 #[derive(Debug)]
@@ -40,6 +44,9 @@ pub struct Cache<F: Frames> {
     pool: Pool<F>,
     /// Lanes that wait for room, over all volumes.
     stalled: AtomicUsize,
+    /// Bytes that trackers of volumes may still take.
+    tracker_bytes: Mutex<usize>,
+    sharing: Sharing,
 }
 
 /// Bytes of tables for each frame when pages are as small as a block: what the memory bound must
@@ -49,7 +56,15 @@ pub const METADATA_BYTES_PER_FRAME: usize = Table::BYTES_PER_FRAME
     // The list of free frames and the list of free slots.
     + 2 * size_of::<FrameId>()
     // The latch of the frame, and ten bytes for the chunks' slack and the dirty batches.
-    + 14;
+    + 14
+    + TRACKER_BYTES_PER_FRAME;
+
+/// Bytes for each frame that trackers of volumes may take, beside [`TRACKER_BYTES`].
+const TRACKER_BYTES_PER_FRAME: usize = 16;
+
+/// Bytes that trackers of volumes may take in a cache of any size: what the memory bound must leave
+/// room for once.
+pub const TRACKER_BYTES: usize = 512 << 10;
 
 /// Shards for a cache of `frames` frames used by `threads` threads.
 #[must_use]
@@ -69,6 +84,8 @@ impl<F: Frames> Cache<F> {
             shards: (0..shards).map(|_| Mutex::new(Shard::new())).collect(),
             pool: Pool::new(count),
             stalled: AtomicUsize::new(0),
+            tracker_bytes: Mutex::new(TRACKER_BYTES + count as usize * TRACKER_BYTES_PER_FRAME),
+            sharing: Sharing::new(),
             frames,
         }
     }
@@ -88,7 +105,8 @@ impl<F: Frames> Cache<F> {
         let mut volumes = lock(&self.pool.volumes);
         let id = u16::try_from(volumes.len()).expect("at most 65,535 volumes");
         let shards = self.shards.len();
-        let volume = Arc::new(Volume::new(id, options, self.pool.total, shards, notify));
+        let tracker = self.tracker_for(id, &options);
+        let volume = Arc::new(Volume::new(id, options, self.pool.total, shards, tracker, notify));
         volumes.push(Some(Arc::clone(&volume)));
         drop(volumes);
         for (index, shard) in self.shards.iter().enumerate() {
@@ -161,7 +179,10 @@ impl<F: Frames> Cache<F> {
             Gauge::Writing => volume.writing.load(Ordering::Relaxed),
             Gauge::Memory => u64::from(self.pool.total),
             Gauge::Free => self.pool.free() as u64,
-            Gauge::Metadata => return u64::from(self.pool.total) * METADATA_BYTES_PER_FRAME as u64,
+            Gauge::Metadata => {
+                let tables = u64::from(self.pool.total) * METADATA_BYTES_PER_FRAME as u64;
+                return tables + TRACKER_BYTES as u64;
+            }
             Gauge::InFlight => return lock(&volume.queue).in_flight as u64,
             Gauge::Failing => return volume.failing.load(Ordering::Relaxed),
         };

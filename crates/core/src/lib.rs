@@ -10,6 +10,7 @@
 pub mod cache;
 pub mod clock;
 pub mod counters;
+pub mod curve;
 pub mod frames;
 pub mod lane;
 pub mod mode;
@@ -17,8 +18,10 @@ mod page;
 pub mod policy;
 mod pool;
 mod queue;
+pub mod replace;
 pub mod request;
 mod shard;
+pub mod share;
 pub mod store;
 mod sync;
 pub mod tunables;

@@ -2,13 +2,15 @@
 
 use crate::clock::Nanos;
 use crate::counters::{Recorder, Totals};
+use crate::curve::followed::Followed;
+use crate::curve::tracker::Tracker;
 use crate::frames::Frames;
 use crate::lane::{Mailbox, Notify};
 use crate::mode::{FlushMode, WriteMode, effective};
 use crate::policy::PolicyKind;
 use crate::queue::Queue;
 use crate::store::{Geometry, StoreError};
-use crate::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use crate::sync::{Arc, Mutex, lock};
 use crate::tunables::{Tunable, Tunables};
 use crate::units::{BLOCK_BYTES_U64, PAGE_BLOCKS_MAX};
@@ -23,8 +25,12 @@ pub struct VolumeOptions {
     pub geometry: Geometry,
     /// Blocks in a page: a power of two up to [`PAGE_BLOCKS_MAX`].
     pub page_blocks: u32,
-    /// Replacement policy.
+    /// Replacement policy; the first one if the cache may change it.
     pub policy: PolicyKind,
+    /// Whether the cache may change the policy for one that hits more.
+    pub policy_auto: bool,
+    /// Whether its hit-ratio curve is kept. Without it nothing chooses a policy or a share.
+    pub curve: bool,
     /// Write mode.
     pub write_mode: WriteMode,
     /// Flush mode.
@@ -47,6 +53,8 @@ impl VolumeOptions {
             geometry,
             page_blocks: 1,
             policy: PolicyKind::S3Fifo,
+            policy_auto: false,
+            curve: true,
             write_mode: if geometry.read_only { WriteMode::ReadOnly } else { WriteMode::Back },
             flush_mode: FlushMode::Keep,
             min_frames: 0,
@@ -89,6 +97,13 @@ pub struct Volume<F: Frames> {
     pub(crate) writing: AtomicU64,
     /// Blocks whose last write failed.
     pub(crate) failing: AtomicU64,
+    /// What follows its references, if anything does.
+    pub(crate) followed: Option<Followed>,
+    /// The policy that it has now, by its place in [`PolicyKind::ALL`].
+    policy: AtomicU8,
+    policy_auto: AtomicBool,
+    /// Frames that it should have, where the cache divides the pool; the maximum where it does not.
+    pub(crate) target: AtomicU32,
     /// Counts flushes: a page remembers at which it became dirty.
     pub(crate) epoch: AtomicU64,
     /// Counts failed writes.
@@ -121,6 +136,7 @@ impl<F: Frames> Volume<F> {
         options: VolumeOptions,
         pool_frames: u32,
         shards: usize,
+        tracker: Option<Tracker>,
         notify: Box<dyn Notify>,
     ) -> Self {
         let VolumeOptions { name, geometry, page_blocks, tunables, .. } = options;
@@ -150,6 +166,10 @@ impl<F: Frames> Volume<F> {
             dirty: AtomicU64::new(0),
             writing: AtomicU64::new(0),
             failing: AtomicU64::new(0),
+            followed: tracker.map(Followed::new),
+            policy: AtomicU8::new(mode_index(&PolicyKind::ALL, &options.policy)),
+            policy_auto: AtomicBool::new(options.policy_auto),
+            target: AtomicU32::new(u32::MAX),
             epoch: AtomicU64::new(1),
             errors: AtomicU64::new(0),
             last_error: Mutex::new(None),
@@ -192,6 +212,30 @@ impl<F: Frames> Volume<F> {
     #[must_use]
     pub fn flush_mode(&self) -> FlushMode {
         FlushMode::from_index(self.flush_mode.load(Ordering::Relaxed))
+    }
+
+    /// The replacement policy.
+    #[must_use]
+    pub fn policy(&self) -> PolicyKind {
+        PolicyKind::ALL[usize::from(self.policy.load(Ordering::Relaxed))]
+    }
+
+    /// Whether the cache may change the policy for one that hits more.
+    #[must_use]
+    pub fn policy_auto(&self) -> bool {
+        self.policy_auto.load(Ordering::Relaxed)
+    }
+
+    /// Sets whether the cache may change the policy for one that hits more.
+    pub fn set_policy_auto(&self, auto: bool) {
+        self.policy_auto.store(auto, Ordering::Relaxed);
+    }
+
+    /// Frames that it should have, where the cache divides the pool.
+    #[must_use]
+    pub fn target_frames(&self) -> Option<u32> {
+        let target = self.target.load(Ordering::Relaxed);
+        (target < u32::MAX).then_some(target)
     }
 
     /// From now on writes go through, so that what is dirty only becomes less.

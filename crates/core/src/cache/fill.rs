@@ -81,7 +81,7 @@ impl<F: Frames> Cache<F> {
             return self.miss(lane, now, assembly, blocks);
         };
         if let Some(slot) = instance.find(&self.table, volume.page_of(blocks.start)) {
-            instance.hit(slot, now);
+            instance.reference(slot, now);
         }
         for (i, pin) in pins.into_iter().enumerate() {
             assembly.parts[assembly.cursor as usize + i] = Some(pin);
@@ -130,7 +130,7 @@ impl<F: Frames> Cache<F> {
             } else if let Some(fill) = instance.fills.get_mut(&page) {
                 fill.waiters.push(waiter);
                 let slot = fill.slot;
-                instance.hit(slot, now);
+                instance.reference(slot, now);
                 Missing::Filling
             } else if queue.is_exclusive(&whole) {
                 Missing::NoRoom
