@@ -114,6 +114,21 @@ impl Totals {
             .sum()
     }
 
+    /// Pages that writes referenced.
+    #[must_use]
+    pub fn write_pages(&self) -> u64 {
+        [
+            Counter::WriteAbsorbed,
+            Counter::WriteNewDirty,
+            Counter::WritePartial,
+            Counter::WriteThrough,
+            Counter::WriteBypass,
+        ]
+        .iter()
+        .map(|&c| self.get(c))
+        .sum()
+    }
+
     /// Share of referenced pages that were answered without the store, weighted by reference; none
     /// where nothing was read.
     #[must_use]

@@ -20,6 +20,7 @@ mod pool;
 mod queue;
 pub mod replace;
 pub mod request;
+pub mod settings;
 mod shard;
 pub mod share;
 pub mod store;

@@ -8,7 +8,7 @@ use crate::curve::gate::{Noted, Notes};
 use crate::frames::Frames;
 use crate::lane::{Mailbox, Ring};
 use crate::page::{Chunked, Key, Slab, Table};
-use crate::policy::{NO_SLOT, Policy, Slot};
+use crate::policy::{NO_SLOT, Policy, Slot, hand_over};
 use crate::queue::FillWaiter;
 use crate::store::StoreError;
 use crate::sync::Arc;
@@ -218,6 +218,18 @@ impl<F: Frames> Instance<F> {
         self.hand_on_if_full();
     }
 
+    /// Puts an empty policy in the place of the one that is there. It learns of all pages that the
+    /// old one knew ([`hand_over`]), and expects `pages`.
+    pub(crate) fn rebuild_policy(&mut self, mut policy: Box<dyn Policy>, pages: usize) {
+        policy.on_capacity(pages);
+        let known = self.pages.slots().filter_map(|slot| {
+            let touched = self.touched.find(slot)?.at();
+            (touched > 0).then(|| (touched, slot, self.pages.get(slot).number))
+        });
+        hand_over(&*self.policy, &mut *policy, &mut known.collect::<Vec<_>>());
+        self.policy = policy;
+    }
+
     /// Tells the policy of a reference, if it knows the page: it may have gone meanwhile. Whoever
     /// calls this counts the reference; see [`Instance::reference`].
     #[inline]
@@ -400,6 +412,12 @@ impl<F: Frames> Shard<F> {
 
     pub(crate) fn instance(&mut self, volume: u16) -> &mut Instance<F> {
         self.instances[usize::from(volume)].as_mut().expect("a volume that is there")
+    }
+
+    /// The part of a volume that may have been removed.
+    pub(crate) fn instance_of(&mut self, volume: &Volume<F>) -> Option<&mut Instance<F>> {
+        let instance = self.instances.get_mut(usize::from(volume.id))?.as_mut()?;
+        std::ptr::eq(&raw const *instance.volume, volume).then_some(instance)
     }
 
     /// Tells the policies of the hits in all rings.

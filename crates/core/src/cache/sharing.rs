@@ -86,15 +86,15 @@ impl<F: Frames> Cache<F> {
         }
     }
 
-    /// Those of the volumes that may give a page to `volume` who should: where there are targets,
-    /// whoever would be above them.
+    /// Those of the volumes that may give a page who should: where there are targets, whoever is
+    /// above them, or would be with a page more for `volume`.
     pub(super) fn givers<'a>(
-        volume: &Volume<F>,
+        volume: Option<u16>,
         all: Vec<&'a Arc<Volume<F>>>,
     ) -> Vec<&'a Arc<Volume<F>>> {
         let is_over = |other: &&&Arc<Volume<F>>| {
             let target = other.target.load(Ordering::Relaxed);
-            usage(other) + u64::from(other.id == volume.id) > u64::from(target)
+            usage(other) + u64::from(Some(other.id) == volume) > u64::from(target)
         };
         let over: Vec<_> = all.iter().filter(is_over).copied().collect();
         if over.is_empty() { all } else { over }
@@ -111,23 +111,25 @@ impl<F: Frames> Cache<F> {
             return;
         }
         self.sharing.due.store(now + INTERVAL, Ordering::Relaxed);
-        let volumes: Vec<_> = lock(&self.pool.volumes).iter().flatten().cloned().collect();
+        let volumes = self.volumes();
         let seconds = as_f64(now.saturating_sub(paces.0).max(1)) / as_f64(SECOND);
         paces.0 = now;
         let claims: Vec<Claim> =
             volumes.iter().map(|volume| self.claim(volume, &mut paces.1, seconds)).collect();
         let total: f64 = paces.1.values().map(|pace| pace.rate).sum();
         drop(paces);
-        let targets = targets(&claims, &self.present(&volumes), self.pool.total.into(), total);
+        let targets = targets(&claims, &self.present(&volumes), self.pool.size().into(), total);
         for (volume, target) in volumes.iter().zip(targets) {
             let target = u32::try_from(target).unwrap_or(u32::MAX - 1);
             volume.target.store(target, Ordering::Relaxed);
         }
+        let _one_at_a_time = lock(&self.settings);
+        self.tell_capacities();
     }
 
     /// What a volume gains from frames: hits a second.
     fn claim(&self, volume: &Volume<F>, paces: &mut BTreeMap<u16, Pace>, seconds: f64) -> Claim {
-        let (floor, ceiling) = (volume.quota.min, volume.quota.max.min(self.pool.total));
+        let (floor, ceiling) = (volume.quota.min(), volume.quota.max().min(self.pool.size()));
         let (floor, ceiling) = (u64::from(floor), u64::from(ceiling));
         let Some(followed) = &volume.followed else {
             return Claim { points: Vec::new(), floor, ceiling };
@@ -149,7 +151,7 @@ impl<F: Frames> Cache<F> {
 
     /// The targets as they are; equal parts for those that have none.
     fn present(&self, volumes: &[Arc<Volume<F>>]) -> Vec<u64> {
-        let equal = u64::from(self.pool.total) / (volumes.len().max(1) as u64);
+        let equal = u64::from(self.pool.size()) / (volumes.len().max(1) as u64);
         let target = |volume: &Arc<Volume<F>>| volume.target_frames().map_or(equal, u64::from);
         volumes.iter().map(target).collect()
     }

@@ -19,13 +19,21 @@ impl<F: Frames> Cache<F> {
     /// A tracker for a volume that is about to be added: of what is left for trackers it gets three
     /// quarters, so that there is something left for the next one. None if that is too little.
     pub(super) fn tracker_for(&self, id: u16, options: &VolumeOptions) -> Option<Tracker> {
-        let frames = u64::from(options.max_frames.min(self.pool.total));
+        let frames = u64::from(options.max_frames.min(self.pool.size()));
         let pages = frames / u64::from(options.page_blocks);
         let mut left = lock(&self.tracker_bytes);
         let bytes = if options.curve { *left / 4 * 3 } else { 0 };
         let tracker = Tracker::new(bytes, pages, options.policy, id.into())?;
         *left -= tracker.bytes();
         Some(tracker)
+    }
+
+    /// Takes back what the tracker of a volume had, which is removed and not added again.
+    pub(super) fn tracker_is_gone(&self, volume: &Volume<F>) {
+        if let Some(followed) = &volume.followed {
+            let bytes = followed.tracker().bytes();
+            *lock(&self.tracker_bytes) += bytes;
+        }
     }
 
     /// Draws conclusions, if a window of references has ended, and divides the pool if it is time.
@@ -37,7 +45,11 @@ impl<F: Frames> Cache<F> {
             if let Some(pages) = self.pages_when_full(volume) {
                 tracker.note_pages(pages);
             }
-            tracker.decide();
+            let wish = tracker.decide();
+            drop(tracker);
+            if let Some(kind) = wish.filter(|_| volume.policy_auto()) {
+                self.set_policy(volume, kind, now);
+            }
         }
         self.share(now);
     }
@@ -45,8 +57,8 @@ impl<F: Frames> Cache<F> {
     /// Pages that the volume has, if it cannot simply take more.
     fn pages_when_full(&self, volume: &Volume<F>) -> Option<u64> {
         let usage = volume.quota.usage.load(Ordering::Relaxed);
-        let full = self.pool.free() <= self.pool.total as usize / FULL;
-        let full = full || usage >= volume.quota.max;
+        let full = self.pool.free() <= self.pool.size() as usize / FULL;
+        let full = full || usage >= volume.quota.max();
         full.then(|| u64::from(usage / volume.page_blocks))
     }
 
@@ -57,7 +69,9 @@ impl<F: Frames> Cache<F> {
         for index in 0..self.shards.len() {
             let mut shard = self.shard(index);
             shard.drain(now);
-            shard.instance(volume.id).hand_on();
+            if let Some(Some(instance)) = shard.instances.get_mut(usize::from(volume.id)) {
+                instance.hand_on();
+            }
         }
         let bytes = u64::from(volume.quota.usage.load(Ordering::Relaxed)) * BLOCK_BYTES_U64;
         let tracker = followed.tracker();
