@@ -25,9 +25,6 @@ pub const CANDIDATES: [PolicyKind; 5] = [
 ];
 pub(super) const COUNT: usize = CANDIDATES.len();
 
-/// Slots of a miniature, unless the cache itself has fewer.
-pub const SLOTS: u64 = 1024;
-
 /// Bytes of all miniatures of so many slots: what their policies keep, an entry of the index (16 to
 /// 32) and the page.
 pub(super) fn bytes(slots: usize) -> usize {

@@ -14,8 +14,12 @@ use super::report::{CandidateRatio, CurvePoint};
 use crate::mix;
 use crate::policy::PolicyKind;
 
-/// Slots of a miniature and resident pages of the sample, at most.
+/// Of so many resident pages one is in the sample, if that gives slots between the next two: a
+/// sampled hit costs about twice a hit, so this is what keeps the cost of all below a hundredth.
+const PAGES_PER_SLOT: u64 = 256;
+/// Slots of a miniature and resident pages of the sample, at most, and if memory allows, at least.
 const SLOTS_MAX: u64 = 1024;
+const SLOTS_WANTED: u64 = 320;
 /// Slots with which miniatures still tell policies apart.
 const SLOTS_MIN: u64 = 64;
 /// Sampled pages for each slot: the sample also has pages that were evicted.
@@ -74,9 +78,10 @@ impl Tracker {
     /// seed decides which pages are sampled. None if the bytes are too few to tell anything.
     #[must_use]
     pub fn new(bytes: usize, pages: u64, policy: PolicyKind, seed: u64) -> Option<Self> {
-        let slots = (1..=SLOTS_MAX / SLOTS_MIN).rev().map(|parts| parts * SLOTS_MIN);
-        let slots = slots.into_iter().find(|&slots| bytes_of(slots) <= bytes)?;
         let pages = pages.max(1);
+        let wanted = (pages / PAGES_PER_SLOT).clamp(SLOTS_WANTED, SLOTS_MAX);
+        let mut slots = (1..=wanted / SLOTS_MIN).rev().map(|parts| parts * SLOTS_MIN);
+        let slots = slots.find(|&slots| bytes_of(slots) <= bytes)?;
         let threshold = threshold(slots, pages);
         let sample = usize::try_from(slots * SAMPLE_PER_SLOT).expect("a small sample");
         Some(Tracker {
@@ -234,3 +239,6 @@ impl Tracker {
         self.auto.better(&self.candidates.sums)
     }
 }
+
+#[cfg(test)]
+mod tests;
