@@ -18,12 +18,15 @@ mod read;
 mod regroup;
 mod round;
 mod settings;
+mod sharing;
 mod tend;
+mod tune;
 mod write;
 
 pub use at_risk::AtRisk;
 pub use exclusive::{BlockCut, cut};
 pub use read::HitRead;
+pub use sharing::ShareMode;
 pub use tend::Memory;
 
 use crate::clock::Nanos;
@@ -37,6 +40,7 @@ use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::sync::{Arc, Mutex, MutexGuard, lock, spin};
 use crate::units::BLOCK_BYTES_U64;
 use crate::volume::Volume;
+use sharing::Sharing;
 
 /// A cache for any number of volumes that share one pool of frames.
 pub struct Cache<F: Frames> {
@@ -48,6 +52,9 @@ pub struct Cache<F: Frames> {
     stalled: AtomicUsize,
     /// Shards whose pages or policy are being rebuilt, which takes its time.
     rebuilding: Box<[AtomicBool]>,
+    /// Bytes that trackers of volumes may still take.
+    tracker_bytes: Mutex<usize>,
+    sharing: Sharing,
     /// Held by whoever changes settings: one at a time.
     settings: Mutex<()>,
     /// Held by whoever tends.
@@ -69,7 +76,15 @@ pub const METADATA_BYTES_PER_FRAME: usize = Table::BYTES_PER_FRAME
     // The list of free frames and the list of free slots.
     + 2 * size_of::<FrameId>()
     // The latch of the frame, and ten bytes for the chunks' slack and the dirty batches.
-    + 14;
+    + 14
+    + TRACKER_BYTES_PER_FRAME;
+
+/// Bytes for each frame that trackers of volumes may take, beside [`TRACKER_BYTES`].
+const TRACKER_BYTES_PER_FRAME: usize = 16;
+
+/// Bytes that trackers of volumes may take in a cache of any size: what the memory bound must leave
+/// room for once.
+pub const TRACKER_BYTES: usize = 512 << 10;
 
 /// Shards for a cache of `frames` frames used by `threads` threads.
 #[must_use]
@@ -100,6 +115,8 @@ impl<F: Frames> Cache<F> {
             pool: Pool::new(usable),
             stalled: AtomicUsize::new(0),
             rebuilding: (0..shards).map(|_| AtomicBool::new(false)).collect(),
+            tracker_bytes: Mutex::new(TRACKER_BYTES + usable as usize * TRACKER_BYTES_PER_FRAME),
+            sharing: Sharing::new(),
             settings: Mutex::new(()),
             tending: Mutex::new(()),
             keeper: Mutex::new(None),
@@ -130,7 +147,8 @@ impl<F: Frames> Cache<F> {
             Gauge::MemoryTarget => u64::from(self.pool.target()),
             Gauge::Free => self.pool.free() as u64,
             Gauge::Metadata => {
-                return u64::from(self.pool.most()) * METADATA_BYTES_PER_FRAME as u64;
+                let tables = u64::from(self.pool.most()) * METADATA_BYTES_PER_FRAME as u64;
+                return tables + TRACKER_BYTES as u64;
             }
             Gauge::InFlight => return lock(&volume.queue).in_flight as u64,
             Gauge::Failing => return volume.failing.load(Ordering::Relaxed),

@@ -6,10 +6,11 @@
 mod regroup;
 
 use crate::clock::Nanos;
+use crate::curve::gate::{Noted, Notes};
 use crate::frames::Frames;
 use crate::lane::{Mailbox, Ring};
 use crate::page::{Chunked, Key, Paging, Slab, Table};
-use crate::policy::{NO_SLOT, Policy, Slot};
+use crate::policy::{NO_SLOT, Policy, Slot, hand_over};
 use crate::queue::FillWaiter;
 use crate::store::StoreError;
 use crate::sync::Arc;
@@ -80,9 +81,29 @@ impl Page {
 /// that the policy does not know. Such a page, of write-around mode, goes when it is clean.
 ///
 /// Apart from [`Page`], since each hit comes here: eight pages share a line of the processor's
-/// cache.
+/// cache. The upper bit says that the page belongs to the sample of the volume's tracker, so one
+/// test of the sign finds what most hits are: a known page that does not.
 #[derive(Clone, Copy, Debug, Default)]
-struct Touched(Nanos);
+struct Touched(u64);
+
+impl Touched {
+    const SAMPLED: u64 = 1 << 63;
+
+    fn new(now: Nanos, sampled: bool) -> Self {
+        Touched((now + 1) | if sampled { Self::SAMPLED } else { 0 })
+    }
+
+    /// When, and one more; 0 if the policy does not know the page.
+    fn at(self) -> Nanos {
+        self.0 & !Self::SAMPLED
+    }
+
+    /// Whether the policy knows the page and no sample does.
+    #[inline]
+    fn is_plain(self) -> bool {
+        self.0.cast_signed() > 0
+    }
+}
 
 /// A page that is being filled.
 #[derive(Debug)]
@@ -121,10 +142,13 @@ pub(crate) struct Instance<F: Frames> {
     pub(crate) syncs: BTreeMap<Slot, Vec<SyncWaiter<F>>>,
     /// Pages that are being written.
     pub(crate) rounds: u32,
+    /// What the volume's tracker was not told of yet, if it has one.
+    notes: Option<Notes>,
 }
 
 impl<F: Frames> Instance<F> {
     pub(crate) fn new(index: usize, volume: Arc<Volume<F>>, policy: Box<dyn Policy>) -> Self {
+        let notes = volume.followed.as_ref().map(|followed| Notes::new(followed.gate()));
         Instance {
             index,
             paging: volume.paging(),
@@ -137,6 +161,7 @@ impl<F: Frames> Instance<F> {
             fills: BTreeMap::new(),
             syncs: BTreeMap::new(),
             rounds: 0,
+            notes,
         }
     }
 
@@ -162,9 +187,12 @@ impl<F: Frames> Instance<F> {
     ) -> Slot {
         if let Some(slot) = self.find(table, page) {
             if admit && !self.is_admitted(slot) {
+                // Counted as the miss that it is; the policy is told of a reference all the same.
                 self.admit(slot, page, now);
+                self.hit(slot, now);
+            } else {
+                self.reference(slot, now);
             }
-            self.hit(slot, now);
             return slot;
         }
         let slot = self.pages.insert(Page::new(page));
@@ -180,36 +208,84 @@ impl<F: Frames> Instance<F> {
 
     /// Whether the policy knows the page.
     pub(crate) fn is_admitted(&self, slot: Slot) -> bool {
-        self.touched.find(slot).is_some_and(|touched| touched.0 > 0)
+        self.touched.find(slot).is_some_and(|touched| touched.at() > 0)
     }
 
     fn admit(&mut self, slot: Slot, page: u64, now: Nanos) {
-        self.touched.get_mut(slot).0 = now + 1;
+        let sampled = self.notes.as_ref().is_some_and(|notes| notes.gate.admits(page));
+        *self.touched.get_mut(slot) = Touched::new(now, sampled);
         self.policy.on_insert(slot, page);
+        if let Some(notes) = &mut self.notes {
+            notes.references += 1;
+            notes.misses += 1;
+            if sampled {
+                notes.noted.push(Noted { page, missed: true });
+            }
+        }
+        self.hand_on_if_full();
     }
 
     /// Puts an empty policy in the place of the one that is there. It learns of all pages that the
-    /// old one knew, the coldest first, and expects `pages`.
+    /// old one knew ([`hand_over`]), and expects `pages`.
     pub(crate) fn rebuild_policy(&mut self, mut policy: Box<dyn Policy>, pages: usize) {
         policy.on_capacity(pages);
-        let touched = |slot: Slot| self.touched.find(slot).map_or(0, |touched| touched.0);
-        let known = self.pages.slots().filter(|&slot| self.is_admitted(slot));
-        let mut known: Vec<_> = known.map(|slot| (touched(slot), slot)).collect();
-        known.sort_unstable();
-        for (_, slot) in known {
-            policy.on_insert(slot, self.pages.get(slot).number);
-        }
+        let known = self.pages.slots().filter_map(|slot| {
+            let touched = self.touched.find(slot)?.at();
+            (touched > 0).then(|| (touched, slot, self.pages.get(slot).number))
+        });
+        hand_over(&*self.policy, &mut *policy, &mut known.collect::<Vec<_>>());
         self.policy = policy;
     }
 
-    /// Tells the policy of a reference, if it knows the page: it may have gone meanwhile.
+    /// Tells the policy of a reference, if it knows the page: it may have gone meanwhile. Whoever
+    /// calls this counts the reference; see [`Instance::reference`].
     #[inline]
     pub(crate) fn hit(&mut self, slot: Slot, now: Nanos) {
-        if let Some(touched) = self.touched.find_mut(slot)
-            && touched.0 > 0
+        if let Some(touched) = self.touched.find_mut(slot) {
+            if touched.is_plain() {
+                touched.0 = touched.0.max(now + 1);
+                self.policy.on_hit(slot);
+            } else if touched.at() > 0 {
+                touched.0 = touched.0.max((now + 1) | Touched::SAMPLED);
+                self.policy.on_hit(slot);
+                self.note_sampled_hit(slot);
+            }
+        }
+    }
+
+    #[inline(never)]
+    fn note_sampled_hit(&mut self, slot: Slot) {
+        let page = self.pages.get(slot).number;
+        let notes = self.notes.as_mut().expect("sampled for a tracker");
+        notes.noted.push(Noted { page, missed: false });
+    }
+
+    /// Counts a reference to a resident page and tells the policy of it.
+    pub(crate) fn reference(&mut self, slot: Slot, now: Nanos) {
+        self.hit(slot, now);
+        self.count_hits(1);
+    }
+
+    /// Counts references to resident pages.
+    fn count_hits(&mut self, hits: u64) {
+        if let Some(notes) = &mut self.notes {
+            notes.references += hits;
+        }
+        self.hand_on_if_full();
+    }
+
+    fn hand_on_if_full(&mut self) {
+        if self.notes.as_ref().is_some_and(Notes::is_full) {
+            self.hand_on();
+        }
+    }
+
+    /// Hands what was noted to the volume's tracker.
+    pub(crate) fn hand_on(&mut self) {
+        if let (Some(notes), Some(followed)) = (&mut self.notes, &self.volume.followed)
+            && followed.take_in(notes)
         {
-            touched.0 = touched.0.max(now + 1);
-            self.policy.on_hit(slot);
+            self.volume.notify.notify();
         }
     }
 
@@ -226,10 +302,10 @@ impl<F: Frames> Instance<F> {
         let page = self.pages.remove(slot);
         assert!(page.resident == 0 && page.is_quiet(), "{page:?} was removed");
         let touched = std::mem::take(self.touched.get_mut(slot));
-        if touched.0 > 0 {
+        if touched.at() > 0 {
             self.policy.on_remove(slot, page.number, evicted);
         }
-        touched.0.saturating_sub(1)
+        touched.at().saturating_sub(1)
     }
 
     pub(crate) fn dirty_oldest(&self) -> Option<Slot> {
@@ -365,11 +441,19 @@ impl<F: Frames> Shard<F> {
                     instance.expect_hit(slot);
                 }
             }
-            ring.drain(|volume, slot| {
+            let mut last = None;
+            let hits = ring.drain(|volume, slot| {
                 if let Some(Some(instance)) = instances.get_mut(usize::from(volume)) {
                     instance.hit(slot, now);
                 }
+                last = Some(volume);
             });
+            // A lane has one volume, so a ring has hits of one.
+            if let Some(Some(instance)) =
+                last.and_then(|volume| instances.get_mut(usize::from(volume)))
+            {
+                instance.count_hits(hits);
+            }
         }
     }
 }

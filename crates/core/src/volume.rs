@@ -2,6 +2,8 @@
 
 use crate::clock::Nanos;
 use crate::counters::{Recorder, Totals};
+use crate::curve::followed::Followed;
+use crate::curve::tracker::Tracker;
 use crate::frames::Frames;
 use crate::lane::{Mailbox, Notify};
 use crate::mode::{FlushMode, WriteMode, effective};
@@ -25,8 +27,12 @@ pub struct VolumeOptions {
     pub geometry: Geometry,
     /// Blocks in a page: a power of two up to [`PAGE_BLOCKS_MAX`].
     pub page_blocks: u32,
-    /// Replacement policy.
+    /// Replacement policy; the first one if the cache may change it.
     pub policy: PolicyKind,
+    /// Whether the cache may change the policy for one that hits more.
+    pub policy_auto: bool,
+    /// Whether its hit-ratio curve is kept. Without it nothing chooses a policy or a share.
+    pub curve: bool,
     /// Write mode.
     pub write_mode: WriteMode,
     /// Flush mode.
@@ -49,6 +55,8 @@ impl VolumeOptions {
             geometry,
             page_blocks: 1,
             policy: PolicyKind::S3Fifo,
+            policy_auto: false,
+            curve: true,
             write_mode: if geometry.read_only { WriteMode::ReadOnly } else { WriteMode::Back },
             flush_mode: FlushMode::Keep,
             min_frames: 0,
@@ -136,6 +144,11 @@ pub struct Volume<F: Frames> {
     pub(crate) writing: AtomicU64,
     /// Blocks whose last write failed.
     pub(crate) failing: AtomicU64,
+    /// What follows its references, if anything does.
+    pub(crate) followed: Option<Followed>,
+    policy_auto: AtomicBool,
+    /// Frames that it should have, where the cache divides the pool; the maximum where it does not.
+    pub(crate) target: AtomicU32,
     /// Counts flushes: a page remembers at which it became dirty.
     pub(crate) epoch: AtomicU64,
     /// Counts failed writes.
@@ -173,6 +186,7 @@ impl<F: Frames> Volume<F> {
         options: VolumeOptions,
         pool_frames: u32,
         shards: usize,
+        tracker: Option<Tracker>,
         notify: Box<dyn Notify>,
     ) -> Self {
         let VolumeOptions { name, geometry, page_blocks, tunables, .. } = options;
@@ -203,6 +217,9 @@ impl<F: Frames> Volume<F> {
             dirty: AtomicU64::new(0),
             writing: AtomicU64::new(0),
             failing: AtomicU64::new(0),
+            followed: tracker.map(Followed::new),
+            policy_auto: AtomicBool::new(options.policy_auto),
+            target: AtomicU32::new(u32::MAX),
             epoch: AtomicU64::new(1),
             errors: AtomicU64::new(0),
             last_error: Mutex::new(None),
@@ -324,6 +341,24 @@ impl<F: Frames> Volume<F> {
 
     pub(crate) fn set_capacity(&self, frames: u32) {
         self.capacity.store(u64::from(frames), Ordering::Relaxed);
+    }
+
+    /// Whether the cache may change the policy for one that hits more.
+    #[must_use]
+    pub fn policy_auto(&self) -> bool {
+        self.policy_auto.load(Ordering::Relaxed)
+    }
+
+    /// Sets whether the cache may change the policy for one that hits more.
+    pub fn set_policy_auto(&self, auto: bool) {
+        self.policy_auto.store(auto, Ordering::Relaxed);
+    }
+
+    /// Frames that it should have, where the cache divides the pool.
+    #[must_use]
+    pub fn target_frames(&self) -> Option<u32> {
+        let target = self.target.load(Ordering::Relaxed);
+        (target < u32::MAX).then_some(target)
     }
 
     /// From now on writes go through, so that what is dirty only becomes less.

@@ -53,8 +53,9 @@ impl<F: Frames> Cache<F> {
             let Ok(id) = u16::try_from(index) else {
                 return Err(SettingError::TooManyVolumes { volume: options.name });
             };
-            let parts = self.shards.len();
-            let volume = Arc::new(Volume::new(id, options, self.pool.size(), parts, notify));
+            let shards = self.shards.len();
+            let (tracker, frames) = (self.tracker_for(id, &options), self.pool.size());
+            let volume = Arc::new(Volume::new(id, options, frames, shards, tracker, notify));
             if index == volumes.len() {
                 volumes.push(None);
             }
@@ -163,6 +164,7 @@ impl<F: Frames> Cache<F> {
             }
         }
         volume.note_removed();
+        self.tracker_is_gone(volume);
         self.tell_capacities();
         self.unstall();
         self.wake_keeper();

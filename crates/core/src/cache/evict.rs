@@ -103,10 +103,9 @@ impl<F: Frames> Cache<F> {
             let above_floor = other.quota.usage.load(Ordering::Relaxed) > other.quota.min();
             volume.is_some_and(|volume| other.id == volume.id) || (!at_ceiling && above_floor)
         };
-        volumes
-            .iter()
-            .flatten()
-            .filter(may_give)
+        let givers: Vec<_> = volumes.iter().flatten().filter(may_give).collect();
+        Self::givers(volume.map(|volume| volume.id), givers)
+            .into_iter()
             .flat_map(|other| {
                 other.quota.coldest.iter().enumerate().filter_map(move |(shard, coldest)| {
                     let coldest = coldest.load(Ordering::Relaxed);

@@ -83,7 +83,7 @@ impl<F: Frames> Cache<F> {
             return self.miss(lane, now, assembly, blocks);
         };
         if let Some(slot) = instance.find(&self.table, instance.paging.page_of(blocks.start)) {
-            instance.hit(slot, now);
+            instance.reference(slot, now);
         }
         for (i, pin) in pins.into_iter().enumerate() {
             assembly.parts[assembly.cursor as usize + i] = Some(pin);
@@ -134,7 +134,7 @@ impl<F: Frames> Cache<F> {
             {
                 fill.waiters.push(waiter);
                 let slot = fill.slot;
-                instance.hit(slot, now);
+                instance.reference(slot, now);
                 Missing::Filling
             } else if volume.is_regrouping() || queue.is_exclusive(&whole) {
                 Missing::NoRoom

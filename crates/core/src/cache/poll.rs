@@ -40,6 +40,7 @@ impl<F: Frames> Cache<F> {
             Self::flush_unasked(volume, &mut writer, now);
         }
         drop(writer);
+        self.tune(volume, now);
         let mut queue = lock(&volume.queue);
         emit(&mut queue, depth, out);
         next

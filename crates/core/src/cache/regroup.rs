@@ -9,6 +9,7 @@
 
 use super::Cache;
 use crate::clock::Nanos;
+use crate::curve::tracker::Tracker;
 use crate::frames::Frames;
 use crate::settings::{SettingError, Share};
 use crate::sync::atomic::Ordering;
@@ -43,11 +44,31 @@ impl<F: Frames> Cache<F> {
             if !is_done {
                 return false;
             }
-            if volume.note_page_blocks(wanted) {
+            let ended = volume.note_page_blocks(wanted);
+            self.follow_anew(volume);
+            if ended {
                 self.unstall();
             }
         }
         true
+    }
+
+    /// Begins the curve of a volume anew: its pages are others now.
+    fn follow_anew(&self, volume: &Volume<F>) {
+        let Some(followed) = &volume.followed else { return };
+        let frames = volume.quota.max().min(self.pool.size());
+        let pages = u64::from(frames / volume.page_blocks());
+        let mut left = lock(&self.tracker_bytes);
+        *left += followed.tracker().bytes();
+        let tracker = Tracker::new(*left, pages, volume.policy(), volume.id.into())
+            .expect("at least as many bytes as the one before it had");
+        *left -= tracker.bytes();
+        drop(left);
+        let gate = tracker.gate();
+        followed.begin_anew(tracker);
+        for index in 0..self.shards.len() {
+            self.shard(index).instance(volume.id).follow(gate);
+        }
     }
 
     /// Regroups the pages of one shard, unless somebody refers to one.

@@ -51,7 +51,8 @@ impl<F: Frames> Cache<F> {
     }
 
     /// Replaces the policy, one shard after the other. The new one learns of the pages from the
-    /// coldest to the one used last; what the old one remembered of pages that are gone is lost.
+    /// coldest to the one used last, and of those that had earned a place after the others; what the
+    /// old one remembered of pages that are gone is lost.
     pub fn set_policy(&self, volume: &Volume<F>, kind: PolicyKind, now: Nanos) {
         let _one_at_a_time = lock(&self.settings);
         if volume.policy() == kind {
@@ -92,6 +93,9 @@ impl<F: Frames> Cache<F> {
 
     /// How many frames a volume, one of `volumes`, is expected to have.
     pub(super) fn expected_frames(&self, volume: &Volume<F>, volumes: usize) -> u32 {
+        if let Some(target) = volume.target_frames() {
+            return target;
+        }
         let (min, max) = volume.bounds();
         let part = self.pool.size() / u32::try_from(volumes.max(1)).expect("few volumes");
         part.clamp(min.min(max), max)

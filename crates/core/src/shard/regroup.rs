@@ -4,7 +4,8 @@
 //! new page takes over from the one that says most: it was used when the last of them was, and is
 //! dirty since the first of them is, so that nothing waits longer to be written than before.
 
-use super::{Instance, Page};
+use super::{Instance, Page, Touched};
+use crate::curve::gate::{Gate, Notes};
 use crate::frames::Frames;
 use crate::page::{Key, Paging, Slab, Table};
 use crate::policy::Slot;
@@ -34,7 +35,7 @@ impl<F: Frames> Instance<F> {
         for slot in old.slots() {
             let page = old.get(slot);
             failed += u64::from(page.failing);
-            let touched = old_touched.find(slot).copied().unwrap_or_default();
+            let touched = old_touched.find(slot).copied().unwrap_or_default().at();
             for block in before.blocks_of(page.number) {
                 let Some(frame) = table.find(Key::new(self.volume.id, block)) else { continue };
                 let state = table.state(frame);
@@ -48,7 +49,7 @@ impl<F: Frames> Instance<F> {
                 page.dirty += u16::from(state.dirty != 0);
                 page.failing += u16::from(is_failing);
                 let latest = self.touched.get_mut(slot);
-                latest.0 = latest.0.max(touched.0);
+                latest.0 = latest.0.max(touched);
             }
         }
         // Old pages from the old end on, so that the new list is in order, too.
@@ -66,7 +67,24 @@ impl<F: Frames> Instance<F> {
         }
         self.volume.failing.fetch_add(failing, Ordering::AcqRel);
         self.volume.failing.fetch_sub(failed, Ordering::AcqRel);
+        // Nothing is noted until there is a tracker of such pages.
+        self.notes = self.notes.take().map(|_| Notes::new(Gate::new(0, 0)));
+        // What the old policy knows is of other pages.
+        self.policy = self.volume.policy().build();
         self.rebuild_policy(self.volume.policy().build(), pages);
+    }
+
+    /// Notes for a tracker with this gate from now on, that knows nothing of what was noted before.
+    pub(crate) fn follow(&mut self, gate: Gate) {
+        for slot in self.pages.slots() {
+            let sampled = gate.admits(self.pages.get(slot).number);
+            if let Some(touched) = self.touched.find_mut(slot)
+                && touched.at() > 0
+            {
+                *touched = Touched::new(touched.at() - 1, sampled);
+            }
+        }
+        self.notes = Some(Notes::new(gate));
     }
 
     fn slot_for(&mut self, slots: &mut BTreeMap<u64, Slot>, block: u64) -> Slot {
