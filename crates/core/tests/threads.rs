@@ -152,11 +152,50 @@ fn reader(shared: &Shared, index: usize) -> u64 {
     reads
 }
 
-fn hammer(page_blocks: u32, mode: WriteMode, policy: PolicyKind) {
+/// Changes what can be changed while the others go on, until they are told to stop.
+fn changer(shared: &Shared) -> u64 {
+    let (cache, volume) = (&shared.cache, &*shared.volume);
+    let (mut state, mut changes) = (5u64, 0);
+    while !shared.stop.load(Ordering::Relaxed) {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let number = state >> 33;
+        match changes % 7 {
+            0 | 4 => cache.set_memory(u32::try_from(48 + number % 200).unwrap()).unwrap(),
+            1 => cache.set_page_blocks(volume, 1 << (number % 4)).unwrap(),
+            2 => {
+                let kinds = PolicyKind::ALL;
+                let kind = kinds[usize::try_from(number).unwrap() % kinds.len()];
+                cache.set_policy(volume, kind, shared.now());
+            }
+            3 => {
+                let modes = [WriteMode::Back, WriteMode::Through, WriteMode::Around];
+                volume.set_write_mode(modes[usize::try_from(number % 3).unwrap()]).unwrap();
+            }
+            5 => cache.freeze(volume, number % 4 == 0),
+            _ => drop(cache.drop_clean(volume, shared.now())),
+        }
+        changes += 1;
+        for _ in 0..20 {
+            cache.tend(shared.now());
+            std::thread::yield_now();
+        }
+    }
+    cache.freeze(volume, false);
+    changes
+}
+
+#[test]
+fn threads_see_whole_blocks_that_never_go_back_while_everything_changes() {
+    hammer(1, WriteMode::Back, PolicyKind::S3Fifo, true);
+    hammer(4, WriteMode::Back, PolicyKind::Lru, true);
+}
+
+fn hammer(page_blocks: u32, mode: WriteMode, policy: PolicyKind, changing: bool) {
     let geometry = Geometry { length: BLOCKS * BLOCK_BYTES_U64, granule: 512, read_only: false };
     let mut options = VolumeOptions::new("v", geometry);
     (options.page_blocks, options.write_mode, options.policy) = (page_blocks, mode, policy);
-    let cache = Cache::new(PlainFrames::new(48), 2);
+    let cache = Cache::with_memory(PlainFrames::new(256), 48, 2);
     let volume = cache.add_volume(options, Box::new(Silent));
     let [stop, stop_engine] = [false, false].map(AtomicBool::new);
     let shared = Shared { cache, volume, now: AtomicU64::new(SECOND), stop, stop_engine };
@@ -169,9 +208,13 @@ fn hammer(page_blocks: u32, mode: WriteMode, policy: PolicyKind) {
             (0..WRITERS).map(|i| scope.spawn(move || writer(shared, i))).collect();
         let readers: Vec<_> =
             (0..READERS).map(|i| scope.spawn(move || reader(shared, i))).collect();
+        let changes = changing.then(|| scope.spawn(|| changer(shared)));
         std::thread::sleep(Duration::from_millis(800));
         shared.stop.store(true, Ordering::Release);
         written.extend(writers.into_iter().map(|thread| thread.join().unwrap()));
+        if let Some(changes) = changes {
+            assert!(changes.join().unwrap() > 20, "hardly anything was changed");
+        }
         reads += readers.into_iter().map(|thread| thread.join().unwrap()).sum::<u64>();
         shared.stop_engine.store(true, Ordering::Release);
         engine.join().unwrap();
@@ -192,10 +235,10 @@ fn hammer(page_blocks: u32, mode: WriteMode, policy: PolicyKind) {
 
 #[test]
 fn threads_see_whole_blocks_that_never_go_back() {
-    hammer(1, WriteMode::Back, PolicyKind::S3Fifo);
-    hammer(4, WriteMode::Back, PolicyKind::Lru);
-    hammer(4, WriteMode::Through, PolicyKind::S3Fifo);
-    hammer(2, WriteMode::Around, PolicyKind::Lru);
-    hammer(2, WriteMode::Back, PolicyKind::Lirs);
-    hammer(1, WriteMode::Back, PolicyKind::WTinyLfu);
+    hammer(1, WriteMode::Back, PolicyKind::S3Fifo, false);
+    hammer(4, WriteMode::Back, PolicyKind::Lru, false);
+    hammer(4, WriteMode::Through, PolicyKind::S3Fifo, false);
+    hammer(2, WriteMode::Around, PolicyKind::Lru, false);
+    hammer(2, WriteMode::Back, PolicyKind::Lirs, false);
+    hammer(1, WriteMode::Back, PolicyKind::WTinyLfu, false);
 }
