@@ -12,6 +12,7 @@ mod evict;
 mod exclusive;
 mod fill;
 mod flush;
+mod freeze;
 mod join;
 mod poll;
 mod read;

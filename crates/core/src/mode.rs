@@ -1,6 +1,7 @@
 //! Write modes, flush modes, and the one place that says which applies now and why the cache is
 //! bypassed.
 
+use crate::counters::Counter;
 use std::fmt;
 
 /// What a write does before it is acknowledged.
@@ -65,10 +66,24 @@ named!(FlushMode: Keep = "keep", Ignore = "ignore");
 pub enum BypassReason {
     /// The volume is in write-around mode, and the block is not resident.
     WriteAround,
+    /// The volume is frozen, and the block is not resident.
+    Frozen,
     /// The page as a whole could not be read, so only what was asked for is.
     FillFailed,
     /// There is no room for the whole page: everything else is dirty, pinned or being filled.
     Pressure,
+}
+
+impl BypassReason {
+    /// Where it is counted.
+    pub(crate) fn counter(self) -> Counter {
+        match self {
+            BypassReason::WriteAround => Counter::BypassWriteAround,
+            BypassReason::Frozen => Counter::BypassFrozen,
+            BypassReason::FillFailed => Counter::BypassFillFailed,
+            BypassReason::Pressure => Counter::BypassPressure,
+        }
+    }
 }
 
 /// The mode that a write meets now: while a volume stops, lazy becomes write-through, so that

@@ -133,6 +133,7 @@ pub struct Volume<F: Frames> {
     /// Lanes that are open, or [`CLOSED`].
     lanes: AtomicU32,
     removed: AtomicBool,
+    frozen: AtomicBool,
     policy: AtomicU8,
     pub(crate) tunables: LiveTunables,
     pub(crate) quota: Quota,
@@ -210,6 +211,7 @@ impl<F: Frames> Volume<F> {
             stopping: AtomicBool::new(false),
             lanes: AtomicU32::new(0),
             removed: AtomicBool::new(false),
+            frozen: AtomicBool::new(false),
             policy: AtomicU8::new(index_in(&PolicyKind::ALL, &options.policy)),
             capacity: AtomicU64::new(u64::from(options.max_frames.min(pool_frames))),
             tunables: LiveTunables::new(&tunables),
@@ -319,6 +321,16 @@ impl<F: Frames> Volume<F> {
 
     pub(crate) fn note_policy(&self, kind: PolicyKind) {
         self.policy.store(index_in(&PolicyKind::ALL, &kind), Ordering::Relaxed);
+    }
+
+    /// Whether it is frozen.
+    #[must_use]
+    pub fn is_frozen(&self) -> bool {
+        self.frozen.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_frozen(&self, frozen: bool) {
+        self.frozen.store(frozen, Ordering::Release);
     }
 
     /// Frames that other volumes cannot take, and frames that it never exceeds.

@@ -5,6 +5,7 @@ use crate::clock::Nanos;
 use crate::counters::{Counter, Latency, Recorder};
 use crate::frames::Frames;
 use crate::lane::Completion;
+use crate::mode::BypassReason;
 use crate::page::Key;
 use crate::queue::{Context, FillWaiter};
 use crate::request::{Status, WriteTask};
@@ -125,7 +126,7 @@ impl<F: Frames> Cache<F> {
                 continue;
             }
             // Somewhere in the page the store has a bad spot; it may not be where the reader reads.
-            recorder.add(Counter::BypassFillFailed, 1);
+            recorder.add(BypassReason::FillFailed.counter(), 1);
             let mut queue = lock(&volume.queue);
             self.start_bypass(&volume, &mut queue, &blocks, &mut spare, waiter, now);
         }

@@ -85,7 +85,9 @@ impl<F: Frames> Cache<F> {
         recorder: Option<&Recorder>,
         now: Nanos,
     ) -> Option<Evicted<F>> {
-        candidates.sort_unstable_by_key(|one| (one.coldest, one.volume.id, one.shard));
+        let order =
+            |one: &Candidate<F>| (one.volume.is_frozen(), one.coldest, one.volume.id, one.shard);
+        candidates.sort_unstable_by_key(order);
         candidates.into_iter().find_map(|Candidate { shard, volume, .. }| {
             let recorder = recorder.unwrap_or(&volume.tended);
             let owned = self.evict_from(&volume, shard, recorder, now);

@@ -8,6 +8,7 @@ use super::Cache;
 use crate::clock::Nanos;
 use crate::frames::{FrameId, Frames};
 use crate::lane::Lane;
+use crate::mode::BypassReason;
 use crate::page::{FrameState, Key};
 use crate::policy::Slot;
 use crate::queue::{Context, FillWaiter, Queue};
@@ -31,7 +32,7 @@ pub(super) enum Missing {
     /// They are coming, with the whole page.
     Filling,
     /// They are coming, for this reader only.
-    Bypassed,
+    Bypassed(BypassReason),
     /// Neither can be: no frames, the range is being discarded, or the page size is changing.
     NoRoom,
     /// The page size has changed: they are of several pages now.
@@ -58,7 +59,7 @@ impl<F: Frames> Cache<F> {
                 // Found under the lock; pinned now, unless it was evicted again: then once more.
                 return self.pin_present(lane, now, assembly, blocks);
             }
-            Missing::Filling | Missing::Bypassed => {
+            Missing::Filling | Missing::Bypassed(_) => {
                 assembly.missing += u32::try_from(blocks.end - blocks.start).expect("a page");
             }
             Missing::NoRoom | Missing::Recut => {}
@@ -116,8 +117,13 @@ impl<F: Frames> Cache<F> {
         blocks: &Range<u64>,
     ) -> Missing {
         let volume = Arc::clone(&lane.volume);
-        let mut wanted = self.count_absent(volume.id, &volume.paging().around(blocks.start));
-        self.note_miss(&volume, blocks.start, now);
+        // What a frozen volume reads leaves no trace.
+        let past = (volume.is_frozen() && waiter.read.is_some()).then_some(BypassReason::Frozen);
+        let mut wanted = range_len(blocks);
+        if past.is_none() {
+            wanted = self.count_absent(volume.id, &volume.paging().around(blocks.start));
+            self.note_miss(&volume, blocks.start, now);
+        }
         loop {
             let (spare, recorder) = (&mut lane.spare, &*lane.recorder);
             let room = self.reserve(&volume, wanted, spare, recorder, now);
@@ -142,17 +148,17 @@ impl<F: Frames> Cache<F> {
                 Missing::Recut
             } else {
                 let absent = self.count_absent(volume.id, &whole);
-                if room && absent > lane.spare.len() {
+                if room && past.is_none() && absent > lane.spare.len() {
                     // More went while no lock was held.
                     wanted = absent;
                     continue;
                 }
-                if absent <= lane.spare.len() {
+                if past.is_none() && absent <= lane.spare.len() {
                     self.start_fill(instance, &mut queue, page, &mut lane.spare, waiter, now);
                     Missing::Filling
                 } else if waiter.read.is_some() && range_len(blocks) <= lane.spare.len() {
                     self.start_bypass(&volume, &mut queue, blocks, &mut lane.spare, waiter, now);
-                    Missing::Bypassed
+                    Missing::Bypassed(past.unwrap_or(BypassReason::Pressure))
                 } else {
                     Missing::NoRoom
                 }
@@ -160,7 +166,7 @@ impl<F: Frames> Cache<F> {
             drop(queue);
             drop(shard);
             self.return_spare(lane);
-            if matches!(outcome, Missing::Filling | Missing::Bypassed) {
+            if matches!(outcome, Missing::Filling | Missing::Bypassed(_)) {
                 volume.notify.notify();
             }
             return outcome;

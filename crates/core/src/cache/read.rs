@@ -167,8 +167,8 @@ impl<F: Frames> Cache<F> {
             Missing::Present => Class::ReadHit,
             Missing::Filling if found > 0 => Class::ReadPartialHit,
             Missing::Filling => Class::ReadMiss,
-            Missing::Bypassed => {
-                lane.recorder.add(Counter::BypassPressure, u64::from(fresh));
+            Missing::Bypassed(reason) => {
+                lane.recorder.add(reason.counter(), u64::from(fresh));
                 Class::ReadBypass
             }
         };

@@ -378,12 +378,19 @@ impl<F: Frames> Cache<F> {
     pub(super) fn drop_page(&self, instance: &mut Instance<F>, slot: Slot) {
         let volume = Arc::clone(&instance.volume);
         let number = instance.pages.get(slot).number;
+        let mut free = Vec::new();
         for block in instance.paging.blocks_of(number) {
-            if let Some(frame) = self.table.find(Key::new(volume.id, block)) {
-                self.table.retract(frame);
-                self.pool.retire(volume.id, frame);
+            let Some(frame) = self.table.find(Key::new(volume.id, block)) else { continue };
+            self.table.retract(frame);
+            match self.frames.try_own(frame) {
+                Some(own) => {
+                    self.frames.disown(own);
+                    free.push(frame);
+                }
+                None => self.pool.retire(volume.id, frame),
             }
         }
+        self.pool.give_back(&volume, free);
         instance.pages.get_mut(slot).resident = 0;
         instance.remove(slot, false);
     }

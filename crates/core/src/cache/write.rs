@@ -10,7 +10,7 @@ use crate::clock::Nanos;
 use crate::counters::{Class, Counter};
 use crate::frames::{FrameId, Frames};
 use crate::lane::Lane;
-use crate::mode::WriteMode;
+use crate::mode::{BypassReason, WriteMode};
 use crate::page::{FrameState, Key};
 use crate::policy::Slot;
 use crate::queue::FillWaiter;
@@ -47,7 +47,7 @@ enum Placed {
     /// It is in the cache.
     New,
     /// It is in the cache, in a page that is not to stay.
-    Transient,
+    Transient(BypassReason),
     /// A block of it must be read first; the completion will say.
     Filling,
     /// No room, the range is being discarded, or the page size is changing.
@@ -203,7 +203,8 @@ impl<F: Frames> Cache<F> {
         let is_absent = |p: &&Piece<'_>| self.table.find(Key::new(volume.id, p.block)).is_none();
         // No more than it needs: making room could evict the very page that was filled for it.
         let mut wanted = pieces.iter().filter(is_absent).count();
-        if wanted > 0 && mode != WriteMode::Around {
+        let past = Self::passes(&volume, mode);
+        if wanted > 0 && past.is_none() {
             self.note_miss(&volume, pieces[0].block, now);
         }
         let placed = loop {
@@ -280,7 +281,7 @@ impl<F: Frames> Cache<F> {
         match self.fetch(lane, now, waiter, blocks) {
             Missing::Present => self.place(lane, now, token, again.0, again.1),
             Missing::Filling => Placed::Filling,
-            Missing::Bypassed | Missing::NoRoom => Placed::NoRoom,
+            Missing::Bypassed(_) | Missing::NoRoom => Placed::NoRoom,
             Missing::Recut => unreachable!("one block is of one page"),
         }
     }
@@ -316,7 +317,8 @@ impl<F: Frames> Cache<F> {
     ) -> Placed {
         let volume = Arc::clone(&instance.volume);
         let page = instance.paging.page_of(pieces[0].block);
-        let admit = mode != WriteMode::Around;
+        let past = Self::passes(&volume, mode);
+        let admit = past.is_none();
         let slot = instance.find_or_insert(&self.table, page, admit, now);
         let mut new_dirty = 0;
         for (piece, own) in pieces.iter().zip(owned) {
@@ -340,10 +342,18 @@ impl<F: Frames> Cache<F> {
             instance.link_dirty(slot, now, epoch);
         }
         Self::note_dirty(&volume, u64::from(new_dirty));
-        match (!instance.is_admitted(slot), new_dirty) {
-            (true, _) => Placed::Transient,
-            (false, 0) => Placed::Absorbed,
-            (false, _) => Placed::New,
+        match (past, new_dirty) {
+            (Some(reason), _) if !instance.is_admitted(slot) => Placed::Transient(reason),
+            (_, 0) => Placed::Absorbed,
+            (_, _) => Placed::New,
+        }
+    }
+
+    /// Why a write of what is not resident does not stay.
+    fn passes(volume: &Volume<F>, mode: WriteMode) -> Option<BypassReason> {
+        match mode {
+            WriteMode::Around => Some(BypassReason::WriteAround),
+            _ => volume.is_frozen().then_some(BypassReason::Frozen),
         }
     }
 
@@ -422,8 +432,8 @@ impl<F: Frames> Cache<F> {
 fn count_placed<F: Frames>(lane: &Lane<F>, placed: Placed, mode: WriteMode, task: &mut WriteTask) {
     let filled = std::mem::take(&mut task.filled);
     let class = match placed {
-        Placed::Transient => {
-            lane.recorder.add(Counter::BypassWriteAround, 1);
+        Placed::Transient(reason) => {
+            lane.recorder.add(reason.counter(), 1);
             Class::WriteBypass
         }
         _ if mode != WriteMode::Back || task.fua => Class::WriteThrough,

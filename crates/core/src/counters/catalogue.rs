@@ -93,13 +93,15 @@ catalogue! {
     WriteThrough, "write_through_pages", Pages,
         "Write references that waited for the store: write-through, or FUA.", "";
     WriteBypass, "write_bypass_pages", Pages,
-        "Write references that went to the store without being kept: write-around.", "";
+        "Write references that went to the store without being kept: write-around, or frozen.", "";
     BypassPressure, "bypass_pressure_pages", Pages,
         "Bypasses because there was no room for the whole page.", "";
     BypassFillFailed, "bypass_fill_failed_pages", Pages,
         "Bypasses because the page could not be read as a whole, only what was asked for.", "";
     BypassWriteAround, "bypass_write_around_pages", Pages,
         "Bypasses because the volume is in write-around mode.", "";
+    BypassFrozen, "bypass_frozen_pages", Pages,
+        "Bypasses because the volume is frozen.", "";
     EvictedPages, "evicted_pages", Pages, "Pages evicted to make room.", "";
     EvictedBlocks, "evicted_blocks", Blocks, "Blocks of the evicted pages.", "";
     FilledBlocks, "filled_blocks", Blocks, "Blocks read from the store into the cache.", "";

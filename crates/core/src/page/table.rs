@@ -126,6 +126,7 @@ impl Table {
         }
     }
 
+    #[inline]
     fn shard_of_hash(&self, hash: u64) -> usize {
         // A shift by 64 is not one: with a single shard there is nothing to choose.
         usize::try_from(hash.checked_shr(64 - self.shard_bits).unwrap_or(0)).expect("few shards")
@@ -141,6 +142,7 @@ impl Table {
         Self::place_of_hash(mix(key.0 >> REGION_SHIFT), key)
     }
 
+    #[inline]
     fn place_of_hash(hash: u64, key: Key) -> usize {
         (hash.wrapping_add(key.0 & ((1 << REGION_SHIFT) - 1)) & 0xffff_ffff) as usize
     }
@@ -159,6 +161,7 @@ impl Table {
         }
     }
 
+    #[inline(never)]
     fn later_descriptor(&self, frame: FrameId) -> Option<&Descriptor> {
         let later = frame as usize - self.descriptors.len();
         Some(&self.chunks.get(later / CHUNK)?.get()?[later % CHUNK])

@@ -32,7 +32,7 @@ impl World {
 /// Changes something; `policy` is the only one to be used, if there is one.
 pub(crate) fn change(world: &mut World, rng: &mut Rng, policy: Option<PolicyKind>) {
     let disk = rng.pick(&world.there());
-    match rng.below(10) {
+    match rng.below(12) {
         0 => write_mode(world, rng, disk),
         1 => flush_mode(world, rng, disk),
         2 => tunable(world, rng, disk),
@@ -40,6 +40,11 @@ pub(crate) fn change(world: &mut World, rng: &mut Rng, policy: Option<PolicyKind
         4 => memory(world, rng),
         5 => add_volume(world, rng, policy),
         6 | 7 => page_size(world, rng, disk),
+        9 => freeze(world, rng, disk),
+        10 => {
+            let dropped = world.cache.drop_clean(&world.disks[disk].volume, world.now);
+            world.changed(|| format!("{dropped} blocks of volume {disk} dropped"), Ok(()));
+        }
         8 => remove_volume(world, rng, disk),
         _ => {
             let kind = policy.unwrap_or(rng.pick(&PolicyKind::ALL));
@@ -130,6 +135,12 @@ fn page_size(world: &mut World, rng: &mut Rng, disk: usize) {
         disk.page_bytes_max = disk.page_bytes_max.max(u64::from(blocks) * BLOCK_BYTES_U64);
     }
     world.changed(|| format!("page size of volume {disk}: {blocks}"), done);
+}
+
+fn freeze(world: &mut World, rng: &mut Rng, disk: usize) {
+    let frozen = rng.one_in(2);
+    world.cache.freeze(&world.disks[disk].volume, frozen);
+    world.changed(|| format!("volume {disk} frozen: {frozen}"), Ok(()));
 }
 
 fn add_volume(world: &mut World, rng: &mut Rng, policy: Option<PolicyKind>) {

@@ -28,9 +28,10 @@ enum Step {
     OtherWritesA,
     Regroup,
     Through,
+    Freeze,
 }
 
-const STEPS: [Step; 12] = [
+const STEPS: [Step; 13] = [
     Step::WriteA,
     Step::PartOfA,
     Step::WriteB,
@@ -43,6 +44,7 @@ const STEPS: [Step; 12] = [
     Step::OtherWritesA,
     Step::Regroup,
     Step::Through,
+    Step::Freeze,
 ];
 
 fn crash(world: &mut World) {
@@ -96,6 +98,7 @@ fn perform(world: &mut World, step: Step) {
             let blocks = if volume.page_bytes() == BLOCK_BYTES_U64 { 2 } else { 1 };
             return world.cache.set_page_blocks(volume, blocks).unwrap();
         }
+        Step::Freeze => return world.cache.freeze(&world.disks[0].volume, true),
         Step::Through => {
             return world.disks[0].volume.set_write_mode(WriteMode::Through).unwrap();
         }
