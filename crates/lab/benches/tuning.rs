@@ -138,17 +138,12 @@ fn curve(trace: &str, sizes: &[&str]) -> Result<()> {
 
 fn share() -> Result<()> {
     for policy in [PolicyKind::Lru, PolicyKind::S3Fifo] {
-        let sharing = Sharing {
-            frames: 16_384,
-            hot_blocks: 50_000,
-            hot_tenths: 5,
-            policy,
-            requests: 1_000_000,
-        };
-        for sixteenth in 0..=16 {
-            let frames = sharing.frames / 16 * sixteenth;
+        let sharing =
+            Sharing { frames: 4_096, hot_blocks: 12_000, hot_tenths: 5, policy, requests: 300_000 };
+        for eighth in 0..=8 {
+            let frames = sharing.frames / 8 * eighth;
             let ratio = hit_ratio(&sharing, Division::Fixed(frames))?;
-            println!("{},{sixteenth}/16,{ratio:.6}", policy.name());
+            println!("{},{eighth}/8,{ratio:.6}", policy.name());
         }
         for (name, mode) in [("coldest", ShareMode::Coldest), ("auto", ShareMode::Auto)] {
             let ratio = hit_ratio(&sharing, Division::Mode(mode))?;

@@ -185,7 +185,7 @@ pub(super) fn share(lab: &Lab, claims: &mut Claims) -> Result<()> {
             let found = list.iter().find(|(division, _)| division == name);
             found.map(|(_, ratio)| *ratio).with_context(|| format!("no line of {name}"))
         };
-        let fixed = list.iter().filter(|(division, _)| division.ends_with("/16"));
+        let fixed = list.iter().filter(|(division, _)| division.ends_with("/8"));
         let (best, most) = fixed
             .max_by(|one, other| one.1.total_cmp(&other.1))
             .context("no fixed division was tried")?;

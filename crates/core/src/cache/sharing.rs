@@ -88,10 +88,7 @@ impl<F: Frames> Cache<F> {
 
     /// Those of the volumes that may give a page who should: where there are targets, whoever is
     /// above them, or would be with a page more for `volume`.
-    pub(super) fn givers<'a>(
-        volume: Option<u16>,
-        all: Vec<&'a Arc<Volume<F>>>,
-    ) -> Vec<&'a Arc<Volume<F>>> {
+    pub(super) fn givers(volume: Option<u16>, all: Vec<&Arc<Volume<F>>>) -> Vec<&Arc<Volume<F>>> {
         let is_over = |other: &&&Arc<Volume<F>>| {
             let target = other.target.load(Ordering::Relaxed);
             usage(other) + u64::from(Some(other.id) == volume) > u64::from(target)

@@ -128,8 +128,8 @@ impl Tally {
         }
         let (misses, rounded) = self.groups(pages);
         let (slope, rest) = regression(&self.missed, &misses);
-        let missed: f64 = self.missed.iter().sum();
-        let corrected = misses.iter().sum::<f64>() - slope * (missed - self.misses);
+        let surplus = self.missed.iter().sum::<f64>() - self.misses;
+        let corrected = misses.iter().sum::<f64>() - slope * surplus;
         let left_out = (1.0 - rate).max(0.0);
         let weights = rest * GROUPS_F64 / (GROUPS_F64 - 2.0) * left_out;
         // Among n sampled pages there may be sqrt(n) more or less, so a distance is off by that.
