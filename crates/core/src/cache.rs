@@ -11,6 +11,7 @@ mod exclusive;
 mod fill;
 mod flush;
 mod join;
+mod order;
 mod poll;
 mod read;
 mod round;
@@ -163,6 +164,7 @@ impl<F: Frames> Cache<F> {
             Gauge::Free => self.pool.free() as u64,
             Gauge::Metadata => return u64::from(self.pool.total) * METADATA_BYTES_PER_FRAME as u64,
             Gauge::InFlight => return lock(&volume.queue).in_flight as u64,
+            Gauge::Held => volume.ordered.with(|groups| groups.held_blocks()),
             Gauge::Failing => return volume.failing.load(Ordering::Relaxed),
         };
         blocks * BLOCK_BYTES_U64
@@ -247,6 +249,7 @@ impl<F: Frames> Cache<F> {
                 writing += counts.2;
             }
             assert_eq!(dirty, volume.dirty.load(Ordering::Acquire), "dirty blocks");
+            volume.ordered.with(|groups| groups.check(|block| self.is_unclean(&volume, block)));
             assert_eq!(writing, volume.writing.load(Ordering::Acquire), "writing blocks");
             let usage = u64::from(volume.quota.usage.load(Ordering::Acquire));
             assert!(resident <= usage, "{resident} resident, {usage} charged");

@@ -11,6 +11,7 @@ pub mod cache;
 pub mod clock;
 pub mod counters;
 pub mod frames;
+pub mod group;
 pub mod lane;
 pub mod mode;
 mod page;

@@ -2,6 +2,7 @@
 
 use crate::counters::Classes;
 use crate::frames::Frames;
+use crate::group::GroupId;
 use crate::lane::Completion;
 use crate::store::StoreError;
 use crate::units::{BLOCK_BYTES, BLOCK_BYTES_U64};
@@ -190,6 +191,8 @@ pub struct WriteTask {
     pub len: u32,
     /// Whether it must be on stable storage when done.
     pub fua: bool,
+    /// The group that its changes belong to, if any.
+    pub(crate) group: Option<GroupId>,
     /// Bytes that are in the cache.
     pub(crate) done: u32,
     /// Whether the page at hand had to be read first.
@@ -213,6 +216,7 @@ impl WriteTask {
             offset,
             len,
             fua,
+            group: None,
             done: 0,
             filled: false,
             waiting: 0,
@@ -221,6 +225,13 @@ impl WriteTask {
             classes: Classes::default(),
             error: None,
         }
+    }
+
+    /// Makes it part of a group: see [`crate::cache::Cache::order`].
+    #[must_use]
+    pub fn in_group(mut self, group: GroupId) -> Self {
+        self.group = Some(group);
+        self
     }
 
     /// How its pages were classed, as far as they are in the cache.

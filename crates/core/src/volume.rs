@@ -3,6 +3,7 @@
 use crate::clock::Nanos;
 use crate::counters::{Recorder, Totals};
 use crate::frames::Frames;
+use crate::group::Ordered;
 use crate::lane::{Mailbox, Notify};
 use crate::mode::{FlushMode, WriteMode, effective};
 use crate::policy::PolicyKind;
@@ -99,6 +100,7 @@ pub struct Volume<F: Frames> {
     pub(crate) exclusives: AtomicU64,
     pub(crate) queue: Mutex<Queue<F>>,
     pub(crate) writer: Mutex<Writer>,
+    pub(crate) ordered: Ordered,
     pub(crate) notify: Box<dyn Notify>,
     pub(crate) recorders: Mutex<Vec<Arc<Recorder>>>,
     pub(crate) retired: Mutex<Totals>,
@@ -157,6 +159,7 @@ impl<F: Frames> Volume<F> {
             exclusives: AtomicU64::new(0),
             queue: Mutex::new(Queue::new()),
             writer: Mutex::new(Writer::default()),
+            ordered: Ordered::default(),
             notify,
             recorders: Mutex::new(Vec::new()),
             retired: Mutex::new(Totals::default()),

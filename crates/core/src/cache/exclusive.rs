@@ -182,6 +182,7 @@ impl<F: Frames> Cache<F> {
             self.table.retract(frame);
             self.pool.retire(volume.id, frame);
         }
+        volume.ordered.with_any(|groups| groups.dropped(blocks));
         let page = instance.pages.get_mut(slot);
         page.resident -= gone;
         page.dirty -= clean;

@@ -30,7 +30,9 @@ impl<F: Frames> Cache<F> {
         Self::submit_exclusives(volume, now);
         self.advance_flushes(volume, &mut writer, recorder, now);
         self.steal(volume, recorder, now);
-        let next = self.write_lazily(volume, &mut writer, recorder, now);
+        let lazy = self.write_lazily(volume, &mut writer, recorder, now);
+        let ordered = self.advance_groups(volume, &writer, recorder, now);
+        let next = lazy.into_iter().chain(ordered).min();
         if volume.flush_mode() == FlushMode::Ignore {
             Self::flush_unasked(volume, &mut writer, now);
         }

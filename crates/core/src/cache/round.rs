@@ -106,6 +106,7 @@ impl<F: Frames> Cache<F> {
         let page = instance.pages.get_mut(slot);
         assert!(page.can_start_round(), "{page:?} cannot be written now");
         let (number, epoch) = (page.number, page.dirty_epoch);
+        volume.ordered.with_any(|groups| groups.started(&volume.blocks_of(number)));
         let mut count = 0;
         for block in volume.blocks_of(number) {
             let Some(frame) = self.table.find(Key::new(volume.id, block)) else { continue };
@@ -179,10 +180,15 @@ impl<F: Frames> Cache<F> {
         let mut shard = self.shard(self.table.shard(key(page)));
         let instance = shard.instance(volume.id);
         let mut queue = lock(&volume.queue);
+        if volume.ordered.holds_back(&volume.blocks_of(page)) {
+            return false;
+        }
         let startable = |instance: &Instance<F>, queue: &Queue<F>, page: u64| {
             instance.find(&self.table, page).filter(|&slot| {
+                let blocks = volume.blocks_of(page);
                 instance.pages.get(slot).can_start_round()
-                    && !queue.is_exclusive(&volume.blocks_of(page))
+                    && !queue.is_exclusive(&blocks)
+                    && !volume.ordered.is_held(&blocks)
             })
         };
         if startable(instance, &queue, page).is_none() {
@@ -247,7 +253,7 @@ impl<F: Frames> Cache<F> {
         }
         // What an earlier round has taken may not be stable, whatever the next round does.
         task.needs_flush |= fua && !self.is_all_dirty(&instance.volume, &blocks, task);
-        let blocked = queue.is_exclusive(&blocks);
+        let blocked = queue.is_exclusive(&blocks) || instance.volume.ordered.holds_back(&blocks);
         let round = if page.dirty == 0 { page.round } else { page.round.wrapping_add(1) };
         if page.can_start_round() && !blocked {
             self.start_round(instance, slot, rounds);
@@ -311,7 +317,11 @@ impl<F: Frames> Cache<F> {
             }
             instance.link_dirty_again(slot, epoch);
         }
-        self.tell_synced(instance, slot, error, true);
+        let blocks = volume.blocks_of(number);
+        volume.ordered.with_any(|groups| groups.ended(&blocks, error.is_none()));
+        // A page that was held back was not written with FUA, whoever waited for it.
+        let stable = volume.ordered.is_empty();
+        self.tell_synced(instance, slot, error, stable);
         self.continue_page(instance, slot, recorder, now);
     }
 
@@ -359,7 +369,8 @@ impl<F: Frames> Cache<F> {
             let Some(waiters) = instance.syncs.get(&slot) else { return };
             let fua = waiters.iter().any(|waiter| waiter.fua);
             let mut queue = lock(&volume.queue);
-            if !queue.is_exclusive(&volume.blocks_of(page.number)) {
+            let blocks = volume.blocks_of(page.number);
+            if !queue.is_exclusive(&blocks) && !volume.ordered.holds_back(&blocks) {
                 let mut rounds = Rounds::new(Cause::Forced, fua);
                 self.start_round(instance, slot, &mut rounds);
                 rounds.finish(instance, &mut queue, recorder, now);

@@ -84,7 +84,7 @@ impl<F: Frames> Cache<F> {
                 return self.at_limit(lane);
             }
             let (rest, pieces) = Self::pieces_of_next_page(&volume, task, data);
-            match self.place(lane, now, task.token, &pieces, mode) {
+            match self.place(lane, now, task, &pieces, mode) {
                 Placed::NoRoom => {
                     self.stall(lane);
                     return Status::Stalled;
@@ -183,11 +183,13 @@ impl<F: Frames> Cache<F> {
         &self,
         lane: &mut Lane<F>,
         now: Nanos,
-        token: u64,
+        task: &WriteTask,
         pieces: &[Piece<'_>],
         mode: WriteMode,
     ) -> Placed {
-        if let Some(slot) = self.absorb(&lane.volume, pieces) {
+        if task.group.is_none()
+            && let Some(slot) = self.absorb(&lane.volume, pieces)
+        {
             self.note_hit(lane, Key::new(lane.volume.id, pieces[0].block), slot, now);
             return Placed::Absorbed;
         }
@@ -211,11 +213,16 @@ impl<F: Frames> Cache<F> {
             if let Some(piece) = pieces.iter().find(|piece| !self.is_placeable(&volume, piece)) {
                 let blocks = piece.block..piece.block + 1;
                 drop(shard);
-                return self.fill_first(lane, now, token, &blocks, (pieces, mode));
+                return self.fill_first(lane, now, task, &blocks, (pieces, mode));
             }
             let owned = self.own_resident(&volume, pieces);
             wanted = owned.iter().filter(|own| own.is_none()).count();
             if wanted <= lane.spare.len() {
+                let blocks = pieces[0].block..pieces[0].block + pieces.len() as u64;
+                if !self.join_group(lane, task.group, blocks) {
+                    owned.into_iter().flatten().for_each(|own| self.frames.disown(own));
+                    break Placed::NoRoom;
+                }
                 // Hits noted before came before this reference.
                 shard.drain(now);
                 let instance = shard.instance(volume.id);
@@ -261,14 +268,14 @@ impl<F: Frames> Cache<F> {
         &self,
         lane: &mut Lane<F>,
         now: Nanos,
-        token: u64,
+        task: &WriteTask,
         blocks: &Range<u64>,
         again: (&[Piece<'_>], WriteMode),
     ) -> Placed {
         let mailbox = Arc::clone(&lane.mailbox);
-        let waiter = FillWaiter { mailbox, token, read: None };
+        let waiter = FillWaiter { mailbox, token: task.token, read: None };
         match self.fetch(lane, now, waiter, blocks) {
-            Missing::Present => self.place(lane, now, token, again.0, again.1),
+            Missing::Present => self.place(lane, now, task, again.0, again.1),
             Missing::Filling => Placed::Filling,
             Missing::Bypassed | Missing::NoRoom => Placed::NoRoom,
         }

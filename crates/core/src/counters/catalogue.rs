@@ -139,6 +139,10 @@ catalogue! {
         "Flushes, discards and zeroings that the store failed.", "";
     Stalls, "stalls", Operations,
         "Requests that had to wait for room or for the dirty limit.", "";
+    OrderFlushes, "order_flushes", Operations,
+        "Flushes of the store so that what a group waits for is stable.", "";
+    OrderStalls, "order_stalls", Operations,
+        "Times that a write of a group had to wait: its page held what must be stable before.", "";
     ThrottledWrites, "throttled_writes", Operations,
         "Writes whose acknowledgement was delayed on the way to the dirty limit.", "";
     ThrottledTime, "throttled_ns", Nanoseconds, "The sum of these delays.", "";
@@ -155,6 +159,8 @@ catalogue! {
     Free, "free_bytes", Bytes, "Memory of the pool that holds nothing.", "";
     Metadata, "metadata_bytes", Bytes, "Memory of the pool for tables, policies and ghosts.", "";
     InFlight, "store_in_flight", Operations, "Operations that the store has not finished.", "";
+    Held, "held_bytes", Bytes,
+        "Dirty blocks of groups that wait for other groups to be stable.", "";
     Failing, "failing_blocks", Blocks,
         "Dirty blocks whose last write to the store failed: what is at risk.", "";
 }

@@ -12,6 +12,7 @@ mod client;
 mod engine;
 mod exhaustive;
 mod model;
+mod ordered;
 mod random;
 mod world;
 

@@ -31,20 +31,20 @@ impl Rng {
         self.next() % n
     }
 
-    fn index(&mut self, n: usize) -> usize {
+    pub(crate) fn index(&mut self, n: usize) -> usize {
         usize::try_from(self.below(n as u64)).unwrap()
     }
 
-    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+    pub(crate) fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.index(from.len())]
     }
 
-    fn one_in(&mut self, n: u64) -> bool {
+    pub(crate) fn one_in(&mut self, n: u64) -> bool {
         self.below(n) == 0
     }
 }
 
-fn tunables(rng: &mut Rng) -> Tunables {
+pub(crate) fn tunables(rng: &mut Rng) -> Tunables {
     match rng.below(4) {
         0 => Tunables::default(),
         1 => Tunables::nt(),
@@ -236,7 +236,7 @@ fn ask(world: &mut World, rng: &mut Rng, client: usize, frames: u64) {
 
 /// Everything comes to its end: faults go, every request is answered, everything dirty reaches the
 /// store, and the store holds what it must.
-fn drain(world: &mut World, rng: &mut Rng) {
+pub(crate) fn drain(world: &mut World, rng: &mut Rng) {
     for disk in 0..world.disks.len() {
         world.set_faults(disk, Vec::new());
         if world.clients.iter().flatten().all(|client| client.disk != disk) {

@@ -8,6 +8,7 @@ use larder_core::cache::Cache;
 use larder_core::clock::{MILLISECOND, Nanos};
 use larder_core::counters::Recorder;
 use larder_core::frames::{Frames, PlainFrames};
+use larder_core::group::GroupId;
 use larder_core::lane::{Completion, Silent};
 use larder_core::request::{Assembly, Status, WriteTask};
 use larder_core::store::{
@@ -118,6 +119,10 @@ pub(crate) struct World {
     pub(crate) depth: usize,
     pub(crate) figures: Figures,
     pub(crate) log: Log,
+    /// The group of the writes that are submitted next.
+    pub(crate) group: Option<GroupId>,
+    /// The tokens of requests that failed.
+    pub(crate) failed: Vec<u64>,
     tokens: u64,
 }
 
@@ -165,6 +170,8 @@ impl World {
             depth: setup.depth,
             figures: Figures::default(),
             log,
+            group: None,
+            failed: Vec::new(),
             tokens: 0,
         }
     }
@@ -216,6 +223,11 @@ impl World {
         }
     }
 
+    /// The token of the request that was submitted last; writes take their content from it.
+    pub(crate) fn last_token(&self) -> u64 {
+        self.tokens
+    }
+
     /// Submits a request.
     pub(crate) fn submit(&mut self, client: usize, action: Action) {
         self.tokens += 1;
@@ -238,7 +250,10 @@ impl World {
                     data.fill(0);
                 }
                 disk.model.begin(&bytes, &data);
-                let task = WriteTask::new(token, bytes.start, len(&bytes), fua);
+                let mut task = WriteTask::new(token, bytes.start, len(&bytes), fua);
+                if let Some(group) = self.group {
+                    task = task.in_group(group);
+                }
                 (bytes, Work::Write { task, data })
             }
             Action::Flush => (0..0, Work::Flush),
@@ -296,6 +311,7 @@ impl World {
     fn finish(&mut self, client: usize, request: Request, error: Option<StoreError>) {
         let Request { token, bytes, work, event, .. } = request;
         self.figures.failed += u64::from(error.is_some());
+        self.failed.extend(error.is_some().then_some(token));
         self.note(|| match &error {
             None => format!("request {token} is done"),
             Some(error) => format!("request {token} failed to {error}"),
