@@ -11,7 +11,9 @@ mod exclusive;
 mod fill;
 mod flush;
 mod join;
+mod map;
 mod order;
+mod pin;
 mod poll;
 mod read;
 mod round;
@@ -164,6 +166,7 @@ impl<F: Frames> Cache<F> {
             Gauge::Free => self.pool.free() as u64,
             Gauge::Metadata => return u64::from(self.pool.total) * METADATA_BYTES_PER_FRAME as u64,
             Gauge::InFlight => return lock(&volume.queue).in_flight as u64,
+            Gauge::Pinned => volume.pinned.blocks(),
             Gauge::Held => volume.ordered.with(|groups| groups.held_blocks()),
             Gauge::Failing => return volume.failing.load(Ordering::Relaxed),
         };
@@ -257,7 +260,13 @@ impl<F: Frames> Cache<F> {
             if lock(&volume.queue).is_idle() {
                 assert_eq!(writing, 0, "writing, but nothing is in flight");
                 let held = limbo.iter().filter(|&&owner| owner == volume.id).count() as u64;
-                assert_eq!(usage, resident + held, "frames charged, resident and in limbo");
+                let maps = lock(&volume.maps);
+                let mapped: u64 = maps.iter().map(|(blocks, _)| blocks.end - blocks.start).sum();
+                let least = resident + held;
+                assert!(
+                    (least..=least + mapped).contains(&usage),
+                    "{usage} frames charged, {resident} resident, {held} in limbo, {mapped} mapped"
+                );
             }
         }
         let accounted = used + free as u64;

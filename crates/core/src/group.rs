@@ -94,7 +94,7 @@ struct StageState {
 pub(crate) struct Groups {
     last_group: u64,
     last_stage: Stage,
-    groups: BTreeMap<u64, Group>,
+    active: BTreeMap<u64, Group>,
     stages: BTreeMap<Stage, StageState>,
     blocks: BTreeMap<(u64, Stage), Phase>,
     by_stage: BTreeSet<(Stage, u64)>,
@@ -191,7 +191,7 @@ impl Groups {
         if firsts.is_empty() {
             return Ok(());
         }
-        if !self.groups.contains_key(&after) && self.groups.len() >= GROUPS_MAX {
+        if !self.active.contains_key(&after) && self.active.len() >= GROUPS_MAX {
             return Err(OrderError::TooMany);
         }
         let needed = self.needs(firsts.iter().copied());
@@ -206,9 +206,9 @@ impl Groups {
             self.stage(stage).waits.extend(&firsts);
         }
         let group =
-            self.groups.entry(after).or_insert(Group { open: None, waits: BTreeSet::new() });
+            self.active.entry(after).or_insert(Group { open: None, waits: BTreeSet::new() });
         group.waits.extend(firsts);
-        if let Some(group) = self.groups.get_mut(&before) {
+        if let Some(group) = self.active.get_mut(&before) {
             group.open = None;
         }
         self.forget_groups();
@@ -218,9 +218,14 @@ impl Groups {
     /// Takes `blocks`, blocks of one page, into the group, before they are changed;
     /// false if the page holds something that must be stable before, or too much is on its way.
     /// Then that is wanted now.
-    pub(crate) fn join(&mut self, group: u64, page: &Range<u64>, blocks: Range<u64>) -> bool {
+    pub(crate) fn join(
+        &mut self,
+        group: u64,
+        page: &Range<u64>,
+        blocks: impl Iterator<Item = u64>,
+    ) -> bool {
         let here = self.stages_in(page);
-        let (open, waits) = match self.groups.get(&group) {
+        let (open, waits) = match self.active.get(&group) {
             Some(Group { open: Some(stage), .. }) => {
                 (Some(*stage), self.stages[stage].waits.clone())
             }
@@ -264,7 +269,7 @@ impl Groups {
         let (left, flush, beside, wanted) = (0, 0, BTreeSet::new(), false);
         self.stages.insert(stage, StageState { group, left, flush, waits, beside, wanted });
         let entry =
-            self.groups.entry(group).or_insert(Group { open: None, waits: BTreeSet::new() });
+            self.active.entry(group).or_insert(Group { open: None, waits: BTreeSet::new() });
         entry.open = Some(stage);
         stage
     }
@@ -369,9 +374,13 @@ impl Groups {
 
     /// Whether the store should be flushed for the sake of groups.
     pub(crate) fn is_flush_due(&self) -> bool {
-        let is_written = |state: &&StageState| state.left == 0 && state.flush > self.flushes;
-        let mut written = self.stages.values().filter(is_written);
-        written.any(|state| state.wanted || self.stages.len() > STAGES_FLUSH)
+        let is_written =
+            |&(_, state): &(&Stage, &StageState)| state.left == 0 && state.flush > self.flushes;
+        let is_waited_for = |stage: &Stage| {
+            self.stages.values().any(|other| other.wanted && other.waits.contains(stage))
+        };
+        let mut written = self.stages.iter().filter(is_written);
+        written.any(|(stage, _)| self.stages.len() > STAGES_FLUSH || is_waited_for(stage))
     }
 
     /// A flush of the store has been queued.
@@ -394,10 +403,10 @@ impl Groups {
             for other in self.stages.values_mut() {
                 other.waits.remove(&stage);
             }
-            for group in self.groups.values_mut() {
+            for group in self.active.values_mut() {
                 group.waits.remove(&stage);
             }
-            if let Some(group) = self.groups.get_mut(&group)
+            if let Some(group) = self.active.get_mut(&group)
                 && group.open == Some(stage)
             {
                 group.open = None;
@@ -407,7 +416,7 @@ impl Groups {
     }
 
     fn forget_groups(&mut self) {
-        self.groups.retain(|_, group| group.open.is_some() || !group.waits.is_empty());
+        self.active.retain(|_, group| group.open.is_some() || !group.waits.is_empty());
     }
 
     /// Asserts the invariants; `is_unclean` says whether a block is dirty or being written.
@@ -420,7 +429,7 @@ impl Groups {
             assert_eq!(tagged, state.left, "blocks of stage {stage}");
             assert!(state.left > 0 || state.flush > 0, "stage {stage} never had a block");
             for wait in &state.waits {
-                let open = self.groups.get(&self.stages[wait].group).and_then(|group| group.open);
+                let open = self.active.get(&self.stages[wait].group).and_then(|group| group.open);
                 assert_ne!(open, Some(*wait), "stage {stage} waits for one that is open");
             }
         }

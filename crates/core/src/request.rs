@@ -1,6 +1,6 @@
 //! Requests under way: what a front end keeps until it can answer.
 
-use crate::counters::Classes;
+use crate::counters::{Classes, Interface};
 use crate::frames::Frames;
 use crate::group::GroupId;
 use crate::lane::Completion;
@@ -31,6 +31,9 @@ pub struct Assembly<F: Frames> {
     pub offset: u64,
     /// Bytes.
     pub len: u32,
+    pub(crate) interface: Interface,
+    /// Whether the call has been counted.
+    pub(crate) told: bool,
     pub(crate) parts: Vec<Option<F::Pin>>,
     /// Parts that have been asked of the store and have not come.
     pub(crate) missing: u32,
@@ -51,6 +54,8 @@ impl<F: Frames> Assembly<F> {
             token,
             offset,
             len,
+            interface: Interface::Copy,
+            told: false,
             parts: Vec::new(),
             missing: 0,
             cursor: 0,
@@ -62,6 +67,13 @@ impl<F: Frames> Assembly<F> {
         assembly
     }
 
+    /// Says what it is for, which decides where it is counted; copying is what it is for else.
+    #[must_use]
+    pub fn through(mut self, interface: Interface) -> Self {
+        self.interface = interface;
+        self
+    }
+
     /// Makes an assembly that was released ready for another read, keeping its memory.
     pub fn reset(&mut self, token: u64, offset: u64, len: u32) {
         assert!(len > 0, "a read of nothing");
@@ -71,6 +83,7 @@ impl<F: Frames> Assembly<F> {
         self.parts.resize_with(usize::try_from(blocks).expect("a u32 of bytes"), || None);
         (self.token, self.offset, self.len) = (token, offset, len);
         (self.missing, self.cursor, self.counted, self.error) = (0, 0, 0, None);
+        self.told = false;
         self.classes = Classes::default();
     }
 

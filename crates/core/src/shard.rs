@@ -154,7 +154,7 @@ impl<F: Frames> Instance<F> {
         now: Nanos,
     ) -> Slot {
         if let Some(slot) = self.find(table, page) {
-            if admit && !self.is_admitted(slot) {
+            if admit && !self.stays(slot) {
                 self.admit(slot, page, now);
             }
             self.hit(slot, now);
@@ -165,7 +165,7 @@ impl<F: Frames> Instance<F> {
         if coldest.load(Ordering::Relaxed) == Nanos::MAX {
             coldest.store(now, Ordering::Relaxed);
         }
-        if admit {
+        if admit && !self.is_pinned(page) {
             self.admit(slot, page, now);
         }
         slot
@@ -174,6 +174,30 @@ impl<F: Frames> Instance<F> {
     /// Whether the policy knows the page.
     pub(crate) fn is_admitted(&self, slot: Slot) -> bool {
         self.touched.find(slot).is_some_and(|touched| touched.0 > 0)
+    }
+
+    /// Whether an administrator has pinned a part of the page. Then no policy knows it, so that
+    /// none has to pass it over again and again.
+    pub(crate) fn is_pinned(&self, page: u64) -> bool {
+        self.volume.pinned.meets(&self.volume.blocks_of(page))
+    }
+
+    /// Whether the page is to stay when it is clean.
+    pub(crate) fn stays(&self, slot: Slot) -> bool {
+        self.is_admitted(slot) || self.is_pinned(self.pages.get(slot).number)
+    }
+
+    /// Makes what the policy knows of a page agree with whether it is pinned.
+    pub(crate) fn note_pinned(&mut self, slot: Slot, now: Nanos) {
+        let page = self.pages.get(slot).number;
+        match (self.is_pinned(page), self.is_admitted(slot)) {
+            (true, true) => {
+                self.touched.get_mut(slot).0 = 0;
+                self.policy.on_remove(slot, page, false);
+            }
+            (false, false) => self.admit(slot, page, now),
+            _ => {}
+        }
     }
 
     fn admit(&mut self, slot: Slot, page: u64, now: Nanos) {
@@ -299,6 +323,8 @@ impl<F: Frames> Instance<F> {
             writing += u64::from(page.writing);
             dirty_pages += usize::from(page.dirty > 0);
             admitted += usize::from(self.is_admitted(slot));
+            let is_evictable = self.is_admitted(slot) && self.is_pinned(page.number);
+            assert!(!is_evictable, "{page:?} is pinned, and the policy knows it");
         }
         assert_eq!(admitted, self.policy.len(), "pages that the policy knows");
         let list = std::iter::successors(self.dirty_oldest(), |&slot| self.dirty_newer(slot));

@@ -6,6 +6,7 @@ use crate::frames::Frames;
 use crate::group::Ordered;
 use crate::lane::{Mailbox, Notify};
 use crate::mode::{FlushMode, WriteMode, effective};
+use crate::pinned::Pinned;
 use crate::policy::PolicyKind;
 use crate::queue::Queue;
 use crate::store::{Geometry, StoreError};
@@ -14,6 +15,7 @@ use crate::sync::{Arc, Mutex, lock};
 use crate::tunables::{Tunable, Tunables};
 use crate::units::{BLOCK_BYTES_U64, PAGE_BLOCKS_MAX};
 use crate::writeback::Writer;
+use std::ops::Range;
 
 /// What a volume is made with.
 #[derive(Clone, Debug)]
@@ -69,6 +71,9 @@ pub(crate) struct Quota {
     pub(crate) coldest: Box<[AtomicU64]>,
 }
 
+/// Blocks that are mapped for change, and the mailbox of the lane that has them.
+pub(crate) type MapHold<F> = (Range<u64>, Arc<Mailbox<F>>);
+
 /// One volume.
 pub struct Volume<F: Frames> {
     pub(crate) id: u16,
@@ -101,6 +106,9 @@ pub struct Volume<F: Frames> {
     pub(crate) queue: Mutex<Queue<F>>,
     pub(crate) writer: Mutex<Writer>,
     pub(crate) ordered: Ordered,
+    pub(crate) pinned: Pinned,
+    /// Blocks that are mapped for change, by whom.
+    pub(crate) maps: Mutex<Vec<MapHold<F>>>,
     pub(crate) notify: Box<dyn Notify>,
     pub(crate) recorders: Mutex<Vec<Arc<Recorder>>>,
     pub(crate) retired: Mutex<Totals>,
@@ -160,6 +168,8 @@ impl<F: Frames> Volume<F> {
             queue: Mutex::new(Queue::new()),
             writer: Mutex::new(Writer::default()),
             ordered: Ordered::default(),
+            pinned: Pinned::default(),
+            maps: Mutex::new(Vec::new()),
             notify,
             recorders: Mutex::new(Vec::new()),
             retired: Mutex::new(Totals::default()),
@@ -248,7 +258,7 @@ impl<F: Frames> Volume<F> {
     }
 
     /// The blocks of page `page`.
-    pub(crate) fn blocks_of(&self, page: u64) -> std::ops::Range<u64> {
+    pub(crate) fn blocks_of(&self, page: u64) -> Range<u64> {
         let first = page * u64::from(self.page_blocks);
         first..(first + u64::from(self.page_blocks)).min(self.blocks)
     }

@@ -6,6 +6,7 @@
 //! operation is in flight.
 
 pub mod clock;
+pub mod embed;
 pub mod engine;
 pub mod frames;
 pub mod front;

@@ -94,6 +94,9 @@ impl<F: Frames> Cache<F> {
         instance.pages.get_mut(slot).filling = false;
         let volume = std::sync::Arc::clone(&instance.volume);
         let whole = volume.blocks_of(page);
+        if error.is_some() && volume.pinned.meets(&whole) {
+            volume.pinned.lost(now, volume.tunables.nanos(Tunable::RetryDelayMax));
+        }
         for waiter in waiters {
             let Some((blocks, part)) = waiter.read.clone() else {
                 let token = waiter.token;

@@ -134,6 +134,9 @@ impl<F: Frames> Cache<F> {
         volume.exclusives.fetch_sub(1, Ordering::AcqRel);
         drop(queue);
         self.settle_range(volume, recorder, now, &blocks);
+        if volume.pinned.meets(&blocks) {
+            volume.pinned.lost(now, 0);
+        }
         // A discard is advice; a store that cannot take it has not failed.
         let ignored = |error: &StoreError| {
             kind == StoreOpKind::Discard && error.kind == StoreErrorKind::Unsupported
@@ -143,7 +146,7 @@ impl<F: Frames> Cache<F> {
     }
 
     /// Slots of the pages of an instance that have blocks in `blocks`.
-    fn slots_in(&self, instance: &Instance<F>, blocks: &Range<u64>) -> Vec<Slot> {
+    pub(super) fn slots_in(&self, instance: &Instance<F>, blocks: &Range<u64>) -> Vec<Slot> {
         let volume = &instance.volume;
         let pages = volume.page_of(blocks.start)..volume.page_of(blocks.end - 1) + 1;
         if pages.end - pages.start <= u64::from(instance.pages.len()) {

@@ -9,15 +9,13 @@ use super::Cache;
 use crate::clock::Nanos;
 use crate::counters::{Counter, Recorder};
 use crate::frames::Frames;
-use crate::group::{GroupId, OrderError};
+use crate::group::{GroupId, Groups, OrderError};
 use crate::lane::Lane;
 use crate::queue::Cause;
 use crate::sync::lock;
 use crate::tunables::Tunable;
 use crate::volume::Volume;
 use crate::writeback::Writer;
-use std::ops::Range;
-
 /// How many pages one poll starts for the sake of groups at most.
 const DUE_MAX: usize = 64;
 
@@ -26,7 +24,7 @@ impl<F: Frames> Cache<F> {
     /// [`crate::request::WriteTask::in_group`]. It needs no end.
     #[must_use]
     pub fn group(&self, volume: &Volume<F>) -> GroupId {
-        GroupId { volume: volume.id, number: volume.ordered.with(|groups| groups.add()) }
+        GroupId { volume: volume.id, number: volume.ordered.with(Groups::add) }
     }
 
     /// From now on nothing of `after`, written before this call or later, is given to the store
@@ -48,18 +46,18 @@ impl<F: Frames> Cache<F> {
         volume.ordered.with(|groups| groups.order(before.number, after.number))
     }
 
-    /// Takes `blocks` of one page, which are changed next, into a group, under the lock of their
-    /// shard; false if that cannot be now.
+    /// Takes `blocks` of the page of block `first`, which are changed next, into a group, under the
+    /// lock of their shard; false if that cannot be now.
     pub(super) fn join_group(
-        &self,
         lane: &Lane<F>,
         group: Option<GroupId>,
-        blocks: Range<u64>,
+        first: u64,
+        blocks: impl Iterator<Item = u64>,
     ) -> bool {
         let Some(group) = group else { return true };
         let volume = &*lane.volume;
         assert_eq!(group.volume, volume.id, "a write in a group of another volume");
-        let page = volume.blocks_of(volume.page_of(blocks.start));
+        let page = volume.blocks_of(volume.page_of(first));
         let joined = volume.ordered.with(|groups| groups.join(group.number, &page, blocks));
         if !joined {
             lane.recorder.add(Counter::OrderStalls, 1);
@@ -72,7 +70,7 @@ impl<F: Frames> Cache<F> {
     pub(super) fn advance_groups(
         &self,
         volume: &Volume<F>,
-        writer: &Writer,
+        writer: &mut Writer,
         recorder: &Recorder,
         now: Nanos,
     ) -> Option<Nanos> {
@@ -99,6 +97,7 @@ impl<F: Frames> Cache<F> {
         let may_flush = !queue.flush_in_flight && queue.flush_failed.is_none();
         if may_flush && volume.ordered.with(|groups| groups.is_flush_due()) {
             recorder.add(Counter::OrderFlushes, 1);
+            writer.unflushed_since = None;
             Self::flush_store(volume, &mut queue, now);
         }
         None

@@ -31,8 +31,9 @@ impl<F: Frames> Cache<F> {
         self.advance_flushes(volume, &mut writer, recorder, now);
         self.steal(volume, recorder, now);
         let lazy = self.write_lazily(volume, &mut writer, recorder, now);
-        let ordered = self.advance_groups(volume, &writer, recorder, now);
-        let next = lazy.into_iter().chain(ordered).min();
+        let ordered = self.advance_groups(volume, &mut writer, recorder, now);
+        let pinned = self.fill_pinned(volume, recorder, now);
+        let next = lazy.into_iter().chain(ordered).chain(pinned).min();
         if volume.flush_mode() == FlushMode::Ignore {
             Self::flush_unasked(volume, &mut writer, now);
         }

@@ -377,7 +377,7 @@ impl<F: Frames> Cache<F> {
             }
             return;
         }
-        if page.is_quiet() && !instance.is_admitted(slot) {
+        if page.is_quiet() && !instance.stays(slot) {
             self.drop_page(instance, slot);
         }
     }

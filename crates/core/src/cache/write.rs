@@ -41,7 +41,7 @@ struct Piece<'a> {
 
 /// What became of the part of a write that lies in one page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Placed {
+pub(super) enum Placed {
     /// It is in the cache; all its blocks were dirty before.
     Absorbed,
     /// It is in the cache.
@@ -97,6 +97,19 @@ impl<F: Frames> Cache<F> {
             }
             task.done = rest;
         }
+        self.finish_write(lane, now, task, mode, before)
+    }
+
+    /// Goes on with a write of which all bytes are in the cache; `before` of them were so already.
+    pub(super) fn finish_write(
+        &self,
+        lane: &mut Lane<F>,
+        now: Nanos,
+        task: &mut WriteTask,
+        mode: WriteMode,
+        before: u32,
+    ) -> Status {
+        let volume = Arc::clone(&lane.volume);
         let fua = task.fua && volume.flush_mode() == FlushMode::Keep;
         if (mode != WriteMode::Back || fua) && !task.synced {
             task.synced = true;
@@ -113,7 +126,7 @@ impl<F: Frames> Cache<F> {
 
     /// At the dirty limit a write waits for the lazy writer; but where the store fails, waiting
     /// would be for ever, and the client is told instead.
-    fn at_limit(&self, lane: &Lane<F>) -> Status {
+    pub(super) fn at_limit(&self, lane: &Lane<F>) -> Status {
         if let Some(error) = lane.volume.failure() {
             return Status::Failed(error);
         }
@@ -218,8 +231,8 @@ impl<F: Frames> Cache<F> {
             let owned = self.own_resident(&volume, pieces);
             wanted = owned.iter().filter(|own| own.is_none()).count();
             if wanted <= lane.spare.len() {
-                let blocks = pieces[0].block..pieces[0].block + pieces.len() as u64;
-                if !self.join_group(lane, task.group, blocks) {
+                let blocks = pieces.iter().map(|piece| piece.block);
+                if !Self::join_group(lane, task.group, pieces[0].block, blocks) {
                     owned.into_iter().flatten().for_each(|own| self.frames.disown(own));
                     break Placed::NoRoom;
                 }
@@ -328,6 +341,17 @@ impl<F: Frames> Cache<F> {
             };
             new_dirty += u16::from(!was_dirty);
         }
+        Self::note_placed(instance, slot, new_dirty, now)
+    }
+
+    /// Counts blocks of a page that have become dirty.
+    pub(super) fn note_placed(
+        instance: &mut Instance<F>,
+        slot: Slot,
+        new_dirty: u16,
+        now: Nanos,
+    ) -> Placed {
+        let volume = Arc::clone(&instance.volume);
         let page = instance.pages.get_mut(slot);
         let was_clean = page.dirty == 0;
         page.dirty += new_dirty;
@@ -336,7 +360,7 @@ impl<F: Frames> Cache<F> {
             instance.link_dirty(slot, now, epoch);
         }
         Self::note_dirty(&volume, u64::from(new_dirty));
-        match (!instance.is_admitted(slot), new_dirty) {
+        match (!instance.stays(slot), new_dirty) {
             (true, _) => Placed::Transient,
             (false, 0) => Placed::Absorbed,
             (false, _) => Placed::New,
@@ -415,7 +439,13 @@ impl<F: Frames> Cache<F> {
     }
 }
 
-fn count_placed<F: Frames>(lane: &Lane<F>, placed: Placed, mode: WriteMode, task: &mut WriteTask) {
+/// Counts a page of a write.
+pub(super) fn count_placed<F: Frames>(
+    lane: &Lane<F>,
+    placed: Placed,
+    mode: WriteMode,
+    task: &mut WriteTask,
+) {
     let filled = std::mem::take(&mut task.filled);
     let class = match placed {
         Placed::Transient => {

@@ -42,7 +42,7 @@ fn the_second_group_waits_until_the_first_one_is_flushed() {
     assert!(write_out(&mut groups, 1));
     flush(&mut groups);
     assert_eq!(groups.load(), 0, "nothing is remembered of what is stable");
-    assert!(groups.groups.is_empty());
+    assert!(groups.active.is_empty());
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn an_order_that_could_wait_for_itself_is_refused() {
     let [a, b, c] = [groups.add(), groups.add(), groups.add()];
     assert_eq!(groups.order(a, a), Err(OrderError::Cycle));
     for (group, number) in [(a, 0), (b, 1), (c, 2)] {
-        assert!(groups.join(group, &page(number), number * 2..number * 2 + 1));
+        assert!(groups.join(group, &page(number), std::iter::once(number * 2)));
     }
     groups.order(a, b).unwrap();
     groups.order(b, c).unwrap();
@@ -124,7 +124,8 @@ fn a_failed_write_holds_back_what_comes_after() {
 fn too_many_blocks_and_groups_are_refused() {
     let mut groups = Groups::default();
     let first = groups.add();
-    let most = (0..).take_while(|&block| groups.join(first, &(block..block + 1), block..block + 1));
+    let most =
+        (0..).take_while(|&block| groups.join(first, &(block..block + 1), std::iter::once(block)));
     assert_eq!(most.count(), BLOCKS_MAX - PAGE_BLOCKS_MAX as usize + 1);
     let mut refused = None;
     for _ in 0..=GROUPS_MAX {
@@ -172,113 +173,143 @@ impl History {
     }
 }
 
+/// Groups and their history side by side.
+struct Trial {
+    groups: Groups,
+    history: History,
+    names: Vec<u64>,
+    pages: u64,
+    writing: BTreeSet<u64>,
+    /// What the flush under way makes stable.
+    flushing: Option<Vec<usize>>,
+    orders: usize,
+    refused: usize,
+    kept_off: usize,
+}
+
+impl Trial {
+    fn new(names: u64, pages: u64) -> Self {
+        let mut groups = Groups::default();
+        Trial {
+            names: (0..names).map(|_| groups.add()).collect(),
+            groups,
+            history: History::default(),
+            pages,
+            writing: BTreeSet::new(),
+            flushing: None,
+            orders: 0,
+            refused: 0,
+            kept_off: 0,
+        }
+    }
+
+    fn change(&mut self, group: u64, block: u64) {
+        let number = block / 2;
+        if self.groups.join(group, &page(number), std::iter::once(block)) {
+            let (writing, written, stable) = (false, false, false);
+            let change = Change { group, page: number, writing, written, stable };
+            self.history.changes.push(change);
+        } else {
+            self.kept_off += 1;
+        }
+    }
+
+    fn order(&mut self, first: u64, after: u64) {
+        let changes = self.history.changes.iter().enumerate();
+        let unstable = changes.filter(|(_, c)| c.group == first && !c.stable);
+        let before: Vec<_> = unstable.map(|(i, _)| i).collect();
+        match self.groups.order(first, after) {
+            Ok(()) => {
+                self.orders += usize::from(!before.is_empty());
+                self.history.orders.push((before, after));
+            }
+            Err(_) => self.refused += 1,
+        }
+    }
+
+    fn start(&mut self, number: u64) {
+        let is_dirty = |c: &Change| c.page == number && !c.written && !c.writing;
+        let free = !self.writing.contains(&number) && self.history.changes.iter().any(is_dirty);
+        if free && !self.groups.is_held(&page(number)) {
+            self.history.start(number);
+            self.groups.started(&page(number));
+            self.writing.insert(number);
+        }
+    }
+
+    fn end(&mut self, written: bool) {
+        if let Some(number) = self.writing.pop_first() {
+            self.history.end(number, written);
+            self.groups.ended(&page(number), written);
+        }
+    }
+
+    fn begin_flush(&mut self) {
+        self.groups.flush_begun();
+        let written = self.history.changes.iter().enumerate().filter(|(_, c)| c.written);
+        self.flushing = Some(written.map(|(i, _)| i).collect());
+    }
+
+    fn end_flush(&mut self) {
+        for index in self.flushing.take().into_iter().flatten() {
+            self.history.changes[index].stable = true;
+        }
+        self.groups.flush_done();
+    }
+
+    fn step(&mut self, mut below: impl FnMut(u64) -> u64) {
+        let pick = |n: u64| usize::try_from(n).expect("small");
+        let number = below(self.pages);
+        let [one, other] = [(); 2].map(|()| self.names[pick(below(self.names.len() as u64))]);
+        match below(10) {
+            0..4 => self.change(one, number * 2 + below(2)),
+            4 => self.order(one, other),
+            5..7 => self.start(number),
+            7 => self.end(below(4) > 0),
+            8 if self.flushing.is_none() => self.begin_flush(),
+            _ => self.end_flush(),
+        }
+        let changes = &self.history.changes;
+        self.groups.check(|block| changes.iter().any(|c| c.page == block / 2 && !c.written));
+    }
+
+    /// Does what groups ask for until nothing is left, which must come.
+    fn finish(&mut self) {
+        while !self.writing.is_empty() {
+            self.end(true);
+        }
+        self.end_flush();
+        for number in 0..self.pages {
+            self.groups.want(&page(number));
+        }
+        for _ in 0..100 {
+            for block in self.groups.due(3, |block| page(block / 2)) {
+                self.start(block / 2);
+                self.end(true);
+            }
+            self.begin_flush();
+            self.end_flush();
+        }
+    }
+}
+
 #[test]
 fn random_changes_are_never_written_too_early_and_always_come_to_an_end() {
     let (mut orders, mut refused, mut kept_off) = (0, 0, 0);
     for seed in 0..3000 {
         let mut state = seed;
         let mut below = random(&mut state);
-        let (mut groups, mut history) = (Groups::default(), History::default());
-        let names: Vec<_> = (0..2 + below(4)).map(|_| groups.add()).collect();
-        let pages = 2 + below(8);
-        let (mut writing, mut flushing) = (BTreeSet::new(), None);
-        let dirty = |history: &History, page: u64| {
-            history.changes.iter().any(|c| c.page == page && !c.written && !c.writing)
-        };
+        let mut trial = Trial::new(2 + below(4), 2 + below(8));
         for _ in 0..60 {
-            let (number, pick) = (below(pages), |n: u64| usize::try_from(n).expect("small"));
-            let group = names[pick(below(names.len() as u64))];
-            match below(10) {
-                0..4 => {
-                    let block = number * 2 + below(2);
-                    if groups.join(group, &page(number), block..block + 1) {
-                        let (writing, written, stable) = (false, false, false);
-                        history.changes.push(Change {
-                            group,
-                            page: number,
-                            writing,
-                            written,
-                            stable,
-                        });
-                    } else {
-                        kept_off += 1;
-                    }
-                }
-                4 => {
-                    let after = names[pick(below(names.len() as u64))];
-                    let unstable = |(_, c): &(usize, &Change)| c.group == group && !c.stable;
-                    let before: Vec<_> = history
-                        .changes
-                        .iter()
-                        .enumerate()
-                        .filter(unstable)
-                        .map(|(i, _)| i)
-                        .collect();
-                    match groups.order(group, after) {
-                        Ok(()) => {
-                            orders += usize::from(!before.is_empty());
-                            history.orders.push((before, after));
-                        }
-                        Err(_) => refused += 1,
-                    }
-                }
-                5..7 => {
-                    let free = !writing.contains(&number) && dirty(&history, number);
-                    if free && !groups.is_held(&page(number)) {
-                        history.start(number);
-                        groups.started(&page(number));
-                        writing.insert(number);
-                    }
-                }
-                7 => {
-                    if let Some(number) = writing.pop_first() {
-                        let written = below(4) > 0;
-                        history.end(number, written);
-                        groups.ended(&page(number), written);
-                    }
-                }
-                8 if flushing.is_none() => {
-                    groups.flush_begun();
-                    let written = history.changes.iter().enumerate().filter(|(_, c)| c.written);
-                    flushing = Some(written.map(|(i, _)| i).collect::<Vec<_>>());
-                }
-                _ => {
-                    for index in flushing.take().into_iter().flatten() {
-                        history.changes[index].stable = true;
-                    }
-                    groups.flush_done();
-                }
-            }
-            groups.check(|block| history.changes.iter().any(|c| c.page == block / 2 && !c.written));
+            trial.step(&mut below);
         }
-        for number in writing {
-            history.end(number, true);
-            groups.ended(&page(number), true);
-        }
-        for index in flushing.into_iter().flatten() {
-            history.changes[index].stable = true;
-        }
-        groups.flush_done();
-        for number in 0..pages {
-            groups.want(&page(number));
-        }
-        for _ in 0..1000 {
-            for block in groups.due(3, |block| page(block / 2)) {
-                let number = block / 2;
-                if !groups.is_held(&page(number)) && dirty(&history, number) {
-                    history.start(number);
-                    groups.started(&page(number));
-                    history.end(number, true);
-                    groups.ended(&page(number), true);
-                }
-            }
-            flush(&mut groups);
-            for change in history.changes.iter_mut().filter(|c| c.written) {
-                change.stable = true;
-            }
-        }
+        trial.finish();
+        let Trial { groups, history, .. } = &trial;
         assert_eq!(groups.load(), 0, "seed {seed}: something waits for ever: {groups:?}");
-        assert!(history.changes.iter().all(|c| c.stable) && groups.groups.is_empty());
+        assert!(history.changes.iter().all(|c| c.stable) && groups.active.is_empty());
+        orders += trial.orders;
+        refused += trial.refused;
+        kept_off += trial.kept_off;
     }
     let seen = format!("{orders} orders, {refused} refused, {kept_off} changes kept off");
     assert!(orders > 1000 && refused > 100 && kept_off > 100, "{seen}");

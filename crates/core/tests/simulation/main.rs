@@ -11,6 +11,7 @@ mod broken;
 mod client;
 mod engine;
 mod exhaustive;
+mod mapped;
 mod model;
 mod ordered;
 mod random;

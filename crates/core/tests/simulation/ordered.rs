@@ -263,8 +263,8 @@ fn run(seed: u64, lie: Lie, tell: bool, log: Log) -> (Figures, u64, u64) {
             93 if faulty => {
                 let start = rng.below(length);
                 let fault = Fault::Writes(start..length.min(start + 8 * BLOCK_BYTES_U64));
-                let faults = if rng.one_in(2) { vec![fault] } else { Vec::new() };
-                ordered.world.set_faults(0, faults);
+                let set = if rng.one_in(2) { vec![fault] } else { Vec::new() };
+                ordered.world.set_faults(0, set);
             }
             _ => ordered.crash(rng.next()),
         }
