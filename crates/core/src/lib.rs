@@ -20,6 +20,7 @@ pub mod pinned;
 pub mod policy;
 mod pool;
 mod queue;
+pub mod pressure;
 pub mod request;
 mod shard;
 pub mod store;
