@@ -132,6 +132,11 @@ impl Ordered {
         }
     }
 
+    /// Whether no block of any group is still to be written; if one is, it is wanted.
+    pub(crate) fn is_written(&self) -> bool {
+        self.is_empty() || self.with(Groups::want_everything)
+    }
+
     /// Whether a page must not be written now.
     pub(crate) fn is_held(&self, page: &Range<u64>) -> bool {
         !self.is_empty() && self.with(|groups| groups.is_held(page))
@@ -299,6 +304,12 @@ impl Groups {
         for stage in self.needs(stages) {
             self.stage(stage).wanted = true;
         }
+    }
+
+    /// Wants all there is; whether there is none that is still to be written.
+    fn want_everything(&mut self) -> bool {
+        self.want_all(self.stages.keys().copied().collect::<Vec<_>>());
+        self.blocks.is_empty()
     }
 
     /// Whether something is held back.

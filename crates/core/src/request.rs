@@ -4,6 +4,7 @@ use crate::counters::{Classes, Interface};
 use crate::frames::Frames;
 use crate::group::GroupId;
 use crate::lane::Completion;
+use crate::mode::{FlushMode, WriteMode};
 use crate::store::StoreError;
 use crate::units::{BLOCK_BYTES, BLOCK_BYTES_U64};
 
@@ -206,6 +207,8 @@ pub struct WriteTask {
     pub fua: bool,
     /// The group that its changes belong to, if any.
     pub(crate) group: Option<GroupId>,
+    /// The modes that it met first: a change of them meets the requests that come after it.
+    pub(crate) modes: Option<(WriteMode, FlushMode)>,
     /// Bytes that are in the cache.
     pub(crate) done: u32,
     /// Whether the page at hand had to be read first.
@@ -230,6 +233,7 @@ impl WriteTask {
             len,
             fua,
             group: None,
+            modes: None,
             done: 0,
             filled: false,
             waiting: 0,
@@ -245,6 +249,11 @@ impl WriteTask {
     pub fn in_group(mut self, group: GroupId) -> Self {
         self.group = Some(group);
         self
+    }
+
+    /// Whether it must be on stable storage when done, and flushes are kept.
+    pub(crate) fn is_stable(&self) -> bool {
+        self.fua && self.modes.is_none_or(|(_, flush_mode)| flush_mode == FlushMode::Keep)
     }
 
     /// How its pages were classed, as far as they are in the cache.

@@ -3,10 +3,12 @@
 //! All volumes share the shards; each has an instance in every shard, with pages, a policy, the
 //! list of dirty pages and what is being filled.
 
+mod regroup;
+
 use crate::clock::Nanos;
 use crate::frames::Frames;
 use crate::lane::{Mailbox, Ring};
-use crate::page::{Chunked, Key, Slab, Table};
+use crate::page::{Chunked, Key, Paging, Slab, Table};
 use crate::policy::{NO_SLOT, Policy, Slot};
 use crate::queue::FillWaiter;
 use crate::store::StoreError;
@@ -109,6 +111,7 @@ pub(crate) struct Instance<F: Frames> {
     /// The shard.
     pub(crate) index: usize,
     pub(crate) volume: Arc<Volume<F>>,
+    pub(crate) paging: Paging,
     pub(crate) pages: Slab<Page>,
     touched: Chunked<Touched>,
     pub(crate) policy: Box<dyn Policy>,
@@ -116,12 +119,15 @@ pub(crate) struct Instance<F: Frames> {
     dirty_newest: Slot,
     pub(crate) fills: BTreeMap<u64, Fill<F>>,
     pub(crate) syncs: BTreeMap<Slot, Vec<SyncWaiter<F>>>,
+    /// Pages that are being written.
+    pub(crate) rounds: u32,
 }
 
 impl<F: Frames> Instance<F> {
     pub(crate) fn new(index: usize, volume: Arc<Volume<F>>, policy: Box<dyn Policy>) -> Self {
         Instance {
             index,
+            paging: volume.paging(),
             volume,
             pages: Slab::new(),
             touched: Chunked::default(),
@@ -130,13 +136,14 @@ impl<F: Frames> Instance<F> {
             dirty_newest: NO_SLOT,
             fills: BTreeMap::new(),
             syncs: BTreeMap::new(),
+            rounds: 0,
         }
     }
 
     /// The slot of a page, if it is resident in part or being filled.
     pub(crate) fn find(&self, table: &Table, page: u64) -> Option<Slot> {
         let resident = self
-            .volume
+            .paging
             .blocks_of(page)
             .find_map(|block| table.find(Key::new(self.volume.id, block)));
         match resident {
@@ -179,7 +186,7 @@ impl<F: Frames> Instance<F> {
     /// Whether an administrator has pinned a part of the page. Then no policy knows it, so that
     /// none has to pass it over again and again.
     pub(crate) fn is_pinned(&self, page: u64) -> bool {
-        self.volume.pinned.meets(&self.volume.blocks_of(page))
+        self.volume.pinned.meets(&self.paging.blocks_of(page))
     }
 
     /// Whether the page is to stay when it is clean.
@@ -200,9 +207,33 @@ impl<F: Frames> Instance<F> {
         }
     }
 
+    /// The same for every page, after a change of the page size.
+    pub(crate) fn note_all_pinned(&mut self, now: Nanos) {
+        if self.volume.pinned.blocks() > 0 {
+            let pinned = |&slot: &Slot| self.is_pinned(self.pages.get(slot).number);
+            for slot in self.pages.slots().filter(pinned).collect::<Vec<_>>() {
+                self.note_pinned(slot, now);
+            }
+        }
+    }
+
     fn admit(&mut self, slot: Slot, page: u64, now: Nanos) {
         self.touched.get_mut(slot).0 = now + 1;
         self.policy.on_insert(slot, page);
+    }
+
+    /// Puts an empty policy in the place of the one that is there. It learns of all pages that the
+    /// old one knew, the coldest first, and expects `pages`.
+    pub(crate) fn rebuild_policy(&mut self, mut policy: Box<dyn Policy>, pages: usize) {
+        policy.on_capacity(pages);
+        let touched = |slot: Slot| self.touched.find(slot).map_or(0, |touched| touched.0);
+        let known = self.pages.slots().filter(|&slot| self.is_admitted(slot));
+        let mut known: Vec<_> = known.map(|slot| (touched(slot), slot)).collect();
+        known.sort_unstable();
+        for (_, slot) in known {
+            policy.on_insert(slot, self.pages.get(slot).number);
+        }
+        self.policy = policy;
     }
 
     /// Tells the policy of a reference, if it knows the page: it may have gone meanwhile.
@@ -302,11 +333,11 @@ impl<F: Frames> Instance<F> {
     pub(crate) fn check(&self, table: &Table) -> (u64, u64, u64) {
         self.policy.check();
         let (mut resident, mut dirty, mut writing, mut dirty_pages) = (0, 0, 0, 0);
-        let mut admitted = 0;
+        let (mut admitted, mut rounds) = (0, 0);
         for slot in self.pages.slots() {
             let page = self.pages.get(slot);
             let mut counts = (0u16, 0u16, 0u16);
-            for block in self.volume.blocks_of(page.number) {
+            for block in self.paging.blocks_of(page.number) {
                 let Some(frame) = table.find(Key::new(self.volume.id, block)) else { continue };
                 assert_eq!(table.slot(frame), slot, "frame {frame} of {page:?}");
                 let state = table.state(frame);
@@ -325,7 +356,11 @@ impl<F: Frames> Instance<F> {
             admitted += usize::from(self.is_admitted(slot));
             let is_evictable = self.is_admitted(slot) && self.is_pinned(page.number);
             assert!(!is_evictable, "{page:?} is pinned, and the policy knows it");
+            rounds += u32::from(page.in_round());
+            let is_known = self.stays(slot) || !page.is_quiet();
+            assert!(is_known, "{page:?} is clean and can never be evicted");
         }
+        assert_eq!(rounds, self.rounds, "pages being written");
         assert_eq!(admitted, self.policy.len(), "pages that the policy knows");
         let list = std::iter::successors(self.dirty_oldest(), |&slot| self.dirty_newer(slot));
         let listed = list.inspect(|&slot| assert!(self.pages.get(slot).dirty > 0)).count();
@@ -348,6 +383,12 @@ impl<F: Frames> Shard<F> {
 
     pub(crate) fn instance(&mut self, volume: u16) -> &mut Instance<F> {
         self.instances[usize::from(volume)].as_mut().expect("a volume that is there")
+    }
+
+    /// The part of a volume that may have been removed.
+    pub(crate) fn instance_of(&mut self, volume: &Volume<F>) -> Option<&mut Instance<F>> {
+        let instance = self.instances.get_mut(usize::from(volume.id))?.as_mut()?;
+        std::ptr::eq(&raw const *instance.volume, volume).then_some(instance)
     }
 
     /// Tells the policies of the hits in all rings.

@@ -29,14 +29,14 @@ impl<F: Frames> Cache<F> {
         let context = lock(&volume.queue).finish(&op);
         let error = result.err();
         match context {
-            Context::Fill { page } => self.filled(volume, recorder, now, (op, page), error),
+            Context::Fill { page, .. } => self.filled(volume, recorder, now, (op, page), error),
             Context::Joined(parts) => {
                 self.part(volume, recorder, now, (op, parts), error.as_ref());
             }
             Context::Bypass { waiter, overlays } => {
                 self.bypassed(volume, op, waiter, overlays, error);
             }
-            Context::WriteBack { pages, epoch } => {
+            Context::WriteBack { pages, epoch, .. } => {
                 let blocks = op.len.div_ceil(BLOCK_BYTES_U64);
                 self.written(volume, recorder, now, op, (&pages, epoch), error.as_ref());
                 self.after_write(volume, now, (epoch, blocks), error);
@@ -93,7 +93,7 @@ impl<F: Frames> Cache<F> {
         let Fill { slot, error, mut salvage, waiters, .. } = fill;
         instance.pages.get_mut(slot).filling = false;
         let volume = std::sync::Arc::clone(&instance.volume);
-        let whole = volume.blocks_of(page);
+        let whole = instance.paging.blocks_of(page);
         if error.is_some() && volume.pinned.meets(&whole) {
             volume.pinned.lost(now, volume.tunables.nanos(Tunable::RetryDelayMax));
         }
@@ -263,7 +263,7 @@ impl<F: Frames> Cache<F> {
         match completion {
             Completion::Synced { pages, stable, result, .. } => {
                 task.waiting -= pages;
-                task.needs_flush |= task.fua && !stable;
+                task.needs_flush |= task.is_stable() && !stable;
                 if let Err(error) = result {
                     task.error.get_or_insert(error);
                 }

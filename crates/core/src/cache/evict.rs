@@ -10,9 +10,21 @@ use crate::shard::Instance;
 use crate::sync::atomic::Ordering;
 use crate::sync::{Arc, lock};
 use crate::volume::Volume;
+use std::ops::Range;
 
 /// How many dirty pages one search for a victim tells the lazy writer of.
 const STEALS_MAX: usize = 16;
+
+/// A part of the cache that may give up a page.
+struct Candidate<F: Frames> {
+    /// How cold it is.
+    coldest: Nanos,
+    shard: usize,
+    volume: Arc<Volume<F>>,
+}
+
+/// Frames of a page that is gone, and whose they were.
+pub(super) type Evicted<F> = (Arc<Volume<F>>, Vec<<F as Frames>::Own>);
 
 impl<F: Frames> Cache<F> {
     /// Takes frames for `volume` until `spare` has `wanted`, evicting as needed; whether it has.
@@ -37,11 +49,11 @@ impl<F: Frames> Cache<F> {
         false
     }
 
-    /// Tells the policy of a page that is not resident and is about to come: before a victim for it
+    /// Tells the policy of a page, that of `block`, that is not resident and is about to come: before a victim for it
     /// is chosen, and after the hits before it.
-    pub(super) fn note_miss(&self, volume: &Volume<F>, page: u64, now: Nanos) {
-        let index = self.table.shard(Key::new(volume.id, volume.blocks_of(page).start));
-        let mut shard = self.shard(index);
+    pub(super) fn note_miss(&self, volume: &Volume<F>, block: u64, now: Nanos) {
+        let mut shard = self.shard(self.table.shard(Key::new(volume.id, block)));
+        let page = shard.instance(volume.id).paging.page_of(block);
         if shard.instance(volume.id).find(&self.table, page).is_none() {
             shard.drain(now);
             shard.instance(volume.id).policy.on_miss(page);
@@ -49,21 +61,47 @@ impl<F: Frames> Cache<F> {
     }
 
     /// Evicts the coldest page that may go for the benefit of `volume`; false if there is none.
-    fn evict_coldest(&self, volume: &Volume<F>, recorder: &Recorder, now: Nanos) -> bool {
-        let mut candidates = self.candidates(volume);
-        candidates.sort_unstable_by_key(|&(coldest, id, shard, _)| (coldest, id, shard));
-        candidates
-            .into_iter()
-            .any(|(_, _, shard, victim)| self.evict_from(&victim, shard, recorder, now))
+    pub(super) fn evict_coldest(
+        &self,
+        volume: &Volume<F>,
+        recorder: &Recorder,
+        now: Nanos,
+    ) -> bool {
+        let evicted = self.evict_first(self.candidates(Some(volume)), Some(recorder), now);
+        let Some((victim, owned)) = evicted else { return false };
+        self.free_owned(&victim, owned);
+        true
     }
 
-    /// The parts of the cache that may give up a page: (how cold, volume, shard, volume).
-    fn candidates(&self, volume: &Volume<F>) -> Vec<(Nanos, u16, usize, Arc<Volume<F>>)> {
+    /// Evicts the coldest page of a volume above its floor, for the benefit of nobody in
+    /// particular: whose it was, and its frames, which are still charged to that volume.
+    pub(super) fn evict_any(&self, now: Nanos) -> Option<Evicted<F>> {
+        self.evict_first(self.candidates(None), None, now)
+    }
+
+    fn evict_first(
+        &self,
+        mut candidates: Vec<Candidate<F>>,
+        recorder: Option<&Recorder>,
+        now: Nanos,
+    ) -> Option<Evicted<F>> {
+        candidates.sort_unstable_by_key(|one| (one.coldest, one.volume.id, one.shard));
+        candidates.into_iter().find_map(|Candidate { shard, volume, .. }| {
+            let recorder = recorder.unwrap_or(&volume.tended);
+            let owned = self.evict_from(&volume, shard, recorder, now);
+            (!owned.is_empty()).then_some((volume, owned))
+        })
+    }
+
+    /// The parts of the cache that may give up a page, for `volume` if it is for one.
+    fn candidates(&self, volume: Option<&Volume<F>>) -> Vec<Candidate<F>> {
         let volumes = lock(&self.pool.volumes);
-        let at_ceiling = volume.quota.usage.load(Ordering::Relaxed) >= volume.quota.max;
+        let at_ceiling =
+            |volume: &Volume<F>| volume.quota.usage.load(Ordering::Relaxed) >= volume.quota.max();
+        let at_ceiling = volume.is_some_and(at_ceiling);
         let may_give = |other: &&Arc<Volume<F>>| {
-            let above_floor = other.quota.usage.load(Ordering::Relaxed) > other.quota.min;
-            other.id == volume.id || (!at_ceiling && above_floor)
+            let above_floor = other.quota.usage.load(Ordering::Relaxed) > other.quota.min();
+            volume.is_some_and(|volume| other.id == volume.id) || (!at_ceiling && above_floor)
         };
         volumes
             .iter()
@@ -72,7 +110,8 @@ impl<F: Frames> Cache<F> {
             .flat_map(|other| {
                 other.quota.coldest.iter().enumerate().filter_map(move |(shard, coldest)| {
                     let coldest = coldest.load(Ordering::Relaxed);
-                    (coldest != Nanos::MAX).then(|| (coldest, other.id, shard, Arc::clone(other)))
+                    let volume = || Arc::clone(other);
+                    (coldest != Nanos::MAX).then(|| Candidate { coldest, shard, volume: volume() })
                 })
             })
             .collect()
@@ -84,22 +123,22 @@ impl<F: Frames> Cache<F> {
         index: usize,
         recorder: &Recorder,
         now: Nanos,
-    ) -> bool {
+    ) -> Vec<F::Own> {
         let mut shard = self.shard(index);
         shard.drain(now);
-        let instance = shard.instance(victim.id);
+        // Whoever chose it held no lock: it may be gone, and its number another's.
+        let Some(instance) = shard.instance_of(victim) else { return Vec::new() };
         let (owned, steals) = self.evict_page(instance, recorder);
         drop(shard);
         if !steals.is_empty() {
             lock(&victim.queue).steals.extend(steals);
             victim.notify.notify();
         }
-        let evicted = !owned.is_empty();
-        self.free_owned(victim, owned);
-        evicted
+        owned
     }
 
-    /// Evicts one page: its frames, owned and unfindable, and the dirty pages that were in the way.
+    /// Evicts one page: its frames, owned and unfindable, and the first blocks of the dirty pages
+    /// that were in the way.
     fn evict_page(
         &self,
         instance: &mut Instance<F>,
@@ -107,14 +146,15 @@ impl<F: Frames> Cache<F> {
     ) -> (Vec<F::Own>, Vec<u64>) {
         let mut owned = Vec::new();
         let mut steals = Vec::new();
-        let Instance { volume, pages, policy, .. } = instance;
+        let Instance { volume, paging, pages, policy, .. } = instance;
         let chosen = policy.victim(&mut |slot| {
             let page = pages.get(slot);
             if page.is_quiet() {
-                return self.own_page(volume, page.number, &mut owned);
+                let blocks = paging.blocks_of(page.number);
+                return self.own_page(volume.id, blocks, &mut owned);
             }
             if page.can_start_round() && steals.len() < STEALS_MAX {
-                steals.push(page.number);
+                steals.push(paging.blocks_of(page.number).start);
             }
             false
         });
@@ -133,10 +173,10 @@ impl<F: Frames> Cache<F> {
     }
 
     /// Owns all frames of a page, or none of them.
-    fn own_page(&self, volume: &Volume<F>, page: u64, owned: &mut Vec<F::Own>) -> bool {
+    fn own_page(&self, volume: u16, blocks: Range<u64>, owned: &mut Vec<F::Own>) -> bool {
         debug_assert!(owned.is_empty(), "frames of an earlier candidate");
-        for block in volume.blocks_of(page) {
-            let Some(frame) = self.table.find(Key::new(volume.id, block)) else { continue };
+        for block in blocks {
+            let Some(frame) = self.table.find(Key::new(volume, block)) else { continue };
             let Some(own) = self.frames.try_own(frame) else {
                 for own in owned.drain(..) {
                     self.frames.disown(own);

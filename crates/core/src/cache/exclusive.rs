@@ -96,7 +96,7 @@ impl<F: Frames> Cache<F> {
         for i in 0..queue.exclusives.len() {
             let Exclusive { id, ref blocks, kind, submitted, .. } = queue.exclusives[i];
             let blocks = blocks.clone();
-            if submitted || queue.is_under_way(&blocks, |page| volume.blocks_of(page)) {
+            if submitted || queue.is_under_way(&blocks) {
                 continue;
             }
             queue.exclusives[i].submitted = true;
@@ -147,12 +147,12 @@ impl<F: Frames> Cache<F> {
 
     /// Slots of the pages of an instance that have blocks in `blocks`.
     pub(super) fn slots_in(&self, instance: &Instance<F>, blocks: &Range<u64>) -> Vec<Slot> {
-        let volume = &instance.volume;
-        let pages = volume.page_of(blocks.start)..volume.page_of(blocks.end - 1) + 1;
+        let (volume, paging) = (&instance.volume, instance.paging);
+        let pages = paging.page_of(blocks.start)..paging.page_of(blocks.end - 1) + 1;
         if pages.end - pages.start <= u64::from(instance.pages.len()) {
             // Pages of other shards are found here too; they are in another slab.
             let here = |&page: &u64| {
-                let key = Key::new(volume.id, page * u64::from(volume.page_blocks));
+                let key = Key::new(volume.id, paging.blocks_of(page).start);
                 self.table.shard(key) == instance.index
             };
             return pages.filter(here).filter_map(|p| instance.find(&self.table, p)).collect();
@@ -174,7 +174,7 @@ impl<F: Frames> Cache<F> {
 
     fn drop_blocks(&self, instance: &mut Instance<F>, slot: Slot, blocks: &Range<u64>) {
         let volume = Arc::clone(&instance.volume);
-        let own = volume.blocks_of(instance.pages.get(slot).number);
+        let own = instance.paging.blocks_of(instance.pages.get(slot).number);
         let (mut gone, mut clean) = (0, 0);
         for block in own.start.max(blocks.start)..own.end.min(blocks.end) {
             let Some(frame) = self.table.find(Key::new(volume.id, block)) else { continue };

@@ -32,8 +32,10 @@ pub(super) enum Missing {
     Filling,
     /// They are coming, for this reader only.
     Bypassed,
-    /// Neither can be: no frames, or the range is being discarded.
+    /// Neither can be: no frames, the range is being discarded, or the page size is changing.
     NoRoom,
+    /// The page size has changed: they are of several pages now.
+    Recut,
 }
 
 impl<F: Frames> Cache<F> {
@@ -59,7 +61,7 @@ impl<F: Frames> Cache<F> {
             Missing::Filling | Missing::Bypassed => {
                 assembly.missing += u32::try_from(blocks.end - blocks.start).expect("a page");
             }
-            Missing::NoRoom => {}
+            Missing::NoRoom | Missing::Recut => {}
         }
         outcome
     }
@@ -80,7 +82,7 @@ impl<F: Frames> Cache<F> {
             drop(shard);
             return self.miss(lane, now, assembly, blocks);
         };
-        if let Some(slot) = instance.find(&self.table, volume.page_of(blocks.start)) {
+        if let Some(slot) = instance.find(&self.table, instance.paging.page_of(blocks.start)) {
             instance.hit(slot, now);
         }
         for (i, pin) in pins.into_iter().enumerate() {
@@ -114,26 +116,30 @@ impl<F: Frames> Cache<F> {
         blocks: &Range<u64>,
     ) -> Missing {
         let volume = Arc::clone(&lane.volume);
-        let page = volume.page_of(blocks.start);
-        let whole = volume.blocks_of(page);
-        let mut wanted = self.count_absent(volume.id, &whole);
-        self.note_miss(&volume, page, now);
+        let mut wanted = self.count_absent(volume.id, &volume.paging().around(blocks.start));
+        self.note_miss(&volume, blocks.start, now);
         loop {
             let (spare, recorder) = (&mut lane.spare, &*lane.recorder);
             let room = self.reserve(&volume, wanted, spare, recorder, now);
             let index = self.table.shard(Key::new(volume.id, blocks.start));
             let mut shard = self.shard(index);
             let instance = shard.instance(volume.id);
+            let page = instance.paging.page_of(blocks.start);
+            let whole = instance.paging.blocks_of(page);
             let mut queue = lock(&volume.queue);
             let outcome = if self.count_absent(volume.id, blocks) == 0 {
                 Missing::Present
-            } else if let Some(fill) = instance.fills.get_mut(&page) {
+            } else if let Some(fill) = instance.fills.get_mut(&page)
+                && blocks.end <= whole.end
+            {
                 fill.waiters.push(waiter);
                 let slot = fill.slot;
                 instance.hit(slot, now);
                 Missing::Filling
-            } else if queue.is_exclusive(&whole) {
+            } else if volume.is_regrouping() || queue.is_exclusive(&whole) {
                 Missing::NoRoom
+            } else if blocks.end > whole.end {
+                Missing::Recut
             } else {
                 let absent = self.count_absent(volume.id, &whole);
                 if room && absent > lane.spare.len() {
@@ -191,8 +197,9 @@ impl<F: Frames> Cache<F> {
         let slot = instance.find_or_insert(&self.table, page, true, now);
         let volume = Arc::clone(&instance.volume);
         let mut ops_left = 0;
-        for run in self.absent_runs(volume.id, volume.blocks_of(page)) {
-            self.queue_read(&volume, queue, run, spare, Context::Fill { page }, now);
+        let paging = instance.paging;
+        for run in self.absent_runs(volume.id, paging.blocks_of(page)) {
+            self.queue_read(&volume, queue, run, spare, Context::Fill { page, paging }, now);
             ops_left += 1;
         }
         instance.pages.get_mut(slot).filling = true;

@@ -53,10 +53,9 @@ impl<F: Frames> Cache<F> {
     /// Flushes for a write that asked to be stable and could not be made so by itself.
     pub(super) fn flush_for(&self, lane: &mut Lane<F>, now: Nanos, task: &mut WriteTask) -> Status {
         task.needs_flush = false;
-        let status = self.flush(lane, now, task.token);
-        if status == Status::Pending {
-            task.waiting += 1;
-        }
+        // Whether flushes are kept was found out when the write began.
+        let status = self.flush_always(lane, now, task.token);
+        task.waiting += 1;
         status
     }
 
@@ -141,13 +140,13 @@ impl<F: Frames> Cache<F> {
                 gathered = true;
                 writer.forced = self.gather(volume, |page| page.dirty_epoch <= epoch, u64::MAX);
             }
-            let Some(page) = writer.forced.next() else { return };
+            let Some(block) = writer.forced.next() else { return };
             let cause = crate::queue::Cause::Forced;
-            self.write_back_around(volume, page, cause, recorder, now);
+            self.write_back_around(volume, block, cause, recorder, now);
         }
     }
 
-    /// Pages from the old end of the dirty lists as long as `wanted` says so, for about `blocks`
+    /// The first blocks of pages from the old end of the dirty lists as long as `wanted` says so, for about `blocks`
     /// blocks; those that are being written, discarded or zeroed are left out.
     pub(super) fn gather(
         &self,
@@ -165,19 +164,20 @@ impl<F: Frames> Cache<F> {
             let list = std::iter::successors(oldest, |&slot| instance.dirty_newer(slot));
             for slot in list.take(GATHER_MAX) {
                 let page = instance.pages.get(slot);
+                let blocks = instance.paging.blocks_of(page.number);
                 if left == 0 || !wanted(page) {
                     break;
                 }
-                if volume.ordered.holds_back(&volume.blocks_of(page.number)) {
+                if volume.ordered.holds_back(&blocks) {
                     continue;
                 }
                 left = left.saturating_sub(u64::from(page.dirty));
                 let is_exclusive = || {
                     volume.exclusives.load(Ordering::Acquire) > 0
-                        && lock(&volume.queue).is_exclusive(&volume.blocks_of(page.number))
+                        && lock(&volume.queue).is_exclusive(&blocks)
                 };
                 if page.can_start_round() && !is_exclusive() {
-                    pages.push(page.number);
+                    pages.push(blocks.start);
                 }
             }
         }

@@ -41,7 +41,11 @@ impl<F: Frames> Cache<F> {
         let volume = Arc::clone(&lane.volume);
         if mapping.state == State::New {
             match Self::claim(lane, mapping) {
-                Ok(true) => mapping.state = State::Reading,
+                Ok(true) => {
+                    mapping.state = State::Reading;
+                    // A change of the modes meets the mappings that come after it.
+                    mapping.task.modes = Some(volume.modes());
+                }
                 Ok(false) => {
                     self.stall(lane);
                     return Status::Stalled;
@@ -141,7 +145,7 @@ impl<F: Frames> Cache<F> {
             let counted = maps.iter().filter(|(_, holder)| !own || is_own(holder));
             counted.map(|(other, _)| other.end - other.start).sum::<u64>()
         };
-        let most = (volume.capacity / 4).max(1);
+        let most = (volume.capacity() / 4).max(1);
         if each > u64::from(PAGE_BLOCKS_MAX) || mapped(true) + each > most {
             let message = format!(
                 "map {bytes:?} of {name}: {} KiB are mapped, {} KiB may be, 1 MiB at a time",
@@ -184,7 +188,8 @@ impl<F: Frames> Cache<F> {
             mapping.read.release(&self.frames);
             mapping.state = State::Unpinning;
         }
-        let mode = volume.write_mode();
+        let (mode, _) = *mapping.task.modes.get_or_insert_with(|| volume.modes());
+        let mode = volume.effective(mode);
         let before = mapping.task.done;
         if mapping.state == State::Unpinning {
             volume.touch(now);
@@ -194,10 +199,11 @@ impl<F: Frames> Cache<F> {
             }
             while mapping.task.done < mapping.task.len {
                 let at = mapping.task.offset + u64::from(mapping.task.done);
-                let page = volume.blocks_of(volume.page_of(at / BLOCK_BYTES_U64));
-                let status = self.unpin_page(lane, now, mapping, &page, mode);
-                if status != Status::Done {
-                    return status;
+                let page = volume.paging().around(at / BLOCK_BYTES_U64);
+                match self.unpin_page(lane, now, mapping, &page, mode) {
+                    None => continue,
+                    Some(Status::Done) => {}
+                    Some(status) => return status,
                 }
                 let end = (page.end * BLOCK_BYTES_U64).min(mapping.bytes().end);
                 mapping.task.done = u32::try_from(end - mapping.task.offset).expect("in range");
@@ -218,7 +224,7 @@ impl<F: Frames> Cache<F> {
         self.write_completed(lane, now, &mut mapping.task, completion)
     }
 
-    /// Puts what is marked of one page into the cache.
+    /// Puts what is marked of one page into the cache; none if the page is another one now.
     fn unpin_page(
         &self,
         lane: &mut Lane<F>,
@@ -226,7 +232,7 @@ impl<F: Frames> Cache<F> {
         mapping: &mut Mapping<F>,
         page: &Range<u64>,
         mode: WriteMode,
-    ) -> Status {
+    ) -> Option<Status> {
         let first = mapping.block_range().start;
         let marked: Vec<_> = (first..)
             .zip(&mapping.blocks)
@@ -234,12 +240,13 @@ impl<F: Frames> Cache<F> {
             .map(|(block, mapped)| (block, dirtied(&lane.volume, block, mapped.mark)))
             .collect();
         if marked.is_empty() {
-            return Status::Done;
+            return Some(Status::Done);
         }
         if lane.volume.unclean_blocks() >= lane.volume.dirty_limit_blocks() {
-            return self.at_limit(lane);
+            return Some(self.at_limit(lane));
         }
-        match self.place_mapped(lane, now, mapping, &marked, mode) {
+        let status = match self.place_mapped(lane, now, mapping, &marked, mode) {
+            Placed::Recut => return None,
             Placed::NoRoom => {
                 self.stall(lane);
                 Status::Stalled
@@ -252,7 +259,8 @@ impl<F: Frames> Cache<F> {
                 count_placed(lane, placed, mode, &mut mapping.task);
                 Status::Done
             }
-        }
+        };
+        Some(status)
     }
 
     fn place_mapped(
@@ -267,8 +275,13 @@ impl<F: Frames> Cache<F> {
         let first = marked[0].0;
         loop {
             let mut shard = self.shard(self.table.shard(Key::new(volume.id, first)));
-            if lock(&volume.queue).is_exclusive(&(first..marked[marked.len() - 1].0 + 1)) {
+            let last = marked[marked.len() - 1].0;
+            if volume.is_regrouping() || lock(&volume.queue).is_exclusive(&(first..last + 1)) {
                 return Placed::NoRoom;
+            }
+            let paging = shard.instance(volume.id).paging;
+            if last >= paging.around(first).end {
+                return Placed::Recut;
             }
             let lacks = |&&(block, dirtied): &&(u64, Dirtied)| {
                 dirtied.needs_rest && self.count_absent(volume.id, &(block..block + 1)) > 0
@@ -281,10 +294,11 @@ impl<F: Frames> Cache<F> {
                     Missing::Present => continue,
                     Missing::Filling => return Placed::Filling,
                     Missing::Bypassed | Missing::NoRoom => return Placed::NoRoom,
+                    Missing::Recut => return Placed::Recut,
                 }
             }
             let blocks = marked.iter().map(|&(block, _)| block);
-            if !Self::join_group(lane, mapping.task.group, first, blocks) {
+            if !Self::join_group(lane, paging, mapping.task.group, first, blocks) {
                 return Placed::NoRoom;
             }
             // Hits noted before came before this reference.
@@ -304,7 +318,7 @@ impl<F: Frames> Cache<F> {
         mode: WriteMode,
     ) -> Placed {
         let volume = Arc::clone(&instance.volume);
-        let page = volume.page_of(marked[0].0);
+        let page = instance.paging.page_of(marked[0].0);
         let slot = instance.find_or_insert(&self.table, page, mode != WriteMode::Around, now);
         let base = mapping.block_range().start;
         let mut new_dirty = 0;

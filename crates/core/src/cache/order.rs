@@ -11,6 +11,7 @@ use crate::counters::{Counter, Recorder};
 use crate::frames::Frames;
 use crate::group::{GroupId, Groups, OrderError};
 use crate::lane::Lane;
+use crate::page::Paging;
 use crate::queue::Cause;
 use crate::sync::lock;
 use crate::tunables::Tunable;
@@ -50,6 +51,7 @@ impl<F: Frames> Cache<F> {
     /// lock of their shard; false if that cannot be now.
     pub(super) fn join_group(
         lane: &Lane<F>,
+        paging: Paging,
         group: Option<GroupId>,
         first: u64,
         blocks: impl Iterator<Item = u64>,
@@ -57,7 +59,7 @@ impl<F: Frames> Cache<F> {
         let Some(group) = group else { return true };
         let volume = &*lane.volume;
         assert_eq!(group.volume, volume.id, "a write in a group of another volume");
-        let page = volume.blocks_of(volume.page_of(first));
+        let page = paging.around(first);
         let joined = volume.ordered.with(|groups| groups.join(group.number, &page, blocks));
         if !joined {
             lane.recorder.add(Counter::OrderStalls, 1);
@@ -77,8 +79,8 @@ impl<F: Frames> Cache<F> {
         if volume.ordered.is_empty() {
             return None;
         }
-        let page_of = |block| volume.blocks_of(volume.page_of(block));
-        let due = volume.ordered.with(|groups| groups.due(DUE_MAX, page_of));
+        let paging = volume.paging();
+        let due = volume.ordered.with(|groups| groups.due(DUE_MAX, |block| paging.around(block)));
         if !due.is_empty() && now < writer.retry_at {
             return Some(writer.retry_at);
         }
@@ -90,8 +92,7 @@ impl<F: Frames> Cache<F> {
             if started >= depth {
                 break;
             }
-            let page = volume.page_of(block);
-            self.write_back_around(volume, page, Cause::Forced, recorder, now);
+            self.write_back_around(volume, block, Cause::Forced, recorder, now);
         }
         let mut queue = lock(&volume.queue);
         let may_flush = !queue.flush_in_flight && queue.flush_failed.is_none();

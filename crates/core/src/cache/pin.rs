@@ -36,7 +36,7 @@ impl<F: Frames> Cache<F> {
             let others = volumes.iter().flatten().filter(|other| other.id != volume.id);
             others.map(|other| other.pinned.blocks()).sum()
         };
-        let (own_most, all_most) = (volume.capacity / 2, u64::from(self.pool.total) / 2);
+        let (own_most, all_most) = (volume.capacity() / 2, u64::from(self.pool.size()) / 2);
         let name = || volume.name().to_owned();
         volume.pinned.change(&blocks, true, |ranges, count| {
             if ranges > RANGES_MAX {
@@ -92,7 +92,7 @@ impl<F: Frames> Cache<F> {
             let (volume, bytes) = (volume.name().to_owned(), bytes.clone());
             return Err(PinError::Range { volume, bytes, length });
         }
-        let page = |byte: u64| volume.blocks_of(volume.page_of(byte / BLOCK_BYTES_U64));
+        let page = |byte: u64| volume.paging().around(byte / BLOCK_BYTES_U64);
         Ok(page(bytes.start).start..page(bytes.end - 1).end)
     }
 
@@ -101,7 +101,8 @@ impl<F: Frames> Cache<F> {
         for index in 0..self.shards.len() {
             let mut shard = self.shard(index);
             shard.drain(now);
-            let instance = shard.instance(volume.id);
+            // Whoever asks may be late: then nothing of the volume is left.
+            let Some(instance) = shard.instance_of(volume) else { return };
             for slot in self.slots_in(instance, blocks) {
                 instance.note_pinned(slot, now);
             }
@@ -130,12 +131,13 @@ impl<F: Frames> Cache<F> {
                 Ok(block) => block,
                 Err(next) => break next,
             };
-            let page = volume.page_of(block);
-            let whole = volume.blocks_of(page);
+            let whole = volume.paging().around(block);
             let absent = self.count_absent(volume.id, &whole);
             let room = self.reserve(volume, absent, &mut spare, recorder, now);
             let mut shard = self.shard(self.table.shard(Key::new(volume.id, whole.start)));
             let instance = shard.instance(volume.id);
+            let whole = instance.paging.around(block);
+            let page = instance.paging.page_of(block);
             let mut queue = lock(&volume.queue);
             let absent = self.count_absent(volume.id, &whole);
             let is_coming = instance.fills.contains_key(&page);

@@ -9,6 +9,7 @@ use crate::lane::Lane;
 use crate::page::Key;
 use crate::policy::Slot;
 use crate::request::{Assembly, Status};
+use crate::sync::atomic::Ordering;
 use crate::units::{BLOCK_BYTES, BLOCK_BYTES_U64, sectors_touched};
 use crate::volume::Volume;
 use std::ops::Range;
@@ -143,12 +144,13 @@ impl<F: Frames> Cache<F> {
         state.dirty | state.writing != 0
     }
 
-    /// Reads the blocks of the next page of the assembly; false if there is no room.
+    /// Reads the blocks of the next page of the assembly; false if there is no room. If the page
+    /// size has changed meanwhile, nothing has happened yet.
     fn read_page(&self, lane: &mut Lane<F>, now: Nanos, assembly: &mut Assembly<F>) -> bool {
         let volume = &*lane.volume;
         let first = assembly.first_block() + u64::from(assembly.cursor);
         let last = assembly.first_block() + assembly.parts.len() as u64;
-        let blocks = first..last.min(volume.blocks_of(volume.page_of(first)).end);
+        let blocks = first..last.min(volume.paging().around(first).end);
         let count = u32::try_from(blocks.end - blocks.start).expect("at most a page");
         let (found, slot) = self.pin_resident(volume, assembly, &blocks);
         let fresh = assembly.cursor >= assembly.counted;
@@ -167,6 +169,7 @@ impl<F: Frames> Cache<F> {
         }
         let class = match self.miss(lane, now, assembly, &blocks) {
             Missing::NoRoom => return false,
+            Missing::Recut => return true,
             Missing::Present => Class::ReadHit,
             Missing::Filling if found > 0 => Class::ReadPartialHit,
             Missing::Filling => Class::ReadMiss,
@@ -212,6 +215,10 @@ impl<F: Frames> Cache<F> {
     pub(super) fn note_hit(&self, lane: &Lane<F>, key: Key, slot: Slot, now: Nanos) {
         let index = self.table.shard(key);
         if lane.rings[index].push(lane.volume.id, slot) {
+            return;
+        }
+        if self.rebuilding[index].load(Ordering::Relaxed) {
+            // One hit that the policy does not hear of is better than one that waits.
             return;
         }
         self.shard(index).drain(now);

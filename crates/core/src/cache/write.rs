@@ -10,7 +10,7 @@ use crate::clock::Nanos;
 use crate::counters::{Class, Counter};
 use crate::frames::{FrameId, Frames};
 use crate::lane::Lane;
-use crate::mode::{FlushMode, WriteMode};
+use crate::mode::WriteMode;
 use crate::page::{FrameState, Key};
 use crate::policy::Slot;
 use crate::queue::FillWaiter;
@@ -50,8 +50,10 @@ pub(super) enum Placed {
     Transient,
     /// A block of it must be read first; the completion will say.
     Filling,
-    /// No room, or the range is being discarded.
+    /// No room, the range is being discarded, or the page size is changing.
     NoRoom,
+    /// The page size has changed: the parts are of several pages now.
+    Recut,
 }
 
 impl<F: Frames> Cache<F> {
@@ -73,7 +75,8 @@ impl<F: Frames> Cache<F> {
         assert_eq!(data.len(), task.len as usize, "the bytes of the whole task");
         assert!(task.offset + u64::from(task.len) <= volume.geometry().length, "within the volume");
         volume.touch(now);
-        let mode = volume.write_mode();
+        let (mode, _) = *task.modes.get_or_insert_with(|| volume.modes());
+        let mode = volume.effective(mode);
         if mode == WriteMode::ReadOnly {
             let message = format!("write to {}: it is read-only", volume.name());
             return Status::Failed(StoreError::new(StoreErrorKind::ReadOnly, message));
@@ -89,6 +92,7 @@ impl<F: Frames> Cache<F> {
                     self.stall(lane);
                     return Status::Stalled;
                 }
+                Placed::Recut => continue,
                 Placed::Filling => {
                     task.filled = true;
                     return Status::Pending;
@@ -110,7 +114,7 @@ impl<F: Frames> Cache<F> {
         before: u32,
     ) -> Status {
         let volume = Arc::clone(&lane.volume);
-        let fua = task.fua && volume.flush_mode() == FlushMode::Keep;
+        let fua = task.is_stable();
         if (mode != WriteMode::Back || fua) && !task.synced {
             task.synced = true;
             self.sync(lane, now, task, fua);
@@ -137,7 +141,7 @@ impl<F: Frames> Cache<F> {
     /// When to acknowledge a write of so many bytes.
     fn acknowledge(volume: &Volume<F>, now: Nanos, bytes: u64) -> Status {
         let (unclean, limit) = (volume.unclean_blocks(), volume.dirty_limit_blocks());
-        let threshold = volume.tunables.share(Tunable::DirtyThreshold, volume.capacity);
+        let threshold = volume.tunables.share(Tunable::DirtyThreshold, volume.capacity());
         let setpoint = threshold.midpoint(limit).min(limit - 1);
         if unclean <= setpoint {
             return Status::Done;
@@ -158,8 +162,7 @@ impl<F: Frames> Cache<F> {
         data: &'a [u8],
     ) -> (u32, Vec<Piece<'a>>) {
         let start = task.offset + u64::from(task.done);
-        let page = volume.page_of(start / BLOCK_BYTES_U64);
-        let page_end = volume.blocks_of(page).end * BLOCK_BYTES_U64;
+        let page_end = volume.paging().around(start / BLOCK_BYTES_U64).end * BLOCK_BYTES_U64;
         let end = page_end.min(task.offset + u64::from(task.len));
         let mut pieces = Vec::new();
         let mut at = start;
@@ -200,6 +203,9 @@ impl<F: Frames> Cache<F> {
         pieces: &[Piece<'_>],
         mode: WriteMode,
     ) -> Placed {
+        if lane.volume.is_regrouping() {
+            return Placed::NoRoom;
+        }
         if task.group.is_none()
             && let Some(slot) = self.absorb(&lane.volume, pieces)
         {
@@ -213,15 +219,19 @@ impl<F: Frames> Cache<F> {
         // No more than it needs: making room could evict the very page that was filled for it.
         let mut wanted = pieces.iter().filter(is_absent).count();
         if wanted > 0 && mode != WriteMode::Around {
-            self.note_miss(&volume, volume.page_of(pieces[0].block), now);
+            self.note_miss(&volume, pieces[0].block, now);
         }
         let placed = loop {
             if wanted > 0 && !self.reserve(&volume, wanted, &mut lane.spare, &recorder, now) {
                 break Placed::NoRoom;
             }
             let mut shard = self.shard(self.table.shard(key));
-            if Self::is_exclusive(&volume, pieces) {
+            if volume.is_regrouping() || Self::is_exclusive(&volume, pieces) {
                 break Placed::NoRoom;
+            }
+            let page = shard.instance(volume.id).paging.around(pieces[0].block);
+            if pieces[pieces.len() - 1].block >= page.end {
+                break Placed::Recut;
             }
             if let Some(piece) = pieces.iter().find(|piece| !self.is_placeable(&volume, piece)) {
                 let blocks = piece.block..piece.block + 1;
@@ -232,7 +242,8 @@ impl<F: Frames> Cache<F> {
             wanted = owned.iter().filter(|own| own.is_none()).count();
             if wanted <= lane.spare.len() {
                 let blocks = pieces.iter().map(|piece| piece.block);
-                if !Self::join_group(lane, task.group, pieces[0].block, blocks) {
+                let paging = shard.instance(volume.id).paging;
+                if !Self::join_group(lane, paging, task.group, pieces[0].block, blocks) {
                     owned.into_iter().flatten().for_each(|own| self.frames.disown(own));
                     break Placed::NoRoom;
                 }
@@ -291,6 +302,7 @@ impl<F: Frames> Cache<F> {
             Missing::Present => self.place(lane, now, task, again.0, again.1),
             Missing::Filling => Placed::Filling,
             Missing::Bypassed | Missing::NoRoom => Placed::NoRoom,
+            Missing::Recut => unreachable!("one block is of one page"),
         }
     }
 
@@ -324,7 +336,7 @@ impl<F: Frames> Cache<F> {
         lane: &mut Lane<F>,
     ) -> Placed {
         let volume = Arc::clone(&instance.volume);
-        let page = volume.page_of(pieces[0].block);
+        let page = instance.paging.page_of(pieces[0].block);
         let admit = mode != WriteMode::Around;
         let slot = instance.find_or_insert(&self.table, page, admit, now);
         let mut new_dirty = 0;
@@ -374,7 +386,7 @@ impl<F: Frames> Cache<F> {
             return;
         }
         let before = volume.dirty.fetch_add(blocks, Ordering::AcqRel);
-        let threshold = volume.tunables.share(Tunable::DirtyThreshold, volume.capacity);
+        let threshold = volume.tunables.share(Tunable::DirtyThreshold, volume.capacity());
         if before == 0 || (before < threshold && before + blocks >= threshold) {
             volume.notify.notify();
         }

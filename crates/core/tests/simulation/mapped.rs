@@ -43,7 +43,7 @@ pub(crate) fn mapped(
         client.mapped.push(mapping);
         return;
     };
-    let is_refused = error.kind == StoreErrorKind::Busy;
+    let is_refused = matches!(error.kind, StoreErrorKind::Busy | StoreErrorKind::ReadOnly);
     assert!(is_refused || disk.has_failed(&bytes, &error), "mapping {bytes:?} failed to {error}");
     assert!(!mapping.is_held(), "a mapping that failed holds something");
 }
@@ -107,5 +107,7 @@ fn unpin(world: &mut World, rng: &mut Rng, client: usize) {
     model.begin(&bytes, &data);
     world.widen(disk, &bytes);
     let work = Work::Unpin { mapping };
-    world.drive(client, Request { token, bytes, work, stalled: false, event });
+    let volume = &world.disks[disk].volume;
+    let modes = (volume.write_mode(), volume.flush_mode());
+    world.drive(client, Request { token, bytes, work, stalled: false, event, modes });
 }

@@ -11,7 +11,9 @@ use larder_core::frames::{Frames, PlainFrames};
 use larder_core::group::GroupId;
 use larder_core::lane::{Completion, Silent};
 use larder_core::mapping::{Access, Mapping};
+use larder_core::mode::{FlushMode, WriteMode};
 use larder_core::request::{Assembly, Status, WriteTask};
+use larder_core::settings::SettingError;
 use larder_core::store::{
     CrashDisk, CrashStore, DelayStore, FaultPlan, FaultyStore, SparseBytes, Store, StoreError,
     StoreOpKind,
@@ -46,6 +48,11 @@ pub(crate) struct Figures {
     pub(crate) crashes: u64,
     pub(crate) faults: u64,
     pub(crate) store_ops: u64,
+    /// Changes while serving that were done, and those that were refused.
+    pub(crate) changes: u64,
+    pub(crate) refused: u64,
+    /// Volumes that went.
+    pub(crate) removed: u64,
 }
 
 /// What a client asks for.
@@ -74,11 +81,13 @@ pub(crate) struct Request {
     pub(crate) bytes: Range<u64>,
     pub(crate) work: Work,
     pub(crate) stalled: bool,
-    /// The event at which it was submitted.
+    /// The event at which it was submitted, and the modes of the volume then.
     pub(crate) event: u64,
+    pub(crate) modes: (WriteMode, FlushMode),
 }
 
 /// One volume and what lies behind it.
+#[expect(clippy::struct_excessive_bools, reason = "independent facts, not states of one thing")]
 pub(crate) struct Disk {
     pub(crate) volume: Arc<Volume<PlainFrames>>,
     pub(crate) store: Box<dyn Store<PlainFrames>>,
@@ -97,6 +106,10 @@ pub(crate) struct Disk {
     pub(crate) flush_failed: bool,
     /// Ranges whose discard or zeroing goes on although its client has left.
     pub(crate) orphans: Vec<Range<u64>>,
+    /// The largest page that it ever had.
+    pub(crate) page_bytes_max: u64,
+    /// Whether the volume has been removed.
+    pub(crate) gone: bool,
 }
 
 impl Disk {
@@ -106,7 +119,7 @@ impl Disk {
 
     /// Whether the store has failed, in this way, a read of a page that `bytes` touch.
     pub(crate) fn has_failed(&self, bytes: &Range<u64>, error: &StoreError) -> bool {
-        let page = self.volume.page_bytes();
+        let page = self.page_bytes_max;
         let pages = bytes.start / page * page..bytes.end.div_ceil(page) * page;
         self.read_errors.iter().any(|(range, said)| {
             said == error && range.start < pages.end && pages.start < range.end
@@ -121,6 +134,8 @@ pub(crate) struct World {
     pub(crate) clients: Vec<Option<Client>>,
     pub(crate) now: Nanos,
     pub(crate) depth: usize,
+    /// How slow the stores are: all alike, since time goes on only when none has something to do.
+    delay: Option<Nanos>,
     pub(crate) figures: Figures,
     pub(crate) log: Log,
     /// The group of the writes that are submitted next.
@@ -130,22 +145,26 @@ pub(crate) struct World {
     tokens: u64,
 }
 
-fn disk(cache: &Cache<PlainFrames>, setup: &Setup, options: &VolumeOptions) -> Disk {
+fn disk(
+    cache: &Cache<PlainFrames>,
+    options: &VolumeOptions,
+    (seed, delay, lie): (u64, Option<Nanos>, Lie),
+) -> Result<Disk, SettingError> {
     let geometry = options.geometry;
     let mut content = SparseBytes::default();
     content.write(0, &bytes_of(0, 0..geometry.length));
-    let crash = CrashStore::new(geometry, content, setup.seed);
+    let crash = CrashStore::new(geometry, content, seed);
     let platter = crash.disk();
     let plan = FaultPlan::default();
-    let store: Box<dyn Store<PlainFrames>> = match (setup.lie, setup.delay) {
+    let store: Box<dyn Store<PlainFrames>> = match (lie, delay) {
         (Lie::Nothing, None) => Box::new(FaultyStore::new(crash, plan.clone())),
         (Lie::Nothing, Some(delay)) => {
             Box::new(FaultyStore::new(DelayStore::new(crash, delay), plan.clone()))
         }
         (lie, _) => Box::new(Broken::new(crash, lie)),
     };
-    let volume = cache.add_volume(options.clone(), Box::new(Silent));
-    Disk {
+    let volume = cache.try_add_volume(options.clone(), Box::new(Silent))?;
+    Ok(Disk {
         recorder: cache.recorder(&volume),
         volume,
         store,
@@ -159,25 +178,45 @@ fn disk(cache: &Cache<PlainFrames>, setup: &Setup, options: &VolumeOptions) -> D
         writes_failed: false,
         flush_failed: false,
         orphans: Vec::new(),
-    }
+        page_bytes_max: u64::from(options.page_blocks) * BLOCK_BYTES_U64,
+        gone: false,
+    })
 }
 
 impl World {
     pub(crate) fn new(setup: &Setup, log: Log) -> Self {
-        let cache = Cache::new(PlainFrames::new(setup.frames), setup.shards);
-        let disks = setup.volumes.iter().map(|options| disk(&cache, setup, options)).collect();
+        let frames = PlainFrames::new(setup.frames * 2);
+        let cache = Cache::with_memory(frames, setup.frames, setup.shards);
+        let make = |options| disk(&cache, options, (setup.seed, setup.delay, setup.lie)).unwrap();
+        let disks = setup.volumes.iter().map(make).collect();
         World {
             cache,
             disks,
             clients: Vec::new(),
             now: MILLISECOND,
             depth: setup.depth,
+            delay: setup.delay,
             figures: Figures::default(),
             log,
             group: None,
             failed: Vec::new(),
             tokens: 0,
         }
+    }
+
+    /// Adds a volume while the others are served.
+    pub(crate) fn add_disk(
+        &mut self,
+        options: &VolumeOptions,
+        seed: u64,
+    ) -> Result<(), SettingError> {
+        self.disks.push(disk(&self.cache, options, (seed, self.delay, Lie::Nothing))?);
+        Ok(())
+    }
+
+    /// The volumes that are there.
+    pub(crate) fn there(&self) -> Vec<usize> {
+        (0..self.disks.len()).filter(|&disk| !self.disks[disk].gone).collect()
     }
 
     pub(crate) fn note(&self, line: impl FnOnce() -> String) {
@@ -287,7 +326,9 @@ impl World {
         if matches!(work, Work::Write { .. } | Work::Exclude { .. }) {
             self.widen(place, &bytes);
         }
-        self.drive(client, Request { token, bytes, work, stalled: false, event });
+        let volume = &self.disks[place].volume;
+        let modes = (volume.write_mode(), volume.flush_mode());
+        self.drive(client, Request { token, bytes, work, stalled: false, event, modes });
     }
 
     /// A change to `bytes` has begun: reads in flight may see it.
@@ -336,7 +377,7 @@ impl World {
 
     /// A request is done: what the model makes of it.
     fn finish(&mut self, client: usize, request: Request, error: Option<StoreError>) {
-        let Request { token, bytes, work, event, .. } = request;
+        let Request { token, bytes, work, event, modes, .. } = request;
         self.figures.failed += u64::from(error.is_some());
         self.failed.extend(error.is_some().then_some(token));
         self.note(|| match &error {
@@ -362,16 +403,20 @@ impl World {
                 client.held.push(Held { assembly, copy });
             }
             Work::Write { task, .. } => {
-                let may_fail = disk.writes_failed || read_fault;
+                let refused = modes.0 == WriteMode::ReadOnly;
+                let may_fail = disk.writes_failed || read_fault || refused;
                 assert!(error.is_none() || may_fail, "a write failed without a fault: {error:?}");
+                let is_stable = task.fua && modes.1 == FlushMode::Keep;
                 let outcome = match error {
+                    Some(_) if refused => Outcome::Refused,
                     Some(_) => Outcome::Unknown,
-                    None if task.fua => Outcome::Stable,
+                    None if is_stable => Outcome::Stable,
                     None => Outcome::Done,
                 };
                 disk.model.end(&bytes, outcome);
             }
-            Work::Flush => unreachable!("flushes end where their completion arrives"),
+            // Others end where their completion arrives.
+            Work::Flush => assert_eq!(modes.1, FlushMode::Ignore, "a flush that promised nothing"),
             Work::Map { mapping, allowed } => {
                 crate::mapped::mapped(disk, client, frames, mapping, (bytes, allowed, error));
             }

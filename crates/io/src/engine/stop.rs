@@ -6,6 +6,7 @@ use crate::wake::Waker;
 use larder_core::lane::Completion;
 use larder_core::request::Status;
 use larder_core::units::BLOCK_BYTES_U64;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -46,33 +47,41 @@ impl Engine {
             let drivers = self.drivers.lock().expect("no holder panics");
             drivers.iter().map(|driver| Arc::clone(&driver.volume)).collect()
         };
-        let drained = volumes.iter().map(|volume| self.drain_volume(volume, &mut progress));
+        let mut go_on = |at: &StopProgress| {
+            progress(at);
+            ControlFlow::Continue(())
+        };
+        let drained = volumes.iter().map(|volume| self.drain_volume(volume, &mut go_on));
         let failures: Vec<_> = drained.filter_map(Result::err).collect();
         if failures.is_empty() { Ok(()) } else { Err(failures) }
     }
 
-    fn drain_volume(
+    /// Writes and flushes everything of one volume, unless `progress` breaks it off.
+    pub(super) fn drain_volume(
         &self,
         volume: &Arc<ArenaVolume>,
-        progress: &mut impl FnMut(&StopProgress),
+        progress: &mut dyn FnMut(&StopProgress) -> ControlFlow<()>,
     ) -> Result<(), String> {
         let waker = Waker::new().expect("a file descriptor for stopping");
         let mut lane = self.cache.open_lane(volume, Box::new(waker.clone()));
         let mut completions = Vec::new();
         let mut error = None;
         let mut failed_at_rest = 0;
-        let tell = |error: &Option<String>, progress: &mut dyn FnMut(&StopProgress)| {
+        let mut tell = |error: &Option<String>| {
             progress(&StopProgress {
                 volume: volume.name().to_owned(),
                 left_bytes: volume.unclean_blocks() * BLOCK_BYTES_U64,
                 error: error.clone(),
-            });
+            })
         };
-        loop {
+        'written: loop {
             let status = self.cache.flush_always(&mut lane, self.now(), 0);
             debug_assert_eq!(status, Status::Pending, "a flush always waits");
             let result = loop {
-                tell(&error, progress);
+                if tell(&error).is_break() {
+                    error = Some("write everything: it was broken off".to_owned());
+                    break 'written;
+                }
                 lane.collect(&mut completions);
                 if let Some(Completion::Finished { result, .. }) = completions.pop() {
                     break result;
@@ -98,11 +107,14 @@ impl Engine {
                 continue;
             }
             for _ in 0..RETRY_TICKS {
-                tell(&error, progress);
+                if tell(&error).is_break() {
+                    break 'written;
+                }
                 std::thread::sleep(TICK);
             }
         }
-        tell(&error, progress);
+        // Nothing is left to be broken off.
+        let _last: ControlFlow<()> = tell(&error);
         self.cache.close_lane(lane);
         error.map_or(Ok(()), |error| Err(format!("failed to {error}")))
     }

@@ -6,6 +6,7 @@
 //! lane's inbox. What a client can make the server hold is limited: a receive buffer of fixed size,
 //! a number of connections, a time for the handshake.
 
+mod exports;
 pub mod handshake;
 mod input;
 mod output;
@@ -15,4 +16,5 @@ mod socket;
 mod status;
 pub mod wire;
 
-pub use server::{Export, ListenAddress, ListenError, Server, ServerLimits};
+pub use exports::{Export, NameTaken};
+pub use server::{ListenAddress, ListenError, Server, ServerLimits};

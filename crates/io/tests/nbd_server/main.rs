@@ -7,6 +7,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod errors;
+mod exports;
 mod listening;
 mod manners;
 mod model;

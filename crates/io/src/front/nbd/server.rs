@@ -1,15 +1,13 @@
 //! Listening, accepting, and the limits on both.
 
-use super::handshake::{BlockSizes, ExportInfo};
+use super::exports::{Export, Exports, NameTaken};
 use super::session::{Connection, serve_connection};
 use super::socket::Socket;
 use super::wire;
-use crate::engine::{ArenaVolume, Engine};
+use crate::engine::Engine;
 use crate::front::observe::Observer;
-use crate::store::AllocationMap;
 use crate::wake::Waker;
 use larder_core::lane::Notify;
-use larder_core::mode::WriteMode;
 use rustix::event::PollFlags;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{FlockOperation, Mode, OFlags};
@@ -22,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Where to listen.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,55 +82,10 @@ impl Default for ServerLimits {
     }
 }
 
-/// A volume under a name.
-#[derive(Clone)]
-pub struct Export {
-    /// What clients are told.
-    pub(super) info: ExportInfo,
-    pub(super) volume: Arc<ArenaVolume>,
-    pub(super) map: Arc<dyn AllocationMap>,
-}
-
-impl fmt::Debug for Export {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Export").field("info", &self.info).finish_non_exhaustive()
-    }
-}
-
-impl Export {
-    /// Offers `volume` under its name; `default` also under the empty name.
-    ///
-    /// Several connections are allowed because a flush on one covers what was acknowledged on all.
-    #[must_use]
-    pub fn new(
-        volume: Arc<ArenaVolume>,
-        map: Arc<dyn AllocationMap>,
-        default: bool,
-        limits: &ServerLimits,
-    ) -> Self {
-        let page = u32::try_from(volume.page_bytes()).expect("at most 1 MiB");
-        let info = ExportInfo {
-            name: volume.name().to_owned(),
-            description: String::new(),
-            length: volume.geometry().length,
-            read_only: volume.write_mode() == WriteMode::ReadOnly,
-            block_sizes: BlockSizes { min: 1, preferred: page, max: limits.request_bytes_max },
-            features: wire::FLAG_SEND_FLUSH
-                | wire::FLAG_SEND_FUA
-                | wire::FLAG_SEND_TRIM
-                | wire::FLAG_SEND_WRITE_ZEROES
-                | wire::FLAG_SEND_CACHE
-                | wire::FLAG_CAN_MULTI_CONN,
-            default,
-        };
-        Export { info, volume, map }
-    }
-}
-
 /// What all connections share.
 pub(super) struct Shared {
     pub(super) engine: Arc<Engine>,
-    pub(super) exports: Vec<Export>,
+    pub(super) exports: Exports,
     pub(super) limits: ServerLimits,
     pub(super) observer: Option<Arc<dyn Observer>>,
     /// Connections that spin for their next request instead of sleeping.
@@ -271,7 +224,7 @@ impl Server {
         let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let shared = Arc::new(Shared {
             engine,
-            exports,
+            exports: Exports::new(exports),
             limits,
             observer,
             spinners: AtomicUsize::new(0),
@@ -306,6 +259,39 @@ impl Server {
             }
         };
         NbdUri { address, export: export.to_owned() }.to_string()
+    }
+
+    /// Offers one more export from now on.
+    ///
+    /// # Errors
+    /// If there is one of the same name.
+    pub fn add_export(&self, export: Export) -> Result<(), NameTaken> {
+        self.shared.exports.add(export)
+    }
+
+    /// Offers the export of this name no more, and lets its clients go: what they have asked is
+    /// answered. Those whose requests, or who themselves, take longer than `patience` are cut off.
+    /// When this returns nobody uses the export's volume by this server; false if there was none.
+    pub fn remove_export(&self, name: &str, patience: Duration) -> bool {
+        let Some(export) = self.shared.exports.remove(name) else { return false };
+        let serving = || {
+            let connections = self.shared.connections.lock().expect("no holder panics");
+            let serves = |one: &&Arc<Connection>| !one.is_done() && one.serves(&export);
+            connections.iter().filter(serves).cloned().collect::<Vec<_>>()
+        };
+        let begin = Instant::now();
+        for connection in serving() {
+            connection.wake();
+        }
+        while begin.elapsed() < patience && !serving().is_empty() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        for connection in serving() {
+            tracing::info!(export = name, "a client of a removed export was cut off");
+            connection.close();
+            connection.join();
+        }
+        true
     }
 
     /// Closes all connections and stops listening. Requests under way are given up.

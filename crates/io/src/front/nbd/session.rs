@@ -10,10 +10,11 @@ mod reads;
 mod requests;
 mod writes;
 
+use super::exports::Export;
 use super::handshake::{ExportInfo, Handshake, Negotiated, Progress};
 use super::input::{Input, Received};
 use super::output::Output;
-use super::server::{Export, Shared};
+use super::server::Shared;
 use super::socket::Socket;
 use super::wire;
 use crate::engine::{ArenaCache, ArenaLane};
@@ -29,8 +30,8 @@ use rustix::event::PollFlags;
 use rustix::fd::AsFd;
 use std::io;
 use std::sync::Arc;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use writes::Payload;
@@ -61,6 +62,10 @@ pub(super) struct Connection {
     socket: Arc<Socket>,
     waker: Waker,
     done: Arc<AtomicBool>,
+    /// What it serves, once that is agreed on.
+    export: Arc<OnceLock<Export>>,
+    /// Whether it is to be ended from outside, which ends it even with requests under way.
+    cut: Arc<AtomicBool>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -69,7 +74,17 @@ impl Connection {
         self.done.load(Ordering::Acquire)
     }
 
+    pub(super) fn serves(&self, export: &Export) -> bool {
+        self.export.get().is_some_and(|own| own.is(export))
+    }
+
+    /// Has it look whether its export is still there.
+    pub(super) fn wake(&self) {
+        self.waker.notify();
+    }
+
     pub(super) fn close(&self) {
+        self.cut.store(true, Ordering::Release);
         self.socket.shut_down();
         self.waker.notify();
     }
@@ -88,15 +103,18 @@ pub(super) fn serve_connection(shared: Arc<Shared>, socket: Socket) -> io::Resul
     let socket = Arc::new(socket);
     let waker = Waker::new()?;
     let done = Arc::new(AtomicBool::new(false));
+    let (export, cut) = (Arc::new(OnceLock::new()), Arc::new(AtomicBool::new(false)));
     let thread = {
         let (socket, waker, done) = (Arc::clone(&socket), waker.clone(), Arc::clone(&done));
+        let (export, cut) = (Arc::clone(&export), Arc::clone(&cut));
         std::thread::Builder::new().name("connection".into()).spawn(move || {
             let _done = SetWhenDropped(done);
-            converse(&shared, &socket, &waker);
+            converse(&shared, &socket, &waker, &export, &cut);
             socket.shut_down();
         })?
     };
-    Ok(Arc::new(Connection { socket, waker, done, thread: Mutex::new(Some(thread)) }))
+    let thread = Mutex::new(Some(thread));
+    Ok(Arc::new(Connection { socket, waker, done, export, cut, thread }))
 }
 
 struct SetWhenDropped(Arc<AtomicBool>);
@@ -107,14 +125,27 @@ impl Drop for SetWhenDropped {
     }
 }
 
-fn converse(shared: &Arc<Shared>, socket: &Socket, waker: &Waker) {
+fn converse(
+    shared: &Arc<Shared>,
+    socket: &Socket,
+    waker: &Waker,
+    serves: &OnceLock<Export>,
+    cut: &AtomicBool,
+) {
     let mut input = Input::new();
-    let Some(negotiated) = shake_hands(shared, socket, waker, &mut input) else { return };
-    let export = &shared.exports[negotiated.export];
+    let mut exports = shared.exports.list();
+    let agreed = shake_hands(shared, &exports, socket, waker, &mut input);
+    let Some(negotiated) = agreed else { return };
+    let export = serves.get_or_init(|| exports.swap_remove(negotiated.export));
     let cache = Arc::clone(shared.engine.cache());
-    let lane = cache.open_lane(&export.volume, Box::new(waker.clone()));
+    if export.is_removed() {
+        return;
+    }
+    // Its volume may be gone since.
+    let Ok(lane) = cache.try_open_lane(&export.volume, Box::new(waker.clone())) else { return };
     let mut session = Session {
         export,
+        cut,
         shared,
         socket,
         waker,
@@ -143,11 +174,12 @@ fn converse(shared: &Arc<Shared>, socket: &Socket, waker: &Waker) {
 /// Agrees with the client on an export; `None` if the connection is over.
 fn shake_hands(
     shared: &Shared,
+    exports: &[Export],
     socket: &Socket,
     waker: &Waker,
     input: &mut Input,
 ) -> Option<Negotiated> {
-    let exports: Vec<ExportInfo> = shared.exports.iter().map(|e| e.info.clone()).collect();
+    let exports: Vec<ExportInfo> = exports.iter().map(Export::info_now).collect();
     let mut handshake = Handshake::new(&exports, super::handshake::HandshakeLimits::default());
     let clock = shared.engine.clock();
     let limit = u64::try_from(shared.limits.handshake_time_max.as_nanos()).unwrap_or(u64::MAX);
@@ -190,6 +222,7 @@ fn shake_hands(
 /// A connection in transmission.
 struct Session<'a> {
     export: &'a Export,
+    cut: &'a AtomicBool,
     shared: &'a Shared,
     socket: &'a Socket,
     waker: &'a Waker,
@@ -274,7 +307,10 @@ impl Session<'_> {
             moved |= self.resume_reads(now);
             self.record_batch(now);
             self.publish_events();
-            if self.shared.closing.load(Ordering::Acquire) {
+            if self.shared.closing.load(Ordering::Acquire) || self.cut.load(Ordering::Acquire) {
+                return;
+            }
+            if self.export.is_removed() && self.is_quiet() {
                 return;
             }
             if self.leaving && self.parts.is_empty() && self.output.backlog() == 0 {
@@ -298,6 +334,11 @@ impl Session<'_> {
                 return;
             }
         }
+    }
+
+    /// Whether nothing of the client's is under way.
+    fn is_quiet(&self) -> bool {
+        self.parts.is_empty() && self.payload.is_none() && self.output.backlog() == 0
     }
 
     /// Whether requests may be received.
