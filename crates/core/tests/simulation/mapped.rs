@@ -108,6 +108,13 @@ fn unpin(world: &mut World, rng: &mut Rng, client: usize) {
     world.widen(disk, &bytes);
     let work = Work::Unpin { mapping };
     let volume = &world.disks[disk].volume;
-    let modes = (volume.write_mode(), volume.flush_mode());
-    world.drive(client, Request { token, bytes, work, stalled: false, event, modes });
+    let request = Request {
+        token,
+        bytes,
+        work,
+        stalled: false,
+        event,
+        modes: (volume.write_mode(), volume.flush_mode()),
+    };
+    world.drive(client, request);
 }
