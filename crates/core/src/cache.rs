@@ -14,6 +14,9 @@ mod fill;
 mod flush;
 mod freeze;
 mod join;
+mod map;
+mod order;
+mod pin;
 mod poll;
 mod read;
 mod regroup;
@@ -152,6 +155,8 @@ impl<F: Frames> Cache<F> {
                 return tables + TRACKER_BYTES as u64;
             }
             Gauge::InFlight => return lock(&volume.queue).in_flight as u64,
+            Gauge::Pinned => volume.pinned.blocks(),
+            Gauge::Held => volume.ordered.with(|groups| groups.held_blocks()),
             Gauge::Failing => return volume.failing.load(Ordering::Relaxed),
         };
         blocks * BLOCK_BYTES_U64
@@ -235,6 +240,7 @@ impl<F: Frames> Cache<F> {
                 writing += counts.2;
             }
             assert_eq!(dirty, volume.dirty.load(Ordering::Acquire), "dirty blocks");
+            volume.ordered.with(|groups| groups.check(|block| self.is_unclean(volume, block)));
             assert_eq!(writing, volume.writing.load(Ordering::Acquire), "writing blocks");
             let usage = u64::from(volume.quota.usage.load(Ordering::Acquire));
             assert!(resident <= usage, "{resident} resident, {usage} charged");
@@ -242,7 +248,13 @@ impl<F: Frames> Cache<F> {
             if lock(&volume.queue).is_idle() {
                 assert_eq!(writing, 0, "writing, but nothing is in flight");
                 let held = limbo.iter().filter(|&&owner| owner == volume.id).count() as u64;
-                assert_eq!(usage, resident + held, "frames charged, resident and in limbo");
+                let maps = lock(&volume.maps);
+                let mapped: u64 = maps.iter().map(|(blocks, _)| blocks.end - blocks.start).sum();
+                let least = resident + held;
+                assert!(
+                    (least..=least + mapped).contains(&usage),
+                    "{usage} frames charged, {resident} resident, {held} in limbo, {mapped} mapped"
+                );
             }
         }
         self.pool.check();

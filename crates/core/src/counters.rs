@@ -6,10 +6,12 @@
 mod catalogue;
 mod class;
 mod histogram;
+mod interface;
 
 pub use catalogue::{COUNTERS, Counter, GAUGES, Gauge, HISTOGRAMS, Latency, Meaning, Unit};
 pub use class::{Class, Classes};
 pub use histogram::{Histogram, HistogramSnapshot};
+pub use interface::Interface;
 
 use crate::clock::Nanos;
 use crate::sync::atomic::{AtomicU64, Ordering};

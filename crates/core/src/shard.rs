@@ -186,7 +186,7 @@ impl<F: Frames> Instance<F> {
         now: Nanos,
     ) -> Slot {
         if let Some(slot) = self.find(table, page) {
-            if admit && !self.is_admitted(slot) {
+            if admit && !self.stays(slot) {
                 // Counted as the miss that it is; the policy is told of a reference all the same.
                 self.admit(slot, page, now);
                 self.hit(slot, now);
@@ -200,7 +200,7 @@ impl<F: Frames> Instance<F> {
         if coldest.load(Ordering::Relaxed) == Nanos::MAX {
             coldest.store(now, Ordering::Relaxed);
         }
-        if admit {
+        if admit && !self.is_pinned(page) {
             self.admit(slot, page, now);
         }
         slot
@@ -209,6 +209,40 @@ impl<F: Frames> Instance<F> {
     /// Whether the policy knows the page.
     pub(crate) fn is_admitted(&self, slot: Slot) -> bool {
         self.touched.find(slot).is_some_and(|touched| touched.at() > 0)
+    }
+
+    /// Whether an administrator has pinned a part of the page. Then no policy knows it, so that
+    /// none has to pass it over again and again.
+    pub(crate) fn is_pinned(&self, page: u64) -> bool {
+        self.volume.pinned.meets(&self.paging.blocks_of(page))
+    }
+
+    /// Whether the page is to stay when it is clean.
+    pub(crate) fn stays(&self, slot: Slot) -> bool {
+        self.is_admitted(slot) || self.is_pinned(self.pages.get(slot).number)
+    }
+
+    /// Makes what the policy knows of a page agree with whether it is pinned.
+    pub(crate) fn note_pinned(&mut self, slot: Slot, now: Nanos) {
+        let page = self.pages.get(slot).number;
+        match (self.is_pinned(page), self.is_admitted(slot)) {
+            (true, true) => {
+                self.touched.get_mut(slot).0 = 0;
+                self.policy.on_remove(slot, page, false);
+            }
+            (false, false) => self.admit(slot, page, now),
+            _ => {}
+        }
+    }
+
+    /// The same for every page, after a change of the page size.
+    pub(crate) fn note_all_pinned(&mut self, now: Nanos) {
+        if self.volume.pinned.blocks() > 0 {
+            let pinned = |&slot: &Slot| self.is_pinned(self.pages.get(slot).number);
+            for slot in self.pages.slots().filter(pinned).collect::<Vec<_>>() {
+                self.note_pinned(slot, now);
+            }
+        }
     }
 
     fn admit(&mut self, slot: Slot, page: u64, now: Nanos) {
@@ -396,8 +430,10 @@ impl<F: Frames> Instance<F> {
             writing += u64::from(page.writing);
             dirty_pages += usize::from(page.dirty > 0);
             admitted += usize::from(self.is_admitted(slot));
+            let is_evictable = self.is_admitted(slot) && self.is_pinned(page.number);
+            assert!(!is_evictable, "{page:?} is pinned, and the policy knows it");
             rounds += u32::from(page.in_round());
-            let is_known = self.is_admitted(slot) || !page.is_quiet();
+            let is_known = self.stays(slot) || !page.is_quiet();
             assert!(is_known, "{page:?} is clean and can never be evicted");
         }
         assert_eq!(rounds, self.rounds, "pages being written");

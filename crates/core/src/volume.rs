@@ -5,9 +5,11 @@ use crate::counters::{Recorder, Totals};
 use crate::curve::followed::Followed;
 use crate::curve::tracker::Tracker;
 use crate::frames::Frames;
+use crate::group::Ordered;
 use crate::lane::{Mailbox, Notify};
 use crate::mode::{FlushMode, WriteMode, effective};
 use crate::page::Paging;
+use crate::pinned::Pinned;
 use crate::policy::PolicyKind;
 use crate::queue::Queue;
 use crate::settings::{SettingError, Share};
@@ -17,6 +19,7 @@ use crate::sync::{Arc, Mutex, lock};
 use crate::tunables::{LiveTunables, Tunable, Tunables};
 use crate::units::BLOCK_BYTES_U64;
 use crate::writeback::Writer;
+use std::ops::Range;
 
 /// What a volume is made with.
 #[derive(Clone, Debug)]
@@ -117,6 +120,9 @@ impl Quota {
     }
 }
 
+/// Blocks that are mapped for change, and the mailbox of the lane that has them.
+pub(crate) type MapHold<F> = (Range<u64>, Arc<Mailbox<F>>);
+
 /// One volume.
 pub struct Volume<F: Frames> {
     pub(crate) id: u16,
@@ -160,6 +166,10 @@ pub struct Volume<F: Frames> {
     pub(crate) exclusives: AtomicU64,
     pub(crate) queue: Mutex<Queue<F>>,
     pub(crate) writer: Mutex<Writer>,
+    pub(crate) ordered: Ordered,
+    pub(crate) pinned: Pinned,
+    /// Blocks that are mapped for change, by whom.
+    pub(crate) maps: Mutex<Vec<MapHold<F>>>,
     pub(crate) notify: Box<dyn Notify>,
     pub(crate) recorders: Mutex<Vec<Arc<Recorder>>>,
     /// The recorder of whoever tends the cache.
@@ -229,6 +239,9 @@ impl<F: Frames> Volume<F> {
             exclusives: AtomicU64::new(0),
             queue: Mutex::new(Queue::new()),
             writer: Mutex::new(Writer::default()),
+            ordered: Ordered::default(),
+            pinned: Pinned::default(),
+            maps: Mutex::new(Vec::new()),
             notify,
             recorders: Mutex::new(vec![Arc::clone(&tended)]),
             tended,

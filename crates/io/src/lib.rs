@@ -6,6 +6,7 @@
 //! operation is in flight, and one line in `handed_over`.
 
 pub mod clock;
+pub mod embed;
 pub mod engine;
 pub mod frames;
 pub mod front;

@@ -95,6 +95,9 @@ impl<F: Frames> Cache<F> {
         instance.pages.get_mut(slot).filling = false;
         let volume = Arc::clone(&instance.volume);
         let whole = instance.paging.blocks_of(page);
+        if error.is_some() && volume.pinned.meets(&whole) {
+            volume.pinned.lost(now, volume.tunables.nanos(Tunable::RetryDelayMax));
+        }
         for waiter in waiters {
             let Some((blocks, part)) = waiter.read.clone() else {
                 let token = waiter.token;
@@ -237,7 +240,14 @@ impl<F: Frames> Cache<F> {
             writer.retry_at = now + writer.retry_delay;
         }
         drop(writer);
-        self.fail_flushes(volume, epoch, &error);
+        // A flush may wait for changes that are held back by what failed, whatever came first.
+        let held = volume.ordered.with(|groups| groups.held_blocks());
+        if held == 0 {
+            self.fail_flushes(volume, epoch, &error);
+        } else {
+            let message = format!("{error}; {held} blocks are held back until it is written");
+            self.fail_flushes(volume, 0, &StoreError::new(error.kind, message));
+        }
     }
 
     /// Takes in a completion of a write.

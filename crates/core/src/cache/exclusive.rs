@@ -134,6 +134,9 @@ impl<F: Frames> Cache<F> {
         volume.exclusives.fetch_sub(1, Ordering::AcqRel);
         drop(queue);
         self.settle_range(volume, recorder, now, &blocks);
+        if volume.pinned.meets(&blocks) {
+            volume.pinned.lost(now, 0);
+        }
         // A discard is advice; a store that cannot take it has not failed.
         let ignored = |error: &StoreError| {
             kind == StoreOpKind::Discard && error.kind == StoreErrorKind::Unsupported
@@ -143,7 +146,7 @@ impl<F: Frames> Cache<F> {
     }
 
     /// Slots of the pages of an instance that have blocks in `blocks`.
-    fn slots_in(&self, instance: &Instance<F>, blocks: &Range<u64>) -> Vec<Slot> {
+    pub(super) fn slots_in(&self, instance: &Instance<F>, blocks: &Range<u64>) -> Vec<Slot> {
         let (volume, paging) = (&instance.volume, instance.paging);
         let pages = paging.page_of(blocks.start)..paging.page_of(blocks.end - 1) + 1;
         if pages.end - pages.start <= u64::from(instance.pages.len()) {
@@ -182,6 +185,7 @@ impl<F: Frames> Cache<F> {
             self.table.retract(frame);
             self.pool.retire(volume.id, frame);
         }
+        volume.ordered.with_any(|groups| groups.dropped(blocks));
         let page = instance.pages.get_mut(slot);
         page.resident -= gone;
         page.dirty -= clean;

@@ -154,6 +154,7 @@ impl<F: Frames> Cache<F> {
                     continue;
                 }
                 if past.is_none() && absent <= lane.spare.len() {
+                    let waiter = Some(waiter);
                     self.start_fill(instance, &mut queue, page, &mut lane.spare, waiter, now);
                     Missing::Filling
                 } else if waiter.read.is_some() && range_len(blocks) <= lane.spare.len() {
@@ -189,13 +190,14 @@ impl<F: Frames> Cache<F> {
         blocks.clone().filter(is_absent).count()
     }
 
-    fn start_fill(
+    /// Begins to fill a page for `waiter`, or for nobody yet.
+    pub(super) fn start_fill(
         &self,
         instance: &mut Instance<F>,
         queue: &mut Queue<F>,
         page: u64,
         spare: &mut Vec<FrameId>,
-        waiter: FillWaiter<F>,
+        waiter: Option<FillWaiter<F>>,
         now: Nanos,
     ) {
         let slot = instance.find_or_insert(&self.table, page, true, now);
@@ -207,7 +209,8 @@ impl<F: Frames> Cache<F> {
             ops_left += 1;
         }
         instance.pages.get_mut(slot).filling = true;
-        let fill = Fill { slot, ops_left, error: None, salvage: Vec::new(), waiters: vec![waiter] };
+        let waiters = waiter.into_iter().collect();
+        let fill = Fill { slot, ops_left, error: None, salvage: Vec::new(), waiters };
         let before = instance.fills.insert(page, fill);
         assert!(before.is_none() && ops_left > 0, "a fill of a page that is being filled or whole");
     }

@@ -11,9 +11,10 @@ use super::Cache;
 use crate::clock::Nanos;
 use crate::counters::Recorder;
 use crate::frames::Frames;
+use crate::group::Groups;
 use crate::lane::{Completion, Lane};
 use crate::mode::FlushMode;
-use crate::queue::{Context, FlushWaiter};
+use crate::queue::{Context, FlushWaiter, Queue};
 use crate::request::{Status, WriteTask};
 use crate::store::{StoreError, StoreErrorKind, StoreOpKind};
 use crate::sync::atomic::Ordering;
@@ -88,6 +89,7 @@ impl<F: Frames> Cache<F> {
             queue.operation(StoreOpKind::Flush, 0..0, Vec::new(), Context::Flush(waiters), now);
         queue.forced.push_back(op);
         queue.flush_in_flight = true;
+        volume.ordered.with_any(Groups::flush_begun);
     }
 
     /// Where clients' flushes are ignored, the store is flushed when the lazy writer has come to an
@@ -101,10 +103,16 @@ impl<F: Frames> Cache<F> {
             return;
         }
         writer.unflushed_since = None;
+        Self::flush_store(volume, &mut queue, now);
+    }
+
+    /// Flushes the store though no client waits for it.
+    pub(super) fn flush_store(volume: &Volume<F>, queue: &mut Queue<F>, now: Nanos) {
         let context = Context::Flush(Vec::new());
         let op = queue.operation(StoreOpKind::Flush, 0..0, Vec::new(), context, now);
         queue.forced.push_back(op);
         queue.flush_in_flight = true;
+        volume.ordered.with_any(Groups::flush_begun);
     }
 
     /// Starts rounds of pages that became dirty at `epoch` or before, as many as the store may
@@ -161,6 +169,9 @@ impl<F: Frames> Cache<F> {
                 if left == 0 || !wanted(page) {
                     break;
                 }
+                if volume.ordered.holds_back(&blocks) {
+                    continue;
+                }
                 left = left.saturating_sub(u64::from(page.dirty));
                 let is_exclusive = || {
                     volume.exclusives.load(Ordering::Acquire) > 0
@@ -203,6 +214,8 @@ impl<F: Frames> Cache<F> {
             queue.flush_failed.get_or_insert_with(|| error.clone());
         }
         let failed = queue.flush_failed.clone().or(away.cloned());
+        let ordered = if failed.is_none() { Groups::flush_done } else { Groups::flush_missed };
+        volume.ordered.with_any(ordered);
         drop(queue);
         for waiter in waiters {
             let untold = volume.untold_error(&waiter.mailbox);

@@ -28,7 +28,8 @@ impl<F: Frames> Cache<F> {
     ) -> Option<Nanos> {
         let mut writer = lock(&volume.writer);
         Self::submit_exclusives(volume, now);
-        let next = if self.regroup(volume, now) {
+        let may_begin = self.regroup(volume, now);
+        let lazy = if may_begin {
             self.advance_flushes(volume, &mut writer, recorder, now);
             self.steal(volume, recorder, now);
             self.write_lazily(volume, &mut writer, recorder, now)
@@ -36,6 +37,10 @@ impl<F: Frames> Cache<F> {
             // The completions that it waits for will say when to go on.
             None
         };
+        // What groups wait for goes on: a change of the page size may wait for it.
+        let ordered = self.advance_groups(volume, &mut writer, recorder, now);
+        let pinned = if may_begin { self.fill_pinned(volume, recorder, now) } else { None };
+        let next = lazy.into_iter().chain(ordered).chain(pinned).min();
         if volume.flush_mode() == FlushMode::Ignore {
             Self::flush_unasked(volume, &mut writer, now);
         }

@@ -69,6 +69,11 @@ impl<F: Frames> Cache<F> {
                 break;
             }
         }
+        if !assembly.told {
+            assembly.told = true;
+            let is_whole = assembly.cursor as usize == assembly.parts.len();
+            assembly.interface.count(&lane.recorder, is_whole && assembly.missing == 0);
+        }
         assembly.status(&self.frames)
     }
 
@@ -121,6 +126,7 @@ impl<F: Frames> Cache<F> {
             let slot = self.table.slot(self.frames.pinned(&pin));
             self.frames.unpin(pin);
             self.note_hit(lane, key, slot, 0);
+            lane.recorder.add(Counter::FastReads, 1);
             lane.recorder.add(Counter::ReadHit, 1);
         } else {
             self.frames.unpin(pin);

@@ -79,7 +79,8 @@ impl<F: Frames> Cache<F> {
         if instance.paging.page_blocks == wanted {
             return true;
         }
-        if !instance.is_settled() {
+        // Pages of another size put other blocks together than the order of groups knows of.
+        if !instance.is_settled() || !volume.ordered.is_written() {
             return false;
         }
         self.rebuilding[index].store(true, Ordering::Relaxed);
@@ -87,6 +88,7 @@ impl<F: Frames> Cache<F> {
         let instance = shard.instance(volume.id);
         let pages = self.expected_pages(self.expected_frames(volume, volumes), wanted);
         instance.regroup(&self.table, wanted, pages);
+        instance.note_all_pinned(now);
         for slot in instance.strays() {
             self.drop_page(instance, slot);
         }

@@ -106,6 +106,8 @@ impl<F: Frames> Cache<F> {
         let page = instance.pages.get_mut(slot);
         assert!(page.can_start_round(), "{page:?} cannot be written now");
         let (number, epoch) = (page.number, page.dirty_epoch);
+        let blocks = instance.paging.blocks_of(number);
+        volume.ordered.with_any(|groups| groups.started(&blocks));
         let mut count = 0;
         for block in instance.paging.blocks_of(number) {
             let Some(frame) = self.table.find(Key::new(volume.id, block)) else { continue };
@@ -181,10 +183,15 @@ impl<F: Frames> Cache<F> {
         let region_pages = u64::from(PAGE_BLOCKS_MAX / paging.page_blocks);
         let region = page / region_pages * region_pages..(page / region_pages + 1) * region_pages;
         let mut queue = lock(&volume.queue);
+        if volume.ordered.holds_back(&paging.blocks_of(page)) {
+            return false;
+        }
         let startable = |instance: &Instance<F>, queue: &Queue<F>, page: u64| {
             instance.find(&self.table, page).filter(|&slot| {
+                let blocks = paging.blocks_of(page);
                 instance.pages.get(slot).can_start_round()
-                    && !queue.is_exclusive(&paging.blocks_of(page))
+                    && !queue.is_exclusive(&blocks)
+                    && !volume.ordered.is_held(&blocks)
             })
         };
         if startable(instance, &queue, page).is_none() {
@@ -249,7 +256,7 @@ impl<F: Frames> Cache<F> {
         }
         // What an earlier round has taken may not be stable, whatever the next round does.
         task.needs_flush |= fua && !self.is_all_dirty(&instance.volume, &blocks, task);
-        let blocked = queue.is_exclusive(&blocks);
+        let blocked = queue.is_exclusive(&blocks) || instance.volume.ordered.holds_back(&blocks);
         let round = if page.dirty == 0 { page.round } else { page.round.wrapping_add(1) };
         if page.can_start_round() && !blocked {
             self.start_round(instance, slot, rounds);
@@ -314,7 +321,11 @@ impl<F: Frames> Cache<F> {
             }
             instance.link_dirty_again(slot, epoch);
         }
-        self.tell_synced(instance, slot, error, true);
+        let blocks = instance.paging.blocks_of(number);
+        volume.ordered.with_any(|groups| groups.ended(&blocks, error.is_none()));
+        // A page that was held back was not written with FUA, whoever waited for it.
+        let stable = volume.ordered.is_empty();
+        self.tell_synced(instance, slot, error, stable);
         self.continue_page(instance, slot, recorder, now);
     }
 
@@ -362,14 +373,15 @@ impl<F: Frames> Cache<F> {
             let Some(waiters) = instance.syncs.get(&slot) else { return };
             let fua = waiters.iter().any(|waiter| waiter.fua);
             let mut queue = lock(&volume.queue);
-            if !queue.is_exclusive(&instance.paging.blocks_of(page.number)) {
+            let blocks = instance.paging.blocks_of(page.number);
+            if !queue.is_exclusive(&blocks) && !volume.ordered.holds_back(&blocks) {
                 let mut rounds = Rounds::new(Cause::Forced, fua);
                 self.start_round(instance, slot, &mut rounds);
                 rounds.finish(instance, &mut queue, recorder, now);
             }
             return;
         }
-        if page.is_quiet() && !instance.is_admitted(slot) {
+        if page.is_quiet() && !instance.stays(slot) {
             self.drop_page(instance, slot);
         }
     }

@@ -41,7 +41,7 @@ struct Piece<'a> {
 
 /// What became of the part of a write that lies in one page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Placed {
+pub(super) enum Placed {
     /// It is in the cache; all its blocks were dirty before.
     Absorbed,
     /// It is in the cache.
@@ -87,7 +87,7 @@ impl<F: Frames> Cache<F> {
                 return self.at_limit(lane);
             }
             let (rest, pieces) = Self::pieces_of_next_page(&volume, task, data);
-            match self.place(lane, now, task.token, &pieces, mode) {
+            match self.place(lane, now, task, &pieces, mode) {
                 Placed::NoRoom => {
                     self.stall(lane);
                     return Status::Stalled;
@@ -101,6 +101,19 @@ impl<F: Frames> Cache<F> {
             }
             task.done = rest;
         }
+        self.finish_write(lane, now, task, mode, before)
+    }
+
+    /// Goes on with a write of which all bytes are in the cache; `before` of them were so already.
+    pub(super) fn finish_write(
+        &self,
+        lane: &mut Lane<F>,
+        now: Nanos,
+        task: &mut WriteTask,
+        mode: WriteMode,
+        before: u32,
+    ) -> Status {
+        let volume = Arc::clone(&lane.volume);
         let fua = task.is_stable();
         if (mode != WriteMode::Back || fua) && !task.synced {
             task.synced = true;
@@ -117,7 +130,7 @@ impl<F: Frames> Cache<F> {
 
     /// At the dirty limit a write waits for the lazy writer; but where the store fails, waiting
     /// would be for ever, and the client is told instead.
-    fn at_limit(&self, lane: &Lane<F>) -> Status {
+    pub(super) fn at_limit(&self, lane: &Lane<F>) -> Status {
         if let Some(error) = lane.volume.failure() {
             return Status::Failed(error);
         }
@@ -186,14 +199,16 @@ impl<F: Frames> Cache<F> {
         &self,
         lane: &mut Lane<F>,
         now: Nanos,
-        token: u64,
+        task: &WriteTask,
         pieces: &[Piece<'_>],
         mode: WriteMode,
     ) -> Placed {
         if lane.volume.is_regrouping() {
             return Placed::NoRoom;
         }
-        if let Some(slot) = self.absorb(&lane.volume, pieces) {
+        if task.group.is_none()
+            && let Some(slot) = self.absorb(&lane.volume, pieces)
+        {
             self.note_hit(lane, Key::new(lane.volume.id, pieces[0].block), slot, now);
             return Placed::Absorbed;
         }
@@ -222,11 +237,17 @@ impl<F: Frames> Cache<F> {
             if let Some(piece) = pieces.iter().find(|piece| !self.is_placeable(&volume, piece)) {
                 let blocks = piece.block..piece.block + 1;
                 drop(shard);
-                return self.fill_first(lane, now, token, &blocks, (pieces, mode));
+                return self.fill_first(lane, now, task, &blocks, (pieces, mode));
             }
             let owned = self.own_resident(&volume, pieces);
             wanted = owned.iter().filter(|own| own.is_none()).count();
             if wanted <= lane.spare.len() {
+                let blocks = pieces.iter().map(|piece| piece.block);
+                let paging = shard.instance(volume.id).paging;
+                if !Self::join_group(lane, paging, task.group, pieces[0].block, blocks) {
+                    owned.into_iter().flatten().for_each(|own| self.frames.disown(own));
+                    break Placed::NoRoom;
+                }
                 // Hits noted before came before this reference.
                 shard.drain(now);
                 let instance = shard.instance(volume.id);
@@ -272,14 +293,14 @@ impl<F: Frames> Cache<F> {
         &self,
         lane: &mut Lane<F>,
         now: Nanos,
-        token: u64,
+        task: &WriteTask,
         blocks: &Range<u64>,
         again: (&[Piece<'_>], WriteMode),
     ) -> Placed {
         let mailbox = Arc::clone(&lane.mailbox);
-        let waiter = FillWaiter { mailbox, token, read: None };
+        let waiter = FillWaiter { mailbox, token: task.token, read: None };
         match self.fetch(lane, now, waiter, blocks) {
-            Missing::Present => self.place(lane, now, token, again.0, again.1),
+            Missing::Present => self.place(lane, now, task, again.0, again.1),
             Missing::Filling => Placed::Filling,
             Missing::Bypassed(_) | Missing::NoRoom => Placed::NoRoom,
             Missing::Recut => unreachable!("one block is of one page"),
@@ -334,6 +355,18 @@ impl<F: Frames> Cache<F> {
             };
             new_dirty += u16::from(!was_dirty);
         }
+        Self::note_placed(instance, slot, (new_dirty, past), now)
+    }
+
+    /// Counts blocks of a page that have become dirty, by a write that does not stay if there is a
+    /// reason for that.
+    pub(super) fn note_placed(
+        instance: &mut Instance<F>,
+        slot: Slot,
+        (new_dirty, past): (u16, Option<BypassReason>),
+        now: Nanos,
+    ) -> Placed {
+        let volume = Arc::clone(&instance.volume);
         let page = instance.pages.get_mut(slot);
         let was_clean = page.dirty == 0;
         page.dirty += new_dirty;
@@ -343,14 +376,14 @@ impl<F: Frames> Cache<F> {
         }
         Self::note_dirty(&volume, u64::from(new_dirty));
         match (past, new_dirty) {
-            (Some(reason), _) if !instance.is_admitted(slot) => Placed::Transient(reason),
+            (Some(reason), _) if !instance.stays(slot) => Placed::Transient(reason),
             (_, 0) => Placed::Absorbed,
             (_, _) => Placed::New,
         }
     }
 
     /// Why a write of what is not resident does not stay.
-    fn passes(volume: &Volume<F>, mode: WriteMode) -> Option<BypassReason> {
+    pub(super) fn passes(volume: &Volume<F>, mode: WriteMode) -> Option<BypassReason> {
         match mode {
             WriteMode::Around => Some(BypassReason::WriteAround),
             _ => volume.is_frozen().then_some(BypassReason::Frozen),
@@ -429,7 +462,13 @@ impl<F: Frames> Cache<F> {
     }
 }
 
-fn count_placed<F: Frames>(lane: &Lane<F>, placed: Placed, mode: WriteMode, task: &mut WriteTask) {
+/// Counts a page of a write.
+pub(super) fn count_placed<F: Frames>(
+    lane: &Lane<F>,
+    placed: Placed,
+    mode: WriteMode,
+    task: &mut WriteTask,
+) {
     let filled = std::mem::take(&mut task.filled);
     let class = match placed {
         Placed::Transient(reason) => {

@@ -71,15 +71,17 @@ macro_rules! catalogue {
 catalogue! {
     /// Counters: they only grow.
     Counter, COUNTERS;
-    ReadRequests, "read_requests", Operations, "Read requests of clients.", "Copy Reads, MDL Reads";
+    ReadRequests, "read_requests", Operations, "Read requests of clients.", "";
     ReadBytes, "read_bytes", Bytes, "Bytes that clients read.", "";
     WriteRequests, "write_requests", Operations, "Write requests of clients.", "";
     WriteBytes, "write_bytes", Bytes, "Bytes that clients wrote.", "";
     FlushRequests, "flush_requests", Operations, "Flush requests of clients.", "";
     DiscardRequests, "discard_requests", Operations, "Trim requests of clients.", "";
     ZeroRequests, "zero_requests", Operations, "Requests of clients to write zeros.", "";
-    ReadHit, "read_hit_pages", Pages,
-        "Read references whose blocks were all resident.", "Copy Read Hits %, MDL Read Hits %";
+    FastReads, "fast_reads", Operations,
+        "Reads of a resident block copied by the shortest way; no other counter of calls has them.",
+        "Fast Reads/sec";
+    ReadHit, "read_hit_pages", Pages, "Read references whose blocks were all resident.", "";
     ReadPartialHit, "read_partial_hit_pages", Pages,
         "Read references with some blocks resident and some not.", "";
     ReadMiss, "read_miss_pages", Pages, "Read references with no block resident.", "";
@@ -102,6 +104,24 @@ catalogue! {
         "Bypasses because the volume is in write-around mode.", "";
     BypassFrozen, "bypass_frozen_pages", Pages,
         "Bypasses because the volume is frozen.", "";
+    CopyReads, "copy_reads", Operations,
+        "Reads that copy to the caller, beside the fast ones.", "Copy Reads/sec";
+    CopyReadHits, "copy_read_hits", Operations,
+        "Those that were answered without the store.", "Copy Read Hits %";
+    MapReads, "map_reads", Operations,
+        "Ranges that a caller looks at in place: calls, however often it looks.", "Data Maps/sec";
+    MapReadHits, "map_read_hits", Operations,
+        "Those that were there without the store.", "Data Map Hits %";
+    PinReads, "pin_reads", Operations,
+        "Ranges mapped to be changed, with what they hold.", "Pin Reads/sec";
+    PinReadHits, "pin_read_hits", Operations,
+        "Those that were there without the store.", "Pin Read Hits %";
+    PinOverwrites, "pin_overwrites", Operations,
+        "Ranges mapped to be overwritten, of which nothing is read.", "";
+    GatherReads, "gather_reads", Operations,
+        "Reads whose frames go to a socket as they are: the exports.", "MDL Reads/sec";
+    GatherReadHits, "gather_read_hits", Operations,
+        "Those that were answered without the store.", "MDL Read Hits %";
     EvictedPages, "evicted_pages", Pages, "Pages evicted to make room.", "";
     EvictedBlocks, "evicted_blocks", Blocks, "Blocks of the evicted pages.", "";
     FilledBlocks, "filled_blocks", Blocks, "Blocks read from the store into the cache.", "";
@@ -141,6 +161,10 @@ catalogue! {
         "Flushes, discards and zeroings that the store failed.", "";
     Stalls, "stalls", Operations,
         "Requests that had to wait for room or for the dirty limit.", "";
+    OrderFlushes, "order_flushes", Operations,
+        "Flushes of the store so that what a group waits for is stable.", "";
+    OrderStalls, "order_stalls", Operations,
+        "Times that a write of a group had to wait: its page held what must be stable before.", "";
     ThrottledWrites, "throttled_writes", Operations,
         "Writes whose acknowledgement was delayed on the way to the dirty limit.", "";
     ThrottledTime, "throttled_ns", Nanoseconds, "The sum of these delays.", "";
@@ -159,6 +183,10 @@ catalogue! {
     Free, "free_bytes", Bytes, "Memory of the pool that holds nothing.", "";
     Metadata, "metadata_bytes", Bytes, "Memory of the pool for tables, policies and ghosts.", "";
     InFlight, "store_in_flight", Operations, "Operations that the store has not finished.", "";
+    Pinned, "pinned_bytes", Bytes,
+        "Ranges that an administrator has pinned, resident yet or not.", "";
+    Held, "held_bytes", Bytes,
+        "Dirty blocks of groups that wait for other groups to be stable.", "";
     Failing, "failing_blocks", Blocks,
         "Dirty blocks whose last write to the store failed: what is at risk.", "";
 }

@@ -94,7 +94,7 @@ impl<F: Frames> Instance<F> {
 
     /// Clean pages that the policy does not know: parts of one that was only there to be written.
     pub(crate) fn strays(&self) -> Vec<Slot> {
-        let is_stray = |&slot: &Slot| self.pages.get(slot).is_quiet() && !self.is_admitted(slot);
+        let is_stray = |&slot: &Slot| self.pages.get(slot).is_quiet() && !self.stays(slot);
         self.pages.slots().filter(is_stray).collect()
     }
 }

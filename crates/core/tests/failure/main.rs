@@ -5,6 +5,9 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on is to panic")]
 
 mod frozen;
+mod mapping;
+mod order;
+mod pinned;
 mod rig;
 
 use larder_core::clock::{MILLISECOND, Nanos, SECOND};

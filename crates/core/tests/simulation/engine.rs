@@ -143,6 +143,12 @@ impl World {
                 other => panic!("{other:?} for an exclusive range"),
             },
             Work::Flush => panic!("{completion:?} for a flush"),
+            Work::Map { mapping, .. } => {
+                self.cache.map_completed(&mut client.lane, self.now, mapping, completion)
+            }
+            Work::Unpin { mapping } => {
+                self.cache.unpin_completed(&mut client.lane, self.now, mapping, completion)
+            }
         };
         self.settle(index, request, status);
         true
