@@ -49,8 +49,8 @@ impl<F: Frames> Cache<F> {
         false
     }
 
-    /// Tells the policy of a page, that of `block`, that is not resident and is about to come: before a victim for it
-    /// is chosen, and after the hits before it.
+    /// Tells the policy of a page, that of `block`, that is not resident and is about to come:
+    /// before a victim for it is chosen, and after the hits before it.
     pub(super) fn note_miss(&self, volume: &Volume<F>, block: u64, now: Nanos) {
         let mut shard = self.shard(self.table.shard(Key::new(volume.id, block)));
         let page = shard.instance(volume.id).paging.page_of(block);

@@ -147,8 +147,8 @@ impl<F: Frames> Cache<F> {
         }
     }
 
-    /// The first blocks of pages from the old end of the dirty lists as long as `wanted` says so, for about `blocks`
-    /// blocks; those that are being written, discarded or zeroed are left out.
+    /// The first blocks of pages from the old end of the dirty lists as long as `wanted` says so,
+    /// for about `blocks` blocks; those that are being written, discarded or zeroed are left out.
     pub(super) fn gather(
         &self,
         volume: &Volume<F>,
