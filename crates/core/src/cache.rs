@@ -88,7 +88,7 @@ const TRACKER_BYTES_PER_FRAME: usize = 16;
 
 /// Bytes that trackers of volumes may take in a cache of any size: what the memory bound must leave
 /// room for once.
-pub const TRACKER_BYTES: usize = 512 << 10;
+pub const TRACKER_BYTES: usize = 768 << 10;
 
 /// Shards for a cache of `frames` frames used by `threads` threads.
 #[must_use]

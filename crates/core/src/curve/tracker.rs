@@ -17,13 +17,15 @@ use crate::policy::PolicyKind;
 /// Of so many resident pages one is in the sample, if that gives slots between the next two: a
 /// sampled hit costs about twice a hit, so this is what keeps the cost of all below a hundredth.
 const PAGES_PER_SLOT: u64 = 256;
-/// Slots of a miniature and resident pages of the sample, at most, and if memory allows, at least.
+/// Slots of a miniature, at most, and if memory allows, at least.
 const SLOTS_MAX: u64 = 1024;
 const SLOTS_WANTED: u64 = 320;
 /// Slots with which miniatures still tell policies apart.
 const SLOTS_MIN: u64 = 64;
+/// Resident pages of the sample for each slot: the curve costs less than the miniatures.
+const RESIDENT_PER_SLOT: u64 = 2;
 /// Sampled pages for each slot: the sample also has pages that were evicted.
-const SAMPLE_PER_SLOT: u64 = 6;
+const SAMPLE_PER_SLOT: u64 = 10;
 /// Pages are remembered while this many times as many others are referenced as the volume may
 /// have.
 const DEPTH: u64 = 8;
@@ -82,14 +84,14 @@ impl Tracker {
         let wanted = (pages / PAGES_PER_SLOT).clamp(SLOTS_WANTED, SLOTS_MAX);
         let mut slots = (1..=wanted / SLOTS_MIN).rev().map(|parts| parts * SLOTS_MIN);
         let slots = slots.find(|&slots| bytes_of(slots) <= bytes)?;
-        let threshold = threshold(slots, pages);
+        let all = threshold(slots * RESIDENT_PER_SLOT, pages);
         let sample = usize::try_from(slots * SAMPLE_PER_SLOT).expect("a small sample");
         Some(Tracker {
-            gate: Gate::new(mix(seed.wrapping_add(3)), threshold),
+            gate: Gate::new(mix(seed.wrapping_add(3)), all),
             pages,
             slots,
-            online: Online::new(sample, threshold, pages.saturating_mul(DEPTH)),
-            candidates: Candidates::new(threshold, slots.min(pages)),
+            online: Online::new(sample, all, pages.saturating_mul(DEPTH)),
+            candidates: Candidates::new(threshold(slots, pages), slots.min(pages)),
             auto: Auto::new(policy),
             window: as_f64((pages * WINDOW_TURNS).max(WINDOW_MIN)),
             bytes: bytes_of(slots),
