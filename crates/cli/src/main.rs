@@ -31,7 +31,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Serve volumes with a cache over NBD.
-    Serve(commands::serve::Arguments),
+    Serve(Box<commands::serve::Arguments>),
     /// Ask a running server, and change it.
     Ctl(commands::ctl::Arguments),
     /// Check a configuration file of larder serve.

@@ -24,13 +24,13 @@ pub(crate) struct SignalChannel {
     handle: Handle,
     thread: Option<JoinHandle<()>>,
     asked: Mutex<Receiver<Asked>>,
-    asker: Sender<Asked>,
+    sender: Sender<Asked>,
 }
 
 impl SignalChannel {
     /// For those who ask as a signal does.
     pub(crate) fn asker(&self) -> Sender<Asked> {
-        self.asker.clone()
+        self.sender.clone()
     }
 
     /// What was asked for next, if anything comes within `timeout`.
@@ -44,22 +44,22 @@ pub(crate) fn channel_of_signals() -> Result<SignalChannel> {
     let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM, libc::SIGPWR, SIGUSR1])
         .context("receive signals")?;
     let handle = signals.handle();
-    let (asker, asked) = channel();
-    let sender = asker.clone();
+    let (sender, asked) = channel();
+    let signalled = sender.clone();
     let forward = move || {
         for signal in signals.forever() {
-            let asked = match signal {
+            let meant = match signal {
                 SIGUSR1 => Asked::Report,
                 SIGHUP => Asked::Reload,
                 _ => Asked::Stop,
             };
-            if sender.send(asked).is_err() {
+            if signalled.send(meant).is_err() {
                 return;
             }
         }
     };
     let thread = std::thread::Builder::new().name("signals".into()).spawn(forward)?;
-    Ok(SignalChannel { handle, thread: Some(thread), asked: Mutex::new(asked), asker })
+    Ok(SignalChannel { handle, thread: Some(thread), asked: Mutex::new(asked), sender })
 }
 
 impl Drop for SignalChannel {

@@ -70,7 +70,7 @@ impl Manager {
     /// The configuration is being read again.
     pub(crate) fn reloading(&self) {
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-        let us = now.tv_sec * 1_000_000 + i64::from(now.tv_nsec) / 1000;
+        let us = now.tv_sec * 1_000_000 + now.tv_nsec / 1000;
         self.tell(&format!("RELOADING=1\nMONOTONIC_USEC={us}"));
     }
 

@@ -2,8 +2,8 @@
 //! them.
 //!
 //! The types are the schema `larder-control` of docs/control.md: the server writes them, `larder
-//! ctl` reads them. A field that this version does not know is passed over, so a newer server can be
-//! asked.
+//! ctl` reads them. A field that this version does not know is passed over, so a newer server can
+//! be asked.
 
 mod changes;
 mod risk;

@@ -1,8 +1,9 @@
-//! Requests that take their time: flushing, warming, stopping. The answer comes bit by bit, one JSON
-//! object a line, and the last line says how it ended.
+//! Requests that take their time: flushing, warming, stopping. The answer comes bit by bit, one
+//! JSON object a line, and the last line says how it ended.
 //!
-//! A job runs in a thread of its own and goes on whether or not its client is still there. Invariant:
-//! a client that does not read holds up nobody, since only the latest progress is kept for it.
+//! A job runs in a thread of its own and goes on whether or not its client is still there.
+//! Invariant: a client that does not read holds up nobody, since only the latest progress is kept
+//! for it.
 
 use super::request::Refused;
 use super::server::JOBS_MAX;

@@ -2,8 +2,8 @@
 //! cache are called here.
 //!
 //! A counter is `larder_NAME_total`, everything else `larder_NAME`, with the name and unit of the
-//! catalogue. What belongs to a volume has the label `volume`; what the pool has in common has none,
-//! so that sums over volumes are right. Ratios are not given: one would average them.
+//! catalogue. What belongs to a volume has the label `volume`; what the pool has in common has
+//! none, so that sums over volumes are right. Ratios are not given: one would average them.
 
 use crate::commands::serve::service::{Served, Service};
 use larder_core::counters::{

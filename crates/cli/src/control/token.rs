@@ -1,6 +1,7 @@
 //! The token that whoever controls over TCP must show.
 
 use anyhow::{Context, Result, ensure};
+use std::fs::Metadata;
 use std::hint::black_box;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
@@ -19,6 +20,11 @@ impl std::fmt::Debug for Token {
     }
 }
 
+/// Whether others than the owner may do anything with a file.
+fn others_may(metadata: &Metadata) -> bool {
+    metadata.permissions().mode().trailing_zeros() < 6
+}
+
 impl Token {
     /// The one line of a file that only its owner may read.
     pub(crate) fn read(path: &Path) -> Result<Self> {
@@ -26,7 +32,7 @@ impl Token {
         let metadata = std::fs::metadata(path).with_context(what)?;
         ensure!(metadata.is_file(), "{}: it is not a file", what());
         ensure!(
-            metadata.permissions().mode() & 0o077 == 0,
+            !others_may(&metadata),
             "{}: others than its owner may use the file (mode {:o}); chmod 600 it",
             what(),
             metadata.mode() & 0o777

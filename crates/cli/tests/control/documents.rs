@@ -1,9 +1,8 @@
 //! The examples in docs/ctl.md and docs/control.md are what a real server says.
 //!
-//! An example is a block of code after a comment that says how it is made:
-//! `<!-- example: ctl stats -->` or `<!-- example: GET /v1/stats -->`. The test asks a server for
-//! each and compares all but the numbers; with `LARDER_WRITE_DOCS=1`, which `cargo xtask docs` sets,
-//! it writes them.
+//! An example is a block of code after a comment that says how it is made: `<!-- example: ctl stats
+//! -->` or `<!-- example: GET /v1/stats -->`. The test asks a server for each and compares all but
+//! the numbers; with `LARDER_WRITE_DOCS=1`, which `cargo xtask docs` sets, it writes them.
 
 use crate::rig::{MIB, Server, text};
 use std::path::{Path, PathBuf};
@@ -87,7 +86,9 @@ fn renewed(server: &Server, old: &str) -> String {
                 break;
             }
         }
-        new.push_str(&format!("```console\n{}```\n", made(server, how)));
+        new.push_str("```console\n");
+        new.push_str(&made(server, how));
+        new.push_str("```\n");
     }
     new
 }

@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SetRequest {
-    /// Values by name, written as on the command line. A name is that of a flag of `larder serve` or
-    /// of a tunable, for all volumes, or for one with its name and a point before.
+    /// Values by name, written as on the command line. A name is that of a flag of `larder serve`
+    /// or of a tunable, for all volumes, or for one with its name and a point before.
     pub set: BTreeMap<String, String>,
 }
 

@@ -1,8 +1,8 @@
 //! Counters, gauges and latencies of a server at one moment, what happened between two moments, and
 //! the tables of it.
 //!
-//! Hit ratios are weighted: references that hit over all references, both summed over the whole time
-//! and all volumes asked for, never a mean of ratios.
+//! Hit ratios are weighted: references that hit over all references, both summed over the whole
+//! time and all volumes asked for, never a mean of ratios.
 
 use super::Head;
 use crate::format;

@@ -51,9 +51,8 @@ impl Volumes {
         ];
         let mut table = Table::new("", columns);
         for volume in &self.volumes {
-            let setting = |name: &str| {
-                volume.settings.get(name).map_or_else(Cell::missing, |value| Cell::word(value))
-            };
+            let setting =
+                |name: &str| volume.settings.get(name).map_or_else(Cell::missing, Cell::word);
             table.push([
                 Cell::word(&volume.name),
                 Cell::bytes(volume.length_bytes),

@@ -37,12 +37,11 @@ pub(super) struct Client {
 impl Client {
     /// The server that the command line names, or the only one that there is.
     pub(super) fn find(server: Option<&str>, token: Option<&Path>) -> Result<Self> {
-        let place = match server {
-            Some(server) => named(server, token)?,
-            None => {
-                ensure!(token.is_none(), "use --token: it needs --control http://127.0.0.1:PORT");
-                Place::Unix(only_one(known_sockets())?)
-            }
+        let place = if let Some(server) = server {
+            named(server, token)?
+        } else {
+            ensure!(token.is_none(), "use --token: it needs --control http://127.0.0.1:PORT");
+            Place::Unix(only_one(known_sockets())?)
         };
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()

@@ -63,9 +63,8 @@ fn show(
             }
         }
         // The first answer is the base of the first interval.
-        (Format::Json, None) => Ok(()),
+        (Format::Json | Format::Csv, None) => Ok(()),
         (Format::Json, Some((_, json, _))) => output::text(&format!("{json}\n")),
-        (Format::Csv, None) => Ok(()),
         (Format::Csv, Some((_, _, table))) => output::text(&table.to_csv()),
     }
 }

@@ -1,8 +1,8 @@
 //! Changing what is served: settings by the names of the flags, as texts, from `larder ctl set` and
 //! from a configuration file that is read again.
 //!
-//! Invariant: all changes of one request are applied, or none. They are checked together first, as a
-//! plan, as at the start; should the cache refuse one of them all the same, those before it are
+//! Invariant: all changes of one request are applied, or none. They are checked together first, as
+//! a plan, as at the start; should the cache refuse one of them all the same, those before it are
 //! taken back.
 
 use super::plan::{Plan, VolumePlan};

@@ -2,8 +2,8 @@
 //! and a table `[[volume]]` for each volume.
 //!
 //! The file becomes flags and goes through the parser of the command line, so both know the same
-//! names and refuse the same values. Invariant: what is wrong is said in one sentence with the file,
-//! the line and the reason, and a file with anything wrong has no effect at all.
+//! names and refuse the same values. Invariant: what is wrong is said in one sentence with the
+//! file, the line and the reason, and a file with anything wrong has no effect at all.
 
 use super::Arguments;
 use super::plan::{Plan, PlanError};

@@ -1,8 +1,8 @@
 //! The configuration file, at the start and again on SIGHUP.
 //!
-//! What differs between the file as it was read last and as it is now is changed while it serves; so
-//! what `larder ctl set` changed stays, unless the file says something new about it. Invariant: a
-//! file with anything wrong changes nothing.
+//! What differs between the file as it was read last and as it is now is changed while it serves;
+//! so what `larder ctl set` changed stays, unless the file says something new about it. Invariant:
+//! a file with anything wrong changes nothing.
 
 use super::Arguments;
 use super::changes;

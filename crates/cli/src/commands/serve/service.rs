@@ -1,8 +1,8 @@
 //! A running service: the engine, its volumes and the NBD server, and what is asked of them from
 //! the command line, by signals and by the control interface.
 //!
-//! Invariant: the list of volumes is that of the exports; each has its plan, which says what was set
-//! last.
+//! Invariant: the list of volumes is that of the exports; each has its plan, which says what was
+//! set last.
 
 use super::Arguments;
 use super::plan::{Plan, VolumePlan};
