@@ -40,11 +40,17 @@ fn main() -> Result<()> {
         ["auto", trace, ref sizes @ ..] => {
             let pages = pages(trace)?;
             let footprint = footprint(&pages);
-            sizes.iter().try_for_each(|size| auto(&pages, size, part(footprint, size)?))
+            for size in sizes {
+                auto(&pages, size, part(footprint, size)?);
+            }
+            Ok(())
         }
         ["curve", trace, ref sizes @ ..] => curve(trace, sizes),
         ["share"] => share(),
-        [] => auto(&(0..40_000).map(|n| n * n % 977).collect::<Vec<_>>(), "10", 97),
+        [] => {
+            auto(&(0..40_000).map(|n| n * n % 977).collect::<Vec<_>>(), "10", 97);
+            Ok(())
+        }
         _ => Err("see the head of this file for how to run it".into()),
     }
 }
@@ -84,7 +90,7 @@ fn warm(pages: &[u64], mut touch: impl FnMut(u64) -> bool) -> f64 {
     as_f64(touched.count() as u64) / as_f64((pages.len() - begin) as u64)
 }
 
-fn auto(pages: &[u64], percent: &str, capacity: u32) -> Result<()> {
+fn auto(pages: &[u64], percent: &str, capacity: u32) {
     for kind in CANDIDATES {
         let mut cache = Changeable::new(kind, capacity);
         let ratio = warm(pages, |page| cache.touch(page));
@@ -94,7 +100,6 @@ fn auto(pages: &[u64], percent: &str, capacity: u32) -> Result<()> {
     let ratio = warm(pages, |page| cache.touch(page));
     let switches = cache.switches().len();
     println!("{percent},{capacity},auto,{ratio:.6},{switches}");
-    Ok(())
 }
 
 fn curve(trace: &str, sizes: &[&str]) -> Result<()> {

@@ -5,7 +5,7 @@
 //! is set beside the most that the sweep held. The peak is read from `/proc` while the process
 //! runs; all caches are there until the last result is printed, so its last look sees them.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ pub(super) fn run(lab: &Lab, claims: &mut Claims) -> Result<()> {
     Ok(())
 }
 
-fn one(lab: &Lab, name: &str, trace: &PathBuf, claims: &mut Claims) -> Result<()> {
+fn one(lab: &Lab, name: &str, trace: &Path, claims: &mut Claims) -> Result<()> {
     let sizes = lab.either(&SIZES[..], &SIZES[..2]);
     let policies = lab.either(&POLICIES[..], &POLICIES[..2]);
     let bare = peak(lab, trace, "lru", "1p", "1")?;

@@ -53,9 +53,9 @@ impl<F: Frames> Cache<F> {
             let Ok(id) = u16::try_from(index) else {
                 return Err(SettingError::TooManyVolumes { volume: options.name });
             };
-            let shards = self.shards.len();
+            let parts = self.shards.len();
             let (tracker, frames) = (self.tracker_for(id, &options), self.pool.size());
-            let volume = Arc::new(Volume::new(id, options, frames, shards, tracker, notify));
+            let volume = Arc::new(Volume::new(id, options, frames, parts, tracker, notify));
             if index == volumes.len() {
                 volumes.push(None);
             }

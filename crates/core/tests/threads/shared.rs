@@ -183,7 +183,7 @@ fn changer(shared: &Shared) -> u64 {
         let number = state >> 33;
         match changes % 7 {
             0 | 4 => {
-                cache.set_memory(least + u32::try_from(number).unwrap() % (3 * least)).unwrap()
+                cache.set_memory(least + u32::try_from(number).unwrap() % (3 * least)).unwrap();
             }
             1 => cache.set_page_blocks(volume, 1 << (number % 4)).unwrap(),
             2 => {
