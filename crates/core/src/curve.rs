@@ -1,4 +1,5 @@
-//! The hit-ratio curve: hit ratio as a function of cache size, estimated from a sample of the pages.
+//! The hit-ratio curve: hit ratio as a function of cache size, estimated from a sample of the
+//! pages.
 //!
 //! * [`stack`]: LRU stack distances, what all curves of LRU come from;
 //! * [`sampled`]: every size of LRU from a sample of fixed size, with error bars;

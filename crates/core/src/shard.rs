@@ -196,6 +196,7 @@ impl<F: Frames> Instance<F> {
             return slot;
         }
         let slot = self.pages.insert(Page::new(page));
+        self.note_pages();
         let coldest = &self.volume.quota.coldest[self.index];
         if coldest.load(Ordering::Relaxed) == Nanos::MAX {
             coldest.store(now, Ordering::Relaxed);
@@ -204,6 +205,10 @@ impl<F: Frames> Instance<F> {
             self.admit(slot, page, now);
         }
         slot
+    }
+
+    fn note_pages(&self) {
+        self.volume.quota.pages[self.index].store(self.pages.len(), Ordering::Relaxed);
     }
 
     /// Whether the policy knows the page.
@@ -263,12 +268,17 @@ impl<F: Frames> Instance<F> {
     /// old one knew ([`hand_over`]), and expects `pages`.
     pub(crate) fn rebuild_policy(&mut self, mut policy: Box<dyn Policy>, pages: usize) {
         policy.on_capacity(pages);
+        hand_over(&*self.policy, &mut *policy, &mut self.admitted());
+        self.policy = policy;
+    }
+
+    /// What the policy knows: when each page was referenced last, its slot and its number.
+    fn admitted(&self) -> Vec<(Nanos, Slot, u64)> {
         let known = self.pages.slots().filter_map(|slot| {
             let touched = self.touched.find(slot)?.at();
             (touched > 0).then(|| (touched, slot, self.pages.get(slot).number))
         });
-        hand_over(&*self.policy, &mut *policy, &mut known.collect::<Vec<_>>());
-        self.policy = policy;
+        known.collect()
     }
 
     /// Tells the policy of a reference, if it knows the page: it may have gone meanwhile. Whoever
@@ -334,6 +344,7 @@ impl<F: Frames> Instance<F> {
     /// Removes a page of which nothing is resident; when it had been touched last.
     pub(crate) fn remove(&mut self, slot: Slot, evicted: bool) -> Nanos {
         let page = self.pages.remove(slot);
+        self.note_pages();
         assert!(page.resident == 0 && page.is_quiet(), "{page:?} was removed");
         let touched = std::mem::take(self.touched.get_mut(slot));
         if touched.at() > 0 {

@@ -1,9 +1,9 @@
 //! The same cache both ways: traces replayed to `larder serve`, and simulated by `larder sim`.
 //!
 //! With one client and write-through nothing depends on time: the counters must be equal. With
-//! eight clients and write-back the hit ratios may differ by [`APART_POINTS`]. Then it matters which
-//! requests are under way together, for who asks for a page that is still coming has missed. So the
-//! store is one whose time the machine's own delays do not blur, a server that answers after
+//! eight clients and write-back the hit ratios may differ by [`APART_POINTS`]. Then it matters
+//! which requests are under way together, for who asks for a page that is still coming has missed.
+//! So the store is one whose time the machine's own delays do not blur, a server that answers after
 //! [`STORE_TIME`], and the simulation is told how long a miss took as the server measured it.
 //! And curves, which see single references only, must foretell the hit ratio of the server at ten
 //! sizes.

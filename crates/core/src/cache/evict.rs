@@ -10,6 +10,7 @@ use crate::shard::Instance;
 use crate::sync::atomic::Ordering;
 use crate::sync::{Arc, lock};
 use crate::volume::Volume;
+use std::cmp::Reverse;
 use std::ops::Range;
 
 /// How many dirty pages one search for a victim tells the lazy writer of.
@@ -19,6 +20,9 @@ const STEALS_MAX: usize = 16;
 struct Candidate<F: Frames> {
     /// How cold it is.
     coldest: Nanos,
+    /// Its pages, where they decide: among the shards of a volume whose policy does not evict by
+    /// age the one that has most gives, so that all have their part of the memory.
+    pages: u32,
     shard: usize,
     volume: Arc<Volume<F>>,
 }
@@ -85,8 +89,10 @@ impl<F: Frames> Cache<F> {
         recorder: Option<&Recorder>,
         now: Nanos,
     ) -> Option<Evicted<F>> {
-        let order =
-            |one: &Candidate<F>| (one.volume.is_frozen(), one.coldest, one.volume.id, one.shard);
+        let order = |one: &Candidate<F>| {
+            let Candidate { coldest, pages, shard, ref volume } = *one;
+            (volume.is_frozen(), coldest, volume.id, Reverse(pages), shard)
+        };
         candidates.sort_unstable_by_key(order);
         candidates.into_iter().find_map(|Candidate { shard, volume, .. }| {
             let recorder = recorder.unwrap_or(&volume.tended);
@@ -108,14 +114,25 @@ impl<F: Frames> Cache<F> {
         let givers: Vec<_> = volumes.iter().flatten().filter(may_give).collect();
         Self::givers(volume.map(|volume| volume.id), givers)
             .into_iter()
-            .flat_map(|other| {
-                other.quota.coldest.iter().enumerate().filter_map(move |(shard, coldest)| {
-                    let coldest = coldest.load(Ordering::Relaxed);
-                    let volume = || Arc::clone(other);
-                    (coldest != Nanos::MAX).then(|| Candidate { coldest, shard, volume: volume() })
-                })
-            })
+            .flat_map(Self::parts)
             .collect()
+    }
+
+    /// The parts of a volume that have something to give.
+    fn parts(volume: &Arc<Volume<F>>) -> Vec<Candidate<F>> {
+        let quota = &volume.quota;
+        let ages: Vec<_> = quota.coldest.iter().map(|age| age.load(Ordering::Relaxed)).collect();
+        let coldest = ages.iter().copied().min().unwrap_or(Nanos::MAX);
+        let by_age = volume.policy().evicts_by_age();
+        let part = |(shard, &age): (usize, &Nanos)| {
+            let volume = Arc::clone(volume);
+            if by_age {
+                return Candidate { coldest: age, pages: 0, shard, volume };
+            }
+            let pages = quota.pages[shard].load(Ordering::Relaxed);
+            Candidate { coldest, pages, shard, volume }
+        };
+        ages.iter().enumerate().filter(|&(_, &age)| age != Nanos::MAX).map(part).collect()
     }
 
     fn evict_from(

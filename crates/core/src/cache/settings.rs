@@ -51,8 +51,8 @@ impl<F: Frames> Cache<F> {
     }
 
     /// Replaces the policy, one shard after the other. The new one learns of the pages from the
-    /// coldest to the one used last, and of those that had earned a place after the others; what the
-    /// old one remembered of pages that are gone is lost.
+    /// coldest to the one used last, and of those that had earned a place after the others; what
+    /// the old one remembered of pages that are gone is lost.
     pub fn set_policy(&self, volume: &Volume<F>, kind: PolicyKind, now: Nanos) {
         let _one_at_a_time = lock(&self.settings);
         if volume.policy() == kind {

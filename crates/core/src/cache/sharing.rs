@@ -1,10 +1,10 @@
 //! Dividing the pool among volumes by marginal gain: `--share auto`.
 //!
 //! Every few seconds the curves of all volumes, weighted by their references a second, say which
-//! division would hit most ([`crate::share`]). Each volume's *target* moves a part of the way there,
-//! if that is worth it, and evictions take from whoever is above the target. Floors and ceilings of
-//! the user hold all the same; free frames go to whoever asks. So nothing is thrown away to change
-//! a division: it changes as pages come.
+//! division would hit most ([`crate::share`]). Each volume's *target* moves a part of the way
+//! there, if that is worth it, and evictions take from whoever is above the target. Floors and
+//! ceilings of the user hold all the same; free frames go to whoever asks. So nothing is thrown
+//! away to change a division: it changes as pages come.
 
 use super::Cache;
 use crate::clock::{Nanos, SECOND};

@@ -110,6 +110,13 @@ impl PolicyKind {
         }
     }
 
+    /// Whether the page that it evicts is the one that was not referenced for longest. Only then
+    /// does the age of its last victim tell how cold its next one is.
+    #[must_use]
+    pub fn evicts_by_age(self) -> bool {
+        self == PolicyKind::Lru
+    }
+
     /// Bytes that it needs for each resident page, ghosts included: counted into the memory bound.
     #[must_use]
     pub fn bytes_per_page(self) -> usize {

@@ -65,13 +65,20 @@ impl<F: Frames> Instance<F> {
                 }
             }
         }
+        self.note_pages();
         self.volume.failing.fetch_add(failing, Ordering::AcqRel);
         self.volume.failing.fetch_sub(failed, Ordering::AcqRel);
         // Nothing is noted until there is a tracker of such pages.
         self.notes = self.notes.take().map(|_| Notes::new(Gate::new(0, 0)));
-        // What the old policy knows is of other pages.
+        // What the old policy knows is of other pages. The new one learns of these from the coldest
+        // on.
         self.policy = self.volume.policy().build();
-        self.rebuild_policy(self.volume.policy().build(), pages);
+        self.policy.on_capacity(pages);
+        let mut known = self.admitted();
+        known.sort_unstable();
+        for (_, slot, page) in known {
+            self.policy.on_insert(slot, page);
+        }
     }
 
     /// Notes for a tracker with this gate from now on, that knows nothing of what was noted before.

@@ -12,6 +12,8 @@ pub(crate) struct Quota {
     /// Per shard, when the page evicted last had been touched last: where the cold end is. The
     /// maximum where nothing can be evicted.
     pub(crate) coldest: Box<[AtomicU64]>,
+    /// Per shard, its pages.
+    pub(crate) pages: Box<[AtomicU32]>,
 }
 
 impl Quota {
@@ -21,6 +23,7 @@ impl Quota {
             max: AtomicU32::new(max),
             usage: AtomicU32::new(0),
             coldest: (0..shards).map(|_| AtomicU64::new(u64::MAX)).collect(),
+            pages: (0..shards).map(|_| AtomicU32::new(0)).collect(),
         }
     }
 

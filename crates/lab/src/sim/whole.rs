@@ -217,13 +217,13 @@ pub fn simulate(
             let Some(request) = request(record) else { continue };
             match options.pace {
                 Pace::Recorded => rehearsal.pass(begin + record.time_ns)?,
-                Pace::Closed { gap } if gap > 0 => rehearsal.pass(next)?,
-                Pace::Closed { .. } => {}
+                Pace::Closed { .. } => rehearsal.pass(next)?,
             }
             let client = rehearsal.wait_for_idle()?;
             rehearsal.begin(client, &request)?;
             if let Pace::Closed { gap } = options.pace {
-                next = rehearsal.now() + gap;
+                // Were no time to pass, all pages would be equally old.
+                next = rehearsal.now() + gap.max(1);
             }
         }
         progress(batch.len() as u64);

@@ -162,3 +162,23 @@ fn every_page_that_is_asked_for_is_in_one_class() {
         assert_eq!(partial > 0, write_mode == WriteMode::Back, "{partial} partial, {name}");
     }
 }
+
+#[test]
+fn a_cache_in_parts_hits_nearly_as_often_as_one_of_a_piece() {
+    // More often in front, so that the pages are not all alike; over 64 regions, so that no part
+    // has all of the good ones.
+    let mut random = Random::from_seed(9);
+    let request = |_| {
+        let place = random.below(128) * random.below(128);
+        Record { offset: place * BLOCK_BYTES_U64, len: BLOCK_BYTES_U64, ..Record::default() }
+    };
+    let records: Vec<Record> = (0..60_000).map(request).collect();
+    for policy in [PolicyKind::Lru, PolicyKind::S3Fifo, PolicyKind::Arc, PolicyKind::Sieve] {
+        let hits = |shards| {
+            let of = WholeOptions { shards, ..options(2_000, policy) };
+            run(&records, &of).totals.read_hit_ratio().unwrap()
+        };
+        let (whole, parts) = (hits(1), hits(4));
+        assert!(parts > whole - 0.01, "{}: {parts:.3} in parts, {whole:.3} whole", policy.name());
+    }
+}
