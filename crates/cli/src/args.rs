@@ -1,6 +1,7 @@
 //! Values on the command line: sizes with units, names, volumes, addresses.
 
 use bytesize::ByteSize;
+use larder_core::hint::Hint;
 use larder_core::mode::{FlushMode, WriteMode};
 use larder_core::policy::PolicyKind;
 use larder_core::units::{BLOCK_BYTES_U64, PAGE_BLOCKS_MAX};
@@ -64,6 +65,12 @@ pub(crate) fn flush_mode(text: &str) -> Result<FlushMode, String> {
     one_of("flush mode", text, FlushMode::from_name(text), &names)
 }
 
+/// A hint by name.
+pub(crate) fn hint(text: &str) -> Result<Hint, String> {
+    let names: Vec<_> = Hint::ALL.iter().map(|hint| hint.name()).collect();
+    one_of("hint", text, Hint::from_name(text), &names)
+}
+
 /// A setting of a tunable, as in `age-max=2000`.
 pub(crate) fn setting(text: &str) -> Result<(String, u64), String> {
     let (name, value) = text.split_once('=').ok_or("write it as NAME=NUMBER")?;
@@ -119,6 +126,19 @@ pub(crate) fn volume(text: &str) -> Result<VolumeArgument, String> {
             .to_owned(),
     };
     Ok(VolumeArgument { name, path: path.into() })
+}
+
+/// `[NAME=]HINT`: a hint for one volume or for all.
+pub(crate) fn named_hint(text: &str) -> Result<(Option<String>, Hint), String> {
+    match text.split_once('=') {
+        Some((name, said)) => Ok((Some(name.to_owned()), hint(said)?)),
+        None => Ok((None, hint(text)?)),
+    }
+}
+
+/// A number of bytes, or `off`, which is 0.
+pub(crate) fn bytes_or_off(text: &str) -> Result<u64, String> {
+    if text == "off" { Ok(0) } else { bytes(text) }
 }
 
 /// `[NAME=]SIZE`: a size for one volume or for all.

@@ -5,6 +5,7 @@
 //! those that are done. Lock order: a volume's writer, then a shard (never two), then a volume's
 //! queue, the pool, or a mailbox.
 
+mod ahead;
 mod complete;
 mod evict;
 mod exclusive;
@@ -25,6 +26,7 @@ use crate::frames::{FrameId, Frames};
 use crate::lane::{Lane, Mailbox, Notify, Ring};
 use crate::page::Table;
 use crate::pool::Pool;
+use crate::readahead::Detector;
 use crate::shard::{Instance, Page, Shard};
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{Arc, Mutex, MutexGuard, lock, spin};
@@ -132,6 +134,7 @@ impl<F: Frames> Cache<F> {
             mailbox: Arc::new(Mailbox::new(notify, seen)),
             rings,
             recorder: volume.enroll(),
+            detector: Detector::default(),
             spare: Vec::new(),
         }
     }

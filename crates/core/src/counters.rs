@@ -108,18 +108,28 @@ impl Totals {
     /// Pages that reads referenced.
     #[must_use]
     pub fn read_pages(&self) -> u64 {
-        [Counter::ReadHit, Counter::ReadPartialHit, Counter::ReadMiss, Counter::ReadBypass]
-            .iter()
-            .map(|&c| self.get(c))
-            .sum()
+        let classes = [
+            Counter::ReadHit,
+            Counter::ReadAheadHit,
+            Counter::ReadAheadWait,
+            Counter::ReadPartialHit,
+            Counter::ReadMiss,
+            Counter::ReadBypass,
+        ];
+        classes.iter().map(|&class| self.get(class)).sum()
     }
 
-    /// Share of referenced pages that were answered without the store, weighted by reference; none
-    /// where nothing was read.
+    /// References that did not wait for the store, what had been read ahead included.
+    fn read_hits(&self) -> u64 {
+        self.get(Counter::ReadHit) + self.get(Counter::ReadAheadHit)
+    }
+
+    /// Share of referenced pages that were answered without waiting for the store, what had been
+    /// read ahead included, weighted by reference; none where nothing was read.
     #[must_use]
     pub fn read_hit_ratio(&self) -> Option<f64> {
         let pages = self.read_pages();
         #[expect(clippy::cast_precision_loss, reason = "a ratio for people")]
-        (pages > 0).then(|| self.get(Counter::ReadHit) as f64 / pages as f64)
+        (pages > 0).then(|| self.read_hits() as f64 / pages as f64)
     }
 }

@@ -1,8 +1,6 @@
 //! Write modes, flush modes, and the one place that says which applies now and why the cache is
 //! bypassed.
 
-use std::fmt;
-
 /// What a write does before it is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteMode {
@@ -25,6 +23,9 @@ pub enum FlushMode {
     /// `age-max` and the time that writing takes; a crash before that loses it.
     Ignore,
 }
+
+use crate::counters::Counter;
+use crate::hint::Hint;
 
 macro_rules! named {
     ($enum:ident: $($variant:ident = $name:literal),*) => {
@@ -49,13 +50,15 @@ macro_rules! named {
             }
         }
 
-        impl fmt::Display for $enum {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        impl std::fmt::Display for $enum {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.write_str(self.name())
             }
         }
     };
 }
+
+pub(crate) use named;
 
 named!(WriteMode: Back = "back", Through = "through", Around = "around", ReadOnly = "read-only");
 named!(FlushMode: Keep = "keep", Ignore = "ignore");
@@ -63,12 +66,35 @@ named!(FlushMode: Keep = "keep", Ignore = "ignore");
 /// Why a reference went past the cache, in the order in which the reasons are looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BypassReason {
+    /// The client said that it needs no cache, and the block is not resident.
+    NoBuffering,
     /// The volume is in write-around mode, and the block is not resident.
     WriteAround,
     /// The page as a whole could not be read, so only what was asked for is.
     FillFailed,
     /// There is no room for the whole page: everything else is dirty, pinned or being filled.
     Pressure,
+}
+
+impl BypassReason {
+    /// The counter of its pages.
+    #[must_use]
+    pub fn counter(self) -> Counter {
+        match self {
+            BypassReason::NoBuffering => Counter::BypassNoBuffering,
+            BypassReason::WriteAround => Counter::BypassWriteAround,
+            BypassReason::FillFailed => Counter::BypassFillFailed,
+            BypassReason::Pressure => Counter::BypassPressure,
+        }
+    }
+}
+
+/// The mode of a write with this hint: a client that needs no cache writes around it.
+pub(crate) fn mode_with(mode: WriteMode, hint: Hint) -> WriteMode {
+    match (mode, hint) {
+        (WriteMode::Back | WriteMode::Through, Hint::NoBuffering) => WriteMode::Around,
+        (other, _) => other,
+    }
 }
 
 /// The mode that a write meets now: while a volume stops, lazy becomes write-through, so that

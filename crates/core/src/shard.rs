@@ -13,7 +13,7 @@ use crate::store::StoreError;
 use crate::sync::Arc;
 use crate::sync::atomic::Ordering;
 use crate::volume::Volume;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 /// A page with at least one block resident, or being filled.
 #[derive(Clone, Debug)]
@@ -90,6 +90,7 @@ pub(crate) struct Fill<F: Frames> {
     pub(crate) error: Option<StoreError>,
     /// Frames of operations that failed, for a second try at exactly what was asked for.
     pub(crate) salvage: Vec<F::Own>,
+    /// Nobody, as long as it is a fill of read-ahead.
     pub(crate) waiters: Vec<FillWaiter<F>>,
 }
 
@@ -116,6 +117,8 @@ pub(crate) struct Instance<F: Frames> {
     dirty_newest: Slot,
     pub(crate) fills: BTreeMap<u64, Fill<F>>,
     pub(crate) syncs: BTreeMap<Slot, Vec<SyncWaiter<F>>>,
+    /// Pages that a reader in order has passed: they go first.
+    pub(crate) behind: VecDeque<u64>,
 }
 
 impl<F: Frames> Instance<F> {
@@ -130,6 +133,7 @@ impl<F: Frames> Instance<F> {
             dirty_newest: NO_SLOT,
             fills: BTreeMap::new(),
             syncs: BTreeMap::new(),
+            behind: VecDeque::new(),
         }
     }
 
@@ -179,6 +183,12 @@ impl<F: Frames> Instance<F> {
     fn admit(&mut self, slot: Slot, page: u64, now: Nanos) {
         self.touched.get_mut(slot).0 = now + 1;
         self.policy.on_insert(slot, page);
+    }
+
+    /// When a page was referenced last, as far as the policy has been told; 0 if it does not know
+    /// the page.
+    pub(crate) fn touched_at(&self, slot: Slot) -> Nanos {
+        self.touched.find(slot).map_or(0, |touched| touched.0.saturating_sub(1))
     }
 
     /// Tells the policy of a reference, if it knows the page: it may have gone meanwhile.

@@ -3,10 +3,12 @@
 use crate::clock::Nanos;
 use crate::counters::{Recorder, Totals};
 use crate::frames::Frames;
+use crate::hint::Hint;
 use crate::lane::{Mailbox, Notify};
 use crate::mode::{FlushMode, WriteMode, effective};
 use crate::policy::PolicyKind;
 use crate::queue::Queue;
+use crate::readahead::{Feedback, Limits};
 use crate::store::{Geometry, StoreError};
 use crate::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use crate::sync::{Arc, Mutex, lock};
@@ -33,8 +35,10 @@ pub struct VolumeOptions {
     pub min_frames: u32,
     /// Frames that it never exceeds.
     pub max_frames: u32,
-    /// Constants of the lazy writer and the dirty limit.
+    /// Constants of the lazy writer, the dirty limit and read-ahead.
     pub tunables: Tunables,
+    /// How it will be read, where a request says nothing else.
+    pub hint: Hint,
 }
 
 impl VolumeOptions {
@@ -52,6 +56,7 @@ impl VolumeOptions {
             min_frames: 0,
             max_frames: u32::MAX,
             tunables: Tunables::default(),
+            hint: Hint::Normal,
         }
     }
 }
@@ -78,6 +83,7 @@ pub struct Volume<F: Frames> {
     pub(crate) page_blocks: u32,
     write_mode: AtomicU8,
     flush_mode: AtomicU8,
+    hint: AtomicU8,
     stopping: AtomicBool,
     pub(crate) tunables: Tunables,
     pub(crate) quota: Quota,
@@ -97,6 +103,11 @@ pub struct Volume<F: Frames> {
     last_request: AtomicU64,
     /// Ranges that are being discarded or zeroed; so that the common case need not lock.
     pub(crate) exclusives: AtomicU64,
+    /// Whether there are windows to read ahead; so that the common case need not lock.
+    pub(crate) has_wishes: AtomicBool,
+    /// The same for pages behind readers.
+    pub(crate) has_behind: AtomicBool,
+    pub(crate) feedback: Feedback,
     pub(crate) queue: Mutex<Queue<F>>,
     pub(crate) writer: Mutex<Writer>,
     pub(crate) notify: Box<dyn Notify>,
@@ -143,6 +154,7 @@ impl<F: Frames> Volume<F> {
             page_blocks,
             write_mode: AtomicU8::new(mode_index(WriteMode::ALL, &options.write_mode)),
             flush_mode: AtomicU8::new(mode_index(FlushMode::ALL, &options.flush_mode)),
+            hint: AtomicU8::new(mode_index(Hint::ALL, &options.hint)),
             stopping: AtomicBool::new(false),
             capacity: u64::from(quota.max.min(pool_frames)),
             tunables,
@@ -155,6 +167,9 @@ impl<F: Frames> Volume<F> {
             last_error: Mutex::new(None),
             last_request: AtomicU64::new(0),
             exclusives: AtomicU64::new(0),
+            has_wishes: AtomicBool::new(false),
+            has_behind: AtomicBool::new(false),
+            feedback: Feedback::default(),
             queue: Mutex::new(Queue::new()),
             writer: Mutex::new(Writer::default()),
             notify,
@@ -192,6 +207,37 @@ impl<F: Frames> Volume<F> {
     #[must_use]
     pub fn flush_mode(&self) -> FlushMode {
         FlushMode::from_index(self.flush_mode.load(Ordering::Relaxed))
+    }
+
+    /// How it will be read, where a request says nothing else.
+    #[must_use]
+    pub fn hint(&self) -> Hint {
+        Hint::from_index(self.hint.load(Ordering::Relaxed))
+    }
+
+    /// Changes what [`Volume::hint`] says; it counts from the next request on.
+    pub fn set_hint(&self, hint: Hint) {
+        self.hint.store(mode_index(Hint::ALL, &hint), Ordering::Relaxed);
+    }
+
+    /// What may be read ahead, in pages, as things stand; none where nothing may.
+    pub(crate) fn ahead_limits(&self) -> Option<Limits> {
+        let max = self.tunables.get(Tunable::ReadAheadMax) / self.page_bytes();
+        if max == 0 || self.is_stopping() {
+            return None;
+        }
+        let min = self.tunables.get(Tunable::ReadAheadMin) / self.page_bytes();
+        let [steps, streams] = [Tunable::ReadAheadSteps, Tunable::ReadAheadStreams]
+            .map(|tunable| u32::try_from(self.tunables.get(tunable)).expect("in its range"));
+        let pages = self.page_of(self.blocks - 1) + 1;
+        let min = min.clamp(1, max);
+        let streams = streams as usize;
+        Some(self.feedback.apply(Limits { min, max, streams, steps, pages }))
+    }
+
+    /// Whether it is being stopped.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
     }
 
     /// From now on writes go through, so that what is dirty only becomes less.

@@ -8,6 +8,7 @@ use crate::progress::WriteOut;
 use crate::signals::{Asked, channel_of_signals};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::Args;
+use larder_core::hint::Hint;
 use larder_core::mode::{FlushMode, WriteMode};
 use larder_core::policy::PolicyKind;
 use larder_core::tunables::Tunables;
@@ -65,6 +66,17 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "[NAME=]SIZE", value_parser = args::named_bytes,
           help_heading = "Cache")]
     max: Vec<(Option<String>, u64)>,
+
+    /// The most that is read ahead of a stream at a time, or "off".
+    #[arg(long, value_name = "SIZE|off", value_parser = args::bytes_or_off,
+          help_heading = "Cache")]
+    read_ahead: Option<u64>,
+
+    /// How a volume will be read: normal, sequential (once and in order), random (nothing is read
+    /// ahead), no-buffering (its clients have a cache of their own).
+    #[arg(long, value_name = "[NAME=]HINT", value_parser = args::named_hint,
+          help_heading = "Cache")]
+    hint: Vec<(Option<String>, Hint)>,
 
     /// Lock the memory, so that it is never swapped out.
     #[arg(long, help_heading = "Cache")]
@@ -195,6 +207,7 @@ impl Service {
             options.write_mode = arguments.write_mode;
             options.flush_mode = arguments.flush;
             options.tunables = tunables.clone();
+            options.hint = *of_volume(&arguments.hint, &volume.name).unwrap_or(&Hint::Normal);
             options.min_frames = frames(&arguments.min, &volume.name, 0);
             options.max_frames = frames(&arguments.max, &volume.name, u32::MAX);
             check_bounds(&options, engine.cache().frame_count())?;
@@ -363,6 +376,9 @@ fn tunables(arguments: &Arguments) -> Result<Tunables> {
     for (name, value) in &arguments.set {
         tunables.set(name, *value).with_context(|| format!("set {name}"))?;
     }
+    if let Some(bytes) = arguments.read_ahead {
+        tunables.set("read-ahead-max", bytes).context("read ahead")?;
+    }
     Ok(tunables)
 }
 
@@ -374,23 +390,28 @@ fn check_names(arguments: &Arguments) -> Result<()> {
             "serve two volumes called \"{name}\": name one of them with NAME=PATH"
         );
     }
-    let bounds = arguments.min.iter().chain(&arguments.max);
-    for (name, _) in bounds {
-        if let Some(name) = name
-            && !names.contains(&name)
-        {
-            bail!("set --min or --max of \"{name}\": no volume is called so");
-        }
+    let bounds = arguments.min.iter().chain(&arguments.max).map(|(name, _)| name);
+    let hints = arguments.hint.iter().map(|(name, _)| name);
+    for name in bounds.chain(hints).flatten() {
+        ensure!(
+            names.contains(&name),
+            "set --min, --max or --hint of \"{name}\": no volume is called so"
+        );
     }
     Ok(())
 }
 
-/// The frames that a bound gives a volume: one of its own before one for all.
+/// What is said of a volume: of itself before what is said of all.
+fn of_volume<'a, T>(said: &'a [(Option<String>, T)], volume: &str) -> Option<&'a T> {
+    let own = said.iter().rev().find(|(name, _)| name.as_deref() == Some(volume));
+    let all = said.iter().rev().find(|(name, _)| name.is_none());
+    own.or(all).map(|(_, value)| value)
+}
+
+/// The frames that a bound gives a volume.
 fn frames(bounds: &[(Option<String>, u64)], volume: &str, default: u32) -> u32 {
-    let own = bounds.iter().rev().find(|(name, _)| name.as_deref() == Some(volume));
-    let all = bounds.iter().rev().find(|(name, _)| name.is_none());
-    own.or(all)
-        .map_or(default, |(_, bytes)| u32::try_from(bytes / BLOCK_BYTES_U64).unwrap_or(u32::MAX))
+    of_volume(bounds, volume)
+        .map_or(default, |bytes| u32::try_from(bytes / BLOCK_BYTES_U64).unwrap_or(u32::MAX))
 }
 
 fn check_bounds(options: &VolumeOptions, frames: u32) -> Result<()> {

@@ -5,6 +5,7 @@ use crate::clock::Nanos;
 use crate::counters::{Counter, Latency, Recorder};
 use crate::frames::Frames;
 use crate::lane::Completion;
+use crate::mode::BypassReason;
 use crate::page::Key;
 use crate::queue::{Context, FillWaiter};
 use crate::request::{Status, WriteTask};
@@ -57,8 +58,21 @@ impl<F: Frames> Cache<F> {
     ) {
         let first = op.offset / BLOCK_BYTES_U64;
         let mut shard = self.shard(self.table.shard(Key::new(volume.id, first)));
-        let instance = shard.instance(volume.id);
-        let slot = instance.fills.get(&page).expect("a page that is being filled").slot;
+        self.filled_in(shard.instance(volume.id), recorder, now, (op, page), error);
+    }
+
+    /// The same under the shard's lock.
+    pub(super) fn filled_in(
+        &self,
+        instance: &mut Instance<F>,
+        recorder: &Recorder,
+        now: Nanos,
+        (op, page): (StoreOp<F>, u64),
+        error: Option<StoreError>,
+    ) {
+        let first = op.offset / BLOCK_BYTES_U64;
+        let fill = instance.fills.get(&page).expect("a page that is being filled");
+        let (slot, ahead) = (fill.slot, fill.waiters.is_empty());
         let owned = op.segments.into_iter().map(|segment| match segment.buffer {
             Buffer::Owned(own) => own,
             Buffer::Pinned(_) => unreachable!("a read owns its frames"),
@@ -70,8 +84,9 @@ impl<F: Frames> Cache<F> {
             fill.error.get_or_insert(error);
         } else {
             for (block, own) in (first..).zip(owned) {
-                self.publish_filled(instance, slot, block, own);
+                self.publish_filled(instance, slot, (block, own), ahead);
                 recorder.add(Counter::FilledBlocks, 1);
+                recorder.add(Counter::ReadAheadBlocks, u64::from(ahead));
             }
         }
         let fill = instance.fills.get_mut(&page).expect("looked up above");
@@ -125,7 +140,7 @@ impl<F: Frames> Cache<F> {
                 continue;
             }
             // Somewhere in the page the store has a bad spot; it may not be where the reader reads.
-            recorder.add(Counter::BypassFillFailed, 1);
+            recorder.add(BypassReason::FillFailed.counter(), 1);
             let mut queue = lock(&volume.queue);
             self.start_bypass(&volume, &mut queue, &blocks, &mut spare, waiter, now);
         }

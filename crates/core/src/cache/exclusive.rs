@@ -96,7 +96,12 @@ impl<F: Frames> Cache<F> {
         for i in 0..queue.exclusives.len() {
             let Exclusive { id, ref blocks, kind, submitted, .. } = queue.exclusives[i];
             let blocks = blocks.clone();
-            if submitted || queue.is_under_way(&blocks, |page| volume.blocks_of(page)) {
+            if submitted {
+                continue;
+            }
+            if queue.is_under_way(&blocks, |page| volume.blocks_of(page)) {
+                // Somebody waits for what is read ahead here to be over.
+                queue.promote(&(volume.page_of(blocks.start)..volume.page_of(blocks.end - 1) + 1));
                 continue;
             }
             queue.exclusives[i].submitted = true;

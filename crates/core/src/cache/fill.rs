@@ -7,13 +7,14 @@
 use super::Cache;
 use crate::clock::Nanos;
 use crate::frames::{FrameId, Frames};
+use crate::hint::Hint;
 use crate::lane::Lane;
 use crate::page::{FrameState, Key};
 use crate::policy::Slot;
 use crate::queue::{Context, FillWaiter, Queue};
 use crate::request::Assembly;
 use crate::shard::{Fill, Instance};
-use crate::store::{Buffer, Segment, StoreOpKind};
+use crate::store::{Buffer, Segment, StoreOp, StoreOpKind};
 use crate::sync::{Arc, lock};
 use crate::units::{BLOCK_BYTES, BLOCK_BYTES_U64, SECTOR_BYTES};
 use crate::volume::Volume;
@@ -30,6 +31,8 @@ pub(super) enum Missing {
     Present,
     /// They are coming, with the whole page.
     Filling,
+    /// The same, and read-ahead had begun it.
+    Coming,
     /// They are coming, for this reader only.
     Bypassed,
     /// Neither can be: no frames, or the range is being discarded.
@@ -50,13 +53,14 @@ impl<F: Frames> Cache<F> {
             token: assembly.token,
             read: Some((blocks.clone(), assembly.cursor)),
         };
-        let outcome = self.fetch(lane, now, waiter, blocks);
+        let keep = assembly.hint_in(&lane.volume) != Hint::NoBuffering;
+        let outcome = self.fetch(lane, now, waiter, blocks, keep);
         match outcome {
             Missing::Present => {
                 // Found under the lock; pinned now, unless it was evicted again: then once more.
                 return self.pin_present(lane, now, assembly, blocks);
             }
-            Missing::Filling | Missing::Bypassed => {
+            Missing::Filling | Missing::Coming | Missing::Bypassed => {
                 assembly.missing += u32::try_from(blocks.end - blocks.start).expect("a page");
             }
             Missing::NoRoom => {}
@@ -105,19 +109,24 @@ impl<F: Frames> Cache<F> {
         Some(frames?.into_iter().map(|frame| self.pin_published(frame)).collect())
     }
 
-    /// Sees to it that `blocks` (of one page) come, and the waiter is told.
+    /// Sees to it that `blocks` (of one page) come, and the waiter is told. Unless they are to be
+    /// kept, a reader gets them past the cache.
     pub(super) fn fetch(
         &self,
         lane: &mut Lane<F>,
         now: Nanos,
         waiter: FillWaiter<F>,
         blocks: &Range<u64>,
+        keep: bool,
     ) -> Missing {
         let volume = Arc::clone(&lane.volume);
         let page = volume.page_of(blocks.start);
         let whole = volume.blocks_of(page);
-        let mut wanted = self.count_absent(volume.id, &whole);
-        self.note_miss(&volume, page, now);
+        let mut wanted = range_len(blocks);
+        if keep {
+            wanted = self.count_absent(volume.id, &whole);
+            self.note_miss(&volume, page, now);
+        }
         loop {
             let (spare, recorder) = (&mut lane.spare, &*lane.recorder);
             let room = self.reserve(&volume, wanted, spare, recorder, now);
@@ -128,20 +137,28 @@ impl<F: Frames> Cache<F> {
             let outcome = if self.count_absent(volume.id, blocks) == 0 {
                 Missing::Present
             } else if let Some(fill) = instance.fills.get_mut(&page) {
+                let ahead = fill.waiters.is_empty();
                 fill.waiters.push(waiter);
                 let slot = fill.slot;
-                instance.hit(slot, now);
-                Missing::Filling
+                if ahead {
+                    self.overtake_ahead(&volume, &mut queue, page);
+                    Missing::Coming
+                } else {
+                    instance.hit(slot, now);
+                    Missing::Filling
+                }
             } else if queue.is_exclusive(&whole) {
                 Missing::NoRoom
             } else {
-                let absent = self.count_absent(volume.id, &whole);
+                let absent =
+                    if keep { self.count_absent(volume.id, &whole) } else { range_len(blocks) };
                 if room && absent > lane.spare.len() {
                     // More went while no lock was held.
                     wanted = absent;
                     continue;
                 }
-                if absent <= lane.spare.len() {
+                if keep && absent <= lane.spare.len() {
+                    let waiter = Some(waiter);
                     self.start_fill(instance, &mut queue, page, &mut lane.spare, waiter, now);
                     Missing::Filling
                 } else if waiter.read.is_some() && range_len(blocks) <= lane.spare.len() {
@@ -154,7 +171,7 @@ impl<F: Frames> Cache<F> {
             drop(queue);
             drop(shard);
             self.return_spare(lane);
-            if matches!(outcome, Missing::Filling | Missing::Bypassed) {
+            if matches!(outcome, Missing::Filling | Missing::Coming | Missing::Bypassed) {
                 volume.notify.notify();
             }
             return outcome;
@@ -177,24 +194,27 @@ impl<F: Frames> Cache<F> {
         blocks.clone().filter(is_absent).count()
     }
 
-    fn start_fill(
+    /// Begins to fill a page for `waiter`, or ahead of all.
+    pub(super) fn start_fill(
         &self,
         instance: &mut Instance<F>,
         queue: &mut Queue<F>,
         page: u64,
         spare: &mut Vec<FrameId>,
-        waiter: FillWaiter<F>,
+        waiter: Option<FillWaiter<F>>,
         now: Nanos,
     ) {
         let slot = instance.find_or_insert(&self.table, page, true, now);
         let volume = Arc::clone(&instance.volume);
         let mut ops_left = 0;
         for run in self.absent_runs(volume.id, volume.blocks_of(page)) {
-            self.queue_read(&volume, queue, run, spare, Context::Fill { page }, now);
+            let op = self.read_op(&volume, queue, run, spare, Context::Fill { page }, now);
+            queue.push_read(op, waiter.is_none());
             ops_left += 1;
         }
         instance.pages.get_mut(slot).filling = true;
-        let fill = Fill { slot, ops_left, error: None, salvage: Vec::new(), waiters: vec![waiter] };
+        let waiters = waiter.into_iter().collect();
+        let fill = Fill { slot, ops_left, error: None, salvage: Vec::new(), waiters };
         let before = instance.fills.insert(page, fill);
         assert!(before.is_none() && ops_left > 0, "a fill of a page that is being filled or whole");
     }
@@ -214,8 +234,8 @@ impl<F: Frames> Cache<F> {
         runs
     }
 
-    /// Queues a read of `blocks` into frames of `spare`.
-    fn queue_read(
+    /// A read of `blocks` into frames of `spare`.
+    fn read_op(
         &self,
         volume: &Volume<F>,
         queue: &mut Queue<F>,
@@ -223,7 +243,7 @@ impl<F: Frames> Cache<F> {
         spare: &mut Vec<FrameId>,
         context: Context<F>,
         now: Nanos,
-    ) {
+    ) -> StoreOp<F> {
         let owned = blocks.clone().map(|_| {
             let frame = spare.pop().expect("frames were reserved for every block");
             self.own_fresh(frame)
@@ -232,8 +252,7 @@ impl<F: Frames> Cache<F> {
         let segments = self.read_segments(volume, &blocks, owned);
         let start = blocks.start * BLOCK_BYTES_U64;
         let len: u64 = segments.iter().map(|segment| u64::from(segment.len)).sum();
-        let op = queue.operation(StoreOpKind::Read, start..start + len, segments, context, now);
-        queue.reads.push_back(op);
+        queue.operation(StoreOpKind::Read, start..start + len, segments, context, now)
     }
 
     pub(super) fn read_segments(
@@ -270,19 +289,21 @@ impl<F: Frames> Cache<F> {
         };
         let overlays = blocks.clone().filter_map(resident).collect();
         let context = Context::Bypass { waiter, overlays };
-        self.queue_read(volume, queue, blocks.clone(), spare, context, now);
+        let op = self.read_op(volume, queue, blocks.clone(), spare, context, now);
+        queue.push_read(op, false);
     }
 
-    /// Publishes a block that has come from the store. Sectors that are resident already are newer.
+    /// Publishes a block that has come from the store, marked if it was read ahead. Sectors that
+    /// are resident already are newer.
     pub(super) fn publish_filled(
         &self,
         instance: &mut Instance<F>,
         slot: Slot,
-        block: u64,
-        mut own: F::Own,
+        (block, mut own): (u64, F::Own),
+        ahead: bool,
     ) {
         let key = Key::new(instance.volume.id, block);
-        let mut state = FrameState { valid: 0xff, dirty: 0, writing: 0 };
+        let mut state = FrameState { valid: 0xff, dirty: 0, writing: 0, ahead };
         if let Some(old) = self.table.find(key) {
             let pin = self.pin_published(old);
             let before = self.table.state(old);

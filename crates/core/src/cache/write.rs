@@ -10,7 +10,7 @@ use crate::clock::Nanos;
 use crate::counters::{Class, Counter};
 use crate::frames::{FrameId, Frames};
 use crate::lane::Lane;
-use crate::mode::{FlushMode, WriteMode};
+use crate::mode::{BypassReason, FlushMode, WriteMode, mode_with};
 use crate::page::{FrameState, Key};
 use crate::policy::Slot;
 use crate::queue::FillWaiter;
@@ -73,7 +73,7 @@ impl<F: Frames> Cache<F> {
         assert_eq!(data.len(), task.len as usize, "the bytes of the whole task");
         assert!(task.offset + u64::from(task.len) <= volume.geometry().length, "within the volume");
         volume.touch(now);
-        let mode = volume.write_mode();
+        let mode = mode_with(volume.write_mode(), task.hint.unwrap_or_else(|| volume.hint()));
         if mode == WriteMode::ReadOnly {
             let message = format!("write to {}: it is read-only", volume.name());
             return Status::Failed(StoreError::new(StoreErrorKind::ReadOnly, message));
@@ -267,9 +267,9 @@ impl<F: Frames> Cache<F> {
     ) -> Placed {
         let mailbox = Arc::clone(&lane.mailbox);
         let waiter = FillWaiter { mailbox, token, read: None };
-        match self.fetch(lane, now, waiter, blocks) {
+        match self.fetch(lane, now, waiter, blocks, true) {
             Missing::Present => self.place(lane, now, token, again.0, again.1),
-            Missing::Filling => Placed::Filling,
+            Missing::Filling | Missing::Coming => Placed::Filling,
             Missing::Bypassed | Missing::NoRoom => Placed::NoRoom,
         }
     }
@@ -365,7 +365,7 @@ impl<F: Frames> Cache<F> {
         }
         self.frames.write(&mut own, piece.offset, piece.bytes);
         self.frames.disown(own);
-        let state = FrameState { valid: piece.dirties, dirty: piece.dirties, writing: 0 };
+        let state = FrameState::default().with_dirty(piece.dirties);
         self.table.publish(frame, Key::new(volume.id, piece.block), slot, state);
     }
 
@@ -412,7 +412,9 @@ fn count_placed<F: Frames>(lane: &Lane<F>, placed: Placed, mode: WriteMode, task
     let filled = std::mem::take(&mut task.filled);
     let class = match placed {
         Placed::Transient => {
-            lane.recorder.add(Counter::BypassWriteAround, 1);
+            let around = lane.volume.write_mode() == WriteMode::Around;
+            let reason = if around { BypassReason::WriteAround } else { BypassReason::NoBuffering };
+            lane.recorder.add(reason.counter(), 1);
             Class::WriteBypass
         }
         _ if mode != WriteMode::Back || task.fua => Class::WriteThrough,

@@ -170,6 +170,15 @@ impl Table {
         self.descriptor(frame).state.store(state.pack(), Ordering::Release);
     }
 
+    /// Takes the mark of read-ahead from the frame of `key`, if it is found without a lock; whether
+    /// it had one.
+    pub(crate) fn unmark(&self, key: Key) -> bool {
+        let Some(frame) = self.walk(key, WALK_MAX) else { return false };
+        let state = &self.descriptor(frame).state;
+        FrameState::unpack(state.load(Ordering::Relaxed)).ahead
+            && FrameState::unpack(state.fetch_and(FrameState::UNMARKED, Ordering::AcqRel)).ahead
+    }
+
     /// The slot of the page that the frame is part of. Without a lock it may be a moment old.
     pub(crate) fn slot(&self, frame: FrameId) -> Slot {
         self.descriptor(frame).slot.load(Ordering::Relaxed)

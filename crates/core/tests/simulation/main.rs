@@ -46,6 +46,7 @@ fn add(sum: &mut Figures, one: Figures) {
     sum.crashes += one.crashes;
     sum.faults += one.faults;
     sum.store_ops += one.store_ops;
+    sum.ahead += one.ahead;
 }
 
 #[test]
@@ -64,15 +65,17 @@ fn a_random_world_keeps_every_promise() {
     }
     println!(
         "simulation: {count} seeds, {} requests ({} failed), {} store operations ({} failed), \
-         {} crashes, {:.0} seeds/s",
+         {} blocks read ahead, {} crashes, {:.0} seeds/s",
         sum.requests,
         sum.failed,
         sum.store_ops,
         sum.faults,
+        sum.ahead,
         sum.crashes,
         f64::from(u32::try_from(count).unwrap()) / begin.elapsed().as_secs_f64(),
     );
     assert!(sum.requests > 0 && sum.crashes > 0, "nothing was shown");
+    assert!(count < 100 || sum.ahead > count, "nothing was read ahead");
 }
 
 #[test]

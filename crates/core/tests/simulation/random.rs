@@ -6,6 +6,8 @@ use crate::model::Outcome;
 use crate::world::{Action, Figures, Log, Setup, World};
 use larder_core::cache::{BlockCut, cut};
 use larder_core::clock::{MILLISECOND, SECOND};
+use larder_core::counters::Counter;
+use larder_core::hint::Hint;
 use larder_core::mode::WriteMode;
 use larder_core::policy::PolicyKind;
 use larder_core::store::{Fault, Geometry, StoreOpKind};
@@ -75,6 +77,10 @@ fn setup(rng: &mut Rng, lie: Lie, policy: Option<PolicyKind>) -> Setup {
         options.write_mode =
             rng.pick(&[WriteMode::Back, WriteMode::Back, WriteMode::Through, WriteMode::Around]);
         options.tunables = tunables(rng);
+        options.hint = rng.pick(&[Hint::Normal, Hint::Normal, Hint::Normal, Hint::Sequential]);
+        if rng.one_in(8) {
+            options.hint = rng.pick(Hint::ALL);
+        }
         if count > 1 && rng.one_in(2) {
             options.min_frames = rng.pick(&[0, frames / 8, frames / 4]);
             options.max_frames = rng.pick(&[frames / 4 * 3, frames]);
@@ -115,6 +121,10 @@ pub(crate) fn run_with(seed: u64, lie: Lie, policy: Option<PolicyKind>, log: Log
             84..90 => release(&mut world, client),
             90..93 => world.now += rng.below(3 * SECOND),
             93..96 => world.now += rng.below(50 * MILLISECOND),
+            96 if rng.one_in(4) => {
+                let disk = rng.index(world.disks.len());
+                world.disks[disk].volume.set_hint(rng.pick(Hint::ALL));
+            }
             96 => come_and_go(&mut world, &mut rng, client),
             97 if faulty => {
                 let disk = rng.index(world.disks.len());
@@ -132,6 +142,9 @@ pub(crate) fn run_with(seed: u64, lie: Lie, policy: Option<PolicyKind>, log: Log
         }
     }
     drain(&mut world, &mut rng);
+    for disk in &world.disks {
+        world.figures.ahead += disk.volume.totals().get(Counter::ReadAheadBlocks);
+    }
     world.figures
 }
 
@@ -205,7 +218,12 @@ fn ask(world: &mut World, rng: &mut Rng, client: usize, frames: u64) {
             if held + 8 > frames / 3 {
                 return release(world, client);
             }
-            Action::Read(bytes)
+            if rng.one_in(3) {
+                Action::Read(bytes)
+            } else {
+                let one = world.clients[client].as_mut().unwrap();
+                Action::Read(one.read_on(1 + rng.below(3), length))
+            }
         }
         8..15 if is_free(&bytes) => Action::Write { bytes, fua: rng.one_in(6), zero: false },
         15..17 => Action::Flush,

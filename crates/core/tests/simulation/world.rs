@@ -44,6 +44,8 @@ pub(crate) struct Figures {
     pub(crate) crashes: u64,
     pub(crate) faults: u64,
     pub(crate) store_ops: u64,
+    /// Blocks that were read ahead.
+    pub(crate) ahead: u64,
 }
 
 /// What a client asks for.
