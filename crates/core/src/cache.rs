@@ -15,6 +15,7 @@ mod join;
 mod poll;
 mod read;
 mod round;
+mod warm;
 mod write;
 
 pub use exclusive::{BlockCut, cut};

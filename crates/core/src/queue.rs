@@ -92,6 +92,8 @@ pub(crate) struct Queue<F: Frames> {
     pub(crate) ahead_frames: usize,
     /// What is to be read ahead when there is room for it.
     pub(crate) wishes: Wishes,
+    /// Blocks to be read back after a restart.
+    pub(crate) warm: VecDeque<Range<u64>>,
     /// Pages that a reader in order has passed.
     pub(crate) behind: Vec<Range<u64>>,
     pub(crate) background: VecDeque<StoreOp<F>>,
@@ -127,6 +129,7 @@ impl<F: Frames> Queue<F> {
             ahead_tags: Vec::new(),
             ahead_frames: 0,
             wishes: Wishes::default(),
+            warm: VecDeque::new(),
             behind: Vec::new(),
             background: VecDeque::new(),
             reads_in_row: 0,

@@ -180,7 +180,7 @@ pub const TUNABLES: [Bounds; 18] = [
         "read-ahead-min",
         "bytes",
         [4096, 16 << 20],
-        32 << 10,
+        16 << 10,
         4096,
         "The least that is read ahead of a stream at a time; never more than `read-ahead-max`.",
     ),
@@ -215,7 +215,7 @@ pub const TUNABLES: [Bounds; 18] = [
         [1, 500],
         125,
         125,
-        "Memory for reads ahead that are on their way.",
+        "Memory for reads ahead that are on their way; a window is at most a 32nd of it.",
     ),
 ];
 

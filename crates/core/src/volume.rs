@@ -61,6 +61,9 @@ impl VolumeOptions {
     }
 }
 
+/// Windows that fit into the share of memory for reads ahead: two for each of some streams.
+const WINDOWS: u64 = 32;
+
 /// The room of a volume in the pool.
 #[derive(Debug)]
 pub(crate) struct Quota {
@@ -105,7 +108,8 @@ pub struct Volume<F: Frames> {
     pub(crate) exclusives: AtomicU64,
     /// Whether there are windows to read ahead; so that the common case need not lock.
     pub(crate) has_wishes: AtomicBool,
-    /// The same for pages behind readers.
+    /// The same for blocks to be read back after a restart, and for pages behind readers.
+    pub(crate) has_warm: AtomicBool,
     pub(crate) has_behind: AtomicBool,
     pub(crate) feedback: Feedback,
     pub(crate) queue: Mutex<Queue<F>>,
@@ -168,6 +172,7 @@ impl<F: Frames> Volume<F> {
             last_request: AtomicU64::new(0),
             exclusives: AtomicU64::new(0),
             has_wishes: AtomicBool::new(false),
+            has_warm: AtomicBool::new(false),
             has_behind: AtomicBool::new(false),
             feedback: Feedback::default(),
             queue: Mutex::new(Queue::new()),
@@ -222,7 +227,11 @@ impl<F: Frames> Volume<F> {
 
     /// What may be read ahead, in pages, as things stand; none where nothing may.
     pub(crate) fn ahead_limits(&self) -> Option<Limits> {
-        let max = self.tunables.get(Tunable::ReadAheadMax) / self.page_bytes();
+        // So small a part of the memory that the windows of many streams stay until they are used,
+        // also where a policy has a tenth of its pages on trial.
+        let share = self.tunables.share(Tunable::ReadAheadShare, self.capacity) / WINDOWS;
+        let share = (share / u64::from(self.page_blocks)).max(1);
+        let max = (self.tunables.get(Tunable::ReadAheadMax) / self.page_bytes()).min(share);
         if max == 0 || self.is_stopping() {
             return None;
         }

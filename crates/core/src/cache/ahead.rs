@@ -32,7 +32,7 @@ const BEHIND_MAX: usize = 4096;
 
 impl<F: Frames> Cache<F> {
     /// Tells the detector of a read that did not only hit, and asks for what it says.
-    pub(super) fn notice(&self, lane: &mut Lane<F>, assembly: &Assembly<F>) {
+    pub(super) fn notice(lane: &mut Lane<F>, assembly: &Assembly<F>) {
         let Lane { volume, detector, .. } = lane;
         let hint = assembly.hint_in(volume);
         if matches!(hint, Hint::Random | Hint::NoBuffering) {
@@ -152,15 +152,16 @@ impl<F: Frames> Cache<F> {
         };
         for _ in begun..depth {
             let mut queue = lock(&volume.queue);
-            let most = self.ahead_pages_max(volume, &queue);
+            let most = Self::ahead_pages_max(volume, &queue);
             let Some(pages) = queue.wishes.take(most) else {
                 volume.has_wishes.store(false, Ordering::Relaxed);
                 return;
             };
             drop(queue);
             let wanted = pages.end - pages.start;
-            let given_up =
-                most == 0 || volume.is_stopping() || !self.ahead(volume, recorder, now, pages);
+            let given_up = most == 0
+                || volume.is_stopping()
+                || !self.ahead(volume, (recorder, now), pages, true);
             if given_up {
                 let mut queue = lock(&volume.queue);
                 let dropped = wanted + queue.wishes.clear();
@@ -174,19 +175,20 @@ impl<F: Frames> Cache<F> {
 
     /// Pages that may be read ahead with one operation now: within the volume's share of memory
     /// for what is on its way.
-    fn ahead_pages_max(&self, volume: &Volume<F>, queue: &Queue<F>) -> u64 {
+    pub(super) fn ahead_pages_max(volume: &Volume<F>, queue: &Queue<F>) -> u64 {
         let share = volume.tunables.share(Tunable::ReadAheadShare, volume.capacity);
         let left = share.saturating_sub(queue.ahead_frames as u64);
         left.min(u64::from(PAGE_BLOCKS_MAX)) / u64::from(volume.page_blocks)
     }
 
-    /// Begins to read `pages`, neighbours; false if there is no room for all of them.
-    fn ahead(
+    /// Begins to read `pages`, neighbours, for which others may be evicted or not; false if there is
+    /// no room for all of them.
+    pub(super) fn ahead(
         &self,
         volume: &Volume<F>,
-        recorder: &Recorder,
-        now: Nanos,
+        (recorder, now): (&Recorder, Nanos),
         pages: Range<u64>,
+        may_evict: bool,
     ) -> bool {
         let pages = pages.start..pages.end.min(volume.page_of(volume.blocks - 1) + 1);
         let mut from = pages.start;
@@ -194,7 +196,7 @@ impl<F: Frames> Cache<F> {
             // The pages of one region, which one lock guards.
             let region = u64::from(PAGE_BLOCKS_MAX / volume.page_blocks);
             let to = (from / region * region + region).min(pages.end);
-            if !self.ahead_in_region(volume, recorder, now, from..to) {
+            if !self.ahead_in_region(volume, (recorder, now), from..to, may_evict) {
                 return false;
             }
             from = to;
@@ -205,16 +207,21 @@ impl<F: Frames> Cache<F> {
     fn ahead_in_region(
         &self,
         volume: &Volume<F>,
-        recorder: &Recorder,
-        now: Nanos,
+        (recorder, now): (&Recorder, Nanos),
         pages: Range<u64>,
+        may_evict: bool,
     ) -> bool {
         let blocks = volume.blocks_of(pages.start).start..volume.blocks_of(pages.end - 1).end;
         let wanted = self.count_absent(volume.id, &blocks);
         let mut spare = Vec::new();
+        let nobody_waits = self.stalled.load(Ordering::Relaxed) == 0;
         let room = wanted == 0
-            || self.stalled.load(Ordering::Relaxed) == 0
-                && self.reserve_clean(volume, wanted, &mut spare, recorder, now);
+            || nobody_waits
+                && if may_evict {
+                    self.reserve_clean(volume, wanted, &mut spare, recorder, now)
+                } else {
+                    self.pool.take(&self.frames, volume, wanted, &mut spare)
+                };
         let mut shard = self.shard(self.table.shard(Key::new(volume.id, blocks.start)));
         let instance = shard.instance(volume.id);
         let mut queue = lock(&volume.queue);

@@ -38,6 +38,7 @@ impl<F: Frames> Cache<F> {
         drop(writer);
         self.drop_behind(volume);
         self.read_ahead(volume, recorder, now);
+        self.read_warm(volume, recorder, now);
         let mut queue = lock(&volume.queue);
         emit(&mut queue, recorder, depth, out);
         next

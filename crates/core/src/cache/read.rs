@@ -60,7 +60,7 @@ impl<F: Frames> Cache<F> {
         lane.volume.touch(now);
         let status = self.read_pages(lane, now, assembly);
         if std::mem::take(&mut assembly.noticed) {
-            self.notice(lane, assembly);
+            Self::notice(lane, assembly);
         }
         status
     }

@@ -6,6 +6,7 @@
 
 mod ahead;
 mod rig;
+mod warm;
 
 use larder_core::clock::{MILLISECOND, SECOND};
 use larder_core::counters::{Counter, Gauge};

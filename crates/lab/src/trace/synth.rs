@@ -108,7 +108,7 @@ impl Default for SynthOptions {
 }
 
 /// Readers of an interleaved pattern, and pages from one request to the next of a strided one.
-const READERS: u64 = 8;
+const READERS: usize = 8;
 const STRIDE: u64 = 8;
 /// Requests of a burst of a mix.
 const BURST: u64 = 64;
@@ -140,7 +140,7 @@ struct Pages {
     scanned: u64,
     looped: u64,
     /// Requests of each interleaved reader so far.
-    read: [u64; READERS as usize],
+    read: [u64; READERS],
 }
 
 impl Pages {
@@ -156,7 +156,7 @@ impl Pages {
             stride,
             scanned: 0,
             looped: 0,
-            read: [0; READERS as usize],
+            read: [0; READERS],
         }
     }
 
@@ -189,8 +189,8 @@ impl Pages {
                 (step % rows * STRIDE + step / rows) % self.count
             }
             Pattern::Interleave => {
-                let reader = random.below(READERS);
-                let part = (self.count / READERS).max(1);
+                let reader = random.below(READERS as u64);
+                let part = (self.count / READERS as u64).max(1);
                 let read = &mut self.read[usize::try_from(reader).expect("few")];
                 *read += 1;
                 (reader * part + (*read - 1) % part) % self.count
