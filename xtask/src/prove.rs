@@ -13,6 +13,7 @@ mod lazy;
 mod rss;
 mod same_cache;
 mod settings;
+mod sim_memory;
 mod sim_speed;
 mod simulation;
 mod size;
@@ -74,6 +75,11 @@ pub(crate) const PROOFS: &[Proof] = &[
         run: same_cache::run,
     },
     Proof { name: "sim-speed", about: "the simulator, against libCacheSim", run: sim_speed::run },
+    Proof {
+        name: "sim-memory",
+        about: "memory of a sweep, beside what its caches need",
+        run: sim_memory::run,
+    },
     Proof { name: "size", about: "the recommended size, against full sweeps", run: size::run },
     Proof { name: "simulation", about: "20,000 seeds of crashes and faults", run: simulation::run },
 ];

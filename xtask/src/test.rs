@@ -31,6 +31,7 @@ pub(crate) fn command() -> Ending {
     });
     step(&mut lines, "unit and integration tests", || cargo(&["test", "--workspace"], &[]));
     step(&mut lines, "loom: every interleaving of the latches", loom);
+    step(&mut lines, "shuttle: many schedules of threads on one cache", shuttle);
     step(&mut lines, "documentation", || {
         let args = ["doc", "--workspace", "--no-deps", "--document-private-items"];
         cargo(&args, &[("RUSTDOCFLAGS", "--deny warnings")])
@@ -64,13 +65,22 @@ fn cargo(args: &[&str], environment: &[(&str, &str)]) -> Result<()> {
     run::show(command.args(args).envs(environment.iter().copied()))
 }
 
-/// The model checks have a configuration of their own, hence a target directory of their own.
 fn loom() -> Result<()> {
-    let target = run::target_dir()?.join("loom");
+    model_check("loom", &["--package", "larder-mem", "--test", "loom"])
+}
+
+fn shuttle() -> Result<()> {
+    model_check("shuttle", &["--package", "larder-core", "--lib", "--test", "threads", "schedule"])
+}
+
+/// A model check has a configuration of its own, hence a target directory of its own.
+fn model_check(checker: &str, tests: &[&str]) -> Result<()> {
+    let target = run::target_dir()?.join(checker);
     let target = target.to_str().context("the target directory is not UTF-8")?;
+    let flags = format!("--cfg larder_{checker}");
     cargo(
-        &["test", "--package", "larder-mem", "--release", "--test", "loom"],
-        &[("RUSTFLAGS", "--cfg larder_loom"), ("CARGO_TARGET_DIR", target)],
+        &[&["test", "--release"], tests].concat(),
+        &[("RUSTFLAGS", flags.as_str()), ("CARGO_TARGET_DIR", target)],
     )
 }
 

@@ -6,7 +6,9 @@ use larder_core::mode::{FlushMode, WriteMode};
 use larder_core::policy::PolicyKind;
 use larder_core::units::{BLOCK_BYTES_U64, PAGE_BLOCKS_MAX};
 use larder_io::front::nbd::ListenAddress;
+use larder_io::nbd_client::NbdUri;
 use std::net::ToSocketAddrs;
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
 /// A number of bytes, as in `256MiB`.
@@ -105,9 +107,18 @@ pub(crate) fn listen(text: &str) -> Result<ListenAddress, String> {
 pub(crate) struct VolumeArgument {
     pub(crate) name: String,
     pub(crate) path: PathBuf,
+    /// An export of another server, where the path is the address of one.
+    pub(crate) upstream: Option<NbdUri>,
 }
 
-/// `[name=]PATH`; without a name, the file name without its ending.
+/// Whether it is meant to be the address of an NBD export.
+fn is_nbd_address(text: &str) -> bool {
+    text.split_once("://")
+        .is_some_and(|(scheme, _)| matches!(scheme, "nbd" | "nbds" | "nbd+unix" | "nbds+unix"))
+}
+
+/// `[name=]PATH` or `[name=]ADDRESS`; without a name, the file name without its ending, or the last
+/// part of the export's name.
 pub(crate) fn volume(text: &str) -> Result<VolumeArgument, String> {
     let (name, path) = match text.split_once('=') {
         // A path may hold a "=" itself: a name has no slash.
@@ -117,15 +128,17 @@ pub(crate) fn volume(text: &str) -> Result<VolumeArgument, String> {
     if path.is_empty() {
         return Err("a volume needs a path".into());
     }
-    let name = match name {
-        Some(name) => name.to_owned(),
-        None => Path::new(path)
-            .file_stem()
-            .and_then(|stem| stem.to_str())
-            .unwrap_or("volume")
-            .to_owned(),
+    let upstream: Option<NbdUri> = if is_nbd_address(path) {
+        Some(path.parse().map_err(|error| format!("{error}"))?)
+    } else {
+        None
     };
-    Ok(VolumeArgument { name, path: path.into() })
+    let own_name = match &upstream {
+        Some(uri) => uri.export.rsplit('/').find(|part| !part.is_empty()),
+        None => Path::new(path).file_stem().and_then(|stem| stem.to_str()),
+    };
+    let name = name.or(own_name).unwrap_or("volume").to_owned();
+    Ok(VolumeArgument { name, path: path.into(), upstream })
 }
 
 /// `[NAME=]HINT`: a hint for one volume or for all.
@@ -147,6 +160,11 @@ pub(crate) fn named_bytes(text: &str) -> Result<(Option<String>, u64), String> {
         Some((name, size)) => Ok((Some(name.to_owned()), bytes(size)?)),
         None => Ok((None, bytes(text)?)),
     }
+}
+
+/// Threads that run at a time on this machine: what is meant where a number of threads is left out.
+pub(crate) fn cores() -> NonZero<usize> {
+    std::thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN)
 }
 
 #[cfg(test)]
@@ -177,6 +195,13 @@ mod tests {
         assert_eq!(named("db=/data/disk.img"), "db");
         assert_eq!(named("/data/a=b/disk.img"), "disk");
         assert!(volume("name=").is_err());
+        let upstream = volume("db=nbd://host/a/disk?").unwrap();
+        assert_eq!((upstream.name.as_str(), upstream.upstream.is_some()), ("db", true));
+        assert_eq!(named("nbd://host/a/disk"), "disk");
+        assert_eq!(named("nbds://host/?tls-certificates=/etc/pki"), "volume");
+        assert_eq!(named("nbd+unix:///vol?socket=/run/s"), "vol");
+        assert!(volume("nbd://").unwrap_err().contains("names no host"));
+        assert!(volume("http://host/x").unwrap().upstream.is_none());
     }
 
     #[test]

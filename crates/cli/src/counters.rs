@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-fn value(meaning: &Meaning, value: u64) -> Cell {
+/// A number of the catalogue as a cell, in its unit.
+pub(crate) fn value(meaning: &Meaning, value: u64) -> Cell {
     match meaning.unit {
         Unit::Bytes => Cell::bytes(value),
         Unit::Nanoseconds => Cell::duration(value),

@@ -6,6 +6,7 @@
 //! queue, the pool, or a mailbox.
 
 mod ahead;
+mod come_and_go;
 mod complete;
 mod evict;
 mod exclusive;
@@ -15,27 +16,28 @@ mod join;
 mod poll;
 mod read;
 mod round;
+mod settings;
+mod tend;
 mod warm;
 mod write;
 
 pub use exclusive::{BlockCut, cut};
 pub use read::HitRead;
+pub use tend::Memory;
 
 use crate::clock::Nanos;
 use crate::counters::{Gauge, Recorder};
 use crate::frames::{FrameId, Frames};
-use crate::lane::{Lane, Mailbox, Notify, Ring};
+use crate::lane::{Lane, Notify};
 use crate::page::Table;
 use crate::pool::Pool;
-use crate::readahead::Detector;
-use crate::shard::{Instance, Page, Shard};
+use crate::shard::{Page, Shard};
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{Arc, Mutex, MutexGuard, lock, spin};
 use crate::units::BLOCK_BYTES_U64;
-use crate::volume::{Volume, VolumeOptions};
+use crate::volume::Volume;
 
 /// A cache for any number of volumes that share one pool of frames.
-#[derive(Debug)]
 pub struct Cache<F: Frames> {
     frames: F,
     table: Table,
@@ -43,6 +45,18 @@ pub struct Cache<F: Frames> {
     pool: Pool<F>,
     /// Lanes that wait for room, over all volumes.
     stalled: AtomicUsize,
+    /// Held by whoever changes settings: one at a time.
+    settings: Mutex<()>,
+    /// Held by whoever tends.
+    tending: Mutex<()>,
+    /// Who tends, to be woken.
+    keeper: Mutex<Option<Box<dyn Notify>>>,
+}
+
+impl<F: Frames> std::fmt::Debug for Cache<F> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cache").field("frames", &self.frames).finish_non_exhaustive()
+    }
 }
 
 /// Bytes of tables for each frame when pages are as small as a block: what the memory bound must
@@ -66,12 +80,25 @@ impl<F: Frames> Cache<F> {
     /// A cache over all of `frames`, in `shards` parts (a power of two).
     #[must_use]
     pub fn new(frames: F, shards: usize) -> Self {
-        let count = frames.count();
+        let usable = frames.count();
+        Cache::with_memory(frames, usable, shards)
+    }
+
+    /// A cache over the first `usable` of `frames`, that can grow to all of them, in `shards` parts
+    /// (a power of two).
+    ///
+    /// # Panics
+    /// If there are not so many frames.
+    #[must_use]
+    pub fn with_memory(frames: F, usable: u32, shards: usize) -> Self {
         Cache {
-            table: Table::new(count, shards),
+            table: Table::new(usable, frames.count(), shards),
             shards: (0..shards).map(|_| Mutex::new(Shard::new())).collect(),
-            pool: Pool::new(count),
+            pool: Pool::new(usable),
             stalled: AtomicUsize::new(0),
+            settings: Mutex::new(()),
+            tending: Mutex::new(()),
+            keeper: Mutex::new(None),
             frames,
         }
     }
@@ -80,74 +107,6 @@ impl<F: Frames> Cache<F> {
     #[must_use]
     pub fn frames(&self) -> &F {
         &self.frames
-    }
-
-    /// Adds a volume. `notify` wakes whoever drives its store.
-    ///
-    /// # Panics
-    /// If the options are out of range.
-    pub fn add_volume(&self, options: VolumeOptions, notify: Box<dyn Notify>) -> Arc<Volume<F>> {
-        let policy = options.policy;
-        let mut volumes = lock(&self.pool.volumes);
-        let id = u16::try_from(volumes.len()).expect("at most 65,535 volumes");
-        let shards = self.shards.len();
-        let volume = Arc::new(Volume::new(id, options, self.pool.total, shards, notify));
-        volumes.push(Some(Arc::clone(&volume)));
-        drop(volumes);
-        for (index, shard) in self.shards.iter().enumerate() {
-            let instance = Instance::new(index, Arc::clone(&volume), policy.build());
-            lock(shard).instances.push(Some(instance));
-        }
-        self.tell_capacities();
-        volume
-    }
-
-    /// Tells the policies how many pages to expect: the frames in equal parts for all volumes,
-    /// within what each is allowed, over all shards. A volume may get more while others are idle.
-    fn tell_capacities(&self) {
-        let volumes: Vec<_> = lock(&self.pool.volumes).iter().flatten().cloned().collect();
-        let part = self.pool.total as usize / volumes.len().max(1);
-        for shard in &self.shards {
-            let mut shard = lock(shard);
-            for volume in &volumes {
-                // Whoever adds a volume puts its instances here, and tells all again.
-                if let Some(Some(instance)) = shard.instances.get_mut(usize::from(volume.id)) {
-                    let (min, max) = (volume.quota.min as usize, volume.quota.max as usize);
-                    let frames = part.clamp(min.min(max), max);
-                    let pages = frames / volume.page_blocks as usize / self.shards.len();
-                    instance.policy.on_capacity(pages.max(1));
-                }
-            }
-        }
-    }
-
-    /// Opens a lane to a volume. `notify` wakes its thread when completions have come.
-    pub fn open_lane(&self, volume: &Arc<Volume<F>>, notify: Box<dyn Notify>) -> Lane<F> {
-        // What failed before and was made good since is no news for a client that was not there.
-        let unresolved = volume.failing.load(Ordering::Acquire) > 0;
-        let seen = if unresolved { 0 } else { volume.errors.load(Ordering::Acquire) };
-        let rings: Box<[_]> = (0..self.shards.len()).map(|_| Arc::new(Ring::new())).collect();
-        for (shard, ring) in self.shards.iter().zip(&rings) {
-            lock(shard).rings.push(Arc::clone(ring));
-        }
-        Lane {
-            volume: Arc::clone(volume),
-            mailbox: Arc::new(Mailbox::new(notify, seen)),
-            rings,
-            recorder: volume.enroll(),
-            detector: Detector::default(),
-            spare: Vec::new(),
-        }
-    }
-
-    /// Closes a lane. What it waited for goes on without it.
-    pub fn close_lane(&self, lane: Lane<F>) {
-        for (shard, ring) in self.shards.iter().zip(&lane.rings) {
-            lock(shard).rings.retain(|other| !Arc::ptr_eq(other, ring));
-        }
-        lane.mailbox.close(&self.frames);
-        lane.volume.retire(&lane.recorder);
-        self.pool.give_back(&lane.volume, lane.spare);
     }
 
     /// A recorder for whoever drives the store of `volume`.
@@ -163,19 +122,21 @@ impl<F: Frames> Cache<F> {
             Gauge::Resident => u64::from(volume.quota.usage.load(Ordering::Relaxed)),
             Gauge::Dirty => volume.dirty.load(Ordering::Relaxed),
             Gauge::Writing => volume.writing.load(Ordering::Relaxed),
-            Gauge::Memory => u64::from(self.pool.total),
+            Gauge::Memory => u64::from(self.pool.usable()),
             Gauge::Free => self.pool.free() as u64,
-            Gauge::Metadata => return u64::from(self.pool.total) * METADATA_BYTES_PER_FRAME as u64,
+            Gauge::Metadata => {
+                return u64::from(self.pool.most()) * METADATA_BYTES_PER_FRAME as u64;
+            }
             Gauge::InFlight => return lock(&volume.queue).in_flight as u64,
             Gauge::Failing => return volume.failing.load(Ordering::Relaxed),
         };
         blocks * BLOCK_BYTES_U64
     }
 
-    /// How many frames all volumes share.
+    /// How many frames all volumes share: those in service, but for those that are to leave it.
     #[must_use]
     pub fn frame_count(&self) -> u32 {
-        self.pool.total
+        self.pool.size()
     }
 
     fn shard(&self, index: usize) -> MutexGuard<'_, Shard<F>> {
@@ -226,8 +187,7 @@ impl<F: Frames> Cache<F> {
         if self.stalled.swap(0, Ordering::AcqRel) == 0 {
             return;
         }
-        let volumes: Vec<_> = lock(&self.pool.volumes).iter().flatten().cloned().collect();
-        for volume in volumes {
+        for volume in self.volumes() {
             let stalled = std::mem::take(&mut lock(&volume.queue).stalled);
             for mailbox in stalled {
                 mailbox.deliver(&self.frames, crate::lane::Completion::Unstalled);
@@ -237,10 +197,10 @@ impl<F: Frames> Cache<F> {
 
     /// Asserts every invariant that holds while no call is under way; for tests.
     pub fn check(&self, now: Nanos) {
-        let volumes: Vec<_> = lock(&self.pool.volumes).iter().flatten().cloned().collect();
+        let volumes = self.volumes();
         let (free, limbo) = self.pool.settle(&self.frames);
         let mut used = 0;
-        for volume in volumes {
+        for volume in &volumes {
             let (mut resident, mut dirty, mut writing) = (0, 0, 0);
             for index in 0..self.shards.len() {
                 let mut shard = self.shard(index);
@@ -261,10 +221,12 @@ impl<F: Frames> Cache<F> {
                 assert_eq!(usage, resident + held, "frames charged, resident and in limbo");
             }
         }
-        let accounted = used + free as u64;
+        self.pool.check();
+        let removed = limbo.iter().filter(|id| volumes.iter().all(|volume| volume.id != **id));
+        let accounted = used + free as u64 + removed.count() as u64;
         assert_eq!(
             accounted,
-            u64::from(self.pool.total),
+            u64::from(self.pool.usable()),
             "frames used and free, {limbo:?} in limbo"
         );
     }

@@ -119,6 +119,21 @@ impl Totals {
         classes.iter().map(|&class| self.get(class)).sum()
     }
 
+    /// Pages that writes referenced.
+    #[must_use]
+    pub fn write_pages(&self) -> u64 {
+        [
+            Counter::WriteAbsorbed,
+            Counter::WriteNewDirty,
+            Counter::WritePartial,
+            Counter::WriteThrough,
+            Counter::WriteBypass,
+        ]
+        .iter()
+        .map(|&c| self.get(c))
+        .sum()
+    }
+
     /// References that did not wait for the store, what had been read ahead included.
     fn read_hits(&self) -> u64 {
         self.get(Counter::ReadHit) + self.get(Counter::ReadAheadHit)

@@ -65,6 +65,19 @@ pub trait Frames: Send + Sync + std::fmt::Debug {
     /// The frame that is owned.
     fn owned(&self, own: &Self::Own) -> FrameId;
 
+    /// Makes the memory of frames ready that are about to be used, for the first time or after
+    /// [`Frames::release`].
+    ///
+    /// # Errors
+    /// If there is none, in a sentence that can follow "failed to".
+    fn commit(&self, _frames: &mut [Self::Own]) -> Result<(), String> {
+        Ok(())
+    }
+    /// Gives the memory of frames back that are not used any more. What they hold is lost.
+    fn release(&self, _frames: &mut [Self::Own]) {}
+    /// Says that all frames below `frames` are in use again, none of them released.
+    fn all_committed(&self, _frames: u32) {}
+
     /// Copies bytes of the frame from `offset` on into `to`.
     fn read(&self, pin: &Self::Pin, offset: usize, to: &mut [u8]);
     /// Copies `from` into the frame from `offset` on.

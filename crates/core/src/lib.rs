@@ -20,6 +20,7 @@ mod pool;
 mod queue;
 mod readahead;
 pub mod request;
+pub mod settings;
 mod shard;
 pub mod store;
 mod sync;

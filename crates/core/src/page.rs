@@ -1,5 +1,6 @@
 //! Pages: the table that finds a block's frame, the states of frames, and the pages themselves.
 
+mod buckets;
 mod chunked;
 mod slab;
 mod state;

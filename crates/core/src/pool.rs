@@ -1,7 +1,11 @@
-//! The pool: which frames are free, and how many each volume may have.
+//! The pool: which frames are free, how many there are, and how many each volume may have.
+//!
+//! The frames in service are those that hold data, are free, or are in limbo. The others are
+//! *parked*: they were in service and gave their memory back, or never were. Frames come into
+//! service and leave it one batch at a time, until they are as many as was asked for, the target.
 
 use crate::frames::{FrameId, Frames};
-use crate::sync::atomic::Ordering;
+use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::{Arc, Mutex, lock};
 use crate::volume::Volume;
 use std::collections::VecDeque;
@@ -11,39 +15,142 @@ struct Free {
     frames: Vec<FrameId>,
     /// Frames that are no longer findable but are still pinned by a reader, and whose they are.
     limbo: VecDeque<(FrameId, u16)>,
+    parked: Vec<FrameId>,
+    /// Frames from this one on were never in service.
+    fresh: FrameId,
+    /// Why frames could not come into service when they were wanted last.
+    refused: Option<String>,
 }
 
 /// Free frames and the volumes that share them.
 #[derive(Debug)]
 pub(crate) struct Pool<F: Frames> {
     free: Mutex<Free>,
-    pub(crate) total: u32,
+    usable: AtomicU32,
+    target: AtomicU32,
     pub(crate) volumes: Mutex<Vec<Option<Arc<Volume<F>>>>>,
 }
 
 /// How many frames in limbo are looked at each time frames are taken.
 const LIMBO_LOOKS: usize = 8;
 
+fn count(frames: usize) -> u32 {
+    u32::try_from(frames).expect("at most the arena")
+}
+
 impl<F: Frames> Pool<F> {
-    pub(crate) fn new(total: u32) -> Self {
+    /// A pool with the first `usable` frames in service.
+    pub(crate) fn new(usable: u32) -> Self {
         // Popped from the end: ascending, so that memory is touched from the arena's start.
-        let frames = (0..total).rev().collect();
+        let frames = (0..usable).rev().collect();
+        let limbo = VecDeque::new();
         Pool {
-            free: Mutex::new(Free { frames, limbo: VecDeque::new() }),
-            total,
+            free: Mutex::new(Free {
+                frames,
+                limbo,
+                parked: Vec::new(),
+                fresh: usable,
+                refused: None,
+            }),
+            usable: AtomicU32::new(usable),
+            target: AtomicU32::new(usable),
             volumes: Mutex::new(Vec::new()),
         }
+    }
+
+    /// Frames in service.
+    pub(crate) fn usable(&self) -> u32 {
+        self.usable.load(Ordering::Acquire)
+    }
+
+    /// Frames that are to be in service.
+    pub(crate) fn target(&self) -> u32 {
+        self.target.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_target(&self, frames: u32) {
+        lock(&self.free).refused = None;
+        self.target.store(frames, Ordering::Release);
+    }
+
+    /// Frames that can be reckoned with: those in service, but for those that are about to leave.
+    pub(crate) fn size(&self) -> u32 {
+        self.usable().min(self.target())
+    }
+
+    /// The most frames that were ever in service: the tables have grown to that.
+    pub(crate) fn most(&self) -> u32 {
+        lock(&self.free).fresh
+    }
+
+    /// Why the target could not be reached.
+    pub(crate) fn refusal(&self) -> Option<String> {
+        lock(&self.free).refused.clone()
+    }
+
+    /// Gives up growing: what there is, is enough.
+    pub(crate) fn refuse(&self, why: String) {
+        lock(&self.free).refused = Some(why);
+        self.target.store(self.usable(), Ordering::Release);
+    }
+
+    /// Takes frames that are to come into service, parked ones first; the others are below `end`.
+    pub(crate) fn unpark(&self, wanted: usize, end: FrameId) -> Vec<FrameId> {
+        let mut free = lock(&self.free);
+        let parked = free.parked.len().saturating_sub(wanted);
+        let mut frames = free.parked.split_off(parked);
+        let fresh = count(wanted - frames.len()).min(end - free.fresh);
+        frames.extend(free.fresh..free.fresh + fresh);
+        free.fresh += fresh;
+        frames
+    }
+
+    /// Whether every frame that ever was in service is so now, or is about to be.
+    pub(crate) fn has_parked(&self) -> bool {
+        !lock(&self.free).parked.is_empty()
+    }
+
+    /// Parks frames again that could not come into service.
+    pub(crate) fn park_again(&self, frames: impl IntoIterator<Item = FrameId>) {
+        lock(&self.free).parked.extend(frames);
+    }
+
+    /// Brings frames into service.
+    pub(crate) fn admit(&self, frames: &[FrameId]) {
+        let mut free = lock(&self.free);
+        // The lowest id on top, as in a new pool.
+        free.frames.extend(frames.iter().rev());
+        self.usable.fetch_add(count(frames.len()), Ordering::AcqRel);
+    }
+
+    /// Takes up to `wanted` free frames that are to leave service.
+    pub(crate) fn take_free(&self, frames: &F, wanted: usize) -> Vec<FrameId> {
+        let mut free = lock(&self.free);
+        self.reclaim(&mut free, frames);
+        let left = free.frames.len().saturating_sub(wanted);
+        free.frames.split_off(left)
+    }
+
+    /// Takes frames out of service that nobody holds, finds or is charged for.
+    pub(crate) fn park(&self, frames: &[FrameId]) {
+        let mut free = lock(&self.free);
+        free.parked.extend(frames);
+        self.usable.fetch_sub(count(frames.len()), Ordering::AcqRel);
+    }
+
+    /// Frames that volumes have a right to, have not taken, and that are not free.
+    pub(crate) fn owed(&self) -> usize {
+        let volumes = lock(&self.volumes);
+        let missing: usize = volumes.iter().flatten().map(|volume| missing(volume)).sum();
+        drop(volumes);
+        missing.saturating_sub(self.free())
     }
 
     /// Frames that other volumes have a right to and have not taken yet.
     fn promised_to_others(&self, volume: &Volume<F>) -> usize {
         let volumes = lock(&self.volumes);
         let others = volumes.iter().flatten().filter(|other| other.id != volume.id);
-        let missing = others.map(|other| {
-            let quota = &other.quota;
-            quota.min.saturating_sub(quota.usage.load(Ordering::Relaxed)) as usize
-        });
-        missing.sum()
+        others.map(|other| missing(other)).sum()
     }
 
     /// Takes frames for `volume` until `spare` has `wanted`, as far as its ceiling and the floors
@@ -60,7 +167,8 @@ impl<F: Frames> Pool<F> {
         self.reclaim(&mut free, frames);
         let usage = &volume.quota.usage;
         while spare.len() < wanted {
-            if usage.load(Ordering::Relaxed) >= volume.quota.max || free.frames.len() <= promised {
+            if usage.load(Ordering::Relaxed) >= volume.quota.max() || free.frames.len() <= promised
+            {
                 return false;
             }
             let Some(frame) = free.frames.pop() else { return false };
@@ -76,7 +184,9 @@ impl<F: Frames> Pool<F> {
             match frames.try_own(frame) {
                 Some(own) => {
                     frames.disown(own);
-                    self.uncharge(volume, 1);
+                    if let Some(Some(volume)) = lock(&self.volumes).get(usize::from(volume)) {
+                        self.uncharge(volume, 1);
+                    }
                     free.frames.push(frame);
                 }
                 // To the end: one that is held for long must not hide the others.
@@ -85,10 +195,9 @@ impl<F: Frames> Pool<F> {
         }
     }
 
-    fn uncharge(&self, volume: u16, count: u32) {
-        if let Some(Some(volume)) = lock(&self.volumes).get(usize::from(volume)) {
-            volume.quota.usage.fetch_sub(count, Ordering::Relaxed);
-        }
+    /// So many frames of a volume are no longer its.
+    pub(crate) fn uncharge(&self, volume: &Volume<F>, frames: usize) {
+        volume.quota.usage.fetch_sub(count(frames), Ordering::Relaxed);
     }
 
     /// Gives frames back that nobody holds or can find.
@@ -96,8 +205,7 @@ impl<F: Frames> Pool<F> {
         let mut free = lock(&self.free);
         let before = free.frames.len();
         free.frames.extend(frames);
-        let count = u32::try_from(free.frames.len() - before).expect("at most the arena");
-        volume.quota.usage.fetch_sub(count, Ordering::Relaxed);
+        self.uncharge(volume, free.frames.len() - before);
     }
 
     /// Gives a frame back that nobody can find but somebody may still hold.
@@ -119,4 +227,15 @@ impl<F: Frames> Pool<F> {
         }
         (free.frames.len(), free.limbo.iter().map(|&(_, volume)| volume).collect())
     }
+
+    /// Asserts that every frame that was ever in service is so, or is parked; for tests.
+    pub(crate) fn check(&self) {
+        let free = lock(&self.free);
+        assert_eq!(self.usable() + count(free.parked.len()), free.fresh, "in service and parked");
+    }
+}
+
+/// Frames that a volume has a right to and has not taken.
+fn missing<F: Frames>(volume: &Volume<F>) -> usize {
+    volume.quota.min().saturating_sub(volume.quota.usage.load(Ordering::Relaxed)) as usize
 }

@@ -1,12 +1,20 @@
-//! Requests under way: what a front end keeps until it can answer.
+//! Requests under way: what a front end keeps until it can answer, and the pieces that it cuts
+//! them into.
 
 use crate::counters::Classes;
 use crate::frames::Frames;
 use crate::hint::Hint;
 use crate::lane::Completion;
+use crate::mode::{FlushMode, WriteMode};
 use crate::store::StoreError;
 use crate::units::{BLOCK_BYTES, BLOCK_BYTES_U64};
 use crate::volume::Volume;
+
+/// Bytes of a piece of a read: what front ends pin for one request at a time, 1 MiB.
+pub const READ_PIECE_BYTES: u32 = 1 << 20;
+/// Bytes of a piece of a write: what front ends take in at a time, 128 KiB. All pieces but the last
+/// end at a border of blocks, so that only a write's own ends are ragged.
+pub const WRITE_PIECE_BYTES: u32 = 128 << 10;
 
 /// How a call on the cache ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -212,6 +220,8 @@ pub struct WriteTask {
     pub len: u32,
     /// Whether it must be on stable storage when done.
     pub fua: bool,
+    /// The modes that it met first: a change of them meets the requests that come after it.
+    pub(crate) modes: Option<(WriteMode, FlushMode)>,
     /// Bytes that are in the cache.
     pub(crate) done: u32,
     /// Whether the page at hand had to be read first.
@@ -237,6 +247,7 @@ impl WriteTask {
             offset,
             len,
             fua,
+            modes: None,
             done: 0,
             filled: false,
             waiting: 0,
@@ -251,6 +262,11 @@ impl WriteTask {
     /// Says how this range is used, whatever the volume's hint says.
     pub fn set_hint(&mut self, hint: Hint) {
         self.hint = Some(hint);
+    }
+
+    /// Whether it must be on stable storage when done, and flushes are kept.
+    pub(crate) fn is_stable(&self) -> bool {
+        self.fua && self.modes.is_none_or(|(_, flush_mode)| flush_mode == FlushMode::Keep)
     }
 
     /// How its pages were classed, as far as they are in the cache.

@@ -191,6 +191,20 @@ impl<F: Frames> Instance<F> {
         self.touched.find(slot).map_or(0, |touched| touched.0.saturating_sub(1))
     }
 
+    /// Puts an empty policy in the place of the one that is there. It learns of all pages that the
+    /// old one knew, the coldest first, and expects `pages`.
+    pub(crate) fn rebuild_policy(&mut self, mut policy: Box<dyn Policy>, pages: usize) {
+        policy.on_capacity(pages);
+        let touched = |slot: Slot| self.touched.find(slot).map_or(0, |touched| touched.0);
+        let known = self.pages.slots().filter(|&slot| self.is_admitted(slot));
+        let mut known: Vec<_> = known.map(|slot| (touched(slot), slot)).collect();
+        known.sort_unstable();
+        for (_, slot) in known {
+            policy.on_insert(slot, self.pages.get(slot).number);
+        }
+        self.policy = policy;
+    }
+
     /// Tells the policy of a reference, if it knows the page: it may have gone meanwhile.
     #[inline]
     pub(crate) fn hit(&mut self, slot: Slot, now: Nanos) {
@@ -332,6 +346,12 @@ impl<F: Frames> Shard<F> {
 
     pub(crate) fn instance(&mut self, volume: u16) -> &mut Instance<F> {
         self.instances[usize::from(volume)].as_mut().expect("a volume that is there")
+    }
+
+    /// The part of a volume that may have been removed.
+    pub(crate) fn instance_of(&mut self, volume: &Volume<F>) -> Option<&mut Instance<F>> {
+        let instance = self.instances.get_mut(usize::from(volume.id))?.as_mut()?;
+        std::ptr::eq(&raw const *instance.volume, volume).then_some(instance)
     }
 
     /// Tells the policies of the hits in all rings.

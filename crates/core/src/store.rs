@@ -107,6 +107,9 @@ pub enum StoreErrorKind {
     Short,
     /// The store is gone.
     Gone,
+    /// The store cannot be reached now. It has lost nothing of what it was given, and will have it
+    /// when it can be reached again: a flush that fails so is not final.
+    Away,
     /// The store does not know this operation.
     Unsupported,
 }

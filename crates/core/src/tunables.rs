@@ -1,6 +1,10 @@
 //! Tunables: each with its bounds, default, unit and meaning in one place; the command line, the
 //! documentation and the checks come from this table.
 
+mod live;
+
+pub(crate) use live::LiveTunables;
+
 use crate::clock::{MILLISECOND, Nanos};
 
 /// A tunable of a volume.
@@ -275,16 +279,14 @@ impl Tunables {
     /// # Errors
     /// If there is none of this name or the value is out of its range.
     pub fn set(&mut self, name: &str, value: u64) -> Result<(), TunableError> {
-        let index = TUNABLES
-            .iter()
-            .position(|t| t.name == name)
-            .ok_or_else(|| TunableError::Unknown(name.to_owned()))?;
-        let Bounds { name, min, max, unit, .. } = TUNABLES[index];
-        if !(min..=max).contains(&value) {
-            return Err(TunableError::OutOfRange { name, value, min, max, unit });
-        }
-        self.values[index] = value;
+        self.values[check(name, value)?] = value;
         Ok(())
+    }
+
+    /// All values, each in its own unit, in the order of [`TUNABLES`].
+    #[must_use]
+    pub fn values(&self) -> &[u64; TUNABLES.len()] {
+        &self.values
     }
 
     /// The value in the tunable's own unit.
@@ -300,9 +302,26 @@ impl Tunables {
 
     /// The share of `whole` that a tunable in per mille names.
     pub(crate) fn share(&self, tunable: Tunable, whole: u64) -> u64 {
-        u64::try_from(u128::from(whole) * u128::from(self.get(tunable)) / 1000)
-            .expect("a share of a u64")
+        share_of(whole, self.get(tunable))
     }
+}
+
+/// So many thousandths, at most all, of `whole`.
+fn share_of(whole: u64, per_mille: u64) -> u64 {
+    u64::try_from(u128::from(whole) * u128::from(per_mille) / 1000).expect("a share of a u64")
+}
+
+/// The index of the tunable of this name, if `value` is within its range.
+fn check(name: &str, value: u64) -> Result<usize, TunableError> {
+    let index = TUNABLES
+        .iter()
+        .position(|t| t.name == name)
+        .ok_or_else(|| TunableError::Unknown(name.to_owned()))?;
+    let Bounds { name, min, max, unit, .. } = TUNABLES[index];
+    if !(min..=max).contains(&value) {
+        return Err(TunableError::OutOfRange { name, value, min, max, unit });
+    }
+    Ok(index)
 }
 
 #[cfg(test)]

@@ -9,11 +9,12 @@ use crate::mode::{FlushMode, WriteMode, effective};
 use crate::policy::PolicyKind;
 use crate::queue::Queue;
 use crate::readahead::{Feedback, Limits};
+use crate::settings::{SettingError, Share};
 use crate::store::{Geometry, StoreError};
-use crate::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use crate::sync::{Arc, Mutex, lock};
-use crate::tunables::{Tunable, Tunables};
-use crate::units::{BLOCK_BYTES_U64, PAGE_BLOCKS_MAX};
+use crate::tunables::{LiveTunables, Tunable, Tunables};
+use crate::units::BLOCK_BYTES_U64;
 use crate::writeback::Writer;
 
 /// What a volume is made with.
@@ -59,6 +60,16 @@ impl VolumeOptions {
             hint: Hint::Normal,
         }
     }
+
+    /// What it asks to be promised and allowed.
+    pub(crate) fn share(&self) -> Share<'_> {
+        Share {
+            name: &self.name,
+            min: self.min_frames,
+            max: self.max_frames,
+            page_blocks: self.page_blocks,
+        }
+    }
 }
 
 /// Windows that fit into the share of memory for reads ahead: two for each of some streams.
@@ -67,13 +78,36 @@ const WINDOWS: u64 = 32;
 /// The room of a volume in the pool.
 #[derive(Debug)]
 pub(crate) struct Quota {
-    pub(crate) min: u32,
-    pub(crate) max: u32,
+    min: AtomicU32,
+    max: AtomicU32,
     /// Frames that hold the volume's data, or that wait to be given back.
-    pub(crate) usage: crate::sync::atomic::AtomicU32,
+    pub(crate) usage: AtomicU32,
     /// Per shard, when the page evicted last had been touched last: where the cold end is. The
     /// maximum where nothing can be evicted.
     pub(crate) coldest: Box<[AtomicU64]>,
+}
+
+impl Quota {
+    /// Frames that others cannot take.
+    pub(crate) fn min(&self) -> u32 {
+        self.min.load(Ordering::Relaxed)
+    }
+
+    /// Frames that the volume never exceeds, but for those it had when this was lowered.
+    pub(crate) fn max(&self) -> u32 {
+        self.max.load(Ordering::Relaxed)
+    }
+
+    /// Whether it has more than it may.
+    pub(crate) fn is_exceeded(&self) -> bool {
+        self.usage.load(Ordering::Relaxed) > self.max()
+    }
+
+    /// Sets both; whoever reads them one by one may see one old and one new for a moment.
+    pub(crate) fn set_bounds(&self, min: u32, max: u32) {
+        self.min.store(min, Ordering::Relaxed);
+        self.max.store(max, Ordering::Relaxed);
+    }
 }
 
 /// One volume.
@@ -88,10 +122,14 @@ pub struct Volume<F: Frames> {
     flush_mode: AtomicU8,
     hint: AtomicU8,
     stopping: AtomicBool,
-    pub(crate) tunables: Tunables,
+    /// Lanes that are open, or [`CLOSED`].
+    lanes: AtomicU32,
+    removed: AtomicBool,
+    policy: AtomicU8,
+    pub(crate) tunables: LiveTunables,
     pub(crate) quota: Quota,
-    /// Frames that ratios of memory refer to.
-    pub(crate) capacity: u64,
+    /// Frames that ratios of memory refer to: what it may have of what there is.
+    capacity: AtomicU64,
     /// Blocks newer than the store and not being written.
     pub(crate) dirty: AtomicU64,
     /// Blocks being written.
@@ -116,6 +154,8 @@ pub struct Volume<F: Frames> {
     pub(crate) writer: Mutex<Writer>,
     pub(crate) notify: Box<dyn Notify>,
     pub(crate) recorders: Mutex<Vec<Arc<Recorder>>>,
+    /// The recorder of whoever tends the cache.
+    pub(crate) tended: Arc<Recorder>,
     pub(crate) retired: Mutex<Totals>,
 }
 
@@ -125,7 +165,10 @@ impl<F: Frames> std::fmt::Debug for Volume<F> {
     }
 }
 
-fn mode_index<T: PartialEq>(all: &[T], one: &T) -> u8 {
+/// Instead of the number of lanes: none can be opened.
+const CLOSED: u32 = u32::MAX;
+
+fn index_in<T: PartialEq>(all: &[T], one: &T) -> u8 {
     let index = all.iter().position(|other| other == one).expect("one of all");
     u8::try_from(index).expect("few modes")
 }
@@ -139,29 +182,29 @@ impl<F: Frames> Volume<F> {
         notify: Box<dyn Notify>,
     ) -> Self {
         let VolumeOptions { name, geometry, page_blocks, tunables, .. } = options;
-        assert!(page_blocks.is_power_of_two() && page_blocks <= PAGE_BLOCKS_MAX, "page size");
         assert!(geometry.length > 0 && geometry.length < 1 << 60, "length of the store");
-        assert!(options.min_frames <= options.max_frames, "min above max");
-        // A page that can never be there as a whole would be waited for for ever.
-        assert!(options.max_frames >= options.page_blocks, "max below one page");
         let quota = Quota {
-            min: options.min_frames,
-            max: options.max_frames,
-            usage: crate::sync::atomic::AtomicU32::new(0),
+            min: AtomicU32::new(options.min_frames),
+            max: AtomicU32::new(options.max_frames),
+            usage: AtomicU32::new(0),
             coldest: (0..shards).map(|_| AtomicU64::new(u64::MAX)).collect(),
         };
+        let tended = Arc::new(Recorder::default());
         Volume {
             id,
             name,
             geometry,
             blocks: geometry.length.div_ceil(BLOCK_BYTES_U64),
             page_blocks,
-            write_mode: AtomicU8::new(mode_index(WriteMode::ALL, &options.write_mode)),
-            flush_mode: AtomicU8::new(mode_index(FlushMode::ALL, &options.flush_mode)),
-            hint: AtomicU8::new(mode_index(Hint::ALL, &options.hint)),
+            write_mode: AtomicU8::new(index_in(WriteMode::ALL, &options.write_mode)),
+            flush_mode: AtomicU8::new(index_in(FlushMode::ALL, &options.flush_mode)),
+            hint: AtomicU8::new(index_in(Hint::ALL, &options.hint)),
             stopping: AtomicBool::new(false),
-            capacity: u64::from(quota.max.min(pool_frames)),
-            tunables,
+            lanes: AtomicU32::new(0),
+            removed: AtomicBool::new(false),
+            policy: AtomicU8::new(index_in(&PolicyKind::ALL, &options.policy)),
+            capacity: AtomicU64::new(u64::from(options.max_frames.min(pool_frames))),
+            tunables: LiveTunables::new(&tunables),
             quota,
             dirty: AtomicU64::new(0),
             writing: AtomicU64::new(0),
@@ -178,7 +221,8 @@ impl<F: Frames> Volume<F> {
             queue: Mutex::new(Queue::new()),
             writer: Mutex::new(Writer::default()),
             notify,
-            recorders: Mutex::new(Vec::new()),
+            recorders: Mutex::new(vec![Arc::clone(&tended)]),
+            tended,
             retired: Mutex::new(Totals::default()),
         }
     }
@@ -204,14 +248,91 @@ impl<F: Frames> Volume<F> {
     /// The write mode that a write meets now.
     #[must_use]
     pub fn write_mode(&self) -> WriteMode {
-        let mode = WriteMode::from_index(self.write_mode.load(Ordering::Relaxed));
+        self.effective(self.modes().0)
+    }
+
+    /// What a write of this mode does now: a volume that stops makes nothing dirty.
+    pub(crate) fn effective(&self, mode: WriteMode) -> WriteMode {
         effective(mode, self.stopping.load(Ordering::Acquire))
+    }
+
+    /// The modes as they are set.
+    pub(crate) fn modes(&self) -> (WriteMode, FlushMode) {
+        let write_mode = WriteMode::from_index(self.write_mode.load(Ordering::Acquire));
+        (write_mode, self.flush_mode())
     }
 
     /// The flush mode.
     #[must_use]
     pub fn flush_mode(&self) -> FlushMode {
-        FlushMode::from_index(self.flush_mode.load(Ordering::Relaxed))
+        FlushMode::from_index(self.flush_mode.load(Ordering::Acquire))
+    }
+
+    /// Sets the write mode, for requests that begin from now on. What is dirty stays so and is
+    /// written as before, also where the mode becomes one that makes nothing dirty.
+    ///
+    /// # Errors
+    /// If the store takes no writes, for any mode but [`WriteMode::ReadOnly`].
+    pub fn set_write_mode(&self, mode: WriteMode) -> Result<(), SettingError> {
+        if self.geometry.read_only && mode != WriteMode::ReadOnly {
+            return Err(SettingError::ReadOnlyStore { volume: self.name.clone() });
+        }
+        self.write_mode.store(index_in(WriteMode::ALL, &mode), Ordering::Release);
+        Ok(())
+    }
+
+    /// Sets the flush mode, for requests that begin from now on. The first flush that is kept again
+    /// covers also what was written while flushes were ignored.
+    pub fn set_flush_mode(&self, mode: FlushMode) {
+        self.flush_mode.store(index_in(FlushMode::ALL, &mode), Ordering::Release);
+        self.notify.notify();
+    }
+
+    /// Sets a tunable by name, in its own unit.
+    ///
+    /// # Errors
+    /// If there is none of this name or the value is out of its range.
+    pub fn set_tunable(&self, name: &str, value: u64) -> Result<(), SettingError> {
+        self.tunables.set(name, value)?;
+        self.notify.notify();
+        Ok(())
+    }
+
+    /// All tunables as they are now.
+    #[must_use]
+    pub fn tunables(&self) -> Tunables {
+        self.tunables.snapshot()
+    }
+
+    /// The replacement policy.
+    #[must_use]
+    pub fn policy(&self) -> PolicyKind {
+        PolicyKind::ALL[usize::from(self.policy.load(Ordering::Relaxed))]
+    }
+
+    pub(crate) fn note_policy(&self, kind: PolicyKind) {
+        self.policy.store(index_in(&PolicyKind::ALL, &kind), Ordering::Relaxed);
+    }
+
+    /// Frames that other volumes cannot take, and frames that it never exceeds.
+    #[must_use]
+    pub fn bounds(&self) -> (u32, u32) {
+        (self.quota.min(), self.quota.max())
+    }
+
+    /// What it is promised and allowed.
+    pub(crate) fn share(&self) -> Share<'_> {
+        let (min, max) = self.bounds();
+        Share { name: &self.name, min, max, page_blocks: self.page_blocks }
+    }
+
+    /// Frames that ratios of memory refer to.
+    pub(crate) fn capacity(&self) -> u64 {
+        self.capacity.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_capacity(&self, frames: u32) {
+        self.capacity.store(u64::from(frames), Ordering::Relaxed);
     }
 
     /// How it will be read, where a request says nothing else.
@@ -222,14 +343,14 @@ impl<F: Frames> Volume<F> {
 
     /// Changes what [`Volume::hint`] says; it counts from the next request on.
     pub fn set_hint(&self, hint: Hint) {
-        self.hint.store(mode_index(Hint::ALL, &hint), Ordering::Relaxed);
+        self.hint.store(index_in(Hint::ALL, &hint), Ordering::Relaxed);
     }
 
     /// What may be read ahead, in pages, as things stand; none where nothing may.
     pub(crate) fn ahead_limits(&self) -> Option<Limits> {
         // So small a part of the memory that the windows of many streams stay until they are used,
         // also where a policy has a tenth of its pages on trial.
-        let share = self.tunables.share(Tunable::ReadAheadShare, self.capacity) / WINDOWS;
+        let share = self.tunables.share(Tunable::ReadAheadShare, self.capacity()) / WINDOWS;
         let share = (share / u64::from(self.page_blocks)).max(1);
         let max = (self.tunables.get(Tunable::ReadAheadMax) / self.page_bytes()).min(share);
         if max == 0 || self.is_stopping() {
@@ -255,6 +376,63 @@ impl<F: Frames> Volume<F> {
         self.notify.notify();
     }
 
+    /// Takes [`Volume::begin_stop`] back.
+    pub fn cancel_stop(&self) {
+        self.stopping.store(false, Ordering::Release);
+    }
+
+    /// Counts a lane.
+    pub(crate) fn enter(&self) -> Result<(), SettingError> {
+        let one_more = |lanes: u32| (lanes != CLOSED).then(|| lanes + 1);
+        let entered = self.lanes.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more);
+        entered.map(drop).map_err(|_| SettingError::Removed { volume: self.name.clone() })
+    }
+
+    /// Counts a lane no more.
+    pub(crate) fn leave(&self) {
+        let before = self.lanes.fetch_sub(1, Ordering::AcqRel);
+        debug_assert!(before > 0 && before != CLOSED, "a lane was closed that was not open");
+    }
+
+    /// Lets no lane in any more, if none is open.
+    pub(crate) fn close(&self) -> Result<(), SettingError> {
+        let closed = self.lanes.compare_exchange(0, CLOSED, Ordering::AcqRel, Ordering::Acquire);
+        let volume = || self.name.clone();
+        closed.map(drop).map_err(|lanes| match lanes {
+            CLOSED => SettingError::Removed { volume: volume() },
+            lanes => SettingError::InUse { volume: volume(), lanes },
+        })
+    }
+
+    /// Takes [`Volume::close`] back.
+    pub(crate) fn reopen(&self) {
+        self.lanes.store(0, Ordering::Release);
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.lanes.load(Ordering::Acquire) == CLOSED
+    }
+
+    /// Nothing is cached of it any more, and it asks for nothing.
+    pub(crate) fn note_removed(&self) {
+        self.quota.set_bounds(0, u32::MAX);
+        for coldest in &self.quota.coldest {
+            coldest.store(Nanos::MAX, Ordering::Relaxed);
+        }
+        self.removed.store(true, Ordering::Release);
+    }
+
+    /// Whether it has been removed from its cache.
+    #[must_use]
+    pub fn is_removed(&self) -> bool {
+        self.removed.load(Ordering::Acquire)
+    }
+
+    /// Whether it is removed and no frame remembers it.
+    pub(crate) fn is_forgotten(&self) -> bool {
+        self.is_removed() && self.quota.usage.load(Ordering::Acquire) == 0
+    }
+
     /// Blocks that the store does not have yet, written now or not.
     #[must_use]
     pub fn unclean_blocks(&self) -> u64 {
@@ -264,7 +442,7 @@ impl<F: Frames> Volume<F> {
     /// More unclean blocks than this are never made.
     #[must_use]
     pub fn dirty_limit_blocks(&self) -> u64 {
-        self.tunables.share(Tunable::DirtyLimit, self.capacity).max(u64::from(self.page_blocks))
+        self.tunables.share(Tunable::DirtyLimit, self.capacity()).max(u64::from(self.page_blocks))
     }
 
     /// The last error of a write or flush, while writes are failing.

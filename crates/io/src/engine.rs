@@ -2,8 +2,11 @@
 //! without losing anything.
 
 mod driver;
+mod keeper;
+mod live;
 mod stop;
 
+pub use live::RemoveError;
 pub use stop::StopProgress;
 
 use crate::clock::MonotonicClock;
@@ -11,9 +14,11 @@ use crate::frames::ArenaFrames;
 use crate::store::EngineStore;
 use crate::wake::Waker;
 use driver::Driver;
+use keeper::Keeper;
 use larder_core::cache::{Cache, METADATA_BYTES_PER_FRAME, shards_for};
 use larder_core::clock::{Clock, Nanos};
 use larder_core::lane::{Lane, Notify};
+use larder_core::settings::SettingError;
 use larder_core::units::BLOCK_BYTES;
 use larder_core::volume::{Volume, VolumeOptions};
 use larder_mem::{Arena, ArenaError, ArenaOptions};
@@ -69,6 +74,9 @@ pub enum EngineError {
     /// The kernel refused something else.
     #[error("start a thread for a volume: {0}")]
     Thread(#[from] io::Error),
+    /// A setting is out of range.
+    #[error(transparent)]
+    Setting(#[from] SettingError),
 }
 
 /// A cache and the threads that drive the stores behind it.
@@ -76,6 +84,15 @@ pub struct Engine {
     cache: Arc<ArenaCache>,
     clock: Arc<dyn Clock>,
     drivers: Mutex<Vec<Driver>>,
+    plan: Mutex<Plan>,
+    _keeper: Keeper,
+}
+
+/// What the number of frames comes from.
+#[derive(Clone, Copy, Debug)]
+struct Plan {
+    memory_bytes: u64,
+    policy_bytes: usize,
 }
 
 impl std::fmt::Debug for Engine {
@@ -113,12 +130,17 @@ impl Engine {
             return Err(EngineError::TooMuch { wanted, has });
         }
         let frames = frames_in(wanted, options.policy_bytes);
-        let EngineOptions { huge_pages, lock, .. } = options;
-        let arena = Arena::new(ArenaOptions { frames, huge_pages, lock })?;
+        let EngineOptions { huge_pages, lock, policy_bytes, .. } = options;
+        // Addresses for all that the machine has cost nothing, and let the cache grow.
+        let frames_max = u32::try_from(has / BLOCK_BYTES as u64).unwrap_or(u32::MAX);
+        let arena = Arena::growable(ArenaOptions { frames, huge_pages, lock }, frames_max)?;
         let shards = shards_for(frames, options.threads);
-        let cache = Arc::new(Cache::new(ArenaFrames::new(arena), shards));
-        let clock = Arc::new(MonotonicClock::new());
-        Ok(Engine { cache, clock, drivers: Mutex::new(Vec::new()) })
+        let cache = Cache::with_memory(ArenaFrames::new(arena), frames, shards);
+        let cache = Arc::new(cache);
+        let clock: Arc<dyn Clock> = Arc::new(MonotonicClock::new());
+        let keeper = Keeper::start(Arc::clone(&cache), Arc::clone(&clock))?;
+        let plan = Mutex::new(Plan { memory_bytes: wanted, policy_bytes });
+        Ok(Engine { cache, clock, drivers: Mutex::new(Vec::new()), plan, _keeper: keeper })
     }
 
     /// The cache.
@@ -142,7 +164,7 @@ impl Engine {
     /// Adds a volume on `store`, and the thread that drives it.
     ///
     /// # Errors
-    /// If the kernel has no thread or file descriptor left.
+    /// If the options are refused, or the kernel has no thread or file descriptor left.
     pub fn add_volume(
         &self,
         options: VolumeOptions,
@@ -150,7 +172,7 @@ impl Engine {
     ) -> Result<Arc<ArenaVolume>, EngineError> {
         let waker = Waker::new()?;
         let notify: Box<dyn Notify> = Box::new(waker.clone());
-        let volume = self.cache.add_volume(options, notify);
+        let volume = self.cache.try_add_volume(options, notify)?;
         let driver = Driver::start(
             Arc::clone(&self.cache),
             Arc::clone(&volume),

@@ -78,6 +78,25 @@ impl Frames for ArenaFrames {
         own.frame()
     }
 
+    fn commit(&self, frames: &mut [Own]) -> Result<(), String> {
+        self.0.commit(frames).map_err(|error| error.to_string())
+    }
+
+    fn release(&self, frames: &mut [Own]) {
+        let released = self.0.release_all(frames);
+        if released < frames.len() {
+            let kept = frames.len() - released;
+            tracing::debug!(
+                kept,
+                "frames are not used any more, and the kernel keeps their memory"
+            );
+        }
+    }
+
+    fn all_committed(&self, frames: u32) {
+        self.0.advise_all_used(frames);
+    }
+
     #[inline]
     fn read(&self, pin: &Pin, offset: usize, to: &mut [u8]) {
         self.0.read(pin, offset, to);

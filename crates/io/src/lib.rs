@@ -11,4 +11,5 @@ pub mod frames;
 pub mod front;
 pub mod nbd_client;
 pub mod store;
+pub mod tls;
 pub mod wake;

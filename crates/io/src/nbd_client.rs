@@ -19,13 +19,15 @@ pub use crate::front::nbd::handshake::BlockSizes;
 pub use crate::front::nbd::wire::Errno;
 pub use error::{ClientError, RequestError};
 pub use pipeline::{Completion, Extent, Request};
-pub use uri::{NbdAddress, NbdUri, UriError};
+pub use uri::{NbdAddress, NbdUri, UriError, UriTls};
 
 use crate::front::nbd::wire;
+use crate::tls::{Channel, TlsClient};
 use handshake::Haggle;
 use pipeline::Slot;
 use std::collections::VecDeque;
 use std::io::{BufReader, Read};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 use stream::Stream;
 
@@ -117,9 +119,35 @@ pub struct Client {
 /// # Errors
 /// When there is no connection, or the server refuses or breaks the protocol.
 pub fn list_exports(uri: &NbdUri) -> Result<Vec<ListedExport>, ClientError> {
+    let channel = tls_channel(uri)?;
     let stream = Stream::connect(&uri.address, None)?;
     let mut stream = BufReader::with_capacity(READ_BUFFER_BYTES, stream);
-    Haggle::begin(&mut stream)?.list()
+    begin(&mut stream, channel)?.list()
+}
+
+/// The client's side of TLS, if the address asks for it.
+fn tls_channel(uri: &NbdUri) -> Result<Option<Channel>, ClientError> {
+    let Some(UriTls { certificates, hostname }) = &uri.tls else { return Ok(None) };
+    let directory = certificates.as_ref().ok_or_else(|| {
+        ClientError::Tls("its address names no tls-certificates to know it by".to_owned())
+    })?;
+    let host = match &uri.address {
+        NbdAddress::Tcp { host, .. } => host,
+        NbdAddress::Unix(_) => "localhost",
+    };
+    let name = hostname.as_deref().unwrap_or(host);
+    Ok(Some(TlsClient::from_directory(directory)?.connect(name)?))
+}
+
+fn begin(
+    stream: &mut BufReader<Stream>,
+    channel: Option<Channel>,
+) -> Result<Haggle<'_>, ClientError> {
+    let haggle = Haggle::begin(stream)?;
+    match channel {
+        Some(channel) => haggle.start_tls(channel),
+        None => Ok(haggle),
+    }
 }
 
 impl Client {
@@ -136,9 +164,10 @@ impl Client {
     /// # Errors
     /// As [`Client::connect`].
     pub fn connect_with(uri: &NbdUri, options: ConnectOptions) -> Result<Self, ClientError> {
+        let channel = tls_channel(uri)?;
         let stream = Stream::connect(&uri.address, options.timeout)?;
         let mut stream = BufReader::with_capacity(READ_BUFFER_BYTES, stream);
-        let details = Haggle::begin(&mut stream)?.go(&uri.export, options)?;
+        let details = begin(&mut stream, channel)?.go(&uri.export, options)?;
         Ok(Self {
             stream,
             details,
@@ -155,6 +184,23 @@ impl Client {
     #[must_use]
     pub fn info(&self) -> &ExportDetails {
         &self.details
+    }
+
+    /// The other end: an address with a port, or the path of a socket.
+    #[must_use]
+    pub fn peer(&self) -> String {
+        self.stream.get_ref().peer()
+    }
+
+    /// What to wait for while answers are due, as long as [`Client::has_answer`] says no.
+    #[must_use]
+    pub fn socket(&self) -> BorrowedFd<'_> {
+        self.stream.get_ref().as_fd()
+    }
+
+    /// Whether something has come that the socket does not tell of any more.
+    pub fn has_answer(&mut self) -> bool {
+        !self.ready.is_empty() || self.has_input()
     }
 
     /// Waits until one of these connections has an answer to be waited for, or time is up. What

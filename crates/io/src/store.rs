@@ -1,17 +1,19 @@
-//! Stores on the machine: files and block devices.
+//! Stores: files and block devices of this machine, exports of other servers.
 //!
 //! [`open`] opens and locks a path, finds out what it is, and gives the best store that the kernel
 //! allows: io_uring with direct I/O; without direct I/O, or with plain calls, where it must be, and
-//! says so.
+//! says so. [`open_nbd`] connects to an export of an NBD server.
 
 mod error;
 mod file;
 mod map;
+mod nbd;
 mod plain;
 mod uring;
 
 pub use file::{OpenError, OpenedFile, open_file};
 pub use map::{AllocationMap, FileMap, MapExtent, Solid};
+pub use nbd::{NbdOptions, NbdStore, Upstream, UpstreamError, open_nbd};
 pub use plain::PlainStore;
 pub use uring::UringStore;
 

@@ -48,14 +48,10 @@ fn read(sample: &Sample) -> usize {
     let bytes = Box::new(Cursor::new(sample.bytes.clone()));
     let mut source = open_stream(sample.name, bytes, &options).unwrap();
     let (mut batch, mut count) = (Vec::new(), 0);
-    loop {
-        batch.clear();
-        source.read_batch(&mut batch).unwrap();
-        if batch.is_empty() {
-            return count;
-        }
+    while source.next_batch(&mut batch).unwrap() {
         count += batch.len();
     }
+    count
 }
 
 fn measure(sample: &Sample, text: bool, scale: Scale) -> Line {

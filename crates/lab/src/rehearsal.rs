@@ -19,6 +19,7 @@ use larder_core::clock::Nanos;
 use larder_core::counters::{Recorder, Totals};
 use larder_core::frames::NoFrames;
 use larder_core::lane::{Notify, Silent};
+use larder_core::request::WRITE_PIECE_BYTES;
 use larder_core::store::{Store, StoreDone, StoreOp};
 use larder_core::volume::{Volume, VolumeOptions};
 use std::sync::Arc;
@@ -26,8 +27,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Operations that a store has at a time.
 const DEPTH: usize = 32;
-/// The longest piece of a write.
-const ZEROS_BYTES: usize = 1 << 20;
 
 /// A volume of the cache, and what lies behind it.
 #[derive(Debug)]
@@ -59,7 +58,7 @@ pub struct Rehearsal<S> {
     /// When something happens by itself, as far as the stores, the lazy writer and waiting clients
     /// know. At most `now` if something may move now.
     next: Option<Nanos>,
-    /// What all writes carry.
+    /// What all writes carry, as much as the longest piece.
     zeros: Vec<u8>,
     ops: Vec<StoreOp<NoFrames>>,
     done: Vec<StoreDone<NoFrames>>,
@@ -95,7 +94,7 @@ impl<S: Store<NoFrames>> Rehearsal<S> {
         // The clock starts a second after its origin, as a machine's does.
         let now = larder_core::clock::SECOND;
         let (ops, done) = (Vec::new(), Vec::new());
-        let zeros = vec![0; ZEROS_BYTES];
+        let zeros = vec![0; WRITE_PIECE_BYTES as usize];
         Rehearsal { cache, volumes, clients, bell, now, next: Some(now), zeros, ops, done }
     }
 

@@ -106,6 +106,16 @@ pub trait Source {
     /// The input is bad beyond the limit that was set, or cannot be read.
     fn read_batch(&mut self, batch: &mut Vec<Record>) -> Result<(), TraceError>;
 
+    /// Replaces what `batch` holds by the next records; false at the end.
+    ///
+    /// # Errors
+    /// As [`Source::read_batch`].
+    fn next_batch(&mut self, batch: &mut Vec<Record>) -> Result<bool, TraceError> {
+        batch.clear();
+        self.read_batch(batch)?;
+        Ok(!batch.is_empty())
+    }
+
     /// The name of a number, if it has one. Complete once the end has been reached.
     fn name(&self, of: NameOf, number: u32) -> Option<&str>;
 

@@ -10,6 +10,7 @@ use crate::latch::Latches;
 use crate::map::{Mapping, lock_limit_bytes};
 use crate::prefetch::prefetch;
 use crate::{FRAME_BYTES, FRAMES_MAX};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A line of the processor's caches.
 const LINE_BYTES: usize = 64;
@@ -38,6 +39,8 @@ pub struct Arena {
     mapping: Mapping,
     latches: Latches,
     huge_pages: bool,
+    /// Whether the advice to use huge pages has been taken back, since memory was.
+    huge_declined: AtomicBool,
     locked: bool,
     left_out_of_dumps: bool,
 }
@@ -48,6 +51,15 @@ impl Arena {
     /// # Errors
     /// If there are no frames or too many, or the kernel does not give or lock the memory.
     pub fn new(options: ArenaOptions) -> Result<Arena, ArenaError> {
+        Arena::growable(options, options.frames)
+    }
+
+    /// Maps an arena that has addresses for `frames_max` frames, if the kernel gives so many, and
+    /// of these uses only as many as `options` say, until more are [committed](Arena::commit).
+    ///
+    /// # Errors
+    /// As [`Arena::new`].
+    pub fn growable(options: ArenaOptions, frames_max: u32) -> Result<Arena, ArenaError> {
         let frames = options.frames;
         if frames == 0 {
             return Err(ArenaError::NoFrames);
@@ -57,24 +69,81 @@ impl Arena {
             return Err(too_many);
         }
         let bytes = (frames as usize).checked_mul(FRAME_BYTES).ok_or(too_many)?;
-        let mapping = Mapping::new(bytes).map_err(|source| ArenaError::Map { bytes, source })?;
+        let mapping = match Self::addresses(frames, frames_max.min(FRAMES_MAX)) {
+            Some(mapping) => mapping,
+            None => Mapping::new(bytes).map_err(|source| ArenaError::Map { bytes, source })?,
+        };
         // Before locking, which brings the memory in as pages of the size that was asked for.
-        let huge_taken = mapping.advise_huge(options.huge_pages);
-        let left_out_of_dumps = mapping.advise_no_dump();
-        if options.lock {
-            mapping.lock().map_err(|source| ArenaError::Lock {
-                bytes,
-                limit_bytes: lock_limit_bytes(),
-                source,
-            })?;
+        let mut huge_taken = mapping.advise_huge(false);
+        if options.huge_pages {
+            huge_taken = mapping.advise_huge_in(0, bytes, true);
         }
-        Ok(Arena {
+        let left_out_of_dumps = mapping.advise_no_dump();
+        let there = u32::try_from(mapping.len() / FRAME_BYTES).expect("at most FRAMES_MAX");
+        let arena = Arena {
             mapping,
-            latches: Latches::new(frames),
+            latches: Latches::new(there),
             huge_pages: options.huge_pages && huge_taken,
+            huge_declined: AtomicBool::new(false),
             locked: options.lock,
             left_out_of_dumps,
+        };
+        arena.lock(0, bytes)?;
+        Ok(arena)
+    }
+
+    /// Addresses for more frames than are used, if so many are wanted and given.
+    fn addresses(frames: u32, frames_max: u32) -> Option<Mapping> {
+        let bytes = (frames_max as usize).checked_mul(FRAME_BYTES)?;
+        (frames_max > frames).then(|| Mapping::addresses(bytes).ok()).flatten()
+    }
+
+    /// Locks a part of the arena, if it is to be locked.
+    fn lock(&self, offset: usize, bytes: usize) -> Result<(), ArenaError> {
+        if !self.locked {
+            return Ok(());
+        }
+        self.mapping.lock(offset, bytes).map_err(|source| ArenaError::Lock {
+            bytes,
+            limit_bytes: lock_limit_bytes(),
+            source,
         })
+    }
+
+    /// Where runs of frames that follow each other lie: offset and length in bytes.
+    fn runs(&self, owns: &[Own]) -> Vec<(usize, usize)> {
+        let runs = owns.chunk_by(|own, next| own.frame() + 1 == next.frame());
+        let place = |run: &[Own]| {
+            let frames = run.iter().map(|own| self.latches.owned(own));
+            let first = frames.min().expect("a run has at least one frame");
+            (first as usize * FRAME_BYTES, run.len() * FRAME_BYTES)
+        };
+        runs.map(place).collect()
+    }
+
+    /// Makes frames ready for use that were beyond those used at first, or were released: with the
+    /// advice for huge pages, and locked if the arena is. Frames that follow each other in `owns`
+    /// go in one call.
+    ///
+    /// # Errors
+    /// If the kernel does not lock the memory. Some of it may be locked then.
+    pub fn commit(&self, owns: &mut [Own]) -> Result<(), ArenaError> {
+        for (offset, len) in self.runs(owns) {
+            if self.huge_pages && !self.huge_declined.load(Ordering::Acquire) {
+                // Advice that is not taken costs speed and nothing else.
+                self.mapping.advise_huge_in(offset, len, true);
+            }
+            self.lock(offset, len)?;
+        }
+        Ok(())
+    }
+
+    /// Says that the first `frames` are used, all of them: from now on they may be in huge pages
+    /// again, if they were at first and memory was released since.
+    pub fn advise_all_used(&self, frames: u32) {
+        if self.huge_pages && self.huge_declined.swap(false, Ordering::AcqRel) {
+            self.mapping.advise_huge_in(0, frames as usize * FRAME_BYTES, true);
+        }
     }
 
     /// How many frames there are; ids run from 0.
@@ -260,11 +329,15 @@ impl Arena {
     /// Gives the memory of the frame back to the system; whether that was possible. If so the frame
     /// is zero now and takes memory again when written; if not it is as it was.
     ///
-    /// It is not possible in a locked arena, nor where the pages of the kernel exceed a frame. With
-    /// huge pages it is possible and by itself gains nothing at once: the kernel splits the huge
-    /// page and keeps its memory until the other 511 frames are released too or it is short of
-    /// memory; and it may join the rest to a huge page again at any time, taking the memory back.
-    /// There, use [`Arena::release_all`].
+    /// It is not possible where the pages of the kernel exceed a frame. With huge pages it is
+    /// possible and by itself gains nothing at once: the kernel splits the huge page and keeps its
+    /// memory until the other 511 frames are released too or it is short of memory. From then on
+    /// the kernel is asked to make no more huge pages of the arena, which would take the memory
+    /// back, until [`Arena::advise_all_used`].
+    ///
+    /// In a locked arena the frame is locked no more; [`Arena::commit`] locks it again. The kernel
+    /// keeps a limited number of pieces of memory apart (`vm.max_map_count`): where very many
+    /// frames lie scattered among locked ones, some cannot be released.
     pub fn release(&self, own: &mut Own) -> bool {
         self.release_all(std::slice::from_mut(own)) == 1
     }
@@ -275,16 +348,19 @@ impl Arena {
     /// memory returns for certain and at once where such a run holds all 512 frames from a multiple
     /// of 512 on.
     pub fn release_all(&self, owns: &mut [Own]) -> usize {
+        if self.huge_pages && !self.huge_declined.swap(true, Ordering::AcqRel) {
+            self.mapping.advise_huge(false);
+        }
         let mut released = 0;
-        for run in owns.chunk_by(|own, next| own.frame() + 1 == next.frame()) {
-            let frames = run.iter().map(|own| self.latches.owned(own));
-            let first = frames.min().expect("a run has at least one frame");
-            let (offset, len) = (first as usize * FRAME_BYTES, run.len() * FRAME_BYTES);
+        for (offset, len) in self.runs(owns) {
+            if self.locked && self.mapping.unlock(offset, len).is_err() {
+                continue;
+            }
             // SAFETY: all of the run is owned, as `owned` has checked for each, and borrowed
             // uniquely, so no reference exists. The caller owes to `address_mut` that no operation
             // of the kernel is going on.
             if unsafe { self.mapping.give_back(offset, len) } {
-                released += run.len();
+                released += len / FRAME_BYTES;
             }
         }
         released

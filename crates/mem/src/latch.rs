@@ -18,7 +18,7 @@
 
 use crate::hold::{Hold, Own, Pin};
 use crate::prefetch::fetch_to_change;
-use crate::sync::{AtomicU32, Ordering, next_identity};
+use crate::sync::{AtomicU32, Ordering, next_identity, zeros};
 use std::num::NonZeroU32;
 
 /// Set while a frame is owned.
@@ -38,10 +38,7 @@ impl Latches {
     /// `count` latches, all free.
     #[must_use]
     pub fn new(count: u32) -> Self {
-        Latches {
-            words: (0..count).map(|_| AtomicU32::new(0)).collect(),
-            identity: next_identity(),
-        }
+        Latches { words: zeros(count as usize), identity: next_identity() }
     }
 
     /// How many latches there are; frames run from 0.

@@ -27,19 +27,28 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps `len` bytes, all zero, none of them backed by memory yet.
+    /// Maps `len` bytes, all zero, none of them backed by memory yet. What can obviously never be
+    /// there is refused.
     pub(crate) fn new(len: usize) -> io::Result<Self> {
+        Self::with_flags(len, 0)
+    }
+
+    /// Maps addresses for `len` bytes of which perhaps only a part will ever be used.
+    pub(crate) fn addresses(len: usize) -> io::Result<Self> {
+        Self::with_flags(len, libc::MAP_NORESERVE)
+    }
+
+    fn with_flags(len: usize, flags: libc::c_int) -> io::Result<Self> {
         let padded = len
             .checked_add(HUGE_BYTES)
             .ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))?;
-        // No MAP_NORESERVE: what can obviously never be there shall be refused now.
         // SAFETY: a new mapping at an address of the kernel's choice replaces nothing.
         let start = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
                 padded,
                 libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | flags,
                 -1,
                 0,
             )
@@ -73,26 +82,51 @@ impl Mapping {
 
     /// Asks for huge pages, or for none; whether the kernel took the advice.
     pub(crate) fn advise_huge(&self, huge: bool) -> bool {
-        self.advise(if huge { libc::MADV_HUGEPAGE } else { libc::MADV_NOHUGEPAGE })
+        self.advise_huge_in(0, self.len, huge)
+    }
+
+    /// The same for `len` bytes from `offset` on.
+    pub(crate) fn advise_huge_in(&self, offset: usize, len: usize, huge: bool) -> bool {
+        let advice = if huge { libc::MADV_HUGEPAGE } else { libc::MADV_NOHUGEPAGE };
+        self.advise(offset, len, advice)
     }
 
     /// Leaves the mapping out of core dumps; whether the kernel took the advice.
     pub(crate) fn advise_no_dump(&self) -> bool {
-        self.advise(libc::MADV_DONTDUMP)
+        self.advise(0, self.len, libc::MADV_DONTDUMP)
     }
 
-    fn advise(&self, advice: libc::c_int) -> bool {
-        // SAFETY: the whole mapping is ours, and none of the callers' advices changes its bytes.
-        let result = unsafe { libc::madvise(self.base.as_ptr().cast(), self.len, advice) };
+    fn advise(&self, offset: usize, len: usize, advice: libc::c_int) -> bool {
+        let start = self.part(offset, len);
+        // SAFETY: this part of the mapping is ours, and none of the callers' advices changes its
+        // bytes.
+        let result = unsafe { libc::madvise(start.as_ptr().cast(), len, advice) };
         result == 0
     }
 
-    /// Brings all of the mapping into memory and keeps it there.
-    pub(crate) fn lock(&self) -> io::Result<()> {
-        // Not by the function of the C library: AddressSanitizer replaces it by one that does
-        // nothing and reports success.
-        // SAFETY: the whole mapping is ours, and locking changes no bytes.
-        let result = unsafe { libc::syscall(libc::SYS_mlock, self.base.as_ptr(), self.len) };
+    /// Where `len` bytes from `offset` on begin, which are inside the mapping.
+    fn part(&self, offset: usize, len: usize) -> NonNull<u8> {
+        assert!(offset <= self.len && len <= self.len - offset, "inside the mapping");
+        // SAFETY: inside the mapping, by the assertion above.
+        unsafe { self.base.add(offset) }
+    }
+
+    /// Brings `len` bytes from `offset` on into memory and keeps them there.
+    pub(crate) fn lock(&self, offset: usize, len: usize) -> io::Result<()> {
+        self.call_on(libc::SYS_mlock, offset, len)
+    }
+
+    /// Lets `len` bytes from `offset` on leave memory again.
+    pub(crate) fn unlock(&self, offset: usize, len: usize) -> io::Result<()> {
+        self.call_on(libc::SYS_munlock, offset, len)
+    }
+
+    /// Not by the functions of the C library: `AddressSanitizer` replaces them by ones that do
+    /// nothing and report success.
+    fn call_on(&self, call: libc::c_long, offset: usize, len: usize) -> io::Result<()> {
+        let start = self.part(offset, len);
+        // SAFETY: this part of the mapping is ours, and locking and unlocking change no bytes.
+        let result = unsafe { libc::syscall(call, start.as_ptr(), len) };
         if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
@@ -103,13 +137,11 @@ impl Mapping {
     /// The bytes are held by the caller alone, with no reference to them and no operation of the
     /// kernel on them.
     pub(crate) unsafe fn give_back(&self, offset: usize, len: usize) -> bool {
-        assert!(offset <= self.len && len <= self.len - offset, "inside the mapping");
         // The kernel rounds the length up: with larger pages, neighbours would be lost.
         if !offset.is_multiple_of(self.page_bytes) || !len.is_multiple_of(self.page_bytes) {
             return false;
         }
-        // SAFETY: inside the mapping, by the assertion above.
-        let start = unsafe { self.base.add(offset) };
+        let start = self.part(offset, len);
         // SAFETY: whole pages of the mapping, which the caller alone holds.
         let result = unsafe { libc::madvise(start.as_ptr().cast(), len, libc::MADV_DONTNEED) };
         result == 0

@@ -8,6 +8,21 @@ pub(crate) use std::sync::atomic::{AtomicU32, Ordering};
 #[cfg(larder_loom)]
 pub(crate) use loom::sync::atomic::{AtomicU32, Ordering};
 
+/// `count` zeros. Their memory comes with their first use, so that they may be many more than will
+/// ever be used.
+#[cfg(not(larder_loom))]
+pub(crate) fn zeros(count: usize) -> Box<[AtomicU32]> {
+    let zeros = Box::<[AtomicU32]>::new_zeroed_slice(count);
+    // SAFETY: all bits zero are a valid `AtomicU32`: the number 0.
+    unsafe { zeros.assume_init() }
+}
+
+/// `count` zeros.
+#[cfg(larder_loom)]
+pub(crate) fn zeros(count: usize) -> Box<[AtomicU32]> {
+    (0..count).map(|_| AtomicU32::new(0)).collect()
+}
+
 /// A number that no other set of latches in this process has or had.
 ///
 /// Always on the real atomic: it is no part of what loom explores, and loom has no statics that

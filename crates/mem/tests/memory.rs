@@ -91,6 +91,20 @@ mod tests {
     }
 
     #[test]
+    fn an_arena_has_room_to_grow_and_uses_what_it_was_asked_for() {
+        let options = ArenaOptions { frames: 4, huge_pages: false, lock: true };
+        let arena = Arena::growable(options, 1 << 20).unwrap();
+        assert_eq!(arena.frames(), 1 << 20);
+        assert_eq!(resident(&arena), 4, "only what is used at first is locked");
+        let mut owns: Vec<_> = (9..12).map(|frame| arena.try_own(frame).unwrap()).collect();
+        arena.commit(&mut owns).unwrap();
+        assert_eq!(resident(&arena), 7);
+        for own in owns {
+            arena.disown(own);
+        }
+    }
+
+    #[test]
     fn locking_brings_all_in_or_is_refused_with_the_way_out() {
         // Small enough for the smallest limit in use, 64 KiB.
         let options = ArenaOptions { frames: 4, huge_pages: false, lock: true };
@@ -99,8 +113,10 @@ mod tests {
         assert_eq!(resident(&arena), 4);
         let mut own = arena.try_own(0).unwrap();
         arena.write(&mut own, 0, &[1]);
-        assert!(!arena.release(&mut own), "locked memory stays");
-        assert_eq!(arena.bytes_mut(&mut own)[0], 1);
+        assert!(arena.release(&mut own), "it is unlocked first");
+        assert_eq!(resident(&arena), 3);
+        arena.commit(std::slice::from_mut(&mut own)).unwrap();
+        assert_eq!((resident(&arena), arena.bytes_mut(&mut own)[0]), (4, 0), "it is locked again");
         arena.disown(own);
 
         let error = std::thread::spawn(move || {

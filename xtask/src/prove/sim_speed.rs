@@ -10,7 +10,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 
-use super::speed::record;
+use super::speed::{self, record};
 use super::{Claims, Lab};
 use crate::run;
 
@@ -60,10 +60,10 @@ struct Comparison {
 impl Comparison {
     /// Median, least and greatest ratio of the rounds.
     fn ratios(&self) -> (f64, f64, f64) {
-        let mut ratios: Vec<f64> =
+        let ratios: Vec<f64> =
             self.ours.iter().zip(&self.theirs).map(|(ours, theirs)| ours / theirs).collect();
-        ratios.sort_by(f64::total_cmp);
-        (ratios[ratios.len() / 2], ratios[0], ratios[ratios.len() - 1])
+        let least = ratios.iter().copied().fold(f64::INFINITY, f64::min);
+        (speed::median(&ratios), least, ratios.iter().copied().fold(0.0, f64::max))
     }
 
     fn json(&self) -> Value {
@@ -247,19 +247,15 @@ fn compare(
 
 fn claim(made: &Comparison, claims: &mut Claims) {
     let (median, min, max) = made.ratios();
-    let mean = |rates: &[f64]| {
-        let mut sorted = rates.to_vec();
-        sorted.sort_by(f64::total_cmp);
-        sorted[sorted.len() / 2] / 1e6
-    };
+    let millions = |rates: &[f64]| speed::median(rates) / 1e6;
     claims.against(
         format!("{}: at least {} times the rate of libCacheSim", made.what, made.required),
         format!(
             "{median:.2} times ({min:.2} to {max:.2}), {:.1} million per s, misses {:.4}",
-            mean(&made.ours),
+            millions(&made.ours),
             made.miss_ratios.0
         ),
-        format!("{:.1} million per s, misses {:.4}", mean(&made.theirs), made.miss_ratios.1),
+        format!("{:.1} million per s, misses {:.4}", millions(&made.theirs), made.miss_ratios.1),
         median >= made.required,
     );
 }

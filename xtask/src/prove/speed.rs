@@ -253,7 +253,7 @@ fn claim(made: &Comparison, claims: &mut Claims) {
 }
 
 /// The middle value, or the mean of the two in the middle.
-fn median(values: &[f64]) -> f64 {
+pub(super) fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let middle = sorted.len() / 2;

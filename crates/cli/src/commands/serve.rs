@@ -1,6 +1,7 @@
 //! `larder serve`: volumes with a cache, over NBD, until told to stop.
 
 mod record;
+mod stores;
 
 use crate::args::{self, VolumeArgument};
 use crate::counters;
@@ -15,13 +16,11 @@ use larder_core::tunables::Tunables;
 use larder_core::units::BLOCK_BYTES_U64;
 use larder_core::volume::VolumeOptions;
 use larder_io::engine::{ArenaVolume, Engine, EngineOptions};
-use larder_io::front::nbd::{Export, ListenAddress, Server, ServerLimits};
-use larder_io::store;
+use larder_io::front::nbd::{Export, ListenAddress, Server, ServerLimits, ServerOptions};
 use larder_report::format;
 use record::Recording;
 use std::fs::File;
 use std::io::Write;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,7 +28,8 @@ use std::time::Duration;
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// A file or block device, as [NAME=]PATH; the export is called NAME, else the file name
+    /// A file, a block device, or an export of another NBD server by its address (schemes nbd,
+    /// nbds, nbd+unix, nbds+unix), as [NAME=]PATH; the export is called NAME, else the file name
     /// without its ending.
     #[arg(required = true, value_name = "VOLUME", value_parser = args::volume)]
     volumes: Vec<VolumeArgument>,
@@ -42,6 +42,19 @@ pub(crate) struct Arguments {
     /// directory.
     #[arg(long, value_name = "ADDRESS", value_parser = args::listen)]
     listen: Option<ListenAddress>,
+
+    /// Speak TLS, with server-cert.pem and server-key.pem of this folder.
+    #[arg(long, value_name = "DIR", help_heading = "TLS")]
+    tls: Option<PathBuf>,
+
+    /// What becomes of clients that do not speak TLS: require refuses them, allow serves them.
+    #[arg(long, value_name = "MODE", default_value = "require", requires = "tls",
+          value_parser = ["require", "allow"], help_heading = "TLS")]
+    tls_mode: String,
+
+    /// Refuse clients without a certificate that ca-cert.pem of the folder vouches for.
+    #[arg(long, requires = "tls", help_heading = "TLS")]
+    tls_verify_peer: bool,
 
     /// Record every answered request into a new trace.
     #[arg(long, value_name = "FILE")]
@@ -144,7 +157,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         return Err(error);
     }
     service.report();
-    let lost = service.lost();
+    let lost = service.stores.lost();
     service.close();
     ensure!(
         lost.is_empty(),
@@ -161,43 +174,31 @@ struct Service {
     volumes: Vec<Arc<ArenaVolume>>,
     /// Where the counters go, besides standard error.
     counters: Option<PathBuf>,
-    /// Where each volume is, and which file was there when it was opened.
-    files: Vec<(PathBuf, Identity)>,
+    /// Where each volume is, and what was there when it was opened.
+    stores: stores::Stores,
     /// What is recorded, and where.
     recording: Option<(Recording, PathBuf)>,
-}
-
-/// Device and inode: what a path must still lead to at the end.
-type Identity = (u64, u64);
-
-fn identity(path: &Path) -> std::io::Result<Identity> {
-    let metadata = std::fs::metadata(path)?;
-    Ok((metadata.dev(), metadata.ino()))
 }
 
 impl Service {
     fn start(arguments: &Arguments) -> Result<Self> {
         let tunables = tunables(arguments)?;
         check_names(arguments)?;
+        let tls = stores::tls(arguments)?;
         let engine = Engine::new(EngineOptions {
-            memory_bytes: arguments.memory,
+            memory_bytes: stores::cache_bytes(arguments)?,
             huge_pages: true,
             lock: arguments.lock,
-            threads: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+            threads: args::cores().get(),
             policy_bytes: arguments.policy.bytes_per_page(),
         })?;
         let engine = Arc::new(engine);
         let limits = ServerLimits::default();
-        let (mut volumes, mut exports, mut files) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut volumes, mut exports) = (Vec::new(), Vec::new());
+        let mut stores = stores::Stores::default();
         let mut promised = 0;
         for volume in &arguments.volumes {
-            let options = store::OpenOptions {
-                read_only: arguments.write_mode == WriteMode::ReadOnly,
-                plain: arguments.plain_io,
-            };
-            let opened = store::open(&volume.path, options, engine.clock())?;
-            let found = identity(&volume.path).context("look at the volume once more")?;
-            files.push((volume.path.clone(), found));
+            let opened = stores.open(volume, arguments, engine.clock())?;
             for note in &opened.notes {
                 eprintln!("larder: note: {note}");
             }
@@ -227,8 +228,8 @@ impl Service {
             None => None,
         };
         let observer = recording.as_ref().map(|(recording, _)| recording.observer());
-        let server =
-            Server::start_observed(Arc::clone(&engine), &listen, exports, limits, observer);
+        let options = ServerOptions { limits, observer, tls };
+        let server = Server::start_with(Arc::clone(&engine), &listen, exports, options);
         let server = match server {
             Ok(server) => server,
             Err(error) => {
@@ -239,7 +240,7 @@ impl Service {
             }
         };
         let counters = arguments.counters.clone();
-        Ok(Service { engine, server, volumes, counters, files, recording })
+        Ok(Service { engine, server, volumes, counters, stores, recording })
     }
 
     /// Says where the exports are: one line each.
@@ -300,12 +301,6 @@ impl Service {
                 .collect();
             anyhow!("{}", failures.join("; and to "))
         })
-    }
-
-    /// Paths that do not lead to what was written any more.
-    fn lost(&self) -> Vec<String> {
-        let is_lost = |(path, was): &&(PathBuf, Identity)| identity(path).ok() != Some(*was);
-        self.files.iter().filter(is_lost).map(|(path, _)| path.display().to_string()).collect()
     }
 
     fn close(self) {

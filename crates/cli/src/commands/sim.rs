@@ -231,8 +231,7 @@ fn simulate(case: &Case, policies: &Policies, arguments: &Arguments) -> Result<V
     };
     let mut rows = Vec::new();
     if !plan.is_empty() {
-        let cores = || std::thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
-        let threads = arguments.threads.unwrap_or_else(cores);
+        let threads = arguments.threads.unwrap_or_else(args::cores);
         let bar = case::bar(references);
         let counts = sweep::run(case.references()?, &plan, Some(pages), threads, |done| {
             bar.set_position(done);

@@ -101,9 +101,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         policies: policies(&arguments.policy),
         sampled: arguments.sampled,
         seed: arguments.seed,
-        threads: arguments.threads.unwrap_or_else(|| {
-            std::thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN)
-        }),
+        threads: arguments.threads.unwrap_or_else(args::cores),
     };
     let reading = OpenOptions {
         format: arguments.trace_format,

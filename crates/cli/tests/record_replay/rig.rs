@@ -68,14 +68,11 @@ impl Folder {
 /// The records of a trace, and what the reader says of it.
 pub(crate) fn read(path: &Path) -> (Vec<Record>, Vec<String>) {
     let mut source = open(path, &OpenOptions::default()).expect("a trace");
-    let mut records = Vec::new();
-    loop {
-        let before = records.len();
-        source.read_batch(&mut records).expect("a trace that can be read");
-        if records.len() == before {
-            return (records, source.notes());
-        }
+    let (mut records, mut batch) = (Vec::new(), Vec::new());
+    while source.next_batch(&mut batch).expect("a trace that can be read") {
+        records.append(&mut batch);
     }
+    (records, source.notes())
 }
 
 /// What of a record a replay repeats.

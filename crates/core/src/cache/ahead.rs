@@ -176,7 +176,7 @@ impl<F: Frames> Cache<F> {
     /// Pages that may be read ahead with one operation now: within the volume's share of memory
     /// for what is on its way.
     pub(super) fn ahead_pages_max(volume: &Volume<F>, queue: &Queue<F>) -> u64 {
-        let share = volume.tunables.share(Tunable::ReadAheadShare, volume.capacity);
+        let share = volume.tunables.share(Tunable::ReadAheadShare, volume.capacity());
         let left = share.saturating_sub(queue.ahead_frames as u64);
         left.min(u64::from(PAGE_BLOCKS_MAX)) / u64::from(volume.page_blocks)
     }
@@ -225,6 +225,8 @@ impl<F: Frames> Cache<F> {
         let mut shard = self.shard(self.table.shard(Key::new(volume.id, blocks.start)));
         let instance = shard.instance(volume.id);
         let mut queue = lock(&volume.queue);
+        // Looked at under this lock: who closes a volume looks into the queue afterwards.
+        let pages = if volume.is_closed() { 0..0 } else { pages };
         for page in pages {
             let whole = volume.blocks_of(page);
             let absent = self.count_absent(volume.id, &whole);

@@ -11,7 +11,7 @@ use crate::queue::{Context, FillWaiter};
 use crate::request::{Status, WriteTask};
 use crate::shard::{Fill, Instance};
 use crate::store::{Buffer, Segment, StoreDone, StoreError, StoreOp, StoreOpKind};
-use crate::sync::lock;
+use crate::sync::{Arc, lock};
 use crate::tunables::Tunable;
 use crate::units::BLOCK_BYTES_U64;
 use crate::volume::Volume;
@@ -107,7 +107,7 @@ impl<F: Frames> Cache<F> {
     ) {
         let Fill { slot, error, mut salvage, waiters, .. } = fill;
         instance.pages.get_mut(slot).filling = false;
-        let volume = std::sync::Arc::clone(&instance.volume);
+        let volume = Arc::clone(&instance.volume);
         let whole = volume.blocks_of(page);
         for waiter in waiters {
             let Some((blocks, part)) = waiter.read.clone() else {
@@ -268,7 +268,7 @@ impl<F: Frames> Cache<F> {
         match completion {
             Completion::Synced { pages, stable, result, .. } => {
                 task.waiting -= pages;
-                task.needs_flush |= task.fua && !stable;
+                task.needs_flush |= task.is_stable() && !stable;
                 if let Err(error) = result {
                     task.error.get_or_insert(error);
                 }

@@ -19,6 +19,17 @@ const AWAITED: Nanos = SECOND;
 /// How many pages that a reader has passed are looked at for one that may go.
 const BEHIND_LOOKS: usize = 16;
 
+/// A part of the cache that may give up a page.
+struct Candidate<F: Frames> {
+    /// How cold it is.
+    coldest: Nanos,
+    shard: usize,
+    volume: Arc<Volume<F>>,
+}
+
+/// Frames of a page that is gone, and whose they were.
+pub(super) type Evicted<F> = (Arc<Volume<F>>, Vec<<F as Frames>::Own>);
+
 impl<F: Frames> Cache<F> {
     /// Takes frames for `volume` until `spare` has `wanted`, evicting as needed; whether it has.
     /// Called without a lock.
@@ -59,7 +70,7 @@ impl<F: Frames> Cache<F> {
             if self.pool.take(&self.frames, volume, wanted, spare) {
                 return true;
             }
-            if !self.evict_coldest(volume, recorder, now, steal) {
+            if !self.evict_for(volume, recorder, now, steal) {
                 return self.pool.take(&self.frames, volume, wanted, spare);
             }
         }
@@ -78,27 +89,52 @@ impl<F: Frames> Cache<F> {
     }
 
     /// Evicts the coldest page that may go for the benefit of `volume`; false if there is none.
-    fn evict_coldest(
+    pub(super) fn evict_coldest(
         &self,
         volume: &Volume<F>,
         recorder: &Recorder,
         now: Nanos,
-        steal: bool,
     ) -> bool {
-        let mut candidates = self.candidates(volume);
-        candidates.sort_unstable_by_key(|&(coldest, id, shard, _)| (coldest, id, shard));
-        candidates
-            .into_iter()
-            .any(|(_, _, shard, victim)| self.evict_from(&victim, shard, recorder, now, steal))
+        self.evict_for(volume, recorder, now, true)
     }
 
-    /// The parts of the cache that may give up a page: (how cold, volume, shard, volume).
-    fn candidates(&self, volume: &Volume<F>) -> Vec<(Nanos, u16, usize, Arc<Volume<F>>)> {
+    fn evict_for(&self, volume: &Volume<F>, recorder: &Recorder, now: Nanos, steal: bool) -> bool {
+        let evicted = self.evict_first(self.candidates(Some(volume)), Some(recorder), now, steal);
+        let Some((victim, owned)) = evicted else { return false };
+        self.free_owned(&victim, owned);
+        true
+    }
+
+    /// Evicts the coldest page of a volume above its floor, for the benefit of nobody in
+    /// particular: whose it was, and its frames, which are still charged to that volume.
+    pub(super) fn evict_any(&self, now: Nanos) -> Option<Evicted<F>> {
+        self.evict_first(self.candidates(None), None, now, true)
+    }
+
+    fn evict_first(
+        &self,
+        mut candidates: Vec<Candidate<F>>,
+        recorder: Option<&Recorder>,
+        now: Nanos,
+        steal: bool,
+    ) -> Option<Evicted<F>> {
+        candidates.sort_unstable_by_key(|one| (one.coldest, one.volume.id, one.shard));
+        candidates.into_iter().find_map(|Candidate { shard, volume, .. }| {
+            let recorder = recorder.unwrap_or(&volume.tended);
+            let owned = self.evict_from(&volume, shard, recorder, now, steal);
+            (!owned.is_empty()).then_some((volume, owned))
+        })
+    }
+
+    /// The parts of the cache that may give up a page, for `volume` if it is for one.
+    fn candidates(&self, volume: Option<&Volume<F>>) -> Vec<Candidate<F>> {
         let volumes = lock(&self.pool.volumes);
-        let at_ceiling = volume.quota.usage.load(Ordering::Relaxed) >= volume.quota.max;
+        let at_ceiling =
+            |volume: &Volume<F>| volume.quota.usage.load(Ordering::Relaxed) >= volume.quota.max();
+        let at_ceiling = volume.is_some_and(at_ceiling);
         let may_give = |other: &&Arc<Volume<F>>| {
-            let above_floor = other.quota.usage.load(Ordering::Relaxed) > other.quota.min;
-            other.id == volume.id || (!at_ceiling && above_floor)
+            let above_floor = other.quota.usage.load(Ordering::Relaxed) > other.quota.min();
+            volume.is_some_and(|volume| other.id == volume.id) || (!at_ceiling && above_floor)
         };
         volumes
             .iter()
@@ -107,7 +143,8 @@ impl<F: Frames> Cache<F> {
             .flat_map(|other| {
                 other.quota.coldest.iter().enumerate().filter_map(move |(shard, coldest)| {
                     let coldest = coldest.load(Ordering::Relaxed);
-                    (coldest != Nanos::MAX).then(|| (coldest, other.id, shard, Arc::clone(other)))
+                    let volume = || Arc::clone(other);
+                    (coldest != Nanos::MAX).then(|| Candidate { coldest, shard, volume: volume() })
                 })
             })
             .collect()
@@ -120,19 +157,18 @@ impl<F: Frames> Cache<F> {
         recorder: &Recorder,
         now: Nanos,
         steal: bool,
-    ) -> bool {
+    ) -> Vec<F::Own> {
         let mut shard = self.shard(index);
         shard.drain(now);
-        let instance = shard.instance(victim.id);
+        // Whoever chose it held no lock: it may be gone, and its number another's.
+        let Some(instance) = shard.instance_of(victim) else { return Vec::new() };
         let (owned, steals) = self.evict_page(instance, recorder, now, !steal);
         drop(shard);
         if steal && !steals.is_empty() {
             lock(&victim.queue).steals.extend(steals);
             victim.notify.notify();
         }
-        let evicted = !owned.is_empty();
-        self.free_owned(victim, owned);
-        evicted
+        owned
     }
 
     /// Evicts one page: its frames, owned and unfindable, and the dirty pages that were in the way.

@@ -4,7 +4,8 @@
 //! written, every write of such a page that is under way must have come to its end, and then the
 //! store itself is flushed. A failed write fails every flush that covers it at once, and is
 //! reported to the next flush of every lane. A failed flush of the store is final: what the store
-//! lost is not known, so every later flush fails too, until the volume is opened anew.
+//! lost is not known, so every later flush fails too, until the volume is opened anew. Only a store
+//! that is away says that it has lost nothing: then those who waited are told, and no more.
 
 use super::Cache;
 use crate::clock::Nanos;
@@ -14,7 +15,7 @@ use crate::lane::{Completion, Lane};
 use crate::mode::FlushMode;
 use crate::queue::{Context, FlushWaiter};
 use crate::request::{Status, WriteTask};
-use crate::store::{StoreError, StoreOpKind};
+use crate::store::{StoreError, StoreErrorKind, StoreOpKind};
 use crate::sync::atomic::Ordering;
 use crate::sync::{Arc, lock};
 use crate::tunables::Tunable;
@@ -52,10 +53,9 @@ impl<F: Frames> Cache<F> {
     /// Flushes for a write that asked to be stable and could not be made so by itself.
     pub(super) fn flush_for(&self, lane: &mut Lane<F>, now: Nanos, task: &mut WriteTask) -> Status {
         task.needs_flush = false;
-        let status = self.flush(lane, now, task.token);
-        if status == Status::Pending {
-            task.waiting += 1;
-        }
+        // Whether flushes are kept was found out when the write began.
+        let status = self.flush_always(lane, now, task.token);
+        task.waiting += 1;
         status
     }
 
@@ -196,11 +196,12 @@ impl<F: Frames> Cache<F> {
     ) {
         let mut queue = lock(&volume.queue);
         queue.flush_in_flight = false;
-        if let Some(error) = error {
+        let away = error.filter(|error| error.kind == StoreErrorKind::Away);
+        if let Some(error) = error.filter(|_| away.is_none()) {
             volume.note_error(error);
             queue.flush_failed.get_or_insert_with(|| error.clone());
         }
-        let failed = queue.flush_failed.clone();
+        let failed = queue.flush_failed.clone().or(away.cloned());
         drop(queue);
         for waiter in waiters {
             let untold = volume.untold_error(&waiter.mailbox);

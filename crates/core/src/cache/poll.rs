@@ -116,14 +116,14 @@ impl<F: Frames> Cache<F> {
         let state = LazyState {
             now,
             dirty,
-            capacity: volume.capacity,
+            capacity: volume.capacity(),
             limit: volume.dirty_limit_blocks(),
             oldest: self.oldest_dirty(volume).map(|(at, _)| at),
             last_request: volume.last_request(),
             bulk: writer.bulk,
             retry_at: writer.retry_at,
         };
-        let decision = decide(&volume.tunables, &state);
+        let decision = decide(&volume.tunables.snapshot(), &state);
         writer.bulk = matches!(decision, Decision::Run { trigger: Trigger::Threshold, .. });
         decision
     }

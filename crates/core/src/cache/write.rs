@@ -10,7 +10,7 @@ use crate::clock::Nanos;
 use crate::counters::{Class, Counter};
 use crate::frames::{FrameId, Frames};
 use crate::lane::Lane;
-use crate::mode::{BypassReason, FlushMode, WriteMode, mode_with};
+use crate::mode::{BypassReason, WriteMode, mode_with};
 use crate::page::{FrameState, Key};
 use crate::policy::Slot;
 use crate::queue::FillWaiter;
@@ -73,7 +73,9 @@ impl<F: Frames> Cache<F> {
         assert_eq!(data.len(), task.len as usize, "the bytes of the whole task");
         assert!(task.offset + u64::from(task.len) <= volume.geometry().length, "within the volume");
         volume.touch(now);
-        let mode = mode_with(volume.write_mode(), task.hint.unwrap_or_else(|| volume.hint()));
+        let (mode, _) = *task.modes.get_or_insert_with(|| volume.modes());
+        let hint = task.hint.unwrap_or_else(|| volume.hint());
+        let mode = mode_with(volume.effective(mode), hint);
         if mode == WriteMode::ReadOnly {
             let message = format!("write to {}: it is read-only", volume.name());
             return Status::Failed(StoreError::new(StoreErrorKind::ReadOnly, message));
@@ -97,7 +99,7 @@ impl<F: Frames> Cache<F> {
             }
             task.done = rest;
         }
-        let fua = task.fua && volume.flush_mode() == FlushMode::Keep;
+        let fua = task.is_stable();
         if (mode != WriteMode::Back || fua) && !task.synced {
             task.synced = true;
             self.sync(lane, now, task, fua);
@@ -124,7 +126,7 @@ impl<F: Frames> Cache<F> {
     /// When to acknowledge a write of so many bytes.
     fn acknowledge(volume: &Volume<F>, now: Nanos, bytes: u64) -> Status {
         let (unclean, limit) = (volume.unclean_blocks(), volume.dirty_limit_blocks());
-        let threshold = volume.tunables.share(Tunable::DirtyThreshold, volume.capacity);
+        let threshold = volume.tunables.share(Tunable::DirtyThreshold, volume.capacity());
         let setpoint = threshold.midpoint(limit).min(limit - 1);
         if unclean <= setpoint {
             return Status::Done;
@@ -343,7 +345,7 @@ impl<F: Frames> Cache<F> {
             return;
         }
         let before = volume.dirty.fetch_add(blocks, Ordering::AcqRel);
-        let threshold = volume.tunables.share(Tunable::DirtyThreshold, volume.capacity);
+        let threshold = volume.tunables.share(Tunable::DirtyThreshold, volume.capacity());
         if before == 0 || (before < threshold && before + blocks >= threshold) {
             volume.notify.notify();
         }

@@ -1,7 +1,7 @@
 //! Frames without bytes: latches only, so that the cache behaves as it would and holds nothing.
 
 use super::{FrameId, Frames};
-use std::sync::atomic::{AtomicI32, Ordering};
+use crate::sync::atomic::{AtomicI32, Ordering};
 
 /// Frames that hold no data. Reads of them yield zeros.
 #[derive(Debug)]

@@ -5,6 +5,9 @@ use super::{FrameId, Frames, NoFrames};
 use crate::units::BLOCK_BYTES;
 use std::sync::Mutex;
 
+/// What frames hold that nobody has written: no test writes it.
+const UNWRITTEN: u8 = 0xEE;
+
 /// Frames with bytes, for tests of the cache.
 #[derive(Debug)]
 pub struct PlainFrames {
@@ -17,7 +20,7 @@ impl PlainFrames {
     /// was never filled shows.
     #[must_use]
     pub fn new(count: u32) -> Self {
-        let frame = || Mutex::new(vec![0xEE; BLOCK_BYTES].into_boxed_slice());
+        let frame = || Mutex::new(vec![UNWRITTEN; BLOCK_BYTES].into_boxed_slice());
         PlainFrames { latches: NoFrames::new(count), bytes: (0..count).map(|_| frame()).collect() }
     }
 
@@ -60,6 +63,12 @@ impl Frames for PlainFrames {
 
     fn owned(&self, own: &Hold) -> FrameId {
         self.latches.owned(own)
+    }
+
+    fn release(&self, frames: &mut [Hold]) {
+        for own in frames {
+            self.bytes(self.owned(own)).fill(UNWRITTEN);
+        }
     }
 
     fn read(&self, pin: &Hold, offset: usize, to: &mut [u8]) {

@@ -1,22 +1,29 @@
 //! The page table: from a block of a volume to the frame that holds it.
 //!
-//! Chains of frames behind buckets, all in fixed arrays of atomics. Each bucket belongs to one
-//! shard, and a chain changes only under that shard's lock; reading takes no lock. A reader may
-//! meet a chain in the middle of a change, or follow a frame that has just moved to another chain:
-//! so it holds the frame first (a pin), looks at its key again, and after [`WALK_MAX`] steps gives
-//! up. What it misses this way it finds under the lock.
+//! Chains of frames behind buckets, all in arrays of atomics that never move. Each bucket belongs
+//! to one shard, and a chain changes only under that shard's lock; reading takes no lock. A reader
+//! may meet a chain in the middle of a change, or follow a frame that has just moved to another
+//! chain: so it holds the frame first (a pin), looks at its key again, and after [`WALK_MAX`] steps
+//! gives up. What it misses this way it finds under the lock.
+//!
+//! When the cache grows beyond its first size, descriptors come in chunks, and the buckets of a
+//! shard grow one by one (see `buckets`). Neither ever becomes less.
 //!
 //! All blocks of an aligned 1 MiB region belong to one shard, whatever the page size, so that a
 //! page never spans shards and a change of page size never moves a block.
 
+use super::buckets::Buckets;
 use super::{FrameState, mix};
 use crate::frames::{FrameId, Frames, NO_FRAME};
 use crate::policy::Slot;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::OnceLock;
 
 /// Longest walk without a lock. Chains have 1 to 4 frames; a longer walk has lost its way.
 const WALK_MAX: usize = 32;
 const REGION_SHIFT: u32 = 8;
+/// Descriptors that a growing table makes at a time: 1.5 MiB, for 256 MiB of frames.
+const CHUNK: usize = 1 << 16;
 
 /// A block of a volume, packed: volume + 1 in the upper 16 bits, block number below.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,34 +47,82 @@ struct Descriptor {
     slot: AtomicU32,
 }
 
+impl Descriptor {
+    fn new() -> Self {
+        Descriptor {
+            key: AtomicU64::new(Key::NONE),
+            state: AtomicU32::new(0),
+            next: AtomicU32::new(NO_FRAME),
+            slot: AtomicU32::new(0),
+        }
+    }
+}
+
 /// Finds the frame of a block.
 #[derive(Debug)]
 pub(crate) struct Table {
-    buckets: Box<[AtomicU32]>,
+    buckets: Buckets,
+    /// The descriptors of the frames that were there at first.
     descriptors: Box<[Descriptor]>,
+    /// Those of later ones.
+    chunks: Box<[OnceLock<Box<[Descriptor]>>]>,
     shard_bits: u32,
-    /// Buckets of one shard, a power of two.
-    buckets_per_shard: usize,
 }
 
 impl Table {
     /// Bytes of the table for each frame: a descriptor and up to two buckets.
     pub(crate) const BYTES_PER_FRAME: usize = size_of::<Descriptor>() + 2 * size_of::<u32>();
 
-    pub(crate) fn new(frames: u32, shards: usize) -> Self {
+    /// A table for `frames`, that may grow to `frames_max`.
+    pub(crate) fn new(frames: u32, frames_max: u32, shards: usize) -> Self {
         assert!(shards.is_power_of_two(), "shards are a power of two");
-        let descriptor = || Descriptor {
-            key: AtomicU64::new(Key::NONE),
-            state: AtomicU32::new(0),
-            next: AtomicU32::new(NO_FRAME),
-            slot: AtomicU32::new(0),
-        };
-        let buckets_per_shard = (frames as usize / shards).next_power_of_two().max(16);
+        let later = (frames_max - frames) as usize;
         Table {
-            buckets: (0..buckets_per_shard * shards).map(|_| AtomicU32::new(NO_FRAME)).collect(),
-            descriptors: (0..frames).map(|_| descriptor()).collect(),
+            buckets: Buckets::new(frames as usize / shards, frames_max as usize / shards, shards),
+            descriptors: (0..frames).map(|_| Descriptor::new()).collect(),
+            chunks: (0..later.div_ceil(CHUNK)).map(|_| OnceLock::new()).collect(),
             shard_bits: shards.trailing_zeros(),
-            buckets_per_shard,
+        }
+    }
+
+    /// Makes the descriptors of all frames below `frames`, which must be before any is used.
+    pub(crate) fn make_descriptors(&self, frames: u32) {
+        let later = (frames as usize).saturating_sub(self.descriptors.len());
+        for chunk in &self.chunks[..later.div_ceil(CHUNK)] {
+            chunk.get_or_init(|| (0..CHUNK).map(|_| Descriptor::new()).collect());
+        }
+    }
+
+    /// Whether a shard has buckets for so many frames.
+    pub(crate) fn has_buckets(&self, shard: usize, frames: usize) -> bool {
+        self.buckets.is_enough(shard, frames)
+    }
+
+    /// Makes up to `most` buckets more for a shard that is to have so many frames, under its lock.
+    pub(crate) fn grow_buckets(&self, shard: usize, frames: usize, most: usize) {
+        for _ in 0..most {
+            let Some((parent, new)) = self.buckets.grow(shard, frames) else { return };
+            self.divide(shard, parent, new);
+        }
+    }
+
+    /// Moves what belongs to the bucket `new` there, out of the one that had it so far.
+    fn divide(&self, shard: usize, parent: &AtomicU32, new: &AtomicU32) {
+        let mut link = parent;
+        loop {
+            let frame = link.load(Ordering::Relaxed);
+            if frame == NO_FRAME {
+                return;
+            }
+            let descriptor = self.descriptor(frame);
+            let key = Key(descriptor.key.load(Ordering::Relaxed));
+            if std::ptr::eq(self.buckets.get(shard, Self::place(key)), new) {
+                link.store(descriptor.next.load(Ordering::Relaxed), Ordering::Release);
+                descriptor.next.store(new.load(Ordering::Relaxed), Ordering::Release);
+                new.store(frame, Ordering::Release);
+            } else {
+                link = &descriptor.next;
+            }
         }
     }
 
@@ -81,16 +136,32 @@ impl Table {
         self.shard_of_hash(mix(key.0 >> REGION_SHIFT))
     }
 
-    fn bucket(&self, key: Key) -> &AtomicU32 {
-        let hash = mix(key.0 >> REGION_SHIFT);
-        // Neighbouring blocks lie in neighbouring buckets: a large request walks along them.
-        let within = (hash.wrapping_add(key.0 & ((1 << REGION_SHIFT) - 1)) & 0xffff_ffff) as usize;
-        let first = self.shard_of_hash(hash) * self.buckets_per_shard;
-        &self.buckets[first + (within & (self.buckets_per_shard - 1))]
+    /// Neighbouring blocks lie in neighbouring buckets: a large request walks along them.
+    fn place(key: Key) -> usize {
+        Self::place_of_hash(mix(key.0 >> REGION_SHIFT), key)
     }
 
+    fn place_of_hash(hash: u64, key: Key) -> usize {
+        (hash.wrapping_add(key.0 & ((1 << REGION_SHIFT) - 1)) & 0xffff_ffff) as usize
+    }
+
+    #[inline]
+    fn bucket(&self, key: Key) -> &AtomicU32 {
+        let hash = mix(key.0 >> REGION_SHIFT);
+        self.buckets.get(self.shard_of_hash(hash), Self::place_of_hash(hash, key))
+    }
+
+    #[inline]
     fn descriptor(&self, frame: FrameId) -> &Descriptor {
-        &self.descriptors[frame as usize]
+        match self.descriptors.get(frame as usize) {
+            Some(descriptor) => descriptor,
+            None => self.later_descriptor(frame).expect("a frame that is in use"),
+        }
+    }
+
+    fn later_descriptor(&self, frame: FrameId) -> Option<&Descriptor> {
+        let later = frame as usize - self.descriptors.len();
+        Some(&self.chunks.get(later / CHUNK)?.get()?[later % CHUNK])
     }
 
     /// Has the bucket of `key` come near: the first of two steps, before [`Table::approach`].
@@ -104,8 +175,8 @@ impl Table {
     #[inline]
     pub(crate) fn approach<F: Frames>(&self, frames: &F, key: Key, within: usize) {
         let guess = self.bucket(key).load(Ordering::Relaxed);
-        if let Some(descriptor) = self.descriptors.get(guess as usize) {
-            F::fetch(descriptor);
+        if guess != NO_FRAME {
+            F::fetch(self.descriptor(guess));
             frames.prefetch(guess, within);
         }
     }
@@ -217,5 +288,83 @@ impl Table {
             }
         }
         unreachable!("frame {frame} is not in the chain of its key");
+    }
+}
+
+#[cfg(all(test, larder_shuttle))]
+mod tests {
+    use super::*;
+    use crate::frames::NoFrames;
+    use crate::sync::{Arc, spin};
+    use shuttle::scheduler::RandomScheduler;
+    use shuttle::{Config, Runner, thread};
+
+    const SCHEDULES: usize = 20_000;
+    const SEED: u64 = 1;
+
+    /// Two frames that one thread moves between three blocks, as evictions and fills do, and what
+    /// each frame holds.
+    struct World {
+        table: Table,
+        frames: NoFrames,
+        holds: [AtomicU64; 2],
+    }
+
+    impl World {
+        fn write(&self, frame: FrameId, block: u64) {
+            self.holds[frame as usize].store(block, Ordering::Relaxed);
+        }
+
+        fn move_frames(&self) {
+            for step in 0..4 {
+                let frame = step % 2;
+                self.table.retract(frame);
+                let own = loop {
+                    match self.frames.try_own(frame) {
+                        Some(own) => break own,
+                        None => spin(),
+                    }
+                };
+                let block = u64::from(step + 2) % 3;
+                self.write(frame, block);
+                self.table.publish(frame, Key::new(0, block), 0, FrameState::default());
+                self.frames.disown(own);
+            }
+        }
+
+        fn read(&self, block: u64) {
+            let key = Key::new(0, block);
+            if let Some((pin, _)) = self.table.pin(&self.frames, key) {
+                let frame = self.frames.pinned(&pin) as usize;
+                assert_eq!(self.holds[frame].load(Ordering::Relaxed), block);
+                self.frames.unpin(pin);
+            }
+            if let Some((own, _)) = self.table.own(&self.frames, key) {
+                let frame = self.frames.owned(&own) as usize;
+                assert_eq!(self.holds[frame].load(Ordering::Relaxed), block);
+                self.frames.disown(own);
+            }
+        }
+    }
+
+    #[test]
+    fn in_every_schedule_a_frame_that_is_found_holds_the_block() {
+        let scheduler = RandomScheduler::new_from_seed(SEED, SCHEDULES);
+        Runner::new(scheduler, Config::default()).run(|| {
+            let holds = [0, 1].map(AtomicU64::new);
+            let world = World { table: Table::new(2, 1), frames: NoFrames::new(2), holds };
+            for frame in 0..2 {
+                let key = Key::new(0, frame.into());
+                world.table.publish(frame, key, 0, FrameState::default());
+            }
+            let world = Arc::new(world);
+            let [mover, reader] = [Arc::clone(&world), Arc::clone(&world)];
+            let mover = thread::spawn(move || mover.move_frames());
+            let reader = thread::spawn(move || (0..3).for_each(|block| reader.read(block)));
+            world.read(0);
+            world.read(2);
+            mover.join().expect("the mover comes to its end");
+            reader.join().expect("the reader comes to its end");
+        });
     }
 }

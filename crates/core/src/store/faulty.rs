@@ -21,6 +21,8 @@ pub enum Fault {
     Operation(u64),
     /// The store has become this short.
     Shrunk(u64),
+    /// Nothing can be reached; nothing is lost.
+    Away,
     /// Discards and zeroings are not supported.
     NoDiscard,
 }
@@ -73,6 +75,7 @@ impl<F: Frames, S: Store<F>> FaultyStore<F, S> {
             }
             Fault::Writes(bad) if is_change && meets(&bad) => Some(StoreErrorKind::Io),
             Fault::NoSpace if is_change => Some(StoreErrorKind::NoSpace),
+            Fault::Away => Some(StoreErrorKind::Away),
             Fault::Flushes if op.kind == StoreOpKind::Flush => Some(StoreErrorKind::Io),
             Fault::Operation(index) if index == self.submitted => Some(StoreErrorKind::Io),
             Fault::Shrunk(len) if range.end > len => Some(StoreErrorKind::Short),

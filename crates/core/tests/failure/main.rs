@@ -8,10 +8,11 @@ mod ahead;
 mod rig;
 mod warm;
 
-use larder_core::clock::{MILLISECOND, SECOND};
+use larder_core::clock::{MILLISECOND, Nanos, SECOND};
 use larder_core::counters::{Counter, Gauge};
+use larder_core::mode::FlushMode;
 use larder_core::request::{Assembly, Status, WriteTask};
-use larder_core::store::{Fault, StoreError, StoreErrorKind, StoreOpKind};
+use larder_core::store::{Fault, SparseBytes, StoreError, StoreErrorKind, StoreOpKind};
 use larder_core::units::BLOCK_BYTES_U64 as BLOCK;
 use larder_core::volume::VolumeOptions;
 use rig::{Rig, options, tuned};
@@ -120,6 +121,31 @@ fn a_failed_flush_fails_every_later_one() {
             assert_eq!(kind(rig.flush(lane)), Some(StoreErrorKind::Io));
         }
     }
+}
+
+#[test]
+fn a_flush_that_finds_the_store_away_fails_those_who_wait_and_no_later_one() {
+    let mut rig = Rig::new(32, [options(16)]);
+    let [mut one, mut two] = [rig.lane(0), rig.lane(0)];
+    rig.write(&mut one, 0, 1);
+    rig.run_until(rig.now + 60 * SECOND);
+    assert_eq!(rig.disks[0].volume.unclean_blocks(), 0, "the lazy writer has written it");
+    rig.disks[0].plan.set(vec![Fault::Away]);
+    for _ in 0..2 {
+        assert_eq!(kind(rig.flush(&mut one)), Some(StoreErrorKind::Away));
+    }
+    rig.disks[0].plan.set(Vec::new());
+    // The other one had no part in it: all that was written is where it was.
+    assert_eq!(kind(rig.flush(&mut two)), None);
+    assert_eq!(kind(rig.flush(&mut one)), None);
+    // A write that finds the store away is another matter: everybody is told.
+    rig.write(&mut one, 1, 2);
+    rig.disks[0].plan.set(vec![Fault::Away]);
+    assert_eq!(kind(rig.flush(&mut one)), Some(StoreErrorKind::Away));
+    rig.disks[0].plan.set(Vec::new());
+    assert_eq!(kind(rig.flush(&mut two)), Some(StoreErrorKind::Away));
+    assert_eq!(kind(rig.flush(&mut two)), None);
+    assert_eq!(kind(rig.flush(&mut one)), None);
 }
 
 #[test]
@@ -333,4 +359,46 @@ fn a_fua_write_is_stable_though_the_lazy_writer_took_a_part_of_it() {
         rig.disks[0].platter.lock().unwrap().after_crash(seed).read(BLOCK, &mut byte);
         assert_eq!(byte, [5], "a write that was forced is gone after a crash");
     }
+}
+
+#[test]
+fn ignored_flushes_lose_nothing_older_than_the_bound_in_age_max() {
+    const AGE_MAX: Nanos = SECOND;
+    const STEP: Nanos = 20 * MILLISECOND;
+    const BLOCKS: u64 = 61;
+    let tuned = tuned(BLOCKS, &[("age-max", AGE_MAX / MILLISECOND)]);
+    let ignoring = VolumeOptions { flush_mode: FlushMode::Ignore, ..tuned };
+    let mut rig = Rig::new(512, [ignoring]);
+    let mut lane = rig.lane(0);
+    let mut written: Vec<(Nanos, u64, u8)> = Vec::new();
+    // A client that never rests: only their age brings pages to the store.
+    for byte in 1..=250 {
+        let block = u64::from(byte) * 7 % BLOCKS;
+        let status = rig.try_write(&mut lane, [block, 1], byte, true);
+        assert_eq!(status, Status::Done, "FUA is ignored");
+        let (token, before) = (rig.token(), rig.ops.len());
+        assert_eq!(rig.cache.flush(&mut lane, rig.now, token), Status::Done, "and a flush");
+        assert_eq!(rig.ops.len(), before);
+        written.push((rig.now, block, byte));
+        rig.run_until(rig.now + STEP);
+        let has_all = |bytes: &SparseBytes, age: Nanos, after: &str| {
+            for block in 0..BLOCKS {
+                let old = |write: &(Nanos, u64, u8)| write.1 == block && write.0 + age <= rig.now;
+                let Some(least) = written.iter().rposition(old) else { continue };
+                let mut found = [0];
+                bytes.read(block * BLOCK, &mut found);
+                let mut versions = written[least..].iter().filter(|write| write.1 == block);
+                assert!(versions.any(|write| [write.2] == found), "block {block} after {after}");
+            }
+        };
+        let platter = rig.disks[0].platter.lock().unwrap();
+        has_all(platter.current(), AGE_MAX + STEP, "a kill");
+        for seed in 0..8 {
+            has_all(&platter.after_crash(seed), 2 * AGE_MAX + STEP, "a loss of power");
+        }
+    }
+    let totals = rig.disks[0].volume.totals();
+    let runs = [Counter::LazyAgeRuns, Counter::LazyIdleRuns, Counter::LazyThresholdRuns];
+    let [by_age, others @ ..] = runs.map(|counter| totals.get(counter));
+    assert!(by_age > 0 && others == [0, 0], "{by_age} runs by age, {others:?} others");
 }

@@ -12,6 +12,9 @@ impl World {
     /// Gives the store what the cache wants of it.
     pub(crate) fn poll(&mut self, index: usize) -> usize {
         let disk = &mut self.disks[index];
+        if disk.gone {
+            return 0;
+        }
         let mut ops = Vec::new();
         disk.next_poll =
             self.cache.poll(&disk.volume, &disk.recorder, self.now, self.depth, &mut ops);
@@ -162,11 +165,23 @@ impl World {
         self.figures.crashes += 1;
     }
 
+    /// Does what changes of memory and bounds left to be done; whether there was something that
+    /// could be done now.
+    pub(crate) fn tend(&mut self) -> bool {
+        let before = self.cache.memory();
+        let next = self.cache.tend(self.now);
+        let after = self.cache.memory();
+        if before != after {
+            self.note(|| format!("{} of {} frames in service", after.usable, after.target));
+        }
+        next == Some(self.now)
+    }
+
     /// Lets everything happen that would happen by itself while nobody asks for more, except that
     /// the lazy writer is waited for only if `lazily`.
     pub(crate) fn rest(&mut self, lazily: bool) {
         for _ in 0..20_000 {
-            let mut moved = false;
+            let mut moved = self.tend();
             for disk in 0..self.disks.len() {
                 moved |= self.poll(disk) + self.reap(disk) > 0;
             }
@@ -178,7 +193,8 @@ impl World {
             if moved {
                 continue;
             }
-            let times = self.disks.iter().filter_map(|disk| {
+            let there = self.disks.iter().filter(|disk| !disk.gone);
+            let times = there.filter_map(|disk| {
                 let lazy = disk.next_poll.filter(|_| lazily);
                 lazy.into_iter().chain(disk.store.next_event()).min()
             });

@@ -8,6 +8,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on is to panic")]
 
 mod broken;
+mod change;
 mod client;
 mod engine;
 mod exhaustive;
@@ -47,6 +48,9 @@ fn add(sum: &mut Figures, one: Figures) {
     sum.faults += one.faults;
     sum.store_ops += one.store_ops;
     sum.ahead += one.ahead;
+    sum.changes += one.changes;
+    sum.refused += one.refused;
+    sum.removed += one.removed;
 }
 
 #[test]
@@ -65,13 +69,17 @@ fn a_random_world_keeps_every_promise() {
     }
     println!(
         "simulation: {count} seeds, {} requests ({} failed), {} store operations ({} failed), \
-         {} blocks read ahead, {} crashes, {:.0} seeds/s",
+         {} blocks read ahead, {} crashes, {} changes while serving ({} refused, {} \
+         volumes removed), {:.0} seeds/s",
         sum.requests,
         sum.failed,
         sum.store_ops,
         sum.faults,
         sum.ahead,
         sum.crashes,
+        sum.changes,
+        sum.refused,
+        sum.removed,
         f64::from(u32::try_from(count).unwrap()) / begin.elapsed().as_secs_f64(),
     );
     assert!(sum.requests > 0 && sum.crashes > 0, "nothing was shown");

@@ -24,6 +24,8 @@ pub(crate) enum Outcome {
     Stable,
     /// It failed, or nobody was told: it may have happened or not.
     Unknown,
+    /// It was refused before anything was done.
+    Refused,
 }
 
 #[derive(Debug)]
@@ -112,6 +114,9 @@ impl Model {
         let event = self.event();
         for sector in &mut self.sectors[Self::touched(range)] {
             let new = std::mem::take(&mut sector.flying);
+            if outcome == Outcome::Refused {
+                continue;
+            }
             if outcome == Outcome::Unknown {
                 for content in new {
                     push_new(&mut sector.now, content);

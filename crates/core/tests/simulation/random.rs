@@ -1,6 +1,7 @@
 //! A world driven by a seed: what it consists of, and what happens in it.
 
 use crate::broken::Lie;
+use crate::change;
 use crate::client::Client;
 use crate::model::Outcome;
 use crate::world::{Action, Figures, Log, Setup, World};
@@ -8,7 +9,7 @@ use larder_core::cache::{BlockCut, cut};
 use larder_core::clock::{MILLISECOND, SECOND};
 use larder_core::counters::Counter;
 use larder_core::hint::Hint;
-use larder_core::mode::WriteMode;
+use larder_core::mode::{FlushMode, WriteMode};
 use larder_core::policy::PolicyKind;
 use larder_core::store::{Fault, Geometry, StoreOpKind};
 use larder_core::tunables::{TUNABLES, Tunables};
@@ -33,20 +34,20 @@ impl Rng {
         self.next() % n
     }
 
-    fn index(&mut self, n: usize) -> usize {
+    pub(crate) fn index(&mut self, n: usize) -> usize {
         usize::try_from(self.below(n as u64)).unwrap()
     }
 
-    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+    pub(crate) fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.index(from.len())]
     }
 
-    fn one_in(&mut self, n: u64) -> bool {
+    pub(crate) fn one_in(&mut self, n: u64) -> bool {
         self.below(n) == 0
     }
 }
 
-fn tunables(rng: &mut Rng) -> Tunables {
+pub(crate) fn tunables(rng: &mut Rng) -> Tunables {
     match rng.below(4) {
         0 => Tunables::default(),
         1 => Tunables::nt(),
@@ -62,25 +63,36 @@ fn tunables(rng: &mut Rng) -> Tunables {
     }
 }
 
+/// A volume without bounds.
+pub(crate) fn volume_options(
+    rng: &mut Rng,
+    name: &str,
+    page_blocks: u32,
+    policy: Option<PolicyKind>,
+) -> VolumeOptions {
+    let granule = rng.pick(&[512, 512, 4096]);
+    let odd = if rng.one_in(5) { rng.pick(&[512, 1024, 700]) } else { 0 };
+    let length = (16 + rng.below(112)) * BLOCK_BYTES_U64 + odd;
+    let geometry = Geometry { length, granule, read_only: false };
+    let mut options = VolumeOptions::new(name, geometry);
+    options.page_blocks = page_blocks;
+    options.policy = policy.unwrap_or(rng.pick(&PolicyKind::ALL));
+    options.write_mode =
+        rng.pick(&[WriteMode::Back, WriteMode::Back, WriteMode::Through, WriteMode::Around]);
+    options.tunables = tunables(rng);
+    options.hint = rng.pick(&[Hint::Normal, Hint::Normal, Hint::Normal, Hint::Sequential]);
+    if rng.one_in(8) {
+        options.hint = rng.pick(Hint::ALL);
+    }
+    options
+}
+
 fn setup(rng: &mut Rng, lie: Lie, policy: Option<PolicyKind>) -> Setup {
     let page_blocks = rng.pick(&[1, 1, 2, 4, 16]);
     let frames = if page_blocks == 16 { rng.pick(&[64, 96]) } else { rng.pick(&[32, 48, 96]) };
     let count = 1 + u64::from(rng.one_in(4));
     let volume = |rng: &mut Rng, index: u64| {
-        let granule = rng.pick(&[512, 512, 4096]);
-        let odd = if rng.one_in(5) { rng.pick(&[512, 1024, 700]) } else { 0 };
-        let length = (16 + rng.below(112)) * BLOCK_BYTES_U64 + odd;
-        let geometry = Geometry { length, granule, read_only: false };
-        let mut options = VolumeOptions::new(format!("v{index}"), geometry);
-        options.page_blocks = page_blocks;
-        options.policy = policy.unwrap_or(rng.pick(&PolicyKind::ALL));
-        options.write_mode =
-            rng.pick(&[WriteMode::Back, WriteMode::Back, WriteMode::Through, WriteMode::Around]);
-        options.tunables = tunables(rng);
-        options.hint = rng.pick(&[Hint::Normal, Hint::Normal, Hint::Normal, Hint::Sequential]);
-        if rng.one_in(8) {
-            options.hint = rng.pick(Hint::ALL);
-        }
+        let mut options = volume_options(rng, &format!("v{index}"), page_blocks, policy);
         if count > 1 && rng.one_in(2) {
             options.min_frames = rng.pick(&[0, frames / 8, frames / 4]);
             options.max_frames = rng.pick(&[frames / 4 * 3, frames]);
@@ -104,6 +116,8 @@ pub(crate) fn run_with(seed: u64, lie: Lie, policy: Option<PolicyKind>, log: Log
     let setup = setup(&mut rng, lie, policy);
     let frames = u64::from(setup.frames);
     let faulty = lie == Lie::Nothing && rng.one_in(2);
+    // Of a lie it must be certain what was promised, and so how flushes are meant.
+    let changing = lie == Lie::Nothing && rng.one_in(2);
     let mut world = World::new(&setup, log);
     world.note(|| format!("{setup:?}"));
     for disk in 0..world.disks.len() {
@@ -126,13 +140,14 @@ pub(crate) fn run_with(seed: u64, lie: Lie, policy: Option<PolicyKind>, log: Log
                 world.disks[disk].volume.set_hint(rng.pick(Hint::ALL));
             }
             96 => come_and_go(&mut world, &mut rng, client),
+            _ if changing && rng.one_in(2) => change::change(&mut world, &mut rng, policy),
             97 if faulty => {
-                let disk = rng.index(world.disks.len());
+                let disk = rng.pick(&world.there());
                 let chosen = faults(&world, &mut rng, disk);
                 world.set_faults(disk, chosen);
             }
             _ if rng.one_in(8) => {
-                let (disk, seed) = (rng.index(world.disks.len()), rng.next());
+                let (disk, seed) = (rng.pick(&world.there()), rng.next());
                 world.crash(disk, seed);
             }
             _ => engine(&mut world, &mut rng),
@@ -149,10 +164,13 @@ pub(crate) fn run_with(seed: u64, lie: Lie, policy: Option<PolicyKind>, log: Log
 }
 
 fn engine(world: &mut World, rng: &mut Rng) {
-    let disk = rng.index(world.disks.len());
+    let disk = rng.pick(&world.there());
     world.poll(disk);
     for _ in 0..rng.below(4) {
         world.reap(disk);
+    }
+    if rng.one_in(2) {
+        world.tend();
     }
     if rng.one_in(24) {
         world.crash(disk, rng.next());
@@ -168,7 +186,7 @@ fn release(world: &mut World, client: usize) {
 fn come_and_go(world: &mut World, rng: &mut Rng, client: usize) {
     let open = world.clients.iter().flatten().count();
     if open < 4 && rng.one_in(2) {
-        let disk = rng.index(world.disks.len());
+        let disk = rng.pick(&world.there());
         world.open(disk);
     } else if open > 1 && world.clients[client].is_some() {
         world.close(client);
@@ -208,6 +226,8 @@ fn ask(world: &mut World, rng: &mut Rng, client: usize, frames: u64) {
     let Some(one) = world.clients[client].as_ref() else { return };
     let disk = &world.disks[one.disk];
     let length = disk.length();
+    let least = disk.volume.bounds().1.min(world.cache.frame_count());
+    let frames = frames.min(u64::from(least));
     let is_free = |range: &Range<u64>| range.start < range.end && !disk.model.is_busy(range);
     let bytes = range(rng, length, 6);
     let action = match rng.below(20) {
@@ -255,8 +275,9 @@ fn ask(world: &mut World, rng: &mut Rng, client: usize, frames: u64) {
 /// Everything comes to its end: faults go, every request is answered, everything dirty reaches the
 /// store, and the store holds what it must.
 fn drain(world: &mut World, rng: &mut Rng) {
-    for disk in 0..world.disks.len() {
+    for disk in world.there() {
         world.set_faults(disk, Vec::new());
+        world.disks[disk].volume.set_flush_mode(FlushMode::Keep);
         if world.clients.iter().flatten().all(|client| client.disk != disk) {
             world.open(disk);
         }
@@ -288,7 +309,8 @@ fn drain(world: &mut World, rng: &mut Rng) {
         }
     }
     world.cache.check(world.now);
-    for disk in 0..world.disks.len() {
+    change::check_reached(world);
+    for disk in world.there() {
         settle(world, disk, rng.one_in(2));
         world.crash(disk, rng.next());
     }

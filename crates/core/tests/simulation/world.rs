@@ -9,7 +9,9 @@ use larder_core::clock::{MILLISECOND, Nanos};
 use larder_core::counters::Recorder;
 use larder_core::frames::{Frames, PlainFrames};
 use larder_core::lane::{Completion, Silent};
+use larder_core::mode::{FlushMode, WriteMode};
 use larder_core::request::{Assembly, Status, WriteTask};
+use larder_core::settings::SettingError;
 use larder_core::store::{
     CrashDisk, CrashStore, DelayStore, FaultPlan, FaultyStore, SparseBytes, Store, StoreError,
     StoreOpKind,
@@ -46,6 +48,11 @@ pub(crate) struct Figures {
     pub(crate) store_ops: u64,
     /// Blocks that were read ahead.
     pub(crate) ahead: u64,
+    /// Changes while serving that were done, and those that were refused.
+    pub(crate) changes: u64,
+    pub(crate) refused: u64,
+    /// Volumes that went.
+    pub(crate) removed: u64,
 }
 
 /// What a client asks for.
@@ -71,8 +78,9 @@ pub(crate) struct Request {
     pub(crate) bytes: Range<u64>,
     pub(crate) work: Work,
     pub(crate) stalled: bool,
-    /// The event at which it was submitted.
+    /// The event at which it was submitted, and the modes of the volume then.
     pub(crate) event: u64,
+    pub(crate) modes: (WriteMode, FlushMode),
 }
 
 /// One volume and what lies behind it.
@@ -94,6 +102,8 @@ pub(crate) struct Disk {
     pub(crate) flush_failed: bool,
     /// Ranges whose discard or zeroing goes on although its client has left.
     pub(crate) orphans: Vec<Range<u64>>,
+    /// Whether the volume has been removed.
+    pub(crate) gone: bool,
 }
 
 impl Disk {
@@ -118,27 +128,33 @@ pub(crate) struct World {
     pub(crate) clients: Vec<Option<Client>>,
     pub(crate) now: Nanos,
     pub(crate) depth: usize,
+    /// How slow the stores are: all alike, since time goes on only when none has something to do.
+    delay: Option<Nanos>,
     pub(crate) figures: Figures,
     pub(crate) log: Log,
     tokens: u64,
 }
 
-fn disk(cache: &Cache<PlainFrames>, setup: &Setup, options: &VolumeOptions) -> Disk {
+fn disk(
+    cache: &Cache<PlainFrames>,
+    options: &VolumeOptions,
+    (seed, delay, lie): (u64, Option<Nanos>, Lie),
+) -> Result<Disk, SettingError> {
     let geometry = options.geometry;
     let mut content = SparseBytes::default();
     content.write(0, &bytes_of(0, 0..geometry.length));
-    let crash = CrashStore::new(geometry, content, setup.seed);
+    let crash = CrashStore::new(geometry, content, seed);
     let platter = crash.disk();
     let plan = FaultPlan::default();
-    let store: Box<dyn Store<PlainFrames>> = match (setup.lie, setup.delay) {
+    let store: Box<dyn Store<PlainFrames>> = match (lie, delay) {
         (Lie::Nothing, None) => Box::new(FaultyStore::new(crash, plan.clone())),
         (Lie::Nothing, Some(delay)) => {
             Box::new(FaultyStore::new(DelayStore::new(crash, delay), plan.clone()))
         }
         (lie, _) => Box::new(Broken::new(crash, lie)),
     };
-    let volume = cache.add_volume(options.clone(), Box::new(Silent));
-    Disk {
+    let volume = cache.try_add_volume(options.clone(), Box::new(Silent))?;
+    Ok(Disk {
         recorder: cache.recorder(&volume),
         volume,
         store,
@@ -152,23 +168,42 @@ fn disk(cache: &Cache<PlainFrames>, setup: &Setup, options: &VolumeOptions) -> D
         writes_failed: false,
         flush_failed: false,
         orphans: Vec::new(),
-    }
+        gone: false,
+    })
 }
 
 impl World {
     pub(crate) fn new(setup: &Setup, log: Log) -> Self {
-        let cache = Cache::new(PlainFrames::new(setup.frames), setup.shards);
-        let disks = setup.volumes.iter().map(|options| disk(&cache, setup, options)).collect();
+        let frames = PlainFrames::new(setup.frames * 2);
+        let cache = Cache::with_memory(frames, setup.frames, setup.shards);
+        let make = |options| disk(&cache, options, (setup.seed, setup.delay, setup.lie)).unwrap();
+        let disks = setup.volumes.iter().map(make).collect();
         World {
             cache,
             disks,
             clients: Vec::new(),
             now: MILLISECOND,
             depth: setup.depth,
+            delay: setup.delay,
             figures: Figures::default(),
             log,
             tokens: 0,
         }
+    }
+
+    /// Adds a volume while the others are served.
+    pub(crate) fn add_disk(
+        &mut self,
+        options: &VolumeOptions,
+        seed: u64,
+    ) -> Result<(), SettingError> {
+        self.disks.push(disk(&self.cache, options, (seed, self.delay, Lie::Nothing))?);
+        Ok(())
+    }
+
+    /// The volumes that are there.
+    pub(crate) fn there(&self) -> Vec<usize> {
+        (0..self.disks.len()).filter(|&disk| !self.disks[disk].gone).collect()
     }
 
     pub(crate) fn note(&self, line: impl FnOnce() -> String) {
@@ -256,7 +291,9 @@ impl World {
                 client.widen(&self.disks[place].model, &bytes);
             }
         }
-        self.drive(client, Request { token, bytes, work, stalled: false, event });
+        let volume = &self.disks[place].volume;
+        let modes = (volume.write_mode(), volume.flush_mode());
+        self.drive(client, Request { token, bytes, work, stalled: false, event, modes });
     }
 
     /// Calls the cache for a request that is new, was stalled, or is to be continued.
@@ -296,7 +333,7 @@ impl World {
 
     /// A request is done: what the model makes of it.
     fn finish(&mut self, client: usize, request: Request, error: Option<StoreError>) {
-        let Request { token, bytes, work, event, .. } = request;
+        let Request { token, bytes, work, event, modes, .. } = request;
         self.figures.failed += u64::from(error.is_some());
         self.note(|| match &error {
             None => format!("request {token} is done"),
@@ -321,16 +358,20 @@ impl World {
                 client.held.push(Held { assembly, copy });
             }
             Work::Write { task, .. } => {
-                let may_fail = disk.writes_failed || read_fault;
+                let refused = modes.0 == WriteMode::ReadOnly;
+                let may_fail = disk.writes_failed || read_fault || refused;
                 assert!(error.is_none() || may_fail, "a write failed without a fault: {error:?}");
+                let is_stable = task.fua && modes.1 == FlushMode::Keep;
                 let outcome = match error {
+                    Some(_) if refused => Outcome::Refused,
                     Some(_) => Outcome::Unknown,
-                    None if task.fua => Outcome::Stable,
+                    None if is_stable => Outcome::Stable,
                     None => Outcome::Done,
                 };
                 disk.model.end(&bytes, outcome);
             }
-            Work::Flush => unreachable!("flushes end where their completion arrives"),
+            // Others end where their completion arrives.
+            Work::Flush => assert_eq!(modes.1, FlushMode::Ignore, "a flush that promised nothing"),
             Work::Exclude { kind, .. } => {
                 assert!(error.is_none() || disk.writes_failed, "{kind} failed: {error:?}");
                 let is_zero = matches!(kind, StoreOpKind::Zero { .. }) && error.is_none();

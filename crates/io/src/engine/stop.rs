@@ -5,7 +5,9 @@ use super::{ArenaVolume, Engine};
 use crate::wake::Waker;
 use larder_core::lane::Completion;
 use larder_core::request::Status;
+use larder_core::store::StoreErrorKind;
 use larder_core::units::BLOCK_BYTES_U64;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -45,33 +47,41 @@ impl Engine {
             let drivers = self.drivers.lock().expect("no holder panics");
             drivers.iter().map(|driver| Arc::clone(&driver.volume)).collect()
         };
-        let drained = volumes.iter().map(|volume| self.drain_volume(volume, &mut progress));
+        let mut go_on = |at: &StopProgress| {
+            progress(at);
+            ControlFlow::Continue(())
+        };
+        let drained = volumes.iter().map(|volume| self.drain_volume(volume, &mut go_on));
         let failures: Vec<_> = drained.filter_map(Result::err).collect();
         if failures.is_empty() { Ok(()) } else { Err(failures) }
     }
 
-    fn drain_volume(
+    /// Writes and flushes everything of one volume, unless `progress` breaks it off.
+    pub(super) fn drain_volume(
         &self,
         volume: &Arc<ArenaVolume>,
-        progress: &mut impl FnMut(&StopProgress),
+        progress: &mut dyn FnMut(&StopProgress) -> ControlFlow<()>,
     ) -> Result<(), String> {
         let waker = Waker::new().expect("a file descriptor for stopping");
         let mut lane = self.cache.open_lane(volume, Box::new(waker.clone()));
         let mut completions = Vec::new();
         let mut error = None;
         let mut failed_at_rest = 0;
-        let tell = |error: &Option<String>, progress: &mut dyn FnMut(&StopProgress)| {
+        let mut tell = |error: &Option<String>| {
             progress(&StopProgress {
                 volume: volume.name().to_owned(),
                 left_bytes: volume.unclean_blocks() * BLOCK_BYTES_U64,
                 error: error.clone(),
-            });
+            })
         };
-        loop {
+        'written: loop {
             let status = self.cache.flush_always(&mut lane, self.now(), 0);
             debug_assert_eq!(status, Status::Pending, "a flush always waits");
             let result = loop {
-                tell(&error, progress);
+                if tell(&error).is_break() {
+                    error = Some("write everything: it was broken off".to_owned());
+                    break 'written;
+                }
                 lane.collect(&mut completions);
                 if let Some(Completion::Finished { result, .. }) = completions.pop() {
                     break result;
@@ -80,14 +90,18 @@ impl Engine {
                     tracing::warn!(%error, "waiting for the flush failed");
                 }
             };
-            match result {
+            let away = match result {
                 Ok(()) => {
                     error = None;
                     break;
                 }
-                Err(failure) => error = Some(failure.to_string()),
-            }
-            if volume.unclean_blocks() == 0 {
+                Err(failure) => {
+                    // A store that is away will be there again, with all that it was given.
+                    error = Some(failure.to_string());
+                    failure.kind == StoreErrorKind::Away
+                }
+            };
+            if volume.unclean_blocks() == 0 && !away {
                 // All is written. The first failure may be the report of one that is made good;
                 // after the second the store cannot flush, which no further try can mend.
                 failed_at_rest += 1;
@@ -97,11 +111,14 @@ impl Engine {
                 continue;
             }
             for _ in 0..RETRY_TICKS {
-                tell(&error, progress);
+                if tell(&error).is_break() {
+                    break 'written;
+                }
                 std::thread::sleep(TICK);
             }
         }
-        tell(&error, progress);
+        // Nothing is left to be broken off.
+        let _last: ControlFlow<()> = tell(&error);
         self.cache.close_lane(lane);
         error.map_or(Ok(()), |error| Err(format!("failed to {error}")))
     }

@@ -13,6 +13,9 @@ mod server;
 mod session;
 mod socket;
 mod status;
+mod transport;
 pub mod wire;
 
-pub use server::{Export, ListenAddress, ListenError, Server, ServerLimits};
+pub use server::{
+    Export, ListenAddress, ListenError, Server, ServerLimits, ServerOptions, TlsOptions,
+};

@@ -4,6 +4,7 @@
 //! connection usable; an error of the connection or of the protocol does not.
 
 use crate::front::nbd::wire::{self, BadMagic, Errno};
+use crate::tls::TlsError;
 use std::io;
 
 /// The server's answer to one request was an error.
@@ -44,6 +45,9 @@ pub enum ClientError {
     /// Another failure of the connection.
     #[error("exchange data with the NBD server: {0}")]
     Io(io::Error),
+    /// TLS did not come about, or broke: whose fault it is stands in the text.
+    #[error("speak TLS with the NBD server: {0}")]
+    Tls(String),
     /// The server did what the protocol forbids, or what this client does not know.
     #[error("the NBD server broke the protocol: {0}")]
     Protocol(String),
@@ -83,7 +87,10 @@ impl ClientError {
 
     /// Whether the connection is still of use.
     pub(super) fn ends_connection(&self) -> bool {
-        matches!(self, Self::Closed | Self::TimedOut | Self::Io(_) | Self::Protocol(_))
+        matches!(
+            self,
+            Self::Closed | Self::TimedOut | Self::Io(_) | Self::Tls(_) | Self::Protocol(_)
+        )
     }
 }
 
@@ -94,8 +101,16 @@ impl From<io::Error> for ClientError {
             | io::ErrorKind::ConnectionReset
             | io::ErrorKind::BrokenPipe => Self::Closed,
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Self::TimedOut,
+            // The only one that this crate makes of this kind.
+            io::ErrorKind::InvalidData => Self::Tls(error.to_string()),
             _ => Self::Io(error),
         }
+    }
+}
+
+impl From<TlsError> for ClientError {
+    fn from(error: TlsError) -> Self {
+        Self::Tls(error.to_string())
     }
 }
 
@@ -116,6 +131,7 @@ fn option_name(option: u32) -> &'static str {
         wire::OPT_EXPORT_NAME => "EXPORT_NAME",
         wire::OPT_LIST => "LIST",
         wire::OPT_GO => "GO",
+        wire::OPT_STARTTLS => "STARTTLS",
         wire::OPT_STRUCTURED_REPLY => "STRUCTURED_REPLY",
         wire::OPT_SET_META_CONTEXT => "SET_META_CONTEXT",
         _ => "an option",

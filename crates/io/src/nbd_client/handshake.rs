@@ -11,6 +11,7 @@ use crate::front::nbd::wire::{
     self, BlockSizeReply, ExportInfoReply, ExportReply, GREETING_BYTES, Greeting,
     OPTION_REPLY_HEADER_BYTES, OptionHeader, OptionReplyHeader,
 };
+use crate::tls::Channel;
 use std::io::{BufReader, Read, Write};
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -44,6 +45,21 @@ impl<'a> Haggle<'a> {
         }
         stream.get_mut().write_all(&answer.to_be_bytes())?;
         Ok(Self { stream, no_zeroes })
+    }
+
+    /// Goes on with TLS, which the server must have.
+    pub(super) fn start_tls(self, channel: Channel) -> Result<Self, ClientError> {
+        let mut this = self;
+        this.send(wire::OPT_STARTTLS, &[])?;
+        if this.reply(wire::OPT_STARTTLS, wire::REP_ACK)?.is_some() {
+            return Err(protocol("it acknowledged an option with data"));
+        }
+        // Whoever is in between could have sent it.
+        if !this.stream.buffer().is_empty() {
+            return Err(protocol("it went on in clear after it had agreed on TLS"));
+        }
+        this.stream.get_mut().start_tls(channel)?;
+        Ok(this)
     }
 
     /// Agrees on everything and starts transmission.

@@ -195,7 +195,7 @@ impl Client {
             if let Some(completion) = self.ready.pop_front() {
                 return Ok(Some(completion));
             }
-            if self.in_flight() > 0 && !self.failed && self.stream.buffer().is_empty() {
+            if self.in_flight() > 0 && !self.failed && !self.has_input() {
                 let left = time.saturating_sub(started.elapsed());
                 let ready = self.stream.get_ref().wait_ready(false, Some(left));
                 if self.note(ready)?.is_none() {
@@ -267,18 +267,26 @@ impl Client {
                 IoSlice::new(&header[sent.min(header.len())..]),
                 IoSlice::new(&payload[sent.saturating_sub(header.len())..]),
             ];
-            if let Some(bytes) = self.stream.get_ref().send_now(&parts)? {
+            if let Some(bytes) = self.stream.get_mut().send_now(&parts)? {
                 sent += bytes;
             } else {
                 self.make_room()?;
             }
         }
+        while !self.stream.get_mut().flush_now()? {
+            self.make_room()?;
+        }
         Ok(())
+    }
+
+    /// Whether something was received that was not looked at.
+    pub(super) fn has_input(&mut self) -> bool {
+        !self.stream.buffer().is_empty() || self.stream.get_mut().has_input()
     }
 
     /// Waits until the socket takes more; receives one answer if there is one.
     fn make_room(&mut self) -> Result<(), ClientError> {
-        if self.stream.buffer().is_empty() {
+        if !self.has_input() {
             let ready = self.stream.get_ref().wait_ready(true, self.timeout)?;
             let ready = ready.ok_or(ClientError::TimedOut)?;
             if !ready.input {

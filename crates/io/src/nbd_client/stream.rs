@@ -1,25 +1,38 @@
-//! The connection: a unix or TCP socket.
+//! The connection: a unix or TCP socket, as it is or with TLS.
 //!
 //! Reading blocks; sending a request does not, so that a client whose server is busy sending can
 //! read in between instead of both waiting for the other.
 
 use super::error::ClientError;
 use super::uri::NbdAddress;
+use crate::tls::{Channel, Failure, RawSocket};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, sendmsg, sockopt};
 use std::io::{self, IoSlice, Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
 use std::time::Duration;
 
+/// A silent host is asked after this time, so often, this long apart: 25 s in all.
+const KEEP_ALIVE_IDLE: Duration = Duration::from_secs(10);
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(5);
+const KEEP_ALIVE_COUNT: u32 = 3;
+
 #[derive(Debug)]
-pub(super) enum Stream {
+enum Socket {
     Unix(UnixStream),
     Tcp(TcpStream),
+}
+
+#[derive(Debug)]
+pub(super) struct Stream {
+    socket: Socket,
+    timeout: Option<Duration>,
+    channel: Option<Box<Channel>>,
 }
 
 /// What a socket is ready for.
@@ -29,55 +42,140 @@ pub(super) struct Ready {
     pub output: bool,
 }
 
+impl RawSocket for Socket {
+    fn receive(&self, to: &mut [u8]) -> Result<usize, Errno> {
+        loop {
+            match recv(self, &mut *to, RecvFlags::DONTWAIT) {
+                Err(Errno::INTR) => {}
+                received => return received.map(|(count, _)| count),
+            }
+        }
+    }
+
+    fn send(&self, slices: &[IoSlice<'_>]) -> Result<usize, Errno> {
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        loop {
+            match sendmsg(self, slices, &mut SendAncillaryBuffer::default(), flags) {
+                Err(Errno::INTR) => {}
+                sent => return sent,
+            }
+        }
+    }
+}
+
+/// Connects to the first address of a host that answers, each for as long as is allowed.
+fn connect_tcp(host: &str, port: u16, timeout: Option<Duration>) -> io::Result<TcpStream> {
+    let Some(timeout) = timeout else { return TcpStream::connect((host, port)) };
+    let mut last = io::Error::other("the host has no address");
+    for address in (host, port).to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, timeout) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
 impl Stream {
     pub(super) fn connect(
         address: &NbdAddress,
         timeout: Option<Duration>,
     ) -> Result<Self, ClientError> {
-        let stream = match address {
+        let socket = match address {
             NbdAddress::Unix(path) => match path.as_os_str().as_bytes() {
                 [0, name @ ..] => SocketAddr::from_abstract_name(name)
                     .and_then(|address| UnixStream::connect_addr(&address)),
                 _ => UnixStream::connect(path),
             }
-            .map(Self::Unix),
-            NbdAddress::Tcp { host, port } => {
-                TcpStream::connect((host.as_str(), *port)).map(Self::Tcp)
-            }
+            .map(Socket::Unix),
+            NbdAddress::Tcp { host, port } => connect_tcp(host, *port, timeout).map(Socket::Tcp),
         };
-        let stream = stream.map_err(|error| {
+        let socket = socket.map_err(|error| {
             let address = match address {
                 NbdAddress::Unix(path) => path.display().to_string(),
                 NbdAddress::Tcp { host, port } => format!("{host} port {port}"),
             };
             ClientError::Connect { address, error }
         })?;
-        match &stream {
-            Self::Unix(socket) => {
+        match &socket {
+            Socket::Unix(socket) => {
                 socket.set_read_timeout(timeout)?;
                 socket.set_write_timeout(timeout)?;
             }
-            Self::Tcp(socket) => {
+            Socket::Tcp(socket) => {
                 // Requests are sent whole; waiting for more would only delay them.
                 socket.set_nodelay(true)?;
+                // A host that is gone is noticed also while its answers are waited for.
+                sockopt::set_socket_keepalive(socket, true)?;
+                sockopt::set_tcp_keepidle(socket, KEEP_ALIVE_IDLE)?;
+                sockopt::set_tcp_keepintvl(socket, KEEP_ALIVE_INTERVAL)?;
+                sockopt::set_tcp_keepcnt(socket, KEEP_ALIVE_COUNT)?;
                 socket.set_read_timeout(timeout)?;
                 socket.set_write_timeout(timeout)?;
             }
         }
-        Ok(stream)
+        Ok(Stream { socket, timeout, channel: None })
+    }
+
+    /// The other end.
+    pub(super) fn peer(&self) -> String {
+        match &self.socket {
+            Socket::Unix(socket) => socket.peer_addr().map(|address| {
+                let path = address.as_pathname();
+                path.map_or_else(
+                    || format!("{address:?}"),
+                    |path| path.canonicalize().unwrap_or(path.to_owned()).display().to_string(),
+                )
+            }),
+            Socket::Tcp(socket) => socket.peer_addr().map(|address| address.to_string()),
+        }
+        .unwrap_or_else(|error| error.to_string())
+    }
+
+    /// From now on all bytes go through TLS; returns when both sides have agreed.
+    pub(super) fn start_tls(&mut self, mut channel: Channel) -> Result<(), ClientError> {
+        while channel.is_handshaking() {
+            match channel.handshake(&self.socket) {
+                Ok(true) => {}
+                Ok(false) => return Err(ClientError::Closed),
+                Err(failure) if failure.is_wait() => {
+                    let ready = self.wait_ready(channel.has_unsent(), self.timeout)?;
+                    ready.ok_or(ClientError::TimedOut)?;
+                }
+                Err(failure) => return Err(to_io(failure).into()),
+            }
+        }
+        self.channel = Some(Box::new(channel));
+        // The last message of a handshake may be ours.
+        Ok(self.flush()?)
     }
 
     /// Sends what the socket takes now; `None` when it takes nothing.
-    pub(super) fn send_now(&self, parts: &[IoSlice<'_>]) -> Result<Option<usize>, ClientError> {
-        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-        loop {
-            match sendmsg(self, parts, &mut SendAncillaryBuffer::default(), flags) {
-                Ok(sent) => return Ok(Some(sent)),
-                Err(Errno::AGAIN) => return Ok(None),
-                Err(Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
-            }
+    pub(super) fn send_now(&mut self, parts: &[IoSlice<'_>]) -> Result<Option<usize>, ClientError> {
+        let sent = match &mut self.channel {
+            None => self.socket.send(parts).map_err(Failure::Socket),
+            Some(channel) => channel.send(&self.socket, parts),
+        };
+        match sent {
+            Ok(sent) => Ok(Some(sent)),
+            Err(failure) if failure.is_wait() => Ok(None),
+            Err(failure) => Err(to_io(failure).into()),
         }
+    }
+
+    /// Sends on what was taken over; whether that is all of it.
+    pub(super) fn flush_now(&mut self) -> Result<bool, ClientError> {
+        let Some(channel) = &mut self.channel else { return Ok(true) };
+        match channel.flush(&self.socket) {
+            Ok(()) => Ok(true),
+            Err(failure) if failure.is_wait() => Ok(false),
+            Err(failure) => Err(to_io(failure).into()),
+        }
+    }
+
+    /// Whether a read brings something that the socket does not tell of.
+    pub(super) fn has_input(&mut self) -> bool {
+        self.channel.as_mut().is_some_and(|channel| channel.has_input())
     }
 
     /// Waits until one of the connections has input, or time is up.
@@ -117,9 +215,26 @@ impl Stream {
         let input = ready.intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR);
         Ok(Some(Ready { input, output: ready.contains(PollFlags::OUT) }))
     }
+
+    /// Waits for the socket, as blocking calls do.
+    fn wait_blocking(&self, output: bool) -> io::Result<()> {
+        match self.wait_ready(output, self.timeout) {
+            Ok(Some(_)) => Ok(()),
+            Ok(None) => Err(io::ErrorKind::TimedOut.into()),
+            Err(error) => Err(io::Error::other(error)),
+        }
+    }
 }
 
-impl AsFd for Stream {
+/// A failure of TLS is data that are not what they should be.
+fn to_io(failure: Failure) -> io::Error {
+    match failure {
+        Failure::Socket(error) => error.into(),
+        Failure::Tls(error) => io::Error::new(io::ErrorKind::InvalidData, error),
+    }
+}
+
+impl AsFd for Socket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
             Self::Unix(socket) => socket.as_fd(),
@@ -128,24 +243,61 @@ impl AsFd for Stream {
     }
 }
 
+impl AsFd for Stream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
 impl Read for Stream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Self::Unix(socket) => socket.read(buffer),
-            Self::Tcp(socket) => socket.read(buffer),
+        loop {
+            let Some(channel) = &mut self.channel else {
+                return match &mut self.socket {
+                    Socket::Unix(socket) => socket.read(buffer),
+                    Socket::Tcp(socket) => socket.read(buffer),
+                };
+            };
+            match channel.receive(&self.socket, buffer) {
+                Ok(count) => return Ok(count),
+                Err(failure) if failure.is_wait() => {
+                    let output = channel.has_unsent();
+                    self.wait_blocking(output)?;
+                }
+                Err(failure) => return Err(to_io(failure)),
+            }
         }
     }
 }
 
 impl Write for Stream {
     fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
-        match self {
-            Self::Unix(socket) => socket.write(buffer),
-            Self::Tcp(socket) => socket.write(buffer),
+        loop {
+            let Some(channel) = &mut self.channel else {
+                return match &mut self.socket {
+                    Socket::Unix(socket) => socket.write(buffer),
+                    Socket::Tcp(socket) => socket.write(buffer),
+                };
+            };
+            match channel.send(&self.socket, &[IoSlice::new(buffer)]) {
+                Ok(count) => {
+                    self.flush()?;
+                    return Ok(count);
+                }
+                Err(failure) if failure.is_wait() => self.wait_blocking(true)?,
+                Err(failure) => return Err(to_io(failure)),
+            }
         }
     }
 
     fn flush(&mut self) -> io::Result<()> {
+        while let Some(channel) = &mut self.channel {
+            match channel.flush(&self.socket) {
+                Ok(()) => break,
+                Err(failure) if failure.is_wait() => self.wait_blocking(true)?,
+                Err(failure) => return Err(to_io(failure)),
+            }
+        }
         Ok(())
     }
 }

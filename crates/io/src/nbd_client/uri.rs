@@ -1,7 +1,9 @@
-//! Addresses of NBD exports: `nbd://host:port/NAME` and `nbd+unix:///NAME?socket=PATH`.
+//! Addresses of NBD exports: `nbd://host:port/NAME` and `nbd+unix:///NAME?socket=PATH`, with TLS
+//! `nbds://` and `nbds+unix://`.
 //!
-//! NBD's uri.md, and RFC 3986 for percent-encoding. TLS and user names are not supported and
-//! refused; so is every query parameter but `socket`.
+//! NBD's uri.md, and RFC 3986 for percent-encoding. With TLS the parameters `tls-certificates`, a
+//! folder, and `tls-hostname` of libnbd(3) are known. User names and every other parameter are
+//! refused; so is TLS without the certificate of an authority.
 
 use crate::front::nbd::wire::DEFAULT_PORT;
 use std::ffi::OsString;
@@ -31,17 +33,27 @@ pub struct NbdUri {
     pub address: NbdAddress,
     /// The export's name; empty for the default export.
     pub export: String,
+    /// With TLS, and whom to believe.
+    pub tls: Option<UriTls>,
+}
+
+/// What an address says of TLS.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct UriTls {
+    /// The folder of the certificates; nothing can be connected to without one.
+    pub certificates: Option<PathBuf>,
+    /// The name in the server's certificate, where it is not the host.
+    pub hostname: Option<String>,
 }
 
 /// Text that is not the address of an NBD export.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UriError {
     /// Another scheme, or none.
-    #[error("{0:?} is no NBD address: it starts with neither nbd:// nor nbd+unix://")]
+    #[error(
+        "{0:?} is no NBD address: it starts with none of nbd://, nbd+unix://, nbds://, nbds+unix://"
+    )]
     Scheme(String),
-    /// A scheme with TLS.
-    #[error("{0:?} asks for TLS, which this client does not speak")]
-    Tls(String),
     /// Nothing to connect to.
     #[error("{0:?} names no {1}")]
     Missing(String, &'static str),
@@ -70,14 +82,16 @@ impl FromStr for NbdUri {
         if authority.contains('@') {
             return Err(UriError::Unsupported(owned(), "a user name"));
         }
-        let mut socket = None;
+        let plain_scheme = scheme.strip_prefix("nbds").map(|rest| format!("nbd{rest}"));
+        let with_tls = plain_scheme.is_some();
+        let mut parameters = Parameters::default();
         for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
-            match parameter.split_once('=') {
-                Some(("socket", path)) if socket.is_none() => socket = Some(path),
-                _ => return Err(UriError::Unsupported(owned(), "a query parameter")),
+            if !parameters.take(parameter, with_tls) {
+                return Err(UriError::Unsupported(owned(), "a query parameter"));
             }
         }
-        let address = match scheme {
+        let socket = parameters.socket;
+        let address = match plain_scheme.as_deref().unwrap_or(scheme) {
             "nbd+unix" if !authority.is_empty() => {
                 return Err(UriError::Unsupported(owned(), "a host beside the socket"));
             }
@@ -91,13 +105,51 @@ impl FromStr for NbdUri {
                 return Err(UriError::Unsupported(owned(), "a socket beside the host"));
             }
             "nbd" => tcp(authority, text)?,
-            "nbds" | "nbds+unix" => return Err(UriError::Tls(owned())),
             _ => return Err(UriError::Scheme(owned())),
         };
         let export = decode(path)
             .and_then(|bytes| String::from_utf8(bytes).ok())
             .ok_or_else(|| UriError::Encoding(owned()))?;
-        Ok(Self { address, export })
+        let tls = with_tls.then(|| parameters.tls()).flatten();
+        if with_tls && tls.is_none() {
+            return Err(UriError::Encoding(owned()));
+        }
+        Ok(Self { address, export, tls })
+    }
+}
+
+/// The query of an address.
+#[derive(Default)]
+struct Parameters<'a> {
+    socket: Option<&'a str>,
+    certificates: Option<&'a str>,
+    hostname: Option<&'a str>,
+}
+
+impl<'a> Parameters<'a> {
+    /// False for what is unknown or there twice.
+    fn take(&mut self, parameter: &'a str, with_tls: bool) -> bool {
+        let Some((name, value)) = parameter.split_once('=') else { return false };
+        let place = match name {
+            "socket" => &mut self.socket,
+            "tls-certificates" if with_tls => &mut self.certificates,
+            "tls-hostname" if with_tls => &mut self.hostname,
+            _ => return false,
+        };
+        place.replace(value).is_none()
+    }
+
+    /// `None` if it is not well encoded.
+    fn tls(&self) -> Option<UriTls> {
+        let certificates = match self.certificates {
+            Some(text) => Some(OsString::from_vec(decode(text)?).into()),
+            None => None,
+        };
+        let hostname = match self.hostname {
+            Some(text) => Some(String::from_utf8(decode(text)?).ok()?),
+            None => None,
+        };
+        Some(UriTls { certificates, hostname })
     }
 }
 
@@ -155,24 +207,38 @@ fn encode(f: &mut fmt::Formatter<'_>, bytes: &[u8]) -> fmt::Result {
 
 impl fmt::Display for NbdUri {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = if self.tls.is_some() { "nbds" } else { "nbd" };
+        let mut mark = '?';
         match &self.address {
             NbdAddress::Unix(path) => {
-                f.write_str("nbd+unix:///")?;
+                write!(f, "{scheme}+unix:///")?;
                 encode(f, self.export.as_bytes())?;
                 f.write_str("?socket=")?;
-                encode(f, path.as_os_str().as_bytes())
+                encode(f, path.as_os_str().as_bytes())?;
+                mark = '&';
             }
             NbdAddress::Tcp { host, port } => {
                 if host.contains(':') {
-                    write!(f, "nbd://[{host}]:{port}/")?;
+                    write!(f, "{scheme}://[{host}]:{port}/")?;
                 } else {
-                    f.write_str("nbd://")?;
+                    write!(f, "{scheme}://")?;
                     encode(f, host.as_bytes())?;
                     write!(f, ":{port}/")?;
                 }
-                encode(f, self.export.as_bytes())
+                encode(f, self.export.as_bytes())?;
             }
         }
+        let Some(UriTls { certificates, hostname }) = &self.tls else { return Ok(()) };
+        let certificates = certificates.as_ref().map(|path| path.as_os_str().as_bytes());
+        let hostname = hostname.as_ref().map(String::as_bytes);
+        for (name, value) in [("tls-certificates", certificates), ("tls-hostname", hostname)] {
+            if let Some(value) = value {
+                write!(f, "{mark}{name}=")?;
+                encode(f, value)?;
+                mark = '&';
+            }
+        }
+        Ok(())
     }
 }
 
@@ -181,11 +247,20 @@ mod tests {
     use super::*;
 
     fn tcp(host: &str, port: u16, export: &str) -> NbdUri {
-        NbdUri { address: NbdAddress::Tcp { host: host.into(), port }, export: export.into() }
+        NbdUri {
+            address: NbdAddress::Tcp { host: host.into(), port },
+            export: export.into(),
+            tls: None,
+        }
     }
 
     fn unix(path: &str, export: &str) -> NbdUri {
-        NbdUri { address: NbdAddress::Unix(path.into()), export: export.into() }
+        NbdUri { address: NbdAddress::Unix(path.into()), export: export.into(), tls: None }
+    }
+
+    fn with_tls(uri: NbdUri, certificates: Option<&str>, hostname: Option<&str>) -> NbdUri {
+        let certificates = certificates.map(Into::into);
+        NbdUri { tls: Some(UriTls { certificates, hostname: hostname.map(Into::into) }), ..uri }
     }
 
     #[test]
@@ -209,6 +284,17 @@ mod tests {
                 "nbd+unix:///d%3Fisk?socket=/tmp/a%26b",
             ),
             ("nbd+unix:///?socket=%00x", unix("\0x", ""), "nbd+unix:///?socket=%00x"),
+            ("nbds://h/", with_tls(tcp("h", 10809, ""), None, None), "nbds://h:10809/"),
+            (
+                "nbds://h/d?tls-hostname=a.b&tls-certificates=/c%20d",
+                with_tls(tcp("h", 10809, "d"), Some("/c d"), Some("a.b")),
+                "nbds://h:10809/d?tls-certificates=/c%20d&tls-hostname=a.b",
+            ),
+            (
+                "nbds+unix:///?tls-certificates=c&socket=s",
+                with_tls(unix("s", ""), Some("c"), None),
+                "nbds+unix:///?socket=s&tls-certificates=c",
+            ),
         ] {
             assert_eq!(text.parse::<NbdUri>(), Ok(uri.clone()), "{text}");
             assert_eq!(uri.to_string(), again);
@@ -222,8 +308,15 @@ mod tests {
             "",
             "disk.img",
             "http://h/",
-            "nbds://h/",
-            "nbds+unix:///?socket=s",
+            "nbds://",
+            "nbds+unix:///disk",
+            "nbds://h/?tls-certificates=%4",
+            "nbds://h/?tls-hostname=%ff",
+            "nbds://h/?tls-hostname=a&tls-hostname=b",
+            "nbds://h/?tls-verify-peer=false",
+            "nbds://h/?tls-psk-file=f",
+            "nbdss://h/",
+            "nbd://h/?tls-certificates=c",
             "nbd://",
             "nbd:///disk",
             "nbd://h:x/",
@@ -245,10 +338,10 @@ mod tests {
         ] {
             assert!(text.parse::<NbdUri>().is_err(), "{text}");
         }
-        let error = "nbds://h/".parse::<NbdUri>().unwrap_err();
+        let error = "nbds://h/?x=y".parse::<NbdUri>().unwrap_err();
         assert_eq!(
             error.to_string(),
-            "\"nbds://h/\" asks for TLS, which this client does not speak"
+            "\"nbds://h/?x=y\" has a query parameter, which is not supported in an NBD address"
         );
     }
 }

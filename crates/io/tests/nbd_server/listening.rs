@@ -123,7 +123,7 @@ fn closing_ends_clients_that_wait_and_clients_that_shake_hands() {
     let mut idle = service.connect(true);
     let mut shaking = UnixStream::connect(service.socket()).unwrap();
     shaking.read_exact(&mut [0; 18]).unwrap();
-    let Service { engine, server, dir, volume } = service;
+    let Service { engine, server, dir, volume, .. } = service;
     let started = Instant::now();
     server.close();
     assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());

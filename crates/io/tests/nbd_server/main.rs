@@ -4,6 +4,8 @@
 
 #![expect(clippy::tests_outside_test_module, reason = "all of this is a test")]
 
+#[path = "../common/certificates.rs"]
+mod certificates;
 #[path = "../common/mod.rs"]
 mod common;
 mod errors;
@@ -15,14 +17,19 @@ mod promises;
 #[path = "../common/rig.rs"]
 mod rig;
 mod status;
+mod tls;
 
+use certificates::Authority;
 use larder_core::store::Store;
 use larder_io::engine::{ArenaVolume, Engine};
 use larder_io::frames::ArenaFrames;
-use larder_io::front::nbd::{Export, ListenAddress, Server, ServerLimits, wire};
+use larder_io::front::nbd::{
+    Export, ListenAddress, Server, ServerLimits, ServerOptions, TlsOptions, wire,
+};
 use larder_io::front::observe::Observer;
-use larder_io::nbd_client::{Client, ConnectOptions};
+use larder_io::nbd_client::{Client, ConnectOptions, NbdUri, UriTls};
 use larder_io::store::{AllocationMap, Solid};
+use larder_io::tls::TlsServer;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -37,6 +44,8 @@ struct Service {
     volume: Arc<ArenaVolume>,
     server: Server,
     dir: TempDir,
+    /// The folder of the certificates, where there is TLS.
+    certificates: Option<TempDir>,
 }
 
 impl Service {
@@ -78,18 +87,55 @@ impl Service {
         tcp: bool,
         observer: Option<Arc<dyn Observer>>,
     ) -> Self {
+        let options = ServerOptions { limits, observer, ..ServerOptions::default() };
+        Service::start_with(engine, volume, map, tcp, options)
+    }
+
+    /// A server on TCP with TLS, with the certificates of server and clients in its folder.
+    fn start_tls(
+        engine: Arc<Engine>,
+        volume: Arc<ArenaVolume>,
+        required: bool,
+        verify_peer: bool,
+    ) -> Self {
+        let dir = TempDir::new().expect("a directory");
+        let authority = Authority::new();
+        authority.write_own(dir.path());
+        authority.write_server(dir.path(), &["localhost", "127.0.0.1"]);
+        authority.write_client(dir.path());
+        let server = TlsServer::from_directory(dir.path(), verify_peer).expect("certificates");
+        let tls = TlsOptions::new(server, required);
+        let options = ServerOptions { tls, ..ServerOptions::default() };
+        let service = Service::start_with(engine, volume, Arc::new(Solid), true, options);
+        Service { certificates: Some(dir), ..service }
+    }
+
+    fn start_with(
+        engine: Arc<Engine>,
+        volume: Arc<ArenaVolume>,
+        map: Arc<dyn AllocationMap>,
+        tcp: bool,
+        options: ServerOptions,
+    ) -> Self {
         let dir = TempDir::new().expect("a directory");
         let address = if tcp {
             ListenAddress::Tcp(([127, 0, 0, 1], 0).into())
         } else {
             ListenAddress::Unix(dir.path().join("socket"))
         };
-        let export = Export::new(Arc::clone(&volume), map, true, &limits);
+        let export = Export::new(Arc::clone(&volume), map, true, &options.limits);
         let exports = vec![export];
-        let server =
-            Server::start_observed(Arc::clone(&engine), &address, exports, limits, observer)
-                .expect("the address is free");
-        Service { engine, volume, server, dir }
+        let server = Server::start_with(Arc::clone(&engine), &address, exports, options)
+            .expect("the address is free");
+        Service { engine, volume, server, dir, certificates: None }
+    }
+
+    /// The export's address, with TLS where there are certificates.
+    fn uri(&self) -> NbdUri {
+        let uri: NbdUri = self.server.uri("disk").parse().expect("an address");
+        let certificates = self.certificates.as_ref().map(|dir| dir.path().to_owned());
+        let tls = certificates.map(|dir| UriTls { certificates: Some(dir), hostname: None });
+        NbdUri { tls, ..uri }
     }
 
     fn socket(&self) -> PathBuf {
@@ -102,8 +148,7 @@ impl Service {
             base_allocation: structured,
             timeout: Some(common::PATIENCE),
         };
-        let uri = self.server.uri("disk").parse().expect("an address");
-        Client::connect_with(&uri, options).expect("the server takes a client")
+        Client::connect_with(&self.uri(), options).expect("the server takes a client")
     }
 
     /// A connection in transmission with simple replies, byte by byte in the test's hands.

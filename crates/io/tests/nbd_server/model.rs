@@ -103,16 +103,29 @@ impl Player {
     }
 }
 
-fn clients_match_their_models(structured: bool, tcp: bool) {
+/// What the bytes go through.
+#[derive(Clone, Copy)]
+enum Way {
+    Unix,
+    Tcp,
+    Tls,
+}
+
+fn clients_match_their_models(structured: bool, way: Way) {
     let engine = engine(16 * MIB);
     let memory = Memory::new(LENGTH);
     let volume = volume(&engine, "disk", LENGTH, memory.clone());
-    let service = Service::start(engine, volume, Arc::new(Solid), ServerLimits::default(), tcp);
+    let limits = ServerLimits::default();
+    let service = match way {
+        Way::Unix => Service::start(engine, volume, Arc::new(Solid), limits, false),
+        Way::Tcp => Service::start(engine, volume, Arc::new(Solid), limits, true),
+        Way::Tls => Service::start_tls(engine, volume, true, true),
+    };
     let models: Vec<Vec<u8>> = std::thread::scope(|scope| {
         let play = |i: u64| {
             let base = i * PART;
             let model = vec![0; usize::try_from(PART.min(LENGTH - base)).expect("megabytes")];
-            let seed = i + 10 * u64::from(structured) + 100 * u64::from(tcp);
+            let seed = i + 10 * u64::from(structured) + 100 * way as u64;
             let (client, random) = (service.connect(structured), Random::new(seed));
             let in_flight = HashMap::new();
             scope.spawn(move || Player { client, random, base, model, in_flight }.play(250))
@@ -137,20 +150,30 @@ fn clients_match_their_models(structured: bool, tcp: bool) {
 
 #[test]
 fn structured_replies_over_a_unix_socket_match_the_models() {
-    clients_match_their_models(true, false);
+    clients_match_their_models(true, Way::Unix);
 }
 
 #[test]
 fn simple_replies_over_a_unix_socket_match_the_models() {
-    clients_match_their_models(false, false);
+    clients_match_their_models(false, Way::Unix);
 }
 
 #[test]
 fn structured_replies_over_tcp_match_the_models() {
-    clients_match_their_models(true, true);
+    clients_match_their_models(true, Way::Tcp);
 }
 
 #[test]
 fn simple_replies_over_tcp_match_the_models() {
-    clients_match_their_models(false, true);
+    clients_match_their_models(false, Way::Tcp);
+}
+
+#[test]
+fn structured_replies_with_tls_match_the_models() {
+    clients_match_their_models(true, Way::Tls);
+}
+
+#[test]
+fn simple_replies_with_tls_match_the_models() {
+    clients_match_their_models(false, Way::Tls);
 }

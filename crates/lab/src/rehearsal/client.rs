@@ -7,16 +7,11 @@ use larder_core::clock::Nanos;
 use larder_core::counters::{Counter, Latency};
 use larder_core::frames::NoFrames;
 use larder_core::lane::{Completion, Lane};
-use larder_core::request::{Assembly, Status, WriteTask};
+use larder_core::request::{Assembly, READ_PIECE_BYTES, Status, WRITE_PIECE_BYTES, WriteTask};
 use larder_core::store::StoreOpKind;
 use larder_core::units::BLOCK_BYTES_U64;
 use std::collections::VecDeque;
 use std::ops::Range;
-
-/// Bytes of a piece of a read (`io::front::nbd`, `READ_BYTES_MAX`).
-const READ_PIECE_BYTES: u64 = 1 << 20;
-/// Bytes of a piece of a write, but that it ends at a border of blocks (there, `PIECE_BYTES`).
-const WRITE_PIECE_BYTES: u64 = 128 << 10;
 
 /// What is asked of one volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -200,11 +195,11 @@ fn pieces(op: Op, bytes: Range<u64>, length: u64) -> VecDeque<Piece> {
 
 /// Ranges of at most `most` bytes that make up `bytes`; if `whole_blocks`, all but the last end at
 /// a border of blocks.
-fn cut_up(bytes: &Range<u64>, most: u64, whole_blocks: bool) -> impl Iterator<Item = Range<u64>> {
+fn cut_up(bytes: &Range<u64>, most: u32, whole_blocks: bool) -> impl Iterator<Item = Range<u64>> {
     let Range { mut start, end } = *bytes;
     std::iter::from_fn(move || {
         let ragged = if whole_blocks { start % BLOCK_BYTES_U64 } else { 0 };
-        let piece = start..end.min(start + most - ragged);
+        let piece = start..end.min(start + u64::from(most) - ragged);
         start = piece.end;
         (!piece.is_empty()).then_some(piece)
     })

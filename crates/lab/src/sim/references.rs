@@ -245,10 +245,8 @@ impl<S: Source> References<S> {
                 continue;
             }
             if self.next == self.records.len() {
-                self.records.clear();
                 self.next = 0;
-                self.source.read_batch(&mut self.records)?;
-                if self.records.is_empty() {
+                if !self.source.next_batch(&mut self.records)? {
                     break;
                 }
             }

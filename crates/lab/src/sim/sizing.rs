@@ -20,6 +20,7 @@ mod survey;
 mod volumes;
 mod windows;
 
+use crate::sim::curve::miniature::SAMPLE_PAGES;
 use crate::sim::references::{ReferenceError, References, Split};
 use crate::trace::{Addressing, BoxedSource, TraceError};
 use larder_core::cache::METADATA_BYTES_PER_FRAME;
@@ -119,6 +120,12 @@ struct Case<'a> {
 }
 
 impl Case<'_> {
+    /// Whether caches are to be sampled wherever that is cheaper: samples of a trace of few pages
+    /// hold nearly all of it.
+    fn samples(&self) -> bool {
+        self.options.sampled && self.survey.footprints[0].pages > 2 * SAMPLE_PAGES
+    }
+
     /// All references from the beginning, in pages of one of [`PAGE_SIZES`].
     fn references(&self, page_bytes: u32) -> Result<References<BoxedSource>, SizingError> {
         Ok(References::new((self.open)()?, Split::Pages(page_bytes)))

@@ -171,17 +171,13 @@ impl Lengths {
         }
         let mut found = Lengths::default();
         let mut batch = Vec::new();
-        loop {
-            batch.clear();
-            source.read_batch(&mut batch)?;
-            if batch.is_empty() {
-                return Ok(found);
-            }
+        while source.next_batch(&mut batch)? {
             for record in &batch {
                 found.reach(record)?;
             }
             found.requests += batch.len() as u64;
         }
+        Ok(found)
     }
 
     /// Requests of the trace.
@@ -218,12 +214,7 @@ pub fn simulate(
     let begin = rehearsal.now();
     let mut next = begin;
     let mut batch = Vec::new();
-    loop {
-        batch.clear();
-        source.read_batch(&mut batch)?;
-        if batch.is_empty() {
-            break;
-        }
+    while source.next_batch(&mut batch)? {
         for record in &batch {
             let Some(request) = request(record) else { continue };
             match options.pace {

@@ -84,9 +84,7 @@ impl Merge {
     fn refill(&mut self) -> Result<(), TraceError> {
         for part in &mut self.parts {
             if part.waiting.is_empty() && !part.ended {
-                self.batch.clear();
-                part.source.read_batch(&mut self.batch)?;
-                part.ended = self.batch.is_empty();
+                part.ended = !part.source.next_batch(&mut self.batch)?;
                 part.waiting.extend(&self.batch);
                 if part.ended {
                     self.begun_ns = self.latest_ns;

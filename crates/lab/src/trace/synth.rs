@@ -308,16 +308,10 @@ impl Source for Synth {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::trace::tests::drain;
 
     fn make(options: SynthOptions) -> Vec<Record> {
-        let mut synth = Synth::new(options).unwrap();
-        let mut records = Vec::new();
-        while {
-            let before = records.len();
-            synth.read_batch(&mut records).unwrap();
-            records.len() > before
-        } {}
-        records
+        drain(&mut Synth::new(options).unwrap()).unwrap()
     }
 
     #[test]

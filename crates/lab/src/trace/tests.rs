@@ -1,4 +1,4 @@
-//! The real traces: what was counted by others must come out.
+//! The real traces: what was counted by others must come out. And what tests share.
 
 use super::*;
 use std::path::PathBuf;
@@ -14,14 +14,13 @@ fn real(name: &str) -> Option<BoxedSource> {
     Some(open(&path, &OpenOptions::default()).unwrap())
 }
 
-fn all(source: &mut BoxedSource) -> Vec<Record> {
-    let mut records = Vec::new();
-    while {
-        let before = records.len();
-        source.read_batch(&mut records).unwrap();
-        records.len() > before
-    } {}
-    records
+/// All records.
+pub(super) fn drain(source: &mut dyn Source) -> Result<Vec<Record>, TraceError> {
+    let (mut records, mut batch) = (Vec::new(), Vec::new());
+    while source.next_batch(&mut batch)? {
+        records.append(&mut batch);
+    }
+    Ok(records)
 }
 
 /// References and different ones, with pages of so many bytes.
@@ -45,7 +44,7 @@ fn the_arc_traces_have_the_references_that_the_paper_counts() {
     for (name, requests, total, unique) in known {
         let Some(mut source) = real(name) else { return };
         assert_eq!(source.addressing(), Addressing::Pages { bytes: 512 });
-        let records = all(&mut source);
+        let records = drain(&mut source).unwrap();
         assert!(requests.is_none_or(|requests| records.len() == requests), "{name}");
         assert_eq!(references(&records, 512), (total, unique), "{name}");
     }
@@ -54,7 +53,7 @@ fn the_arc_traces_have_the_references_that_the_paper_counts() {
 #[test]
 fn cloud_physics_has_its_reads_writes_and_pages() {
     let Some(mut source) = real("cloudPhysicsIO.vscsi") else { return };
-    let records = all(&mut source);
+    let records = drain(&mut source).unwrap();
     let count = |op| records.iter().filter(|record| record.op == op).count();
     assert_eq!((records.len(), count(Op::Read), count(Op::Write)), (113_872, 46_974, 66_898));
     let last = records.last().unwrap().time_ns;
@@ -66,5 +65,5 @@ fn cloud_physics_has_its_reads_writes_and_pages() {
 #[test]
 fn tpcc_small_has_its_requests() {
     let Some(mut source) = real("mqsim_tpcc-small.trace") else { return };
-    assert_eq!(all(&mut source).len(), 6_999);
+    assert_eq!(drain(&mut source).unwrap().len(), 6_999);
 }

@@ -29,14 +29,11 @@ fn open(name: &str, bytes: &[u8], options: &OpenOptions) -> Result<BoxedSource, 
 
 /// All records.
 fn drain(source: &mut BoxedSource) -> Result<Vec<Record>, TraceError> {
-    let mut records = Vec::new();
-    loop {
-        let before = records.len();
-        source.read_batch(&mut records)?;
-        if records.len() == before {
-            return Ok(records);
-        }
+    let (mut records, mut batch) = (Vec::new(), Vec::new());
+    while source.next_batch(&mut batch)? {
+        records.append(&mut batch);
     }
+    Ok(records)
 }
 
 /// Opens and reads all.

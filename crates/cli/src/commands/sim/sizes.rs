@@ -15,6 +15,11 @@ pub(super) enum Size {
 }
 
 impl Size {
+    /// Whether it depends on the footprint, which takes a reading of the trace to know.
+    pub(super) fn is_relative(self) -> bool {
+        matches!(self, Size::Percent(_))
+    }
+
     /// Pages of it, at least one, rounded down. Without a page size only pages and per cent have a
     /// meaning.
     pub(super) fn pages(self, page_bytes: Option<u32>, footprint: u64) -> Result<u64> {
@@ -79,6 +84,8 @@ mod tests {
             assert!(size(wrong).is_err(), "{wrong}");
         }
         assert!(Size::Bytes(4096).pages(None, 10).is_err());
+        assert!(size("5%").unwrap().is_relative());
+        assert!(["64MiB", "1000p"].iter().all(|text| !size(text).unwrap().is_relative()));
         assert_eq!(Size::Percent(50.0).pages(None, 10).unwrap(), 5);
     }
 

@@ -102,15 +102,22 @@ impl Row {
     }
 }
 
-/// The columns, in an order that CSV keeps; docs/sim.md says what each means.
-fn columns() -> Vec<Column> {
-    vec![
+/// What all tables of simulations begin with, in an order that CSV keeps; docs/sim.md says what
+/// each means. People see the hit ratio as `hits`.
+pub(super) fn first_columns(hits: &str) -> [Column; 6] {
+    [
         Column::words("trace", "trace"),
         Column::words("policy", "policy"),
         Column::numbers("size_bytes", "size"),
         Column::numbers("page_bytes", "page"),
         Column::numbers("references", "references"),
-        Column::numbers("hit_ratio", "hits"),
+        Column::numbers("hit_ratio", hits),
+    ]
+}
+
+/// The columns of simulated replacement, in an order that CSV keeps.
+fn columns() -> Vec<Column> {
+    let others = [
         Column::numbers("hit_ratio_low", "from"),
         Column::numbers("hit_ratio_high", "to"),
         Column::numbers("read_hit_ratio", "read hits"),
@@ -120,7 +127,8 @@ fn columns() -> Vec<Column> {
         Column::numbers("compulsory_misses", "compulsory"),
         Column::numbers("evictions", "evictions"),
         Column::numbers("write_backs", "write-backs"),
-    ]
+    ];
+    first_columns("hits").into_iter().chain(others).collect()
 }
 
 /// All rows; with a column more if they are of groups.

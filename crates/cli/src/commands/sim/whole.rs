@@ -1,12 +1,13 @@
 //! `larder sim --level whole`: the engine's own cache over the trace, on a virtual clock.
 
 use super::case::Case;
+use super::table::first_columns;
 use super::{Arguments, Policies};
-use crate::args;
+use crate::{args, counters};
 use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};
 use larder_core::cache::shards_for;
-use larder_core::counters::{COUNTERS, Counter, Unit};
+use larder_core::counters::{COUNTERS, Counter};
 use larder_core::hint::Hint;
 use larder_core::mode::WriteMode;
 use larder_core::policy::PolicyKind;
@@ -16,7 +17,6 @@ use larder_lab::sim::whole::{
     Lengths, Pace, StoreModel, WholeOptions, WholeOutcome, frames_of, simulate,
 };
 use larder_report::table::{Cell, Column, Table};
-use std::num::NonZero;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, mpsc};
 use std::time::Duration;
@@ -107,7 +107,8 @@ pub(super) fn run(case: &Case, policies: &Policies, arguments: &Arguments) -> Re
     let tunables = tunables(whole)?;
     let lengths = Lengths::of(&mut case.source()?).context("simulate")?;
     ensure!(lengths.requests() > 0, "simulate {}: it has no request", case.name);
-    let pages = case.footprint()?;
+    let relative = arguments.size.iter().any(|size| size.is_relative());
+    let pages = if relative { case.footprint()? } else { 0 };
     let mut plan = Vec::new();
     for size in &arguments.size {
         let bytes = size.pages(Some(page_bytes), pages)?.saturating_mul(u64::from(page_bytes));
@@ -150,10 +151,9 @@ fn options(
     policy: PolicyKind,
     write_mode: WriteMode,
 ) -> WholeOptions {
-    let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
     WholeOptions {
         frames,
-        shards: shards_for(frames, threads),
+        shards: shards_for(frames, args::cores().get()),
         page_blocks,
         policy,
         write_mode,
@@ -175,8 +175,7 @@ fn all(
     plan: &[WholeOptions],
     arguments: &Arguments,
 ) -> Result<Vec<WholeOutcome>> {
-    let cores = || std::thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
-    let threads = arguments.threads.unwrap_or_else(cores).get().min(plan.len());
+    let threads = arguments.threads.unwrap_or_else(args::cores).get().min(plan.len());
     let bar = super::case::bar(lengths.requests() * plan.len() as u64);
     let (next, done) = (AtomicUsize::new(0), AtomicU64::new(0));
     let outcomes = Mutex::new((0..plan.len()).map(|_| None).collect::<Vec<_>>());
@@ -213,14 +212,7 @@ fn all(
 impl Run {
     /// Pages that requests referenced.
     fn references(&self) -> u64 {
-        let totals = &self.outcome.totals;
-        let written = [
-            Counter::WriteAbsorbed,
-            Counter::WriteNewDirty,
-            Counter::WriteThrough,
-            Counter::WriteBypass,
-        ];
-        totals.read_pages() + written.iter().map(|&counter| totals.get(counter)).sum::<u64>()
+        self.outcome.totals.read_pages() + self.outcome.totals.write_pages()
     }
 
     /// What all forms of the table begin with.
@@ -241,27 +233,17 @@ impl Run {
     }
 
     fn counter(&self, counter: Counter) -> Cell {
-        let count = self.outcome.totals.get(counter);
-        match counter.meaning().unit {
-            Unit::Bytes => Cell::bytes(count),
-            Unit::Nanoseconds => Cell::duration(count),
-            Unit::Operations | Unit::Pages | Unit::Blocks => Cell::count(count),
-        }
+        counters::value(counter.meaning(), self.outcome.totals.get(counter))
     }
 }
 
-fn head_columns() -> Vec<Column> {
-    vec![
-        Column::words("trace", "trace"),
-        Column::words("policy", "policy"),
-        Column::numbers("size_bytes", "size"),
-        Column::numbers("page_bytes", "page"),
-        Column::numbers("references", "references"),
-        Column::numbers("hit_ratio", "read hits"),
+fn head_columns() -> impl Iterator<Item = Column> {
+    let others = [
         Column::words("write_mode", "writes"),
         Column::words("store", "store"),
         Column::numbers("elapsed_ns", "time"),
-    ]
+    ];
+    first_columns("read hits").into_iter().chain(others)
 }
 
 /// What people see: the counters that say most.
@@ -280,7 +262,7 @@ const SHOWN: [(Counter, &str); 9] = [
 /// The runs for people.
 pub(super) fn short_table(runs: &[Run]) -> Table {
     let shown = SHOWN.map(|(counter, title)| Column::numbers(counter.meaning().name, title));
-    let mut table = Table::new("", head_columns().into_iter().chain(shown));
+    let mut table = Table::new("", head_columns().chain(shown));
     for run in runs {
         let counters = SHOWN.map(|(counter, _)| run.counter(counter));
         table.push(run.head().into_iter().chain(counters));
@@ -292,7 +274,7 @@ pub(super) fn short_table(runs: &[Run]) -> Table {
 pub(super) fn full_table(runs: &[Run]) -> Table {
     let counters = COUNTERS.iter().map(|meaning| Column::numbers(meaning.name, meaning.name));
     let unclean = Column::numbers("unclean_blocks", "unclean_blocks");
-    let mut table = Table::new("", head_columns().into_iter().chain(counters).chain([unclean]));
+    let mut table = Table::new("", head_columns().chain(counters).chain([unclean]));
     for run in runs {
         let counters = Counter::ALL.map(|counter| run.counter(counter));
         let unclean = Cell::count(run.outcome.unclean_blocks);

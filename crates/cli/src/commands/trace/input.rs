@@ -93,9 +93,7 @@ impl Input {
 
     /// The same without a word at the end.
     pub(super) fn read_quietly(&mut self, batch: &mut Vec<Record>) -> Result<bool> {
-        batch.clear();
-        self.source.read_batch(batch).context("read a trace")?;
-        Ok(!batch.is_empty())
+        self.source.next_batch(batch).context("read a trace")
     }
 
     fn say_notes(&mut self) {

@@ -7,6 +7,9 @@
 //! the server neither wait for ever on work nor grow. Time is the caller's: it closes a connection
 //! whose handshake takes too long.
 //!
+//! TLS itself is the caller's too: the handshake says when it has to begin
+//! ([`Progress::StartTls`]), and is fed what comes out of it from then on.
+//!
 //! What the client sends is either answered as the protocol says (an error reply; the client may
 //! go on), or, where the protocol has no reply for it, ends the session with a [`HandshakeError`].
 
@@ -20,6 +23,7 @@ mod tests;
 pub use export::{BlockSizes, ExportFault, ExportInfo};
 
 use super::wire::{self, BadMagic, OPTION_HEADER_BYTES, OptionHeader};
+use crate::tls::TlsMode;
 use options::Refusal;
 use replies::Replies;
 
@@ -71,6 +75,9 @@ pub struct Negotiated {
 pub enum Progress {
     /// All input was used; send the output and feed more.
     NeedMore,
+    /// Send the output, then begin TLS: the input that was not consumed is the first of it. What
+    /// comes out of it is to be fed from now on, and nothing that came in clear.
+    StartTls,
     /// Send the output; the input that was not consumed is the first of transmission.
     Transmission(Negotiated),
     /// The client ended the session; send the output and close.
@@ -92,6 +99,9 @@ pub enum HandshakeError {
     /// `EXPORT_NAME` for an export that is not there.
     #[error("the NBD client asked for export {0:?}, which is not there")]
     UnknownExport(String),
+    /// `EXPORT_NAME`, which cannot be refused in another way, before TLS.
+    #[error("the NBD client asked for an export without TLS, which is required")]
+    TlsRequired,
     /// `EXPORT_NAME` with a name that is too long.
     #[error("the NBD client asked for an export by a name of {0} bytes")]
     NameTooLong(u32),
@@ -127,6 +137,15 @@ enum State {
     Failed,
 }
 
+/// How the client's bytes come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Clear,
+    /// TLS is to begin once the output is sent.
+    Starting,
+    Sealed,
+}
+
 /// What an option is answered with whose data do not matter.
 #[derive(Clone, Copy, Debug)]
 enum Answer {
@@ -134,6 +153,7 @@ enum Answer {
     Abort,
     List,
     Structured,
+    StartTls,
     Refuse(Refusal),
 }
 
@@ -147,6 +167,8 @@ pub struct Handshake {
     buffer: Vec<u8>,
     options_seen: u32,
     output_bytes_left: usize,
+    tls: TlsMode,
+    way: Way,
     fixed: bool,
     no_zeroes: bool,
     structured: bool,
@@ -167,11 +189,19 @@ impl Handshake {
             buffer: Vec::new(),
             options_seen: 0,
             output_bytes_left: limits.output_bytes_max,
+            tls: TlsMode::Off,
+            way: Way::Clear,
             fixed: false,
             no_zeroes: false,
             structured: false,
             context_export: None,
         }
+    }
+
+    /// The same with TLS.
+    #[must_use]
+    pub fn with_tls(self, tls: TlsMode) -> Self {
+        Self { tls, ..self }
     }
 
     /// Takes bytes from the client and appends bytes for it. Returns how many bytes of the input
@@ -204,6 +234,10 @@ impl Handshake {
         rest: &mut &[u8],
         output: &mut Vec<u8>,
     ) -> Result<Option<Progress>, HandshakeError> {
+        if self.way == Way::Starting {
+            self.way = Way::Sealed;
+            return Ok(Some(Progress::StartTls));
+        }
         match self.state {
             State::Start => {
                 Replies::new(output, &mut self.output_bytes_left).greeting()?;
@@ -287,6 +321,15 @@ impl Handshake {
         if !self.fixed && option != wire::OPT_EXPORT_NAME {
             return Err(HandshakeError::NotFixed(option));
         }
+        let in_clear = self.tls == TlsMode::Required && self.way == Way::Clear;
+        if in_clear && !matches!(option, wire::OPT_STARTTLS | wire::OPT_ABORT) {
+            if option == wire::OPT_EXPORT_NAME {
+                return Err(HandshakeError::TlsRequired);
+            }
+            let text = "this server requires TLS";
+            let answer = Answer::Refuse(Refusal { reply: wire::REP_ERR_TLS_REQD, text });
+            return Ok(State::Skip { option, left: len, answer });
+        }
         let without_data = |answer| match len {
             0 => answer,
             _ => Answer::Refuse(Refusal::invalid("this option has no data")),
@@ -299,10 +342,7 @@ impl Handshake {
             wire::OPT_ABORT => Answer::Abort,
             wire::OPT_LIST => without_data(Answer::List),
             wire::OPT_STRUCTURED_REPLY => without_data(Answer::Structured),
-            wire::OPT_STARTTLS => without_data(Answer::Refuse(Refusal {
-                reply: wire::REP_ERR_UNSUP,
-                text: "this server has no TLS",
-            })),
+            wire::OPT_STARTTLS => without_data(self.answer_to_starttls()),
             wire::OPT_INFO
             | wire::OPT_GO
             | wire::OPT_LIST_META_CONTEXT
@@ -322,5 +362,18 @@ impl Handshake {
             }),
         };
         Ok(State::Skip { option, left: len, answer })
+    }
+
+    fn answer_to_starttls(&self) -> Answer {
+        match self.tls {
+            TlsMode::Off => Answer::Refuse(Refusal {
+                reply: wire::REP_ERR_UNSUP,
+                text: "this server has no TLS",
+            }),
+            _ if self.way != Way::Clear => {
+                Answer::Refuse(Refusal::invalid("TLS has begun already"))
+            }
+            TlsMode::Allowed | TlsMode::Required => Answer::StartTls,
+        }
     }
 }

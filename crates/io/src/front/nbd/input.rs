@@ -1,12 +1,13 @@
 //! The receive buffer of a connection: of fixed size, so that no client makes it grow.
 
-use super::socket::Socket;
+use super::transport::Transport;
+use larder_core::request::WRITE_PIECE_BYTES;
 use rustix::io::Errno;
 
-/// Bytes of the buffer. The largest piece of a write that is taken in at once is half of it.
-const INPUT_BYTES: usize = 256 << 10;
 /// The largest piece of a payload that [`Input`] holds whole.
-pub(super) const PIECE_BYTES: usize = INPUT_BYTES / 2;
+pub(super) const PIECE_BYTES: usize = WRITE_PIECE_BYTES as usize;
+/// Bytes of the buffer: while one piece is taken in, the next one can come.
+const INPUT_BYTES: usize = 2 * PIECE_BYTES;
 
 /// What a receive brought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +51,7 @@ impl Input {
     }
 
     /// Receives what has come, without waiting.
-    pub(super) fn receive(&mut self, socket: &Socket) -> Received {
+    pub(super) fn receive(&mut self, transport: &mut Transport<'_>) -> Received {
         if self.start > 0 && self.buffer.len() - self.end < PIECE_BYTES {
             self.buffer.copy_within(self.start..self.end, 0);
             (self.start, self.end) = (0, self.end - self.start);
@@ -58,7 +59,7 @@ impl Input {
         if self.end == self.buffer.len() {
             return Received::Nothing;
         }
-        match socket.receive(&mut self.buffer[self.end..]) {
+        match transport.receive(&mut self.buffer[self.end..]) {
             Ok(0) => Received::Closed,
             Ok(count) => {
                 self.end += count;

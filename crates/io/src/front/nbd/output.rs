@@ -3,7 +3,7 @@
 //! A frame stays pinned until its bytes are sent, so that they cannot change on the way; a client
 //! that writes to it meanwhile gets a copy, and nobody waits for a slow reader.
 
-use super::socket::Socket;
+use super::transport::Transport;
 use crate::frames::ArenaFrames;
 use larder_core::frames::Frames;
 use larder_mem::Pin;
@@ -11,9 +11,6 @@ use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::ops::Range;
-
-/// Slices in one call: the kernel's limit is 1,024.
-const SLICES_MAX: usize = 512;
 
 #[derive(Debug)]
 enum Piece {
@@ -64,21 +61,21 @@ impl Output {
         self.pieces.push_back(Piece::Frame(pin, range));
     }
 
-    /// Sends as much as the socket takes; false if the client is gone.
-    pub(super) fn send(&mut self, frames: &ArenaFrames, socket: &Socket) -> bool {
+    /// Sends as much as the way to the client takes; false if the client is gone.
+    pub(super) fn send(&mut self, frames: &ArenaFrames, transport: &mut Transport<'_>) -> bool {
         while self.backlog > 0 {
-            let slices = self.slices(frames);
-            match socket.send(&slices) {
+            let slices = self.slices(frames, transport.slices_max());
+            match transport.send(&slices) {
                 Ok(count) => self.advance(frames, count),
                 Err(Errno::AGAIN) => return true,
                 Err(Errno::INTR) => {}
                 Err(_) => return false,
             }
         }
-        true
+        transport.flush().is_ok()
     }
 
-    fn slices<'a>(&'a self, frames: &'a ArenaFrames) -> Vec<IoSlice<'a>> {
+    fn slices<'a>(&'a self, frames: &'a ArenaFrames, slices_max: usize) -> Vec<IoSlice<'a>> {
         let mut skip = self.sent;
         let slice = |piece: &'a Piece| {
             let bytes = match piece {
@@ -87,7 +84,7 @@ impl Output {
             };
             IoSlice::new(&bytes[std::mem::take(&mut skip)..])
         };
-        self.pieces.iter().take(SLICES_MAX).map(slice).collect()
+        self.pieces.iter().take(slices_max).map(slice).collect()
     }
 
     fn advance(&mut self, frames: &ArenaFrames, mut count: usize) {

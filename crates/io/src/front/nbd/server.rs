@@ -7,6 +7,7 @@ use super::wire;
 use crate::engine::{ArenaVolume, Engine};
 use crate::front::observe::Observer;
 use crate::store::AllocationMap;
+use crate::tls::{TlsMode, TlsServer};
 use crate::wake::Waker;
 use larder_core::lane::Notify;
 use larder_core::mode::WriteMode;
@@ -129,12 +130,51 @@ impl Export {
     }
 }
 
+/// What a server does about TLS.
+#[derive(Clone, Debug, Default)]
+pub struct TlsOptions {
+    /// Whether it speaks TLS.
+    pub(super) mode: TlsMode,
+    /// With what; there unless the mode is off.
+    pub(super) server: Option<TlsServer>,
+}
+
+impl TlsOptions {
+    /// TLS with `server` for those who want it, or for all.
+    #[must_use]
+    pub fn new(server: TlsServer, required: bool) -> Self {
+        let mode = if required { TlsMode::Required } else { TlsMode::Allowed };
+        TlsOptions { mode, server: Some(server) }
+    }
+}
+
+/// What besides its exports a server is made with.
+#[derive(Clone, Default)]
+pub struct ServerOptions {
+    /// What clients may demand.
+    pub limits: ServerLimits,
+    /// Who is told of every request that was answered.
+    pub observer: Option<Arc<dyn Observer>>,
+    /// TLS.
+    pub tls: TlsOptions,
+}
+
+impl fmt::Debug for ServerOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServerOptions")
+            .field("limits", &self.limits)
+            .field("tls", &self.tls)
+            .finish_non_exhaustive()
+    }
+}
+
 /// What all connections share.
 pub(super) struct Shared {
     pub(super) engine: Arc<Engine>,
     pub(super) exports: Vec<Export>,
     pub(super) limits: ServerLimits,
     pub(super) observer: Option<Arc<dyn Observer>>,
+    pub(super) tls: TlsOptions,
     /// Connections that spin for their next request instead of sleeping.
     pub(super) spinners: AtomicUsize,
     pub(super) spinners_max: usize,
@@ -251,7 +291,8 @@ impl Server {
         exports: Vec<Export>,
         limits: ServerLimits,
     ) -> Result<Self, ListenError> {
-        Server::start_observed(engine, address, exports, limits, None)
+        let options = ServerOptions { limits, ..ServerOptions::default() };
+        Server::start_with(engine, address, exports, options)
     }
 
     /// As [`Server::start`]; `observer` is told of every request that was answered.
@@ -265,6 +306,21 @@ impl Server {
         limits: ServerLimits,
         observer: Option<Arc<dyn Observer>>,
     ) -> Result<Self, ListenError> {
+        let options = ServerOptions { limits, observer, ..ServerOptions::default() };
+        Server::start_with(engine, address, exports, options)
+    }
+
+    /// As [`Server::start`], with an observer or TLS.
+    ///
+    /// # Errors
+    /// As [`Server::start`].
+    pub fn start_with(
+        engine: Arc<Engine>,
+        address: &ListenAddress,
+        exports: Vec<Export>,
+        options: ServerOptions,
+    ) -> Result<Self, ListenError> {
+        let ServerOptions { limits, observer, tls } = options;
         let (listener, lock, address) = listen(address)?;
         let refused = |source| ListenError::Refused { address: address.clone(), source };
         let waker = Waker::new().map_err(refused)?;
@@ -274,6 +330,7 @@ impl Server {
             exports,
             limits,
             observer,
+            tls,
             spinners: AtomicUsize::new(0),
             spinners_max: cpus - 1,
             closing: AtomicBool::new(false),
@@ -298,14 +355,16 @@ impl Server {
     /// The address of an export in the form that clients take.
     #[must_use]
     pub fn uri(&self, export: &str) -> String {
-        use crate::nbd_client::{NbdAddress, NbdUri};
+        use crate::nbd_client::{NbdAddress, NbdUri, UriTls};
         let address = match &self.address {
             ListenAddress::Unix(path) => NbdAddress::Unix(path.clone()),
             ListenAddress::Tcp(socket) => {
                 NbdAddress::Tcp { host: socket.ip().to_string(), port: socket.port() }
             }
         };
-        NbdUri { address, export: export.to_owned() }.to_string()
+        let required = self.shared.tls.mode == TlsMode::Required;
+        let tls = required.then(UriTls::default);
+        NbdUri { address, export: export.to_owned(), tls }.to_string()
     }
 
     /// Closes all connections and stops listening. Requests under way are given up.

@@ -15,6 +15,7 @@ use super::input::{Input, Received};
 use super::output::Output;
 use super::server::{Export, Shared};
 use super::socket::Socket;
+use super::transport::Transport;
 use super::wire;
 use crate::engine::{ArenaCache, ArenaLane};
 use crate::frames::ArenaFrames;
@@ -109,14 +110,18 @@ impl Drop for SetWhenDropped {
 
 fn converse(shared: &Arc<Shared>, socket: &Socket, waker: &Waker) {
     let mut input = Input::new();
-    let Some(negotiated) = shake_hands(shared, socket, waker, &mut input) else { return };
+    let mut transport = Transport::new(socket);
+    let Some(negotiated) = shake_hands(shared, &mut transport, waker, &mut input) else {
+        transport.close();
+        return;
+    };
     let export = &shared.exports[negotiated.export];
     let cache = Arc::clone(shared.engine.cache());
     let lane = cache.open_lane(&export.volume, Box::new(waker.clone()));
     let mut session = Session {
         export,
         shared,
-        socket,
+        transport,
         waker,
         negotiated,
         backlog_max: (cache.frame_count() as usize * BLOCK_BYTES / BACKLOG_SHARE).min(BACKLOG_MAX),
@@ -143,12 +148,13 @@ fn converse(shared: &Arc<Shared>, socket: &Socket, waker: &Waker) {
 /// Agrees with the client on an export; `None` if the connection is over.
 fn shake_hands(
     shared: &Shared,
-    socket: &Socket,
+    transport: &mut Transport<'_>,
     waker: &Waker,
     input: &mut Input,
 ) -> Option<Negotiated> {
     let exports: Vec<ExportInfo> = shared.exports.iter().map(|e| e.info.clone()).collect();
-    let mut handshake = Handshake::new(&exports, super::handshake::HandshakeLimits::default());
+    let mut handshake = Handshake::new(&exports, super::handshake::HandshakeLimits::default())
+        .with_tls(shared.tls.mode);
     let clock = shared.engine.clock();
     let limit = u64::try_from(shared.limits.handshake_time_max.as_nanos()).unwrap_or(u64::MAX);
     let deadline = clock.now().saturating_add(limit);
@@ -158,7 +164,7 @@ fn shake_hands(
         let mut answer = Vec::new();
         let progress = handshake.feed(input.bytes(), &mut answer);
         output.push(&answer);
-        let sent = output.send(no_frames, socket);
+        let sent = output.send(no_frames, transport);
         let progress = match progress {
             Ok((consumed, progress)) => {
                 input.consume(consumed);
@@ -172,26 +178,58 @@ fn shake_hands(
         match progress {
             Progress::Transmission(negotiated) if output.backlog() == 0 => return Some(negotiated),
             Progress::Aborted => return None,
+            Progress::StartTls => {
+                start_tls(shared, transport, waker, (input, &mut output), deadline)?;
+                continue;
+            }
             Progress::Transmission(_) | Progress::NeedMore => {}
         }
         let now = clock.now();
         if !sent || now >= deadline || shared.closing.load(Ordering::Acquire) {
             return None;
         }
-        let wanted = if output.backlog() > 0 { PollFlags::OUT } else { PollFlags::IN };
+        let all_sent = output.backlog() == 0 && !transport.has_unsent();
+        let wanted = if all_sent { PollFlags::IN } else { PollFlags::OUT };
         let timeout = Duration::from_nanos(deadline - now);
-        waker.sleep(Some((socket.as_fd(), wanted)), Some(timeout)).ok()?;
-        if wanted == PollFlags::IN && input.receive(socket) == Received::Closed {
+        waker.sleep(Some((transport.as_fd(), wanted)), Some(timeout)).ok()?;
+        if all_sent && input.receive(transport) == Received::Closed {
             return None;
         }
     }
+}
+
+/// Sends what is due in clear, then begins TLS with what came after it.
+fn start_tls(
+    shared: &Shared,
+    transport: &mut Transport<'_>,
+    waker: &Waker,
+    (input, output): (&mut Input, &mut Output),
+    deadline: Nanos,
+) -> Option<()> {
+    let (clock, frames) = (shared.engine.clock(), shared.engine.cache().frames());
+    while output.backlog() > 0 {
+        let now = clock.now();
+        if now >= deadline || shared.closing.load(Ordering::Acquire) {
+            return None;
+        }
+        let timeout = Duration::from_nanos(deadline - now);
+        waker.sleep(Some((transport.as_fd(), PollFlags::OUT)), Some(timeout)).ok()?;
+        if !output.send(frames, transport) {
+            return None;
+        }
+    }
+    let tls = shared.tls.server.as_ref().expect("a mode with TLS has what it needs");
+    transport.start_tls(tls, input.bytes()).ok()?;
+    input.consume(input.bytes().len());
+    // What came ahead is not in the socket any more, and nobody would be woken for it.
+    (input.receive(transport) != Received::Closed).then_some(())
 }
 
 /// A connection in transmission.
 struct Session<'a> {
     export: &'a Export,
     shared: &'a Shared,
-    socket: &'a Socket,
+    transport: Transport<'a>,
     waker: &'a Waker,
     negotiated: Negotiated,
     /// Bytes of the cache that this client may pin, but that one piece of a read may exceed it.
@@ -251,7 +289,7 @@ impl Session<'_> {
             }
             moved |= self.release_delayed(now);
             if self.is_open() {
-                match self.input.receive(self.socket) {
+                match self.input.receive(&mut self.transport) {
                     Received::Some => moved = true,
                     Received::Nothing => {}
                     Received::Closed => return,
@@ -262,9 +300,9 @@ impl Session<'_> {
             let Some(parsed) = self.parse(now) else { return };
             moved |= parsed;
             let backlog = self.output.backlog();
-            if backlog > 0 {
+            if backlog > 0 || self.transport.has_unsent() {
                 let frames = self.frames();
-                if !self.output.send(frames.frames(), self.socket) {
+                if !self.output.send(frames.frames(), &mut self.transport) {
                     return;
                 }
                 // There may be room now for requests that have been received already, of which no
@@ -277,12 +315,12 @@ impl Session<'_> {
             if self.shared.closing.load(Ordering::Acquire) {
                 return;
             }
-            if self.leaving && self.parts.is_empty() && self.output.backlog() == 0 {
+            if self.leaving && self.parts.is_empty() && self.all_sent() {
                 return;
             }
             if moved {
                 // One thing at a time: it pays to look for the next one.
-                let alone = self.batch <= 1 && self.output.backlog() == 0;
+                let alone = self.batch <= 1 && self.all_sent();
                 sleeps = sleeps.wrapping_add(1);
                 // A stream of small writes has its next request here before a sleeper would be
                 // gone; looking for it would only cost processor time.
@@ -298,6 +336,11 @@ impl Session<'_> {
                 return;
             }
         }
+    }
+
+    /// Whether the socket has taken all answers.
+    fn all_sent(&self) -> bool {
+        self.output.backlog() == 0 && !self.transport.has_unsent()
     }
 
     /// Whether requests may be received.
@@ -365,7 +408,7 @@ impl Session<'_> {
         }
         let end = self.clock.now() + SPIN;
         let found = loop {
-            if self.is_open() && self.input.receive(self.socket) != Received::Nothing {
+            if self.is_open() && self.input.receive(&mut self.transport) != Received::Nothing {
                 break true;
             }
             if self.lane.has_mail() {
@@ -386,7 +429,7 @@ impl Session<'_> {
     fn sleep(&mut self, now: Nanos) -> io::Result<()> {
         let mut wanted = PollFlags::empty();
         wanted.set(PollFlags::IN, self.is_open() && self.input.has_room());
-        wanted.set(PollFlags::OUT, self.output.backlog() > 0);
+        wanted.set(PollFlags::OUT, !self.all_sent());
         let delayed = self.parts.next_delayed().map(|at| at.saturating_sub(now));
         let mut timeout = delayed.map(Duration::from_nanos);
         if self.parts.has_stalled() {
@@ -397,7 +440,7 @@ impl Session<'_> {
         }
         // A client that hung up makes the socket ready for ever; where nothing is wanted of it, it
         // is not waited on.
-        let socket = (!wanted.is_empty()).then(|| (self.socket.as_fd(), wanted));
+        let socket = (!wanted.is_empty()).then(|| (self.transport.as_fd(), wanted));
         self.waker.sleep(socket, timeout)?;
         if self.parts.has_stalled() {
             self.retry_stalled(self.clock.now());
@@ -481,6 +524,7 @@ impl Session<'_> {
     /// Gives back everything that the connection holds.
     fn close(mut self) {
         self.publish_events();
+        self.transport.close();
         let frames = self.frames();
         self.output.abandon(frames.frames());
         self.cache.close_lane(self.lane);

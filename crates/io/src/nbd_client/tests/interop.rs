@@ -34,7 +34,7 @@ fn an_old_server_without_go_is_asked_by_export_name() {
         stream.write_all(&[0; 124]).unwrap();
         stream.read_exact(&mut [0; 28]).unwrap();
     });
-    let uri = NbdUri { address: NbdAddress::Unix(path), export: "x".into() };
+    let uri = NbdUri { address: NbdAddress::Unix(path), export: "x".into(), tls: None };
     let client = Client::connect(&uri).unwrap();
     let info = client.info();
     assert_eq!((info.length, info.flags, info.structured), (4096, 1, false));

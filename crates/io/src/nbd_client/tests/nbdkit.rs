@@ -39,7 +39,8 @@ impl Nbdkit {
             eprintln!("SKIPPED: nbdkit is not installed (apt-get install nbdkit)");
             return None;
         };
-        let mut server = Self { child, uri: NbdUri { address, export: String::new() }, _dir: dir };
+        let mut server =
+            Self { child, uri: NbdUri { address, export: String::new(), tls: None }, _dir: dir };
         let started = Instant::now();
         while Client::connect(&server.uri).is_err_and(|e| matches!(e, ClientError::Connect { .. }))
         {

@@ -38,6 +38,7 @@ fn shake_hands(stream: &mut UnixStream) -> Option<Negotiated> {
             Progress::Transmission(negotiated) => return Some(negotiated),
             Progress::Aborted => return None,
             Progress::NeedMore => sent.unwrap(),
+            Progress::StartTls => unreachable!("this server has no TLS"),
         }
         input.resize(4096, 0);
         let bytes = stream.read(&mut input).unwrap();
@@ -76,7 +77,7 @@ pub(super) fn serve(sessions: usize, answer: Answer) -> (NbdUri, JoinHandle<()>,
             }
         }
     });
-    (NbdUri { address: NbdAddress::Unix(path), export: "disk".into() }, thread, dir)
+    (NbdUri { address: NbdAddress::Unix(path), export: "disk".into(), tls: None }, thread, dir)
 }
 
 /// What becomes of a read of 1024 bytes at 512 that is answered so.
@@ -211,7 +212,7 @@ fn a_write_that_is_answered_before_its_data_are_read_keeps_its_buffer() {
         stream.read_exact(&mut vec![0; len]).unwrap();
         assert_eq!(stream.read(&mut [0; 1]).unwrap(), 0);
     });
-    let uri = NbdUri { address: NbdAddress::Unix(path), export: "disk".into() };
+    let uri = NbdUri { address: NbdAddress::Unix(path), export: "disk".into(), tls: None };
     let mut client = Client::connect(&uri).unwrap();
     let cookie = client.submit(Request::write(0, vec![5; len])).unwrap();
     let done = client.wait().unwrap();

@@ -128,7 +128,7 @@ impl Plan<'_> {
     fn counts(&self, case: &Case<'_>) -> bool {
         let caches = (self.policies.len() * self.pages.len()) as u64;
         let largest = self.pages.iter().copied().max().unwrap_or(0);
-        !case.options.sampled
+        !case.samples()
             && case.survey.references[self.page_size].saturating_mul(caches) <= COUNTED_MAX
             && u64::from(largest) * TABLE_BYTES_PER_PAGE <= TABLES_BYTES_MAX
     }

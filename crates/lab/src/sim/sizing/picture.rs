@@ -50,12 +50,7 @@ pub(super) fn picture(case: &Case<'_>, windows: u64) -> Result<Picture, SizingEr
     let mut windows_ns = Vec::new();
     let mut source = (case.open)()?;
     let mut records = Vec::new();
-    loop {
-        records.clear();
-        source.read_batch(&mut records)?;
-        if records.is_empty() {
-            break;
-        }
+    while source.next_batch(&mut records)? {
         for record in records.iter().filter(|record| record.op.transfers() && record.len > 0) {
             let at = if timed { record.time_ns } else { requests };
             let now = usize::try_from(u128::from(at) * u128::from(SLICES) / u128::from(length))

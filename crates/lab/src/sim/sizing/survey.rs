@@ -48,12 +48,7 @@ pub(super) fn survey(mut source: BoxedSource, tell: &mut Tell<'_>) -> Result<Sur
     let mut found = Survey::default();
     let mut footprints: [Footprint; PAGE_SIZES.len()] = Default::default();
     let (mut records, mut told) = (Vec::new(), 0);
-    loop {
-        records.clear();
-        source.read_batch(&mut records)?;
-        if records.is_empty() {
-            break;
-        }
+    while source.next_batch(&mut records)? {
         for record in records.iter().filter(|record| record.op.transfers() && record.len > 0) {
             found.requests += 1;
             found.bytes += record.len;

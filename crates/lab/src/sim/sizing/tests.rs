@@ -83,7 +83,7 @@ fn the_budget_holds_with_the_tables() {
 
 #[test]
 fn the_result_depends_on_the_seed_alone() {
-    let references = skewed_references(&mut Random::from_seed(13), 100_000, 60_000);
+    let references = skewed_references(&mut Random::from_seed(13), 150_000, 150_000);
     let records = records(references);
     let sampled = Options { sampled: true, ..options() };
     let one = size(&records, &sampled).unwrap();
@@ -95,6 +95,15 @@ fn the_result_depends_on_the_seed_alone() {
     let exact = size(&records, &options()).unwrap();
     let (bytes, own) = (exact.recommendation.unwrap().bytes, one.recommendation.unwrap().bytes);
     assert!(own * 10 < bytes * 13 && bytes * 10 < own * 13, "{own} sampled, {bytes} counted");
+}
+
+#[test]
+fn samples_are_not_taken_of_a_trace_of_few_pages() {
+    let references = skewed_references(&mut Random::from_seed(15), 20_000, 10_000);
+    let records = records(references);
+    let sampled = size(&records, &Options { sampled: true, ..options() }).unwrap();
+    assert!(sampled.exact);
+    assert_eq!(sampled.recommendation, size(&records, &options()).unwrap().recommendation);
 }
 
 #[test]

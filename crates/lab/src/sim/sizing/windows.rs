@@ -26,7 +26,7 @@ impl Caches {
         let run = case.survey.references[0].saturating_mul(sizes.len() as u64);
         let pages: u64 = sizes.iter().map(|&pages| u64::from(pages)).sum();
         let fits = pages * TABLE_BYTES_PER_PAGE <= TABLES_BYTES_MAX && run <= COUNTED_MAX / 20;
-        if fits && !case.options.sampled {
+        if fits && !case.samples() {
             let cache = |&pages: &u32| replace::cache(policy, pages, FindBy::Page);
             return Caches::Full(sizes.iter().map(cache).collect());
         }

@@ -146,3 +146,24 @@ fn objects_have_no_place_in_a_volume() {
     let error = Lengths::of(&mut Listed(vec![far])).unwrap_err();
     assert!(matches!(error, WholeError::TooFar { .. }), "{error}");
 }
+
+#[test]
+fn every_page_that_is_asked_for_is_in_one_class() {
+    let mut random = Random::from_seed(8);
+    // Sectors that were never read: such a write waits for the rest of its granule, or does not.
+    let sector = |_| {
+        let op = if random.below(2) == 0 { Op::Write } else { Op::Read };
+        Record { op, offset: random.below(40_000) * 512 + 100, len: 50, ..Record::default() }
+    };
+    let records: Vec<Record> = (0..5_000).map(sector).collect();
+    for &write_mode in WriteMode::ALL.iter().filter(|&&mode| mode != WriteMode::ReadOnly) {
+        let of = WholeOptions { write_mode, ..options(700, PolicyKind::S3Fifo) };
+        let totals = run(&records, &of).totals;
+        let name = write_mode.name();
+        let asked = |op| records.iter().filter(|record| record.op == op).count() as u64;
+        assert_eq!(totals.read_pages(), asked(Op::Read), "read, {name}");
+        assert_eq!(totals.write_pages(), asked(Op::Write), "written, {name}");
+        let partial = totals.get(Counter::WritePartial);
+        assert_eq!(partial > 0, write_mode == WriteMode::Back, "{partial} partial, {name}");
+    }
+}

@@ -1,5 +1,6 @@
 //! The rules that docs/FORMATS.md states.
 
+use super::super::tests::drain;
 use super::super::{Addressing, BoxedSource, NameOf, OpenOptions, Record, TraceError, open_stream};
 use super::{BLOCK_RECORDS_MAX, HEADER_BYTES, Index, Writer, WriterOptions};
 use crate::random::Random;
@@ -32,17 +33,6 @@ fn file(records: &[Record]) -> Vec<u8> {
 fn open(bytes: &[u8], max_bad: u64) -> Result<BoxedSource, TraceError> {
     let options = OpenOptions { max_bad, ..OpenOptions::default() };
     open_stream("test.ltr", Box::new(Cursor::new(bytes.to_vec())), &options)
-}
-
-fn drain(source: &mut BoxedSource) -> Result<Vec<Record>, TraceError> {
-    let mut records = Vec::new();
-    loop {
-        let before = records.len();
-        source.read_batch(&mut records)?;
-        if records.len() == before {
-            return Ok(records);
-        }
-    }
 }
 
 #[test]

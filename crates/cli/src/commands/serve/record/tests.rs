@@ -29,16 +29,13 @@ impl Disk {
         let options = OpenOptions::default();
         let stream = Box::new(io::Cursor::new(bytes));
         let mut source = open_stream("recorded.ltr", stream, &options).unwrap();
-        let mut records = Vec::new();
-        loop {
-            let before = records.len();
-            source.read_batch(&mut records).unwrap();
-            if records.len() == before {
-                assert_eq!(source.name(NameOf::Volume, 0), Some("one"));
-                assert_eq!(source.name(NameOf::Volume, 1), Some("two"));
-                return (records, source.notes());
-            }
+        let (mut records, mut batch) = (Vec::new(), Vec::new());
+        while source.next_batch(&mut batch).unwrap() {
+            records.append(&mut batch);
         }
+        assert_eq!(source.name(NameOf::Volume, 0), Some("one"));
+        assert_eq!(source.name(NameOf::Volume, 1), Some("two"));
+        (records, source.notes())
     }
 }
 

@@ -4,7 +4,7 @@
 
 use super::options::{InfoQuery, MetaQuery, Refusal};
 use super::replies::Replies;
-use super::{Answer, Handshake, HandshakeError, Negotiated, Progress, State};
+use super::{Answer, Handshake, HandshakeError, Negotiated, Progress, State, Way};
 use crate::front::nbd::wire;
 
 const UNKNOWN_EXPORT: Refusal =
@@ -22,6 +22,11 @@ impl Handshake {
             Answer::Refuse(refusal) => return replies.refuse(option, refusal),
             Answer::Abort => self.state = State::Done(Progress::Aborted),
             Answer::Structured => self.structured = true,
+            Answer::StartTls => {
+                // Whoever is in between could have sent what came before: none of it counts.
+                self.way = Way::Starting;
+                (self.structured, self.context_export) = (false, None);
+            }
             Answer::List => {
                 for export in &self.exports {
                     replies.server(export)?;

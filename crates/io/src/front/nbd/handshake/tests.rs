@@ -2,6 +2,7 @@
 
 mod fuzz;
 mod refusals;
+mod starttls;
 
 use super::*;
 use crate::front::nbd::wire::*;
@@ -58,15 +59,34 @@ type Outcome = (Vec<u8>, Result<(usize, Progress), HandshakeError>);
 
 /// Feeds in pieces of `piece` bytes; the greeting is cut off the output.
 pub(super) fn run_in_pieces(limits: HandshakeLimits, input: &[u8], piece: usize) -> Outcome {
-    let mut handshake = Handshake::new(&exports(), limits);
+    run_with_tls(limits, TlsMode::Off, input, piece)
+}
+
+/// The same with TLS, whose content is what follows: so a whole session is one input.
+pub(super) fn run_with_tls(
+    limits: HandshakeLimits,
+    tls: TlsMode,
+    input: &[u8],
+    piece: usize,
+) -> Outcome {
+    let mut handshake = Handshake::new(&exports(), limits).with_tls(tls);
     let mut output = Vec::new();
     assert_eq!(handshake.feed(&[], &mut output), Ok((0, Progress::NeedMore)));
     assert_eq!(output, b"NBDMAGICIHAVEOPT\0\x03");
     output.clear();
     let mut used = 0;
     let mut last = Progress::NeedMore;
-    for part in input.chunks(piece) {
-        match handshake.feed(part, &mut output) {
+    for mut part in input.chunks(piece) {
+        let fed = loop {
+            match handshake.feed(part, &mut output) {
+                Ok((bytes, Progress::StartTls)) => {
+                    used += bytes;
+                    part = &part[bytes..];
+                }
+                fed => break fed,
+            }
+        };
+        match fed {
             Ok((bytes, progress)) => {
                 used += bytes;
                 last = progress;

@@ -31,7 +31,10 @@ impl From<StoreError> for Failure {
             StoreErrorKind::NoSpace => Errno::NoSpace,
             StoreErrorKind::ReadOnly => Errno::Perm,
             StoreErrorKind::Unsupported => Errno::NotSup,
-            StoreErrorKind::Io | StoreErrorKind::Short | StoreErrorKind::Gone => Errno::Io,
+            StoreErrorKind::Io
+            | StoreErrorKind::Short
+            | StoreErrorKind::Gone
+            | StoreErrorKind::Away => Errno::Io,
         };
         Failure { errno, message: format!("failed to {error}") }
     }

@@ -6,17 +6,14 @@ use crate::frames::ArenaFrames;
 use crate::front::nbd::wire::{self, Errno};
 use larder_core::clock::Nanos;
 use larder_core::counters::Counter;
-use larder_core::request::{Assembly, Status};
-
-/// Bytes of a piece of a read: what is pinned for one request at a time.
-pub(super) const READ_BYTES_MAX: u32 = 1 << 20;
+use larder_core::request::{Assembly, READ_PIECE_BYTES, Status};
 
 impl Session<'_> {
     pub(super) fn begin_read(&mut self, now: Nanos, request: &wire::Request) {
         let wire::Request { offset, len, cookie, flags, .. } = *request;
         self.lane.recorder().add(Counter::ReadRequests, 1);
         self.lane.recorder().add(Counter::ReadBytes, u64::from(len));
-        if len > READ_BYTES_MAX {
+        if len > READ_PIECE_BYTES {
             if flags & wire::CMD_FLAG_DF != 0 {
                 let message = format!("{len} bytes are too many for one unfragmented chunk");
                 self.reply_error(cookie, Errno::Overflow, &message);
@@ -74,7 +71,7 @@ impl Session<'_> {
         let request = self.parts.request(index);
         let offset = request.rest.start;
         let left = request.rest.end - offset;
-        let len = u32::try_from(left.min(u64::from(READ_BYTES_MAX))).expect("at most 1 MiB");
+        let len = u32::try_from(left.min(u64::from(READ_PIECE_BYTES))).expect("at most 1 MiB");
         request.rest.start += u64::from(len);
         let token = self.parts.next_token();
         let mut assembly = self.parts.assembly(token, offset, len);
@@ -145,7 +142,7 @@ impl Session<'_> {
                 message = failure.message,
                 "a read failed midway; the client is cut off"
             );
-            self.socket.shut_down();
+            self.transport.shut_down();
         }
         self.parts.request(index).fail(failure);
     }

@@ -10,7 +10,7 @@ use larder_core::clock::Nanos;
 use larder_core::counters::Counter;
 use larder_core::lane::Completion;
 use larder_core::mode::WriteMode;
-use larder_core::request::Status;
+use larder_core::request::{READ_PIECE_BYTES, Status};
 use larder_core::store::StoreOpKind;
 use larder_core::units::BLOCK_BYTES;
 use std::ops::Range;
@@ -57,7 +57,7 @@ impl Session<'_> {
     fn must_wait_for_others(&self, request: &wire::Request) -> bool {
         request.command == wire::CMD_READ
             && !self.negotiated.structured
-            && request.len > super::reads::READ_BYTES_MAX
+            && request.len > READ_PIECE_BYTES
             && !self.parts.is_empty()
     }
 

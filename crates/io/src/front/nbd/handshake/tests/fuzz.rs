@@ -1,8 +1,10 @@
-//! 100,000 sessions from a fixed seed: made of real options, then cut, flipped and spliced. None
+//! 100,000 sessions from a fixed seed: made of real options, STARTTLS with whatever follows it as
+//! the content of TLS among them, then cut, flipped and spliced. None
 //! panics, none depends on how its bytes are cut into pieces, none gets more than its limits.
 
-use super::{option, run_in_pieces};
+use super::{option, run_with_tls};
 use crate::front::nbd::handshake::HandshakeLimits;
+use crate::tls::TlsMode;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
@@ -70,8 +72,10 @@ fn random_sessions_end_the_same_in_pieces_and_never_panic() {
     for round in 0..SESSIONS {
         let input = session(&mut random);
         let piece = 1 + below(&mut random, 7) as usize;
-        let whole = run_in_pieces(limits, &input, usize::MAX);
-        let pieces = run_in_pieces(limits, &input, piece);
+        let modes = [TlsMode::Off, TlsMode::Allowed, TlsMode::Required];
+        let tls = modes[below(&mut random, 3) as usize];
+        let whole = run_with_tls(limits, tls, &input, usize::MAX);
+        let pieces = run_with_tls(limits, tls, &input, piece);
         assert_eq!(whole, pieces, "round {round}: {input:02x?} in pieces of {piece}");
         assert!(whole.0.len() <= limits.output_bytes_max);
         ends[usize::from(whole.1.is_ok())] += 1;

@@ -1,0 +1,172 @@
+//! Volumes come and go while others are served.
+//!
+//! A volume goes in two steps. It is *closed* when nobody uses it and it is at rest; from then on
+//! nothing can be asked of it, so that whoever drives its store may stop. Then it is *removed*: its
+//! pages are forgotten shard by shard. Its number is used again only when no frame is charged to it
+//! any more, since frames that slow readers still hold remember whose they are.
+
+use super::Cache;
+use crate::clock::Nanos;
+use crate::frames::Frames;
+use crate::lane::{Lane, Mailbox, Notify, Ring};
+use crate::readahead::Detector;
+use crate::settings::{SettingError, check_shares};
+use crate::shard::Instance;
+use crate::sync::atomic::Ordering;
+use crate::sync::{Arc, lock};
+use crate::volume::{Volume, VolumeOptions};
+
+impl<F: Frames> Cache<F> {
+    /// Adds a volume, as [`Cache::try_add_volume`] does.
+    ///
+    /// # Panics
+    /// If the options are refused.
+    pub fn add_volume(&self, options: VolumeOptions, notify: Box<dyn Notify>) -> Arc<Volume<F>> {
+        match self.try_add_volume(options, notify) {
+            Ok(volume) => volume,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// Adds a volume. `notify` wakes whoever drives its store.
+    ///
+    /// # Errors
+    /// If the page size is none, the floors of all volumes do not fit, or there are too many.
+    ///
+    /// # Panics
+    /// If the length of the store is 0 or more than 2^60 bytes.
+    pub fn try_add_volume(
+        &self,
+        options: VolumeOptions,
+        notify: Box<dyn Notify>,
+    ) -> Result<Arc<Volume<F>>, SettingError> {
+        let _one_at_a_time = lock(&self.settings);
+        let others = self.volumes();
+        let shares = others.iter().map(|volume| volume.share()).chain([options.share()]);
+        check_shares(shares, self.pool.target())?;
+        let policy = options.policy;
+        let volume = {
+            let mut volumes = lock(&self.pool.volumes);
+            let is_unused = |place: &Option<Arc<Volume<F>>>| {
+                place.as_ref().is_none_or(|volume| volume.is_forgotten())
+            };
+            let index = volumes.iter().position(is_unused).unwrap_or(volumes.len());
+            let Ok(id) = u16::try_from(index) else {
+                return Err(SettingError::TooManyVolumes { volume: options.name });
+            };
+            let shards = self.shards.len();
+            let volume = Arc::new(Volume::new(id, options, self.pool.size(), shards, notify));
+            if index == volumes.len() {
+                volumes.push(None);
+            }
+            volumes[index] = Some(Arc::clone(&volume));
+            volume
+        };
+        let place = usize::from(volume.id);
+        for index in 0..self.shards.len() {
+            let mut shard = self.shard(index);
+            if shard.instances.len() <= place {
+                shard.instances.resize_with(place + 1, || None);
+            }
+            let instance = Instance::new(index, Arc::clone(&volume), policy.build());
+            shard.instances[place] = Some(instance);
+        }
+        self.tell_capacities();
+        self.wake_keeper();
+        Ok(volume)
+    }
+
+    /// The volumes that are there.
+    #[must_use]
+    pub fn volumes(&self) -> Vec<Arc<Volume<F>>> {
+        let volumes = lock(&self.pool.volumes);
+        volumes.iter().flatten().filter(|volume| !volume.is_removed()).cloned().collect()
+    }
+
+    /// Opens a lane to a volume. `notify` wakes its thread when completions have come.
+    ///
+    /// # Panics
+    /// If the volume is closed; see [`Cache::try_open_lane`].
+    pub fn open_lane(&self, volume: &Arc<Volume<F>>, notify: Box<dyn Notify>) -> Lane<F> {
+        match self.try_open_lane(volume, notify) {
+            Ok(lane) => lane,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// Opens a lane to a volume that others may close.
+    ///
+    /// # Errors
+    /// If it is closed or removed.
+    pub fn try_open_lane(
+        &self,
+        volume: &Arc<Volume<F>>,
+        notify: Box<dyn Notify>,
+    ) -> Result<Lane<F>, SettingError> {
+        volume.enter()?;
+        // What failed before and was made good since is no news for a client that was not there.
+        let unresolved = volume.failing.load(Ordering::Acquire) > 0;
+        let seen = if unresolved { 0 } else { volume.errors.load(Ordering::Acquire) };
+        let rings: Box<[_]> = (0..self.shards.len()).map(|_| Arc::new(Ring::new())).collect();
+        for (index, ring) in rings.iter().enumerate() {
+            self.shard(index).rings.push(Arc::clone(ring));
+        }
+        Ok(Lane {
+            volume: Arc::clone(volume),
+            mailbox: Arc::new(Mailbox::new(notify, seen)),
+            rings,
+            recorder: volume.enroll(),
+            detector: Detector::default(),
+            spare: Vec::new(),
+        })
+    }
+
+    /// Closes a lane. What it waited for goes on without it.
+    pub fn close_lane(&self, lane: Lane<F>) {
+        for (index, ring) in lane.rings.iter().enumerate() {
+            self.shard(index).rings.retain(|other| !Arc::ptr_eq(other, ring));
+        }
+        lane.mailbox.close(&self.frames);
+        lane.volume.retire(&lane.recorder);
+        self.pool.give_back(&lane.volume, lane.spare);
+        lane.volume.leave();
+    }
+
+    /// Closes a volume that nobody uses: no lane can be opened any more, and its store has nothing
+    /// to do from now on. To be followed by [`Cache::remove_volume`].
+    ///
+    /// # Errors
+    /// If it is closed already, lanes are open, or it is not at rest. It serves on then.
+    pub fn close_volume(&self, volume: &Volume<F>) -> Result<(), SettingError> {
+        let _one_at_a_time = lock(&self.settings);
+        volume.close()?;
+        if self.is_at_rest(volume) {
+            return Ok(());
+        }
+        volume.reopen();
+        let unclean = u32::try_from(volume.unclean_blocks()).unwrap_or(u32::MAX);
+        Err(SettingError::NotAtRest { volume: volume.name().to_owned(), unclean })
+    }
+
+    /// Forgets a closed volume and all that is cached of it. Nobody may drive its store any more.
+    ///
+    /// # Panics
+    /// If it is not closed.
+    pub fn remove_volume(&self, volume: &Volume<F>, now: Nanos) {
+        let _one_at_a_time = lock(&self.settings);
+        assert!(volume.is_closed(), "a volume was removed that is not closed");
+        for index in 0..self.shards.len() {
+            let mut shard = self.shard(index);
+            shard.drain(now);
+            let place = &mut shard.instances[usize::from(volume.id)];
+            let mut instance = place.take().expect("a volume is removed once");
+            for slot in instance.pages.slots().collect::<Vec<_>>() {
+                self.drop_page(&mut instance, slot);
+            }
+        }
+        volume.note_removed();
+        self.tell_capacities();
+        self.unstall();
+        self.wake_keeper();
+    }
+}

@@ -1,0 +1,102 @@
+//! What can be changed of a volume while it serves: its share of the pool and its policy. (Modes
+//! and tunables need nothing but their value; they are set at the volume.)
+//!
+//! One change happens at a time, under the lock `settings`, which is taken before any other. Each
+//! is checked as at the start, and either refused or done; nothing that is dirty is ever dropped.
+
+use super::Cache;
+use crate::clock::Nanos;
+use crate::frames::Frames;
+use crate::policy::PolicyKind;
+use crate::settings::{SettingError, Share, check_shares};
+use crate::shard::Instance;
+use crate::sync::lock;
+use crate::volume::Volume;
+
+impl<F: Frames> Cache<F> {
+    /// Sets the frames that no other volume can take, and those that this one never exceeds. If it
+    /// has more now, or the others have what it is promised, they go in the background, by
+    /// [`Cache::tend`].
+    ///
+    /// # Errors
+    /// If the floors of all volumes would not fit, or the ceiling is below the floor or a page.
+    pub fn set_bounds(
+        &self,
+        volume: &Volume<F>,
+        min_frames: u32,
+        max_frames: u32,
+    ) -> Result<(), SettingError> {
+        let _one_at_a_time = lock(&self.settings);
+        let share = Share { min: min_frames, max: max_frames, ..volume.share() };
+        self.check_with(volume, share, self.pool.target())?;
+        volume.quota.set_bounds(min_frames, max_frames);
+        self.tell_capacities();
+        // Its dirty limit and its threshold are other ones now.
+        volume.notify.notify();
+        self.unstall();
+        self.wake_keeper();
+        Ok(())
+    }
+
+    /// Whether `frames` are enough, should the share of `volume` become `share`.
+    pub(super) fn check_with(
+        &self,
+        volume: &Volume<F>,
+        share: Share<'_>,
+        frames: u32,
+    ) -> Result<(), SettingError> {
+        let volumes = self.volumes();
+        let others = volumes.iter().filter(|other| other.id != volume.id);
+        check_shares(others.map(|other| other.share()).chain([share]), frames)
+    }
+
+    /// Replaces the policy, one shard after the other. The new one learns of the pages from the
+    /// coldest to the one used last; what the old one remembered of pages that are gone is lost.
+    pub fn set_policy(&self, volume: &Volume<F>, kind: PolicyKind, now: Nanos) {
+        let _one_at_a_time = lock(&self.settings);
+        if volume.policy() == kind {
+            return;
+        }
+        volume.note_policy(kind);
+        let frames = self.expected_frames(volume, self.volumes().len());
+        for index in 0..self.shards.len() {
+            let mut shard = self.shard(index);
+            shard.drain(now);
+            let instance = shard.instance(volume.id);
+            let pages = self.expected_pages(instance, frames);
+            instance.rebuild_policy(kind.build(), pages);
+        }
+    }
+
+    /// Tells the policies how many pages to expect: the frames in equal parts for all volumes,
+    /// within what each is allowed, over all shards. A volume may get more while others are idle.
+    pub(super) fn tell_capacities(&self) {
+        let volumes = self.volumes();
+        for volume in &volumes {
+            volume.set_capacity(volume.quota.max().min(self.pool.size()));
+        }
+        for index in 0..self.shards.len() {
+            let mut shard = self.shard(index);
+            for volume in &volumes {
+                let frames = self.expected_frames(volume, volumes.len());
+                // Whoever adds a volume puts its instances here, and tells all again.
+                if let Some(Some(instance)) = shard.instances.get_mut(usize::from(volume.id)) {
+                    let pages = self.expected_pages(instance, frames);
+                    instance.policy.on_capacity(pages);
+                }
+            }
+        }
+    }
+
+    /// How many frames a volume, one of `volumes`, is expected to have.
+    fn expected_frames(&self, volume: &Volume<F>, volumes: usize) -> u32 {
+        let (min, max) = volume.bounds();
+        let part = self.pool.size() / u32::try_from(volumes.max(1)).expect("few volumes");
+        part.clamp(min.min(max), max)
+    }
+
+    /// How many pages the part of a volume in one shard is expected to have.
+    fn expected_pages(&self, instance: &Instance<F>, frames: u32) -> usize {
+        (frames as usize / instance.volume.page_blocks as usize / self.shards.len()).max(1)
+    }
+}

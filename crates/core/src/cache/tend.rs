@@ -1,0 +1,202 @@
+//! Tending: what changes of memory and bounds leave to be done, in small steps, beside those who
+//! are served.
+//!
+//! Growing brings frames into service; shrinking takes free ones out of it, and then those of the
+//! coldest pages that may go. A page that is dirty is not dropped: its volume is told to write it,
+//! and it is asked again later. Nobody waits for any of this.
+
+use super::Cache;
+use crate::clock::{MILLISECOND, Nanos};
+use crate::frames::{FrameId, Frames};
+use crate::lane::Notify;
+use crate::settings::{SettingError, check_shares};
+use crate::sync::lock;
+
+/// Frames that one call handles at most: 4 MiB, about a millisecond.
+const FRAMES_EACH: usize = 1024;
+/// Buckets that one call makes at most in a shard under its lock: about a tenth of that.
+const BUCKETS_EACH: usize = 512;
+/// When nothing can go now, it is tried again after this.
+const AGAIN: Nanos = 10 * MILLISECOND;
+
+/// How much memory the cache has for data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Memory {
+    /// Frames in service now.
+    pub usable: u32,
+    /// Frames that are to be in service.
+    pub target: u32,
+    /// Why growing came to an end before it was done, in a sentence that can follow "failed to".
+    pub refused: Option<String>,
+}
+
+impl<F: Frames> Cache<F> {
+    /// Names who is to call [`Cache::tend`]: it is woken when there is something to do.
+    pub fn set_keeper(&self, keeper: Box<dyn Notify>) {
+        *lock(&self.keeper) = Some(keeper);
+    }
+
+    pub(super) fn wake_keeper(&self) {
+        if let Some(keeper) = &*lock(&self.keeper) {
+            keeper.notify();
+        }
+    }
+
+    /// Sets how many frames shall be in service; [`Cache::tend`] gets there.
+    ///
+    /// # Errors
+    /// If that is more than there are addresses for, or less than the floors of the volumes and a
+    /// page of each.
+    pub fn set_memory(&self, frames: u32) -> Result<(), SettingError> {
+        let one_at_a_time = lock(&self.settings);
+        let most = self.frames.count();
+        if frames > most || frames == 0 {
+            return Err(SettingError::Memory { frames, most });
+        }
+        let volumes = self.volumes();
+        check_shares(volumes.iter().map(|volume| volume.share()), frames)?;
+        self.pool.set_target(frames);
+        self.tell_capacities();
+        drop(one_at_a_time);
+        for volume in volumes {
+            // Its dirty limit and its threshold are other ones now.
+            volume.notify.notify();
+        }
+        self.wake_keeper();
+        Ok(())
+    }
+
+    /// How many frames are in service, and are to be.
+    #[must_use]
+    pub fn memory(&self) -> Memory {
+        let (usable, target) = (self.pool.usable(), self.pool.target());
+        Memory { usable, target, refused: self.pool.refusal() }
+    }
+
+    /// The most frames that were ever in service. Tables for so many are there, and stay.
+    #[must_use]
+    pub fn frames_ever(&self) -> u32 {
+        self.pool.most()
+    }
+
+    /// Does a part of what is to be done, and says when to call again; `None` if nothing is left,
+    /// until the next change.
+    pub fn tend(&self, now: Nanos) -> Option<Nanos> {
+        let one_at_a_time = lock(&self.tending);
+        let (usable, target) = (self.pool.usable(), self.pool.target());
+        let steps = [
+            (usable < target).then(|| self.grow((target - usable) as usize)),
+            (usable > target).then(|| self.shrink((usable - target) as usize, now)),
+            self.lower(now),
+            self.pay(now),
+            self.grow_tables(),
+        ];
+        drop(one_at_a_time);
+        let went_on = steps.iter().flatten().any(|&went_on| went_on);
+        let is_left = steps.iter().any(Option::is_some);
+        is_left.then_some(if went_on { now } else { now + AGAIN })
+    }
+
+    /// Brings frames into service; whether it went on.
+    fn grow(&self, wanted: usize) -> bool {
+        let ids = self.pool.unpark(wanted.min(FRAMES_EACH), self.frames.count());
+        let highest = ids.iter().max().expect("the target is below the end of the arena");
+        self.table.make_descriptors(highest + 1);
+        let mut owned: Vec<_> = ids.iter().map(|&id| self.own_fresh(id)).collect();
+        let ready = self.frames.commit(&mut owned);
+        for own in owned {
+            self.frames.disown(own);
+        }
+        match ready {
+            Ok(()) => self.pool.admit(&ids),
+            Err(why) => {
+                self.pool.park_again(ids);
+                self.pool.refuse(why);
+            }
+        }
+        if self.pool.usable() == self.pool.target() && !self.pool.has_parked() {
+            self.frames.all_committed(self.pool.most());
+        }
+        self.capacities_changed();
+        true
+    }
+
+    fn capacities_changed(&self) {
+        let one_at_a_time = lock(&self.settings);
+        self.tell_capacities();
+        drop(one_at_a_time);
+        self.unstall();
+    }
+
+    /// Takes frames out of service, free ones first; whether any went.
+    fn shrink(&self, wanted: usize, now: Nanos) -> bool {
+        let wanted = wanted.min(FRAMES_EACH);
+        let free = self.pool.take_free(&self.frames, wanted);
+        let mut owned: Vec<F::Own> = free.into_iter().map(|id| self.own_fresh(id)).collect();
+        while owned.len() < wanted {
+            let Some((volume, evicted)) = self.evict_any(now) else { break };
+            let mut evicted = evicted;
+            // More of the page than is wanted is free now.
+            let kept = evicted.split_off(evicted.len().min(wanted - owned.len()));
+            self.pool.uncharge(&volume, evicted.len());
+            self.free_owned(&volume, kept);
+            owned.extend(evicted);
+        }
+        // Neighbours go back to the system together.
+        owned.sort_unstable_by_key(|own| self.frames.owned(own));
+        self.frames.release(&mut owned);
+        let disown = |own| {
+            let id = self.frames.owned(&own);
+            self.frames.disown(own);
+            id
+        };
+        let ids: Vec<FrameId> = owned.into_iter().map(disown).collect();
+        self.pool.park(&ids);
+        !ids.is_empty()
+    }
+
+    /// Evicts from volumes that have more than they may; whether any went, if there is such a one.
+    fn lower(&self, now: Nanos) -> Option<bool> {
+        let mut left = None;
+        for volume in self.volumes() {
+            for _ in 0..FRAMES_EACH {
+                if !volume.quota.is_exceeded() {
+                    break;
+                }
+                let went = self.evict_coldest(&volume, &volume.tended, now);
+                left = Some(left.unwrap_or(false) || went);
+                if !went {
+                    break;
+                }
+            }
+        }
+        left
+    }
+
+    /// Evicts from volumes above their floors until what is promised to the others is free.
+    fn pay(&self, now: Nanos) -> Option<bool> {
+        let owed = self.pool.owed();
+        let mut paid = 0;
+        while paid < owed.min(FRAMES_EACH) {
+            let Some((volume, evicted)) = self.evict_any(now) else { break };
+            paid += evicted.len();
+            self.free_owned(&volume, evicted);
+        }
+        (owed > 0).then_some(paid > 0)
+    }
+
+    /// Makes buckets for the frames that there are to be; whether it went on.
+    fn grow_tables(&self) -> Option<bool> {
+        let frames = self.pool.usable() as usize / self.shards.len();
+        let mut left = None;
+        for index in 0..self.shards.len() {
+            if self.table.has_buckets(index, frames) {
+                continue;
+            }
+            let _shard = self.shard(index);
+            left = left.or(Some(true));
+            self.table.grow_buckets(index, frames, BUCKETS_EACH);
+        }
+        left
+    }
+}

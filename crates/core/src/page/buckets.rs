@@ -1,0 +1,117 @@
+//! Buckets: where the chains of a page table begin, and how there come to be more of them.
+//!
+//! Each shard has as many as its frames need at first, a power of two. When it is to have more
+//! frames, it gets one bucket after the other (linear hashing: Litwin, "Linear hashing: a new tool
+//! for file and table addressing", VLDB 1980): bucket `n` takes over a part of what was in bucket
+//! `n - 2^k`, where `2^k` is the largest power of two up to `n`. So growing goes in small steps
+//! under the shard's lock, none of which is long, and no bucket ever moves: a reader without a lock
+//! that still reckons with one bucket less misses what has moved, and then asks under the lock.
+
+use crate::frames::NO_FRAME;
+use crate::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::OnceLock;
+
+/// The buckets of all shards.
+#[derive(Debug)]
+pub(super) struct Buckets {
+    /// The first ones of all shards, so many each.
+    first: Box<[AtomicU32]>,
+    first_each: usize,
+    /// Buckets in use, by shard.
+    counts: Box<[AtomicUsize]>,
+    /// By shard and doubling: as many as there were before it.
+    later: Box<[OnceLock<Box<[AtomicU32]>>]>,
+    doublings: usize,
+}
+
+fn empty(count: usize) -> Box<[AtomicU32]> {
+    (0..count).map(|_| AtomicU32::new(NO_FRAME)).collect()
+}
+
+impl Buckets {
+    /// Buckets for so many frames in each shard, that may become as many as `frames_max`.
+    pub(super) fn new(frames: usize, frames_max: usize, shards: usize) -> Self {
+        let first_each = frames.next_power_of_two().max(16);
+        let most = frames_max.next_power_of_two().max(first_each);
+        let doublings = (most / first_each).ilog2() as usize;
+        Buckets {
+            first: empty(first_each * shards),
+            first_each,
+            counts: (0..shards).map(|_| AtomicUsize::new(first_each)).collect(),
+            later: (0..doublings * shards).map(|_| OnceLock::new()).collect(),
+            doublings,
+        }
+    }
+
+    /// The bucket of `place`, any number.
+    #[inline]
+    pub(super) fn get(&self, shard: usize, place: usize) -> &AtomicU32 {
+        if self.counts[shard].load(Ordering::Acquire) == self.first_each {
+            return &self.first[shard * self.first_each + (place & (self.first_each - 1))];
+        }
+        self.get_grown(shard, place)
+    }
+
+    fn get_grown(&self, shard: usize, place: usize) -> &AtomicU32 {
+        let count = self.counts[shard].load(Ordering::Acquire);
+        let mask = count.next_power_of_two() - 1;
+        let index = place & mask;
+        self.at(shard, if index < count { index } else { index & (mask >> 1) })
+    }
+
+    fn at(&self, shard: usize, index: usize) -> &AtomicU32 {
+        if index < self.first_each {
+            return &self.first[shard * self.first_each + index];
+        }
+        let doubling = (index / self.first_each).ilog2() as usize;
+        let begin = self.first_each << doubling;
+        let later = self.later[shard * self.doublings + doubling].get();
+        &later.expect("made before the count says so")[index - begin]
+    }
+
+    /// Whether a shard has a bucket for each of so many frames, or all that there can be.
+    pub(super) fn is_enough(&self, shard: usize, frames: usize) -> bool {
+        let count = self.counts[shard].load(Ordering::Relaxed);
+        count >= frames || count == self.first_each << self.doublings
+    }
+
+    /// Makes one bucket more if a shard is to have so many frames, under the shard's lock: the
+    /// bucket that had its part so far, and the new one, which is empty. Until the part is moved,
+    /// before the lock is given back, nobody finds it.
+    pub(super) fn grow(&self, shard: usize, frames: usize) -> Option<(&AtomicU32, &AtomicU32)> {
+        if self.is_enough(shard, frames) {
+            return None;
+        }
+        let count = self.counts[shard].load(Ordering::Relaxed);
+        let doubling = (count / self.first_each).ilog2() as usize;
+        let later = &self.later[shard * self.doublings + doubling];
+        later.get_or_init(|| empty(self.first_each << doubling));
+        self.counts[shard].store(count + 1, Ordering::Release);
+        Some((self.at(shard, count - (1 << count.ilog2())), self.at(shard, count)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_new_bucket_takes_places_of_its_parent_only() {
+        let buckets = Buckets::new(16, 100, 2);
+        let address = |place| std::ptr::from_ref(buckets.get(1, place)) as usize;
+        for count in 16..128 {
+            let before: Vec<_> = (0..1024).map(address).collect();
+            let (parent, new) = buckets.grow(1, 100_000).unwrap();
+            let [parent, new] = [parent, new].map(|bucket| std::ptr::from_ref(bucket) as usize);
+            let mut moved = 0;
+            for (place, was) in before.into_iter().enumerate() {
+                let is = address(place);
+                assert!(is == was || (was == parent && is == new), "{count}: place {place}");
+                moved += usize::from(is != was);
+            }
+            assert!(moved > 0, "bucket {count} takes nothing");
+        }
+        assert!(buckets.grow(1, 100_000).is_none(), "100 frames have at most 128 buckets");
+        assert!(buckets.is_enough(0, 16) && !buckets.is_enough(0, 17), "the other shard is as was");
+    }
+}

@@ -1,0 +1,171 @@
+//! Settings: why a change of what a volume or the pool is allowed is refused.
+//!
+//! The same checks apply when a volume is added and when it is changed while it serves, so that
+//! nothing can be reached by a change that could not have been asked for at the start.
+
+use crate::tunables::TunableError;
+use crate::units::{BLOCK_BYTES_U64, PAGE_BLOCKS_MAX};
+
+/// Why a setting was refused. Nothing has changed then.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SettingError {
+    /// The page size is none.
+    #[error(
+        "set the page size of {volume} to {blocks} blocks: it must be a power of two, at most {PAGE_BLOCKS_MAX}"
+    )]
+    PageSize {
+        /// The volume.
+        volume: String,
+        /// Blocks in a page.
+        blocks: u32,
+    },
+    /// The floor is above the ceiling.
+    #[error("set the bounds of {volume}: its min of {} is above its max of {}", kib(*min), kib(*max))]
+    MinAboveMax {
+        /// The volume.
+        volume: String,
+        /// Frames that it is promised.
+        min: u32,
+        /// Frames that it may have.
+        max: u32,
+    },
+    /// A page would not fit below the ceiling: it could never be there as a whole.
+    #[error("set the bounds of {volume}: its max of {} is below its page of {}", kib(*max), kib(*page_blocks))]
+    MaxBelowPage {
+        /// The volume.
+        volume: String,
+        /// Frames that it may have.
+        max: u32,
+        /// Blocks in a page.
+        page_blocks: u32,
+    },
+    /// The floors, and room for one page beside them, are more than there is.
+    #[error("promise {} to volumes, with room for a page: the cache has {}", kib(*promised), kib(*frames))]
+    Promised {
+        /// Frames that all floors and one page come to.
+        promised: u32,
+        /// Frames that there are.
+        frames: u32,
+    },
+    /// Memory that the cache cannot have.
+    #[error("set the memory to {}: it can be up to {}", kib(*frames), kib(*most))]
+    Memory {
+        /// Frames asked for.
+        frames: u32,
+        /// Frames that there are addresses for.
+        most: u32,
+    },
+    /// The store refuses writes, whatever the mode.
+    #[error("let clients write to {volume}: its store is read-only")]
+    ReadOnlyStore {
+        /// The volume.
+        volume: String,
+    },
+    /// Somebody uses the volume.
+    #[error("remove {volume}: {lanes} connections use it")]
+    InUse {
+        /// The volume.
+        volume: String,
+        /// Lanes that are open.
+        lanes: u32,
+    },
+    /// The volume has something to write, or its store something to do.
+    #[error("remove {volume}: it is not at rest, {} are not written", kib(*unclean))]
+    NotAtRest {
+        /// The volume.
+        volume: String,
+        /// Blocks that its store does not have.
+        unclean: u32,
+    },
+    /// The volume is gone, or on its way.
+    #[error("change {volume}: it has been removed")]
+    Removed {
+        /// The volume.
+        volume: String,
+    },
+    /// There are too many volumes.
+    #[error("add {volume}: 65,535 volumes are there already")]
+    TooManyVolumes {
+        /// The volume.
+        volume: String,
+    },
+    /// The tunable is none, or its value out of range.
+    #[error(transparent)]
+    Tunable(#[from] TunableError),
+}
+
+fn kib(frames: u32) -> String {
+    let kib = u64::from(frames) * (BLOCK_BYTES_U64 >> 10);
+    if kib.is_multiple_of(1024) { format!("{} MiB", kib >> 10) } else { format!("{kib} KiB") }
+}
+
+/// What one volume is promised and allowed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Share<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) min: u32,
+    pub(crate) max: u32,
+    pub(crate) page_blocks: u32,
+}
+
+/// Whether `frames` can keep what all of `shares` are promised, and hold a page of each.
+pub(crate) fn check_shares<'a>(
+    shares: impl IntoIterator<Item = Share<'a>>,
+    frames: u32,
+) -> Result<(), SettingError> {
+    let (mut floors, mut page) = (0u64, 0u64);
+    for Share { name, min, max, page_blocks } in shares {
+        let volume = || name.to_owned();
+        if !page_blocks.is_power_of_two() || page_blocks > PAGE_BLOCKS_MAX {
+            return Err(SettingError::PageSize { volume: volume(), blocks: page_blocks });
+        }
+        if min > max {
+            return Err(SettingError::MinAboveMax { volume: volume(), min, max });
+        }
+        if max < page_blocks {
+            return Err(SettingError::MaxBelowPage { volume: volume(), max, page_blocks });
+        }
+        floors += u64::from(min);
+        page = page.max(u64::from(page_blocks.saturating_sub(min)));
+    }
+    let promised = u32::try_from(floors + page).unwrap_or(u32::MAX);
+    if promised > frames {
+        return Err(SettingError::Promised { promised, frames });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn share(min: u32, max: u32, page_blocks: u32) -> Share<'static> {
+        Share { name: "v", min, max, page_blocks }
+    }
+
+    #[test]
+    fn floors_leave_room_for_a_page() {
+        assert_eq!(check_shares([share(10, 20, 1), share(10, 20, 1)], 20), Ok(()));
+        let refused = check_shares([share(10, 20, 1), share(0, 20, 1)], 10).unwrap_err();
+        assert_eq!(refused, SettingError::Promised { promised: 11, frames: 10 });
+        assert_eq!(check_shares([share(10, 99, 1), share(0, 99, 16)], 26), Ok(()));
+        assert!(check_shares([share(10, 99, 1), share(0, 99, 16)], 25).is_err());
+    }
+
+    #[test]
+    fn what_is_refused_is_said_in_one_sentence() {
+        let refused = |one| check_shares([one], 1000).unwrap_err().to_string();
+        assert_eq!(
+            refused(share(512, 256, 1)),
+            "set the bounds of v: its min of 2 MiB is above its max of 1 MiB"
+        );
+        assert_eq!(
+            refused(share(0, 3, 16)),
+            "set the bounds of v: its max of 12 KiB is below its page of 64 KiB"
+        );
+        assert_eq!(
+            refused(share(0, 3, 3)),
+            "set the page size of v to 3 blocks: it must be a power of two, at most 256"
+        );
+    }
+}

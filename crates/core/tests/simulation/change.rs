@@ -1,0 +1,183 @@
+//! Changes while the cache serves: what a random world, and an administrator, may ask for at any
+//! moment. They must not show in anything that a client was promised.
+
+use crate::model::Outcome;
+use crate::random::{Rng, tunables, volume_options};
+use crate::world::World;
+use larder_core::clock::MILLISECOND;
+use larder_core::counters::Gauge;
+use larder_core::frames::Frames;
+use larder_core::lane::Silent;
+use larder_core::mode::{FlushMode, WriteMode};
+use larder_core::policy::PolicyKind;
+use larder_core::settings::SettingError;
+use larder_core::tunables::TUNABLES;
+use larder_core::units::BLOCK_BYTES_U64;
+use std::sync::Arc;
+
+impl World {
+    /// Notes whether a change was done.
+    fn changed(&mut self, what: impl FnOnce() -> String, result: Result<(), SettingError>) {
+        match &result {
+            Ok(()) => self.figures.changes += 1,
+            Err(_) => self.figures.refused += 1,
+        }
+        self.note(|| match result {
+            Ok(()) => format!("change: {}", what()),
+            Err(error) => format!("refused: {error}"),
+        });
+    }
+}
+
+/// Changes something; `policy` is the only one to be used, if there is one.
+pub(crate) fn change(world: &mut World, rng: &mut Rng, policy: Option<PolicyKind>) {
+    let disk = rng.pick(&world.there());
+    match rng.below(8) {
+        0 => write_mode(world, rng, disk),
+        1 => flush_mode(world, rng, disk),
+        2 => tunable(world, rng, disk),
+        3 => bounds(world, rng, disk),
+        4 => memory(world, rng),
+        5 => add_volume(world, rng, policy),
+        6 => remove_volume(world, rng, disk),
+        _ => {
+            let kind = policy.unwrap_or(rng.pick(&PolicyKind::ALL));
+            let volume = &world.disks[disk].volume;
+            world.cache.set_policy(volume, kind, world.now);
+            assert_eq!(volume.policy(), kind, "the policy that was set");
+            world.changed(|| format!("policy of volume {disk}: {}", kind.name()), Ok(()));
+        }
+    }
+}
+
+fn write_mode(world: &mut World, rng: &mut Rng, disk: usize) {
+    let mode = rng.pick(WriteMode::ALL);
+    let done = world.disks[disk].volume.set_write_mode(mode);
+    world.changed(|| format!("write mode of volume {disk}: {mode}"), done);
+}
+
+fn flush_mode(world: &mut World, rng: &mut Rng, disk: usize) {
+    let mode = rng.pick(FlushMode::ALL);
+    world.disks[disk].volume.set_flush_mode(mode);
+    world.changed(|| format!("flush mode of volume {disk}: {mode}"), Ok(()));
+}
+
+fn tunable(world: &mut World, rng: &mut Rng, disk: usize) {
+    let bounds = rng.pick(&TUNABLES);
+    let all = tunables(rng);
+    let index = TUNABLES.iter().position(|one| one.name == bounds.name).unwrap();
+    // Now and then a value that none of them takes.
+    let value = if rng.one_in(8) { bounds.max + 1 } else { all.values()[index] };
+    let done = world.disks[disk].volume.set_tunable(bounds.name, value);
+    assert_eq!(done.is_ok(), value <= bounds.max, "{} = {value}: {done:?}", bounds.name);
+    world.changed(|| format!("{} of volume {disk}: {value}", bounds.name), done);
+}
+
+fn bounds(world: &mut World, rng: &mut Rng, disk: usize) {
+    let frames = world.cache.frame_count();
+    // Whatever is promised to one leaves the others room for a few requests of the largest size.
+    let room = room(world);
+    let most = frames - room;
+    let max = if rng.one_in(2) { u32::MAX } else { room + u32::try_from(rng.below(60)).unwrap() };
+    let min = if rng.one_in(2) { 0 } else { rng.pick(&[frames / 8, most / 2, most]) };
+    let volume = &world.disks[disk].volume;
+    let before = volume.bounds();
+    let done = world.cache.set_bounds(volume, min, max);
+    let after = if done.is_ok() { (min, max) } else { before };
+    assert_eq!(volume.bounds(), after, "a refused change changes nothing");
+    world.changed(|| format!("bounds of volume {disk}: {min} to {max}"), done);
+}
+
+fn memory(world: &mut World, rng: &mut Rng) {
+    let capacity = world.cache.frames().count();
+    let floors: u32 = world.cache.volumes().iter().map(|volume| volume.bounds().0).sum();
+    let least = floors + room(world);
+    let target = if rng.one_in(8) {
+        rng.pick(&[0, floors / 2, capacity + 1])
+    } else {
+        least + u32::try_from(rng.below(u64::from(capacity - least))).unwrap()
+    };
+    let before = world.cache.memory().target;
+    let done = world.cache.set_memory(target);
+    let after = if done.is_ok() { target } else { before };
+    assert!(done.is_ok() || target < least || target > capacity, "{done:?}");
+    assert_eq!(world.cache.memory().target, after, "a refused change changes nothing");
+    world.changed(|| format!("memory: {target}"), done);
+}
+
+fn add_volume(world: &mut World, rng: &mut Rng, policy: Option<PolicyKind>) {
+    let number = world.disks.len();
+    if world.there().len() == 3 || number == 8 {
+        return;
+    }
+    let page_blocks = rng.pick(&[1, 1, 2, 4]);
+    let mut options = volume_options(rng, &format!("v{number}"), page_blocks, policy);
+    if rng.one_in(8) {
+        // More than anybody has.
+        options.min_frames = world.cache.memory().target;
+    }
+    let added = world.add_disk(&options, rng.next());
+    assert!(added.is_ok() || options.min_frames > 0, "{added:?}");
+    if added.is_ok() {
+        world.open(number);
+    }
+    world.changed(|| format!("volume {number} comes"), added);
+}
+
+/// Removes a volume if nobody uses it; else shows that it is refused.
+fn remove_volume(world: &mut World, rng: &mut Rng, disk: usize) {
+    if rng.one_in(2) {
+        for client in 0..world.clients.len() {
+            if world.clients[client].as_ref().is_some_and(|client| client.disk == disk) {
+                world.close(client);
+            }
+        }
+    }
+    let lanes = world.clients.iter().flatten().filter(|client| client.disk == disk).count();
+    let volume = Arc::clone(&world.disks[disk].volume);
+    let is_at_rest = world.cache.is_at_rest(&volume);
+    if world.there().len() == 1 {
+        return;
+    }
+    let closed = world.cache.close_volume(&volume);
+    assert_eq!(closed.is_ok(), lanes == 0 && is_at_rest, "{lanes} lanes, {closed:?}");
+    if closed.is_ok() {
+        assert!(world.cache.try_open_lane(&volume, Box::new(Silent)).is_err(), "it is closed");
+        world.cache.remove_volume(&volume, world.now);
+        world.figures.removed += 1;
+        let disk = &mut world.disks[disk];
+        disk.gone = true;
+        for range in std::mem::take(&mut disk.orphans) {
+            disk.model.end(&range, Outcome::Unknown);
+        }
+        let bytes = disk.platter.lock().unwrap().current().clone();
+        disk.model.check_store(&bytes, false);
+    }
+    world.changed(|| format!("volume {disk} goes"), closed);
+}
+
+/// Asserts that what was asked for is reached, now that nobody holds anything.
+pub(crate) fn check_reached(world: &mut World) {
+    for _ in 0..1000 {
+        world.rest(false);
+        if world.cache.tend(world.now).is_none() {
+            break;
+        }
+        world.now += 10 * MILLISECOND;
+    }
+    let memory = world.cache.memory();
+    assert_eq!((memory.usable, &memory.refused), (memory.target, &None), "frames in service");
+    for volume in world.cache.volumes() {
+        let max = u64::from(volume.bounds().1) * BLOCK_BYTES_U64;
+        let resident = world.cache.gauge(&volume, Gauge::Resident);
+        assert!(resident <= max, "{resident} resident of {max}");
+    }
+}
+
+/// The least that each volume of a world gets: with less, requests that are under way at the same
+/// time could take the room of each other for ever.
+fn room(world: &World) -> u32 {
+    let volumes = world.cache.volumes();
+    let pages = volumes.iter().map(|volume| volume.page_bytes() / BLOCK_BYTES_U64);
+    u32::try_from(3 * pages.max().unwrap()).unwrap().max(24)
+}

@@ -1,0 +1,66 @@
+//! The keeper: the thread that does what changes of memory and bounds leave to be done, one small
+//! step after the other.
+
+use super::ArenaCache;
+use crate::wake::Waker;
+use larder_core::clock::Clock;
+use larder_core::lane::Notify;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Between two steps: those who are served come first.
+const PAUSE: Duration = Duration::from_millis(1);
+/// How long it waits when waiting itself fails.
+const AFTER_ERROR: Duration = Duration::from_millis(100);
+
+/// A running keeper, which ends when this is dropped.
+pub(super) struct Keeper {
+    quit: Arc<AtomicBool>,
+    waker: Waker,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Keeper {
+    pub(super) fn start(cache: Arc<ArenaCache>, clock: Arc<dyn Clock>) -> io::Result<Self> {
+        let waker = Waker::new()?;
+        let quit = Arc::new(AtomicBool::new(false));
+        cache.set_keeper(Box::new(waker.clone()));
+        let (waker_inside, quit_inside) = (waker.clone(), Arc::clone(&quit));
+        let thread = std::thread::Builder::new().name("keeper".into()).spawn(move || {
+            let run = || keep(&cache, &*clock, &waker_inside, &quit_inside);
+            // As with the thread of a store: half-changed state must not be served from.
+            if catch_unwind(AssertUnwindSafe(run)).is_err() {
+                tracing::error!("a broken invariant; ending at once, as after a power failure");
+                std::process::abort();
+            }
+        })?;
+        Ok(Keeper { quit, waker, thread: Some(thread) })
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.quit.store(true, Ordering::Release);
+        self.waker.notify();
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the keeper panicked");
+        }
+    }
+}
+
+fn keep(cache: &ArenaCache, clock: &dyn Clock, waker: &Waker, quit: &AtomicBool) {
+    while !quit.load(Ordering::Acquire) {
+        let next = cache.tend(clock.now());
+        let pause = next.map(|at| Duration::from_nanos(at.saturating_sub(clock.now())).max(PAUSE));
+        if let Err(error) = waker.sleep(None, pause) {
+            tracing::error!(%error, "the keeper cannot wait");
+            std::thread::sleep(AFTER_ERROR);
+        }
+    }
+}

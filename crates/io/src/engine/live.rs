@@ -1,0 +1,122 @@
+//! Changes while serving that need more than the cache: memory in bytes with all its tables, and
+//! volumes with the threads that drive their stores.
+
+use super::{
+    ArenaVolume, Engine, EngineError, MEMORY_BYTES_MIN, StopProgress, frames_in,
+    machine_memory_bytes,
+};
+use larder_core::cache::METADATA_BYTES_PER_FRAME;
+use larder_core::policy::PolicyKind;
+use larder_core::settings::SettingError;
+use larder_core::units::BLOCK_BYTES_U64;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+/// Why a volume was not removed. It serves on.
+#[derive(Debug, thiserror::Error)]
+pub enum RemoveError {
+    /// Something is not written, or it was broken off: one sentence for the store.
+    #[error("remove {volume}: {why}")]
+    NotWritten {
+        /// The volume.
+        volume: String,
+        /// Why.
+        why: String,
+    },
+    /// The cache refuses: it is in use, not at rest, or gone.
+    #[error(transparent)]
+    Refused(#[from] SettingError),
+}
+
+impl Engine {
+    /// Sets the memory for frames and everything that goes with them, in bytes. It is checked now,
+    /// and reached in the background; [`larder_core::cache::Cache::memory`] tells how far it is.
+    ///
+    /// Tables that a larger size once needed stay, about 1 % of it, and are counted: a cache that
+    /// has shrunk has that much less for data than one that was never larger.
+    ///
+    /// # Errors
+    /// If it is less than the least that makes sense, more than the machine has, or not enough for
+    /// what volumes are promised.
+    pub fn set_memory(&self, bytes: u64) -> Result<(), EngineError> {
+        if bytes < MEMORY_BYTES_MIN {
+            return Err(EngineError::TooLittle { wanted: bytes });
+        }
+        let has = machine_memory_bytes();
+        if bytes > has {
+            return Err(EngineError::TooMuch { wanted: bytes, has });
+        }
+        let mut plan = self.plan.lock().expect("no holder panics");
+        self.cache.set_memory(self.frames_for(bytes, plan.policy_bytes))?;
+        plan.memory_bytes = bytes;
+        Ok(())
+    }
+
+    /// The memory that was asked for, in bytes.
+    #[must_use]
+    pub fn memory_bytes(&self) -> u64 {
+        self.plan.lock().expect("no holder panics").memory_bytes
+    }
+
+    /// Frames for data in so many bytes, beside all tables that are there or will be.
+    fn frames_for(&self, bytes: u64, policy_bytes: usize) -> u32 {
+        let frames = frames_in(bytes, policy_bytes);
+        let ever = self.cache.frames_ever();
+        if frames >= ever {
+            return frames;
+        }
+        let tables = u64::from(ever) * (METADATA_BYTES_PER_FRAME + policy_bytes) as u64;
+        let left = bytes.saturating_sub(tables) / BLOCK_BYTES_U64;
+        u32::try_from(left).expect("fewer than in all of it")
+    }
+
+    /// Replaces the policy of a volume. One that remembers more of what it has seen leaves less of
+    /// the memory for data, and the other way round.
+    ///
+    /// # Errors
+    /// If the rest would not be enough for what volumes are promised.
+    pub fn set_policy(&self, volume: &ArenaVolume, kind: PolicyKind) -> Result<(), EngineError> {
+        let mut plan = self.plan.lock().expect("no holder panics");
+        let others = self.cache.volumes().into_iter().filter(|other| other.name() != volume.name());
+        let others = others.map(|other| other.policy().bytes_per_page());
+        let policy_bytes = others.chain([kind.bytes_per_page()]).max().expect("at least this one");
+        self.cache.set_memory(self.frames_for(plan.memory_bytes, policy_bytes))?;
+        plan.policy_bytes = policy_bytes;
+        self.cache.set_policy(volume, kind, self.now());
+        Ok(())
+    }
+
+    /// Removes a volume: writes and flushes all that is dirty, telling `progress` several times a
+    /// second, then ends its thread and lets go of its store. Meanwhile writes go through, so that
+    /// it comes to an end. Front ends let go of it before: with lanes open it is refused.
+    ///
+    /// # Errors
+    /// If `progress` breaks it off, the store cannot be written to or flushed, or the volume is in
+    /// use. Then it serves on as before.
+    pub fn remove_volume(
+        &self,
+        volume: &Arc<ArenaVolume>,
+        mut progress: impl FnMut(&StopProgress) -> ControlFlow<()>,
+    ) -> Result<(), RemoveError> {
+        if volume.is_removed() {
+            return Err(SettingError::Removed { volume: volume.name().to_owned() }.into());
+        }
+        volume.begin_stop();
+        let written = self.drain_volume(volume, &mut progress);
+        let closed = written
+            .map_err(|why| RemoveError::NotWritten { volume: volume.name().to_owned(), why })
+            .and_then(|()| Ok(self.cache.close_volume(volume)?));
+        if let Err(error) = closed {
+            volume.cancel_stop();
+            return Err(error);
+        }
+        let mut drivers = self.drivers.lock().expect("no holder panics");
+        let place = drivers.iter().position(|driver| Arc::ptr_eq(&driver.volume, volume));
+        let driver = drivers.swap_remove(place.expect("each volume of an engine has a driver"));
+        drop(drivers);
+        // Waits for the thread, and with it goes the store.
+        drop(driver);
+        self.cache.remove_volume(volume, self.now());
+        Ok(())
+    }
+}

@@ -1,0 +1,450 @@
+//! A store on an NBD server: many requests in flight on one connection, and what it takes to keep
+//! the promise of a flush when that connection breaks.
+//!
+//! There is one connection, whatever the server offers: without multi-conn the protocol promises
+//! nothing about two, and with it one thread would drive them all the same.
+//!
+//! The server may have been killed when a connection breaks. What it has answered and not flushed
+//! may be gone then, and the cache counts it as written. So the store keeps a copy of it (the
+//! [`journal`]) and, once there is a connection again, gives it to the server anew before anything
+//! else; then what was not answered. Nobody notices but by the time it takes. The copies are
+//! bounded: when they are half of what they may be the store asks for a flush by itself, and when
+//! they are all of it no more is written until that is answered.
+//!
+//! Without a connection for [`NbdOptions::away_after`] operations fail with
+//! [`StoreErrorKind::Away`], flushes too, which is not final: nothing is lost as long as this
+//! process lives. If the server fails a flush or a repeated write, that is final, as with a file.
+
+mod journal;
+mod link;
+mod map;
+mod open;
+mod pieces;
+
+pub use open::{NbdOptions, Upstream, UpstreamError, open_nbd};
+
+use super::EngineStore;
+use crate::frames::ArenaFrames;
+use crate::front::nbd::wire;
+use crate::nbd_client::{ClientError, Completion, ConnectOptions, NbdUri};
+use crate::wake::Waker;
+use journal::Journal;
+use larder_core::clock::{Clock, Nanos};
+use larder_core::store::{
+    Geometry, Store, StoreDone, StoreError, StoreErrorKind, StoreOp, StoreOpKind,
+};
+use link::{Down, Link};
+use map::Shared;
+use open::{EXCLUDE_BYTES_MAX, Features};
+use pieces::{Piece, What};
+use rustix::event::PollFlags;
+use rustix::fd::BorrowedFd;
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// An operation that is not done.
+struct Job {
+    op: StoreOp<ArenaFrames>,
+    /// Pieces that are not answered.
+    left: usize,
+    error: Option<StoreError>,
+    started_at: Nanos,
+    /// FUA that the server does not know: a flush has to follow.
+    then_flush: bool,
+}
+
+/// A store on an NBD server.
+pub struct NbdStore {
+    uri: NbdUri,
+    /// The address as people read it.
+    place: String,
+    connect: ConnectOptions,
+    geometry: Geometry,
+    features: Features,
+    /// The longest piece of a read or write.
+    piece_bytes: u32,
+    /// What the copies of the journal, and the buffers in flight, may take up, each.
+    buffer_bytes: usize,
+    away_after: Nanos,
+    clock: Arc<dyn Clock>,
+    link: Link,
+    jobs: Vec<Option<Job>>,
+    free_jobs: Vec<usize>,
+    /// Pieces to be sent that need no room in the journal.
+    ready: VecDeque<Piece>,
+    /// Pieces to be sent that do.
+    changes: VecDeque<Piece>,
+    sent: HashMap<u64, Piece>,
+    /// Bytes of buffers in flight, and those of changes among them.
+    sent_bytes: usize,
+    sent_change_bytes: usize,
+    journal: Journal,
+    /// While the journal is being repeated: the next entry.
+    repeat: Option<u64>,
+    /// A flush of the store's own is under way.
+    flushing: bool,
+    /// What can never be promised any more, and why.
+    lost: Option<StoreError>,
+    map: Arc<Shared>,
+    spare: Vec<Vec<u8>>,
+    done: Vec<StoreDone<ArenaFrames>>,
+}
+
+impl fmt::Debug for NbdStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NbdStore")
+            .field("place", &self.place)
+            .field("link", &self.link)
+            .finish_non_exhaustive()
+    }
+}
+
+fn add_job(store: &mut NbdStore, op: StoreOp<ArenaFrames>, now: Nanos) -> usize {
+    let job = Job { op, left: 0, error: None, started_at: now, then_flush: false };
+    if let Some(index) = store.free_jobs.pop() {
+        store.jobs[index] = Some(job);
+        return index;
+    }
+    store.jobs.push(Some(job));
+    store.jobs.len() - 1
+}
+
+impl NbdStore {
+    /// Cuts an operation into pieces. An operation without any is done.
+    fn cut(&mut self, index: usize) {
+        let op = &self.jobs[index].as_ref().expect("a job under way").op;
+        let (kind, range) = (op.kind, op.offset..op.offset + op.len);
+        match kind {
+            StoreOpKind::Read => self.cut_range(index, What::Read, &range, self.piece_bytes),
+            StoreOpKind::Write { fua } => {
+                let native = fua && self.features.fua();
+                self.cut_range(index, What::Write { fua: native }, &range, self.piece_bytes);
+                self.job(index).then_flush = fua && !native && self.features.flush();
+            }
+            StoreOpKind::Flush if self.features.flush() => {
+                self.add_piece(Piece { job: Some(index), what: What::Flush, range });
+            }
+            StoreOpKind::Discard if self.features.trim() => {
+                self.cut_range(index, What::Trim, &range, EXCLUDE_BYTES_MAX);
+            }
+            StoreOpKind::Zero { keep_allocated } if self.features.zero() => {
+                let what = What::Zero { keep_allocated };
+                self.cut_range(index, what, &range, EXCLUDE_BYTES_MAX);
+            }
+            StoreOpKind::Zero { .. } => {
+                self.cut_range(index, What::Zeros, &range, self.piece_bytes);
+            }
+            StoreOpKind::Discard => {
+                let message = format!(
+                    "discard {} bytes of {}: it has no trim",
+                    range.end - range.start,
+                    self.place
+                );
+                self.job(index).error = Some(StoreError::new(StoreErrorKind::Unsupported, message));
+            }
+            // Asked for with --flush ignore only, where nothing is promised.
+            StoreOpKind::Flush => {}
+        }
+    }
+
+    fn cut_range(&mut self, index: usize, what: What, range: &Range<u64>, piece_bytes: u32) {
+        let mut at = range.start;
+        while at < range.end {
+            let end = range.end.min(at + u64::from(piece_bytes));
+            self.add_piece(Piece { job: Some(index), what, range: at..end });
+            at = end;
+        }
+    }
+
+    fn add_piece(&mut self, piece: Piece) {
+        if let Some(index) = piece.job {
+            self.job(index).left += 1;
+        }
+        if piece.what.is_change() && self.features.flush() {
+            self.changes.push_back(piece);
+        } else {
+            self.ready.push_back(piece);
+        }
+    }
+
+    fn job(&mut self, index: usize) -> &mut Job {
+        self.jobs[index].as_mut().expect("a job under way")
+    }
+
+    /// Takes a job out if nothing of it is left to do.
+    fn end_if_over(&mut self, index: usize, now: Nanos) {
+        let job = self.job(index);
+        if job.left > 0 {
+            return;
+        }
+        if std::mem::take(&mut job.then_flush) && job.error.is_none() {
+            self.add_piece(Piece { job: Some(index), what: What::Flush, range: 0..0 });
+            return;
+        }
+        let Job { op, error, started_at, .. } = self.jobs[index].take().expect("looked at above");
+        self.free_jobs.push(index);
+        let result = error.map_or(Ok(()), Err);
+        self.done.push(StoreDone { op, result, started_at, finished_at: now });
+    }
+
+    /// Sends what may be sent now.
+    fn send(&mut self, frames: &ArenaFrames, now: Nanos) {
+        while matches!(self.link, Link::Up(_)) {
+            let Some(piece) = self.next_piece() else { return };
+            if let Err(error) = self.send_piece(frames, piece) {
+                self.lose(now, &error);
+            }
+        }
+    }
+
+    /// The next piece that there is room for.
+    fn next_piece(&mut self) -> Option<Piece> {
+        if self.repeat.is_some() {
+            return self.next_repeat();
+        }
+        if let Some((start, len)) = self.map.take_question() {
+            let what = What::Status { changes: self.map.changes() };
+            return Some(Piece { job: None, what, range: start..start + u64::from(len) });
+        }
+        if self.ready.front().is_some_and(|piece| self.has_room(piece)) {
+            return self.ready.pop_front();
+        }
+        if !self.flushing && self.journal.bytes() > self.buffer_bytes / 2 && self.lost.is_none() {
+            self.flushing = true;
+            return Some(Piece { job: None, what: What::Flush, range: 0..0 });
+        }
+        let change = self.changes.front()?;
+        let bytes = self.journal.bytes() + self.sent_change_bytes;
+        let first = bytes == 0;
+        let fits = first || bytes + change.change_bytes() <= self.buffer_bytes;
+        if fits && self.has_room(change) { self.changes.pop_front() } else { None }
+    }
+
+    fn has_room(&self, piece: &Piece) -> bool {
+        self.sent_bytes == 0 || self.sent_bytes + piece.buffer_bytes() <= self.buffer_bytes
+    }
+
+    /// The next entry of the journal to be repeated, unless it meets one that is under way.
+    fn next_repeat(&mut self) -> Option<Piece> {
+        let number = self.repeat?;
+        let Some(entry) = self.journal.get(number) else {
+            if self.sent.is_empty() {
+                tracing::info!(place = self.place, "what was not flushed has been given again");
+                self.repeat = None;
+                // It has been lost once: now rather than later.
+                self.flushing = !self.journal.is_empty();
+                if self.flushing {
+                    return Some(Piece { job: None, what: What::Flush, range: 0..0 });
+                }
+                return self.next_piece();
+            }
+            return None;
+        };
+        let piece = Piece { job: None, what: What::Repeat { number }, range: entry.range.clone() };
+        let meets = |other: &Piece| {
+            other.range.start < piece.range.end && piece.range.start < other.range.end
+        };
+        if self.sent.values().any(meets) || !self.has_room(&piece) {
+            return None;
+        }
+        self.repeat = Some(number + 1);
+        Some(piece)
+    }
+
+    fn send_piece(&mut self, frames: &ArenaFrames, mut piece: Piece) -> Result<(), ClientError> {
+        if piece.what == What::Flush {
+            // It covers what has been answered by now.
+            piece.what = What::Flushing { end: self.journal.end() };
+        }
+        let request = self.request(frames, &piece);
+        if piece.what.is_change() {
+            self.map.changed();
+            self.sent_change_bytes += piece.change_bytes();
+        }
+        self.sent_bytes += piece.buffer_bytes();
+        let Link::Up(client) = &mut self.link else { unreachable!("looked at before") };
+        match client.submit(request) {
+            Ok(cookie) => {
+                self.sent.insert(cookie, piece);
+                Ok(())
+            }
+            Err(error) => {
+                // A cookie of none: it only has to be found when all that was sent is put back.
+                self.sent.insert(u64::MAX, piece);
+                Err(error)
+            }
+        }
+    }
+
+    /// Takes in all answers that have come.
+    fn receive(&mut self, frames: &ArenaFrames, now: Nanos) {
+        loop {
+            let Link::Up(client) = &mut self.link else { return };
+            if !client.has_answer() && client.in_flight() == 0 {
+                return;
+            }
+            match client.wait_for(Duration::ZERO) {
+                Ok(Some(completion)) => {
+                    if shuts_down(&completion) {
+                        self.lose(now, &ClientError::Closed);
+                        return;
+                    }
+                    self.answered(frames, now, completion);
+                }
+                Ok(None) => return,
+                Err(error) => {
+                    self.lose(now, &error);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// The connection is of no more use: what was sent is to be sent again.
+    fn lose(&mut self, now: Nanos, error: &ClientError) {
+        tracing::warn!(place = self.place, %error, "the connection is lost; trying again");
+        self.link = Link::Down(Down::new(now, error.to_string()));
+        self.map.set_up(false);
+        (self.sent_bytes, self.sent_change_bytes, self.repeat) = (0, 0, None);
+        self.flushing = false;
+        for (_, mut piece) in self.sent.drain() {
+            if let What::Flushing { .. } = piece.what {
+                piece.what = What::Flush;
+            }
+            if piece.job.is_none() {
+                continue;
+            }
+            if piece.what.is_change() && self.features.flush() {
+                self.changes.push_front(piece);
+            } else {
+                self.ready.push_front(piece);
+            }
+        }
+    }
+
+    /// Goes on with a connection that a try has brought, or gives up for now what waited too long.
+    fn recover(&mut self, now: Nanos) {
+        let Link::Down(down) = &mut self.link else { return };
+        if let Some(client) = down.take(now) {
+            match self.features.check_again(client.info(), self.geometry) {
+                Ok(()) => {
+                    tracing::warn!(
+                        place = self.place,
+                        again = self.journal.end() - self.journal.start(),
+                        "connected again"
+                    );
+                    self.map.set_up(client.info().base_allocation.is_some());
+                    self.link = Link::Up(Box::new(client));
+                    self.repeat = Some(self.journal.start());
+                    return;
+                }
+                Err(reason) => down.failed(now, reason),
+            }
+        }
+        if now < down.since.saturating_add(self.away_after) {
+            return;
+        }
+        let message = format!("reach {}: {}", self.place, down.reason);
+        self.ready.clear();
+        self.changes.clear();
+        for index in 0..self.jobs.len() {
+            let Some(Job { op, started_at, .. }) = self.jobs[index].take() else { continue };
+            self.free_jobs.push(index);
+            let result = Err(StoreError::new(StoreErrorKind::Away, message.clone()));
+            self.done.push(StoreDone { op, result, started_at, finished_at: now });
+        }
+    }
+}
+
+/// A server that ends says so in its answers: as good as a connection that breaks.
+fn shuts_down(completion: &Completion) -> bool {
+    completion.result.as_ref().is_err_and(|error| error.errno == wire::Errno::Shutdown)
+}
+
+impl Store<ArenaFrames> for NbdStore {
+    fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    fn submit(&mut self, now: Nanos, frames: &ArenaFrames, op: StoreOp<ArenaFrames>) {
+        let index = add_job(self, op, now);
+        if let (StoreOpKind::Flush, Some(lost)) = (self.job(index).op.kind, self.lost.clone()) {
+            self.job(index).error = Some(lost);
+        } else {
+            self.cut(index);
+        }
+        self.end_if_over(index, now);
+        self.send(frames, now);
+    }
+
+    fn reap(&mut self, now: Nanos, frames: &ArenaFrames, done: &mut Vec<StoreDone<ArenaFrames>>) {
+        self.recover(now);
+        self.receive(frames, now);
+        self.send(frames, now);
+        done.append(&mut self.done);
+    }
+
+    fn in_flight(&self) -> usize {
+        self.jobs.len() - self.free_jobs.len() + self.done.len()
+    }
+
+    fn next_event(&self) -> Option<Nanos> {
+        (!self.done.is_empty()).then_some(0)
+    }
+}
+
+impl EngineStore for NbdStore {
+    fn wait(&mut self, waker: &Waker, timeout: Option<Duration>) -> io::Result<()> {
+        // While the journal is repeated a question waits for its end.
+        let asked = self.map.set_waker(waker) && self.repeat.is_none();
+        if asked || !self.done.is_empty() {
+            return Ok(());
+        }
+        let now = self.clock.now();
+        let until = |at: Nanos| Duration::from_nanos(at.saturating_sub(now));
+        let sooner = |at: Nanos| Some(timeout.map_or(until(at), |timeout| timeout.min(until(at))));
+        match &mut self.link {
+            Link::Up(client) => {
+                if client.has_answer() {
+                    return Ok(());
+                }
+                // A server that closes while nothing is asked of it is noticed when something is.
+                let socket = (client.in_flight() > 0).then(|| (client.socket(), PollFlags::IN));
+                waker.sleep(socket, timeout)
+            }
+            Link::Down(down) => {
+                let next = down.tend(now, (&self.uri, self.connect), waker);
+                let away_at = down.since.saturating_add(self.away_after);
+                let waits = self.jobs.len() > self.free_jobs.len() && away_at > now;
+                let at = match (next, waits.then_some(away_at)) {
+                    (Some(next), Some(away)) => Some(next.min(away)),
+                    (one, other) => one.or(other),
+                };
+                let timeout = at.map_or(timeout, sooner);
+                waker.sleep(None::<(BorrowedFd<'_>, PollFlags)>, timeout)
+            }
+        }
+    }
+}
+
+impl Drop for NbdStore {
+    /// Says goodbye to a server that owes nothing; others find out.
+    fn drop(&mut self) {
+        self.map.set_up(false);
+        let now = self.clock.now();
+        let down = Link::Down(Down::new(now, "it was closed".to_owned()));
+        if let Link::Up(client) = std::mem::replace(&mut self.link, down)
+            && client.in_flight() == 0
+        {
+            let ended = client.disconnect();
+            tracing::debug!(place = self.place, ?ended, "left the server");
+        }
+    }
+}
+
+/// Longest time without an answer in the middle of one, before the connection counts as broken.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(30);

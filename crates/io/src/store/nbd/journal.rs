@@ -1,0 +1,123 @@
+//! What the server was given and may still lose: everything that it has answered since the last
+//! flush, with its bytes.
+//!
+//! A server that was restarted behind a broken connection has lost any of it, and nothing in the
+//! protocol tells. So it is given again, in its order, before anything else. Invariants: an entry
+//! stays until a flush that was sent after its answer has succeeded; the bytes of all entries are
+//! bounded by the room that the caller looks for before it sends.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+/// What an entry takes up besides its bytes.
+const ENTRY_BYTES: usize = 64;
+
+/// What to do again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Change {
+    /// Write these bytes.
+    Write(Vec<u8>),
+    /// Make the range read as zeros.
+    Zero { keep_allocated: bool },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub(super) range: Range<u64>,
+    pub(super) change: Change,
+}
+
+impl Entry {
+    fn bytes(&self) -> usize {
+        ENTRY_BYTES
+            + match &self.change {
+                Change::Write(data) => data.len(),
+                Change::Zero { .. } => 0,
+            }
+    }
+}
+
+/// Changes that were answered and not flushed, in the order of their answers.
+#[derive(Debug, Default)]
+pub(super) struct Journal {
+    entries: VecDeque<Entry>,
+    bytes: usize,
+    /// Entries that were ever dropped: the number of the first one that is there.
+    first: u64,
+}
+
+impl Journal {
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Notes a change that was answered.
+    pub(super) fn push(&mut self, range: Range<u64>, change: Change) {
+        let entry = Entry { range, change };
+        self.bytes += entry.bytes();
+        self.entries.push_back(entry);
+    }
+
+    /// The number after the last entry: what a flush that is sent now covers.
+    pub(super) fn end(&self) -> u64 {
+        self.first + self.entries.len() as u64
+    }
+
+    /// The number of the first entry.
+    pub(super) fn start(&self) -> u64 {
+        self.first
+    }
+
+    /// Drops the entries before `end`, which are stable. Returns a buffer of one of them, to be
+    /// used again.
+    pub(super) fn flushed(&mut self, end: u64) -> Option<Vec<u8>> {
+        let mut spare = None;
+        while self.first < end
+            && let Some(entry) = self.entries.pop_front()
+        {
+            self.first += 1;
+            self.bytes -= entry.bytes();
+            if let Change::Write(data) = entry.change {
+                spare = Some(data);
+            }
+        }
+        spare
+    }
+
+    /// An entry by number.
+    pub(super) fn get(&self, number: u64) -> Option<&Entry> {
+        let index = usize::try_from(number.checked_sub(self.first)?).ok()?;
+        self.entries.get(index)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flush_drops_what_was_there_when_it_was_sent() {
+        let mut journal = Journal::default();
+        for block in 0..5u64 {
+            journal.push(block * 10..block * 10 + 10, Change::Write(vec![1; 10]));
+        }
+        let covered = journal.end();
+        journal.push(0..10, Change::Write(vec![2; 10]));
+        journal.push(20..30, Change::Zero { keep_allocated: true });
+        assert_eq!(journal.bytes(), 60 + 7 * ENTRY_BYTES);
+        assert_eq!(journal.flushed(covered), Some(vec![1; 10]));
+        assert_eq!((journal.start(), journal.end()), (5, 7));
+        let kept = Entry { range: 0..10, change: Change::Write(vec![2; 10]) };
+        assert_eq!(journal.get(5), Some(&kept));
+        assert_eq!((journal.get(4), journal.get(7)), (None, None));
+        // An earlier flush that is told later covers nothing more.
+        assert_eq!(journal.flushed(3), None);
+        assert_eq!(journal.bytes(), 10 + 2 * ENTRY_BYTES);
+        journal.flushed(7);
+        assert!(journal.is_empty() && journal.bytes() == 0);
+    }
+}

@@ -1,0 +1,187 @@
+//! Holes of an upstream export, for clients that ask.
+//!
+//! Clients ask in their own threads; the one connection belongs to the thread of the store. So a
+//! question is left here, the thread is woken, and the answer is waited for, one question at a
+//! time. The last answer is kept as long as nothing was changed since it was asked for. Invariant:
+//! what is called a hole was one at some time after the call began; everything that is not known is
+//! called data.
+
+use crate::front::nbd::wire::{STATE_HOLE, STATE_ZERO};
+use crate::nbd_client::Extent;
+use crate::store::{AllocationMap, MapExtent};
+use crate::wake::Waker;
+use larder_core::lane::Notify;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, OnceLock};
+use std::time::Duration;
+
+/// How long a client waits before it is told that all is data.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// A question is at least so long, since the next one will be for what follows.
+const ASK_BYTES_MIN: u64 = 64 << 20;
+
+#[derive(Clone, Debug)]
+struct Answer {
+    /// Changes when it was asked for.
+    changes: u64,
+    /// Ends of runs, and whether each is a hole; the first starts at `start`.
+    start: u64,
+    runs: Vec<(u64, bool)>,
+}
+
+impl Answer {
+    fn at(&self, offset: u64, len: u64) -> Option<MapExtent> {
+        let index = self.runs.partition_point(|&(end, _)| end <= offset);
+        let &(end, hole) = self.runs.get(index).filter(|_| offset >= self.start)?;
+        Some(MapExtent { len: (end - offset).min(len), hole })
+    }
+}
+
+/// What has become of a question.
+#[derive(Debug, Default)]
+enum Reply {
+    #[default]
+    Due,
+    /// There is nobody to answer it.
+    Never,
+    Known(Answer),
+}
+
+#[derive(Debug, Default)]
+struct Board {
+    question: Option<(u64, u64)>,
+    reply: Reply,
+    kept: Option<Answer>,
+}
+
+/// Where questions and answers are left.
+#[derive(Debug)]
+pub(super) struct Shared {
+    length: u64,
+    granule: u64,
+    board: Mutex<Board>,
+    replied: Condvar,
+    has_question: AtomicBool,
+    /// Whether there is somebody to ask.
+    up: AtomicBool,
+    changes: AtomicU64,
+    waker: OnceLock<Waker>,
+    asking: Mutex<()>,
+}
+
+impl Shared {
+    pub(super) fn new(length: u64, granule: u32) -> Self {
+        Shared {
+            length,
+            granule: granule.into(),
+            board: Mutex::default(),
+            replied: Condvar::new(),
+            has_question: AtomicBool::new(false),
+            up: AtomicBool::new(false),
+            changes: AtomicU64::new(0),
+            waker: OnceLock::new(),
+            asking: Mutex::new(()),
+        }
+    }
+
+    /// Who is to be woken by a question; whether there is one already.
+    pub(super) fn set_waker(&self, waker: &Waker) -> bool {
+        if self.waker.get().is_none() {
+            // Under the lock: who asks finds the waker, or is found.
+            let _board = self.board.lock().expect("no holder panics");
+            self.waker.get_or_init(|| waker.clone());
+        }
+        self.has_question.load(Ordering::Acquire)
+    }
+
+    /// The connection came or went. What was asked of a lost one is not answered.
+    pub(super) fn set_up(&self, up: bool) {
+        self.up.store(up, Ordering::Release);
+        let mut board = self.board.lock().expect("no holder panics");
+        if !up {
+            (board.question, board.kept, board.reply) = (None, None, Reply::Never);
+            self.has_question.store(false, Ordering::Release);
+        }
+        self.replied.notify_all();
+    }
+
+    /// Something was or is being changed: what was known of holes is not, any more.
+    pub(super) fn changed(&self) {
+        self.changes.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// The range that is asked for, if one is, in whole granules.
+    pub(super) fn take_question(&self) -> Option<(u64, u32)> {
+        if !self.has_question.swap(false, Ordering::AcqRel) {
+            return None;
+        }
+        let (offset, len) = self.board.lock().expect("no holder panics").question.take()?;
+        let start = offset - offset % self.granule;
+        let end = (offset + len.max(ASK_BYTES_MIN)).min(self.length);
+        let most = u64::from(u32::MAX) - u64::from(u32::MAX) % self.granule;
+        let len = (end - start).next_multiple_of(self.granule).min(most).min(self.length - start);
+        Some((start, u32::try_from(len).expect("at most what a request can say")))
+    }
+
+    /// How many changes there were; to be given back with the answer.
+    pub(super) fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
+    }
+
+    /// The answer to a question that was taken when there had been so many changes.
+    pub(super) fn reply(&self, start: u64, changes: u64, extents: Option<&[Extent]>) {
+        let answer = extents.map_or(Reply::Never, |extents| {
+            let mut end = start;
+            let run = |extent: &Extent| {
+                end = (end + u64::from(extent.len)).min(self.length);
+                let hole = extent.state & (STATE_HOLE | STATE_ZERO) == STATE_HOLE | STATE_ZERO;
+                (end, hole)
+            };
+            Reply::Known(Answer { changes, start, runs: extents.iter().map(run).collect() })
+        });
+        self.board.lock().expect("no holder panics").reply = answer;
+        self.replied.notify_all();
+    }
+
+    fn ask(&self, offset: u64, len: u64) -> Option<MapExtent> {
+        let _one_at_a_time = self.asking.lock().expect("no holder panics");
+        let before = self.changes();
+        let mut board = self.board.lock().expect("no holder panics");
+        if let Some(kept) = &board.kept
+            && kept.changes == before
+            && let Some(extent) = kept.at(offset, len)
+        {
+            return Some(extent);
+        }
+        if !self.up.load(Ordering::Acquire) {
+            return None;
+        }
+        (board.question, board.reply) = (Some((offset, len)), Reply::Due);
+        self.has_question.store(true, Ordering::Release);
+        if let Some(waker) = self.waker.get() {
+            waker.notify();
+        }
+        let (mut board, _) = self
+            .replied
+            .wait_timeout_while(board, PATIENCE, |board| matches!(board.reply, Reply::Due))
+            .expect("no holder panics");
+        // The answer to one who did not wait for it may come now; it may be too old.
+        let Reply::Known(answer) = std::mem::take(&mut board.reply) else { return None };
+        if answer.changes < before {
+            return None;
+        }
+        let extent = answer.at(offset, len);
+        board.kept = Some(answer);
+        extent
+    }
+}
+
+/// The map of an export.
+#[derive(Debug)]
+pub(super) struct NbdMap(pub(super) std::sync::Arc<Shared>);
+
+impl AllocationMap for NbdMap {
+    fn extent(&self, offset: u64, len: u64) -> MapExtent {
+        self.0.ask(offset, len).unwrap_or(MapExtent { len, hole: false })
+    }
+}

@@ -1,0 +1,232 @@
+//! Connecting to an export for the first time: whether a cache can keep its promises on it.
+
+use super::link::Link;
+use super::map::{NbdMap, Shared};
+use super::{ANSWER_TIME_MAX, NbdStore};
+use crate::front::nbd::wire;
+use crate::nbd_client::{BlockSizes, Client, ClientError, ConnectOptions, ExportDetails, NbdUri};
+use crate::store::{AllocationMap, Opened, Solid};
+use larder_core::clock::Clock;
+use larder_core::store::Geometry;
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The longest read or write that is sent: the longest that a cache asks for.
+const PIECE_BYTES_MAX: u32 = 1 << 20;
+/// The longest trim or zeroing that is sent, so that none keeps the server for minutes.
+pub(super) const EXCLUDE_BYTES_MAX: u32 = 1 << 30;
+/// Least bytes of buffers: room for two of the largest pieces in each of three places.
+const MEMORY_BYTES_MIN: u64 = 6 * PIECE_BYTES_MAX as u64;
+/// More bring nothing on the way to any disk.
+const MEMORY_BYTES_MAX: u64 = 48 << 20;
+
+/// How to open an export.
+#[derive(Clone, Copy, Debug)]
+pub struct NbdOptions {
+    /// Never write.
+    pub read_only: bool,
+    /// Nothing is promised, so the server need not know flushes.
+    pub ignore_flushes: bool,
+    /// Bytes for all that is in flight and all that is kept until a flush.
+    pub memory_bytes: u64,
+    /// How long operations wait for a connection before they fail.
+    pub away_after: Duration,
+}
+
+impl NbdOptions {
+    /// The bytes of buffers beside a cache of `cache_bytes`: an eighth of it, 6 to 48 MiB.
+    #[must_use]
+    pub fn memory_beside(cache_bytes: u64) -> u64 {
+        (cache_bytes / 8).clamp(MEMORY_BYTES_MIN, MEMORY_BYTES_MAX)
+    }
+}
+
+impl Default for NbdOptions {
+    /// To be written, with flushes, in 12 MiB; operations wait for 20 seconds.
+    fn default() -> Self {
+        NbdOptions {
+            read_only: false,
+            ignore_flushes: false,
+            memory_bytes: 12 << 20,
+            away_after: Duration::from_secs(20),
+        }
+    }
+}
+
+/// Why an export cannot be a store.
+#[derive(Debug, thiserror::Error)]
+pub enum UpstreamError {
+    /// No connection, or no such export.
+    #[error("open {place}: {error}")]
+    Connect {
+        /// The address.
+        place: String,
+        /// Why not; boxed, since it is large.
+        error: Box<ClientError>,
+    },
+    /// It is there, and of no use.
+    #[error("serve {place}: {reason}")]
+    Unfit {
+        /// The address.
+        place: String,
+        /// Why, and what to do.
+        reason: String,
+    },
+}
+
+/// What the server knows, as far as it matters to a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Features(u16);
+
+impl Features {
+    pub(super) fn flush(self) -> bool {
+        self.0 & wire::FLAG_SEND_FLUSH != 0
+    }
+
+    pub(super) fn fua(self) -> bool {
+        self.0 & wire::FLAG_SEND_FUA != 0
+    }
+
+    pub(super) fn trim(self) -> bool {
+        self.0 & wire::FLAG_SEND_TRIM != 0
+    }
+
+    pub(super) fn zero(self) -> bool {
+        self.0 & wire::FLAG_SEND_WRITE_ZEROES != 0
+    }
+
+    /// It says that it can zero, and cannot.
+    pub(super) fn never_zero(&mut self) {
+        self.0 &= !wire::FLAG_SEND_WRITE_ZEROES;
+    }
+
+    /// Whether an export that was connected to again is what it was: takes on what it knows now.
+    pub(super) fn check_again(
+        &mut self,
+        details: &ExportDetails,
+        geometry: Geometry,
+    ) -> Result<(), String> {
+        let Geometry { length, granule, read_only } = geometry;
+        if details.length != length {
+            let is = details.length;
+            return Err(format!("find what was there: it was {length} bytes long and now is {is}"));
+        }
+        if details.has(wire::FLAG_READ_ONLY) && !read_only {
+            return Err("write to it: it is read-only now".to_owned());
+        }
+        let now = Features(details.flags);
+        if self.flush() && !now.flush() {
+            return Err("flush it: it does not offer that any more".to_owned());
+        }
+        if granule_of(details.block_sizes) > Some(granule) {
+            return Err("write small blocks: it does not take them any more".to_owned());
+        }
+        *self = now;
+        Ok(())
+    }
+}
+
+/// The smallest unit that the cache may use.
+fn granule_of(sizes: BlockSizes) -> Option<u32> {
+    [512, 4096].into_iter().find(|&granule| sizes.min <= granule && granule <= sizes.max)
+}
+
+/// A store on an export.
+#[derive(Debug)]
+pub struct Upstream {
+    /// The store, with its map.
+    pub opened: Opened,
+    /// The same for two addresses of one export, as far as can be known: the address that the name
+    /// of the host led to, and the server's own name of the export.
+    pub identity: String,
+}
+
+/// Connects to an export.
+///
+/// # Errors
+/// If there is no such export, or if the cache could not keep its promises on it: see
+/// [`UpstreamError`].
+pub fn open_nbd(
+    uri: &NbdUri,
+    options: NbdOptions,
+    clock: Arc<dyn Clock>,
+) -> Result<Upstream, UpstreamError> {
+    let place = uri.to_string();
+    let connect = ConnectOptions { timeout: Some(ANSWER_TIME_MAX), ..ConnectOptions::default() };
+    let client = Client::connect_with(uri, connect)
+        .map_err(|error| UpstreamError::Connect { place: place.clone(), error: Box::new(error) })?;
+    let details = client.info().clone();
+    let unfit = |reason: String| UpstreamError::Unfit { place: place.clone(), reason };
+    let geometry = fit(&details, options).map_err(unfit)?;
+    let features = Features(details.flags);
+    let mut notes = Vec::new();
+    if !geometry.read_only && !features.flush() {
+        notes.push(format!("{place} knows no flush: nothing that is written there is promised"));
+    }
+    let identity = format!("{} {}", client.peer(), details.name);
+    let shared = Arc::new(Shared::new(geometry.length, geometry.granule));
+    shared.set_up(true);
+    let map: Arc<dyn AllocationMap> = match details.base_allocation {
+        Some(_) => Arc::new(NbdMap(Arc::clone(&shared))),
+        None => Arc::new(Solid),
+    };
+    let BlockSizes { max, .. } = details.block_sizes;
+    let store = NbdStore {
+        uri: uri.clone(),
+        place,
+        connect,
+        geometry,
+        features,
+        piece_bytes: (max - max % geometry.granule).min(PIECE_BYTES_MAX),
+        buffer_bytes: usize::try_from(options.memory_bytes / 3).unwrap_or(usize::MAX),
+        away_after: u64::try_from(options.away_after.as_nanos()).unwrap_or(u64::MAX),
+        clock,
+        link: Link::Up(Box::new(client)),
+        jobs: Vec::new(),
+        free_jobs: Vec::new(),
+        ready: VecDeque::new(),
+        changes: VecDeque::new(),
+        sent: HashMap::new(),
+        sent_bytes: 0,
+        sent_change_bytes: 0,
+        journal: super::Journal::default(),
+        repeat: None,
+        flushing: false,
+        lost: None,
+        map: shared,
+        spare: Vec::new(),
+        done: Vec::new(),
+    };
+    Ok(Upstream { opened: Opened { store: Box::new(store), map, notes }, identity })
+}
+
+/// What an export is as a store, or why it is none.
+fn fit(details: &ExportDetails, options: NbdOptions) -> Result<Geometry, String> {
+    let length = details.length;
+    if length == 0 {
+        return Err("it is empty".to_owned());
+    }
+    let BlockSizes { min, max, .. } = details.block_sizes;
+    let Some(granule) = granule_of(details.block_sizes) else {
+        return Err(format!(
+            "it takes requests of {min} to {max} bytes, and a cache needs some of 512 or 4096"
+        ));
+    };
+    if !length.is_multiple_of(512) {
+        return Err(format!("its length, {length} bytes, is not a multiple of 512"));
+    }
+    if !length.is_multiple_of(u64::from(min)) {
+        return Err(format!("its length, {length} bytes, is not a multiple of its own blocks"));
+    }
+    if details.has(wire::FLAG_READ_ONLY) && !options.read_only {
+        return Err("the server lets nobody write to it; use --write-mode read-only".to_owned());
+    }
+    let promised = !options.read_only && !options.ignore_flushes;
+    if promised && !details.has(wire::FLAG_SEND_FLUSH) {
+        return Err("the server knows no flush, so nothing could be promised to survive a crash; \
+                    use --write-mode read-only, or --flush ignore to do without the promise"
+            .to_owned());
+    }
+    Ok(Geometry { length, granule, read_only: options.read_only })
+}

@@ -1,0 +1,260 @@
+//! Pieces of operations: what they become on the wire, and what their answers mean.
+
+use super::journal::Change;
+use super::{Job, NbdStore};
+use crate::frames::ArenaFrames;
+use crate::front::nbd::wire::{self, Errno};
+use crate::nbd_client::{Completion, Request, RequestError};
+use larder_core::clock::Nanos;
+use larder_core::frames::Frames;
+use larder_core::store::{Buffer, Segment, StoreError, StoreErrorKind};
+use std::ops::Range;
+
+/// Buffers that are kept to be used again.
+const SPARE_MAX: usize = 16;
+
+/// What a piece asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum What {
+    Read,
+    Write {
+        fua: bool,
+    },
+    /// Zeros that are written, where the server cannot make them.
+    Zeros,
+    Zero {
+        keep_allocated: bool,
+    },
+    Trim,
+    /// A flush that has not been sent.
+    Flush,
+    /// A flush that was sent when the journal ended there.
+    Flushing {
+        end: u64,
+    },
+    /// An entry of the journal once more.
+    Repeat {
+        number: u64,
+    },
+    /// A question for holes, asked when there had been so many changes.
+    Status {
+        changes: u64,
+    },
+}
+
+impl What {
+    /// Whether it changes what holes there are, and is to be repeated if it gets lost.
+    pub(super) fn is_change(self) -> bool {
+        matches!(self, What::Write { .. } | What::Zeros | What::Zero { .. })
+    }
+}
+
+/// A part of an operation, or something of the store's own.
+#[derive(Clone, Debug)]
+pub(super) struct Piece {
+    pub(super) job: Option<usize>,
+    pub(super) what: What,
+    pub(super) range: Range<u64>,
+}
+
+impl Piece {
+    fn len(&self) -> usize {
+        usize::try_from(self.range.end - self.range.start).expect("a range that a request can have")
+    }
+
+    fn short_len(&self) -> u32 {
+        u32::try_from(self.len()).expect("cut to what a request can have")
+    }
+
+    /// Bytes of the buffer that goes with the request.
+    pub(super) fn buffer_bytes(&self) -> usize {
+        match self.what {
+            What::Read | What::Write { .. } | What::Zeros | What::Repeat { .. } => self.len(),
+            _ => 0,
+        }
+    }
+
+    /// Bytes that the journal will have of it.
+    pub(super) fn change_bytes(&self) -> usize {
+        match self.what {
+            What::Write { .. } | What::Zeros => self.len(),
+            _ => 0,
+        }
+    }
+}
+
+/// What an error value of the server means for a store.
+fn kind(errno: Errno) -> StoreErrorKind {
+    match errno {
+        Errno::NoSpace => StoreErrorKind::NoSpace,
+        Errno::Perm => StoreErrorKind::ReadOnly,
+        Errno::NotSup => StoreErrorKind::Unsupported,
+        _ => StoreErrorKind::Io,
+    }
+}
+
+/// The parts of an operation's memory that `range` of the store falls on.
+fn each_part(
+    segments: &mut [Segment<ArenaFrames>],
+    start: u64,
+    range: &Range<u64>,
+    mut each: impl FnMut(&mut Buffer<ArenaFrames>, usize, Range<usize>),
+) {
+    let mut at = start;
+    for Segment { buffer, offset, len } in segments {
+        let end = at + u64::from(*len);
+        let (from, to) = (at.max(range.start), end.min(range.end));
+        if from < to {
+            let small = |n: u64| usize::try_from(n).expect("inside an operation");
+            let within = *offset as usize + small(from - at);
+            each(buffer, within, small(from - range.start)..small(to - range.start));
+        }
+        at = end;
+    }
+}
+
+impl NbdStore {
+    fn buffer(&mut self, len: usize) -> Vec<u8> {
+        let mut buffer = self.spare.pop().unwrap_or_default();
+        buffer.resize(len, 0);
+        buffer
+    }
+
+    fn recycle(&mut self, buffer: Vec<u8>) {
+        // What a server with large blocks needed is not kept for ever.
+        let fits = buffer.capacity() > 0 && buffer.capacity() * SPARE_MAX <= self.buffer_bytes;
+        if fits && self.spare.len() < SPARE_MAX {
+            self.spare.push(buffer);
+        }
+    }
+
+    /// The request of a piece.
+    pub(super) fn request(&mut self, frames: &ArenaFrames, piece: &Piece) -> Request {
+        let offset = piece.range.start;
+        match piece.what {
+            What::Read => Request::read(offset, self.buffer(piece.len())),
+            What::Write { fua } => {
+                let mut bytes = self.buffer(piece.len());
+                let op = &mut self.job(piece.job.expect("a piece of a job")).op;
+                each_part(&mut op.segments, op.offset, &piece.range, |buffer, within, part| {
+                    let Buffer::Pinned(pin) = buffer else { unreachable!("a write pins") };
+                    frames.read(pin, within, &mut bytes[part]);
+                });
+                let flags = if fua { wire::CMD_FLAG_FUA } else { 0 };
+                Request::write(offset, bytes).with_flags(flags)
+            }
+            What::Zeros => {
+                let mut bytes = self.buffer(piece.len());
+                bytes.fill(0);
+                Request::write(offset, bytes)
+            }
+            What::Zero { keep_allocated } => zeroes(offset, piece.short_len(), keep_allocated),
+            What::Trim => Request::trim(offset, piece.short_len()),
+            What::Flush | What::Flushing { .. } => Request::flush(),
+            What::Repeat { number } => {
+                let entry = self.journal.get(number).expect("entries stay while they are repeated");
+                match &entry.change {
+                    Change::Write(data) => Request::write(offset, data.clone()),
+                    &Change::Zero { keep_allocated } => {
+                        zeroes(offset, piece.short_len(), keep_allocated)
+                    }
+                }
+            }
+            What::Status { .. } => Request::block_status(offset, piece.short_len()),
+        }
+    }
+
+    /// Takes in an answer.
+    pub(super) fn answered(&mut self, frames: &ArenaFrames, now: Nanos, answer: Completion) {
+        let Completion { cookie, result, data, extents } = answer;
+        let piece = self.sent.remove(&cookie).expect("the client knows what it was asked");
+        self.sent_bytes -= piece.buffer_bytes();
+        if piece.what.is_change() {
+            self.map.changed();
+            self.sent_change_bytes -= piece.change_bytes();
+        }
+        let error = result.err().map(|error| self.error(&piece, &error));
+        match (piece.what, &error) {
+            (What::Read, None) => {
+                let op = &mut self.job(piece.job.expect("a piece of a job")).op;
+                each_part(&mut op.segments, op.offset, &piece.range, |buffer, within, part| {
+                    let Buffer::Owned(own) = buffer else { unreachable!("a read owns") };
+                    frames.write(own, within, &data[part]);
+                });
+                self.recycle(data);
+            }
+            // One with FUA is stable, but an older one that is repeated must not undo it.
+            (What::Write { .. } | What::Zeros, None) if self.features.flush() => {
+                self.journal.push(piece.range.clone(), Change::Write(data));
+            }
+            (What::Zero { keep_allocated }, None) if self.features.flush() => {
+                self.journal.push(piece.range.clone(), Change::Zero { keep_allocated });
+            }
+            (What::Zero { .. }, Some(error)) if error.kind == StoreErrorKind::Unsupported => {
+                self.zeros_instead(&piece);
+                return;
+            }
+            (What::Flushing { end }, None) => {
+                if let Some(spare) = self.journal.flushed(end) {
+                    self.recycle(spare);
+                }
+            }
+            (What::Flushing { .. } | What::Repeat { .. }, Some(error)) => self.give_up(error),
+            (What::Status { changes }, _) => {
+                let extents = error.is_none().then_some(&extents[..]);
+                self.map.reply(piece.range.start, changes, extents);
+            }
+            _ => self.recycle(data),
+        }
+        if matches!(piece.what, What::Flushing { .. }) && piece.job.is_none() {
+            self.flushing = false;
+        }
+        let Some(index) = piece.job else { return };
+        let job: &mut Job = self.job(index);
+        job.left -= 1;
+        if let Some(error) = error {
+            job.error.get_or_insert(error);
+        }
+        self.end_if_over(index, now);
+    }
+
+    /// A server that says after all that it cannot zero is given zeros.
+    fn zeros_instead(&mut self, piece: &Piece) {
+        self.features.never_zero();
+        let index = piece.job.expect("a piece of a job");
+        self.job(index).left -= 1;
+        self.cut_range(index, What::Zeros, &piece.range, self.piece_bytes);
+    }
+
+    /// What was written and not flushed is lost for good: no later flush can promise it.
+    fn give_up(&mut self, error: &StoreError) {
+        tracing::error!(%error, "what was written since the last flush is not promised any more");
+        self.lost.get_or_insert_with(|| error.clone());
+        self.journal.flushed(self.journal.end());
+    }
+
+    fn error(&self, piece: &Piece, error: &RequestError) -> StoreError {
+        let (start, len) = (piece.range.start, piece.range.end - piece.range.start);
+        let what = match piece.what {
+            What::Read => "read",
+            What::Write { .. } | What::Zeros => "write",
+            What::Zero { .. } => "zero",
+            What::Trim => "discard",
+            What::Repeat { .. } => "write again, after the connection was lost,",
+            What::Status { .. } => "look for holes in",
+            What::Flush | What::Flushing { .. } => {
+                return StoreError::new(
+                    kind(error.errno),
+                    format!("flush {}: {error}", self.place),
+                );
+            }
+        };
+        let message = format!("{what} {len} bytes at {start} of {}: {error}", self.place);
+        StoreError::new(kind(error.errno), message)
+    }
+}
+
+fn zeroes(offset: u64, len: u32, keep_allocated: bool) -> Request {
+    let flags = if keep_allocated { wire::CMD_FLAG_NO_HOLE } else { 0 };
+    Request::write_zeroes(offset, len).with_flags(flags)
+}

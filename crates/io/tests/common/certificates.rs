@@ -1,0 +1,55 @@
+//! Certificates made for a test, in folders as servers and clients want them.
+
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose,
+};
+use std::path::Path;
+
+/// An authority that vouches for whom a test wants.
+pub(crate) struct Authority {
+    issuer: Issuer<'static, KeyPair>,
+    pem: String,
+}
+
+impl Authority {
+    pub(crate) fn new() -> Self {
+        let key = KeyPair::generate().expect("a key");
+        let mut params = CertificateParams::new(Vec::new()).expect("no names");
+        params.distinguished_name.push(DnType::CommonName, "an authority of a test");
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        let pem = params.self_signed(&key).expect("a certificate").pem();
+        Authority { issuer: Issuer::new(params, key), pem }
+    }
+
+    /// Writes the authority's own certificate.
+    pub(crate) fn write_own(&self, folder: &Path) {
+        std::fs::write(folder.join("ca-cert.pem"), &self.pem).expect("a folder");
+    }
+
+    /// Writes a certificate and a key for the server at `names`.
+    pub(crate) fn write_server(&self, folder: &Path, names: &[&str]) {
+        self.write(folder, "server", names, ExtendedKeyUsagePurpose::ServerAuth);
+    }
+
+    /// Writes a certificate and a key for a client.
+    pub(crate) fn write_client(&self, folder: &Path) {
+        self.write(folder, "client", &[], ExtendedKeyUsagePurpose::ClientAuth);
+    }
+
+    fn write(&self, folder: &Path, who: &str, names: &[&str], usage: ExtendedKeyUsagePurpose) {
+        let key = KeyPair::generate().expect("a key");
+        let names: Vec<_> = names.iter().map(|&name| name.to_owned()).collect();
+        let mut params = CertificateParams::new(names).expect("names of hosts");
+        params.distinguished_name.push(DnType::CommonName, format!("a {who} of a test"));
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = vec![usage];
+        let certificate = params.signed_by(&key, &self.issuer).expect("a certificate");
+        let write = |file: String, pem: String| {
+            std::fs::write(folder.join(file), pem).expect("a folder");
+        };
+        write(format!("{who}-cert.pem"), certificate.pem());
+        write(format!("{who}-key.pem"), key.serialize_pem());
+    }
+}
