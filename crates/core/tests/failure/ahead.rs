@@ -221,7 +221,9 @@ fn nothing_is_written_back_to_make_room_for_what_nobody_asked_for() {
     assert_eq!(rig.writes(), Vec::new(), "dirty pages stay");
     assert_eq!(count(&rig, Counter::ReadAheadHit), 3);
     assert_eq!(count(&rig, Counter::ReadAheadDropped), 1);
-    held.iter_mut().for_each(|assembly| assembly.release(rig.cache.frames()));
+    for assembly in &mut held {
+        assembly.release(rig.cache.frames());
+    }
     rig.cache.close_lane(lane);
     rig.cache.check(rig.now);
 }

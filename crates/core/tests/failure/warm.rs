@@ -80,7 +80,7 @@ fn nothing_is_evicted_for_what_is_read_back() {
     let mut lane = rig.lane(0);
     read_all(&mut rig, &mut lane, 50_000..50_400);
     let volume = std::sync::Arc::clone(&rig.disks[0].volume);
-    rig.cache.warm(&volume, [0..5000]);
+    rig.cache.warm(&volume, std::iter::once(0..5000));
     rig.run();
     assert!(!rig.cache.is_warming(&volume), "it is given up when the memory is full");
     assert_eq!(count(&rig, Counter::EvictedPages), 0);
@@ -97,7 +97,7 @@ fn clients_go_first_while_one_small_read_is_under_way() {
     let mut rig = random_rig(4096, 100_000);
     let mut lane = rig.lane(0);
     let volume = std::sync::Arc::clone(&rig.disks[0].volume);
-    rig.cache.warm(&volume, [0..2000]);
+    rig.cache.warm(&volume, std::iter::once(0..2000));
     let mut read = Assembly::new(7, 90_000 * BLOCK, 4096);
     assert_eq!(rig.cache.read(&mut lane, rig.now, &mut read), Status::Pending);
     let mut ops = Vec::new();
