@@ -13,6 +13,10 @@ const DOCUMENTS: &[(&str, &str)] = &[
     ("metrics", "docs/METRICS.md"),
     ("tunables", "docs/TUNABLES.md"),
     ("saw-tooth", "docs/img/saw-tooth.svg"),
+    ("bash", "packaging/completions/larder.bash"),
+    ("zsh", "packaging/completions/_larder"),
+    ("fish", "packaging/completions/larder.fish"),
+    ("man", "packaging/man/larder.1"),
 ];
 
 /// `docs [--check]`.
@@ -35,7 +39,17 @@ pub(crate) fn command(args: &[String]) -> Result<Ending> {
             println!("wrote {path}");
         }
     }
+    if !check {
+        examples(&root)?;
+    }
     Ok(if same { Ending::Holds } else { Ending::Broken })
+}
+
+/// Has the tests write the examples that they check otherwise.
+fn examples(root: &Path) -> Result<()> {
+    let mut cargo = run::cargo(root);
+    cargo.args(["test", "--quiet", "--package", "larder", "--test", "control", "documents"]);
+    run::show(cargo.env("LARDER_WRITE_DOCS", "1"))
 }
 
 /// Whether a file holds this text; shows the difference if not.

@@ -27,7 +27,7 @@ const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
   tidy                   check the rules of the repository; one line per violation
-  docs [--check]         write docs/METRICS.md and docs/TUNABLES.md, or fail if they differ
+  docs [--check]         write the generated parts of docs and packaging, or fail if they differ
   test                   install what the tests need, run everything that takes minutes
   prove [NAME...]        run the long proofs, all of them or those named
       --quick            seconds instead of minutes

@@ -6,7 +6,11 @@ use anyhow::Result;
 
 use crate::run;
 
-/// Program and the package that brings it.
+/// A parser of OpenMetrics by others, for the tests of `/metrics`.
+const OPENMETRICS_PARSER: &str =
+    "/usr/lib/python3/dist-packages/prometheus_client/openmetrics/parser.py";
+
+/// Program, or file by its whole path, and the package that brings it.
 const NEEDS: &[(&str, &str)] = &[
     ("nbdinfo", "libnbd-bin"),
     ("nbdcopy", "libnbd-bin"),
@@ -14,6 +18,7 @@ const NEEDS: &[(&str, &str)] = &[
     ("qemu-img", "qemu-utils"),
     ("qemu-nbd", "qemu-utils"),
     ("fio", "fio"),
+    (OPENMETRICS_PARSER, "python3-prometheus-client"),
 ];
 
 /// Programs that are not here.

@@ -19,6 +19,8 @@ mod simulation;
 mod size;
 mod speed;
 mod trace_fuzz;
+mod tuning;
+mod upstream;
 mod wrong_input;
 
 use std::path::{Path, PathBuf};
@@ -81,6 +83,14 @@ pub(crate) const PROOFS: &[Proof] = &[
         run: sim_memory::run,
     },
     Proof { name: "size", about: "the recommended size, against full sweeps", run: size::run },
+    Proof { name: "auto", about: "--policy auto, against each policy", run: tuning::auto },
+    Proof {
+        name: "online-curve",
+        about: "the curve of the running cache, against the exact one",
+        run: tuning::online_curve,
+    },
+    Proof { name: "curve-cost", about: "what the curve costs a hit", run: tuning::curve_cost },
+    Proof { name: "share", about: "--share auto, against fixed divisions", run: tuning::share },
     Proof { name: "simulation", about: "20,000 seeds of crashes and faults", run: simulation::run },
 ];
 

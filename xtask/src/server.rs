@@ -83,6 +83,8 @@ pub(crate) enum Peer {
     NbdkitCache(PathBuf),
     /// `qemu-nbd --cache=writeback`.
     QemuNbd(PathBuf),
+    /// `nbdkit null` of so many bytes, where each read and write takes so long.
+    NbdkitSlow(u64, Duration),
 }
 
 impl Recipe for Peer {
@@ -91,18 +93,25 @@ impl Recipe for Peer {
             Self::NbdkitMemory(_) => "nbdkit memory".into(),
             Self::NbdkitCache(_) => "nbdkit cache filter".into(),
             Self::QemuNbd(_) => "qemu-nbd writeback".into(),
+            Self::NbdkitSlow(..) => "nbdkit delay filter".into(),
         }
     }
 
     fn command(&self, socket: &Path, scratch: &Path) -> Command {
         let mut command = Command::new(match self {
-            Self::NbdkitMemory(_) | Self::NbdkitCache(_) => "nbdkit",
+            Self::NbdkitMemory(_) | Self::NbdkitCache(_) | Self::NbdkitSlow(..) => "nbdkit",
             Self::QemuNbd(_) => "qemu-nbd",
         });
         match self {
             Self::NbdkitMemory(bytes) => {
                 command.args(["--foreground", "--unix"]).arg(socket);
                 command.arg("memory").arg(bytes.to_string());
+            }
+            Self::NbdkitSlow(bytes, time) => {
+                command.args(["--foreground", "--unix"]).arg(socket).arg("--filter=delay");
+                let time = format!("{}ms", time.as_millis());
+                command.arg("null").arg(format!("size={bytes}"));
+                command.args([format!("rdelay={time}"), format!("wdelay={time}")]);
             }
             Self::NbdkitCache(image) => {
                 command.args(["--foreground", "--unix"]).arg(socket).arg("--filter=cache");
@@ -183,7 +192,7 @@ impl Server {
     pub(crate) fn announced(&self) -> Vec<String> {
         let text = std::fs::read_to_string(self.scratch.path().join("stdout")).unwrap_or_default();
         text.split_whitespace()
-            .filter(|word| word.starts_with("nbd+unix:///"))
+            .filter(|word| word.starts_with("nbd+unix:///") || word.starts_with("nbds+unix:///"))
             .map(|word| word.trim_matches(['\'', '"', ',']).to_owned())
             .collect()
     }

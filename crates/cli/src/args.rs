@@ -4,10 +4,11 @@ use bytesize::ByteSize;
 use larder_core::hint::Hint;
 use larder_core::mode::{FlushMode, WriteMode};
 use larder_core::policy::PolicyKind;
+use larder_core::tunables::Tunables;
 use larder_core::units::{BLOCK_BYTES_U64, PAGE_BLOCKS_MAX};
 use larder_io::front::nbd::ListenAddress;
 use larder_io::nbd_client::NbdUri;
-use std::net::ToSocketAddrs;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
@@ -17,6 +18,11 @@ pub(crate) fn bytes(text: &str) -> Result<u64, String> {
         .parse()
         .map_err(|error| format!("\"{text}\" is not a size ({error}); write 4KiB, 256MiB, 2GiB"))?;
     Ok(size.as_u64())
+}
+
+/// A ceiling: a number of bytes, or `all` where there is none.
+pub(crate) fn ceiling(text: &str) -> Result<u64, String> {
+    if text == "all" { Ok(u64::MAX) } else { bytes(text) }
 }
 
 /// A time in nanoseconds.
@@ -50,6 +56,23 @@ fn one_of<T>(what: &str, text: &str, found: Option<T>, names: &[&str]) -> Result
     found.ok_or_else(|| format!("there is no {what} \"{text}\"; one of {}", names.join(", ")))
 }
 
+/// What is said of a name that nobody knows: with the nearest one that is known.
+pub(crate) fn unknown<'a>(
+    what: &str,
+    name: &str,
+    known: impl IntoIterator<Item = &'a str>,
+) -> String {
+    let known = known.into_iter();
+    let nearest = known
+        .map(|known| (strsim::damerau_levenshtein(name, known), known))
+        .min()
+        .filter(|(distance, known)| *distance <= known.len().max(name.len()) / 2);
+    match nearest {
+        Some((_, nearest)) => format!("there is no {what} \"{name}\"; did you mean \"{nearest}\"?"),
+        None => format!("there is no {what} \"{name}\""),
+    }
+}
+
 /// A policy by name.
 pub(crate) fn policy(text: &str) -> Result<PolicyKind, String> {
     one_of("policy", text, PolicyKind::from_name(text), &PolicyKind::ALL.map(PolicyKind::name))
@@ -71,6 +94,12 @@ pub(crate) fn flush_mode(text: &str) -> Result<FlushMode, String> {
 pub(crate) fn hint(text: &str) -> Result<Hint, String> {
     let names: Vec<_> = Hint::ALL.iter().map(|hint| hint.name()).collect();
     one_of("hint", text, Hint::from_name(text), &names)
+}
+
+/// A preset of tunables by name.
+pub(crate) fn preset(text: &str) -> Result<String, String> {
+    let found = Tunables::preset(text).map(|_| text.to_owned());
+    one_of("preset", text, found, &["larder", "nt"])
 }
 
 /// A setting of a tunable, as in `age-max=2000`.
@@ -141,24 +170,84 @@ pub(crate) fn volume(text: &str) -> Result<VolumeArgument, String> {
     Ok(VolumeArgument { name, path: path.into(), upstream })
 }
 
-/// `[NAME=]HINT`: a hint for one volume or for all.
-pub(crate) fn named_hint(text: &str) -> Result<(Option<String>, Hint), String> {
-    match text.split_once('=') {
-        Some((name, said)) => Ok((Some(name.to_owned()), hint(said)?)),
-        None => Ok((None, hint(text)?)),
-    }
-}
-
 /// A number of bytes, or `off`, which is 0.
 pub(crate) fn bytes_or_off(text: &str) -> Result<u64, String> {
     if text == "off" { Ok(0) } else { bytes(text) }
 }
 
-/// `[NAME=]SIZE`: a size for one volume or for all.
-pub(crate) fn named_bytes(text: &str) -> Result<(Option<String>, u64), String> {
-    match text.split_once('=') {
-        Some((name, size)) => Ok((Some(name.to_owned()), bytes(size)?)),
-        None => Ok((None, bytes(text)?)),
+/// A value for one volume, or for all of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Named<T> {
+    /// The volume; none for all.
+    pub(crate) volume: Option<String>,
+    pub(crate) value: T,
+}
+
+/// `[NAME=]VALUE`. A name may hold a "=" itself, a value does not.
+pub(crate) fn named<T>(
+    value: impl Fn(&str) -> Result<T, String> + Clone,
+) -> impl Fn(&str) -> Result<Named<T>, String> + Clone {
+    move |text| match text.rsplit_once('=') {
+        Some((name, text)) => Ok(Named { volume: Some(name.to_owned()), value: value(text)? }),
+        None => Ok(Named { volume: None, value: value(text)? }),
+    }
+}
+
+/// `[NAME.]TUNABLE=VALUE`. A name may hold a "." itself, a tunable does not.
+pub(crate) fn named_setting(text: &str) -> Result<Named<(String, u64)>, String> {
+    let (name, value) = setting(text)?;
+    Ok(match name.rsplit_once('.') {
+        Some((volume, tunable)) => {
+            Named { volume: Some(volume.to_owned()), value: (tunable.to_owned(), value) }
+        }
+        None => Named { volume: None, value: (name, value) },
+    })
+}
+
+/// What holds for a volume: the last value of its own, else the last for all.
+pub(crate) fn value_of<'a, T>(values: &'a [Named<T>], volume: &str) -> Option<&'a T> {
+    let own = values.iter().rev().find(|named| named.volume.as_deref() == Some(volume));
+    own.or_else(|| values.iter().rev().find(|named| named.volume.is_none()))
+        .map(|named| &named.value)
+}
+
+/// A number of bytes as [`bytes`] reads it, in the largest unit that needs no fraction.
+pub(crate) fn size_text(bytes: u64) -> String {
+    for (shift, unit) in [(30, "GiB"), (20, "MiB"), (10, "KiB")] {
+        if bytes > 0 && bytes.trailing_zeros() >= shift {
+            return format!("{}{unit}", bytes >> shift);
+        }
+    }
+    format!("{bytes}")
+}
+
+/// Where to be controlled: a path, or `none`.
+pub(crate) fn control(text: &str) -> Result<ControlArgument, String> {
+    match text {
+        "" => Err("a control socket needs a path".into()),
+        "none" => Ok(ControlArgument::None),
+        path => Ok(ControlArgument::Path(path.strip_prefix("unix:").unwrap_or(path).into())),
+    }
+}
+
+/// Where to be controlled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ControlArgument {
+    /// Nowhere.
+    None,
+    /// On a unix socket.
+    Path(PathBuf),
+}
+
+/// An address of this machine's loopback interface, as in `127.0.0.1:9090`.
+pub(crate) fn loopback(text: &str) -> Result<SocketAddr, String> {
+    let address: SocketAddr = text.parse().map_err(|error| {
+        format!("\"{text}\" is not an address ({error}); write it as 127.0.0.1:PORT")
+    })?;
+    if address.ip().is_loopback() {
+        Ok(address)
+    } else {
+        Err(format!("{text} can be reached from outside: use 127.0.0.1:PORT or [::1]:PORT"))
     }
 }
 
@@ -212,5 +301,42 @@ mod tests {
         let ListenAddress::Tcp(address) = listen("tcp:[::1]:99").unwrap() else { panic!() };
         assert_eq!(address.port(), 99);
         assert!(listen("/run/x").is_err());
+    }
+
+    #[test]
+    fn a_value_of_its_own_goes_before_one_for_all() {
+        let parse = |texts: &[&str]| -> Vec<_> {
+            texts.iter().map(|text| named(bytes)(text).unwrap()).collect()
+        };
+        let values = parse(&["1MiB", "a=2MiB", "3MiB", "b=x=4MiB"]);
+        assert_eq!(value_of(&values, "a"), Some(&(2 << 20)));
+        assert_eq!(value_of(&values, "b=x"), Some(&(4 << 20)));
+        assert_eq!(value_of(&values, "c"), Some(&(3 << 20)), "the last one");
+        assert_eq!(value_of(&parse(&["a=1"]), "b"), None);
+        let set = named_setting("my.disk.age-max=7").unwrap();
+        assert_eq!(set.volume.as_deref(), Some("my.disk"));
+        assert_eq!(set.value, ("age-max".into(), 7));
+        assert_eq!(named_setting("age-max=7").unwrap().volume, None);
+    }
+
+    #[test]
+    fn sizes_are_written_as_they_are_read() {
+        for (bytes_in, text) in [(0, "0"), (512, "512"), (4096, "4KiB"), (3 << 29, "1536MiB")] {
+            assert_eq!(size_text(bytes_in), text);
+            assert_eq!(bytes(text).unwrap(), bytes_in);
+        }
+        assert_eq!(size_text(2 << 30), "2GiB");
+    }
+
+    #[test]
+    fn control_over_tcp_stays_on_this_machine() {
+        assert_eq!(loopback("127.0.0.1:80").unwrap().port(), 80);
+        assert!(loopback("[::1]:80").is_ok());
+        for outside in ["0.0.0.0:80", "192.168.0.1:80", "[::]:80"] {
+            assert!(loopback(outside).unwrap_err().contains("from outside"), "{outside}");
+        }
+        assert!(loopback("localhost").is_err());
+        assert_eq!(control("none").unwrap(), ControlArgument::None);
+        assert_eq!(control("/run/x").unwrap(), ControlArgument::Path("/run/x".into()));
     }
 }

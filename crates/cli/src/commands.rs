@@ -1,5 +1,7 @@
 //! The subcommands, one file each.
 
+pub(crate) mod check_config;
+pub(crate) mod ctl;
 pub(crate) mod demo;
 pub(crate) mod docs;
 pub(crate) mod load;

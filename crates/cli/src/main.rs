@@ -7,9 +7,11 @@
 
 mod args;
 mod commands;
+mod control;
 mod counters;
 mod progress;
 mod signals;
+mod systemd;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -29,7 +31,11 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Serve volumes with a cache over NBD.
-    Serve(commands::serve::Arguments),
+    Serve(Box<commands::serve::Arguments>),
+    /// Ask a running server, and change it.
+    Ctl(commands::ctl::Arguments),
+    /// Check a configuration file of larder serve.
+    CheckConfig(commands::check_config::Arguments),
     /// Show the whole in a minute: an image, a cache, a workload, with and without.
     Demo(commands::demo::Arguments),
     /// Convert, summarise, cut, merge, make and replay traces of requests.
@@ -55,6 +61,8 @@ fn main() -> ExitCode {
     tracing_subscriber::fmt().with_env_filter(log).with_writer(std::io::stderr).init();
     let result = match Cli::parse().command {
         Command::Serve(arguments) => succeed(commands::serve::run(&arguments)),
+        Command::Ctl(arguments) => commands::ctl::run(&arguments),
+        Command::CheckConfig(arguments) => succeed(commands::check_config::run(&arguments)),
         Command::Demo(arguments) => succeed(commands::demo::run(&arguments)),
         Command::Trace(arguments) => succeed(commands::trace::run(&arguments)),
         Command::Sim(arguments) => succeed(commands::sim::run(&arguments)),

@@ -20,6 +20,8 @@ pub(crate) fn bar(total: u64, template: &str) -> ProgressBar {
 /// Progress of writing everything out: how much, how fast, how long.
 #[derive(Debug)]
 pub(crate) struct WriteOut {
+    /// What is being done, as in "writing".
+    doing: &'static str,
     volume: String,
     total: u64,
     bar: Option<ProgressBar>,
@@ -29,8 +31,9 @@ pub(crate) struct WriteOut {
 }
 
 impl WriteOut {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(doing: &'static str) -> Self {
         WriteOut {
+            doing,
             volume: String::new(),
             total: 0,
             bar: None,
@@ -50,9 +53,12 @@ impl WriteOut {
             self.last_line = None;
             self.bar = None;
             if self.total > 0 && std::io::stderr().is_terminal() {
-                let template = "writing {prefix} [{bar:30}] {bytes} of {total_bytes}, \
+                let template = "{prefix} [{bar:30}] {bytes} of {total_bytes}, \
                                 {binary_bytes_per_sec}, {eta} left";
-                self.bar = Some(bar(self.total, template).with_prefix(self.volume.clone()));
+                self.bar = Some(
+                    bar(self.total, template)
+                        .with_prefix(format!("{} {}", self.doing, self.volume)),
+                );
             }
         }
         if progress.error != self.last_error {
@@ -83,7 +89,7 @@ impl WriteOut {
         };
         let (done, total) = (format::bytes(written), format::bytes(self.total));
         let rate = format::byte_rate(rate);
-        eprintln!("writing {}: {done} of {total}, {rate}{left}", self.volume);
+        eprintln!("{} {}: {done} of {total}, {rate}{left}", self.doing, self.volume);
     }
 
     /// Ends the bar of the volume at hand.

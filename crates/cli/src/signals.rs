@@ -1,10 +1,10 @@
 //! Signals as a channel: what was asked for, one after the other.
 
 use anyhow::{Context, Result};
-use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::{Handle, Signals};
 use std::sync::Mutex;
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -15,6 +15,8 @@ pub(crate) enum Asked {
     Stop,
     /// SIGUSR1: a table of counters.
     Report,
+    /// SIGHUP: the configuration file, again.
+    Reload,
 }
 
 /// Signals received by a thread, until dropped.
@@ -22,9 +24,15 @@ pub(crate) struct SignalChannel {
     handle: Handle,
     thread: Option<JoinHandle<()>>,
     asked: Mutex<Receiver<Asked>>,
+    sender: Sender<Asked>,
 }
 
 impl SignalChannel {
+    /// For those who ask as a signal does.
+    pub(crate) fn asker(&self) -> Sender<Asked> {
+        self.sender.clone()
+    }
+
     /// What was asked for next, if anything comes within `timeout`.
     pub(crate) fn wait(&self, timeout: Duration) -> Option<Asked> {
         self.asked.lock().expect("no holder panics").recv_timeout(timeout).ok()
@@ -33,20 +41,25 @@ impl SignalChannel {
 
 /// Starts receiving signals.
 pub(crate) fn channel_of_signals() -> Result<SignalChannel> {
-    let mut signals =
-        Signals::new([SIGINT, SIGTERM, libc::SIGPWR, SIGUSR1]).context("receive signals")?;
+    let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM, libc::SIGPWR, SIGUSR1])
+        .context("receive signals")?;
     let handle = signals.handle();
     let (sender, asked) = channel();
+    let signalled = sender.clone();
     let forward = move || {
         for signal in signals.forever() {
-            let asked = if signal == SIGUSR1 { Asked::Report } else { Asked::Stop };
-            if sender.send(asked).is_err() {
+            let meant = match signal {
+                SIGUSR1 => Asked::Report,
+                SIGHUP => Asked::Reload,
+                _ => Asked::Stop,
+            };
+            if signalled.send(meant).is_err() {
                 return;
             }
         }
     };
     let thread = std::thread::Builder::new().name("signals".into()).spawn(forward)?;
-    Ok(SignalChannel { handle, thread: Some(thread), asked: Mutex::new(asked) })
+    Ok(SignalChannel { handle, thread: Some(thread), asked: Mutex::new(asked), sender })
 }
 
 impl Drop for SignalChannel {

@@ -6,23 +6,33 @@
 //! queue, the pool, or a mailbox.
 
 mod ahead;
+mod at_risk;
 mod come_and_go;
 mod complete;
 mod evict;
 mod exclusive;
 mod fill;
 mod flush;
+mod freeze;
 mod join;
+mod map;
+mod order;
+mod pin;
 mod poll;
 mod read;
+mod regroup;
 mod round;
 mod settings;
+mod sharing;
 mod tend;
+mod tune;
 mod warm;
 mod write;
 
+pub use at_risk::AtRisk;
 pub use exclusive::{BlockCut, cut};
 pub use read::HitRead;
+pub use sharing::ShareMode;
 pub use tend::Memory;
 
 use crate::clock::Nanos;
@@ -32,10 +42,11 @@ use crate::lane::{Lane, Notify};
 use crate::page::Table;
 use crate::pool::Pool;
 use crate::shard::{Page, Shard};
-use crate::sync::atomic::{AtomicUsize, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::sync::{Arc, Mutex, MutexGuard, lock, spin};
 use crate::units::BLOCK_BYTES_U64;
 use crate::volume::Volume;
+use sharing::Sharing;
 
 /// A cache for any number of volumes that share one pool of frames.
 pub struct Cache<F: Frames> {
@@ -45,6 +56,11 @@ pub struct Cache<F: Frames> {
     pool: Pool<F>,
     /// Lanes that wait for room, over all volumes.
     stalled: AtomicUsize,
+    /// Shards whose pages or policy are being rebuilt, which takes its time.
+    rebuilding: Box<[AtomicBool]>,
+    /// Bytes that trackers of volumes may still take.
+    tracker_bytes: Mutex<usize>,
+    sharing: Sharing,
     /// Held by whoever changes settings: one at a time.
     settings: Mutex<()>,
     /// Held by whoever tends.
@@ -66,7 +82,15 @@ pub const METADATA_BYTES_PER_FRAME: usize = Table::BYTES_PER_FRAME
     // The list of free frames and the list of free slots.
     + 2 * size_of::<FrameId>()
     // The latch of the frame, and ten bytes for the chunks' slack and the dirty batches.
-    + 14;
+    + 14
+    + TRACKER_BYTES_PER_FRAME;
+
+/// Bytes for each frame that trackers of volumes may take, beside [`TRACKER_BYTES`].
+const TRACKER_BYTES_PER_FRAME: usize = 16;
+
+/// Bytes that trackers of volumes may take in a cache of any size: what the memory bound must leave
+/// room for once.
+pub const TRACKER_BYTES: usize = 768 << 10;
 
 /// Shards for a cache of `frames` frames used by `threads` threads.
 #[must_use]
@@ -96,6 +120,9 @@ impl<F: Frames> Cache<F> {
             shards: (0..shards).map(|_| Mutex::new(Shard::new())).collect(),
             pool: Pool::new(usable),
             stalled: AtomicUsize::new(0),
+            rebuilding: (0..shards).map(|_| AtomicBool::new(false)).collect(),
+            tracker_bytes: Mutex::new(TRACKER_BYTES + usable as usize * TRACKER_BYTES_PER_FRAME),
+            sharing: Sharing::new(),
             settings: Mutex::new(()),
             tending: Mutex::new(()),
             keeper: Mutex::new(None),
@@ -123,11 +150,15 @@ impl<F: Frames> Cache<F> {
             Gauge::Dirty => volume.dirty.load(Ordering::Relaxed),
             Gauge::Writing => volume.writing.load(Ordering::Relaxed),
             Gauge::Memory => u64::from(self.pool.usable()),
+            Gauge::MemoryTarget => u64::from(self.pool.target()),
             Gauge::Free => self.pool.free() as u64,
             Gauge::Metadata => {
-                return u64::from(self.pool.most()) * METADATA_BYTES_PER_FRAME as u64;
+                let tables = u64::from(self.pool.most()) * METADATA_BYTES_PER_FRAME as u64;
+                return tables + TRACKER_BYTES as u64;
             }
             Gauge::InFlight => return lock(&volume.queue).in_flight as u64,
+            Gauge::Pinned => volume.pinned.blocks(),
+            Gauge::Held => volume.ordered.with(|groups| groups.held_blocks()),
             Gauge::Failing => return volume.failing.load(Ordering::Relaxed),
         };
         blocks * BLOCK_BYTES_U64
@@ -211,6 +242,7 @@ impl<F: Frames> Cache<F> {
                 writing += counts.2;
             }
             assert_eq!(dirty, volume.dirty.load(Ordering::Acquire), "dirty blocks");
+            volume.ordered.with(|groups| groups.check(|block| self.is_unclean(volume, block)));
             assert_eq!(writing, volume.writing.load(Ordering::Acquire), "writing blocks");
             let usage = u64::from(volume.quota.usage.load(Ordering::Acquire));
             assert!(resident <= usage, "{resident} resident, {usage} charged");
@@ -218,7 +250,13 @@ impl<F: Frames> Cache<F> {
             if lock(&volume.queue).is_idle() {
                 assert_eq!(writing, 0, "writing, but nothing is in flight");
                 let held = limbo.iter().filter(|&&owner| owner == volume.id).count() as u64;
-                assert_eq!(usage, resident + held, "frames charged, resident and in limbo");
+                let maps = lock(&volume.maps);
+                let mapped: u64 = maps.iter().map(|(blocks, _)| blocks.end - blocks.start).sum();
+                let least = resident + held;
+                assert!(
+                    (least..=least + mapped).contains(&usage),
+                    "{usage} frames charged, {resident} resident, {held} in limbo, {mapped} mapped"
+                );
             }
         }
         self.pool.check();

@@ -6,10 +6,12 @@
 mod catalogue;
 mod class;
 mod histogram;
+mod interface;
 
 pub use catalogue::{COUNTERS, Counter, GAUGES, Gauge, HISTOGRAMS, Latency, Meaning, Unit};
 pub use class::{Class, Classes};
 pub use histogram::{Histogram, HistogramSnapshot};
+pub use interface::Interface;
 
 use crate::clock::Nanos;
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -119,6 +121,13 @@ impl Totals {
         classes.iter().map(|&class| self.get(class)).sum()
     }
 
+    /// Pages that reads referenced and that were answered without waiting for the store, what had
+    /// been read ahead included.
+    #[must_use]
+    pub fn read_hits(&self) -> u64 {
+        self.get(Counter::ReadHit) + self.get(Counter::ReadAheadHit)
+    }
+
     /// Pages that writes referenced.
     #[must_use]
     pub fn write_pages(&self) -> u64 {
@@ -132,11 +141,6 @@ impl Totals {
         .iter()
         .map(|&c| self.get(c))
         .sum()
-    }
-
-    /// References that did not wait for the store, what had been read ahead included.
-    fn read_hits(&self) -> u64 {
-        self.get(Counter::ReadHit) + self.get(Counter::ReadAheadHit)
     }
 
     /// Share of referenced pages that were answered without waiting for the store, what had been

@@ -190,16 +190,18 @@ impl Ring {
         (0..head.wrapping_sub(tail)).map(move |i| self.entry(tail.wrapping_add(i)))
     }
 
-    /// Takes all hits noted so far, under the shard's lock.
-    pub(crate) fn drain(&self, mut hit: impl FnMut(u16, Slot)) {
+    /// Takes all hits noted so far, under the shard's lock; how many.
+    pub(crate) fn drain(&self, mut hit: impl FnMut(u16, Slot)) -> u64 {
         let head = self.head.load(Ordering::Acquire);
         let mut tail = self.tail.load(Ordering::Relaxed);
+        let count = u64::from(head.wrapping_sub(tail));
         while tail != head {
             let (volume, slot) = self.entry(tail);
             hit(volume, slot);
             tail = tail.wrapping_add(1);
         }
         self.tail.store(tail, Ordering::Release);
+        count
     }
 
     #[inline]

@@ -1,6 +1,9 @@
 //! Write modes, flush modes, and the one place that says which applies now and why the cache is
 //! bypassed.
 
+use crate::counters::Counter;
+use crate::hint::Hint;
+
 /// What a write does before it is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteMode {
@@ -23,9 +26,6 @@ pub enum FlushMode {
     /// `age-max` and the time that writing takes; a crash before that loses it.
     Ignore,
 }
-
-use crate::counters::Counter;
-use crate::hint::Hint;
 
 macro_rules! named {
     ($enum:ident: $($variant:ident = $name:literal),*) => {
@@ -70,6 +70,8 @@ pub enum BypassReason {
     NoBuffering,
     /// The volume is in write-around mode, and the block is not resident.
     WriteAround,
+    /// The volume is frozen, and the block is not resident.
+    Frozen,
     /// The page as a whole could not be read, so only what was asked for is.
     FillFailed,
     /// There is no room for the whole page: everything else is dirty, pinned or being filled.
@@ -77,12 +79,12 @@ pub enum BypassReason {
 }
 
 impl BypassReason {
-    /// The counter of its pages.
-    #[must_use]
-    pub fn counter(self) -> Counter {
+    /// Where it is counted.
+    pub(crate) fn counter(self) -> Counter {
         match self {
             BypassReason::NoBuffering => Counter::BypassNoBuffering,
             BypassReason::WriteAround => Counter::BypassWriteAround,
+            BypassReason::Frozen => Counter::BypassFrozen,
             BypassReason::FillFailed => Counter::BypassFillFailed,
             BypassReason::Pressure => Counter::BypassPressure,
         }

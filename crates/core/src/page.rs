@@ -2,11 +2,13 @@
 
 mod buckets;
 mod chunked;
+mod paging;
 mod slab;
 mod state;
 mod table;
 
 pub(crate) use chunked::Chunked;
+pub(crate) use paging::Paging;
 pub(crate) use slab::Slab;
 pub(crate) use state::FrameState;
 pub(crate) use table::{Key, Table};

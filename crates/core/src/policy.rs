@@ -78,6 +78,11 @@ pub trait Policy: Send + std::fmt::Debug {
     /// A page is no longer resident: `evicted` to make room, or gone for another reason (discarded,
     /// failed to fill), in which case it leaves no ghost.
     fn on_remove(&mut self, slot: Slot, page: u64, evicted: bool);
+    /// Whether a resident page has earned a place that new pages have not: the main queue, the list
+    /// of what was referenced again. Policies that keep all pages alike say no.
+    fn is_protected(&self, _slot: Slot) -> bool {
+        false
+    }
     /// Resident pages.
     fn len(&self) -> usize;
     /// Whether no page is resident.
@@ -86,6 +91,66 @@ pub trait Policy: Send + std::fmt::Debug {
     }
     /// Asserts every invariant of the structure; for tests.
     fn check(&self);
+}
+
+impl<P: Policy + ?Sized> Policy for Box<P> {
+    fn name(&self) -> &'static str {
+        (**self).name()
+    }
+
+    fn on_capacity(&mut self, pages: usize) {
+        (**self).on_capacity(pages);
+    }
+
+    fn on_miss(&mut self, page: u64) {
+        (**self).on_miss(page);
+    }
+
+    fn on_insert(&mut self, slot: Slot, page: u64) {
+        (**self).on_insert(slot, page);
+    }
+
+    fn on_hit(&mut self, slot: Slot) {
+        (**self).on_hit(slot);
+    }
+
+    fn victim(&mut self, accept: &mut dyn FnMut(Slot) -> bool) -> Option<Slot> {
+        (**self).victim(accept)
+    }
+
+    fn on_remove(&mut self, slot: Slot, page: u64, evicted: bool) {
+        (**self).on_remove(slot, page, evicted);
+    }
+
+    fn is_protected(&self, slot: Slot) -> bool {
+        (**self).is_protected(slot)
+    }
+
+    fn len(&self) -> usize {
+        (**self).len()
+    }
+
+    fn check(&self) {
+        (**self).check();
+    }
+}
+
+/// Tells a new policy of the pages that an old one has: when each was referenced last, its slot and
+/// its number. They come from the coldest on, and those that had earned a place after the others,
+/// in a way that they earn one again: as ghosts that come back, or else by a reference. Ghosts of
+/// the old policy are lost, since no two policies mean the same by them.
+pub fn hand_over(from: &dyn Policy, to: &mut dyn Policy, pages: &mut [(u64, Slot, u64)]) {
+    pages.sort_unstable_by_key(|&(touched, slot, _)| (from.is_protected(slot), touched, slot));
+    for &mut (_, slot, page) in pages {
+        to.on_insert(slot, page);
+        if from.is_protected(slot) && !to.is_protected(slot) {
+            to.on_remove(slot, page, true);
+            to.on_insert(slot, page);
+            if !to.is_protected(slot) {
+                to.on_hit(slot);
+            }
+        }
+    }
 }
 
 #[cfg(test)]

@@ -185,7 +185,7 @@ impl<F: Frames> Pool<F> {
                 Some(own) => {
                     frames.disown(own);
                     if let Some(Some(volume)) = lock(&self.volumes).get(usize::from(volume)) {
-                        self.uncharge(volume, 1);
+                        volume.quota.uncharge(1);
                     }
                     free.frames.push(frame);
                 }
@@ -195,17 +195,12 @@ impl<F: Frames> Pool<F> {
         }
     }
 
-    /// So many frames of a volume are no longer its.
-    pub(crate) fn uncharge(&self, volume: &Volume<F>, frames: usize) {
-        volume.quota.usage.fetch_sub(count(frames), Ordering::Relaxed);
-    }
-
     /// Gives frames back that nobody holds or can find.
     pub(crate) fn give_back(&self, volume: &Volume<F>, frames: impl IntoIterator<Item = FrameId>) {
         let mut free = lock(&self.free);
         let before = free.frames.len();
         free.frames.extend(frames);
-        self.uncharge(volume, free.frames.len() - before);
+        volume.quota.uncharge(free.frames.len() - before);
     }
 
     /// Gives a frame back that nobody can find but somebody may still hold.

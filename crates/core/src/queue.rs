@@ -4,6 +4,7 @@
 use crate::clock::Nanos;
 use crate::frames::Frames;
 use crate::lane::Mailbox;
+use crate::page::Paging;
 use crate::policy::Slot;
 use crate::readahead::Wishes;
 use crate::store::{Segment, StoreError, StoreOp, StoreOpKind};
@@ -54,13 +55,13 @@ pub(crate) struct Joined {
 #[derive(Debug)]
 pub(crate) enum Context<F: Frames> {
     /// Blocks of a page that is being filled.
-    Fill { page: u64 },
+    Fill { page: u64, paging: Paging },
     /// Several fills in one read.
     Joined(Vec<Joined>),
     /// Blocks that go to one reader only, and what was resident of them: block, frame, sectors.
     Bypass { waiter: FillWaiter<F>, overlays: Vec<(u64, F::Pin, u8)> },
     /// Dirty pages, all of one region, named by number and slot.
-    WriteBack { pages: Vec<(u64, Slot)>, epoch: u64 },
+    WriteBack { pages: Vec<(u64, Slot)>, paging: Paging, epoch: u64 },
     /// A flush of the store for these waiters.
     Flush(Vec<FlushWaiter<F>>),
     /// A range that is discarded or zeroed.
@@ -94,7 +95,7 @@ pub(crate) struct Queue<F: Frames> {
     pub(crate) wishes: Wishes,
     /// Blocks to be read back after a restart.
     pub(crate) warm: VecDeque<Range<u64>>,
-    /// Pages that a reader in order has passed.
+    /// Blocks that a reader in order has passed.
     pub(crate) behind: Vec<Range<u64>>,
     pub(crate) background: VecDeque<StoreOp<F>>,
     /// Reads given to the store in a row while writes waited.
@@ -113,7 +114,7 @@ pub(crate) struct Queue<F: Frames> {
     pub(crate) flush_in_flight: bool,
     /// A failed flush of the store: what it lost is not known, so every later flush fails too.
     pub(crate) flush_failed: Option<StoreError>,
-    /// Dirty pages whose room is wanted.
+    /// First blocks of dirty pages whose room is wanted.
     pub(crate) steals: Vec<u64>,
     pub(crate) exclusives: Vec<Exclusive<F>>,
     next_exclusive: u64,
@@ -219,12 +220,15 @@ impl<F: Frames> Queue<F> {
         }
     }
 
-    /// Moves reads ahead of `pages` to those that clients wait for, as far as they are queued.
-    pub(crate) fn promote(&mut self, pages: &Range<u64>) {
+    /// Moves reads ahead of pages that meet `blocks` to those that clients wait for, as far as they
+    /// are queued.
+    pub(crate) fn promote(&mut self, blocks: &Range<u64>) {
         let Queue { ahead, ahead_frames, reads, contexts, .. } = self;
         let is_of_page = |op: &mut StoreOp<F>| {
             let context = &contexts[usize::try_from(op.tag).expect("an index")];
-            matches!(context, Some(Context::Fill { page }) if pages.contains(page))
+            let Some(Context::Fill { page, paging }) = context else { return false };
+            let own = paging.blocks_of(*page);
+            own.start < blocks.end && blocks.start < own.end
         };
         let mut index = 0;
         while index < ahead.len() {
@@ -299,23 +303,30 @@ impl<F: Frames> Queue<F> {
     }
 
     /// Whether a fill or a write back of a page that meets `blocks` is queued or in flight.
-    pub(crate) fn is_under_way(
-        &self,
-        blocks: &Range<u64>,
-        blocks_of: impl Fn(u64) -> Range<u64>,
-    ) -> bool {
-        let meets = |page: u64| {
-            let own = blocks_of(page);
+    pub(crate) fn is_under_way(&self, blocks: &Range<u64>) -> bool {
+        let meets = |page: u64, paging: Paging| {
+            let own = paging.blocks_of(page);
             own.start < blocks.end && blocks.start < own.end
         };
         self.contexts.iter().flatten().any(|context| match context {
-            Context::Fill { page } => meets(*page),
-            Context::WriteBack { pages, .. } => pages.iter().any(|&(page, _)| meets(page)),
+            Context::Fill { page, paging } => meets(*page, *paging),
+            Context::WriteBack { pages, paging, .. } => {
+                pages.iter().any(|&(page, _)| meets(page, *paging))
+            }
             Context::Joined(_)
             | Context::Bypass { .. }
             | Context::Flush(_)
             | Context::Exclusive { .. } => false,
         })
+    }
+
+    /// Pages with a write to the store queued or in flight.
+    pub(crate) fn pages_in_rounds(&self) -> Vec<u64> {
+        let pages = self.contexts.iter().flatten().filter_map(|context| match context {
+            Context::WriteBack { pages, .. } => Some(pages),
+            _ => None,
+        });
+        pages.flatten().map(|&(page, _)| page).collect()
     }
 
     /// Takes out what bypasses hold, when nobody will finish them.

@@ -1,8 +1,9 @@
 //! Requests under way: what a front end keeps until it can answer, and the pieces that it cuts
 //! them into.
 
-use crate::counters::Classes;
+use crate::counters::{Classes, Interface};
 use crate::frames::Frames;
+use crate::group::GroupId;
 use crate::hint::Hint;
 use crate::lane::Completion;
 use crate::mode::{FlushMode, WriteMode};
@@ -40,6 +41,9 @@ pub struct Assembly<F: Frames> {
     pub offset: u64,
     /// Bytes.
     pub len: u32,
+    pub(crate) interface: Interface,
+    /// Whether the call has been counted.
+    pub(crate) told: bool,
     pub(crate) parts: Vec<Option<F::Pin>>,
     /// Parts that have been asked of the store and have not come.
     pub(crate) missing: u32,
@@ -66,6 +70,8 @@ impl<F: Frames> Assembly<F> {
             token,
             offset,
             len,
+            interface: Interface::Copy,
+            told: false,
             parts: Vec::new(),
             missing: 0,
             cursor: 0,
@@ -80,6 +86,13 @@ impl<F: Frames> Assembly<F> {
         assembly
     }
 
+    /// Says what it is for, which decides where it is counted; copying is what it is for else.
+    #[must_use]
+    pub fn through(mut self, interface: Interface) -> Self {
+        self.interface = interface;
+        self
+    }
+
     /// Makes an assembly that was released ready for another read, keeping its memory.
     pub fn reset(&mut self, token: u64, offset: u64, len: u32) {
         assert!(len > 0, "a read of nothing");
@@ -89,6 +102,7 @@ impl<F: Frames> Assembly<F> {
         self.parts.resize_with(usize::try_from(blocks).expect("a u32 of bytes"), || None);
         (self.token, self.offset, self.len) = (token, offset, len);
         (self.missing, self.cursor, self.counted, self.error) = (0, 0, 0, None);
+        self.told = false;
         self.classes = Classes::default();
         (self.hint, self.missed, self.noticed) = (None, false, false);
     }
@@ -220,6 +234,8 @@ pub struct WriteTask {
     pub len: u32,
     /// Whether it must be on stable storage when done.
     pub fua: bool,
+    /// The group that its changes belong to, if any.
+    pub(crate) group: Option<GroupId>,
     /// The modes that it met first: a change of them meets the requests that come after it.
     pub(crate) modes: Option<(WriteMode, FlushMode)>,
     /// Bytes that are in the cache.
@@ -247,6 +263,7 @@ impl WriteTask {
             offset,
             len,
             fua,
+            group: None,
             modes: None,
             done: 0,
             filled: false,
@@ -262,6 +279,13 @@ impl WriteTask {
     /// Says how this range is used, whatever the volume's hint says.
     pub fn set_hint(&mut self, hint: Hint) {
         self.hint = Some(hint);
+    }
+
+    /// Makes it part of a group: see [`crate::cache::Cache::order`].
+    #[must_use]
+    pub fn in_group(mut self, group: GroupId) -> Self {
+        self.group = Some(group);
+        self
     }
 
     /// Whether it must be on stable storage when done, and flushes are kept.

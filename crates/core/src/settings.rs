@@ -11,7 +11,8 @@ use crate::units::{BLOCK_BYTES_U64, PAGE_BLOCKS_MAX};
 pub enum SettingError {
     /// The page size is none.
     #[error(
-        "set the page size of {volume} to {blocks} blocks: it must be a power of two, at most {PAGE_BLOCKS_MAX}"
+        "set the page size of {volume} to {blocks} blocks: it must be a power of two, at most \
+         {PAGE_BLOCKS_MAX}"
     )]
     PageSize {
         /// The volume.
@@ -20,7 +21,11 @@ pub enum SettingError {
         blocks: u32,
     },
     /// The floor is above the ceiling.
-    #[error("set the bounds of {volume}: its min of {} is above its max of {}", kib(*min), kib(*max))]
+    #[error(
+        "set the bounds of {volume}: its min of {} is above its max of {}",
+        kib(*min),
+        kib(*max)
+    )]
     MinAboveMax {
         /// The volume.
         volume: String,
@@ -30,7 +35,11 @@ pub enum SettingError {
         max: u32,
     },
     /// A page would not fit below the ceiling: it could never be there as a whole.
-    #[error("set the bounds of {volume}: its max of {} is below its page of {}", kib(*max), kib(*page_blocks))]
+    #[error(
+        "set the bounds of {volume}: its max of {} is below its page of {}",
+        kib(*max),
+        kib(*page_blocks)
+    )]
     MaxBelowPage {
         /// The volume.
         volume: String,
@@ -40,7 +49,11 @@ pub enum SettingError {
         page_blocks: u32,
     },
     /// The floors, and room for one page beside them, are more than there is.
-    #[error("promise {} to volumes, with room for a page: the cache has {}", kib(*promised), kib(*frames))]
+    #[error(
+        "promise {} to volumes, with room for a page: the cache has {}",
+        kib(*promised),
+        kib(*frames)
+    )]
     Promised {
         /// Frames that all floors and one page come to.
         promised: u32,

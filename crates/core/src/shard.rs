@@ -3,11 +3,14 @@
 //! All volumes share the shards; each has an instance in every shard, with pages, a policy, the
 //! list of dirty pages and what is being filled.
 
+mod regroup;
+
 use crate::clock::Nanos;
+use crate::curve::gate::{Noted, Notes};
 use crate::frames::Frames;
 use crate::lane::{Mailbox, Ring};
-use crate::page::{Chunked, Key, Slab, Table};
-use crate::policy::{NO_SLOT, Policy, Slot};
+use crate::page::{Chunked, Key, Paging, Slab, Table};
+use crate::policy::{NO_SLOT, Policy, Slot, hand_over};
 use crate::queue::FillWaiter;
 use crate::store::StoreError;
 use crate::sync::Arc;
@@ -78,9 +81,29 @@ impl Page {
 /// that the policy does not know. Such a page, of write-around mode, goes when it is clean.
 ///
 /// Apart from [`Page`], since each hit comes here: eight pages share a line of the processor's
-/// cache.
+/// cache. The upper bit says that the page belongs to the sample of the volume's tracker, so one
+/// test of the sign finds what most hits are: a known page that does not.
 #[derive(Clone, Copy, Debug, Default)]
-struct Touched(Nanos);
+struct Touched(u64);
+
+impl Touched {
+    const SAMPLED: u64 = 1 << 63;
+
+    fn new(now: Nanos, sampled: bool) -> Self {
+        Touched((now + 1) | if sampled { Self::SAMPLED } else { 0 })
+    }
+
+    /// When, and one more; 0 if the policy does not know the page.
+    fn at(self) -> Nanos {
+        self.0 & !Self::SAMPLED
+    }
+
+    /// Whether the policy knows the page and no sample does.
+    #[inline]
+    fn is_plain(self) -> bool {
+        self.0.cast_signed() > 0
+    }
+}
 
 /// A page that is being filled.
 #[derive(Debug)]
@@ -90,8 +113,9 @@ pub(crate) struct Fill<F: Frames> {
     pub(crate) error: Option<StoreError>,
     /// Frames of operations that failed, for a second try at exactly what was asked for.
     pub(crate) salvage: Vec<F::Own>,
-    /// Nobody, as long as it is a fill of read-ahead.
     pub(crate) waiters: Vec<FillWaiter<F>>,
+    /// Whether it was begun by read-ahead, and nobody has come to wait for it since.
+    pub(crate) ahead: bool,
 }
 
 /// Who waits for a page to be written.
@@ -110,6 +134,7 @@ pub(crate) struct Instance<F: Frames> {
     /// The shard.
     pub(crate) index: usize,
     pub(crate) volume: Arc<Volume<F>>,
+    pub(crate) paging: Paging,
     pub(crate) pages: Slab<Page>,
     touched: Chunked<Touched>,
     pub(crate) policy: Box<dyn Policy>,
@@ -119,12 +144,18 @@ pub(crate) struct Instance<F: Frames> {
     pub(crate) syncs: BTreeMap<Slot, Vec<SyncWaiter<F>>>,
     /// Pages that a reader in order has passed: they go first.
     pub(crate) behind: VecDeque<u64>,
+    /// Pages that are being written.
+    pub(crate) rounds: u32,
+    /// What the volume's tracker was not told of yet, if it has one.
+    notes: Option<Notes>,
 }
 
 impl<F: Frames> Instance<F> {
     pub(crate) fn new(index: usize, volume: Arc<Volume<F>>, policy: Box<dyn Policy>) -> Self {
+        let notes = volume.followed.as_ref().map(|followed| Notes::new(followed.gate()));
         Instance {
             index,
+            paging: volume.paging(),
             volume,
             pages: Slab::new(),
             touched: Chunked::default(),
@@ -134,13 +165,15 @@ impl<F: Frames> Instance<F> {
             fills: BTreeMap::new(),
             syncs: BTreeMap::new(),
             behind: VecDeque::new(),
+            rounds: 0,
+            notes,
         }
     }
 
     /// The slot of a page, if it is resident in part or being filled.
     pub(crate) fn find(&self, table: &Table, page: u64) -> Option<Slot> {
         let resident = self
-            .volume
+            .paging
             .blocks_of(page)
             .find_map(|block| table.find(Key::new(self.volume.id, block)));
         match resident {
@@ -158,10 +191,13 @@ impl<F: Frames> Instance<F> {
         now: Nanos,
     ) -> Slot {
         if let Some(slot) = self.find(table, page) {
-            if admit && !self.is_admitted(slot) {
+            if admit && !self.stays(slot) {
+                // Counted as the miss that it is; the policy is told of a reference all the same.
                 self.admit(slot, page, now);
+                self.hit(slot, now);
+            } else {
+                self.reference(slot, now);
             }
-            self.hit(slot, now);
             return slot;
         }
         let slot = self.pages.insert(Page::new(page));
@@ -169,7 +205,7 @@ impl<F: Frames> Instance<F> {
         if coldest.load(Ordering::Relaxed) == Nanos::MAX {
             coldest.store(now, Ordering::Relaxed);
         }
-        if admit {
+        if admit && !self.is_pinned(page) {
             self.admit(slot, page, now);
         }
         slot
@@ -177,42 +213,124 @@ impl<F: Frames> Instance<F> {
 
     /// Whether the policy knows the page.
     pub(crate) fn is_admitted(&self, slot: Slot) -> bool {
-        self.touched.find(slot).is_some_and(|touched| touched.0 > 0)
+        self.touched.find(slot).is_some_and(|touched| touched.at() > 0)
+    }
+
+    /// Whether an administrator has pinned a part of the page. Then no policy knows it, so that
+    /// none has to pass it over again and again.
+    pub(crate) fn is_pinned(&self, page: u64) -> bool {
+        self.volume.pinned.meets(&self.paging.blocks_of(page))
+    }
+
+    /// Whether the page is to stay when it is clean.
+    pub(crate) fn stays(&self, slot: Slot) -> bool {
+        self.is_admitted(slot) || self.is_pinned(self.pages.get(slot).number)
+    }
+
+    /// Makes what the policy knows of a page agree with whether it is pinned.
+    pub(crate) fn note_pinned(&mut self, slot: Slot, now: Nanos) {
+        let page = self.pages.get(slot).number;
+        match (self.is_pinned(page), self.is_admitted(slot)) {
+            (true, true) => {
+                self.touched.get_mut(slot).0 = 0;
+                self.policy.on_remove(slot, page, false);
+            }
+            (false, false) => self.admit(slot, page, now),
+            _ => {}
+        }
+    }
+
+    /// The same for every page, after a change of the page size.
+    pub(crate) fn note_all_pinned(&mut self, now: Nanos) {
+        if self.volume.pinned.blocks() > 0 {
+            let pinned = |&slot: &Slot| self.is_pinned(self.pages.get(slot).number);
+            for slot in self.pages.slots().filter(pinned).collect::<Vec<_>>() {
+                self.note_pinned(slot, now);
+            }
+        }
     }
 
     fn admit(&mut self, slot: Slot, page: u64, now: Nanos) {
-        self.touched.get_mut(slot).0 = now + 1;
+        let sampled = self.notes.as_ref().is_some_and(|notes| notes.gate.admits(page));
+        *self.touched.get_mut(slot) = Touched::new(now, sampled);
         self.policy.on_insert(slot, page);
+        if let Some(notes) = &mut self.notes {
+            notes.references += 1;
+            notes.misses += 1;
+            if sampled {
+                notes.noted.push(Noted { page, missed: true });
+            }
+        }
+        self.hand_on_if_full();
     }
 
     /// When a page was referenced last, as far as the policy has been told; 0 if it does not know
     /// the page.
     pub(crate) fn touched_at(&self, slot: Slot) -> Nanos {
-        self.touched.find(slot).map_or(0, |touched| touched.0.saturating_sub(1))
+        self.touched.find(slot).map_or(0, |touched| touched.at().saturating_sub(1))
     }
 
     /// Puts an empty policy in the place of the one that is there. It learns of all pages that the
-    /// old one knew, the coldest first, and expects `pages`.
+    /// old one knew ([`hand_over`]), and expects `pages`.
     pub(crate) fn rebuild_policy(&mut self, mut policy: Box<dyn Policy>, pages: usize) {
         policy.on_capacity(pages);
-        let touched = |slot: Slot| self.touched.find(slot).map_or(0, |touched| touched.0);
-        let known = self.pages.slots().filter(|&slot| self.is_admitted(slot));
-        let mut known: Vec<_> = known.map(|slot| (touched(slot), slot)).collect();
-        known.sort_unstable();
-        for (_, slot) in known {
-            policy.on_insert(slot, self.pages.get(slot).number);
-        }
+        let known = self.pages.slots().filter_map(|slot| {
+            let touched = self.touched.find(slot)?.at();
+            (touched > 0).then(|| (touched, slot, self.pages.get(slot).number))
+        });
+        hand_over(&*self.policy, &mut *policy, &mut known.collect::<Vec<_>>());
         self.policy = policy;
     }
 
-    /// Tells the policy of a reference, if it knows the page: it may have gone meanwhile.
+    /// Tells the policy of a reference, if it knows the page: it may have gone meanwhile. Whoever
+    /// calls this counts the reference; see [`Instance::reference`].
     #[inline]
     pub(crate) fn hit(&mut self, slot: Slot, now: Nanos) {
-        if let Some(touched) = self.touched.find_mut(slot)
-            && touched.0 > 0
+        if let Some(touched) = self.touched.find_mut(slot) {
+            if touched.is_plain() {
+                touched.0 = touched.0.max(now + 1);
+                self.policy.on_hit(slot);
+            } else if touched.at() > 0 {
+                touched.0 = touched.0.max((now + 1) | Touched::SAMPLED);
+                self.policy.on_hit(slot);
+                self.note_sampled_hit(slot);
+            }
+        }
+    }
+
+    #[inline(never)]
+    fn note_sampled_hit(&mut self, slot: Slot) {
+        let page = self.pages.get(slot).number;
+        let notes = self.notes.as_mut().expect("sampled for a tracker");
+        notes.noted.push(Noted { page, missed: false });
+    }
+
+    /// Counts a reference to a resident page and tells the policy of it.
+    pub(crate) fn reference(&mut self, slot: Slot, now: Nanos) {
+        self.hit(slot, now);
+        self.count_hits(1);
+    }
+
+    /// Counts references to resident pages.
+    fn count_hits(&mut self, hits: u64) {
+        if let Some(notes) = &mut self.notes {
+            notes.references += hits;
+        }
+        self.hand_on_if_full();
+    }
+
+    fn hand_on_if_full(&mut self) {
+        if self.notes.as_ref().is_some_and(Notes::is_full) {
+            self.hand_on();
+        }
+    }
+
+    /// Hands what was noted to the volume's tracker.
+    pub(crate) fn hand_on(&mut self) {
+        if let (Some(notes), Some(followed)) = (&mut self.notes, &self.volume.followed)
+            && followed.take_in(notes)
         {
-            touched.0 = touched.0.max(now + 1);
-            self.policy.on_hit(slot);
+            self.volume.notify.notify();
         }
     }
 
@@ -229,10 +347,10 @@ impl<F: Frames> Instance<F> {
         let page = self.pages.remove(slot);
         assert!(page.resident == 0 && page.is_quiet(), "{page:?} was removed");
         let touched = std::mem::take(self.touched.get_mut(slot));
-        if touched.0 > 0 {
+        if touched.at() > 0 {
             self.policy.on_remove(slot, page.number, evicted);
         }
-        touched.0.saturating_sub(1)
+        touched.at().saturating_sub(1)
     }
 
     pub(crate) fn dirty_oldest(&self) -> Option<Slot> {
@@ -302,11 +420,11 @@ impl<F: Frames> Instance<F> {
     pub(crate) fn check(&self, table: &Table) -> (u64, u64, u64) {
         self.policy.check();
         let (mut resident, mut dirty, mut writing, mut dirty_pages) = (0, 0, 0, 0);
-        let mut admitted = 0;
+        let (mut admitted, mut rounds) = (0, 0);
         for slot in self.pages.slots() {
             let page = self.pages.get(slot);
             let mut counts = (0u16, 0u16, 0u16);
-            for block in self.volume.blocks_of(page.number) {
+            for block in self.paging.blocks_of(page.number) {
                 let Some(frame) = table.find(Key::new(self.volume.id, block)) else { continue };
                 assert_eq!(table.slot(frame), slot, "frame {frame} of {page:?}");
                 let state = table.state(frame);
@@ -323,7 +441,13 @@ impl<F: Frames> Instance<F> {
             writing += u64::from(page.writing);
             dirty_pages += usize::from(page.dirty > 0);
             admitted += usize::from(self.is_admitted(slot));
+            let is_evictable = self.is_admitted(slot) && self.is_pinned(page.number);
+            assert!(!is_evictable, "{page:?} is pinned, and the policy knows it");
+            rounds += u32::from(page.in_round());
+            let is_known = self.stays(slot) || !page.is_quiet();
+            assert!(is_known, "{page:?} is clean and can never be evicted");
         }
+        assert_eq!(rounds, self.rounds, "pages being written");
         assert_eq!(admitted, self.policy.len(), "pages that the policy knows");
         let list = std::iter::successors(self.dirty_oldest(), |&slot| self.dirty_newer(slot));
         let listed = list.inspect(|&slot| assert!(self.pages.get(slot).dirty > 0)).count();
@@ -364,11 +488,19 @@ impl<F: Frames> Shard<F> {
                     instance.expect_hit(slot);
                 }
             }
-            ring.drain(|volume, slot| {
+            let mut last = None;
+            let hits = ring.drain(|volume, slot| {
                 if let Some(Some(instance)) = instances.get_mut(usize::from(volume)) {
                     instance.hit(slot, now);
                 }
+                last = Some(volume);
             });
+            // A lane has one volume, so a ring has hits of one.
+            if let Some(Some(instance)) =
+                last.and_then(|volume| instances.get_mut(usize::from(volume)))
+            {
+                instance.count_hits(hits);
+            }
         }
     }
 }

@@ -112,6 +112,8 @@ pub enum StoreErrorKind {
     Away,
     /// The store does not know this operation.
     Unsupported,
+    /// It cannot be done beside what is going on; the store has not been asked.
+    Busy,
 }
 
 /// An error of a store: its kind and one sentence fragment that can follow "failed to".

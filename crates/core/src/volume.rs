@@ -1,21 +1,32 @@
 //! A volume: one store behind the cache, with its page size, policy, modes and share of the pool.
 
+mod live;
+mod quota;
+
+pub(crate) use quota::Quota;
+
 use crate::clock::Nanos;
 use crate::counters::{Recorder, Totals};
+use crate::curve::followed::Followed;
+use crate::curve::tracker::Tracker;
 use crate::frames::Frames;
+use crate::group::Ordered;
 use crate::hint::Hint;
 use crate::lane::{Mailbox, Notify};
 use crate::mode::{FlushMode, WriteMode, effective};
+use crate::page::Paging;
+use crate::pinned::Pinned;
 use crate::policy::PolicyKind;
 use crate::queue::Queue;
 use crate::readahead::{Feedback, Limits};
-use crate::settings::{SettingError, Share};
+use crate::settings::Share;
 use crate::store::{Geometry, StoreError};
 use crate::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use crate::sync::{Arc, Mutex, lock};
 use crate::tunables::{LiveTunables, Tunable, Tunables};
 use crate::units::BLOCK_BYTES_U64;
 use crate::writeback::Writer;
+use std::ops::Range;
 
 /// What a volume is made with.
 #[derive(Clone, Debug)]
@@ -24,10 +35,15 @@ pub struct VolumeOptions {
     pub name: String,
     /// What its store is.
     pub geometry: Geometry,
-    /// Blocks in a page: a power of two up to [`PAGE_BLOCKS_MAX`].
+    /// Blocks in a page: a power of two up to
+    /// [`PAGE_BLOCKS_MAX`](crate::units::PAGE_BLOCKS_MAX).
     pub page_blocks: u32,
-    /// Replacement policy.
+    /// Replacement policy; the first one if the cache may change it.
     pub policy: PolicyKind,
+    /// Whether the cache may change the policy for one that hits more.
+    pub policy_auto: bool,
+    /// Whether its hit-ratio curve is kept. Without it nothing chooses a policy or a share.
+    pub curve: bool,
     /// Write mode.
     pub write_mode: WriteMode,
     /// Flush mode.
@@ -52,6 +68,8 @@ impl VolumeOptions {
             geometry,
             page_blocks: 1,
             policy: PolicyKind::S3Fifo,
+            policy_auto: false,
+            curve: true,
             write_mode: if geometry.read_only { WriteMode::ReadOnly } else { WriteMode::Back },
             flush_mode: FlushMode::Keep,
             min_frames: 0,
@@ -75,40 +93,8 @@ impl VolumeOptions {
 /// Windows that fit into the share of memory for reads ahead: two for each of some streams.
 const WINDOWS: u64 = 32;
 
-/// The room of a volume in the pool.
-#[derive(Debug)]
-pub(crate) struct Quota {
-    min: AtomicU32,
-    max: AtomicU32,
-    /// Frames that hold the volume's data, or that wait to be given back.
-    pub(crate) usage: AtomicU32,
-    /// Per shard, when the page evicted last had been touched last: where the cold end is. The
-    /// maximum where nothing can be evicted.
-    pub(crate) coldest: Box<[AtomicU64]>,
-}
-
-impl Quota {
-    /// Frames that others cannot take.
-    pub(crate) fn min(&self) -> u32 {
-        self.min.load(Ordering::Relaxed)
-    }
-
-    /// Frames that the volume never exceeds, but for those it had when this was lowered.
-    pub(crate) fn max(&self) -> u32 {
-        self.max.load(Ordering::Relaxed)
-    }
-
-    /// Whether it has more than it may.
-    pub(crate) fn is_exceeded(&self) -> bool {
-        self.usage.load(Ordering::Relaxed) > self.max()
-    }
-
-    /// Sets both; whoever reads them one by one may see one old and one new for a moment.
-    pub(crate) fn set_bounds(&self, min: u32, max: u32) {
-        self.min.store(min, Ordering::Relaxed);
-        self.max.store(max, Ordering::Relaxed);
-    }
-}
+/// Blocks that are mapped for change, and the mailbox of the lane that has them.
+pub(crate) type MapHold<F> = (Range<u64>, Arc<Mailbox<F>>);
 
 /// One volume.
 pub struct Volume<F: Frames> {
@@ -117,7 +103,9 @@ pub struct Volume<F: Frames> {
     geometry: Geometry,
     /// Blocks, the last one possibly shorter than a block.
     pub(crate) blocks: u64,
-    pub(crate) page_blocks: u32,
+    page_blocks: AtomicU32,
+    /// What that is to become; 0 if it is to stay.
+    wanted_page_blocks: AtomicU32,
     write_mode: AtomicU8,
     flush_mode: AtomicU8,
     hint: AtomicU8,
@@ -125,6 +113,7 @@ pub struct Volume<F: Frames> {
     /// Lanes that are open, or [`CLOSED`].
     lanes: AtomicU32,
     removed: AtomicBool,
+    frozen: AtomicBool,
     policy: AtomicU8,
     pub(crate) tunables: LiveTunables,
     pub(crate) quota: Quota,
@@ -136,6 +125,11 @@ pub struct Volume<F: Frames> {
     pub(crate) writing: AtomicU64,
     /// Blocks whose last write failed.
     pub(crate) failing: AtomicU64,
+    /// What follows its references, if anything does.
+    pub(crate) followed: Option<Followed>,
+    policy_auto: AtomicBool,
+    /// Frames that it should have, where the cache divides the pool; the maximum where it does not.
+    pub(crate) target: AtomicU32,
     /// Counts flushes: a page remembers at which it became dirty.
     pub(crate) epoch: AtomicU64,
     /// Counts failed writes.
@@ -152,6 +146,10 @@ pub struct Volume<F: Frames> {
     pub(crate) feedback: Feedback,
     pub(crate) queue: Mutex<Queue<F>>,
     pub(crate) writer: Mutex<Writer>,
+    pub(crate) ordered: Ordered,
+    pub(crate) pinned: Pinned,
+    /// Blocks that are mapped for change, by whom.
+    pub(crate) maps: Mutex<Vec<MapHold<F>>>,
     pub(crate) notify: Box<dyn Notify>,
     pub(crate) recorders: Mutex<Vec<Arc<Recorder>>>,
     /// The recorder of whoever tends the cache.
@@ -179,29 +177,27 @@ impl<F: Frames> Volume<F> {
         options: VolumeOptions,
         pool_frames: u32,
         shards: usize,
+        tracker: Option<Tracker>,
         notify: Box<dyn Notify>,
     ) -> Self {
         let VolumeOptions { name, geometry, page_blocks, tunables, .. } = options;
         assert!(geometry.length > 0 && geometry.length < 1 << 60, "length of the store");
-        let quota = Quota {
-            min: AtomicU32::new(options.min_frames),
-            max: AtomicU32::new(options.max_frames),
-            usage: AtomicU32::new(0),
-            coldest: (0..shards).map(|_| AtomicU64::new(u64::MAX)).collect(),
-        };
+        let quota = Quota::new(options.min_frames, options.max_frames, shards);
         let tended = Arc::new(Recorder::default());
         Volume {
             id,
             name,
             geometry,
             blocks: geometry.length.div_ceil(BLOCK_BYTES_U64),
-            page_blocks,
+            page_blocks: AtomicU32::new(page_blocks),
+            wanted_page_blocks: AtomicU32::new(0),
             write_mode: AtomicU8::new(index_in(WriteMode::ALL, &options.write_mode)),
             flush_mode: AtomicU8::new(index_in(FlushMode::ALL, &options.flush_mode)),
             hint: AtomicU8::new(index_in(Hint::ALL, &options.hint)),
             stopping: AtomicBool::new(false),
             lanes: AtomicU32::new(0),
             removed: AtomicBool::new(false),
+            frozen: AtomicBool::new(false),
             policy: AtomicU8::new(index_in(&PolicyKind::ALL, &options.policy)),
             capacity: AtomicU64::new(u64::from(options.max_frames.min(pool_frames))),
             tunables: LiveTunables::new(&tunables),
@@ -209,6 +205,9 @@ impl<F: Frames> Volume<F> {
             dirty: AtomicU64::new(0),
             writing: AtomicU64::new(0),
             failing: AtomicU64::new(0),
+            followed: tracker.map(Followed::new),
+            policy_auto: AtomicBool::new(options.policy_auto),
+            target: AtomicU32::new(u32::MAX),
             epoch: AtomicU64::new(1),
             errors: AtomicU64::new(0),
             last_error: Mutex::new(None),
@@ -220,6 +219,9 @@ impl<F: Frames> Volume<F> {
             feedback: Feedback::default(),
             queue: Mutex::new(Queue::new()),
             writer: Mutex::new(Writer::default()),
+            ordered: Ordered::default(),
+            pinned: Pinned::default(),
+            maps: Mutex::new(Vec::new()),
             notify,
             recorders: Mutex::new(vec![Arc::clone(&tended)]),
             tended,
@@ -242,7 +244,7 @@ impl<F: Frames> Volume<F> {
     /// Bytes in a page.
     #[must_use]
     pub fn page_bytes(&self) -> u64 {
-        u64::from(self.page_blocks) * BLOCK_BYTES_U64
+        u64::from(self.page_blocks()) * BLOCK_BYTES_U64
     }
 
     /// The write mode that a write meets now.
@@ -268,71 +270,22 @@ impl<F: Frames> Volume<F> {
         FlushMode::from_index(self.flush_mode.load(Ordering::Acquire))
     }
 
-    /// Sets the write mode, for requests that begin from now on. What is dirty stays so and is
-    /// written as before, also where the mode becomes one that makes nothing dirty.
-    ///
-    /// # Errors
-    /// If the store takes no writes, for any mode but [`WriteMode::ReadOnly`].
-    pub fn set_write_mode(&self, mode: WriteMode) -> Result<(), SettingError> {
-        if self.geometry.read_only && mode != WriteMode::ReadOnly {
-            return Err(SettingError::ReadOnlyStore { volume: self.name.clone() });
-        }
-        self.write_mode.store(index_in(WriteMode::ALL, &mode), Ordering::Release);
-        Ok(())
-    }
-
-    /// Sets the flush mode, for requests that begin from now on. The first flush that is kept again
-    /// covers also what was written while flushes were ignored.
-    pub fn set_flush_mode(&self, mode: FlushMode) {
-        self.flush_mode.store(index_in(FlushMode::ALL, &mode), Ordering::Release);
-        self.notify.notify();
-    }
-
-    /// Sets a tunable by name, in its own unit.
-    ///
-    /// # Errors
-    /// If there is none of this name or the value is out of its range.
-    pub fn set_tunable(&self, name: &str, value: u64) -> Result<(), SettingError> {
-        self.tunables.set(name, value)?;
-        self.notify.notify();
-        Ok(())
-    }
-
-    /// All tunables as they are now.
+    /// Whether the cache may change the policy for one that hits more.
     #[must_use]
-    pub fn tunables(&self) -> Tunables {
-        self.tunables.snapshot()
+    pub fn policy_auto(&self) -> bool {
+        self.policy_auto.load(Ordering::Relaxed)
     }
 
-    /// The replacement policy.
+    /// Sets whether the cache may change the policy for one that hits more.
+    pub fn set_policy_auto(&self, auto: bool) {
+        self.policy_auto.store(auto, Ordering::Relaxed);
+    }
+
+    /// Frames that it should have, where the cache divides the pool.
     #[must_use]
-    pub fn policy(&self) -> PolicyKind {
-        PolicyKind::ALL[usize::from(self.policy.load(Ordering::Relaxed))]
-    }
-
-    pub(crate) fn note_policy(&self, kind: PolicyKind) {
-        self.policy.store(index_in(&PolicyKind::ALL, &kind), Ordering::Relaxed);
-    }
-
-    /// Frames that other volumes cannot take, and frames that it never exceeds.
-    #[must_use]
-    pub fn bounds(&self) -> (u32, u32) {
-        (self.quota.min(), self.quota.max())
-    }
-
-    /// What it is promised and allowed.
-    pub(crate) fn share(&self) -> Share<'_> {
-        let (min, max) = self.bounds();
-        Share { name: &self.name, min, max, page_blocks: self.page_blocks }
-    }
-
-    /// Frames that ratios of memory refer to.
-    pub(crate) fn capacity(&self) -> u64 {
-        self.capacity.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn set_capacity(&self, frames: u32) {
-        self.capacity.store(u64::from(frames), Ordering::Relaxed);
+    pub fn target_frames(&self) -> Option<u32> {
+        let target = self.target.load(Ordering::Relaxed);
+        (target < u32::MAX).then_some(target)
     }
 
     /// How it will be read, where a request says nothing else.
@@ -346,20 +299,21 @@ impl<F: Frames> Volume<F> {
         self.hint.store(index_in(Hint::ALL, &hint), Ordering::Relaxed);
     }
 
-    /// What may be read ahead, in pages, as things stand; none where nothing may.
-    pub(crate) fn ahead_limits(&self) -> Option<Limits> {
+    /// What may be read ahead, in pages of this paging, as things stand; none where nothing may.
+    pub(crate) fn ahead_limits(&self, paging: Paging) -> Option<Limits> {
         // So small a part of the memory that the windows of many streams stay until they are used,
         // also where a policy has a tenth of its pages on trial.
         let share = self.tunables.share(Tunable::ReadAheadShare, self.capacity()) / WINDOWS;
-        let share = (share / u64::from(self.page_blocks)).max(1);
-        let max = (self.tunables.get(Tunable::ReadAheadMax) / self.page_bytes()).min(share);
-        if max == 0 || self.is_stopping() {
+        let share = (share / u64::from(paging.page_blocks)).max(1);
+        let page_bytes = u64::from(paging.page_blocks) * BLOCK_BYTES_U64;
+        let max = (self.tunables.get(Tunable::ReadAheadMax) / page_bytes).min(share);
+        if max == 0 || self.is_stopping() || self.is_frozen() {
             return None;
         }
-        let min = self.tunables.get(Tunable::ReadAheadMin) / self.page_bytes();
+        let min = self.tunables.get(Tunable::ReadAheadMin) / page_bytes;
         let [steps, streams] = [Tunable::ReadAheadSteps, Tunable::ReadAheadStreams]
             .map(|tunable| u32::try_from(self.tunables.get(tunable)).expect("in its range"));
-        let pages = self.page_of(self.blocks - 1) + 1;
+        let pages = paging.page_of(self.blocks - 1) + 1;
         let min = min.clamp(1, max);
         let streams = streams as usize;
         Some(self.feedback.apply(Limits { min, max, streams, steps, pages }))
@@ -381,58 +335,6 @@ impl<F: Frames> Volume<F> {
         self.stopping.store(false, Ordering::Release);
     }
 
-    /// Counts a lane.
-    pub(crate) fn enter(&self) -> Result<(), SettingError> {
-        let one_more = |lanes: u32| (lanes != CLOSED).then(|| lanes + 1);
-        let entered = self.lanes.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more);
-        entered.map(drop).map_err(|_| SettingError::Removed { volume: self.name.clone() })
-    }
-
-    /// Counts a lane no more.
-    pub(crate) fn leave(&self) {
-        let before = self.lanes.fetch_sub(1, Ordering::AcqRel);
-        debug_assert!(before > 0 && before != CLOSED, "a lane was closed that was not open");
-    }
-
-    /// Lets no lane in any more, if none is open.
-    pub(crate) fn close(&self) -> Result<(), SettingError> {
-        let closed = self.lanes.compare_exchange(0, CLOSED, Ordering::AcqRel, Ordering::Acquire);
-        let volume = || self.name.clone();
-        closed.map(drop).map_err(|lanes| match lanes {
-            CLOSED => SettingError::Removed { volume: volume() },
-            lanes => SettingError::InUse { volume: volume(), lanes },
-        })
-    }
-
-    /// Takes [`Volume::close`] back.
-    pub(crate) fn reopen(&self) {
-        self.lanes.store(0, Ordering::Release);
-    }
-
-    pub(crate) fn is_closed(&self) -> bool {
-        self.lanes.load(Ordering::Acquire) == CLOSED
-    }
-
-    /// Nothing is cached of it any more, and it asks for nothing.
-    pub(crate) fn note_removed(&self) {
-        self.quota.set_bounds(0, u32::MAX);
-        for coldest in &self.quota.coldest {
-            coldest.store(Nanos::MAX, Ordering::Relaxed);
-        }
-        self.removed.store(true, Ordering::Release);
-    }
-
-    /// Whether it has been removed from its cache.
-    #[must_use]
-    pub fn is_removed(&self) -> bool {
-        self.removed.load(Ordering::Acquire)
-    }
-
-    /// Whether it is removed and no frame remembers it.
-    pub(crate) fn is_forgotten(&self) -> bool {
-        self.is_removed() && self.quota.usage.load(Ordering::Acquire) == 0
-    }
-
     /// Blocks that the store does not have yet, written now or not.
     #[must_use]
     pub fn unclean_blocks(&self) -> u64 {
@@ -442,7 +344,7 @@ impl<F: Frames> Volume<F> {
     /// More unclean blocks than this are never made.
     #[must_use]
     pub fn dirty_limit_blocks(&self) -> u64 {
-        self.tunables.share(Tunable::DirtyLimit, self.capacity()).max(u64::from(self.page_blocks))
+        self.tunables.share(Tunable::DirtyLimit, self.capacity()).max(u64::from(self.page_blocks()))
     }
 
     /// The last error of a write or flush, while writes are failing.
@@ -475,16 +377,6 @@ impl<F: Frames> Volume<F> {
 
     pub(crate) fn last_request(&self) -> Nanos {
         self.last_request.load(Ordering::Relaxed)
-    }
-
-    /// The blocks of page `page`.
-    pub(crate) fn blocks_of(&self, page: u64) -> std::ops::Range<u64> {
-        let first = page * u64::from(self.page_blocks);
-        first..(first + u64::from(self.page_blocks)).min(self.blocks)
-    }
-
-    pub(crate) fn page_of(&self, block: u64) -> u64 {
-        block / u64::from(self.page_blocks)
     }
 
     /// Bytes of `block` that the volume has: a whole block but for the last.

@@ -10,27 +10,28 @@ pub(crate) use trigger::{Decision, LazyState, Trigger, decide};
 
 use crate::clock::Nanos;
 
-/// Pages to be written, in disk order.
+/// Pages to be written, in disk order, each named by a block of it: which page that is may change
+/// until then.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
-    /// Page numbers, descending: the next one is last.
-    pages: Vec<u64>,
+    /// Blocks, descending: the next one is last.
+    blocks: Vec<u64>,
 }
 
 impl Batch {
-    /// Page numbers in any order become a batch.
-    pub(crate) fn sorted(mut pages: Vec<u64>) -> Self {
-        pages.sort_unstable_by(|a, b| b.cmp(a));
-        pages.dedup();
-        Batch { pages }
+    /// Blocks in any order become a batch.
+    pub(crate) fn sorted(mut blocks: Vec<u64>) -> Self {
+        blocks.sort_unstable_by(|a, b| b.cmp(a));
+        blocks.dedup();
+        Batch { blocks }
     }
 
     pub(crate) fn next(&mut self) -> Option<u64> {
-        self.pages.pop()
+        self.blocks.pop()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.pages.is_empty()
+        self.blocks.is_empty()
     }
 }
 

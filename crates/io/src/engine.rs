@@ -15,7 +15,7 @@ use crate::store::EngineStore;
 use crate::wake::Waker;
 use driver::Driver;
 use keeper::Keeper;
-use larder_core::cache::{Cache, METADATA_BYTES_PER_FRAME, shards_for};
+use larder_core::cache::{Cache, METADATA_BYTES_PER_FRAME, TRACKER_BYTES, shards_for};
 use larder_core::clock::{Clock, Nanos};
 use larder_core::lane::{Lane, Notify};
 use larder_core::settings::SettingError;
@@ -105,7 +105,8 @@ impl std::fmt::Debug for Engine {
 #[must_use]
 pub fn frames_in(memory_bytes: u64, policy_bytes: usize) -> u32 {
     let each = BLOCK_BYTES + METADATA_BYTES_PER_FRAME + policy_bytes;
-    u32::try_from(memory_bytes / each as u64).unwrap_or(u32::MAX)
+    let left = memory_bytes.saturating_sub(TRACKER_BYTES as u64);
+    u32::try_from(left / each as u64).unwrap_or(u32::MAX)
 }
 
 /// Physical memory of the machine, in bytes.

@@ -2,13 +2,15 @@
 //! that turns threads and timers into calls on core.
 //!
 //! Kernel interfaces live here and nowhere else. With `mem`, this is the only crate with `unsafe`,
-//! all of it in `store::uring` and `store::file`: memory that the kernel reads and writes while an
-//! operation is in flight.
+//! all of it in `store::uring` and `store::file`, memory that the kernel reads and writes while an
+//! operation is in flight, and one line in `handed_over`.
 
 pub mod clock;
+pub mod embed;
 pub mod engine;
 pub mod frames;
 pub mod front;
+pub mod handed_over;
 pub mod nbd_client;
 pub mod store;
 pub mod tls;

@@ -77,7 +77,7 @@ fn what_threads_read_does_not_show_what_is_changed_meanwhile() {
 /// Changes something at random.
 fn change(engine: &Engine, volume: &larder_io::engine::ArenaVolume, random: &mut Random) {
     let cache = engine.cache();
-    match random.below(6) {
+    match random.below(7) {
         0 => {
             let mib = 8 + random.below(40) as u64;
             match engine.set_memory(mib * MIB) {
@@ -104,6 +104,13 @@ fn change(engine: &Engine, volume: &larder_io::engine::ArenaVolume, random: &mut
             volume.set_write_mode(modes[random.below(3)]).expect("the store takes writes");
         }
         4 => {
+            let blocks = 1 << random.below(9);
+            match cache.set_page_blocks(volume, blocks) {
+                Ok(()) | Err(SettingError::Promised { .. }) => {}
+                Err(error) => panic!("{error}"),
+            }
+        }
+        5 => {
             volume.set_tunable("dirty-limit", 20 + random.below(800) as u64).expect("in range");
         }
         // The work counts on its flushes.

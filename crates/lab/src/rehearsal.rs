@@ -8,15 +8,17 @@
 //! Times are nanoseconds, sizes are bytes.
 
 mod client;
+pub mod sharing;
 
 pub use client::Request;
 
 use crate::trace::Op;
 use crate::workload::probe::{Action, ProbeRequest};
 use client::{Client, Moved};
-use larder_core::cache::Cache;
+use larder_core::cache::{Cache, ShareMode};
 use larder_core::clock::Nanos;
 use larder_core::counters::{Recorder, Totals};
+use larder_core::curve::report::CurveReport;
 use larder_core::frames::NoFrames;
 use larder_core::lane::{Notify, Silent};
 use larder_core::request::WRITE_PIECE_BYTES;
@@ -108,6 +110,17 @@ impl<S: Store<NoFrames>> Rehearsal<S> {
     #[must_use]
     pub fn totals(&self, volume: usize) -> Totals {
         self.volumes[volume].volume.totals()
+    }
+
+    /// What is known of the workload of a volume, if it is followed.
+    #[must_use]
+    pub fn curve(&self, volume: usize) -> Option<CurveReport> {
+        self.cache.curve(&self.volumes[volume].volume, self.now)
+    }
+
+    /// Sets how the volumes share the memory.
+    pub fn set_share_mode(&self, mode: ShareMode) {
+        self.cache.set_share_mode(mode);
     }
 
     /// Blocks of a volume that its store does not have yet.

@@ -10,8 +10,8 @@
 //!
 //! Sizes are pages unless a name says bytes; hit ratios have no unit.
 
+pub mod auto;
 pub mod curve;
-mod index;
 pub mod interner;
 pub mod min;
 pub mod references;

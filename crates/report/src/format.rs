@@ -17,6 +17,24 @@ pub fn count(value: u64) -> String {
     text
 }
 
+/// A count that is never wide: `123,456`, `1.23 M`, `45.6 G`.
+#[must_use]
+pub fn short_count(value: u64) -> String {
+    const UNITS: [(u64, char); 4] = [
+        (1_000_000, 'M'),
+        (1_000_000_000, 'G'),
+        (1_000_000_000_000, 'T'),
+        (1_000_000_000_000_000, 'P'),
+    ];
+    if value < 1_000_000 {
+        return count(value);
+    }
+    // 999.6 M would be written as 1000 M.
+    let fits = |scale: u64| as_f64(value) / as_f64(scale) < 999.5;
+    let (scale, unit) = *UNITS.iter().find(|(scale, _)| fits(*scale)).unwrap_or(&UNITS[3]);
+    format!("{} {unit}", three_digits(as_f64(value) / as_f64(scale)))
+}
+
 /// Bytes in binary units: `512 B`, `4 KiB`, `1.5 GiB`.
 #[must_use]
 pub fn bytes(value: u64) -> String {
@@ -136,6 +154,22 @@ fn as_f64(value: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn short_counts_are_short() {
+        let known = [
+            (0, "0"),
+            (999_999, "999,999"),
+            (1_000_000, "1.00 M"),
+            (999_499_999, "999 M"),
+            (999_600_000, "1.00 G"),
+            (45_600_000_000, "45.6 G"),
+            (u64::MAX, "18447 P"),
+        ];
+        for (value, text) in known {
+            assert_eq!(short_count(value), text);
+        }
+    }
 
     #[test]
     fn counts_have_separators() {

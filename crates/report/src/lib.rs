@@ -8,7 +8,9 @@
 
 pub mod advise;
 pub mod chart;
+pub mod control;
 pub mod format;
+pub mod openmetrics;
 pub mod run;
 pub mod sizing;
 pub mod stats;

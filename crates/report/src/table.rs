@@ -68,6 +68,11 @@ impl Cell {
         Cell { value: Value::from(value), shown: format::count(value) }
     }
 
+    /// A whole number, shown as the caller writes it.
+    pub fn written(value: u64, shown: impl Into<String>) -> Self {
+        Cell { value: Value::from(value), shown: shown.into() }
+    }
+
     /// A number, shown with three digits; nothing if it is not finite.
     #[must_use]
     pub fn number(value: f64) -> Self {

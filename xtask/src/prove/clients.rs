@@ -11,7 +11,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
-use super::{Claims, Lab, settings};
+use super::{Claims, Lab, settings, upstream};
 use crate::image::{self, MIB};
 use crate::server::Server;
 use crate::{fio, run};
@@ -39,7 +39,8 @@ pub(super) fn run(lab: &Lab, claims: &mut Claims) -> Result<()> {
     for path in [&source, &target] {
         std::fs::remove_file(path).with_context(|| format!("remove {}", path.display()))?;
     }
-    settings::run(lab, claims)
+    settings::run(lab, claims)?;
+    upstream::run(lab, claims)
 }
 
 /// What the server says about itself.

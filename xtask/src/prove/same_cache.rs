@@ -1,20 +1,26 @@
 //! The same cache both ways: traces replayed to `larder serve`, and simulated by `larder sim`.
 //!
 //! With one client and write-through nothing depends on time: the counters must be equal. With
-//! eight clients and write-back the hit ratios may differ by [`APART_POINTS`]; since then it
-//! matters which requests are under way together, the simulation is told how long a miss took and
-//! how long it was from one request to the next, both as the server and the replay measured them.
+//! eight clients and write-back the hit ratios may differ by [`APART_POINTS`]. Then it matters which
+//! requests are under way together, for who asks for a page that is still coming has missed. So the
+//! store is one whose time the machine's own delays do not blur, a server that answers after
+//! [`STORE_TIME`], and the simulation is told how long a miss took as the server measured it.
 //! And curves, which see single references only, must foretell the hit ratio of the server at ten
 //! sizes.
+//!
+//! Nothing is read ahead, here and there: whether what is read ahead has come when its reader does,
+//! and what had to go for it, depends on the time that the store takes, in all three.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 
 use super::default_policy::traces;
 use super::{Claims, Lab, to_f64};
+use crate::server::{Peer, Server};
 use crate::{image, run};
 
 /// Counters that must be equal with one client.
@@ -35,6 +41,8 @@ const MEAN_POINTS: f64 = 1.0;
 const WORST_POINTS: f64 = 3.0;
 /// Memory of the cache where only one size is tried.
 const MEMORY: &str = "24MiB";
+/// What each read and write of the store takes with eight clients.
+const STORE_TIME: Duration = Duration::from_millis(4);
 /// Sizes of the prediction, in MiB of memory.
 const SIZES_MIB: [u64; 10] = [8, 10, 12, 14, 16, 20, 28, 40, 56, 80];
 
@@ -43,6 +51,8 @@ struct Case {
     name: &'static str,
     trace: PathBuf,
     image: PathBuf,
+    /// Bytes of the image.
+    length: u64,
 }
 
 /// Runs the proof.
@@ -57,7 +67,7 @@ pub(super) fn run(lab: &Lab, claims: &mut Claims) -> Result<()> {
     for (trace, name) in wanted {
         let (trace, end) = one_volume(lab, &trace, name)?;
         let image = image::sparse(&lab.file(&format!("{name}.img")), end)?;
-        let case = Case { name, trace, image };
+        let case = Case { name, trace, image, length: end };
         for policy in lab.either(&["lru", "s3fifo", "arc"][..], &["s3fifo"][..]) {
             equal(lab, &case, policy, claims)?;
         }
@@ -106,8 +116,6 @@ struct Served {
     counters: Value,
     /// Its memory.
     pages: u64,
-    /// Mean nanoseconds from one request to the next.
-    gap: u64,
     /// Mean nanoseconds of a read of the store.
     miss: f64,
 }
@@ -118,14 +126,19 @@ fn miss_time(volume: &Value) -> f64 {
     mean("store_read_queue_ns") + mean("store_read_service_ns")
 }
 
-/// Replays the trace to a server.
-fn served(lab: &Lab, case: &Case, options: &str, replay: &[&str]) -> Result<Served> {
+/// Replays the trace to a server with `store` behind it.
+fn served(
+    lab: &Lab,
+    (case, store): (&Case, &Path),
+    options: &str,
+    replay: &[&str],
+) -> Result<Served> {
     let counters = lab.file("counters.json");
-    let options = format!("{options} --counters {}", counters.display());
-    let server = lab.serve(&case.image, &options)?;
+    let options = format!("{options} --read-ahead off --counters {}", counters.display());
+    let server = lab.serve(store, &options)?;
     let mut command = Command::new(&lab.binary);
     command.args(["trace", "replay"]).arg(&case.trace).args(["--to", &server.uri(), "--json"]);
-    let replayed = json(command.args(replay))?;
+    run::text(command.args(replay))?;
     server.stop_clean()?;
     let text = std::fs::read_to_string(&counters).context("read the counters of the server")?;
     let whole: Value = serde_json::from_str(&text).context("parse the counters of the server")?;
@@ -134,7 +147,6 @@ fn served(lab: &Lab, case: &Case, options: &str, replay: &[&str]) -> Result<Serv
     Ok(Served {
         counters: volume["counters"].clone(),
         pages: memory / 4096,
-        gap: number(&replayed, "duration_ns")? / number(&replayed, "requests")?.max(1),
         miss: miss_time(volume),
     })
 }
@@ -175,9 +187,10 @@ fn fetched(counters: &Value) -> Result<f64> {
 
 fn equal(lab: &Lab, case: &Case, policy: &str, claims: &mut Claims) -> Result<()> {
     let options = format!("--memory {MEMORY} --policy {policy} --write-mode through");
-    let Served { counters, pages, .. } = served(lab, case, &options, &[])?;
+    let Served { counters, pages, .. } = served(lab, (case, &case.image), &options, &[])?;
     let whole = ["--level", "whole", "--policy", policy, "--write-mode", "through"];
-    let row = simulated(lab, case, pages, &[&whole[..], &["--store", "instant"]].concat())?;
+    let more = ["--read-ahead", "off", "--store", "instant"];
+    let row = simulated(lab, case, pages, &[&whole[..], &more].concat())?;
     let mut apart = Vec::new();
     for name in EQUAL {
         let (ours, theirs) = (number(&counters, name)?, number(&row, name)?);
@@ -204,14 +217,18 @@ fn equal(lab: &Lab, case: &Case, policy: &str, claims: &mut Claims) -> Result<()
 
 fn near(lab: &Lab, case: &Case, claims: &mut Claims) -> Result<()> {
     let options = format!("--memory {MEMORY} --policy s3fifo --write-mode back");
-    let served = served(lab, case, &options, &["--connections", "8"])?;
+    let slow = Peer::NbdkitSlow(case.length, STORE_TIME);
+    let store = Server::start(&slow, lab.dir())?;
+    let uri = PathBuf::from(store.uri());
+    let served = served(lab, (case, &uri), &options, &["--connections", "8"])?;
+    store.stop()?;
     let Served { counters, pages, .. } = &served;
-    let (gap, store) = (format!("{}ns", served.gap), format!("fixed:{:.0}ns", served.miss));
+    let store = format!("fixed:{:.0}ns", served.miss);
     let whole = ["--level", "whole", "--policy", "s3fifo", "--write-mode", "back"];
-    let more = ["--clients", "8", "--store", &store, "--gap", &gap];
+    let more = ["--read-ahead", "off", "--clients", "8", "--store", &store];
     let row = simulated(lab, case, *pages, &[&whole[..], &more].concat())?;
     // A reference to a page that another request is fetching counts as a miss, but reads nothing:
-    // how many there are depends on the very moment of each request.
+    // how many there are depends on the moment of each request.
     let (real, foretold) = (fetched(counters)?, fetched(&row)?);
     claims.against(
         format!(
@@ -225,7 +242,7 @@ fn near(lab: &Lab, case: &Case, claims: &mut Claims) -> Result<()> {
     let (real, foretold) = (hits(counters)?, hits(&row)?);
     claims.against(
         format!("{}: eight clients, write-back: hits within {APART_POINTS} points", case.name),
-        format!("{real:.2} % of reads hit; gap {gap}, store {store}"),
+        format!("{real:.2} % of reads hit; store {store}"),
         format!("simulated: {foretold:.2} %"),
         (real - foretold).abs() <= APART_POINTS,
     );
@@ -237,7 +254,7 @@ fn foretold(lab: &Lab, case: &Case, policy: &str, claims: &mut Claims) -> Result
     let mut real = Vec::new();
     for mib in SIZES_MIB {
         let options = format!("--memory {mib}MiB --policy {policy} --write-mode through");
-        let Served { counters, pages, .. } = served(lab, case, &options, &[])?;
+        let Served { counters, pages, .. } = served(lab, (case, &case.image), &options, &[])?;
         real.push((pages, hits(&counters)?));
     }
     let curves: [(&str, &[&str]); 2] = [("every reference", &[]), ("sampled", &["--curve"])];

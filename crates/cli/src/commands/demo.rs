@@ -114,7 +114,8 @@ fn watch_signals(stop: &Arc<AtomicBool>) -> Result<impl Drop + use<>> {
     let until = Arc::clone(&ended);
     let thread = std::thread::Builder::new().name("watch".into()).spawn(move || {
         while !until.load(Ordering::Acquire) {
-            if signals.wait(Duration::from_millis(50)) == Some(crate::signals::Asked::Stop) {
+            use crate::signals::Asked;
+            if let Some(Asked::Stop | Asked::Reload) = signals.wait(Duration::from_millis(50)) {
                 stop.store(true, Ordering::Release);
             }
         }

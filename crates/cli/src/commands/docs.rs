@@ -1,7 +1,9 @@
 //! `larder docs`: the tables of the documentation that come from the code.
 
 mod saw_tooth;
+mod shell;
 
+use crate::control::{OLD_NAMES, OldName};
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use larder_core::counters::{COUNTERS, GAUGES, HISTOGRAMS, Meaning};
@@ -21,6 +23,14 @@ enum Document {
     Tunables,
     /// The chart of the lazy writer's saw-tooth, as SVG.
     SawTooth,
+    /// Completions of the command line for bash.
+    Bash,
+    /// The same for zsh.
+    Zsh,
+    /// The same for fish.
+    Fish,
+    /// The manual page.
+    Man,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
@@ -28,6 +38,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         Document::Metrics => metrics(),
         Document::Tunables => tunables(),
         Document::SawTooth => print!("{}", saw_tooth::chart()?),
+        Document::Bash => shell::completions(clap_complete::Shell::Bash)?,
+        Document::Zsh => shell::completions(clap_complete::Shell::Zsh)?,
+        Document::Fish => shell::completions(clap_complete::Shell::Fish)?,
+        Document::Man => shell::manual()?,
     }
     Ok(())
 }
@@ -49,6 +63,20 @@ fn metrics() {
     section("Gauges", "What is so now.", &GAUGES);
     let text = "Histograms with a relative error of at most 1/16.";
     section("Latencies", text, &HISTOGRAMS);
+    old_names();
+}
+
+fn old_names() {
+    println!("\n## For those who know the counters of Windows NT\n");
+    println!("What to ask of Prometheus, or of whoever reads `/metrics` ([control](control.md)).");
+    println!("There the counters are called `larder_NAME_total`, gauges and latencies");
+    println!(
+        "`larder_NAME`; add `by (volume)` or `{{volume=\"NAME\"}}` where there are several.\n"
+    );
+    println!("| there | here | note |\n|---|---|---|");
+    for OldName { old, ours, note } in OLD_NAMES {
+        println!("| {old} | `{ours}` | {note} |");
+    }
 }
 
 fn section(title: &str, text: &str, meanings: &[Meaning]) {

@@ -10,6 +10,7 @@
 //! are not asked to be written for it, and where there is none the window is given up.
 
 use super::Cache;
+use super::fill::FillCause;
 use crate::clock::Nanos;
 use crate::counters::{Counter, Recorder};
 use crate::frames::Frames;
@@ -38,16 +39,17 @@ impl<F: Frames> Cache<F> {
         if matches!(hint, Hint::Random | Hint::NoBuffering) {
             return;
         }
-        let Some(limits) = volume.ahead_limits() else { return };
+        let paging = volume.paging();
+        let Some(limits) = volume.ahead_limits(paging) else { return };
         let last = assembly.first_block() + assembly.parts.len() as u64 - 1;
         let seen = Seen {
-            pages: volume.page_of(assembly.first_block())..volume.page_of(last) + 1,
+            pages: paging.page_of(assembly.first_block())..paging.page_of(last) + 1,
             // What has been asked for and not begun is not lost.
             missed: assembly.missed && !volume.has_wishes.load(Ordering::Relaxed),
             wasted: volume.feedback.wasted_so_far(),
             sequential: hint == Hint::Sequential,
         };
-        detector.expect_pages(volume.page_blocks);
+        detector.expect_pages(paging.page_blocks);
         let advice = detector.note(&seen, &limits);
         if advice.abandoned > 0 {
             volume.feedback.unused(advice.abandoned);
@@ -57,13 +59,18 @@ impl<F: Frames> Cache<F> {
             return;
         }
         let mut queue = lock(&volume.queue);
+        if volume.paging() != paging {
+            // These pages are no more; whoever changed that has looked into the queue already.
+            return;
+        }
         if let Some(window) = advice.window {
             let forgotten = queue.wishes.push(window);
             lane.recorder.add(Counter::ReadAheadDropped, forgotten);
             volume.has_wishes.store(true, Ordering::Relaxed);
         }
         if let Some(behind) = behind {
-            queue.behind.push(behind);
+            let blocks = paging.blocks_of(behind.start).start..paging.blocks_of(behind.end - 1).end;
+            queue.behind.push(blocks);
             volume.has_behind.store(true, Ordering::Release);
         }
         drop(queue);
@@ -75,10 +82,10 @@ impl<F: Frames> Cache<F> {
     #[cold]
     pub(super) fn touch_ahead(&self, volume: &Volume<F>, block: u64) -> bool {
         let mut marked = false;
-        for block in volume.blocks_of(volume.page_of(block)) {
+        for block in volume.paging().around(block) {
             // Without a lock: should another page have come to this frame meanwhile, its first
             // touch is taken for an ordinary hit, and nothing else.
-            marked |= self.table.unmark(Key::new(volume.id, block));
+            marked |= self.table.unmark_key(Key::new(volume.id, block));
         }
         if marked {
             volume.feedback.used();
@@ -86,10 +93,16 @@ impl<F: Frames> Cache<F> {
         marked
     }
 
-    /// A client asks for a page that is being read ahead: from now on it is a fill like any other.
-    pub(super) fn overtake_ahead(&self, volume: &Volume<F>, queue: &mut Queue<F>, page: u64) {
-        queue.promote(&(page..page + 1));
-        if !self.touch_ahead(volume, volume.blocks_of(page).start) {
+    /// A client asks for a page, these blocks, that is being read ahead: from now on it is a fill
+    /// like any other.
+    pub(super) fn overtake_ahead(
+        &self,
+        volume: &Volume<F>,
+        queue: &mut Queue<F>,
+        whole: &Range<u64>,
+    ) {
+        queue.promote(whole);
+        if !self.touch_ahead(volume, whole.start) {
             volume.feedback.used();
         }
     }
@@ -107,11 +120,11 @@ impl<F: Frames> Cache<F> {
         let mut others = Vec::new();
         for op in ops {
             let first = op.offset / BLOCK_BYTES_U64;
-            let page = volume.page_of(first);
             let mut shard = self.shard(self.table.shard(Key::new(volume.id, first)));
             let instance = shard.instance(volume.id);
+            let page = instance.paging.page_of(first);
             let fill = instance.fills.get(&page).expect("a page that is being filled");
-            if fill.waiters.is_empty() {
+            if fill.ahead {
                 lock(&volume.queue).take_context(op.tag);
                 let error = Some(error.clone());
                 self.filled_in(instance, recorder, now, (op, page), error);
@@ -128,14 +141,21 @@ impl<F: Frames> Cache<F> {
             return;
         }
         let ranges = std::mem::take(&mut lock(&volume.queue).behind);
-        for page in ranges.into_iter().flatten() {
-            let block = volume.blocks_of(page).start;
-            let mut shard = self.shard(self.table.shard(Key::new(volume.id, block)));
-            let behind = &mut shard.instance(volume.id).behind;
-            if behind.len() >= BEHIND_MAX {
-                behind.pop_front();
+        for mut blocks in ranges {
+            while blocks.start < blocks.end {
+                let mut shard = self.shard(self.table.shard(Key::new(volume.id, blocks.start)));
+                let instance = shard.instance(volume.id);
+                let page = instance.paging.page_of(blocks.start);
+                let whole = instance.paging.blocks_of(page);
+                // Of a page that has become larger than it was then, the rest is not passed.
+                if whole.start >= blocks.start && whole.end <= blocks.end {
+                    if instance.behind.len() >= BEHIND_MAX {
+                        instance.behind.pop_front();
+                    }
+                    instance.behind.push_back(page);
+                }
+                blocks.start = whole.end;
             }
-            behind.push_back(page);
         }
     }
 
@@ -159,9 +179,14 @@ impl<F: Frames> Cache<F> {
             };
             drop(queue);
             let wanted = pages.end - pages.start;
+            // Windows of pages of another size were forgotten when they became so.
+            let paging = volume.paging();
+            let first = paging.blocks_of(pages.start).start;
+            let blocks = first..paging.blocks_of(pages.end - 1).end;
             let given_up = most == 0
                 || volume.is_stopping()
-                || !self.ahead(volume, (recorder, now), pages, true);
+                || volume.is_frozen()
+                || !self.ahead(volume, (recorder, now), blocks, true);
             if given_up {
                 let mut queue = lock(&volume.queue);
                 let dropped = wanted + queue.wishes.clear();
@@ -178,24 +203,24 @@ impl<F: Frames> Cache<F> {
     pub(super) fn ahead_pages_max(volume: &Volume<F>, queue: &Queue<F>) -> u64 {
         let share = volume.tunables.share(Tunable::ReadAheadShare, volume.capacity());
         let left = share.saturating_sub(queue.ahead_frames as u64);
-        left.min(u64::from(PAGE_BLOCKS_MAX)) / u64::from(volume.page_blocks)
+        left.min(u64::from(PAGE_BLOCKS_MAX)) / u64::from(volume.page_blocks())
     }
 
-    /// Begins to read `pages`, neighbours, for which others may be evicted or not; false if there is
-    /// no room for all of them.
+    /// Begins to read the pages that `blocks` touch, for which others may be evicted or not; false
+    /// if there is no room for all of them.
     pub(super) fn ahead(
         &self,
         volume: &Volume<F>,
         (recorder, now): (&Recorder, Nanos),
-        pages: Range<u64>,
+        blocks: Range<u64>,
         may_evict: bool,
     ) -> bool {
-        let pages = pages.start..pages.end.min(volume.page_of(volume.blocks - 1) + 1);
-        let mut from = pages.start;
-        while from < pages.end {
-            // The pages of one region, which one lock guards.
-            let region = u64::from(PAGE_BLOCKS_MAX / volume.page_blocks);
-            let to = (from / region * region + region).min(pages.end);
+        let blocks = blocks.start..blocks.end.min(volume.blocks);
+        let mut from = blocks.start;
+        while from < blocks.end {
+            // The blocks of one region, which one lock guards.
+            let region = u64::from(PAGE_BLOCKS_MAX);
+            let to = (from / region * region + region).min(blocks.end);
             if !self.ahead_in_region(volume, (recorder, now), from..to, may_evict) {
                 return false;
             }
@@ -208,10 +233,11 @@ impl<F: Frames> Cache<F> {
         &self,
         volume: &Volume<F>,
         (recorder, now): (&Recorder, Nanos),
-        pages: Range<u64>,
+        blocks: Range<u64>,
         may_evict: bool,
     ) -> bool {
-        let blocks = volume.blocks_of(pages.start).start..volume.blocks_of(pages.end - 1).end;
+        let around = |block| volume.paging().around(block);
+        let blocks = around(blocks.start).start..around(blocks.end - 1).end;
         let wanted = self.count_absent(volume.id, &blocks);
         let mut spare = Vec::new();
         let nobody_waits = self.stalled.load(Ordering::Relaxed) == 0;
@@ -226,15 +252,18 @@ impl<F: Frames> Cache<F> {
         let instance = shard.instance(volume.id);
         let mut queue = lock(&volume.queue);
         // Looked at under this lock: who closes a volume looks into the queue afterwards.
-        let pages = if volume.is_closed() { 0..0 } else { pages };
-        for page in pages {
-            let whole = volume.blocks_of(page);
+        let rests = volume.is_closed() || volume.is_regrouping() || volume.is_frozen();
+        let paging = instance.paging;
+        let pages = paging.page_of(blocks.start)..paging.page_of(blocks.end - 1) + 1;
+        for page in if rests { 0..0 } else { pages } {
+            let whole = paging.blocks_of(page);
             let absent = self.count_absent(volume.id, &whole);
             let under_way = instance.fills.contains_key(&page) || queue.is_exclusive(&whole);
             if absent == 0 || under_way || absent > spare.len() {
                 continue;
             }
-            self.start_fill(instance, &mut queue, page, &mut spare, None, now);
+            let cause = FillCause::Ahead;
+            self.start_fill(instance, &mut queue, page, &mut spare, cause, now);
         }
         drop(queue);
         drop(shard);

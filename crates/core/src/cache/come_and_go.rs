@@ -55,7 +55,8 @@ impl<F: Frames> Cache<F> {
                 return Err(SettingError::TooManyVolumes { volume: options.name });
             };
             let shards = self.shards.len();
-            let volume = Arc::new(Volume::new(id, options, self.pool.size(), shards, notify));
+            let (tracker, frames) = (self.tracker_for(id, &options), self.pool.size());
+            let volume = Arc::new(Volume::new(id, options, frames, shards, tracker, notify));
             if index == volumes.len() {
                 volumes.push(None);
             }
@@ -165,6 +166,7 @@ impl<F: Frames> Cache<F> {
             }
         }
         volume.note_removed();
+        self.tracker_is_gone(volume);
         self.tell_capacities();
         self.unstall();
         self.wake_keeper();

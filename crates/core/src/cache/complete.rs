@@ -30,14 +30,14 @@ impl<F: Frames> Cache<F> {
         let context = lock(&volume.queue).finish(&op);
         let error = result.err();
         match context {
-            Context::Fill { page } => self.filled(volume, recorder, now, (op, page), error),
+            Context::Fill { page, .. } => self.filled(volume, recorder, now, (op, page), error),
             Context::Joined(parts) => {
                 self.part(volume, recorder, now, (op, parts), error.as_ref());
             }
             Context::Bypass { waiter, overlays } => {
                 self.bypassed(volume, op, waiter, overlays, error);
             }
-            Context::WriteBack { pages, epoch } => {
+            Context::WriteBack { pages, epoch, .. } => {
                 let blocks = op.len.div_ceil(BLOCK_BYTES_U64);
                 self.written(volume, recorder, now, op, (&pages, epoch), error.as_ref());
                 self.after_write(volume, now, (epoch, blocks), error);
@@ -72,7 +72,7 @@ impl<F: Frames> Cache<F> {
     ) {
         let first = op.offset / BLOCK_BYTES_U64;
         let fill = instance.fills.get(&page).expect("a page that is being filled");
-        let (slot, ahead) = (fill.slot, fill.waiters.is_empty());
+        let (slot, ahead) = (fill.slot, fill.ahead);
         let owned = op.segments.into_iter().map(|segment| match segment.buffer {
             Buffer::Owned(own) => own,
             Buffer::Pinned(_) => unreachable!("a read owns its frames"),
@@ -108,7 +108,10 @@ impl<F: Frames> Cache<F> {
         let Fill { slot, error, mut salvage, waiters, .. } = fill;
         instance.pages.get_mut(slot).filling = false;
         let volume = Arc::clone(&instance.volume);
-        let whole = volume.blocks_of(page);
+        let whole = instance.paging.blocks_of(page);
+        if error.is_some() && volume.pinned.meets(&whole) {
+            volume.pinned.lost(now, volume.tunables.nanos(Tunable::RetryDelayMax));
+        }
         for waiter in waiters {
             let Some((blocks, part)) = waiter.read.clone() else {
                 let token = waiter.token;
@@ -251,7 +254,14 @@ impl<F: Frames> Cache<F> {
             writer.retry_at = now + writer.retry_delay;
         }
         drop(writer);
-        self.fail_flushes(volume, epoch, &error);
+        // A flush may wait for changes that are held back by what failed, whatever came first.
+        let held = volume.ordered.with(|groups| groups.held_blocks());
+        if held == 0 {
+            self.fail_flushes(volume, epoch, &error);
+        } else {
+            let message = format!("{error}; {held} blocks are held back until it is written");
+            self.fail_flushes(volume, 0, &StoreError::new(error.kind, message));
+        }
     }
 
     /// Takes in a completion of a write.

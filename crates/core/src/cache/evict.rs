@@ -11,6 +11,7 @@ use crate::shard::Instance;
 use crate::sync::atomic::Ordering;
 use crate::sync::{Arc, lock};
 use crate::volume::Volume;
+use std::ops::Range;
 
 /// How many dirty pages one search for a victim tells the lazy writer of.
 const STEALS_MAX: usize = 16;
@@ -77,11 +78,11 @@ impl<F: Frames> Cache<F> {
         false
     }
 
-    /// Tells the policy of a page that is not resident and is about to come: before a victim for it
-    /// is chosen, and after the hits before it.
-    pub(super) fn note_miss(&self, volume: &Volume<F>, page: u64, now: Nanos) {
-        let index = self.table.shard(Key::new(volume.id, volume.blocks_of(page).start));
-        let mut shard = self.shard(index);
+    /// Tells the policy of a page, that of `block`, that is not resident and is about to come:
+    /// before a victim for it is chosen, and after the hits before it.
+    pub(super) fn note_miss(&self, volume: &Volume<F>, block: u64, now: Nanos) {
+        let mut shard = self.shard(self.table.shard(Key::new(volume.id, block)));
+        let page = shard.instance(volume.id).paging.page_of(block);
         if shard.instance(volume.id).find(&self.table, page).is_none() {
             shard.drain(now);
             shard.instance(volume.id).policy.on_miss(page);
@@ -118,7 +119,9 @@ impl<F: Frames> Cache<F> {
         now: Nanos,
         steal: bool,
     ) -> Option<Evicted<F>> {
-        candidates.sort_unstable_by_key(|one| (one.coldest, one.volume.id, one.shard));
+        let order =
+            |one: &Candidate<F>| (one.volume.is_frozen(), one.coldest, one.volume.id, one.shard);
+        candidates.sort_unstable_by_key(order);
         candidates.into_iter().find_map(|Candidate { shard, volume, .. }| {
             let recorder = recorder.unwrap_or(&volume.tended);
             let owned = self.evict_from(&volume, shard, recorder, now, steal);
@@ -136,10 +139,9 @@ impl<F: Frames> Cache<F> {
             let above_floor = other.quota.usage.load(Ordering::Relaxed) > other.quota.min();
             volume.is_some_and(|volume| other.id == volume.id) || (!at_ceiling && above_floor)
         };
-        volumes
-            .iter()
-            .flatten()
-            .filter(may_give)
+        let givers: Vec<_> = volumes.iter().flatten().filter(may_give).collect();
+        Self::givers(volume.map(|volume| volume.id), givers)
+            .into_iter()
             .flat_map(|other| {
                 other.quota.coldest.iter().enumerate().filter_map(move |(shard, coldest)| {
                     let coldest = coldest.load(Ordering::Relaxed);
@@ -171,8 +173,9 @@ impl<F: Frames> Cache<F> {
         owned
     }
 
-    /// Evicts one page: its frames, owned and unfindable, and the dirty pages that were in the way.
-    /// For read-ahead the coldest page must not be one that was just read ahead itself.
+    /// Evicts one page: its frames, owned and unfindable, and the first blocks of the dirty pages
+    /// that were in the way. For read-ahead the coldest page must not be one that was just read
+    /// ahead itself.
     fn evict_page(
         &self,
         instance: &mut Instance<F>,
@@ -187,14 +190,15 @@ impl<F: Frames> Cache<F> {
             self.remove_owned(instance, slot, &owned, recorder, false);
             return (owned, steals);
         }
-        let Instance { volume, pages, policy, .. } = instance;
+        let Instance { volume, paging, pages, policy, .. } = instance;
         let chosen = policy.victim(&mut |slot| {
             let page = pages.get(slot);
             if page.is_quiet() {
-                return self.own_page(volume, page.number, &mut owned);
+                let blocks = paging.blocks_of(page.number);
+                return self.own_page(volume.id, blocks, &mut owned);
             }
             if page.can_start_round() && steals.len() < STEALS_MAX {
-                steals.push(page.number);
+                steals.push(paging.blocks_of(page.number).start);
             }
             false
         });
@@ -246,7 +250,9 @@ impl<F: Frames> Cache<F> {
         for _ in 0..BEHIND_LOOKS {
             let page = instance.behind.pop_front()?;
             let Some(slot) = instance.find(&self.table, page) else { continue };
-            if instance.pages.get(slot).is_quiet() && self.own_page(&instance.volume, page, owned) {
+            let blocks = instance.paging.blocks_of(page);
+            let may_go = instance.pages.get(slot).is_quiet() && !instance.is_pinned(page);
+            if may_go && self.own_page(instance.volume.id, blocks, owned) {
                 return Some(slot);
             }
         }
@@ -254,10 +260,10 @@ impl<F: Frames> Cache<F> {
     }
 
     /// Owns all frames of a page, or none of them.
-    fn own_page(&self, volume: &Volume<F>, page: u64, owned: &mut Vec<F::Own>) -> bool {
+    fn own_page(&self, volume: u16, blocks: Range<u64>, owned: &mut Vec<F::Own>) -> bool {
         debug_assert!(owned.is_empty(), "frames of an earlier candidate");
-        for block in volume.blocks_of(page) {
-            let Some(frame) = self.table.find(Key::new(volume.id, block)) else { continue };
+        for block in blocks {
+            let Some(frame) = self.table.find(Key::new(volume, block)) else { continue };
             let Some(own) = self.frames.try_own(frame) else {
                 for own in owned.drain(..) {
                     self.frames.disown(own);

@@ -99,9 +99,9 @@ impl<F: Frames> Cache<F> {
             if submitted {
                 continue;
             }
-            if queue.is_under_way(&blocks, |page| volume.blocks_of(page)) {
+            if queue.is_under_way(&blocks) {
                 // Somebody waits for what is read ahead here to be over.
-                queue.promote(&(volume.page_of(blocks.start)..volume.page_of(blocks.end - 1) + 1));
+                queue.promote(&blocks);
                 continue;
             }
             queue.exclusives[i].submitted = true;
@@ -139,6 +139,9 @@ impl<F: Frames> Cache<F> {
         volume.exclusives.fetch_sub(1, Ordering::AcqRel);
         drop(queue);
         self.settle_range(volume, recorder, now, &blocks);
+        if volume.pinned.meets(&blocks) {
+            volume.pinned.lost(now, 0);
+        }
         // A discard is advice; a store that cannot take it has not failed.
         let ignored = |error: &StoreError| {
             kind == StoreOpKind::Discard && error.kind == StoreErrorKind::Unsupported
@@ -148,13 +151,13 @@ impl<F: Frames> Cache<F> {
     }
 
     /// Slots of the pages of an instance that have blocks in `blocks`.
-    fn slots_in(&self, instance: &Instance<F>, blocks: &Range<u64>) -> Vec<Slot> {
-        let volume = &instance.volume;
-        let pages = volume.page_of(blocks.start)..volume.page_of(blocks.end - 1) + 1;
+    pub(super) fn slots_in(&self, instance: &Instance<F>, blocks: &Range<u64>) -> Vec<Slot> {
+        let (volume, paging) = (&instance.volume, instance.paging);
+        let pages = paging.page_of(blocks.start)..paging.page_of(blocks.end - 1) + 1;
         if pages.end - pages.start <= u64::from(instance.pages.len()) {
             // Pages of other shards are found here too; they are in another slab.
             let here = |&page: &u64| {
-                let key = Key::new(volume.id, page * u64::from(volume.page_blocks));
+                let key = Key::new(volume.id, paging.blocks_of(page).start);
                 self.table.shard(key) == instance.index
             };
             return pages.filter(here).filter_map(|p| instance.find(&self.table, p)).collect();
@@ -176,7 +179,7 @@ impl<F: Frames> Cache<F> {
 
     fn drop_blocks(&self, instance: &mut Instance<F>, slot: Slot, blocks: &Range<u64>) {
         let volume = Arc::clone(&instance.volume);
-        let own = volume.blocks_of(instance.pages.get(slot).number);
+        let own = instance.paging.blocks_of(instance.pages.get(slot).number);
         let (mut gone, mut clean) = (0, 0);
         for block in own.start.max(blocks.start)..own.end.min(blocks.end) {
             let Some(frame) = self.table.find(Key::new(volume.id, block)) else { continue };
@@ -187,6 +190,7 @@ impl<F: Frames> Cache<F> {
             self.table.retract(frame);
             self.pool.retire(volume.id, frame);
         }
+        volume.ordered.with_any(|groups| groups.dropped(blocks));
         let page = instance.pages.get_mut(slot);
         page.resident -= gone;
         page.dirty -= clean;

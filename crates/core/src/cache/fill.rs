@@ -9,6 +9,7 @@ use crate::clock::Nanos;
 use crate::frames::{FrameId, Frames};
 use crate::hint::Hint;
 use crate::lane::Lane;
+use crate::mode::BypassReason;
 use crate::page::{FrameState, Key};
 use crate::policy::Slot;
 use crate::queue::{Context, FillWaiter, Queue};
@@ -34,9 +35,21 @@ pub(super) enum Missing {
     /// The same, and read-ahead had begun it.
     Coming,
     /// They are coming, for this reader only.
-    Bypassed,
-    /// Neither can be: no frames, or the range is being discarded.
+    Bypassed(BypassReason),
+    /// Neither can be: no frames, the range is being discarded, or the page size is changing.
     NoRoom,
+    /// The page size has changed: they are of several pages now.
+    Recut,
+}
+
+/// Why a page is filled.
+pub(super) enum FillCause<F: Frames> {
+    /// A client waits for it.
+    Client(FillWaiter<F>),
+    /// It is pinned; nobody waits for it yet.
+    Pinned,
+    /// Read-ahead, or a warm restart: nobody waits for it yet.
+    Ahead,
 }
 
 impl<F: Frames> Cache<F> {
@@ -53,17 +66,18 @@ impl<F: Frames> Cache<F> {
             token: assembly.token,
             read: Some((blocks.clone(), assembly.cursor)),
         };
-        let keep = assembly.hint_in(&lane.volume) != Hint::NoBuffering;
-        let outcome = self.fetch(lane, now, waiter, blocks, keep);
+        let unbuffered = assembly.hint_in(&lane.volume) == Hint::NoBuffering;
+        let past = unbuffered.then_some(BypassReason::NoBuffering);
+        let outcome = self.fetch(lane, now, waiter, blocks, past);
         match outcome {
             Missing::Present => {
                 // Found under the lock; pinned now, unless it was evicted again: then once more.
                 return self.pin_present(lane, now, assembly, blocks);
             }
-            Missing::Filling | Missing::Coming | Missing::Bypassed => {
+            Missing::Filling | Missing::Coming | Missing::Bypassed(_) => {
                 assembly.missing += u32::try_from(blocks.end - blocks.start).expect("a page");
             }
-            Missing::NoRoom => {}
+            Missing::NoRoom | Missing::Recut => {}
         }
         outcome
     }
@@ -84,8 +98,8 @@ impl<F: Frames> Cache<F> {
             drop(shard);
             return self.miss(lane, now, assembly, blocks);
         };
-        if let Some(slot) = instance.find(&self.table, volume.page_of(blocks.start)) {
-            instance.hit(slot, now);
+        if let Some(slot) = instance.find(&self.table, instance.paging.page_of(blocks.start)) {
+            instance.reference(slot, now);
         }
         for (i, pin) in pins.into_iter().enumerate() {
             assembly.parts[assembly.cursor as usize + i] = Some(pin);
@@ -109,23 +123,24 @@ impl<F: Frames> Cache<F> {
         Some(frames?.into_iter().map(|frame| self.pin_published(frame)).collect())
     }
 
-    /// Sees to it that `blocks` (of one page) come, and the waiter is told. Unless they are to be
-    /// kept, a reader gets them past the cache.
+    /// Sees to it that `blocks` (of one page) come, and the waiter is told. With a reason for that,
+    /// a reader gets them past the cache.
     pub(super) fn fetch(
         &self,
         lane: &mut Lane<F>,
         now: Nanos,
         waiter: FillWaiter<F>,
         blocks: &Range<u64>,
-        keep: bool,
+        past: Option<BypassReason>,
     ) -> Missing {
         let volume = Arc::clone(&lane.volume);
-        let page = volume.page_of(blocks.start);
-        let whole = volume.blocks_of(page);
+        // What a frozen volume reads leaves no trace.
+        let frozen = volume.is_frozen() && waiter.read.is_some();
+        let past = past.or(frozen.then_some(BypassReason::Frozen));
         let mut wanted = range_len(blocks);
-        if keep {
-            wanted = self.count_absent(volume.id, &whole);
-            self.note_miss(&volume, page, now);
+        if past.is_none() {
+            wanted = self.count_absent(volume.id, &volume.paging().around(blocks.start));
+            self.note_miss(&volume, blocks.start, now);
         }
         loop {
             let (spare, recorder) = (&mut lane.spare, &*lane.recorder);
@@ -133,37 +148,42 @@ impl<F: Frames> Cache<F> {
             let index = self.table.shard(Key::new(volume.id, blocks.start));
             let mut shard = self.shard(index);
             let instance = shard.instance(volume.id);
+            let page = instance.paging.page_of(blocks.start);
+            let whole = instance.paging.blocks_of(page);
             let mut queue = lock(&volume.queue);
             let outcome = if self.count_absent(volume.id, blocks) == 0 {
                 Missing::Present
-            } else if let Some(fill) = instance.fills.get_mut(&page) {
-                let ahead = fill.waiters.is_empty();
+            } else if let Some(fill) = instance.fills.get_mut(&page)
+                && blocks.end <= whole.end
+            {
+                let ahead = std::mem::take(&mut fill.ahead);
                 fill.waiters.push(waiter);
                 let slot = fill.slot;
                 if ahead {
-                    self.overtake_ahead(&volume, &mut queue, page);
+                    self.overtake_ahead(&volume, &mut queue, &whole);
                     Missing::Coming
                 } else {
-                    instance.hit(slot, now);
+                    instance.reference(slot, now);
                     Missing::Filling
                 }
-            } else if queue.is_exclusive(&whole) {
+            } else if volume.is_regrouping() || queue.is_exclusive(&whole) {
                 Missing::NoRoom
+            } else if blocks.end > whole.end {
+                Missing::Recut
             } else {
-                let absent =
-                    if keep { self.count_absent(volume.id, &whole) } else { range_len(blocks) };
-                if room && absent > lane.spare.len() {
+                let absent = self.count_absent(volume.id, &whole);
+                if room && past.is_none() && absent > lane.spare.len() {
                     // More went while no lock was held.
                     wanted = absent;
                     continue;
                 }
-                if keep && absent <= lane.spare.len() {
-                    let waiter = Some(waiter);
-                    self.start_fill(instance, &mut queue, page, &mut lane.spare, waiter, now);
+                if past.is_none() && absent <= lane.spare.len() {
+                    let cause = FillCause::Client(waiter);
+                    self.start_fill(instance, &mut queue, page, &mut lane.spare, cause, now);
                     Missing::Filling
                 } else if waiter.read.is_some() && range_len(blocks) <= lane.spare.len() {
                     self.start_bypass(&volume, &mut queue, blocks, &mut lane.spare, waiter, now);
-                    Missing::Bypassed
+                    Missing::Bypassed(past.unwrap_or(BypassReason::Pressure))
                 } else {
                     Missing::NoRoom
                 }
@@ -171,7 +191,7 @@ impl<F: Frames> Cache<F> {
             drop(queue);
             drop(shard);
             self.return_spare(lane);
-            if matches!(outcome, Missing::Filling | Missing::Coming | Missing::Bypassed) {
+            if matches!(outcome, Missing::Filling | Missing::Coming | Missing::Bypassed(_)) {
                 volume.notify.notify();
             }
             return outcome;
@@ -194,27 +214,33 @@ impl<F: Frames> Cache<F> {
         blocks.clone().filter(is_absent).count()
     }
 
-    /// Begins to fill a page for `waiter`, or ahead of all.
+    /// Begins to fill a page.
     pub(super) fn start_fill(
         &self,
         instance: &mut Instance<F>,
         queue: &mut Queue<F>,
         page: u64,
         spare: &mut Vec<FrameId>,
-        waiter: Option<FillWaiter<F>>,
+        cause: FillCause<F>,
         now: Nanos,
     ) {
         let slot = instance.find_or_insert(&self.table, page, true, now);
         let volume = Arc::clone(&instance.volume);
         let mut ops_left = 0;
-        for run in self.absent_runs(volume.id, volume.blocks_of(page)) {
-            let op = self.read_op(&volume, queue, run, spare, Context::Fill { page }, now);
-            queue.push_read(op, waiter.is_none());
+        let paging = instance.paging;
+        let ahead = matches!(cause, FillCause::Ahead);
+        for run in self.absent_runs(volume.id, paging.blocks_of(page)) {
+            let context = Context::Fill { page, paging };
+            let op = self.read_op(&volume, queue, run, spare, context, now);
+            queue.push_read(op, ahead);
             ops_left += 1;
         }
         instance.pages.get_mut(slot).filling = true;
-        let waiters = waiter.into_iter().collect();
-        let fill = Fill { slot, ops_left, error: None, salvage: Vec::new(), waiters };
+        let waiters = match cause {
+            FillCause::Client(waiter) => vec![waiter],
+            FillCause::Pinned | FillCause::Ahead => Vec::new(),
+        };
+        let fill = Fill { slot, ops_left, error: None, salvage: Vec::new(), waiters, ahead };
         let before = instance.fills.insert(page, fill);
         assert!(before.is_none() && ops_left > 0, "a fill of a page that is being filled or whole");
     }

@@ -11,9 +11,10 @@ use super::Cache;
 use crate::clock::Nanos;
 use crate::counters::Recorder;
 use crate::frames::Frames;
+use crate::group::Groups;
 use crate::lane::{Completion, Lane};
 use crate::mode::FlushMode;
-use crate::queue::{Context, FlushWaiter};
+use crate::queue::{Context, FlushWaiter, Queue};
 use crate::request::{Status, WriteTask};
 use crate::store::{StoreError, StoreErrorKind, StoreOpKind};
 use crate::sync::atomic::Ordering;
@@ -88,6 +89,7 @@ impl<F: Frames> Cache<F> {
             queue.operation(StoreOpKind::Flush, 0..0, Vec::new(), Context::Flush(waiters), now);
         queue.forced.push_back(op);
         queue.flush_in_flight = true;
+        volume.ordered.with_any(Groups::flush_begun);
     }
 
     /// Where clients' flushes are ignored, the store is flushed when the lazy writer has come to an
@@ -101,10 +103,16 @@ impl<F: Frames> Cache<F> {
             return;
         }
         writer.unflushed_since = None;
+        Self::flush_store(volume, &mut queue, now);
+    }
+
+    /// Flushes the store though no client waits for it.
+    pub(super) fn flush_store(volume: &Volume<F>, queue: &mut Queue<F>, now: Nanos) {
         let context = Context::Flush(Vec::new());
         let op = queue.operation(StoreOpKind::Flush, 0..0, Vec::new(), context, now);
         queue.forced.push_back(op);
         queue.flush_in_flight = true;
+        volume.ordered.with_any(Groups::flush_begun);
     }
 
     /// Starts rounds of pages that became dirty at `epoch` or before, as many as the store may
@@ -133,14 +141,14 @@ impl<F: Frames> Cache<F> {
                 gathered = true;
                 writer.forced = self.gather(volume, |page| page.dirty_epoch <= epoch, u64::MAX);
             }
-            let Some(page) = writer.forced.next() else { return };
+            let Some(block) = writer.forced.next() else { return };
             let cause = crate::queue::Cause::Forced;
-            self.write_back_around(volume, page, cause, recorder, now);
+            self.write_back_around(volume, block, cause, recorder, now);
         }
     }
 
-    /// Pages from the old end of the dirty lists as long as `wanted` says so, for about `blocks`
-    /// blocks; those that are being written, discarded or zeroed are left out.
+    /// The first blocks of pages from the old end of the dirty lists as long as `wanted` says so,
+    /// for about `blocks` blocks; those that are being written, discarded or zeroed are left out.
     pub(super) fn gather(
         &self,
         volume: &Volume<F>,
@@ -157,16 +165,20 @@ impl<F: Frames> Cache<F> {
             let list = std::iter::successors(oldest, |&slot| instance.dirty_newer(slot));
             for slot in list.take(GATHER_MAX) {
                 let page = instance.pages.get(slot);
+                let blocks = instance.paging.blocks_of(page.number);
                 if left == 0 || !wanted(page) {
                     break;
+                }
+                if volume.ordered.holds_back(&blocks) {
+                    continue;
                 }
                 left = left.saturating_sub(u64::from(page.dirty));
                 let is_exclusive = || {
                     volume.exclusives.load(Ordering::Acquire) > 0
-                        && lock(&volume.queue).is_exclusive(&volume.blocks_of(page.number))
+                        && lock(&volume.queue).is_exclusive(&blocks)
                 };
                 if page.can_start_round() && !is_exclusive() {
-                    pages.push(page.number);
+                    pages.push(blocks.start);
                 }
             }
         }
@@ -202,6 +214,8 @@ impl<F: Frames> Cache<F> {
             queue.flush_failed.get_or_insert_with(|| error.clone());
         }
         let failed = queue.flush_failed.clone().or(away.cloned());
+        let ordered = if failed.is_none() { Groups::flush_done } else { Groups::flush_missed };
+        volume.ordered.with_any(ordered);
         drop(queue);
         for waiter in waiters {
             let untold = volume.untold_error(&waiter.mailbox);

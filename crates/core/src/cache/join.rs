@@ -73,7 +73,7 @@ impl<F: Frames> Cache<F> {
                 again.push(op);
                 continue;
             }
-            let Context::Fill { page } = lock(&volume.queue).take_context(tag) else {
+            let Context::Fill { page, .. } = lock(&volume.queue).take_context(tag) else {
                 unreachable!("only fills are joined")
             };
             self.filled(volume, recorder, now, (op, page), None);

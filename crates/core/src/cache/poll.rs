@@ -29,16 +29,29 @@ impl<F: Frames> Cache<F> {
     ) -> Option<Nanos> {
         let mut writer = lock(&volume.writer);
         Self::submit_exclusives(volume, now);
-        self.advance_flushes(volume, &mut writer, recorder, now);
-        self.steal(volume, recorder, now);
-        let next = self.write_lazily(volume, &mut writer, recorder, now);
+        let may_begin = self.regroup(volume, now);
+        let lazy = if may_begin {
+            self.advance_flushes(volume, &mut writer, recorder, now);
+            self.steal(volume, recorder, now);
+            self.write_lazily(volume, &mut writer, recorder, now)
+        } else {
+            // The completions that it waits for will say when to go on.
+            None
+        };
+        // What groups wait for goes on: a change of the page size may wait for it.
+        let ordered = self.advance_groups(volume, &mut writer, recorder, now);
+        let pinned = if may_begin { self.fill_pinned(volume, recorder, now) } else { None };
+        let next = lazy.into_iter().chain(ordered).chain(pinned).min();
         if volume.flush_mode() == FlushMode::Ignore {
             Self::flush_unasked(volume, &mut writer, now);
         }
         drop(writer);
-        self.drop_behind(volume);
-        self.read_ahead(volume, recorder, now);
-        self.read_warm(volume, recorder, now);
+        if may_begin {
+            self.drop_behind(volume);
+            self.read_ahead(volume, recorder, now);
+            self.read_warm(volume, recorder, now);
+        }
+        self.tune(volume, now);
         let mut queue = lock(&volume.queue);
         emit(&mut queue, recorder, depth, out);
         next
@@ -55,8 +68,8 @@ impl<F: Frames> Cache<F> {
         let mut queue = lock(&volume.queue);
         let steals = std::mem::take(&mut queue.steals);
         drop(queue);
-        for page in steals {
-            self.write_back_around(volume, page, Cause::Steal, recorder, now);
+        for block in steals {
+            self.write_back_around(volume, block, Cause::Steal, recorder, now);
         }
     }
 
@@ -105,8 +118,8 @@ impl<F: Frames> Cache<F> {
             if background as u64 >= depth {
                 return None;
             }
-            if let Some(page) = writer.lazy.next() {
-                self.write_back_around(volume, page, Cause::Lazy, recorder, now);
+            if let Some(block) = writer.lazy.next() {
+                self.write_back_around(volume, block, Cause::Lazy, recorder, now);
             }
         }
     }

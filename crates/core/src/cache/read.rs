@@ -5,12 +5,11 @@ use super::fill::Missing;
 use crate::clock::Nanos;
 use crate::counters::{Class, Counter};
 use crate::frames::Frames;
-use crate::hint::Hint;
 use crate::lane::Lane;
-use crate::mode::BypassReason;
 use crate::page::Key;
 use crate::policy::Slot;
 use crate::request::{Assembly, Status};
+use crate::sync::atomic::Ordering;
 use crate::units::{BLOCK_BYTES, BLOCK_BYTES_U64, sectors_touched};
 use crate::volume::Volume;
 use std::ops::Range;
@@ -78,12 +77,18 @@ impl<F: Frames> Cache<F> {
                 break;
             }
         }
+        if !assembly.told {
+            assembly.told = true;
+            let is_whole = assembly.cursor as usize == assembly.parts.len();
+            assembly.interface.count(&lane.recorder, is_whole && assembly.missing == 0);
+        }
         assembly.status(&self.frames)
     }
 
     /// Reads `to.len()` bytes at `offset` if all of them are resident; whether they were. Nothing
     /// is counted or asked for if not; and the first touch of what was read ahead is left to
-    /// [`Cache::read`], which reads on from there. For several reads at once see [`Cache::read_hits`].
+    /// [`Cache::read`], which reads on from there. For several reads at once see
+    /// [`Cache::read_hits`].
     #[inline]
     pub fn read_hit(&self, lane: &Lane<F>, offset: u64, to: &mut [u8]) -> bool {
         let Some((key, within)) = single_block(lane, offset, to.len()) else { return false };
@@ -131,6 +136,7 @@ impl<F: Frames> Cache<F> {
             let slot = self.table.slot(self.frames.pinned(&pin));
             self.frames.unpin(pin);
             self.note_hit(lane, key, slot, 0);
+            lane.recorder.add(Counter::FastReads, 1);
             lane.recorder.add(Counter::ReadHit, 1);
         } else {
             self.frames.unpin(pin);
@@ -148,12 +154,13 @@ impl<F: Frames> Cache<F> {
         state.dirty | state.writing != 0
     }
 
-    /// Reads the blocks of the next page of the assembly; false if there is no room.
+    /// Reads the blocks of the next page of the assembly; false if there is no room. If the page
+    /// size has changed meanwhile, nothing has happened yet.
     fn read_page(&self, lane: &mut Lane<F>, now: Nanos, assembly: &mut Assembly<F>) -> bool {
         let volume = &*lane.volume;
         let first = assembly.first_block() + u64::from(assembly.cursor);
         let last = assembly.first_block() + assembly.parts.len() as u64;
-        let blocks = first..last.min(volume.blocks_of(volume.page_of(first)).end);
+        let blocks = first..last.min(volume.paging().around(first).end);
         let count = u32::try_from(blocks.end - blocks.start).expect("at most a page");
         let (found, slot, ahead) = self.pin_resident(volume, assembly, &blocks);
         let fresh = assembly.cursor >= assembly.counted;
@@ -177,15 +184,13 @@ impl<F: Frames> Cache<F> {
         }
         let class = match self.miss(lane, now, assembly, &blocks) {
             Missing::NoRoom => return false,
+            Missing::Recut => return true,
             Missing::Present if self.touch_ahead(&lane.volume, first) => Class::ReadAheadHit,
             Missing::Present => Class::ReadHit,
             Missing::Coming => Class::ReadAheadWait,
             Missing::Filling if found > 0 => Class::ReadPartialHit,
             Missing::Filling => Class::ReadMiss,
-            Missing::Bypassed => {
-                let unbuffered = assembly.hint_in(&lane.volume) == Hint::NoBuffering;
-                let reason =
-                    if unbuffered { BypassReason::NoBuffering } else { BypassReason::Pressure };
+            Missing::Bypassed(reason) => {
                 lane.recorder.add(reason.counter(), u64::from(fresh));
                 Class::ReadBypass
             }
@@ -231,6 +236,10 @@ impl<F: Frames> Cache<F> {
     pub(super) fn note_hit(&self, lane: &Lane<F>, key: Key, slot: Slot, now: Nanos) {
         let index = self.table.shard(key);
         if lane.rings[index].push(lane.volume.id, slot) {
+            return;
+        }
+        if self.rebuilding[index].load(Ordering::Relaxed) {
+            // One hit that the policy does not hear of is better than one that waits.
             return;
         }
         self.shard(index).drain(now);

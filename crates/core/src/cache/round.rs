@@ -17,7 +17,7 @@ use crate::shard::{Instance, SyncWaiter};
 use crate::store::{Buffer, Segment, StoreError, StoreOpKind};
 use crate::sync::atomic::Ordering;
 use crate::sync::{Arc, lock};
-use crate::units::{BLOCK_BYTES_U64, SECTOR_BYTES, SECTORS_PER_BLOCK};
+use crate::units::{BLOCK_BYTES_U64, PAGE_BLOCKS_MAX, SECTOR_BYTES, SECTORS_PER_BLOCK};
 use crate::volume::Volume;
 use std::ops::Range;
 
@@ -82,7 +82,7 @@ impl<F: Frames> Rounds<F> {
                 instance.pages.get_mut(slot).ops += 1;
             }
             let (pages, epoch) = (run.pages, run.epoch);
-            let context = Context::WriteBack { pages, epoch };
+            let context = Context::WriteBack { pages, paging: instance.paging, epoch };
             let kind = StoreOpKind::Write { fua: self.fua };
             let op = queue.operation(kind, run.bytes, run.segments, context, now);
             match self.cause {
@@ -106,8 +106,10 @@ impl<F: Frames> Cache<F> {
         let page = instance.pages.get_mut(slot);
         assert!(page.can_start_round(), "{page:?} cannot be written now");
         let (number, epoch) = (page.number, page.dirty_epoch);
+        let blocks = instance.paging.blocks_of(number);
+        volume.ordered.with_any(|groups| groups.started(&blocks));
         let mut count = 0;
-        for block in volume.blocks_of(number) {
+        for block in instance.paging.blocks_of(number) {
             let Some(frame) = self.table.find(Key::new(volume.id, block)) else { continue };
             if self.table.state(frame).dirty == 0 {
                 continue;
@@ -127,6 +129,7 @@ impl<F: Frames> Cache<F> {
         page.writing = count;
         page.dirty = 0;
         page.round = page.round.wrapping_add(1);
+        instance.rounds += 1;
         volume.writing.fetch_add(u64::from(count), Ordering::AcqRel);
         volume.dirty.fetch_sub(u64::from(count), Ordering::AcqRel);
     }
@@ -163,26 +166,32 @@ impl<F: Frames> Cache<F> {
         }
     }
 
-    /// Starts rounds of `page` and of its dirty neighbours that lie next to it in its region. False
-    /// if the page is not there, not dirty, or cannot be written now.
+    /// Starts rounds of the page of `block` and of its dirty neighbours that lie next to it in its
+    /// region. False if the page is not there, not dirty, or cannot be written now.
     pub(super) fn write_back_around(
         &self,
         volume: &Volume<F>,
-        page: u64,
+        block: u64,
         cause: Cause,
         recorder: &Recorder,
         now: Nanos,
     ) -> bool {
-        let key = |page: u64| Key::new(volume.id, page * u64::from(volume.page_blocks));
-        let region_pages = u64::from(crate::units::PAGE_BLOCKS_MAX / volume.page_blocks);
-        let region = page / region_pages * region_pages..(page / region_pages + 1) * region_pages;
-        let mut shard = self.shard(self.table.shard(key(page)));
+        let mut shard = self.shard(self.table.shard(Key::new(volume.id, block)));
         let instance = shard.instance(volume.id);
+        let paging = instance.paging;
+        let page = paging.page_of(block);
+        let region_pages = u64::from(PAGE_BLOCKS_MAX / paging.page_blocks);
+        let region = page / region_pages * region_pages..(page / region_pages + 1) * region_pages;
         let mut queue = lock(&volume.queue);
+        if volume.ordered.holds_back(&paging.blocks_of(page)) {
+            return false;
+        }
         let startable = |instance: &Instance<F>, queue: &Queue<F>, page: u64| {
             instance.find(&self.table, page).filter(|&slot| {
+                let blocks = paging.blocks_of(page);
                 instance.pages.get(slot).can_start_round()
-                    && !queue.is_exclusive(&volume.blocks_of(page))
+                    && !queue.is_exclusive(&blocks)
+                    && !volume.ordered.is_held(&blocks)
             })
         };
         if startable(instance, &queue, page).is_none() {
@@ -205,17 +214,17 @@ impl<F: Frames> Cache<F> {
     pub(super) fn sync(&self, lane: &mut Lane<F>, now: Nanos, task: &mut WriteTask, fua: bool) {
         let volume = Arc::clone(&lane.volume);
         let end = task.offset + u64::from(task.len);
-        let first = volume.page_of(task.offset / BLOCK_BYTES_U64);
-        let last = volume.page_of((end - 1) / BLOCK_BYTES_U64);
-        let region_pages = u64::from(crate::units::PAGE_BLOCKS_MAX / volume.page_blocks);
-        let mut page = first;
-        while page <= last {
-            let region_end = (page / region_pages + 1) * region_pages;
-            let pages = page..region_end.min(last + 1);
-            page = pages.end;
-            let key = Key::new(volume.id, pages.start * u64::from(volume.page_blocks));
-            let mut shard = self.shard(self.table.shard(key));
+        let last = (end - 1) / BLOCK_BYTES_U64;
+        let mut block = task.offset / BLOCK_BYTES_U64;
+        while block <= last {
+            // A region, as no page spans two of them, nor two shards.
+            let first = block;
+            let region = first / u64::from(PAGE_BLOCKS_MAX);
+            block = (region + 1) * u64::from(PAGE_BLOCKS_MAX);
+            let mut shard = self.shard(self.table.shard(Key::new(volume.id, first)));
             let instance = shard.instance(volume.id);
+            let paging = instance.paging;
+            let pages = paging.page_of(first)..=paging.page_of(last.min(block - 1));
             let mut queue = lock(&volume.queue);
             let mut rounds = Rounds::new(Cause::Forced, fua);
             for page in pages {
@@ -234,7 +243,7 @@ impl<F: Frames> Cache<F> {
         rounds: &mut Rounds<F>,
         (lane, task, fua): (&Lane<F>, &mut WriteTask, bool),
     ) {
-        let blocks = instance.volume.blocks_of(page);
+        let blocks = instance.paging.blocks_of(page);
         let Some(slot) = instance.find(&self.table, page) else {
             // Written and evicted already.
             task.needs_flush |= fua;
@@ -247,7 +256,7 @@ impl<F: Frames> Cache<F> {
         }
         // What an earlier round has taken may not be stable, whatever the next round does.
         task.needs_flush |= fua && !self.is_all_dirty(&instance.volume, &blocks, task);
-        let blocked = queue.is_exclusive(&blocks);
+        let blocked = queue.is_exclusive(&blocks) || instance.volume.ordered.holds_back(&blocks);
         let round = if page.dirty == 0 { page.round } else { page.round.wrapping_add(1) };
         if page.can_start_round() && !blocked {
             self.start_round(instance, slot, rounds);
@@ -282,7 +291,7 @@ impl<F: Frames> Cache<F> {
         let volume = Arc::clone(&instance.volume);
         let number = instance.pages.get(slot).number;
         let mut back = 0;
-        for block in volume.blocks_of(number) {
+        for block in instance.paging.blocks_of(number) {
             let Some(frame) = self.table.find(Key::new(volume.id, block)) else { continue };
             let mut state = self.table.state(frame);
             if state.writing == 0 {
@@ -295,6 +304,7 @@ impl<F: Frames> Cache<F> {
             state.writing = 0;
             self.table.set_state(frame, state);
         }
+        instance.rounds -= 1;
         let page = instance.pages.get_mut(slot);
         let was_clean = page.dirty == 0;
         let written = std::mem::take(&mut page.writing);
@@ -311,7 +321,11 @@ impl<F: Frames> Cache<F> {
             }
             instance.link_dirty_again(slot, epoch);
         }
-        self.tell_synced(instance, slot, error, true);
+        let blocks = instance.paging.blocks_of(number);
+        volume.ordered.with_any(|groups| groups.ended(&blocks, error.is_none()));
+        // A page that was held back was not written with FUA, whoever waited for it.
+        let stable = volume.ordered.is_empty();
+        self.tell_synced(instance, slot, error, stable);
         self.continue_page(instance, slot, recorder, now);
     }
 
@@ -359,14 +373,15 @@ impl<F: Frames> Cache<F> {
             let Some(waiters) = instance.syncs.get(&slot) else { return };
             let fua = waiters.iter().any(|waiter| waiter.fua);
             let mut queue = lock(&volume.queue);
-            if !queue.is_exclusive(&volume.blocks_of(page.number)) {
+            let blocks = instance.paging.blocks_of(page.number);
+            if !queue.is_exclusive(&blocks) && !volume.ordered.holds_back(&blocks) {
                 let mut rounds = Rounds::new(Cause::Forced, fua);
                 self.start_round(instance, slot, &mut rounds);
                 rounds.finish(instance, &mut queue, recorder, now);
             }
             return;
         }
-        if page.is_quiet() && !instance.is_admitted(slot) {
+        if page.is_quiet() && !instance.stays(slot) {
             self.drop_page(instance, slot);
         }
     }
@@ -375,12 +390,19 @@ impl<F: Frames> Cache<F> {
     pub(super) fn drop_page(&self, instance: &mut Instance<F>, slot: Slot) {
         let volume = Arc::clone(&instance.volume);
         let number = instance.pages.get(slot).number;
-        for block in volume.blocks_of(number) {
-            if let Some(frame) = self.table.find(Key::new(volume.id, block)) {
-                self.table.retract(frame);
-                self.pool.retire(volume.id, frame);
+        let mut free = Vec::new();
+        for block in instance.paging.blocks_of(number) {
+            let Some(frame) = self.table.find(Key::new(volume.id, block)) else { continue };
+            self.table.retract(frame);
+            match self.frames.try_own(frame) {
+                Some(own) => {
+                    self.frames.disown(own);
+                    free.push(frame);
+                }
+                None => self.pool.retire(volume.id, frame),
             }
         }
+        self.pool.give_back(&volume, free);
         instance.pages.get_mut(slot).resident = 0;
         instance.remove(slot, false);
     }

@@ -9,7 +9,7 @@ use crate::clock::Nanos;
 use crate::frames::Frames;
 use crate::policy::PolicyKind;
 use crate::settings::{SettingError, Share, check_shares};
-use crate::shard::Instance;
+use crate::sync::atomic::Ordering;
 use crate::sync::lock;
 use crate::volume::Volume;
 
@@ -51,7 +51,8 @@ impl<F: Frames> Cache<F> {
     }
 
     /// Replaces the policy, one shard after the other. The new one learns of the pages from the
-    /// coldest to the one used last; what the old one remembered of pages that are gone is lost.
+    /// coldest to the one used last, and of those that had earned a place after the others; what the
+    /// old one remembered of pages that are gone is lost.
     pub fn set_policy(&self, volume: &Volume<F>, kind: PolicyKind, now: Nanos) {
         let _one_at_a_time = lock(&self.settings);
         if volume.policy() == kind {
@@ -61,10 +62,12 @@ impl<F: Frames> Cache<F> {
         let frames = self.expected_frames(volume, self.volumes().len());
         for index in 0..self.shards.len() {
             let mut shard = self.shard(index);
+            self.rebuilding[index].store(true, Ordering::Relaxed);
             shard.drain(now);
             let instance = shard.instance(volume.id);
-            let pages = self.expected_pages(instance, frames);
+            let pages = self.expected_pages(frames, instance.paging.page_blocks);
             instance.rebuild_policy(kind.build(), pages);
+            self.rebuilding[index].store(false, Ordering::Relaxed);
         }
     }
 
@@ -81,7 +84,7 @@ impl<F: Frames> Cache<F> {
                 let frames = self.expected_frames(volume, volumes.len());
                 // Whoever adds a volume puts its instances here, and tells all again.
                 if let Some(Some(instance)) = shard.instances.get_mut(usize::from(volume.id)) {
-                    let pages = self.expected_pages(instance, frames);
+                    let pages = self.expected_pages(frames, instance.paging.page_blocks);
                     instance.policy.on_capacity(pages);
                 }
             }
@@ -89,14 +92,17 @@ impl<F: Frames> Cache<F> {
     }
 
     /// How many frames a volume, one of `volumes`, is expected to have.
-    fn expected_frames(&self, volume: &Volume<F>, volumes: usize) -> u32 {
+    pub(super) fn expected_frames(&self, volume: &Volume<F>, volumes: usize) -> u32 {
+        if let Some(target) = volume.target_frames() {
+            return target;
+        }
         let (min, max) = volume.bounds();
         let part = self.pool.size() / u32::try_from(volumes.max(1)).expect("few volumes");
         part.clamp(min.min(max), max)
     }
 
-    /// How many pages the part of a volume in one shard is expected to have.
-    fn expected_pages(&self, instance: &Instance<F>, frames: u32) -> usize {
-        (frames as usize / instance.volume.page_blocks as usize / self.shards.len()).max(1)
+    /// How many pages of that size are expected in one shard.
+    pub(super) fn expected_pages(&self, frames: u32, page_blocks: u32) -> usize {
+        (frames as usize / page_blocks as usize / self.shards.len()).max(1)
     }
 }

@@ -138,7 +138,7 @@ impl<F: Frames> Cache<F> {
             let mut evicted = evicted;
             // More of the page than is wanted is free now.
             let kept = evicted.split_off(evicted.len().min(wanted - owned.len()));
-            self.pool.uncharge(&volume, evicted.len());
+            volume.quota.uncharge(evicted.len());
             self.free_owned(&volume, kept);
             owned.extend(evicted);
         }

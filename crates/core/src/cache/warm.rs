@@ -37,14 +37,16 @@ impl<F: Frames> Cache<F> {
             loop {
                 let mut shard = self.shard(index);
                 shard.drain(now);
-                let instance = shard.instance(volume.id);
+                // Whoever asks may be late: then nothing of the volume is left.
+                let Some(instance) = shard.instance_of(volume) else { return Vec::new() };
                 if first >= instance.pages.end() {
                     break;
                 }
                 for slot in instance.pages.slots_in(first..first + SLOTS_AT_ONCE) {
                     let page = instance.pages.get(slot);
                     if page.resident > 0 {
-                        found.push((instance.touched_at(slot), page.number));
+                        let block = instance.paging.blocks_of(page.number).start;
+                        found.push((instance.touched_at(slot), block));
                     }
                 }
                 drop(shard);
@@ -57,13 +59,16 @@ impl<F: Frames> Cache<F> {
         }
         found.sort_unstable_by_key(hottest_first);
         found.truncate(most);
+        // If the page size changes meanwhile, the ranges are of one size or the other: both are read
+        // back, and what is read already is not read again.
+        let paging = volume.paging();
         let mut ranges: Vec<Range<u64>> = Vec::new();
         let part_pages = found.len().div_ceil(PARTS).max(1);
         for part in found.chunks_mut(part_pages) {
             part.sort_unstable_by_key(|page| page.1);
             let begin = ranges.len();
-            for &(_, page) in &*part {
-                let blocks = volume.blocks_of(page);
+            for &(_, block) in &*part {
+                let blocks = paging.around(block);
                 match ranges[begin..].last_mut() {
                     Some(last) if last.end == blocks.start => last.end = blocks.end,
                     _ => ranges.push(blocks),
@@ -91,7 +96,10 @@ impl<F: Frames> Cache<F> {
 
     /// Begins reads of what is to be warm, if nothing else is to be read.
     pub(super) fn read_warm(&self, volume: &Volume<F>, recorder: &Recorder, now: Nanos) {
-        if !volume.has_warm.load(Ordering::Acquire) || volume.has_wishes.load(Ordering::Relaxed) {
+        if !volume.has_warm.load(Ordering::Acquire)
+            || volume.has_wishes.load(Ordering::Relaxed)
+            || volume.is_frozen()
+        {
             return;
         }
         let (begun, depth, blocks) = {
@@ -108,9 +116,9 @@ impl<F: Frames> Cache<F> {
         };
         for _ in begun..depth {
             let mut queue = lock(&volume.queue);
-            let most = (Self::ahead_pages_max(volume, &queue) * u64::from(volume.page_blocks))
-                .min(blocks)
-                .max(u64::from(volume.page_blocks));
+            let page_blocks = u64::from(volume.page_blocks());
+            let most = Self::ahead_pages_max(volume, &queue) * page_blocks;
+            let most = most.min(blocks).max(page_blocks);
             let Some(range) = queue.warm.front_mut() else {
                 volume.has_warm.store(false, Ordering::Release);
                 return;
@@ -121,8 +129,7 @@ impl<F: Frames> Cache<F> {
                 queue.warm.pop_front();
             }
             drop(queue);
-            let pages = volume.page_of(next.start)..volume.page_of(next.end - 1) + 1;
-            if volume.is_stopping() || !self.ahead(volume, (recorder, now), pages, false) {
+            if volume.is_stopping() || !self.ahead(volume, (recorder, now), next, false) {
                 lock(&volume.queue).warm.clear();
                 volume.has_warm.store(false, Ordering::Release);
                 return;

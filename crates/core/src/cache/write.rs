@@ -41,17 +41,19 @@ struct Piece<'a> {
 
 /// What became of the part of a write that lies in one page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Placed {
+pub(super) enum Placed {
     /// It is in the cache; all its blocks were dirty before.
     Absorbed,
     /// It is in the cache.
     New,
     /// It is in the cache, in a page that is not to stay.
-    Transient,
+    Transient(BypassReason),
     /// A block of it must be read first; the completion will say.
     Filling,
-    /// No room, or the range is being discarded.
+    /// No room, the range is being discarded, or the page size is changing.
     NoRoom,
+    /// The page size has changed: the parts are of several pages now.
+    Recut,
 }
 
 impl<F: Frames> Cache<F> {
@@ -86,11 +88,12 @@ impl<F: Frames> Cache<F> {
                 return self.at_limit(lane);
             }
             let (rest, pieces) = Self::pieces_of_next_page(&volume, task, data);
-            match self.place(lane, now, task.token, &pieces, mode) {
+            match self.place(lane, now, task, &pieces, mode) {
                 Placed::NoRoom => {
                     self.stall(lane);
                     return Status::Stalled;
                 }
+                Placed::Recut => continue,
                 Placed::Filling => {
                     task.filled = true;
                     return Status::Pending;
@@ -99,6 +102,19 @@ impl<F: Frames> Cache<F> {
             }
             task.done = rest;
         }
+        self.finish_write(lane, now, task, mode, before)
+    }
+
+    /// Goes on with a write of which all bytes are in the cache; `before` of them were so already.
+    pub(super) fn finish_write(
+        &self,
+        lane: &mut Lane<F>,
+        now: Nanos,
+        task: &mut WriteTask,
+        mode: WriteMode,
+        before: u32,
+    ) -> Status {
+        let volume = Arc::clone(&lane.volume);
         let fua = task.is_stable();
         if (mode != WriteMode::Back || fua) && !task.synced {
             task.synced = true;
@@ -115,7 +131,7 @@ impl<F: Frames> Cache<F> {
 
     /// At the dirty limit a write waits for the lazy writer; but where the store fails, waiting
     /// would be for ever, and the client is told instead.
-    fn at_limit(&self, lane: &Lane<F>) -> Status {
+    pub(super) fn at_limit(&self, lane: &Lane<F>) -> Status {
         if let Some(error) = lane.volume.failure() {
             return Status::Failed(error);
         }
@@ -147,8 +163,7 @@ impl<F: Frames> Cache<F> {
         data: &'a [u8],
     ) -> (u32, Vec<Piece<'a>>) {
         let start = task.offset + u64::from(task.done);
-        let page = volume.page_of(start / BLOCK_BYTES_U64);
-        let page_end = volume.blocks_of(page).end * BLOCK_BYTES_U64;
+        let page_end = volume.paging().around(start / BLOCK_BYTES_U64).end * BLOCK_BYTES_U64;
         let end = page_end.min(task.offset + u64::from(task.len));
         let mut pieces = Vec::new();
         let mut at = start;
@@ -185,11 +200,16 @@ impl<F: Frames> Cache<F> {
         &self,
         lane: &mut Lane<F>,
         now: Nanos,
-        token: u64,
+        task: &WriteTask,
         pieces: &[Piece<'_>],
         mode: WriteMode,
     ) -> Placed {
-        if let Some(slot) = self.absorb(&lane.volume, pieces) {
+        if lane.volume.is_regrouping() {
+            return Placed::NoRoom;
+        }
+        if task.group.is_none()
+            && let Some(slot) = self.absorb(&lane.volume, pieces)
+        {
             self.note_hit(lane, Key::new(lane.volume.id, pieces[0].block), slot, now);
             return Placed::Absorbed;
         }
@@ -199,25 +219,36 @@ impl<F: Frames> Cache<F> {
         let is_absent = |p: &&Piece<'_>| self.table.find(Key::new(volume.id, p.block)).is_none();
         // No more than it needs: making room could evict the very page that was filled for it.
         let mut wanted = pieces.iter().filter(is_absent).count();
-        if wanted > 0 && mode != WriteMode::Around {
-            self.note_miss(&volume, volume.page_of(pieces[0].block), now);
+        let past = Self::passes(&volume, mode);
+        if wanted > 0 && past.is_none() {
+            self.note_miss(&volume, pieces[0].block, now);
         }
         let placed = loop {
             if wanted > 0 && !self.reserve(&volume, wanted, &mut lane.spare, &recorder, now) {
                 break Placed::NoRoom;
             }
             let mut shard = self.shard(self.table.shard(key));
-            if Self::is_exclusive(&volume, pieces) {
+            if volume.is_regrouping() || Self::is_exclusive(&volume, pieces) {
                 break Placed::NoRoom;
+            }
+            let page = shard.instance(volume.id).paging.around(pieces[0].block);
+            if pieces[pieces.len() - 1].block >= page.end {
+                break Placed::Recut;
             }
             if let Some(piece) = pieces.iter().find(|piece| !self.is_placeable(&volume, piece)) {
                 let blocks = piece.block..piece.block + 1;
                 drop(shard);
-                return self.fill_first(lane, now, token, &blocks, (pieces, mode));
+                return self.fill_first(lane, now, task, &blocks, (pieces, mode));
             }
             let owned = self.own_resident(&volume, pieces);
             wanted = owned.iter().filter(|own| own.is_none()).count();
             if wanted <= lane.spare.len() {
+                let blocks = pieces.iter().map(|piece| piece.block);
+                let paging = shard.instance(volume.id).paging;
+                if !Self::join_group(lane, paging, task.group, pieces[0].block, blocks) {
+                    owned.into_iter().flatten().for_each(|own| self.frames.disown(own));
+                    break Placed::NoRoom;
+                }
                 // Hits noted before came before this reference.
                 shard.drain(now);
                 let instance = shard.instance(volume.id);
@@ -263,16 +294,17 @@ impl<F: Frames> Cache<F> {
         &self,
         lane: &mut Lane<F>,
         now: Nanos,
-        token: u64,
+        task: &WriteTask,
         blocks: &Range<u64>,
         again: (&[Piece<'_>], WriteMode),
     ) -> Placed {
         let mailbox = Arc::clone(&lane.mailbox);
-        let waiter = FillWaiter { mailbox, token, read: None };
-        match self.fetch(lane, now, waiter, blocks, true) {
-            Missing::Present => self.place(lane, now, token, again.0, again.1),
+        let waiter = FillWaiter { mailbox, token: task.token, read: None };
+        match self.fetch(lane, now, waiter, blocks, None) {
+            Missing::Present => self.place(lane, now, task, again.0, again.1),
             Missing::Filling | Missing::Coming => Placed::Filling,
-            Missing::Bypassed | Missing::NoRoom => Placed::NoRoom,
+            Missing::Bypassed(_) | Missing::NoRoom => Placed::NoRoom,
+            Missing::Recut => unreachable!("one block is of one page"),
         }
     }
 
@@ -306,8 +338,9 @@ impl<F: Frames> Cache<F> {
         lane: &mut Lane<F>,
     ) -> Placed {
         let volume = Arc::clone(&instance.volume);
-        let page = volume.page_of(pieces[0].block);
-        let admit = mode != WriteMode::Around;
+        let page = instance.paging.page_of(pieces[0].block);
+        let past = Self::passes(&volume, mode);
+        let admit = past.is_none();
         let slot = instance.find_or_insert(&self.table, page, admit, now);
         let mut new_dirty = 0;
         for (piece, own) in pieces.iter().zip(owned) {
@@ -323,6 +356,18 @@ impl<F: Frames> Cache<F> {
             };
             new_dirty += u16::from(!was_dirty);
         }
+        Self::note_placed(instance, slot, (new_dirty, past), now)
+    }
+
+    /// Counts blocks of a page that have become dirty, by a write that does not stay if there is a
+    /// reason for that.
+    pub(super) fn note_placed(
+        instance: &mut Instance<F>,
+        slot: Slot,
+        (new_dirty, past): (u16, Option<BypassReason>),
+        now: Nanos,
+    ) -> Placed {
+        let volume = Arc::clone(&instance.volume);
         let page = instance.pages.get_mut(slot);
         let was_clean = page.dirty == 0;
         page.dirty += new_dirty;
@@ -331,10 +376,20 @@ impl<F: Frames> Cache<F> {
             instance.link_dirty(slot, now, epoch);
         }
         Self::note_dirty(&volume, u64::from(new_dirty));
-        match (!instance.is_admitted(slot), new_dirty) {
-            (true, _) => Placed::Transient,
-            (false, 0) => Placed::Absorbed,
-            (false, _) => Placed::New,
+        match (past, new_dirty) {
+            (Some(reason), _) if !instance.stays(slot) => Placed::Transient(reason),
+            (_, 0) => Placed::Absorbed,
+            (_, _) => Placed::New,
+        }
+    }
+
+    /// Why a write of what is not resident does not stay.
+    pub(super) fn passes(volume: &Volume<F>, mode: WriteMode) -> Option<BypassReason> {
+        match mode {
+            // Else the hint made it one that writes around.
+            WriteMode::Around if volume.write_mode() != mode => Some(BypassReason::NoBuffering),
+            WriteMode::Around => Some(BypassReason::WriteAround),
+            _ => volume.is_frozen().then_some(BypassReason::Frozen),
         }
     }
 
@@ -410,12 +465,16 @@ impl<F: Frames> Cache<F> {
     }
 }
 
-fn count_placed<F: Frames>(lane: &Lane<F>, placed: Placed, mode: WriteMode, task: &mut WriteTask) {
+/// Counts a page of a write.
+pub(super) fn count_placed<F: Frames>(
+    lane: &Lane<F>,
+    placed: Placed,
+    mode: WriteMode,
+    task: &mut WriteTask,
+) {
     let filled = std::mem::take(&mut task.filled);
     let class = match placed {
-        Placed::Transient => {
-            let around = lane.volume.write_mode() == WriteMode::Around;
-            let reason = if around { BypassReason::WriteAround } else { BypassReason::NoBuffering };
+        Placed::Transient(reason) => {
             lane.recorder.add(reason.counter(), 1);
             Class::WriteBypass
         }

@@ -71,15 +71,17 @@ macro_rules! catalogue {
 catalogue! {
     /// Counters: they only grow.
     Counter, COUNTERS;
-    ReadRequests, "read_requests", Operations, "Read requests of clients.", "Copy Reads, MDL Reads";
+    ReadRequests, "read_requests", Operations, "Read requests of clients.", "";
     ReadBytes, "read_bytes", Bytes, "Bytes that clients read.", "";
     WriteRequests, "write_requests", Operations, "Write requests of clients.", "";
     WriteBytes, "write_bytes", Bytes, "Bytes that clients wrote.", "";
     FlushRequests, "flush_requests", Operations, "Flush requests of clients.", "";
     DiscardRequests, "discard_requests", Operations, "Trim requests of clients.", "";
     ZeroRequests, "zero_requests", Operations, "Requests of clients to write zeros.", "";
-    ReadHit, "read_hit_pages", Pages,
-        "Read references whose blocks were all resident.", "Copy Read Hits %, MDL Read Hits %";
+    FastReads, "fast_reads", Operations,
+        "Reads of a resident block copied by the shortest way; no other counter of calls has them.",
+        "Fast Reads/sec";
+    ReadHit, "read_hit_pages", Pages, "Read references whose blocks were all resident.", "";
     ReadAheadHit, "read_ahead_hit_pages", Pages,
         "Read references that were the first touch of what read-ahead had brought.", "";
     ReadAheadWait, "read_ahead_wait_pages", Pages,
@@ -97,7 +99,7 @@ catalogue! {
     WriteThrough, "write_through_pages", Pages,
         "Write references that waited for the store: write-through, or FUA.", "";
     WriteBypass, "write_bypass_pages", Pages,
-        "Write references that went to the store without being kept: write-around.", "";
+        "Write references that went to the store without being kept: write-around, or frozen.", "";
     BypassNoBuffering, "bypass_no_buffering_pages", Pages,
         "Bypasses because the client said that it needs no cache.", "";
     BypassPressure, "bypass_pressure_pages", Pages,
@@ -106,6 +108,26 @@ catalogue! {
         "Bypasses because the page could not be read as a whole, only what was asked for.", "";
     BypassWriteAround, "bypass_write_around_pages", Pages,
         "Bypasses because the volume is in write-around mode.", "";
+    BypassFrozen, "bypass_frozen_pages", Pages,
+        "Bypasses because the volume is frozen.", "";
+    CopyReads, "copy_reads", Operations,
+        "Reads that copy to the caller, beside the fast ones.", "Copy Reads/sec";
+    CopyReadHits, "copy_read_hits", Operations,
+        "Those that were answered without the store.", "Copy Read Hits %";
+    MapReads, "map_reads", Operations,
+        "Ranges that a caller looks at in place: calls, however often it looks.", "Data Maps/sec";
+    MapReadHits, "map_read_hits", Operations,
+        "Those that were there without the store.", "Data Map Hits %";
+    PinReads, "pin_reads", Operations,
+        "Ranges mapped to be changed, with what they hold.", "Pin Reads/sec";
+    PinReadHits, "pin_read_hits", Operations,
+        "Those that were there without the store.", "Pin Read Hits %";
+    PinOverwrites, "pin_overwrites", Operations,
+        "Ranges mapped to be overwritten, of which nothing is read.", "";
+    GatherReads, "gather_reads", Operations,
+        "Reads whose frames go to a socket as they are: the exports.", "MDL Reads/sec";
+    GatherReadHits, "gather_read_hits", Operations,
+        "Those that were answered without the store.", "MDL Read Hits %";
     EvictedPages, "evicted_pages", Pages, "Pages evicted to make room.", "";
     EvictedBlocks, "evicted_blocks", Blocks, "Blocks of the evicted pages.", "";
     FilledBlocks, "filled_blocks", Blocks, "Blocks read from the store into the cache.", "";
@@ -155,6 +177,10 @@ catalogue! {
         "Flushes, discards and zeroings that the store failed.", "";
     Stalls, "stalls", Operations,
         "Requests that had to wait for room or for the dirty limit.", "";
+    OrderFlushes, "order_flushes", Operations,
+        "Flushes of the store so that what a group waits for is stable.", "";
+    OrderStalls, "order_stalls", Operations,
+        "Times that a write of a group had to wait: its page held what must be stable before.", "";
     ThrottledWrites, "throttled_writes", Operations,
         "Writes whose acknowledgement was delayed on the way to the dirty limit.", "";
     ThrottledTime, "throttled_ns", Nanoseconds, "The sum of these delays.", "";
@@ -168,11 +194,25 @@ catalogue! {
     Dirty, "dirty_bytes", Bytes, "Blocks newer than the store, not being written yet.", "";
     Writing, "writing_bytes", Bytes, "Blocks newer than the store, being written now.", "";
     Memory, "memory_bytes", Bytes, "Memory of the pool for data.", "";
+    MemoryTarget, "memory_target_bytes", Bytes,
+        "Memory of the pool that there shall be for data; it grows or shrinks until then.", "";
     Free, "free_bytes", Bytes, "Memory of the pool that holds nothing.", "";
     Metadata, "metadata_bytes", Bytes, "Memory of the pool for tables, policies and ghosts.", "";
     InFlight, "store_in_flight", Operations, "Operations that the store has not finished.", "";
+    Pinned, "pinned_bytes", Bytes,
+        "Ranges that an administrator has pinned, resident yet or not.", "";
+    Held, "held_bytes", Bytes,
+        "Dirty blocks of groups that wait for other groups to be stable.", "";
     Failing, "failing_blocks", Blocks,
         "Dirty blocks whose last write to the store failed: what is at risk.", "";
+}
+
+impl Gauge {
+    /// Whether it is a gauge of the pool that all volumes share, and not of one of them.
+    #[must_use]
+    pub fn is_of_pool(self) -> bool {
+        matches!(self, Gauge::Memory | Gauge::MemoryTarget | Gauge::Free | Gauge::Metadata)
+    }
 }
 
 catalogue! {

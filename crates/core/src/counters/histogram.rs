@@ -92,6 +92,23 @@ impl HistogramSnapshot {
         self.counts.iter().sum()
     }
 
+    /// How many durations were shorter than `1 << power` nanoseconds; exact, as buckets end there.
+    /// Durations of 2^40 ns and more count as just below that.
+    #[must_use]
+    pub fn below(&self, power: u32) -> u64 {
+        let end = match power {
+            0..=SUB_BITS => 1 << power,
+            _ => (power - SUB_BITS + 1) as usize * SUB,
+        };
+        self.counts.iter().take(end).sum()
+    }
+
+    /// The sum of all durations, in nanoseconds.
+    #[must_use]
+    pub fn sum(&self) -> u64 {
+        self.sum
+    }
+
     /// The longest duration, in nanoseconds; exact.
     #[must_use]
     pub fn max(&self) -> Nanos {
@@ -158,6 +175,23 @@ mod tests {
         }
         assert_eq!(snapshot.max(), 3_700_000);
         assert_eq!(snapshot.count(), 100_000);
+    }
+
+    #[test]
+    fn counts_below_a_power_of_two_are_exact() {
+        let histogram = Histogram::default();
+        let values = [1, 2, 3, 7, 8, 9, 1023, 1024, 1025, 1 << 39, 1 << 45];
+        for value in values {
+            histogram.record(value);
+        }
+        let mut snapshot = HistogramSnapshot::default();
+        histogram.add_to(&mut snapshot);
+        for power in 0..40 {
+            let below = values.iter().filter(|&&value| value < 1 << power).count() as u64;
+            assert_eq!(snapshot.below(power), below, "below 2^{power}");
+        }
+        assert_eq!(snapshot.below(40), snapshot.count());
+        assert_eq!(snapshot.sum(), values.iter().sum());
     }
 
     #[test]

@@ -52,6 +52,9 @@ impl Buckets {
         self.get_grown(shard, place)
     }
 
+    /// Out of the way of the caches that have their first size.
+    #[cold]
+    #[inline(never)]
     fn get_grown(&self, shard: usize, place: usize) -> &AtomicU32 {
         let count = self.counts[shard].load(Ordering::Acquire);
         let mask = count.next_power_of_two() - 1;

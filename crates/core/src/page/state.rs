@@ -6,9 +6,10 @@
 //!
 //! * ahead, the mark: read ahead, and nobody has touched its page since.
 //!
-//! dirty and writing are parts of valid; a block that was written to has been touched. The word changes under the lock of the frame's shard; only
-//! a write into a frame that is dirty already changes it without, holding the frame exclusively, and
-//! whoever touches a page first takes its marks away.
+//! dirty and writing are parts of valid; a block that was written to has been touched. The word
+//! changes under the lock of the frame's shard; only a write into a frame that is dirty already
+//! changes it without, holding the frame exclusively, and whoever touches a page first takes its
+//! marks away.
 
 /// The masks of one frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -126,6 +126,7 @@ impl Table {
         }
     }
 
+    #[inline]
     fn shard_of_hash(&self, hash: u64) -> usize {
         // A shift by 64 is not one: with a single shard there is nothing to choose.
         usize::try_from(hash.checked_shr(64 - self.shard_bits).unwrap_or(0)).expect("few shards")
@@ -141,6 +142,7 @@ impl Table {
         Self::place_of_hash(mix(key.0 >> REGION_SHIFT), key)
     }
 
+    #[inline]
     fn place_of_hash(hash: u64, key: Key) -> usize {
         (hash.wrapping_add(key.0 & ((1 << REGION_SHIFT) - 1)) & 0xffff_ffff) as usize
     }
@@ -159,6 +161,7 @@ impl Table {
         }
     }
 
+    #[inline(never)]
     fn later_descriptor(&self, frame: FrameId) -> Option<&Descriptor> {
         let later = frame as usize - self.descriptors.len();
         Some(&self.chunks.get(later / CHUNK)?.get()?[later % CHUNK])
@@ -243,8 +246,12 @@ impl Table {
 
     /// Takes the mark of read-ahead from the frame of `key`, if it is found without a lock; whether
     /// it had one.
-    pub(crate) fn unmark(&self, key: Key) -> bool {
-        let Some(frame) = self.walk(key, WALK_MAX) else { return false };
+    pub(crate) fn unmark_key(&self, key: Key) -> bool {
+        self.walk(key, WALK_MAX).is_some_and(|frame| self.unmark(frame))
+    }
+
+    /// Takes the mark of read-ahead from a frame; whether it had one. No lock is needed.
+    pub(crate) fn unmark(&self, frame: FrameId) -> bool {
         let state = &self.descriptor(frame).state;
         FrameState::unpack(state.load(Ordering::Relaxed)).ahead
             && FrameState::unpack(state.fetch_and(FrameState::UNMARKED, Ordering::AcqRel)).ahead
@@ -253,6 +260,11 @@ impl Table {
     /// The slot of the page that the frame is part of. Without a lock it may be a moment old.
     pub(crate) fn slot(&self, frame: FrameId) -> Slot {
         self.descriptor(frame).slot.load(Ordering::Relaxed)
+    }
+
+    /// Makes a frame part of another page, under the lock of its shard.
+    pub(crate) fn set_slot(&self, frame: FrameId, slot: Slot) {
+        self.descriptor(frame).slot.store(slot, Ordering::Relaxed);
     }
 
     /// Makes a frame findable as `key`, under the lock of its shard.

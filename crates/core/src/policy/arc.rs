@@ -132,6 +132,10 @@ impl Policy for Arc {
         }
     }
 
+    fn is_protected(&self, slot: Slot) -> bool {
+        *self.is_t2.get(slot)
+    }
+
     fn len(&self) -> usize {
         self.t1.len() + self.t2.len()
     }

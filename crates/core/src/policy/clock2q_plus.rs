@@ -67,6 +67,10 @@ impl Policy for Clock2QPlus {
         self.queues.remove(slot, page, evicted);
     }
 
+    fn is_protected(&self, slot: Slot) -> bool {
+        self.queues.is_main(slot)
+    }
+
     fn len(&self) -> usize {
         self.queues.len()
     }

@@ -253,6 +253,10 @@ impl Policy for Lirs {
         }
     }
 
+    fn is_protected(&self, slot: Slot) -> bool {
+        self.nodes.get(*self.node_of.get(slot)).state == State::Lir
+    }
+
     fn len(&self) -> usize {
         self.lir + self.queue.len()
     }

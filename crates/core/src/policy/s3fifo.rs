@@ -51,6 +51,10 @@ impl Policy for S3Fifo {
         self.queues.remove(slot, page, evicted);
     }
 
+    fn is_protected(&self, slot: Slot) -> bool {
+        self.queues.is_main(slot)
+    }
+
     fn len(&self) -> usize {
         self.queues.len()
     }

@@ -17,6 +17,7 @@ mod wtinylfu;
 
 use super::index::fingerprint;
 use super::{NO_SLOT, PASSED_OVER_MAX, Policy, PolicyKind, Slot};
+use crate::curve::testing::Random;
 use crate::page::mix;
 use std::collections::{BTreeSet, VecDeque};
 
@@ -396,5 +397,26 @@ fn a_scan_does_not_drive_out_what_is_used() {
             policy.on_insert(Slot::try_from(slot).unwrap(), page);
         }
         assert!(misses_late < 20, "{}: {misses_late} misses of pages that are used", kind.name());
+    }
+}
+
+#[test]
+fn pages_that_are_handed_over_are_all_there_and_stay_protected() {
+    for from in PolicyKind::ALL {
+        for to in PolicyKind::ALL {
+            let mut random = Random::from_seed(7);
+            let mut cache = crate::replace::Changeable::new(from, 100);
+            for _ in 0..5_000 {
+                let range = random.below(400) + 1;
+                cache.touch(random.below(range));
+            }
+            cache.set_policy(to);
+            cache.check();
+            assert_eq!(cache.len(), 100, "{from:?} to {to:?}");
+            for _ in 0..1_000 {
+                cache.touch(random.below(300));
+            }
+            cache.check();
+        }
     }
 }

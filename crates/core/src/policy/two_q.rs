@@ -81,6 +81,10 @@ impl Policy for TwoQ {
         }
     }
 
+    fn is_protected(&self, slot: Slot) -> bool {
+        *self.is_am.get(slot)
+    }
+
     fn len(&self) -> usize {
         self.a1in.len() + self.am.len()
     }

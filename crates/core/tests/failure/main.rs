@@ -5,6 +5,10 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on is to panic")]
 
 mod ahead;
+mod frozen;
+mod mapping;
+mod order;
+mod pinned;
 mod rig;
 mod warm;
 
@@ -60,6 +64,48 @@ fn a_failed_write_back_stays_dirty_is_retried_and_told_to_every_lane() {
     }
     let mut three = rig.lane(0);
     assert_eq!(rig.flush(&mut three), Some(Ok(())), "made good before this lane came");
+}
+
+#[test]
+fn what_is_at_risk_is_told_exactly() {
+    let options = VolumeOptions { page_blocks: 2, ..tuned(64, &[("first-delay", 60_000)]) };
+    let mut rig = Rig::new(64, [options]);
+    let mut lane = rig.lane(0);
+    let at_risk = |rig: &Rig, ranges| rig.cache.at_risk(&rig.disks[0].volume, ranges);
+    let nothing = at_risk(&rig, 8);
+    assert_eq!((nothing.blocks, nothing.oldest, nothing.blocks_max), (0, None, 38));
+    let begin = rig.now;
+    for block in [0, 2, 10] {
+        rig.now += SECOND;
+        rig.write(&mut lane, block, 1);
+    }
+    let three = at_risk(&rig, 8);
+    assert_eq!((three.blocks, three.oldest), (3, Some(begin + SECOND)));
+    assert_eq!((three.failing_blocks, three.error), (0, None));
+    // While the store is asked, its pages are at risk as before.
+    rig.disks[0].stall.store(true, Ordering::Release);
+    assert_eq!(rig.flush(&mut lane), None);
+    let writing = at_risk(&rig, 8);
+    assert_eq!((writing.blocks, writing.writing_blocks), (3, 3));
+    assert_eq!(writing.oldest, Some(begin + SECOND));
+    // One of them fails: its whole page is named, and joined with its neighbour's.
+    rig.disks[0].stall.store(false, Ordering::Release);
+    rig.run();
+    assert_eq!(Rig::finished(&lane), Some(Ok(())));
+    assert_eq!(at_risk(&rig, 8).oldest, None);
+    rig.disks[0].plan.set(vec![Fault::Writes(0..12 * BLOCK)]);
+    for block in [0, 3, 10, 20] {
+        rig.write(&mut lane, block, 2);
+    }
+    assert_eq!(kind(rig.flush(&mut lane)), Some(StoreErrorKind::Io));
+    let failing = at_risk(&rig, 8);
+    assert_eq!((failing.blocks, failing.failing_blocks), (3, 3), "block 20 was written");
+    assert_eq!(failing.failing, [0..4 * BLOCK, 10 * BLOCK..12 * BLOCK]);
+    assert_eq!(failing.error.map(|error| error.kind), Some(StoreErrorKind::Io));
+    assert_eq!(at_risk(&rig, 1).failing, vec![0..4 * BLOCK]);
+    rig.disks[0].plan.set(Vec::new());
+    rig.flush(&mut lane);
+    assert_eq!(at_risk(&rig, 8).failing, vec![]);
 }
 
 #[test]

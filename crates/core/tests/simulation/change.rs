@@ -32,14 +32,20 @@ impl World {
 /// Changes something; `policy` is the only one to be used, if there is one.
 pub(crate) fn change(world: &mut World, rng: &mut Rng, policy: Option<PolicyKind>) {
     let disk = rng.pick(&world.there());
-    match rng.below(8) {
+    match rng.below(12) {
         0 => write_mode(world, rng, disk),
         1 => flush_mode(world, rng, disk),
         2 => tunable(world, rng, disk),
         3 => bounds(world, rng, disk),
         4 => memory(world, rng),
         5 => add_volume(world, rng, policy),
-        6 => remove_volume(world, rng, disk),
+        6 | 7 => page_size(world, rng, disk),
+        9 => freeze(world, rng, disk),
+        10 => {
+            let dropped = world.cache.drop_clean(&world.disks[disk].volume, world.now);
+            world.changed(|| format!("{dropped} blocks of volume {disk} dropped"), Ok(()));
+        }
+        8 => remove_volume(world, rng, disk),
         _ => {
             let kind = policy.unwrap_or(rng.pick(&PolicyKind::ALL));
             let volume = &world.disks[disk].volume;
@@ -77,6 +83,9 @@ fn bounds(world: &mut World, rng: &mut Rng, disk: usize) {
     let frames = world.cache.frame_count();
     // Whatever is promised to one leaves the others room for a few requests of the largest size.
     let room = room(world);
+    if frames <= room {
+        return;
+    }
     let most = frames - room;
     let max = if rng.one_in(2) { u32::MAX } else { room + u32::try_from(rng.below(60)).unwrap() };
     let min = if rng.one_in(2) { 0 } else { rng.pick(&[frames / 8, most / 2, most]) };
@@ -92,6 +101,9 @@ fn memory(world: &mut World, rng: &mut Rng) {
     let capacity = world.cache.frames().count();
     let floors: u32 = world.cache.volumes().iter().map(|volume| volume.bounds().0).sum();
     let least = floors + room(world);
+    if least >= capacity {
+        return;
+    }
     let target = if rng.one_in(8) {
         rng.pick(&[0, floors / 2, capacity + 1])
     } else {
@@ -103,6 +115,32 @@ fn memory(world: &mut World, rng: &mut Rng) {
     assert!(done.is_ok() || target < least || target > capacity, "{done:?}");
     assert_eq!(world.cache.memory().target, after, "a refused change changes nothing");
     world.changed(|| format!("memory: {target}"), done);
+}
+
+fn page_size(world: &mut World, rng: &mut Rng, disk: usize) {
+    let blocks = rng.pick(&[1, 1, 2, 4, 8, 16, 3, 512]);
+    let volume = &world.disks[disk].volume;
+    // Larger pages need more room; see `room`.
+    let least = 3 * blocks.max(8);
+    let floors: u32 = world.cache.volumes().iter().map(|volume| volume.bounds().0).sum();
+    let others = floors - volume.bounds().0;
+    let is_enough = volume.bounds().1 >= least && world.cache.memory().target >= others + least;
+    if blocks.is_power_of_two() && blocks <= 16 && !is_enough {
+        return;
+    }
+    let done = world.cache.set_page_blocks(volume, blocks);
+    assert_eq!(done.is_ok(), blocks.is_power_of_two() && blocks <= 16, "{blocks}: {done:?}");
+    if done.is_ok() {
+        let disk = &mut world.disks[disk];
+        disk.page_bytes_max = disk.page_bytes_max.max(u64::from(blocks) * BLOCK_BYTES_U64);
+    }
+    world.changed(|| format!("page size of volume {disk}: {blocks}"), done);
+}
+
+fn freeze(world: &mut World, rng: &mut Rng, disk: usize) {
+    let frozen = rng.one_in(2);
+    world.cache.freeze(&world.disks[disk].volume, frozen);
+    world.changed(|| format!("volume {disk} frozen: {frozen}"), Ok(()));
 }
 
 fn add_volume(world: &mut World, rng: &mut Rng, policy: Option<PolicyKind>) {
@@ -171,6 +209,7 @@ pub(crate) fn check_reached(world: &mut World) {
         let max = u64::from(volume.bounds().1) * BLOCK_BYTES_U64;
         let resident = world.cache.gauge(&volume, Gauge::Resident);
         assert!(resident <= max, "{resident} resident of {max}");
+        assert!(!volume.is_regrouping(), "the page size is what it was to become");
     }
 }
 
@@ -178,6 +217,9 @@ pub(crate) fn check_reached(world: &mut World) {
 /// time could take the room of each other for ever.
 fn room(world: &World) -> u32 {
     let volumes = world.cache.volumes();
-    let pages = volumes.iter().map(|volume| volume.page_bytes() / BLOCK_BYTES_U64);
+    // One that is about to become larger counts as the largest that there are.
+    let pages = volumes.iter().map(|volume| {
+        if volume.is_regrouping() { 16 } else { volume.page_bytes() / BLOCK_BYTES_U64 }
+    });
     u32::try_from(3 * pages.max().unwrap()).unwrap().max(24)
 }

@@ -4,6 +4,7 @@ use crate::model::Model;
 use crate::world::{Request, Work};
 use larder_core::frames::PlainFrames;
 use larder_core::lane::{Completion, Lane};
+use larder_core::mapping::Mapping;
 use larder_core::request::Assembly;
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -23,6 +24,8 @@ pub(crate) struct Client {
     pub(crate) requests: Vec<Request>,
     pub(crate) mail: VecDeque<Completion<PlainFrames>>,
     pub(crate) held: Vec<Held>,
+    /// What it has mapped for change.
+    pub(crate) mapped: Vec<Mapping<PlainFrames>>,
     /// Where its reads in order go on, and whether they run backward.
     pub(crate) cursor: u64,
     pub(crate) backward: bool,
@@ -38,6 +41,7 @@ impl Client {
             requests: Vec::new(),
             mail: VecDeque::new(),
             held: Vec::new(),
+            mapped: Vec::new(),
             cursor: 0,
             backward: false,
             untold: false,
@@ -47,7 +51,7 @@ impl Client {
     /// A change to `changed` has begun: reads in flight may see it.
     pub(crate) fn widen(&mut self, model: &Model, changed: &Range<u64>) {
         for request in &mut self.requests {
-            if let Work::Read { allowed, .. } = &mut request.work {
+            if let Work::Read { allowed, .. } | Work::Map { allowed, .. } = &mut request.work {
                 model.widen(&request.bytes, allowed, changed);
             }
         }
@@ -78,7 +82,16 @@ impl Client {
         start * 4096..((start + blocks) * 4096).min(length)
     }
 
-    /// Blocks that its reads hold or wait for.
+    /// What it has mapped or waits for to be mapped.
+    fn mappings(&self) -> impl Iterator<Item = Range<u64>> {
+        let waiting = self.requests.iter().filter_map(|request| match &request.work {
+            Work::Map { mapping, .. } | Work::Unpin { mapping } => Some(mapping.bytes()),
+            _ => None,
+        });
+        waiting.chain(self.mapped.iter().map(Mapping::bytes))
+    }
+
+    /// Blocks that its reads and mappings hold or wait for.
     pub(crate) fn blocks_read(&self) -> u64 {
         let waiting = self.requests.iter().filter_map(|request| match &request.work {
             Work::Read { assembly, .. } => Some(assembly),
@@ -87,6 +100,7 @@ impl Client {
         waiting
             .chain(self.held.iter().map(|held| &held.assembly))
             .map(|assembly| u64::from(assembly.len) / 4096 + 2)
+            .chain(self.mappings().map(|bytes| 2 * ((bytes.end - bytes.start) / 4096 + 2)))
             .sum()
     }
 }

@@ -25,6 +25,10 @@ impl World {
             disk.store.submit(self.now, self.cache.frames(), op);
         }
         self.figures.store_ops += count as u64;
+        // The end of a change of the page size wakes those who wait for it.
+        for client in 0..self.clients.len() {
+            self.collect(client);
+        }
         count
     }
 
@@ -139,6 +143,12 @@ impl World {
                 other => panic!("{other:?} for an exclusive range"),
             },
             Work::Flush => panic!("{completion:?} for a flush"),
+            Work::Map { mapping, .. } => {
+                self.cache.map_completed(&mut client.lane, self.now, mapping, completion)
+            }
+            Work::Unpin { mapping } => {
+                self.cache.unpin_completed(&mut client.lane, self.now, mapping, completion)
+            }
         };
         self.settle(index, request, status);
         true

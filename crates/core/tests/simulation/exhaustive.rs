@@ -26,9 +26,12 @@ enum Step {
     Rest,
     Lazily,
     OtherWritesA,
+    Regroup,
+    Through,
+    Freeze,
 }
 
-const STEPS: [Step; 10] = [
+const STEPS: [Step; 13] = [
     Step::WriteA,
     Step::PartOfA,
     Step::WriteB,
@@ -39,6 +42,9 @@ const STEPS: [Step; 10] = [
     Step::Rest,
     Step::Lazily,
     Step::OtherWritesA,
+    Step::Regroup,
+    Step::Through,
+    Step::Freeze,
 ];
 
 fn crash(world: &mut World) {
@@ -87,6 +93,15 @@ fn perform(world: &mut World, step: Step) {
         Step::ReadA => (0, Action::Read(block(0, 1))),
         Step::OtherWritesA => (1, write(block(0, 1), false)),
         Step::Rest => return run_to_rest(world),
+        Step::Regroup => {
+            let volume = &world.disks[0].volume;
+            let blocks = if volume.page_bytes() == BLOCK_BYTES_U64 { 2 } else { 1 };
+            return world.cache.set_page_blocks(volume, blocks).unwrap();
+        }
+        Step::Freeze => return world.cache.freeze(&world.disks[0].volume, true),
+        Step::Through => {
+            return world.disks[0].volume.set_write_mode(WriteMode::Through).unwrap();
+        }
         Step::Lazily => {
             world.now += 10 * SECOND;
             return run_to_rest(world);

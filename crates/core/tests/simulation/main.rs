@@ -12,7 +12,9 @@ mod change;
 mod client;
 mod engine;
 mod exhaustive;
+mod mapped;
 mod model;
+mod ordered;
 mod random;
 mod world;
 

@@ -3,6 +3,7 @@
 use crate::broken::Lie;
 use crate::change;
 use crate::client::Client;
+use crate::mapped;
 use crate::model::Outcome;
 use crate::world::{Action, Figures, Log, Setup, World};
 use larder_core::cache::{BlockCut, cut};
@@ -132,13 +133,15 @@ pub(crate) fn run_with(seed: u64, lie: Lie, policy: Option<PolicyKind>, log: Log
                 world.deliver(client);
             }
             80..84 if world.clients[client].is_some() => world.retry(client),
-            84..90 => release(&mut world, client),
+            84..88 => release(&mut world, client),
+            88..90 => mapped::step(&mut world, &mut rng, client, frames),
             90..93 => world.now += rng.below(3 * SECOND),
             93..96 => world.now += rng.below(50 * MILLISECOND),
             96 if rng.one_in(4) => {
                 let disk = rng.index(world.disks.len());
                 world.disks[disk].volume.set_hint(rng.pick(Hint::ALL));
             }
+            96 if rng.one_in(2) => pin(&mut world, &mut rng, frames),
             96 => come_and_go(&mut world, &mut rng, client),
             _ if changing && rng.one_in(2) => change::change(&mut world, &mut rng, policy),
             97 if faulty => {
@@ -191,6 +194,21 @@ fn come_and_go(world: &mut World, rng: &mut Rng, client: usize) {
     } else if open > 1 && world.clients[client].is_some() {
         world.close(client);
     }
+}
+
+/// Pins a range, or unpins one.
+fn pin(world: &mut World, rng: &mut Rng, frames: u64) {
+    let disk = &world.disks[rng.index(world.disks.len())];
+    let length = disk.length();
+    let start = rng.below(length);
+    let bytes = start..length.min(start + 1 + rng.below(frames / 12 * BLOCK_BYTES_U64));
+    let is_more = rng.one_in(2);
+    let done = if is_more && world.cache.pinned(&disk.volume).is_empty() {
+        world.cache.pin_range(&disk.volume, bytes.clone(), world.now)
+    } else {
+        world.cache.unpin_range(&disk.volume, 0..length, world.now)
+    };
+    world.note(|| format!("pin {bytes:?} {is_more}: {done:?}"));
 }
 
 fn faults(world: &World, rng: &mut Rng, disk: usize) -> Vec<Fault> {
@@ -274,16 +292,19 @@ fn ask(world: &mut World, rng: &mut Rng, client: usize, frames: u64) {
 
 /// Everything comes to its end: faults go, every request is answered, everything dirty reaches the
 /// store, and the store holds what it must.
-fn drain(world: &mut World, rng: &mut Rng) {
+pub(crate) fn drain(world: &mut World, rng: &mut Rng) {
     for disk in world.there() {
         world.set_faults(disk, Vec::new());
         world.disks[disk].volume.set_flush_mode(FlushMode::Keep);
+        let whole = 0..world.disks[disk].length();
+        world.cache.unpin_range(&world.disks[disk].volume, whole, world.now).unwrap();
         if world.clients.iter().flatten().all(|client| client.disk != disk) {
             world.open(disk);
         }
     }
     for _ in 0..200 {
         for client in 0..world.clients.len() {
+            mapped::unpin_all(world, rng, client);
             if let Some(client) = world.clients[client].as_mut() {
                 while !client.held.is_empty() {
                     client.release(world.cache.frames());

@@ -8,7 +8,9 @@ use larder_core::cache::Cache;
 use larder_core::clock::{MILLISECOND, Nanos};
 use larder_core::counters::Recorder;
 use larder_core::frames::{Frames, PlainFrames};
+use larder_core::group::GroupId;
 use larder_core::lane::{Completion, Silent};
+use larder_core::mapping::{Access, Mapping};
 use larder_core::mode::{FlushMode, WriteMode};
 use larder_core::request::{Assembly, Status, WriteTask};
 use larder_core::settings::SettingError;
@@ -62,6 +64,7 @@ pub(crate) enum Action {
     Write { bytes: Range<u64>, fua: bool, zero: bool },
     Flush,
     Exclude { kind: StoreOpKind, blocks: Range<u64> },
+    Map { bytes: Range<u64>, access: Access },
 }
 
 /// What a request under way consists of.
@@ -70,6 +73,8 @@ pub(crate) enum Work {
     Write { task: WriteTask, data: Vec<u8> },
     Flush,
     Exclude { kind: StoreOpKind, blocks: Range<u64> },
+    Map { mapping: Mapping<PlainFrames>, allowed: Vec<Vec<crate::model::Content>> },
+    Unpin { mapping: Mapping<PlainFrames> },
 }
 
 /// A request under way.
@@ -84,6 +89,7 @@ pub(crate) struct Request {
 }
 
 /// One volume and what lies behind it.
+#[expect(clippy::struct_excessive_bools, reason = "independent facts, not states of one thing")]
 pub(crate) struct Disk {
     pub(crate) volume: Arc<Volume<PlainFrames>>,
     pub(crate) store: Box<dyn Store<PlainFrames>>,
@@ -102,6 +108,8 @@ pub(crate) struct Disk {
     pub(crate) flush_failed: bool,
     /// Ranges whose discard or zeroing goes on although its client has left.
     pub(crate) orphans: Vec<Range<u64>>,
+    /// The largest page that it ever had.
+    pub(crate) page_bytes_max: u64,
     /// Whether the volume has been removed.
     pub(crate) gone: bool,
 }
@@ -112,8 +120,8 @@ impl Disk {
     }
 
     /// Whether the store has failed, in this way, a read of a page that `bytes` touch.
-    fn has_failed(&self, bytes: &Range<u64>, error: &StoreError) -> bool {
-        let page = self.volume.page_bytes();
+    pub(crate) fn has_failed(&self, bytes: &Range<u64>, error: &StoreError) -> bool {
+        let page = self.page_bytes_max;
         let pages = bytes.start / page * page..bytes.end.div_ceil(page) * page;
         self.read_errors.iter().any(|(range, said)| {
             said == error && range.start < pages.end && pages.start < range.end
@@ -132,6 +140,10 @@ pub(crate) struct World {
     delay: Option<Nanos>,
     pub(crate) figures: Figures,
     pub(crate) log: Log,
+    /// The group of the writes that are submitted next.
+    pub(crate) group: Option<GroupId>,
+    /// The tokens of requests that failed.
+    pub(crate) failed: Vec<u64>,
     tokens: u64,
 }
 
@@ -168,6 +180,7 @@ fn disk(
         writes_failed: false,
         flush_failed: false,
         orphans: Vec::new(),
+        page_bytes_max: u64::from(options.page_blocks) * BLOCK_BYTES_U64,
         gone: false,
     })
 }
@@ -187,6 +200,8 @@ impl World {
             delay: setup.delay,
             figures: Figures::default(),
             log,
+            group: None,
+            failed: Vec::new(),
             tokens: 0,
         }
     }
@@ -227,7 +242,8 @@ impl World {
 
     /// Closes a lane, with whatever is in flight on it.
     pub(crate) fn close(&mut self, client: usize) {
-        let Client { lane, disk, requests, held, mail, .. } = self.clients[client].take().unwrap();
+        let Client { lane, disk, requests, held, mail, mapped, .. } =
+            self.clients[client].take().unwrap();
         self.note(|| format!("client {client} leaves {} requests", requests.len()));
         self.cache.close_lane(lane);
         for completion in mail {
@@ -249,8 +265,23 @@ impl World {
                     self.disks[disk].model.end(&bytes, Outcome::Unknown);
                 }
                 Work::Flush => {}
+                Work::Map { mut mapping, .. } => {
+                    self.cache.unmap(&self.disks[disk].volume, &mut mapping);
+                }
+                Work::Unpin { mut mapping } => {
+                    self.cache.unmap(&self.disks[disk].volume, &mut mapping);
+                    self.disks[disk].model.end(&bytes, Outcome::Unknown);
+                }
             }
         }
+        for mut mapping in mapped {
+            self.cache.unmap(&self.disks[disk].volume, &mut mapping);
+        }
+    }
+
+    /// The token of the request that was submitted last; writes take their content from it.
+    pub(crate) fn last_token(&self) -> u64 {
+        self.tokens
     }
 
     /// Submits a request.
@@ -275,10 +306,18 @@ impl World {
                     data.fill(0);
                 }
                 disk.model.begin(&bytes, &data);
-                let task = WriteTask::new(token, bytes.start, len(&bytes), fua);
+                let mut task = WriteTask::new(token, bytes.start, len(&bytes), fua);
+                if let Some(group) = self.group {
+                    task = task.in_group(group);
+                }
                 (bytes, Work::Write { task, data })
             }
             Action::Flush => (0..0, Work::Flush),
+            Action::Map { bytes, access } => {
+                let mapping = Mapping::new(token, bytes.start, len(&bytes), access);
+                let allowed = disk.model.readable(&bytes);
+                (bytes, Work::Map { mapping, allowed })
+            }
             Action::Exclude { kind, blocks } => {
                 let end = (blocks.end * BLOCK_BYTES_U64).min(disk.length());
                 let bytes = blocks.start * BLOCK_BYTES_U64..end;
@@ -287,13 +326,18 @@ impl World {
             }
         };
         if matches!(work, Work::Write { .. } | Work::Exclude { .. }) {
-            for client in self.clients.iter_mut().flatten().filter(|other| other.disk == place) {
-                client.widen(&self.disks[place].model, &bytes);
-            }
+            self.widen(place, &bytes);
         }
         let volume = &self.disks[place].volume;
         let modes = (volume.write_mode(), volume.flush_mode());
         self.drive(client, Request { token, bytes, work, stalled: false, event, modes });
+    }
+
+    /// A change to `bytes` has begun: reads in flight may see it.
+    pub(crate) fn widen(&mut self, disk: usize, bytes: &Range<u64>) {
+        for client in self.clients.iter_mut().flatten().filter(|other| other.disk == disk) {
+            client.widen(&self.disks[disk].model, bytes);
+        }
     }
 
     /// Calls the cache for a request that is new, was stalled, or is to be continued.
@@ -304,6 +348,8 @@ impl World {
             Work::Read { assembly, .. } => self.cache.read(lane, self.now, assembly),
             Work::Write { task, data } => self.cache.write(lane, self.now, task, data),
             Work::Flush => self.cache.flush(lane, self.now, request.token),
+            Work::Map { mapping, .. } => self.cache.map(lane, self.now, mapping),
+            Work::Unpin { mapping } => self.cache.unpin(lane, self.now, mapping),
             Work::Exclude { kind, blocks } => {
                 self.cache.exclude(lane, self.now, *kind, blocks.clone(), request.token)
             }
@@ -335,6 +381,7 @@ impl World {
     fn finish(&mut self, client: usize, request: Request, error: Option<StoreError>) {
         let Request { token, bytes, work, event, modes, .. } = request;
         self.figures.failed += u64::from(error.is_some());
+        self.failed.extend(error.is_some().then_some(token));
         self.note(|| match &error {
             None => format!("request {token} is done"),
             Some(error) => format!("request {token} failed to {error}"),
@@ -372,6 +419,16 @@ impl World {
             }
             // Others end where their completion arrives.
             Work::Flush => assert_eq!(modes.1, FlushMode::Ignore, "a flush that promised nothing"),
+            Work::Map { mapping, allowed } => {
+                crate::mapped::mapped(disk, client, frames, mapping, (bytes, allowed, error));
+            }
+            Work::Unpin { mut mapping } => {
+                let may_fail = disk.writes_failed || read_fault;
+                assert!(error.is_none() || may_fail, "an unpin failed: {error:?}");
+                self.cache.unmap(&disk.volume, &mut mapping);
+                let failed = error.is_some();
+                disk.model.end(&bytes, if failed { Outcome::Unknown } else { Outcome::Done });
+            }
             Work::Exclude { kind, .. } => {
                 assert!(error.is_none() || disk.writes_failed, "{kind} failed: {error:?}");
                 let is_zero = matches!(kind, StoreOpKind::Zero { .. }) && error.is_none();

@@ -31,7 +31,17 @@ const CASES: [(u32, WriteMode, PolicyKind); 6] = [
 fn threads_see_whole_blocks_that_never_go_back() {
     let scale = Scale { blocks: 96, frames: 48, shards: 2, steps: u64::MAX, looks: 1_000 };
     for case in CASES {
-        let reads = hammer(scale, case, Some(std::time::Duration::from_millis(800)));
+        let reads = hammer(scale, case, Some(std::time::Duration::from_millis(800)), false);
+        assert!(reads > 100, "only {reads} reads");
+    }
+}
+
+#[cfg(not(larder_shuttle))]
+#[test]
+fn threads_see_whole_blocks_that_never_go_back_while_everything_changes() {
+    let scale = Scale { blocks: 96, frames: 48, shards: 2, steps: u64::MAX, looks: 1_000 };
+    for case in [(1, WriteMode::Back, PolicyKind::S3Fifo), (4, WriteMode::Back, PolicyKind::Lru)] {
+        let reads = hammer(scale, case, Some(std::time::Duration::from_millis(800)), true);
         assert!(reads > 100, "only {reads} reads");
     }
 }
@@ -47,7 +57,7 @@ fn every_schedule_shows_whole_blocks_that_never_go_back() {
     let scale = Scale { blocks: 8, frames: 6, shards: 2, steps: 8, looks: 8 };
     for case in CASES {
         let run = move || {
-            hammer(scale, case, None);
+            hammer(scale, case, None, false);
         };
         let random = RandomScheduler::new_from_seed(seed, SCHEDULES);
         shuttle::Runner::new(random, shuttle::Config::default()).run(run);

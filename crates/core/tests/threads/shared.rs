@@ -172,18 +172,56 @@ fn reader(shared: &Shared, index: usize) -> u64 {
     reads
 }
 
+/// Changes what can be changed while the others go on, until they are told to stop.
+fn changer(shared: &Shared) -> u64 {
+    let (cache, volume) = (&shared.cache, &*shared.volume);
+    let least = shared.scale.frames;
+    let (mut state, mut changes) = (5u64, 0);
+    while !shared.stop.load(Ordering::Relaxed) {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let number = state >> 33;
+        match changes % 7 {
+            0 | 4 => {
+                cache.set_memory(least + u32::try_from(number).unwrap() % (3 * least)).unwrap()
+            }
+            1 => cache.set_page_blocks(volume, 1 << (number % 4)).unwrap(),
+            2 => {
+                let kinds = PolicyKind::ALL;
+                let kind = kinds[usize::try_from(number).unwrap() % kinds.len()];
+                cache.set_policy(volume, kind, shared.now());
+            }
+            3 => {
+                let modes = [WriteMode::Back, WriteMode::Through, WriteMode::Around];
+                volume.set_write_mode(modes[usize::try_from(number % 3).unwrap()]).unwrap();
+            }
+            5 => cache.freeze(volume, number % 4 == 0),
+            _ => drop(cache.drop_clean(volume, shared.now())),
+        }
+        changes += 1;
+        for _ in 0..20 {
+            cache.tend(shared.now());
+            thread::yield_now();
+        }
+    }
+    cache.freeze(volume, false);
+    changes
+}
+
 /// Lets all threads at one cache, for so long or until all have made their steps. Answers how many
-/// reads there were.
+/// reads there were. With `changing` one more thread changes whatever can be changed.
 pub(crate) fn hammer(
     scale: Scale,
     (page_blocks, mode, policy): (u32, WriteMode, PolicyKind),
     time: Option<Duration>,
+    changing: bool,
 ) -> u64 {
     let length = scale.blocks * BLOCK_BYTES_U64;
     let geometry = Geometry { length, granule: 512, read_only: false };
     let mut options = VolumeOptions::new("v", geometry);
     (options.page_blocks, options.write_mode, options.policy) = (page_blocks, mode, policy);
-    let cache = Cache::new(PlainFrames::new(scale.frames), scale.shards);
+    let frames = PlainFrames::new(4 * scale.frames);
+    let cache = Cache::with_memory(frames, scale.frames, scale.shards);
     let volume = cache.add_volume(options, Box::new(Silent));
     let [stop, stop_engine] = [false, false].map(AtomicBool::new);
     let shared = Shared { cache, volume, scale, now: AtomicU64::new(SECOND), stop, stop_engine };
@@ -196,11 +234,15 @@ pub(crate) fn hammer(
             (0..WRITERS).map(|i| scope.spawn(move || writer(shared, i))).collect();
         let readers: Vec<_> =
             (0..READERS).map(|i| scope.spawn(move || reader(shared, i))).collect();
+        let changes = changing.then(|| scope.spawn(|| changer(shared)));
         if let Some(time) = time {
             std::thread::sleep(time);
             shared.stop.store(true, Ordering::Release);
         }
         written.extend(writers.into_iter().map(|thread| thread.join().unwrap()));
+        if let Some(changes) = changes {
+            assert!(changes.join().unwrap() > 20, "hardly anything was changed");
+        }
         reads += readers.into_iter().map(|thread| thread.join().unwrap()).sum::<u64>();
         shared.stop_engine.store(true, Ordering::Release);
         engine.join().unwrap();

@@ -40,7 +40,8 @@ impl Engine {
     ///
     /// # Errors
     /// If a store cannot flush: one sentence for each such volume. Then everything has been written
-    /// to it, but what it did with that is not known.
+    /// to it but what must not be there before something else is stable, and what it did with that
+    /// is not known.
     pub fn drain(&self, mut progress: impl FnMut(&StopProgress)) -> Result<(), Vec<String>> {
         self.begin_stop();
         let volumes: Vec<_> = {
@@ -101,7 +102,8 @@ impl Engine {
                     failure.kind == StoreErrorKind::Away
                 }
             };
-            if volume.unclean_blocks() == 0 && !away {
+            let at_rest = volume.unclean_blocks() == 0 || self.cache.is_held_for_ever(volume);
+            if at_rest && !away {
                 // All is written. The first failure may be the report of one that is made good;
                 // after the second the store cannot flush, which no further try can mend.
                 failed_at_rest += 1;

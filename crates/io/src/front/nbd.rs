@@ -6,8 +6,10 @@
 //! lane's inbox. What a client can make the server hold is limited: a receive buffer of fixed size,
 //! a number of connections, a time for the handshake.
 
+mod exports;
 pub mod handshake;
 mod input;
+mod options;
 mod output;
 mod server;
 mod session;
@@ -16,6 +18,7 @@ mod status;
 mod transport;
 pub mod wire;
 
-pub use server::{
-    Export, ListenAddress, ListenError, Server, ServerLimits, ServerOptions, TlsOptions,
-};
+pub use crate::front::listen::{ListenAddress, ListenError};
+pub use exports::{Export, NameTaken};
+pub use options::{ServerOptions, TlsOptions};
+pub use server::{Server, ServerLimits};

@@ -20,6 +20,7 @@ mod link;
 mod map;
 mod open;
 mod pieces;
+mod recover;
 
 pub use open::{NbdOptions, Upstream, UpstreamError, open_nbd};
 
@@ -228,33 +229,6 @@ impl NbdStore {
         self.sent_bytes == 0 || self.sent_bytes + piece.buffer_bytes() <= self.buffer_bytes
     }
 
-    /// The next entry of the journal to be repeated, unless it meets one that is under way.
-    fn next_repeat(&mut self) -> Option<Piece> {
-        let number = self.repeat?;
-        let Some(entry) = self.journal.get(number) else {
-            if self.sent.is_empty() {
-                tracing::info!(place = self.place, "what was not flushed has been given again");
-                self.repeat = None;
-                // It has been lost once: now rather than later.
-                self.flushing = !self.journal.is_empty();
-                if self.flushing {
-                    return Some(Piece { job: None, what: What::Flush, range: 0..0 });
-                }
-                return self.next_piece();
-            }
-            return None;
-        };
-        let piece = Piece { job: None, what: What::Repeat { number }, range: entry.range.clone() };
-        let meets = |other: &Piece| {
-            other.range.start < piece.range.end && piece.range.start < other.range.end
-        };
-        if self.sent.values().any(meets) || !self.has_room(&piece) {
-            return None;
-        }
-        self.repeat = Some(number + 1);
-        Some(piece)
-    }
-
     fn send_piece(&mut self, frames: &ArenaFrames, mut piece: Piece) -> Result<(), ClientError> {
         if piece.what == What::Flush {
             // It covers what has been answered by now.
@@ -301,61 +275,6 @@ impl NbdStore {
                     return;
                 }
             }
-        }
-    }
-
-    /// The connection is of no more use: what was sent is to be sent again.
-    fn lose(&mut self, now: Nanos, error: &ClientError) {
-        tracing::warn!(place = self.place, %error, "the connection is lost; trying again");
-        self.link = Link::Down(Down::new(now, error.to_string()));
-        self.map.set_up(false);
-        (self.sent_bytes, self.sent_change_bytes, self.repeat) = (0, 0, None);
-        self.flushing = false;
-        for (_, mut piece) in self.sent.drain() {
-            if let What::Flushing { .. } = piece.what {
-                piece.what = What::Flush;
-            }
-            if piece.job.is_none() {
-                continue;
-            }
-            if piece.what.is_change() && self.features.flush() {
-                self.changes.push_front(piece);
-            } else {
-                self.ready.push_front(piece);
-            }
-        }
-    }
-
-    /// Goes on with a connection that a try has brought, or gives up for now what waited too long.
-    fn recover(&mut self, now: Nanos) {
-        let Link::Down(down) = &mut self.link else { return };
-        if let Some(client) = down.take(now) {
-            match self.features.check_again(client.info(), self.geometry) {
-                Ok(()) => {
-                    tracing::warn!(
-                        place = self.place,
-                        again = self.journal.end() - self.journal.start(),
-                        "connected again"
-                    );
-                    self.map.set_up(client.info().base_allocation.is_some());
-                    self.link = Link::Up(Box::new(client));
-                    self.repeat = Some(self.journal.start());
-                    return;
-                }
-                Err(reason) => down.failed(now, reason),
-            }
-        }
-        if now < down.since.saturating_add(self.away_after) {
-            return;
-        }
-        let message = format!("reach {}: {}", self.place, down.reason);
-        self.ready.clear();
-        self.changes.clear();
-        for index in 0..self.jobs.len() {
-            let Some(Job { op, started_at, .. }) = self.jobs[index].take() else { continue };
-            self.free_jobs.push(index);
-            let result = Err(StoreError::new(StoreErrorKind::Away, message.clone()));
-            self.done.push(StoreDone { op, result, started_at, finished_at: now });
         }
     }
 }

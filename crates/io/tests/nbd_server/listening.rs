@@ -3,10 +3,16 @@
 use super::rig::{Memory, engine, eventually, volume};
 use super::{MIB, Service};
 use larder_core::store::DelayStore;
-use larder_io::front::nbd::{Export, ListenAddress, ListenError, Server, ServerLimits};
+use larder_io::front::listen::Listener;
+use larder_io::front::nbd::{
+    Export, ListenAddress, ListenError, Server, ServerLimits, ServerOptions,
+};
 use larder_io::nbd_client::{Client, ClientError, Request, list_exports};
 use larder_io::store::Solid;
+use std::fs::File;
 use std::io::Read;
+use std::net::TcpListener;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
@@ -137,4 +143,33 @@ fn closing_ends_clients_that_wait_and_clients_that_shake_hands() {
     engine.drain(|_| {}).unwrap();
     assert_eq!(volume.unclean_blocks(), 0);
     super::rig::end(&engine);
+}
+
+#[test]
+fn a_socket_that_was_handed_over_is_served_and_left_where_it_is() {
+    let service = Service::new(16 * MIB, MIB, Memory::new(MIB));
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("given");
+    let made = UnixListener::bind(&path).unwrap();
+    let limits = ServerLimits::default();
+    let serve = |fd: OwnedFd| {
+        let export = Export::new(Arc::clone(&service.volume), Arc::new(Solid), true, &limits);
+        let listener = Listener::handed_over("nbd", fd)?;
+        let options = ServerOptions::default();
+        Server::start_on(Arc::clone(&service.engine), listener, vec![export], options)
+    };
+    let server = serve(made.into()).unwrap();
+    assert_eq!(server.address(), &ListenAddress::Unix(path.clone()));
+    let uri = server.uri("disk").parse().unwrap();
+    Client::connect(&uri).unwrap().disconnect().unwrap();
+    server.close();
+    assert!(path.exists(), "whoever made it removes it");
+    let over_tcp = serve(TcpListener::bind("127.0.0.1:0").unwrap().into()).unwrap();
+    assert!(over_tcp.uri("disk").starts_with("nbd://127.0.0.1:"), "{}", over_tcp.uri("disk"));
+    over_tcp.close();
+    let refused = serve(UnixStream::pair().unwrap().0.into()).unwrap_err();
+    assert!(refused.to_string().contains("not a stream socket that listens"), "{refused}");
+    let refused = serve(File::open("/dev/null").unwrap().into()).unwrap_err();
+    assert!(refused.to_string().contains("\"nbd\" that was handed over"), "{refused}");
+    service.end();
 }

@@ -9,6 +9,7 @@ mod certificates;
 #[path = "../common/mod.rs"]
 mod common;
 mod errors;
+mod exports;
 mod listening;
 mod manners;
 mod model;

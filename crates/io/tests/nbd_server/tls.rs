@@ -39,12 +39,12 @@ fn in_clear(service: &Service) -> NbdUri {
 
 /// Whether a client reads what it wrote.
 fn works(mut client: Client) {
-    client.write_at(MIB - 100, &[7; 300_000], true).unwrap();
+    client.write_at(MIB - 100, &vec![7; 300_000], true).expect("nothing fails here");
     let mut bytes = vec![0; 300_000];
-    client.read_at(MIB - 100, &mut bytes).unwrap();
+    client.read_at(MIB - 100, &mut bytes).expect("nothing fails here");
     assert!(bytes.iter().all(|&byte| byte == 7));
-    client.flush().unwrap();
-    client.disconnect().unwrap();
+    client.flush().expect("nothing fails here");
+    client.disconnect().expect("nothing fails here");
 }
 
 /// The text with which a client fails: at once, or when it hears what the server thinks of it.
@@ -166,17 +166,17 @@ fn raw(service: &Service, also: &[u8]) -> TcpStream {
     let larder_io::front::nbd::ListenAddress::Tcp(address) = service.server.address() else {
         panic!("TLS is tried over TCP")
     };
-    let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    stream.read_exact(&mut [0; wire::GREETING_BYTES]).unwrap();
+    let mut stream = TcpStream::connect(address).expect("nothing fails here");
+    stream.set_read_timeout(Some(PATIENCE)).expect("nothing fails here");
+    stream.read_exact(&mut [0; wire::GREETING_BYTES]).expect("nothing fails here");
     let mut hello = (wire::CLIENT_FIXED_NEWSTYLE | wire::CLIENT_NO_ZEROES).to_be_bytes().to_vec();
     hello.extend(wire::OPTION_MAGIC.to_be_bytes());
     hello.extend(wire::OPT_STARTTLS.to_be_bytes());
     hello.extend(0u32.to_be_bytes());
     hello.extend(also);
-    stream.write_all(&hello).unwrap();
+    stream.write_all(&hello).expect("nothing fails here");
     let mut reply = [0; wire::OPTION_REPLY_HEADER_BYTES];
-    stream.read_exact(&mut reply).unwrap();
+    stream.read_exact(&mut reply).expect("nothing fails here");
     assert_eq!(reply[12..16], wire::REP_ACK.to_be_bytes());
     stream
 }
@@ -210,13 +210,14 @@ fn client_hello() -> Vec<u8> {
         rustls::crypto::ring::default_provider(),
     ))
     .with_safe_default_protocol_versions()
-    .unwrap()
+    .expect("nothing fails here")
     .with_root_certificates(rustls::RootCertStore::empty())
     .with_no_client_auth();
-    let name = ServerName::try_from("localhost").unwrap();
-    let mut client = rustls::ClientConnection::new(Arc::new(config), name).unwrap();
+    let name = ServerName::try_from("localhost").expect("nothing fails here");
+    let mut client =
+        rustls::ClientConnection::new(Arc::new(config), name).expect("nothing fails here");
     let mut bytes = Vec::new();
-    client.write_tls(&mut bytes).unwrap();
+    client.write_tls(&mut bytes).expect("nothing fails here");
     bytes
 }
 
@@ -282,6 +283,7 @@ fn a_tls_handshake_that_takes_too_long_is_ended() {
 }
 
 /// Runs another program, if it is there; its output.
+#[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
 fn tool(name: &str, args: &[&str]) -> Option<(bool, String)> {
     let Ok(output) = Command::new(name).args(args).output() else {
         eprintln!("SKIPPED: {name} is not installed");

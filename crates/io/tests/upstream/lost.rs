@@ -140,9 +140,9 @@ fn nothing_is_lost_with_an_upstream_in_write_back() {
 fn the_origin_of_these_tests_does_lose_what_was_not_flushed() {
     let mut origin = Origin::new(LENGTH, WriteMode::Back);
     let mut client = connect(&origin.uri());
-    client.write_at(0, &[7; 1 << 20], false).unwrap();
+    client.write_at(0, &vec![7; 1 << 20], false).unwrap();
     origin.kill();
-    assert!(origin.bytes()[..1 << 20].iter().any(|&byte| byte == 0));
+    assert!(origin.bytes()[..1 << 20].contains(&0));
 }
 
 /// For as long as the options say operations wait; then they fail and nothing is lost.
@@ -155,8 +155,8 @@ fn while_the_upstream_is_away_requests_fail_and_afterwards_all_is_well() {
     let mut client = downstream.connect();
     let mut other = downstream.connect();
     // Some of it is on its way to the store, unflushed, the rest is dirty.
-    client.write_at(0, &[1; 3 << 20], true).unwrap();
-    client.write_at(4 * MIB, &[2; 1 << 20], false).unwrap();
+    client.write_at(0, &vec![1; 3 << 20], true).unwrap();
+    client.write_at(4 * MIB, &vec![2; 1 << 20], false).unwrap();
     origin.kill();
     let errno = |result: Result<(), ClientError>| result.expect_err("it is away").errno();
     assert_eq!(errno(client.read_at(10 * MIB, &mut [0; 4096])), Some(Errno::Io));
@@ -189,7 +189,7 @@ fn a_flush_that_finds_the_upstream_away_is_not_final() {
     let options = NbdOptions { away_after, ..NbdOptions::default() };
     let downstream = Downstream::new(&origin.uri(), options).unwrap();
     let mut client = downstream.connect();
-    client.write_at(0, &[5; 1 << 20], false).unwrap();
+    client.write_at(0, &vec![5; 1 << 20], false).unwrap();
     rig::eventually("the lazy writer has written it", || downstream.volume.unclean_blocks() == 0);
     assert_eq!(downstream.volume.totals().get(Counter::StoreFlushes), 0);
     origin.kill();
@@ -213,7 +213,7 @@ fn an_export_that_came_back_as_another_one_is_not_written() {
     let options = NbdOptions { away_after, ..NbdOptions::default() };
     let downstream = Downstream::new(&origin.uri(), options).unwrap();
     let mut client = downstream.connect();
-    client.write_at(0, &[5; 1 << 20], false).unwrap();
+    client.write_at(0, &vec![5; 1 << 20], false).unwrap();
     origin.kill();
     origin.length = 2 * LENGTH;
     origin.start();

@@ -17,10 +17,13 @@ struct Other {
 }
 
 impl Other {
+    #[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
     fn start(program: &str, args: impl FnOnce(&TempDir) -> Vec<String>) -> Option<Self> {
-        let dir = TempDir::new().unwrap();
+        let dir = TempDir::new().expect("nothing fails here");
         let socket = dir.path().join("socket");
-        let uri = format!("nbd+unix:///?socket={}", socket.display()).parse().unwrap();
+        let uri = format!("nbd+unix:///?socket={}", socket.display())
+            .parse()
+            .expect("nothing fails here");
         let args = args(&dir);
         let Ok(child) = Command::new(program).args(args).stdin(Stdio::null()).spawn() else {
             eprintln!("SKIPPED: {program} is not installed");
@@ -29,7 +32,11 @@ impl Other {
         let mut other = Other { child, uri, dir };
         let started = Instant::now();
         while Client::connect(&other.uri).is_err() {
-            assert_eq!(other.child.try_wait().unwrap(), None, "{program} stays up");
+            assert_eq!(
+                other.child.try_wait().expect("nothing fails here"),
+                None,
+                "{program} stays up"
+            );
             assert!(started.elapsed() < PATIENCE, "{program} listens in time");
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -39,7 +46,12 @@ impl Other {
     fn nbdkit(args: &[&str]) -> Option<Self> {
         Other::start("nbdkit", |dir| {
             let socket = dir.path().join("socket");
-            let base = ["--foreground", "--exit-with-parent", "-U", socket.to_str().unwrap()];
+            let base = [
+                "--foreground",
+                "--exit-with-parent",
+                "-U",
+                socket.to_str().expect("nothing fails here"),
+            ];
             base.iter().chain(args).map(|&arg| arg.to_owned()).collect()
         })
     }
@@ -47,10 +59,13 @@ impl Other {
     fn qemu_nbd(length: u64) -> Option<Self> {
         Other::start("qemu-nbd", |dir| {
             let image = dir.path().join("image");
-            std::fs::File::create(&image).unwrap().set_len(length).unwrap();
+            std::fs::File::create(&image)
+                .expect("nothing fails here")
+                .set_len(length)
+                .expect("nothing fails here");
             let socket = dir.path().join("socket");
             let socket = format!("--socket={}", socket.display());
-            let image = image.to_str().unwrap().to_owned();
+            let image = image.to_str().expect("nothing fails here").to_owned();
             ["--persistent", "--shared=8", "--format=raw", "--cache=writeback", "--discard=unmap"]
                 .map(str::to_owned)
                 .into_iter()
@@ -69,37 +84,38 @@ impl Drop for Other {
 
 /// Random writes, zeroings and trims through a cache; then what the server has.
 fn is_written_through(other: &Other, length: u64, seed: u64) {
-    let downstream = Downstream::new(&other.uri, NbdOptions::default()).unwrap();
+    let downstream =
+        Downstream::new(&other.uri, NbdOptions::default()).expect("nothing fails here");
     let mut client = downstream.connect();
     let mut random = Random::new(seed);
-    let mut model = vec![0; usize::try_from(length).unwrap()];
+    let mut model = vec![0; usize::try_from(length).expect("nothing fails here")];
     for _ in 0..150 {
         let len = 1 + random.below(200_000);
         let start = random.below(model.len() - len);
-        let (offset, short) = (start as u64, u32::try_from(len).unwrap());
+        let (offset, short) = (start as u64, u32::try_from(len).expect("nothing fails here"));
         match random.below(8) {
             0 => {
                 model[start..start + len].fill(0);
                 let no_hole = random.below(2) == 0;
                 let zero = ZeroFlags { fua: false, no_hole, fast: false };
-                client.write_zeroes(offset, short, zero).unwrap();
+                client.write_zeroes(offset, short, zero).expect("nothing fails here");
             }
-            1 => client.flush().unwrap(),
+            1 => client.flush().expect("nothing fails here"),
             2 | 3 => {
                 let mut bytes = vec![1; len];
-                client.read_at(offset, &mut bytes).unwrap();
+                client.read_at(offset, &mut bytes).expect("nothing fails here");
                 assert!(bytes == model[start..start + len], "{len} bytes at {start}");
             }
             n => {
                 let bytes = random.bytes(len);
                 model[start..start + len].copy_from_slice(&bytes);
-                client.write_at(offset, &bytes, n == 4).unwrap();
+                client.write_at(offset, &bytes, n == 4).expect("nothing fails here");
             }
         }
     }
-    client.flush().unwrap();
+    client.flush().expect("nothing fails here");
     let mut bytes = vec![1; model.len()];
-    connect(&other.uri).read_at(0, &mut bytes).unwrap();
+    connect(&other.uri).read_at(0, &mut bytes).expect("nothing fails here");
     assert!(bytes == model, "as the server has it");
     drop(client);
     downstream.end();
@@ -217,7 +233,7 @@ fn what_the_server_fails_is_told_and_written_when_it_works_again() {
     std::fs::remove_file(&reads).unwrap();
     client.read_at(0, &mut [0; 4096]).unwrap();
     std::fs::write(&writes, "").unwrap();
-    client.write_at(0, &[9; 1 << 20], false).unwrap();
+    client.write_at(0, &vec![9; 1 << 20], false).unwrap();
     let error = client.flush().unwrap_err();
     assert_eq!(error.errno(), Some(Errno::NoSpace), "{error}");
     assert!(error.to_string().contains("nbd+unix://"), "it says where: {error}");

@@ -3,7 +3,7 @@
 use super::certificates::Authority;
 use super::{Downstream, MIB, Origin, rig};
 use larder_core::mode::WriteMode;
-use larder_core::store::CrashStore;
+use larder_core::store::{CrashStore, SparseBytes};
 use larder_core::volume::VolumeOptions;
 use larder_io::front::nbd::{Export, ListenAddress, Server, ServerLimits, ServerOptions};
 use larder_io::front::nbd::{TlsOptions, wire};
@@ -19,7 +19,7 @@ fn what_is_flushed_is_there_and_what_is_zeroed_is_zero() {
     let mut origin = Origin::new(8 * MIB, WriteMode::Back);
     let downstream = Downstream::new(&origin.uri(), NbdOptions::default()).unwrap();
     let mut client = downstream.connect();
-    client.write_at(MIB - 7, &[1; 3_000_000], false).unwrap();
+    client.write_at(MIB - 7, &vec![1; 3_000_000], false).unwrap();
     client.write_zeroes(2 * MIB, 1 << 20, ZeroFlags::default()).unwrap();
     client.trim(0, 4096, false).unwrap();
     let mut expected = vec![0; 8 << 20];
@@ -87,7 +87,7 @@ impl AllocationMap for Stripes {
 fn holes_of_the_upstream_are_told_until_they_are_written() {
     let dir = TempDir::new().unwrap();
     let engine = rig::engine(16 * MIB);
-    let store = CrashStore::new(rig::geometry(8 * MIB), Default::default(), 1);
+    let store = CrashStore::new(rig::geometry(8 * MIB), SparseBytes::default(), 1);
     let options = VolumeOptions::new("disk", rig::geometry(8 * MIB));
     let store = Box::new(Timed::new(store, engine.clock()));
     let volume = engine.add_volume(options, store).unwrap();

@@ -1,10 +1,12 @@
 //! Tests of rehearsals.
 
 use super::*;
-use crate::model::{Disk, Modelled};
+use crate::model::{Disk, Modelled, VoidStore};
 use crate::workload::probe::Probe;
 use larder_core::clock::{MILLISECOND, SECOND};
 use larder_core::counters::Counter;
+use larder_core::curve::report::Finding;
+use larder_core::policy::PolicyKind;
 use larder_core::store::{Geometry, MemoryStore};
 use larder_core::tunables::Tunables;
 
@@ -46,4 +48,37 @@ fn scenario_1_hits_and_absorbs_and_writes_in_bursts() {
 #[test]
 fn the_same_seed_gives_the_same_run() {
     assert_eq!(scenario(20).1, scenario(20).1);
+}
+
+#[test]
+fn a_volume_whose_policy_is_wrong_for_it_gets_another_one() {
+    let geometry = Geometry { length: 6_000 * 4096, granule: 512, read_only: true };
+    let run = |policy_auto| {
+        let options = VolumeOptions {
+            policy: PolicyKind::Lru,
+            policy_auto,
+            ..VolumeOptions::new("loop", geometry)
+        };
+        let store = VoidStore::new(geometry);
+        let mut rehearsal = Rehearsal::new(4_000, 1, [(options, store)], 1);
+        for block in (0..6_000).cycle().take(400_000) {
+            let client = rehearsal.wait_for_idle().unwrap();
+            let request = Request { volume: 0, op: Op::Read, offset: block * 4096, len: 4096 };
+            rehearsal.begin(client, &request).unwrap();
+        }
+        rehearsal.wait_for_all().unwrap();
+        let report = rehearsal.curve(0).unwrap();
+        let hits = rehearsal.totals(0).read_hit_ratio().unwrap();
+        rehearsal.finish();
+        (report, hits)
+    };
+    let (report, hits) = run(false);
+    assert!(hits < 0.01 && report.policy == PolicyKind::Lru);
+    assert_eq!(report.recommended_policy, Some(PolicyKind::Lirs));
+    let thrashes = |finding: &Finding| matches!(finding, Finding::TooSmall { .. });
+    assert!(report.findings.iter().any(thrashes), "{:?}", report.findings);
+    let (report, hits) = run(true);
+    assert_eq!(report.policy, PolicyKind::Lirs);
+    assert!(hits > 0.3, "{hits}");
+    assert!((report.hit_ratio - 0.66).abs() < 0.05, "{}", report.hit_ratio);
 }

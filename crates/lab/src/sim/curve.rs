@@ -9,8 +9,8 @@
 //! hits in an LRU cache of more than `d` pages (Mattson, Gecsei, Slutz, Traiger, "Evaluation
 //! techniques for storage hierarchies", IBM Systems Journal 9(2), 1970).
 
-pub mod estimate;
 pub mod exact;
 pub mod miniature;
 pub mod sampled;
-pub mod stack;
+
+pub use larder_core::curve::{estimate, stack};

@@ -3,8 +3,8 @@
 //! The number of pages so far is the footprint, and a first reference is a compulsory miss of every
 //! cache. Memory: 8 bytes for a page and 16 to 32 for its entry in the table.
 
-use super::index::{Hash, Index};
 use super::references::Reference;
+use larder_core::curve::index::{Hash, Index};
 
 /// How many look-ups ahead the table is touched.
 const AHEAD: usize = 32;

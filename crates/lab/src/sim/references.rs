@@ -6,6 +6,8 @@
 //!
 //! Sizes are bytes.
 
+pub use larder_core::replace::Reference;
+
 use crate::trace::{Addressing, NameOf, Op, Record, Source, TraceError};
 
 /// References in a batch: enough that handing a batch to a cache costs nothing beside its work, few
@@ -99,21 +101,6 @@ impl By {
         };
         source.name(of, group).map_or_else(|| group.to_string(), str::to_owned)
     }
-}
-
-/// One page touched by one request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reference {
-    /// Volume and page in one number; see [`pack`].
-    pub page: u64,
-    /// Bytes of the page that the request touches; 2^32 - 1 stands for that and more.
-    pub bytes: u32,
-    /// Whether they are written.
-    pub write: bool,
-    /// Whether the request leaves a part of the page untouched.
-    pub partial: bool,
-    /// Whether it is the first of its request.
-    pub first: bool,
 }
 
 /// Why a trace cannot be simulated, in one sentence.

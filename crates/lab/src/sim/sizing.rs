@@ -23,7 +23,7 @@ mod windows;
 use crate::sim::curve::miniature::SAMPLE_PAGES;
 use crate::sim::references::{ReferenceError, References, Split};
 use crate::trace::{Addressing, BoxedSource, TraceError};
-use larder_core::cache::METADATA_BYTES_PER_FRAME;
+use larder_core::cache::{METADATA_BYTES_PER_FRAME, TRACKER_BYTES};
 use larder_core::policy::PolicyKind;
 use larder_core::units::BLOCK_BYTES_U64;
 use larder_report::advise::goal::Goal;
@@ -135,6 +135,7 @@ impl Case<'_> {
     fn pages_max(&self) -> u32 {
         let footprint = self.survey.footprints[0].pages;
         let budget = self.options.goal.budget_bytes.map_or(u64::MAX, |bytes| {
+            let bytes = bytes.saturating_sub(TRACKER_BYTES as u64);
             bytes / self.options.policies.iter().map(|&kind| page_memory(kind)).max().unwrap_or(1)
         });
         u32::try_from(footprint.min(budget)).unwrap_or(u32::MAX)

@@ -13,6 +13,7 @@ use crate::rehearsal::{Rehearsal, RehearsalError, Request};
 use crate::trace::{Addressing, Op, Record, Source, TraceError};
 use larder_core::clock::Nanos;
 use larder_core::counters::Totals;
+use larder_core::curve::report::CurveReport;
 use larder_core::frames::NoFrames;
 use larder_core::hint::Hint;
 use larder_core::mode::WriteMode;
@@ -130,6 +131,8 @@ pub struct WholeOutcome {
     pub elapsed: Nanos,
     /// Blocks that were not in the store at that moment.
     pub unclean_blocks: u64,
+    /// What the cache knew of each volume at that moment, if it followed it.
+    pub curves: Vec<Option<CurveReport>>,
 }
 
 /// Why a simulation of the whole cache ended, in one sentence.
@@ -233,11 +236,12 @@ pub fn simulate(
     rehearsal.wait_for_all()?;
     let elapsed = rehearsal.now() - begin;
     let unclean_blocks = (0..lengths.lengths.len()).map(|v| rehearsal.unclean_blocks(v)).sum();
+    let curves = (0..lengths.lengths.len()).map(|volume| rehearsal.curve(volume)).collect();
     let mut totals = Totals::default();
     for volume in rehearsal.finish() {
         totals.add(&volume);
     }
-    Ok(WholeOutcome { totals, elapsed, unclean_blocks })
+    Ok(WholeOutcome { totals, elapsed, unclean_blocks, curves })
 }
 
 fn build(lengths: &Lengths, options: &WholeOptions) -> Rehearsal<Box<dyn Store<NoFrames>>> {

@@ -1,8 +1,8 @@
 //! What `serve` puts a cache before: files, devices, exports of other servers; and what TLS needs.
 
 use super::Arguments;
-use crate::args::VolumeArgument;
-use anyhow::{Context, Result, ensure};
+use super::plan::{Plan, VolumePlan};
+use anyhow::{Context, Result};
 use larder_core::clock::Clock;
 use larder_core::mode::{FlushMode, WriteMode};
 use larder_io::front::nbd::TlsOptions;
@@ -30,16 +30,17 @@ pub(super) struct Stores {
 }
 
 impl Stores {
-    /// Opens what a volume lies on.
+    /// Opens what a volume of a plan lies on; with plain system calls if asked for.
     pub(super) fn open(
         &mut self,
-        volume: &VolumeArgument,
-        arguments: &Arguments,
+        volume: &VolumePlan,
+        memory_bytes: u64,
+        plain: bool,
         clock: Arc<dyn Clock>,
     ) -> Result<Opened> {
-        let read_only = arguments.write_mode == WriteMode::ReadOnly;
+        let read_only = volume.write_mode == WriteMode::ReadOnly;
         let Some(uri) = &volume.upstream else {
-            let options = store::OpenOptions { read_only, plain: arguments.plain_io };
+            let options = store::OpenOptions { read_only, plain };
             let opened = store::open(&volume.path, options, clock)?;
             let found = identity(&volume.path).context("look at the volume once more")?;
             self.files.push((volume.path.clone(), found));
@@ -47,8 +48,8 @@ impl Stores {
         };
         let options = NbdOptions {
             read_only,
-            ignore_flushes: arguments.flush == FlushMode::Ignore,
-            memory_bytes: NbdOptions::memory_beside(arguments.memory),
+            ignore_flushes: volume.flush_mode == FlushMode::Ignore,
+            memory_bytes: NbdOptions::memory_beside(memory_bytes),
             ..NbdOptions::default()
         };
         let store::Upstream { opened, identity } = store::open_nbd(uri, options, clock)?;
@@ -69,18 +70,10 @@ impl Stores {
     }
 }
 
-/// The bytes of `--memory` that are left for the cache: upstream volumes have buffers.
-pub(super) fn cache_bytes(arguments: &Arguments) -> Result<u64> {
-    let upstreams = arguments.volumes.iter().filter(|volume| volume.upstream.is_some()).count();
-    let buffers = NbdOptions::memory_beside(arguments.memory) * upstreams as u64;
-    let left = arguments.memory.checked_sub(buffers).filter(|&left| left > 0 || buffers == 0);
-    ensure!(
-        left.is_some(),
-        "serve {upstreams} upstream volumes with {}: their buffers alone are {}; raise --memory",
-        larder_report::format::bytes(arguments.memory),
-        larder_report::format::bytes(buffers),
-    );
-    Ok(left.unwrap_or_default())
+/// The bytes of `--memory` that upstream volumes take for their buffers.
+pub(super) fn buffer_bytes(plan: &Plan) -> u64 {
+    let upstreams = plan.volumes.iter().filter(|volume| volume.upstream.is_some()).count();
+    NbdOptions::memory_beside(plan.memory_bytes) * upstreams as u64
 }
 
 /// What the server does about TLS.

@@ -5,15 +5,17 @@
 //! is waited for by spinning for a moment, since waking a sleeping thread costs more than the
 //! answer; a client that keeps many requests under way is not.
 
+mod greet;
 mod parts;
 mod reads;
 mod requests;
 mod writes;
 
-use super::handshake::{ExportInfo, Handshake, Negotiated, Progress};
+use super::exports::Export;
+use super::handshake::Negotiated;
 use super::input::{Input, Received};
 use super::output::Output;
-use super::server::{Export, Shared};
+use super::server::Shared;
 use super::socket::Socket;
 use super::transport::Transport;
 use super::wire;
@@ -21,6 +23,7 @@ use crate::engine::{ArenaCache, ArenaLane};
 use crate::frames::ArenaFrames;
 use crate::front::observe::{self, Event, EventSender, Observer, Operation};
 use crate::wake::Waker;
+use greet::shake_hands;
 use larder_core::clock::{Clock, Nanos};
 use larder_core::counters::{Classes, Latency};
 use larder_core::lane::{Completion, Notify};
@@ -30,8 +33,8 @@ use rustix::event::PollFlags;
 use rustix::fd::AsFd;
 use std::io;
 use std::sync::Arc;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use writes::Payload;
@@ -62,6 +65,10 @@ pub(super) struct Connection {
     socket: Arc<Socket>,
     waker: Waker,
     done: Arc<AtomicBool>,
+    /// What it serves, once that is agreed on.
+    export: Arc<OnceLock<Export>>,
+    /// Whether it is to be ended from outside, which ends it even with requests under way.
+    cut: Arc<AtomicBool>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -70,7 +77,17 @@ impl Connection {
         self.done.load(Ordering::Acquire)
     }
 
+    pub(super) fn serves(&self, export: &Export) -> bool {
+        self.export.get().is_some_and(|own| own.is(export))
+    }
+
+    /// Has it look whether its export is still there.
+    pub(super) fn wake(&self) {
+        self.waker.notify();
+    }
+
     pub(super) fn close(&self) {
+        self.cut.store(true, Ordering::Release);
         self.socket.shut_down();
         self.waker.notify();
     }
@@ -89,15 +106,18 @@ pub(super) fn serve_connection(shared: Arc<Shared>, socket: Socket) -> io::Resul
     let socket = Arc::new(socket);
     let waker = Waker::new()?;
     let done = Arc::new(AtomicBool::new(false));
+    let (export, cut) = (Arc::new(OnceLock::new()), Arc::new(AtomicBool::new(false)));
     let thread = {
         let (socket, waker, done) = (Arc::clone(&socket), waker.clone(), Arc::clone(&done));
+        let (export, cut) = (Arc::clone(&export), Arc::clone(&cut));
         std::thread::Builder::new().name("connection".into()).spawn(move || {
             let _done = SetWhenDropped(done);
-            converse(&shared, &socket, &waker);
+            converse(&shared, &socket, &waker, &export, &cut);
             socket.shut_down();
         })?
     };
-    Ok(Arc::new(Connection { socket, waker, done, thread: Mutex::new(Some(thread)) }))
+    let thread = Mutex::new(Some(thread));
+    Ok(Arc::new(Connection { socket, waker, done, export, cut, thread }))
 }
 
 struct SetWhenDropped(Arc<AtomicBool>);
@@ -108,18 +128,31 @@ impl Drop for SetWhenDropped {
     }
 }
 
-fn converse(shared: &Arc<Shared>, socket: &Socket, waker: &Waker) {
+fn converse(
+    shared: &Arc<Shared>,
+    socket: &Socket,
+    waker: &Waker,
+    serves: &OnceLock<Export>,
+    cut: &AtomicBool,
+) {
     let mut input = Input::new();
+    let mut exports = shared.exports.list();
     let mut transport = Transport::new(socket);
-    let Some(negotiated) = shake_hands(shared, &mut transport, waker, &mut input) else {
+    let agreed = shake_hands(shared, &exports, &mut transport, waker, &mut input);
+    let Some(negotiated) = agreed else {
         transport.close();
         return;
     };
-    let export = &shared.exports[negotiated.export];
+    let export = serves.get_or_init(|| exports.swap_remove(negotiated.export));
     let cache = Arc::clone(shared.engine.cache());
-    let lane = cache.open_lane(&export.volume, Box::new(waker.clone()));
+    if export.is_removed() {
+        return;
+    }
+    // Its volume may be gone since.
+    let Ok(lane) = cache.try_open_lane(&export.volume, Box::new(waker.clone())) else { return };
     let mut session = Session {
         export,
+        cut,
         shared,
         transport,
         waker,
@@ -145,89 +178,10 @@ fn converse(shared: &Arc<Shared>, socket: &Socket, waker: &Waker) {
     session.close();
 }
 
-/// Agrees with the client on an export; `None` if the connection is over.
-fn shake_hands(
-    shared: &Shared,
-    transport: &mut Transport<'_>,
-    waker: &Waker,
-    input: &mut Input,
-) -> Option<Negotiated> {
-    let exports: Vec<ExportInfo> = shared.exports.iter().map(|e| e.info.clone()).collect();
-    let mut handshake = Handshake::new(&exports, super::handshake::HandshakeLimits::default())
-        .with_tls(shared.tls.mode);
-    let clock = shared.engine.clock();
-    let limit = u64::try_from(shared.limits.handshake_time_max.as_nanos()).unwrap_or(u64::MAX);
-    let deadline = clock.now().saturating_add(limit);
-    let no_frames = shared.engine.cache().frames();
-    let mut output = Output::default();
-    loop {
-        let mut answer = Vec::new();
-        let progress = handshake.feed(input.bytes(), &mut answer);
-        output.push(&answer);
-        let sent = output.send(no_frames, transport);
-        let progress = match progress {
-            Ok((consumed, progress)) => {
-                input.consume(consumed);
-                progress
-            }
-            Err(error) => {
-                tracing::info!(%error, "a handshake failed");
-                return None;
-            }
-        };
-        match progress {
-            Progress::Transmission(negotiated) if output.backlog() == 0 => return Some(negotiated),
-            Progress::Aborted => return None,
-            Progress::StartTls => {
-                start_tls(shared, transport, waker, (input, &mut output), deadline)?;
-                continue;
-            }
-            Progress::Transmission(_) | Progress::NeedMore => {}
-        }
-        let now = clock.now();
-        if !sent || now >= deadline || shared.closing.load(Ordering::Acquire) {
-            return None;
-        }
-        let all_sent = output.backlog() == 0 && !transport.has_unsent();
-        let wanted = if all_sent { PollFlags::IN } else { PollFlags::OUT };
-        let timeout = Duration::from_nanos(deadline - now);
-        waker.sleep(Some((transport.as_fd(), wanted)), Some(timeout)).ok()?;
-        if all_sent && input.receive(transport) == Received::Closed {
-            return None;
-        }
-    }
-}
-
-/// Sends what is due in clear, then begins TLS with what came after it.
-fn start_tls(
-    shared: &Shared,
-    transport: &mut Transport<'_>,
-    waker: &Waker,
-    (input, output): (&mut Input, &mut Output),
-    deadline: Nanos,
-) -> Option<()> {
-    let (clock, frames) = (shared.engine.clock(), shared.engine.cache().frames());
-    while output.backlog() > 0 {
-        let now = clock.now();
-        if now >= deadline || shared.closing.load(Ordering::Acquire) {
-            return None;
-        }
-        let timeout = Duration::from_nanos(deadline - now);
-        waker.sleep(Some((transport.as_fd(), PollFlags::OUT)), Some(timeout)).ok()?;
-        if !output.send(frames, transport) {
-            return None;
-        }
-    }
-    let tls = shared.tls.server.as_ref().expect("a mode with TLS has what it needs");
-    transport.start_tls(tls, input.bytes()).ok()?;
-    input.consume(input.bytes().len());
-    // What came ahead is not in the socket any more, and nobody would be woken for it.
-    (input.receive(transport) != Received::Closed).then_some(())
-}
-
 /// A connection in transmission.
 struct Session<'a> {
     export: &'a Export,
+    cut: &'a AtomicBool,
     shared: &'a Shared,
     transport: Transport<'a>,
     waker: &'a Waker,
@@ -312,7 +266,10 @@ impl Session<'_> {
             moved |= self.resume_reads(now);
             self.record_batch(now);
             self.publish_events();
-            if self.shared.closing.load(Ordering::Acquire) {
+            if self.shared.closing.load(Ordering::Acquire) || self.cut.load(Ordering::Acquire) {
+                return;
+            }
+            if self.export.is_removed() && self.is_quiet() {
                 return;
             }
             if self.leaving && self.parts.is_empty() && self.all_sent() {
@@ -341,6 +298,11 @@ impl Session<'_> {
     /// Whether the socket has taken all answers.
     fn all_sent(&self) -> bool {
         self.output.backlog() == 0 && !self.transport.has_unsent()
+    }
+
+    /// Whether nothing of the client's is under way.
+    fn is_quiet(&self) -> bool {
+        self.parts.is_empty() && self.payload.is_none() && self.all_sent()
     }
 
     /// Whether requests may be received.

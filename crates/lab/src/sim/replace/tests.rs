@@ -4,6 +4,7 @@ use super::*;
 use crate::random::Random;
 use crate::sim::interner::Interner;
 use crate::sim::testing::{numbered, random_references, reference};
+use larder_core::policy::PolicyKind;
 
 #[test]
 fn lru_hits_what_a_list_in_order_of_use_holds() {

@@ -8,9 +8,12 @@ use super::{
 };
 use crate::sim::min::Future;
 use crate::sim::references::Batch;
+use larder_core::cache::TRACKER_BYTES;
+use larder_core::curve::estimate::as_f64;
 use larder_core::policy::PolicyKind;
+use larder_core::share::{self, Claim};
 use larder_report::advise::curve::Curve;
-use larder_report::advise::divide;
+use larder_report::advise::divide::{self, Claimant};
 use larder_report::advise::page_size::{self, PageSize};
 use larder_report::advise::regions::Regions;
 use larder_report::advise::stability::Stability;
@@ -129,7 +132,7 @@ fn recommend(
     }
     made.recommendation = Some(Recommendation {
         bytes: page_bytes(choice.pages.into()),
-        memory_bytes: page_memory(policy) * u64::from(choice.pages),
+        memory_bytes: page_memory(policy) * u64::from(choice.pages) + TRACKER_BYTES as u64,
         policy: policy.name().to_owned(),
         page_bytes: PAGE_SIZES[0],
         reach: choice.reach,
@@ -196,9 +199,19 @@ fn rest(
             ));
         }
         let budget = page_bytes(pages.into());
-        made.volumes = divide::divide(&claimants, budget, PAGE_SIZES[0].into());
+        let claims: Vec<Claim> = claimants.iter().map(claim).collect();
+        let given = share::divide(&claims, budget);
+        made.volumes = divide::shares(&claimants, &given, PAGE_SIZES[0].into());
     }
     Ok(())
+}
+
+/// What a volume gains from memory: hits of its curve.
+fn claim(claimant: &Claimant) -> Claim {
+    let references = as_f64(claimant.references);
+    let points = claimant.curve.points().iter();
+    let points = points.map(|point| (point.bytes, point.hit_ratio * references)).collect();
+    Claim { points, floor: 0, ceiling: u64::MAX }
 }
 
 /// The bound, if the trace is short enough.

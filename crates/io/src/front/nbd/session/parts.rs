@@ -6,7 +6,7 @@
 use crate::frames::ArenaFrames;
 use crate::front::nbd::wire::{self, Errno};
 use larder_core::clock::Nanos;
-use larder_core::counters::Classes;
+use larder_core::counters::{Classes, Interface};
 use larder_core::request::{Assembly, WriteTask};
 use larder_core::store::{StoreError, StoreErrorKind, StoreOpKind};
 use std::cmp::Reverse;
@@ -34,7 +34,8 @@ impl From<StoreError> for Failure {
             StoreErrorKind::Io
             | StoreErrorKind::Short
             | StoreErrorKind::Gone
-            | StoreErrorKind::Away => Errno::Io,
+            | StoreErrorKind::Away
+            | StoreErrorKind::Busy => Errno::Io,
         };
         Failure { errno, message: format!("failed to {error}") }
     }
@@ -288,7 +289,7 @@ impl Parts {
                 assembly.reset(token, offset, len);
                 assembly
             }
-            None => Assembly::new(token, offset, len),
+            None => Assembly::new(token, offset, len).through(Interface::Gather),
         }
     }
 

@@ -108,6 +108,10 @@ impl Session<'_> {
         if flags & !known_flags != 0 {
             return invalid(format!("command {command} does not take the flags {flags:#x}"));
         }
+        if self.export.is_removed() && command != wire::CMD_DISC {
+            let message = format!("{} has been removed", self.export.info.name);
+            return Some(Failure { errno: Errno::Shutdown, message });
+        }
         if matches!(command, wire::CMD_FLUSH | wire::CMD_DISC) {
             return None;
         }

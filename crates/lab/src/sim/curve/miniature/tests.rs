@@ -2,7 +2,10 @@
 
 use super::*;
 use crate::random::Random;
-use crate::sim::testing::{reference, skewed_references};
+use crate::sim::replace::{self, FindBy};
+use crate::sim::testing::skewed_references;
+use larder_core::curve::estimate::as_f64;
+use larder_core::policy::PolicyKind;
 
 #[test]
 fn miniatures_hit_about_as_often_as_caches_of_full_size() {
@@ -47,18 +50,4 @@ fn a_cache_too_small_for_miniatures_is_simulated_as_it_is() {
     let truth = as_f64(cache.counts().hits().references) / 20_000.0;
     let made = miniature.hit_ratio(0, 0).unwrap();
     assert!((made.hit_ratio - truth).abs() < 1e-12 && (made.high - made.low).abs() < 1e-12);
-}
-
-#[test]
-fn each_miniature_sees_its_part_of_the_pages() {
-    let mut miniature = Miniature::new(&[PolicyKind::Lru], &[10_000, 100_000], 200_000, 7);
-    let references: Vec<Reference> = (0..200_000).map(reference).collect();
-    miniature.run(&references);
-    for size in &miniature.sizes {
-        for cache in &size.caches[0] {
-            let part = as_f64(cache.counts().all().references) / 200_000.0;
-            assert!((part / size.rate - 1.0).abs() < 0.2, "{part} of the pages at {}", size.rate);
-        }
-    }
-    assert_eq!(Miniature::new(&[PolicyKind::Lru], &[10], 10, 1).hit_ratio(0, 0), None);
 }

@@ -3,7 +3,9 @@
 use super::*;
 use crate::random::Random;
 use crate::sim::curve::exact::{Exact, ExactCurve};
-use crate::sim::testing::{reference, skewed_references};
+use crate::sim::replace::Reference;
+use crate::sim::testing::skewed_references;
+use larder_core::curve::estimate::as_f64;
 
 fn exact(references: &[Reference]) -> ExactCurve {
     let mut exact = Exact::new();
@@ -58,29 +60,4 @@ fn the_same_seed_samples_the_same_pages() {
     };
     assert_eq!(run(1), run(1));
     assert!((run(1).hit_ratio - run(2).hit_ratio).abs() > 0.0);
-}
-
-#[test]
-fn the_sample_stays_within_its_size() {
-    let mut sampled = Sampled::new(256, 1);
-    let references: Vec<Reference> = (0..100_000).map(reference).collect();
-    sampled.run(&references);
-    assert_eq!((sampled.highest.len(), sampled.pages.len()), (256, 257));
-    assert_eq!(sampled.whole.stack.len(), 256);
-    let grouped: usize = sampled.without.iter().map(|other| other.stack.len()).sum();
-    assert_eq!(grouped, 256 * (GROUPS - 1));
-    let made = sampled.hit_ratio(50_000).unwrap();
-    assert!(made.holds(0.0), "nothing is referenced twice: {made:?}");
-    assert_eq!(Sampled::new(256, 1).hit_ratio(1), None);
-}
-
-#[test]
-fn bins_are_at_most_a_sixty_fourth_wide_and_meet() {
-    for place in 0..BINS - 1 {
-        let (low, high) = (edge(place), edge(place + 1));
-        assert!((high - low) / low <= 1.0 / 64.0 + 1e-12);
-        assert_eq!(bin(low), place);
-        assert_eq!(bin(f64::midpoint(low, high)), place);
-    }
-    assert_eq!((bin(0.1), bin(1e300)), (0, BINS - 1));
 }

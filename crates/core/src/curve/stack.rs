@@ -179,7 +179,7 @@ fn add(counts: &mut [u32], block: usize, marks: u32) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::random::Random;
+    use crate::curve::testing::Random;
 
     #[test]
     fn distances_are_places_in_a_list_in_order_of_use() {

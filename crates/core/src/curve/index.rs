@@ -7,20 +7,21 @@
 //!
 //! Invariants: at most half of the entries are taken; no entry stands behind a gap.
 
-use larder_core::mix;
+use crate::mix;
 
 /// No number: an entry that is not taken.
-pub(crate) const NONE: u32 = u32::MAX;
+const NONE: u32 = u32::MAX;
 
 const ENTRIES_MIN: usize = 64;
 
 /// The half of a page's hash that a table keeps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Hash(u32);
+pub struct Hash(u32);
 
 impl Hash {
     /// The hash of a page.
-    pub(crate) fn of(page: u64) -> Hash {
+    #[must_use]
+    pub fn of(page: u64) -> Hash {
         Hash(u32::try_from(mix(page) >> 32).expect("a shifted u64"))
     }
 }
@@ -35,7 +36,7 @@ const EMPTY: Entry = Entry { hash: 0, number: NONE };
 
 /// Finds numbers by hash.
 #[derive(Clone, Debug)]
-pub(crate) struct Index {
+pub struct Index {
     entries: Vec<Entry>,
     /// The entries are a power of two; the place is the upper bits of the half hash.
     shift: u32,
@@ -50,7 +51,8 @@ impl Default for Index {
 
 impl Index {
     /// A table with room for `numbers`.
-    pub(crate) fn for_numbers(numbers: usize) -> Self {
+    #[must_use]
+    pub fn for_numbers(numbers: usize) -> Self {
         Index::with_entries((numbers * 2).next_power_of_two().max(ENTRIES_MIN))
     }
 
@@ -60,7 +62,8 @@ impl Index {
     }
 
     /// Bytes of the table.
-    pub(crate) fn bytes(&self) -> usize {
+    #[must_use]
+    pub fn bytes(&self) -> usize {
         self.entries.len() * size_of::<Entry>()
     }
 
@@ -70,13 +73,14 @@ impl Index {
 
     /// Reads where `hash` begins, so that a look-up soon after finds it in the processor's cache.
     /// What it returns must be used, or it is not read.
-    pub(crate) fn touch(&self, hash: Hash) -> u32 {
+    #[must_use]
+    pub fn touch(&self, hash: Hash) -> u32 {
         self.entries[self.home(hash.0)].number
     }
 
     /// The number with this hash that `is_it` takes.
     #[inline]
-    pub(crate) fn find(&self, hash: Hash, is_it: impl Fn(u32) -> bool) -> Option<u32> {
+    pub fn find(&self, hash: Hash, is_it: impl Fn(u32) -> bool) -> Option<u32> {
         let mask = self.entries.len() - 1;
         let mut place = self.home(hash.0);
         loop {
@@ -92,7 +96,10 @@ impl Index {
     }
 
     /// Adds a number that is not in the table.
-    pub(crate) fn insert(&mut self, hash: Hash, number: u32) {
+    ///
+    /// # Panics
+    /// There are 2^31 numbers in it.
+    pub fn insert(&mut self, hash: Hash, number: u32) {
         debug_assert!(number != NONE, "a number");
         if (self.len + 1) * 2 > self.entries.len() {
             self.grow();
@@ -122,7 +129,10 @@ impl Index {
     }
 
     /// Removes a number that is in the table with this hash.
-    pub(crate) fn remove(&mut self, hash: Hash, number: u32) {
+    ///
+    /// # Panics
+    /// It is not.
+    pub fn remove(&mut self, hash: Hash, number: u32) {
         let mask = self.entries.len() - 1;
         let mut gap = self.home(hash.0);
         while self.entries[gap].number != number {
@@ -151,7 +161,7 @@ impl Index {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::random::Random;
+    use crate::curve::testing::Random;
     use std::collections::HashMap;
 
     #[test]

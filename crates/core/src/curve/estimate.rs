@@ -49,8 +49,10 @@ pub(super) fn regression(x: &[f64], y: &[f64]) -> (f64, f64) {
     (slope, (squares(y) - slope * mixed).max(0.0))
 }
 
+/// A count as a number to calculate with.
+#[must_use]
 #[expect(clippy::cast_precision_loss, reason = "counts stay below 2^53")]
-pub(super) fn as_f64(count: u64) -> f64 {
+pub fn as_f64(count: u64) -> f64 {
     count as f64
 }
 

@@ -4,10 +4,9 @@
 //! Both first look a chunk of references ahead: those loads do not wait for each other, and the
 //! look-ups after them find their part of the table in the processor's cache.
 
-use larder_core::policy::{NO_SLOT, Slot};
-
-use crate::sim::index::{Hash, Index};
-use crate::sim::references::Reference;
+use super::Reference;
+use crate::curve::index::{Hash, Index};
+use crate::policy::{NO_SLOT, Slot};
 
 /// How many references a chunk has.
 pub(super) const AHEAD: usize = 32;

@@ -1,0 +1,26 @@
+//! `larder check-config`: whether `larder serve --config` would take a file. Nothing is opened.
+
+use super::serve::config::ConfigFile;
+use anyhow::Result;
+use clap::Args;
+use larder_report::format;
+use std::path::PathBuf;
+
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// The file.
+    file: PathBuf,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    let file = ConfigFile::read(&arguments.file)?;
+    let plan = file.plan(&file.arguments(&[])?)?;
+    let volumes: Vec<_> = plan.volumes.iter().map(|volume| volume.name.as_str()).collect();
+    println!(
+        "{}: fine: {} for {}",
+        arguments.file.display(),
+        format::bytes(plan.memory_bytes),
+        volumes.join(", ")
+    );
+    Ok(())
+}

@@ -1,0 +1,183 @@
+//! `larder ctl`: asks a running server, and changes it; docs/ctl.md.
+//!
+//! Everything goes through the control interface (docs/control.md); what it answers is printed as
+//! text, as the very JSON, or as CSV.
+
+mod client;
+mod follow;
+mod output;
+mod watch;
+
+use crate::args;
+use anyhow::{Result, bail};
+use clap::{Args, Subcommand, ValueEnum};
+use client::Client;
+use larder_report::control::{
+    AtRisk, ByteRange, RangeRequest, SetRequest, Stats, VolumeRequest, Volumes,
+};
+use output::{Answer, Risk};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// The server: the path of its control socket, or http://127.0.0.1:PORT. Without it, the only
+    /// one that is found.
+    #[arg(long, global = true, value_name = "SERVER")]
+    control: Option<String>,
+
+    /// File with the token, for a server that is controlled over TCP.
+    #[arg(long, global = true, value_name = "FILE")]
+    token: Option<PathBuf>,
+
+    /// How to print.
+    #[arg(long, global = true, default_value = "text")]
+    format: Format,
+
+    /// Ask again and again, this far apart: rates of each interval and what they add up to.
+    #[arg(long, global = true, value_name = "TIME", value_parser = interval)]
+    watch: Option<Duration>,
+
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// For people.
+    Text,
+    /// What the server says, as it is.
+    Json,
+    /// One table with plain numbers.
+    Csv,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// What clients asked for, what the cache made of it, and what the stores did.
+    Stats {
+        /// Every counter, gauge and latency instead.
+        #[arg(long)]
+        all: bool,
+    },
+    /// The volumes and their settings.
+    Volumes {
+        /// Where their stores and exports are instead.
+        #[arg(long)]
+        places: bool,
+    },
+    /// What a crash now would lose, and what cannot be written; exit code 1 if there is such.
+    AtRisk,
+    /// Everything as OpenMetrics, as Prometheus gets it.
+    Metrics,
+    /// Change settings while it serves: all of these or none.
+    Set {
+        /// NAME=VALUE for all volumes, VOLUME.NAME=VALUE for one: memory, page-size, policy,
+        /// write-mode, flush, min, max, and the tunables (docs/TUNABLES.md).
+        #[arg(required = true, value_name = "[VOLUME.]NAME=VALUE", value_parser = setting)]
+        settings: Vec<(String, String)>,
+    },
+    /// Write everything dirty to the stores and flush them, without stopping.
+    Flush {
+        /// This volume only.
+        volume: Option<String>,
+    },
+    /// Read ranges of a volume into the cache before they are asked for.
+    Warm {
+        /// The volume.
+        volume: String,
+        /// Ranges as OFFSET+LENGTH, for example 1GiB+64MiB; without any, the whole volume.
+        #[arg(value_parser = range)]
+        ranges: Vec<ByteRange>,
+    },
+    /// Write everything and end the server, as SIGTERM does, and wait for it.
+    Stop,
+}
+
+/// A time between two questions.
+fn interval(text: &str) -> Result<Duration, String> {
+    let interval = Duration::from_nanos(args::time(text)?);
+    if interval < Duration::from_millis(10) {
+        return Err(format!("{text} is too short: 10ms are the least"));
+    }
+    Ok(interval)
+}
+
+/// `[VOLUME.]NAME=VALUE`. A volume may have a "=" in its name, a value has none.
+fn setting(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.rsplit_once('=').ok_or("write it as NAME=VALUE")?;
+    Ok((name.to_owned(), value.to_owned()))
+}
+
+/// `OFFSET+LENGTH`.
+fn range(text: &str) -> Result<ByteRange, String> {
+    let (offset, length) =
+        text.split_once('+').ok_or("write it as OFFSET+LENGTH, for example 1GiB+64MiB")?;
+    Ok(ByteRange { offset: args::bytes(offset)?, length: args::bytes(length)? })
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let client = Client::find(arguments.control.as_deref(), arguments.token.as_deref())?;
+    let format = arguments.format;
+    if let Some(interval) = arguments.watch {
+        return watch::run(&client, &arguments.command, format, interval);
+    }
+    match &arguments.command {
+        Command::Stats { all } => {
+            output::Statistics { now: client.get("stats")?, all: *all }.print(format)
+        }
+        Command::Volumes { places } => {
+            let volumes: Volumes = client.get("volumes")?;
+            output::Listed { volumes, places: *places }.print(format)
+        }
+        Command::AtRisk => {
+            let risk = Risk(client.get::<AtRisk>("at-risk")?);
+            risk.print(format)?;
+            return Ok(risk.exit_code());
+        }
+        Command::Metrics => output::text(&client.get_text("/metrics")?),
+        Command::Set { settings } => {
+            let request = SetRequest { set: settings.iter().cloned().collect() };
+            output::Changes(client.post("set", &request)?).print(format)
+        }
+        Command::Flush { volume } => {
+            let request = VolumeRequest { volume: volume.clone() };
+            follow::run(&client, "flush", &request, &follow::FLUSH, format)
+        }
+        Command::Warm { volume, ranges } => {
+            let ranges = if ranges.is_empty() { whole(&client, volume)? } else { ranges.clone() };
+            let request = RangeRequest { volume: volume.clone(), ranges };
+            follow::run(&client, "warm", &request, &follow::WARM, format)
+        }
+        Command::Stop => {
+            follow::run(&client, "stop", &VolumeRequest::default(), &follow::STOP, format)
+        }
+    }?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The whole of a volume, as one range.
+fn whole(client: &Client, name: &str) -> Result<Vec<ByteRange>> {
+    let volumes: Volumes = client.get("volumes")?;
+    let Some(volume) = volumes.volumes.iter().find(|volume| volume.name == name) else {
+        let names: Vec<_> = volumes.volumes.iter().map(|volume| volume.name.as_str()).collect();
+        bail!("find the volume \"{name}\": there are {}", names.join(", "));
+    };
+    Ok(vec![ByteRange { offset: 0, length: volume.length_bytes }])
+}
+
+/// What can be asked again and again.
+fn ask(client: &Client, command: &Command) -> Result<Option<Box<dyn Answer>>> {
+    Ok(Some(match command {
+        Command::Stats { all } => {
+            let now: Stats = client.get("stats")?;
+            Box::new(output::Statistics { now, all: *all })
+        }
+        Command::Volumes { places } => {
+            Box::new(output::Listed { volumes: client.get("volumes")?, places: *places })
+        }
+        Command::AtRisk => Box::new(Risk(client.get("at-risk")?)),
+        _ => return Ok(None),
+    }))
+}

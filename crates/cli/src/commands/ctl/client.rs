@@ -1,0 +1,209 @@
+//! A client of the control interface: one connection for each question.
+
+use crate::control::{Token, known_sockets};
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Bytes, Incoming};
+use hyper::client::conn::http1;
+use hyper::{Method, Request, Response, header};
+use hyper_util::rt::TokioIo;
+use larder_report::control::{Progress, Refusal};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::net::SocketAddr;
+use std::os::unix::net::UnixStream as BlockingStream;
+use std::path::{Path, PathBuf};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::runtime::Runtime;
+
+/// No answer is longer; one that is comes from something else than a server of ours.
+const ANSWER_BYTES_MAX: usize = 64 << 20;
+
+/// Where the server is.
+#[derive(Clone, Debug)]
+enum Place {
+    Unix(PathBuf),
+    Tcp(SocketAddr, Token),
+}
+
+/// A way to ask a server.
+#[derive(Debug)]
+pub(super) struct Client {
+    place: Place,
+    runtime: Runtime,
+}
+
+impl Client {
+    /// The server that the command line names, or the only one that there is.
+    pub(super) fn find(server: Option<&str>, token: Option<&Path>) -> Result<Self> {
+        let place = if let Some(server) = server {
+            named(server, token)?
+        } else {
+            ensure!(token.is_none(), "use --token: it needs --control http://127.0.0.1:PORT");
+            Place::Unix(only_one(known_sockets())?)
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .context("start to ask")?;
+        Ok(Client { place, runtime })
+    }
+
+    /// What the server answers to `GET /v1/NAME`.
+    pub(super) fn get<T: DeserializeOwned>(&self, name: &str) -> Result<T> {
+        let text = self.get_text(&format!("/v1/{name}"))?;
+        serde_json::from_str(&text).context("understand the answer: is it a server of larder?")
+    }
+
+    /// What the server answers to `GET path`, as it is.
+    pub(super) fn get_text(&self, path: &str) -> Result<String> {
+        self.runtime.block_on(async {
+            let mut response = self.ask(Method::GET, path, Bytes::new()).await?;
+            whole(&mut response).await
+        })
+    }
+
+    /// What the server answers to `POST /v1/NAME`.
+    pub(super) fn post<B: Serialize, T: DeserializeOwned>(
+        &self,
+        name: &str,
+        body: &B,
+    ) -> Result<T> {
+        let body = serde_json::to_vec(body)?;
+        self.runtime.block_on(async {
+            let mut response = self.ask(Method::POST, &format!("/v1/{name}"), body.into()).await?;
+            let text = whole(&mut response).await?;
+            serde_json::from_str(&text).context("understand the answer: is it a server of larder?")
+        })
+    }
+
+    /// Tells `told` each line of what the server answers to `POST /v1/NAME`; at the end, how many
+    /// bytes were done and what went wrong.
+    pub(super) fn follow<B: Serialize>(
+        &self,
+        name: &str,
+        body: &B,
+        mut told: impl FnMut(&Progress),
+    ) -> Result<(u64, Vec<String>)> {
+        let body = serde_json::to_vec(body)?;
+        self.runtime.block_on(async {
+            let mut response = self.ask(Method::POST, &format!("/v1/{name}"), body.into()).await?;
+            let mut text = Vec::new();
+            while let Some(frame) = response.frame().await {
+                let frame = frame.context("hear how far it is: the server has gone")?;
+                text.extend_from_slice(&frame.into_data().unwrap_or_default());
+                while let Some(end) = text.iter().position(|&byte| byte == b'\n') {
+                    let line: Vec<u8> = text.drain(..=end).collect();
+                    match serde_json::from_slice(&line).context("understand the answer")? {
+                        Progress::Done { done_bytes, failures } => {
+                            return Ok((done_bytes, failures));
+                        }
+                        progress @ Progress::Volume { .. } => told(&progress),
+                    }
+                }
+            }
+            bail!("hear how it ended: the server has gone")
+        })
+    }
+
+    async fn ask(&self, method: Method, path: &str, body: Bytes) -> Result<Response<Incoming>> {
+        let mut request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(header::HOST, "larder")
+            .header(header::CONNECTION, "close");
+        let sent = match &self.place {
+            Place::Unix(path) => {
+                let stream =
+                    UnixStream::connect(path).await.map_err(|error| self.nobody(&error))?;
+                send(stream, request.body(Full::new(body))?).await
+            }
+            Place::Tcp(address, token) => {
+                let stream =
+                    TcpStream::connect(address).await.map_err(|error| self.nobody(&error))?;
+                request = request.header(header::AUTHORIZATION, token.header());
+                send(stream, request.body(Full::new(body))?).await
+            }
+        };
+        let mut response = sent.with_context(|| format!("talk to the server at {}", self.place))?;
+        if response.status().is_success() {
+            return Ok(response);
+        }
+        let status = response.status();
+        let text = whole(&mut response).await?;
+        match serde_json::from_str::<Refusal>(&text) {
+            Ok(refusal) => Err(anyhow!(refusal.error)),
+            Err(_) => Err(anyhow!("understand the answer: {status}")),
+        }
+    }
+
+    fn nobody(&self, error: &std::io::Error) -> anyhow::Error {
+        use std::io::ErrorKind::{ConnectionRefused, NotFound, PermissionDenied};
+        let why = match error.kind() {
+            NotFound => "there is no such socket; is larder serve running?".to_owned(),
+            ConnectionRefused => "nobody listens there; is larder serve running?".to_owned(),
+            PermissionDenied => "only the user who runs the server may".to_owned(),
+            _ => error.to_string(),
+        };
+        anyhow!("reach a server at {}: {why}", self.place)
+    }
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Place::Unix(path) => write!(f, "{}", path.display()),
+            Place::Tcp(address, _) => write!(f, "http://{address}"),
+        }
+    }
+}
+
+/// A server by its name on the command line.
+fn named(server: &str, token: Option<&Path>) -> Result<Place> {
+    let Some(address) = server.strip_prefix("http://") else {
+        ensure!(token.is_none(), "use --token: a socket of this machine needs none");
+        return Ok(Place::Unix(server.strip_prefix("unix:").unwrap_or(server).into()));
+    };
+    let address = address.trim_end_matches('/');
+    let address =
+        crate::args::loopback(address).map_err(|error| anyhow!("use {server}: {error}"))?;
+    let token = token.with_context(|| format!("use {server}: it needs --token FILE"))?;
+    Ok(Place::Tcp(address, Token::read(token)?))
+}
+
+/// The only socket at which somebody listens.
+fn only_one(found: Vec<PathBuf>) -> Result<PathBuf> {
+    let mut live: Vec<_> =
+        found.into_iter().filter(|path| BlockingStream::connect(path).is_ok()).collect();
+    match live.len() {
+        0 => bail!(
+            "find a server: none listens in the usual places; is larder serve running? Name its \
+             control socket with --control"
+        ),
+        1 => Ok(live.remove(0)),
+        _ => {
+            let live: Vec<_> = live.iter().map(|path| path.display().to_string()).collect();
+            bail!("choose a server: name one with --control, of {}", live.join(", "))
+        }
+    }
+}
+
+async fn send<S>(stream: S, request: Request<Full<Bytes>>) -> Result<Response<Incoming>>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+    tokio::spawn(async move {
+        if let Err(error) = connection.await {
+            tracing::debug!(%error, "the connection to the server ended with an error");
+        }
+    });
+    Ok(sender.send_request(request).await?)
+}
+
+async fn whole(response: &mut Response<Incoming>) -> Result<String> {
+    let body = http_body_util::Limited::new(response.body_mut(), ANSWER_BYTES_MAX);
+    let bytes = body.collect().await.map_err(|error| anyhow!("read the answer: {error}"))?;
+    String::from_utf8(bytes.to_bytes().to_vec()).context("understand the answer")
+}

@@ -1,0 +1,177 @@
+//! Answers of the server as text, JSON or CSV.
+
+use super::Format;
+use anyhow::Result;
+use larder_report::control::{AtRisk, Changed, Stats, Volumes};
+use larder_report::table::Table;
+use serde_json::{Value, json};
+use std::any::Any;
+use std::io::Write;
+use std::process::ExitCode;
+
+/// An answer that can be printed, once or again and again.
+pub(super) trait Answer {
+    /// For people.
+    fn to_text(&self) -> String;
+    /// As the server said it.
+    fn to_json(&self) -> Value;
+    /// The table that CSV has.
+    fn table(&self) -> Table;
+    /// What is so since an earlier answer: for people, as JSON, and as the table of CSV.
+    fn since(&self, earlier: &dyn Answer) -> (String, Value, Table);
+    /// Itself, to compare with a later one.
+    fn as_any(&self) -> &dyn Any;
+
+    /// Prints it.
+    fn print(&self, format: Format) -> Result<()> {
+        match format {
+            Format::Text => text(&self.to_text()),
+            Format::Json => text(&format!("{:#}\n", self.to_json())),
+            Format::Csv => text(&self.table().to_csv()),
+        }
+    }
+}
+
+/// Prints a text.
+pub(super) fn text(text: &str) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    Ok(out.flush()?)
+}
+
+/// What was changed.
+pub(super) struct Changes(pub(super) Changed);
+
+impl Changes {
+    pub(super) fn print(&self, format: Format) -> Result<()> {
+        match format {
+            Format::Text if self.0.changed.is_empty() => text("nothing to change\n"),
+            Format::Text => text(&self.0.table().to_text()),
+            Format::Json => text(&format!("{:#}\n", json!(self.0))),
+            Format::Csv => text(&self.0.table().to_csv()),
+        }
+    }
+}
+
+/// Counters, gauges and latencies.
+pub(super) struct Statistics {
+    pub(super) now: Stats,
+    /// All of them for people, too.
+    pub(super) all: bool,
+}
+
+impl Answer for Statistics {
+    fn to_text(&self) -> String {
+        if self.all {
+            return format!("{}\n\n{}", self.now.heading(), self.now.everything().to_text());
+        }
+        let (requests, stores) = (self.now.requests(None), self.now.stores(None));
+        format!("{}\n\n{}\n{}", self.now.heading(), requests.to_text(), stores.to_text())
+    }
+
+    fn to_json(&self) -> Value {
+        json!(self.now)
+    }
+
+    fn table(&self) -> Table {
+        self.now.everything()
+    }
+
+    fn since(&self, earlier: &dyn Answer) -> (String, Value, Table) {
+        let earlier = earlier.as_any().downcast_ref::<Statistics>().expect("of the same kind");
+        let (difference, seconds) = self.now.since(&earlier.now);
+        // A server that began anew since then has no interval to speak of.
+        let seconds = seconds.max(0.001);
+        let (requests, stores) =
+            (difference.requests(Some(seconds)), difference.stores(Some(seconds)));
+        let shown = format!(
+            "{}\n\nthe last {seconds:.2} s\n{}\n{}\nin all\n{}",
+            self.now.heading(),
+            requests.to_text(),
+            stores.to_text(),
+            self.now.requests(None).to_text(),
+        );
+        let json = json!({
+            "interval_s": seconds,
+            "requests": requests.to_json()["rows"],
+            "stores": stores.to_json()["rows"],
+            "totals": self.now,
+        });
+        (shown, json, requests)
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+/// Volumes and their settings.
+pub(super) struct Listed {
+    pub(super) volumes: Volumes,
+    pub(super) places: bool,
+}
+
+impl Answer for Listed {
+    fn to_text(&self) -> String {
+        self.table().to_text()
+    }
+
+    fn to_json(&self) -> Value {
+        json!(self.volumes)
+    }
+
+    fn table(&self) -> Table {
+        if self.places { self.volumes.places() } else { self.volumes.table() }
+    }
+
+    fn since(&self, _: &dyn Answer) -> (String, Value, Table) {
+        (self.to_text(), self.to_json(), self.table())
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+/// What a crash would lose.
+pub(super) struct Risk(pub(super) AtRisk);
+
+impl Risk {
+    /// Data that cannot be written is a finding.
+    pub(super) fn exit_code(&self) -> ExitCode {
+        let is_failing = |volume: &larder_report::control::VolumeAtRisk| {
+            volume.failing_bytes > 0 || volume.flush_failed.is_some()
+        };
+        ExitCode::from(u8::from(self.0.volumes.iter().any(is_failing)))
+    }
+}
+
+impl Answer for Risk {
+    fn to_text(&self) -> String {
+        let mut shown = self.0.table().to_text();
+        for warning in self.0.warnings() {
+            shown.push_str("\nWARNING: ");
+            shown.push_str(&warning);
+        }
+        if !shown.ends_with('\n') {
+            shown.push('\n');
+        }
+        shown
+    }
+
+    fn to_json(&self) -> Value {
+        json!(self.0)
+    }
+
+    fn table(&self) -> Table {
+        self.0.table()
+    }
+
+    fn since(&self, _: &dyn Answer) -> (String, Value, Table) {
+        (self.to_text(), self.to_json(), self.table())
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}

@@ -1,0 +1,70 @@
+//! Asking again and again, until Ctrl-C or until nobody reads any more.
+
+use super::client::Client;
+use super::output::{self, Answer};
+use super::{Command, Format};
+use crate::signals::{Asked, channel_of_signals};
+use anyhow::{Result, bail};
+use std::io::IsTerminal;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// To the upper left corner; what is there is overwritten, so that nothing flickers.
+const HOME: &str = "\x1b[H";
+/// Clears the rest of a line, and the rest of the screen.
+const CLEAR_LINE: &str = "\x1b[K";
+const CLEAR_SCREEN: &str = "\x1b[J";
+
+pub(super) fn run(
+    client: &Client,
+    command: &Command,
+    format: Format,
+    interval: Duration,
+) -> Result<ExitCode> {
+    let signals = channel_of_signals()?;
+    let redraw = format == Format::Text && std::io::stdout().is_terminal();
+    if redraw {
+        output::text(&format!("{HOME}{CLEAR_SCREEN}"))?;
+    }
+    let mut earlier: Option<Box<dyn Answer>> = None;
+    let mut next = Instant::now();
+    loop {
+        let Some(answer) = super::ask(client, command)? else {
+            bail!("watch this: only stats, volumes and at-risk can be watched");
+        };
+        show(&*answer, earlier.as_deref(), format, redraw)?;
+        earlier = Some(answer);
+        next += interval;
+        // A server that was slow to answer is not asked all the faster.
+        next = next.max(Instant::now());
+        let left = next.saturating_duration_since(Instant::now());
+        match signals.wait(left) {
+            Some(Asked::Stop | Asked::Reload) => return Ok(ExitCode::SUCCESS),
+            Some(Asked::Report) | None => {}
+        }
+    }
+}
+
+fn show(
+    answer: &dyn Answer,
+    earlier: Option<&dyn Answer>,
+    format: Format,
+    redraw: bool,
+) -> Result<()> {
+    let since = earlier.map(|earlier| answer.since(earlier));
+    match (format, since) {
+        (Format::Text, since) => {
+            let text = since.map_or_else(|| answer.to_text(), |(text, ..)| text);
+            if redraw {
+                let lines = text.replace('\n', &format!("{CLEAR_LINE}\n"));
+                output::text(&format!("{HOME}{lines}{CLEAR_SCREEN}"))
+            } else {
+                output::text(&format!("{text}\n"))
+            }
+        }
+        // The first answer is the base of the first interval.
+        (Format::Json | Format::Csv, None) => Ok(()),
+        (Format::Json, Some((_, json, _))) => output::text(&format!("{json}\n")),
+        (Format::Csv, Some((_, _, table))) => output::text(&table.to_csv()),
+    }
+}

@@ -1,0 +1,52 @@
+//! Completions and the manual page, made from the definition of the command line.
+
+use anyhow::Result;
+use clap::{Command, CommandFactory};
+use clap_complete::Shell;
+use std::io::Write;
+
+/// Prints the completions for a shell.
+pub(super) fn completions(shell: Shell) -> Result<()> {
+    let mut text = Vec::new();
+    clap_complete::generate(shell, &mut shown(), "larder", &mut text);
+    Ok(std::io::stdout().write_all(&text)?)
+}
+
+/// Prints one manual page with all commands.
+pub(super) fn manual() -> Result<()> {
+    let mut text = Vec::new();
+    let mut command = shown();
+    command.build();
+    clap_mangen::Man::new(command.clone()).render(&mut text)?;
+    for sub in command.get_subcommands() {
+        page_of(sub, &mut text)?;
+    }
+    Ok(std::io::stdout().write_all(&text)?)
+}
+
+/// Appends what a command and those below it do, as sections.
+fn page_of(command: &Command, text: &mut Vec<u8>) -> Result<()> {
+    let name = command.get_bin_name().unwrap_or_else(|| command.get_name()).to_owned();
+    writeln!(text, ".SH \"{}\"", name.to_uppercase())?;
+    let man = clap_mangen::Man::new(command.clone());
+    man.render_description_section(text)?;
+    man.render_synopsis_section(text)?;
+    man.render_options_section(text)?;
+    for sub in command.get_subcommands() {
+        page_of(sub, text)?;
+    }
+    Ok(())
+}
+
+/// The command line without what is hidden.
+fn shown() -> Command {
+    let command = crate::Cli::command();
+    let visible: Vec<_> =
+        command.get_subcommands().filter(|sub| !sub.is_hide_set()).cloned().collect();
+    let about = command.get_about().cloned().unwrap_or_default();
+    Command::new("larder")
+        .version(env!("CARGO_PKG_VERSION"))
+        .about(about)
+        .disable_help_subcommand(true)
+        .subcommands(visible)
+}

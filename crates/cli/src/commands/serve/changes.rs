@@ -1,0 +1,213 @@
+//! Changing what is served: settings by the names of the flags, as texts, from `larder ctl set` and
+//! from a configuration file that is read again.
+//!
+//! Invariant: all changes of one request are applied, or none. They are checked together first, as
+//! a plan, as at the start; should the cache refuse one of them all the same, those before it are
+//! taken back.
+
+use super::plan::{Plan, VolumePlan};
+use super::service::{Served, Service};
+use crate::args;
+use larder_core::mode::FlushMode;
+use larder_core::units::BLOCK_BYTES_U64;
+use larder_io::engine::EngineError;
+use larder_report::control::Change;
+
+/// A value for a setting, of one volume or of all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Setting {
+    /// None for all volumes, or for the server itself.
+    pub(crate) volume: Option<String>,
+    pub(crate) name: String,
+    pub(crate) value: String,
+}
+
+impl Setting {
+    /// `[VOLUME.]NAME` and a value. A volume may have a point in its name, a setting has none.
+    pub(crate) fn parse(name: &str, value: &str) -> Self {
+        let (volume, name) = match name.rsplit_once('.') {
+            Some((volume, name)) => (Some(volume.to_owned()), name),
+            None => (None, name),
+        };
+        Setting { volume, name: name.to_owned(), value: value.to_owned() }
+    }
+}
+
+impl VolumePlan {
+    /// The settings that can be changed, as the command line has them: flags, then tunables.
+    pub(crate) fn settings(&self) -> Vec<(&'static str, String)> {
+        let size = |frames: u32| args::size_text(u64::from(frames) * BLOCK_BYTES_U64);
+        let max = if self.max_frames == u32::MAX { "all".into() } else { size(self.max_frames) };
+        let mut settings = vec![
+            ("page-size", size(self.page_blocks)),
+            ("policy", self.policy.name().to_owned()),
+            ("write-mode", self.write_mode.name().to_owned()),
+            ("flush", self.flush_mode.name().to_owned()),
+            ("hint", self.hint.name().to_owned()),
+            ("min", size(self.min_frames)),
+            ("max", max),
+        ];
+        let tunables = larder_core::tunables::TUNABLES.iter().zip(self.tunables.values());
+        settings.extend(tunables.map(|(tunable, value)| (tunable.name, value.to_string())));
+        settings
+    }
+
+    /// Changes one of them.
+    fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
+        let frames = |bytes: u64| u32::try_from(bytes / BLOCK_BYTES_U64).unwrap_or(u32::MAX);
+        match name {
+            "page-size" => self.page_blocks = args::page_blocks(value)?,
+            "policy" => self.policy = args::policy(value)?,
+            "write-mode" => self.write_mode = args::write_mode(value)?,
+            "flush" => self.flush_mode = args::flush_mode(value)?,
+            "hint" => self.hint = args::hint(value)?,
+            "min" => self.min_frames = frames(args::bytes(value)?),
+            "max" => self.max_frames = frames(args::ceiling(value)?),
+            tunable => {
+                let names = self.settings();
+                let known = names.iter().map(|(name, _)| *name);
+                if !known.clone().any(|known| known == tunable) {
+                    return Err(args::unknown("setting", tunable, known.chain(["memory"])));
+                }
+                let value =
+                    value.parse().map_err(|error| format!("\"{value}\" is no number: {error}"))?;
+                self.tunables.set(tunable, value).map_err(|error| error.to_string())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What differs between two plans of the same volumes, in the words of [`Setting`].
+pub(crate) fn difference(old: &Plan, new: &Plan) -> Vec<Setting> {
+    let mut settings = Vec::new();
+    if old.memory_bytes != new.memory_bytes {
+        settings.push(Setting::parse("memory", &args::size_text(new.memory_bytes)));
+    }
+    for volume in &new.volumes {
+        let Some(before) = old.volumes.iter().find(|other| other.name == volume.name) else {
+            continue;
+        };
+        for ((name, was), (_, is)) in before.settings().into_iter().zip(volume.settings()) {
+            if was != is {
+                let volume = Some(volume.name.clone());
+                settings.push(Setting { volume, name: name.to_owned(), value: is });
+            }
+        }
+    }
+    settings
+}
+
+impl Service {
+    /// Changes settings, all of them or none; what was changed.
+    ///
+    /// # Errors
+    /// A sentence that can follow "failed to".
+    pub(crate) fn set(&self, settings: &[Setting]) -> Result<Vec<Change>, String> {
+        let _one_at_a_time = self.changing();
+        let volumes = self.volumes();
+        let old = self.plan();
+        let mut new = old.clone();
+        for Setting { volume, name, value } in settings {
+            let place = volume.as_ref().map(|volume| format!("{volume}.")).unwrap_or_default();
+            let failed = |reason: String| format!("set {place}{name}: {reason}");
+            if name == "memory" && volume.is_none() {
+                new.memory_bytes = args::bytes(value).map_err(failed)?;
+                continue;
+            }
+            let mut any = false;
+            for plan in &mut new.volumes {
+                if volume.as_ref().is_none_or(|volume| *volume == plan.name) {
+                    plan.set(name, value).map_err(failed)?;
+                    any = true;
+                }
+            }
+            if !any {
+                let volume = volume.as_deref().unwrap_or_default();
+                return Err(failed(format!("no volume is called \"{volume}\"")));
+            }
+        }
+        new.check().map_err(|error| error.to_string())?;
+        for (before, now) in old.volumes.iter().zip(&new.volumes) {
+            if now.page_blocks != before.page_blocks {
+                let name = &now.name;
+                return Err(format!("set {name}.page-size: it cannot be changed while it serves"));
+            }
+        }
+        if let Err(error) = self.apply(&volumes, &old, &new) {
+            if let Err(again) = self.apply(&volumes, &new, &old) {
+                tracing::error!(%again, "a change that was refused could not be taken back");
+            }
+            return Err(error.to_string());
+        }
+        self.set_plan(&new);
+        for (before, now) in old.volumes.iter().zip(&new.volumes) {
+            if now.flush_mode == FlushMode::Ignore && before.flush_mode != FlushMode::Ignore {
+                super::service::warn_of_ignored_flushes(&now.name);
+            }
+        }
+        Ok(changes(&old, &new))
+    }
+
+    /// Brings the cache from one plan to another. In between nothing is promised to a volume that
+    /// the plan at hand does not have room for.
+    fn apply(&self, volumes: &[Served], old: &Plan, new: &Plan) -> Result<(), EngineError> {
+        let cache = self.engine().cache();
+        let plans = || volumes.iter().zip(old.volumes.iter().zip(&new.volumes));
+        for (served, (old, new)) in plans() {
+            let volume = &served.volume;
+            if (old.min_frames, old.max_frames) != (new.min_frames, new.max_frames) {
+                let (min, max) = volume.bounds();
+                cache.set_bounds(volume, min.min(new.min_frames), max.max(new.max_frames))?;
+            }
+            if old.write_mode != new.write_mode {
+                volume.set_write_mode(new.write_mode)?;
+            }
+            let tunables = larder_core::tunables::TUNABLES.iter().zip(new.tunables.values());
+            for ((tunable, value), before) in tunables.zip(old.tunables.values()) {
+                if value != before {
+                    volume.set_tunable(tunable.name, *value)?;
+                }
+            }
+        }
+        if old.memory_bytes != new.memory_bytes {
+            self.engine().set_memory(new.memory_bytes - self.buffer_bytes())?;
+        }
+        for (served, (old, new)) in plans() {
+            let volume = &served.volume;
+            if (old.min_frames, old.max_frames) != (new.min_frames, new.max_frames) {
+                cache.set_bounds(volume, new.min_frames, new.max_frames)?;
+            }
+            if old.policy != new.policy {
+                self.engine().set_policy(volume, new.policy)?;
+            }
+            if old.flush_mode != new.flush_mode {
+                volume.set_flush_mode(new.flush_mode);
+            }
+            if old.hint != new.hint {
+                volume.set_hint(new.hint);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What differs between two plans, for those who asked for it.
+fn changes(old: &Plan, new: &Plan) -> Vec<Change> {
+    let mut changes = Vec::new();
+    for Setting { volume, name, value } in difference(old, new) {
+        let from = match &volume {
+            None => args::size_text(old.memory_bytes),
+            Some(volume) => {
+                let of = old.volumes.iter().find(|plan| plan.name == *volume);
+                let settings = of.map(VolumePlan::settings).unwrap_or_default();
+                settings.into_iter().find(|(other, _)| *other == name).unwrap_or_default().1
+            }
+        };
+        // Frames come and go in the background.
+        let pending = matches!(name.as_str(), "memory" | "page-size" | "max");
+        let volume = volume.unwrap_or_default();
+        changes.push(Change { volume, name, from, to: value, pending });
+    }
+    changes
+}

@@ -1,0 +1,113 @@
+//! Files that are right and files that are wrong.
+
+use super::*;
+use larder_core::mode::WriteMode;
+use larder_core::policy::PolicyKind;
+use larder_core::tunables::Tunable;
+
+fn read(text: &str) -> Result<ConfigFile, String> {
+    ConfigFile::parse(Path::new("f.toml"), text).map_err(|error| error.to_string())
+}
+
+fn plan_with(text: &str, command_line: &[&str]) -> Result<Plan, String> {
+    let file = read(text)?;
+    let words: Vec<_> = command_line.iter().map(OsString::from).collect();
+    let arguments = file.arguments(&words).map_err(|error| error.to_string())?;
+    file.plan(&arguments).map_err(|error| error.to_string())
+}
+
+const GOOD: &str = r#"
+memory = "64MiB"
+page-size = "8KiB"
+lock = false
+set = { age-max = 2000 }
+
+[[volume]]
+name = "db"
+path = "/data/db=1.img"
+policy = "arc"
+min = "16MiB"
+set = { age-max = 3000, idle-delay = 7 }
+
+[[volume]]
+path = "/data/logs.img"
+write-mode = "through"
+"#;
+
+#[test]
+fn a_file_says_what_the_command_line_can_say() {
+    let plan = plan_with(GOOD, &[]).unwrap();
+    assert_eq!(plan.memory_bytes, 64 << 20);
+    let [db, logs] = &plan.volumes[..] else { panic!("{plan:?}") };
+    assert_eq!((db.name.as_str(), db.path.to_str()), ("db", Some("/data/db=1.img")));
+    assert_eq!((logs.name.as_str(), logs.path.to_str()), ("logs", Some("/data/logs.img")));
+    assert_eq!((db.policy, logs.policy), (PolicyKind::Arc, PolicyKind::S3Fifo));
+    assert_eq!((db.page_blocks, logs.page_blocks), (2, 2));
+    assert_eq!((db.min_frames, logs.min_frames), (4096, 0));
+    assert_eq!((db.write_mode, logs.write_mode), (WriteMode::Back, WriteMode::Through));
+    let age = |volume: &super::super::plan::VolumePlan| volume.tunables.get(Tunable::AgeMax);
+    assert_eq!((age(db), age(logs)), (3000, 2000));
+}
+
+#[test]
+fn the_command_line_goes_before_the_file() {
+    let plan = plan_with(
+        GOOD,
+        &["--config", "f.toml", "--memory", "32MiB", "--policy", "lru", "more=/data/more.img"],
+    )
+    .unwrap();
+    assert_eq!(plan.memory_bytes, 32 << 20);
+    let policies: Vec<_> =
+        plan.volumes.iter().map(|volume| (volume.name.as_str(), volume.policy)).collect();
+    let lru = PolicyKind::Lru;
+    assert_eq!(policies, [("db", PolicyKind::Arc), ("logs", lru), ("more", lru)]);
+}
+
+#[test]
+fn what_is_wrong_is_said_with_its_line() {
+    let volume = "\n[[volume]]\npath = \"/d.img\"\n";
+    let known = [
+        ("memori = \"1GiB\"", "line 1: there is no key \"memori\"; did you mean \"memory\"?"),
+        ("zzzzzzzzzzzzzzz = 1", "line 1: there is no key \"zzzzzzzzzzzzzzz\""),
+        ("config = \"x\"", "line 1: there is no key \"config\""),
+        ("\nmemory = \"much\"", "line 2: \"much\" is not a size"),
+        ("memory = true", "line 1: \"memory\" must be a text"),
+        ("lock = \"yes\"", "line 1: \"lock\" is true or false"),
+        ("set = 1", "line 1: \"set\" is a table"),
+        ("set = { age-max = \"x\" }", "line 1: \"age-max\" must be a whole number"),
+        ("memory = ", "line 1: "),
+        ("memory = \"1MiB\"", "line 1: use 1024 KiB of memory: 8 MiB are the least"),
+        ("policy = \"a=lru\"", "line 1: \"a=lru\" names a volume"),
+        ("policy = \"mru\"", "line 1: there is no policy \"mru\""),
+        ("preset = \"os2\"", "line 1: there is no preset \"os2\""),
+        ("control-tcp = \"0.0.0.0:1\"", "line 1: 0.0.0.0:1 can be reached from outside"),
+    ];
+    for (text, reason) in known {
+        let error = plan_with(&format!("{text}{volume}"), &[]).unwrap_err();
+        let error = error.strip_prefix("use f.toml: ").expect("the file is named");
+        assert!(error.contains(reason), "{text}: {error}");
+    }
+    let volumes = [
+        ("polcy = \"lru\"", "line 3: there is no key \"polcy\"; did you mean \"policy\"?"),
+        ("memory = \"1GiB\"", "line 3: \"memory\" is one for all volumes: write it above them"),
+        ("name = \"a/b\"", "line 1: \"a/b\" cannot be a name"),
+        ("name = 7", "line 3: \"name\" must be a text"),
+        ("min = \"2GiB\"\nmax = \"1GiB\"", "line 3: serve d: its --min is above its --max"),
+        ("max = \"1MiB\"", "line 3: serve d: its --max is below 2MiB"),
+        ("set = { age-max = 1 }", "line 3: set age-max: age-max is 1, must be 10 to 3600000"),
+        ("[[volume]]\npath = \"/d.img\"", "line 4: serve two volumes called \"d\""),
+    ];
+    for (text, reason) in volumes {
+        let error = plan_with(&format!("[[volume]]\npath = \"/d.img\"\n{text}"), &[]).unwrap_err();
+        let error = error.strip_prefix("use f.toml: ").expect("the file is named");
+        assert!(error.contains(reason), "{text}: {error}");
+    }
+    let error = plan_with("[[volume]]\nname = \"d\"", &[]).unwrap_err();
+    assert_eq!(error, "use f.toml: line 1: a volume needs a \"path\"");
+    let error = plan_with("volume = 1", &[]).unwrap_err();
+    assert!(error.starts_with("use f.toml: line 1: \"volume\" is a table in an array"), "{error}");
+    let error = plan_with("memory = \"16MiB\"", &[]).unwrap_err();
+    assert_eq!(error, "use f.toml: serve: no volume is named");
+    let error = plan_with(&format!("control-tcp = \"127.0.0.1:1\"{volume}"), &[]).unwrap_err();
+    assert!(error.contains("--control-token"), "{error}");
+}

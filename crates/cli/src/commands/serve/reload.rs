@@ -1,0 +1,113 @@
+//! The configuration file, at the start and again on SIGHUP.
+//!
+//! What differs between the file as it was read last and as it is now is changed while it serves;
+//! so what `larder ctl set` changed stays, unless the file says something new about it. Invariant:
+//! a file with anything wrong changes nothing.
+
+use super::Arguments;
+use super::changes;
+use super::config::ConfigFile;
+use super::plan::{Plan, VolumePlan};
+use super::service::Service;
+use anyhow::{Result, anyhow};
+use std::ffi::OsString;
+
+/// What was read last, and where it came from.
+pub(crate) struct Reloader {
+    /// The words of the command line after `serve`.
+    command_line: Vec<OsString>,
+    /// As at the start, but for the plan.
+    arguments: Arguments,
+    plan: Plan,
+}
+
+/// The arguments and the plan of a command line, and of the file that it names.
+fn read(arguments: &Arguments, command_line: &[OsString]) -> Result<(Arguments, Plan)> {
+    let Some(path) = &arguments.config else {
+        return Ok((arguments.clone(), Plan::of(arguments)?));
+    };
+    let file = ConfigFile::read(path)?;
+    let arguments = file.arguments(command_line)?;
+    let plan = file.plan(&arguments)?;
+    Ok((arguments, plan))
+}
+
+impl Reloader {
+    /// Reads the file that the arguments name, if they name one.
+    pub(crate) fn new(arguments: &Arguments, command_line: Vec<OsString>) -> Result<Self> {
+        let (arguments, plan) = read(arguments, &command_line)?;
+        Ok(Reloader { command_line, arguments, plan })
+    }
+
+    /// The arguments of the command line and the file together, as they were at the start.
+    pub(crate) fn arguments(&self) -> &Arguments {
+        &self.arguments
+    }
+
+    /// The plan as it was read last.
+    pub(crate) fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Reads the file again and changes what it says anew. What came of it is said on standard
+    /// error.
+    pub(crate) fn reload(&mut self, service: &Service) {
+        match self.change(service) {
+            Ok(()) => eprintln!("larder: read again"),
+            Err(error) => eprintln!("larder: failed to {error:#}; nothing has changed"),
+        }
+    }
+
+    fn change(&mut self, service: &Service) -> Result<()> {
+        let (arguments, plan) = read(&self.arguments, &self.command_line)?;
+        let mut settings = changes::difference(&self.plan, &plan);
+        // What is new in the file is not served yet.
+        settings.retain(|setting| match &setting.volume {
+            Some(volume) => service.volume(volume).is_some(),
+            None => true,
+        });
+        for change in service.set(&settings).map_err(|error| anyhow!(error))? {
+            let volume = if change.volume.is_empty() { "" } else { "." };
+            let name = format!("{}{volume}{}", change.volume, change.name);
+            eprintln!("larder: {name} was {} and is {}", change.from, change.to);
+        }
+        for name in others(&self.plan, &plan) {
+            eprintln!("larder: note: volume {name} comes or goes with a new start only");
+        }
+        for name in fixed(&self.arguments, &arguments) {
+            eprintln!("larder: note: {name} cannot be changed while it serves; start it anew");
+        }
+        self.plan = plan;
+        Ok(())
+    }
+}
+
+/// Volumes that one of two plans has, or that lie elsewhere in the other.
+fn others<'a>(old: &'a Plan, new: &'a Plan) -> Vec<&'a str> {
+    let is_in = |plan: &Plan, one: &VolumePlan| {
+        plan.volumes.iter().any(|other| (&other.name, &other.path) == (&one.name, &one.path))
+    };
+    let gone = old.volumes.iter().filter(|one| !is_in(new, one));
+    let came = new.volumes.iter().filter(|one| !is_in(old, one));
+    let mut names: Vec<_> = gone.chain(came).map(|one| one.name.as_str()).collect();
+    names.dedup();
+    names
+}
+
+/// Flags that differ and that need a new start.
+fn fixed(old: &Arguments, new: &Arguments) -> Vec<&'static str> {
+    let flags = [
+        ("listen", old.listen != new.listen),
+        ("tls", old.tls != new.tls),
+        ("tls-mode", old.tls_mode != new.tls_mode),
+        ("tls-verify-peer", old.tls_verify_peer != new.tls_verify_peer),
+        ("record", old.record != new.record),
+        ("lock", old.lock != new.lock),
+        ("counters", old.counters != new.counters),
+        ("control", old.control != new.control),
+        ("control-tcp", old.control_tcp != new.control_tcp),
+        ("control-token", old.control_token != new.control_token),
+        ("plain-io", old.plain_io != new.plain_io),
+    ];
+    flags.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect()
+}

@@ -1,0 +1,361 @@
+//! A running service: the engine, its volumes and the NBD server, and what is asked of them from
+//! the command line, by signals and by the control interface.
+//!
+//! Invariant: the list of volumes is that of the exports; each has its plan, which says what was
+//! set last.
+
+use super::Arguments;
+use super::plan::{Plan, VolumePlan};
+use super::record::Recording;
+use super::recording;
+use super::stores::{self, Stores};
+use crate::args;
+use crate::counters;
+use crate::progress::WriteOut;
+use crate::signals::Asked;
+use anyhow::{Context, Result, anyhow};
+use larder_core::mode::FlushMode;
+use larder_core::units::BLOCK_BYTES_U64;
+use larder_core::volume::VolumeOptions;
+use larder_io::engine::{ArenaVolume, Engine, EngineOptions};
+use larder_io::front::listen::Listener;
+use larder_io::front::nbd::{Export, ListenAddress, Server, ServerLimits, ServerOptions};
+use larder_io::store::Opened;
+use larder_report::control::Progress;
+use larder_report::format;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+/// A volume that is served.
+#[derive(Clone)]
+pub(crate) struct Served {
+    pub(crate) volume: Arc<ArenaVolume>,
+    pub(crate) plan: VolumePlan,
+}
+
+/// A running service.
+pub(crate) struct Service {
+    engine: Arc<Engine>,
+    /// None once it is closed.
+    server: Mutex<Option<Server>>,
+    volumes: Mutex<Vec<Served>>,
+    /// Where each volume is, and what was there when it was opened.
+    stores: Mutex<Stores>,
+    /// What of the memory upstream volumes have taken for their buffers.
+    buffer_bytes: u64,
+    /// What the cache shall have.
+    memory_bytes: AtomicU64,
+    /// Held by whoever changes what is served.
+    changing: Mutex<()>,
+    /// Where the counters go, besides standard error.
+    counters: Option<PathBuf>,
+    /// What is recorded, and where.
+    recording: Mutex<Option<(Recording, PathBuf)>>,
+    begun: Instant,
+    asker: Sender<Asked>,
+    stopping: AtomicBool,
+    /// How far a stop is.
+    progress: Mutex<Option<Progress>>,
+    /// What a stop has to write.
+    drained_bytes: AtomicU64,
+}
+
+impl Service {
+    /// Opens the volumes and serves them, on the socket that was handed over if there is one.
+    pub(crate) fn start(
+        arguments: &Arguments,
+        plan: &Plan,
+        handed_over: Option<Listener>,
+        asker: Sender<Asked>,
+    ) -> Result<Self> {
+        let tls = stores::tls(arguments)?;
+        let engine = Engine::new(EngineOptions {
+            memory_bytes: plan.memory_bytes - stores::buffer_bytes(plan),
+            huge_pages: true,
+            lock: arguments.lock,
+            threads: args::cores().get(),
+            policy_bytes: plan.policy_bytes(),
+        })?;
+        let engine = Arc::new(engine);
+        let limits = ServerLimits::default();
+        let (mut volumes, mut exports) = (Vec::new(), Vec::new());
+        let mut stores = Stores::default();
+        for volume in &plan.volumes {
+            let default = plan.volumes.len() == 1;
+            let opened =
+                stores.open(volume, plan.memory_bytes, arguments.plain_io, engine.clock())?;
+            let (served, export) = add(&engine, volume, opened, default, &limits)?;
+            volumes.push(served);
+            exports.push(export);
+        }
+        let listener = match handed_over {
+            Some(listener) => listener,
+            None => Listener::bind(&address(arguments))?,
+        };
+        let recording = match &arguments.record {
+            Some(path) => {
+                let names = plan.volumes.iter().map(|volume| volume.name.clone()).collect();
+                Some((recording::start(path, &engine, names)?, path.clone()))
+            }
+            None => None,
+        };
+        let observer = recording.as_ref().map(|(recording, _)| recording.observer());
+        let options = ServerOptions { limits, observer, tls };
+        let server = Server::start_on(Arc::clone(&engine), listener, exports, options);
+        let server = match server {
+            Ok(server) => server,
+            Err(error) => {
+                if let Some((recording, path)) = recording {
+                    recording::discard(recording, &path);
+                }
+                return Err(error.into());
+            }
+        };
+        Ok(Service {
+            engine,
+            server: Mutex::new(Some(server)),
+            volumes: Mutex::new(volumes),
+            stores: Mutex::new(stores),
+            buffer_bytes: stores::buffer_bytes(plan),
+            memory_bytes: AtomicU64::new(plan.memory_bytes),
+            changing: Mutex::new(()),
+            counters: arguments.counters.clone(),
+            recording: Mutex::new(recording),
+            begun: Instant::now(),
+            asker,
+            stopping: AtomicBool::new(false),
+            progress: Mutex::new(None),
+            drained_bytes: AtomicU64::new(0),
+        })
+    }
+
+    pub(crate) fn engine(&self) -> &Arc<Engine> {
+        &self.engine
+    }
+
+    /// The volumes as they are now.
+    pub(crate) fn volumes(&self) -> Vec<Served> {
+        self.volumes.lock().expect("no holder panics").clone()
+    }
+
+    /// The volume of this name.
+    pub(crate) fn volume(&self, name: &str) -> Option<Served> {
+        self.volumes().into_iter().find(|served| served.volume.name() == name)
+    }
+
+    /// Keeps others from changing what is served, until it is dropped.
+    pub(crate) fn changing(&self) -> MutexGuard<'_, ()> {
+        self.changing.lock().expect("no holder panics")
+    }
+
+    /// What of the memory is not the cache's.
+    pub(crate) fn buffer_bytes(&self) -> u64 {
+        self.buffer_bytes
+    }
+
+    /// What is in force.
+    pub(crate) fn plan(&self) -> Plan {
+        let volumes = self.volumes().into_iter().map(|served| served.plan).collect();
+        Plan { memory_bytes: self.memory_bytes.load(Ordering::Acquire), volumes }
+    }
+
+    /// Notes what is in force now, for the volumes that are there.
+    pub(crate) fn set_plan(&self, plan: &Plan) {
+        self.memory_bytes.store(plan.memory_bytes, Ordering::Release);
+        let mut volumes = self.volumes.lock().expect("no holder panics");
+        for (served, plan) in volumes.iter_mut().zip(&plan.volumes) {
+            debug_assert_eq!(served.plan.name, plan.name, "the same volumes in the same order");
+            served.plan = plan.clone();
+        }
+    }
+
+    /// The address of a volume for NBD clients; empty once the server is closed.
+    pub(crate) fn uri(&self, volume: &str) -> String {
+        let server = self.server.lock().expect("no holder panics");
+        server.as_ref().map(|server| server.uri(volume)).unwrap_or_default()
+    }
+
+    pub(crate) fn uptime(&self) -> Duration {
+        self.begun.elapsed()
+    }
+
+    /// Says where the exports are: one line each.
+    pub(crate) fn announce(&self) -> std::io::Result<()> {
+        let mut out = std::io::stdout().lock();
+        for Served { volume, .. } in self.volumes() {
+            let size = format::bytes(volume.geometry().length);
+            let mode = volume.write_mode();
+            let uri = self.uri(volume.name());
+            writeln!(out, "serving {} ({size}, {mode}) at {uri}", volume.name())?;
+            if volume.flush_mode() == FlushMode::Ignore {
+                warn_of_ignored_flushes(volume.name());
+            }
+        }
+        out.flush()?;
+        Ok(())
+    }
+
+    /// One line on what it does now, for the service manager.
+    pub(crate) fn status(&self) -> String {
+        let volumes = self.volumes();
+        let left: u64 = volumes.iter().map(|served| served.volume.unclean_blocks()).sum();
+        let left = format::bytes(left * BLOCK_BYTES_U64);
+        if self.is_stopping() {
+            return format!("stopping: {left} to write");
+        }
+        let count = volumes.len();
+        let word = if count == 1 { "volume" } else { "volumes" };
+        format!("serving {count} {word}; {left} not written yet")
+    }
+
+    pub(crate) fn report(&self) {
+        for Served { volume, .. } in self.volumes() {
+            eprintln!("{}", counters::counters(self.engine.cache(), &volume).to_text());
+            if let Some(table) = counters::latencies(&volume, &volume.totals()) {
+                eprintln!("{}", table.to_text());
+            }
+        }
+        if let Some(path) = &self.counters
+            && let Err(error) = self.write_counters(path)
+        {
+            eprintln!("larder: note: {error:#}");
+        }
+    }
+
+    /// Replaces the file of counters as a whole.
+    fn write_counters(&self, path: &Path) -> Result<()> {
+        let volumes: Vec<_> = self.volumes().into_iter().map(|served| served.volume).collect();
+        let json = counters::json(self.engine.cache(), &volumes);
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let write = || -> std::io::Result<()> {
+            let mut file = tempfile::NamedTempFile::new_in(folder.unwrap_or(Path::new(".")))?;
+            writeln!(file, "{json:#}")?;
+            file.persist(path)?;
+            Ok(())
+        };
+        write().with_context(|| format!("write the counters to {}", path.display()))
+    }
+
+    /// Asks for a stop, as SIGTERM does.
+    pub(crate) fn ask_to_stop(&self) {
+        if self.asker.send(Asked::Stop).is_err() {
+            tracing::warn!("asked to stop, but nobody listens");
+        }
+    }
+
+    /// Whether a stop has begun.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+    }
+
+    /// How far a stop is; none before it has begun.
+    pub(crate) fn stop_progress(&self) -> Option<Progress> {
+        self.progress.lock().expect("no holder panics").clone()
+    }
+
+    /// Writes everything out, for as long as it takes.
+    pub(crate) fn drain(&self) -> Result<()> {
+        self.stopping.store(true, Ordering::Release);
+        let mut shown = WriteOut::new("writing");
+        // Of the volume at hand: its name, what was to be written at first.
+        let mut total = (String::new(), 0);
+        let drained = self.engine.drain(|at| {
+            shown.show(at);
+            if total.0 != at.volume {
+                total = (at.volume.clone(), at.left_bytes);
+                self.drained_bytes.fetch_add(at.left_bytes, Ordering::AcqRel);
+            }
+            *self.progress.lock().expect("no holder panics") = Some(Progress::Volume {
+                volume: at.volume.clone(),
+                done_bytes: total.1.saturating_sub(at.left_bytes),
+                total_bytes: total.1,
+                error: at.error.clone(),
+            });
+        });
+        shown.finish();
+        drained.map_err(|failures| {
+            let failures: Vec<_> = failures
+                .iter()
+                .map(|failure| failure.trim_start_matches("failed to ").to_owned())
+                .collect();
+            anyhow!("{}", failures.join("; and to "))
+        })
+    }
+
+    /// Everything has been written, or not: whoever asked is told.
+    pub(crate) fn stopped(&self, failure: Option<String>) {
+        let failures = failure.into_iter().collect();
+        let done_bytes = self.drained_bytes.load(Ordering::Acquire);
+        let done = Progress::Done { done_bytes, failures };
+        *self.progress.lock().expect("no holder panics") = Some(done);
+    }
+
+    /// Paths that do not lead to what was written any more.
+    pub(crate) fn lost(&self) -> Vec<String> {
+        self.stores.lock().expect("no holder panics").lost()
+    }
+
+    pub(crate) fn close(&self) {
+        self.give_up();
+        self.engine.shut_down();
+    }
+
+    /// Ends the connections and what was recorded of them, and leaves the stores as they are.
+    pub(crate) fn give_up(&self) {
+        if let Some(server) = self.server.lock().expect("no holder panics").take() {
+            server.close();
+        }
+        if let Some((recording, path)) = self.recording.lock().expect("no holder panics").take() {
+            recording::finish(recording, &path);
+        }
+    }
+}
+
+/// Says aloud that a volume does not keep its promise.
+pub(crate) fn warn_of_ignored_flushes(volume: &str) {
+    eprintln!(
+        "larder: WARNING: {volume} ignores flushes: a crash loses what was written in the last \
+         seconds, also what a client was told is safe"
+    );
+}
+
+/// Adds a volume that was opened to the engine.
+fn add(
+    engine: &Arc<Engine>,
+    plan: &VolumePlan,
+    opened: Opened,
+    default: bool,
+    limits: &ServerLimits,
+) -> Result<(Served, Export)> {
+    for note in &opened.notes {
+        eprintln!("larder: note: {note}");
+    }
+    let options = VolumeOptions {
+        page_blocks: plan.page_blocks,
+        policy: plan.policy,
+        write_mode: plan.write_mode,
+        flush_mode: plan.flush_mode,
+        hint: plan.hint,
+        min_frames: plan.min_frames,
+        max_frames: plan.max_frames,
+        tunables: plan.tunables.clone(),
+        ..VolumeOptions::new(&plan.name, opened.store.geometry())
+    };
+    let volume = engine.add_volume(options, opened.store)?;
+    let export = Export::new(Arc::clone(&volume), opened.map, default, limits);
+    Ok((Served { volume, plan: plan.clone() }, export))
+}
+
+/// Where to listen.
+pub(crate) fn address(arguments: &Arguments) -> ListenAddress {
+    arguments.listen.clone().unwrap_or_else(|| {
+        let directory =
+            std::env::var_os("XDG_RUNTIME_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
+        let name = &arguments.volumes[0].name;
+        ListenAddress::Unix(directory.join(format!("larder-{name}.sock")))
+    })
+}

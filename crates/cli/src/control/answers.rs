@@ -1,0 +1,119 @@
+//! What the service is at the moment, as the schema says it.
+
+use crate::commands::serve::plan::VolumePlan;
+use crate::commands::serve::service::{Served, Service};
+use larder_core::counters::{Counter, Gauge, Latency, Totals};
+use larder_core::tunables::{TUNABLES, Tunable};
+use larder_core::units::BLOCK_BYTES_U64;
+use larder_report::control::{
+    AtRisk, ByteRange, Head, LatencyStats, Stats, Volume, VolumeAtRisk, VolumeStats, Volumes,
+};
+use std::collections::BTreeMap;
+
+/// At most so many failing ranges are named for a volume.
+const RANGES_MAX: usize = 100;
+/// A tunable in milliseconds as nanoseconds.
+const MILLISECOND: u64 = 1_000_000;
+
+pub(super) fn stats(service: &Service) -> Stats {
+    let volumes = service.volumes();
+    let cache = service.engine().cache();
+    let of_pool = Gauge::ALL.into_iter().filter(|gauge| gauge.is_of_pool());
+    let pool = match volumes.first() {
+        Some(Served { volume, .. }) => {
+            of_pool.map(|gauge| (name_of(gauge), cache.gauge(volume, gauge))).collect()
+        }
+        None => BTreeMap::new(),
+    };
+    Stats {
+        head: Head::default(),
+        uptime_ns: u64::try_from(service.uptime().as_nanos()).unwrap_or(u64::MAX),
+        stopping: service.is_stopping(),
+        pool,
+        volumes: volumes.iter().map(|served| volume_stats(service, served)).collect(),
+    }
+}
+
+fn name_of(gauge: Gauge) -> String {
+    gauge.meaning().name.to_owned()
+}
+
+fn volume_stats(service: &Service, Served { volume, .. }: &Served) -> VolumeStats {
+    let totals = volume.totals();
+    let cache = service.engine().cache();
+    let counter = |counter: Counter| (counter.meaning().name.to_owned(), totals.get(counter));
+    let of_volume = Gauge::ALL.into_iter().filter(|gauge| !gauge.is_of_pool());
+    let latency =
+        |latency: Latency| (latency.meaning().name.to_owned(), latency_stats(&totals, latency));
+    VolumeStats {
+        name: volume.name().to_owned(),
+        read_pages: totals.read_pages(),
+        read_hits: totals.read_hits(),
+        read_hit_ratio: totals.read_hit_ratio(),
+        counters: Counter::ALL.into_iter().map(counter).collect(),
+        gauges: of_volume.map(|gauge| (name_of(gauge), cache.gauge(volume, gauge))).collect(),
+        latencies: Latency::ALL.into_iter().map(latency).collect(),
+    }
+}
+
+fn latency_stats(totals: &Totals, latency: Latency) -> LatencyStats {
+    let histogram = totals.latency(latency);
+    LatencyStats {
+        count: histogram.count(),
+        sum: histogram.sum(),
+        p50: histogram.quantile(0.5),
+        p99: histogram.quantile(0.99),
+        max: histogram.max(),
+    }
+}
+
+pub(super) fn volumes(service: &Service) -> Volumes {
+    let cache = service.engine().cache();
+    let one = |Served { volume, plan, .. }: Served| {
+        let (settings, tunables) = settings(&plan);
+        Volume {
+            name: volume.name().to_owned(),
+            path: plan.path.display().to_string(),
+            uri: service.uri(volume.name()),
+            length_bytes: volume.geometry().length,
+            resident_bytes: cache.gauge(&volume, Gauge::Resident),
+            settings,
+            tunables,
+        }
+    };
+    Volumes { head: Head::default(), volumes: service.volumes().into_iter().map(one).collect() }
+}
+
+/// The settings of a volume, as the command line has them, and its tunables.
+fn settings(plan: &VolumePlan) -> (BTreeMap<String, String>, BTreeMap<String, u64>) {
+    let is_tunable = |name: &str| TUNABLES.iter().any(|tunable| tunable.name == name);
+    let flags = plan.settings().into_iter().filter(|(name, _)| !is_tunable(name));
+    let flags = flags.map(|(name, value)| (name.to_owned(), value)).collect();
+    let tunables = TUNABLES.iter().zip(plan.tunables.values());
+    (flags, tunables.map(|(tunable, &value)| (tunable.name.to_owned(), value)).collect())
+}
+
+pub(super) fn at_risk(service: &Service) -> AtRisk {
+    let now = service.engine().now();
+    let one = |Served { volume, plan, .. }: Served| {
+        let risk = service.engine().cache().at_risk(&volume, RANGES_MAX);
+        let range = |range: std::ops::Range<u64>| ByteRange {
+            offset: range.start,
+            length: range.end - range.start,
+        };
+        VolumeAtRisk {
+            name: volume.name().to_owned(),
+            flush: volume.flush_mode().name().to_owned(),
+            lost_by_kill_bytes: risk.blocks * BLOCK_BYTES_U64,
+            writing_bytes: risk.writing_blocks * BLOCK_BYTES_U64,
+            lost_by_kill_bytes_max: risk.blocks_max * BLOCK_BYTES_U64,
+            oldest_age_ns: risk.oldest.map(|since| now.saturating_sub(since)),
+            age_max_ns: plan.tunables.get(Tunable::AgeMax) * MILLISECOND,
+            failing_bytes: risk.failing_blocks * BLOCK_BYTES_U64,
+            failing: risk.failing.into_iter().map(range).collect(),
+            error: risk.error.map(|error| error.to_string()),
+            flush_failed: risk.flush_failed.map(|error| error.to_string()),
+        }
+    };
+    AtRisk { head: Head::default(), volumes: service.volumes().into_iter().map(one).collect() }
+}

@@ -1,0 +1,289 @@
+//! Requests that take their time: flushing, warming, stopping. The answer comes bit by bit, one
+//! JSON object a line, and the last line says how it ended.
+//!
+//! A job runs in a thread of its own and goes on whether or not its client is still there.
+//! Invariant: a client that does not read holds up nobody, since only the latest progress is kept
+//! for it.
+
+use super::request::Refused;
+use super::server::JOBS_MAX;
+use crate::commands::serve::service::{Served, Service};
+use axum::body::{Body, Bytes};
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use http_body_util::channel::{Channel, Sender};
+use larder_core::lane::Completion;
+use larder_core::request::{Assembly, Status};
+use larder_core::units::BLOCK_BYTES_U64;
+use larder_io::engine::ArenaLane;
+use larder_io::wake::Waker;
+use larder_report::control::{ByteRange, Progress};
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{Semaphore, watch};
+
+/// How often progress is told.
+const TICK: Duration = Duration::from_millis(100);
+/// A client that takes nothing for so long is given up.
+const SEND_TIME_MAX: Duration = Duration::from_secs(10);
+/// Bytes that are warmed at a time.
+const WARM_BYTES: u64 = 1 << 20;
+/// How often what is stalled is tried again without having been woken.
+const STALL_RETRY: Duration = Duration::from_millis(5);
+/// More ranges in one request are refused.
+const RANGES_MAX: usize = 1024;
+
+/// Where a job tells how far it is; none before it has begun.
+pub(super) type Told = watch::Sender<Option<Progress>>;
+
+/// How a job ended.
+#[derive(Debug, Default)]
+pub(super) struct Ended {
+    done_bytes: u64,
+    /// What went wrong, sentences that can follow "failed to".
+    failures: Vec<String>,
+}
+
+/// Nothing was done.
+fn failed(what: &str, error: &std::io::Error) -> Ended {
+    Ended { done_bytes: 0, failures: vec![format!("{what}: {error}")] }
+}
+
+/// Jobs under way, a few at a time.
+#[derive(Clone)]
+pub(super) struct Jobs {
+    permits: Arc<Semaphore>,
+}
+
+impl Jobs {
+    pub(super) fn new() -> Self {
+        Jobs { permits: Arc::new(Semaphore::new(JOBS_MAX)) }
+    }
+
+    /// Starts a job, whose end ends the answer.
+    pub(super) fn start(
+        &self,
+        job: impl FnOnce(&Told) -> Ended + Send + 'static,
+    ) -> Result<Response, Refused> {
+        let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() else {
+            let error = format!("begin: {JOBS_MAX} such requests are under way");
+            return Err(Refused::busy(error));
+        };
+        let (told, progress) = watch::channel(None);
+        tokio::task::spawn_blocking(move || {
+            let Ended { done_bytes, failures } = job(&told);
+            told.send_replace(Some(Progress::Done { done_bytes, failures }));
+            drop(permit);
+        });
+        Ok(stream(progress))
+    }
+}
+
+/// An answer that follows a job.
+fn stream(mut progress: watch::Receiver<Option<Progress>>) -> Response {
+    let (mut sender, body) = Channel::<Bytes, Infallible>::new(1);
+    tokio::spawn(async move {
+        loop {
+            let ended = progress.changed().await.is_err();
+            let latest = progress.borrow_and_update().clone();
+            let line = match latest {
+                Some(progress) if !ended || matches!(progress, Progress::Done { .. }) => progress,
+                _ if ended => {
+                    let failures = vec!["go on: it ended early".to_owned()];
+                    Progress::Done { done_bytes: 0, failures }
+                }
+                _ => continue,
+            };
+            let is_last = matches!(line, Progress::Done { .. });
+            if !send(&mut sender, &line).await || is_last {
+                return;
+            }
+        }
+    });
+    ([(header::CONTENT_TYPE, "application/x-ndjson")], Body::new(body)).into_response()
+}
+
+/// Sends a line; whether the client took it.
+async fn send(sender: &mut Sender<Bytes, Infallible>, line: &Progress) -> bool {
+    let mut text = serde_json::to_string(line).expect("plain fields");
+    text.push('\n');
+    let sent = tokio::time::timeout(SEND_TIME_MAX, sender.send_data(text.into())).await;
+    matches!(sent, Ok(Ok(())))
+}
+
+/// An answer that follows a stop to its end.
+pub(super) fn watch_stop(service: Arc<Service>) -> Response {
+    let (told, progress) = watch::channel(None);
+    tokio::spawn(async move {
+        loop {
+            let now = service.stop_progress();
+            let is_last = matches!(now, Some(Progress::Done { .. }));
+            told.send_if_modified(|before| {
+                let changed = *before != now;
+                *before = now;
+                changed
+            });
+            if is_last {
+                return;
+            }
+            tokio::time::sleep(TICK).await;
+        }
+    });
+    stream(progress)
+}
+
+/// Flushes volumes, all at once, whatever their flush mode.
+pub(super) fn flush(service: &Service, volumes: &[Served], told: &Told) -> Ended {
+    let cache = service.engine().cache();
+    let waker = match Waker::new() {
+        Ok(waker) => waker,
+        Err(error) => return failed("flush", &error),
+    };
+    let mut lanes: Vec<ArenaLane> = Vec::new();
+    for Served { volume, .. } in volumes {
+        let mut lane = cache.open_lane(volume, Box::new(waker.clone()));
+        let status = cache.flush_always(&mut lane, service.engine().now(), 0);
+        debug_assert_eq!(status, Status::Pending, "a flush always waits");
+        lanes.push(lane);
+    }
+    let unclean = || -> u64 {
+        volumes.iter().map(|served| served.volume.unclean_blocks() * BLOCK_BYTES_U64).sum()
+    };
+    let total_bytes = unclean();
+    let mut left = total_bytes;
+    let name = match volumes {
+        [one] => one.volume.name().to_owned(),
+        _ => "all".to_owned(),
+    };
+    let mut failures = Vec::new();
+    let mut completions = Vec::new();
+    while !lanes.is_empty() {
+        // What becomes dirty meanwhile is no part of this flush.
+        left = left.min(unclean());
+        told.send_replace(Some(Progress::Volume {
+            volume: name.clone(),
+            done_bytes: total_bytes - left,
+            total_bytes,
+            error: None,
+        }));
+        let mut waiting = Vec::new();
+        for lane in lanes.drain(..) {
+            lane.collect(&mut completions);
+            let Some(Completion::Finished { result, .. }) = completions.pop() else {
+                waiting.push(lane);
+                continue;
+            };
+            if let Err(error) = result {
+                failures.push(format!("flush {}: failed to {error}", lane.volume().name()));
+            }
+            cache.close_lane(lane);
+        }
+        lanes = waiting;
+        if !lanes.is_empty()
+            && let Err(error) = waker.sleep(None, Some(TICK))
+        {
+            tracing::warn!(%error, "waiting for a flush failed");
+        }
+    }
+    left = left.min(unclean());
+    Ended { done_bytes: total_bytes - left, failures }
+}
+
+/// Refuses ranges that are not in a volume of `length` bytes.
+pub(super) fn check_ranges(ranges: &[ByteRange], length: u64) -> Result<(), Refused> {
+    if ranges.len() > RANGES_MAX {
+        let count = ranges.len();
+        return Err(Refused::wrong(format!("use {count} ranges: {RANGES_MAX} are the most")));
+    }
+    for ByteRange { offset, length: len } in ranges {
+        let inside = *len > 0 && offset.checked_add(*len).is_some_and(|end| end <= length);
+        if !inside {
+            return Err(Refused::wrong(format!(
+                "use the range of {len} bytes at {offset}: the volume has {length} bytes"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Reads ranges of a volume into the cache, one piece after the other.
+pub(super) fn warm(
+    service: &Service,
+    Served { volume, .. }: &Served,
+    ranges: &[ByteRange],
+    told: &Told,
+) -> Ended {
+    let cache = service.engine().cache();
+    let waker = match Waker::new() {
+        Ok(waker) => waker,
+        Err(error) => return failed("warm", &error),
+    };
+    let mut lane = cache.open_lane(volume, Box::new(waker.clone()));
+    let total_bytes = ranges.iter().map(|range| range.length).sum();
+    let (mut done_bytes, mut failures) = (0, Vec::new());
+    'ranges: for range in ranges {
+        let end = range.offset + range.length;
+        let mut at = range.offset;
+        while at < end {
+            if service.is_stopping() {
+                failures.push("go on: the server is stopping".to_owned());
+                break 'ranges;
+            }
+            // Pieces end at aligned places, so that no page is asked for twice.
+            let len = (end - at).min(WARM_BYTES - at % WARM_BYTES);
+            if let Err(error) = bring_in(service, &mut lane, &waker, at, len) {
+                failures.push(format!("warm {}: failed to {error}", volume.name()));
+                break 'ranges;
+            }
+            at += len;
+            done_bytes += len;
+            told.send_replace(Some(Progress::Volume {
+                volume: volume.name().to_owned(),
+                done_bytes,
+                total_bytes,
+                error: None,
+            }));
+        }
+    }
+    cache.close_lane(lane);
+    Ended { done_bytes, failures }
+}
+
+/// Reads `len` bytes at `at` into the cache.
+fn bring_in(
+    service: &Service,
+    lane: &mut ArenaLane,
+    waker: &Waker,
+    at: u64,
+    len: u64,
+) -> Result<(), String> {
+    let cache = service.engine().cache();
+    let len = u32::try_from(len).expect("a piece");
+    let mut assembly = Assembly::new(0, at, len);
+    let mut completions = Vec::new();
+    let mut status = cache.read(lane, service.engine().now(), &mut assembly);
+    loop {
+        let timeout = match status {
+            Status::Done | Status::DoneAt(_) => {
+                assembly.release(cache.frames());
+                return Ok(());
+            }
+            Status::Failed(error) => return Err(error.to_string()),
+            Status::Pending => TICK,
+            Status::Stalled => STALL_RETRY,
+        };
+        if let Err(error) = waker.sleep(None, Some(timeout)) {
+            tracing::warn!(%error, "waiting for a read failed");
+        }
+        lane.collect(&mut completions);
+        for completion in completions.drain(..) {
+            if !matches!(completion, Completion::Unstalled) {
+                status = assembly.absorb(cache.frames(), completion);
+            }
+        }
+        if status == Status::Stalled {
+            status = cache.read(lane, service.engine().now(), &mut assembly);
+        }
+    }
+}

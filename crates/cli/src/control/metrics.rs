@@ -1,0 +1,188 @@
+//! `/metrics`: the whole catalogue as OpenMetrics, and what the counters of the Windows NT file
+//! cache are called here.
+//!
+//! A counter is `larder_NAME_total`, everything else `larder_NAME`, with the name and unit of the
+//! catalogue. What belongs to a volume has the label `volume`; what the pool has in common has
+//! none, so that sums over volumes are right. Ratios are not given: one would average them.
+
+use crate::commands::serve::service::{Served, Service};
+use larder_core::counters::{
+    COUNTERS, Counter, Gauge, HistogramSnapshot, Latency, Meaning, Totals, Unit,
+};
+use larder_report::openmetrics::{Buckets, Exposition, Kind};
+
+/// Buckets end below powers of two, from 256 ns to 69 s.
+const POWERS: std::ops::RangeInclusive<u32> = 8..=36;
+
+/// The text of `/metrics`.
+pub(super) fn text(service: &Service) -> String {
+    let volumes = service.volumes();
+    let totals: Vec<_> = volumes.iter().map(|served| served.volume.totals()).collect();
+    let mut text = Exposition::new();
+    text.family("larder", Kind::Info, None, "The program.");
+    text.sample(&[("version", env!("CARGO_PKG_VERSION"))], 1);
+    for (counter, meaning) in Counter::ALL.into_iter().zip(&COUNTERS) {
+        family(&mut text, Kind::Counter, meaning);
+        for (served, totals) in volumes.iter().zip(&totals) {
+            text.sample(&[("volume", served.volume.name())], totals.get(counter));
+        }
+    }
+    gauges(&mut text, service, &volumes);
+    histograms(&mut text, &volumes, &totals);
+    text.finish()
+}
+
+fn gauges(text: &mut Exposition, service: &Service, volumes: &[Served]) {
+    let cache = service.engine().cache();
+    for gauge in Gauge::ALL {
+        family(text, Kind::Gauge, gauge.meaning());
+        if gauge.is_of_pool() {
+            if let Some(Served { volume, .. }) = volumes.first() {
+                text.sample(&[], cache.gauge(volume, gauge));
+            }
+            continue;
+        }
+        for Served { volume, .. } in volumes {
+            text.sample(&[("volume", volume.name())], cache.gauge(volume, gauge));
+        }
+    }
+}
+
+fn histograms(text: &mut Exposition, volumes: &[Served], totals: &[Totals]) {
+    for latency in Latency::ALL {
+        family(text, Kind::Histogram, latency.meaning());
+        for (served, totals) in volumes.iter().zip(totals) {
+            let buckets = buckets(totals.latency(latency));
+            text.histogram(&[("volume", served.volume.name())], &buckets);
+        }
+    }
+}
+
+fn family(text: &mut Exposition, kind: Kind, meaning: &Meaning) {
+    let unit = match meaning.unit {
+        // Not part of the name.
+        Unit::Operations => None,
+        unit => Some(unit.name()),
+    };
+    let known = match meaning.known_as {
+        "" => String::new(),
+        known => format!(" Known as {known}."),
+    };
+    let help = format!("{}{known}", meaning.meaning);
+    text.family(&format!("larder_{}", meaning.name), kind, unit, &help);
+}
+
+/// What is below 2^n ns is at most 2^n - 1 ns, as durations are whole.
+fn buckets(histogram: &HistogramSnapshot) -> Buckets {
+    let up_to = POWERS.map(|power| ((1 << power) - 1, histogram.below(power)));
+    Buckets { up_to: up_to.collect(), count: histogram.count(), sum: histogram.sum() }
+}
+
+/// A counter of the Windows NT file cache and what it is here.
+pub(crate) struct OldName {
+    /// Its name there.
+    pub(crate) old: &'static str,
+    /// The same of ours, in the language of Prometheus, over five minutes.
+    pub(crate) ours: &'static str,
+    /// What differs.
+    pub(crate) note: &'static str,
+}
+
+const fn old(old: &'static str, ours: &'static str, note: &'static str) -> OldName {
+    OldName { old, ours, note }
+}
+
+/// The counters of the Windows NT file cache in the order of its monitor.
+pub(crate) const OLD_NAMES: &[OldName] = &[
+    old("System Cache Resident Bytes", "sum(larder_resident_bytes)", ""),
+    old(
+        "Cache Bytes",
+        "larder_memory_bytes + larder_metadata_bytes",
+        "There the whole system's working set; here what the cache was given.",
+    ),
+    old("Copy Reads/sec", "rate(larder_read_requests_total[5m])", ""),
+    old(
+        "Copy Read Hits %",
+        "rate(larder_read_hit_pages_total[5m]) / (rate(larder_read_hit_pages_total[5m]) + \
+         rate(larder_read_partial_hit_pages_total[5m]) + rate(larder_read_miss_pages_total[5m]) + \
+         rate(larder_read_bypass_pages_total[5m]))",
+        "Weighted by pages; never average ratios of intervals.",
+    ),
+    old(
+        "Fast Reads/sec",
+        "rate(larder_read_hit_pages_total[5m])",
+        "Every hit takes the fast path: no lock, no wait.",
+    ),
+    old(
+        "MDL Reads/sec, MDL Read Hits %",
+        "as Copy Reads, Copy Read Hits %",
+        "Replies are sent from the cache's memory: every read over NBD is one of these.",
+    ),
+    old("Lazy Write Flushes/sec", "rate(larder_lazy_writes_total[5m])", ""),
+    old(
+        "Lazy Write Pages/sec",
+        "rate(larder_lazy_write_blocks_total[5m])",
+        "In blocks of 4 KiB, as pages were there. Divided by the one before: the burst size.",
+    ),
+    old(
+        "Data Flushes/sec",
+        "rate(larder_lazy_writes_total[5m]) + rate(larder_forced_writes_total[5m]) + \
+         rate(larder_steal_writes_total[5m])",
+        "",
+    ),
+    old(
+        "Data Flush Pages/sec",
+        "rate(larder_lazy_write_blocks_total[5m]) + rate(larder_forced_write_blocks_total[5m]) + \
+         rate(larder_steal_write_blocks_total[5m])",
+        "",
+    ),
+    old(
+        "LogicalDisk: Avg. Disk sec/Read",
+        "rate(larder_store_read_service_ns_sum[5m]) / rate(larder_store_read_service_ns_count[5m])",
+        "In nanoseconds.",
+    ),
+    old(
+        "LogicalDisk: Avg. Disk sec/Write",
+        "rate(larder_store_write_service_ns_sum[5m]) / \
+         rate(larder_store_write_service_ns_count[5m])",
+        "In nanoseconds.",
+    ),
+    old(
+        "LogicalDisk: Avg. Disk Bytes/Read",
+        "rate(larder_store_read_bytes_total[5m]) / rate(larder_store_reads_total[5m])",
+        "",
+    ),
+    old(
+        "LogicalDisk: Avg. Disk Bytes/Write",
+        "rate(larder_store_write_bytes_total[5m]) / rate(larder_store_writes_total[5m])",
+        "",
+    ),
+    old("LogicalDisk: Current Disk Queue Length", "larder_store_in_flight", ""),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use larder_core::counters::{GAUGES, HISTOGRAMS};
+
+    #[test]
+    fn old_names_lead_to_metrics_that_there_are() {
+        let counters = COUNTERS.iter().map(|meaning| format!("larder_{}_total", meaning.name));
+        let gauges = GAUGES.iter().map(|meaning| format!("larder_{}", meaning.name));
+        let ends = |meaning: &'static Meaning| {
+            ["sum", "count", "bucket"].map(|end| format!("larder_{}_{end}", meaning.name))
+        };
+        let known: Vec<_> =
+            counters.chain(gauges).chain(HISTOGRAMS.iter().flat_map(ends)).collect();
+        let mut used = 0;
+        for OldName { old, ours, .. } in OLD_NAMES {
+            for word in ours.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')) {
+                if word.starts_with("larder_") {
+                    assert!(known.iter().any(|name| name == word), "{old}: there is no {word}");
+                    used += 1;
+                }
+            }
+        }
+        assert!(used > 20, "{used} names were looked at");
+    }
+}

@@ -1,0 +1,113 @@
+//! What can be asked for: one row for each path.
+
+use super::request::{Json, Refused, json, refusal};
+use super::{answers, jobs, metrics};
+use crate::commands::serve::changes::Setting;
+use crate::commands::serve::service::Service;
+use axum::Router;
+use axum::extract::State;
+use axum::http::{StatusCode, Uri, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use larder_report::control::{Changed, RangeRequest, SetRequest, VolumeRequest};
+use larder_report::openmetrics::MEDIA_TYPE;
+use std::sync::Arc;
+
+/// What handlers share.
+#[derive(Clone)]
+pub(super) struct Shared {
+    pub(super) service: Arc<Service>,
+    pub(super) jobs: jobs::Jobs,
+}
+
+/// The table of paths.
+pub(super) fn router(service: Arc<Service>) -> Router {
+    let shared = Shared { service, jobs: jobs::Jobs::new() };
+    Router::new()
+        .route("/metrics", get(metrics))
+        .route("/v1/stats", get(stats))
+        .route("/v1/volumes", get(volumes))
+        .route("/v1/at-risk", get(at_risk))
+        .route("/v1/set", post(set))
+        .route("/v1/flush", post(flush))
+        .route("/v1/warm", post(warm))
+        .route("/v1/stop", post(stop))
+        .fallback(no_path)
+        .method_not_allowed_fallback(no_method)
+        .with_state(shared)
+}
+
+async fn no_path(uri: Uri) -> Response {
+    let error = format!("find {}: there is no such path; see docs/control.md", uri.path());
+    refusal(StatusCode::NOT_FOUND, error)
+}
+
+async fn no_method(uri: Uri) -> Response {
+    let error = format!("do this with {}: another method is meant", uri.path());
+    refusal(StatusCode::METHOD_NOT_ALLOWED, error)
+}
+
+async fn metrics(State(shared): State<Shared>) -> Response {
+    ([(header::CONTENT_TYPE, MEDIA_TYPE)], metrics::text(&shared.service)).into_response()
+}
+
+async fn stats(State(shared): State<Shared>) -> Response {
+    json(&answers::stats(&shared.service))
+}
+
+async fn volumes(State(shared): State<Shared>) -> Response {
+    json(&answers::volumes(&shared.service))
+}
+
+async fn at_risk(State(shared): State<Shared>) -> Response {
+    json(&answers::at_risk(&shared.service))
+}
+
+async fn set(
+    State(shared): State<Shared>,
+    Json(request): Json<SetRequest>,
+) -> Result<Response, Refused> {
+    let settings: Vec<_> =
+        request.set.iter().map(|(name, value)| Setting::parse(name, value)).collect();
+    let service = Arc::clone(&shared.service);
+    // A new policy looks at every page.
+    let set = tokio::task::spawn_blocking(move || service.set(&settings));
+    let changed = set.await.map_err(|error| Refused::failed(format!("set: {error}")))?;
+    let changed = changed.map_err(Refused::wrong)?;
+    Ok(json(&Changed { changed, ..Changed::default() }))
+}
+
+async fn flush(
+    State(shared): State<Shared>,
+    Json(request): Json<VolumeRequest>,
+) -> Result<Response, Refused> {
+    let volumes = match &request.volume {
+        None => shared.service.volumes(),
+        Some(name) => {
+            vec![shared.service.volume(name).ok_or_else(|| Refused::no_volume(name))?]
+        }
+    };
+    let service = Arc::clone(&shared.service);
+    shared.jobs.start(move |told| jobs::flush(&service, &volumes, told))
+}
+
+async fn warm(
+    State(shared): State<Shared>,
+    Json(request): Json<RangeRequest>,
+) -> Result<Response, Refused> {
+    let served = shared.service.volume(&request.volume);
+    let served = served.ok_or_else(|| Refused::no_volume(&request.volume))?;
+    jobs::check_ranges(&request.ranges, served.volume.geometry().length)?;
+    let service = Arc::clone(&shared.service);
+    shared.jobs.start(move |told| jobs::warm(&service, &served, &request.ranges, told))
+}
+
+async fn stop(State(shared): State<Shared>, Json(_): Json<Empty>) -> Response {
+    shared.service.ask_to_stop();
+    jobs::watch_stop(shared.service)
+}
+
+/// A body with nothing in it.
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Empty {}

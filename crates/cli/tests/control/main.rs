@@ -1,0 +1,15 @@
+//! The control interface, `larder ctl`, the configuration file and what systemd expects, from
+//! outside of the program.
+
+#![expect(clippy::tests_outside_test_module, reason = "all of this is a test")]
+#![expect(clippy::print_stderr, reason = "a test that is skipped says so")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on is to panic")]
+
+mod api;
+mod changes;
+mod ctl;
+mod documents;
+mod manager;
+mod openmetrics;
+mod rig;
+mod security;

@@ -1,0 +1,157 @@
+//! Pinning ranges: they are read in while nobody else reads, and stay until they are unpinned.
+
+use super::Cache;
+use super::fill::FillCause;
+use crate::clock::Nanos;
+use crate::counters::Recorder;
+use crate::frames::Frames;
+use crate::page::Key;
+use crate::pinned::{PinError, RANGES_MAX};
+use crate::sync::lock;
+use crate::tunables::Tunable;
+use crate::units::BLOCK_BYTES_U64;
+use crate::volume::Volume;
+use std::ops::Range;
+
+/// Fills of pinned pages that wait for the store at a time, as long as no other read does.
+const FILLS_MAX: usize = 4;
+
+impl<F: Frames> Cache<F> {
+    /// Pins a range: its pages are read in, in the background, and are not evicted until
+    /// [`Cache::unpin_range`], whatever happens to policy and page size. Whole pages are pinned,
+    /// and what was pinned before stays so.
+    ///
+    /// # Errors
+    /// If the range is not inside the volume; if more would be pinned than half of the memory that
+    /// the volume can have, or all volumes together half of the pool; if there are too many ranges.
+    /// Then nothing has changed.
+    pub fn pin_range(
+        &self,
+        volume: &Volume<F>,
+        bytes: Range<u64>,
+        now: Nanos,
+    ) -> Result<(), PinError> {
+        let blocks = Self::pages_around(volume, &bytes)?;
+        let others: u64 = {
+            let volumes = lock(&self.pool.volumes);
+            let others = volumes.iter().flatten().filter(|other| other.id != volume.id);
+            others.map(|other| other.pinned.blocks()).sum()
+        };
+        let (own_most, all_most) = (volume.capacity() / 2, u64::from(self.pool.size()) / 2);
+        let name = || volume.name().to_owned();
+        volume.pinned.change(&blocks, true, |ranges, count| {
+            if ranges > RANGES_MAX {
+                return Err(PinError::TooMany { volume: name() });
+            }
+            let limits = [(count, own_most), (count + others, all_most)];
+            let Some(&(wanted, most)) = limits.iter().find(|(wanted, most)| wanted > most) else {
+                return Ok(());
+            };
+            Err(PinError::TooMuch {
+                volume: name(),
+                asked_bytes: bytes.end - bytes.start,
+                wanted_bytes: wanted * BLOCK_BYTES_U64,
+                most_bytes: most * BLOCK_BYTES_U64,
+            })
+        })?;
+        self.tell_pinned(volume, &blocks, now);
+        volume.notify.notify();
+        Ok(())
+    }
+
+    /// Unpins a range: its pages stay until they are the coldest.
+    ///
+    /// # Errors
+    /// If the range is not inside the volume.
+    pub fn unpin_range(
+        &self,
+        volume: &Volume<F>,
+        bytes: Range<u64>,
+        now: Nanos,
+    ) -> Result<(), PinError> {
+        let blocks = Self::pages_around(volume, &bytes)?;
+        volume.pinned.change(&blocks, false, |_, _| Ok(()))?;
+        self.tell_pinned(volume, &blocks, now);
+        self.unstall();
+        Ok(())
+    }
+
+    /// The pinned ranges of a volume in bytes, in order.
+    #[must_use]
+    pub fn pinned(&self, volume: &Volume<F>) -> Vec<Range<u64>> {
+        let length = volume.geometry().length;
+        let in_bytes = |blocks: Range<u64>| {
+            blocks.start * BLOCK_BYTES_U64..(blocks.end * BLOCK_BYTES_U64).min(length)
+        };
+        volume.pinned.list().into_iter().map(in_bytes).collect()
+    }
+
+    /// The blocks of the pages that `bytes` touch.
+    fn pages_around(volume: &Volume<F>, bytes: &Range<u64>) -> Result<Range<u64>, PinError> {
+        let length = volume.geometry().length;
+        if bytes.is_empty() || bytes.end > length {
+            let (volume, bytes) = (volume.name().to_owned(), bytes.clone());
+            return Err(PinError::Range { volume, bytes, length });
+        }
+        let page = |byte: u64| volume.paging().around(byte / BLOCK_BYTES_U64);
+        Ok(page(bytes.start).start..page(bytes.end - 1).end)
+    }
+
+    /// Tells the policies which resident pages of `blocks` are theirs now.
+    fn tell_pinned(&self, volume: &Volume<F>, blocks: &Range<u64>, now: Nanos) {
+        for index in 0..self.shards.len() {
+            let mut shard = self.shard(index);
+            shard.drain(now);
+            // Whoever asks may be late: then nothing of the volume is left.
+            let Some(instance) = shard.instance_of(volume) else { return };
+            for slot in self.slots_in(instance, blocks) {
+                instance.note_pinned(slot, now);
+            }
+        }
+    }
+
+    /// Starts fills of pinned pages that are not there, as long as nobody else reads. When to look
+    /// again, if that is not to be told by the store.
+    pub(super) fn fill_pinned(
+        &self,
+        volume: &Volume<F>,
+        recorder: &Recorder,
+        now: Nanos,
+    ) -> Option<Nanos> {
+        let pause = volume.tunables.nanos(Tunable::RetryDelayMax);
+        let mut spare = Vec::new();
+        let next = loop {
+            let reads = {
+                let queue = lock(&volume.queue);
+                queue.reads.len() + queue.reads_in_flight
+            };
+            if reads >= FILLS_MAX {
+                break None;
+            }
+            let block = match volume.pinned.next(now, pause) {
+                Ok(block) => block,
+                Err(next) => break next,
+            };
+            let whole = volume.paging().around(block);
+            let absent = self.count_absent(volume.id, &whole);
+            let room = self.reserve(volume, absent, &mut spare, recorder, now);
+            let mut shard = self.shard(self.table.shard(Key::new(volume.id, whole.start)));
+            let instance = shard.instance(volume.id);
+            let whole = instance.paging.around(block);
+            let page = instance.paging.page_of(block);
+            let mut queue = lock(&volume.queue);
+            let absent = self.count_absent(volume.id, &whole);
+            let is_coming = instance.fills.contains_key(&page);
+            let can_come = room && absent <= spare.len() && !queue.is_exclusive(&whole);
+            if absent > 0 && !is_coming && can_come {
+                let cause = FillCause::Pinned;
+                self.start_fill(instance, &mut queue, page, &mut spare, cause, now);
+            }
+            volume.pinned.looked(whole.end, absent > 0 && !is_coming && !can_come);
+        };
+        if !spare.is_empty() {
+            self.pool.give_back(volume, spare);
+        }
+        next
+    }
+}

@@ -1,0 +1,243 @@
+//! Dividing the pool among volumes by marginal gain: `--share auto`.
+//!
+//! Every few seconds the curves of all volumes, weighted by their references a second, say which
+//! division would hit most ([`crate::share`]). Each volume's *target* moves a part of the way there,
+//! if that is worth it, and evictions take from whoever is above the target. Floors and ceilings of
+//! the user hold all the same; free frames go to whoever asks. So nothing is thrown away to change
+//! a division: it changes as pages come.
+
+use super::Cache;
+use crate::clock::{Nanos, SECOND};
+use crate::curve::estimate::as_f64;
+use crate::frames::Frames;
+use crate::share::{self, Claim};
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::{Arc, Mutex, lock};
+use crate::units::BLOCK_BYTES_U64;
+use crate::volume::Volume;
+use std::collections::BTreeMap;
+
+/// How volumes share the pool within their floors and ceilings.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ShareMode {
+    /// Whoever asks gets the room of the page that was not used for longest.
+    #[default]
+    Coldest,
+    /// Each has a part of its own, and parts move to where they hit most.
+    Auto,
+}
+
+/// Time between two looks at the division.
+const INTERVAL: Nanos = 2 * SECOND;
+/// The part of the way to the best division that is gone at a time.
+const STEP: f64 = 0.25;
+/// A division must gain this share of all references to be worth it.
+const WORTH: f64 = 0.001;
+/// What the rate of references of earlier intervals counts.
+const KEEP: f64 = 0.75;
+
+/// References of a volume.
+#[derive(Clone, Copy, Debug, Default)]
+struct Pace {
+    /// Up to the last look.
+    references: f64,
+    /// A second, smoothed.
+    rate: f64,
+}
+
+/// What the division of the pool remembers.
+#[derive(Debug)]
+pub(super) struct Sharing {
+    auto: AtomicBool,
+    due: AtomicU64,
+    paces: Mutex<(Nanos, BTreeMap<u16, Pace>)>,
+}
+
+impl Sharing {
+    pub(super) fn new() -> Self {
+        Sharing {
+            auto: AtomicBool::new(false),
+            due: AtomicU64::new(0),
+            paces: Mutex::new((0, BTreeMap::new())),
+        }
+    }
+}
+
+fn usage<F: Frames>(volume: &Volume<F>) -> u64 {
+    volume.quota.usage.load(Ordering::Relaxed).into()
+}
+
+impl<F: Frames> Cache<F> {
+    /// How volumes share the pool.
+    #[must_use]
+    pub fn share_mode(&self) -> ShareMode {
+        let auto = self.sharing.auto.load(Ordering::Relaxed);
+        if auto { ShareMode::Auto } else { ShareMode::Coldest }
+    }
+
+    /// Sets how volumes share the pool, from now on.
+    pub fn set_share_mode(&self, mode: ShareMode) {
+        self.sharing.auto.store(mode == ShareMode::Auto, Ordering::Relaxed);
+        self.sharing.due.store(0, Ordering::Relaxed);
+        if mode == ShareMode::Coldest {
+            for volume in lock(&self.pool.volumes).iter().flatten() {
+                volume.target.store(u32::MAX, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Those of the volumes that may give a page who should: where there are targets, whoever is
+    /// above them, or would be with a page more for `volume`.
+    pub(super) fn givers(volume: Option<u16>, all: Vec<&Arc<Volume<F>>>) -> Vec<&Arc<Volume<F>>> {
+        let is_over = |other: &&&Arc<Volume<F>>| {
+            let target = other.target.load(Ordering::Relaxed);
+            usage(other) + u64::from(Some(other.id) == volume) > u64::from(target)
+        };
+        let over: Vec<_> = all.iter().filter(is_over).copied().collect();
+        if over.is_empty() { all } else { over }
+    }
+
+    /// Looks at the division, if it is time.
+    pub(super) fn share(&self, now: Nanos) {
+        if self.share_mode() == ShareMode::Coldest || now < self.sharing.due.load(Ordering::Relaxed)
+        {
+            return;
+        }
+        let mut paces = lock(&self.sharing.paces);
+        if now < self.sharing.due.load(Ordering::Relaxed) {
+            return;
+        }
+        self.sharing.due.store(now + INTERVAL, Ordering::Relaxed);
+        let volumes = self.volumes();
+        let seconds = as_f64(now.saturating_sub(paces.0).max(1)) / as_f64(SECOND);
+        paces.0 = now;
+        let claims: Vec<Claim> =
+            volumes.iter().map(|volume| self.claim(volume, &mut paces.1, seconds)).collect();
+        let total: f64 = paces.1.values().map(|pace| pace.rate).sum();
+        drop(paces);
+        let targets = targets(&claims, &self.present(&volumes), self.pool.size().into(), total);
+        for (volume, target) in volumes.iter().zip(targets) {
+            let target = u32::try_from(target).unwrap_or(u32::MAX - 1);
+            volume.target.store(target, Ordering::Relaxed);
+        }
+        let _one_at_a_time = lock(&self.settings);
+        self.tell_capacities();
+    }
+
+    /// What a volume gains from frames: hits a second.
+    fn claim(&self, volume: &Volume<F>, paces: &mut BTreeMap<u16, Pace>, seconds: f64) -> Claim {
+        let (floor, ceiling) = (volume.quota.min(), volume.quota.max().min(self.pool.size()));
+        let (floor, ceiling) = (u64::from(floor), u64::from(ceiling));
+        let Some(followed) = &volume.followed else {
+            return Claim { points: Vec::new(), floor, ceiling };
+        };
+        let tracker = followed.tracker();
+        let curve = tracker.curve(volume.page_bytes());
+        let references = tracker.references();
+        drop(tracker);
+        let pace = paces.entry(volume.id).or_default();
+        let rate = (references - pace.references) / seconds;
+        let first = pace.references == 0.0;
+        pace.rate = if first { rate } else { pace.rate * KEEP + rate * (1.0 - KEEP) };
+        pace.references = references;
+        let point = |p: &crate::curve::report::CurvePoint| {
+            (p.bytes / BLOCK_BYTES_U64, p.estimate.hit_ratio * pace.rate)
+        };
+        Claim { points: curve.iter().map(point).collect(), floor, ceiling }
+    }
+
+    /// The targets as they are; equal parts for those that have none.
+    fn present(&self, volumes: &[Arc<Volume<F>>]) -> Vec<u64> {
+        let equal = u64::from(self.pool.size()) / (volumes.len().max(1) as u64);
+        let target = |volume: &Arc<Volume<F>>| volume.target_frames().map_or(equal, u64::from);
+        volumes.iter().map(target).collect()
+    }
+}
+
+/// The next targets: a part of the way from the present ones to the best division, if that gains
+/// enough of `references` a second. They add up to `total` but for what ceilings leave over.
+fn targets(claims: &[Claim], present: &[u64], total: u64, references: f64) -> Vec<u64> {
+    let best = share::divide(claims, total);
+    let gained = |given: &[u64]| -> f64 {
+        claims.iter().zip(given).map(|(claim, &given)| share::gain(&claim.points, given)).sum()
+    };
+    let goal = if gained(&best) - gained(present) > WORTH * references { &best } else { present };
+    let toward = |(&from, &to): (&u64, &u64)| {
+        let way = as_f64(to.abs_diff(from)) * STEP;
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "frames")]
+        let way = way.ceil() as u64;
+        if to > from { from + way } else { from - way.min(from) }
+    };
+    let mut next: Vec<u64> = present.iter().zip(goal).map(toward).collect();
+    for (target, claim) in next.iter_mut().zip(claims) {
+        *target = (*target).clamp(claim.floor.min(claim.ceiling), claim.ceiling);
+    }
+    level(&mut next, claims, total);
+    next
+}
+
+/// Spreads what is left of `total` evenly, or takes what is too much, within floors and ceilings.
+fn level(targets: &mut [u64], claims: &[Claim], total: u64) {
+    loop {
+        let sum: u64 = targets.iter().sum();
+        let room = |(target, claim): (&u64, &Claim)| {
+            if sum < total {
+                claim.ceiling.saturating_sub(*target)
+            } else {
+                target.saturating_sub(claim.floor)
+            }
+        };
+        let rooms: Vec<u64> = targets.iter().zip(claims).map(room).collect();
+        let takers = rooms.iter().filter(|&&room| room > 0).count() as u64;
+        if sum == total || takers == 0 {
+            return;
+        }
+        let mut left = sum.abs_diff(total);
+        let each = left.div_ceil(takers);
+        for (target, room) in targets.iter_mut().zip(rooms) {
+            let part = each.min(room).min(left);
+            left -= part;
+            *target = if sum < total { *target + part } else { *target - part };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn claim(points: &[(u64, f64)], floor: u64, ceiling: u64) -> Claim {
+        Claim { points: points.to_vec(), floor, ceiling }
+    }
+
+    #[test]
+    fn targets_go_to_where_memory_hits_and_add_up() {
+        let hot = claim(&[(600, 90.0)], 0, 1000);
+        let scan = claim(&[(1000, 0.0)], 100, 1000);
+        let mut targets_now = vec![500, 500];
+        for _ in 0..40 {
+            targets_now = targets(&[hot.clone(), scan.clone()], &targets_now, 1000, 100.0);
+            assert_eq!(targets_now.iter().sum::<u64>(), 1000);
+            assert!(targets_now[1] >= 100);
+        }
+        assert!(targets_now[0] >= 590, "{targets_now:?}");
+    }
+
+    #[test]
+    fn a_gain_that_is_not_worth_it_moves_nothing() {
+        let flat = claim(&[(500, 50.0), (1000, 50.05)], 0, 1000);
+        let other = claim(&[(500, 50.0)], 0, 1000);
+        assert_eq!(targets(&[flat, other], &[500, 500], 1000, 100.0), [500, 500]);
+    }
+
+    #[test]
+    fn ceilings_and_floors_hold_whatever_is_left() {
+        let small = claim(&[(10, 1.0)], 0, 50);
+        let other = claim(&[(10, 1.0)], 30, 60);
+        let made = targets(&[small.clone(), other.clone()], &[500, 500], 1000, 100.0);
+        assert_eq!(made, [50, 60]);
+        let made = targets(&[small, other], &[40, 40], 60, 100.0);
+        assert_eq!(made.iter().sum::<u64>(), 60);
+        assert!(made[1] >= 30);
+    }
+}

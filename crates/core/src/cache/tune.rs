@@ -1,0 +1,113 @@
+//! What follows from the references of a volume: its curve as a report, and its policy where the
+//! cache may change that.
+
+use super::Cache;
+use crate::clock::Nanos;
+use crate::counters::Counter;
+use crate::curve::report::{self, CurveReport, Finding, Written};
+use crate::curve::tracker::Tracker;
+use crate::frames::Frames;
+use crate::sync::atomic::Ordering;
+use crate::sync::lock;
+use crate::units::BLOCK_BYTES_U64;
+use crate::volume::{Volume, VolumeOptions};
+
+/// The pool counts as full if no more than one frame in so many is free.
+const FULL: usize = 64;
+
+impl<F: Frames> Cache<F> {
+    /// A tracker for a volume that is about to be added: of what is left for trackers it gets three
+    /// quarters, so that there is something left for the next one. None if that is too little.
+    pub(super) fn tracker_for(&self, id: u16, options: &VolumeOptions) -> Option<Tracker> {
+        let frames = u64::from(options.max_frames.min(self.pool.size()));
+        let pages = frames / u64::from(options.page_blocks);
+        let mut left = lock(&self.tracker_bytes);
+        let bytes = if options.curve { *left / 4 * 3 } else { 0 };
+        let tracker = Tracker::new(bytes, pages, options.policy, id.into())?;
+        *left -= tracker.bytes();
+        Some(tracker)
+    }
+
+    /// Takes back what the tracker of a volume had, which is removed and not added again.
+    pub(super) fn tracker_is_gone(&self, volume: &Volume<F>) {
+        if let Some(followed) = &volume.followed {
+            let bytes = followed.tracker().bytes();
+            *lock(&self.tracker_bytes) += bytes;
+        }
+    }
+
+    /// Draws conclusions, if a window of references has ended, and divides the pool if it is time.
+    /// Called by whoever drives a store, without a lock.
+    pub(super) fn tune(&self, volume: &Volume<F>, now: Nanos) {
+        if let Some(followed) = volume.followed.as_ref().filter(|followed| followed.take_ended()) {
+            let mut tracker = followed.tracker();
+            tracker.note_policy(volume.policy());
+            if let Some(pages) = self.pages_when_full(volume) {
+                tracker.note_pages(pages);
+            }
+            let wish = tracker.decide();
+            drop(tracker);
+            if let Some(kind) = wish.filter(|_| volume.policy_auto()) {
+                self.set_policy(volume, kind, now);
+            }
+        }
+        self.share(now);
+    }
+
+    /// Pages that the volume has, if it cannot simply take more.
+    fn pages_when_full(&self, volume: &Volume<F>) -> Option<u64> {
+        let usage = volume.quota.usage.load(Ordering::Relaxed);
+        let full = self.pool.free() <= self.pool.size() as usize / FULL;
+        let full = full || usage >= volume.quota.max();
+        full.then(|| u64::from(usage / volume.page_blocks()))
+    }
+
+    /// What is known of the workload of a volume; none if nothing follows it.
+    #[must_use]
+    pub fn curve(&self, volume: &Volume<F>, now: Nanos) -> Option<CurveReport> {
+        let followed = volume.followed.as_ref()?;
+        for index in 0..self.shards.len() {
+            let mut shard = self.shard(index);
+            shard.drain(now);
+            if let Some(Some(instance)) = shard.instances.get_mut(usize::from(volume.id)) {
+                instance.hand_on();
+            }
+        }
+        let bytes = u64::from(volume.quota.usage.load(Ordering::Relaxed)) * BLOCK_BYTES_U64;
+        let tracker = followed.tracker();
+        let points = tracker.curve(volume.page_bytes());
+        let (references, hit_ratio) = tracker.recent();
+        let mut findings = report::findings(&points, bytes, Self::wrote(volume));
+        let better = tracker.better_policy();
+        findings.extend(better.map(|(policy, gain)| Finding::BetterPolicy { policy, gain }));
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count")]
+        let references = references as u64;
+        Some(CurveReport {
+            lifetime_points: tracker.lifetime_curve(volume.page_bytes()),
+            sample_rate: tracker.sample_rate(),
+            references,
+            hit_ratio,
+            bytes,
+            policy: volume.policy(),
+            policy_auto: volume.policy_auto(),
+            candidates: tracker.candidates(),
+            recommended_policy: better.map(|(policy, _)| policy),
+            recommended_bytes: report::enough_bytes(&points),
+            findings,
+            points,
+        })
+    }
+
+    fn wrote(volume: &Volume<F>) -> Written {
+        let totals = volume.totals();
+        let stolen_blocks = totals.get(Counter::StealWriteBlocks);
+        Written {
+            client_bytes: totals.get(Counter::WriteBytes),
+            store_bytes: totals.get(Counter::StoreWriteBytes),
+            blocks: totals.get(Counter::LazyWriteBlocks)
+                + totals.get(Counter::ForcedWriteBlocks)
+                + stolen_blocks,
+            stolen_blocks,
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! Pinned ranges: what an administrator wants in the cache whatever else goes on.
+//!
+//! They are kept as ranges of the volume's blocks, so that they outlive every change of policy and
+//! page size, and apply to pages that are not there yet. A page that meets one is in the cache but
+//! in no policy: it is never chosen as a victim, and costs nothing when one is chosen.
+
+use crate::clock::Nanos;
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{Mutex, lock};
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// Why a range is not pinned.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PinError {
+    /// It is empty or not inside the volume.
+    #[error("pin bytes {bytes:?} of {volume}: it has {length}")]
+    Range {
+        /// The volume.
+        volume: String,
+        /// What was asked for.
+        bytes: Range<u64>,
+        /// Its length.
+        length: u64,
+    },
+    /// There would be too little left for everything else.
+    #[error(
+        "pin {} KiB of {volume}: {} KiB would be pinned, {} KiB may be, half of the memory that it \
+         can have and of what all volumes have",
+        asked_bytes >> 10, wanted_bytes >> 10, most_bytes >> 10
+    )]
+    TooMuch {
+        /// The volume.
+        volume: String,
+        /// What was asked for.
+        asked_bytes: u64,
+        /// What would be pinned, of this volume or of all of them.
+        wanted_bytes: u64,
+        /// What may be.
+        most_bytes: u64,
+    },
+    /// So many ranges that do not touch each other are pinned already.
+    #[error("pin one more range of {volume}: it has {RANGES_MAX}")]
+    TooMany {
+        /// The volume.
+        volume: String,
+    },
+}
+
+/// Ranges of a volume that can be pinned at a time.
+pub(crate) const RANGES_MAX: usize = 1024;
+
+#[derive(Debug, Default)]
+struct Ranges {
+    /// Blocks, start to end; they neither meet nor touch.
+    list: BTreeMap<u64, u64>,
+    /// The next block to be looked at whether it is there; none when all have been.
+    next: Option<u64>,
+    /// Whether it begins anew after the look at hand.
+    anew: bool,
+    /// Whether some could not be read in this time.
+    missed: bool,
+    /// Not before then.
+    retry_at: Nanos,
+}
+
+/// The pinned ranges of one volume, and how far reading them in has come.
+#[derive(Debug, Default)]
+pub(crate) struct Pinned {
+    ranges: Mutex<Ranges>,
+    /// Blocks in all of them.
+    blocks: AtomicU64,
+}
+
+/// The ranges with `blocks` added to them, or taken out.
+fn changed(ranges: &BTreeMap<u64, u64>, blocks: &Range<u64>, add: bool) -> BTreeMap<u64, u64> {
+    let (mut result, mut whole) = (BTreeMap::new(), blocks.clone());
+    for (&start, &end) in ranges {
+        let is_apart = end < blocks.start || blocks.end < start;
+        if is_apart {
+            result.insert(start, end);
+        } else if add {
+            whole = whole.start.min(start)..whole.end.max(end);
+        } else {
+            let parts = [start..end.min(blocks.start), start.max(blocks.end)..end];
+            result.extend(parts.into_iter().filter(|p| !p.is_empty()).map(|p| (p.start, p.end)));
+        }
+    }
+    if add {
+        result.insert(whole.start, whole.end);
+    }
+    result
+}
+
+impl Pinned {
+    /// Blocks that are pinned.
+    pub(crate) fn blocks(&self) -> u64 {
+        self.blocks.load(Ordering::Acquire)
+    }
+
+    /// Whether a part of `page` is pinned.
+    pub(crate) fn meets(&self, page: &Range<u64>) -> bool {
+        self.blocks() > 0 && {
+            let ranges = lock(&self.ranges);
+            let before_end = ranges.list.range(..page.end).next_back();
+            before_end.is_some_and(|(_, &end)| end > page.start)
+        }
+    }
+
+    /// The ranges, in order.
+    pub(crate) fn list(&self) -> Vec<Range<u64>> {
+        lock(&self.ranges).list.iter().map(|(&start, &end)| start..end).collect()
+    }
+
+    /// Adds a range, or takes it out, if `may` agrees with so many ranges and blocks then.
+    pub(crate) fn change<E>(
+        &self,
+        blocks: &Range<u64>,
+        add: bool,
+        may: impl FnOnce(usize, u64) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut ranges = lock(&self.ranges);
+        let after = changed(&ranges.list, blocks, add);
+        let count = after.iter().map(|(start, end)| end - start).sum();
+        may(after.len(), count)?;
+        ranges.list = after;
+        if add {
+            (ranges.next, ranges.retry_at, ranges.anew) = (Some(0), 0, true);
+        }
+        self.blocks.store(count, Ordering::Release);
+        Ok(())
+    }
+
+    /// The first pinned block from where the last look came to; or when to look again, if ever.
+    pub(crate) fn next(&self, now: Nanos, pause: Nanos) -> Result<u64, Option<Nanos>> {
+        if self.blocks() == 0 {
+            return Err(None);
+        }
+        let mut ranges = lock(&self.ranges);
+        if now < ranges.retry_at {
+            return Err(Some(ranges.retry_at));
+        }
+        let Some(from) = ranges.next else { return Err(None) };
+        ranges.anew = false;
+        let first = ranges.list.iter().find(|&(_, &end)| end > from);
+        if let Some((&start, _)) = first {
+            return Ok(start.max(from));
+        }
+        ranges.next = None;
+        if std::mem::take(&mut ranges.missed) {
+            (ranges.next, ranges.retry_at) = (Some(0), now + pause);
+            return Err(Some(ranges.retry_at));
+        }
+        Err(None)
+    }
+
+    /// The look has come to `block`; `missed`: something before it could not be read now.
+    pub(crate) fn looked(&self, block: u64, missed: bool) {
+        let mut ranges = lock(&self.ranges);
+        ranges.missed |= missed;
+        if !ranges.anew {
+            ranges.next = Some(block);
+        }
+    }
+
+    /// Something that is pinned is gone, or could not be read: it is looked for again.
+    pub(crate) fn lost(&self, now: Nanos, pause: Nanos) {
+        let mut ranges = lock(&self.ranges);
+        if ranges.next.is_none() {
+            (ranges.next, ranges.retry_at) = (Some(0), now + pause);
+        } else {
+            ranges.missed = true;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_joined_and_cut_as_a_set_of_blocks_is() {
+        let mut state = 7;
+        let mut below = |n: u64| {
+            state = crate::page::mix(state + 1);
+            state % n
+        };
+        let (mut ranges, mut model) = (BTreeMap::new(), std::collections::BTreeSet::new());
+        for _ in 0..5000 {
+            let start = below(60);
+            let blocks = start..start + 1 + below(12);
+            let add = below(2) == 0;
+            ranges = changed(&ranges, &blocks, add);
+            for block in blocks {
+                if add {
+                    model.insert(block)
+                } else {
+                    model.remove(&block)
+                };
+            }
+            let listed: Vec<_> = ranges.iter().flat_map(|(&start, &end)| start..end).collect();
+            assert!(listed.iter().eq(&model), "{ranges:?}");
+            let ends = ranges.iter().zip(ranges.iter().skip(1));
+            assert!(ends.into_iter().all(|(a, b)| a.1 < b.0), "two ranges touch: {ranges:?}");
+        }
+    }
+}

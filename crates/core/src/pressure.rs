@@ -1,0 +1,139 @@
+//! Giving memory back: how much the cache keeps while the system is short of memory.
+//!
+//! While there is pressure the target goes down in steps, never below the floor; once it has been
+//! calm for a while it goes up again, slowly. If pressure comes back before all has been taken
+//! again, somebody else needs that memory for longer, and the next calm must last twice as long.
+//! Pure: time and pressure come in, a number of frames goes out.
+
+use crate::clock::{Nanos, SECOND};
+
+/// How memory is given back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GiveBack {
+    /// Frames that are kept in any case.
+    pub floor: u32,
+    /// Frames that the cache has while nobody is short of memory.
+    pub full: u32,
+    /// What one step gives back, per mille of `full`: 1 to 1000.
+    pub step: u32,
+    /// How long it must have been calm before memory is taken again.
+    pub calm: Nanos,
+}
+
+/// What a second of calm takes again, against what a step gives back.
+const TAKEN_PER_STEP: u32 = 4;
+/// A calm need not last longer than this many times the first one.
+const CALM_TIMES_MAX: u64 = 64;
+
+/// Where giving back stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Given {
+    target: u32,
+    /// When there was pressure last, and when something was taken again last.
+    pressed_at: Nanos,
+    taken_at: Nanos,
+    /// How many times as long as the first calm the next one must be.
+    times: u64,
+}
+
+impl Given {
+    /// Nothing has been given back.
+    #[must_use]
+    pub fn nothing(settings: &GiveBack, now: Nanos) -> Self {
+        Given { target: settings.full, pressed_at: now, taken_at: now, times: 1 }
+    }
+
+    /// Frames that the cache shall have.
+    #[must_use]
+    pub fn target(&self) -> u32 {
+        self.target
+    }
+
+    /// What follows at `now`, where `pressed` says whether the system has been short of memory
+    /// since the last call. To be called once a second or so; each call with pressure is a step.
+    #[must_use]
+    pub fn next(self, settings: &GiveBack, now: Nanos, pressed: bool) -> Given {
+        let GiveBack { floor, full, step, calm } = *settings;
+        let floor = floor.min(full);
+        let share = u64::from(full) * u64::from(step) / 1000;
+        let share = u32::try_from(share).expect("a share of a u32").max(1);
+        if pressed {
+            let was_taking = self.taken_at > self.pressed_at && self.target < full;
+            let times = if was_taking { (self.times * 2).min(CALM_TIMES_MAX) } else { self.times };
+            let target = self.target.saturating_sub(share).max(floor);
+            return Given { target, pressed_at: now, times, ..self };
+        }
+        let calm_at = self.pressed_at + calm * self.times;
+        let since = now.saturating_sub(self.taken_at.max(calm_at));
+        if self.target >= full || now < calm_at || since < SECOND {
+            return Given { target: self.target.clamp(floor, full), ..self };
+        }
+        let seconds = u32::try_from(since / SECOND).unwrap_or(u32::MAX);
+        let taken = (share / TAKEN_PER_STEP).max(1).saturating_mul(seconds);
+        let target = self.target.saturating_add(taken).min(full);
+        let times = if target == full { 1 } else { self.times };
+        Given { target, taken_at: now, times, ..self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SETTINGS: GiveBack = GiveBack { floor: 200, full: 1000, step: 100, calm: 10 * SECOND };
+
+    /// The targets second by second.
+    fn run(given: &mut Given, now: &mut Nanos, pressed: &[bool]) -> Vec<u32> {
+        let mut targets = Vec::new();
+        for &pressed in pressed {
+            *now += SECOND;
+            *given = given.next(&SETTINGS, *now, pressed);
+            targets.push(given.target());
+        }
+        targets
+    }
+
+    #[test]
+    fn pressure_takes_step_by_step_down_to_the_floor() {
+        let (mut now, mut given) = (0, Given::nothing(&SETTINGS, 0));
+        assert_eq!(run(&mut given, &mut now, &[false; 3]), [1000; 3], "nobody is short");
+        let targets = run(&mut given, &mut now, &[true; 10]);
+        assert_eq!(targets, [900, 800, 700, 600, 500, 400, 300, 200, 200, 200]);
+    }
+
+    #[test]
+    fn it_is_taken_again_slowly_after_a_calm() {
+        let (mut now, mut given) = (0, Given::nothing(&SETTINGS, 0));
+        run(&mut given, &mut now, &[true; 2]);
+        assert_eq!(run(&mut given, &mut now, &[false; 10]), [800; 10], "calm for ten seconds");
+        let targets = run(&mut given, &mut now, &[false; 10]);
+        assert_eq!(targets, [825, 850, 875, 900, 925, 950, 975, 1000, 1000, 1000]);
+    }
+
+    #[test]
+    fn pressure_while_it_is_taken_again_doubles_the_calm() {
+        let (mut now, mut given) = (0, Given::nothing(&SETTINGS, 0));
+        run(&mut given, &mut now, &[true; 4]);
+        run(&mut given, &mut now, &[false; 12]);
+        assert_eq!(given.target(), 650);
+        run(&mut given, &mut now, &[true]);
+        assert_eq!(run(&mut given, &mut now, &[false; 20]), [550; 20]);
+        assert_eq!(run(&mut given, &mut now, &[false]), [575]);
+        run(&mut given, &mut now, &[false; 20]);
+        assert_eq!(given, Given { times: 1, ..given }, "all is back: the next calm is a short one");
+    }
+
+    #[test]
+    fn whatever_happens_the_target_stays_between_floor_and_full() {
+        let (mut state, mut now) = (3, 0);
+        let mut given = Given::nothing(&SETTINGS, 0);
+        for _ in 0..100_000 {
+            state = crate::page::mix(state + 1);
+            now += state % (4 * SECOND);
+            let before = given.target();
+            given = given.next(&SETTINGS, now, state % 7 == 0);
+            assert!((200..=1000).contains(&given.target()));
+            assert!(state % 7 != 0 || given.target() <= before, "more under pressure");
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Regrouping: the pages of an instance become larger or smaller ones, without a block moving.
+//!
+//! All that a page says of its blocks is counted anew from their frames. What it says of time, the
+//! new page takes over from the one that says most: it was used when the last of them was, and is
+//! dirty since the first of them is, so that nothing waits longer to be written than before.
+
+use super::{Instance, Page, Touched};
+use crate::curve::gate::{Gate, Notes};
+use crate::frames::Frames;
+use crate::page::{Key, Paging, Slab, Table};
+use crate::policy::Slot;
+use crate::sync::atomic::Ordering;
+use std::collections::BTreeMap;
+
+impl<F: Frames> Instance<F> {
+    /// Whether nobody refers to a page of it: none is being filled or written, and nobody waits
+    /// for one to be.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.fills.is_empty() && self.syncs.is_empty() && self.rounds == 0
+    }
+
+    /// Groups the blocks into pages of `page_blocks`, of which the policy, a new one, expects
+    /// `pages`. The instance must be settled, and its rings drained.
+    pub(crate) fn regroup(&mut self, table: &Table, page_blocks: u32, pages: usize) {
+        assert!(self.is_settled(), "pages that somebody refers to are regrouped");
+        let before = self.paging;
+        let oldest = self.dirty_oldest();
+        let dirty: Vec<_> = std::iter::successors(oldest, |&slot| self.dirty_newer(slot)).collect();
+        let old = std::mem::replace(&mut self.pages, Slab::new());
+        let old_touched = std::mem::take(&mut self.touched);
+        (self.dirty_oldest, self.dirty_newest) = (super::NO_SLOT, super::NO_SLOT);
+        self.paging = Paging { page_blocks, ..before };
+        // Which pages a reader has passed was said of other pages.
+        self.behind.clear();
+        let mut slots = BTreeMap::new();
+        let (mut failed, mut failing) = (0, 0);
+        for slot in old.slots() {
+            let page = old.get(slot);
+            failed += u64::from(page.failing);
+            let touched = old_touched.find(slot).copied().unwrap_or_default().at();
+            for block in before.blocks_of(page.number) {
+                let Some(frame) = table.find(Key::new(self.volume.id, block)) else { continue };
+                let state = table.state(frame);
+                assert_eq!(state.writing, 0, "a block of a settled instance is being written");
+                let slot = self.slot_for(&mut slots, block);
+                table.set_slot(frame, slot);
+                // The streams that it was read ahead of are forgotten: its first touch is a hit
+                // like any other.
+                table.unmark(frame);
+                let is_failing = page.failing > 0 && state.dirty != 0;
+                failing += u64::from(is_failing);
+                let page = self.pages.get_mut(slot);
+                page.resident += 1;
+                page.dirty += u16::from(state.dirty != 0);
+                page.failing += u16::from(is_failing);
+                let latest = self.touched.get_mut(slot);
+                latest.0 = latest.0.max(touched);
+            }
+        }
+        // Old pages from the old end on, so that the new list is in order, too.
+        for slot in dirty {
+            let page = old.get(slot);
+            let blocks = before.blocks_of(page.number);
+            let numbers = self.paging.page_of(blocks.start)..=self.paging.page_of(blocks.end - 1);
+            for slot in slots.range(numbers).map(|(_, &slot)| slot) {
+                let new = self.pages.get(slot);
+                // Epochs begin at 1: 0 is a page that is not in the list yet.
+                if new.dirty > 0 && new.dirty_epoch == 0 {
+                    self.link_dirty(slot, page.dirty_at, page.dirty_epoch);
+                }
+            }
+        }
+        self.volume.failing.fetch_add(failing, Ordering::AcqRel);
+        self.volume.failing.fetch_sub(failed, Ordering::AcqRel);
+        // Nothing is noted until there is a tracker of such pages.
+        self.notes = self.notes.take().map(|_| Notes::new(Gate::new(0, 0)));
+        // What the old policy knows is of other pages.
+        self.policy = self.volume.policy().build();
+        self.rebuild_policy(self.volume.policy().build(), pages);
+    }
+
+    /// Notes for a tracker with this gate from now on, that knows nothing of what was noted before.
+    pub(crate) fn follow(&mut self, gate: Gate) {
+        for slot in self.pages.slots() {
+            let sampled = gate.admits(self.pages.get(slot).number);
+            if let Some(touched) = self.touched.find_mut(slot)
+                && touched.at() > 0
+            {
+                *touched = Touched::new(touched.at() - 1, sampled);
+            }
+        }
+        self.notes = Some(Notes::new(gate));
+    }
+
+    fn slot_for(&mut self, slots: &mut BTreeMap<u64, Slot>, block: u64) -> Slot {
+        let number = self.paging.page_of(block);
+        *slots.entry(number).or_insert_with(|| self.pages.insert(Page::new(number)))
+    }
+
+    /// Clean pages that the policy does not know: parts of one that was only there to be written.
+    pub(crate) fn strays(&self) -> Vec<Slot> {
+        let is_stray = |&slot: &Slot| self.pages.get(slot).is_quiet() && !self.stays(slot);
+        self.pages.slots().filter(is_stray).collect()
+    }
+}

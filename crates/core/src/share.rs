@@ -1,0 +1,174 @@
+//! Memory among volumes by marginal gain: each piece goes where it brings the most hits.
+//!
+//! Stone, Turek, Wolf, "Optimal partitioning of cache memory", IEEE Transactions on Computers
+//! 41(9), 1992: where every curve bends downwards only, giving out memory step by step to whoever
+//! gains most is the best division. Curves with cliffs do not bend so; greedy would stop in front
+//! of a cliff. Each curve is therefore replaced by its concave hull, so that a cliff is one step
+//! that is taken as a whole or not (Beckmann, Sanchez, "Talus: a simple way to remove cliffs in
+//! cache performance", HPCA '15, makes a cache behave like its hull; ours does not). The last step
+//! may be taken in part.
+//!
+//! Amounts of memory may be in any unit, the same for all; gains too.
+
+use crate::curve::estimate::as_f64;
+
+/// Somebody who wants memory.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Claim {
+    /// Memory, and what it gains: hits, or hits a second. By rising memory; where the gain falls
+    /// it is taken as what less memory gains.
+    pub points: Vec<(u64, f64)>,
+    /// What it gets in any case.
+    pub floor: u64,
+    /// What it never gets more than.
+    pub ceiling: u64,
+}
+
+/// A stretch of a hull.
+#[derive(Clone, Copy, Debug)]
+struct Step {
+    claim: usize,
+    amount: u64,
+    /// Gain for each piece.
+    slope: f64,
+}
+
+/// How much of `budget` each gets. Floors are met first, in order, as far as the budget goes; what
+/// nobody gains from is left.
+#[must_use]
+pub fn divide(claims: &[Claim], budget: u64) -> Vec<u64> {
+    let mut left = budget;
+    let mut given: Vec<u64> = claims
+        .iter()
+        .map(|claim| {
+            let floor = claim.floor.min(left);
+            left -= floor;
+            floor
+        })
+        .collect();
+    let mut steps: Vec<Step> = Vec::new();
+    for (number, claim) in claims.iter().enumerate() {
+        let hull = hull(&claim.points, claim.floor, claim.ceiling);
+        steps.extend(hull.windows(2).map(|pair| {
+            let amount = pair[1].0 - pair[0].0;
+            Step { claim: number, amount, slope: (pair[1].1 - pair[0].1) / as_f64(amount) }
+        }));
+    }
+    // Steps of one hull fall by themselves, so they stay in their order.
+    steps.sort_by(|a, b| b.slope.total_cmp(&a.slope));
+    for step in steps.iter().filter(|step| step.slope > 0.0) {
+        let amount = step.amount.min(left);
+        given[step.claim] += amount;
+        left -= amount;
+    }
+    given
+}
+
+/// What a claim gains from an amount: a straight line between its points, from nothing on.
+#[must_use]
+pub fn gain(points: &[(u64, f64)], amount: u64) -> f64 {
+    let behind = points.partition_point(|&(at, _)| at < amount);
+    let before = behind.checked_sub(1).map_or((0, 0.0), |at| points[at]);
+    let Some(&after) = points.get(behind) else { return before.1 };
+    if after.0 == before.0 {
+        return after.1;
+    }
+    let part = as_f64(amount - before.0) / as_f64(after.0 - before.0);
+    before.1 + (after.1 - before.1) * part
+}
+
+/// The corners of the concave hull over the curve, from the floor on up to its highest point below
+/// the ceiling.
+fn hull(points: &[(u64, f64)], floor: u64, ceiling: u64) -> Vec<(u64, f64)> {
+    let slope = |from: (u64, f64), to: (u64, f64)| (to.1 - from.1) / as_f64(to.0 - from.0);
+    let mut corners: Vec<(u64, f64)> = vec![(floor, gain(points, floor))];
+    let inside = points.iter().copied().filter(|&(at, _)| floor < at && at < ceiling);
+    let end = (ceiling > floor).then(|| (ceiling, gain(points, ceiling)));
+    let last = points.last().map_or(0, |&(at, _)| at);
+    let end = end.filter(|&(at, _)| at <= last);
+    let mut highest = corners[0].1;
+    for (at, gained) in inside.chain(end) {
+        highest = highest.max(gained);
+        let next = (at, highest);
+        while let [.., before, last] = corners[..]
+            && slope(before, last) <= slope(last, next)
+        {
+            corners.pop();
+        }
+        corners.push(next);
+    }
+    corners
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::curve::testing::Random;
+
+    fn claim(points: &[(u64, f64)]) -> Claim {
+        Claim { points: points.to_vec(), floor: 0, ceiling: u64::MAX }
+    }
+
+    /// The most that any division gains that meets floors and ceilings.
+    fn best(claims: &[Claim], units: u64) -> f64 {
+        let Some((first, rest)) = claims.split_first() else { return 0.0 };
+        let (low, high) = (first.floor, units.min(first.ceiling));
+        let gains = (low..=high).map(|n| gain(&first.points, n) + best(rest, units - n));
+        gains.fold(f64::NEG_INFINITY, f64::max)
+    }
+
+    #[test]
+    fn no_division_of_concave_curves_is_better() {
+        for seed in 0..200 {
+            let mut random = Random::from_seed(seed);
+            let claims: Vec<Claim> = (0..3)
+                .map(|_| {
+                    let mut gains: Vec<u64> = (0..8).map(|_| random.below(100)).collect();
+                    gains.sort_unstable_by(|a, b| b.cmp(a));
+                    let weight = as_f64(1 + random.below(1000));
+                    let mut sum = 0;
+                    let points = gains.iter().zip(1_u64..).map(|(gain, at)| {
+                        sum += gain;
+                        (at, as_f64(sum) * weight)
+                    });
+                    let points = points.collect();
+                    let floor = random.below(3);
+                    Claim { points, floor, ceiling: floor + random.below(8) }
+                })
+                .collect();
+            let budget = 6 + random.below(19);
+            let given = divide(&claims, budget);
+            assert!(given.iter().sum::<u64>() <= budget);
+            for (claim, given) in claims.iter().zip(&given) {
+                assert!(claim.floor <= *given && *given <= claim.ceiling, "seed {seed}: {given}");
+            }
+            let made: f64 = claims.iter().zip(&given).map(|(c, n)| gain(&c.points, *n)).sum();
+            let most = best(&claims, budget);
+            assert!(made >= most * (1.0 - 1e-9), "seed {seed}: {made} of {most}");
+        }
+    }
+
+    #[test]
+    fn a_cliff_is_taken_as_a_whole() {
+        let smooth = claim(&[(10, 10.0), (20, 20.0), (30, 30.0)]);
+        let cliff = claim(&[(19, 0.0), (20, 90.0)]);
+        assert_eq!(divide(&[smooth, cliff], 25), [5, 20]);
+    }
+
+    #[test]
+    fn memory_that_nobody_gains_from_is_not_given_out() {
+        assert_eq!(divide(&[claim(&[(10, 5.0), (20, 5.0)]), claim(&[])], 1000), [10, 0]);
+    }
+
+    #[test]
+    fn a_floor_above_the_budget_takes_what_there_is() {
+        let greedy = Claim { floor: 100, ceiling: 200, ..claim(&[(300, 1.0)]) };
+        assert_eq!(divide(&[greedy.clone(), greedy], 150), [100, 50]);
+    }
+
+    #[test]
+    fn a_curve_that_falls_is_raised_to_what_less_memory_gains() {
+        assert_eq!(divide(&[claim(&[(10, 9.0), (20, 1.0), (30, 9.5)])], 15), [15]);
+        assert_eq!(divide(&[claim(&[(10, 9.0), (20, 1.0)])], 15), [10]);
+    }
+}

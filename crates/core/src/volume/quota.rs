@@ -1,0 +1,53 @@
+//! The room of a volume in the pool: what it is promised, what it may have, what it has.
+
+use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// The room of a volume in the pool.
+#[derive(Debug)]
+pub(crate) struct Quota {
+    min: AtomicU32,
+    max: AtomicU32,
+    /// Frames that hold the volume's data, or that wait to be given back.
+    pub(crate) usage: AtomicU32,
+    /// Per shard, when the page evicted last had been touched last: where the cold end is. The
+    /// maximum where nothing can be evicted.
+    pub(crate) coldest: Box<[AtomicU64]>,
+}
+
+impl Quota {
+    pub(crate) fn new(min: u32, max: u32, shards: usize) -> Self {
+        Quota {
+            min: AtomicU32::new(min),
+            max: AtomicU32::new(max),
+            usage: AtomicU32::new(0),
+            coldest: (0..shards).map(|_| AtomicU64::new(u64::MAX)).collect(),
+        }
+    }
+
+    /// Frames that others cannot take.
+    pub(crate) fn min(&self) -> u32 {
+        self.min.load(Ordering::Relaxed)
+    }
+
+    /// Frames that the volume never exceeds, but for those it had when this was lowered.
+    pub(crate) fn max(&self) -> u32 {
+        self.max.load(Ordering::Relaxed)
+    }
+
+    /// So many frames are no longer its.
+    pub(crate) fn uncharge(&self, frames: usize) {
+        let frames = u32::try_from(frames).expect("at most the arena");
+        self.usage.fetch_sub(frames, Ordering::Relaxed);
+    }
+
+    /// Whether it has more than it may.
+    pub(crate) fn is_exceeded(&self) -> bool {
+        self.usage.load(Ordering::Relaxed) > self.max()
+    }
+
+    /// Sets both; whoever reads them one by one may see one old and one new for a moment.
+    pub(crate) fn set_bounds(&self, min: u32, max: u32) {
+        self.min.store(min, Ordering::Relaxed);
+        self.max.store(max, Ordering::Relaxed);
+    }
+}

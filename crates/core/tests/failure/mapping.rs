@@ -1,0 +1,219 @@
+//! Mappings for change: what others see of them, what they hold, and what is refused.
+
+use crate::rig::{Plain, Rig, options};
+use larder_core::clock::SECOND;
+use larder_core::counters::{Counter, Gauge, Interface};
+use larder_core::lane::{Completion, Lane};
+use larder_core::mapping::{Access, Mapping};
+use larder_core::mode::WriteMode;
+use larder_core::request::{Assembly, Status};
+use larder_core::store::{Fault, StoreErrorKind};
+use larder_core::units::BLOCK_BYTES_U64 as BLOCK;
+use larder_core::volume::VolumeOptions;
+
+fn new_mapping(rig: &mut Rig, blocks: [u64; 2], access: Access) -> Mapping<Plain> {
+    let len = u32::try_from(blocks[1] * BLOCK).unwrap();
+    Mapping::new(rig.token(), blocks[0] * BLOCK, len, access)
+}
+
+/// Maps, until that is done or nothing moves any more.
+fn map(rig: &mut Rig, lane: &mut Lane<Plain>, mapping: &mut Mapping<Plain>) -> Status {
+    let mut status = rig.cache.map(lane, rig.now, mapping);
+    while status == Status::Pending {
+        rig.run();
+        let mut mail = Vec::new();
+        lane.collect(&mut mail);
+        for completion in mail {
+            status = rig.cache.map_completed(lane, rig.now, mapping, completion);
+        }
+    }
+    status
+}
+
+fn unpin(rig: &mut Rig, lane: &mut Lane<Plain>, mapping: &mut Mapping<Plain>) {
+    let mut status = rig.cache.unpin(lane, rig.now, mapping);
+    while status == Status::Pending {
+        rig.run();
+        let mut mail = Vec::new();
+        lane.collect(&mut mail);
+        for completion in mail {
+            status = match completion {
+                Completion::Unstalled => continue,
+                Completion::Continue { .. } => rig.cache.unpin(lane, rig.now, mapping),
+                other => rig.cache.unpin_completed(lane, rig.now, mapping, other),
+            };
+        }
+    }
+    assert!(matches!(status, Status::Done | Status::DoneAt(_)), "{status:?}");
+    assert!(!mapping.is_held(), "over");
+}
+
+fn bytes_at(rig: &Rig, lane: &Lane<Plain>, offset: u64) -> [u8; 4] {
+    let mut found = [0; 4];
+    assert!(rig.cache.read_hit(lane, offset, &mut found), "resident");
+    found
+}
+
+#[test]
+fn a_change_is_seen_at_the_unpin_and_keeps_what_others_wrote_beside_it() {
+    let mut rig = Rig::new(32, [options(16)]);
+    let [mut one, two] = [rig.lane(0), rig.lane(0)];
+    rig.write(&mut one, 1, 7);
+    let mut mapping = new_mapping(&mut rig, [1, 2], Access::Change);
+    assert_eq!(map(&mut rig, &mut one, &mut mapping), Status::Done);
+    mapping.write(rig.cache.frames(), BLOCK, b"mine");
+    mapping.write(rig.cache.frames(), 2 * BLOCK + 512, b"also");
+    assert_eq!(bytes_at(&rig, &two, BLOCK), [7; 4], "it is not unpinned yet");
+    rig.write(&mut one, 1, 8);
+    rig.run_until(rig.now + 20 * SECOND);
+    assert_eq!(rig.stored(0, 1), 8, "what was there before goes to the store");
+    unpin(&mut rig, &mut one, &mut mapping);
+    assert_eq!(&bytes_at(&rig, &two, BLOCK), b"mine");
+    assert_eq!(bytes_at(&rig, &two, BLOCK + 512), [8; 4], "a sector that was not marked");
+    assert_eq!(&bytes_at(&rig, &two, 2 * BLOCK + 512), b"also");
+    assert_eq!(rig.gauge(Gauge::Dirty), 2 * BLOCK);
+    assert_eq!(rig.flush(&mut one), Some(Ok(())));
+    assert_eq!(rig.stored(0, 1), b'm');
+    rig.cache.check(rig.now);
+}
+
+#[test]
+fn what_is_not_marked_and_what_is_given_up_has_not_happened() {
+    let mut rig = Rig::new(32, [options(16)]);
+    let mut lane = rig.lane(0);
+    for marked in [false, true] {
+        let mut mapping = new_mapping(&mut rig, [0, 4], Access::Change);
+        assert_eq!(map(&mut rig, &mut lane, &mut mapping), Status::Done);
+        if marked {
+            mapping.write(rig.cache.frames(), 0, &[9; 100]);
+            rig.cache.unmap(&rig.disks[0].volume, &mut mapping);
+        } else {
+            unpin(&mut rig, &mut lane, &mut mapping);
+        }
+        assert_eq!(rig.gauge(Gauge::Dirty), 0);
+        assert_eq!(bytes_at(&rig, &lane, 0), [0; 4]);
+        rig.cache.check(rig.now);
+    }
+    assert_eq!(rig.gauge(Gauge::Resident), 4 * BLOCK, "nothing is kept for mappings");
+}
+
+#[test]
+fn a_page_that_is_mapped_is_not_evicted() {
+    let mut rig = Rig::new(16, [options(64)]);
+    let mut lane = rig.lane(0);
+    let mut mapping = new_mapping(&mut rig, [0, 2], Access::Change);
+    assert_eq!(map(&mut rig, &mut lane, &mut mapping), Status::Done);
+    let mut looked_at = Assembly::new(rig.token(), 60 * BLOCK, 100).through(Interface::Map);
+    let status = rig.cache.read(&mut lane, rig.now, &mut looked_at);
+    assert_eq!(status, Status::Pending);
+    rig.run();
+    let mut mail = Vec::new();
+    lane.collect(&mut mail);
+    let status = looked_at.absorb(rig.cache.frames(), mail.remove(0));
+    assert_eq!(status, Status::Done);
+    for block in 2..50 {
+        assert_eq!(rig.read(&mut lane, block), Ok(0));
+    }
+    assert_eq!(bytes_at(&rig, &lane, 0), [0; 4]);
+    assert_eq!(bytes_at(&rig, &lane, 60 * BLOCK), [0; 4]);
+    looked_at.release(rig.cache.frames());
+    mapping.write(rig.cache.frames(), BLOCK, &[5; 8]);
+    unpin(&mut rig, &mut lane, &mut mapping);
+    assert_eq!(rig.flush(&mut lane), Some(Ok(())));
+    assert_eq!(rig.stored(0, 1), 5);
+}
+
+#[test]
+fn one_mapping_at_a_time_has_a_block_and_all_together_a_quarter_of_the_memory() {
+    let mut rig = Rig::new(64, [options(64)]);
+    let [mut one, mut two] = [rig.lane(0), rig.lane(0)];
+    let mut first = new_mapping(&mut rig, [0, 8], Access::Overwrite);
+    assert_eq!(map(&mut rig, &mut one, &mut first), Status::Done);
+    let busy = |status| match status {
+        Status::Failed(error) => assert_eq!(error.kind, StoreErrorKind::Busy, "{error}"),
+        other => panic!("{other:?}"),
+    };
+    let mut again = new_mapping(&mut rig, [7, 2], Access::Change);
+    busy(map(&mut rig, &mut one, &mut again));
+    let mut other = new_mapping(&mut rig, [7, 9], Access::Change);
+    assert_eq!(map(&mut rig, &mut two, &mut other), Status::Stalled, "it waits");
+    let mut beside = new_mapping(&mut rig, [8, 9], Access::Change);
+    busy(map(&mut rig, &mut one, &mut beside));
+    let mut beside = new_mapping(&mut rig, [8, 9], Access::Change);
+    assert_eq!(map(&mut rig, &mut two, &mut beside), Status::Stalled, "a quarter is 16 blocks");
+    rig.cache.unmap(&rig.disks[0].volume, &mut first);
+    let mut mail = Vec::new();
+    two.collect(&mut mail);
+    assert_eq!(mail.len(), 1, "told that there may be room");
+    assert_eq!(map(&mut rig, &mut two, &mut other), Status::Done);
+    rig.cache.unmap(&rig.disks[0].volume, &mut other);
+    rig.cache.check(rig.now);
+}
+
+#[test]
+fn mapping_fails_where_the_store_does_and_where_nothing_may_be_written() {
+    let read_only = VolumeOptions { write_mode: WriteMode::ReadOnly, ..options(16) };
+    let mut rig = Rig::new(32, [options(16), read_only]);
+    let [mut lane, mut other] = [rig.lane(0), rig.lane(1)];
+    rig.disks[0].plan.set(vec![Fault::Reads(0..BLOCK)]);
+    let mut mapping = new_mapping(&mut rig, [0, 2], Access::Change);
+    let failed = map(&mut rig, &mut lane, &mut mapping);
+    assert!(matches!(&failed, Status::Failed(error) if error.kind == StoreErrorKind::Io));
+    assert!(!mapping.is_held());
+    let mut mapping = new_mapping(&mut rig, [0, 2], Access::Overwrite);
+    assert_eq!(map(&mut rig, &mut lane, &mut mapping), Status::Done, "it needs no read");
+    mapping.write(rig.cache.frames(), 0, &[3; 8192]);
+    unpin(&mut rig, &mut lane, &mut mapping);
+    assert_eq!(bytes_at(&rig, &lane, 4096), [3; 4]);
+    let mut mapping = new_mapping(&mut rig, [0, 1], Access::Change);
+    let failed = map(&mut rig, &mut other, &mut mapping);
+    assert!(matches!(&failed, Status::Failed(error) if error.kind == StoreErrorKind::ReadOnly));
+    rig.cache.check(rig.now);
+}
+
+#[test]
+fn a_mapping_writes_through_where_the_volume_does() {
+    for granule in [512, 4096] {
+        let mut through = VolumeOptions { write_mode: WriteMode::Through, ..options(16) };
+        through.geometry.granule = granule;
+        let mut rig = Rig::new(32, [through]);
+        let mut lane = rig.lane(0);
+        let mut mapping = new_mapping(&mut rig, [2, 1], Access::Overwrite);
+        assert_eq!(map(&mut rig, &mut lane, &mut mapping), Status::Done);
+        mapping.write(rig.cache.frames(), 2 * BLOCK, &[6; 512]);
+        unpin(&mut rig, &mut lane, &mut mapping);
+        assert_eq!((rig.stored(0, 2), rig.gauge(Gauge::Dirty)), (6, 0));
+        rig.cache.check(rig.now);
+    }
+}
+
+#[test]
+fn each_interface_counts_its_calls_and_hits() {
+    let mut rig = Rig::new(32, [options(16)]);
+    let mut lane = rig.lane(0);
+    for interface in Interface::ALL {
+        for _ in 0..3 {
+            let mut read = Assembly::new(rig.token(), 0, 9000).through(interface);
+            if rig.cache.read(&mut lane, rig.now, &mut read) == Status::Pending {
+                rig.run();
+                let mut mail = Vec::new();
+                lane.collect(&mut mail);
+                for completion in mail {
+                    read.absorb(rig.cache.frames(), completion);
+                }
+            }
+            read.release(rig.cache.frames());
+        }
+        let totals = rig.disks[0].volume.totals();
+        let (calls, hits) = interface.counters();
+        let missed = u64::from(interface == Interface::Copy);
+        assert_eq!((totals.get(calls), totals.get(hits)), (3, 3 - missed), "{interface:?}");
+    }
+    bytes_at(&rig, &lane, 4096);
+    let mut mapping = new_mapping(&mut rig, [0, 1], Access::Overwrite);
+    assert_eq!(map(&mut rig, &mut lane, &mut mapping), Status::Done);
+    rig.cache.unmap(&rig.disks[0].volume, &mut mapping);
+    let totals = rig.disks[0].volume.totals();
+    assert_eq!((totals.get(Counter::FastReads), totals.get(Counter::PinOverwrites)), (1, 1));
+    assert_eq!(totals.get(Counter::CopyReads), 3, "the fast one is not among them");
+}

@@ -1,0 +1,125 @@
+//! Pinned ranges: read in, never evicted, bounded, and none the worse for what happens to them.
+
+use crate::rig::{Rig, options, tuned};
+use larder_core::clock::SECOND;
+use larder_core::counters::Gauge;
+use larder_core::mode::WriteMode;
+use larder_core::pinned::PinError;
+use larder_core::policy::PolicyKind;
+use larder_core::request::Status;
+use larder_core::store::{Fault, StoreOpKind};
+use larder_core::units::BLOCK_BYTES_U64 as BLOCK;
+use larder_core::volume::VolumeOptions;
+use std::ops::Range;
+
+fn pin(rig: &Rig, blocks: Range<u64>) -> Result<(), PinError> {
+    let bytes = blocks.start * BLOCK..blocks.end * BLOCK;
+    rig.cache.pin_range(&rig.disks[0].volume, bytes, rig.now)
+}
+
+fn unpin(rig: &Rig, blocks: Range<u64>) {
+    let bytes = blocks.start * BLOCK..blocks.end * BLOCK;
+    rig.cache.unpin_range(&rig.disks[0].volume, bytes, rig.now).unwrap();
+}
+
+/// Which of `blocks` are resident.
+fn resident(rig: &Rig, blocks: Range<u64>) -> Vec<u64> {
+    let lane = rig.lane(0);
+    let found = blocks.filter(|block| rig.cache.read_hit(&lane, block * BLOCK, &mut [0; 8]));
+    let found = found.collect();
+    rig.cache.close_lane(lane);
+    found
+}
+
+#[test]
+fn pinned_pages_are_read_in_and_stay_whatever_else_is_read() {
+    for policy in PolicyKind::ALL {
+        for page_blocks in [1, 4] {
+            let mut rig = Rig::new(64, [VolumeOptions { policy, page_blocks, ..options(512) }]);
+            let mut lane = rig.lane(0);
+            assert_eq!(rig.read(&mut lane, 17), Ok(0), "there before it is pinned");
+            pin(&rig, 16..32).unwrap();
+            rig.run();
+            for block in 40..400 {
+                assert_eq!(rig.read(&mut lane, block), Ok(0));
+            }
+            let found = resident(&rig, 16..32);
+            assert_eq!(found, (16..32).collect::<Vec<_>>(), "{} {page_blocks}", policy.name());
+            rig.cache.check(rig.now);
+            unpin(&rig, 16..32);
+            for block in 40..400 {
+                assert_eq!(rig.read(&mut lane, block), Ok(0));
+            }
+            let left = resident(&rig, 16..32).len();
+            assert!(left < 16, "{} keeps {left} blocks that are not pinned", policy.name());
+            rig.cache.check(rig.now);
+        }
+    }
+}
+
+#[test]
+fn half_of_the_memory_can_be_pinned_and_the_refusal_says_so() {
+    let mut rig = Rig::new(64, [options(512), options(512)]);
+    pin(&rig, 0..32).unwrap();
+    let error = pin(&rig, 100..101).unwrap_err();
+    assert!(matches!(error, PinError::TooMuch { .. }), "{error:?}");
+    let text = error.to_string();
+    assert!(text.contains("132 KiB would be pinned, 128 KiB may be"), "{text}");
+    pin(&rig, 10..20).unwrap();
+    let volume = &rig.disks[1].volume;
+    let other = rig.cache.pin_range(volume, 0..BLOCK, rig.now).unwrap_err();
+    assert!(matches!(other, PinError::TooMuch { .. }), "all volumes together");
+    let outside = rig.cache.pin_range(volume, 0..513 * BLOCK, rig.now).unwrap_err();
+    assert!(matches!(outside, PinError::Range { .. }), "{outside}");
+    assert_eq!(rig.gauge(Gauge::Pinned), 32 * BLOCK);
+    unpin(&rig, 8..16);
+    let listed = rig.cache.pinned(&rig.disks[0].volume);
+    assert_eq!(listed, [0..8 * BLOCK, 16 * BLOCK..32 * BLOCK]);
+    rig.run();
+    assert_eq!(resident(&rig, 0..64).len(), 24);
+}
+
+#[test]
+fn other_reads_go_on_where_all_that_may_be_is_pinned() {
+    let mut rig = Rig::new(32, [tuned(512, &[("dirty-limit", 900)])]);
+    let mut lane = rig.lane(0);
+    pin(&rig, 0..16).unwrap();
+    for block in 0..200 {
+        assert!(matches!(
+            rig.try_write(&mut lane, [block, 2], 3, false),
+            Status::Done | Status::DoneAt(_)
+        ));
+        assert_eq!(rig.read(&mut lane, 300 + block), Ok(0));
+    }
+    assert_eq!(rig.flush(&mut lane), Some(Ok(())));
+    rig.run_until(rig.now + 60 * SECOND);
+    assert_eq!(resident(&rig, 0..16).len(), 16);
+    rig.cache.check(rig.now);
+}
+
+#[test]
+fn what_could_not_be_read_or_was_discarded_is_read_again() {
+    let around = VolumeOptions { write_mode: WriteMode::Around, ..options(64) };
+    let mut rig = Rig::new(32, [around]);
+    let mut lane = rig.lane(0);
+    rig.disks[0].plan.set(vec![Fault::Reads(2 * BLOCK..3 * BLOCK)]);
+    pin(&rig, 0..8).unwrap();
+    rig.run();
+    assert_eq!(resident(&rig, 0..8).len(), 7, "all but the bad block");
+    let reads = rig.ops.len();
+    rig.run_until(rig.now + 25 * SECOND);
+    let tries = rig.ops.len() - reads;
+    assert!((1..6).contains(&tries), "{tries} tries in 25 s: it backs off");
+    rig.disks[0].plan.set(Vec::new());
+    rig.run_until(rig.now + 25 * SECOND);
+    assert_eq!(resident(&rig, 0..8).len(), 8);
+    rig.write(&mut lane, 4, 9);
+    assert_eq!(resident(&rig, 4..5).len(), 1, "write-around keeps what is pinned");
+    let token = rig.token();
+    let zero = StoreOpKind::Zero { keep_allocated: false };
+    assert_eq!(rig.cache.exclude(&mut lane, rig.now, zero, 3..5, token), Status::Pending);
+    rig.run_until(rig.now + SECOND);
+    assert_eq!(resident(&rig, 0..8).len(), 8, "read in again");
+    assert_eq!(rig.read(&mut lane, 4), Ok(0));
+    rig.cache.check(rig.now);
+}

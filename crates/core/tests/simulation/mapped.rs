@@ -1,0 +1,120 @@
+//! Mappings for change in a world: they are made, held for a while, and unpinned or given up.
+//!
+//! While a mapping is held the model knows nothing of it: readers and the store must see what was
+//! there before. From the unpin on it is a write.
+
+use crate::client::Client;
+use crate::model::{Content, Model, bytes_of};
+use crate::random::Rng;
+use crate::world::{Action, Disk, Request, Work, World};
+use larder_core::frames::{Frames, PlainFrames};
+use larder_core::mapping::{Access, Mapping};
+use larder_core::store::{StoreError, StoreErrorKind};
+use larder_core::units::{BLOCK_BYTES_U64, SECTOR_BYTES};
+use std::ops::Range;
+
+/// What a mapping holds.
+fn content(frames: &PlainFrames, mapping: &mut Mapping<PlainFrames>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for (own, range) in mapping.pieces() {
+        let mut piece = vec![0; range.len()];
+        // These frames have one kind of hold.
+        frames.read(own, range.start, &mut piece);
+        bytes.extend(piece);
+    }
+    bytes
+}
+
+/// A mapping has been made, or not.
+pub(crate) fn mapped(
+    disk: &Disk,
+    client: &mut Client,
+    frames: &PlainFrames,
+    mut mapping: Mapping<PlainFrames>,
+    (bytes, allowed, error): (Range<u64>, Vec<Vec<Content>>, Option<StoreError>),
+) {
+    let Some(error) = error else {
+        let found = content(frames, &mut mapping);
+        if mapping.access() == Access::Change {
+            Model::check_read(&bytes, &found, &allowed);
+        } else {
+            assert!(found.iter().all(|&byte| byte == 0), "old bytes in a mapping to overwrite");
+        }
+        client.mapped.push(mapping);
+        return;
+    };
+    let is_refused = matches!(error.kind, StoreErrorKind::Busy | StoreErrorKind::ReadOnly);
+    assert!(is_refused || disk.has_failed(&bytes, &error), "mapping {bytes:?} failed to {error}");
+    assert!(!mapping.is_held(), "a mapping that failed holds something");
+}
+
+/// Maps something, or unpins something that is mapped.
+pub(crate) fn step(world: &mut World, rng: &mut Rng, client: usize, frames: u64) {
+    let Some(one) = world.clients[client].as_ref() else { return };
+    if !one.mapped.is_empty() && rng.one_in(2) {
+        return unpin(world, rng, client);
+    }
+    let held: u64 = world.clients.iter().flatten().map(Client::blocks_read).sum();
+    let is_waiting = one.requests.iter().any(|r| matches!(r.work, Work::Map { .. }));
+    if is_waiting || held + 8 > frames / 3 {
+        return;
+    }
+    let length = world.disks[one.disk].length();
+    let access = if rng.one_in(3) { Access::Overwrite } else { Access::Change };
+    let unit = rng.pick(&[BLOCK_BYTES_U64, SECTOR_BYTES as u64]);
+    let start = rng.below(length.div_ceil(unit)) * unit;
+    let bytes = start..length.min(start + (1 + rng.below(3)) * unit);
+    world.submit(client, Action::Map { bytes, access });
+}
+
+/// Ends all mappings of a client.
+pub(crate) fn unpin_all(world: &mut World, rng: &mut Rng, client: usize) {
+    while world.clients[client].as_ref().is_some_and(|client| !client.mapped.is_empty()) {
+        let before = world.clients[client].as_ref().unwrap().mapped.len();
+        unpin(world, rng, client);
+        if world.clients[client].as_ref().unwrap().mapped.len() == before {
+            return;
+        }
+    }
+}
+
+fn unpin(world: &mut World, rng: &mut Rng, client: usize) {
+    let one = world.clients[client].as_mut().unwrap();
+    let mut mapping = one.mapped.remove(0);
+    let (disk, whole) = (one.disk, mapping.bytes());
+    if rng.one_in(5) {
+        world.note(|| format!("client {client} gives up its mapping of {whole:?}"));
+        world.cache.unmap(&world.disks[disk].volume, &mut mapping);
+        return;
+    }
+    // A part of it, of whole sectors but for the end of the volume.
+    let sectors = (whole.end - whole.start).div_ceil(SECTOR_BYTES as u64);
+    let first = rng.below(sectors);
+    let count = 1 + rng.below(sectors - first);
+    let at = |sector: u64| whole.end.min(whole.start + sector * SECTOR_BYTES as u64);
+    let bytes = if rng.one_in(2) { whole.clone() } else { at(first)..at(first + count) };
+    if world.disks[disk].model.is_busy(&bytes) {
+        let one = world.clients[client].as_mut().unwrap();
+        one.mapped.push(mapping);
+        return;
+    }
+    let token = mapping.token();
+    let data = bytes_of(token, bytes.clone());
+    mapping.write(world.cache.frames(), bytes.start, &data);
+    world.note(|| format!("client {client} unpins {token}, {bytes:?} of {whole:?}"));
+    let model = &mut world.disks[disk].model;
+    let event = model.event();
+    model.begin(&bytes, &data);
+    world.widen(disk, &bytes);
+    let work = Work::Unpin { mapping };
+    let volume = &world.disks[disk].volume;
+    let request = Request {
+        token,
+        bytes,
+        work,
+        stalled: false,
+        event,
+        modes: (volume.write_mode(), volume.flush_mode()),
+    };
+    world.drive(client, request);
+}

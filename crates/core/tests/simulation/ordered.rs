@@ -1,0 +1,454 @@
+//! Ordered groups: after a crash at any moment, where anything of the later group is there, all of
+//! the earlier one is.
+//!
+//! The checks know of the cache only what its clients know: which writes were acknowledged when an
+//! order was asked for, and which were asked for after it. Every write has a content of its own and
+//! covers whole sectors, so each sector of a store tells which write it is of.
+
+use crate::broken::Lie;
+use crate::model::byte_of;
+use crate::random::{Rng, drain, tunables};
+use crate::world::{Action, Figures, Log, Setup, World};
+use crate::{add, guarded};
+use larder_core::clock::{MILLISECOND, SECOND};
+use larder_core::group::{GroupId, OrderError};
+use larder_core::mode::WriteMode;
+use larder_core::policy::PolicyKind;
+use larder_core::store::{Fault, Geometry, SparseBytes};
+use larder_core::units::{BLOCK_BYTES_U64, SECTOR_BYTES};
+use larder_core::volume::VolumeOptions;
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+const SECTOR: u64 = SECTOR_BYTES as u64;
+
+/// A write in a group.
+#[derive(Debug)]
+struct Written {
+    id: u64,
+    group: GroupId,
+    bytes: Range<u64>,
+    acknowledged: bool,
+    /// How often the store had been asked for something when it was submitted.
+    polls: u64,
+}
+
+/// What must be there when something else is: sectors, and the writes that they are of at least.
+#[derive(Debug)]
+struct Order {
+    before: Vec<(u64, u64)>,
+    /// The writes that wait.
+    after: GroupId,
+    from: u64,
+}
+
+/// What was written and ordered, as clients know it.
+#[derive(Debug, Default)]
+struct Ledger {
+    writes: Vec<Written>,
+    orders: Vec<Order>,
+    /// By sector, the writes that touched it.
+    touched: BTreeMap<u64, Vec<u64>>,
+    polls: u64,
+    /// Whether a write is given to the store as soon as it is asked for.
+    is_lazy: bool,
+}
+
+impl Ledger {
+    fn wrote(&mut self, id: u64, group: Option<GroupId>, bytes: Range<u64>) {
+        for sector in bytes.start / SECTOR..bytes.end / SECTOR {
+            self.touched.entry(sector).or_default().push(id);
+        }
+        if let Some(group) = group {
+            let polls = self.polls;
+            self.writes.push(Written { id, group, bytes, acknowledged: false, polls });
+        }
+    }
+
+    /// Takes note of an order that the cache accepted just now; `id` is the next write's.
+    fn ordered(&mut self, before: GroupId, after: GroupId, id: u64) {
+        let firsts = self.writes.iter().filter(|w| w.group == before && w.acknowledged);
+        let sectors = |w: &Written| {
+            let id = w.id;
+            (w.bytes.start / SECTOR..w.bytes.end / SECTOR).map(move |sector| (sector, id))
+        };
+        let before: Vec<_> = firsts.flat_map(sectors).collect();
+        // What was written since the store was asked for anything last has not been given to it.
+        let fresh = |w: &&Written| self.is_lazy && w.polls == self.polls;
+        let from = self.writes.iter().filter(fresh).map(|w| w.id).min().unwrap_or(id);
+        if !before.is_empty() {
+            self.orders.push(Order { before, after, from });
+        }
+    }
+
+    /// The write that a sector is of; 0 if it is the first content.
+    fn write_in(&self, bytes: &SparseBytes, sector: u64) -> u64 {
+        let mut found = vec![0; SECTOR_BYTES];
+        bytes.read(sector * SECTOR, &mut found);
+        let range = sector * SECTOR..(sector + 1) * SECTOR;
+        let ids = self.touched.get(&sector).into_iter().flatten().rev().copied();
+        let is_of = |&id: &u64| range.clone().zip(&found).all(|(at, &b)| byte_of(id, at) == b);
+        ids.chain([0]).find(is_of).unwrap_or_else(|| {
+            panic!("sector {sector} holds {:02x?}, which nobody wrote", &found[..8])
+        })
+    }
+
+    /// Asserts that what a crash left keeps every order.
+    fn check(&self, bytes: &SparseBytes) {
+        let shown: BTreeMap<_, _> =
+            self.touched.keys().map(|&sector| (sector, self.write_in(bytes, sector))).collect();
+        for Order { before, after, from } in &self.orders {
+            let waits = |w: &&Written| w.group == *after && w.id >= *from;
+            let is_there = |w: &&Written| {
+                (w.bytes.start / SECTOR..w.bytes.end / SECTOR).any(|sector| shown[&sector] == w.id)
+            };
+            let Some(early) = self.writes.iter().filter(waits).find(is_there) else { continue };
+            for (sector, id) in before {
+                assert!(
+                    shown[sector] >= *id,
+                    "out of order: write {} of {after:?} is there, write {id} of sector {sector} \
+                     is not",
+                    early.id
+                );
+            }
+        }
+    }
+}
+
+/// A world with a ledger.
+struct Ordered {
+    world: World,
+    ledger: Ledger,
+    /// Whether the cache is told of orders; if not, the checks must find that out.
+    tell: bool,
+}
+
+impl Ordered {
+    fn new(setup: &Setup, log: Log, tell: bool) -> Self {
+        let mut world = World::new(setup, log);
+        world.open(0);
+        let is_lazy = setup.volumes[0].write_mode == WriteMode::Back;
+        Ordered { world, ledger: Ledger { is_lazy, ..Ledger::default() }, tell }
+    }
+
+    fn group(&self) -> GroupId {
+        self.world.cache.group(&self.world.disks[0].volume)
+    }
+
+    fn write(&mut self, client: usize, group: Option<GroupId>, bytes: Range<u64>, fua: bool) {
+        if self.world.disks[0].model.is_busy(&bytes) {
+            return;
+        }
+        self.world.group = group;
+        self.world.submit(client, Action::Write { bytes: bytes.clone(), fua, zero: false });
+        self.world.group = None;
+        self.ledger.wrote(self.world.last_token(), group, bytes);
+        // With FUA the store is given the pages of the write at once.
+        self.ledger.polls += u64::from(fua);
+        self.acknowledge();
+    }
+
+    /// Notes which writes have been acknowledged.
+    fn acknowledge(&mut self) {
+        let waiting: Vec<_> = self
+            .world
+            .clients
+            .iter()
+            .flatten()
+            .flat_map(|c| &c.requests)
+            .map(|r| r.token)
+            .collect();
+        let failed = &self.world.failed;
+        for write in &mut self.ledger.writes {
+            write.acknowledged |= !waiting.contains(&write.id) && !failed.contains(&write.id);
+        }
+    }
+
+    fn order(&mut self, before: GroupId, after: GroupId) -> Result<(), OrderError> {
+        let world = &self.world;
+        let told = if self.tell {
+            world.cache.order(&world.disks[0].volume, before, after)
+        } else {
+            Ok(())
+        };
+        world.note(|| format!("order {before:?} before {after:?}: {told:?}"));
+        if told.is_ok() {
+            self.ledger.ordered(before, after, world.last_token() + 1);
+        }
+        told
+    }
+
+    fn poll(&mut self) -> usize {
+        self.ledger.polls += 1;
+        self.world.poll(0)
+    }
+
+    fn crash(&mut self, seed: u64) {
+        self.world.crash(0, seed);
+        let bytes = self.world.disks[0].platter.lock().unwrap().after_crash(seed);
+        self.ledger.check(&bytes);
+    }
+}
+
+fn block(first: u64, count: u64) -> Range<u64> {
+    first * BLOCK_BYTES_U64..(first + count) * BLOCK_BYTES_U64
+}
+
+fn setup(rng: &mut Rng, lie: Lie) -> Setup {
+    let granule = rng.pick(&[512, 512, 4096]);
+    let length = (8 + rng.below(40)) * BLOCK_BYTES_U64;
+    let mut options = VolumeOptions::new("v", Geometry { length, granule, read_only: false });
+    options.page_blocks = rng.pick(&[1, 1, 1, 2, 4]);
+    options.policy = rng.pick(&PolicyKind::ALL);
+    options.write_mode = rng.pick(&[
+        WriteMode::Back,
+        WriteMode::Back,
+        WriteMode::Back,
+        WriteMode::Through,
+        WriteMode::Around,
+    ]);
+    options.tunables = tunables(rng);
+    let delay = rng.one_in(4).then(|| rng.below(20) * MILLISECOND);
+    let (frames, shards) = (rng.pick(&[24, 48, 96]), rng.pick(&[1, 2]));
+    let (depth, seed) = (rng.pick(&[1, 2, 4, 16]), rng.next());
+    Setup { frames, shards, volumes: vec![options], seed, delay, depth, lie }
+}
+
+/// Runs the world of one seed; how many orders were accepted and refused in it.
+fn run(seed: u64, lie: Lie, tell: bool, log: Log) -> (Figures, u64, u64) {
+    let mut rng = Rng(seed);
+    let setup = setup(&mut rng, lie);
+    let length = setup.volumes[0].geometry.length;
+    let faulty = lie == Lie::Nothing && rng.one_in(3);
+    let mut ordered = Ordered::new(&setup, log, tell);
+    ordered.world.note(|| format!("{setup:?}"));
+    ordered.world.open(0);
+    let mut groups: Vec<_> = (0..2 + rng.below(4)).map(|_| ordered.group()).collect();
+    let (mut accepted, mut refused) = (0, 0);
+    for number in 0..80 + rng.below(120) {
+        let client = rng.index(2);
+        match rng.below(100) {
+            0..36 => {
+                let unit = rng.pick(&[BLOCK_BYTES_U64, BLOCK_BYTES_U64, SECTOR]);
+                let start = rng.below(length / unit) * unit;
+                let bytes = start..length.min(start + (1 + rng.below(3)) * unit);
+                let group = (!rng.one_in(5)).then(|| rng.pick(&groups));
+                ordered.write(client, group, bytes, rng.one_in(12));
+            }
+            36..46 => {
+                let (before, after) = (rng.pick(&groups), rng.pick(&groups));
+                match ordered.order(before, after) {
+                    Ok(()) => accepted += 1,
+                    Err(_) => refused += 1,
+                }
+            }
+            46..50 => {
+                let place = rng.index(groups.len());
+                groups[place] = ordered.group();
+            }
+            // A store that lies about flushes is to be caught by the order, not by a promise.
+            50..53 if lie == Lie::Nothing && tell => ordered.world.submit(client, Action::Flush),
+            53..70 => {
+                ordered.poll();
+            }
+            70..80 => {
+                ordered.world.reap(0);
+            }
+            80..88 => {
+                ordered.world.deliver(client);
+            }
+            88..92 => ordered.world.now += rng.below(3 * SECOND),
+            92 => ordered.world.retry(client),
+            93 if faulty => {
+                let start = rng.below(length);
+                let fault = Fault::Writes(start..length.min(start + 8 * BLOCK_BYTES_U64));
+                let set = if rng.one_in(2) { vec![fault] } else { Vec::new() };
+                ordered.world.set_faults(0, set);
+            }
+            _ => ordered.crash(rng.next()),
+        }
+        ordered.acknowledge();
+        if number % 4 == 0 {
+            ordered.world.cache.check(ordered.world.now);
+            ordered.crash(rng.next());
+        }
+    }
+    if lie == Lie::Nothing {
+        drain(&mut ordered.world, &mut rng);
+        ordered.crash(rng.next());
+    }
+    (ordered.world.figures, accepted, refused)
+}
+
+#[test]
+fn a_random_world_keeps_every_order() {
+    let (mut sum, mut accepted, mut refused) = (Figures::default(), 0, 0);
+    let seeds = match crate::number("LARDER_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..crate::number("LARDER_SEEDS").unwrap_or(600),
+    };
+    for seed in seeds {
+        let name = format!(
+            "rerun with LARDER_SEED={seed} cargo test -p larder-core --test simulation every_order"
+        );
+        let world = |log| {
+            let (figures, yes, no) = run(seed, Lie::Nothing, true, log);
+            accepted += yes;
+            refused += no;
+            figures
+        };
+        add(&mut sum, guarded(&name, world));
+    }
+    println!("ordered: {accepted} orders, {refused} refused, {} crashes", sum.crashes);
+    assert!(accepted > 0 && refused > 0 && sum.crashes > 0, "nothing was shown");
+}
+
+/// Whether some seed shows what is out of order.
+fn caught(lie: Lie, tell: bool) -> bool {
+    (0..300).any(|seed| {
+        let run = || run(seed, lie, tell, Log::default());
+        let Err(panic) = catch_unwind(AssertUnwindSafe(run)) else { return false };
+        panic.downcast_ref::<String>().is_some_and(|message| message.contains("out of order"))
+    })
+}
+
+#[test]
+fn a_store_that_lies_about_flushes_breaks_an_order_and_is_caught() {
+    assert!(caught(Lie::Flush, true), "the checks cannot fail");
+}
+
+#[test]
+fn an_order_that_the_cache_is_not_told_of_is_not_kept() {
+    assert!(caught(Lie::Nothing, false), "the checks cannot fail");
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    /// A block of its own of this group.
+    Own(usize),
+    /// The block that both groups change.
+    Common(usize),
+    /// A block next to that of the other group, in one page if that has two blocks.
+    Beside(usize),
+    /// This group before the other one.
+    Order(usize),
+    Flush,
+    Poll,
+    Rest,
+    Lazily,
+}
+
+const STEPS: [Step; 12] = [
+    Step::Own(0),
+    Step::Own(1),
+    Step::Common(0),
+    Step::Common(1),
+    Step::Beside(0),
+    Step::Beside(1),
+    Step::Order(0),
+    Step::Order(1),
+    Step::Flush,
+    Step::Poll,
+    Step::Rest,
+    Step::Lazily,
+];
+
+fn crashes(ordered: &mut Ordered) {
+    for seed in 0..2 {
+        ordered.crash(seed);
+    }
+}
+
+/// Runs until nothing moves, with crashes after every event.
+fn run_to_rest(ordered: &mut Ordered) {
+    for _ in 0..1000 {
+        let mut moved = ordered.poll() > 0;
+        while ordered.world.reap(0) > 0 {
+            moved = true;
+            crashes(ordered);
+        }
+        while ordered.world.deliver(0) {
+            moved = true;
+        }
+        ordered.acknowledge();
+        if !moved {
+            return;
+        }
+    }
+    panic!("a few writes do not come to rest");
+}
+
+fn sequence(steps: &[Step], mode: WriteMode, page_blocks: u32) -> u64 {
+    let geometry = Geometry { length: 8 * BLOCK_BYTES_U64, granule: 512, read_only: false };
+    let mut options = VolumeOptions::new("v", geometry);
+    (options.write_mode, options.page_blocks) = (mode, page_blocks);
+    let volumes = vec![options];
+    let (delay, depth, lie) = (None, 4, Lie::Nothing);
+    let setup = Setup { frames: 24, shards: 1, volumes, seed: 1, delay, depth, lie };
+    let name = format!("sequence {steps:?} with {mode}, pages of {page_blocks} blocks");
+    let figures = guarded(&name, |log| {
+        let mut ordered = Ordered::new(&setup, log, true);
+        let groups = [ordered.group(), ordered.group()];
+        for &step in steps {
+            match step {
+                Step::Own(i) => {
+                    ordered.write(0, Some(groups[i]), block(i as u64 * 2, 1), false);
+                }
+                Step::Common(i) => ordered.write(0, Some(groups[i]), block(4, 1), false),
+                Step::Beside(i) => {
+                    ordered.write(0, Some(groups[i]), block(6 + i as u64, 1), false);
+                }
+                Step::Order(i) => {
+                    // Refused where the two wait for each other already.
+                    let _may_be_refused = ordered.order(groups[i], groups[1 - i]);
+                }
+                Step::Flush => ordered.world.submit(0, Action::Flush),
+                Step::Poll => {
+                    ordered.poll();
+                    ordered.world.reap(0);
+                }
+                Step::Rest => run_to_rest(&mut ordered),
+                Step::Lazily => {
+                    ordered.world.now += 10 * SECOND;
+                    run_to_rest(&mut ordered);
+                }
+            }
+            crashes(&mut ordered);
+        }
+        for _ in 0..2 {
+            ordered.world.submit(0, Action::Flush);
+            run_to_rest(&mut ordered);
+        }
+        ordered.world.cache.check(ordered.world.now);
+        let client = ordered.world.clients[0].as_ref().unwrap();
+        assert_eq!(client.requests.len(), 0, "requests never end");
+        assert!(ordered.world.cache.is_at_rest(&ordered.world.disks[0].volume), "dirty at the end");
+        ordered.world.close(0);
+        ordered.world.figures
+    });
+    figures.crashes
+}
+
+#[test]
+fn every_short_sequence_keeps_every_order() {
+    let (mut sequences, mut crashes) = (0, 0);
+    let longest = [(WriteMode::Back, 1, 3), (WriteMode::Back, 2, 4), (WriteMode::Through, 1, 3)];
+    for (mode, page_blocks, longest) in longest {
+        let mut each = |steps: &[Step]| {
+            sequences += 1;
+            crashes += sequence(steps, mode, page_blocks);
+        };
+        for a in STEPS {
+            for b in STEPS {
+                for c in STEPS {
+                    each(&[a, b, c]);
+                    for d in STEPS.iter().copied().filter(|_| longest == 4) {
+                        each(&[a, b, c, d]);
+                    }
+                }
+            }
+        }
+    }
+    println!("ordered: {sequences} sequences, {crashes} crashes");
+}

@@ -1,0 +1,91 @@
+//! Hits in process for a counter of instructions: nothing is timed. `cargo xtask prove curve-cost`
+//! runs it under callgrind, which counts inside [`measured`] only, with the hit-ratio curve and
+//! without it.
+//!
+//! `cargo bench --package larder-io --bench hit_cost -- MIB HITS curve|none`. Without arguments, as
+//! in `cargo test --benches`, a moment on a few megabytes shows that it works.
+
+use larder_core::lane::Silent;
+use larder_core::policy::PolicyKind;
+use larder_core::request::{Assembly, Status};
+use larder_core::store::{Geometry, MemoryStore};
+use larder_core::units::BLOCK_BYTES_U64;
+use larder_core::volume::VolumeOptions;
+use larder_io::engine::{ArenaCache, ArenaLane, Engine, EngineOptions};
+use larder_io::store::Timed;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
+use std::hint::black_box;
+
+/// Bytes of a request that fills the cache.
+const LARGE_BYTES: u32 = 1 << 20;
+
+fn main() {
+    let args: Vec<String> = std::env::args().skip(1).filter(|arg| arg != "--bench").collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    match args[..] {
+        [mib, hits, curve @ ("curve" | "none")] => {
+            let number = |text: &str| text.parse().expect("a number");
+            run(number(mib), number(hits), curve == "curve");
+        }
+        _ => run(8, 10_000, true),
+    }
+}
+
+fn run(mib: u64, hits: u64, curve: bool) {
+    let policy = PolicyKind::S3Fifo;
+    let engine = Engine::new(EngineOptions {
+        // The tables of the cache take about a twentieth.
+        memory_bytes: (mib << 20) / 8 * 9 + (16 << 20),
+        huge_pages: false,
+        lock: false,
+        threads: 1,
+        policy_bytes: policy.bytes_per_page(),
+    })
+    .expect("there is memory for the bench");
+    let geometry = Geometry { length: mib << 20, granule: 512, read_only: false };
+    let options = VolumeOptions { policy, curve, ..VolumeOptions::new("bench", geometry) };
+    let store = Timed::new(MemoryStore::new(geometry), engine.clock());
+    let volume = engine.add_volume(options, Box::new(store)).expect("a thread for the volume");
+    let cache = engine.cache();
+    let mut lane = cache.open_lane(&volume, Box::new(Silent));
+    for offset in (0..mib << 20).step_by(LARGE_BYTES as usize) {
+        fill(&engine, &mut lane, offset);
+    }
+    let blocks = (mib << 20) / BLOCK_BYTES_U64;
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(1);
+    let offsets: Vec<u64> =
+        (0..hits).map(|_| random.next_u64() % blocks * BLOCK_BYTES_U64).collect();
+    let mut to = vec![0; 4096];
+    let found = measured(cache, &lane, &offsets, &mut to);
+    black_box(&to);
+    assert_eq!(found, hits, "everything is resident");
+    let report = cache.curve(&volume, engine.now());
+    assert_eq!(report.is_some(), curve, "the curve is kept as asked");
+    if let Some(report) = report {
+        assert!(report.references > 0, "references were counted");
+    }
+    cache.close_lane(lane);
+    engine.shut_down();
+}
+
+fn fill(engine: &Engine, lane: &mut ArenaLane, offset: u64) {
+    let (cache, mut completions) = (engine.cache(), Vec::new());
+    let mut assembly = Assembly::new(0, offset, LARGE_BYTES);
+    let mut status = cache.read(lane, engine.now(), &mut assembly);
+    while status == Status::Pending {
+        std::thread::yield_now();
+        lane.collect(&mut completions);
+        for completion in completions.drain(..) {
+            status = assembly.absorb(cache.frames(), completion);
+        }
+    }
+    assert_eq!(status, Status::Done, "there is room for all of it");
+    assembly.release(cache.frames());
+}
+
+/// The hits that are counted; how many there were.
+#[inline(never)]
+fn measured(cache: &ArenaCache, lane: &ArenaLane, offsets: &[u64], to: &mut [u8]) -> u64 {
+    offsets.iter().map(|&offset| u64::from(cache.read_hit(lane, offset, to))).sum()
+}

@@ -1,0 +1,206 @@
+//! Embedding: a cache of its own for a program, with calls that wait.
+//!
+//! [`Caches::open`] puts a cache in front of a file or block device. A [`Handle`] is one thread's
+//! way to it: it reads and writes by copy, looks at what is cached in place ([`View`]), changes it
+//! in place ([`Change`]), flushes, and orders groups of writes. What each promises stands in
+//! docs/SEMANTICS.md; a tour with an example is docs/embedding.md.
+//!
+//! Everything here is made of what the server is made of: an [`Engine`], a lane for each handle, a
+//! thread for each volume. A call sleeps until the cache has an answer; hits do not sleep.
+
+mod change;
+mod handle;
+mod view;
+
+pub use change::Change;
+pub use handle::Handle;
+pub use view::View;
+
+use crate::engine::{ArenaVolume, Engine, EngineError, EngineOptions};
+use crate::store::{EngineStore, OpenError, OpenOptions, open};
+use larder_core::counters::Totals;
+use larder_core::group::{GroupId, OrderError};
+use larder_core::mode::WriteMode;
+use larder_core::policy::PolicyKind;
+use larder_core::store::{Geometry, StoreError};
+use larder_core::volume::VolumeOptions;
+use std::io;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Why something cannot be done. Each message can follow "failed to".
+#[derive(Debug, thiserror::Error)]
+pub enum EmbedError {
+    /// There is no memory or no thread for it.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// The store cannot be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The store failed, or the cache refused.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Two groups cannot be ordered.
+    #[error(transparent)]
+    Order(#[from] OrderError),
+    /// The range is empty or not inside the volume.
+    #[error("use bytes {bytes:?}: the volume has {length}")]
+    Range {
+        /// What was asked for.
+        bytes: Range<u64>,
+        /// Bytes of the volume.
+        length: u64,
+    },
+    /// What is mapped to be overwritten is not of whole sectors.
+    #[error("map bytes {bytes:?} to be overwritten: they are not whole sectors of 512 bytes")]
+    Unaligned {
+        /// What was asked for.
+        bytes: Range<u64>,
+    },
+    /// The process has no file descriptor left, or the kernel refused to wait.
+    #[error("wait for the cache: {0}")]
+    Wait(#[from] io::Error),
+    /// Stores that could not be flushed at the end: what they did with the data is not known.
+    #[error("close the caches: {}", .0.join("; "))]
+    Close(Vec<String>),
+}
+
+/// Caches in one pool of memory, and the threads that drive the stores behind them.
+///
+/// [`Caches::close`] writes everything; dropping them instead loses what is dirty, as a kill would.
+#[derive(Debug)]
+pub struct Caches {
+    engine: Arc<Engine>,
+}
+
+impl Caches {
+    /// A pool of `memory_bytes`, at least [`crate::engine::MEMORY_BYTES_MIN`], tables included.
+    ///
+    /// # Errors
+    /// If the memory is too little, more than the machine's, or refused.
+    pub fn new(memory_bytes: u64) -> Result<Self, EmbedError> {
+        Caches::with_options(EngineOptions {
+            memory_bytes,
+            huge_pages: true,
+            lock: false,
+            threads: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+            policy_bytes: PolicyKind::ALL.iter().map(|p| p.bytes_per_page()).max().unwrap_or(0),
+        })
+    }
+
+    /// The same with every option of the engine.
+    ///
+    /// # Errors
+    /// As [`Caches::new`], and if the memory is to be locked and cannot be.
+    pub fn with_options(options: EngineOptions) -> Result<Self, EmbedError> {
+        Ok(Caches { engine: Arc::new(Engine::new(options)?) })
+    }
+
+    /// Opens and locks a file or block device and puts a cache in front of it. `configure` may
+    /// change the options, which begin as [`VolumeOptions::new`] has them.
+    ///
+    /// # Errors
+    /// If it cannot be opened, is in use, or the kernel has no thread left.
+    ///
+    /// # Panics
+    /// If options are out of range, as in [`larder_core::cache::Cache::add_volume`].
+    pub fn open(
+        &self,
+        path: &Path,
+        configure: impl FnOnce(&mut VolumeOptions),
+    ) -> Result<CachedVolume, EmbedError> {
+        let read_only = std::fs::metadata(path).is_ok_and(|found| found.permissions().readonly());
+        let options = OpenOptions { read_only, plain: false };
+        let opened = open(path, options, self.engine.clock())?;
+        for note in &opened.notes {
+            tracing::info!(%note, "how the store was opened");
+        }
+        self.add(opened.store, path.display().to_string(), configure)
+    }
+
+    /// Puts a cache in front of a store of any kind.
+    ///
+    /// # Errors
+    /// If the kernel has no thread left.
+    ///
+    /// # Panics
+    /// As [`Caches::open`].
+    pub fn add(
+        &self,
+        store: Box<dyn EngineStore>,
+        name: String,
+        configure: impl FnOnce(&mut VolumeOptions),
+    ) -> Result<CachedVolume, EmbedError> {
+        let mut options = VolumeOptions::new(name, store.geometry());
+        configure(&mut options);
+        if options.geometry.read_only {
+            options.write_mode = WriteMode::ReadOnly;
+        }
+        let volume = self.engine.add_volume(options, store)?;
+        Ok(CachedVolume { engine: Arc::clone(&self.engine), volume })
+    }
+
+    /// Writes and flushes everything, however long a store takes for it, and ends.
+    ///
+    /// # Errors
+    /// If a store cannot flush; it has been given everything then, but for what must not be there
+    /// before something else is stable.
+    pub fn close(self) -> Result<(), EmbedError> {
+        let drained = self.engine.drain(|_| {});
+        self.engine.shut_down();
+        drained.map_err(EmbedError::Close)
+    }
+}
+
+/// A store with a cache in front of it. Clones are the same one.
+#[derive(Clone, Debug)]
+pub struct CachedVolume {
+    engine: Arc<Engine>,
+    volume: Arc<ArenaVolume>,
+}
+
+impl CachedVolume {
+    /// Length, granule, and whether it can be written.
+    #[must_use]
+    pub fn geometry(&self) -> Geometry {
+        self.volume.geometry()
+    }
+
+    /// A way to it for one thread.
+    ///
+    /// # Errors
+    /// If the process has no file descriptor left.
+    pub fn handle(&self) -> Result<Handle, EmbedError> {
+        Handle::new(self.clone())
+    }
+
+    /// A new group of writes; it needs no end.
+    #[must_use]
+    pub fn group(&self) -> GroupId {
+        self.engine.cache().group(&self.volume)
+    }
+
+    /// From now on nothing of `after` is given to the store before everything that was written in
+    /// `before` until now is stable there. This waits for nothing: it is kept when the time for
+    /// writing comes.
+    ///
+    /// # Errors
+    /// If `before` could have to wait for `after`, or too many groups wait. Then nothing has
+    /// changed.
+    pub fn order(&self, before: GroupId, after: GroupId) -> Result<(), EmbedError> {
+        Ok(self.engine.cache().order(&self.volume, before, after)?)
+    }
+
+    /// Its counters so far.
+    #[must_use]
+    pub fn counters(&self) -> Totals {
+        self.volume.totals()
+    }
+
+    /// Bytes that the store does not have yet.
+    #[must_use]
+    pub fn dirty_bytes(&self) -> u64 {
+        self.volume.unclean_blocks() * larder_core::units::BLOCK_BYTES_U64
+    }
+}

@@ -1,0 +1,210 @@
+//! Sockets that servers listen on: a unix socket for its owner only, TCP, or one that whoever
+//! started the process has made already.
+//!
+//! Invariants: two servers that start together cannot both have a path, which a lock beside it
+//! decides; a path of ours is removed when the listener goes, one that was handed over is not.
+
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use std::fmt;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// Where to listen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ListenAddress {
+    /// A unix socket.
+    Unix(PathBuf),
+    /// TCP.
+    Tcp(SocketAddr),
+}
+
+impl fmt::Display for ListenAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ListenAddress::Unix(path) => write!(f, "unix:{}", path.display()),
+            ListenAddress::Tcp(address) => write!(f, "tcp:{address}"),
+        }
+    }
+}
+
+/// Why listening failed.
+#[derive(Debug, thiserror::Error)]
+pub enum ListenError {
+    /// A server listens there.
+    #[error("listen on {0}: another server is listening there")]
+    Busy(ListenAddress),
+    /// Something that is not a socket is there.
+    #[error("listen on {0}: the path exists and is not a socket")]
+    NotASocket(ListenAddress),
+    /// The kernel refused.
+    #[error("listen on {address}: {source}")]
+    Refused {
+        /// Where.
+        address: ListenAddress,
+        /// Why.
+        source: io::Error,
+    },
+    /// What was handed over cannot be listened on.
+    #[error("use the socket \"{name}\" that was handed over: {source}")]
+    HandedOver {
+        /// Its name.
+        name: String,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// A socket that is listened on; its descriptor does not block.
+#[derive(Debug)]
+pub struct Listener {
+    fd: OwnedFd,
+    address: ListenAddress,
+    /// Held as long as the socket's path is ours; none if there is no path, or it is not ours.
+    lock: Option<OwnedFd>,
+}
+
+impl Listener {
+    /// Listens on an address. A unix socket can be opened by its owner only.
+    ///
+    /// # Errors
+    /// If the address is in use or cannot be listened on.
+    pub fn bind(address: &ListenAddress) -> Result<Self, ListenError> {
+        let refused = |source: io::Error| ListenError::Refused { address: address.clone(), source };
+        match address {
+            ListenAddress::Unix(path) => {
+                if let Ok(stat) = rustix::fs::lstat(path)
+                    && rustix::fs::FileType::from_raw_mode(stat.st_mode)
+                        != rustix::fs::FileType::Socket
+                {
+                    return Err(ListenError::NotASocket(address.clone()));
+                }
+                match listen_unix(path) {
+                    Ok((fd, lock)) => {
+                        Ok(Listener { fd, address: address.clone(), lock: Some(lock) })
+                    }
+                    Err(None) => Err(ListenError::Busy(address.clone())),
+                    Err(Some(error)) => Err(refused(error.into())),
+                }
+            }
+            ListenAddress::Tcp(socket) => {
+                let listener = TcpListener::bind(socket).map_err(|error| match error.kind() {
+                    io::ErrorKind::AddrInUse => ListenError::Busy(address.clone()),
+                    _ => refused(error),
+                })?;
+                listener.set_nonblocking(true).map_err(refused)?;
+                let bound = listener.local_addr().map_err(refused)?;
+                let address = ListenAddress::Tcp(bound);
+                Ok(Listener { fd: listener.into(), address, lock: None })
+            }
+        }
+    }
+
+    /// Takes over a socket called `name` that somebody else listens on already. Its path, if it has
+    /// one, is left alone.
+    ///
+    /// # Errors
+    /// If it is not a stream socket that listens, or of a family that is not known here.
+    pub fn handed_over(name: &str, fd: OwnedFd) -> Result<Self, ListenError> {
+        let known = || -> io::Result<ListenAddress> {
+            let listens = rustix::net::sockopt::socket_acceptconn(&fd)?;
+            if !listens || rustix::net::sockopt::socket_type(&fd)? != SocketType::STREAM {
+                return Err(io::Error::other("it is not a stream socket that listens"));
+            }
+            rustix::io::fcntl_setfd(&fd, rustix::io::FdFlags::CLOEXEC)?;
+            rustix::io::ioctl_fionbio(&fd, true)?;
+            let address = rustix::net::getsockname(&fd)?;
+            if let Ok(socket) = SocketAddr::try_from(address.clone()) {
+                return Ok(ListenAddress::Tcp(socket));
+            }
+            let unix = SocketAddrUnix::try_from(address)?;
+            let path = unix.path().ok_or_else(|| io::Error::other("it has no path"))?;
+            let path = std::ffi::OsStr::from_bytes(path.as_ref().to_bytes());
+            Ok(ListenAddress::Unix(path.into()))
+        };
+        let refused = |source| ListenError::HandedOver { name: name.to_owned(), source };
+        let address = known().map_err(refused)?;
+        Ok(Listener { fd, address, lock: None })
+    }
+
+    /// Where it listens; the port is the real one.
+    #[must_use]
+    pub fn address(&self) -> &ListenAddress {
+        &self.address
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let (ListenAddress::Unix(path), Some(_)) = (&self.address, &self.lock) {
+            for path in [path.clone(), lock_path(path)] {
+                if let Err(error) = std::fs::remove_file(&path) {
+                    tracing::debug!(path = %path.display(), %error, "was not there any more");
+                }
+            }
+        }
+    }
+}
+
+fn lock_path(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".lock");
+    name.into()
+}
+
+/// Listens on a unix socket. Who may take over a stale path is decided by a lock beside it, so that
+/// two servers that start together cannot both win.
+fn listen_unix(path: &Path) -> Result<(OwnedFd, OwnedFd), Option<Errno>> {
+    let lock = rustix::fs::open(
+        lock_path(path),
+        OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC,
+        Mode::RUSR | Mode::WUSR,
+    )?;
+    rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)
+        .map_err(|error| if error == Errno::AGAIN { None } else { Some(error) })?;
+    match bind_unix(path) {
+        Ok(listener) => Ok((listener, lock)),
+        Err(error) => {
+            // The lock is ours, so the file is too.
+            if let Err(error) = std::fs::remove_file(lock_path(path)) {
+                tracing::debug!(%error, "the lock file was not there any more");
+            }
+            Err(error)
+        }
+    }
+}
+
+fn bind_unix(path: &Path) -> Result<OwnedFd, Option<Errno>> {
+    let address = SocketAddrUnix::new(path)?;
+    let socket = || {
+        rustix::net::socket_with(
+            AddressFamily::UNIX,
+            SocketType::STREAM,
+            SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
+            None,
+        )
+    };
+    if rustix::fs::lstat(path).is_ok() {
+        match rustix::net::connect(&socket()?, &address) {
+            Ok(()) | Err(Errno::AGAIN) => return Err(None),
+            Err(_) => rustix::fs::unlink(path)?,
+        }
+    }
+    let listener = socket()?;
+    rustix::net::bind(&listener, &address)?;
+    // Whoever may open the socket may do with the volumes as they like: only the owner. Nobody can
+    // connect before the next call.
+    rustix::fs::chmod(path, Mode::RUSR | Mode::WUSR)?;
+    rustix::net::listen(&listener, 128)?;
+    Ok(listener)
+}

@@ -1,0 +1,116 @@
+//! The exports of a server, which come and go while it runs.
+//!
+//! A handshake offers those that are there when it begins. One that is removed is offered no more;
+//! its clients get answers to what they have asked, `ESHUTDOWN` for what they ask from then on, and
+//! are disconnected when nothing of theirs is under way.
+
+use super::handshake::{BlockSizes, ExportInfo};
+use super::server::ServerLimits;
+use super::wire;
+use crate::engine::ArenaVolume;
+use crate::store::AllocationMap;
+use larder_core::mode::WriteMode;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// A volume under a name.
+#[derive(Clone)]
+pub struct Export {
+    /// What clients are told, as far as it never changes.
+    pub(super) info: ExportInfo,
+    pub(super) volume: Arc<ArenaVolume>,
+    pub(super) map: Arc<dyn AllocationMap>,
+    removed: Arc<AtomicBool>,
+}
+
+impl fmt::Debug for Export {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Export").field("info", &self.info).finish_non_exhaustive()
+    }
+}
+
+impl Export {
+    /// Offers `volume` under its name; `default` also under the empty name.
+    ///
+    /// Several connections are allowed because a flush on one covers what was acknowledged on all.
+    #[must_use]
+    pub fn new(
+        volume: Arc<ArenaVolume>,
+        map: Arc<dyn AllocationMap>,
+        default: bool,
+        limits: &ServerLimits,
+    ) -> Self {
+        let info = ExportInfo {
+            name: volume.name().to_owned(),
+            description: String::new(),
+            length: volume.geometry().length,
+            read_only: false,
+            block_sizes: BlockSizes { min: 1, preferred: 4096, max: limits.request_bytes_max },
+            features: wire::FLAG_SEND_FLUSH
+                | wire::FLAG_SEND_FUA
+                | wire::FLAG_SEND_TRIM
+                | wire::FLAG_SEND_WRITE_ZEROES
+                | wire::FLAG_SEND_CACHE
+                | wire::FLAG_CAN_MULTI_CONN,
+            default,
+        };
+        Export { info, volume, map, removed: Arc::new(AtomicBool::new(false)) }
+    }
+
+    /// What a client is told that comes now: the write mode and the page size may change.
+    pub(super) fn info_now(&self) -> ExportInfo {
+        let mut info = self.info.clone();
+        info.read_only = self.volume.write_mode() == WriteMode::ReadOnly;
+        info.block_sizes.preferred =
+            u32::try_from(self.volume.page_bytes()).expect("at most 1 MiB");
+        info
+    }
+
+    pub(super) fn is_removed(&self) -> bool {
+        self.removed.load(Ordering::Acquire)
+    }
+
+    /// Whether this is the same one, and not another of the same name.
+    pub(super) fn is(&self, other: &Export) -> bool {
+        Arc::ptr_eq(&self.removed, &other.removed)
+    }
+}
+
+/// Why an export was not added.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("export {0}: there is an export of this name")]
+pub struct NameTaken(pub String);
+
+/// The exports that are there.
+#[derive(Debug, Default)]
+pub(super) struct Exports(Mutex<Vec<Export>>);
+
+impl Exports {
+    pub(super) fn new(exports: Vec<Export>) -> Self {
+        Exports(Mutex::new(exports))
+    }
+
+    /// All of them, as they are now.
+    pub(super) fn list(&self) -> Vec<Export> {
+        self.0.lock().expect("no holder panics").clone()
+    }
+
+    pub(super) fn add(&self, export: Export) -> Result<(), NameTaken> {
+        let mut exports = self.0.lock().expect("no holder panics");
+        if exports.iter().any(|other| other.info.name == export.info.name) {
+            return Err(NameTaken(export.info.name));
+        }
+        exports.push(export);
+        Ok(())
+    }
+
+    /// Takes the export of this name out.
+    pub(super) fn remove(&self, name: &str) -> Option<Export> {
+        let mut exports = self.0.lock().expect("no holder panics");
+        let place = exports.iter().position(|export| export.info.name == name)?;
+        let export = exports.remove(place);
+        export.removed.store(true, Ordering::Release);
+        Some(export)
+    }
+}

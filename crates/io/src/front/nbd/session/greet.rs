@@ -1,0 +1,95 @@
+//! The handshake of a connection: the state machine, its bytes and its time, and TLS in between.
+
+use crate::front::nbd::exports::Export;
+use crate::front::nbd::handshake::{ExportInfo, Handshake, HandshakeLimits, Negotiated, Progress};
+use crate::front::nbd::input::{Input, Received};
+use crate::front::nbd::output::Output;
+use crate::front::nbd::server::Shared;
+use crate::front::nbd::transport::Transport;
+use crate::wake::Waker;
+use larder_core::clock::Nanos;
+use rustix::event::PollFlags;
+use rustix::fd::AsFd;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// Agrees with the client on an export; `None` if the connection is over.
+pub(super) fn shake_hands(
+    shared: &Shared,
+    exports: &[Export],
+    transport: &mut Transport<'_>,
+    waker: &Waker,
+    input: &mut Input,
+) -> Option<Negotiated> {
+    let exports: Vec<ExportInfo> = exports.iter().map(Export::info_now).collect();
+    let mut handshake =
+        Handshake::new(&exports, HandshakeLimits::default()).with_tls(shared.tls.mode);
+    let clock = shared.engine.clock();
+    let limit = u64::try_from(shared.limits.handshake_time_max.as_nanos()).unwrap_or(u64::MAX);
+    let deadline = clock.now().saturating_add(limit);
+    let no_frames = shared.engine.cache().frames();
+    let mut output = Output::default();
+    loop {
+        let mut answer = Vec::new();
+        let progress = handshake.feed(input.bytes(), &mut answer);
+        output.push(&answer);
+        let sent = output.send(no_frames, transport);
+        let progress = match progress {
+            Ok((consumed, progress)) => {
+                input.consume(consumed);
+                progress
+            }
+            Err(error) => {
+                tracing::info!(%error, "a handshake failed");
+                return None;
+            }
+        };
+        match progress {
+            Progress::Transmission(negotiated) if output.backlog() == 0 => return Some(negotiated),
+            Progress::Aborted => return None,
+            Progress::StartTls => {
+                start_tls(shared, transport, waker, (input, &mut output), deadline)?;
+                continue;
+            }
+            Progress::Transmission(_) | Progress::NeedMore => {}
+        }
+        let now = clock.now();
+        if !sent || now >= deadline || shared.closing.load(Ordering::Acquire) {
+            return None;
+        }
+        let all_sent = output.backlog() == 0 && !transport.has_unsent();
+        let wanted = if all_sent { PollFlags::IN } else { PollFlags::OUT };
+        let timeout = Duration::from_nanos(deadline - now);
+        waker.sleep(Some((transport.as_fd(), wanted)), Some(timeout)).ok()?;
+        if all_sent && input.receive(transport) == Received::Closed {
+            return None;
+        }
+    }
+}
+
+/// Sends what is due in clear, then begins TLS with what came after it.
+fn start_tls(
+    shared: &Shared,
+    transport: &mut Transport<'_>,
+    waker: &Waker,
+    (input, output): (&mut Input, &mut Output),
+    deadline: Nanos,
+) -> Option<()> {
+    let (clock, frames) = (shared.engine.clock(), shared.engine.cache().frames());
+    while output.backlog() > 0 {
+        let now = clock.now();
+        if now >= deadline || shared.closing.load(Ordering::Acquire) {
+            return None;
+        }
+        let timeout = Duration::from_nanos(deadline - now);
+        waker.sleep(Some((transport.as_fd(), PollFlags::OUT)), Some(timeout)).ok()?;
+        if !output.send(frames, transport) {
+            return None;
+        }
+    }
+    let tls = shared.tls.server.as_ref().expect("a mode with TLS has what it needs");
+    transport.start_tls(tls, input.bytes()).ok()?;
+    input.consume(input.bytes().len());
+    // What came ahead is not in the socket any more, and nobody would be woken for it.
+    (input.receive(transport) != Received::Closed).then_some(())
+}

@@ -1,0 +1,133 @@
+//! Two volumes in one pool, one with a hot set and one that is scanned: what the sharing of memory
+//! makes of them, beside any fixed division.
+//!
+//! Requests are reads of a block, by turns of the two volumes at random; the hot volume is read
+//! with pages the hotter the lower their number, the other in order, over and over. The clock goes
+//! on by the same time with each request, and the stores need no time.
+
+use super::{Rehearsal, RehearsalError, Request};
+use crate::model::VoidStore;
+use crate::random::Random;
+use crate::trace::Op;
+use larder_core::cache::ShareMode;
+use larder_core::clock::Nanos;
+use larder_core::counters::Counter;
+use larder_core::frames::NoFrames;
+use larder_core::policy::PolicyKind;
+use larder_core::store::Geometry;
+use larder_core::tunables::Tunables;
+use larder_core::units::BLOCK_BYTES_U64;
+use larder_core::volume::VolumeOptions;
+
+/// Nanoseconds from one request to the next.
+const GAP: Nanos = 200_000;
+/// Blocks of the volume that is scanned.
+const SCANNED_BLOCKS: u64 = 400_000;
+
+/// The experiment.
+#[derive(Clone, Copy, Debug)]
+pub struct Sharing {
+    /// Frames of the pool.
+    pub frames: u32,
+    /// Blocks of the volume that has the hot set.
+    pub hot_blocks: u64,
+    /// Of ten requests, so many go to the hot volume.
+    pub hot_tenths: u64,
+    /// The policy of both volumes.
+    pub policy: PolicyKind,
+    /// Requests, of which the first half is warm-up.
+    pub requests: u64,
+}
+
+/// How the memory is shared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Division {
+    /// The hot volume has so many frames, the other the rest.
+    Fixed(u32),
+    /// As the cache does it.
+    Mode(ShareMode),
+}
+
+/// The share of the second half of the requests that hit, 0 to 1.
+///
+/// # Errors
+/// As [`Rehearsal::begin`].
+pub fn hit_ratio(sharing: &Sharing, division: Division) -> Result<f64, RehearsalError> {
+    let geometry =
+        |blocks| Geometry { length: blocks * BLOCK_BYTES_U64, granule: 512, read_only: true };
+    // Nothing is read ahead: it is about what stays.
+    let mut tunables = Tunables::default();
+    tunables.set("read-ahead-max", 0).expect("in its range");
+    let mut volumes = [("hot", sharing.hot_blocks), ("scanned", SCANNED_BLOCKS)].map(
+        |(name, blocks): (&str, u64)| VolumeOptions {
+            policy: sharing.policy,
+            tunables: tunables.clone(),
+            ..VolumeOptions::new(name, geometry(blocks))
+        },
+    );
+    if let Division::Fixed(frames) = division {
+        volumes[0].max_frames = frames.max(1);
+        volumes[1].max_frames = (sharing.frames - frames).max(1);
+    }
+    let served = volumes.map(|options| {
+        let store = VoidStore::new(options.geometry);
+        (options, store)
+    });
+    let mut rehearsal = Rehearsal::new(sharing.frames, 1, served, 1);
+    if let Division::Mode(mode) = division {
+        rehearsal.set_share_mode(mode);
+    }
+    let mut random = Random::from_seed(1);
+    let mut scanned = 0;
+    let mut before = 0;
+    for number in 0..sharing.requests {
+        if number == sharing.requests / 2 {
+            before = hits(&rehearsal);
+        }
+        let (volume, block) = if random.below(10) < sharing.hot_tenths {
+            // Of three uniform numbers the lowest: low pages are hot.
+            let draw = (0..3).map(|_| random.below(sharing.hot_blocks)).min().unwrap_or(0);
+            (0, draw)
+        } else {
+            scanned = (scanned + 1) % SCANNED_BLOCKS;
+            (1, scanned)
+        };
+        rehearsal.pass(rehearsal.now() + GAP)?;
+        let offset = block * BLOCK_BYTES_U64;
+        let client = rehearsal.wait_for_idle()?;
+        let request = Request { volume, op: Op::Read, offset, len: BLOCK_BYTES_U64 };
+        rehearsal.begin(client, &request)?;
+    }
+    rehearsal.wait_for_all()?;
+    let counted = sharing.requests - sharing.requests / 2;
+    #[expect(clippy::cast_precision_loss, reason = "counts of a run")]
+    let ratio = (hits(&rehearsal) - before) as f64 / counted as f64;
+    rehearsal.finish();
+    Ok(ratio)
+}
+
+fn hits(rehearsal: &Rehearsal<VoidStore<NoFrames>>) -> u64 {
+    (0..2).map(|volume| rehearsal.totals(volume).get(Counter::ReadHit)).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_goes_from_the_volume_that_is_scanned_to_the_hot_one() {
+        let sharing = Sharing {
+            frames: 4_000,
+            hot_blocks: 12_000,
+            hot_tenths: 5,
+            policy: PolicyKind::Lru,
+            requests: 300_000,
+        };
+        let of = |division| hit_ratio(&sharing, division).unwrap();
+        let best = (0..=8).map(|part| of(Division::Fixed(part * 500))).fold(0.0, f64::max);
+        let auto = of(Division::Mode(ShareMode::Auto));
+        let coldest = of(Division::Mode(ShareMode::Coldest));
+        assert!(auto > best - 0.01, "{auto} of {best}");
+        assert!(auto > coldest + 0.03, "{auto}, by the coldest page {coldest}");
+    }
+}

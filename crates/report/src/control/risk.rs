@@ -1,0 +1,146 @@
+//! What a crash now would lose, and what cannot be written.
+
+use super::Head;
+use super::changes::ByteRange;
+use crate::format;
+use crate::table::{Cell, Column, Table};
+use serde::{Deserialize, Serialize};
+
+/// The answer to `GET /v1/at-risk`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AtRisk {
+    /// Schema and version.
+    #[serde(flatten)]
+    pub head: Head,
+    /// One for each volume.
+    pub volumes: Vec<VolumeAtRisk>,
+}
+
+/// What of a volume its store does not have.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VolumeAtRisk {
+    /// Its name.
+    pub name: String,
+    /// Whether flushes are kept or ignored.
+    pub flush: String,
+    /// Bytes that are only in memory: what a kill now would lose.
+    pub lost_by_kill_bytes: u64,
+    /// Of these, bytes that are being written just now.
+    pub writing_bytes: u64,
+    /// More is never only in memory.
+    pub lost_by_kill_bytes_max: u64,
+    /// For how long the oldest of them has been so, in nanoseconds; null if there are none.
+    pub oldest_age_ns: Option<u64>,
+    /// The lazy writer begins to write what is older than this, however busy clients are.
+    pub age_max_ns: u64,
+    /// Bytes whose last write failed.
+    pub failing_bytes: u64,
+    /// Ranges that hold them, in whole pages; not all if there are very many.
+    pub failing: Vec<FailingRange>,
+    /// The last error of a write or flush while writes are failing.
+    pub error: Option<String>,
+    /// Why the store cannot be flushed any more, if so.
+    pub flush_failed: Option<String>,
+}
+
+/// A range that could not be written.
+pub type FailingRange = ByteRange;
+
+impl AtRisk {
+    /// As a table.
+    #[must_use]
+    pub fn table(&self) -> Table {
+        let columns = [
+            Column::words("name", "volume"),
+            Column::numbers("lost_by_kill_bytes", "a kill loses"),
+            Column::numbers("lost_by_kill_bytes_max", "at most"),
+            Column::numbers("oldest_age_ns", "oldest"),
+            Column::numbers("age_max_ns", "written at"),
+            Column::numbers("failing_bytes", "failing"),
+            Column::words("flush", "flush"),
+        ];
+        let mut table = Table::new("", columns);
+        for volume in &self.volumes {
+            table.push([
+                Cell::word(&volume.name),
+                Cell::bytes(volume.lost_by_kill_bytes),
+                Cell::bytes(volume.lost_by_kill_bytes_max),
+                volume.oldest_age_ns.map_or_else(Cell::missing, Cell::duration),
+                Cell::duration(volume.age_max_ns),
+                Cell::bytes(volume.failing_bytes),
+                Cell::word(&volume.flush),
+            ]);
+        }
+        table
+    }
+
+    /// What is wrong, one sentence each; empty if nothing is.
+    #[must_use]
+    pub fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        for volume in &self.volumes {
+            let name = &volume.name;
+            if let Some(error) = &volume.flush_failed {
+                warnings.push(format!(
+                    "{name}: its store cannot be flushed any more, and what it has is not known: \
+                     failed to {error}"
+                ));
+            }
+            if volume.failing_bytes > 0 {
+                let why = volume.error.as_deref().unwrap_or("write, which is tried again");
+                let bytes = format::bytes(volume.failing_bytes);
+                warnings.push(format!("{name}: {bytes} cannot be written: failed to {why}"));
+                for range in &volume.failing {
+                    let (from, to) = (range.offset, range.offset + range.length);
+                    warnings.push(format!("{name}: failing: bytes {from} to {to}"));
+                }
+            }
+            if volume.flush == "ignore" {
+                warnings.push(format!(
+                    "{name}: flushes are ignored, so a crash also loses what clients were told is \
+                     safe"
+                ));
+            }
+        }
+        warnings
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_is_said_with_its_place() {
+        let fine = VolumeAtRisk {
+            name: "a".into(),
+            flush: "keep".into(),
+            lost_by_kill_bytes: 8192,
+            lost_by_kill_bytes_max: 1 << 20,
+            oldest_age_ns: Some(1_500_000_000),
+            age_max_ns: 5_000_000_000,
+            ..VolumeAtRisk::default()
+        };
+        let mut at_risk = AtRisk { volumes: vec![fine.clone()], ..AtRisk::default() };
+        assert_eq!(at_risk.warnings(), Vec::<String>::new());
+        let known = "\
+volume  a kill loses  at most  oldest  written at  failing  flush
+-----------------------------------------------------------------
+a              8 KiB    1 MiB  1.50 s      5.00 s      0 B  keep
+";
+        assert_eq!(at_risk.table().to_text(), known);
+        at_risk.volumes.push(VolumeAtRisk {
+            name: "b".into(),
+            flush: "ignore".into(),
+            failing_bytes: 4096,
+            failing: vec![ByteRange { offset: 8192, length: 4096 }],
+            error: Some("write 4096 bytes at 8192: no space".into()),
+            flush_failed: Some("flush: gone".into()),
+            ..fine
+        });
+        let warnings = at_risk.warnings();
+        assert_eq!(warnings.len(), 4, "{warnings:?}");
+        assert!(warnings[1].ends_with("failed to write 4096 bytes at 8192: no space"));
+        assert_eq!(warnings[2], "b: failing: bytes 8192 to 12288");
+    }
+}

@@ -1,0 +1,430 @@
+//! Counters, gauges and latencies of a server at one moment, what happened between two moments, and
+//! the tables of it.
+//!
+//! Hit ratios are weighted: references that hit over all references, both summed over the whole
+//! time and all volumes asked for, never a mean of ratios.
+
+use super::Head;
+use crate::format;
+use crate::table::{Cell, Column, Table};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// No line of the summary is longer, so that it fits on every terminal.
+pub const WATCH_COLUMNS_MAX: usize = 80;
+/// Longer names of volumes are cut in the summary.
+const NAME_MAX: usize = 12;
+
+/// The answer to `GET /v1/stats`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Stats {
+    /// Schema and version.
+    #[serde(flatten)]
+    pub head: Head,
+    /// Since the server began, in nanoseconds.
+    pub uptime_ns: u64,
+    /// Whether it writes everything out in order to end.
+    pub stopping: bool,
+    /// What is so of the pool that all volumes share, by name.
+    pub pool: Pool,
+    /// One for each volume.
+    pub volumes: Vec<VolumeStats>,
+}
+
+/// Gauges of the pool, by name.
+pub type Pool = BTreeMap<String, u64>;
+
+/// The numbers of one volume.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct VolumeStats {
+    /// Its name.
+    pub name: String,
+    /// Pages that reads touched; a page that one request touches counts once.
+    pub read_pages: u64,
+    /// Those of them that were answered without the store.
+    pub read_hits: u64,
+    /// The second over the first; null where nothing was read.
+    pub read_hit_ratio: Option<f64>,
+    /// Counters by name.
+    pub counters: BTreeMap<String, u64>,
+    /// Gauges by name.
+    pub gauges: BTreeMap<String, u64>,
+    /// Latencies by name.
+    pub latencies: BTreeMap<String, LatencyStats>,
+}
+
+/// A latency in nanoseconds.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LatencyStats {
+    /// How many were measured.
+    pub count: u64,
+    /// The sum of all.
+    pub sum: u64,
+    /// Median, off by a sixteenth at most; null where nothing was measured.
+    pub p50: Option<u64>,
+    /// What 99 of 100 do not exceed.
+    pub p99: Option<u64>,
+    /// The longest; exact.
+    pub max: u64,
+}
+
+impl VolumeStats {
+    fn counter(&self, name: &str) -> u64 {
+        self.counters.get(name).copied().unwrap_or(0)
+    }
+
+    fn gauge(&self, name: &str) -> u64 {
+        self.gauges.get(name).copied().unwrap_or(0)
+    }
+
+    /// The mean of a latency; none where nothing was measured.
+    fn mean(&self, latency: &str) -> Option<u64> {
+        let latency = self.latencies.get(latency)?;
+        latency.sum.checked_div(latency.count)
+    }
+
+    fn set_ratio(&mut self) {
+        #[expect(clippy::cast_precision_loss, reason = "a ratio for people")]
+        let ratio = |hits, pages| hits as f64 / pages as f64;
+        self.read_hit_ratio = (self.read_pages > 0).then(|| ratio(self.read_hits, self.read_pages));
+    }
+
+    /// What happened since `earlier`. Gauges, medians and maxima stay as they are now.
+    fn since(&self, earlier: &VolumeStats) -> VolumeStats {
+        let mut difference = self.clone();
+        // A volume that went and came again under its name begins anew.
+        for (name, count) in &mut difference.counters {
+            *count = count.saturating_sub(earlier.counter(name));
+        }
+        for (name, latency) in &mut difference.latencies {
+            if let Some(before) = earlier.latencies.get(name) {
+                latency.count = latency.count.saturating_sub(before.count);
+                latency.sum = latency.sum.saturating_sub(before.sum);
+            }
+        }
+        difference.read_pages = self.read_pages.saturating_sub(earlier.read_pages);
+        difference.read_hits = self.read_hits.saturating_sub(earlier.read_hits);
+        difference.set_ratio();
+        difference
+    }
+
+    fn add(&mut self, other: &VolumeStats) {
+        for (name, count) in &other.counters {
+            *self.counters.entry(name.clone()).or_default() += count;
+        }
+        for (name, value) in &other.gauges {
+            *self.gauges.entry(name.clone()).or_default() += value;
+        }
+        for (name, latency) in &other.latencies {
+            let sum = self.latencies.entry(name.clone()).or_default();
+            sum.count += latency.count;
+            sum.sum += latency.sum;
+        }
+        self.read_pages += other.read_pages;
+        self.read_hits += other.read_hits;
+        self.set_ratio();
+    }
+}
+
+/// Amounts, or amounts per second of an interval.
+#[derive(Clone, Copy)]
+struct Scale(Option<f64>);
+
+impl Scale {
+    fn of(self, value: u64) -> u64 {
+        let Some(seconds) = self.0 else { return value };
+        #[expect(
+            clippy::cast_precision_loss,
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a rate for people"
+        )]
+        let rate = (value as f64 / seconds).round() as u64;
+        rate
+    }
+
+    fn count(self, value: u64) -> Cell {
+        let value = self.of(value);
+        Cell::written(value, format::short_count(value))
+    }
+
+    fn bytes(self, value: u64) -> Cell {
+        Cell::bytes(self.of(value))
+    }
+
+    fn title(self, title: &str) -> String {
+        if self.0.is_some() { format!("{title}/s") } else { title.to_owned() }
+    }
+
+    /// The key of a column; the unit is per second in an interval.
+    fn key(self, key: &str) -> String {
+        if self.0.is_some() { format!("{key}_per_s") } else { key.to_owned() }
+    }
+
+    fn column(self, key: &str, title: &str) -> Column {
+        Column::numbers(self.key(key), self.title(title))
+    }
+}
+
+impl Stats {
+    /// What happened since `earlier`, and how many seconds that was.
+    #[must_use]
+    pub fn since(&self, earlier: &Stats) -> (Stats, f64) {
+        let mut difference = self.clone();
+        for volume in &mut difference.volumes {
+            if let Some(before) = earlier.volumes.iter().find(|other| other.name == volume.name) {
+                *volume = volume.since(before);
+            }
+        }
+        #[expect(clippy::cast_precision_loss, reason = "a time for people")]
+        let seconds = self.uptime_ns.saturating_sub(earlier.uptime_ns) as f64 / 1e9;
+        (difference, seconds)
+    }
+
+    /// One line on the server and its pool.
+    #[must_use]
+    pub fn heading(&self) -> String {
+        let pool = |name: &str| self.pool.get(name).copied().unwrap_or(0);
+        let (memory, free) = (pool("memory_bytes"), pool("free_bytes"));
+        let stopping = if self.stopping { "; stopping" } else { "" };
+        let target = self.pool.get("memory_target_bytes").copied().unwrap_or(memory);
+        let resizing = if target == memory {
+            String::new()
+        } else {
+            format!("; on the way to {}", format::bytes(target))
+        };
+        format!(
+            "up {}; {} of {} in use{resizing}{stopping}",
+            format::duration(self.uptime_ns),
+            format::bytes(memory.saturating_sub(free)),
+            format::bytes(memory),
+        )
+    }
+
+    /// The volumes, and where there are several, all of them together.
+    fn rows(&self) -> Vec<VolumeStats> {
+        let mut rows = self.volumes.clone();
+        if rows.len() > 1 {
+            let mut all = VolumeStats { name: "all".to_owned(), ..VolumeStats::default() };
+            for volume in &self.volumes {
+                all.add(volume);
+            }
+            rows.push(all);
+        }
+        rows
+    }
+
+    /// What clients asked for, and what the cache has: amounts, or rates over so many seconds.
+    #[must_use]
+    pub fn requests(&self, seconds: Option<f64>) -> Table {
+        let scale = Scale(seconds);
+        let columns = [
+            Column::words("volume", "volume"),
+            scale.column("read_requests", "reads"),
+            scale.column("read_bytes", "read"),
+            Column::numbers("read_hit_ratio", "hits"),
+            scale.column("write_requests", "writes"),
+            scale.column("write_bytes", "written"),
+            Column::numbers("dirty_bytes", "dirty"),
+            Column::numbers("resident_bytes", "cached"),
+        ];
+        let mut table = Table::new("", columns);
+        for volume in self.rows() {
+            table.push([
+                name(&volume),
+                scale.count(volume.counter("read_requests")),
+                scale.bytes(volume.counter("read_bytes")),
+                volume.read_hit_ratio.map_or_else(Cell::missing, Cell::percent),
+                scale.count(volume.counter("write_requests")),
+                scale.bytes(volume.counter("write_bytes")),
+                Cell::bytes(volume.gauge("dirty_bytes") + volume.gauge("writing_bytes")),
+                Cell::bytes(volume.gauge("resident_bytes")),
+            ]);
+        }
+        table
+    }
+
+    /// What the stores were asked for: amounts, or rates over so many seconds.
+    #[must_use]
+    pub fn stores(&self, seconds: Option<f64>) -> Table {
+        let scale = Scale(seconds);
+        let columns = [
+            Column::words("volume", "store of"),
+            scale.column("store_reads", "reads"),
+            scale.column("store_read_bytes", "read"),
+            Column::numbers("store_read_service_mean_ns", "mean"),
+            scale.column("store_writes", "writes"),
+            scale.column("store_write_bytes", "written"),
+            Column::numbers("store_write_service_mean_ns", "mean"),
+            scale.column("store_flushes", "flushes"),
+        ];
+        let mut table = Table::new("", columns);
+        for volume in self.rows() {
+            let mean = |latency| volume.mean(latency).map_or_else(Cell::missing, Cell::duration);
+            table.push([
+                name(&volume),
+                scale.count(volume.counter("store_reads")),
+                scale.bytes(volume.counter("store_read_bytes")),
+                mean("store_read_service_ns"),
+                scale.count(volume.counter("store_writes")),
+                scale.bytes(volume.counter("store_write_bytes")),
+                mean("store_write_service_ns"),
+                scale.count(volume.counter("store_flushes")),
+            ]);
+        }
+        table
+    }
+
+    /// Every number: one row for each volume, counter, gauge and latency.
+    #[must_use]
+    pub fn everything(&self) -> Table {
+        let columns = [
+            Column::words("volume", "volume"),
+            Column::words("name", "name"),
+            Column::numbers("value", "value"),
+        ];
+        let mut table = Table::new("", columns);
+        let mut push = |volume: &str, name: String, value: Cell| {
+            table.push([Cell::word(volume), Cell::word(name), value]);
+        };
+        for (gauge, &value) in &self.pool {
+            push("", gauge.clone(), with_unit(gauge, value));
+        }
+        for volume in &self.volumes {
+            for (counter, &value) in volume.counters.iter().chain(&volume.gauges) {
+                push(&volume.name, counter.clone(), with_unit(counter, value));
+            }
+            let ratio = volume.read_hit_ratio.map_or_else(Cell::missing, Cell::percent);
+            push(&volume.name, "read_hit_ratio".into(), ratio);
+            for (latency, stats) in &volume.latencies {
+                let optional =
+                    |value: Option<u64>| value.map_or_else(Cell::missing, Cell::duration);
+                push(&volume.name, format!("{latency}_count"), Cell::count(stats.count));
+                push(&volume.name, format!("{latency}_mean"), optional(volume.mean(latency)));
+                push(&volume.name, format!("{latency}_p50"), optional(stats.p50));
+                push(&volume.name, format!("{latency}_p99"), optional(stats.p99));
+                push(&volume.name, format!("{latency}_max"), Cell::duration(stats.max));
+            }
+        }
+        table
+    }
+}
+
+/// A number as its name says: names end in their unit.
+fn with_unit(name: &str, value: u64) -> Cell {
+    if name.ends_with("_bytes") {
+        Cell::bytes(value)
+    } else if name.ends_with("_ns") {
+        Cell::duration(value)
+    } else {
+        Cell::count(value)
+    }
+}
+
+fn name(volume: &VolumeStats) -> Cell {
+    if volume.name.chars().count() <= NAME_MAX {
+        return Cell::word(&volume.name);
+    }
+    let cut: String = volume.name.chars().take(NAME_MAX - 2).collect();
+    Cell::word(format!("{cut}.."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn volume(name: &str, factor: u64) -> VolumeStats {
+        let numbers = |names: &[(&str, u64)]| {
+            names.iter().map(|&(name, value)| (name.to_owned(), value * factor)).collect()
+        };
+        let latency =
+            LatencyStats { count: 10 * factor, sum: 1_000_000 * factor, ..LatencyStats::default() };
+        let mut volume = VolumeStats {
+            name: name.to_owned(),
+            read_pages: 100 * factor,
+            read_hits: 90 * factor,
+            counters: numbers(&[("read_requests", 60), ("read_bytes", 400 << 10)]),
+            gauges: numbers(&[("dirty_bytes", 4096), ("writing_bytes", 4096)]),
+            latencies: [("store_read_service_ns".to_owned(), latency)].into(),
+            ..VolumeStats::default()
+        };
+        volume.set_ratio();
+        volume
+    }
+
+    fn stats(seconds: u64, volumes: Vec<VolumeStats>) -> Stats {
+        Stats {
+            head: Head::default(),
+            uptime_ns: seconds * 1_000_000_000,
+            stopping: false,
+            pool: [("memory_bytes".to_owned(), 64 << 20), ("free_bytes".to_owned(), 4 << 20)]
+                .into(),
+            volumes,
+        }
+    }
+
+    #[test]
+    fn rates_are_of_the_interval_and_ratios_are_weighted() {
+        let before = stats(10, vec![volume("a", 1)]);
+        let mut b = volume("a volume with a long name", 2);
+        b.read_hits = 0;
+        b.set_ratio();
+        let now = stats(12, vec![volume("a", 3), b]);
+        let (difference, seconds) = now.since(&before);
+        assert!((seconds - 2.0).abs() < 1e-9);
+        let known = "\
+volume        reads/s   read/s    hits  writes/s  written/s   dirty  cached
+---------------------------------------------------------------------------
+a                  60  400 KiB  90.0 %         0        0 B  24 KiB     0 B
+a volume w..       60  400 KiB   0.0 %         0        0 B  16 KiB     0 B
+all               120  800 KiB  45.0 %         0        0 B  40 KiB     0 B
+";
+        assert_eq!(difference.requests(Some(seconds)).to_text(), known);
+        let rows = difference.requests(Some(seconds)).to_json();
+        assert_eq!(rows["rows"][2]["read_requests_per_s"], 120);
+        assert!((rows["rows"][2]["read_hit_ratio"].as_f64().unwrap() - 0.45).abs() < 1e-9);
+        let stores = now.stores(None).to_json();
+        assert_eq!(stores["rows"][0]["store_read_service_mean_ns"], 100_000);
+        assert_eq!(now.heading(), "up 12.0 s; 60 MiB of 64 MiB in use");
+        let mut growing = now.clone();
+        growing.pool.insert("memory_target_bytes".into(), 96 << 20);
+        assert!(growing.heading().ends_with("in use; on the way to 96 MiB"));
+    }
+
+    #[test]
+    fn a_volume_that_came_again_begins_anew() {
+        let before = stats(1, vec![volume("a", 5)]);
+        let (difference, _) = stats(2, vec![volume("a", 1)]).since(&before);
+        assert_eq!(difference.volumes[0].counter("read_requests"), 0);
+        assert_eq!(difference.volumes[0].read_hit_ratio, None);
+    }
+
+    #[test]
+    fn no_line_is_wider_than_a_terminal() {
+        let mut wide = volume("abcdefghijklmnop", 1);
+        for name in ["read_requests", "write_requests", "store_reads", "store_writes"] {
+            wide.counters.insert(name.to_owned(), 987_654_321_987);
+        }
+        for name in ["read_bytes", "write_bytes", "store_read_bytes", "store_write_bytes"] {
+            wide.counters.insert(name.to_owned(), 1_019 << 30);
+        }
+        wide.gauges.insert("resident_bytes".to_owned(), 1_019 << 20);
+        wide.gauges.insert("dirty_bytes".to_owned(), 1_019 << 20);
+        let stats = stats(9, vec![wide]);
+        for table in [stats.requests(Some(1.0)), stats.stores(Some(1.0)), stats.requests(None)] {
+            for line in table.to_text().lines() {
+                assert!(line.chars().count() <= WATCH_COLUMNS_MAX, "{line}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_newer_server_adds_is_passed_over() {
+        let mut json = serde_json::to_value(stats(1, vec![volume("a", 1)])).unwrap();
+        json["more"] = 1.into();
+        json["volumes"][0]["counters"]["more_pages"] = 2.into();
+        let read: Stats = serde_json::from_value(json).unwrap();
+        assert_eq!(read.volumes[0].counter("more_pages"), 2);
+        assert_eq!((read.head.schema.as_str(), read.head.version), ("larder-control", 1));
+    }
+}

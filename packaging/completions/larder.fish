@@ -1,0 +1,230 @@
+# Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
+function __fish_larder_global_optspecs
+    string join \n h/help V/version
+end
+
+function __fish_larder_needs_command
+    # Figure out if the current invocation already has a command.
+    set -l cmd (commandline -opc)
+    set -e cmd[1]
+    argparse -s (__fish_larder_global_optspecs) -- $cmd 2>/dev/null
+    or return
+    if set -q argv[1]
+        # Also print the command, so this can be used to figure out what it is.
+        echo $argv[1]
+        return 1
+    end
+    return 0
+end
+
+function __fish_larder_using_subcommand
+    set -l cmd (__fish_larder_needs_command)
+    test -z "$cmd"
+    and return 1
+    contains -- $cmd[1] $argv
+end
+
+complete -c larder -n "__fish_larder_needs_command" -s h -l help -d 'Print help'
+complete -c larder -n "__fish_larder_needs_command" -s V -l version -d 'Print version'
+complete -c larder -n "__fish_larder_needs_command" -f -a "serve" -d 'Serve volumes with a cache over NBD'
+complete -c larder -n "__fish_larder_needs_command" -f -a "ctl" -d 'Ask a running server, and change it'
+complete -c larder -n "__fish_larder_needs_command" -f -a "check-config" -d 'Check a configuration file of larder serve'
+complete -c larder -n "__fish_larder_needs_command" -f -a "demo" -d 'Show the whole in a minute: an image, a cache, a workload, with and without'
+complete -c larder -n "__fish_larder_needs_command" -f -a "trace" -d 'Convert, summarise, cut, merge, make and replay traces of requests'
+complete -c larder -n "__fish_larder_needs_command" -f -a "size" -d 'How much cache a trace needs: size, policy, pages, and what half or twice would do'
+complete -c larder -n "__fish_larder_needs_command" -f -a "sim" -d 'Simulate caches over traces: hit ratios by policy and size, and curves'
+complete -c larder -n "__fish_larder_using_subcommand serve" -l config -d 'Read flags and volumes from this file (docs/config.md) as well; those of the command line go before its own. SIGHUP reads it again' -r -F
+complete -c larder -n "__fish_larder_using_subcommand serve" -l memory -d 'Memory of the cache, with everything that goes with it, shared by all volumes' -r
+complete -c larder -n "__fish_larder_using_subcommand serve" -l listen -d 'Where to listen: unix:PATH or tcp:ADDRESS:PORT. Without it, a socket in the runtime directory' -r
+complete -c larder -n "__fish_larder_using_subcommand serve" -l tls -d 'Speak TLS, with server-cert.pem and server-key.pem of this folder' -r -F
+complete -c larder -n "__fish_larder_using_subcommand serve" -l tls-mode -d 'What becomes of clients that do not speak TLS: require refuses them, allow serves them' -r -f -a "require\t''
+allow\t''"
+complete -c larder -n "__fish_larder_using_subcommand serve" -l record -d 'Record every answered request into a new trace' -r -F
+complete -c larder -n "__fish_larder_using_subcommand serve" -l page-size -d 'Unit of replacement, 4KiB to 1MiB [default: 4KiB]' -r
+complete -c larder -n "__fish_larder_using_subcommand serve" -l policy -d 'Replacement policy: random, fifo, lru, clock, 2q, slru, arc, lirs, s3fifo, sieve, wtinylfu, clock2q+, linux [default: s3fifo]' -r
+complete -c larder -n "__fish_larder_using_subcommand serve" -l min -d 'Memory that other volumes cannot take from a volume' -r
+complete -c larder -n "__fish_larder_using_subcommand serve" -l max -d 'Memory that a volume never exceeds, or all' -r
+complete -c larder -n "__fish_larder_using_subcommand serve" -l write-mode -d 'What a write does before it is acknowledged: back (it is in the cache), through (and in the store), around (in the store only), read-only [default: back]' -r
+complete -c larder -n "__fish_larder_using_subcommand serve" -l flush -d 'What a flush does: keep its promise, or ignore it, which loses what a crash finds unwritten [default: keep]' -r
+complete -c larder -n "__fish_larder_using_subcommand serve" -l preset -d 'Constants of the lazy writer: larder, or nt for those of the Windows NT file cache [default: larder]' -r
+complete -c larder -n "__fish_larder_using_subcommand serve" -l set -d 'Set a tunable (docs/TUNABLES.md)' -r
+complete -c larder -n "__fish_larder_using_subcommand serve" -l counters -d 'Write the counters as JSON to this file on SIGUSR1 and at the end, replacing it' -r -F
+complete -c larder -n "__fish_larder_using_subcommand serve" -l control -d 'Socket for larder ctl, or none [default: beside the socket of --listen]' -r
+complete -c larder -n "__fish_larder_using_subcommand serve" -l control-tcp -d 'Be controlled over TCP as well, from this machine only; needs --control-token' -r
+complete -c larder -n "__fish_larder_using_subcommand serve" -l control-token -d 'File whose one line must be shown by whoever controls over TCP; for its owner\'s eyes only' -r -F
+complete -c larder -n "__fish_larder_using_subcommand serve" -l tls-verify-peer -d 'Refuse clients without a certificate that ca-cert.pem of the folder vouches for'
+complete -c larder -n "__fish_larder_using_subcommand serve" -l lock -d 'Lock the memory, so that it is never swapped out'
+complete -c larder -n "__fish_larder_using_subcommand serve" -l plain-io -d 'Use plain system calls even where io_uring is there'
+complete -c larder -n "__fish_larder_using_subcommand serve" -s h -l help -d 'Print help'
+complete -c larder -n "__fish_larder_using_subcommand ctl; and not __fish_seen_subcommand_from stats volumes at-risk metrics set flush warm stop" -l control -d 'The server: the path of its control socket, or http://127.0.0.1:PORT. Without it, the only one that is found' -r
+complete -c larder -n "__fish_larder_using_subcommand ctl; and not __fish_seen_subcommand_from stats volumes at-risk metrics set flush warm stop" -l token -d 'File with the token, for a server that is controlled over TCP' -r -F
+complete -c larder -n "__fish_larder_using_subcommand ctl; and not __fish_seen_subcommand_from stats volumes at-risk metrics set flush warm stop" -l format -d 'How to print' -r -f -a "text\t'For people'
+json\t'What the server says, as it is'
+csv\t'One table with plain numbers'"
+complete -c larder -n "__fish_larder_using_subcommand ctl; and not __fish_seen_subcommand_from stats volumes at-risk metrics set flush warm stop" -l watch -d 'Ask again and again, this far apart: rates of each interval and what they add up to' -r
+complete -c larder -n "__fish_larder_using_subcommand ctl; and not __fish_seen_subcommand_from stats volumes at-risk metrics set flush warm stop" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c larder -n "__fish_larder_using_subcommand ctl; and not __fish_seen_subcommand_from stats volumes at-risk metrics set flush warm stop" -f -a "stats" -d 'What clients asked for, what the cache made of it, and what the stores did'
+complete -c larder -n "__fish_larder_using_subcommand ctl; and not __fish_seen_subcommand_from stats volumes at-risk metrics set flush warm stop" -f -a "volumes" -d 'The volumes and their settings'
+complete -c larder -n "__fish_larder_using_subcommand ctl; and not __fish_seen_subcommand_from stats volumes at-risk metrics set flush warm stop" -f -a "at-risk" -d 'What a crash now would lose, and what cannot be written; exit code 1 if there is such'
+complete -c larder -n "__fish_larder_using_subcommand ctl; and not __fish_seen_subcommand_from stats volumes at-risk metrics set flush warm stop" -f -a "metrics" -d 'Everything as OpenMetrics, as Prometheus gets it'
+complete -c larder -n "__fish_larder_using_subcommand ctl; and not __fish_seen_subcommand_from stats volumes at-risk metrics set flush warm stop" -f -a "set" -d 'Change settings while it serves: all of these or none'
+complete -c larder -n "__fish_larder_using_subcommand ctl; and not __fish_seen_subcommand_from stats volumes at-risk metrics set flush warm stop" -f -a "flush" -d 'Write everything dirty to the stores and flush them, without stopping'
+complete -c larder -n "__fish_larder_using_subcommand ctl; and not __fish_seen_subcommand_from stats volumes at-risk metrics set flush warm stop" -f -a "warm" -d 'Read ranges of a volume into the cache before they are asked for'
+complete -c larder -n "__fish_larder_using_subcommand ctl; and not __fish_seen_subcommand_from stats volumes at-risk metrics set flush warm stop" -f -a "stop" -d 'Write everything and end the server, as SIGTERM does, and wait for it'
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from stats" -l control -d 'The server: the path of its control socket, or http://127.0.0.1:PORT. Without it, the only one that is found' -r
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from stats" -l token -d 'File with the token, for a server that is controlled over TCP' -r -F
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from stats" -l format -d 'How to print' -r -f -a "text\t'For people'
+json\t'What the server says, as it is'
+csv\t'One table with plain numbers'"
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from stats" -l watch -d 'Ask again and again, this far apart: rates of each interval and what they add up to' -r
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from stats" -l all -d 'Every counter, gauge and latency instead'
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from stats" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from volumes" -l control -d 'The server: the path of its control socket, or http://127.0.0.1:PORT. Without it, the only one that is found' -r
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from volumes" -l token -d 'File with the token, for a server that is controlled over TCP' -r -F
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from volumes" -l format -d 'How to print' -r -f -a "text\t'For people'
+json\t'What the server says, as it is'
+csv\t'One table with plain numbers'"
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from volumes" -l watch -d 'Ask again and again, this far apart: rates of each interval and what they add up to' -r
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from volumes" -l places -d 'Where their stores and exports are instead'
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from volumes" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from at-risk" -l control -d 'The server: the path of its control socket, or http://127.0.0.1:PORT. Without it, the only one that is found' -r
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from at-risk" -l token -d 'File with the token, for a server that is controlled over TCP' -r -F
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from at-risk" -l format -d 'How to print' -r -f -a "text\t'For people'
+json\t'What the server says, as it is'
+csv\t'One table with plain numbers'"
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from at-risk" -l watch -d 'Ask again and again, this far apart: rates of each interval and what they add up to' -r
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from at-risk" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from metrics" -l control -d 'The server: the path of its control socket, or http://127.0.0.1:PORT. Without it, the only one that is found' -r
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from metrics" -l token -d 'File with the token, for a server that is controlled over TCP' -r -F
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from metrics" -l format -d 'How to print' -r -f -a "text\t'For people'
+json\t'What the server says, as it is'
+csv\t'One table with plain numbers'"
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from metrics" -l watch -d 'Ask again and again, this far apart: rates of each interval and what they add up to' -r
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from metrics" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from set" -l control -d 'The server: the path of its control socket, or http://127.0.0.1:PORT. Without it, the only one that is found' -r
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from set" -l token -d 'File with the token, for a server that is controlled over TCP' -r -F
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from set" -l format -d 'How to print' -r -f -a "text\t'For people'
+json\t'What the server says, as it is'
+csv\t'One table with plain numbers'"
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from set" -l watch -d 'Ask again and again, this far apart: rates of each interval and what they add up to' -r
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from set" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from flush" -l control -d 'The server: the path of its control socket, or http://127.0.0.1:PORT. Without it, the only one that is found' -r
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from flush" -l token -d 'File with the token, for a server that is controlled over TCP' -r -F
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from flush" -l format -d 'How to print' -r -f -a "text\t'For people'
+json\t'What the server says, as it is'
+csv\t'One table with plain numbers'"
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from flush" -l watch -d 'Ask again and again, this far apart: rates of each interval and what they add up to' -r
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from flush" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from warm" -l control -d 'The server: the path of its control socket, or http://127.0.0.1:PORT. Without it, the only one that is found' -r
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from warm" -l token -d 'File with the token, for a server that is controlled over TCP' -r -F
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from warm" -l format -d 'How to print' -r -f -a "text\t'For people'
+json\t'What the server says, as it is'
+csv\t'One table with plain numbers'"
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from warm" -l watch -d 'Ask again and again, this far apart: rates of each interval and what they add up to' -r
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from warm" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from stop" -l control -d 'The server: the path of its control socket, or http://127.0.0.1:PORT. Without it, the only one that is found' -r
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from stop" -l token -d 'File with the token, for a server that is controlled over TCP' -r -F
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from stop" -l format -d 'How to print' -r -f -a "text\t'For people'
+json\t'What the server says, as it is'
+csv\t'One table with plain numbers'"
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from stop" -l watch -d 'Ask again and again, this far apart: rates of each interval and what they add up to' -r
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from stop" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c larder -n "__fish_larder_using_subcommand check-config" -s h -l help -d 'Print help'
+complete -c larder -n "__fish_larder_using_subcommand demo" -l memory -d 'Memory of the cache' -r
+complete -c larder -n "__fish_larder_using_subcommand demo" -l folder -d 'Where the image is made: a folder on the disk to be shown' -r -F
+complete -c larder -n "__fish_larder_using_subcommand demo" -l seconds -d 'Seconds of each of the eight trials; the second half of each is measured' -r
+complete -c larder -n "__fish_larder_using_subcommand demo" -s h -l help -d 'Print help'
+complete -c larder -n "__fish_larder_using_subcommand trace; and not __fish_seen_subcommand_from convert summary head filter merge synth replay" -s h -l help -d 'Print help'
+complete -c larder -n "__fish_larder_using_subcommand trace; and not __fish_seen_subcommand_from convert summary head filter merge synth replay" -f -a "convert" -d 'Write one or more traces, one after the other, in another format'
+complete -c larder -n "__fish_larder_using_subcommand trace; and not __fish_seen_subcommand_from convert summary head filter merge synth replay" -f -a "summary" -d 'Say what a trace is: requests, bytes, footprint, sizes, times'
+complete -c larder -n "__fish_larder_using_subcommand trace; and not __fish_seen_subcommand_from convert summary head filter merge synth replay" -f -a "head" -d 'Print the first requests as CSV'
+complete -c larder -n "__fish_larder_using_subcommand trace; and not __fish_seen_subcommand_from convert summary head filter merge synth replay" -f -a "filter" -d 'Keep the requests that are wanted'
+complete -c larder -n "__fish_larder_using_subcommand trace; and not __fish_seen_subcommand_from convert summary head filter merge synth replay" -f -a "merge" -d 'Write several traces as one, in the order of their times'
+complete -c larder -n "__fish_larder_using_subcommand trace; and not __fish_seen_subcommand_from convert summary head filter merge synth replay" -f -a "synth" -d 'Make a trace from a pattern and a seed'
+complete -c larder -n "__fish_larder_using_subcommand trace; and not __fish_seen_subcommand_from convert summary head filter merge synth replay" -f -a "replay" -d 'Ask an export for what a trace says, and measure the answers'
+complete -c larder -n "__fish_larder_using_subcommand trace; and __fish_seen_subcommand_from convert" -l to -d 'The format to write; by the end of the name if not given, else larder' -r
+complete -c larder -n "__fish_larder_using_subcommand trace; and __fish_seen_subcommand_from convert" -l format -d 'The format of the traces; told by content, else by the end of the name, if not given' -r
+complete -c larder -n "__fish_larder_using_subcommand trace; and __fish_seen_subcommand_from convert" -l max-bad -d 'Bad records that are passed over before it is an error' -r
+complete -c larder -n "__fish_larder_using_subcommand trace; and __fish_seen_subcommand_from convert" -s h -l help -d 'Print help'
+complete -c larder -n "__fish_larder_using_subcommand trace; and __fish_seen_subcommand_from summary" -l format -d 'The format of the traces; told by content, else by the end of the name, if not given' -r
+complete -c larder -n "__fish_larder_using_subcommand trace; and __fish_seen_subcommand_from summary" -l max-bad -d 'Bad records that are passed over before it is an error' -r
+complete -c larder -n "__fish_larder_using_subcommand trace; and __fish_seen_subcommand_from summary" -l json -d 'Print JSON instead of text'
+complete -c larder -n "__fish_larder_using_subcommand trace; and __fish_seen_subcommand_from summary" -s h -l help -d 'Print help'
+complete -c larder -n "__fish_larder_using_subcommand trace; and __fish_seen_subcommand_from head" -s n -l requests -d 'How many requests' -r
+complete -c larder -n "__fish_larder_using_subcommand trace; and __fish_seen_subcommand_from head" -l format -d 'The format of the traces; told by content, else by the end of the name, if not given' -r
+complete -c larder -n "__fish_larder_using_subcommand trace; and __fish_seen_subcommand_from head" -l max-bad -d 'Bad records that are passed over before it is an error' -r
+complete -c larder -n "__fish_larder_using_subcommand trace; and __fish_seen_subcommand_from head" -s h -l help -d 'Print help'
+complete -c larder -n "__fish_larder_using_subcommand trace; and __fish_seen_subcommand_from filter" -l to-format -d 'The format to write; by the end of the name if not given, else larder' -r
+complete -c larder -n "__fish_larder_using_subcommand trace; and __fish_seen_subcommand_from filter" -l volume -d 'Volumes to keep, by name, or by number if they have none; may be given several times' -r
+complete -c larder -n "__fish_larder_using_subcommand trace; and __fish_seen_subcommand_from filter" -l file -d 'Files to keep' -r
+complete -c larder -n "__fish_larder_using_subcommand trace; and __fish_seen_subcommand_from filter" -l process -d 'Processes to keep' -r
+complete -c larder -n "__fish_larder_using_subcommand trace; and __fish_seen_subcommand_from filter" -l op -d 'Operations to keep: read, write, flush, discard, zero' -r
+complete -c larder -n "__fish_larder_using_subcommand trace; and __fish_seen_subcommand_from filter" -l from -d 'The first time to keep, since the beginning of the trace, as 90s, 5m, 1.5h, 20ms' -r
+complete -c larder -n "__fish_larder_using_subcommand trace; and __fish_seen_subcommand_from filter" -l to -d 'The time at which to end' -r
+complete -c larder -n "__fish_larder_using_subcommand trace; and __fish_seen_subcommand_from filter" -l range -d 'Offsets to keep what touches them, as 1GiB..2GiB or 4096..8192; an end may be missing' -r
+complete -c larder -n "__fish_larder_using_subcommand trace; and __fish_seen_subcommand_from filter" -l format -d 'The format of the traces; told by content, else by the end of the name, if not given' -r
+complete -c larder -n "__fish_larder_using_subcommand trace; and __fish_seen_subcommand_from filter" -l max-bad -d 'Bad records that are passed over before it is an error' -r
+complete -c larder -n "__fish_larder_using_subcommand trace; and __fish_seen_subcommand_from filter" -s h -l help -d 'Print help'
+complete -c larder -n "__fish_larder_using_subcommand trace; and __fish_seen_subcommand_from merge" -l to -d 'The format to write; by the end of the name if not given, else larder' -r
+complete -c larder -n "__fish_larder_using_subcommand trace; and __fish_seen_subcommand_from merge" -l format -d 'The format of the traces; told by content, else by the end of the name, if not given' -r
+complete -c larder -n "__fish_larder_using_subcommand trace; and __fish_seen_subcommand_from merge" -l max-bad -d 'Bad records that are passed over before it is an error' -r
+complete -c larder -n "__fish_larder_using_subcommand trace; and __fish_seen_subcommand_from merge" -s h -l help -d 'Print help'
+complete -c larder -n "__fish_larder_using_subcommand trace; and __fish_seen_subcommand_from synth" -l to -d 'The format to write; by the end of the name if not given, else larder' -r
+complete -c larder -n "__fish_larder_using_subcommand trace; and __fish_seen_subcommand_from synth" -l requests -d 'Requests in all' -r
+complete -c larder -n "__fish_larder_using_subcommand trace; and __fish_seen_subcommand_from synth" -l pages -d 'Pages of the volume' -r
+complete -c larder -n "__fish_larder_using_subcommand trace; and __fish_seen_subcommand_from synth" -l page-size -d 'Bytes of a page; each request is one, but for the reports of a database' -r
+complete -c larder -n "__fish_larder_using_subcommand trace; and __fish_seen_subcommand_from synth" -l exponent -d 'The exponent of Zipf\'s law: 0.6 is flat, 1.2 is steep' -r
+complete -c larder -n "__fish_larder_using_subcommand trace; and __fish_seen_subcommand_from synth" -l writes -d 'The share of writes, in per cent; of transactions that write, in a database' -r
+complete -c larder -n "__fish_larder_using_subcommand trace; and __fish_seen_subcommand_from synth" -l rate -d 'Requests per second' -r
+complete -c larder -n "__fish_larder_using_subcommand trace; and __fish_seen_subcommand_from synth" -l seed -d 'Where all random numbers come from' -r
+complete -c larder -n "__fish_larder_using_subcommand trace; and __fish_seen_subcommand_from synth" -s h -l help -d 'Print help'
+complete -c larder -n "__fish_larder_using_subcommand trace; and __fish_seen_subcommand_from replay" -l to -d 'The export to replay to, if the trace has one volume' -r
+complete -c larder -n "__fish_larder_using_subcommand trace; and __fish_seen_subcommand_from replay" -l volume -d 'The export of one volume of the trace, by name, or by number if it has none; may be given several times' -r
+complete -c larder -n "__fish_larder_using_subcommand trace; and __fish_seen_subcommand_from replay" -l speed -d 'Ask when the trace says, so many times as fast; without it, as fast as answers come' -r
+complete -c larder -n "__fish_larder_using_subcommand trace; and __fish_seen_subcommand_from replay" -l connections -d 'Connections to each export' -r
+complete -c larder -n "__fish_larder_using_subcommand trace; and __fish_seen_subcommand_from replay" -l depth -d 'Requests in flight on each connection; 1 if not given, 32 with --speed' -r
+complete -c larder -n "__fish_larder_using_subcommand trace; and __fish_seen_subcommand_from replay" -l format -d 'The format of the traces; told by content, else by the end of the name, if not given' -r
+complete -c larder -n "__fish_larder_using_subcommand trace; and __fish_seen_subcommand_from replay" -l max-bad -d 'Bad records that are passed over before it is an error' -r
+complete -c larder -n "__fish_larder_using_subcommand trace; and __fish_seen_subcommand_from replay" -l wrap -d 'Fold offsets beyond the end of an export into it'
+complete -c larder -n "__fish_larder_using_subcommand trace; and __fish_seen_subcommand_from replay" -l read-only -d 'Leave out what writes, discards or zeroes'
+complete -c larder -n "__fish_larder_using_subcommand trace; and __fish_seen_subcommand_from replay" -l json -d 'Print JSON instead of text'
+complete -c larder -n "__fish_larder_using_subcommand trace; and __fish_seen_subcommand_from replay" -s h -l help -d 'Print help'
+complete -c larder -n "__fish_larder_using_subcommand size" -l target -d 'How much of what can hit at all shall hit: a share of the hits of a cache for everything' -r
+complete -c larder -n "__fish_larder_using_subcommand size" -l budget -d 'The most memory, tables of the cache included' -r
+complete -c larder -n "__fish_larder_using_subcommand size" -l policy -d 'Policies to choose from, separated by commas; all of them, if not given' -r
+complete -c larder -n "__fish_larder_using_subcommand size" -l html -d 'Write a page with charts as well, one file that needs nothing else' -r -F
+complete -c larder -n "__fish_larder_using_subcommand size" -l format -d 'How to print the result' -r -f -a "text\t''
+json\t''"
+complete -c larder -n "__fish_larder_using_subcommand size" -l seed -d 'Where the random choices of samples come from' -r
+complete -c larder -n "__fish_larder_using_subcommand size" -l threads -d 'Threads; as many as there are cores, if not given. The result does not depend on it' -r
+complete -c larder -n "__fish_larder_using_subcommand size" -l trace-format -d 'The format of the trace; told by content, else by the end of the name, if not given' -r
+complete -c larder -n "__fish_larder_using_subcommand size" -l max-bad -d 'Bad records that are passed over before it is an error' -r
+complete -c larder -n "__fish_larder_using_subcommand size" -l json -d 'The same as --format json'
+complete -c larder -n "__fish_larder_using_subcommand size" -l sampled -d 'Estimate everything from samples, and count nothing over the whole trace that costs more'
+complete -c larder -n "__fish_larder_using_subcommand size" -s h -l help -d 'Print help'
+complete -c larder -n "__fish_larder_using_subcommand sim" -l trace-format -d 'The format of the traces; told by content, else by the end of the name, if not given' -r
+complete -c larder -n "__fish_larder_using_subcommand sim" -l max-bad -d 'Bad records that are passed over before it is an error' -r
+complete -c larder -n "__fish_larder_using_subcommand sim" -l policy -d 'Policies by name, separated by commas; "all" for all of them, "min" for the bound' -r
+complete -c larder -n "__fish_larder_using_subcommand sim" -l size -d 'Sizes of caches: 5% of the footprint, 64MiB, 1000p (pages)' -r
+complete -c larder -n "__fish_larder_using_subcommand sim" -l page-size -d 'Sizes of pages, from 512 to 1MiB; if not given, 4KiB, or what the trace was recorded in' -r
+complete -c larder -n "__fish_larder_using_subcommand sim" -l split -d 'Whether requests are split into pages, or are one reference each, as other simulators count' -r -f -a "pages\t'One reference for each page that a request touches'
+none\t'One reference for each request, named by its offset'"
+complete -c larder -n "__fish_larder_using_subcommand sim" -l level -d 'How much is simulated: replacement only, or the whole cache of the engine on a virtual clock, with partial pages, write modes, the lazy writer, the dirty limit and a modelled store' -r -f -a "replacement\t'The policies alone'
+whole\t'The whole cache'"
+complete -c larder -n "__fish_larder_using_subcommand sim" -l curve -d 'Estimate from a sample of the pages, with error bars; or exactly, for lru only' -r -f -a "exact\t'Every reference is counted'
+sampled\t'A sample of fixed size stands for all'"
+complete -c larder -n "__fish_larder_using_subcommand sim" -l by -d 'A curve for each volume, file, process or operation, as if it had a cache of its own' -r
+complete -c larder -n "__fish_larder_using_subcommand sim" -l seed -d 'Where the random choices of a sample come from' -r
+complete -c larder -n "__fish_larder_using_subcommand sim" -l threads -d 'Threads that run the caches; as many as there are cores, if not given. Results do not depend on it' -r
+complete -c larder -n "__fish_larder_using_subcommand sim" -l format -d 'How to print the result' -r -f -a "text\t''
+json\t''
+csv\t''"
+complete -c larder -n "__fish_larder_using_subcommand sim" -l write-mode -d 'Write modes, separated by commas' -r
+complete -c larder -n "__fish_larder_using_subcommand sim" -l store -d 'What lies behind the cache: instant, fixed:TIME (for each operation), disk (7,200 rpm), cloud-general (3,000 operations a second), cloud-standard (500)' -r
+complete -c larder -n "__fish_larder_using_subcommand sim" -l clients -d 'Requests that may be under way at a time' -r
+complete -c larder -n "__fish_larder_using_subcommand sim" -l gap -d 'What the clients and the front end need from one request to the next, as 15us' -r
+complete -c larder -n "__fish_larder_using_subcommand sim" -l pace -d 'When requests are made: as soon as a client is free, or at the times of the trace' -r -f -a "closed\t''
+recorded\t''"
+complete -c larder -n "__fish_larder_using_subcommand sim" -l read-ahead -d 'Whether the cache reads ahead. There is none yet: only "off"' -r -f -a "on\t''
+off\t''"
+complete -c larder -n "__fish_larder_using_subcommand sim" -s h -l help -d 'Print help (see more with \'--help\')'
