@@ -1,6 +1,7 @@
 //! Values on the command line: sizes with units, names, volumes, addresses.
 
 use bytesize::ByteSize;
+use larder_core::hint::Hint;
 use larder_core::mode::{FlushMode, WriteMode};
 use larder_core::policy::PolicyKind;
 use larder_core::tunables::Tunables;
@@ -89,6 +90,12 @@ pub(crate) fn flush_mode(text: &str) -> Result<FlushMode, String> {
     one_of("flush mode", text, FlushMode::from_name(text), &names)
 }
 
+/// A hint by name.
+pub(crate) fn hint(text: &str) -> Result<Hint, String> {
+    let names: Vec<_> = Hint::ALL.iter().map(|hint| hint.name()).collect();
+    one_of("hint", text, Hint::from_name(text), &names)
+}
+
 /// A preset of tunables by name.
 pub(crate) fn preset(text: &str) -> Result<String, String> {
     let found = Tunables::preset(text).map(|_| text.to_owned());
@@ -161,6 +168,11 @@ pub(crate) fn volume(text: &str) -> Result<VolumeArgument, String> {
     };
     let name = name.or(own_name).unwrap_or("volume").to_owned();
     Ok(VolumeArgument { name, path: path.into(), upstream })
+}
+
+/// A number of bytes, or `off`, which is 0.
+pub(crate) fn bytes_or_off(text: &str) -> Result<u64, String> {
+    if text == "off" { Ok(0) } else { bytes(text) }
 }
 
 /// A value for one volume, or for all of them.

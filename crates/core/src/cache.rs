@@ -5,6 +5,7 @@
 //! those that are done. Lock order: a volume's writer, then a shard (never two), then a volume's
 //! queue, the pool, or a mailbox.
 
+mod ahead;
 mod at_risk;
 mod come_and_go;
 mod complete;
@@ -25,6 +26,7 @@ mod settings;
 mod sharing;
 mod tend;
 mod tune;
+mod warm;
 mod write;
 
 pub use at_risk::AtRisk;

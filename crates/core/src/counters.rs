@@ -110,16 +110,22 @@ impl Totals {
     /// Pages that reads referenced.
     #[must_use]
     pub fn read_pages(&self) -> u64 {
-        [Counter::ReadHit, Counter::ReadPartialHit, Counter::ReadMiss, Counter::ReadBypass]
-            .iter()
-            .map(|&c| self.get(c))
-            .sum()
+        let classes = [
+            Counter::ReadHit,
+            Counter::ReadAheadHit,
+            Counter::ReadAheadWait,
+            Counter::ReadPartialHit,
+            Counter::ReadMiss,
+            Counter::ReadBypass,
+        ];
+        classes.iter().map(|&class| self.get(class)).sum()
     }
 
-    /// Pages that reads referenced and that were answered without the store.
+    /// Pages that reads referenced and that were answered without waiting for the store, what had
+    /// been read ahead included.
     #[must_use]
     pub fn read_hits(&self) -> u64 {
-        self.get(Counter::ReadHit)
+        self.get(Counter::ReadHit) + self.get(Counter::ReadAheadHit)
     }
 
     /// Pages that writes referenced.
@@ -137,8 +143,8 @@ impl Totals {
         .sum()
     }
 
-    /// Share of referenced pages that were answered without the store, weighted by reference; none
-    /// where nothing was read.
+    /// Share of referenced pages that were answered without waiting for the store, what had been
+    /// read ahead included, weighted by reference; none where nothing was read.
     #[must_use]
     pub fn read_hit_ratio(&self) -> Option<f64> {
         let pages = self.read_pages();

@@ -6,6 +6,7 @@
 use crate::counters::Recorder;
 use crate::frames::{FrameId, Frames};
 use crate::policy::Slot;
+use crate::readahead::Detector;
 use crate::store::StoreError;
 use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use crate::sync::{Arc, Mutex, lock};
@@ -218,6 +219,8 @@ pub struct Lane<F: Frames> {
     pub(crate) mailbox: Arc<Mailbox<F>>,
     pub(crate) rings: Box<[Arc<Ring>]>,
     pub(crate) recorder: Arc<Recorder>,
+    /// The streams that its client reads in.
+    pub(crate) detector: Detector,
     /// Frames taken from the pool for the request at hand.
     pub(crate) spare: Vec<FrameId>,
 }

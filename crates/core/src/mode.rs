@@ -2,7 +2,7 @@
 //! bypassed.
 
 use crate::counters::Counter;
-use std::fmt;
+use crate::hint::Hint;
 
 /// What a write does before it is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,13 +50,15 @@ macro_rules! named {
             }
         }
 
-        impl fmt::Display for $enum {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        impl std::fmt::Display for $enum {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.write_str(self.name())
             }
         }
     };
 }
+
+pub(crate) use named;
 
 named!(WriteMode: Back = "back", Through = "through", Around = "around", ReadOnly = "read-only");
 named!(FlushMode: Keep = "keep", Ignore = "ignore");
@@ -64,6 +66,8 @@ named!(FlushMode: Keep = "keep", Ignore = "ignore");
 /// Why a reference went past the cache, in the order in which the reasons are looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BypassReason {
+    /// The client said that it needs no cache, and the block is not resident.
+    NoBuffering,
     /// The volume is in write-around mode, and the block is not resident.
     WriteAround,
     /// The volume is frozen, and the block is not resident.
@@ -78,11 +82,20 @@ impl BypassReason {
     /// Where it is counted.
     pub(crate) fn counter(self) -> Counter {
         match self {
+            BypassReason::NoBuffering => Counter::BypassNoBuffering,
             BypassReason::WriteAround => Counter::BypassWriteAround,
             BypassReason::Frozen => Counter::BypassFrozen,
             BypassReason::FillFailed => Counter::BypassFillFailed,
             BypassReason::Pressure => Counter::BypassPressure,
         }
+    }
+}
+
+/// The mode of a write with this hint: a client that needs no cache writes around it.
+pub(crate) fn mode_with(mode: WriteMode, hint: Hint) -> WriteMode {
+    match (mode, hint) {
+        (WriteMode::Back | WriteMode::Through, Hint::NoBuffering) => WriteMode::Around,
+        (other, _) => other,
     }
 }
 

@@ -1,11 +1,12 @@
-//! What a volume wants of its store, in three classes: reads that clients wait for, writes that
-//! clients wait for, and background writes; and what to do when each is done.
+//! What a volume wants of its store, in four classes: reads that clients wait for, writes that
+//! clients wait for, reads ahead, and background writes; and what to do when each is done.
 
 use crate::clock::Nanos;
 use crate::frames::Frames;
 use crate::lane::Mailbox;
 use crate::page::Paging;
 use crate::policy::Slot;
+use crate::readahead::Wishes;
 use crate::store::{Segment, StoreError, StoreOp, StoreOpKind};
 use crate::sync::Arc;
 use std::collections::{BTreeMap, VecDeque};
@@ -85,6 +86,17 @@ pub(crate) struct Exclusive<F: Frames> {
 pub(crate) struct Queue<F: Frames> {
     pub(crate) reads: VecDeque<StoreOp<F>>,
     pub(crate) forced: VecDeque<StoreOp<F>>,
+    /// Reads of pages that nobody has asked for.
+    pub(crate) ahead: VecDeque<StoreOp<F>>,
+    /// Such reads in the store, and the frames that they and the queued ones hold.
+    ahead_tags: Vec<u64>,
+    pub(crate) ahead_frames: usize,
+    /// What is to be read ahead when there is room for it.
+    pub(crate) wishes: Wishes,
+    /// Blocks to be read back after a restart.
+    pub(crate) warm: VecDeque<Range<u64>>,
+    /// Blocks that a reader in order has passed.
+    pub(crate) behind: Vec<Range<u64>>,
     pub(crate) background: VecDeque<StoreOp<F>>,
     /// Reads given to the store in a row while writes waited.
     pub(crate) reads_in_row: u32,
@@ -114,6 +126,12 @@ impl<F: Frames> Queue<F> {
         Queue {
             reads: VecDeque::new(),
             forced: VecDeque::new(),
+            ahead: VecDeque::new(),
+            ahead_tags: Vec::new(),
+            ahead_frames: 0,
+            wishes: Wishes::default(),
+            warm: VecDeque::new(),
+            behind: Vec::new(),
             background: VecDeque::new(),
             reads_in_row: 0,
             contexts: Vec::new(),
@@ -158,6 +176,10 @@ impl<F: Frames> Queue<F> {
     pub(crate) fn finish(&mut self, op: &StoreOp<F>) -> Context<F> {
         let context = self.take_context(op.tag);
         self.in_flight -= 1;
+        if let Some(index) = self.ahead_tags.iter().position(|&tag| tag == op.tag) {
+            self.ahead_tags.swap_remove(index);
+            self.ahead_frames -= op.segments.len();
+        }
         match op.kind {
             StoreOpKind::Read => self.reads_in_flight -= 1,
             StoreOpKind::Write { .. } => self.writes_in_flight -= 1,
@@ -186,6 +208,61 @@ impl<F: Frames> Queue<F> {
             self.alone.push(op.tag);
             self.reads.push_front(op);
         }
+    }
+
+    /// Queues a read of a page: for a client, or ahead of all.
+    pub(crate) fn push_read(&mut self, op: StoreOp<F>, ahead: bool) {
+        if ahead {
+            self.ahead_frames += op.segments.len();
+            self.ahead.push_back(op);
+        } else {
+            self.reads.push_back(op);
+        }
+    }
+
+    /// Moves reads ahead of pages that meet `blocks` to those that clients wait for, as far as they
+    /// are queued.
+    pub(crate) fn promote(&mut self, blocks: &Range<u64>) {
+        let Queue { ahead, ahead_frames, reads, contexts, .. } = self;
+        let is_of_page = |op: &mut StoreOp<F>| {
+            let context = &contexts[usize::try_from(op.tag).expect("an index")];
+            let Some(Context::Fill { page, paging }) = context else { return false };
+            let own = paging.blocks_of(*page);
+            own.start < blocks.end && blocks.start < own.end
+        };
+        let mut index = 0;
+        while index < ahead.len() {
+            if is_of_page(&mut ahead[index]) {
+                let op = ahead.remove(index).expect("below the length");
+                *ahead_frames -= op.segments.len();
+                reads.push_back(op);
+            } else {
+                index += 1;
+            }
+        }
+    }
+
+    /// Takes the first read ahead, which is about to go to the store alone or with others.
+    pub(crate) fn next_ahead(&mut self) -> Option<StoreOp<F>> {
+        let op = self.ahead.pop_front()?;
+        self.ahead_frames -= op.segments.len();
+        Some(op)
+    }
+
+    /// Counts an operation as one of read-ahead until it is done.
+    pub(crate) fn note_ahead(&mut self, op: &StoreOp<F>) {
+        self.ahead_tags.push(op.tag);
+        self.ahead_frames += op.segments.len();
+    }
+
+    /// Reads ahead that the store has.
+    pub(crate) fn ahead_in_flight(&self) -> usize {
+        self.ahead_tags.len()
+    }
+
+    /// Whether a client waits for a read.
+    pub(crate) fn clients_wait(&self) -> bool {
+        !self.reads.is_empty() || self.reads_in_flight > self.ahead_tags.len()
     }
 
     /// Counts an operation as given to the store.
@@ -272,6 +349,7 @@ impl<F: Frames> Queue<F> {
     pub(crate) fn is_idle(&self) -> bool {
         self.in_flight == 0
             && self.reads.is_empty()
+            && self.ahead.is_empty()
             && self.forced.is_empty()
             && self.background.is_empty()
             && self.flushes.is_empty()

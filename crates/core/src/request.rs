@@ -4,10 +4,12 @@
 use crate::counters::{Classes, Interface};
 use crate::frames::Frames;
 use crate::group::GroupId;
+use crate::hint::Hint;
 use crate::lane::Completion;
 use crate::mode::{FlushMode, WriteMode};
 use crate::store::StoreError;
 use crate::units::{BLOCK_BYTES, BLOCK_BYTES_U64};
+use crate::volume::Volume;
 
 /// Bytes of a piece of a read: what front ends pin for one request at a time, 1 MiB.
 pub const READ_PIECE_BYTES: u32 = 1 << 20;
@@ -52,6 +54,12 @@ pub struct Assembly<F: Frames> {
     pub(crate) counted: u32,
     pub(crate) classes: Classes,
     pub(crate) error: Option<StoreError>,
+    /// What the client says about this read; none if the volume's hint counts.
+    pub(crate) hint: Option<Hint>,
+    /// Whether a page of it missed, and whether one missed or was read ahead: what the detector of
+    /// streams wants to know.
+    pub(crate) missed: bool,
+    pub(crate) noticed: bool,
 }
 
 impl<F: Frames> Assembly<F> {
@@ -70,6 +78,9 @@ impl<F: Frames> Assembly<F> {
             counted: 0,
             classes: Classes::default(),
             error: None,
+            hint: None,
+            missed: false,
+            noticed: false,
         };
         assembly.reset(token, offset, len);
         assembly
@@ -93,6 +104,17 @@ impl<F: Frames> Assembly<F> {
         (self.missing, self.cursor, self.counted, self.error) = (0, 0, 0, None);
         self.told = false;
         self.classes = Classes::default();
+        (self.hint, self.missed, self.noticed) = (None, false, false);
+    }
+
+    /// Says how this range is read, whatever the volume's hint says.
+    pub fn set_hint(&mut self, hint: Hint) {
+        self.hint = Some(hint);
+    }
+
+    /// The hint that counts for it on `volume`.
+    pub(crate) fn hint_in(&self, volume: &Volume<F>) -> Hint {
+        self.hint.unwrap_or_else(|| volume.hint())
     }
 
     /// How its pages were classed, as far as they have been looked at.
@@ -227,6 +249,8 @@ pub struct WriteTask {
     pub(crate) needs_flush: bool,
     pub(crate) classes: Classes,
     pub(crate) error: Option<StoreError>,
+    /// What the client says about this write; none if the volume's hint counts.
+    pub(crate) hint: Option<Hint>,
 }
 
 impl WriteTask {
@@ -248,7 +272,13 @@ impl WriteTask {
             needs_flush: false,
             classes: Classes::default(),
             error: None,
+            hint: None,
         }
+    }
+
+    /// Says how this range is used, whatever the volume's hint says.
+    pub fn set_hint(&mut self, hint: Hint) {
+        self.hint = Some(hint);
     }
 
     /// Makes it part of a group: see [`crate::cache::Cache::order`].

@@ -16,7 +16,7 @@ use crate::store::StoreError;
 use crate::sync::Arc;
 use crate::sync::atomic::Ordering;
 use crate::volume::Volume;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 /// A page with at least one block resident, or being filled.
 #[derive(Clone, Debug)]
@@ -114,6 +114,8 @@ pub(crate) struct Fill<F: Frames> {
     /// Frames of operations that failed, for a second try at exactly what was asked for.
     pub(crate) salvage: Vec<F::Own>,
     pub(crate) waiters: Vec<FillWaiter<F>>,
+    /// Whether it was begun by read-ahead, and nobody has come to wait for it since.
+    pub(crate) ahead: bool,
 }
 
 /// Who waits for a page to be written.
@@ -140,6 +142,8 @@ pub(crate) struct Instance<F: Frames> {
     dirty_newest: Slot,
     pub(crate) fills: BTreeMap<u64, Fill<F>>,
     pub(crate) syncs: BTreeMap<Slot, Vec<SyncWaiter<F>>>,
+    /// Pages that a reader in order has passed: they go first.
+    pub(crate) behind: VecDeque<u64>,
     /// Pages that are being written.
     pub(crate) rounds: u32,
     /// What the volume's tracker was not told of yet, if it has one.
@@ -160,6 +164,7 @@ impl<F: Frames> Instance<F> {
             dirty_newest: NO_SLOT,
             fills: BTreeMap::new(),
             syncs: BTreeMap::new(),
+            behind: VecDeque::new(),
             rounds: 0,
             notes,
         }
@@ -262,6 +267,12 @@ impl<F: Frames> Instance<F> {
             }
         }
         self.hand_on_if_full();
+    }
+
+    /// When a page was referenced last, as far as the policy has been told; 0 if it does not know
+    /// the page.
+    pub(crate) fn touched_at(&self, slot: Slot) -> Nanos {
+        self.touched.find(slot).map_or(0, |touched| touched.at().saturating_sub(1))
     }
 
     /// Puts an empty policy in the place of the one that is there. It learns of all pages that the

@@ -53,6 +53,18 @@ pub enum Tunable {
     RetryDelay,
     /// See the table.
     RetryDelayMax,
+    /// See the table.
+    ReadAheadMax,
+    /// See the table.
+    ReadAheadMin,
+    /// See the table.
+    ReadAheadSteps,
+    /// See the table.
+    ReadAheadStreams,
+    /// See the table.
+    ReadAheadDepth,
+    /// See the table.
+    ReadAheadShare,
 }
 
 #[rustfmt::skip]
@@ -68,7 +80,7 @@ const fn bounds(
 }
 
 /// The table of all tunables.
-pub const TUNABLES: [Bounds; 12] = [
+pub const TUNABLES: [Bounds; 18] = [
     bounds(
         "first-delay",
         "ms",
@@ -160,6 +172,55 @@ pub const TUNABLES: [Bounds; 12] = [
         "After a failed write the lazy writer waits this long, then twice as long, and so on.",
     ),
     bounds("retry-delay-max", "ms", [1, 600_000], 10_000, 10_000, "The longest such wait."),
+    bounds(
+        "read-ahead-max",
+        "bytes",
+        [0, 16 << 20],
+        1 << 20,
+        64 << 10,
+        "The most that is read ahead of a stream at a time; 0 reads nothing ahead.",
+    ),
+    bounds(
+        "read-ahead-min",
+        "bytes",
+        [4096, 16 << 20],
+        16 << 10,
+        4096,
+        "The least that is read ahead of a stream at a time; never more than `read-ahead-max`.",
+    ),
+    bounds(
+        "read-ahead-steps",
+        "requests",
+        [1, 64],
+        2,
+        2,
+        "So many requests must each go on where the one before ended, or at an equal distance, \
+         before anything is read ahead; more where much was read ahead for nothing.",
+    ),
+    bounds(
+        "read-ahead-streams",
+        "streams",
+        [1, 64],
+        8,
+        8,
+        "Streams that are followed at a time on each connection.",
+    ),
+    bounds(
+        "read-ahead-depth",
+        "operations",
+        [1, 256],
+        8,
+        1,
+        "Reads ahead that are kept in the store at a time.",
+    ),
+    bounds(
+        "read-ahead-share",
+        "per mille of the memory",
+        [1, 500],
+        125,
+        125,
+        "Memory for reads ahead that are on their way; a window is at most a 32nd of it.",
+    ),
 ];
 
 /// The values of all tunables for one volume.

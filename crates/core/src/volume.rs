@@ -11,11 +11,14 @@ use crate::curve::followed::Followed;
 use crate::curve::tracker::Tracker;
 use crate::frames::Frames;
 use crate::group::Ordered;
+use crate::hint::Hint;
 use crate::lane::{Mailbox, Notify};
 use crate::mode::{FlushMode, WriteMode, effective};
+use crate::page::Paging;
 use crate::pinned::Pinned;
 use crate::policy::PolicyKind;
 use crate::queue::Queue;
+use crate::readahead::{Feedback, Limits};
 use crate::settings::Share;
 use crate::store::{Geometry, StoreError};
 use crate::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -49,8 +52,10 @@ pub struct VolumeOptions {
     pub min_frames: u32,
     /// Frames that it never exceeds.
     pub max_frames: u32,
-    /// Constants of the lazy writer and the dirty limit.
+    /// Constants of the lazy writer, the dirty limit and read-ahead.
     pub tunables: Tunables,
+    /// How it will be read, where a request says nothing else.
+    pub hint: Hint,
 }
 
 impl VolumeOptions {
@@ -70,6 +75,7 @@ impl VolumeOptions {
             min_frames: 0,
             max_frames: u32::MAX,
             tunables: Tunables::default(),
+            hint: Hint::Normal,
         }
     }
 
@@ -83,6 +89,9 @@ impl VolumeOptions {
         }
     }
 }
+
+/// Windows that fit into the share of memory for reads ahead: two for each of some streams.
+const WINDOWS: u64 = 32;
 
 /// Blocks that are mapped for change, and the mailbox of the lane that has them.
 pub(crate) type MapHold<F> = (Range<u64>, Arc<Mailbox<F>>);
@@ -99,6 +108,7 @@ pub struct Volume<F: Frames> {
     wanted_page_blocks: AtomicU32,
     write_mode: AtomicU8,
     flush_mode: AtomicU8,
+    hint: AtomicU8,
     stopping: AtomicBool,
     /// Lanes that are open, or [`CLOSED`].
     lanes: AtomicU32,
@@ -128,6 +138,12 @@ pub struct Volume<F: Frames> {
     last_request: AtomicU64,
     /// Ranges that are being discarded or zeroed; so that the common case need not lock.
     pub(crate) exclusives: AtomicU64,
+    /// Whether there are windows to read ahead; so that the common case need not lock.
+    pub(crate) has_wishes: AtomicBool,
+    /// The same for blocks to be read back after a restart, and for pages behind readers.
+    pub(crate) has_warm: AtomicBool,
+    pub(crate) has_behind: AtomicBool,
+    pub(crate) feedback: Feedback,
     pub(crate) queue: Mutex<Queue<F>>,
     pub(crate) writer: Mutex<Writer>,
     pub(crate) ordered: Ordered,
@@ -177,6 +193,7 @@ impl<F: Frames> Volume<F> {
             wanted_page_blocks: AtomicU32::new(0),
             write_mode: AtomicU8::new(index_in(WriteMode::ALL, &options.write_mode)),
             flush_mode: AtomicU8::new(index_in(FlushMode::ALL, &options.flush_mode)),
+            hint: AtomicU8::new(index_in(Hint::ALL, &options.hint)),
             stopping: AtomicBool::new(false),
             lanes: AtomicU32::new(0),
             removed: AtomicBool::new(false),
@@ -196,6 +213,10 @@ impl<F: Frames> Volume<F> {
             last_error: Mutex::new(None),
             last_request: AtomicU64::new(0),
             exclusives: AtomicU64::new(0),
+            has_wishes: AtomicBool::new(false),
+            has_warm: AtomicBool::new(false),
+            has_behind: AtomicBool::new(false),
+            feedback: Feedback::default(),
             queue: Mutex::new(Queue::new()),
             writer: Mutex::new(Writer::default()),
             ordered: Ordered::default(),
@@ -265,6 +286,42 @@ impl<F: Frames> Volume<F> {
     pub fn target_frames(&self) -> Option<u32> {
         let target = self.target.load(Ordering::Relaxed);
         (target < u32::MAX).then_some(target)
+    }
+
+    /// How it will be read, where a request says nothing else.
+    #[must_use]
+    pub fn hint(&self) -> Hint {
+        Hint::from_index(self.hint.load(Ordering::Relaxed))
+    }
+
+    /// Changes what [`Volume::hint`] says; it counts from the next request on.
+    pub fn set_hint(&self, hint: Hint) {
+        self.hint.store(index_in(Hint::ALL, &hint), Ordering::Relaxed);
+    }
+
+    /// What may be read ahead, in pages of this paging, as things stand; none where nothing may.
+    pub(crate) fn ahead_limits(&self, paging: Paging) -> Option<Limits> {
+        // So small a part of the memory that the windows of many streams stay until they are used,
+        // also where a policy has a tenth of its pages on trial.
+        let share = self.tunables.share(Tunable::ReadAheadShare, self.capacity()) / WINDOWS;
+        let share = (share / u64::from(paging.page_blocks)).max(1);
+        let page_bytes = u64::from(paging.page_blocks) * BLOCK_BYTES_U64;
+        let max = (self.tunables.get(Tunable::ReadAheadMax) / page_bytes).min(share);
+        if max == 0 || self.is_stopping() || self.is_frozen() {
+            return None;
+        }
+        let min = self.tunables.get(Tunable::ReadAheadMin) / page_bytes;
+        let [steps, streams] = [Tunable::ReadAheadSteps, Tunable::ReadAheadStreams]
+            .map(|tunable| u32::try_from(self.tunables.get(tunable)).expect("in its range"));
+        let pages = paging.page_of(self.blocks - 1) + 1;
+        let min = min.clamp(1, max);
+        let streams = streams as usize;
+        Some(self.feedback.apply(Limits { min, max, streams, steps, pages }))
+    }
+
+    /// Whether it is being stopped.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
     }
 
     /// From now on writes go through, so that what is dirty only becomes less.

@@ -16,8 +16,10 @@
 use larder_core::cache::ShareMode;
 use larder_core::curve::candidates::CANDIDATES;
 use larder_core::curve::estimate::as_f64;
+use larder_core::hint::Hint;
 use larder_core::mode::WriteMode;
 use larder_core::policy::PolicyKind;
+use larder_core::tunables::Tunables;
 use larder_lab::rehearsal::sharing::{Division, Sharing, hit_ratio};
 use larder_lab::sim::auto::AutoCache;
 use larder_lab::sim::curve::exact::Exact;
@@ -115,6 +117,9 @@ fn curve(trace: &str, sizes: &[&str]) -> Result<()> {
     }
     let exact = exact.curve();
     let lengths = Lengths::of(&mut open(trace)?)?;
+    // Nothing is read ahead: the exact curve is of what clients ask for.
+    let mut tunables = Tunables::default();
+    tunables.set("read-ahead-max", 0)?;
     for size in sizes {
         let options = WholeOptions {
             frames: part(exact.footprint(), size)?,
@@ -125,6 +130,8 @@ fn curve(trace: &str, sizes: &[&str]) -> Result<()> {
             store: StoreModel::Instant,
             clients: 1,
             pace: Pace::Closed { gap: 100_000 },
+            hint: Hint::Normal,
+            tunables: tunables.clone(),
         };
         let outcome = whole::simulate(&mut open(trace)?, &lengths, &options, |_| ())?;
         // All of these traces are of one volume.

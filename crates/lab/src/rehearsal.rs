@@ -20,11 +20,12 @@ use larder_core::clock::Nanos;
 use larder_core::counters::{Recorder, Totals};
 use larder_core::curve::report::CurveReport;
 use larder_core::frames::NoFrames;
-use larder_core::lane::Silent;
+use larder_core::lane::{Notify, Silent};
 use larder_core::request::WRITE_PIECE_BYTES;
 use larder_core::store::{Store, StoreDone, StoreOp};
 use larder_core::volume::{Volume, VolumeOptions};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Operations that a store has at a time.
 const DEPTH: usize = 32;
@@ -37,12 +38,24 @@ struct Served<S> {
     store: S,
 }
 
+/// Remembers that the cache has something for a store to do.
+#[derive(Debug)]
+struct Bell(Arc<AtomicBool>);
+
+impl Notify for Bell {
+    fn notify(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// A cache without memory, its volumes and their stores, its clients, and the time.
 #[derive(Debug)]
 pub struct Rehearsal<S> {
     cache: Cache<NoFrames>,
     volumes: Vec<Served<S>>,
     clients: Vec<Client>,
+    /// Whether the cache has something for a store to do since it was looked at last.
+    bell: Arc<AtomicBool>,
     now: Nanos,
     /// When something happens by itself, as far as the stores, the lazy writer and waiting clients
     /// know. At most `now` if something may move now.
@@ -68,8 +81,9 @@ impl<S: Store<NoFrames>> Rehearsal<S> {
         clients: usize,
     ) -> Self {
         let cache = Cache::new(NoFrames::new(frames), shards);
+        let bell = Arc::new(AtomicBool::new(false));
         let serve = |(options, store)| {
-            let volume = cache.add_volume(options, Box::new(Silent));
+            let volume = cache.add_volume(options, Box::new(Bell(Arc::clone(&bell))));
             let recorder = cache.recorder(&volume);
             Served { volume, recorder, store }
         };
@@ -83,7 +97,7 @@ impl<S: Store<NoFrames>> Rehearsal<S> {
         let now = larder_core::clock::SECOND;
         let (ops, done) = (Vec::new(), Vec::new());
         let zeros = vec![0; WRITE_PIECE_BYTES as usize];
-        Rehearsal { cache, volumes, clients, now, next: Some(now), zeros, ops, done }
+        Rehearsal { cache, volumes, clients, bell, now, next: Some(now), zeros, ops, done }
     }
 
     /// The time.
@@ -135,10 +149,11 @@ impl<S: Store<NoFrames>> Rehearsal<S> {
         let length = self.volumes[request.volume].volume.geometry().length;
         let client = &mut self.clients[client];
         client.begin(self.now, request, length);
+        self.bell.store(false, Ordering::Relaxed);
         match client.advance(&self.cache, self.now, &self.zeros)? {
-            // A hit changes nothing that the stores or the lazy writer have to know of now; a
-            // write may have given the lazy writer something.
-            Moved::Idle if request.op == Op::Read => {}
+            // A hit changes nothing that the stores or the lazy writer have to know of now, unless
+            // it leads to reading ahead; a write may have given the lazy writer something.
+            Moved::Idle if request.op == Op::Read && !self.bell.load(Ordering::Relaxed) => {}
             Moved::Idle | Moved::Waits => self.next = Some(self.now),
             Moved::Until(at) => self.next = Some(self.next.map_or(at, |next| next.min(at))),
         }

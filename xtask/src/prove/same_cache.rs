@@ -7,6 +7,9 @@
 //! [`STORE_TIME`], and the simulation is told how long a miss took as the server measured it.
 //! And curves, which see single references only, must foretell the hit ratio of the server at ten
 //! sizes.
+//!
+//! Nothing is read ahead, here and there: whether what is read ahead has come when its reader does,
+//! and what had to go for it, depends on the time that the store takes, in all three.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -131,7 +134,7 @@ fn served(
     replay: &[&str],
 ) -> Result<Served> {
     let counters = lab.file("counters.json");
-    let options = format!("{options} --counters {}", counters.display());
+    let options = format!("{options} --read-ahead off --counters {}", counters.display());
     let server = lab.serve(store, &options)?;
     let mut command = Command::new(&lab.binary);
     command.args(["trace", "replay"]).arg(&case.trace).args(["--to", &server.uri(), "--json"]);
@@ -186,7 +189,8 @@ fn equal(lab: &Lab, case: &Case, policy: &str, claims: &mut Claims) -> Result<()
     let options = format!("--memory {MEMORY} --policy {policy} --write-mode through");
     let Served { counters, pages, .. } = served(lab, (case, &case.image), &options, &[])?;
     let whole = ["--level", "whole", "--policy", policy, "--write-mode", "through"];
-    let row = simulated(lab, case, pages, &[&whole[..], &["--store", "instant"]].concat())?;
+    let more = ["--read-ahead", "off", "--store", "instant"];
+    let row = simulated(lab, case, pages, &[&whole[..], &more].concat())?;
     let mut apart = Vec::new();
     for name in EQUAL {
         let (ours, theirs) = (number(&counters, name)?, number(&row, name)?);
@@ -221,7 +225,7 @@ fn near(lab: &Lab, case: &Case, claims: &mut Claims) -> Result<()> {
     let Served { counters, pages, .. } = &served;
     let store = format!("fixed:{:.0}ns", served.miss);
     let whole = ["--level", "whole", "--policy", "s3fifo", "--write-mode", "back"];
-    let more = ["--clients", "8", "--store", &store];
+    let more = ["--read-ahead", "off", "--clients", "8", "--store", &store];
     let row = simulated(lab, case, *pages, &[&whole[..], &more].concat())?;
     // A reference to a page that another request is fetching counts as a miss, but reads nothing:
     // how many there are depends on the moment of each request.

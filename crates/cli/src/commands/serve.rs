@@ -15,6 +15,7 @@ use crate::signals::{Asked, SignalChannel, channel_of_signals};
 use crate::systemd::Manager;
 use anyhow::{Result, ensure};
 use clap::Args;
+use larder_core::hint::Hint;
 use larder_core::mode::{FlushMode, WriteMode};
 use larder_core::policy::PolicyKind;
 use larder_io::front::nbd::ListenAddress;
@@ -89,6 +90,18 @@ pub(crate) struct Arguments {
           help_heading = "Cache")]
     pub(crate) max: Vec<Named<u64>>,
 
+    /// The most that is read ahead of a stream at a time, or "off"
+    /// [default: 1MiB].
+    #[arg(long, value_name = "[NAME=]SIZE|off", value_parser = args::named(args::bytes_or_off),
+          help_heading = "Cache")]
+    pub(crate) read_ahead: Vec<Named<u64>>,
+
+    /// How a volume will be read: normal, sequential (once and in order), random (nothing is read
+    /// ahead), no-buffering (its clients have a cache of their own) [default: normal].
+    #[arg(long, value_name = "[NAME=]HINT", value_parser = args::named(args::hint),
+          help_heading = "Cache")]
+    pub(crate) hint: Vec<Named<Hint>>,
+
     /// Lock the memory, so that it is never swapped out.
     #[arg(long, help_heading = "Cache")]
     pub(crate) lock: bool,
@@ -153,6 +166,8 @@ impl Arguments {
             .chain(of("max", &self.max))
             .chain(of("write-mode", &self.write_mode))
             .chain(of("flush", &self.flush))
+            .chain(of("read-ahead", &self.read_ahead))
+            .chain(of("hint", &self.hint))
             .chain(of("preset", &self.preset))
             .chain(of("set", &self.set))
             .collect()

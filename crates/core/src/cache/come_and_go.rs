@@ -9,6 +9,7 @@ use super::Cache;
 use crate::clock::Nanos;
 use crate::frames::Frames;
 use crate::lane::{Lane, Mailbox, Notify, Ring};
+use crate::readahead::Detector;
 use crate::settings::{SettingError, check_shares};
 use crate::shard::Instance;
 use crate::sync::atomic::Ordering;
@@ -116,6 +117,7 @@ impl<F: Frames> Cache<F> {
             mailbox: Arc::new(Mailbox::new(notify, seen)),
             rings,
             recorder: volume.enroll(),
+            detector: Detector::default(),
             spare: Vec::new(),
         })
     }

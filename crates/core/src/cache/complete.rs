@@ -58,8 +58,21 @@ impl<F: Frames> Cache<F> {
     ) {
         let first = op.offset / BLOCK_BYTES_U64;
         let mut shard = self.shard(self.table.shard(Key::new(volume.id, first)));
-        let instance = shard.instance(volume.id);
-        let slot = instance.fills.get(&page).expect("a page that is being filled").slot;
+        self.filled_in(shard.instance(volume.id), recorder, now, (op, page), error);
+    }
+
+    /// The same under the shard's lock.
+    pub(super) fn filled_in(
+        &self,
+        instance: &mut Instance<F>,
+        recorder: &Recorder,
+        now: Nanos,
+        (op, page): (StoreOp<F>, u64),
+        error: Option<StoreError>,
+    ) {
+        let first = op.offset / BLOCK_BYTES_U64;
+        let fill = instance.fills.get(&page).expect("a page that is being filled");
+        let (slot, ahead) = (fill.slot, fill.ahead);
         let owned = op.segments.into_iter().map(|segment| match segment.buffer {
             Buffer::Owned(own) => own,
             Buffer::Pinned(_) => unreachable!("a read owns its frames"),
@@ -71,8 +84,9 @@ impl<F: Frames> Cache<F> {
             fill.error.get_or_insert(error);
         } else {
             for (block, own) in (first..).zip(owned) {
-                self.publish_filled(instance, slot, block, own);
+                self.publish_filled(instance, slot, (block, own), ahead);
                 recorder.add(Counter::FilledBlocks, 1);
+                recorder.add(Counter::ReadAheadBlocks, u64::from(ahead));
             }
         }
         let fill = instance.fills.get_mut(&page).expect("looked up above");

@@ -2,10 +2,11 @@
 //! may go.
 
 use super::Cache;
-use crate::clock::Nanos;
+use crate::clock::{Nanos, SECOND};
 use crate::counters::{Counter, Recorder};
 use crate::frames::{FrameId, Frames};
 use crate::page::Key;
+use crate::policy::Slot;
 use crate::shard::Instance;
 use crate::sync::atomic::Ordering;
 use crate::sync::{Arc, lock};
@@ -15,6 +16,10 @@ use std::ops::Range;
 
 /// How many dirty pages one search for a victim tells the lazy writer of.
 const STEALS_MAX: usize = 16;
+/// For so long nothing more is read ahead in the place of a page that was.
+const AWAITED: Nanos = SECOND;
+/// How many pages that a reader has passed are looked at for one that may go.
+const BEHIND_LOOKS: usize = 16;
 
 /// A part of the cache that may give up a page.
 struct Candidate<F: Frames> {
@@ -41,12 +46,36 @@ impl<F: Frames> Cache<F> {
         recorder: &Recorder,
         now: Nanos,
     ) -> bool {
+        self.reserve_as(volume, wanted, spare, (recorder, now), true)
+    }
+
+    /// The same for read-ahead: nothing is written back for it.
+    pub(super) fn reserve_clean(
+        &self,
+        volume: &Volume<F>,
+        wanted: usize,
+        spare: &mut Vec<FrameId>,
+        recorder: &Recorder,
+        now: Nanos,
+    ) -> bool {
+        self.reserve_as(volume, wanted, spare, (recorder, now), false)
+    }
+
+    /// Takes frames; whether dirty pages that are in the way are to be written.
+    fn reserve_as(
+        &self,
+        volume: &Volume<F>,
+        wanted: usize,
+        spare: &mut Vec<FrameId>,
+        (recorder, now): (&Recorder, Nanos),
+        steal: bool,
+    ) -> bool {
         // Each eviction frees at least one frame; a few more go to others who take them first.
         for _ in 0..=wanted * 2 + 16 {
             if self.pool.take(&self.frames, volume, wanted, spare) {
                 return true;
             }
-            if !self.evict_coldest(volume, recorder, now) {
+            if !self.evict_for(volume, recorder, now, steal) {
                 return self.pool.take(&self.frames, volume, wanted, spare);
             }
         }
@@ -71,7 +100,11 @@ impl<F: Frames> Cache<F> {
         recorder: &Recorder,
         now: Nanos,
     ) -> bool {
-        let evicted = self.evict_first(self.candidates(Some(volume)), Some(recorder), now);
+        self.evict_for(volume, recorder, now, true)
+    }
+
+    fn evict_for(&self, volume: &Volume<F>, recorder: &Recorder, now: Nanos, steal: bool) -> bool {
+        let evicted = self.evict_first(self.candidates(Some(volume)), Some(recorder), now, steal);
         let Some((victim, owned)) = evicted else { return false };
         self.free_owned(&victim, owned);
         true
@@ -80,7 +113,7 @@ impl<F: Frames> Cache<F> {
     /// Evicts the coldest page of a volume above its floor, for the benefit of nobody in
     /// particular: whose it was, and its frames, which are still charged to that volume.
     pub(super) fn evict_any(&self, now: Nanos) -> Option<Evicted<F>> {
-        self.evict_first(self.candidates(None), None, now)
+        self.evict_first(self.candidates(None), None, now, true)
     }
 
     fn evict_first(
@@ -88,6 +121,7 @@ impl<F: Frames> Cache<F> {
         mut candidates: Vec<Candidate<F>>,
         recorder: Option<&Recorder>,
         now: Nanos,
+        steal: bool,
     ) -> Option<Evicted<F>> {
         let order = |one: &Candidate<F>| {
             let Candidate { coldest, pages, shard, ref volume } = *one;
@@ -96,7 +130,7 @@ impl<F: Frames> Cache<F> {
         candidates.sort_unstable_by_key(order);
         candidates.into_iter().find_map(|Candidate { shard, volume, .. }| {
             let recorder = recorder.unwrap_or(&volume.tended);
-            let owned = self.evict_from(&volume, shard, recorder, now);
+            let owned = self.evict_from(&volume, shard, recorder, now, steal);
             (!owned.is_empty()).then_some((volume, owned))
         })
     }
@@ -141,14 +175,15 @@ impl<F: Frames> Cache<F> {
         index: usize,
         recorder: &Recorder,
         now: Nanos,
+        steal: bool,
     ) -> Vec<F::Own> {
         let mut shard = self.shard(index);
         shard.drain(now);
         // Whoever chose it held no lock: it may be gone, and its number another's.
         let Some(instance) = shard.instance_of(victim) else { return Vec::new() };
-        let (owned, steals) = self.evict_page(instance, recorder);
+        let (owned, steals) = self.evict_page(instance, recorder, now, !steal);
         drop(shard);
-        if !steals.is_empty() {
+        if steal && !steals.is_empty() {
             lock(&victim.queue).steals.extend(steals);
             victim.notify.notify();
         }
@@ -156,14 +191,22 @@ impl<F: Frames> Cache<F> {
     }
 
     /// Evicts one page: its frames, owned and unfindable, and the first blocks of the dirty pages
-    /// that were in the way.
+    /// that were in the way. For read-ahead the coldest page must not be one that was just read
+    /// ahead itself.
     fn evict_page(
         &self,
         instance: &mut Instance<F>,
         recorder: &Recorder,
+        now: Nanos,
+        ahead: bool,
     ) -> (Vec<F::Own>, Vec<u64>) {
         let mut owned = Vec::new();
         let mut steals = Vec::new();
+        if let Some(slot) = self.own_behind(instance, &mut owned) {
+            recorder.add(Counter::DroppedBehind, 1);
+            self.remove_owned(instance, slot, &owned, recorder, false);
+            return (owned, steals);
+        }
         let Instance { volume, paging, pages, policy, .. } = instance;
         let chosen = policy.victim(&mut |slot| {
             let page = pages.get(slot);
@@ -176,18 +219,61 @@ impl<F: Frames> Cache<F> {
             }
             false
         });
-        let Some(slot) = chosen else { return (owned, steals) };
-        for own in &owned {
+        if let Some(slot) = chosen {
+            if ahead && self.is_awaited(instance, slot, &owned, now) {
+                owned.drain(..).for_each(|own| self.frames.disown(own));
+                return (owned, steals);
+            }
+            self.remove_owned(instance, slot, &owned, recorder, true);
+        }
+        (owned, steals)
+    }
+
+    /// Whether an owned page was read ahead so lately that its reader may well be on the way.
+    fn is_awaited(&self, instance: &Instance<F>, slot: Slot, owned: &[F::Own], now: Nanos) -> bool {
+        let untouched = owned.iter().any(|own| self.table.state(self.frames.owned(own)).ahead);
+        untouched && now < instance.touched_at(slot) + AWAITED
+    }
+
+    /// Removes a page all of whose frames are owned; whether a ghost of it may stay.
+    fn remove_owned(
+        &self,
+        instance: &mut Instance<F>,
+        slot: Slot,
+        owned: &[F::Own],
+        recorder: &Recorder,
+        ghost: bool,
+    ) {
+        let mut untouched = false;
+        for own in owned {
             let frame = self.frames.owned(own);
+            untouched |= self.table.state(frame).ahead;
             self.table.retract(frame);
         }
+        if untouched {
+            recorder.add(Counter::ReadAheadWasted, 1);
+            instance.volume.feedback.wasted();
+        }
         instance.pages.get_mut(slot).resident = 0;
-        let touched = instance.remove(slot, true);
+        let touched = instance.remove(slot, ghost);
         let coldest = if instance.pages.len() == 0 { Nanos::MAX } else { touched };
         instance.volume.quota.coldest[instance.index].store(coldest, Ordering::Relaxed);
         recorder.add(Counter::EvictedPages, 1);
         recorder.add(Counter::EvictedBlocks, owned.len() as u64);
-        (owned, steals)
+    }
+
+    /// Owns the frames of a page that a reader in order has passed, if one of them may go.
+    fn own_behind(&self, instance: &mut Instance<F>, owned: &mut Vec<F::Own>) -> Option<Slot> {
+        for _ in 0..BEHIND_LOOKS {
+            let page = instance.behind.pop_front()?;
+            let Some(slot) = instance.find(&self.table, page) else { continue };
+            let blocks = instance.paging.blocks_of(page);
+            let may_go = instance.pages.get(slot).is_quiet() && !instance.is_pinned(page);
+            if may_go && self.own_page(instance.volume.id, blocks, owned) {
+                return Some(slot);
+            }
+        }
+        None
     }
 
     /// Owns all frames of a page, or none of them.

@@ -96,7 +96,12 @@ impl<F: Frames> Cache<F> {
         for i in 0..queue.exclusives.len() {
             let Exclusive { id, ref blocks, kind, submitted, .. } = queue.exclusives[i];
             let blocks = blocks.clone();
-            if submitted || queue.is_under_way(&blocks) {
+            if submitted {
+                continue;
+            }
+            if queue.is_under_way(&blocks) {
+                // Somebody waits for what is read ahead here to be over.
+                queue.promote(&blocks);
                 continue;
             }
             queue.exclusives[i].submitted = true;

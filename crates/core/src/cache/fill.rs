@@ -7,6 +7,7 @@
 use super::Cache;
 use crate::clock::Nanos;
 use crate::frames::{FrameId, Frames};
+use crate::hint::Hint;
 use crate::lane::Lane;
 use crate::mode::BypassReason;
 use crate::page::{FrameState, Key};
@@ -14,7 +15,7 @@ use crate::policy::Slot;
 use crate::queue::{Context, FillWaiter, Queue};
 use crate::request::Assembly;
 use crate::shard::{Fill, Instance};
-use crate::store::{Buffer, Segment, StoreOpKind};
+use crate::store::{Buffer, Segment, StoreOp, StoreOpKind};
 use crate::sync::{Arc, lock};
 use crate::units::{BLOCK_BYTES, BLOCK_BYTES_U64, SECTOR_BYTES};
 use crate::volume::Volume;
@@ -31,12 +32,24 @@ pub(super) enum Missing {
     Present,
     /// They are coming, with the whole page.
     Filling,
+    /// The same, and read-ahead had begun it.
+    Coming,
     /// They are coming, for this reader only.
     Bypassed(BypassReason),
     /// Neither can be: no frames, the range is being discarded, or the page size is changing.
     NoRoom,
     /// The page size has changed: they are of several pages now.
     Recut,
+}
+
+/// Why a page is filled.
+pub(super) enum FillCause<F: Frames> {
+    /// A client waits for it.
+    Client(FillWaiter<F>),
+    /// It is pinned; nobody waits for it yet.
+    Pinned,
+    /// Read-ahead, or a warm restart: nobody waits for it yet.
+    Ahead,
 }
 
 impl<F: Frames> Cache<F> {
@@ -53,13 +66,15 @@ impl<F: Frames> Cache<F> {
             token: assembly.token,
             read: Some((blocks.clone(), assembly.cursor)),
         };
-        let outcome = self.fetch(lane, now, waiter, blocks);
+        let unbuffered = assembly.hint_in(&lane.volume) == Hint::NoBuffering;
+        let past = unbuffered.then_some(BypassReason::NoBuffering);
+        let outcome = self.fetch(lane, now, waiter, blocks, past);
         match outcome {
             Missing::Present => {
                 // Found under the lock; pinned now, unless it was evicted again: then once more.
                 return self.pin_present(lane, now, assembly, blocks);
             }
-            Missing::Filling | Missing::Bypassed(_) => {
+            Missing::Filling | Missing::Coming | Missing::Bypassed(_) => {
                 assembly.missing += u32::try_from(blocks.end - blocks.start).expect("a page");
             }
             Missing::NoRoom | Missing::Recut => {}
@@ -108,17 +123,20 @@ impl<F: Frames> Cache<F> {
         Some(frames?.into_iter().map(|frame| self.pin_published(frame)).collect())
     }
 
-    /// Sees to it that `blocks` (of one page) come, and the waiter is told.
+    /// Sees to it that `blocks` (of one page) come, and the waiter is told. With a reason for that,
+    /// a reader gets them past the cache.
     pub(super) fn fetch(
         &self,
         lane: &mut Lane<F>,
         now: Nanos,
         waiter: FillWaiter<F>,
         blocks: &Range<u64>,
+        past: Option<BypassReason>,
     ) -> Missing {
         let volume = Arc::clone(&lane.volume);
         // What a frozen volume reads leaves no trace.
-        let past = (volume.is_frozen() && waiter.read.is_some()).then_some(BypassReason::Frozen);
+        let frozen = volume.is_frozen() && waiter.read.is_some();
+        let past = past.or(frozen.then_some(BypassReason::Frozen));
         let mut wanted = range_len(blocks);
         if past.is_none() {
             wanted = self.count_absent(volume.id, &volume.paging().around(blocks.start));
@@ -138,10 +156,16 @@ impl<F: Frames> Cache<F> {
             } else if let Some(fill) = instance.fills.get_mut(&page)
                 && blocks.end <= whole.end
             {
+                let ahead = std::mem::take(&mut fill.ahead);
                 fill.waiters.push(waiter);
                 let slot = fill.slot;
-                instance.reference(slot, now);
-                Missing::Filling
+                if ahead {
+                    self.overtake_ahead(&volume, &mut queue, &whole);
+                    Missing::Coming
+                } else {
+                    instance.reference(slot, now);
+                    Missing::Filling
+                }
             } else if volume.is_regrouping() || queue.is_exclusive(&whole) {
                 Missing::NoRoom
             } else if blocks.end > whole.end {
@@ -154,8 +178,8 @@ impl<F: Frames> Cache<F> {
                     continue;
                 }
                 if past.is_none() && absent <= lane.spare.len() {
-                    let waiter = Some(waiter);
-                    self.start_fill(instance, &mut queue, page, &mut lane.spare, waiter, now);
+                    let cause = FillCause::Client(waiter);
+                    self.start_fill(instance, &mut queue, page, &mut lane.spare, cause, now);
                     Missing::Filling
                 } else if waiter.read.is_some() && range_len(blocks) <= lane.spare.len() {
                     self.start_bypass(&volume, &mut queue, blocks, &mut lane.spare, waiter, now);
@@ -167,7 +191,7 @@ impl<F: Frames> Cache<F> {
             drop(queue);
             drop(shard);
             self.return_spare(lane);
-            if matches!(outcome, Missing::Filling | Missing::Bypassed(_)) {
+            if matches!(outcome, Missing::Filling | Missing::Coming | Missing::Bypassed(_)) {
                 volume.notify.notify();
             }
             return outcome;
@@ -190,27 +214,33 @@ impl<F: Frames> Cache<F> {
         blocks.clone().filter(is_absent).count()
     }
 
-    /// Begins to fill a page for `waiter`, or for nobody yet.
+    /// Begins to fill a page.
     pub(super) fn start_fill(
         &self,
         instance: &mut Instance<F>,
         queue: &mut Queue<F>,
         page: u64,
         spare: &mut Vec<FrameId>,
-        waiter: Option<FillWaiter<F>>,
+        cause: FillCause<F>,
         now: Nanos,
     ) {
         let slot = instance.find_or_insert(&self.table, page, true, now);
         let volume = Arc::clone(&instance.volume);
         let mut ops_left = 0;
         let paging = instance.paging;
+        let ahead = matches!(cause, FillCause::Ahead);
         for run in self.absent_runs(volume.id, paging.blocks_of(page)) {
-            self.queue_read(&volume, queue, run, spare, Context::Fill { page, paging }, now);
+            let context = Context::Fill { page, paging };
+            let op = self.read_op(&volume, queue, run, spare, context, now);
+            queue.push_read(op, ahead);
             ops_left += 1;
         }
         instance.pages.get_mut(slot).filling = true;
-        let waiters = waiter.into_iter().collect();
-        let fill = Fill { slot, ops_left, error: None, salvage: Vec::new(), waiters };
+        let waiters = match cause {
+            FillCause::Client(waiter) => vec![waiter],
+            FillCause::Pinned | FillCause::Ahead => Vec::new(),
+        };
+        let fill = Fill { slot, ops_left, error: None, salvage: Vec::new(), waiters, ahead };
         let before = instance.fills.insert(page, fill);
         assert!(before.is_none() && ops_left > 0, "a fill of a page that is being filled or whole");
     }
@@ -230,8 +260,8 @@ impl<F: Frames> Cache<F> {
         runs
     }
 
-    /// Queues a read of `blocks` into frames of `spare`.
-    fn queue_read(
+    /// A read of `blocks` into frames of `spare`.
+    fn read_op(
         &self,
         volume: &Volume<F>,
         queue: &mut Queue<F>,
@@ -239,7 +269,7 @@ impl<F: Frames> Cache<F> {
         spare: &mut Vec<FrameId>,
         context: Context<F>,
         now: Nanos,
-    ) {
+    ) -> StoreOp<F> {
         let owned = blocks.clone().map(|_| {
             let frame = spare.pop().expect("frames were reserved for every block");
             self.own_fresh(frame)
@@ -248,8 +278,7 @@ impl<F: Frames> Cache<F> {
         let segments = self.read_segments(volume, &blocks, owned);
         let start = blocks.start * BLOCK_BYTES_U64;
         let len: u64 = segments.iter().map(|segment| u64::from(segment.len)).sum();
-        let op = queue.operation(StoreOpKind::Read, start..start + len, segments, context, now);
-        queue.reads.push_back(op);
+        queue.operation(StoreOpKind::Read, start..start + len, segments, context, now)
     }
 
     pub(super) fn read_segments(
@@ -286,19 +315,21 @@ impl<F: Frames> Cache<F> {
         };
         let overlays = blocks.clone().filter_map(resident).collect();
         let context = Context::Bypass { waiter, overlays };
-        self.queue_read(volume, queue, blocks.clone(), spare, context, now);
+        let op = self.read_op(volume, queue, blocks.clone(), spare, context, now);
+        queue.push_read(op, false);
     }
 
-    /// Publishes a block that has come from the store. Sectors that are resident already are newer.
+    /// Publishes a block that has come from the store, marked if it was read ahead. Sectors that
+    /// are resident already are newer.
     pub(super) fn publish_filled(
         &self,
         instance: &mut Instance<F>,
         slot: Slot,
-        block: u64,
-        mut own: F::Own,
+        (block, mut own): (u64, F::Own),
+        ahead: bool,
     ) {
         let key = Key::new(instance.volume.id, block);
-        let mut state = FrameState { valid: 0xff, dirty: 0, writing: 0 };
+        let mut state = FrameState { valid: 0xff, dirty: 0, writing: 0, ahead };
         if let Some(old) = self.table.find(key) {
             let pin = self.pin_published(old);
             let before = self.table.state(old);

@@ -17,6 +17,8 @@ impl<F: Frames> Cache<F> {
     /// as to all.
     pub fn freeze(&self, volume: &Volume<F>, frozen: bool) {
         volume.set_frozen(frozen);
+        // A warm restart goes on where it was interrupted.
+        volume.notify.notify();
     }
 
     /// Forgets all clean pages of a volume; how many blocks that were. What is dirty, being written

@@ -1,8 +1,9 @@
 //! Joining: fills of neighbouring pages become one read of the store.
 //!
 //! A large request over small pages misses page by page; its reads wait in the queue one behind the
-//! other, and go to the store as one. Should that fail, each is tried again alone: a bad spot under
-//! one page is no matter of its neighbours.
+//! other, and go to the store as one. What is read ahead joins in the same way, also to the read
+//! that a client waits for. Should that fail, each is tried again alone: a bad spot under one page
+//! is no matter of its neighbours. What nobody waits for is not tried again.
 
 use super::Cache;
 use crate::clock::Nanos;
@@ -24,14 +25,17 @@ pub(super) fn join<F: Frames>(queue: &mut Queue<F>, first: StoreOp<F>) -> StoreO
     }
     let mut ops = vec![first];
     let mut end = ops[0].offset + ops[0].len;
-    while let Some(next) = queue.reads.front() {
+    loop {
+        let is_ahead = queue.reads.front().is_none_or(|next| next.offset != end);
+        let front = if is_ahead { queue.ahead.front() } else { queue.reads.front() };
+        let Some(next) = front else { break };
         // Only of what follows is the distance known not to be negative.
         let fits = next.offset == end && end + next.len - ops[0].offset <= JOINED_BYTES_MAX;
         if !fits || !queue.may_join(next) {
             break;
         }
         end += next.len;
-        ops.extend(queue.reads.pop_front());
+        ops.extend(if is_ahead { queue.next_ahead() } else { queue.reads.pop_front() });
     }
     if ops.len() == 1 {
         return ops.swap_remove(0);
@@ -73,6 +77,9 @@ impl<F: Frames> Cache<F> {
                 unreachable!("only fills are joined")
             };
             self.filled(volume, recorder, now, (op, page), None);
+        }
+        if let Some(error) = error {
+            again = self.give_up_ahead(volume, recorder, now, again, error);
         }
         lock(&volume.queue).read_alone(again);
     }

@@ -14,7 +14,7 @@ use crate::counters::Counter;
 use crate::frames::Frames;
 use crate::lane::{Completion, Lane};
 use crate::mapping::{Access, Mapped, Mapping, State};
-use crate::mode::WriteMode;
+use crate::mode::{WriteMode, mode_with};
 use crate::page::{FrameState, Key};
 use crate::queue::FillWaiter;
 use crate::request::Status;
@@ -189,7 +189,7 @@ impl<F: Frames> Cache<F> {
             mapping.state = State::Unpinning;
         }
         let (mode, _) = *mapping.task.modes.get_or_insert_with(|| volume.modes());
-        let mode = volume.effective(mode);
+        let mode = mode_with(volume.effective(mode), volume.hint());
         let before = mapping.task.done;
         if mapping.state == State::Unpinning {
             volume.touch(now);
@@ -290,9 +290,9 @@ impl<F: Frames> Cache<F> {
                 drop(shard);
                 let (mailbox, token) = (Arc::clone(&lane.mailbox), mapping.task.token);
                 let waiter = FillWaiter { mailbox, token, read: None };
-                match self.fetch(lane, now, waiter, &(block..block + 1)) {
+                match self.fetch(lane, now, waiter, &(block..block + 1), None) {
                     Missing::Present => continue,
-                    Missing::Filling => return Placed::Filling,
+                    Missing::Filling | Missing::Coming => return Placed::Filling,
                     Missing::Bypassed(_) | Missing::NoRoom => return Placed::NoRoom,
                     Missing::Recut => return Placed::Recut,
                 }

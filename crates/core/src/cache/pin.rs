@@ -1,6 +1,7 @@
 //! Pinning ranges: they are read in while nobody else reads, and stay until they are unpinned.
 
 use super::Cache;
+use super::fill::FillCause;
 use crate::clock::Nanos;
 use crate::counters::Recorder;
 use crate::frames::Frames;
@@ -143,7 +144,8 @@ impl<F: Frames> Cache<F> {
             let is_coming = instance.fills.contains_key(&page);
             let can_come = room && absent <= spare.len() && !queue.is_exclusive(&whole);
             if absent > 0 && !is_coming && can_come {
-                self.start_fill(instance, &mut queue, page, &mut spare, None, now);
+                let cause = FillCause::Pinned;
+                self.start_fill(instance, &mut queue, page, &mut spare, cause, now);
             }
             volume.pinned.looked(whole.end, absent > 0 && !is_coming && !can_come);
         };

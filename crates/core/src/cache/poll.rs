@@ -1,4 +1,5 @@
-//! What to give to the store now: misses and flushes first, the lazy writer after them.
+//! What to give to the store now: misses and flushes first, read-ahead and the lazy writer after
+//! them.
 
 use super::Cache;
 use super::join::join;
@@ -45,9 +46,14 @@ impl<F: Frames> Cache<F> {
             Self::flush_unasked(volume, &mut writer, now);
         }
         drop(writer);
+        if may_begin {
+            self.drop_behind(volume);
+            self.read_ahead(volume, recorder, now);
+            self.read_warm(volume, recorder, now);
+        }
         self.tune(volume, now);
         let mut queue = lock(&volume.queue);
-        emit(&mut queue, depth, out);
+        emit(&mut queue, recorder, depth, out);
         next
     }
 
@@ -98,8 +104,7 @@ impl<F: Frames> Cache<F> {
             }
             let (background, clients_wait) = {
                 let queue = lock(&volume.queue);
-                let waiting = !queue.reads.is_empty() || queue.reads_in_flight > 0;
-                (queue.background.len() + queue.writes_in_flight, waiting)
+                (queue.background.len() + queue.writes_in_flight, queue.clients_wait())
             };
             if clients_wait && writer.trigger == Some(Trigger::Idle) {
                 // After the pause it is decided anew: by then a page may be too old to wait.
@@ -150,19 +155,35 @@ fn run_counter(trigger: Trigger) -> Counter {
 const READS_IN_ROW: u32 = 16;
 
 /// Takes operations in the order of their classes.
-fn emit<F: Frames>(queue: &mut Queue<F>, depth: usize, out: &mut Vec<StoreOp<F>>) {
+fn emit<F: Frames>(
+    queue: &mut Queue<F>,
+    recorder: &Recorder,
+    depth: usize,
+    out: &mut Vec<StoreOp<F>>,
+) {
     while queue.in_flight < depth {
         let writes_wait = !queue.forced.is_empty() || !queue.background.is_empty();
-        let turn = if queue.reads_in_row < READS_IN_ROW { queue.reads.pop_front() } else { None };
-        let next = turn
-            .or_else(|| queue.forced.pop_front())
-            .or_else(|| queue.background.pop_front())
-            .or_else(|| queue.reads.pop_front());
+        let reads_first = queue.reads_in_row < READS_IN_ROW;
+        let mut ahead = false;
+        let turn = if reads_first { queue.reads.pop_front() } else { None };
+        let next = turn.or_else(|| queue.forced.pop_front()).or_else(|| {
+            if !reads_first && let Some(op) = queue.background.pop_front() {
+                return Some(op);
+            }
+            ahead = queue.reads.is_empty();
+            let read = if ahead { queue.next_ahead() } else { queue.reads.pop_front() };
+            ahead &= read.is_some();
+            read.or_else(|| queue.background.pop_front())
+        });
         let Some(op) = next else { return };
         debug_assert!(op.kind == StoreOpKind::Flush || op.len > 0, "an operation on nothing");
         let in_row = op.kind == StoreOpKind::Read && writes_wait;
         queue.reads_in_row = if in_row { queue.reads_in_row + 1 } else { 0 };
         let op = join(queue, op);
+        if ahead {
+            queue.note_ahead(&op);
+            recorder.add(Counter::ReadAheads, 1);
+        }
         queue.start(&op);
         out.push(op);
     }
@@ -173,9 +194,9 @@ impl<F: Frames> Cache<F> {
     /// its frames are let go, and what was dirty is lost.
     pub fn abandon(&self, volume: &Volume<F>) {
         let mut queue = lock(&volume.queue);
-        let Queue { reads, forced, background, .. } = &mut *queue;
-        let ops: Vec<_> =
-            reads.drain(..).chain(forced.drain(..)).chain(background.drain(..)).collect();
+        let Queue { reads, forced, ahead, background, .. } = &mut *queue;
+        let queues = [reads, forced, ahead, background];
+        let ops: Vec<_> = queues.into_iter().flat_map(|queue| queue.drain(..)).collect();
         let overlays = queue.take_overlays();
         drop(queue);
         for segment in ops.into_iter().flat_map(|op| op.segments) {

@@ -57,6 +57,14 @@ impl<F: Frames> Cache<F> {
         let end = assembly.offset + u64::from(assembly.len);
         assert!(end <= lane.volume.geometry().length, "a read past the end of the volume");
         lane.volume.touch(now);
+        let status = self.read_pages(lane, now, assembly);
+        if std::mem::take(&mut assembly.noticed) {
+            Self::notice(lane, assembly);
+        }
+        status
+    }
+
+    fn read_pages(&self, lane: &mut Lane<F>, now: Nanos, assembly: &mut Assembly<F>) -> Status {
         while (assembly.cursor as usize) < assembly.parts.len() {
             if !self.read_page(lane, now, assembly) {
                 if assembly.missing == 0 {
@@ -78,7 +86,9 @@ impl<F: Frames> Cache<F> {
     }
 
     /// Reads `to.len()` bytes at `offset` if all of them are resident; whether they were. Nothing
-    /// is counted or asked for if not. For several reads at once see [`Cache::read_hits`].
+    /// is counted or asked for if not; and the first touch of what was read ahead is left to
+    /// [`Cache::read`], which reads on from there. For several reads at once see
+    /// [`Cache::read_hits`].
     #[inline]
     pub fn read_hit(&self, lane: &Lane<F>, offset: u64, to: &mut [u8]) -> bool {
         let Some((key, within)) = single_block(lane, offset, to.len()) else { return false };
@@ -120,7 +130,7 @@ impl<F: Frames> Cache<F> {
     #[inline]
     fn copy_hit(&self, lane: &Lane<F>, key: Key, within: usize, to: &mut [u8]) -> bool {
         let Some((pin, state)) = self.table.pin(&self.frames, key) else { return false };
-        let hit = state.covers(sectors_touched(within, to.len()));
+        let hit = !state.ahead && state.covers(sectors_touched(within, to.len()));
         if hit {
             self.frames.read(&pin, within, to);
             let slot = self.table.slot(self.frames.pinned(&pin));
@@ -152,10 +162,15 @@ impl<F: Frames> Cache<F> {
         let last = assembly.first_block() + assembly.parts.len() as u64;
         let blocks = first..last.min(volume.paging().around(first).end);
         let count = u32::try_from(blocks.end - blocks.start).expect("at most a page");
-        let (found, slot) = self.pin_resident(volume, assembly, &blocks);
+        let (found, slot, ahead) = self.pin_resident(volume, assembly, &blocks);
         let fresh = assembly.cursor >= assembly.counted;
+        let first_touch = ahead && self.touch_ahead(volume, first);
+        assembly.noticed |= first_touch;
         if found == count {
-            if fresh {
+            if first_touch && fresh {
+                // The policy has been told of it when it came.
+                assembly.classes.count(&lane.recorder, Class::ReadAheadHit);
+            } else if fresh {
                 self.note_hit(lane, Key::new(volume.id, first), slot, now);
                 assembly.classes.count(&lane.recorder, Class::ReadHit);
             }
@@ -170,7 +185,9 @@ impl<F: Frames> Cache<F> {
         let class = match self.miss(lane, now, assembly, &blocks) {
             Missing::NoRoom => return false,
             Missing::Recut => return true,
+            Missing::Present if self.touch_ahead(&lane.volume, first) => Class::ReadAheadHit,
             Missing::Present => Class::ReadHit,
+            Missing::Coming => Class::ReadAheadWait,
             Missing::Filling if found > 0 => Class::ReadPartialHit,
             Missing::Filling => Class::ReadMiss,
             Missing::Bypassed(reason) => {
@@ -178,6 +195,8 @@ impl<F: Frames> Cache<F> {
                 Class::ReadBypass
             }
         };
+        assembly.missed |= matches!(class, Class::ReadMiss | Class::ReadPartialHit);
+        assembly.noticed |= !matches!(class, Class::ReadHit | Class::ReadBypass);
         if fresh {
             assembly.classes.count(&lane.recorder, class);
         }
@@ -185,15 +204,16 @@ impl<F: Frames> Cache<F> {
         true
     }
 
-    /// Pins the blocks that are resident; how many, and the slot of their page.
+    /// Pins the blocks that are resident; how many, the slot of their page, and whether one of them
+    /// is marked as read ahead.
     fn pin_resident(
         &self,
         volume: &Volume<F>,
         assembly: &mut Assembly<F>,
         blocks: &Range<u64>,
-    ) -> (u32, Slot) {
+    ) -> (u32, Slot, bool) {
         let bytes = assembly.offset..assembly.offset + u64::from(assembly.len);
-        let mut found = 0;
+        let (mut found, mut ahead) = (0, false);
         let mut slot = crate::policy::NO_SLOT;
         for block in blocks.clone() {
             let key = Key::new(volume.id, block);
@@ -202,12 +222,13 @@ impl<F: Frames> Cache<F> {
                 self.frames.unpin(pin);
                 continue;
             }
+            ahead |= state.ahead;
             slot = self.table.slot(self.frames.pinned(&pin));
             let part = usize::try_from(block - assembly.first_block()).expect("an index");
             assembly.parts[part] = Some(pin);
             found += 1;
         }
-        (found, slot)
+        (found, slot, ahead)
     }
 
     /// Notes a hit for the policy. Only when the lane's ring is full is a lock taken.

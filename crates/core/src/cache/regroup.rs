@@ -9,6 +9,7 @@
 
 use super::Cache;
 use crate::clock::Nanos;
+use crate::counters::Counter;
 use crate::curve::tracker::Tracker;
 use crate::frames::Frames;
 use crate::settings::{SettingError, Share};
@@ -45,6 +46,9 @@ impl<F: Frames> Cache<F> {
                 return false;
             }
             let ended = volume.note_page_blocks(wanted);
+            // After that: windows of pages of the old size are not added any more.
+            let forgotten = lock(&volume.queue).wishes.clear();
+            volume.tended.add(Counter::ReadAheadDropped, forgotten);
             self.follow_anew(volume);
             if ended {
                 self.unstall();

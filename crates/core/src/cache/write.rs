@@ -10,7 +10,7 @@ use crate::clock::Nanos;
 use crate::counters::{Class, Counter};
 use crate::frames::{FrameId, Frames};
 use crate::lane::Lane;
-use crate::mode::{BypassReason, WriteMode};
+use crate::mode::{BypassReason, WriteMode, mode_with};
 use crate::page::{FrameState, Key};
 use crate::policy::Slot;
 use crate::queue::FillWaiter;
@@ -76,7 +76,8 @@ impl<F: Frames> Cache<F> {
         assert!(task.offset + u64::from(task.len) <= volume.geometry().length, "within the volume");
         volume.touch(now);
         let (mode, _) = *task.modes.get_or_insert_with(|| volume.modes());
-        let mode = volume.effective(mode);
+        let hint = task.hint.unwrap_or_else(|| volume.hint());
+        let mode = mode_with(volume.effective(mode), hint);
         if mode == WriteMode::ReadOnly {
             let message = format!("write to {}: it is read-only", volume.name());
             return Status::Failed(StoreError::new(StoreErrorKind::ReadOnly, message));
@@ -299,9 +300,9 @@ impl<F: Frames> Cache<F> {
     ) -> Placed {
         let mailbox = Arc::clone(&lane.mailbox);
         let waiter = FillWaiter { mailbox, token: task.token, read: None };
-        match self.fetch(lane, now, waiter, blocks) {
+        match self.fetch(lane, now, waiter, blocks, None) {
             Missing::Present => self.place(lane, now, task, again.0, again.1),
-            Missing::Filling => Placed::Filling,
+            Missing::Filling | Missing::Coming => Placed::Filling,
             Missing::Bypassed(_) | Missing::NoRoom => Placed::NoRoom,
             Missing::Recut => unreachable!("one block is of one page"),
         }
@@ -385,6 +386,8 @@ impl<F: Frames> Cache<F> {
     /// Why a write of what is not resident does not stay.
     pub(super) fn passes(volume: &Volume<F>, mode: WriteMode) -> Option<BypassReason> {
         match mode {
+            // Else the hint made it one that writes around.
+            WriteMode::Around if volume.write_mode() != mode => Some(BypassReason::NoBuffering),
             WriteMode::Around => Some(BypassReason::WriteAround),
             _ => volume.is_frozen().then_some(BypassReason::Frozen),
         }
@@ -419,7 +422,7 @@ impl<F: Frames> Cache<F> {
         }
         self.frames.write(&mut own, piece.offset, piece.bytes);
         self.frames.disown(own);
-        let state = FrameState { valid: piece.dirties, dirty: piece.dirties, writing: 0 };
+        let state = FrameState::default().with_dirty(piece.dirties);
         self.table.publish(frame, Key::new(volume.id, piece.block), slot, state);
     }
 

@@ -82,6 +82,10 @@ catalogue! {
         "Reads of a resident block copied by the shortest way; no other counter of calls has them.",
         "Fast Reads/sec";
     ReadHit, "read_hit_pages", Pages, "Read references whose blocks were all resident.", "";
+    ReadAheadHit, "read_ahead_hit_pages", Pages,
+        "Read references that were the first touch of what read-ahead had brought.", "";
+    ReadAheadWait, "read_ahead_wait_pages", Pages,
+        "Read references that had to wait for what read-ahead was bringing.", "";
     ReadPartialHit, "read_partial_hit_pages", Pages,
         "Read references with some blocks resident and some not.", "";
     ReadMiss, "read_miss_pages", Pages, "Read references with no block resident.", "";
@@ -96,6 +100,8 @@ catalogue! {
         "Write references that waited for the store: write-through, or FUA.", "";
     WriteBypass, "write_bypass_pages", Pages,
         "Write references that went to the store without being kept: write-around, or frozen.", "";
+    BypassNoBuffering, "bypass_no_buffering_pages", Pages,
+        "Bypasses because the client said that it needs no cache.", "";
     BypassPressure, "bypass_pressure_pages", Pages,
         "Bypasses because there was no room for the whole page.", "";
     BypassFillFailed, "bypass_fill_failed_pages", Pages,
@@ -125,6 +131,16 @@ catalogue! {
     EvictedPages, "evicted_pages", Pages, "Pages evicted to make room.", "";
     EvictedBlocks, "evicted_blocks", Blocks, "Blocks of the evicted pages.", "";
     FilledBlocks, "filled_blocks", Blocks, "Blocks read from the store into the cache.", "";
+    ReadAheads, "read_aheads", Operations,
+        "Reads of the store that nobody had asked for yet; blocks divided by reads is their size.",
+        "Read Aheads/sec";
+    ReadAheadBlocks, "read_ahead_blocks", Blocks, "Blocks that were read ahead.", "";
+    ReadAheadWasted, "read_ahead_wasted_pages", Pages,
+        "Pages that were read ahead and evicted before anybody touched them.", "";
+    ReadAheadDropped, "read_ahead_dropped_pages", Pages,
+        "Pages that were to be read ahead and were not: no room, or the store was too slow.", "";
+    DroppedBehind, "dropped_behind_pages", Pages,
+        "Pages evicted first because a client that reads in order was past them.", "";
     ReplacedBlocks, "replaced_blocks", Blocks,
         "Blocks written to while a reply or a store held them: a copy took their place.", "";
     LazyIdleRuns, "lazy_idle_runs", Operations,

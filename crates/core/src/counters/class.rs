@@ -11,6 +11,10 @@ use super::{Counter, Recorder};
 pub enum Class {
     /// Read: all its blocks were resident.
     ReadHit,
+    /// Read: all its blocks were resident, brought by read-ahead, and touched for the first time.
+    ReadAheadHit,
+    /// Read: read-ahead was bringing it, and it was not there yet.
+    ReadAheadWait,
     /// Read: some were resident and some not.
     ReadPartialHit,
     /// Read: none was resident.
@@ -31,8 +35,10 @@ pub enum Class {
 
 impl Class {
     /// All of them, in the order of their numbers: of those of one kind the later one is the worse.
-    pub const ALL: [Class; 9] = [
+    pub const ALL: [Class; 11] = [
         Class::ReadHit,
+        Class::ReadAheadHit,
+        Class::ReadAheadWait,
         Class::ReadPartialHit,
         Class::ReadMiss,
         Class::ReadBypass,
@@ -43,11 +49,13 @@ impl Class {
         Class::WriteBypass,
     ];
 
-    /// Its number in traces, from 1 to 31; 2 and 3 are kept for reads of what was read ahead.
+    /// Its number in traces, from 1 to 31.
     #[must_use]
     pub fn number(self) -> u8 {
         match self {
             Class::ReadHit => 1,
+            Class::ReadAheadHit => 2,
+            Class::ReadAheadWait => 3,
             Class::ReadPartialHit => 4,
             Class::ReadMiss => 5,
             Class::ReadBypass => 6,
@@ -70,6 +78,8 @@ impl Class {
     pub fn counter(self) -> Counter {
         match self {
             Class::ReadHit => Counter::ReadHit,
+            Class::ReadAheadHit => Counter::ReadAheadHit,
+            Class::ReadAheadWait => Counter::ReadAheadWait,
             Class::ReadPartialHit => Counter::ReadPartialHit,
             Class::ReadMiss => Counter::ReadMiss,
             Class::ReadBypass => Counter::ReadBypass,
@@ -118,7 +128,7 @@ mod tests {
         for class in Class::ALL {
             assert_eq!(Class::from_number(class.number()), Some(class));
         }
-        for none in [0, 2, 3, 7, 15, 21, 255] {
+        for none in [0, 7, 15, 21, 255] {
             assert_eq!(Class::from_number(none), None, "{none}");
         }
     }

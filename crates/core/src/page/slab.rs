@@ -47,7 +47,17 @@ impl<T: Clone> Slab<T> {
 
     /// All slots in use, in order.
     pub(crate) fn slots(&self) -> impl Iterator<Item = u32> + '_ {
-        (0..self.end).filter(|&slot| self.values.get(slot).is_some())
+        self.slots_in(0..self.end)
+    }
+
+    /// The slots in use of a range, in order.
+    pub(crate) fn slots_in(&self, slots: std::ops::Range<u32>) -> impl Iterator<Item = u32> + '_ {
+        (slots.start..slots.end.min(self.end)).filter(|&slot| self.values.get(slot).is_some())
+    }
+
+    /// All slots in use are below this.
+    pub(crate) fn end(&self) -> u32 {
+        self.end
     }
 
     pub(crate) fn len(&self) -> u32 {

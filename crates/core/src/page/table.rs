@@ -244,6 +244,19 @@ impl Table {
         self.descriptor(frame).state.store(state.pack(), Ordering::Release);
     }
 
+    /// Takes the mark of read-ahead from the frame of `key`, if it is found without a lock; whether
+    /// it had one.
+    pub(crate) fn unmark_key(&self, key: Key) -> bool {
+        self.walk(key, WALK_MAX).is_some_and(|frame| self.unmark(frame))
+    }
+
+    /// Takes the mark of read-ahead from a frame; whether it had one. No lock is needed.
+    pub(crate) fn unmark(&self, frame: FrameId) -> bool {
+        let state = &self.descriptor(frame).state;
+        FrameState::unpack(state.load(Ordering::Relaxed)).ahead
+            && FrameState::unpack(state.fetch_and(FrameState::UNMARKED, Ordering::AcqRel)).ahead
+    }
+
     /// The slot of the page that the frame is part of. Without a lock it may be a moment old.
     pub(crate) fn slot(&self, frame: FrameId) -> Slot {
         self.descriptor(frame).slot.load(Ordering::Relaxed)

@@ -30,6 +30,8 @@ impl<F: Frames> Instance<F> {
         let old_touched = std::mem::take(&mut self.touched);
         (self.dirty_oldest, self.dirty_newest) = (super::NO_SLOT, super::NO_SLOT);
         self.paging = Paging { page_blocks, ..before };
+        // Which pages a reader has passed was said of other pages.
+        self.behind.clear();
         let mut slots = BTreeMap::new();
         let (mut failed, mut failing) = (0, 0);
         for slot in old.slots() {
@@ -42,6 +44,9 @@ impl<F: Frames> Instance<F> {
                 assert_eq!(state.writing, 0, "a block of a settled instance is being written");
                 let slot = self.slot_for(&mut slots, block);
                 table.set_slot(frame, slot);
+                // The streams that it was read ahead of are forgotten: its first touch is a hit
+                // like any other.
+                table.unmark(frame);
                 let is_failing = page.failing > 0 && state.dirty != 0;
                 failing += u64::from(is_failing);
                 let page = self.pages.get_mut(slot);

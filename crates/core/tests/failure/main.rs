@@ -4,11 +4,13 @@
 #![expect(clippy::tests_outside_test_module, reason = "all of this is a test")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on is to panic")]
 
+mod ahead;
 mod frozen;
 mod mapping;
 mod order;
 mod pinned;
 mod rig;
+mod warm;
 
 use larder_core::clock::{MILLISECOND, Nanos, SECOND};
 use larder_core::counters::{Counter, Gauge};

@@ -26,6 +26,9 @@ pub(crate) struct Client {
     pub(crate) held: Vec<Held>,
     /// What it has mapped for change.
     pub(crate) mapped: Vec<Mapping<PlainFrames>>,
+    /// Where its reads in order go on, and whether they run backward.
+    pub(crate) cursor: u64,
+    pub(crate) backward: bool,
     /// Whether a write of the volume failed since the last flush of this client.
     pub(crate) untold: bool,
 }
@@ -39,6 +42,8 @@ impl Client {
             mail: VecDeque::new(),
             held: Vec::new(),
             mapped: Vec::new(),
+            cursor: 0,
+            backward: false,
             untold: false,
         }
     }
@@ -62,6 +67,19 @@ impl Client {
         assembly.copy_to(frames, &mut again);
         assert!(again == copy, "bytes changed under a pin");
         assembly.release(frames);
+    }
+
+    /// The next range of a reader in order in a volume of `length` bytes; at an end it turns round.
+    pub(crate) fn read_on(&mut self, blocks: u64, length: u64) -> Range<u64> {
+        let end = length.div_ceil(4096);
+        let blocks = blocks.min(end);
+        let start = if self.backward { self.cursor.saturating_sub(blocks) } else { self.cursor };
+        let start = start.min(end - blocks);
+        self.cursor = if self.backward { start } else { start + blocks };
+        if self.cursor == if self.backward { 0 } else { end } {
+            self.backward = !self.backward;
+        }
+        start * 4096..((start + blocks) * 4096).min(length)
     }
 
     /// What it has mapped or waits for to be mapped.

@@ -49,6 +49,7 @@ fn add(sum: &mut Figures, one: Figures) {
     sum.crashes += one.crashes;
     sum.faults += one.faults;
     sum.store_ops += one.store_ops;
+    sum.ahead += one.ahead;
     sum.changes += one.changes;
     sum.refused += one.refused;
     sum.removed += one.removed;
@@ -70,12 +71,13 @@ fn a_random_world_keeps_every_promise() {
     }
     println!(
         "simulation: {count} seeds, {} requests ({} failed), {} store operations ({} failed), \
-         {} crashes, {} changes while serving ({} refused, {} \
+         {} blocks read ahead, {} crashes, {} changes while serving ({} refused, {} \
          volumes removed), {:.0} seeds/s",
         sum.requests,
         sum.failed,
         sum.store_ops,
         sum.faults,
+        sum.ahead,
         sum.crashes,
         sum.changes,
         sum.refused,
@@ -83,6 +85,7 @@ fn a_random_world_keeps_every_promise() {
         f64::from(u32::try_from(count).unwrap()) / begin.elapsed().as_secs_f64(),
     );
     assert!(sum.requests > 0 && sum.crashes > 0, "nothing was shown");
+    assert!(count < 100 || sum.ahead > count, "nothing was read ahead");
 }
 
 #[test]

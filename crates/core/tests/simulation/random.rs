@@ -8,6 +8,8 @@ use crate::model::Outcome;
 use crate::world::{Action, Figures, Log, Setup, World};
 use larder_core::cache::{BlockCut, cut};
 use larder_core::clock::{MILLISECOND, SECOND};
+use larder_core::counters::Counter;
+use larder_core::hint::Hint;
 use larder_core::mode::{FlushMode, WriteMode};
 use larder_core::policy::PolicyKind;
 use larder_core::store::{Fault, Geometry, StoreOpKind};
@@ -79,6 +81,10 @@ pub(crate) fn volume_options(
     options.write_mode =
         rng.pick(&[WriteMode::Back, WriteMode::Back, WriteMode::Through, WriteMode::Around]);
     options.tunables = tunables(rng);
+    options.hint = rng.pick(&[Hint::Normal, Hint::Normal, Hint::Normal, Hint::Sequential]);
+    if rng.one_in(8) {
+        options.hint = rng.pick(Hint::ALL);
+    }
     options
 }
 
@@ -131,6 +137,10 @@ pub(crate) fn run_with(seed: u64, lie: Lie, policy: Option<PolicyKind>, log: Log
             88..90 => mapped::step(&mut world, &mut rng, client, frames),
             90..93 => world.now += rng.below(3 * SECOND),
             93..96 => world.now += rng.below(50 * MILLISECOND),
+            96 if rng.one_in(4) => {
+                let disk = rng.index(world.disks.len());
+                world.disks[disk].volume.set_hint(rng.pick(Hint::ALL));
+            }
             96 if rng.one_in(2) => pin(&mut world, &mut rng, frames),
             96 => come_and_go(&mut world, &mut rng, client),
             _ if changing && rng.one_in(2) => change::change(&mut world, &mut rng, policy),
@@ -150,6 +160,9 @@ pub(crate) fn run_with(seed: u64, lie: Lie, policy: Option<PolicyKind>, log: Log
         }
     }
     drain(&mut world, &mut rng);
+    for disk in &world.disks {
+        world.figures.ahead += disk.volume.totals().get(Counter::ReadAheadBlocks);
+    }
     world.figures
 }
 
@@ -243,7 +256,12 @@ fn ask(world: &mut World, rng: &mut Rng, client: usize, frames: u64) {
             if held + 8 > frames / 3 {
                 return release(world, client);
             }
-            Action::Read(bytes)
+            if rng.one_in(3) {
+                Action::Read(bytes)
+            } else {
+                let one = world.clients[client].as_mut().unwrap();
+                Action::Read(one.read_on(1 + rng.below(3), length))
+            }
         }
         8..15 if is_free(&bytes) => Action::Write { bytes, fua: rng.one_in(6), zero: false },
         15..17 => Action::Flush,

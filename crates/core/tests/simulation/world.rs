@@ -48,6 +48,8 @@ pub(crate) struct Figures {
     pub(crate) crashes: u64,
     pub(crate) faults: u64,
     pub(crate) store_ops: u64,
+    /// Blocks that were read ahead.
+    pub(crate) ahead: u64,
     /// Changes while serving that were done, and those that were refused.
     pub(crate) changes: u64,
     pub(crate) refused: u64,

@@ -15,6 +15,7 @@ use larder_core::counters::Counter;
 use larder_core::frames::NoFrames;
 use larder_core::policy::PolicyKind;
 use larder_core::store::Geometry;
+use larder_core::tunables::Tunables;
 use larder_core::units::BLOCK_BYTES_U64;
 use larder_core::volume::VolumeOptions;
 
@@ -54,9 +55,13 @@ pub enum Division {
 pub fn hit_ratio(sharing: &Sharing, division: Division) -> Result<f64, RehearsalError> {
     let geometry =
         |blocks| Geometry { length: blocks * BLOCK_BYTES_U64, granule: 512, read_only: true };
+    // Nothing is read ahead: it is about what stays.
+    let mut tunables = Tunables::default();
+    tunables.set("read-ahead-max", 0).expect("in its range");
     let mut volumes = [("hot", sharing.hot_blocks), ("scanned", SCANNED_BLOCKS)].map(
         |(name, blocks): (&str, u64)| VolumeOptions {
             policy: sharing.policy,
+            tunables: tunables.clone(),
             ..VolumeOptions::new(name, geometry(blocks))
         },
     );

@@ -15,6 +15,7 @@ use larder_core::clock::Nanos;
 use larder_core::counters::Totals;
 use larder_core::curve::report::CurveReport;
 use larder_core::frames::NoFrames;
+use larder_core::hint::Hint;
 use larder_core::mode::WriteMode;
 use larder_core::policy::PolicyKind;
 use larder_core::store::{Geometry, Store};
@@ -96,7 +97,7 @@ pub enum Pace {
 }
 
 /// The cache that is simulated.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct WholeOptions {
     /// Memory for blocks, in frames of 4 KiB.
     pub frames: u32,
@@ -114,6 +115,10 @@ pub struct WholeOptions {
     pub clients: usize,
     /// When requests are made.
     pub pace: Pace,
+    /// How the volumes will be read.
+    pub hint: Hint,
+    /// Constants of the lazy writer, the dirty limit and read-ahead.
+    pub tunables: Tunables,
 }
 
 /// What came out.
@@ -249,7 +254,8 @@ fn build(lengths: &Lengths, options: &WholeOptions) -> Rehearsal<Box<dyn Store<N
         of.page_blocks = options.page_blocks;
         of.policy = options.policy;
         of.write_mode = options.write_mode;
-        of.tunables = Tunables::default();
+        of.hint = options.hint;
+        of.tunables = options.tunables.clone();
         (of, options.store.build(geometry))
     };
     let volumes = lengths.lengths.iter().enumerate().map(volume);

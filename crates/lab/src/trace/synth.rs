@@ -20,7 +20,15 @@ pub enum Pattern {
     Scan,
     /// The pages in order, over and over: what LRU cannot hold.
     Loop,
-    /// Bursts of the three above: 70, 20 and 10 %.
+    /// The pages from the last to the first, over and over.
+    Backward,
+    /// Every eighth page in order, then the ones behind these, and so on.
+    Stride,
+    /// Eight readers, each in order in an eighth of the pages, over and over; by turns at random.
+    Interleave,
+    /// Pages at random, each as likely as any other.
+    Uniform,
+    /// Bursts of zipf, scan and loop: 70, 20 and 10 %.
     Mix,
     /// Transactions over an index and a table, with a log, and a report that reads the table.
     Database,
@@ -28,8 +36,17 @@ pub enum Pattern {
 
 impl Pattern {
     /// All of them.
-    pub const ALL: [Pattern; 5] =
-        [Pattern::Zipf, Pattern::Scan, Pattern::Loop, Pattern::Mix, Pattern::Database];
+    pub const ALL: [Pattern; 9] = [
+        Pattern::Zipf,
+        Pattern::Scan,
+        Pattern::Loop,
+        Pattern::Backward,
+        Pattern::Stride,
+        Pattern::Interleave,
+        Pattern::Uniform,
+        Pattern::Mix,
+        Pattern::Database,
+    ];
 
     /// Its name on the command line.
     #[must_use]
@@ -38,6 +55,10 @@ impl Pattern {
             Pattern::Zipf => "zipf",
             Pattern::Scan => "scan",
             Pattern::Loop => "loop",
+            Pattern::Backward => "backward",
+            Pattern::Stride => "stride",
+            Pattern::Interleave => "interleave",
+            Pattern::Uniform => "uniform",
             Pattern::Mix => "mix",
             Pattern::Database => "database",
         }
@@ -86,6 +107,9 @@ impl Default for SynthOptions {
     }
 }
 
+/// Readers of an interleaved pattern, and pages from one request to the next of a strided one.
+const READERS: usize = 8;
+const STRIDE: u64 = 8;
 /// Requests of a burst of a mix.
 const BURST: u64 = 64;
 /// Records that are handed out at once.
@@ -115,6 +139,8 @@ struct Pages {
     stride: u64,
     scanned: u64,
     looped: u64,
+    /// Requests of each interleaved reader so far.
+    read: [u64; READERS],
 }
 
 impl Pages {
@@ -124,7 +150,14 @@ impl Pages {
         while gcd(stride, count) != 1 {
             stride += 1;
         }
-        Pages { zipf: Zipf::new(count, exponent), count, stride, scanned: 0, looped: 0 }
+        Pages {
+            zipf: Zipf::new(count, exponent),
+            count,
+            stride,
+            scanned: 0,
+            looped: 0,
+            read: [0; READERS],
+        }
     }
 
     /// A page by Zipf's law.
@@ -144,6 +177,25 @@ impl Pages {
                 self.looped += 1;
                 (self.looped - 1) % self.count
             }
+            Pattern::Backward => {
+                self.looped += 1;
+                self.count - 1 - (self.looped - 1) % self.count
+            }
+            Pattern::Stride => {
+                // The pages as columns of a table of this width, one column after the other.
+                let rows = self.count.div_ceil(STRIDE);
+                let step = self.looped % (rows * STRIDE);
+                self.looped += 1;
+                (step % rows * STRIDE + step / rows) % self.count
+            }
+            Pattern::Interleave => {
+                let reader = random.below(READERS as u64);
+                let part = (self.count / READERS as u64).max(1);
+                let read = &mut self.read[usize::try_from(reader).expect("few")];
+                *read += 1;
+                (reader * part + (*read - 1) % part) % self.count
+            }
+            Pattern::Uniform => random.below(self.count),
             _ => self.hot(random),
         }
     }
@@ -286,6 +338,18 @@ mod tests {
         assert_eq!(different(Pattern::Scan), 3_000);
         assert_eq!(different(Pattern::Loop), 1_000);
         assert!(different(Pattern::Zipf) < 800);
+        let steps = |pattern, step: i64| {
+            let options = SynthOptions { writes: 0.0, ..base };
+            let records = make(SynthOptions { pattern, ..options });
+            let starts = records.iter().map(|r| i64::try_from(r.offset / 4096).unwrap());
+            let starts: Vec<i64> = starts.collect();
+            starts.windows(2).filter(|pair| pair[1] - pair[0] == step).count()
+        };
+        assert!(steps(Pattern::Backward, -1) > 2_990);
+        assert!(steps(Pattern::Stride, 8) > 2_900);
+        assert!((200..600).contains(&steps(Pattern::Interleave, 1)), "one in eight goes on");
+        assert!(steps(Pattern::Uniform, 1) < 20);
+        assert_eq!(different(Pattern::Stride), 1_000);
         let writes = make(base).iter().filter(|r| r.op == Op::Write).count();
         assert!((800..1_000).contains(&writes), "{writes} of 3,000 are writes");
         let last = make(base)[2_999].time_ns;

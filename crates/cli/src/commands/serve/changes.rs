@@ -43,6 +43,7 @@ impl VolumePlan {
             ("policy", self.policy.name().to_owned()),
             ("write-mode", self.write_mode.name().to_owned()),
             ("flush", self.flush_mode.name().to_owned()),
+            ("hint", self.hint.name().to_owned()),
             ("min", size(self.min_frames)),
             ("max", max),
         ];
@@ -59,6 +60,7 @@ impl VolumePlan {
             "policy" => self.policy = args::policy(value)?,
             "write-mode" => self.write_mode = args::write_mode(value)?,
             "flush" => self.flush_mode = args::flush_mode(value)?,
+            "hint" => self.hint = args::hint(value)?,
             "min" => self.min_frames = frames(args::bytes(value)?),
             "max" => self.max_frames = frames(args::ceiling(value)?),
             tunable => {
@@ -181,6 +183,9 @@ impl Service {
             }
             if old.flush_mode != new.flush_mode {
                 volume.set_flush_mode(new.flush_mode);
+            }
+            if old.hint != new.hint {
+                volume.set_hint(new.hint);
             }
         }
         Ok(())

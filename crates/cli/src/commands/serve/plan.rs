@@ -6,6 +6,7 @@
 
 use super::{Arguments, stores};
 use crate::args::{Named, VolumeArgument, value_of};
+use larder_core::hint::Hint;
 use larder_core::mode::{FlushMode, WriteMode};
 use larder_core::policy::PolicyKind;
 use larder_core::tunables::Tunables;
@@ -29,6 +30,7 @@ pub(crate) struct VolumePlan {
     pub(crate) policy: PolicyKind,
     pub(crate) write_mode: WriteMode,
     pub(crate) flush_mode: FlushMode,
+    pub(crate) hint: Hint,
     pub(crate) min_frames: u32,
     pub(crate) max_frames: u32,
     pub(crate) tunables: Tunables,
@@ -131,6 +133,7 @@ impl VolumePlan {
             policy: value_of(&arguments.policy, name).copied().unwrap_or(PolicyKind::S3Fifo),
             write_mode: value_of(&arguments.write_mode, name).copied().unwrap_or(WriteMode::Back),
             flush_mode: value_of(&arguments.flush, name).copied().unwrap_or(FlushMode::Keep),
+            hint: value_of(&arguments.hint, name).copied().unwrap_or(Hint::Normal),
             min_frames: of(&arguments.min).unwrap_or(0),
             max_frames: of(&arguments.max).unwrap_or(u32::MAX),
             tunables: tunables(arguments, name)?,
@@ -153,7 +156,8 @@ impl VolumePlan {
     }
 }
 
-/// The preset, then what is set for all volumes, then what is set for this one.
+/// The preset, then what is set for all volumes, then what is set for this one; the flag for
+/// read-ahead goes before them.
 fn tunables(arguments: &Arguments, volume: &str) -> Result<Tunables, PlanError> {
     let preset = value_of(&arguments.preset, volume).map_or("larder", String::as_str);
     let Some(mut tunables) = Tunables::preset(preset) else {
@@ -166,6 +170,11 @@ fn tunables(arguments: &Arguments, volume: &str) -> Result<Tunables, PlanError> 
         if let Err(error) = tunables.set(name, *value) {
             return refuse("set", of.as_deref(), format!("set {name}: {error}"));
         }
+    }
+    if let Some(&bytes) = value_of(&arguments.read_ahead, volume)
+        && let Err(error) = tunables.set("read-ahead-max", bytes)
+    {
+        return refuse("read-ahead", Some(volume), format!("set --read-ahead: {error}"));
     }
     Ok(tunables)
 }

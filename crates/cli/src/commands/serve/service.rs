@@ -339,6 +339,7 @@ fn add(
         policy: plan.policy,
         write_mode: plan.write_mode,
         flush_mode: plan.flush_mode,
+        hint: plan.hint,
         min_frames: plan.min_frames,
         max_frames: plan.max_frames,
         tunables: plan.tunables.clone(),

@@ -4,12 +4,14 @@ use super::case::Case;
 use super::table::first_columns;
 use super::{Arguments, Policies};
 use crate::{args, counters};
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};
 use larder_core::cache::shards_for;
 use larder_core::counters::{COUNTERS, Counter};
+use larder_core::hint::Hint;
 use larder_core::mode::WriteMode;
 use larder_core::policy::PolicyKind;
+use larder_core::tunables::Tunables;
 use larder_core::units::{BLOCK_BYTES, BLOCK_BYTES_U64};
 use larder_lab::sim::whole::{
     Lengths, Pace, StoreModel, WholeOptions, WholeOutcome, frames_of, simulate,
@@ -50,9 +52,17 @@ pub(crate) struct WholeArguments {
     #[arg(long, value_name = "PACE", default_value = "closed")]
     pace: PaceBy,
 
-    /// Whether the cache reads ahead. There is none yet: only "off".
-    #[arg(long, value_name = "HOW", default_value = "off")]
+    /// Whether the cache reads ahead.
+    #[arg(long, value_name = "HOW", default_value = "on")]
     read_ahead: ReadAhead,
+
+    /// How the volumes will be read, as they are told: normal, sequential, random, no-buffering.
+    #[arg(long, default_value = "normal", value_parser = args::hint)]
+    hint: Hint,
+
+    /// Set a tunable (docs/TUNABLES.md), as NAME=VALUE.
+    #[arg(long, value_name = "NAME=VALUE", value_parser = args::setting)]
+    set: Vec<(String, u64)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -87,9 +97,6 @@ pub(super) struct Run {
 /// Every policy at every size in every write mode.
 pub(super) fn run(case: &Case, policies: &Policies, arguments: &Arguments) -> Result<Vec<Run>> {
     let whole = &arguments.whole;
-    if whole.read_ahead == ReadAhead::On {
-        bail!("simulate read-ahead: the cache has none yet; leave --read-ahead out");
-    }
     ensure!(!policies.min, "simulate the whole cache with \"min\": it is a bound, not a cache");
     let page_bytes = case.page_bytes().context("simulate the whole cache without pages")?;
     let page_blocks = page_bytes / u32::try_from(BLOCK_BYTES).expect("4 KiB");
@@ -97,6 +104,7 @@ pub(super) fn run(case: &Case, policies: &Policies, arguments: &Arguments) -> Re
         page_blocks > 0,
         "simulate the whole cache with pages of {page_bytes} bytes: the least is 4KiB"
     );
+    let tunables = tunables(whole)?;
     let lengths = Lengths::of(&mut case.source()?).context("simulate")?;
     ensure!(lengths.requests() > 0, "simulate {}: it has no request", case.name);
     let relative = arguments.size.iter().any(|size| size.is_relative());
@@ -113,12 +121,11 @@ pub(super) fn run(case: &Case, policies: &Policies, arguments: &Arguments) -> Re
             u64::from(least) * BLOCK_BYTES_U64
         );
         for &policy in &policies.kinds {
-            plan.extend(
-                whole
-                    .write_mode
-                    .iter()
-                    .map(|&write_mode| options(whole, frames, page_blocks, policy, write_mode)),
-            );
+            let with = |&write_mode: &WriteMode| {
+                let tunables = tunables.clone();
+                options(whole, tunables, (frames, page_blocks), policy, write_mode)
+            };
+            plan.extend(whole.write_mode.iter().map(with));
         }
     }
     let outcomes = all(case, &lengths, &plan, arguments)?;
@@ -126,10 +133,21 @@ pub(super) fn run(case: &Case, policies: &Policies, arguments: &Arguments) -> Re
     Ok(plan.into_iter().zip(outcomes).map(named).collect())
 }
 
+fn tunables(whole: &WholeArguments) -> Result<Tunables> {
+    let mut tunables = Tunables::default();
+    for (name, value) in &whole.set {
+        tunables.set(name, *value).with_context(|| format!("set {name}"))?;
+    }
+    if whole.read_ahead == ReadAhead::Off {
+        tunables.set("read-ahead-max", 0).context("read nothing ahead")?;
+    }
+    Ok(tunables)
+}
+
 fn options(
     whole: &WholeArguments,
-    frames: u32,
-    page_blocks: u32,
+    tunables: Tunables,
+    (frames, page_blocks): (u32, u32),
     policy: PolicyKind,
     write_mode: WriteMode,
 ) -> WholeOptions {
@@ -145,6 +163,8 @@ fn options(
             PaceBy::Closed => Pace::Closed { gap: whole.gap },
             PaceBy::Recorded => Pace::Recorded,
         },
+        hint: whole.hint,
+        tunables,
     }
 }
 
@@ -227,8 +247,10 @@ fn head_columns() -> impl Iterator<Item = Column> {
 }
 
 /// What people see: the counters that say most.
-const SHOWN: [(Counter, &str); 7] = [
+const SHOWN: [(Counter, &str); 9] = [
     (Counter::ReadMiss, "misses"),
+    (Counter::ReadAheadHit, "ahead hits"),
+    (Counter::ReadAheadWait, "waits"),
     (Counter::WriteAbsorbed, "absorbed"),
     (Counter::EvictedPages, "evicted"),
     (Counter::StoreReads, "reads"),

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
-    /// zipf, scan, loop, mix or database.
+    /// zipf, scan, loop, backward, stride, interleave, uniform, mix or database.
     #[arg(value_name = "PATTERN", value_parser = pattern)]
     pattern: Pattern,
 

@@ -34,7 +34,10 @@ fn records(count: usize, seed: u64, blocks: u64) -> Vec<Record> {
     (0..count).map(request).collect()
 }
 
+/// Without read-ahead: then nothing depends on time.
 fn options(frames: u32, policy: PolicyKind) -> WholeOptions {
+    let mut tunables = Tunables::default();
+    tunables.set("read-ahead-max", 0).unwrap();
     WholeOptions {
         frames,
         shards: 1,
@@ -44,6 +47,8 @@ fn options(frames: u32, policy: PolicyKind) -> WholeOptions {
         store: StoreModel::Instant,
         clients: 1,
         pace: Pace::Closed { gap: 0 },
+        hint: Hint::Normal,
+        tunables,
     }
 }
 

@@ -1,0 +1,139 @@
+//! Warm restart: what is resident now, by heat, and reading that back into another cache later.
+//!
+//! A list of blocks is all that is kept; contents always come from the store, so a wrong list costs
+//! reads and nothing else. It is read back by the means of read-ahead, after everything else that
+//! is read: one small read at a time while clients wait for the store, and only into memory that
+//! holds nothing.
+
+use super::Cache;
+use crate::clock::Nanos;
+use crate::counters::Recorder;
+use crate::frames::Frames;
+use crate::sync::atomic::Ordering;
+use crate::sync::lock;
+use crate::tunables::Tunable;
+use crate::units::PAGE_BLOCKS_MAX;
+use crate::volume::Volume;
+use std::ops::Range;
+
+/// Pages are ordered by heat in so many parts, and by place inside a part: then they can be read
+/// back hottest first and all the same in large reads.
+const PARTS: usize = 8;
+/// Pages that are looked at under one hold of a shard's lock.
+const SLOTS_AT_ONCE: u32 = 4096;
+/// Blocks of a read while clients wait.
+const SMALL_BLOCKS: u64 = 16;
+
+impl<F: Frames> Cache<F> {
+    /// The blocks of the pages of `volume` that are resident, the hottest part first, in order of
+    /// place within a part; of at most `most` pages, the hottest ones. While it runs it takes 16
+    /// bytes for each page that it gathers, up to a quarter more than `most`.
+    #[must_use]
+    pub fn residents(&self, volume: &Volume<F>, now: Nanos, most: usize) -> Vec<Range<u64>> {
+        let mut found: Vec<(Nanos, u64)> = Vec::new();
+        let hottest_first = |page: &(Nanos, u64)| (Nanos::MAX - page.0, page.1);
+        for index in 0..self.shards.len() {
+            let mut first = 0;
+            loop {
+                let mut shard = self.shard(index);
+                shard.drain(now);
+                // Whoever asks may be late: then nothing of the volume is left.
+                let Some(instance) = shard.instance_of(volume) else { return Vec::new() };
+                if first >= instance.pages.end() {
+                    break;
+                }
+                for slot in instance.pages.slots_in(first..first + SLOTS_AT_ONCE) {
+                    let page = instance.pages.get(slot);
+                    if page.resident > 0 {
+                        let block = instance.paging.blocks_of(page.number).start;
+                        found.push((instance.touched_at(slot), block));
+                    }
+                }
+                drop(shard);
+                first += SLOTS_AT_ONCE;
+                if found.len() > most + most / 4 {
+                    found.select_nth_unstable_by_key(most, hottest_first);
+                    found.truncate(most);
+                }
+            }
+        }
+        found.sort_unstable_by_key(hottest_first);
+        found.truncate(most);
+        // If the page size changes meanwhile, the ranges are of one size or the other: both are read
+        // back, and what is read already is not read again.
+        let paging = volume.paging();
+        let mut ranges: Vec<Range<u64>> = Vec::new();
+        let part_pages = found.len().div_ceil(PARTS).max(1);
+        for part in found.chunks_mut(part_pages) {
+            part.sort_unstable_by_key(|page| page.1);
+            let begin = ranges.len();
+            for &(_, block) in &*part {
+                let blocks = paging.around(block);
+                match ranges[begin..].last_mut() {
+                    Some(last) if last.end == blocks.start => last.end = blocks.end,
+                    _ => ranges.push(blocks),
+                }
+            }
+        }
+        ranges
+    }
+
+    /// Has `blocks` read when nothing else is to be read, in this order, as long as there is memory
+    /// that holds nothing. What lies beyond the volume is left out.
+    pub fn warm(&self, volume: &Volume<F>, blocks: impl IntoIterator<Item = Range<u64>>) {
+        let inside = |range: Range<u64>| range.start..range.end.min(volume.blocks);
+        let ranges = blocks.into_iter().map(inside).filter(|range| range.start < range.end);
+        lock(&volume.queue).warm.extend(ranges);
+        volume.has_warm.store(true, Ordering::Release);
+        volume.notify.notify();
+    }
+
+    /// Whether blocks of [`Cache::warm`] are still to be read.
+    #[must_use]
+    pub fn is_warming(&self, volume: &Volume<F>) -> bool {
+        volume.has_warm.load(Ordering::Acquire)
+    }
+
+    /// Begins reads of what is to be warm, if nothing else is to be read.
+    pub(super) fn read_warm(&self, volume: &Volume<F>, recorder: &Recorder, now: Nanos) {
+        if !volume.has_warm.load(Ordering::Acquire)
+            || volume.has_wishes.load(Ordering::Relaxed)
+            || volume.is_frozen()
+        {
+            return;
+        }
+        let (begun, depth, blocks) = {
+            let queue = lock(&volume.queue);
+            if !queue.ahead.is_empty() {
+                return;
+            }
+            let (depth, blocks) = if queue.clients_wait() {
+                (1, SMALL_BLOCKS)
+            } else {
+                (volume.tunables.get(Tunable::ReadAheadDepth), u64::from(PAGE_BLOCKS_MAX))
+            };
+            (queue.ahead_in_flight() as u64, depth, blocks)
+        };
+        for _ in begun..depth {
+            let mut queue = lock(&volume.queue);
+            let page_blocks = u64::from(volume.page_blocks());
+            let most = Self::ahead_pages_max(volume, &queue) * page_blocks;
+            let most = most.min(blocks).max(page_blocks);
+            let Some(range) = queue.warm.front_mut() else {
+                volume.has_warm.store(false, Ordering::Release);
+                return;
+            };
+            let next = range.start..range.end.min(range.start + most);
+            range.start = next.end;
+            if range.start == range.end {
+                queue.warm.pop_front();
+            }
+            drop(queue);
+            if volume.is_stopping() || !self.ahead(volume, (recorder, now), next, false) {
+                lock(&volume.queue).warm.clear();
+                volume.has_warm.store(false, Ordering::Release);
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! Finding streams among the requests of one lane.
+//!
+//! A request that goes on with no stream is kept among the recent ones. There it is looked whether
+//! it follows one of them, or is followed by one (a stream that runs backward), or is the third at
+//! equal distances. So requests at random do not push out streams, and any number of streams may
+//! interleave as long as the lane follows as many.
+
+use super::stream::{Stream, Window};
+use super::{Limits, Seen};
+use std::ops::Range;
+
+/// Requests that went on with no stream and are remembered.
+const RECENT: usize = 16;
+/// The largest distance, in pages, that is taken for a stride.
+const STRIDE_MAX: u64 = 4096;
+
+/// The streams of one lane.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Detector {
+    streams: Vec<Stream>,
+    recent: [Option<(u64, u64)>; RECENT],
+    next_recent: usize,
+    tick: u64,
+    page_blocks: u32,
+    /// The request before, of a reader in order.
+    last: Option<Range<u64>>,
+}
+
+/// What a request leads to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Advice {
+    /// What to read now.
+    pub(crate) window: Option<Window>,
+    /// Pages that were read ahead of a stream which is given up for another one.
+    pub(crate) abandoned: u64,
+}
+
+impl Detector {
+    /// Forgets everything if pages are of another size than they were.
+    pub(crate) fn expect_pages(&mut self, blocks: u32) {
+        if self.page_blocks != blocks {
+            *self = Detector { page_blocks: blocks, ..Detector::default() };
+        }
+    }
+
+    /// Takes in a request of a reader in order; the pages of the one before, which it has passed.
+    pub(crate) fn passed(&mut self, pages: Range<u64>) -> Option<Range<u64>> {
+        let before = self.last.replace(pages.clone())?;
+        let end = if before.contains(&pages.start) { pages.start } else { before.end };
+        (before.start < end).then_some(before.start..end)
+    }
+
+    /// Takes in a request.
+    pub(crate) fn note(&mut self, seen: &Seen, limits: &Limits) -> Advice {
+        self.tick += 1;
+        let pages = &seen.pages;
+        let found = self.streams.iter().position(|stream| stream.goes_on(pages, limits.steps));
+        if let Some(index) = found {
+            let stream = &mut self.streams[index];
+            stream.used_at = self.tick;
+            let window = stream.advance(seen, limits);
+            return Advice { window, abandoned: 0 };
+        }
+        if let Some(mut stream) = self.find(pages) {
+            // Its first requests were missed; what they would have asked for is asked for now.
+            let window = stream.advance(&Seen { missed: false, ..seen.clone() }, limits);
+            return Advice { window, abandoned: self.follow(stream, limits) };
+        }
+        if seen.sequential {
+            let mut stream = Stream::new(pages, false, 0, 0);
+            let window = stream.advance(seen, limits);
+            return Advice { window, abandoned: self.follow(stream, limits) };
+        }
+        self.recent[self.next_recent] = Some((pages.start, pages.end));
+        self.next_recent = (self.next_recent + 1) % RECENT;
+        Advice::default()
+    }
+
+    /// The stream that `pages` make up together with recent requests.
+    fn find(&mut self, pages: &Range<u64>) -> Option<Stream> {
+        let Range { start, end } = *pages;
+        let index = |of: &dyn Fn(u64, u64) -> bool| {
+            self.recent.iter().position(|one| one.is_some_and(|(from, to)| of(from, to)))
+        };
+        let before = |from, to| (to == start || to == start + 1) && from < start && to < end;
+        if let Some(index) = index(&before) {
+            self.recent[index] = None;
+            return Some(Stream::new(pages, false, 0, 1));
+        }
+        let after = |from, to| (from == end || from + 1 == end) && to > end && from > start;
+        if let Some(index) = index(&after) {
+            self.recent[index] = None;
+            return Some(Stream::new(pages, true, 0, 1));
+        }
+        let (middle, first, backward, stride) = self.recent.iter().enumerate().find_map(|one| {
+            let (middle, &Some((from, to))) = one else { return None };
+            let (stride, backward) = (start.abs_diff(from), start < from);
+            if stride == 0 || stride > STRIDE_MAX || stride < (end - start).max(to - from) {
+                return None;
+            }
+            let origin = if backward { from + stride } else { from.checked_sub(stride)? };
+            let is_origin = |one: &Option<(u64, u64)>| one.is_some_and(|one| one.0 == origin);
+            let first = self.recent.iter().position(is_origin)?;
+            Some((middle, first, backward, stride))
+        })?;
+        (self.recent[middle], self.recent[first]) = (None, None);
+        Some(Stream::new(pages, backward, stride, 1))
+    }
+
+    /// Follows a new stream, instead of the one unused for longest if there are too many; how many
+    /// pages were read ahead of that one for nothing.
+    fn follow(&mut self, mut stream: Stream, limits: &Limits) -> u64 {
+        stream.used_at = self.tick;
+        let mut abandoned = 0;
+        while self.streams.len() >= limits.streams {
+            let oldest = self.streams.iter().enumerate().min_by_key(|(_, stream)| stream.used_at);
+            let Some((oldest, _)) = oldest else { break };
+            abandoned += self.streams.swap_remove(oldest).ahead();
+        }
+        self.streams.push(stream);
+        abandoned
+    }
+}

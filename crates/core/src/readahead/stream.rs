@@ -1,0 +1,179 @@
+//! One stream: where a reader is, what has been read ahead of it, and how far the next window goes.
+//!
+//! A stream that runs backward is kept as its mirror image, so that there is one direction here.
+//! Numbers are pages, or their mirror images.
+
+use super::{Limits, Seen};
+use std::ops::Range;
+
+/// Pages are below this: volumes end at 2^60 bytes.
+const EDGE: u64 = 1 << 52;
+/// A stream that is trusted may leave out so many pages: requests under way at a time do not come
+/// quite in order, and some of what lies in between is resident and never seen here.
+const GAP_MAX: u64 = 16;
+
+/// Pages to read: `count` runs of `len` pages each, in the order in which they will be needed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Window {
+    start: u64,
+    len: u64,
+    stride: u64,
+    count: u64,
+    backward: bool,
+}
+
+impl Window {
+    /// The run that is needed first, which the window is without afterwards; at most `most` pages
+    /// of it (at least one), whose rest stays.
+    pub(crate) fn take(&mut self, most: u64) -> Option<Range<u64>> {
+        if self.count == 0 {
+            return None;
+        }
+        let run = self.start..self.start + self.len.min(most.max(1));
+        if run.end == self.start + self.len || self.stride > 0 {
+            // What a run of a stride has too much is not worth another read.
+            self.start += self.stride;
+            self.count -= 1;
+        } else {
+            self.len -= run.end - run.start;
+            self.start = run.end;
+        }
+        Some(view(self.backward, &run))
+    }
+
+    /// Pages of it.
+    pub(crate) fn pages(&self) -> u64 {
+        self.len * self.count
+    }
+}
+
+/// The mirror image of `pages`, and back, if `backward`.
+fn view(backward: bool, pages: &Range<u64>) -> Range<u64> {
+    if backward { EDGE - pages.end..EDGE - pages.start } else { pages.clone() }
+}
+
+/// A reader that asks for page after page, or for some pages at equal distances.
+#[derive(Clone, Debug)]
+pub(super) struct Stream {
+    backward: bool,
+    /// From the start of one request to that of the next; 0 where they follow one another.
+    stride: u64,
+    /// The request that came last.
+    start: u64,
+    end: u64,
+    /// Requests that agreed with those before.
+    steps: u32,
+    /// Up to here everything has been asked for; for strides, where the next run begins.
+    asked: u64,
+    /// The start of the window asked for last: a reader that comes here wants the next one.
+    mark: u64,
+    /// Pages of the window asked for last; 0 if there was none.
+    window: u64,
+    wasted: u64,
+    pub(super) used_at: u64,
+}
+
+impl Stream {
+    /// A stream that begins with `request`, to which so many steps have led.
+    pub(super) fn new(request: &Range<u64>, backward: bool, stride: u64, steps: u32) -> Self {
+        let Range { start, end } = view(backward, request);
+        let (asked, mark, window) = (end, end, 0);
+        let (wasted, used_at) = (0, 0);
+        Stream { backward, stride, start, end, steps, asked, mark, window, wasted, used_at }
+    }
+
+    /// Pages asked for that its reader has not come to.
+    pub(super) fn ahead(&self) -> u64 {
+        if self.stride == 0 {
+            return self.asked.saturating_sub(self.end);
+        }
+        let runs = self.asked.saturating_sub(self.start + self.stride).div_ceil(self.stride);
+        if self.window == 0 { 0 } else { runs * (self.end - self.start) }
+    }
+
+    /// Whether `request` goes on with it.
+    pub(super) fn goes_on(&self, request: &Range<u64>, trusted: u32) -> bool {
+        let request = view(self.backward, request);
+        if self.stride > 0 {
+            let expected = self.start + self.stride;
+            let end = if self.window > 0 { self.asked.max(expected + 1) } else { expected + 1 };
+            let on_course = request.start >= expected
+                && (request.start - expected).is_multiple_of(self.stride)
+                && request.start < end;
+            return on_course && request.end - request.start <= self.stride;
+        }
+        let follows = request.start == self.end || request.start + 1 == self.end;
+        if self.steps < trusted {
+            return follows && request.end > self.end;
+        }
+        // Behind by as much as it reads at a time: a request that was overtaken by others.
+        let behind = self.window.max(self.end - self.start);
+        request.start + behind >= self.end && request.start <= self.asked.max(self.end) + GAP_MAX
+    }
+
+    /// Takes a request in that goes on with it; the next window, if it is time to ask for it.
+    pub(super) fn advance(&mut self, seen: &Seen, limits: &Limits) -> Option<Window> {
+        let request = view(self.backward, &seen.pages);
+        let lost = seen.missed && request.start < self.asked && self.window > 0;
+        if request.end > self.end {
+            (self.start, self.end) = (request.start, request.end);
+            self.steps = self.steps.saturating_add(1);
+        }
+        if seen.sequential {
+            self.steps = self.steps.max(limits.steps);
+        }
+        if self.steps < limits.steps {
+            self.wasted = seen.wasted;
+            return None;
+        }
+        if lost {
+            // What was to be there is not: evicted untouched, or there was no room for it.
+            self.asked = self.next_start();
+            if seen.wasted > self.wasted {
+                self.window = (self.window / 2).max(1);
+                self.wasted = seen.wasted;
+                return self.ask(self.window.clamp(limits.min, limits.max), limits);
+            }
+        }
+        let overtaken = self.asked < self.next_start();
+        let due =
+            self.window == 0 || overtaken || lost || self.start.max(self.end - 1) >= self.mark;
+        if !due {
+            return None;
+        }
+        self.wasted = seen.wasted;
+        let window = match self.window {
+            _ if seen.sequential => limits.max,
+            0 => 2 * (self.end - self.start),
+            _ if lost => self.window,
+            before => 2 * before,
+        };
+        self.ask(window.clamp(limits.min, limits.max), limits)
+    }
+
+    /// Where the reader is expected next.
+    fn next_start(&self) -> u64 {
+        if self.stride == 0 { self.end } else { self.start + self.stride }
+    }
+
+    /// Asks for `pages` more, behind what has been asked for.
+    fn ask(&mut self, pages: u64, limits: &Limits) -> Option<Window> {
+        let from = self.asked.max(self.next_start());
+        let edge = if self.backward { EDGE } else { limits.pages };
+        let window = if self.stride == 0 {
+            let len = pages.min(edge.saturating_sub(from));
+            Window { start: from, len, stride: 0, count: u64::from(len > 0), backward: false }
+        } else {
+            let len = self.end - self.start;
+            // As many runs as lie inside the volume as a whole.
+            let inside = edge.saturating_sub(from + len).div_ceil(self.stride)
+                + u64::from(edge >= from + len && (edge - from - len).is_multiple_of(self.stride));
+            let count = (pages / len).max(1).min(inside);
+            Window { start: from, len, stride: self.stride, count, backward: false }
+        };
+        self.window = pages;
+        self.mark = from;
+        self.asked = from + if self.stride == 0 { window.len } else { window.count * self.stride };
+        (window.count > 0).then_some(Window { backward: self.backward, ..window })
+    }
+}

@@ -1,0 +1,43 @@
+//! Windows that have been asked for and not been read yet, of all lanes of a volume.
+//!
+//! Bounded: where the store cannot keep up, the oldest ones are forgotten. Their readers have most
+//! likely come by already.
+
+use super::Window;
+use std::collections::VecDeque;
+use std::ops::Range;
+
+/// Windows that are kept.
+const WINDOWS_MAX: usize = 64;
+
+/// The windows, the oldest first.
+#[derive(Debug, Default)]
+pub(crate) struct Wishes {
+    windows: VecDeque<Window>,
+}
+
+impl Wishes {
+    /// Adds a window; pages that were forgotten for it.
+    pub(crate) fn push(&mut self, window: Window) -> u64 {
+        let full = self.windows.len() >= WINDOWS_MAX;
+        let forgotten = if full { self.windows.pop_front() } else { None };
+        self.windows.push_back(window);
+        forgotten.map_or(0, |window| window.pages())
+    }
+
+    /// The pages to read next: neighbours, at most `most`.
+    pub(crate) fn take(&mut self, most: u64) -> Option<Range<u64>> {
+        while let Some(window) = self.windows.front_mut() {
+            if let Some(run) = window.take(most) {
+                return Some(run);
+            }
+            self.windows.pop_front();
+        }
+        None
+    }
+
+    /// Forgets all of them; how many pages they were.
+    pub(crate) fn clear(&mut self) -> u64 {
+        self.windows.drain(..).map(|window| window.pages()).sum()
+    }
+}

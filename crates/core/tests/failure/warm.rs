@@ -1,0 +1,122 @@
+//! Warm restart: what was resident, by heat, and how it comes back.
+
+use crate::rig::{Plain, Rig, options};
+use larder_core::counters::{Counter, Gauge};
+use larder_core::hint::Hint;
+use larder_core::lane::Lane;
+use larder_core::request::{Assembly, Status};
+use larder_core::store::StoreOpKind;
+use larder_core::units::BLOCK_BYTES_U64 as BLOCK;
+use larder_core::volume::VolumeOptions;
+use std::ops::Range;
+
+fn count(rig: &Rig, counter: Counter) -> u64 {
+    rig.disks[0].volume.totals().get(counter)
+}
+
+fn read_all(rig: &mut Rig, lane: &mut Lane<Plain>, blocks: impl IntoIterator<Item = u64>) {
+    for block in blocks {
+        assert!(rig.read(lane, block).is_ok(), "block {block}");
+        rig.now += 1000;
+    }
+}
+
+fn random_rig(frames: u32, blocks: u64) -> Rig {
+    Rig::new(frames, [VolumeOptions { hint: Hint::Random, ..options(blocks) }])
+}
+
+fn residents(rig: &Rig, most: usize) -> Vec<Range<u64>> {
+    rig.cache.residents(&rig.disks[0].volume, rig.now, most)
+}
+
+#[test]
+fn residents_are_the_hottest_first_and_in_order_within_a_part() {
+    let mut rig = random_rig(1024, 4096);
+    let mut lane = rig.lane(0);
+    read_all(&mut rig, &mut lane, (0..800).rev());
+    // The last hundred references are the hottest eighth.
+    read_all(&mut rig, &mut lane, 300..400);
+    let all = residents(&rig, 10_000);
+    assert_eq!(all[0], 300..400);
+    let mut blocks: Vec<u64> = all.iter().cloned().flatten().collect();
+    blocks.sort_unstable();
+    assert_eq!(blocks, (0..800).collect::<Vec<_>>(), "each once");
+    let few = residents(&rig, 100);
+    assert_eq!(few.iter().map(|range| range.end - range.start).sum::<u64>(), 100);
+    assert!(few.iter().all(|range| 300 <= range.start && range.end <= 400), "{few:?}");
+    rig.cache.close_lane(lane);
+}
+
+#[test]
+fn what_was_resident_comes_back_in_large_reads_and_is_hit() {
+    let mut before = random_rig(4096, 100_000);
+    let mut lane = before.lane(0);
+    let hot = || (0..2000_u64).map(|i| i / 50 * 1000 + i % 50);
+    read_all(&mut before, &mut lane, hot());
+    let list = residents(&before, 1 << 20);
+    before.cache.close_lane(lane);
+
+    let mut rig = random_rig(4096, 100_000);
+    let volume = std::sync::Arc::clone(&rig.disks[0].volume);
+    // As from a list of a longer volume.
+    rig.cache.warm(&volume, list.into_iter().chain([200_000..200_010, 99_999..200_000]));
+    assert!(rig.cache.is_warming(&volume));
+    rig.run();
+    assert!(!rig.cache.is_warming(&volume));
+    assert_eq!(rig.gauge(Gauge::Resident), 2001 * BLOCK);
+    let reads = rig.ops.iter().filter(|op| op.1 == StoreOpKind::Read).count();
+    assert!(reads <= 100, "{reads} reads");
+    let mut lane = rig.lane(0);
+    read_all(&mut rig, &mut lane, hot());
+    assert_eq!(count(&rig, Counter::ReadMiss), 0);
+    assert_eq!(count(&rig, Counter::ReadAheadHit), 2000);
+    rig.cache.close_lane(lane);
+    rig.cache.check(rig.now);
+}
+
+#[test]
+fn nothing_is_evicted_for_what_is_read_back() {
+    let mut rig = random_rig(512, 100_000);
+    let mut lane = rig.lane(0);
+    read_all(&mut rig, &mut lane, 50_000..50_400);
+    let volume = std::sync::Arc::clone(&rig.disks[0].volume);
+    rig.cache.warm(&volume, std::iter::once(0..5000));
+    rig.run();
+    assert!(!rig.cache.is_warming(&volume), "it is given up when the memory is full");
+    assert_eq!(count(&rig, Counter::EvictedPages), 0);
+    assert!(rig.gauge(Gauge::Resident) <= 512 * BLOCK);
+    let hits = count(&rig, Counter::ReadHit);
+    read_all(&mut rig, &mut lane, 50_000..50_400);
+    assert_eq!(count(&rig, Counter::ReadHit), hits + 400);
+    rig.cache.close_lane(lane);
+    rig.cache.check(rig.now);
+}
+
+#[test]
+fn clients_go_first_while_one_small_read_is_under_way() {
+    let mut rig = random_rig(4096, 100_000);
+    let mut lane = rig.lane(0);
+    let volume = std::sync::Arc::clone(&rig.disks[0].volume);
+    rig.cache.warm(&volume, std::iter::once(0..2000));
+    let mut read = Assembly::new(7, 90_000 * BLOCK, 4096);
+    assert_eq!(rig.cache.read(&mut lane, rig.now, &mut read), Status::Pending);
+    let mut ops = Vec::new();
+    rig.cache.poll(&volume, &rig.disks[0].recorder, rig.now, 32, &mut ops);
+    let order: Vec<_> = ops.iter().map(|op| (op.offset / BLOCK, op.len / BLOCK)).collect();
+    assert_eq!(order, [(90_000, 1), (0, 16)]);
+    let mut more = Vec::new();
+    rig.cache.poll(&volume, &rig.disks[0].recorder, rig.now, 32, &mut more);
+    assert!(more.is_empty(), "{more:?}");
+    for op in ops {
+        rig.disks[0].store.submit(rig.now, rig.cache.frames(), op);
+    }
+    // A stop gives up what has not been begun.
+    volume.begin_stop();
+    rig.run();
+    assert!(!rig.cache.is_warming(&volume));
+    assert!(rig.gauge(Gauge::Resident) <= 40 * BLOCK);
+    rig.cache.close_lane(lane);
+    read.abandon(rig.cache.frames());
+    rig.run();
+    rig.cache.check(rig.now);
+}
