@@ -413,7 +413,7 @@ _larder() {
             return 0
             ;;
         larder__subcmd__serve)
-            opts="-h --config --memory --listen --tls --tls-mode --tls-verify-peer --record --page-size --policy --min --max --lock --write-mode --flush --preset --set --counters --control --control-tcp --control-token --plain-io --help"
+            opts="-h --config --memory --listen --tls --tls-mode --tls-verify-peer --record --page-size --policy --min --max --read-ahead --hint --lock --write-mode --flush --preset --set --counters --control --control-tcp --control-token --plain-io --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -459,6 +459,14 @@ _larder() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --read-ahead)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --hint)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --write-mode)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -499,7 +507,7 @@ _larder() {
             return 0
             ;;
         larder__subcmd__sim)
-            opts="-h --trace-format --max-bad --policy --size --page-size --split --level --curve --by --seed --threads --format --write-mode --store --clients --gap --pace --read-ahead --help"
+            opts="-h --trace-format --max-bad --policy --size --page-size --split --level --curve --by --seed --threads --format --write-mode --store --clients --gap --pace --read-ahead --hint --set --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -575,6 +583,14 @@ _larder() {
                     ;;
                 --read-ahead)
                     COMPREPLY=($(compgen -W "on off" -- "${cur}"))
+                    return 0
+                    ;;
+                --hint)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --set)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 *)

@@ -44,6 +44,8 @@ complete -c larder -n "__fish_larder_using_subcommand serve" -l page-size -d 'Un
 complete -c larder -n "__fish_larder_using_subcommand serve" -l policy -d 'Replacement policy: random, fifo, lru, clock, 2q, slru, arc, lirs, s3fifo, sieve, wtinylfu, clock2q+, linux [default: s3fifo]' -r
 complete -c larder -n "__fish_larder_using_subcommand serve" -l min -d 'Memory that other volumes cannot take from a volume' -r
 complete -c larder -n "__fish_larder_using_subcommand serve" -l max -d 'Memory that a volume never exceeds, or all' -r
+complete -c larder -n "__fish_larder_using_subcommand serve" -l read-ahead -d 'The most that is read ahead of a stream at a time, or "off" [default: 1MiB]' -r
+complete -c larder -n "__fish_larder_using_subcommand serve" -l hint -d 'How a volume will be read: normal, sequential (once and in order), random (nothing is read ahead), no-buffering (its clients have a cache of their own) [default: normal]' -r
 complete -c larder -n "__fish_larder_using_subcommand serve" -l write-mode -d 'What a write does before it is acknowledged: back (it is in the cache), through (and in the store), around (in the store only), read-only [default: back]' -r
 complete -c larder -n "__fish_larder_using_subcommand serve" -l flush -d 'What a flush does: keep its promise, or ignore it, which loses what a crash finds unwritten [default: keep]' -r
 complete -c larder -n "__fish_larder_using_subcommand serve" -l preset -d 'Constants of the lazy writer: larder, or nt for those of the Windows NT file cache [default: larder]' -r
@@ -225,6 +227,8 @@ complete -c larder -n "__fish_larder_using_subcommand sim" -l clients -d 'Reques
 complete -c larder -n "__fish_larder_using_subcommand sim" -l gap -d 'What the clients and the front end need from one request to the next, as 15us' -r
 complete -c larder -n "__fish_larder_using_subcommand sim" -l pace -d 'When requests are made: as soon as a client is free, or at the times of the trace' -r -f -a "closed\t''
 recorded\t''"
-complete -c larder -n "__fish_larder_using_subcommand sim" -l read-ahead -d 'Whether the cache reads ahead. There is none yet: only "off"' -r -f -a "on\t''
+complete -c larder -n "__fish_larder_using_subcommand sim" -l read-ahead -d 'Whether the cache reads ahead' -r -f -a "on\t''
 off\t''"
+complete -c larder -n "__fish_larder_using_subcommand sim" -l hint -d 'How the volumes will be read, as they are told: normal, sequential, random, no-buffering' -r
+complete -c larder -n "__fish_larder_using_subcommand sim" -l set -d 'Set a tunable (docs/TUNABLES.md), as NAME=VALUE' -r
 complete -c larder -n "__fish_larder_using_subcommand sim" -s h -l help -d 'Print help (see more with \'--help\')'

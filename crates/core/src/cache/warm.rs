@@ -59,8 +59,8 @@ impl<F: Frames> Cache<F> {
         }
         found.sort_unstable_by_key(hottest_first);
         found.truncate(most);
-        // If the page size changes meanwhile, the ranges are of one size or the other: both are read
-        // back, and what is read already is not read again.
+        // If the page size changes meanwhile, the ranges are of one size or the other: both are
+        // read back, and what is read already is not read again.
         let paging = volume.paging();
         let mut ranges: Vec<Range<u64>> = Vec::new();
         let part_pages = found.len().div_ceil(PARTS).max(1);
