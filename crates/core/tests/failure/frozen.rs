@@ -1,10 +1,15 @@
 //! A frozen volume keeps what it has, and what is dropped is gone.
 
-use crate::rig::{Rig, options};
+use crate::rig::{Rig, tuned};
 use larder_core::clock::SECOND;
 use larder_core::counters::{Counter, Gauge};
 use larder_core::units::BLOCK_BYTES_U64 as BLOCK;
 use larder_core::volume::VolumeOptions;
+
+/// A volume of which nothing is read ahead: what is resident is what was asked for.
+fn options(blocks: u64) -> VolumeOptions {
+    tuned(blocks, &[("read-ahead-max", 0)])
+}
 
 #[test]
 fn a_frozen_volume_keeps_what_it_has_and_takes_nothing_in() {
