@@ -133,7 +133,7 @@ fn memory_grows_beyond_its_first_size_and_is_refused_beyond_the_machine() {
         user.read(mib * MIB, 1 << 20).expect("the store works");
     }
     let resident = engine.cache().gauge(&volume, larder_core::counters::Gauge::Resident);
-    assert_eq!(resident, 48 * MIB, "all of it is used");
+    assert!(resident >= 48 * MIB, "all of it is used: {resident}");
     engine.cache().set_bounds(&volume, 4096, u32::MAX).expect("a floor of 16 MiB");
     let error = engine.set_memory(12 * MIB).expect_err("less than the floor");
     assert!(matches!(error, EngineError::Setting(SettingError::Promised { .. })), "{error}");

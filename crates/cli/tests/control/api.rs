@@ -101,7 +101,7 @@ fn what_is_at_risk_is_gone_after_a_flush() {
 
 #[test]
 fn what_was_warmed_hits() {
-    let server = Server::start(&["one"], &[]);
+    let server = Server::start(&["one"], &["--read-ahead", "off"]);
     let body = r#"{"volume": "one", "ranges": [{"offset": 4096, "length": 2097152}]}"#;
     let lines = server.post("/v1/warm", body).lines();
     assert_eq!(lines.last().unwrap()["failures"], serde_json::json!([]), "{lines:?}");

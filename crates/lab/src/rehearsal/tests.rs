@@ -53,10 +53,14 @@ fn the_same_seed_gives_the_same_run() {
 #[test]
 fn a_volume_whose_policy_is_wrong_for_it_gets_another_one() {
     let geometry = Geometry { length: 6_000 * 4096, granule: 512, read_only: true };
+    // A loop is read in order: nothing is read ahead, so that hits are the policy's.
+    let mut tunables = Tunables::default();
+    tunables.set("read-ahead-max", 0).unwrap();
     let run = |policy_auto| {
         let options = VolumeOptions {
             policy: PolicyKind::Lru,
             policy_auto,
+            tunables: tunables.clone(),
             ..VolumeOptions::new("loop", geometry)
         };
         let store = VoidStore::new(geometry);
