@@ -93,7 +93,8 @@ fn renewed(server: &Server, old: &str) -> String {
     new
 }
 
-/// A text without its numbers, and without what depends on how wide they are.
+/// A text without its numbers, without what depends on how wide they are, and without the lines of
+/// progress, which may be left out.
 fn masked(text: &str) -> String {
     let units = ["ns", "us", "ms", "s", "B", "KiB", "MiB", "GiB", "min", "%", "M", "G", "<", ">"];
     let line = |line: &str| {
@@ -107,7 +108,8 @@ fn masked(text: &str) -> String {
         };
         words.map(word).collect::<Vec<_>>().join(" ")
     };
-    text.lines().map(|l| line(l) + "\n").collect()
+    let is_progress = |line: &&str| line.starts_with(r#"{"event":"volume""#);
+    text.lines().filter(|line| !is_progress(line)).map(|l| line(l) + "\n").collect()
 }
 
 fn check(name: &str) {
