@@ -197,7 +197,7 @@ fn changer(shared: &Shared) {
                 let modes = [WriteMode::Back, WriteMode::Through, WriteMode::Around];
                 volume.set_write_mode(modes[usize::try_from(number % 3).unwrap()]).unwrap();
             }
-            5 => cache.freeze(volume, number % 4 == 0),
+            5 => cache.freeze(volume, number.is_multiple_of(4)),
             _ => drop(cache.drop_clean(volume, shared.now())),
         }
         for _ in 0..20 {
