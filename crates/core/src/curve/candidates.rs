@@ -7,7 +7,7 @@
 //! misses. What is summed by windows of references also says how sure a difference is: one that
 //! comes from a single window, however large, is a thing of that window.
 //!
-//! Memory: [`bytes`].
+//! Memory: `bytes`.
 
 use super::estimate::as_f64;
 use super::index::Hash;
