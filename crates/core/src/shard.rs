@@ -144,6 +144,8 @@ pub(crate) struct Instance<F: Frames> {
     pub(crate) syncs: BTreeMap<Slot, Vec<SyncWaiter<F>>>,
     /// Pages that a reader in order has passed: they go first.
     pub(crate) behind: VecDeque<u64>,
+    /// Where the next search among all pages, warm or cold, begins.
+    pub(crate) hand: Slot,
     /// Pages that are being written.
     pub(crate) rounds: u32,
     /// What the volume's tracker was not told of yet, if it has one.
@@ -165,6 +167,7 @@ impl<F: Frames> Instance<F> {
             fills: BTreeMap::new(),
             syncs: BTreeMap::new(),
             behind: VecDeque::new(),
+            hand: 0,
             rounds: 0,
             notes,
         }

@@ -20,6 +20,8 @@ const STEALS_MAX: usize = 16;
 const AWAITED: Nanos = SECOND;
 /// How many pages that a reader has passed are looked at for one that may go.
 const BEHIND_LOOKS: usize = 16;
+/// Where the coldest pages are all pinned, so many others are looked at for one that may go.
+const OTHER_LOOKS: u32 = 4096;
 
 /// A part of the cache that may give up a page.
 struct Candidate<F: Frames> {
@@ -208,12 +210,14 @@ impl<F: Frames> Cache<F> {
             return (owned, steals);
         }
         let Instance { volume, paging, pages, policy, .. } = instance;
+        let mut busy = false;
         let chosen = policy.victim(&mut |slot| {
             let page = pages.get(slot);
             if page.is_quiet() {
                 let blocks = paging.blocks_of(page.number);
                 return self.own_page(volume.id, blocks, &mut owned);
             }
+            busy = true;
             if page.can_start_round() && steals.len() < STEALS_MAX {
                 steals.push(paging.blocks_of(page.number).start);
             }
@@ -225,8 +229,30 @@ impl<F: Frames> Cache<F> {
                 return (owned, steals);
             }
             self.remove_owned(instance, slot, &owned, recorder, true);
+        } else if !busy && !ahead {
+            // Whoever pinned them may be the one who wants room, and would wait for himself.
+            if let Some(slot) = self.own_other(instance, &mut owned) {
+                self.remove_owned(instance, slot, &owned, recorder, false);
+            }
         }
         (owned, steals)
+    }
+
+    /// Owns the frames of any page that may go: those that the policy would rather give are pinned.
+    /// The next search begins where this one ends.
+    fn own_other(&self, instance: &mut Instance<F>, owned: &mut Vec<F::Own>) -> Option<Slot> {
+        let end = instance.pages.end();
+        for _ in 0..end.min(OTHER_LOOKS) {
+            let slot = if instance.hand < end { instance.hand } else { 0 };
+            instance.hand = slot + 1;
+            let Some(page) = instance.pages.find(slot) else { continue };
+            let blocks = instance.paging.blocks_of(page.number);
+            let may_go = page.is_quiet() && instance.is_admitted(slot);
+            if may_go && self.own_page(instance.volume.id, blocks, owned) {
+                return Some(slot);
+            }
+        }
+        None
     }
 
     /// Whether an owned page was read ahead so lately that its reader may well be on the way.

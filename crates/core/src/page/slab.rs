@@ -40,6 +40,11 @@ impl<T: Clone> Slab<T> {
         self.values.get(slot).as_ref().expect("a slot in use")
     }
 
+    /// The value at `slot`, below [`Slab::end`], if it is in use.
+    pub(crate) fn find(&self, slot: u32) -> Option<&T> {
+        self.values.get(slot).as_ref()
+    }
+
     /// The value at `slot`, which is in use.
     pub(crate) fn get_mut(&mut self, slot: u32) -> &mut T {
         self.values.get_mut(slot).as_mut().expect("a slot in use")

@@ -10,6 +10,7 @@ mod mapping;
 mod order;
 mod pinned;
 mod rig;
+mod room;
 mod warm;
 
 use larder_core::clock::{MILLISECOND, Nanos, SECOND};

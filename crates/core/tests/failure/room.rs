@@ -1,0 +1,52 @@
+//! Room that a request needs while it holds pages itself.
+
+use crate::rig::{Plain, Rig, options};
+use larder_core::hint::Hint;
+use larder_core::lane::Lane;
+use larder_core::policy::PolicyKind;
+use larder_core::request::{Assembly, Status};
+use larder_core::units::BLOCK_BYTES_U64 as BLOCK;
+use larder_core::volume::VolumeOptions;
+
+/// How often a read is tried again.
+const TRIES: usize = 8;
+
+/// Reads `count` blocks with one request; how it ends when it has been tried again and again.
+fn read_stubbornly(rig: &mut Rig, lane: &mut Lane<Plain>, [first, count]: [u64; 2]) -> Status {
+    let len = u32::try_from(count * BLOCK).unwrap();
+    let mut assembly = Assembly::new(rig.token(), first * BLOCK, len);
+    let mut status = Status::Stalled;
+    for _ in 0..TRIES {
+        if status == Status::Stalled {
+            status = rig.cache.read(lane, rig.now, &mut assembly);
+        }
+        rig.run();
+        let mut mail = Vec::new();
+        lane.collect(&mut mail);
+        for completion in mail {
+            if !matches!(completion, larder_core::lane::Completion::Unstalled) {
+                status = assembly.absorb(rig.cache.frames(), completion);
+            }
+        }
+    }
+    assembly.release(rig.cache.frames());
+    status
+}
+
+/// What such a read finds resident it pins. Were nothing but these pages looked at for a victim, it
+/// would wait for itself for ever.
+#[test]
+fn a_read_that_holds_the_coldest_pages_gets_room_all_the_same() {
+    for policy in PolicyKind::ALL {
+        let volume = VolumeOptions { policy, hint: Hint::Random, ..options(4096) };
+        let mut rig = Rig::new(1024, [volume]);
+        let mut lane = rig.lane(0);
+        for block in (100..228).chain(1024..1920) {
+            rig.now += 1000;
+            rig.read(&mut lane, block).unwrap();
+        }
+        let status = read_stubbornly(&mut rig, &mut lane, [100, 256]);
+        assert_eq!(status, Status::Done, "{policy:?}");
+        rig.cache.check(rig.now);
+    }
+}
