@@ -364,7 +364,7 @@ mod tests {
         let scheduler = RandomScheduler::new_from_seed(SEED, SCHEDULES);
         Runner::new(scheduler, Config::default()).run(|| {
             let holds = [0, 1].map(AtomicU64::new);
-            let world = World { table: Table::new(2, 1), frames: NoFrames::new(2), holds };
+            let world = World { table: Table::new(2, 2, 1), frames: NoFrames::new(2), holds };
             for frame in 0..2 {
                 let key = Key::new(0, frame.into());
                 world.table.publish(frame, key, 0, FrameState::default());
