@@ -258,6 +258,14 @@ fn a_server_that_stands_still_is_waited_for() {
         assert!(Command::new("kill").args([name, &pid]).status().unwrap().success());
     };
     signal("-STOP");
+    let stands_still = || {
+        let threads = std::fs::read_dir(format!("/proc/{}/task", other.child.id())).unwrap();
+        threads.into_iter().all(|thread| {
+            let stat = std::fs::read_to_string(thread.unwrap().path().join("stat")).unwrap();
+            stat.rsplit_once(") ").unwrap().1.starts_with('T')
+        })
+    };
+    rig::eventually("all its threads stand still", stands_still);
     let mut second = downstream.connect();
     let flush = second.submit(larder_io::nbd_client::Request::flush()).unwrap();
     let mut bytes = [0; 4096];
