@@ -1,5 +1,7 @@
 //! Running other programs: with their output shown, or kept for the message when they fail.
 
+use std::fs::File;
+use std::io::{Read as _, Seek as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -36,9 +38,20 @@ pub(crate) fn workspace() -> Result<PathBuf> {
         .with_context(|| format!("no xtask/Cargo.toml in or above {}", start.display()))
 }
 
+fn cargo_program() -> String {
+    std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned())
+}
+
 /// `cargo`, in the root of the workspace.
 pub(crate) fn cargo(root: &Path) -> Command {
-    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let mut command = Command::new(cargo_program());
+    command.current_dir(root);
+    command
+}
+
+/// The same, ended after `seconds` with all the tests that it runs.
+pub(crate) fn cargo_within(seconds: u64, root: &Path) -> Command {
+    let mut command = client(seconds, &cargo_program());
     command.current_dir(root);
     command
 }
@@ -52,10 +65,11 @@ pub(crate) fn target_dir() -> Result<PathBuf> {
     Ok(PathBuf::from(dir))
 }
 
-/// A client program that is ended after `seconds`, so that a stuck server is a failure.
+/// A client program that is ended after `seconds`, with its process group, so that a stuck server
+/// is a failure.
 pub(crate) fn client(seconds: u64, program: &str) -> Command {
     let mut command = Command::new("timeout");
-    command.args(["--foreground", "--kill-after=5", &seconds.to_string(), program]);
+    command.args(["--kill-after=5", &seconds.to_string()]).arg(program);
     command
 }
 
@@ -70,15 +84,29 @@ pub(crate) fn show(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Runs with the output kept, whatever the exit code.
+/// Runs with the output kept, whatever the exit code. It goes through files: a pipe would stay
+/// open as long as anything that the program started and left behind.
 pub(crate) fn keep(command: &mut Command) -> Result<Output> {
     let line = describe(command);
-    let out = command.stdin(Stdio::null()).output().with_context(|| format!("run {line}"))?;
-    Ok(Output {
-        code: out.status.code(),
-        stdout: String::from_utf8_lossy(&out.stdout).into_owned(),
-        stderr: String::from_utf8_lossy(&out.stderr).into_owned(),
-    })
+    let file = || tempfile::tempfile().context("make a file for what a program prints");
+    let [stdout, stderr] = [file()?, file()?];
+    for (file, is_result) in [(&stdout, true), (&stderr, false)] {
+        let copy = file.try_clone().context("hand on a file for what a program prints")?;
+        if is_result {
+            command.stdout(copy)
+        } else {
+            command.stderr(copy)
+        };
+    }
+    let status = command.stdin(Stdio::null()).status().with_context(|| format!("run {line}"))?;
+    let printed = |mut file: File| -> Result<String> {
+        let mut bytes = Vec::new();
+        file.rewind()
+            .and_then(|()| file.read_to_end(&mut bytes))
+            .context("read what it printed")?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    };
+    Ok(Output { code: status.code(), stdout: printed(stdout)?, stderr: printed(stderr)? })
 }
 
 /// Runs and answers the standard output; an error, with the end of its notes, if it fails.
@@ -104,7 +132,7 @@ fn describe(command: &Command) -> String {
     let mut words = vec![command.get_program().to_string_lossy().into_owned()];
     words.extend(command.get_args().map(|arg| arg.to_string_lossy().into_owned()));
     if words[0] == "timeout" {
-        words.drain(..4);
+        words.drain(..3);
     }
     if let Some(name) = Path::new(&words[0]).file_name() {
         words[0] = name.to_string_lossy().into_owned();
@@ -140,5 +168,12 @@ mod tests {
     fn a_stuck_client_is_ended() {
         let error = text(client(1, "sleep").arg("30")).unwrap_err();
         assert!(format!("{error:#}").starts_with("sleep 30: "), "{error:#}");
+    }
+
+    #[test]
+    fn what_a_stuck_client_leaves_behind_is_not_waited_for() {
+        let begun = std::time::Instant::now();
+        text(client(1, "sh").args(["-c", "setsid sleep 60 & sleep 60"])).unwrap_err();
+        assert!(begun.elapsed().as_secs() < 50, "it waits for what the client started");
     }
 }

@@ -11,6 +11,9 @@ use crate::{Ending, docs, packages, run, tidy};
 /// The proofs that have a short form worth running each time.
 const QUICK: &[&str] = &["clients", "faults", "wrong-input", "rss", "kill"];
 
+/// How long one call of cargo may take: a test that never ends is a test that fails.
+const STEP_MAX_S: u64 = 40 * 60;
+
 /// One line of the final table.
 #[derive(Debug)]
 struct Line {
@@ -29,7 +32,9 @@ pub(crate) fn command() -> Ending {
         let args = ["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"];
         cargo(&args, &[])
     });
-    step(&mut lines, "unit and integration tests", || cargo(&["test", "--workspace"], &[]));
+    step(&mut lines, "unit and integration tests", || {
+        cargo(&["test", "--workspace", "--no-fail-fast"], &[])
+    });
     step(&mut lines, "loom: every interleaving of the latches", loom);
     step(&mut lines, "shuttle: many schedules of threads on one cache", shuttle);
     step(&mut lines, "documentation", || {
@@ -61,7 +66,7 @@ fn held(ending: Ending) -> Result<()> {
 }
 
 fn cargo(args: &[&str], environment: &[(&str, &str)]) -> Result<()> {
-    let mut command = run::cargo(&run::workspace()?);
+    let mut command = run::cargo_within(STEP_MAX_S, &run::workspace()?);
     run::show(command.args(args).envs(environment.iter().copied()))
 }
 
