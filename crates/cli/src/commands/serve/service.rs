@@ -9,7 +9,7 @@ use super::plan::{Plan, VolumePlan};
 use super::record::Recording;
 use super::recording;
 use super::stores::{self, Stores};
-use crate::args;
+use crate::args::{self, PolicyChoice};
 use crate::counters;
 use crate::progress::WriteOut;
 use crate::signals::Asked;
@@ -80,6 +80,7 @@ impl Service {
             threads: args::cores().get(),
             policy_bytes: plan.policy_bytes(),
         })?;
+        engine.cache().set_share_mode(plan.share);
         let engine = Arc::new(engine);
         let limits = ServerLimits::default();
         let (mut volumes, mut exports) = (Vec::new(), Vec::new());
@@ -160,7 +161,8 @@ impl Service {
     /// What is in force.
     pub(crate) fn plan(&self) -> Plan {
         let volumes = self.volumes().into_iter().map(|served| served.plan).collect();
-        Plan { memory_bytes: self.memory_bytes.load(Ordering::Acquire), volumes }
+        let memory_bytes = self.memory_bytes.load(Ordering::Acquire);
+        Plan { memory_bytes, share: self.engine.cache().share_mode(), volumes }
     }
 
     /// Notes what is in force now, for the volumes that are there.
@@ -336,7 +338,8 @@ fn add(
     }
     let options = VolumeOptions {
         page_blocks: plan.page_blocks,
-        policy: plan.policy,
+        policy: plan.policy.first(),
+        policy_auto: plan.policy == PolicyChoice::Auto,
         write_mode: plan.write_mode,
         flush_mode: plan.flush_mode,
         hint: plan.hint,
