@@ -11,6 +11,7 @@ mod in_process;
 mod kill;
 mod lazy;
 mod live;
+mod page_size;
 mod rss;
 mod same_cache;
 mod settings;
@@ -86,6 +87,11 @@ pub(crate) const PROOFS: &[Proof] = &[
         run: sim_memory::run,
     },
     Proof { name: "size", about: "the recommended size, against full sweeps", run: size::run },
+    Proof {
+        name: "page-size",
+        about: "page sizes and client threads under a database",
+        run: page_size::run,
+    },
     Proof { name: "auto", about: "--policy auto, against each policy", run: tuning::auto },
     Proof {
         name: "online-curve",
