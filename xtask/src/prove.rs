@@ -10,6 +10,8 @@ mod fuzz;
 mod in_process;
 mod kill;
 mod lazy;
+mod live;
+mod page_size;
 mod rss;
 mod same_cache;
 mod settings;
@@ -20,6 +22,7 @@ mod size;
 mod speed;
 mod trace_fuzz;
 mod tuning;
+mod unrest;
 mod upstream;
 mod wrong_input;
 
@@ -57,6 +60,7 @@ pub(crate) const PROOFS: &[Proof] = &[
     },
     Proof { name: "wrong-input", about: "one clear sentence each; fuzzing", run: wrong_input::run },
     Proof { name: "kill", about: "kill -9 under load loses nothing flushed", run: kill::run },
+    Proof { name: "live", about: "clients verify while every setting changes", run: live::run },
     Proof { name: "rss", about: "memory stays within what was asked for", run: rss::run },
     Proof { name: "lazy", about: "lazy write on a slow disk (root)", run: lazy::run },
     Proof { name: "speed", about: "all hits, against the peers", run: speed::run },
@@ -83,6 +87,11 @@ pub(crate) const PROOFS: &[Proof] = &[
         run: sim_memory::run,
     },
     Proof { name: "size", about: "the recommended size, against full sweeps", run: size::run },
+    Proof {
+        name: "page-size",
+        about: "page sizes and client threads under a database",
+        run: page_size::run,
+    },
     Proof { name: "auto", about: "--policy auto, against each policy", run: tuning::auto },
     Proof {
         name: "online-curve",

@@ -23,6 +23,7 @@ pub mod estimate;
 pub(crate) mod followed;
 pub(crate) mod gate;
 pub mod index;
+mod members;
 pub mod miniature;
 mod online;
 pub mod report;

@@ -155,12 +155,6 @@ impl Service {
             }
         }
         new.check().map_err(|error| error.to_string())?;
-        for (before, now) in old.volumes.iter().zip(&new.volumes) {
-            if now.page_blocks != before.page_blocks {
-                let name = &now.name;
-                return Err(format!("set {name}.page-size: it cannot be changed while it serves"));
-            }
-        }
         if let Err(error) = self.apply(&volumes, &old, &new) {
             if let Err(again) = self.apply(&volumes, &new, &old) {
                 tracing::error!(%again, "a change that was refused could not be taken back");
@@ -187,6 +181,9 @@ impl Service {
                 let (min, max) = volume.bounds();
                 cache.set_bounds(volume, min.min(new.min_frames), max.max(new.max_frames))?;
             }
+            if new.page_blocks < old.page_blocks {
+                cache.set_page_blocks(volume, new.page_blocks)?;
+            }
             if old.write_mode != new.write_mode {
                 volume.set_write_mode(new.write_mode)?;
             }
@@ -204,6 +201,10 @@ impl Service {
             let volume = &served.volume;
             if (old.min_frames, old.max_frames) != (new.min_frames, new.max_frames) {
                 cache.set_bounds(volume, new.min_frames, new.max_frames)?;
+            }
+            // Now there is room for larger ones.
+            if new.page_blocks > old.page_blocks {
+                cache.set_page_blocks(volume, new.page_blocks)?;
             }
             if old.policy != new.policy {
                 match new.policy {

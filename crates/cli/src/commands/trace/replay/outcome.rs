@@ -19,6 +19,9 @@ const QUANTILES: [(&str, &str, f64); 4] = [
     ("p999", "99.9 %", 0.999),
 ];
 
+/// For programs alone: among them is what a hit takes, where few requests hit.
+const SHORT_QUANTILES: [(&str, f64); 3] = [("p5", 0.05), ("p10", 0.1), ("p25", 0.25)];
+
 /// Requests of one kind.
 #[derive(Debug, Default)]
 struct OpTally {
@@ -243,6 +246,9 @@ impl Outcome {
             let quantiles = QUANTILES.map(|(name, _, q)| (name, histogram.quantile(q)));
             let mut times: Map<String, Value> =
                 quantiles.into_iter().map(|(name, ns)| (name.to_owned(), json!(ns))).collect();
+            for (name, q) in SHORT_QUANTILES {
+                times.insert(name.to_owned(), json!(histogram.quantile(q)));
+            }
             times.insert("mean".to_owned(), json!(histogram.mean()));
             times.insert("max".to_owned(), json!(histogram.max()));
             Value::Object(times)
