@@ -13,8 +13,9 @@ use super::default_policy::traces;
 use super::{Claims, Lab, to_f64};
 use crate::{run, table};
 
-/// Sizes in per cent of the footprint.
+/// Sizes in per cent of the footprint, and the one that a quick look takes.
 const SIZES: [&str; 4] = ["1", "5", "10", "20"];
+const QUICK_SIZES: [&str; 1] = ["5"];
 /// Traces with fewer references are left out.
 const REFERENCES_MIN: usize = 100_000;
 /// What `auto` may hit less than the best policy of its set on average, and at worst.
@@ -33,6 +34,11 @@ fn bench(lab: &Lab, args: &[&str]) -> Result<String> {
     let mut cargo = run::cargo(&lab.root);
     cargo.args(["bench", "--package", "larder-lab", "--bench", "tuning", "--"]).args(args);
     run::text(&mut cargo)
+}
+
+/// The sizes that are looked at.
+fn sizes(lab: &Lab) -> Vec<&'static str> {
+    lab.either(SIZES.to_vec(), QUICK_SIZES.to_vec())
 }
 
 /// Lines of so many fields.
@@ -69,12 +75,13 @@ pub(super) fn auto(lab: &Lab, claims: &mut Claims) -> Result<()> {
         claims.skip(what, "no trace in ../shared/traces");
         return Ok(());
     }
+    let sizes = sizes(lab);
     let (mut rows, mut behind) = (Vec::new(), Vec::new());
     for (path, name) in traces {
         let path = path.to_str().context("a path that is text")?;
-        let text = bench(lab, &[&["auto", path], &SIZES[..]].concat())?;
+        let text = bench(lab, &[&["auto", path], &sizes[..]].concat())?;
         let made = auto_rows(name, &fields(&text, 5))?;
-        ensure!(made.len() == SIZES.len(), "the bench printed {} sizes", made.len());
+        ensure!(made.len() == sizes.len(), "the bench printed {} sizes", made.len());
         for (row, off) in made {
             rows.push(row);
             behind.push(off);
@@ -132,10 +139,11 @@ pub(super) fn online_curve(lab: &Lab, claims: &mut Claims) -> Result<()> {
         claims.skip(what, "no trace in ../shared/traces");
         return Ok(());
     }
+    let wanted = sizes(lab);
     let (mut rows, mut all, mut held) = (Vec::new(), Vec::new(), 0_u64);
     for (path, name) in traces {
         let path = path.to_str().context("a path that is text")?;
-        let text = bench(lab, &[&["curve", path], &SIZES[..]].concat())?;
+        let text = bench(lab, &[&["curve", path], &wanted[..]].concat())?;
         let mut sizes: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
         for line in fields(&text, 6) {
             let [made, low, high, truth] =
@@ -145,7 +153,7 @@ pub(super) fn online_curve(lab: &Lab, claims: &mut Claims) -> Result<()> {
             let size = line[0].parse().context("a size in per cent")?;
             sizes.entry(size).or_default().push((made - truth).abs());
         }
-        ensure!(sizes.len() == SIZES.len(), "the bench printed {} sizes", sizes.len());
+        ensure!(sizes.len() == wanted.len(), "the bench printed {} sizes", sizes.len());
         for (size, off) in sizes {
             let (mean, most) = mean_and_most(&off);
             let points = |off: f64| format!("{:.2}", off * 100.0);

@@ -87,10 +87,8 @@ impl Online {
 
     /// Ends a window; what was recent is worth so much of what it was.
     pub(super) fn turn(&mut self, keep: f64) {
-        self.recent.age(keep);
-        self.recent.merge(&self.window);
-        self.lifetime.merge(&self.window);
-        self.window.clear();
+        let Online { window, recent, lifetime, .. } = self;
+        Tally::turn(window, recent, lifetime, keep);
         self.forget_deep();
     }
 

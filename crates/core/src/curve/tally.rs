@@ -81,29 +81,44 @@ impl Tally {
         }
     }
 
-    /// Keeps this part of all that was counted.
+    /// Ends a window: of `recent` this part is kept, the window joins it and `lifetime`, and is
+    /// empty then. All at once and row by row, of which the compiler makes wide operations: it is
+    /// most of what a window costs.
     #[expect(clippy::cast_possible_truncation, reason = "a factor of a weight")]
-    pub(super) fn age(&mut self, keep: f64) {
+    pub(super) fn turn(window: &mut Tally, recent: &mut Tally, lifetime: &mut Tally, keep: f64) {
         let fine = keep as f32;
-        self.bins.iter_mut().flatten().for_each(|weight| *weight *= fine);
-        self.first.iter_mut().chain(&mut self.missed).for_each(|weight| *weight *= keep);
-        self.misses *= keep;
-        self.references *= keep;
+        let past = recent.bins.iter_mut().zip(&mut lifetime.bins);
+        for (row, (recent, lifetime)) in window.bins.iter_mut().zip(past) {
+            recent.iter_mut().zip(&*row).for_each(|(sum, weight)| *sum = *sum * fine + weight);
+            lifetime.iter_mut().zip(&*row).for_each(|(sum, weight)| *sum += weight);
+            *row = [0.0; GROUPS];
+        }
+        for sum in recent.first.iter_mut().chain(&mut recent.missed) {
+            *sum *= keep;
+        }
+        recent.misses *= keep;
+        recent.references *= keep;
+        recent.add_sums(window);
+        lifetime.add_sums(window);
+        window.first = [0.0; GROUPS];
+        window.missed = [0.0; GROUPS];
+        (window.misses, window.references) = (0.0, 0.0);
     }
 
     /// Adds all that another counted.
     pub(super) fn merge(&mut self, other: &Tally) {
-        let sums = self.bins.iter_mut().flatten().zip(other.bins.iter().flatten());
-        sums.for_each(|(sum, weight)| *sum += weight);
+        for (sums, weights) in self.bins.iter_mut().zip(&other.bins) {
+            sums.iter_mut().zip(weights).for_each(|(sum, weight)| *sum += weight);
+        }
+        self.add_sums(other);
+    }
+
+    /// Adds what is not by distance.
+    fn add_sums(&mut self, other: &Tally) {
         self.first.iter_mut().zip(other.first).for_each(|(sum, weight)| *sum += weight);
         self.missed.iter_mut().zip(other.missed).for_each(|(sum, weight)| *sum += weight);
         self.misses += other.misses;
         self.references += other.references;
-    }
-
-    /// Empties it.
-    pub(super) fn clear(&mut self) {
-        self.age(0.0);
     }
 
     /// What misses with so many pages, by group, and the weight of the bin the size falls into.
