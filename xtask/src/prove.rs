@@ -10,6 +10,7 @@ mod fuzz;
 mod in_process;
 mod kill;
 mod lazy;
+mod leak;
 mod live;
 mod page_size;
 mod rss;
@@ -87,6 +88,7 @@ pub(crate) const PROOFS: &[Proof] = &[
         run: sim_memory::run,
     },
     Proof { name: "size", about: "the recommended size, against full sweeps", run: size::run },
+    Proof { name: "leak", about: "a floor, a flood and a leak (root)", run: leak::run },
     Proof {
         name: "page-size",
         about: "page sizes and client threads under a database",
