@@ -77,6 +77,7 @@ pub(super) fn volumes(service: &Service) -> Volumes {
             uri: service.uri(volume.name()),
             length_bytes: volume.geometry().length,
             resident_bytes: cache.gauge(&volume, Gauge::Resident),
+            warming_bytes: cache.gauge(&volume, Gauge::Warming),
             settings,
             tunables,
         }

@@ -13,3 +13,4 @@ mod manager;
 mod openmetrics;
 mod rig;
 mod security;
+mod warm;

@@ -83,8 +83,13 @@ impl<F: Frames> Cache<F> {
     pub fn warm(&self, volume: &Volume<F>, blocks: impl IntoIterator<Item = Range<u64>>) {
         let inside = |range: Range<u64>| range.start..range.end.min(volume.blocks);
         let ranges = blocks.into_iter().map(inside).filter(|range| range.start < range.end);
-        lock(&volume.queue).warm.extend(ranges);
+        let mut queue = lock(&volume.queue);
+        let before = queue.warm.len();
+        queue.warm.extend(ranges);
+        let more: u64 = queue.warm.range(before..).map(|range| range.end - range.start).sum();
+        queue.warm_blocks += more;
         volume.has_warm.store(true, Ordering::Release);
+        drop(queue);
         volume.notify.notify();
     }
 
@@ -128,9 +133,12 @@ impl<F: Frames> Cache<F> {
             if range.start == range.end {
                 queue.warm.pop_front();
             }
+            queue.warm_blocks -= next.end - next.start;
             drop(queue);
             if volume.is_stopping() || !self.ahead(volume, (recorder, now), next, false) {
-                lock(&volume.queue).warm.clear();
+                let mut queue = lock(&volume.queue);
+                queue.warm.clear();
+                queue.warm_blocks = 0;
                 volume.has_warm.store(false, Ordering::Release);
                 return;
             }

@@ -203,6 +203,7 @@ catalogue! {
         "Ranges that an administrator has pinned, resident yet or not.", "";
     Held, "held_bytes", Bytes,
         "Dirty blocks of groups that wait for other groups to be stable.", "";
+    Warming, "warming_bytes", Bytes, "What a warm restart has still to read back.", "";
     Failing, "failing_blocks", Blocks,
         "Dirty blocks whose last write to the store failed: what is at risk.", "";
 }

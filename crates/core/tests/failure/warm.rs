@@ -61,9 +61,10 @@ fn what_was_resident_comes_back_in_large_reads_and_is_hit() {
     // As from a list of a longer volume.
     rig.cache.warm(&volume, list.into_iter().chain([200_000..200_010, 99_999..200_000]));
     assert!(rig.cache.is_warming(&volume));
+    assert_eq!(rig.gauge(Gauge::Warming), 2001 * BLOCK);
     rig.run();
     assert!(!rig.cache.is_warming(&volume));
-    assert_eq!(rig.gauge(Gauge::Resident), 2001 * BLOCK);
+    assert_eq!((rig.gauge(Gauge::Warming), rig.gauge(Gauge::Resident)), (0, 2001 * BLOCK));
     let reads = rig.ops.iter().filter(|op| op.1 == StoreOpKind::Read).count();
     assert!(reads <= 100, "{reads} reads");
     let mut lane = rig.lane(0);
@@ -83,6 +84,7 @@ fn nothing_is_evicted_for_what_is_read_back() {
     rig.cache.warm(&volume, std::iter::once(0..5000));
     rig.run();
     assert!(!rig.cache.is_warming(&volume), "it is given up when the memory is full");
+    assert_eq!(rig.gauge(Gauge::Warming), 0);
     assert_eq!(count(&rig, Counter::EvictedPages), 0);
     assert!(rig.gauge(Gauge::Resident) <= 512 * BLOCK);
     let hits = count(&rig, Counter::ReadHit);

@@ -28,6 +28,9 @@ pub struct Volume {
     pub length_bytes: u64,
     /// Memory that holds its blocks now.
     pub resident_bytes: u64,
+    /// What a warm restart has still to read back.
+    #[serde(default)]
+    pub warming_bytes: u64,
     /// Settings by the names of the flags of `larder serve`, as they would be written there.
     pub settings: BTreeMap<String, String>,
     /// Tunables by name, each in its own unit.

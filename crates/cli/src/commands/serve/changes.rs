@@ -171,7 +171,7 @@ impl Service {
             }
         }
         if old.memory_bytes != new.memory_bytes {
-            self.engine().set_memory(new.memory_bytes - self.buffer_bytes())?;
+            self.engine().set_memory(new.memory_bytes - self.bytes_beside())?;
         }
         for (served, (old, new)) in plans() {
             let volume = &served.volume;

@@ -4,7 +4,7 @@
 //! Invariant: a plan that [`Plan::of`] gives can be served as far as can be told without opening
 //! anything, so `larder check-config` and a reload find what a start would find.
 
-use super::{Arguments, stores};
+use super::{Arguments, stores, warm};
 use crate::args::{Named, VolumeArgument, value_of};
 use larder_core::hint::Hint;
 use larder_core::mode::{FlushMode, WriteMode};
@@ -40,6 +40,8 @@ pub(crate) struct VolumePlan {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
     pub(crate) memory_bytes: u64,
+    /// Whether lists of what is cached are kept.
+    pub(crate) warm_lists: bool,
     pub(crate) volumes: Vec<VolumePlan>,
 }
 
@@ -73,7 +75,8 @@ impl Plan {
         let volumes = arguments.volumes.iter();
         let volumes: Vec<_> =
             volumes.map(|volume| VolumePlan::of(arguments, volume)).collect::<Result<_, _>>()?;
-        let plan = Plan { memory_bytes: arguments.memory, volumes };
+        let warm_lists = warm::folder(arguments).is_some();
+        let plan = Plan { memory_bytes: arguments.memory, warm_lists, volumes };
         plan.check()?;
         Ok(plan)
     }
@@ -105,7 +108,7 @@ impl Plan {
             );
             return refuse("memory", None, message);
         }
-        let frames = frames_in(wanted - buffers, self.policy_bytes());
+        let frames = frames_in(wanted - stores::bytes_beside(self), self.policy_bytes());
         let mut promised = 0;
         for volume in &self.volumes {
             volume.check(frames)?;

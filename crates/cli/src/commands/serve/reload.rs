@@ -107,6 +107,8 @@ fn fixed(old: &Arguments, new: &Arguments) -> Vec<&'static str> {
         ("control", old.control != new.control),
         ("control-tcp", old.control_tcp != new.control_tcp),
         ("control-token", old.control_token != new.control_token),
+        ("warm-list", old.warm_list != new.warm_list),
+        ("warm-list-every", old.warm_list_every != new.warm_list_every),
         ("plain-io", old.plain_io != new.plain_io),
     ];
     flags.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect()

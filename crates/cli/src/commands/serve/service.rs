@@ -9,6 +9,7 @@ use super::plan::{Plan, VolumePlan};
 use super::record::Recording;
 use super::recording;
 use super::stores::{self, Stores};
+use super::warm::{self, Gathered, WarmLists};
 use crate::args;
 use crate::counters;
 use crate::progress::WriteOut;
@@ -45,8 +46,10 @@ pub(crate) struct Service {
     volumes: Mutex<Vec<Served>>,
     /// Where each volume is, and what was there when it was opened.
     stores: Mutex<Stores>,
-    /// What of the memory upstream volumes have taken for their buffers.
-    buffer_bytes: u64,
+    /// What of the memory is not the cache's.
+    bytes_beside: u64,
+    /// Lists of what is cached, if they are kept.
+    lists: Option<WarmLists>,
     /// What the cache shall have.
     memory_bytes: AtomicU64,
     /// Held by whoever changes what is served.
@@ -74,13 +77,14 @@ impl Service {
     ) -> Result<Self> {
         let tls = stores::tls(arguments)?;
         let engine = Engine::new(EngineOptions {
-            memory_bytes: plan.memory_bytes - stores::buffer_bytes(plan),
+            memory_bytes: plan.memory_bytes - stores::bytes_beside(plan),
             huge_pages: true,
             lock: arguments.lock,
             threads: args::cores().get(),
             policy_bytes: plan.policy_bytes(),
         })?;
         let engine = Arc::new(engine);
+        let lists = warm::start(arguments, plan, &engine)?;
         let limits = ServerLimits::default();
         let (mut volumes, mut exports) = (Vec::new(), Vec::new());
         let mut stores = Stores::default();
@@ -89,6 +93,11 @@ impl Service {
             let opened =
                 stores.open(volume, plan.memory_bytes, arguments.plain_io, engine.clock())?;
             let (served, export) = add(&engine, volume, opened, default, &limits)?;
+            if let Some(lists) = &lists {
+                let length = served.volume.geometry().length;
+                let store = stores::listed_identity(volume, length);
+                lists.add(&served.volume, store.context("look at the volume once more")?);
+            }
             volumes.push(served);
             exports.push(export);
         }
@@ -120,7 +129,8 @@ impl Service {
             server: Mutex::new(Some(server)),
             volumes: Mutex::new(volumes),
             stores: Mutex::new(stores),
-            buffer_bytes: stores::buffer_bytes(plan),
+            bytes_beside: stores::bytes_beside(plan),
+            lists,
             memory_bytes: AtomicU64::new(plan.memory_bytes),
             changing: Mutex::new(()),
             counters: arguments.counters.clone(),
@@ -153,14 +163,15 @@ impl Service {
     }
 
     /// What of the memory is not the cache's.
-    pub(crate) fn buffer_bytes(&self) -> u64 {
-        self.buffer_bytes
+    pub(crate) fn bytes_beside(&self) -> u64 {
+        self.bytes_beside
     }
 
     /// What is in force.
     pub(crate) fn plan(&self) -> Plan {
         let volumes = self.volumes().into_iter().map(|served| served.plan).collect();
-        Plan { memory_bytes: self.memory_bytes.load(Ordering::Acquire), volumes }
+        let memory_bytes = self.memory_bytes.load(Ordering::Acquire);
+        Plan { memory_bytes, warm_lists: self.lists.is_some(), volumes }
     }
 
     /// Notes what is in force now, for the volumes that are there.
@@ -260,6 +271,9 @@ impl Service {
     /// Writes everything out, for as long as it takes.
     pub(crate) fn drain(&self) -> Result<()> {
         self.stopping.store(true, Ordering::Release);
+        if let Some(lists) = &self.lists {
+            lists.before_stop();
+        }
         let mut shown = WriteOut::new("writing");
         // Of the volume at hand: its name, what was to be written at first.
         let mut total = (String::new(), 0);
@@ -301,7 +315,9 @@ impl Service {
 
     pub(crate) fn close(&self) {
         self.give_up();
+        let lists = self.lists.as_ref().map(WarmLists::gather).unwrap_or_default();
         self.engine.shut_down();
+        lists.iter().for_each(Gathered::save);
     }
 
     /// Ends the connections and what was recorded of them, and leaves the stores as they are.

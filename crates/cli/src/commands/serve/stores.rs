@@ -2,6 +2,7 @@
 
 use super::Arguments;
 use super::plan::{Plan, VolumePlan};
+use super::warm;
 use anyhow::{Context, Result};
 use larder_core::clock::Clock;
 use larder_core::mode::{FlushMode, WriteMode};
@@ -9,6 +10,7 @@ use larder_io::front::nbd::TlsOptions;
 use larder_io::nbd_client::NbdUri;
 use larder_io::store::{self, NbdOptions, Opened};
 use larder_io::tls::TlsServer;
+use larder_io::warm_list::StoreIdentity;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -74,6 +76,20 @@ impl Stores {
 pub(super) fn buffer_bytes(plan: &Plan) -> u64 {
     let upstreams = plan.volumes.iter().filter(|volume| volume.upstream.is_some()).count();
     NbdOptions::memory_beside(plan.memory_bytes) * upstreams as u64
+}
+
+/// The bytes of `--memory` that are not the cache's: upstream volumes and lists take them.
+pub(super) fn bytes_beside(plan: &Plan) -> u64 {
+    let lists = if plan.warm_lists { warm::bytes_beside(plan.memory_bytes) } else { 0 };
+    buffer_bytes(plan) + lists
+}
+
+/// What a volume lies on, for a list of what is cached of it.
+pub(super) fn listed_identity(volume: &VolumePlan, length: u64) -> std::io::Result<StoreIdentity> {
+    match &volume.upstream {
+        Some(uri) => Ok(StoreIdentity::of_export(&uri.to_string(), length)),
+        None => StoreIdentity::of_path(&volume.path, length),
+    }
 }
 
 /// What the server does about TLS.
