@@ -7,8 +7,8 @@
 //! the list that it left and without; both times the clients go on at once, as they were.
 //!
 //! Counted are all reads that the store was asked for until the hit ratio over the last
-//! [`WINDOW_PAGES`] pages is 95 % of what it was. To read the hot set once in order, block by block,
-//! takes as many misses as it has blocks.
+//! [`WINDOW_PAGES`] pages is 95 % of what it was. To read the hot set once in order, block by
+//! block, takes as many misses as it has blocks.
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;

@@ -149,7 +149,8 @@ pub(crate) struct Arguments {
 
     /// Folder for lists of what is cached, which is read back at the next start, or none [default:
     /// the folder for state that a service manager gives, else none].
-    #[arg(long, value_name = "DIR|none", value_parser = args::folder, help_heading = "Warm restart")]
+    #[arg(long, value_name = "DIR|none", value_parser = args::folder,
+          help_heading = "Warm restart")]
     pub(crate) warm_list: Option<PathOrNone>,
 
     /// How often the lists are saved besides at the end, or off.

@@ -122,8 +122,8 @@ pub fn save(path: &Path, store: &StoreIdentity, ranges: &[Range<u64>]) -> Result
     })
 }
 
-/// The first ranges of the list at `path`, at most `ranges_max`, in blocks of 4 KiB and in the order
-/// in which they were saved; none if there is no list. `now` is the store as it is.
+/// The first ranges of the list at `path`, at most `ranges_max`, in blocks of 4 KiB and in the
+/// order in which they were saved; none if there is no list. `now` is the store as it is.
 ///
 /// # Errors
 /// If it cannot be read, is no list, of a later version, damaged, or about another store. Whoever
