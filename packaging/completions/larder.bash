@@ -413,7 +413,7 @@ _larder() {
             return 0
             ;;
         larder__subcmd__serve)
-            opts="-h --config --memory --listen --tls --tls-mode --tls-verify-peer --record --page-size --policy --min --max --read-ahead --hint --lock --write-mode --flush --preset --set --counters --control --control-tcp --control-token --warm-list --warm-list-every --plain-io --help"
+            opts="-h --config --memory --listen --tls --tls-mode --tls-verify-peer --record --page-size --policy --share --min --max --read-ahead --hint --lock --write-mode --flush --preset --set --counters --control --control-tcp --control-token --plain-io --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -448,6 +448,10 @@ _larder() {
                     return 0
                     ;;
                 --policy)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --share)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -496,14 +500,6 @@ _larder() {
                     return 0
                     ;;
                 --control-token)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --warm-list)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --warm-list-every)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -41,7 +41,8 @@ complete -c larder -n "__fish_larder_using_subcommand serve" -l tls-mode -d 'Wha
 allow\t''"
 complete -c larder -n "__fish_larder_using_subcommand serve" -l record -d 'Record every answered request into a new trace' -r -F
 complete -c larder -n "__fish_larder_using_subcommand serve" -l page-size -d 'Unit of replacement, 4KiB to 1MiB [default: 4KiB]' -r
-complete -c larder -n "__fish_larder_using_subcommand serve" -l policy -d 'Replacement policy: random, fifo, lru, clock, 2q, slru, arc, lirs, s3fifo, sieve, wtinylfu, clock2q+, linux [default: s3fifo]' -r
+complete -c larder -n "__fish_larder_using_subcommand serve" -l policy -d 'Replacement policy: random, fifo, lru, clock, 2q, slru, arc, lirs, s3fifo, sieve, wtinylfu, clock2q+, linux; or auto, which changes it for one that hits clearly more [default: s3fifo]' -r
+complete -c larder -n "__fish_larder_using_subcommand serve" -l share -d 'Whose page goes when another volume needs room: coldest (the one not used for longest, whosever it is), or auto (each volume has a part, and parts move to where they hit most)' -r
 complete -c larder -n "__fish_larder_using_subcommand serve" -l min -d 'Memory that other volumes cannot take from a volume' -r
 complete -c larder -n "__fish_larder_using_subcommand serve" -l max -d 'Memory that a volume never exceeds, or all' -r
 complete -c larder -n "__fish_larder_using_subcommand serve" -l read-ahead -d 'The most that is read ahead of a stream at a time, or "off" [default: 1MiB]' -r

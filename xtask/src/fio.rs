@@ -19,6 +19,16 @@ pub(crate) struct Outcome {
     pub(crate) per_s: f64,
     /// Bytes read and written.
     pub(crate) bytes: u64,
+    /// The 99.9th percentile of the time of a request, that of reads or writes, whichever is
+    /// longer; milliseconds.
+    pub(crate) p999_ms: f64,
+}
+
+impl Outcome {
+    /// What it did, for a table.
+    pub(crate) fn in_words(&self) -> String {
+        format!("{} requests, {} MiB, no error", self.requests, self.bytes >> 20)
+    }
 }
 
 /// Runs one group of fio jobs against an export.
@@ -52,10 +62,13 @@ fn parse(text: &str) -> Result<Outcome> {
         Some(job["read"][field].as_u64()? + job["write"][field].as_u64()?)
     };
     let rate = |side: &str| job[side]["iops"].as_f64();
+    // A side without requests has no percentiles.
+    let p999 = |side: &str| job[side]["clat_ns"]["percentile"]["99.900000"].as_f64().unwrap_or(0.0);
     Ok(Outcome {
         requests: sum("total_ios").context("fio reports no requests")?,
         per_s: rate("read").context("no read rate")? + rate("write").context("no write rate")?,
         bytes: sum("io_bytes").context("fio reports no bytes")?,
+        p999_ms: p999("read").max(p999("write")) / 1e6,
     })
 }
 
@@ -65,12 +78,15 @@ mod tests {
 
     #[test]
     fn an_error_that_fio_reports_is_an_error() {
-        let side = r#"{"total_ios": 2, "iops": 1.5, "io_bytes": 4096}"#;
+        let times = r#"{"percentile": {"99.900000": 3000000}}"#;
+        let side =
+            format!(r#"{{"total_ios": 2, "iops": 1.5, "io_bytes": 4096, "clat_ns": {times}}}"#);
         let text = |error| {
             format!("note\n{{\"jobs\":[{{\"error\":{error},\"read\":{side},\"write\":{side}}}]}}")
         };
         let good = parse(&text(0)).unwrap();
         assert_eq!((good.requests, good.bytes), (4, 8192));
+        assert!((good.p999_ms - 3.0).abs() < 1e-9, "{good:?}");
         assert!(parse(&text(5)).is_err());
     }
 }

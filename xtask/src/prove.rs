@@ -10,6 +10,7 @@ mod fuzz;
 mod in_process;
 mod kill;
 mod lazy;
+mod live;
 mod rss;
 mod same_cache;
 mod settings;
@@ -20,6 +21,7 @@ mod size;
 mod speed;
 mod trace_fuzz;
 mod tuning;
+mod unrest;
 mod upstream;
 mod warm;
 mod wrong_input;
@@ -58,6 +60,7 @@ pub(crate) const PROOFS: &[Proof] = &[
     },
     Proof { name: "wrong-input", about: "one clear sentence each; fuzzing", run: wrong_input::run },
     Proof { name: "kill", about: "kill -9 under load loses nothing flushed", run: kill::run },
+    Proof { name: "live", about: "clients verify while every setting changes", run: live::run },
     Proof { name: "rss", about: "memory stays within what was asked for", run: rss::run },
     Proof { name: "lazy", about: "lazy write on a slow disk (root)", run: lazy::run },
     Proof { name: "speed", about: "all hits, against the peers", run: speed::run },

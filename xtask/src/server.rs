@@ -208,6 +208,11 @@ impl Server {
         self.scratch.path().join("socket")
     }
 
+    /// The socket that it is controlled by, if it is Larder.
+    pub(crate) fn control(&self) -> PathBuf {
+        self.scratch.path().join("socket.control")
+    }
+
     /// The address of its default export.
     pub(crate) fn uri(&self) -> String {
         format!("nbd+unix:///?socket={}", self.socket().display())

@@ -1,6 +1,7 @@
 //! Values on the command line: sizes with units, names, volumes, addresses.
 
 use bytesize::ByteSize;
+use larder_core::cache::ShareMode;
 use larder_core::hint::Hint;
 use larder_core::mode::{FlushMode, WriteMode};
 use larder_core::policy::PolicyKind;
@@ -11,6 +12,10 @@ use larder_io::nbd_client::NbdUri;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
+
+mod choice;
+
+pub(crate) use choice::PolicyChoice;
 
 /// A number of bytes, as in `256MiB`.
 pub(crate) fn bytes(text: &str) -> Result<u64, String> {
@@ -76,6 +81,17 @@ pub(crate) fn unknown<'a>(
 /// A policy by name.
 pub(crate) fn policy(text: &str) -> Result<PolicyKind, String> {
     one_of("policy", text, PolicyKind::from_name(text), &PolicyKind::ALL.map(PolicyKind::name))
+}
+
+/// A policy by name, or `auto`.
+pub(crate) fn policy_choice(text: &str) -> Result<PolicyChoice, String> {
+    if text == "auto" { Ok(PolicyChoice::Auto) } else { policy(text).map(PolicyChoice::Fixed) }
+}
+
+/// How volumes share the memory, by name.
+pub(crate) fn share(text: &str) -> Result<ShareMode, String> {
+    let names: Vec<_> = ShareMode::ALL.iter().map(|mode| mode.name()).collect();
+    one_of("way to share", text, ShareMode::from_name(text), &names)
 }
 
 /// A write mode by name.

@@ -158,6 +158,7 @@ impl<F: Frames> Cache<F> {
             }
             Gauge::InFlight => return lock(&volume.queue).in_flight as u64,
             Gauge::Pinned => volume.pinned.blocks(),
+            Gauge::Target => volume.target_frames().map_or(0, u64::from),
             Gauge::Held => volume.ordered.with(|groups| groups.held_blocks()),
             Gauge::Warming => lock(&volume.queue).warm_blocks,
             Gauge::Failing => return volume.failing.load(Ordering::Relaxed),

@@ -52,6 +52,9 @@ impl Recorder {
         for (sum, cell) in total.counters.iter_mut().zip(&self.counters) {
             *sum += cell.load(Ordering::Relaxed);
         }
+        // The shortest way counts once: each of its reads hits one page.
+        let fast = self.counters[Counter::FastReads as usize].load(Ordering::Relaxed);
+        total.counters[Counter::ReadHit as usize] += fast;
         for (sum, histogram) in total.histograms.iter_mut().zip(&self.histograms) {
             histogram.add_to(sum);
         }

@@ -13,6 +13,7 @@
 //! * [`candidates`]: policies side by side, in miniature;
 //! * [`auto`]: which policy the volume should have;
 //! * [`report`]: all of it as plain data, with what the volume suffers from;
+//! * `traffic`: what it wrote lately;
 //! * `gate`: which pages belong to the sample, and what shards note of them.
 
 pub mod auto;
@@ -22,6 +23,7 @@ pub mod estimate;
 pub(crate) mod followed;
 pub(crate) mod gate;
 pub mod index;
+mod members;
 pub mod miniature;
 mod online;
 pub mod report;
@@ -29,6 +31,7 @@ pub mod sampled;
 pub mod stack;
 mod tally;
 pub mod tracker;
+mod traffic;
 
 #[cfg(test)]
 pub(crate) mod testing;

@@ -2,8 +2,10 @@
 
 mod live;
 mod quota;
+mod switches;
 
 pub(crate) use quota::Quota;
+pub use switches::PolicySwitch;
 
 use crate::clock::Nanos;
 use crate::counters::{Recorder, Totals};
@@ -27,6 +29,7 @@ use crate::tunables::{LiveTunables, Tunable, Tunables};
 use crate::units::BLOCK_BYTES_U64;
 use crate::writeback::Writer;
 use std::ops::Range;
+use switches::Switches;
 
 /// What a volume is made with.
 #[derive(Clone, Debug)]
@@ -128,6 +131,7 @@ pub struct Volume<F: Frames> {
     /// What follows its references, if anything does.
     pub(crate) followed: Option<Followed>,
     policy_auto: AtomicBool,
+    pub(crate) switches: Switches,
     /// Frames that it should have, where the cache divides the pool; the maximum where it does not.
     pub(crate) target: AtomicU32,
     /// Counts flushes: a page remembers at which it became dirty.
@@ -166,7 +170,7 @@ impl<F: Frames> std::fmt::Debug for Volume<F> {
 /// Instead of the number of lanes: none can be opened.
 const CLOSED: u32 = u32::MAX;
 
-fn index_in<T: PartialEq>(all: &[T], one: &T) -> u8 {
+pub(crate) fn index_in<T: PartialEq>(all: &[T], one: &T) -> u8 {
     let index = all.iter().position(|other| other == one).expect("one of all");
     u8::try_from(index).expect("few modes")
 }
@@ -207,6 +211,7 @@ impl<F: Frames> Volume<F> {
             failing: AtomicU64::new(0),
             followed: tracker.map(Followed::new),
             policy_auto: AtomicBool::new(options.policy_auto),
+            switches: Switches::default(),
             target: AtomicU32::new(u32::MAX),
             epoch: AtomicU64::new(1),
             errors: AtomicU64::new(0),
@@ -274,6 +279,13 @@ impl<F: Frames> Volume<F> {
     #[must_use]
     pub fn policy_auto(&self) -> bool {
         self.policy_auto.load(Ordering::Relaxed)
+    }
+
+    /// When and why the cache has changed the policy by itself, the oldest first; the latest ones
+    /// if there were many.
+    #[must_use]
+    pub fn policy_switches(&self) -> Vec<PolicySwitch> {
+        self.switches.list()
     }
 
     /// Sets whether the cache may change the policy for one that hits more.

@@ -6,7 +6,7 @@ mod keeper;
 mod live;
 mod stop;
 
-pub use live::RemoveError;
+pub use live::{RemoveError, policy_bytes};
 pub use stop::StopProgress;
 
 use crate::clock::MonotonicClock;

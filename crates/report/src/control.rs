@@ -15,7 +15,7 @@ pub use changes::{
 };
 pub use risk::{AtRisk, FailingRange, VolumeAtRisk};
 pub use stats::{LatencyStats, Pool, Stats, VolumeStats, WATCH_COLUMNS_MAX};
-pub use volumes::{Volume, Volumes};
+pub use volumes::{PolicyInForce, Switch, Volume, Volumes};
 
 use serde::{Deserialize, Serialize};
 

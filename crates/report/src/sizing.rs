@@ -30,7 +30,7 @@ use crate::advise::goal::{Goal, Reach};
 use crate::advise::page_size::PageSize;
 use crate::advise::regions::{Region, Regions};
 use crate::advise::stability::{Stability, Window};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The name of the JSON form.
 pub const SCHEMA: &str = "larder-size";
@@ -129,7 +129,7 @@ pub struct Effect {
 }
 
 /// A policy at one size.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PolicyRatio {
     /// The policy.
     pub policy: String,

@@ -21,6 +21,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 
+use super::unrest::Unrest;
 use super::{Claims, Lab};
 use crate::image::{self, MIB};
 use crate::random::Random;
@@ -28,6 +29,12 @@ use crate::run;
 
 /// The load runs at least and at most so long before the kill.
 const LOAD_MS: (u64, u64) = (300, 1500);
+
+/// Between two changes of settings, in the rounds that have them: every second one.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// What the memory changes to.
+const MEMORY: [&str; 3] = ["8MiB", "16MiB", "64MiB"];
 
 /// The settings that take turns; the cache is a quarter of the image.
 const OPTIONS: [&str; 4] = [
@@ -44,12 +51,15 @@ pub(super) fn run(lab: &Lab, claims: &mut Claims) -> Result<()> {
     std::fs::create_dir(lab.file("kill")).context("make a directory")?;
     let rounds: usize = lab.either(100, 3);
     let mut random = Random::seeded(lab.options.seed);
-    let mut promised = 0;
+    let (mut promised, mut changes) = (0, 0);
     let mut broken = Vec::new();
     for number in 0..rounds {
-        let options = OPTIONS[number % OPTIONS.len()];
-        match round(lab, options, random.next(), &mut random) {
-            Ok(writes) => promised += writes,
+        let options = OPTIONS[number / 2 % OPTIONS.len()];
+        match round(lab, options, number % 2 == 1, &mut random) {
+            Ok(round) => {
+                promised += round.promised;
+                changes += round.changes;
+            }
             Err(error) => {
                 println!("round {number} ({options}): {error:#}");
                 broken.push(number);
@@ -61,14 +71,26 @@ pub(super) fn run(lab: &Lab, claims: &mut Claims) -> Result<()> {
     }
     claims.add(
         format!("{rounds} rounds of kill -9 under load, 4 connections"),
-        format!("{promised} writes promised, {} rounds broken", broken.len()),
-        broken.is_empty() && promised > 0,
+        format!(
+            "{promised} writes promised, {changes} changes of settings meanwhile, {} rounds broken",
+            broken.len()
+        ),
+        broken.is_empty() && promised > 0 && changes > 0,
     );
     Ok(())
 }
 
-/// One round; answers how many writes had been promised.
-fn round(lab: &Lab, options: &str, seed: u64, random: &mut Random) -> Result<u64> {
+/// What a round has seen.
+struct Round {
+    /// Writes that had been promised.
+    promised: u64,
+    /// Changes of settings until the kill.
+    changes: usize,
+}
+
+/// One round, in which settings may change all the time.
+fn round(lab: &Lab, options: &str, changing: bool, random: &mut Random) -> Result<Round> {
+    let seed = random.next();
     let image = image::sparse(&lab.file("kill/image"), IMAGE_MIB * MIB)?;
     let log = lab.file("kill/log");
     let server = lab.serve(&image, options)?;
@@ -77,13 +99,15 @@ fn round(lab: &Lab, options: &str, seed: u64, random: &mut Random) -> Result<u64
     load.args(["--uri", &server.uri(), "--log"]).arg(&log);
     let load = load.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let load = load.spawn().context("start the load")?;
+    let unrest = changing.then(|| Unrest::begin(&lab.binary, &server, &MEMORY, PAUSE, seed));
     let span = random.next() % (LOAD_MS.1 - LOAD_MS.0);
     std::thread::sleep(Duration::from_millis(LOAD_MS.0 + span));
     server.kill()?;
+    let changes = unrest.map_or(0, Unrest::end_after_a_kill);
     finish(load)?;
-    let writes = check(lab, &image, &log)?;
+    let promised = check(lab, &image, &log)?;
     std::fs::remove_file(&log).context("remove the log")?;
-    Ok(writes)
+    Ok(Round { promised, changes })
 }
 
 /// The load ends by itself when the server is gone.

@@ -53,7 +53,7 @@ pub(super) fn run(lab: &Lab, claims: &mut Claims) -> Result<()> {
             let back = lab.file("back.img");
             run::text(run::client(120, "nbdcopy").arg(&uri).arg(&back))?;
             image::same(&source, &back)?;
-            let figure = fio_verify(&uri, IMAGE_MIB, lab.either(3, 1))?;
+            let figure = fio_verify(&uri, IMAGE_MIB, lab.either(3, 1))?.in_words();
             run::text(run::client(120, "nbdcopy").arg(&uri).arg(&back))?;
             server.stop_clean()?;
             image::same(&target, &back)?;

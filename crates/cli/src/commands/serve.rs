@@ -10,15 +10,15 @@ pub(crate) mod service;
 mod stores;
 mod warm;
 
-use crate::args::{self, Named, PathOrNone, VolumeArgument};
+use crate::args::{self, Named, PathOrNone, PolicyChoice, VolumeArgument};
 use crate::control;
 use crate::signals::{Asked, SignalChannel, channel_of_signals};
 use crate::systemd::Manager;
 use anyhow::{Result, ensure};
 use clap::Args;
+use larder_core::cache::ShareMode;
 use larder_core::hint::Hint;
 use larder_core::mode::{FlushMode, WriteMode};
-use larder_core::policy::PolicyKind;
 use larder_io::front::nbd::ListenAddress;
 use reload::Reloader;
 use service::Service;
@@ -76,10 +76,17 @@ pub(crate) struct Arguments {
     pub(crate) page_size: Vec<Named<u32>>,
 
     /// Replacement policy: random, fifo, lru, clock, 2q, slru, arc, lirs, s3fifo, sieve, wtinylfu,
-    /// clock2q+, linux [default: s3fifo].
-    #[arg(long, value_name = "[NAME=]POLICY", value_parser = args::named(args::policy),
+    /// clock2q+, linux; or auto, which changes it for one that hits clearly more
+    /// [default: s3fifo].
+    #[arg(long, value_name = "[NAME=]POLICY", value_parser = args::named(args::policy_choice),
           help_heading = "Cache")]
-    pub(crate) policy: Vec<Named<PolicyKind>>,
+    pub(crate) policy: Vec<Named<PolicyChoice>>,
+
+    /// Whose page goes when another volume needs room: coldest (the one not used for longest,
+    /// whosever it is), or auto (each volume has a part, and parts move to where they hit most).
+    #[arg(long, value_name = "MODE", default_value_t = ShareMode::Coldest,
+          value_parser = args::share, help_heading = "Cache")]
+    pub(crate) share: ShareMode,
 
     /// Memory that other volumes cannot take from a volume.
     #[arg(long, value_name = "[NAME=]SIZE", value_parser = args::named(args::bytes),

@@ -2,11 +2,15 @@
 
 use crate::commands::serve::plan::VolumePlan;
 use crate::commands::serve::service::{Served, Service};
+use larder_core::clock::Nanos;
 use larder_core::counters::{Counter, Gauge, Latency, Totals};
 use larder_core::tunables::{TUNABLES, Tunable};
 use larder_core::units::BLOCK_BYTES_U64;
+use larder_core::volume::PolicySwitch;
+use larder_io::engine::ArenaVolume;
 use larder_report::control::{
-    AtRisk, ByteRange, Head, LatencyStats, Stats, Volume, VolumeAtRisk, VolumeStats, Volumes,
+    AtRisk, ByteRange, Head, LatencyStats, PolicyInForce, Stats, Switch, Volume, VolumeAtRisk,
+    VolumeStats, Volumes,
 };
 use std::collections::BTreeMap;
 
@@ -78,11 +82,31 @@ pub(super) fn volumes(service: &Service) -> Volumes {
             length_bytes: volume.geometry().length,
             resident_bytes: cache.gauge(&volume, Gauge::Resident),
             warming_bytes: cache.gauge(&volume, Gauge::Warming),
+            target_bytes: volume.target_frames().map(|frames| u64::from(frames) * BLOCK_BYTES_U64),
+            policy: policy(&volume, service.engine().now()),
             settings,
             tunables,
         }
     };
-    Volumes { head: Head::default(), volumes: service.volumes().into_iter().map(one).collect() }
+    Volumes {
+        head: Head::default(),
+        share: cache.share_mode().name().to_owned(),
+        volumes: service.volumes().into_iter().map(one).collect(),
+    }
+}
+
+fn policy(volume: &ArenaVolume, now: Nanos) -> PolicyInForce {
+    let switch = |switch: PolicySwitch| Switch {
+        age_ns: now.saturating_sub(switch.at),
+        from: switch.from.name().to_owned(),
+        to: switch.to.name().to_owned(),
+        gain: switch.gain,
+    };
+    PolicyInForce {
+        name: volume.policy().name().to_owned(),
+        auto: volume.policy_auto(),
+        switches: volume.policy_switches().into_iter().map(switch).collect(),
+    }
 }
 
 /// The settings of a volume, as the command line has them, and its tunables.

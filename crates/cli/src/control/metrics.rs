@@ -21,6 +21,7 @@ pub(super) fn text(service: &Service) -> String {
     let mut text = Exposition::new();
     text.family("larder", Kind::Info, None, "The program.");
     text.sample(&[("version", env!("CARGO_PKG_VERSION"))], 1);
+    policies(&mut text, &volumes);
     for (counter, meaning) in Counter::ALL.into_iter().zip(&COUNTERS) {
         family(&mut text, Kind::Counter, meaning);
         for (served, totals) in volumes.iter().zip(&totals) {
@@ -30,6 +31,18 @@ pub(super) fn text(service: &Service) -> String {
     gauges(&mut text, service, &volumes);
     histograms(&mut text, &volumes, &totals);
     text.finish()
+}
+
+/// Which policy is in force, and whether the cache has chosen it.
+fn policies(text: &mut Exposition, volumes: &[Served]) {
+    let help = "The replacement policy that is in force; auto says whether the cache chooses it.";
+    text.family("larder_policy", Kind::Info, None, help);
+    for Served { volume, .. } in volumes {
+        let auto = if volume.policy_auto() { "true" } else { "false" };
+        let labels =
+            [("volume", volume.name()), ("policy", volume.policy().name()), ("auto", auto)];
+        text.sample(&labels, 1);
+    }
 }
 
 fn gauges(text: &mut Exposition, service: &Service, volumes: &[Served]) {

@@ -67,6 +67,26 @@ fn settings_change_while_clients_are_served() {
 }
 
 #[test]
+fn pages_become_larger_and_smaller_while_clients_are_served() {
+    let server = Server::start(&["one"], &[]);
+    let mut client = server.client(0);
+    let bytes: Vec<u8> = (0..4 << 20).map(|i: u32| (i / 512 % 251) as u8).collect();
+    client.write_at(0, &bytes, false).unwrap();
+    // Larger than the ceiling that it comes with would have allowed, and smaller with a lower one.
+    for (size, max) in [("1MiB", "12MiB"), ("64KiB", "2MiB"), ("1MiB", "all"), ("4KiB", "2MiB")] {
+        server.ctl_text(&["set", &format!("one.page-size={size}"), &format!("one.max={max}")]);
+        assert_eq!(settings(&server, 0)["settings"]["page-size"], size);
+        let mut read = vec![0; bytes.len()];
+        client.read_at(0, &mut read).unwrap();
+        assert!(read == bytes, "pages of {size}");
+    }
+    let refused = server.ctl(&["set", "one.page-size=1MiB", "one.max=512KiB"]);
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    assert_eq!(settings(&server, 0)["settings"]["page-size"], "4KiB");
+    server.stop();
+}
+
+#[test]
 fn all_of_a_request_is_applied_or_nothing() {
     let server = Server::start(&["one", "two"], &[]);
     let before = server.get("/v1/volumes").json()["volumes"].clone();

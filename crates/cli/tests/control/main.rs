@@ -13,4 +13,5 @@ mod manager;
 mod openmetrics;
 mod rig;
 mod security;
+mod tuning;
 mod warm;

@@ -244,7 +244,7 @@ impl<F: Frames> Cache<F> {
         let room = wanted == 0
             || nobody_waits
                 && if may_evict {
-                    self.reserve_clean(volume, wanted, &mut spare, recorder, now)
+                    self.reserve_as(volume, wanted, &mut spare, (recorder, now), false)
                 } else {
                     self.pool.take(&self.frames, volume, wanted, &mut spare)
                 };

@@ -51,20 +51,8 @@ impl<F: Frames> Cache<F> {
         self.reserve_as(volume, wanted, spare, (recorder, now), true)
     }
 
-    /// The same for read-ahead: nothing is written back for it.
-    pub(super) fn reserve_clean(
-        &self,
-        volume: &Volume<F>,
-        wanted: usize,
-        spare: &mut Vec<FrameId>,
-        recorder: &Recorder,
-        now: Nanos,
-    ) -> bool {
-        self.reserve_as(volume, wanted, spare, (recorder, now), false)
-    }
-
-    /// Takes frames; whether dirty pages that are in the way are to be written.
-    fn reserve_as(
+    /// The same, where `steal` says whether dirty pages that are in the way are to be written.
+    pub(super) fn reserve_as(
         &self,
         volume: &Volume<F>,
         wanted: usize,
@@ -155,20 +143,22 @@ impl<F: Frames> Cache<F> {
     }
 
     /// The parts of a volume that have something to give.
-    fn parts(volume: &Arc<Volume<F>>) -> Vec<Candidate<F>> {
+    fn parts(volume: &Arc<Volume<F>>) -> impl Iterator<Item = Candidate<F>> {
         let quota = &volume.quota;
-        let ages: Vec<_> = quota.coldest.iter().map(|age| age.load(Ordering::Relaxed)).collect();
-        let coldest = ages.iter().copied().min().unwrap_or(Nanos::MAX);
         let by_age = volume.policy().evicts_by_age();
-        let part = |(shard, &age): (usize, &Nanos)| {
+        let age_of = |shard: usize| quota.coldest[shard].load(Ordering::Relaxed);
+        let shards = 0..quota.coldest.len();
+        let coldest = shards.clone().map(age_of).min().unwrap_or(Nanos::MAX);
+        shards.filter_map(move |shard| {
+            let age = age_of(shard);
+            let (coldest, pages) = if by_age {
+                (age, 0)
+            } else {
+                (coldest, quota.pages[shard].load(Ordering::Relaxed))
+            };
             let volume = Arc::clone(volume);
-            if by_age {
-                return Candidate { coldest: age, pages: 0, shard, volume };
-            }
-            let pages = quota.pages[shard].load(Ordering::Relaxed);
-            Candidate { coldest, pages, shard, volume }
-        };
-        ages.iter().enumerate().filter(|&(_, &age)| age != Nanos::MAX).map(part).collect()
+            (age != Nanos::MAX).then_some(Candidate { coldest, pages, shard, volume })
+        })
     }
 
     fn evict_from(

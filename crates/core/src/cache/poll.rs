@@ -51,7 +51,7 @@ impl<F: Frames> Cache<F> {
             self.read_ahead(volume, recorder, now);
             self.read_warm(volume, recorder, now);
         }
-        self.tune(volume, now);
+        self.tune(volume, recorder, now);
         let mut queue = lock(&volume.queue);
         emit(&mut queue, recorder, depth, out);
         next

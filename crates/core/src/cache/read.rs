@@ -6,7 +6,7 @@ use crate::clock::Nanos;
 use crate::counters::{Class, Counter};
 use crate::frames::Frames;
 use crate::lane::Lane;
-use crate::page::Key;
+use crate::page::{Key, Place, Table};
 use crate::policy::Slot;
 use crate::request::{Assembly, Status};
 use crate::sync::atomic::Ordering;
@@ -92,8 +92,9 @@ impl<F: Frames> Cache<F> {
     #[inline]
     pub fn read_hit(&self, lane: &Lane<F>, offset: u64, to: &mut [u8]) -> bool {
         let Some((key, within)) = single_block(lane, offset, to.len()) else { return false };
-        self.table.approach(&self.frames, key, within);
-        self.copy_hit(lane, key, within, to)
+        let place = self.table.place(key);
+        self.table.approach(&self.frames, &place, within);
+        self.copy_hit(lane, &place, within, to)
     }
 
     /// Does [`Cache::read_hit`] for each of `reads`, in order, and notes whether it was one; how
@@ -103,41 +104,37 @@ impl<F: Frames> Cache<F> {
     /// with several at hand those of the later ones are made while the earlier ones are copied.
     #[inline]
     pub fn read_hits(&self, lane: &Lane<F>, reads: &mut [HitRead<'_>]) -> usize {
-        let ahead = |reads: &[HitRead<'_>], i: usize| {
-            reads.get(i).and_then(|read| single_block(lane, read.offset, read.to.len()))
+        let look = |reads: &[HitRead<'_>], i: usize| {
+            let read = reads.get(i)?;
+            let (key, within) = single_block(lane, read.offset, read.to.len())?;
+            let place = self.table.place(key);
+            Table::look_ahead::<F>(&place);
+            Some((place, within))
         };
-        for i in 0..LOOK_AHEAD {
-            if let Some((key, _)) = ahead(reads, i) {
-                self.table.look_ahead::<F>(key);
-            }
-        }
+        let mut coming: [_; LOOK_AHEAD] = std::array::from_fn(|i| look(reads, i));
         let mut hits = 0;
         for i in 0..reads.len() {
-            if let Some((key, _)) = ahead(reads, i + LOOK_AHEAD) {
-                self.table.look_ahead::<F>(key);
-            }
-            if let Some((key, within)) = ahead(reads, i + 1) {
-                self.table.approach(&self.frames, key, within);
+            let found = std::mem::replace(&mut coming[i % LOOK_AHEAD], look(reads, i + LOOK_AHEAD));
+            if let Some((place, within)) = &coming[(i + 1) % LOOK_AHEAD] {
+                self.table.approach(&self.frames, place, *within);
             }
             let read = &mut reads[i];
-            let place = single_block(lane, read.offset, read.to.len());
-            read.hit = place.is_some_and(|(key, within)| self.copy_hit(lane, key, within, read.to));
+            let hit = |(place, within)| self.copy_hit(lane, &place, within, read.to);
+            read.hit = found.is_some_and(hit);
             hits += usize::from(read.hit);
         }
         hits
     }
 
     #[inline]
-    fn copy_hit(&self, lane: &Lane<F>, key: Key, within: usize, to: &mut [u8]) -> bool {
-        let Some((pin, state)) = self.table.pin(&self.frames, key) else { return false };
+    fn copy_hit(&self, lane: &Lane<F>, place: &Place<'_>, within: usize, to: &mut [u8]) -> bool {
+        let Some((pin, state, slot)) = self.table.pin_at(&self.frames, place) else { return false };
         let hit = !state.ahead && state.covers(sectors_touched(within, to.len()));
         if hit {
             self.frames.read(&pin, within, to);
-            let slot = self.table.slot(self.frames.pinned(&pin));
             self.frames.unpin(pin);
-            self.note_hit(lane, key, slot, 0);
+            self.note_hit_in(lane, place.shard, slot, 0);
             lane.recorder.add(Counter::FastReads, 1);
-            lane.recorder.add(Counter::ReadHit, 1);
         } else {
             self.frames.unpin(pin);
         }
@@ -147,7 +144,7 @@ impl<F: Frames> Cache<F> {
     /// Whether the cache has something of `block` that the store does not have yet.
     #[must_use]
     pub fn is_unclean(&self, volume: &Volume<F>, block: u64) -> bool {
-        let Some((pin, state)) = self.table.pin(&self.frames, Key::new(volume.id, block)) else {
+        let Some((pin, state, _)) = self.table.pin(&self.frames, Key::new(volume.id, block)) else {
             return false;
         };
         self.frames.unpin(pin);
@@ -217,13 +214,13 @@ impl<F: Frames> Cache<F> {
         let mut slot = crate::policy::NO_SLOT;
         for block in blocks.clone() {
             let key = Key::new(volume.id, block);
-            let Some((pin, state)) = self.table.pin(&self.frames, key) else { continue };
+            let Some((pin, state, its)) = self.table.pin(&self.frames, key) else { continue };
             if !state.covers(touched_sectors(block, &bytes)) {
                 self.frames.unpin(pin);
                 continue;
             }
             ahead |= state.ahead;
-            slot = self.table.slot(self.frames.pinned(&pin));
+            slot = its;
             let part = usize::try_from(block - assembly.first_block()).expect("an index");
             assembly.parts[part] = Some(pin);
             found += 1;
@@ -234,7 +231,11 @@ impl<F: Frames> Cache<F> {
     /// Notes a hit for the policy. Only when the lane's ring is full is a lock taken.
     #[inline]
     pub(super) fn note_hit(&self, lane: &Lane<F>, key: Key, slot: Slot, now: Nanos) {
-        let index = self.table.shard(key);
+        self.note_hit_in(lane, self.table.shard(key), slot, now);
+    }
+
+    #[inline]
+    fn note_hit_in(&self, lane: &Lane<F>, index: usize, slot: Slot, now: Nanos) {
         if lane.rings[index].push(lane.volume.id, slot) {
             return;
         }

@@ -55,6 +55,22 @@ impl<F: Frames> Cache<F> {
     /// the old one remembered of pages that are gone is lost.
     pub fn set_policy(&self, volume: &Volume<F>, kind: PolicyKind, now: Nanos) {
         let _one_at_a_time = lock(&self.settings);
+        self.replace_policy(volume, kind, now);
+    }
+
+    /// Replaces the policy by one that the cache has chosen, if it may still choose; whether it
+    /// may.
+    pub(super) fn switch_policy(&self, volume: &Volume<F>, kind: PolicyKind, now: Nanos) -> bool {
+        let _one_at_a_time = lock(&self.settings);
+        let may = volume.policy_auto();
+        if may {
+            self.replace_policy(volume, kind, now);
+        }
+        may
+    }
+
+    /// With the lock `settings`.
+    fn replace_policy(&self, volume: &Volume<F>, kind: PolicyKind, now: Nanos) {
         if volume.policy() == kind {
             return;
         }

@@ -10,11 +10,12 @@ use super::Cache;
 use crate::clock::{Nanos, SECOND};
 use crate::curve::estimate::as_f64;
 use crate::frames::Frames;
+use crate::mode::named;
 use crate::share::{self, Claim};
-use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use crate::sync::{Arc, Mutex, lock};
 use crate::units::BLOCK_BYTES_U64;
-use crate::volume::Volume;
+use crate::volume::{Volume, index_in};
 use std::collections::BTreeMap;
 
 /// How volumes share the pool within their floors and ceilings.
@@ -26,6 +27,8 @@ pub enum ShareMode {
     /// Each has a part of its own, and parts move to where they hit most.
     Auto,
 }
+
+named!(ShareMode: Coldest = "coldest", Auto = "auto");
 
 /// Time between two looks at the division.
 const INTERVAL: Nanos = 2 * SECOND;
@@ -48,7 +51,7 @@ struct Pace {
 /// What the division of the pool remembers.
 #[derive(Debug)]
 pub(super) struct Sharing {
-    auto: AtomicBool,
+    mode: AtomicU8,
     due: AtomicU64,
     paces: Mutex<(Nanos, BTreeMap<u16, Pace>)>,
 }
@@ -56,7 +59,7 @@ pub(super) struct Sharing {
 impl Sharing {
     pub(super) fn new() -> Self {
         Sharing {
-            auto: AtomicBool::new(false),
+            mode: AtomicU8::new(index_in(ShareMode::ALL, &ShareMode::Coldest)),
             due: AtomicU64::new(0),
             paces: Mutex::new((0, BTreeMap::new())),
         }
@@ -71,18 +74,19 @@ impl<F: Frames> Cache<F> {
     /// How volumes share the pool.
     #[must_use]
     pub fn share_mode(&self) -> ShareMode {
-        let auto = self.sharing.auto.load(Ordering::Relaxed);
-        if auto { ShareMode::Auto } else { ShareMode::Coldest }
+        ShareMode::from_index(self.sharing.mode.load(Ordering::Relaxed))
     }
 
     /// Sets how volumes share the pool, from now on.
     pub fn set_share_mode(&self, mode: ShareMode) {
-        self.sharing.auto.store(mode == ShareMode::Auto, Ordering::Relaxed);
+        self.sharing.mode.store(index_in(ShareMode::ALL, &mode), Ordering::Relaxed);
         self.sharing.due.store(0, Ordering::Relaxed);
         if mode == ShareMode::Coldest {
             for volume in lock(&self.pool.volumes).iter().flatten() {
                 volume.target.store(u32::MAX, Ordering::Relaxed);
             }
+            let _one_at_a_time = lock(&self.settings);
+            self.tell_capacities();
         }
     }
 

@@ -3,14 +3,14 @@
 
 use super::Cache;
 use crate::clock::Nanos;
-use crate::counters::Counter;
-use crate::curve::report::{self, CurveReport, Finding, Written};
+use crate::counters::{Counter, Recorder};
+use crate::curve::report::{self, CurveReport, Finding};
 use crate::curve::tracker::Tracker;
 use crate::frames::Frames;
 use crate::sync::atomic::Ordering;
 use crate::sync::lock;
 use crate::units::BLOCK_BYTES_U64;
-use crate::volume::{Volume, VolumeOptions};
+use crate::volume::{PolicySwitch, Volume, VolumeOptions};
 
 /// The pool counts as full if no more than one frame in so many is free.
 const FULL: usize = 64;
@@ -38,17 +38,22 @@ impl<F: Frames> Cache<F> {
 
     /// Draws conclusions, if a window of references has ended, and divides the pool if it is time.
     /// Called by whoever drives a store, without a lock.
-    pub(super) fn tune(&self, volume: &Volume<F>, now: Nanos) {
+    pub(super) fn tune(&self, volume: &Volume<F>, recorder: &Recorder, now: Nanos) {
         if let Some(followed) = volume.followed.as_ref().filter(|followed| followed.take_ended()) {
+            followed.traffic().turn(&volume.totals());
             let mut tracker = followed.tracker();
             tracker.note_policy(volume.policy());
             if let Some(pages) = self.pages_when_full(volume) {
                 tracker.note_pages(pages);
             }
-            let wish = tracker.decide();
+            let wish = tracker.decide().filter(|_| volume.policy_auto());
             drop(tracker);
-            if let Some(kind) = wish.filter(|_| volume.policy_auto()) {
-                self.set_policy(volume, kind, now);
+            let from = volume.policy();
+            if let Some((to, gain)) = wish
+                && self.switch_policy(volume, to, now)
+            {
+                volume.switches.note(PolicySwitch { at: now, from, to, gain });
+                recorder.add(Counter::PolicySwitches, 1);
             }
         }
         self.share(now);
@@ -77,7 +82,9 @@ impl<F: Frames> Cache<F> {
         let tracker = followed.tracker();
         let points = tracker.curve(volume.page_bytes());
         let (references, hit_ratio) = tracker.recent();
-        let mut findings = report::findings(&points, bytes, Self::wrote(volume));
+        let totals = volume.totals();
+        let traffic = followed.traffic().now(&totals, volume.feedback.unused_share());
+        let mut findings = report::findings(&points, bytes, traffic);
         let better = tracker.better_policy();
         findings.extend(better.map(|(policy, gain)| Finding::BetterPolicy { policy, gain }));
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count")]
@@ -96,18 +103,5 @@ impl<F: Frames> Cache<F> {
             findings,
             points,
         })
-    }
-
-    fn wrote(volume: &Volume<F>) -> Written {
-        let totals = volume.totals();
-        let stolen_blocks = totals.get(Counter::StealWriteBlocks);
-        Written {
-            client_bytes: totals.get(Counter::WriteBytes),
-            store_bytes: totals.get(Counter::StoreWriteBytes),
-            blocks: totals.get(Counter::LazyWriteBlocks)
-                + totals.get(Counter::ForcedWriteBlocks)
-                + stolen_blocks,
-            stolen_blocks,
-        }
     }
 }

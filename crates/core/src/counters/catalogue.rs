@@ -175,6 +175,8 @@ catalogue! {
         "Writes that the store failed; their pages stay dirty.", "";
     StoreFlushErrors, "store_flush_errors", Operations,
         "Flushes, discards and zeroings that the store failed.", "";
+    PolicySwitches, "policy_switches", Operations,
+        "Times that the cache changed the policy by itself (--policy auto).", "";
     Stalls, "stalls", Operations,
         "Requests that had to wait for room or for the dirty limit.", "";
     OrderFlushes, "order_flushes", Operations,
@@ -201,6 +203,8 @@ catalogue! {
     InFlight, "store_in_flight", Operations, "Operations that the store has not finished.", "";
     Pinned, "pinned_bytes", Bytes,
         "Ranges that an administrator has pinned, resident yet or not.", "";
+    Target, "target_bytes", Bytes,
+        "Memory that the volume is to have where the cache divides it (--share auto); else 0.", "";
     Held, "held_bytes", Bytes,
         "Dirty blocks of groups that wait for other groups to be stable.", "";
     Warming, "warming_bytes", Bytes, "What a warm restart has still to read back.", "";

@@ -2,6 +2,7 @@
 
 use super::gate::{Gate, Notes};
 use super::tracker::Tracker;
+use super::traffic::Aged;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Mutex, MutexGuard, lock};
 
@@ -9,13 +10,16 @@ use crate::sync::{Mutex, MutexGuard, lock};
 #[derive(Debug)]
 pub(crate) struct Followed {
     tracker: Mutex<Tracker>,
+    /// What was written, window by window.
+    traffic: Mutex<Aged>,
     /// A window has ended, and nobody has drawn conclusions yet.
     ended: AtomicBool,
 }
 
 impl Followed {
     pub(crate) fn new(tracker: Tracker) -> Self {
-        Followed { tracker: Mutex::new(tracker), ended: AtomicBool::new(false) }
+        let (tracker, traffic) = (Mutex::new(tracker), Mutex::default());
+        Followed { tracker, traffic, ended: AtomicBool::new(false) }
     }
 
     pub(crate) fn gate(&self) -> Gate {
@@ -26,6 +30,10 @@ impl Followed {
     pub(crate) fn begin_anew(&self, tracker: Tracker) {
         *self.tracker() = tracker;
         self.ended.store(false, Ordering::Release);
+    }
+
+    pub(crate) fn traffic(&self) -> MutexGuard<'_, Aged> {
+        lock(&self.traffic)
     }
 
     pub(crate) fn tracker(&self) -> MutexGuard<'_, Tracker> {

@@ -9,31 +9,23 @@
 //!
 //! Memory: [`bytes`], whatever the workload.
 
-use super::estimate::{as_f64, rate};
-use super::index::{Hash, Index};
+use super::estimate::as_f64;
+use super::members::{Members, group};
 use super::stack::Stack;
-use super::tally::{GROUPS, Tally};
-use std::collections::BinaryHeap;
+use super::tally::Tally;
 
-/// Bytes of a sample of so many pages, with its counts: an entry of the index (16 to 32 bytes), the
-/// page, its place in the heap (16), its position (4), two marks, and rounding up of what grows.
+/// Bytes of a sample of so many pages, with its counts: what each is as a member, its position in
+/// the stack (4, rounded up) and two marks.
 pub(super) const fn bytes(sample: usize) -> usize {
-    3 * Tally::BYTES + sample * (32 + 2 * (8 + 16 + 4 + 4) + 1) + 4096
+    3 * Tally::BYTES + sample * (Members::BYTES + 2 * 4 + 1) + 4096
 }
 
 /// The sampled curve of a running workload.
 #[derive(Clone, Debug)]
 pub(super) struct Online {
-    size: usize,
-    /// Pages are sampled whose hash is below.
-    threshold: u64,
+    members: Members,
     /// A page behind so many others is forgotten.
     depth: f64,
-    index: Index,
-    pages: Vec<u64>,
-    free: Vec<u32>,
-    /// Hash and number of the sampled pages.
-    highest: BinaryHeap<(u64, u32)>,
     stack: Stack,
     window: Tally,
     recent: Tally,
@@ -45,13 +37,8 @@ impl Online {
     /// mind while no more than `depth` others are referenced.
     pub(super) fn new(size: usize, threshold: u64, depth: u64) -> Self {
         Online {
-            size,
-            threshold,
+            members: Members::new(size, threshold),
             depth: as_f64(depth),
-            index: Index::for_numbers(size + 1),
-            pages: Vec::new(),
-            free: Vec::new(),
-            highest: BinaryHeap::new(),
             stack: Stack::new(),
             window: Tally::new(),
             recent: Tally::new(),
@@ -61,7 +48,7 @@ impl Online {
 
     /// The part of the pages that are sampled now.
     pub(super) fn rate(&self) -> f64 {
-        rate(self.threshold)
+        self.members.rate()
     }
 
     /// References of all pages in the window at hand.
@@ -86,46 +73,16 @@ impl Online {
     /// missed in the cache.
     #[inline]
     pub(super) fn reference(&mut self, page: u64, hash: u64, missed: bool) {
-        if hash >= self.threshold {
+        if self.members.refuses(hash) {
             return;
         }
-        let Online { index, pages, .. } = self;
-        let found = index.find(Hash::of(page), |number| pages[number as usize] == page);
-        let number = found.unwrap_or_else(|| self.enter(page, hash));
-        // The page itself may have been the one to go.
-        if hash >= self.threshold {
-            return;
-        }
-        let rate = rate(self.threshold);
+        let gone = |_, number| self.stack.remove(number);
+        let Some(number) = self.members.number(page, hash, gone) else { return };
+        let rate = self.members.rate();
         let distance = self.stack.reference(number);
         // A sampled distance of d stands for d / rate up to (d + 1) / rate: the middle.
         let distance = distance.map(|distance| (f64::from(distance) + 0.5) / rate);
         self.window.add(group(hash), distance, missed, 1.0 / rate);
-    }
-
-    fn enter(&mut self, page: u64, hash: u64) -> u32 {
-        let number = self.free.pop().unwrap_or_else(|| {
-            self.pages.push(page);
-            u32::try_from(self.pages.len() - 1).expect("a sample of few pages")
-        });
-        self.pages[number as usize] = page;
-        self.index.insert(Hash::of(page), number);
-        self.highest.push((hash, number));
-        if self.highest.len() > self.size {
-            let (highest, gone) = self.highest.pop().expect("more than the size");
-            self.threshold = highest;
-            if gone != number {
-                self.stack.remove(gone);
-            }
-            self.forget(gone);
-        }
-        number
-    }
-
-    /// Frees the number of a page that is in neither stack nor heap.
-    fn forget(&mut self, number: u32) {
-        self.index.remove(Hash::of(self.pages[number as usize]), number);
-        self.free.push(number);
     }
 
     /// Ends a window; what was recent is worth so much of what it was.
@@ -139,18 +96,16 @@ impl Online {
 
     /// Forgets pages that lie too deep, before the sample is full of them.
     fn forget_deep(&mut self) {
-        if self.highest.len() * 8 < self.size * 7 {
+        if self.members.len() * 8 < self.members.size() * 7 {
             return;
         }
         let deepest = self.depth * self.rate();
-        let pages = std::mem::take(&mut self.highest).into_vec();
-        let (kept, gone): (Vec<_>, Vec<_>) = pages.into_iter().partition(|&(_, number)| {
-            self.stack.distance(number).is_some_and(|distance| f64::from(distance) <= deepest)
+        let Online { members, stack, .. } = self;
+        let gone = members.retain(|number| {
+            stack.distance(number).is_some_and(|distance| f64::from(distance) <= deepest)
         });
-        self.highest = kept.into();
-        for (_, number) in gone {
-            self.stack.remove(number);
-            self.forget(number);
+        for number in gone {
+            stack.remove(number);
         }
     }
 
@@ -172,9 +127,4 @@ impl Online {
         lifetime.merge(&self.window);
         lifetime
     }
-}
-
-/// The group of a page: bits that the threshold does not look at.
-fn group(hash: u64) -> usize {
-    usize::try_from(hash % GROUPS as u64).expect("a small number")
 }

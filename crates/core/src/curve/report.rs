@@ -1,6 +1,6 @@
 //! What is known of a volume's workload, as plain data for whoever shows it.
 
-use super::estimate::{Estimate, as_f64};
+use super::estimate::Estimate;
 use crate::policy::PolicyKind;
 
 /// A point of a curve.
@@ -57,6 +57,11 @@ pub enum Finding {
         /// Their share of the references.
         share: f64,
     },
+    /// Much of what is read ahead is not wanted.
+    AheadWasted {
+        /// The share of the pages that were read ahead and not touched, of the last few thousand.
+        share: f64,
+    },
     /// Much is written because its room is wanted, in the order in which it is met and not in that
     /// of the disk: too much is dirty for the memory.
     Stolen {
@@ -80,6 +85,8 @@ const SCANNED: f64 = 0.5;
 const STOLEN: f64 = 0.10;
 /// More than this is written for each byte.
 const AMPLIFIED: f64 = 1.5;
+/// More than this share of what is read ahead is not wanted.
+const WASTED: f64 = 0.5;
 
 /// What is known of a volume.
 #[derive(Clone, Debug, PartialEq)]
@@ -111,17 +118,19 @@ pub struct CurveReport {
     pub findings: Vec<Finding>,
 }
 
-/// What a volume wrote.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Written {
+/// What a volume wrote and read ahead lately; older amounts weigh less.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Traffic {
     /// Bytes that clients wrote.
-    pub client_bytes: u64,
+    pub client_bytes: f64,
     /// Bytes that the store wrote.
-    pub store_bytes: u64,
+    pub store_bytes: f64,
     /// Blocks written back, and those of them whose room was wanted.
-    pub blocks: u64,
+    pub blocks: f64,
     /// See there.
-    pub stolen_blocks: u64,
+    pub stolen_blocks: f64,
+    /// The share of the pages that were read ahead and were not touched.
+    pub ahead_wasted: f64,
 }
 
 /// The hit ratio of a curve at a size: a straight line between its points, from nothing on.
@@ -140,9 +149,10 @@ pub fn enough_bytes(points: &[CurvePoint]) -> Option<u64> {
     (most > 0.0).then(|| points.iter().find(reaches).map(|point| point.bytes)).flatten()
 }
 
-/// What follows from a curve for a volume of `bytes`, and from what it wrote.
+/// What follows from a curve for a volume of `bytes`, and from what it wrote
+/// and read ahead.
 #[must_use]
-pub fn findings(points: &[CurvePoint], bytes: u64, written: Written) -> Vec<Finding> {
+pub fn findings(points: &[CurvePoint], bytes: u64, traffic: Traffic) -> Vec<Finding> {
     let mut found = Vec::new();
     let now = hit_ratio(points, bytes);
     let enough = enough_bytes(points);
@@ -165,13 +175,15 @@ pub fn findings(points: &[CurvePoint], bytes: u64, written: Written) -> Vec<Find
     if unreached > SCANNED {
         found.push(Finding::Scanned { share: unreached });
     }
-    let share = |part: u64, whole: u64| as_f64(part) / as_f64(whole.max(1));
-    let stolen = share(written.stolen_blocks, written.blocks);
+    if traffic.ahead_wasted > WASTED {
+        found.push(Finding::AheadWasted { share: traffic.ahead_wasted });
+    }
+    let stolen = traffic.stolen_blocks / traffic.blocks.max(1.0);
     if stolen > STOLEN {
         found.push(Finding::Stolen { share: stolen });
     }
-    let factor = share(written.store_bytes, written.client_bytes);
-    if written.client_bytes > 0 && factor > AMPLIFIED {
+    let factor = traffic.store_bytes / traffic.client_bytes.max(1.0);
+    if traffic.client_bytes > 0.0 && factor > AMPLIFIED {
         found.push(Finding::WriteAmplification { factor });
     }
     found
@@ -189,39 +201,46 @@ mod tests {
     #[test]
     fn a_loop_larger_than_the_cache_needs_the_rest_of_it() {
         let points = curve(&[(10, 0.0), (100, 0.0), (120, 0.9), (800, 0.9)]);
-        let found = findings(&points, 100, Written::default());
+        let found = findings(&points, 100, Traffic::default());
         let [Finding::TooSmall { more_bytes, hit_ratio, hit_ratio_then }] = found[..] else {
             panic!("{found:?}")
         };
         assert_eq!(more_bytes, 20);
         assert!(hit_ratio < 1e-9 && (hit_ratio_then - 0.9).abs() < 1e-9);
-        assert_eq!(findings(&points, 150, Written::default()), []);
+        assert_eq!(findings(&points, 150, Traffic::default()), []);
     }
 
     #[test]
     fn memory_behind_the_last_hit_is_spare() {
         let points = curve(&[(10, 0.5), (100, 0.9), (800, 0.9)]);
-        let found = findings(&points, 400, Written::default());
+        let found = findings(&points, 400, Traffic::default());
         assert!(matches!(found[..], [Finding::TooLarge { spare_bytes: 300, .. }]), "{found:?}");
     }
 
     #[test]
     fn a_scan_is_out_of_reach() {
         let points = curve(&[(10, 0.05), (800, 0.1)]);
-        let found = findings(&points, 800, Written::default());
+        let found = findings(&points, 800, Traffic::default());
         assert!(matches!(found[..], [Finding::Scanned { share }] if share > 0.89), "{found:?}");
         assert_eq!(enough_bytes(&curve(&[(10, 0.0)])), None);
     }
 
     #[test]
     fn what_is_written_too_often_or_too_early_is_said() {
-        let written = Written { client_bytes: 100, store_bytes: 200, blocks: 10, stolen_blocks: 5 };
-        let found = findings(&[], 100, written);
-        assert_eq!(found.len(), 2, "{found:?}");
-        assert!(matches!(found[0], Finding::Stolen { share } if (share - 0.5).abs() < 1e-9));
+        let traffic = Traffic {
+            client_bytes: 100.0,
+            store_bytes: 200.0,
+            blocks: 10.0,
+            stolen_blocks: 5.0,
+            ahead_wasted: 0.6,
+        };
+        let found = findings(&[], 100, traffic);
+        assert_eq!(found.len(), 3, "{found:?}");
+        assert!(matches!(found[0], Finding::AheadWasted { share } if share > 0.5));
+        assert!(matches!(found[1], Finding::Stolen { share } if (share - 0.5).abs() < 1e-9));
         let factor =
             |f: &Finding| matches!(f, Finding::WriteAmplification { factor } if *factor > 1.9);
-        assert!(factor(&found[1]));
-        assert_eq!(findings(&[], 100, Written::default()), []);
+        assert!(factor(&found[2]));
+        assert_eq!(findings(&[], 100, Traffic::default()), []);
     }
 }

@@ -23,19 +23,15 @@
 //!
 //! Memory: in proportion to the sample, about 1 MiB for 8,192 pages, whatever the trace.
 
-use std::collections::BinaryHeap;
-
 use super::bins;
-use super::estimate::{Estimate, as_f64, rate, regression};
-use super::index::{Hash, Index};
+use super::estimate::{Estimate, as_f64, regression};
+use super::members::{GROUPS, Members, group};
 use super::stack::Stack;
 use crate::mix;
 use crate::replace::Reference;
 
 /// Pages in a sample unless said otherwise.
 pub const SAMPLE_PAGES: usize = 8192;
-/// Groups of the jackknife.
-const GROUPS: usize = 16;
 /// The quantile of Student's t with two degrees less than there are groups, 97.5 %.
 const STUDENT: f64 = 2.145;
 /// Places of the filter: they stay in the processor's cache.
@@ -93,14 +89,7 @@ impl Replicate {
 #[derive(Clone, Debug)]
 pub struct Sampled {
     salt: u64,
-    size: usize,
-    /// Pages are sampled whose hash is below.
-    threshold: u64,
-    index: Index,
-    pages: Vec<u64>,
-    free: Vec<u32>,
-    /// Hash and number of the sampled pages.
-    highest: BinaryHeap<(u64, u32)>,
+    members: Members,
     whole: Replicate,
     without: Vec<Replicate>,
     references: u64,
@@ -120,12 +109,7 @@ impl Sampled {
         assert!(size >= 256, "a sample of {size} pages has no groups to speak of");
         Sampled {
             salt: mix(seed.wrapping_add(1)),
-            size,
-            threshold: u64::MAX,
-            index: Index::for_numbers(size + 1),
-            pages: Vec::new(),
-            free: Vec::new(),
-            highest: BinaryHeap::new(),
+            members: Members::new(size, u64::MAX),
             whole: Replicate::new(1.0),
             without: vec![Replicate::new(REST); GROUPS],
             references: 0,
@@ -142,7 +126,7 @@ impl Sampled {
             let place = &mut self.filter[(hash >> 4) as usize % FILTER];
             let filtered = std::mem::replace(place, upper) != upper;
             self.filtered += u64::from(filtered);
-            if hash < self.threshold {
+            if !self.members.refuses(hash) {
                 self.reference(reference.page, hash, filtered);
             }
         }
@@ -150,51 +134,21 @@ impl Sampled {
     }
 
     fn reference(&mut self, page: u64, hash: u64, filtered: bool) {
-        let Sampled { index, pages, .. } = self;
-        let found = index.find(Hash::of(page), |number| pages[number as usize] == page);
-        let number = found.unwrap_or_else(|| self.enter(page, hash));
-        // The page itself may have been the one to go.
-        if hash >= self.threshold {
-            return;
-        }
-        let rate = rate(self.threshold);
-        self.whole.reference(number, rate, filtered);
-        let own = group(hash);
-        for (_, without) in self.without.iter_mut().enumerate().filter(|(group, _)| *group != own) {
-            without.reference(number, rate, filtered);
-        }
-    }
-
-    /// A page joins the sample; the one with the highest hash goes if there are too many.
-    fn enter(&mut self, page: u64, hash: u64) -> u32 {
-        let number = self.free.pop().unwrap_or_else(|| {
-            self.pages.push(page);
-            u32::try_from(self.pages.len() - 1).expect("a sample of few pages")
+        let Sampled { members, whole, without, .. } = self;
+        let number = members.number(page, hash, |hash, gone| {
+            whole.stack.remove(gone);
+            others(without, hash).for_each(|other| other.stack.remove(gone));
         });
-        self.pages[number as usize] = page;
-        self.index.insert(Hash::of(page), number);
-        self.highest.push((hash, number));
-        if self.highest.len() > self.size {
-            let (highest, gone) = self.highest.pop().expect("more than the size");
-            self.threshold = highest;
-            self.index.remove(Hash::of(self.pages[gone as usize]), gone);
-            self.free.push(gone);
-            if gone != number {
-                self.whole.stack.remove(gone);
-                let own = group(highest);
-                let others = self.without.iter_mut().enumerate();
-                others
-                    .filter(|(group, _)| *group != own)
-                    .for_each(|(_, other)| other.stack.remove(gone));
-            }
-        }
-        number
+        let Some(number) = number else { return };
+        let rate = self.members.rate();
+        self.whole.reference(number, rate, filtered);
+        others(&mut self.without, hash).for_each(|other| other.reference(number, rate, filtered));
     }
 
     /// The part of the pages that are sampled now.
     #[must_use]
     pub fn rate(&self) -> f64 {
-        rate(self.threshold)
+        self.members.rate()
     }
 
     /// References so far.
@@ -206,7 +160,7 @@ impl Sampled {
     /// About how many pages the trace has.
     #[must_use]
     pub fn footprint(&self) -> f64 {
-        as_f64(self.highest.len() as u64) / self.rate()
+        as_f64(self.members.len() as u64) / self.rate()
     }
 
     /// The hit ratio of an LRU cache of `pages`; nothing if there are no references.
@@ -230,9 +184,10 @@ impl Sampled {
     }
 }
 
-/// The group of a page: bits that the threshold does not look at.
-fn group(hash: u64) -> usize {
-    usize::try_from(hash % GROUPS as u64).expect("a small number")
+/// The curves that have the page of this hash: those that are not without its group.
+fn others(without: &mut [Replicate], hash: u64) -> impl Iterator<Item = &mut Replicate> {
+    let own = group(hash);
+    without.iter_mut().enumerate().filter(move |&(group, _)| group != own).map(|(_, other)| other)
 }
 
 #[cfg(test)]

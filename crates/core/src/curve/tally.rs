@@ -11,13 +11,12 @@
 
 use super::bins;
 use super::estimate::{Estimate, as_f64, regression};
+use super::members::GROUPS;
 
 /// Bins to an octave, in bits: a bin is at most 6.3 % wide.
 const BIN_BITS: u32 = 4;
 /// Distances up to 2^32 pages, 16 TiB in pages of 4 KiB.
 const BINS: usize = bins::count::<BIN_BITS>(32);
-/// Groups of sampled pages.
-pub(super) const GROUPS: usize = 16;
 const GROUPS_F64: f64 = 16.0;
 /// The quantile of Student's t with two degrees less than there are groups, 97.5 %.
 const STUDENT: f64 = 2.145;

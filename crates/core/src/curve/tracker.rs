@@ -33,7 +33,7 @@ const DEPTH: u64 = 8;
 const WINDOW_TURNS: u64 = 2;
 const WINDOW_MIN: u64 = 16_384;
 /// What the curve's past is worth after another window: half of it after eleven.
-const KEEP: f64 = 15.0 / 16.0;
+pub(super) const KEEP: f64 = 15.0 / 16.0;
 /// The same of what policies are compared by: half of it after three.
 const KEEP_CANDIDATES: f64 = 0.8;
 /// Sizes of a curve to an octave.
@@ -128,8 +128,8 @@ impl Tracker {
         true
     }
 
-    /// The policy to switch to, asked once at the end of each window.
-    pub(crate) fn decide(&mut self) -> Option<PolicyKind> {
+    /// The policy to switch to and how much less it misses, asked once at the end of each window.
+    pub(crate) fn decide(&mut self) -> Option<(PolicyKind, f64)> {
         self.auto.decide(&self.candidates.sums)
     }
 
@@ -140,7 +140,7 @@ impl Tracker {
             self.sampled(&[Noted { page, missed }]);
         }
         let ended = self.count(1, u64::from(missed));
-        ended.then(|| self.decide()).flatten()
+        ended.then(|| self.decide()).flatten().map(|(kind, _)| kind)
     }
 
     /// Notes that the volume has this policy now.

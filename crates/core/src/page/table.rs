@@ -58,6 +58,15 @@ impl Descriptor {
     }
 }
 
+/// Where a block is looked for. If the table grows meanwhile, what has moved is not found there.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place<'a> {
+    pub(crate) key: Key,
+    /// The shard that the block's region belongs to.
+    pub(crate) shard: usize,
+    bucket: &'a AtomicU32,
+}
+
 /// Finds the frame of a block.
 #[derive(Debug)]
 pub(crate) struct Table {
@@ -116,7 +125,7 @@ impl Table {
             }
             let descriptor = self.descriptor(frame);
             let key = Key(descriptor.key.load(Ordering::Relaxed));
-            if std::ptr::eq(self.buckets.get(shard, Self::place(key)), new) {
+            if std::ptr::eq(self.buckets.get(shard, Self::number(key)), new) {
                 link.store(descriptor.next.load(Ordering::Relaxed), Ordering::Release);
                 descriptor.next.store(new.load(Ordering::Relaxed), Ordering::Release);
                 new.store(frame, Ordering::Release);
@@ -138,19 +147,26 @@ impl Table {
     }
 
     /// Neighbouring blocks lie in neighbouring buckets: a large request walks along them.
-    fn place(key: Key) -> usize {
-        Self::place_of_hash(mix(key.0 >> REGION_SHIFT), key)
+    fn number(key: Key) -> usize {
+        Self::number_of_hash(mix(key.0 >> REGION_SHIFT), key)
     }
 
     #[inline]
-    fn place_of_hash(hash: u64, key: Key) -> usize {
+    fn number_of_hash(hash: u64, key: Key) -> usize {
         (hash.wrapping_add(key.0 & ((1 << REGION_SHIFT) - 1)) & 0xffff_ffff) as usize
+    }
+
+    /// Where `key` is looked for.
+    #[inline]
+    pub(crate) fn place(&self, key: Key) -> Place<'_> {
+        let hash = mix(key.0 >> REGION_SHIFT);
+        let shard = self.shard_of_hash(hash);
+        Place { key, shard, bucket: self.buckets.get(shard, Self::number_of_hash(hash, key)) }
     }
 
     #[inline]
     fn bucket(&self, key: Key) -> &AtomicU32 {
-        let hash = mix(key.0 >> REGION_SHIFT);
-        self.buckets.get(self.shard_of_hash(hash), Self::place_of_hash(hash, key))
+        self.place(key).bucket
     }
 
     #[inline]
@@ -167,31 +183,45 @@ impl Table {
         Some(&self.chunks.get(later / CHUNK)?.get()?[later % CHUNK])
     }
 
-    /// Has the bucket of `key` come near: the first of two steps, before [`Table::approach`].
+    /// Has the bucket come near: the first of two steps, before [`Table::approach`].
     #[inline]
-    pub(crate) fn look_ahead<F: Frames>(&self, key: Key) {
-        F::fetch(self.bucket(key));
+    pub(crate) fn look_ahead<F: Frames>(place: &Place<'_>) {
+        F::fetch(place.bucket);
     }
 
     /// Has what lies behind the bucket come near: the descriptor, the latch, and the bytes from
-    /// `within` on of the frame that is most likely that of `key`, the first of its chain.
+    /// `within` on of the frame that is most likely that of the block, the first of its chain.
     #[inline]
-    pub(crate) fn approach<F: Frames>(&self, frames: &F, key: Key, within: usize) {
-        let guess = self.bucket(key).load(Ordering::Relaxed);
+    pub(crate) fn approach<F: Frames>(&self, frames: &F, place: &Place<'_>, within: usize) {
+        let guess = place.bucket.load(Ordering::Relaxed);
         if guess != NO_FRAME {
             F::fetch(self.descriptor(guess));
             frames.prefetch(guess, within);
         }
     }
 
-    /// The frame of `key`, pinned, with its state; without a lock.
+    /// The frame of `key`, pinned, with its state and the slot of its page; without a lock.
     #[inline]
-    pub(crate) fn pin<F: Frames>(&self, frames: &F, key: Key) -> Option<(F::Pin, FrameState)> {
-        let frame = self.walk(key, WALK_MAX)?;
+    pub(crate) fn pin<F: Frames>(
+        &self,
+        frames: &F,
+        key: Key,
+    ) -> Option<(F::Pin, FrameState, Slot)> {
+        self.pin_at(frames, &self.place(key))
+    }
+
+    /// The same where the place is known.
+    #[inline]
+    pub(crate) fn pin_at<F: Frames>(
+        &self,
+        frames: &F,
+        place: &Place<'_>,
+    ) -> Option<(F::Pin, FrameState, Slot)> {
+        let (frame, descriptor) = self.walk_from(place, WALK_MAX)?;
         let pin = frames.try_pin(frame)?;
-        if self.holds(frame, key) {
-            let state = self.state(frame);
-            return Some((pin, state));
+        if descriptor.key.load(Ordering::Acquire) == place.key.0 {
+            let state = FrameState::unpack(descriptor.state.load(Ordering::Acquire));
+            return Some((pin, state, descriptor.slot.load(Ordering::Relaxed)));
         }
         frames.unpin(pin);
         None
@@ -212,14 +242,19 @@ impl Table {
 
     #[inline]
     fn walk(&self, key: Key, steps: usize) -> Option<FrameId> {
-        let mut frame = self.bucket(key).load(Ordering::Acquire);
+        self.walk_from(&self.place(key), steps).map(|(frame, _)| frame)
+    }
+
+    #[inline]
+    fn walk_from(&self, place: &Place<'_>, steps: usize) -> Option<(FrameId, &Descriptor)> {
+        let mut frame = place.bucket.load(Ordering::Acquire);
         for _ in 0..steps {
             if frame == NO_FRAME {
                 return None;
             }
             let descriptor = self.descriptor(frame);
-            if descriptor.key.load(Ordering::Acquire) == key.0 {
-                return Some(frame);
+            if descriptor.key.load(Ordering::Acquire) == place.key.0 {
+                return Some((frame, descriptor));
             }
             frame = descriptor.next.load(Ordering::Acquire);
         }
@@ -346,7 +381,7 @@ mod tests {
 
         fn read(&self, block: u64) {
             let key = Key::new(0, block);
-            if let Some((pin, _)) = self.table.pin(&self.frames, key) {
+            if let Some((pin, ..)) = self.table.pin(&self.frames, key) {
                 let frame = self.frames.pinned(&pin) as usize;
                 assert_eq!(self.holds[frame].load(Ordering::Relaxed), block);
                 self.frames.unpin(pin);

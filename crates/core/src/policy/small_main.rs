@@ -60,8 +60,9 @@ impl SmallMain {
     }
 
     /// Counts a reference, up to `most`.
+    #[inline]
     pub(super) fn count(&mut self, slot: Slot, most: u8) {
-        let entry = self.entries.get_mut(slot);
+        let entry = self.entries.find_mut(slot).expect("a resident page");
         entry.count = (entry.count + 1).min(most);
     }
 

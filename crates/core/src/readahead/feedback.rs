@@ -5,6 +5,7 @@
 //! Where much is wasted, windows shrink and more requests must agree before there is one.
 
 use super::Limits;
+use crate::curve::estimate::as_f64;
 use crate::sync::atomic::{AtomicU64, Ordering};
 
 /// Counts are halved when they reach this together: some thousand pages are remembered.
@@ -57,6 +58,12 @@ impl Feedback {
 
     fn counts(&self) -> (u64, u64) {
         (self.used.load(Ordering::Relaxed), self.unused.load(Ordering::Relaxed))
+    }
+
+    /// The share of the pages that were read ahead lately and not touched, 0 to 1.
+    pub(crate) fn unused_share(&self) -> f64 {
+        let (used, unused) = self.counts();
+        as_f64(unused) / as_f64(used + unused + GRANTED)
     }
 
     /// `limits` as far as they are deserved: the largest window in proportion to the share of pages

@@ -46,6 +46,14 @@ fn threads_see_whole_blocks_that_never_go_back_while_everything_changes() {
     }
 }
 
+/// A recorder with its histograms is put together on the stack.
+#[cfg(larder_shuttle)]
+fn config() -> shuttle::Config {
+    let mut config = shuttle::Config::new();
+    config.stack_size = 1 << 20;
+    config
+}
+
 /// Few blocks and fewer frames, so that threads meet at the same ones, and pages must go.
 #[cfg(larder_shuttle)]
 #[test]
@@ -60,8 +68,8 @@ fn every_schedule_shows_whole_blocks_that_never_go_back() {
             hammer(scale, case, None, false);
         };
         let random = RandomScheduler::new_from_seed(seed, SCHEDULES);
-        shuttle::Runner::new(random, shuttle::Config::default()).run(run);
+        shuttle::Runner::new(random, config()).run(run);
         let pct = PctScheduler::new_from_seed(seed, ORDER_CHANGES, SCHEDULES);
-        shuttle::Runner::new(pct, shuttle::Config::default()).run(run);
+        shuttle::Runner::new(pct, config()).run(run);
     }
 }

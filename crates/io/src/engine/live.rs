@@ -6,6 +6,7 @@ use super::{
     machine_memory_bytes,
 };
 use larder_core::cache::METADATA_BYTES_PER_FRAME;
+use larder_core::curve::candidates::CANDIDATES;
 use larder_core::policy::PolicyKind;
 use larder_core::settings::SettingError;
 use larder_core::units::BLOCK_BYTES_U64;
@@ -26,6 +27,13 @@ pub enum RemoveError {
     /// The cache refuses: it is in use, not at rest, or gone.
     #[error(transparent)]
     Refused(#[from] SettingError),
+}
+
+/// Bytes for each frame that a policy needs, or any that may take its place.
+#[must_use]
+pub fn policy_bytes(kind: PolicyKind, auto: bool) -> usize {
+    let others = CANDIDATES.iter().filter(|_| auto);
+    others.chain([&kind]).map(|kind| kind.bytes_per_page()).max().expect("at least the one")
 }
 
 impl Engine {
@@ -70,19 +78,42 @@ impl Engine {
         u32::try_from(left).expect("fewer than in all of it")
     }
 
-    /// Replaces the policy of a volume. One that remembers more of what it has seen leaves less of
-    /// the memory for data, and the other way round.
+    /// Replaces the policy of a volume; the new one stays until the next call. One that remembers
+    /// more of what it has seen leaves less of the memory for data, and the other way round.
     ///
     /// # Errors
     /// If the rest would not be enough for what volumes are promised.
     pub fn set_policy(&self, volume: &ArenaVolume, kind: PolicyKind) -> Result<(), EngineError> {
+        self.make_room_for(volume, kind.bytes_per_page())?;
+        volume.set_policy_auto(false);
+        self.cache.set_policy(volume, kind, self.now());
+        Ok(())
+    }
+
+    /// Lets the cache choose the policy of a volume, and change it when another one hits clearly
+    /// more. Until then the present policy stays; one that cannot be compared with others gives
+    /// way to the first of [`CANDIDATES`]. There is room for the neediest of them.
+    ///
+    /// # Errors
+    /// If the rest would not be enough for what volumes are promised.
+    pub fn set_policy_auto(&self, volume: &ArenaVolume) -> Result<(), EngineError> {
+        self.make_room_for(volume, policy_bytes(volume.policy(), true))?;
+        if !CANDIDATES.contains(&volume.policy()) {
+            self.cache.set_policy(volume, CANDIDATES[0], self.now());
+        }
+        volume.set_policy_auto(true);
+        Ok(())
+    }
+
+    /// Takes or gives back memory so that there are so many bytes for the policy of a volume in
+    /// each frame, and as many as before for those of the others.
+    fn make_room_for(&self, volume: &ArenaVolume, bytes: usize) -> Result<(), EngineError> {
         let mut plan = self.plan.lock().expect("no holder panics");
         let others = self.cache.volumes().into_iter().filter(|other| other.name() != volume.name());
-        let others = others.map(|other| other.policy().bytes_per_page());
-        let policy_bytes = others.chain([kind.bytes_per_page()]).max().expect("at least this one");
+        let others = others.map(|other| policy_bytes(other.policy(), other.policy_auto()));
+        let policy_bytes = others.chain([bytes]).max().expect("at least this one");
         self.cache.set_memory(self.frames_for(plan.memory_bytes, policy_bytes))?;
         plan.policy_bytes = policy_bytes;
-        self.cache.set_policy(volume, kind, self.now());
         Ok(())
     }
 

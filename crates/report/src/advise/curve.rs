@@ -4,10 +4,10 @@
 //! size; it begins at no memory and no hits, and stays where it is behind its last point.
 
 use super::as_f64;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The hit ratio at one size.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Point {
     /// Size of the cache, bytes.
     pub bytes: u64,
@@ -28,10 +28,22 @@ impl Point {
 }
 
 /// Hit ratio over size.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-#[serde(transparent)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(from = "Vec<Point>", into = "Vec<Point>")]
 pub struct Curve {
     points: Vec<Point>,
+}
+
+impl From<Vec<Point>> for Curve {
+    fn from(points: Vec<Point>) -> Self {
+        Curve::new(points)
+    }
+}
+
+impl From<Curve> for Vec<Point> {
+    fn from(curve: Curve) -> Self {
+        curve.points
+    }
 }
 
 impl Curve {

@@ -4,7 +4,8 @@
 //! reads everything once and for one that reads it a thousand times.
 
 use super::curve::{Curve, Point};
-use serde::Serialize;
+use crate::format;
+use serde::{Deserialize, Serialize};
 
 /// What is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -27,7 +28,7 @@ impl Goal {
 }
 
 /// How a choice came about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reach {
     /// The target is reached.
@@ -39,7 +40,7 @@ pub enum Reach {
 }
 
 /// A size.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Choice {
     /// The curve there.
     pub point: Point,
@@ -47,6 +48,46 @@ pub struct Choice {
     pub reach: Reach,
     /// The smallest size that reaches the target, whatever the budget; bytes.
     pub target_bytes: Option<u64>,
+}
+
+/// What a curve was taken from, in the words of [`why`].
+#[derive(Clone, Copy, Debug)]
+pub struct Source<'a> {
+    /// What reaches all reachable hits.
+    pub everything: &'a str,
+    /// What the largest size of the curve is.
+    pub largest: &'a str,
+}
+
+/// Why a size was chosen: a sentence. `ceiling` are the reachable hits.
+#[must_use]
+pub fn why(
+    goal: &Goal,
+    ceiling: f64,
+    reach: Reach,
+    target_bytes: Option<u64>,
+    source: Source<'_>,
+) -> String {
+    let Source { everything, largest } = source;
+    let target = format::percent(goal.target);
+    let (reachable, wanted) = (format::percent(ceiling), format::percent(goal.hit_ratio(ceiling)));
+    let goal = format!(
+        "{target} of the reachable hits, that is a hit ratio of {wanted}, since {reachable} is \
+         what {everything} reaches"
+    );
+    match reach {
+        Reach::Reached => format!("The smallest size with {goal}."),
+        Reach::Budget => {
+            let needed = target_bytes.map_or_else(
+                || "more than was looked at".to_owned(),
+                |bytes| format!("about {}", format::bytes(bytes)),
+            );
+            format!("All that the budget allows. The target ({goal}) needs {needed}.")
+        }
+        Reach::End => {
+            format!("{largest}: the estimates end below the target ({goal}) within their bars.")
+        }
+    }
 }
 
 /// The size to recommend; nothing if nothing can be reached or nothing fits.

@@ -15,7 +15,7 @@
 use super::curve::Curve;
 use super::{as_f64, as_u64};
 use crate::format;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Region 1: doubling gains more than this share of the reachable hits.
 pub const STEEP: f64 = 0.10;
@@ -25,7 +25,7 @@ pub const FLAT: f64 = 0.05;
 const STEPS: f64 = 16.0;
 
 /// One of the three.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Region {
     /// 1: too small and unstable.
@@ -49,7 +49,7 @@ impl Region {
 }
 
 /// Where the regions of a curve meet.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Regions {
     /// The smallest size of region 2, or of region 3 if there is no region 2; bytes.
     pub steep_end_bytes: u64,

@@ -1,22 +1,26 @@
 //! The volumes of a server and their settings.
 
 use super::Head;
+use crate::format;
 use crate::table::{Cell, Column, Table};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// The answer to `GET /v1/volumes`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Volumes {
     /// Schema and version.
     #[serde(flatten)]
     pub head: Head,
+    /// How volumes share the memory, as `--share` has it.
+    #[serde(default)]
+    pub share: String,
     /// One for each volume.
     pub volumes: Vec<Volume>,
 }
 
 /// A volume and its settings.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Volume {
     /// Its name, which is also that of the export.
     pub name: String,
@@ -31,13 +35,60 @@ pub struct Volume {
     /// What a warm restart has still to read back.
     #[serde(default)]
     pub warming_bytes: u64,
+    /// Memory that it is to have, where the cache divides the memory; null where it does not.
+    #[serde(default)]
+    pub target_bytes: Option<u64>,
+    /// The policy that is in force, which is not a setting where the cache chooses it.
+    #[serde(default)]
+    pub policy: PolicyInForce,
     /// Settings by the names of the flags of `larder serve`, as they would be written there.
     pub settings: BTreeMap<String, String>,
     /// Tunables by name, each in its own unit.
     pub tunables: BTreeMap<String, u64>,
 }
 
+/// The policy of a volume.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PolicyInForce {
+    /// Its name.
+    pub name: String,
+    /// Whether the cache may change it by itself.
+    pub auto: bool,
+    /// When and why the cache has changed it, the oldest first; the latest 16.
+    pub switches: Vec<Switch>,
+}
+
+/// A change of policy that the cache decided on.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Switch {
+    /// How long ago, in nanoseconds.
+    pub age_ns: u64,
+    /// The policy before.
+    pub from: String,
+    /// The policy since then.
+    pub to: String,
+    /// What the new one missed less in miniature, as a share of the references.
+    pub gain: f64,
+}
+
 impl Volumes {
+    /// What the cache has changed by itself, one sentence for each volume where it has.
+    #[must_use]
+    pub fn notes(&self) -> Vec<String> {
+        let note = |volume: &Volume| {
+            let last = volume.policy.switches.last()?;
+            Some(format!(
+                "{}: {} has taken the place of {} {} ago: it missed {:.1} of 100 references less",
+                volume.name,
+                last.to,
+                last.from,
+                format::duration(last.age_ns),
+                last.gain * 100.0,
+            ))
+        };
+        self.volumes.iter().filter_map(note).collect()
+    }
+
     /// As a table.
     #[must_use]
     pub fn table(&self) -> Table {
@@ -45,6 +96,7 @@ impl Volumes {
             Column::words("name", "volume"),
             Column::numbers("length_bytes", "length"),
             Column::numbers("resident_bytes", "cached"),
+            Column::numbers("target_bytes", "target"),
             Column::numbers("min", "min"),
             Column::numbers("max", "max"),
             Column::numbers("page_size", "page"),
@@ -60,10 +112,11 @@ impl Volumes {
                 Cell::word(&volume.name),
                 Cell::bytes(volume.length_bytes),
                 Cell::bytes(volume.resident_bytes),
+                volume.target_bytes.map_or_else(Cell::missing, Cell::bytes),
                 setting("min"),
                 setting("max"),
                 setting("page-size"),
-                setting("policy"),
+                policy(volume),
                 setting("write-mode"),
                 setting("flush"),
             ]);
@@ -88,5 +141,57 @@ impl Volumes {
             ]);
         }
         table
+    }
+}
+
+/// The policy in force, and whether it was chosen.
+fn policy(volume: &Volume) -> Cell {
+    let PolicyInForce { name, auto, .. } = &volume.policy;
+    if *auto { Cell::word(format!("{name} (auto)")) } else { Cell::word(name) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_chose_the_policy_and_why_is_said() {
+        let switch = |to: &str, age_ns| Switch {
+            age_ns,
+            from: "s3fifo".to_owned(),
+            to: to.to_owned(),
+            gain: 0.123,
+        };
+        let policy = PolicyInForce {
+            name: "2q".to_owned(),
+            auto: true,
+            switches: vec![switch("lirs", 9_000_000_000), switch("2q", 3_000_000_000)],
+        };
+        let chosen = Volume {
+            name: "a".to_owned(),
+            policy,
+            target_bytes: Some(8 << 20),
+            ..Volume::default()
+        };
+        let fixed = PolicyInForce { name: "lru".to_owned(), ..PolicyInForce::default() };
+        let plain = Volume { name: "b".to_owned(), policy: fixed, ..Volume::default() };
+        let volumes = Volumes { volumes: vec![chosen, plain], ..Volumes::default() };
+        assert_eq!(
+            volumes.notes(),
+            ["a: 2q has taken the place of s3fifo 3.00 s ago: it missed 12.3 of 100 references \
+              less"]
+        );
+        let text = volumes.table().to_text();
+        assert!(text.contains("2q (auto)") && text.contains("8 MiB"), "{text}");
+        assert!(text.lines().last().unwrap().contains("lru "), "{text}");
+    }
+
+    #[test]
+    fn an_answer_of_an_older_server_can_be_read() {
+        let old = r#"{"schema": "larder-control", "version": 1, "volumes": [{"name": "a",
+            "path": "", "uri": "", "length_bytes": 1, "resident_bytes": 0, "settings": {},
+            "tunables": {}}]}"#;
+        let read: Volumes = serde_json::from_str(old).unwrap();
+        assert_eq!((read.volumes[0].target_bytes, read.notes().len()), (None, 0));
     }
 }

@@ -1,7 +1,7 @@
 //! The text form, for a terminal.
 
 use super::{Effect, Recommendation, Sizing};
-use crate::advise::goal::Reach;
+use crate::advise::goal::{self, Source};
 use crate::advise::page_size::{BYTES_MORE, HITS_LOST};
 use crate::chart::{Axis, Chart, Labels, Scale};
 use crate::format;
@@ -121,27 +121,10 @@ impl Sizing {
 
     /// Why this size.
     pub(super) fn why(&self, advice: &Recommendation) -> String {
-        let target = format::percent(self.goal.target);
-        let reachable = format::percent(self.workload.ceiling);
-        let wanted = format::percent(advice.wanted_hit_ratio);
-        let goal = format!(
-            "{target} of the reachable hits, that is a hit ratio of {wanted}, since {reachable} is \
-             what a cache for everything reaches"
-        );
-        match advice.reach {
-            Reach::Reached => format!("The smallest size with {goal}."),
-            Reach::Budget => {
-                let needed = advice.target_bytes.map_or_else(
-                    || "more than was looked at".to_owned(),
-                    |bytes| format!("about {}", format::bytes(bytes)),
-                );
-                format!("All that the budget allows. The target ({goal}) needs {needed}.")
-            }
-            Reach::End => format!(
-                "All pages of the trace: the estimates end below the target ({goal}) within their \
-                 bars."
-            ),
-        }
+        let source =
+            Source { everything: "a cache for everything", largest: "All pages of the trace" };
+        let ceiling = self.workload.ceiling;
+        goal::why(&self.goal, ceiling, advice.reach, advice.target_bytes, source)
     }
 
     pub(super) fn effects_columns() -> [Column; 7] {

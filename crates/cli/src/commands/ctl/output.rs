@@ -113,7 +113,13 @@ pub(super) struct Listed {
 
 impl Answer for Listed {
     fn to_text(&self) -> String {
-        self.table().to_text()
+        let mut shown = self.table().to_text();
+        for note in self.volumes.notes().iter().filter(|_| !self.places) {
+            for part in ["\n", note, "\n"] {
+                shown.push_str(part);
+            }
+        }
+        shown
     }
 
     fn to_json(&self) -> Value {

@@ -7,7 +7,7 @@
 
 use super::plan::{Plan, VolumePlan};
 use super::service::{Served, Service};
-use crate::args;
+use crate::args::{self, PolicyChoice};
 use larder_core::mode::FlushMode;
 use larder_core::units::BLOCK_BYTES_U64;
 use larder_io::engine::EngineError;
@@ -30,6 +30,28 @@ impl Setting {
             None => (None, name),
         };
         Setting { volume, name: name.to_owned(), value: value.to_owned() }
+    }
+}
+
+/// Settings of the server itself.
+const GLOBAL: [&str; 2] = ["memory", "share"];
+
+impl Plan {
+    /// The settings of the server itself, in the order of [`GLOBAL`].
+    fn settings(&self) -> [(&'static str, String); 2] {
+        let values = [args::size_text(self.memory_bytes), self.share.name().to_owned()];
+        let mut values = values.into_iter();
+        GLOBAL.map(|name| (name, values.next().expect("as many")))
+    }
+
+    /// Changes one of them; whether there is one of this name.
+    fn set(&mut self, name: &str, value: &str) -> Result<bool, String> {
+        match name {
+            "memory" => self.memory_bytes = args::bytes(value)?,
+            "share" => self.share = args::share(value)?,
+            _ => return Ok(false),
+        }
+        Ok(true)
     }
 }
 
@@ -57,17 +79,21 @@ impl VolumePlan {
         let frames = |bytes: u64| u32::try_from(bytes / BLOCK_BYTES_U64).unwrap_or(u32::MAX);
         match name {
             "page-size" => self.page_blocks = args::page_blocks(value)?,
-            "policy" => self.policy = args::policy(value)?,
+            "policy" => self.policy = args::policy_choice(value)?,
             "write-mode" => self.write_mode = args::write_mode(value)?,
             "flush" => self.flush_mode = args::flush_mode(value)?,
             "hint" => self.hint = args::hint(value)?,
             "min" => self.min_frames = frames(args::bytes(value)?),
             "max" => self.max_frames = frames(args::ceiling(value)?),
             tunable => {
+                if GLOBAL.contains(&tunable) {
+                    let reason = "it is one of the server, not of a volume";
+                    return Err(format!("there is no setting \"{tunable}\" here: {reason}"));
+                }
                 let names = self.settings();
                 let known = names.iter().map(|(name, _)| *name);
                 if !known.clone().any(|known| known == tunable) {
-                    return Err(args::unknown("setting", tunable, known.chain(["memory"])));
+                    return Err(args::unknown("setting", tunable, known.chain(GLOBAL)));
                 }
                 let value =
                     value.parse().map_err(|error| format!("\"{value}\" is no number: {error}"))?;
@@ -81,8 +107,10 @@ impl VolumePlan {
 /// What differs between two plans of the same volumes, in the words of [`Setting`].
 pub(crate) fn difference(old: &Plan, new: &Plan) -> Vec<Setting> {
     let mut settings = Vec::new();
-    if old.memory_bytes != new.memory_bytes {
-        settings.push(Setting::parse("memory", &args::size_text(new.memory_bytes)));
+    for ((name, was), (_, is)) in old.settings().into_iter().zip(new.settings()) {
+        if was != is {
+            settings.push(Setting::parse(name, &is));
+        }
     }
     for volume in &new.volumes {
         let Some(before) = old.volumes.iter().find(|other| other.name == volume.name) else {
@@ -111,8 +139,7 @@ impl Service {
         for Setting { volume, name, value } in settings {
             let place = volume.as_ref().map(|volume| format!("{volume}.")).unwrap_or_default();
             let failed = |reason: String| format!("set {place}{name}: {reason}");
-            if name == "memory" && volume.is_none() {
-                new.memory_bytes = args::bytes(value).map_err(failed)?;
+            if volume.is_none() && new.set(name, value).map_err(failed)? {
                 continue;
             }
             let mut any = false;
@@ -128,12 +155,6 @@ impl Service {
             }
         }
         new.check().map_err(|error| error.to_string())?;
-        for (before, now) in old.volumes.iter().zip(&new.volumes) {
-            if now.page_blocks != before.page_blocks {
-                let name = &now.name;
-                return Err(format!("set {name}.page-size: it cannot be changed while it serves"));
-            }
-        }
         if let Err(error) = self.apply(&volumes, &old, &new) {
             if let Err(again) = self.apply(&volumes, &new, &old) {
                 tracing::error!(%again, "a change that was refused could not be taken back");
@@ -160,6 +181,9 @@ impl Service {
                 let (min, max) = volume.bounds();
                 cache.set_bounds(volume, min.min(new.min_frames), max.max(new.max_frames))?;
             }
+            if new.page_blocks < old.page_blocks {
+                cache.set_page_blocks(volume, new.page_blocks)?;
+            }
             if old.write_mode != new.write_mode {
                 volume.set_write_mode(new.write_mode)?;
             }
@@ -178,8 +202,15 @@ impl Service {
             if (old.min_frames, old.max_frames) != (new.min_frames, new.max_frames) {
                 cache.set_bounds(volume, new.min_frames, new.max_frames)?;
             }
+            // Now there is room for larger ones.
+            if new.page_blocks > old.page_blocks {
+                cache.set_page_blocks(volume, new.page_blocks)?;
+            }
             if old.policy != new.policy {
-                self.engine().set_policy(volume, new.policy)?;
+                match new.policy {
+                    PolicyChoice::Fixed(kind) => self.engine().set_policy(volume, kind)?,
+                    PolicyChoice::Auto => self.engine().set_policy_auto(volume)?,
+                }
             }
             if old.flush_mode != new.flush_mode {
                 volume.set_flush_mode(new.flush_mode);
@@ -187,6 +218,9 @@ impl Service {
             if old.hint != new.hint {
                 volume.set_hint(new.hint);
             }
+        }
+        if old.share != new.share {
+            cache.set_share_mode(new.share);
         }
         Ok(())
     }
@@ -197,13 +231,13 @@ fn changes(old: &Plan, new: &Plan) -> Vec<Change> {
     let mut changes = Vec::new();
     for Setting { volume, name, value } in difference(old, new) {
         let from = match &volume {
-            None => args::size_text(old.memory_bytes),
+            None => old.settings().to_vec(),
             Some(volume) => {
                 let of = old.volumes.iter().find(|plan| plan.name == *volume);
-                let settings = of.map(VolumePlan::settings).unwrap_or_default();
-                settings.into_iter().find(|(other, _)| *other == name).unwrap_or_default().1
+                of.map(VolumePlan::settings).unwrap_or_default()
             }
         };
+        let from = from.into_iter().find(|(other, _)| *other == name).unwrap_or_default().1;
         // Frames come and go in the background.
         let pending = matches!(name.as_str(), "memory" | "page-size" | "max");
         let volume = volume.unwrap_or_default();

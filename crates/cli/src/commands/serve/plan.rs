@@ -5,10 +5,10 @@
 //! anything, so `larder check-config` and a reload find what a start would find.
 
 use super::{Arguments, stores, warm};
-use crate::args::{Named, VolumeArgument, value_of};
+use crate::args::{Named, PolicyChoice, VolumeArgument, value_of};
+use larder_core::cache::ShareMode;
 use larder_core::hint::Hint;
 use larder_core::mode::{FlushMode, WriteMode};
-use larder_core::policy::PolicyKind;
 use larder_core::tunables::Tunables;
 use larder_core::units::BLOCK_BYTES_U64;
 use larder_io::engine::{MEMORY_BYTES_MIN, frames_in, machine_memory_bytes};
@@ -27,7 +27,7 @@ pub(crate) struct VolumePlan {
     /// An export of another server, where the path is the address of one.
     pub(crate) upstream: Option<NbdUri>,
     pub(crate) page_blocks: u32,
-    pub(crate) policy: PolicyKind,
+    pub(crate) policy: PolicyChoice,
     pub(crate) write_mode: WriteMode,
     pub(crate) flush_mode: FlushMode,
     pub(crate) hint: Hint,
@@ -42,6 +42,8 @@ pub(crate) struct Plan {
     pub(crate) memory_bytes: u64,
     /// Whether lists of what is cached are kept.
     pub(crate) warm_lists: bool,
+    /// How volumes share it.
+    pub(crate) share: ShareMode,
     pub(crate) volumes: Vec<VolumePlan>,
 }
 
@@ -75,8 +77,12 @@ impl Plan {
         let volumes = arguments.volumes.iter();
         let volumes: Vec<_> =
             volumes.map(|volume| VolumePlan::of(arguments, volume)).collect::<Result<_, _>>()?;
-        let warm_lists = warm::folder(arguments).is_some();
-        let plan = Plan { memory_bytes: arguments.memory, warm_lists, volumes };
+        let plan = Plan {
+            memory_bytes: arguments.memory,
+            warm_lists: warm::folder(arguments).is_some(),
+            share: arguments.share,
+            volumes,
+        };
         plan.check()?;
         Ok(plan)
     }
@@ -133,7 +139,7 @@ impl VolumePlan {
             path: volume.path.clone(),
             upstream: volume.upstream.clone(),
             page_blocks: value_of(&arguments.page_size, name).copied().unwrap_or(1),
-            policy: value_of(&arguments.policy, name).copied().unwrap_or(PolicyKind::S3Fifo),
+            policy: value_of(&arguments.policy, name).copied().unwrap_or_default(),
             write_mode: value_of(&arguments.write_mode, name).copied().unwrap_or(WriteMode::Back),
             flush_mode: value_of(&arguments.flush, name).copied().unwrap_or(FlushMode::Keep),
             hint: value_of(&arguments.hint, name).copied().unwrap_or(Hint::Normal),

@@ -10,7 +10,7 @@ use super::record::Recording;
 use super::recording;
 use super::stores::{self, Stores};
 use super::warm::{self, Gathered, WarmLists};
-use crate::args;
+use crate::args::{self, PolicyChoice};
 use crate::counters;
 use crate::progress::WriteOut;
 use crate::signals::Asked;
@@ -83,6 +83,7 @@ impl Service {
             threads: args::cores().get(),
             policy_bytes: plan.policy_bytes(),
         })?;
+        engine.cache().set_share_mode(plan.share);
         let engine = Arc::new(engine);
         let lists = warm::start(arguments, plan, &engine)?;
         let limits = ServerLimits::default();
@@ -171,7 +172,8 @@ impl Service {
     pub(crate) fn plan(&self) -> Plan {
         let volumes = self.volumes().into_iter().map(|served| served.plan).collect();
         let memory_bytes = self.memory_bytes.load(Ordering::Acquire);
-        Plan { memory_bytes, warm_lists: self.lists.is_some(), volumes }
+        let (warm_lists, share) = (self.lists.is_some(), self.engine.cache().share_mode());
+        Plan { memory_bytes, warm_lists, share, volumes }
     }
 
     /// Notes what is in force now, for the volumes that are there.
@@ -352,7 +354,8 @@ fn add(
     }
     let options = VolumeOptions {
         page_blocks: plan.page_blocks,
-        policy: plan.policy,
+        policy: plan.policy.first(),
+        policy_auto: plan.policy == PolicyChoice::Auto,
         write_mode: plan.write_mode,
         flush_mode: plan.flush_mode,
         hint: plan.hint,

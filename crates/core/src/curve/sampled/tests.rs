@@ -9,7 +9,7 @@ fn the_sample_stays_within_its_size() {
     let mut sampled = Sampled::new(256, 1);
     let references: Vec<Reference> = (0..100_000).map(reference).collect();
     sampled.run(&references);
-    assert_eq!((sampled.highest.len(), sampled.pages.len()), (256, 257));
+    assert_eq!((sampled.members.len(), sampled.members.numbers()), (256, 257));
     assert_eq!(sampled.whole.stack.len(), 256);
     let grouped: usize = sampled.without.iter().map(|other| other.stack.len()).sum();
     assert_eq!(grouped, 256 * (GROUPS - 1));

@@ -1,8 +1,10 @@
 //! Files that are right and files that are wrong.
 
 use super::*;
+use crate::args::PolicyChoice;
+use larder_core::cache::ShareMode;
+use larder_core::curve::candidates::CANDIDATES;
 use larder_core::mode::WriteMode;
-use larder_core::policy::PolicyKind;
 use larder_core::tunables::Tunable;
 
 fn read(text: &str) -> Result<ConfigFile, String> {
@@ -41,7 +43,8 @@ fn a_file_says_what_the_command_line_can_say() {
     let [db, logs] = &plan.volumes[..] else { panic!("{plan:?}") };
     assert_eq!((db.name.as_str(), db.path.to_str()), ("db", Some("/data/db=1.img")));
     assert_eq!((logs.name.as_str(), logs.path.to_str()), ("logs", Some("/data/logs.img")));
-    assert_eq!((db.policy, logs.policy), (PolicyKind::Arc, PolicyKind::S3Fifo));
+    let policies = [db.policy, logs.policy].map(PolicyChoice::name);
+    assert_eq!(policies, ["arc", "s3fifo"]);
     assert_eq!((db.page_blocks, logs.page_blocks), (2, 2));
     assert_eq!((db.min_frames, logs.min_frames), (4096, 0));
     assert_eq!((db.write_mode, logs.write_mode), (WriteMode::Back, WriteMode::Through));
@@ -58,9 +61,21 @@ fn the_command_line_goes_before_the_file() {
     .unwrap();
     assert_eq!(plan.memory_bytes, 32 << 20);
     let policies: Vec<_> =
-        plan.volumes.iter().map(|volume| (volume.name.as_str(), volume.policy)).collect();
-    let lru = PolicyKind::Lru;
-    assert_eq!(policies, [("db", PolicyKind::Arc), ("logs", lru), ("more", lru)]);
+        plan.volumes.iter().map(|volume| (volume.name.as_str(), volume.policy.name())).collect();
+    assert_eq!(policies, [("db", "arc"), ("logs", "lru"), ("more", "lru")]);
+}
+
+#[test]
+fn what_the_cache_decides_by_itself_is_asked_for_in_the_file_too() {
+    let file = GOOD.replace("\"arc\"", "\"auto\"").replace("lock = false", "share = \"auto\"");
+    let plan = plan_with(&file, &[]).unwrap();
+    assert_eq!(plan.share, ShareMode::Auto);
+    let policies: Vec<_> = plan.volumes.iter().map(|volume| volume.policy).collect();
+    assert_eq!(policies, [PolicyChoice::Auto, PolicyChoice::default()]);
+    // There is room for whatever may be chosen.
+    let most = CANDIDATES.iter().map(|kind| kind.bytes_per_page()).max().unwrap();
+    assert_eq!(plan.policy_bytes(), most);
+    assert!(most > PolicyChoice::default().bytes_per_page(), "some need more than the first");
 }
 
 #[test]
@@ -77,6 +92,7 @@ fn what_is_wrong_is_said_with_its_line() {
         ("set = { age-max = \"x\" }", "line 1: \"age-max\" must be a whole number"),
         ("memory = ", "line 1: "),
         ("memory = \"1MiB\"", "line 1: use 1024 KiB of memory: 8 MiB are the least"),
+        ("share = \"all\"", "line 1: there is no way to share \"all\"; one of coldest, auto"),
         ("policy = \"a=lru\"", "line 1: \"a=lru\" names a volume"),
         ("policy = \"mru\"", "line 1: there is no policy \"mru\""),
         ("preset = \"os2\"", "line 1: there is no preset \"os2\""),
