@@ -8,6 +8,7 @@ mod recording;
 pub(crate) mod reload;
 pub(crate) mod service;
 mod stores;
+mod volumes;
 mod warm;
 
 use crate::args::{self, Named, PathOrNone, PolicyChoice, VolumeArgument};

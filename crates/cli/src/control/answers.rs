@@ -72,6 +72,11 @@ fn latency_stats(totals: &Totals, latency: Latency) -> LatencyStats {
 }
 
 pub(super) fn volumes(service: &Service) -> Volumes {
+    of_volumes(service, service.volumes())
+}
+
+/// These volumes.
+pub(super) fn of_volumes(service: &Service, volumes: Vec<Served>) -> Volumes {
     let cache = service.engine().cache();
     let one = |Served { volume, plan, .. }: Served| {
         let (settings, tunables) = settings(&plan);
@@ -91,7 +96,7 @@ pub(super) fn volumes(service: &Service) -> Volumes {
     Volumes {
         head: Head::default(),
         share: cache.share_mode().name().to_owned(),
-        volumes: service.volumes().into_iter().map(one).collect(),
+        volumes: volumes.into_iter().map(one).collect(),
     }
 }
 

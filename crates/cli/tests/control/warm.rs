@@ -184,3 +184,15 @@ fn lists_are_kept_where_it_was_said_and_nowhere_else() {
         assert!(said.starts_with(&begin), "{said}");
     }
 }
+
+#[test]
+fn a_volume_that_goes_and_comes_back_is_warm() {
+    let data = data();
+    let server = serve(&data, "off");
+    read_hot(&server);
+    eventually("nobody is connected", || server.ctl(&["remove", "one"]).status.success());
+    let image = data.path().join("one.img").display().to_string();
+    server.ctl_text(&["add", &image]);
+    must_be_warm(&server);
+    server.stop();
+}

@@ -75,7 +75,7 @@ impl VolumePlan {
     }
 
     /// Changes one of them.
-    fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
+    pub(super) fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
         let frames = |bytes: u64| u32::try_from(bytes / BLOCK_BYTES_U64).unwrap_or(u32::MAX);
         match name {
             "page-size" => self.page_blocks = args::page_blocks(value)?,

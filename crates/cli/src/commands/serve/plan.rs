@@ -130,7 +130,7 @@ impl Plan {
 
 impl VolumePlan {
     /// What the arguments say of a volume.
-    fn of(arguments: &Arguments, volume: &VolumeArgument) -> Result<Self, PlanError> {
+    pub(super) fn of(arguments: &Arguments, volume: &VolumeArgument) -> Result<Self, PlanError> {
         let name = volume.name.as_str();
         let frames = |bytes: &u64| u32::try_from(bytes / BLOCK_BYTES_U64).unwrap_or(u32::MAX);
         let of = |bounds: &[Named<u64>]| value_of(bounds, name).map(frames);

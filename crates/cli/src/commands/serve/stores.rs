@@ -31,6 +31,10 @@ pub(super) struct Stores {
     upstreams: Vec<(String, NbdUri)>,
 }
 
+fn is_lost((path, was): &(PathBuf, Identity)) -> bool {
+    identity(path).ok() != Some(*was)
+}
+
 impl Stores {
     /// Opens what a volume of a plan lies on; with plain system calls if asked for.
     pub(super) fn open(
@@ -67,15 +71,29 @@ impl Stores {
 
     /// Paths that do not lead to what was written any more.
     pub(super) fn lost(&self) -> Vec<String> {
-        let is_lost = |(path, was): &&(PathBuf, Identity)| identity(path).ok() != Some(*was);
-        self.files.iter().filter(is_lost).map(|(path, _)| path.display().to_string()).collect()
+        let lost = self.files.iter().filter(|file| is_lost(file));
+        lost.map(|(path, _)| path.display().to_string()).collect()
     }
+
+    /// A volume is gone; whether its path leads elsewhere by now.
+    pub(super) fn forget(&mut self, volume: &VolumePlan) -> bool {
+        if let Some(uri) = &volume.upstream {
+            self.upstreams.retain(|(_, other)| other != uri);
+            return false;
+        }
+        let gone = self.files.extract_if(.., |(path, _)| *path == volume.path);
+        gone.fold(false, |lost, file| lost | is_lost(&file))
+    }
+}
+
+/// The bytes of `--memory` that a volume takes for its buffers, if it is an upstream volume.
+pub(super) fn buffer_bytes_of(volume: &VolumePlan, memory_bytes: u64) -> u64 {
+    if volume.upstream.is_some() { NbdOptions::memory_beside(memory_bytes) } else { 0 }
 }
 
 /// The bytes of `--memory` that upstream volumes take for their buffers.
 pub(super) fn buffer_bytes(plan: &Plan) -> u64 {
-    let upstreams = plan.volumes.iter().filter(|volume| volume.upstream.is_some()).count();
-    NbdOptions::memory_beside(plan.memory_bytes) * upstreams as u64
+    plan.volumes.iter().map(|volume| buffer_bytes_of(volume, plan.memory_bytes)).sum()
 }
 
 /// The bytes of `--memory` that are not the cache's: upstream volumes and lists take them.

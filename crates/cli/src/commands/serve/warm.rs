@@ -156,6 +156,31 @@ impl WarmLists {
         }
     }
 
+    /// To be called before a volume is removed, which ends reading it back: what is to be saved
+    /// when it is gone. Then follows [`WarmLists::forget`], or [`WarmLists::go_on`] if it stays.
+    pub(super) fn before_removal(&self, volume: &Arc<ArenaVolume>) -> Option<Gathered> {
+        let mut listed = self.shared.listed.lock().expect("no holder panics");
+        let listed = listed.iter_mut().find(|listed| Arc::ptr_eq(&listed.volume, volume))?;
+        let gathered = self.shared.gather(listed);
+        listed.is_kept = true;
+        gathered
+    }
+
+    /// Forgets a volume that is gone.
+    pub(super) fn forget(&self, volume: &Arc<ArenaVolume>) {
+        let mut listed = self.shared.listed.lock().expect("no holder panics");
+        listed.retain(|listed| !Arc::ptr_eq(&listed.volume, volume));
+    }
+
+    /// Goes on with a volume that was to be removed and is still there.
+    pub(super) fn go_on(&self, volume: &Arc<ArenaVolume>) {
+        let mut listed = self.shared.listed.lock().expect("no holder panics");
+        let same = listed.iter_mut().find(|listed| Arc::ptr_eq(&listed.volume, volume));
+        if let Some(listed) = same {
+            listed.is_kept = false;
+        }
+    }
+
     /// What is to be saved when the stores are at rest.
     pub(super) fn gather(&self) -> Vec<Gathered> {
         let listed = self.shared.listed.lock().expect("no holder panics");
