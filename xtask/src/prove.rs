@@ -25,6 +25,7 @@ mod trace_fuzz;
 mod tuning;
 mod unrest;
 mod upstream;
+mod warm;
 mod wrong_input;
 
 use std::path::{Path, PathBuf};
@@ -102,6 +103,7 @@ pub(crate) const PROOFS: &[Proof] = &[
     },
     Proof { name: "curve-cost", about: "what the curve costs a hit", run: tuning::curve_cost },
     Proof { name: "share", about: "--share auto, against fixed divisions", run: tuning::share },
+    Proof { name: "warm", about: "a restart that reads back what was cached", run: warm::run },
     Proof { name: "simulation", about: "20,000 seeds of crashes and faults", run: simulation::run },
 ];
 

@@ -15,3 +15,4 @@ pub mod nbd_client;
 pub mod store;
 pub mod tls;
 pub mod wake;
+pub mod warm_list;

@@ -11,7 +11,8 @@ mod stats;
 mod volumes;
 
 pub use changes::{
-    AddRequest, ByteRange, Change, Changed, Progress, RangeRequest, SetRequest, VolumeRequest,
+    AddRequest, ByteRange, Change, Changed, Progress, RangeRequest, RemoveRequest, SetRequest,
+    VolumeRequest,
 };
 pub use risk::{AtRisk, FailingRange, VolumeAtRisk};
 pub use stats::{LatencyStats, Pool, Stats, VolumeStats, WATCH_COLUMNS_MAX};

@@ -72,6 +72,11 @@ fn latency_stats(totals: &Totals, latency: Latency) -> LatencyStats {
 }
 
 pub(super) fn volumes(service: &Service) -> Volumes {
+    of_volumes(service, service.volumes())
+}
+
+/// These volumes.
+pub(super) fn of_volumes(service: &Service, volumes: Vec<Served>) -> Volumes {
     let cache = service.engine().cache();
     let one = |Served { volume, plan, .. }: Served| {
         let (settings, tunables) = settings(&plan);
@@ -81,6 +86,7 @@ pub(super) fn volumes(service: &Service) -> Volumes {
             uri: service.uri(volume.name()),
             length_bytes: volume.geometry().length,
             resident_bytes: cache.gauge(&volume, Gauge::Resident),
+            warming_bytes: cache.gauge(&volume, Gauge::Warming),
             target_bytes: volume.target_frames().map(|frames| u64::from(frames) * BLOCK_BYTES_U64),
             policy: policy(&volume, service.engine().now()),
             settings,
@@ -90,7 +96,7 @@ pub(super) fn volumes(service: &Service) -> Volumes {
     Volumes {
         head: Head::default(),
         share: cache.share_mode().name().to_owned(),
-        volumes: service.volumes().into_iter().map(one).collect(),
+        volumes: volumes.into_iter().map(one).collect(),
     }
 }
 

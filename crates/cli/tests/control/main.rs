@@ -14,3 +14,5 @@ mod openmetrics;
 mod rig;
 mod security;
 mod tuning;
+mod volumes;
+mod warm;

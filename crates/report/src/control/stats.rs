@@ -193,8 +193,13 @@ impl Stats {
         } else {
             format!("; on the way to {}", format::bytes(target))
         };
+        let warming = |volume: &VolumeStats| volume.gauges.get("warming_bytes").copied();
+        let warming = match self.volumes.iter().filter_map(warming).sum() {
+            0 => String::new(),
+            left => format!("; warming, {} to read back", format::bytes(left)),
+        };
         format!(
-            "up {}; {} of {} in use{resizing}{stopping}",
+            "up {}; {} of {} in use{resizing}{warming}{stopping}",
             format::duration(self.uptime_ns),
             format::bytes(memory.saturating_sub(free)),
             format::bytes(memory),

@@ -3,6 +3,7 @@
 use super::Format;
 use anyhow::Result;
 use larder_report::control::{AtRisk, Changed, Stats, Volumes};
+use larder_report::format;
 use larder_report::table::Table;
 use serde_json::{Value, json};
 use std::any::Any;
@@ -47,6 +48,23 @@ impl Changes {
         match format {
             Format::Text if self.0.changed.is_empty() => text("nothing to change\n"),
             Format::Text => text(&self.0.table().to_text()),
+            Format::Json => text(&format!("{:#}\n", json!(self.0))),
+            Format::Csv => text(&self.0.table().to_csv()),
+        }
+    }
+}
+
+/// Volumes that were added.
+pub(super) struct Added(pub(super) Volumes);
+
+impl Added {
+    pub(super) fn print(&self, format: Format) -> Result<()> {
+        match format {
+            Format::Text => self.0.volumes.iter().try_for_each(|volume| {
+                let size = format::bytes(volume.length_bytes);
+                let mode = volume.settings.get("write-mode").map_or("", String::as_str);
+                text(&format!("serving {} ({size}, {mode}) at {}\n", volume.name, volume.uri))
+            }),
             Format::Json => text(&format!("{:#}\n", json!(self.0))),
             Format::Csv => text(&self.0.table().to_csv()),
         }
