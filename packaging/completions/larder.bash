@@ -40,11 +40,23 @@ _larder() {
             larder__subcmd__ctl,at-risk)
                 cmd="larder__subcmd__ctl__subcmd__at__subcmd__risk"
                 ;;
+            larder__subcmd__ctl,curve)
+                cmd="larder__subcmd__ctl__subcmd__curve"
+                ;;
+            larder__subcmd__ctl,drop)
+                cmd="larder__subcmd__ctl__subcmd__drop"
+                ;;
             larder__subcmd__ctl,flush)
                 cmd="larder__subcmd__ctl__subcmd__flush"
                 ;;
+            larder__subcmd__ctl,freeze)
+                cmd="larder__subcmd__ctl__subcmd__freeze"
+                ;;
             larder__subcmd__ctl,metrics)
                 cmd="larder__subcmd__ctl__subcmd__metrics"
+                ;;
+            larder__subcmd__ctl,pin)
+                cmd="larder__subcmd__ctl__subcmd__pin"
                 ;;
             larder__subcmd__ctl,set)
                 cmd="larder__subcmd__ctl__subcmd__set"
@@ -54,6 +66,12 @@ _larder() {
                 ;;
             larder__subcmd__ctl,stop)
                 cmd="larder__subcmd__ctl__subcmd__stop"
+                ;;
+            larder__subcmd__ctl,unfreeze)
+                cmd="larder__subcmd__ctl__subcmd__unfreeze"
+                ;;
+            larder__subcmd__ctl,unpin)
+                cmd="larder__subcmd__ctl__subcmd__unpin"
                 ;;
             larder__subcmd__ctl,volumes)
                 cmd="larder__subcmd__ctl__subcmd__volumes"
@@ -117,7 +135,7 @@ _larder() {
             return 0
             ;;
         larder__subcmd__ctl)
-            opts="-h --control --token --format --watch --help stats volumes at-risk metrics set flush warm stop"
+            opts="-h --control --token --format --watch --help stats volumes curve at-risk metrics set flush warm drop freeze unfreeze pin unpin stop"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -147,6 +165,66 @@ _larder() {
             return 0
             ;;
         larder__subcmd__ctl__subcmd__at__subcmd__risk)
+            opts="-h --control --token --format --watch --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --control)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --token)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --format)
+                    COMPREPLY=($(compgen -W "text json csv" -- "${cur}"))
+                    return 0
+                    ;;
+                --watch)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        larder__subcmd__ctl__subcmd__curve)
+            opts="-h --control --token --format --watch --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --control)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --token)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --format)
+                    COMPREPLY=($(compgen -W "text json csv" -- "${cur}"))
+                    return 0
+                    ;;
+                --watch)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        larder__subcmd__ctl__subcmd__drop)
             opts="-h --control --token --format --watch --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -206,7 +284,67 @@ _larder() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        larder__subcmd__ctl__subcmd__freeze)
+            opts="-h --control --token --format --watch --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --control)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --token)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --format)
+                    COMPREPLY=($(compgen -W "text json csv" -- "${cur}"))
+                    return 0
+                    ;;
+                --watch)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         larder__subcmd__ctl__subcmd__metrics)
+            opts="-h --control --token --format --watch --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --control)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --token)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --format)
+                    COMPREPLY=($(compgen -W "text json csv" -- "${cur}"))
+                    return 0
+                    ;;
+                --watch)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        larder__subcmd__ctl__subcmd__pin)
             opts="-h --control --token --format --watch --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -326,6 +464,66 @@ _larder() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        larder__subcmd__ctl__subcmd__unfreeze)
+            opts="-h --control --token --format --watch --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --control)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --token)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --format)
+                    COMPREPLY=($(compgen -W "text json csv" -- "${cur}"))
+                    return 0
+                    ;;
+                --watch)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        larder__subcmd__ctl__subcmd__unpin)
+            opts="-h --control --token --format --watch --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --control)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --token)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --format)
+                    COMPREPLY=($(compgen -W "text json csv" -- "${cur}"))
+                    return 0
+                    ;;
+                --watch)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         larder__subcmd__ctl__subcmd__volumes)
             opts="-h --places --control --token --format --watch --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -413,7 +611,7 @@ _larder() {
             return 0
             ;;
         larder__subcmd__serve)
-            opts="-h --config --memory --listen --tls --tls-mode --tls-verify-peer --record --page-size --policy --share --min --max --read-ahead --hint --lock --write-mode --flush --preset --set --counters --control --control-tcp --control-token --plain-io --help"
+            opts="-h --config --memory --listen --tls --tls-mode --tls-verify-peer --record --page-size --policy --share --min --max --read-ahead --hint --give-back --lock --write-mode --flush --preset --set --counters --control --control-tcp --control-token --plain-io --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -468,6 +666,10 @@ _larder() {
                     return 0
                     ;;
                 --hint)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --give-back)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

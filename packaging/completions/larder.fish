@@ -47,6 +47,7 @@ complete -c larder -n "__fish_larder_using_subcommand serve" -l min -d 'Memory t
 complete -c larder -n "__fish_larder_using_subcommand serve" -l max -d 'Memory that a volume never exceeds, or all' -r
 complete -c larder -n "__fish_larder_using_subcommand serve" -l read-ahead -d 'The most that is read ahead of a stream at a time, or "off" [default: 1MiB]' -r
 complete -c larder -n "__fish_larder_using_subcommand serve" -l hint -d 'How a volume will be read: normal, sequential (once and in order), random (nothing is read ahead), no-buffering (its clients have a cache of their own) [default: normal]' -r
+complete -c larder -n "__fish_larder_using_subcommand serve" -l give-back -d 'Give memory back, down to FLOOR and what volumes are promised, while the system is short of it, and take it again later' -r
 complete -c larder -n "__fish_larder_using_subcommand serve" -l write-mode -d 'What a write does before it is acknowledged: back (it is in the cache), through (and in the store), around (in the store only), read-only [default: back]' -r
 complete -c larder -n "__fish_larder_using_subcommand serve" -l flush -d 'What a flush does: keep its promise, or ignore it, which loses what a crash finds unwritten [default: keep]' -r
 complete -c larder -n "__fish_larder_using_subcommand serve" -l preset -d 'Constants of the lazy writer: larder, or nt for those of the Windows NT file cache [default: larder]' -r
@@ -61,21 +62,27 @@ complete -c larder -n "__fish_larder_using_subcommand serve" -l tls-verify-peer 
 complete -c larder -n "__fish_larder_using_subcommand serve" -l lock -d 'Lock the memory, so that it is never swapped out'
 complete -c larder -n "__fish_larder_using_subcommand serve" -l plain-io -d 'Use plain system calls even where io_uring is there'
 complete -c larder -n "__fish_larder_using_subcommand serve" -s h -l help -d 'Print help'
-complete -c larder -n "__fish_larder_using_subcommand ctl; and not __fish_seen_subcommand_from stats volumes at-risk metrics set flush warm stop" -l control -d 'The server: the path of its control socket, or http://127.0.0.1:PORT. Without it, the only one that is found' -r
-complete -c larder -n "__fish_larder_using_subcommand ctl; and not __fish_seen_subcommand_from stats volumes at-risk metrics set flush warm stop" -l token -d 'File with the token, for a server that is controlled over TCP' -r -F
-complete -c larder -n "__fish_larder_using_subcommand ctl; and not __fish_seen_subcommand_from stats volumes at-risk metrics set flush warm stop" -l format -d 'How to print' -r -f -a "text\t'For people'
+complete -c larder -n "__fish_larder_using_subcommand ctl; and not __fish_seen_subcommand_from stats volumes curve at-risk metrics set flush warm drop freeze unfreeze pin unpin stop" -l control -d 'The server: the path of its control socket, or http://127.0.0.1:PORT. Without it, the only one that is found' -r
+complete -c larder -n "__fish_larder_using_subcommand ctl; and not __fish_seen_subcommand_from stats volumes curve at-risk metrics set flush warm drop freeze unfreeze pin unpin stop" -l token -d 'File with the token, for a server that is controlled over TCP' -r -F
+complete -c larder -n "__fish_larder_using_subcommand ctl; and not __fish_seen_subcommand_from stats volumes curve at-risk metrics set flush warm drop freeze unfreeze pin unpin stop" -l format -d 'How to print' -r -f -a "text\t'For people'
 json\t'What the server says, as it is'
 csv\t'One table with plain numbers'"
-complete -c larder -n "__fish_larder_using_subcommand ctl; and not __fish_seen_subcommand_from stats volumes at-risk metrics set flush warm stop" -l watch -d 'Ask again and again, this far apart: rates of each interval and what they add up to' -r
-complete -c larder -n "__fish_larder_using_subcommand ctl; and not __fish_seen_subcommand_from stats volumes at-risk metrics set flush warm stop" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c larder -n "__fish_larder_using_subcommand ctl; and not __fish_seen_subcommand_from stats volumes at-risk metrics set flush warm stop" -f -a "stats" -d 'What clients asked for, what the cache made of it, and what the stores did'
-complete -c larder -n "__fish_larder_using_subcommand ctl; and not __fish_seen_subcommand_from stats volumes at-risk metrics set flush warm stop" -f -a "volumes" -d 'The volumes and their settings'
-complete -c larder -n "__fish_larder_using_subcommand ctl; and not __fish_seen_subcommand_from stats volumes at-risk metrics set flush warm stop" -f -a "at-risk" -d 'What a crash now would lose, and what cannot be written; exit code 1 if there is such'
-complete -c larder -n "__fish_larder_using_subcommand ctl; and not __fish_seen_subcommand_from stats volumes at-risk metrics set flush warm stop" -f -a "metrics" -d 'Everything as OpenMetrics, as Prometheus gets it'
-complete -c larder -n "__fish_larder_using_subcommand ctl; and not __fish_seen_subcommand_from stats volumes at-risk metrics set flush warm stop" -f -a "set" -d 'Change settings while it serves: all of these or none'
-complete -c larder -n "__fish_larder_using_subcommand ctl; and not __fish_seen_subcommand_from stats volumes at-risk metrics set flush warm stop" -f -a "flush" -d 'Write everything dirty to the stores and flush them, without stopping'
-complete -c larder -n "__fish_larder_using_subcommand ctl; and not __fish_seen_subcommand_from stats volumes at-risk metrics set flush warm stop" -f -a "warm" -d 'Read ranges of a volume into the cache before they are asked for'
-complete -c larder -n "__fish_larder_using_subcommand ctl; and not __fish_seen_subcommand_from stats volumes at-risk metrics set flush warm stop" -f -a "stop" -d 'Write everything and end the server, as SIGTERM does, and wait for it'
+complete -c larder -n "__fish_larder_using_subcommand ctl; and not __fish_seen_subcommand_from stats volumes curve at-risk metrics set flush warm drop freeze unfreeze pin unpin stop" -l watch -d 'Ask again and again, this far apart: rates of each interval and what they add up to' -r
+complete -c larder -n "__fish_larder_using_subcommand ctl; and not __fish_seen_subcommand_from stats volumes curve at-risk metrics set flush warm drop freeze unfreeze pin unpin stop" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c larder -n "__fish_larder_using_subcommand ctl; and not __fish_seen_subcommand_from stats volumes curve at-risk metrics set flush warm drop freeze unfreeze pin unpin stop" -f -a "stats" -d 'What clients asked for, what the cache made of it, and what the stores did'
+complete -c larder -n "__fish_larder_using_subcommand ctl; and not __fish_seen_subcommand_from stats volumes curve at-risk metrics set flush warm drop freeze unfreeze pin unpin stop" -f -a "volumes" -d 'The volumes and their settings'
+complete -c larder -n "__fish_larder_using_subcommand ctl; and not __fish_seen_subcommand_from stats volumes curve at-risk metrics set flush warm drop freeze unfreeze pin unpin stop" -f -a "curve" -d 'The hit-ratio curve of each volume, its regions, what other policies would hit, and what to do about it'
+complete -c larder -n "__fish_larder_using_subcommand ctl; and not __fish_seen_subcommand_from stats volumes curve at-risk metrics set flush warm drop freeze unfreeze pin unpin stop" -f -a "at-risk" -d 'What a crash now would lose, and what cannot be written; exit code 1 if there is such'
+complete -c larder -n "__fish_larder_using_subcommand ctl; and not __fish_seen_subcommand_from stats volumes curve at-risk metrics set flush warm drop freeze unfreeze pin unpin stop" -f -a "metrics" -d 'Everything as OpenMetrics, as Prometheus gets it'
+complete -c larder -n "__fish_larder_using_subcommand ctl; and not __fish_seen_subcommand_from stats volumes curve at-risk metrics set flush warm drop freeze unfreeze pin unpin stop" -f -a "set" -d 'Change settings while it serves: all of these or none'
+complete -c larder -n "__fish_larder_using_subcommand ctl; and not __fish_seen_subcommand_from stats volumes curve at-risk metrics set flush warm drop freeze unfreeze pin unpin stop" -f -a "flush" -d 'Write everything dirty to the stores and flush them, without stopping'
+complete -c larder -n "__fish_larder_using_subcommand ctl; and not __fish_seen_subcommand_from stats volumes curve at-risk metrics set flush warm drop freeze unfreeze pin unpin stop" -f -a "warm" -d 'Read ranges of a volume into the cache before they are asked for'
+complete -c larder -n "__fish_larder_using_subcommand ctl; and not __fish_seen_subcommand_from stats volumes curve at-risk metrics set flush warm drop freeze unfreeze pin unpin stop" -f -a "drop" -d 'Forget what is clean; what is dirty stays'
+complete -c larder -n "__fish_larder_using_subcommand ctl; and not __fish_seen_subcommand_from stats volumes curve at-risk metrics set flush warm drop freeze unfreeze pin unpin stop" -f -a "freeze" -d 'Let nothing enter the cache and nothing leave it for what is asked of a volume'
+complete -c larder -n "__fish_larder_using_subcommand ctl; and not __fish_seen_subcommand_from stats volumes curve at-risk metrics set flush warm drop freeze unfreeze pin unpin stop" -f -a "unfreeze" -d 'End that'
+complete -c larder -n "__fish_larder_using_subcommand ctl; and not __fish_seen_subcommand_from stats volumes curve at-risk metrics set flush warm drop freeze unfreeze pin unpin stop" -f -a "pin" -d 'Read ranges of a volume in and keep them in the cache until they are unpinned'
+complete -c larder -n "__fish_larder_using_subcommand ctl; and not __fish_seen_subcommand_from stats volumes curve at-risk metrics set flush warm drop freeze unfreeze pin unpin stop" -f -a "unpin" -d 'Let pinned ranges go when they are the coldest'
+complete -c larder -n "__fish_larder_using_subcommand ctl; and not __fish_seen_subcommand_from stats volumes curve at-risk metrics set flush warm drop freeze unfreeze pin unpin stop" -f -a "stop" -d 'Write everything and end the server, as SIGTERM does, and wait for it'
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from stats" -l control -d 'The server: the path of its control socket, or http://127.0.0.1:PORT. Without it, the only one that is found' -r
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from stats" -l token -d 'File with the token, for a server that is controlled over TCP' -r -F
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from stats" -l format -d 'How to print' -r -f -a "text\t'For people'
@@ -92,6 +99,13 @@ csv\t'One table with plain numbers'"
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from volumes" -l watch -d 'Ask again and again, this far apart: rates of each interval and what they add up to' -r
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from volumes" -l places -d 'Where their stores and exports are instead'
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from volumes" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from curve" -l control -d 'The server: the path of its control socket, or http://127.0.0.1:PORT. Without it, the only one that is found' -r
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from curve" -l token -d 'File with the token, for a server that is controlled over TCP' -r -F
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from curve" -l format -d 'How to print' -r -f -a "text\t'For people'
+json\t'What the server says, as it is'
+csv\t'One table with plain numbers'"
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from curve" -l watch -d 'Ask again and again, this far apart: rates of each interval and what they add up to' -r
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from curve" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from at-risk" -l control -d 'The server: the path of its control socket, or http://127.0.0.1:PORT. Without it, the only one that is found' -r
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from at-risk" -l token -d 'File with the token, for a server that is controlled over TCP' -r -F
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from at-risk" -l format -d 'How to print' -r -f -a "text\t'For people'
@@ -127,6 +141,41 @@ json\t'What the server says, as it is'
 csv\t'One table with plain numbers'"
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from warm" -l watch -d 'Ask again and again, this far apart: rates of each interval and what they add up to' -r
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from warm" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from drop" -l control -d 'The server: the path of its control socket, or http://127.0.0.1:PORT. Without it, the only one that is found' -r
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from drop" -l token -d 'File with the token, for a server that is controlled over TCP' -r -F
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from drop" -l format -d 'How to print' -r -f -a "text\t'For people'
+json\t'What the server says, as it is'
+csv\t'One table with plain numbers'"
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from drop" -l watch -d 'Ask again and again, this far apart: rates of each interval and what they add up to' -r
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from drop" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from freeze" -l control -d 'The server: the path of its control socket, or http://127.0.0.1:PORT. Without it, the only one that is found' -r
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from freeze" -l token -d 'File with the token, for a server that is controlled over TCP' -r -F
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from freeze" -l format -d 'How to print' -r -f -a "text\t'For people'
+json\t'What the server says, as it is'
+csv\t'One table with plain numbers'"
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from freeze" -l watch -d 'Ask again and again, this far apart: rates of each interval and what they add up to' -r
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from freeze" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from unfreeze" -l control -d 'The server: the path of its control socket, or http://127.0.0.1:PORT. Without it, the only one that is found' -r
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from unfreeze" -l token -d 'File with the token, for a server that is controlled over TCP' -r -F
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from unfreeze" -l format -d 'How to print' -r -f -a "text\t'For people'
+json\t'What the server says, as it is'
+csv\t'One table with plain numbers'"
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from unfreeze" -l watch -d 'Ask again and again, this far apart: rates of each interval and what they add up to' -r
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from unfreeze" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from pin" -l control -d 'The server: the path of its control socket, or http://127.0.0.1:PORT. Without it, the only one that is found' -r
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from pin" -l token -d 'File with the token, for a server that is controlled over TCP' -r -F
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from pin" -l format -d 'How to print' -r -f -a "text\t'For people'
+json\t'What the server says, as it is'
+csv\t'One table with plain numbers'"
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from pin" -l watch -d 'Ask again and again, this far apart: rates of each interval and what they add up to' -r
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from pin" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from unpin" -l control -d 'The server: the path of its control socket, or http://127.0.0.1:PORT. Without it, the only one that is found' -r
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from unpin" -l token -d 'File with the token, for a server that is controlled over TCP' -r -F
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from unpin" -l format -d 'How to print' -r -f -a "text\t'For people'
+json\t'What the server says, as it is'
+csv\t'One table with plain numbers'"
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from unpin" -l watch -d 'Ask again and again, this far apart: rates of each interval and what they add up to' -r
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from unpin" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from stop" -l control -d 'The server: the path of its control socket, or http://127.0.0.1:PORT. Without it, the only one that is found' -r
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from stop" -l token -d 'File with the token, for a server that is controlled over TCP' -r -F
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from stop" -l format -d 'How to print' -r -f -a "text\t'For people'

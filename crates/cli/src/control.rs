@@ -7,7 +7,9 @@
 //! the token.
 
 mod answers;
+mod curves;
 mod jobs;
+mod keep;
 mod listen;
 mod metrics;
 mod request;

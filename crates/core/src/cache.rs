@@ -42,7 +42,7 @@ use crate::lane::{Lane, Notify};
 use crate::page::Table;
 use crate::pool::Pool;
 use crate::shard::{Page, Shard};
-use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::sync::{Arc, Mutex, MutexGuard, lock, spin};
 use crate::units::BLOCK_BYTES_U64;
 use crate::volume::Volume;
@@ -61,6 +61,8 @@ pub struct Cache<F: Frames> {
     /// Bytes that trackers of volumes may still take.
     tracker_bytes: Mutex<usize>,
     sharing: Sharing,
+    /// Bytes that the system was given back, as whoever gives them says.
+    given_back: AtomicU64,
     /// Held by whoever changes settings: one at a time.
     settings: Mutex<()>,
     /// Held by whoever tends.
@@ -123,6 +125,7 @@ impl<F: Frames> Cache<F> {
             rebuilding: (0..shards).map(|_| AtomicBool::new(false)).collect(),
             tracker_bytes: Mutex::new(TRACKER_BYTES + usable as usize * TRACKER_BYTES_PER_FRAME),
             sharing: Sharing::new(),
+            given_back: AtomicU64::new(0),
             settings: Mutex::new(()),
             tending: Mutex::new(()),
             keeper: Mutex::new(None),
@@ -156,6 +159,7 @@ impl<F: Frames> Cache<F> {
                 let tables = u64::from(self.pool.most()) * METADATA_BYTES_PER_FRAME as u64;
                 return tables + TRACKER_BYTES as u64;
             }
+            Gauge::GivenBack => return self.given_back.load(Ordering::Relaxed),
             Gauge::InFlight => return lock(&volume.queue).in_flight as u64,
             Gauge::Pinned => volume.pinned.blocks(),
             Gauge::Target => volume.target_frames().map_or(0, u64::from),
@@ -164,6 +168,11 @@ impl<F: Frames> Cache<F> {
             Gauge::Failing => return volume.failing.load(Ordering::Relaxed),
         };
         blocks * BLOCK_BYTES_U64
+    }
+
+    /// Notes how much memory the system was given back, in bytes, for [`Gauge::GivenBack`].
+    pub fn note_given_back(&self, bytes: u64) {
+        self.given_back.store(bytes, Ordering::Relaxed);
     }
 
     /// How many frames all volumes share: those in service, but for those that are to leave it.

@@ -2,10 +2,12 @@
 //! without losing anything.
 
 mod driver;
+mod give_back;
 mod keeper;
 mod live;
 mod stop;
 
+pub use give_back::{GiveBackOptions, GiveBackState, GivingBack};
 pub use live::{RemoveError, policy_bytes};
 pub use stop::StopProgress;
 
@@ -92,7 +94,16 @@ pub struct Engine {
 #[derive(Clone, Copy, Debug)]
 struct Plan {
     memory_bytes: u64,
+    /// No more bytes than this are in force while memory is given back.
+    kept: u64,
     policy_bytes: usize,
+}
+
+impl Plan {
+    /// Memory that is in force.
+    fn in_force(&self) -> u64 {
+        self.memory_bytes.min(self.kept)
+    }
 }
 
 impl std::fmt::Debug for Engine {
@@ -140,7 +151,7 @@ impl Engine {
         let cache = Arc::new(cache);
         let clock: Arc<dyn Clock> = Arc::new(MonotonicClock::new());
         let keeper = Keeper::start(Arc::clone(&cache), Arc::clone(&clock))?;
-        let plan = Mutex::new(Plan { memory_bytes: wanted, policy_bytes });
+        let plan = Mutex::new(Plan { memory_bytes: wanted, kept: u64::MAX, policy_bytes });
         Ok(Engine { cache, clock, drivers: Mutex::new(Vec::new()), plan, _keeper: keeper })
     }
 

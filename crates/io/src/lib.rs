@@ -12,6 +12,7 @@ pub mod frames;
 pub mod front;
 pub mod handed_over;
 pub mod nbd_client;
+pub mod pressure;
 pub mod store;
 pub mod tls;
 pub mod wake;

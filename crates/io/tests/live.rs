@@ -4,6 +4,8 @@
 #![expect(clippy::tests_outside_test_module, reason = "all of this is a test")]
 
 mod common;
+#[path = "live/give_back.rs"]
+mod give_back;
 #[path = "common/rig.rs"]
 mod rig;
 #[path = "common/user.rs"]

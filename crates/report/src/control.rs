@@ -6,6 +6,9 @@
 //! be asked.
 
 mod changes;
+mod curves;
+mod findings;
+mod keep;
 mod risk;
 mod stats;
 mod volumes;
@@ -14,8 +17,11 @@ pub use changes::{
     AddRequest, ByteRange, Change, Changed, Progress, RangeRequest, RemoveRequest, SetRequest,
     VolumeRequest,
 };
+pub use curves::{Curves, REFERENCES_MIN, VolumeCurve, needed_memory};
+pub use findings::{ByItself, FINDINGS, Finding, Symptom};
+pub use keep::{Dropped, Pinned, VolumeDropped};
 pub use risk::{AtRisk, FailingRange, VolumeAtRisk};
-pub use stats::{LatencyStats, Pool, Stats, VolumeStats, WATCH_COLUMNS_MAX};
+pub use stats::{GiveBack, LatencyStats, Pool, Stats, VolumeStats, WATCH_COLUMNS_MAX};
 pub use volumes::{PolicyInForce, Switch, Volume, Volumes};
 
 use serde::{Deserialize, Serialize};

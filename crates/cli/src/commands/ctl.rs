@@ -9,14 +9,15 @@ mod output;
 mod watch;
 
 use crate::args::{self, VolumeArgument};
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 use clap::{Args, Subcommand, ValueEnum};
 use client::Client;
 use larder_report::control::{
-    AddRequest, AtRisk, ByteRange, RangeRequest, RemoveRequest, SetRequest, Stats, VolumeRequest,
-    Volumes,
+    AddRequest, AtRisk, ByteRange, Curves, Dropped, Pinned, RangeRequest, RemoveRequest,
+    SetRequest, Stats, VolumeRequest, Volumes,
 };
 use output::{Answer, Risk};
+use serde_json::json;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -68,6 +69,12 @@ enum Command {
         #[arg(long)]
         places: bool,
     },
+    /// The hit-ratio curve of each volume, its regions, what other policies would hit, and what to
+    /// do about it.
+    Curve {
+        /// This volume only.
+        volume: Option<String>,
+    },
     /// What a crash now would lose, and what cannot be written; exit code 1 if there is such.
     AtRisk,
     /// Everything as OpenMetrics, as Prometheus gets it.
@@ -109,6 +116,37 @@ enum Command {
         /// Let go of its clients, once what they have asked is answered, instead of refusing.
         #[arg(long)]
         disconnect: bool,
+    },
+    /// Forget what is clean; what is dirty stays.
+    Drop {
+        /// This volume only.
+        volume: Option<String>,
+    },
+    /// Let nothing enter the cache and nothing leave it for what is asked of a volume.
+    Freeze {
+        /// This volume only.
+        volume: Option<String>,
+    },
+    /// End that.
+    Unfreeze {
+        /// This volume only.
+        volume: Option<String>,
+    },
+    /// Read ranges of a volume in and keep them in the cache until they are unpinned.
+    Pin {
+        /// The volume.
+        volume: String,
+        /// Ranges as OFFSET+LENGTH, for example 1GiB+64MiB.
+        #[arg(required = true, value_parser = range)]
+        ranges: Vec<ByteRange>,
+    },
+    /// Let pinned ranges go when they are the coldest.
+    Unpin {
+        /// The volume.
+        volume: String,
+        /// Ranges as OFFSET+LENGTH; without any, all that are pinned.
+        #[arg(value_parser = range)]
+        ranges: Vec<ByteRange>,
     },
     /// Write everything and end the server, as SIGTERM does, and wait for it.
     Stop,
@@ -166,14 +204,26 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
             risk.print(format)?;
             return Ok(risk.exit_code());
         }
+        Command::Curve { volume } => curve(&client, volume.as_deref())?.print(format),
+        Command::Drop { volume } => {
+            let dropped: Dropped = client.post("drop", &one(volume.as_ref()))?;
+            output::print(&json!(dropped), &dropped.table(), "", format)
+        }
+        Command::Freeze { volume } => {
+            output::Changes(client.post("freeze", &one(volume.as_ref()))?).print(format)
+        }
+        Command::Unfreeze { volume } => {
+            output::Changes(client.post("unfreeze", &one(volume.as_ref()))?).print(format)
+        }
+        Command::Pin { volume, ranges } => pin(&client, "pin", volume, ranges, format),
+        Command::Unpin { volume, ranges } => pin(&client, "unpin", volume, ranges, format),
         Command::Metrics => output::text(&client.get_text("/metrics")?),
         Command::Set { settings } => {
             let request = SetRequest { set: settings.iter().cloned().collect() };
             output::Changes(client.post("set", &request)?).print(format)
         }
         Command::Flush { volume } => {
-            let request = VolumeRequest { volume: volume.clone() };
-            follow::run(&client, "flush", &request, &follow::FLUSH, format)
+            follow::run(&client, "flush", &one(volume.as_ref()), &follow::FLUSH, format)
         }
         Command::Warm { volume, ranges } => {
             let ranges = if ranges.is_empty() { whole(&client, volume)? } else { ranges.clone() };
@@ -194,6 +244,34 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         }
     }?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// A request about one volume or all.
+fn one(volume: Option<&String>) -> VolumeRequest {
+    VolumeRequest { volume: volume.cloned() }
+}
+
+/// The curves, of one volume or all.
+fn curve(client: &Client, volume: Option<&str>) -> Result<output::Shapes> {
+    let mut curves: Curves = client.get("curve")?;
+    if let Some(name) = volume {
+        curves.volumes.retain(|volume| volume.name == name);
+        ensure!(!curves.volumes.is_empty(), "find the volume \"{name}\": none is called so");
+    }
+    Ok(output::Shapes(curves))
+}
+
+/// Pins or unpins, and shows what is pinned then.
+fn pin(
+    client: &Client,
+    what: &str,
+    volume: &str,
+    ranges: &[ByteRange],
+    format: Format,
+) -> Result<()> {
+    let request = RangeRequest { volume: volume.to_owned(), ranges: ranges.to_vec() };
+    let pinned: Pinned = client.post(what, &request)?;
+    output::print(&json!(pinned), &pinned.table(), "nothing is pinned\n", format)
 }
 
 /// The whole of a volume, as one range.
@@ -217,6 +295,7 @@ fn ask(client: &Client, command: &Command) -> Result<Option<Box<dyn Answer>>> {
             Box::new(output::Listed { volumes: client.get("volumes")?, places: *places })
         }
         Command::AtRisk => Box::new(Risk(client.get("at-risk")?)),
+        Command::Curve { volume } => Box::new(curve(client, volume.as_deref())?),
         _ => return Ok(None),
     }))
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod changes;
 pub(crate) mod config;
+pub(crate) mod give_back;
 pub(crate) mod plan;
 mod record;
 mod recording;
@@ -110,6 +111,12 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "[NAME=]HINT", value_parser = args::named(args::hint),
           help_heading = "Cache")]
     pub(crate) hint: Vec<Named<Hint>>,
+
+    /// Give memory back, down to FLOOR and what volumes are promised, while the system is short of
+    /// it, and take it again later.
+    #[arg(long, value_name = "FLOOR", num_args = 0..=1, require_equals = true,
+          default_missing_value = "0", value_parser = args::bytes, help_heading = "Cache")]
+    pub(crate) give_back: Option<u64>,
 
     /// Lock the memory, so that it is never swapped out.
     #[arg(long, help_heading = "Cache")]

@@ -1,5 +1,7 @@
 //! What the service is at the moment, as the schema says it.
 
+use super::{curves, keep};
+use crate::commands::serve::give_back::Giving;
 use crate::commands::serve::plan::VolumePlan;
 use crate::commands::serve::service::{Served, Service};
 use larder_core::clock::Nanos;
@@ -9,8 +11,8 @@ use larder_core::units::BLOCK_BYTES_U64;
 use larder_core::volume::PolicySwitch;
 use larder_io::engine::ArenaVolume;
 use larder_report::control::{
-    AtRisk, ByteRange, Head, LatencyStats, PolicyInForce, Stats, Switch, Volume, VolumeAtRisk,
-    VolumeStats, Volumes,
+    AtRisk, ByteRange, GiveBack, Head, LatencyStats, Pinned, PolicyInForce, Stats, Switch, Volume,
+    VolumeAtRisk, VolumeStats, Volumes,
 };
 use std::collections::BTreeMap;
 
@@ -34,7 +36,31 @@ pub(super) fn stats(service: &Service) -> Stats {
         uptime_ns: u64::try_from(service.uptime().as_nanos()).unwrap_or(u64::MAX),
         stopping: service.is_stopping(),
         pool,
+        give_back: give_back(service),
         volumes: volumes.iter().map(|served| volume_stats(service, served)).collect(),
+    }
+}
+
+fn give_back(service: &Service) -> Option<GiveBack> {
+    match service.giving()? {
+        Giving::On(giving) => {
+            let state = giving.state();
+            let age = |at| service.engine().now().saturating_sub(at);
+            Some(GiveBack {
+                full_bytes: state.full_bytes,
+                kept_bytes: state.kept_bytes,
+                floor_bytes: state.floor_bytes,
+                pressures: state.pressures,
+                last_pressure_age_ns: state.pressed_at.map(age),
+                watched: giving.watched().to_vec(),
+                error: None,
+            })
+        }
+        Giving::Impossible(error) => {
+            let bytes = service.engine().memory_bytes();
+            let error = Some(error.clone());
+            Some(GiveBack { full_bytes: bytes, kept_bytes: bytes, error, ..GiveBack::default() })
+        }
     }
 }
 
@@ -42,7 +68,8 @@ fn name_of(gauge: Gauge) -> String {
     gauge.meaning().name.to_owned()
 }
 
-fn volume_stats(service: &Service, Served { volume, .. }: &Served) -> VolumeStats {
+fn volume_stats(service: &Service, served: &Served) -> VolumeStats {
+    let Served { volume, .. } = served;
     let totals = volume.totals();
     let cache = service.engine().cache();
     let counter = |counter: Counter| (counter.meaning().name.to_owned(), totals.get(counter));
@@ -57,6 +84,7 @@ fn volume_stats(service: &Service, Served { volume, .. }: &Served) -> VolumeStat
         counters: Counter::ALL.into_iter().map(counter).collect(),
         gauges: of_volume.map(|gauge| (name_of(gauge), cache.gauge(volume, gauge))).collect(),
         latencies: Latency::ALL.into_iter().map(latency).collect(),
+        findings: curves::findings(service, served),
     }
 }
 
@@ -78,9 +106,16 @@ pub(super) fn volumes(service: &Service) -> Volumes {
 /// These volumes.
 pub(super) fn of_volumes(service: &Service, volumes: Vec<Served>) -> Volumes {
     let cache = service.engine().cache();
-    let one = |Served { volume, plan, .. }: Served| {
+    let one = |served: Served| {
+        let findings = curves::findings(service, &served);
+        let Served { volume, plan, .. } = served;
         let (settings, tunables) = settings(&plan);
+        let Pinned { pinned_bytes, ranges, .. } = keep::pinned(cache, &volume);
         Volume {
+            frozen: volume.is_frozen(),
+            pinned_bytes,
+            pinned: ranges,
+            findings,
             name: volume.name().to_owned(),
             path: plan.path.display().to_string(),
             uri: service.uri(volume.name()),

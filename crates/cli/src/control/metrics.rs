@@ -5,10 +5,12 @@
 //! catalogue. What belongs to a volume has the label `volume`; what the pool has in common has
 //! none, so that sums over volumes are right. Ratios are not given: one would average them.
 
+use super::curves;
 use crate::commands::serve::service::{Served, Service};
 use larder_core::counters::{
     COUNTERS, Counter, Gauge, HistogramSnapshot, Latency, Meaning, Totals, Unit,
 };
+use larder_report::control::FINDINGS;
 use larder_report::openmetrics::{Buckets, Exposition, Kind};
 
 /// Buckets end below powers of two, from 256 ns to 69 s.
@@ -22,6 +24,7 @@ pub(super) fn text(service: &Service) -> String {
     text.family("larder", Kind::Info, None, "The program.");
     text.sample(&[("version", env!("CARGO_PKG_VERSION"))], 1);
     policies(&mut text, &volumes);
+    states(&mut text, service, &volumes);
     for (counter, meaning) in Counter::ALL.into_iter().zip(&COUNTERS) {
         family(&mut text, Kind::Counter, meaning);
         for (served, totals) in volumes.iter().zip(&totals) {
@@ -42,6 +45,25 @@ fn policies(text: &mut Exposition, volumes: &[Served]) {
         let labels =
             [("volume", volume.name()), ("policy", volume.policy().name()), ("auto", auto)];
         text.sample(&labels, 1);
+    }
+}
+
+/// What volumes suffer from, and whether they are frozen.
+fn states(text: &mut Exposition, service: &Service, volumes: &[Served]) {
+    let help = "1 where nothing enters the cache or leaves it for what is asked of the volume.";
+    text.family("larder_frozen", Kind::Gauge, None, help);
+    for Served { volume, .. } in volumes {
+        text.sample(&[("volume", volume.name())], volume.is_frozen().into());
+    }
+    let help = "1 where a volume suffers from it; docs/curve.md says what is meant.";
+    text.family("larder_finding", Kind::Gauge, None, help);
+    for served in volumes {
+        let found = curves::findings(service, served);
+        for name in FINDINGS {
+            let labels = [("volume", served.volume.name()), ("finding", name)];
+            let is_found = found.iter().any(|finding| finding.finding == name);
+            text.sample(&labels, is_found.into());
+        }
     }
 }
 

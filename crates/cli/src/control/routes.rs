@@ -1,7 +1,7 @@
 //! What can be asked for: one row for each path.
 
 use super::request::{Json, Refused, json, refusal};
-use super::{answers, jobs, metrics};
+use super::{answers, curves, jobs, keep, metrics};
 use crate::commands::serve::changes::Setting;
 use crate::commands::serve::service::Service;
 use axum::Router;
@@ -30,6 +30,12 @@ pub(super) fn router(service: Arc<Service>) -> Router {
         .route("/v1/stats", get(stats))
         .route("/v1/volumes", get(volumes))
         .route("/v1/at-risk", get(at_risk))
+        .route("/v1/curve", get(curve))
+        .route("/v1/drop", post(drop_clean))
+        .route("/v1/freeze", post(freeze))
+        .route("/v1/unfreeze", post(unfreeze))
+        .route("/v1/pin", post(pin))
+        .route("/v1/unpin", post(unpin))
         .route("/v1/set", post(set))
         .route("/v1/flush", post(flush))
         .route("/v1/warm", post(warm))
@@ -67,6 +73,58 @@ async fn at_risk(State(shared): State<Shared>) -> Response {
     json(&answers::at_risk(&shared.service))
 }
 
+async fn curve(State(shared): State<Shared>) -> Response {
+    json(&curves::curves(&shared.service))
+}
+
+async fn drop_clean(
+    State(shared): State<Shared>,
+    Json(request): Json<VolumeRequest>,
+) -> Result<Response, Refused> {
+    let volumes = keep::asked_for(&shared.service, &request)?;
+    let service = Arc::clone(&shared.service);
+    // It looks at every page.
+    let dropped = tokio::task::spawn_blocking(move || keep::drop_clean(&service, &volumes)).await;
+    let dropped = dropped.map_err(|error| Refused::failed(format!("drop: {error}")))?;
+    Ok(json(&dropped))
+}
+
+async fn freeze(
+    State(shared): State<Shared>,
+    Json(request): Json<VolumeRequest>,
+) -> Result<Response, Refused> {
+    let volumes = keep::asked_for(&shared.service, &request)?;
+    Ok(json(&keep::freeze(&shared.service, &volumes, true)))
+}
+
+async fn unfreeze(
+    State(shared): State<Shared>,
+    Json(request): Json<VolumeRequest>,
+) -> Result<Response, Refused> {
+    let volumes = keep::asked_for(&shared.service, &request)?;
+    Ok(json(&keep::freeze(&shared.service, &volumes, false)))
+}
+
+async fn pin(
+    State(shared): State<Shared>,
+    Json(request): Json<RangeRequest>,
+) -> Result<Response, Refused> {
+    let service = Arc::clone(&shared.service);
+    let pinned = tokio::task::spawn_blocking(move || keep::pin(&service, &request)).await;
+    let pinned = pinned.map_err(|error| Refused::failed(format!("pin: {error}")))?;
+    Ok(json(&pinned?))
+}
+
+async fn unpin(
+    State(shared): State<Shared>,
+    Json(request): Json<RangeRequest>,
+) -> Result<Response, Refused> {
+    let service = Arc::clone(&shared.service);
+    let pinned = tokio::task::spawn_blocking(move || keep::unpin(&service, &request)).await;
+    let pinned = pinned.map_err(|error| Refused::failed(format!("unpin: {error}")))?;
+    Ok(json(&pinned?))
+}
+
 async fn set(
     State(shared): State<Shared>,
     Json(request): Json<SetRequest>,
@@ -85,12 +143,7 @@ async fn flush(
     State(shared): State<Shared>,
     Json(request): Json<VolumeRequest>,
 ) -> Result<Response, Refused> {
-    let volumes = match &request.volume {
-        None => shared.service.volumes(),
-        Some(name) => {
-            vec![shared.service.volume(name).ok_or_else(|| Refused::no_volume(name))?]
-        }
-    };
+    let volumes = keep::asked_for(&shared.service, &request)?;
     let service = Arc::clone(&shared.service);
     shared.jobs.start(move |told| jobs::flush(&service, &volumes, told))
 }

@@ -68,7 +68,7 @@ fn what_is_wrong_ends_with_2_and_a_sentence() {
     wrong(&["warm", "one", "15MiB+2MiB"], "the volume has 16777216 bytes");
     wrong(&["warm", "one", "7"], "write it as OFFSET+LENGTH");
     wrong(&["stats", "--watch", "1us"], "10ms are the least");
-    wrong(&["flush", "--watch", "1s"], "only stats, volumes and at-risk can be watched");
+    wrong(&["flush", "--watch", "1s"], "only stats, volumes, at-risk and curve can be watched");
     wrong(&["stats", "--token", "x"], "needs none");
     let socket = server.socket();
     server.stop();

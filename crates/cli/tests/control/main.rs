@@ -9,6 +9,7 @@ mod api;
 mod changes;
 mod ctl;
 mod documents;
+mod keep;
 mod manager;
 mod openmetrics;
 mod rig;

@@ -150,7 +150,7 @@ fn metrics_are_open_metrics_with_the_whole_catalogue() {
     let unit = |unit: Unit| if unit == Unit::Operations { "" } else { unit.name() };
     let kinds =
         [("counter", &COUNTERS[..]), ("gauge", &GAUGES[..]), ("histogram", &HISTOGRAMS[..])];
-    let mut expected = 2;
+    let mut expected = 4;
     for (kind, meanings) in kinds {
         for meaning in meanings {
             let name = format!("larder_{}", meaning.name);
@@ -164,7 +164,11 @@ fn metrics_are_open_metrics_with_the_whole_catalogue() {
             expected += 1;
         }
     }
-    assert_eq!(families.len(), expected, "nothing else is there but the program and its policies");
+    assert_eq!(
+        families.len(),
+        expected,
+        "nothing else is there but the program, policies, findings and what is frozen"
+    );
     assert_eq!(value(&families, "larder_read_bytes", "larder_read_bytes_total", "one"), MIB);
     assert_eq!(
         value(&families, "larder_read_requests", "larder_read_requests_total", "a\"b\\c"),

@@ -109,3 +109,46 @@ fn the_memory_is_divided_where_that_is_asked_for() {
     assert!(refused.error().contains("there is no setting \"share\""), "{}", refused.error());
     server.stop();
 }
+
+#[test]
+fn a_volume_that_thrashes_is_told_what_it_needs() {
+    let options = ["--hint", "random", "--max", "one=8MiB", "--policy", "lru"];
+    let server = Server::start(&["one", "two"], &options);
+    let young = server.ctl_text(&["curve", "one"]);
+    assert!(young.contains("Nothing is known yet: 0 references are too few."), "{young}");
+    let curve = || server.get("/v1/curve").json()["volumes"][0].clone();
+    // A loop of 10 MiB in 8 MiB: LRU hits nothing, and with a little more all of it.
+    read_around(&server, 10, "the curve is known", || {
+        let curve = curve();
+        curve["region"] == "steep" && curve["needed"]["point"]["hit_ratio"].as_f64() > Some(0.8)
+    });
+    let made = curve();
+    let needed = made["needed"]["point"]["bytes"].as_u64().unwrap();
+    assert!((9 * MIB..12 * MIB).contains(&needed), "{made}");
+    assert!(made["points"].as_array().unwrap().len() > 30, "{made}");
+    let said = made["advice"][0].as_str().unwrap();
+    assert!(said.starts_with("one needs ") && said.contains(" more to reach "), "{said}");
+    let shown = server.ctl_text(&["curve", "one"]);
+    for part in ["Hit-ratio curve", "Regions", "Policies in miniature", "Advice", "Findings"] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    assert!(shown.lines().all(|line| !line.starts_with("two:")), "{shown}");
+    // What it suffers from is said wherever one looks.
+    let line = "one: it thrashes: pages are missed that were there a moment ago; ";
+    for words in ["stats", "volumes"] {
+        let shown = server.ctl_text(&[words]);
+        assert!(shown.contains(line) && shown.contains("; it needs "), "{shown}");
+    }
+    let metrics = server.get("/metrics").body;
+    let gauge = |finding: &str, is: u64| {
+        let line = format!("larder_finding{{volume=\"one\",finding=\"{finding}\"}} {is}\n");
+        assert!(metrics.contains(&line), "{line}{metrics}");
+    };
+    gauge("thrashing", 1);
+    gauge("too-large", 0);
+    let csv = server.ctl_text(&["curve", "one", "--format", "csv"]);
+    assert!(csv.starts_with("volume,bytes,hit_ratio,low,high\none,"), "{csv}");
+    let unknown = server.ctl(&["curve", "three"]);
+    assert_eq!(unknown.status.code(), Some(2));
+    server.stop();
+}

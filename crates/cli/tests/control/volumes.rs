@@ -171,13 +171,14 @@ fn what_is_asked_of_an_added_volume_is_recorded() {
 }
 
 fn write(config: &Path, folder: &Path, volumes: &[&str]) {
-    let mut written =
+    let server =
         format!("memory = \"16MiB\"\nlisten = \"unix:{}\"\n", folder.join("nbd.sock").display());
-    for volume in volumes {
+    let table = |volume: &&str| {
         let image = folder.join(format!("{volume}.img"));
-        written += &format!("[[volume]]\nname = \"{volume}\"\npath = \"{}\"\n", image.display());
-    }
-    std::fs::write(config, written).unwrap();
+        format!("[[volume]]\nname = \"{volume}\"\npath = \"{}\"\n", image.display())
+    };
+    let tables: String = volumes.iter().map(table).collect();
+    std::fs::write(config, server + &tables).unwrap();
 }
 
 #[test]

@@ -200,6 +200,8 @@ catalogue! {
         "Memory of the pool that there shall be for data; it grows or shrinks until then.", "";
     Free, "free_bytes", Bytes, "Memory of the pool that holds nothing.", "";
     Metadata, "metadata_bytes", Bytes, "Memory of the pool for tables, policies and ghosts.", "";
+    GivenBack, "given_back_bytes", Bytes,
+        "Memory that was asked for and is not used, since the system is short of it.", "";
     InFlight, "store_in_flight", Operations, "Operations that the store has not finished.", "";
     Pinned, "pinned_bytes", Bytes,
         "Ranges that an administrator has pinned, resident yet or not.", "";
@@ -216,7 +218,8 @@ impl Gauge {
     /// Whether it is a gauge of the pool that all volumes share, and not of one of them.
     #[must_use]
     pub fn is_of_pool(self) -> bool {
-        matches!(self, Gauge::Memory | Gauge::MemoryTarget | Gauge::Free | Gauge::Metadata)
+        use Gauge::{Free, GivenBack, Memory, MemoryTarget, Metadata};
+        matches!(self, Memory | MemoryTarget | Free | Metadata | GivenBack)
     }
 }
 

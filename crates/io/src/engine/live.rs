@@ -55,8 +55,10 @@ impl Engine {
             return Err(EngineError::TooMuch { wanted: bytes, has });
         }
         let mut plan = self.plan.lock().expect("no holder panics");
-        self.cache.set_memory(self.frames_for(bytes, plan.policy_bytes))?;
+        let in_force = bytes.min(plan.kept);
+        self.cache.set_memory(self.frames_for(in_force, plan.policy_bytes))?;
         plan.memory_bytes = bytes;
+        self.cache.note_given_back(bytes - in_force);
         Ok(())
     }
 
@@ -67,7 +69,7 @@ impl Engine {
     }
 
     /// Frames for data in so many bytes, beside all tables that are there or will be.
-    fn frames_for(&self, bytes: u64, policy_bytes: usize) -> u32 {
+    pub(super) fn frames_for(&self, bytes: u64, policy_bytes: usize) -> u32 {
         let frames = frames_in(bytes, policy_bytes);
         let ever = self.cache.frames_ever();
         if frames >= ever {
@@ -112,7 +114,7 @@ impl Engine {
         let others = self.cache.volumes().into_iter().filter(|other| other.name() != volume.name());
         let others = others.map(|other| policy_bytes(other.policy(), other.policy_auto()));
         let policy_bytes = others.chain([bytes]).max().expect("at least this one");
-        self.cache.set_memory(self.frames_for(plan.memory_bytes, policy_bytes))?;
+        self.cache.set_memory(self.frames_for(plan.in_force(), policy_bytes))?;
         plan.policy_bytes = policy_bytes;
         Ok(())
     }

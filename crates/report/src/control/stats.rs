@@ -5,6 +5,7 @@
 //! time and all volumes asked for, never a mean of ratios.
 
 use super::Head;
+use super::findings::Finding;
 use crate::format;
 use crate::table::{Cell, Column, Table};
 use serde::{Deserialize, Serialize};
@@ -27,8 +28,30 @@ pub struct Stats {
     pub stopping: bool,
     /// What is so of the pool that all volumes share, by name.
     pub pool: Pool,
+    /// What is given back while the system is short of memory; null where that was not asked for.
+    #[serde(default)]
+    pub give_back: Option<GiveBack>,
     /// One for each volume.
     pub volumes: Vec<VolumeStats>,
+}
+
+/// Giving memory back to the system.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GiveBack {
+    /// What was asked for, and is used while nobody is short of memory.
+    pub full_bytes: u64,
+    /// What is kept now.
+    pub kept_bytes: u64,
+    /// What is kept in any case.
+    pub floor_bytes: u64,
+    /// How often memory was short since the server began; each was a step.
+    pub pressures: u64,
+    /// How long ago it was so last, in nanoseconds; null if never.
+    pub last_pressure_age_ns: Option<u64>,
+    /// What is watched; empty if nothing is.
+    pub watched: Vec<String>,
+    /// Why nothing is watched, if so.
+    pub error: Option<String>,
 }
 
 /// Gauges of the pool, by name.
@@ -51,6 +74,9 @@ pub struct VolumeStats {
     pub gauges: BTreeMap<String, u64>,
     /// Latencies by name.
     pub latencies: BTreeMap<String, LatencyStats>,
+    /// What it suffers from.
+    #[serde(default)]
+    pub findings: Vec<Finding>,
 }
 
 /// A latency in nanoseconds.
@@ -198,8 +224,13 @@ impl Stats {
             0 => String::new(),
             left => format!("; warming, {} to read back", format::bytes(left)),
         };
+        let is_short = |given: &&GiveBack| given.kept_bytes < given.full_bytes;
+        let short = self.give_back.as_ref().filter(is_short).map_or_else(String::new, |given| {
+            let (kept, full) = (format::bytes(given.kept_bytes), format::bytes(given.full_bytes));
+            format!("; keeping {kept} of {full}, since the system is short of memory")
+        });
         format!(
-            "up {}; {} of {} in use{resizing}{warming}{stopping}",
+            "up {}; {} of {} in use{resizing}{warming}{short}{stopping}",
             format::duration(self.uptime_ns),
             format::bytes(memory.saturating_sub(free)),
             format::bytes(memory),
@@ -247,6 +278,16 @@ impl Stats {
             ]);
         }
         table
+    }
+
+    /// What volumes suffer from, and what is done about it, a line each.
+    #[must_use]
+    pub fn findings(&self) -> String {
+        let lines = |volume: &VolumeStats| -> String {
+            let line = |finding: &Finding| ["\n", &finding.line(&volume.name), "\n"].concat();
+            volume.findings.iter().map(line).collect()
+        };
+        self.volumes.iter().map(lines).collect()
     }
 
     /// What the stores were asked for: amounts, or rates over so many seconds.
@@ -362,6 +403,7 @@ mod tests {
             head: Head::default(),
             uptime_ns: seconds * 1_000_000_000,
             stopping: false,
+            give_back: None,
             pool: [("memory_bytes".to_owned(), 64 << 20), ("free_bytes".to_owned(), 4 << 20)]
                 .into(),
             volumes,
@@ -394,6 +436,10 @@ all               120  800 KiB  45.0 %         0        0 B  40 KiB     0 B
         let mut growing = now.clone();
         growing.pool.insert("memory_target_bytes".into(), 96 << 20);
         assert!(growing.heading().ends_with("in use; on the way to 96 MiB"));
+        let given = GiveBack { full_bytes: 96 << 20, kept_bytes: 64 << 20, ..GiveBack::default() };
+        let short = Stats { give_back: Some(given), ..now.clone() };
+        let known = "; keeping 64 MiB of 96 MiB, since the system is short of memory";
+        assert!(short.heading().ends_with(known), "{}", short.heading());
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! The volumes of a server and their settings.
 
 use super::Head;
+use super::changes::ByteRange;
+use super::findings::Finding;
 use crate::format;
 use crate::table::{Cell, Column, Table};
 use serde::{Deserialize, Serialize};
@@ -41,6 +43,18 @@ pub struct Volume {
     /// The policy that is in force, which is not a setting where the cache chooses it.
     #[serde(default)]
     pub policy: PolicyInForce,
+    /// Whether it is frozen: nothing enters the cache or leaves it for what is asked of it.
+    #[serde(default)]
+    pub frozen: bool,
+    /// Bytes that are pinned.
+    #[serde(default)]
+    pub pinned_bytes: u64,
+    /// The ranges that are pinned, in order.
+    #[serde(default)]
+    pub pinned: Vec<ByteRange>,
+    /// What it suffers from.
+    #[serde(default)]
+    pub findings: Vec<Finding>,
     /// Settings by the names of the flags of `larder serve`, as they would be written there.
     pub settings: BTreeMap<String, String>,
     /// Tunables by name, each in its own unit.
@@ -72,21 +86,11 @@ pub struct Switch {
 }
 
 impl Volumes {
-    /// What the cache has changed by itself, one sentence for each volume where it has.
+    /// What is out of the ordinary, a line each: what the cache has changed by itself, what is
+    /// frozen or pinned, what volumes suffer from.
     #[must_use]
     pub fn notes(&self) -> Vec<String> {
-        let note = |volume: &Volume| {
-            let last = volume.policy.switches.last()?;
-            Some(format!(
-                "{}: {} has taken the place of {} {} ago: it missed {:.1} of 100 references less",
-                volume.name,
-                last.to,
-                last.from,
-                format::duration(last.age_ns),
-                last.gain * 100.0,
-            ))
-        };
-        self.volumes.iter().filter_map(note).collect()
+        self.volumes.iter().flat_map(Volume::notes).collect()
     }
 
     /// As a table.
@@ -144,6 +148,31 @@ impl Volumes {
     }
 }
 
+impl Volume {
+    fn notes(&self) -> Vec<String> {
+        let (name, mut notes) = (&self.name, Vec::new());
+        if let Some(last) = self.policy.switches.last() {
+            notes.push(format!(
+                "{name}: {} has taken the place of {} {} ago: it missed {:.1} of 100 references \
+                 less",
+                last.to,
+                last.from,
+                format::duration(last.age_ns),
+                last.gain * 100.0,
+            ));
+        }
+        if self.frozen {
+            notes.push(format!("{name}: frozen: misses go past the cache; larder ctl unfreeze"));
+        }
+        if self.pinned_bytes > 0 {
+            let (bytes, ranges) = (format::bytes(self.pinned_bytes), self.pinned.len());
+            notes.push(format!("{name}: {bytes} pinned, number of ranges: {ranges}"));
+        }
+        notes.extend(self.findings.iter().map(|finding| finding.line(name)));
+        notes
+    }
+}
+
 /// The policy in force, and whether it was chosen.
 fn policy(volume: &Volume) -> Cell {
     let PolicyInForce { name, auto, .. } = &volume.policy;
@@ -173,6 +202,15 @@ mod tests {
             target_bytes: Some(8 << 20),
             ..Volume::default()
         };
+        let pinned = Volume {
+            frozen: true,
+            pinned_bytes: 8192,
+            pinned: vec![ByteRange { offset: 0, length: 8192 }],
+            ..chosen.clone()
+        };
+        let notes = pinned.notes();
+        assert_eq!(notes.len(), 3, "{notes:?}");
+        assert!(notes[1].starts_with("a: frozen") && notes[2].starts_with("a: 8 KiB pinned"));
         let fixed = PolicyInForce { name: "lru".to_owned(), ..PolicyInForce::default() };
         let plain = Volume { name: "b".to_owned(), policy: fixed, ..Volume::default() };
         let volumes = Volumes { volumes: vec![chosen, plain], ..Volumes::default() };

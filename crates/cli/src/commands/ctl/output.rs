@@ -2,7 +2,7 @@
 
 use super::Format;
 use anyhow::Result;
-use larder_report::control::{AtRisk, Changed, Stats, Volumes};
+use larder_report::control::{AtRisk, Changed, Curves, Stats, Volumes};
 use larder_report::format;
 use larder_report::table::Table;
 use serde_json::{Value, json};
@@ -45,12 +45,7 @@ pub(super) struct Changes(pub(super) Changed);
 
 impl Changes {
     pub(super) fn print(&self, format: Format) -> Result<()> {
-        match format {
-            Format::Text if self.0.changed.is_empty() => text("nothing to change\n"),
-            Format::Text => text(&self.0.table().to_text()),
-            Format::Json => text(&format!("{:#}\n", json!(self.0))),
-            Format::Csv => text(&self.0.table().to_csv()),
-        }
+        print(&json!(self.0), &self.0.table(), "nothing to change\n", format)
     }
 }
 
@@ -84,7 +79,9 @@ impl Answer for Statistics {
             return format!("{}\n\n{}", self.now.heading(), self.now.everything().to_text());
         }
         let (requests, stores) = (self.now.requests(None), self.now.stores(None));
-        format!("{}\n\n{}\n{}", self.now.heading(), requests.to_text(), stores.to_text())
+        let findings = self.now.findings();
+        let heading = self.now.heading();
+        format!("{heading}\n\n{}\n{}{findings}", requests.to_text(), stores.to_text())
     }
 
     fn to_json(&self) -> Value {
@@ -103,11 +100,12 @@ impl Answer for Statistics {
         let (requests, stores) =
             (difference.requests(Some(seconds)), difference.stores(Some(seconds)));
         let shown = format!(
-            "{}\n\nthe last {seconds:.2} s\n{}\n{}\nin all\n{}",
+            "{}\n\nthe last {seconds:.2} s\n{}\n{}\nin all\n{}{}",
             self.now.heading(),
             requests.to_text(),
             stores.to_text(),
             self.now.requests(None).to_text(),
+            self.now.findings(),
         );
         let json = json!({
             "interval_s": seconds,
@@ -154,6 +152,41 @@ impl Answer for Listed {
 
     fn as_any(&self) -> &dyn Any {
         self
+    }
+}
+
+/// Curves and what follows from them.
+pub(super) struct Shapes(pub(super) Curves);
+
+impl Answer for Shapes {
+    fn to_text(&self) -> String {
+        self.0.to_text()
+    }
+
+    fn to_json(&self) -> Value {
+        json!(self.0)
+    }
+
+    fn table(&self) -> Table {
+        self.0.table()
+    }
+
+    fn since(&self, _: &dyn Answer) -> (String, Value, Table) {
+        (self.to_text(), self.to_json(), self.table())
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+/// An answer that is only printed.
+pub(super) fn print(json: &Value, table: &Table, otherwise: &str, format: Format) -> Result<()> {
+    match format {
+        Format::Text if table.is_empty() => text(otherwise),
+        Format::Text => text(&table.to_text()),
+        Format::Json => text(&format!("{json:#}\n")),
+        Format::Csv => text(&table.to_csv()),
     }
 }
 

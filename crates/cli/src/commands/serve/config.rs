@@ -249,6 +249,13 @@ impl Builder {
                 }
                 Ok(())
             }
+            // A flag that may have a value, or none.
+            DeValue::Boolean(on) if is_optional(arg) => {
+                if *on {
+                    self.flags.push(format!("--{key}").into());
+                }
+                Ok(())
+            }
             _ if is_switch => fault(at, format!("\"{key}\" is true or false")),
             DeValue::Table(table) if is_setting => {
                 for (name, value) in table {
@@ -298,6 +305,11 @@ impl Builder {
         self.flags.push(format!("--{key}={value}").into());
         Ok(())
     }
+}
+
+/// Whether a flag may stand without a value, though it takes one.
+fn is_optional(arg: &Arg) -> bool {
+    arg.get_num_args().is_some_and(|values| values.min_values() == 0 && values.takes_values())
 }
 
 /// Whether a flag may be given for one volume.

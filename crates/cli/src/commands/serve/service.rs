@@ -5,6 +5,7 @@
 //! set last.
 
 use super::Arguments;
+use super::give_back::Giving;
 use super::plan::{Plan, VolumePlan};
 use super::record::Recording;
 use super::recording;
@@ -45,6 +46,8 @@ pub(crate) struct Served {
 
 /// A running service.
 pub(crate) struct Service {
+    /// Giving memory back, if that was asked for.
+    giving: Option<Giving>,
     engine: Arc<Engine>,
     /// None once it is closed.
     server: RwLock<Option<Server>>,
@@ -122,7 +125,9 @@ impl Service {
                 return Err(error.into());
             }
         };
+        let giving = arguments.give_back.map(|floor| Giving::start(&engine, floor));
         Ok(Service {
+            giving,
             engine,
             server: RwLock::new(Some(server)),
             volumes: Mutex::new(volumes),
@@ -139,6 +144,11 @@ impl Service {
             progress: Mutex::new(None),
             drained_bytes: AtomicU64::new(0),
         })
+    }
+
+    /// Giving memory back, if that was asked for.
+    pub(crate) fn giving(&self) -> Option<&Giving> {
+        self.giving.as_ref()
     }
 
     pub(crate) fn engine(&self) -> &Arc<Engine> {

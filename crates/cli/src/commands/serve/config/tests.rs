@@ -66,6 +66,18 @@ fn the_command_line_goes_before_the_file() {
 }
 
 #[test]
+fn giving_back_is_asked_for_with_a_floor_or_without() {
+    let floor = |value: &str| {
+        let file = read(&GOOD.replace("lock = false", value)).unwrap();
+        file.arguments(&[]).unwrap().give_back
+    };
+    assert_eq!(floor("give-back = true"), Some(0));
+    assert_eq!(floor("give-back = \"16MiB\""), Some(16 << 20));
+    assert_eq!(floor("give-back = false"), None);
+    assert_eq!(floor("lock = true"), None);
+}
+
+#[test]
 fn what_the_cache_decides_by_itself_is_asked_for_in_the_file_too() {
     let file = GOOD.replace("\"arc\"", "\"auto\"").replace("lock = false", "share = \"auto\"");
     let plan = plan_with(&file, &[]).unwrap();

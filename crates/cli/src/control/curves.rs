@@ -1,0 +1,113 @@
+//! What is known of the workloads: `GET /v1/curve`, and the findings that other answers have too.
+
+use crate::commands::serve::service::{Served, Service};
+use larder_core::cache::ShareMode;
+use larder_core::counters::Gauge;
+use larder_core::curve::report::{self, CandidateRatio, CurvePoint, CurveReport};
+use larder_core::units::BLOCK_BYTES_U64;
+use larder_report::advise::curve::{Curve, Point};
+use larder_report::control::{
+    ByItself, Curves, Finding, Head, REFERENCES_MIN, Symptom, VolumeCurve, needed_memory,
+};
+use larder_report::sizing::PolicyRatio;
+
+/// Standard deviations that a bar of 95 % has to each side.
+const BAR: f64 = 1.96;
+
+pub(super) fn curves(service: &Service) -> Curves {
+    let share = service.engine().cache().share_mode().name().to_owned();
+    let volumes = service.volumes().iter().map(|served| volume(service, served)).collect();
+    let mut curves = Curves { head: Head::default(), share, volumes };
+    curves.advise();
+    curves
+}
+
+/// What a volume suffers from.
+pub(super) fn findings(service: &Service, served: &Served) -> Vec<Finding> {
+    let report = service.engine().cache().curve(&served.volume, service.engine().now());
+    report.map(|report| told(service, served, &report)).unwrap_or_default()
+}
+
+fn volume(service: &Service, served: &Served) -> VolumeCurve {
+    let Served { volume, .. } = served;
+    let cache = service.engine().cache();
+    let bytes = cache.gauge(volume, Gauge::Resident);
+    let totals = volume.totals();
+    let most = u64::from(volume.bounds().1).saturating_mul(BLOCK_BYTES_U64);
+    let unknown = VolumeCurve {
+        name: volume.name().to_owned(),
+        bytes,
+        max_bytes: (volume.bounds().1 < u32::MAX).then_some(most),
+        room_bytes: most.min(bytes + cache.gauge(volume, Gauge::Free)),
+        references_ever: totals.read_pages() + totals.write_pages(),
+        policy: volume.policy().name().to_owned(),
+        auto: volume.policy_auto(),
+        ..VolumeCurve::default()
+    };
+    let Some(report) = cache.curve(volume, service.engine().now()) else { return unknown };
+    VolumeCurve {
+        sample_rate: report.sample_rate,
+        references: report.references,
+        hit_ratio: report.hit_ratio,
+        points: points(&report),
+        policies: report.candidates.iter().map(policy).collect(),
+        findings: told(service, served, &report),
+        ..unknown
+    }
+}
+
+fn points(report: &CurveReport) -> Curve {
+    let point = |CurvePoint { bytes, estimate }: &CurvePoint| Point {
+        bytes: *bytes,
+        hit_ratio: estimate.hit_ratio,
+        low: estimate.low,
+        high: estimate.high,
+    };
+    Curve::new(report.points.iter().map(point))
+}
+
+fn policy(CandidateRatio { policy, hit_ratio, deviation }: &CandidateRatio) -> PolicyRatio {
+    PolicyRatio {
+        policy: policy.name().to_owned(),
+        hit_ratio: *hit_ratio,
+        low: (hit_ratio - BAR * deviation).max(0.0),
+        high: (hit_ratio + BAR * deviation).min(1.0),
+    }
+}
+
+/// The findings of a report in words.
+fn told(service: &Service, Served { volume, .. }: &Served, report: &CurveReport) -> Vec<Finding> {
+    let by_itself = ByItself {
+        policy: volume.policy_auto(),
+        share: service.engine().cache().share_mode() == ShareMode::Auto,
+    };
+    let curve = points(report);
+    let symptom = |finding: &report::Finding| match finding {
+        report::Finding::TooSmall { hit_ratio, .. } => {
+            let at = |bytes| curve.at(bytes).map_or(0.0, |point| point.hit_ratio);
+            let needed = needed_memory(&curve).map_or(0, |needed| needed.point.bytes);
+            Symptom::Thrashing {
+                hit_ratio: *hit_ratio,
+                with_twice: at(report.bytes.saturating_mul(2)),
+                more_bytes: needed.saturating_sub(report.bytes),
+                with_more: at(needed),
+            }
+        }
+        report::Finding::TooLarge { spare_bytes, .. } => {
+            Symptom::TooLarge { spare_bytes: *spare_bytes }
+        }
+        report::Finding::BetterPolicy { policy, gain } => {
+            Symptom::BetterPolicy { policy: policy.name(), gain: *gain }
+        }
+        report::Finding::Scanned { share } => Symptom::Scanned { share: *share },
+        report::Finding::AheadWasted { share } => Symptom::AheadWasted { share: *share },
+        report::Finding::Stolen { share } => Symptom::Stolen { share: *share },
+        report::Finding::WriteAmplification { factor } => {
+            Symptom::WriteAmplification { factor: *factor }
+        }
+    };
+    // Of a few references nothing follows.
+    let known = report.findings.iter().filter(|_| report.references >= REFERENCES_MIN);
+    let found = known.map(symptom);
+    found.map(|symptom| Finding::of(volume.name(), symptom, by_itself)).collect()
+}
