@@ -71,7 +71,9 @@ impl<F: Frames> Cache<F> {
             let sum: u128 = region.iter().map(|page| u128::from(page.0)).sum();
             let mean = sum / region.len() as u128;
             let mean = Nanos::try_from(mean).expect("no more than the largest of them");
-            region.iter_mut().for_each(|page| page.0 = mean);
+            for page in region {
+                page.0 = mean;
+            }
         }
         found.sort_unstable_by_key(hottest_first);
         // If the page size changes meanwhile, the ranges are of one size or the other: both are
