@@ -267,7 +267,7 @@ fn ask(socket: &Path, seed: u64, begun: Instant, ending: &AtomicBool) -> Result<
         };
         let asked = begun.elapsed();
         ensure!(client.read(offset, &mut bytes)?.is_ok(), "a read at {offset} failed");
-        requests.push((asked, u64::try_from((begun.elapsed() - asked).as_nanos())?));
+        requests.push((asked, u64::try_from(begun.elapsed().saturating_sub(asked).as_nanos())?));
     }
     Ok(requests)
 }

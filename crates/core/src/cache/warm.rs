@@ -71,7 +71,7 @@ impl<F: Frames> Cache<F> {
             let sum: u128 = region.iter().map(|page| u128::from(page.0)).sum();
             let mean = sum / region.len() as u128;
             let mean = Nanos::try_from(mean).expect("no more than the largest of them");
-            for page in region.iter_mut() {
+            for page in region {
                 page.0 = mean;
             }
         }

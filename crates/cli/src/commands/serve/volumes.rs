@@ -174,8 +174,8 @@ impl Service {
         let word = if clients == 1 { "client is" } else { "clients are" };
         anyhow::ensure!(
             clients == 0 || disconnect,
-            "remove {name}: {clients} {word} connected; let them go first, or use larder ctl remove \
-             --disconnect"
+            "remove {name}: {clients} {word} connected; let them go first, or use \
+             larder ctl remove --disconnect"
         );
         Ok(())
     }
