@@ -150,8 +150,8 @@ fn a_file_that_others_changed_or_replaced_is_noticed() {
     std::fs::write(&image, [0; 4096]).unwrap();
     let now = || StoreIdentity::of_path(&image, 4096).unwrap();
     assert!(load(&list, &now(), 9).unwrap().is_none(), "there is none yet");
-    save(&list, &now(), &[0..1]).unwrap();
-    assert_eq!(load(&list, &now(), 9).unwrap(), Some(vec![0..1]));
+    save(&list, &now(), &[0..1, 4..6]).unwrap();
+    assert_eq!(load(&list, &now(), 9).unwrap(), Some(vec![0..1, 4..6]));
     let mode = std::fs::metadata(&list).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600, "what is asked for is nobody's business");
     let file = std::fs::File::options().write(true).open(&image).unwrap();
@@ -162,7 +162,7 @@ fn a_file_that_others_changed_or_replaced_is_noticed() {
     };
     stale(&Stale::Changed);
     // One that was saved while the file was being written to says nothing of that.
-    save(&list, &now().in_use(), &[0..1]).unwrap();
+    save(&list, &now().in_use(), &[0..1, 4..6]).unwrap();
     file.set_modified(SystemTime::now() + Duration::from_secs(9)).unwrap();
     assert!(load(&list, &now(), 9).unwrap().is_some());
     let other = folder.path().join("other.img");
@@ -182,7 +182,7 @@ fn what_cannot_be_used_is_said_in_a_sentence() {
     let place = format!("use the list {}: ", list.display());
     assert_eq!(said(b"memory = \"1GiB\""), format!("{place}it is not a list of resident blocks"));
     assert_eq!(said(b""), format!("{place}it is not a list of resident blocks"));
-    let mut bytes = to_bytes(&store(), &[3..4]).unwrap();
+    let mut bytes = to_bytes(&store(), &[3..4, 8..9]).unwrap();
     assert_eq!(said(&bytes[..31]), format!("{place}it is damaged: it is cut short"));
     bytes[8..10].copy_from_slice(&(VERSION + 1).to_le_bytes());
     assert_eq!(said(&bytes), format!("{place}its version is 2, and 1 is the latest known here"));
@@ -196,12 +196,12 @@ fn what_cannot_be_used_is_said_in_a_sentence() {
 fn a_list_that_cannot_be_written_leaves_the_old_one() {
     let folder = tempfile::tempdir().unwrap();
     let list = folder.path().join("disk.warm");
-    save(&list, &store(), &[3..4]).unwrap();
+    save(&list, &store(), &[3..4, 8..9]).unwrap();
     // A folder is where the new list would be made.
     std::fs::create_dir(folder.path().join("disk.warm.new")).unwrap();
-    let error = save(&list, &store(), &[5..6]).unwrap_err().to_string();
+    let error = save(&list, &store(), &[5..6, 8..9]).unwrap_err().to_string();
     assert!(error.starts_with(&format!("write the list {}: ", list.display())), "{error}");
-    assert_eq!(load(&list, &store(), 9).unwrap(), Some(vec![3..4]));
+    assert_eq!(load(&list, &store(), 9).unwrap(), Some(vec![3..4, 8..9]));
     let nowhere = folder.path().join("none/disk.warm");
     assert!(matches!(save(&nowhere, &store(), &[]), Err(ListError::Write { .. })));
 }
