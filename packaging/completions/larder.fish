@@ -56,6 +56,8 @@ complete -c larder -n "__fish_larder_using_subcommand serve" -l counters -d 'Wri
 complete -c larder -n "__fish_larder_using_subcommand serve" -l control -d 'Socket for larder ctl, or none [default: beside the socket of --listen]' -r
 complete -c larder -n "__fish_larder_using_subcommand serve" -l control-tcp -d 'Be controlled over TCP as well, from this machine only; needs --control-token' -r
 complete -c larder -n "__fish_larder_using_subcommand serve" -l control-token -d 'File whose one line must be shown by whoever controls over TCP; for its owner\'s eyes only' -r -F
+complete -c larder -n "__fish_larder_using_subcommand serve" -l warm-list -d 'Folder for lists of what is cached, which is read back at the next start, or none [default: the folder for state that a service manager gives, else none]' -r
+complete -c larder -n "__fish_larder_using_subcommand serve" -l warm-list-every -d 'How often the lists are saved besides at the end, or off' -r
 complete -c larder -n "__fish_larder_using_subcommand serve" -l tls-verify-peer -d 'Refuse clients without a certificate that ca-cert.pem of the folder vouches for'
 complete -c larder -n "__fish_larder_using_subcommand serve" -l lock -d 'Lock the memory, so that it is never swapped out'
 complete -c larder -n "__fish_larder_using_subcommand serve" -l plain-io -d 'Use plain system calls even where io_uring is there'

@@ -13,6 +13,7 @@ const DOCUMENTS: &[(&str, &str)] = &[
     ("metrics", "docs/METRICS.md"),
     ("tunables", "docs/TUNABLES.md"),
     ("saw-tooth", "docs/img/saw-tooth.svg"),
+    ("leak", "docs/img/leak.svg"),
     ("bash", "packaging/completions/larder.bash"),
     ("zsh", "packaging/completions/_larder"),
     ("fish", "packaging/completions/larder.fish"),

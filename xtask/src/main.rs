@@ -10,6 +10,7 @@ mod docs;
 mod fio;
 mod flood;
 mod image;
+mod memory_group;
 mod nbd;
 mod packages;
 mod prove;

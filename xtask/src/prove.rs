@@ -10,6 +10,7 @@ mod fuzz;
 mod in_process;
 mod kill;
 mod lazy;
+mod leak;
 mod live;
 mod page_size;
 mod rss;
@@ -24,6 +25,7 @@ mod trace_fuzz;
 mod tuning;
 mod unrest;
 mod upstream;
+mod warm;
 mod wrong_input;
 
 use std::path::{Path, PathBuf};
@@ -87,6 +89,7 @@ pub(crate) const PROOFS: &[Proof] = &[
         run: sim_memory::run,
     },
     Proof { name: "size", about: "the recommended size, against full sweeps", run: size::run },
+    Proof { name: "leak", about: "a floor, a flood and a leak (root)", run: leak::run },
     Proof {
         name: "page-size",
         about: "page sizes and client threads under a database",
@@ -100,6 +103,7 @@ pub(crate) const PROOFS: &[Proof] = &[
     },
     Proof { name: "curve-cost", about: "what the curve costs a hit", run: tuning::curve_cost },
     Proof { name: "share", about: "--share auto, against fixed divisions", run: tuning::share },
+    Proof { name: "warm", about: "a restart that reads back what was cached", run: warm::run },
     Proof { name: "simulation", about: "20,000 seeds of crashes and faults", run: simulation::run },
 ];
 

@@ -85,6 +85,8 @@ pub(crate) enum Peer {
     QemuNbd(PathBuf),
     /// `nbdkit null` of so many bytes, where each read and write takes so long.
     NbdkitSlow(u64, Duration),
+    /// The same, one read or write after the other.
+    NbdkitDisk(u64, Duration),
 }
 
 impl Recipe for Peer {
@@ -94,20 +96,24 @@ impl Recipe for Peer {
             Self::NbdkitCache(_) => "nbdkit cache filter".into(),
             Self::QemuNbd(_) => "qemu-nbd writeback".into(),
             Self::NbdkitSlow(..) => "nbdkit delay filter".into(),
+            Self::NbdkitDisk(..) => "nbdkit delay filter, one at a time".into(),
         }
     }
 
     fn command(&self, socket: &Path, scratch: &Path) -> Command {
         let mut command = Command::new(match self {
-            Self::NbdkitMemory(_) | Self::NbdkitCache(_) | Self::NbdkitSlow(..) => "nbdkit",
             Self::QemuNbd(_) => "qemu-nbd",
+            _ => "nbdkit",
         });
         match self {
             Self::NbdkitMemory(bytes) => {
                 command.args(["--foreground", "--unix"]).arg(socket);
                 command.arg("memory").arg(bytes.to_string());
             }
-            Self::NbdkitSlow(bytes, time) => {
+            Self::NbdkitSlow(bytes, time) | Self::NbdkitDisk(bytes, time) => {
+                if matches!(self, Self::NbdkitDisk(..)) {
+                    command.arg("--threads=1");
+                }
                 command.args(["--foreground", "--unix"]).arg(socket).arg("--filter=delay");
                 let time = format!("{}ms", time.as_millis());
                 command.arg("null").arg(format!("size={bytes}"));

@@ -238,21 +238,41 @@ pub(crate) fn size_text(bytes: u64) -> String {
 }
 
 /// Where to be controlled: a path, or `none`.
-pub(crate) fn control(text: &str) -> Result<ControlArgument, String> {
+pub(crate) fn control(text: &str) -> Result<PathOrNone, String> {
     match text {
         "" => Err("a control socket needs a path".into()),
-        "none" => Ok(ControlArgument::None),
-        path => Ok(ControlArgument::Path(path.strip_prefix("unix:").unwrap_or(path).into())),
+        "none" => Ok(PathOrNone::None),
+        path => Ok(PathOrNone::Path(path.strip_prefix("unix:").unwrap_or(path).into())),
     }
 }
 
-/// Where to be controlled.
+/// A folder, or `none`.
+pub(crate) fn folder(text: &str) -> Result<PathOrNone, String> {
+    match text {
+        "" => Err("a folder needs a path".into()),
+        "none" => Ok(PathOrNone::None),
+        path => Ok(PathOrNone::Path(path.into())),
+    }
+}
+
+/// A place for something that can be left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum ControlArgument {
-    /// Nowhere.
+pub(crate) enum PathOrNone {
+    /// It is left out.
     None,
-    /// On a unix socket.
+    /// There.
     Path(PathBuf),
+}
+
+/// How often something is done, in nanoseconds, or `off`, which is 0.
+pub(crate) fn time_or_off(text: &str) -> Result<u64, String> {
+    match text {
+        "off" => Ok(0),
+        text => match time(text)? {
+            0 => Err("0 is no time between two; write off".into()),
+            ns => Ok(ns),
+        },
+    }
 }
 
 /// An address of this machine's loopback interface, as in `127.0.0.1:9090`.
@@ -352,7 +372,11 @@ mod tests {
             assert!(loopback(outside).unwrap_err().contains("from outside"), "{outside}");
         }
         assert!(loopback("localhost").is_err());
-        assert_eq!(control("none").unwrap(), ControlArgument::None);
-        assert_eq!(control("/run/x").unwrap(), ControlArgument::Path("/run/x".into()));
+        assert_eq!(control("none").unwrap(), PathOrNone::None);
+        assert_eq!(control("/run/x").unwrap(), PathOrNone::Path("/run/x".into()));
+        assert_eq!(folder("none").unwrap(), PathOrNone::None);
+        assert_eq!(folder("/var/x").unwrap(), PathOrNone::Path("/var/x".into()));
+        assert_eq!((time_or_off("off").unwrap(), time_or_off("5m").unwrap()), (0, 300_000_000_000));
+        assert!(time_or_off("0s").is_err() && time_or_off("often").is_err());
     }
 }

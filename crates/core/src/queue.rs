@@ -95,6 +95,8 @@ pub(crate) struct Queue<F: Frames> {
     pub(crate) wishes: Wishes,
     /// Blocks to be read back after a restart.
     pub(crate) warm: VecDeque<Range<u64>>,
+    /// How many these are.
+    pub(crate) warm_blocks: u64,
     /// Blocks that a reader in order has passed.
     pub(crate) behind: Vec<Range<u64>>,
     pub(crate) background: VecDeque<StoreOp<F>>,
@@ -131,6 +133,7 @@ impl<F: Frames> Queue<F> {
             ahead_frames: 0,
             wishes: Wishes::default(),
             warm: VecDeque::new(),
+            warm_blocks: 0,
             behind: Vec::new(),
             background: VecDeque::new(),
             reads_in_row: 0,

@@ -16,3 +16,4 @@ pub mod pressure;
 pub mod store;
 pub mod tls;
 pub mod wake;
+pub mod warm_list;

@@ -14,7 +14,8 @@ mod stats;
 mod volumes;
 
 pub use changes::{
-    AddRequest, ByteRange, Change, Changed, Progress, RangeRequest, SetRequest, VolumeRequest,
+    AddRequest, ByteRange, Change, Changed, Progress, RangeRequest, RemoveRequest, SetRequest,
+    VolumeRequest,
 };
 pub use curves::{Curves, REFERENCES_MIN, VolumeCurve, needed_memory};
 pub use findings::{ByItself, FINDINGS, Finding, Symptom};

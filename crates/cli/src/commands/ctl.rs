@@ -8,13 +8,13 @@ mod follow;
 mod output;
 mod watch;
 
-use crate::args;
+use crate::args::{self, VolumeArgument};
 use anyhow::{Result, bail, ensure};
 use clap::{Args, Subcommand, ValueEnum};
 use client::Client;
 use larder_report::control::{
-    AtRisk, ByteRange, Curves, Dropped, Pinned, RangeRequest, SetRequest, Stats, VolumeRequest,
-    Volumes,
+    AddRequest, AtRisk, ByteRange, Curves, Dropped, Pinned, RangeRequest, RemoveRequest,
+    SetRequest, Stats, VolumeRequest, Volumes,
 };
 use output::{Answer, Risk};
 use serde_json::json;
@@ -99,6 +99,24 @@ enum Command {
         #[arg(value_parser = range)]
         ranges: Vec<ByteRange>,
     },
+    /// Serve one more volume, with the flags of the server that hold for all volumes.
+    Add {
+        /// A file, a block device, or an export of another server, as on the command line of
+        /// larder serve.
+        #[arg(value_name = "[NAME=]PATH", value_parser = added)]
+        volume: String,
+        /// Settings of it, by the names that set takes.
+        #[arg(value_name = "NAME=VALUE", value_parser = setting)]
+        settings: Vec<(String, String)>,
+    },
+    /// Write everything of a volume and serve it no more.
+    Remove {
+        /// The volume.
+        volume: String,
+        /// Let go of its clients, once what they have asked is answered, instead of refusing.
+        #[arg(long)]
+        disconnect: bool,
+    },
     /// Forget what is clean; what is dirty stays.
     Drop {
         /// This volume only.
@@ -147,6 +165,17 @@ fn interval(text: &str) -> Result<Duration, String> {
 fn setting(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.rsplit_once('=').ok_or("write it as NAME=VALUE")?;
     Ok((name.to_owned(), value.to_owned()))
+}
+
+/// A volume with its name, and with a path that means the same to the server.
+fn added(text: &str) -> Result<String, String> {
+    let VolumeArgument { name, path, upstream } = args::volume(text)?;
+    let path = match upstream {
+        Some(_) => path,
+        None => std::path::absolute(path).map_err(|error| error.to_string())?,
+    };
+    let path = path.to_str().ok_or("its path cannot be written in JSON: it is not UTF-8")?;
+    Ok(format!("{name}={path}"))
 }
 
 /// `OFFSET+LENGTH`.
@@ -200,6 +229,15 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
             let ranges = if ranges.is_empty() { whole(&client, volume)? } else { ranges.clone() };
             let request = RangeRequest { volume: volume.clone(), ranges };
             follow::run(&client, "warm", &request, &follow::WARM, format)
+        }
+        Command::Add { volume, settings } => {
+            let set = settings.iter().cloned().collect();
+            let request = AddRequest { volume: volume.clone(), set };
+            output::Added(client.post("add", &request)?).print(format)
+        }
+        Command::Remove { volume, disconnect } => {
+            let request = RemoveRequest { volume: volume.clone(), disconnect: *disconnect };
+            follow::run(&client, "remove", &request, &follow::REMOVE, format)
         }
         Command::Stop => {
             follow::run(&client, "stop", &VolumeRequest::default(), &follow::STOP, format)

@@ -1,5 +1,6 @@
 //! `larder docs`: the tables of the documentation that come from the code.
 
+mod leak;
 mod saw_tooth;
 mod shell;
 
@@ -23,6 +24,8 @@ enum Document {
     Tunables,
     /// The chart of the lazy writer's saw-tooth, as SVG.
     SawTooth,
+    /// The chart of a leak and a floor, from the recorded run, as SVG.
+    Leak,
     /// Completions of the command line for bash.
     Bash,
     /// The same for zsh.
@@ -38,6 +41,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         Document::Metrics => metrics(),
         Document::Tunables => tunables(),
         Document::SawTooth => print!("{}", saw_tooth::chart()?),
+        Document::Leak => print!("{}", leak::chart()?),
         Document::Bash => shell::completions(clap_complete::Shell::Bash)?,
         Document::Zsh => shell::completions(clap_complete::Shell::Zsh)?,
         Document::Fish => shell::completions(clap_complete::Shell::Fish)?,

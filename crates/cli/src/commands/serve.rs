@@ -9,8 +9,10 @@ mod recording;
 pub(crate) mod reload;
 pub(crate) mod service;
 mod stores;
+mod volumes;
+mod warm;
 
-use crate::args::{self, ControlArgument, Named, PolicyChoice, VolumeArgument};
+use crate::args::{self, Named, PathOrNone, PolicyChoice, VolumeArgument};
 use crate::control;
 use crate::signals::{Asked, SignalChannel, channel_of_signals};
 use crate::systemd::Manager;
@@ -149,7 +151,7 @@ pub(crate) struct Arguments {
 
     /// Socket for larder ctl, or none [default: beside the socket of --listen].
     #[arg(long, value_name = "PATH", value_parser = args::control, help_heading = "Control")]
-    pub(crate) control: Option<ControlArgument>,
+    pub(crate) control: Option<PathOrNone>,
 
     /// Be controlled over TCP as well, from this machine only; needs --control-token.
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = args::loopback,
@@ -159,6 +161,17 @@ pub(crate) struct Arguments {
     /// File whose one line must be shown by whoever controls over TCP; for its owner's eyes only.
     #[arg(long, value_name = "FILE", requires = "control_tcp", help_heading = "Control")]
     pub(crate) control_token: Option<PathBuf>,
+
+    /// Folder for lists of what is cached, which is read back at the next start, or none [default:
+    /// the folder for state that a service manager gives, else none].
+    #[arg(long, value_name = "DIR|none", value_parser = args::folder,
+          help_heading = "Warm restart")]
+    pub(crate) warm_list: Option<PathOrNone>,
+
+    /// How often the lists are saved besides at the end, or off.
+    #[arg(long, value_name = "TIME|off", default_value = "5m", value_parser = args::time_or_off,
+          help_heading = "Warm restart")]
+    pub(crate) warm_list_every: u64,
 
     /// Use plain system calls even where io_uring is there.
     #[arg(long, help_heading = "Store")]

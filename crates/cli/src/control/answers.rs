@@ -100,10 +100,15 @@ fn latency_stats(totals: &Totals, latency: Latency) -> LatencyStats {
 }
 
 pub(super) fn volumes(service: &Service) -> Volumes {
+    of_volumes(service, service.volumes())
+}
+
+/// These volumes.
+pub(super) fn of_volumes(service: &Service, volumes: Vec<Served>) -> Volumes {
     let cache = service.engine().cache();
     let one = |served: Served| {
         let findings = curves::findings(service, &served);
-        let Served { volume, plan } = served;
+        let Served { volume, plan, .. } = served;
         let (settings, tunables) = settings(&plan);
         let Pinned { pinned_bytes, ranges, .. } = keep::pinned(cache, &volume);
         Volume {
@@ -116,6 +121,7 @@ pub(super) fn volumes(service: &Service) -> Volumes {
             uri: service.uri(volume.name()),
             length_bytes: volume.geometry().length,
             resident_bytes: cache.gauge(&volume, Gauge::Resident),
+            warming_bytes: cache.gauge(&volume, Gauge::Warming),
             target_bytes: volume.target_frames().map(|frames| u64::from(frames) * BLOCK_BYTES_U64),
             policy: policy(&volume, service.engine().now()),
             settings,
@@ -125,7 +131,7 @@ pub(super) fn volumes(service: &Service) -> Volumes {
     Volumes {
         head: Head::default(),
         share: cache.share_mode().name().to_owned(),
-        volumes: service.volumes().into_iter().map(one).collect(),
+        volumes: volumes.into_iter().map(one).collect(),
     }
 }
 

@@ -141,8 +141,16 @@ pub(super) fn flush(service: &Service, volumes: &[Served], told: &Told) -> Ended
         Err(error) => return failed("flush", &error),
     };
     let mut lanes: Vec<ArenaLane> = Vec::new();
+    let mut failures = Vec::new();
     for Served { volume, .. } in volumes {
-        let mut lane = cache.open_lane(volume, Box::new(waker.clone()));
+        // It may have been removed since it was asked for.
+        let mut lane = match cache.try_open_lane(volume, Box::new(waker.clone())) {
+            Ok(lane) => lane,
+            Err(error) => {
+                failures.push(format!("flush {}: {error}", volume.name()));
+                continue;
+            }
+        };
         let status = cache.flush_always(&mut lane, service.engine().now(), 0);
         debug_assert_eq!(status, Status::Pending, "a flush always waits");
         lanes.push(lane);
@@ -156,7 +164,6 @@ pub(super) fn flush(service: &Service, volumes: &[Served], told: &Told) -> Ended
         [one] => one.volume.name().to_owned(),
         _ => "all".to_owned(),
     };
-    let mut failures = Vec::new();
     let mut completions = Vec::new();
     while !lanes.is_empty() {
         // What becomes dirty meanwhile is no part of this flush.
@@ -190,6 +197,27 @@ pub(super) fn flush(service: &Service, volumes: &[Served], told: &Told) -> Ended
     Ended { done_bytes: total_bytes - left, failures }
 }
 
+/// Removes a volume. Most of it is written while it is served as before.
+pub(super) fn remove(service: &Service, served: Served, disconnect: bool, told: &Told) -> Ended {
+    let mut ended = flush(service, std::slice::from_ref(&served), told);
+    if !ended.failures.is_empty() {
+        return ended;
+    }
+    let name = served.plan.name.clone();
+    // The store is let go of with its last user.
+    drop(served);
+    let removed = service.remove(&name, disconnect, |at| {
+        told.send_replace(Some(Progress::Volume {
+            volume: at.volume.clone(),
+            done_bytes: ended.done_bytes,
+            total_bytes: ended.done_bytes + at.left_bytes,
+            error: at.error.clone(),
+        }));
+    });
+    ended.failures.extend(removed.err().map(|error| format!("{error:#}")));
+    ended
+}
+
 /// Refuses ranges that are not in a volume of `length` bytes.
 pub(super) fn check_ranges(ranges: &[ByteRange], length: u64) -> Result<(), Refused> {
     if ranges.len() > RANGES_MAX {
@@ -219,7 +247,13 @@ pub(super) fn warm(
         Ok(waker) => waker,
         Err(error) => return failed("warm", &error),
     };
-    let mut lane = cache.open_lane(volume, Box::new(waker.clone()));
+    let mut lane = match cache.try_open_lane(volume, Box::new(waker.clone())) {
+        Ok(lane) => lane,
+        Err(error) => {
+            let failures = vec![format!("warm {}: {error}", volume.name())];
+            return Ended { done_bytes: 0, failures };
+        }
+    };
     let total_bytes = ranges.iter().map(|range| range.length).sum();
     let (mut done_bytes, mut failures) = (0, Vec::new());
     'ranges: for range in ranges {

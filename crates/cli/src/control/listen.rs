@@ -2,7 +2,7 @@
 
 use super::server::Door;
 use super::token::Token;
-use crate::args::ControlArgument;
+use crate::args::PathOrNone;
 use crate::commands::serve::Arguments;
 use crate::commands::serve::service;
 use anyhow::{Context, Result, ensure};
@@ -36,8 +36,8 @@ pub(super) fn doors(arguments: &Arguments, handed_over: Option<Listener>) -> Res
 
 fn on_unix(arguments: &Arguments) -> Result<Option<Door>> {
     let (path, asked_for) = match &arguments.control {
-        Some(ControlArgument::None) => return Ok(None),
-        Some(ControlArgument::Path(path)) => (path.clone(), true),
+        Some(PathOrNone::None) => return Ok(None),
+        Some(PathOrNone::Path(path)) => (path.clone(), true),
         None => (default_path(&service::address(arguments)), false),
     };
     match Listener::bind(&ListenAddress::Unix(path)) {

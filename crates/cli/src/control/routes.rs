@@ -9,7 +9,9 @@ use axum::extract::State;
 use axum::http::{StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use larder_report::control::{Changed, RangeRequest, SetRequest, VolumeRequest};
+use larder_report::control::{
+    AddRequest, Changed, RangeRequest, RemoveRequest, SetRequest, VolumeRequest,
+};
 use larder_report::openmetrics::MEDIA_TYPE;
 use std::sync::Arc;
 
@@ -37,6 +39,8 @@ pub(super) fn router(service: Arc<Service>) -> Router {
         .route("/v1/set", post(set))
         .route("/v1/flush", post(flush))
         .route("/v1/warm", post(warm))
+        .route("/v1/add", post(add))
+        .route("/v1/remove", post(remove))
         .route("/v1/stop", post(stop))
         .fallback(no_path)
         .method_not_allowed_fallback(no_method)
@@ -153,6 +157,29 @@ async fn warm(
     jobs::check_ranges(&request.ranges, served.volume.geometry().length)?;
     let service = Arc::clone(&shared.service);
     shared.jobs.start(move |told| jobs::warm(&service, &served, &request.ranges, told))
+}
+
+async fn add(
+    State(shared): State<Shared>,
+    Json(AddRequest { volume, set }): Json<AddRequest>,
+) -> Result<Response, Refused> {
+    let service = Arc::clone(&shared.service);
+    // Another server may take its time to answer.
+    let added = tokio::task::spawn_blocking(move || service.add(&volume, &set));
+    let added = added.await.map_err(|error| Refused::failed(format!("add: {error}")))?;
+    let served = added.map_err(|error| Refused::wrong(format!("{error:#}")))?;
+    Ok(json(&answers::of_volumes(&shared.service, vec![served])))
+}
+
+async fn remove(
+    State(shared): State<Shared>,
+    Json(RemoveRequest { volume, disconnect }): Json<RemoveRequest>,
+) -> Result<Response, Refused> {
+    let served = shared.service.volume(&volume).ok_or_else(|| Refused::no_volume(&volume))?;
+    let unused = shared.service.check_unused(&volume, disconnect);
+    unused.map_err(|error| Refused::wrong(error.to_string()))?;
+    let service = Arc::clone(&shared.service);
+    shared.jobs.start(move |told| jobs::remove(&service, served, disconnect, told))
 }
 
 async fn stop(State(shared): State<Shared>, Json(_): Json<Empty>) -> Response {

@@ -4,7 +4,7 @@
 //! -->` or `<!-- example: GET /v1/stats -->`. The test asks a server for each and compares all but
 //! the numbers; with `LARDER_WRITE_DOCS=1`, which `cargo xtask docs` sets, it writes them.
 
-use crate::rig::{MIB, Server, text};
+use crate::rig::{MIB, Server, images, text};
 use std::path::{Path, PathBuf};
 
 /// Longer examples are cut.
@@ -30,6 +30,7 @@ fn server() -> Server {
     let options =
         ["--set", "first-delay=60000", "--set", "logs.age-max=600000", "--max", "logs=8MiB"];
     let server = Server::start_in(short(), &["data", "logs"], &options);
+    images(server.folder.path(), &["more"]);
     let mut data = server.client(0);
     data.write_at(0, &vec![7; 1 << 20], true).unwrap();
     for i in 0..2000 {
@@ -44,7 +45,8 @@ fn made(server: &Server, how: &str) -> String {
     let folder = server.folder.path().display().to_string();
     let (asked, said) = match how.split_once(' ').expect("two words") {
         ("ctl", words) => {
-            let words: Vec<_> = words.split(' ').collect();
+            let real = words.replace(SHOWN, &folder);
+            let words: Vec<_> = real.split(' ').collect();
             let output = server.ctl(&words);
             let said = if output.status.success() { output.stdout } else { output.stderr };
             (format!("larder {how}"), text(&said))

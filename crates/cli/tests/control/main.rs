@@ -15,3 +15,5 @@ mod openmetrics;
 mod rig;
 mod security;
 mod tuning;
+mod volumes;
+mod warm;

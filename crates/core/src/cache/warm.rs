@@ -16,9 +16,12 @@ use crate::units::PAGE_BLOCKS_MAX;
 use crate::volume::Volume;
 use std::ops::Range;
 
-/// Pages are ordered by heat in so many parts, and by place inside a part: then they can be read
-/// back hottest first and all the same in large reads.
+/// Pages are ordered by the heat of their regions, in so many parts, and by place inside a part:
+/// then they can be read back hottest first and all the same in large reads. In the order of their
+/// own heat, pages that are asked for at random among their neighbours would be read one by one.
 const PARTS: usize = 8;
+/// Blocks of a region: those of the largest read.
+const REGION_BLOCKS: u64 = PAGE_BLOCKS_MAX as u64;
 /// Pages that are looked at under one hold of a shard's lock.
 const SLOTS_AT_ONCE: u32 = 4096;
 /// Blocks of a read while clients wait.
@@ -26,8 +29,9 @@ const SMALL_BLOCKS: u64 = 16;
 
 impl<F: Frames> Cache<F> {
     /// The blocks of the pages of `volume` that are resident, the hottest part first, in order of
-    /// place within a part; of at most `most` pages, the hottest ones. While it runs it takes 16
-    /// bytes for each page that it gathers, up to a quarter more than `most`.
+    /// place within a part; of at most `most` pages, the hottest ones. Pages of the same MiB stay
+    /// together, as hot as they are on average. While it runs it takes 16 bytes for each page that
+    /// it gathers, up to a quarter more than `most`.
     #[must_use]
     pub fn residents(&self, volume: &Volume<F>, now: Nanos, most: usize) -> Vec<Range<u64>> {
         let mut found: Vec<(Nanos, u64)> = Vec::new();
@@ -57,13 +61,28 @@ impl<F: Frames> Cache<F> {
                 }
             }
         }
+        if found.len() > most {
+            found.select_nth_unstable_by_key(most, hottest_first);
+            found.truncate(most);
+        }
+        // From here on a page is as hot as its region.
+        found.sort_unstable_by_key(|page| page.1);
+        for region in found.chunk_by_mut(|a, b| a.1 / REGION_BLOCKS == b.1 / REGION_BLOCKS) {
+            let sum: u128 = region.iter().map(|page| u128::from(page.0)).sum();
+            let mean = sum / region.len() as u128;
+            let mean = Nanos::try_from(mean).expect("no more than the largest of them");
+            for page in region {
+                page.0 = mean;
+            }
+        }
         found.sort_unstable_by_key(hottest_first);
-        found.truncate(most);
         // If the page size changes meanwhile, the ranges are of one size or the other: both are
         // read back, and what is read already is not read again.
         let paging = volume.paging();
         let mut ranges: Vec<Range<u64>> = Vec::new();
-        let part_pages = found.len().div_ceil(PARTS).max(1);
+        let region_pages = usize::try_from(REGION_BLOCKS / u64::from(paging.page_blocks));
+        let region_pages = region_pages.expect("at most 256");
+        let part_pages = found.len().div_ceil(PARTS).max(region_pages);
         for part in found.chunks_mut(part_pages) {
             part.sort_unstable_by_key(|page| page.1);
             let begin = ranges.len();
@@ -83,8 +102,13 @@ impl<F: Frames> Cache<F> {
     pub fn warm(&self, volume: &Volume<F>, blocks: impl IntoIterator<Item = Range<u64>>) {
         let inside = |range: Range<u64>| range.start..range.end.min(volume.blocks);
         let ranges = blocks.into_iter().map(inside).filter(|range| range.start < range.end);
-        lock(&volume.queue).warm.extend(ranges);
+        let mut queue = lock(&volume.queue);
+        let before = queue.warm.len();
+        queue.warm.extend(ranges);
+        let more: u64 = queue.warm.range(before..).map(|range| range.end - range.start).sum();
+        queue.warm_blocks += more;
         volume.has_warm.store(true, Ordering::Release);
+        drop(queue);
         volume.notify.notify();
     }
 
@@ -128,9 +152,12 @@ impl<F: Frames> Cache<F> {
             if range.start == range.end {
                 queue.warm.pop_front();
             }
+            queue.warm_blocks -= next.end - next.start;
             drop(queue);
             if volume.is_stopping() || !self.ahead(volume, (recorder, now), next, false) {
-                lock(&volume.queue).warm.clear();
+                let mut queue = lock(&volume.queue);
+                queue.warm.clear();
+                queue.warm_blocks = 0;
                 volume.has_warm.store(false, Ordering::Release);
                 return;
             }

@@ -209,6 +209,7 @@ catalogue! {
         "Memory that the volume is to have where the cache divides it (--share auto); else 0.", "";
     Held, "held_bytes", Bytes,
         "Dirty blocks of groups that wait for other groups to be stable.", "";
+    Warming, "warming_bytes", Bytes, "What a warm restart has still to read back.", "";
     Failing, "failing_blocks", Blocks,
         "Dirty blocks whose last write to the store failed: what is at risk.", "";
 }

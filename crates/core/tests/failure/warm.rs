@@ -31,19 +31,33 @@ fn residents(rig: &Rig, most: usize) -> Vec<Range<u64>> {
 
 #[test]
 fn residents_are_the_hottest_first_and_in_order_within_a_part() {
-    let mut rig = random_rig(1024, 4096);
+    let mut rig = random_rig(4096, 4096);
     let mut lane = rig.lane(0);
-    read_all(&mut rig, &mut lane, (0..800).rev());
-    // The last hundred references are the hottest eighth.
-    read_all(&mut rig, &mut lane, 300..400);
+    read_all(&mut rig, &mut lane, (0..2048).rev());
+    // The last references are the hottest eighth, and a stray one among what is cold.
+    read_all(&mut rig, &mut lane, (1024..1280).chain([2000]));
     let all = residents(&rig, 10_000);
-    assert_eq!(all[0], 300..400);
+    assert_eq!(all[0], 1024..1280);
     let mut blocks: Vec<u64> = all.iter().cloned().flatten().collect();
     blocks.sort_unstable();
-    assert_eq!(blocks, (0..800).collect::<Vec<_>>(), "each once");
-    let few = residents(&rig, 100);
-    assert_eq!(few.iter().map(|range| range.end - range.start).sum::<u64>(), 100);
-    assert!(few.iter().all(|range| 300 <= range.start && range.end <= 400), "{few:?}");
+    assert_eq!(blocks, (0..2048).collect::<Vec<_>>(), "each once");
+    let few = residents(&rig, 257);
+    let mut blocks: Vec<u64> = few.into_iter().flatten().collect();
+    blocks.sort_unstable();
+    assert_eq!(blocks, (1024..1280).chain([2000]).collect::<Vec<_>>(), "the hottest ones");
+    rig.cache.close_lane(lane);
+}
+
+#[test]
+fn neighbours_are_read_back_together_however_their_own_heat_is_mixed() {
+    let mut rig = random_rig(4096, 1 << 20);
+    let mut lane = rig.lane(0);
+    // Extents all over the volume, their blocks asked for in an order of no order: 7 and 2048 have
+    // no common divisor.
+    let block = |i: u64| i * 7 % 2048 / 64 * 1024 + i * 7 % 64;
+    read_all(&mut rig, &mut lane, (0..2048).map(block));
+    let all = residents(&rig, 10_000);
+    assert_eq!(all.len(), 32, "one range for each extent: {all:?}");
     rig.cache.close_lane(lane);
 }
 
@@ -61,9 +75,10 @@ fn what_was_resident_comes_back_in_large_reads_and_is_hit() {
     // As from a list of a longer volume.
     rig.cache.warm(&volume, list.into_iter().chain([200_000..200_010, 99_999..200_000]));
     assert!(rig.cache.is_warming(&volume));
+    assert_eq!(rig.gauge(Gauge::Warming), 2001 * BLOCK);
     rig.run();
     assert!(!rig.cache.is_warming(&volume));
-    assert_eq!(rig.gauge(Gauge::Resident), 2001 * BLOCK);
+    assert_eq!((rig.gauge(Gauge::Warming), rig.gauge(Gauge::Resident)), (0, 2001 * BLOCK));
     let reads = rig.ops.iter().filter(|op| op.1 == StoreOpKind::Read).count();
     assert!(reads <= 100, "{reads} reads");
     let mut lane = rig.lane(0);
@@ -83,6 +98,7 @@ fn nothing_is_evicted_for_what_is_read_back() {
     rig.cache.warm(&volume, std::iter::once(0..5000));
     rig.run();
     assert!(!rig.cache.is_warming(&volume), "it is given up when the memory is full");
+    assert_eq!(rig.gauge(Gauge::Warming), 0);
     assert_eq!(count(&rig, Counter::EvictedPages), 0);
     assert!(rig.gauge(Gauge::Resident) <= 512 * BLOCK);
     let hits = count(&rig, Counter::ReadHit);

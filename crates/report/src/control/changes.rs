@@ -104,6 +104,17 @@ pub struct AddRequest {
     pub set: BTreeMap<String, String>,
 }
 
+/// The body of `POST /v1/remove`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RemoveRequest {
+    /// The volume.
+    pub volume: String,
+    /// Whether clients that use it are let go of; otherwise it stays as long as there are such.
+    #[serde(default)]
+    pub disconnect: bool,
+}
+
 /// A line of an answer that comes bit by bit: one JSON object each.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]

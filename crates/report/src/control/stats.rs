@@ -219,13 +219,18 @@ impl Stats {
         } else {
             format!("; on the way to {}", format::bytes(target))
         };
+        let warming = |volume: &VolumeStats| volume.gauges.get("warming_bytes").copied();
+        let warming = match self.volumes.iter().filter_map(warming).sum() {
+            0 => String::new(),
+            left => format!("; warming, {} to read back", format::bytes(left)),
+        };
         let is_short = |given: &&GiveBack| given.kept_bytes < given.full_bytes;
         let short = self.give_back.as_ref().filter(is_short).map_or_else(String::new, |given| {
             let (kept, full) = (format::bytes(given.kept_bytes), format::bytes(given.full_bytes));
             format!("; keeping {kept} of {full}, since the system is short of memory")
         });
         format!(
-            "up {}; {} of {} in use{resizing}{short}{stopping}",
+            "up {}; {} of {} in use{resizing}{warming}{short}{stopping}",
             format::duration(self.uptime_ns),
             format::bytes(memory.saturating_sub(free)),
             format::bytes(memory),

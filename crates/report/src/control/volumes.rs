@@ -34,6 +34,9 @@ pub struct Volume {
     pub length_bytes: u64,
     /// Memory that holds its blocks now.
     pub resident_bytes: u64,
+    /// What a warm restart has still to read back.
+    #[serde(default)]
+    pub warming_bytes: u64,
     /// Memory that it is to have, where the cache divides the memory; null where it does not.
     #[serde(default)]
     pub target_bytes: Option<u64>,

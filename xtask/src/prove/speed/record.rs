@@ -97,7 +97,8 @@ pub(in crate::prove) fn machine() -> Value {
     })
 }
 
-fn software(root: &Path) -> Value {
+/// Versions of what takes part, as far as it is there.
+pub(in crate::prove) fn software(root: &Path) -> Value {
     let version = |program: &str| {
         let text = run::text(Command::new(program).arg("--version")).unwrap_or_default();
         text.lines().next().unwrap_or_default().to_owned()

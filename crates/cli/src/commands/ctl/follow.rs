@@ -21,6 +21,7 @@ pub(super) struct Words {
 
 pub(super) const FLUSH: Words = Words { doing: "writing", done: "flushed" };
 pub(super) const WARM: Words = Words { doing: "reading", done: "warmed" };
+pub(super) const REMOVE: Words = Words { doing: "writing", done: "removed" };
 pub(super) const STOP: Words = Words { doing: "writing", done: "stopped" };
 
 /// Asks, shows how far it is, and says how it ended.

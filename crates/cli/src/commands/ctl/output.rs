@@ -3,6 +3,7 @@
 use super::Format;
 use anyhow::Result;
 use larder_report::control::{AtRisk, Changed, Curves, Stats, Volumes};
+use larder_report::format;
 use larder_report::table::Table;
 use serde_json::{Value, json};
 use std::any::Any;
@@ -45,6 +46,23 @@ pub(super) struct Changes(pub(super) Changed);
 impl Changes {
     pub(super) fn print(&self, format: Format) -> Result<()> {
         print(&json!(self.0), &self.0.table(), "nothing to change\n", format)
+    }
+}
+
+/// Volumes that were added.
+pub(super) struct Added(pub(super) Volumes);
+
+impl Added {
+    pub(super) fn print(&self, format: Format) -> Result<()> {
+        match format {
+            Format::Text => self.0.volumes.iter().try_for_each(|volume| {
+                let size = format::bytes(volume.length_bytes);
+                let mode = volume.settings.get("write-mode").map_or("", String::as_str);
+                text(&format!("serving {} ({size}, {mode}) at {}\n", volume.name, volume.uri))
+            }),
+            Format::Json => text(&format!("{:#}\n", json!(self.0))),
+            Format::Csv => text(&self.0.table().to_csv()),
+        }
     }
 }
 

@@ -75,7 +75,7 @@ impl VolumePlan {
     }
 
     /// Changes one of them.
-    fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
+    pub(super) fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
         let frames = |bytes: u64| u32::try_from(bytes / BLOCK_BYTES_U64).unwrap_or(u32::MAX);
         match name {
             "page-size" => self.page_blocks = args::page_blocks(value)?,
@@ -195,7 +195,7 @@ impl Service {
             }
         }
         if old.memory_bytes != new.memory_bytes {
-            self.engine().set_memory(new.memory_bytes - self.buffer_bytes())?;
+            self.engine().set_memory(new.memory_bytes - self.bytes_beside())?;
         }
         for (served, (old, new)) in plans() {
             let volume = &served.volume;

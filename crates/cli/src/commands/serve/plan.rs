@@ -4,7 +4,7 @@
 //! Invariant: a plan that [`Plan::of`] gives can be served as far as can be told without opening
 //! anything, so `larder check-config` and a reload find what a start would find.
 
-use super::{Arguments, stores};
+use super::{Arguments, stores, warm};
 use crate::args::{Named, PolicyChoice, VolumeArgument, value_of};
 use larder_core::cache::ShareMode;
 use larder_core::hint::Hint;
@@ -40,6 +40,8 @@ pub(crate) struct VolumePlan {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
     pub(crate) memory_bytes: u64,
+    /// Whether lists of what is cached are kept.
+    pub(crate) warm_lists: bool,
     /// How volumes share it.
     pub(crate) share: ShareMode,
     pub(crate) volumes: Vec<VolumePlan>,
@@ -75,7 +77,12 @@ impl Plan {
         let volumes = arguments.volumes.iter();
         let volumes: Vec<_> =
             volumes.map(|volume| VolumePlan::of(arguments, volume)).collect::<Result<_, _>>()?;
-        let plan = Plan { memory_bytes: arguments.memory, share: arguments.share, volumes };
+        let plan = Plan {
+            memory_bytes: arguments.memory,
+            warm_lists: warm::folder(arguments).is_some(),
+            share: arguments.share,
+            volumes,
+        };
         plan.check()?;
         Ok(plan)
     }
@@ -107,7 +114,7 @@ impl Plan {
             );
             return refuse("memory", None, message);
         }
-        let frames = frames_in(wanted - buffers, self.policy_bytes());
+        let frames = frames_in(wanted - stores::bytes_beside(self), self.policy_bytes());
         let mut promised = 0;
         for volume in &self.volumes {
             volume.check(frames)?;
@@ -123,7 +130,7 @@ impl Plan {
 
 impl VolumePlan {
     /// What the arguments say of a volume.
-    fn of(arguments: &Arguments, volume: &VolumeArgument) -> Result<Self, PlanError> {
+    pub(super) fn of(arguments: &Arguments, volume: &VolumeArgument) -> Result<Self, PlanError> {
         let name = volume.name.as_str();
         let frames = |bytes: &u64| u32::try_from(bytes / BLOCK_BYTES_U64).unwrap_or(u32::MAX);
         let of = |bounds: &[Named<u64>]| value_of(bounds, name).map(frames);

@@ -38,22 +38,33 @@ pub(super) struct Recorded {
 
 /// What the threads share.
 struct Shared {
-    /// The exports, whose numbers are those of the trace's volumes.
-    volumes: Vec<String>,
-    /// Rings of connections that the recorder has not seen yet; none once the file could not be
-    /// written, since nothing is recorded any more.
-    new: Mutex<Option<Vec<(u32, EventReceiver)>>>,
+    /// None once the file could not be written, since nothing is recorded any more.
+    new: Mutex<Option<New>>,
     recorder: OnceLock<Thread>,
     stopping: AtomicBool,
 }
 
+/// What the recorder has not seen yet.
+struct New {
+    /// The exports, whose numbers are those of the trace's volumes. One that comes back under the
+    /// same name has the same number.
+    volumes: Vec<String>,
+    /// So many of them are named in the file.
+    named: usize,
+    /// Rings of connections.
+    rings: Vec<(u32, EventReceiver)>,
+}
+
 impl Observer for Shared {
     fn connected(&self, export: &str, events: EventReceiver) {
-        let number = self.volumes.iter().position(|volume| volume == export);
-        let number = number.and_then(|number| u32::try_from(number).ok());
         // Without a recorder the ring is dropped, which tells the connection.
         if let Some(new) = &mut *self.new.lock().expect("no holder panics") {
-            new.push((number.expect("an export of ours"), events));
+            let number = new.volumes.iter().position(|volume| volume == export);
+            let number = number.unwrap_or_else(|| {
+                new.volumes.push(export.to_owned());
+                new.volumes.len() - 1
+            });
+            new.rings.push((u32::try_from(number).expect("far fewer exports"), events));
         }
     }
 
@@ -87,8 +98,7 @@ impl Recording {
         }
         writer.cut()?;
         let shared = Arc::new(Shared {
-            volumes,
-            new: Mutex::new(Some(Vec::new())),
+            new: Mutex::new(Some(New { named: volumes.len(), volumes, rings: Vec::new() })),
             recorder: OnceLock::new(),
             stopping: AtomicBool::new(false),
         });
@@ -141,8 +151,15 @@ impl<W: Write> Keeper<W> {
         loop {
             std::thread::park_timeout(ROUND);
             let stopping = shared.stopping.load(Ordering::Acquire);
+            let mut names = Vec::new();
             if let Some(new) = &mut *shared.new.lock().expect("no holder panics") {
-                rings.append(new);
+                rings.append(&mut new.rings);
+                let fresh = (0..).zip(&new.volumes).skip(new.named);
+                names.extend(fresh.map(|(number, name)| (number, name.clone())));
+                new.named = new.volumes.len();
+            }
+            for (number, name) in names {
+                self.writer.name(NameOf::Volume, number, &name)?;
             }
             rings.retain_mut(|(volume, ring)| {
                 let over = ring.is_over();

@@ -59,11 +59,18 @@ impl Reloader {
     }
 
     fn change(&mut self, service: &Service) -> Result<()> {
-        let (arguments, plan) = read(&self.arguments, &self.command_line)?;
+        let (arguments, mut plan) = read(&self.arguments, &self.command_line)?;
+        let is_in = |plan: &Plan, one: &VolumePlan| {
+            let same = |other: &VolumePlan| (&other.name, &other.path) == (&one.name, &one.path);
+            plan.volumes.iter().any(same)
+        };
+        // What changes comes first: a file that cannot be has no effect at all.
         let mut settings = changes::difference(&self.plan, &plan);
-        // What is new in the file is not served yet.
         settings.retain(|setting| match &setting.volume {
-            Some(volume) => service.volume(volume).is_some(),
+            Some(name) => {
+                let same = |one: &&VolumePlan| one.name == *name && is_in(&self.plan, one);
+                service.volume(name).is_some() && plan.volumes.iter().any(|one| same(&one))
+            }
             None => true,
         });
         for change in service.set(&settings).map_err(|error| anyhow!(error))? {
@@ -71,27 +78,37 @@ impl Reloader {
             let name = format!("{}{volume}{}", change.volume, change.name);
             eprintln!("larder: {name} was {} and is {}", change.from, change.to);
         }
-        for name in others(&self.plan, &plan) {
-            eprintln!("larder: note: volume {name} comes or goes with a new start only");
+        let mut stay = Vec::new();
+        for gone in self.plan.volumes.iter().filter(|one| !is_in(&plan, one)) {
+            // It may have been removed in another way.
+            let is_served =
+                service.volume(&gone.name).is_some_and(|now| now.plan.path == gone.path);
+            match if is_served { service.remove(&gone.name, false, |_| {}) } else { Ok(()) } {
+                Ok(()) => eprintln!("larder: {} is not served any more", gone.name),
+                Err(error) => {
+                    eprintln!("larder: note: failed to {error:#}; the next reload tries again");
+                    stay.push(gone.clone());
+                }
+            }
+        }
+        let came: Vec<_> =
+            plan.volumes.iter().filter(|one| !is_in(&self.plan, one)).cloned().collect();
+        for volume in came {
+            match service.add_planned(&volume) {
+                Ok(served) => eprintln!("larder: {}", service.line_about(&served.volume)),
+                Err(error) => {
+                    eprintln!("larder: note: failed to {error:#}; the next reload tries again");
+                    plan.volumes.retain(|one| one.name != volume.name);
+                }
+            }
         }
         for name in fixed(&self.arguments, &arguments) {
             eprintln!("larder: note: {name} cannot be changed while it serves; start it anew");
         }
+        plan.volumes.extend(stay);
         self.plan = plan;
         Ok(())
     }
-}
-
-/// Volumes that one of two plans has, or that lie elsewhere in the other.
-fn others<'a>(old: &'a Plan, new: &'a Plan) -> Vec<&'a str> {
-    let is_in = |plan: &Plan, one: &VolumePlan| {
-        plan.volumes.iter().any(|other| (&other.name, &other.path) == (&one.name, &one.path))
-    };
-    let gone = old.volumes.iter().filter(|one| !is_in(new, one));
-    let came = new.volumes.iter().filter(|one| !is_in(old, one));
-    let mut names: Vec<_> = gone.chain(came).map(|one| one.name.as_str()).collect();
-    names.dedup();
-    names
 }
 
 /// Flags that differ and that need a new start.
@@ -108,6 +125,8 @@ fn fixed(old: &Arguments, new: &Arguments) -> Vec<&'static str> {
         ("control", old.control != new.control),
         ("control-tcp", old.control_tcp != new.control_tcp),
         ("control-token", old.control_token != new.control_token),
+        ("warm-list", old.warm_list != new.warm_list),
+        ("warm-list-every", old.warm_list_every != new.warm_list_every),
         ("plain-io", old.plain_io != new.plain_io),
     ];
     flags.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect()

@@ -10,32 +10,38 @@ use super::plan::{Plan, VolumePlan};
 use super::record::Recording;
 use super::recording;
 use super::stores::{self, Stores};
-use crate::args::{self, PolicyChoice};
+use super::volumes::Opening;
+use super::warm::{self, Gathered, WarmLists};
+use crate::args;
 use crate::counters;
 use crate::progress::WriteOut;
 use crate::signals::Asked;
 use anyhow::{Context, Result, anyhow};
 use larder_core::mode::FlushMode;
 use larder_core::units::BLOCK_BYTES_U64;
-use larder_core::volume::VolumeOptions;
 use larder_io::engine::{ArenaVolume, Engine, EngineOptions};
 use larder_io::front::listen::Listener;
-use larder_io::front::nbd::{Export, ListenAddress, Server, ServerLimits, ServerOptions};
-use larder_io::store::Opened;
+use larder_io::front::nbd::{ListenAddress, Server, ServerLimits, ServerOptions};
+use larder_io::store::AllocationMap;
 use larder_report::control::Progress;
 use larder_report::format;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 use std::time::{Duration, Instant};
 
 /// A volume that is served.
 #[derive(Clone)]
 pub(crate) struct Served {
     pub(crate) volume: Arc<ArenaVolume>,
+    pub(super) map: Arc<dyn AllocationMap>,
     pub(crate) plan: VolumePlan,
+    /// Whether clients that name no export get it.
+    pub(super) default: bool,
+    /// What of the memory its store has taken for buffers.
+    pub(super) buffer_bytes: u64,
 }
 
 /// A running service.
@@ -44,18 +50,20 @@ pub(crate) struct Service {
     giving: Option<Giving>,
     engine: Arc<Engine>,
     /// None once it is closed.
-    server: Mutex<Option<Server>>,
+    server: RwLock<Option<Server>>,
     volumes: Mutex<Vec<Served>>,
     /// Where each volume is, and what was there when it was opened.
     stores: Mutex<Stores>,
-    /// What of the memory upstream volumes have taken for their buffers.
-    buffer_bytes: u64,
+    /// What of the memory is not the cache's.
+    pub(super) bytes_beside: AtomicU64,
+    /// Lists of what is cached, if they are kept.
+    lists: Option<WarmLists>,
     /// What the cache shall have.
     memory_bytes: AtomicU64,
     /// Held by whoever changes what is served.
     changing: Mutex<()>,
-    /// Where the counters go, besides standard error.
-    counters: Option<PathBuf>,
+    /// What it was started with.
+    arguments: Arguments,
     /// What is recorded, and where.
     recording: Mutex<Option<(Recording, PathBuf)>>,
     begun: Instant,
@@ -77,7 +85,7 @@ impl Service {
     ) -> Result<Self> {
         let tls = stores::tls(arguments)?;
         let engine = Engine::new(EngineOptions {
-            memory_bytes: plan.memory_bytes - stores::buffer_bytes(plan),
+            memory_bytes: plan.memory_bytes - stores::bytes_beside(plan),
             huge_pages: true,
             lock: arguments.lock,
             threads: args::cores().get(),
@@ -85,17 +93,15 @@ impl Service {
         })?;
         engine.cache().set_share_mode(plan.share);
         let engine = Arc::new(engine);
+        let lists = warm::start(arguments, plan, &engine)?;
         let limits = ServerLimits::default();
-        let (mut volumes, mut exports) = (Vec::new(), Vec::new());
         let mut stores = Stores::default();
-        for volume in &plan.volumes {
-            let default = plan.volumes.len() == 1;
-            let opened =
-                stores.open(volume, plan.memory_bytes, arguments.plain_io, engine.clock())?;
-            let (served, export) = add(&engine, volume, opened, default, &limits)?;
-            volumes.push(served);
-            exports.push(export);
-        }
+        let memory_bytes = plan.memory_bytes;
+        let opening = Opening { engine: &engine, lists: lists.as_ref(), arguments, memory_bytes };
+        let default = plan.volumes.len() == 1;
+        let volumes = plan.volumes.iter().map(|plan| opening.open(&mut stores, plan, default));
+        let volumes: Vec<_> = volumes.collect::<Result<_>>()?;
+        let exports = volumes.iter().map(|served| served.export(&limits)).collect();
         let listener = match handed_over {
             Some(listener) => listener,
             None => Listener::bind(&address(arguments))?,
@@ -123,13 +129,14 @@ impl Service {
         Ok(Service {
             giving,
             engine,
-            server: Mutex::new(Some(server)),
+            server: RwLock::new(Some(server)),
             volumes: Mutex::new(volumes),
             stores: Mutex::new(stores),
-            buffer_bytes: stores::buffer_bytes(plan),
+            bytes_beside: AtomicU64::new(stores::bytes_beside(plan)),
+            lists,
             memory_bytes: AtomicU64::new(plan.memory_bytes),
             changing: Mutex::new(()),
-            counters: arguments.counters.clone(),
+            arguments: arguments.clone(),
             recording: Mutex::new(recording),
             begun: Instant::now(),
             asker,
@@ -148,6 +155,41 @@ impl Service {
         &self.engine
     }
 
+    /// What it was started with.
+    pub(super) fn arguments(&self) -> &Arguments {
+        &self.arguments
+    }
+
+    /// Lists of what is cached, if they are kept.
+    pub(super) fn lists(&self) -> Option<&WarmLists> {
+        self.lists.as_ref()
+    }
+
+    /// Where each volume is.
+    pub(super) fn stores(&self) -> MutexGuard<'_, Stores> {
+        self.stores.lock().expect("no holder panics")
+    }
+
+    /// Asks the server something that may take a moment.
+    ///
+    /// # Errors
+    /// Those of the question, or that there is no server any more.
+    pub(super) fn with_server<T>(&self, ask: impl FnOnce(&Server) -> Result<T>) -> Result<T> {
+        let server = self.server.read().expect("no holder panics");
+        ask(server.as_ref().context("reach clients: the server is stopping")?)
+    }
+
+    /// A volume has come.
+    pub(super) fn note_added(&self, served: Served) {
+        self.volumes.lock().expect("no holder panics").push(served);
+    }
+
+    /// A volume is gone.
+    pub(super) fn note_removed(&self, name: &str) {
+        let mut volumes = self.volumes.lock().expect("no holder panics");
+        volumes.retain(|served| served.volume.name() != name);
+    }
+
     /// The volumes as they are now.
     pub(crate) fn volumes(&self) -> Vec<Served> {
         self.volumes.lock().expect("no holder panics").clone()
@@ -164,15 +206,16 @@ impl Service {
     }
 
     /// What of the memory is not the cache's.
-    pub(crate) fn buffer_bytes(&self) -> u64 {
-        self.buffer_bytes
+    pub(crate) fn bytes_beside(&self) -> u64 {
+        self.bytes_beside.load(Ordering::Acquire)
     }
 
     /// What is in force.
     pub(crate) fn plan(&self) -> Plan {
         let volumes = self.volumes().into_iter().map(|served| served.plan).collect();
         let memory_bytes = self.memory_bytes.load(Ordering::Acquire);
-        Plan { memory_bytes, share: self.engine.cache().share_mode(), volumes }
+        let (warm_lists, share) = (self.lists.is_some(), self.engine.cache().share_mode());
+        Plan { memory_bytes, warm_lists, share, volumes }
     }
 
     /// Notes what is in force now, for the volumes that are there.
@@ -187,7 +230,7 @@ impl Service {
 
     /// The address of a volume for NBD clients; empty once the server is closed.
     pub(crate) fn uri(&self, volume: &str) -> String {
-        let server = self.server.lock().expect("no holder panics");
+        let server = self.server.read().expect("no holder panics");
         server.as_ref().map(|server| server.uri(volume)).unwrap_or_default()
     }
 
@@ -199,16 +242,20 @@ impl Service {
     pub(crate) fn announce(&self) -> std::io::Result<()> {
         let mut out = std::io::stdout().lock();
         for Served { volume, .. } in self.volumes() {
-            let size = format::bytes(volume.geometry().length);
-            let mode = volume.write_mode();
-            let uri = self.uri(volume.name());
-            writeln!(out, "serving {} ({size}, {mode}) at {uri}", volume.name())?;
+            writeln!(out, "{}", self.line_about(&volume))?;
             if volume.flush_mode() == FlushMode::Ignore {
                 warn_of_ignored_flushes(volume.name());
             }
         }
         out.flush()?;
         Ok(())
+    }
+
+    /// Where a volume is for clients.
+    pub(super) fn line_about(&self, volume: &ArenaVolume) -> String {
+        let size = format::bytes(volume.geometry().length);
+        let (name, mode, uri) = (volume.name(), volume.write_mode(), self.uri(volume.name()));
+        format!("serving {name} ({size}, {mode}) at {uri}")
     }
 
     /// One line on what it does now, for the service manager.
@@ -231,7 +278,7 @@ impl Service {
                 eprintln!("{}", table.to_text());
             }
         }
-        if let Some(path) = &self.counters
+        if let Some(path) = &self.arguments.counters
             && let Err(error) = self.write_counters(path)
         {
             eprintln!("larder: note: {error:#}");
@@ -272,6 +319,11 @@ impl Service {
     /// Writes everything out, for as long as it takes.
     pub(crate) fn drain(&self) -> Result<()> {
         self.stopping.store(true, Ordering::Release);
+        // A volume that is just coming or going is one or the other first.
+        drop(self.changing());
+        if let Some(lists) = &self.lists {
+            lists.before_stop();
+        }
         let mut shown = WriteOut::new("writing");
         // Of the volume at hand: its name, what was to be written at first.
         let mut total = (String::new(), 0);
@@ -308,17 +360,19 @@ impl Service {
 
     /// Paths that do not lead to what was written any more.
     pub(crate) fn lost(&self) -> Vec<String> {
-        self.stores.lock().expect("no holder panics").lost()
+        self.stores().lost()
     }
 
     pub(crate) fn close(&self) {
         self.give_up();
+        let lists = self.lists.as_ref().map(WarmLists::gather).unwrap_or_default();
         self.engine.shut_down();
+        lists.iter().for_each(Gathered::save);
     }
 
     /// Ends the connections and what was recorded of them, and leaves the stores as they are.
     pub(crate) fn give_up(&self) {
-        if let Some(server) = self.server.lock().expect("no holder panics").take() {
+        if let Some(server) = self.server.write().expect("no holder panics").take() {
             server.close();
         }
         if let Some((recording, path)) = self.recording.lock().expect("no holder panics").take() {
@@ -333,34 +387,6 @@ pub(crate) fn warn_of_ignored_flushes(volume: &str) {
         "larder: WARNING: {volume} ignores flushes: a crash loses what was written in the last \
          seconds, also what a client was told is safe"
     );
-}
-
-/// Adds a volume that was opened to the engine.
-fn add(
-    engine: &Arc<Engine>,
-    plan: &VolumePlan,
-    opened: Opened,
-    default: bool,
-    limits: &ServerLimits,
-) -> Result<(Served, Export)> {
-    for note in &opened.notes {
-        eprintln!("larder: note: {note}");
-    }
-    let options = VolumeOptions {
-        page_blocks: plan.page_blocks,
-        policy: plan.policy.first(),
-        policy_auto: plan.policy == PolicyChoice::Auto,
-        write_mode: plan.write_mode,
-        flush_mode: plan.flush_mode,
-        hint: plan.hint,
-        min_frames: plan.min_frames,
-        max_frames: plan.max_frames,
-        tunables: plan.tunables.clone(),
-        ..VolumeOptions::new(&plan.name, opened.store.geometry())
-    };
-    let volume = engine.add_volume(options, opened.store)?;
-    let export = Export::new(Arc::clone(&volume), opened.map, default, limits);
-    Ok((Served { volume, plan: plan.clone() }, export))
 }
 
 /// Where to listen.

@@ -2,6 +2,7 @@
 
 use super::Arguments;
 use super::plan::{Plan, VolumePlan};
+use super::warm;
 use anyhow::{Context, Result};
 use larder_core::clock::Clock;
 use larder_core::mode::{FlushMode, WriteMode};
@@ -9,6 +10,7 @@ use larder_io::front::nbd::TlsOptions;
 use larder_io::nbd_client::NbdUri;
 use larder_io::store::{self, NbdOptions, Opened};
 use larder_io::tls::TlsServer;
+use larder_io::warm_list::StoreIdentity;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -27,6 +29,10 @@ pub(super) struct Stores {
     files: Vec<(PathBuf, Identity)>,
     /// Exports of other servers, with the address that was given.
     upstreams: Vec<(String, NbdUri)>,
+}
+
+fn is_lost((path, was): &(PathBuf, Identity)) -> bool {
+    identity(path).ok() != Some(*was)
 }
 
 impl Stores {
@@ -65,15 +71,43 @@ impl Stores {
 
     /// Paths that do not lead to what was written any more.
     pub(super) fn lost(&self) -> Vec<String> {
-        let is_lost = |(path, was): &&(PathBuf, Identity)| identity(path).ok() != Some(*was);
-        self.files.iter().filter(is_lost).map(|(path, _)| path.display().to_string()).collect()
+        let lost = self.files.iter().filter(|file| is_lost(file));
+        lost.map(|(path, _)| path.display().to_string()).collect()
     }
+
+    /// A volume is gone; whether its path leads elsewhere by now.
+    pub(super) fn forget(&mut self, volume: &VolumePlan) -> bool {
+        if let Some(uri) = &volume.upstream {
+            self.upstreams.retain(|(_, other)| other != uri);
+            return false;
+        }
+        let gone = self.files.extract_if(.., |(path, _)| *path == volume.path);
+        gone.fold(false, |lost, file| lost | is_lost(&file))
+    }
+}
+
+/// The bytes of `--memory` that a volume takes for its buffers, if it is an upstream volume.
+pub(super) fn buffer_bytes_of(volume: &VolumePlan, memory_bytes: u64) -> u64 {
+    if volume.upstream.is_some() { NbdOptions::memory_beside(memory_bytes) } else { 0 }
 }
 
 /// The bytes of `--memory` that upstream volumes take for their buffers.
 pub(super) fn buffer_bytes(plan: &Plan) -> u64 {
-    let upstreams = plan.volumes.iter().filter(|volume| volume.upstream.is_some()).count();
-    NbdOptions::memory_beside(plan.memory_bytes) * upstreams as u64
+    plan.volumes.iter().map(|volume| buffer_bytes_of(volume, plan.memory_bytes)).sum()
+}
+
+/// The bytes of `--memory` that are not the cache's: upstream volumes and lists take them.
+pub(super) fn bytes_beside(plan: &Plan) -> u64 {
+    let lists = if plan.warm_lists { warm::bytes_beside(plan.memory_bytes) } else { 0 };
+    buffer_bytes(plan) + lists
+}
+
+/// What a volume lies on, for a list of what is cached of it.
+pub(super) fn listed_identity(volume: &VolumePlan, length: u64) -> std::io::Result<StoreIdentity> {
+    match &volume.upstream {
+        Some(uri) => Ok(StoreIdentity::of_export(&uri.to_string(), length)),
+        None => StoreIdentity::of_path(&volume.path, length),
+    }
 }
 
 /// What the server does about TLS.

@@ -181,6 +181,15 @@ impl Server {
         self.shared.exports.add(export)
     }
 
+    /// How many clients use the export of this name now.
+    #[must_use]
+    pub fn clients(&self, name: &str) -> usize {
+        let exports = self.shared.exports.list();
+        let Some(export) = exports.iter().find(|export| export.info.name == name) else { return 0 };
+        let connections = self.shared.connections.lock().expect("no holder panics");
+        connections.iter().filter(|one| !one.is_done() && one.serves(export)).count()
+    }
+
     /// Offers the export of this name no more, and lets its clients go: what they have asked is
     /// answered. Those whose requests, or who themselves, take longer than `patience` are cut off.
     /// When this returns nobody uses the export's volume by this server; false if there was none.

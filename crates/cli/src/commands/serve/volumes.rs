@@ -1,0 +1,253 @@
+//! Volumes come and go while others are served.
+//!
+//! Invariants: a volume that comes is checked together with all others, as a plan, before anything
+//! of it is opened; one that goes is written out and flushed before its store is let go of, and
+//! stays, served as before, if that cannot be done or if somebody uses it.
+
+use super::Arguments;
+use super::plan::VolumePlan;
+use super::service::{Served, Service, warn_of_ignored_flushes};
+use super::stores::{self, Stores};
+use super::warm::WarmLists;
+use crate::args::{self, PolicyChoice};
+use anyhow::{Context, Result, anyhow};
+use larder_core::mode::FlushMode;
+use larder_core::volume::VolumeOptions;
+use larder_io::engine::{Engine, StopProgress};
+use larder_io::front::nbd::{Export, ServerLimits};
+use larder_io::store::Opened;
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// How long clients of a volume that goes may take for what they have asked.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// What volumes are opened with.
+pub(super) struct Opening<'a> {
+    pub(super) engine: &'a Arc<Engine>,
+    pub(super) lists: Option<&'a WarmLists>,
+    pub(super) arguments: &'a Arguments,
+    pub(super) memory_bytes: u64,
+}
+
+impl Opening<'_> {
+    /// Opens the store of a volume and puts the cache before it; the one export of a server is also
+    /// its default.
+    pub(super) fn open(
+        &self,
+        stores: &mut Stores,
+        plan: &VolumePlan,
+        default: bool,
+    ) -> Result<Served> {
+        let Opening { engine, lists, arguments, memory_bytes } = *self;
+        let opened = stores.open(plan, memory_bytes, arguments.plain_io, engine.clock())?;
+        let added = self.add(plan, opened, default);
+        let listed = added.and_then(|served| {
+            if let Some(lists) = lists {
+                let length = served.volume.geometry().length;
+                let store = stores::listed_identity(plan, length);
+                lists.add(&served.volume, store.context("look at the volume once more")?);
+            }
+            Ok(served)
+        });
+        if listed.is_err() {
+            stores.forget(plan);
+        }
+        listed
+    }
+
+    fn add(&self, plan: &VolumePlan, opened: Opened, default: bool) -> Result<Served> {
+        for note in &opened.notes {
+            eprintln!("larder: note: {note}");
+        }
+        let options = VolumeOptions {
+            page_blocks: plan.page_blocks,
+            policy: plan.policy.first(),
+            policy_auto: plan.policy == PolicyChoice::Auto,
+            write_mode: plan.write_mode,
+            flush_mode: plan.flush_mode,
+            hint: plan.hint,
+            min_frames: plan.min_frames,
+            max_frames: plan.max_frames,
+            tunables: plan.tunables.clone(),
+            ..VolumeOptions::new(&plan.name, opened.store.geometry())
+        };
+        let volume = self.engine.add_volume(options, opened.store)?;
+        let buffer_bytes = stores::buffer_bytes_of(plan, self.memory_bytes);
+        Ok(Served { volume, map: opened.map, plan: plan.clone(), default, buffer_bytes })
+    }
+}
+
+impl Served {
+    /// What clients are offered.
+    pub(super) fn export(&self, limits: &ServerLimits) -> Export {
+        Export::new(Arc::clone(&self.volume), Arc::clone(&self.map), self.default, limits)
+    }
+}
+
+/// Goes on, whatever a removal says.
+fn go_on(_: &StopProgress) -> ControlFlow<()> {
+    ControlFlow::Continue(())
+}
+
+impl Service {
+    /// Adds a volume, written as on the command line, with these settings beside the flags of the
+    /// server that hold for all volumes.
+    ///
+    /// # Errors
+    /// A sentence that can follow "failed to".
+    pub(crate) fn add(&self, volume: &str, settings: &BTreeMap<String, String>) -> Result<Served> {
+        let volume = args::volume(volume).map_err(|error| anyhow!("add {volume}: {error}"))?;
+        let mut plan = VolumePlan::of(self.arguments(), &volume)?;
+        for (name, value) in settings {
+            let failed = |reason| anyhow!("set {}.{name}: {reason}", plan.name);
+            let mut changed = plan.clone();
+            changed.set(name, value).map_err(failed)?;
+            plan = changed;
+        }
+        self.add_planned(&plan)
+    }
+
+    /// Adds a volume.
+    ///
+    /// # Errors
+    /// A sentence that can follow "failed to". Nothing has changed.
+    pub(super) fn add_planned(&self, plan: &VolumePlan) -> Result<Served> {
+        let _one_at_a_time = self.changing();
+        let name = &plan.name;
+        anyhow::ensure!(!self.is_stopping(), "add {name}: the server is stopping");
+        anyhow::ensure!(self.volume(name).is_none(), "add {name}: there is a volume of this name");
+        let mut whole = self.plan();
+        let memory_bytes = whole.memory_bytes;
+        whole.volumes.push(plan.clone());
+        whole.check()?;
+        let buffer_bytes = stores::buffer_bytes_of(plan, memory_bytes);
+        self.take_aside(buffer_bytes)?;
+        let added = self.open_and_offer(plan, memory_bytes);
+        if added.is_err() {
+            self.give_back(buffer_bytes);
+        }
+        let served = added?;
+        if served.plan.flush_mode == FlushMode::Ignore {
+            warn_of_ignored_flushes(name);
+        }
+        Ok(served)
+    }
+
+    fn open_and_offer(&self, plan: &VolumePlan, memory_bytes: u64) -> Result<Served> {
+        let (engine, arguments) = (self.engine(), self.arguments());
+        let opening = Opening { engine, lists: self.lists(), arguments, memory_bytes };
+        let served = opening.open(&mut self.stores(), plan, false)?;
+        let volume = &served.volume;
+        let offered = match plan.policy {
+            // The tables of its policy are taken out of the memory.
+            PolicyChoice::Fixed(kind) => engine.set_policy(volume, kind),
+            PolicyChoice::Auto => engine.set_policy_auto(volume),
+        };
+        let offered = offered.map_err(anyhow::Error::from).and_then(|()| {
+            let export = served.export(&ServerLimits::default());
+            self.with_server(|server| Ok(server.add_export(export)?))
+        });
+        if let Err(error) = offered {
+            if let Some(lists) = self.lists() {
+                lists.forget(volume);
+            }
+            self.stores().forget(plan);
+            if let Err(again) = engine.remove_volume(volume, go_on) {
+                tracing::error!(%again, "a volume that could not be offered was not removed");
+            }
+            return Err(error);
+        }
+        self.note_added(served.clone());
+        Ok(served)
+    }
+
+    /// Why a volume cannot go now, if that is so.
+    ///
+    /// # Errors
+    /// A sentence that can follow "failed to".
+    pub(crate) fn check_unused(&self, name: &str, disconnect: bool) -> Result<()> {
+        let clients = self.with_server(|server| Ok(server.clients(name)))?;
+        let word = if clients == 1 { "client is" } else { "clients are" };
+        anyhow::ensure!(
+            clients == 0 || disconnect,
+            "remove {name}: {clients} {word} connected; let them go first, or use \
+             larder ctl remove --disconnect"
+        );
+        Ok(())
+    }
+
+    /// Removes a volume: its clients are let go of, everything is written and flushed, and its
+    /// store is closed. `progress` is told how far that is.
+    ///
+    /// # Errors
+    /// If there is no such volume, clients use it and are not to be disconnected, or its store
+    /// fails: a sentence that can follow "failed to". Then it is served as before.
+    pub(crate) fn remove(
+        &self,
+        name: &str,
+        disconnect: bool,
+        mut progress: impl FnMut(&StopProgress),
+    ) -> Result<()> {
+        let _one_at_a_time = self.changing();
+        anyhow::ensure!(!self.is_stopping(), "remove {name}: the server is stopping");
+        let Some(served) = self.volume(name) else {
+            anyhow::bail!("find the volume \"{name}\": none is called so");
+        };
+        self.check_unused(name, disconnect)?;
+        self.with_server(|server| Ok(server.remove_export(name, PATIENCE)))?;
+        let list = self.lists().and_then(|lists| lists.before_removal(&served.volume));
+        let removed = self.engine().remove_volume(&served.volume, |at| {
+            progress(at);
+            // One that cannot be written to stays, and a stop writes it out by itself.
+            let is_over = at.error.is_some() || self.is_stopping();
+            if is_over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        if let Err(error) = removed {
+            if let Some(lists) = self.lists() {
+                lists.go_on(&served.volume);
+            }
+            let export = served.export(&ServerLimits::default());
+            self.with_server(|server| Ok(server.add_export(export)?))?;
+            return Err(error.into());
+        }
+        self.note_removed(name);
+        if let Some(lists) = self.lists() {
+            lists.forget(&served.volume);
+        }
+        if let Some(list) = list {
+            list.save();
+        }
+        self.give_back(served.buffer_bytes);
+        let is_elsewhere = self.stores().forget(&served.plan);
+        anyhow::ensure!(
+            !is_elsewhere,
+            "keep what was written: {} was deleted or replaced while it was served",
+            served.plan.path.display()
+        );
+        Ok(())
+    }
+
+    /// Takes memory from the cache for the buffers of an upstream volume.
+    fn take_aside(&self, bytes: u64) -> Result<()> {
+        if bytes > 0 {
+            let beside = self.bytes_beside() + bytes;
+            self.engine().set_memory(self.plan().memory_bytes - beside)?;
+            self.bytes_beside.store(beside, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    fn give_back(&self, bytes: u64) {
+        if bytes > 0 {
+            let beside = self.bytes_beside() - bytes;
+            self.bytes_beside.store(beside, Ordering::Release);
+            if let Err(error) = self.engine().set_memory(self.plan().memory_bytes - beside) {
+                tracing::error!(%error, "the cache could not take back its memory");
+            }
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! The file of a list: a header, and a packed payload of who it is about and the ranges.
+
+use super::identity::{Stale, StoreIdentity, StoreKind};
+use rustix::fs::{Mode, OFlags};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+const MAGIC: [u8; 8] = *b"LARDERW\n";
+pub(super) const VERSION: u16 = 1;
+pub(super) const HEADER_BYTES: usize = 32;
+/// A longer file is no list: this is room for more ranges than fit into any memory they are for.
+const FILE_BYTES_MAX: u64 = 256 << 20;
+/// A longer place is cut off.
+const PLACE_BYTES_MAX: usize = u16::MAX as usize;
+/// No store is longer, in blocks (2^60 bytes).
+const BLOCKS_MAX: u64 = 1 << 48;
+/// Level of zstd: lists are written every few minutes and read once.
+const LEVEL: i32 = 3;
+
+/// Why a list cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ListError {
+    /// The kernel refused.
+    #[error("read the list {}: {source}", path.display())]
+    Read {
+        /// The list.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The kernel refused.
+    #[error("write the list {}: {source}", path.display())]
+    Write {
+        /// The list.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// It is something else.
+    #[error("use the list {}: it is not a list of resident blocks", path.display())]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A later version has written it.
+    #[error("use the list {}: its version is {version}, and {VERSION} is the latest known here",
+            path.display())]
+    Version {
+        /// The list.
+        path: PathBuf,
+        /// Its version.
+        version: u16,
+    },
+    /// It is not what was written.
+    #[error("use the list {}: it is damaged: {what}", path.display())]
+    Damaged {
+        /// The list.
+        path: PathBuf,
+        /// What is wrong.
+        what: &'static str,
+    },
+    /// It is about another store.
+    #[error("use the list {}: it is stale: {why}", path.display())]
+    Stale {
+        /// The list.
+        path: PathBuf,
+        /// Why.
+        why: Stale,
+    },
+}
+
+/// What is wrong with the bytes of a list.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Wrong {
+    Foreign,
+    Version(u16),
+    Damaged(&'static str),
+    Stale(Stale),
+}
+
+impl Wrong {
+    fn at(self, path: &Path) -> ListError {
+        let path = path.to_owned();
+        match self {
+            Wrong::Foreign => ListError::Foreign { path },
+            Wrong::Version(version) => ListError::Version { path, version },
+            Wrong::Damaged(what) => ListError::Damaged { path, what },
+            Wrong::Stale(why) => ListError::Stale { path, why },
+        }
+    }
+}
+
+/// Replaces the list at `path` as a whole: what is there afterwards, whatever happens, is the old
+/// one or this one. Only its owner may read it.
+///
+/// # Errors
+/// If it cannot be written. The old list is there still.
+pub fn save(path: &Path, store: &StoreIdentity, ranges: &[Range<u64>]) -> Result<(), ListError> {
+    let mut new = path.as_os_str().to_owned();
+    new.push(".new");
+    let new = PathBuf::from(new);
+    let write = || -> io::Result<()> {
+        let bytes = to_bytes(store, ranges)?;
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
+        let mut file: File = rustix::fs::open(&new, flags, Mode::RUSR | Mode::WUSR)?.into();
+        file.write_all(&bytes)?;
+        file.sync_all()?;
+        std::fs::rename(&new, path)?;
+        // The name is on stable storage when its folder is.
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+    };
+    write().map_err(|source| {
+        if let Err(error) = std::fs::remove_file(&new)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            tracing::debug!(%error, "what was written of a list could not be removed");
+        }
+        ListError::Write { path: path.to_owned(), source }
+    })
+}
+
+/// The first ranges of the list at `path`, at most `ranges_max`, in blocks of 4 KiB and in the
+/// order in which they were saved; none if there is no list. `now` is the store as it is.
+///
+/// # Errors
+/// If it cannot be read, is no list, of a later version, damaged, or about another store. Whoever
+/// asks does without it.
+pub fn load(
+    path: &Path,
+    now: &StoreIdentity,
+    ranges_max: usize,
+) -> Result<Option<Vec<Range<u64>>>, ListError> {
+    let read = || -> io::Result<Vec<u8>> {
+        let file = File::open(path)?;
+        let mut bytes = Vec::new();
+        file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    };
+    let bytes = match read() {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(source) => return Err(ListError::Read { path: path.to_owned(), source }),
+    };
+    if bytes.len() as u64 > FILE_BYTES_MAX {
+        return Err(Wrong::Foreign.at(path));
+    }
+    from_bytes(&bytes, now, ranges_max).map(Some).map_err(|wrong| wrong.at(path))
+}
+
+/// The bytes of a list.
+pub(super) fn to_bytes(store: &StoreIdentity, ranges: &[Range<u64>]) -> io::Result<Vec<u8>> {
+    let mut packer = zstd::stream::write::Encoder::new(vec![0; HEADER_BYTES], LEVEL)?;
+    let place = &store.place[..store.place.len().min(PLACE_BYTES_MAX)];
+    let place_bytes = u16::try_from(place.len()).expect("it was cut off");
+    packer.write_all(&[store.kind.number()])?;
+    packer.write_all(&place_bytes.to_le_bytes())?;
+    packer.write_all(place)?;
+    for number in [store.length, store.device, store.inode, store.changed_ns] {
+        packer.write_all(&number.to_le_bytes())?;
+    }
+    packer.write_all(&(ranges.len() as u64).to_le_bytes())?;
+    let mut last = 0;
+    for range in ranges {
+        put_varint(&mut packer, zigzag(range.start.wrapping_sub(last)))?;
+        put_varint(&mut packer, range.end - range.start)?;
+        last = range.end;
+    }
+    let mut bytes = packer.finish()?;
+    let payload = &bytes[HEADER_BYTES..];
+    let too_long = |_| io::Error::other("it would be longer than 4 GiB");
+    let payload_bytes = u32::try_from(payload.len()).map_err(too_long)?;
+    let payload_crc = crc32c::crc32c(payload);
+    bytes[..8].copy_from_slice(&MAGIC);
+    bytes[8..10].copy_from_slice(&VERSION.to_le_bytes());
+    bytes[12..16].copy_from_slice(&payload_bytes.to_le_bytes());
+    bytes[16..20].copy_from_slice(&payload_crc.to_le_bytes());
+    let header_crc = crc32c::crc32c(&bytes[..28]);
+    bytes[28..HEADER_BYTES].copy_from_slice(&header_crc.to_le_bytes());
+    Ok(bytes)
+}
+
+/// The ranges of a list about the store that is there `now`.
+pub(super) fn from_bytes(
+    bytes: &[u8],
+    now: &StoreIdentity,
+    ranges_max: usize,
+) -> Result<Vec<Range<u64>>, Wrong> {
+    let magic = &bytes[..bytes.len().min(MAGIC.len())];
+    if !MAGIC.starts_with(magic) || magic.is_empty() {
+        return Err(Wrong::Foreign);
+    }
+    let Some((header, payload)) = bytes.split_at_checked(HEADER_BYTES) else {
+        return Err(Wrong::Damaged("it is cut short"));
+    };
+    let word = |at: usize| {
+        u32::from_le_bytes(header[at..at + 4].try_into().expect("four bytes of a header"))
+    };
+    // First, since the header of a later version may be another one.
+    let version = u16::from_le_bytes([header[8], header[9]]);
+    if version != VERSION {
+        return Err(Wrong::Version(version));
+    }
+    if crc32c::crc32c(&header[..28]) != word(28) {
+        return Err(Wrong::Damaged("the checksum of its header is wrong"));
+    }
+    if u64::from(word(12)) != payload.len() as u64 {
+        return Err(Wrong::Damaged("it is cut short, or something follows it"));
+    }
+    if crc32c::crc32c(payload) != word(16) {
+        return Err(Wrong::Damaged("its checksum is wrong"));
+    }
+    let malformed = |_: io::Error| Wrong::Damaged("its payload is not in the form it should have");
+    let unpacker = zstd::stream::read::Decoder::new(payload).map_err(malformed)?;
+    let mut unpacker = BufReader::new(unpacker);
+    identity(&mut unpacker).map_err(malformed)?.check(now).map_err(Wrong::Stale)?;
+    ranges(&mut unpacker, ranges_max).map_err(malformed)
+}
+
+fn identity(from: &mut impl Read) -> io::Result<StoreIdentity> {
+    let kind = usize::from(array::<1>(from)?[0]);
+    let kind = *StoreKind::ALL.get(kind).ok_or(io::ErrorKind::InvalidData)?;
+    let mut place = vec![0; usize::from(u16::from_le_bytes(array(from)?))];
+    from.read_exact(&mut place)?;
+    let mut number = || Ok::<_, io::Error>(u64::from_le_bytes(array(from)?));
+    let (length, device, inode, changed_ns) = (number()?, number()?, number()?, number()?);
+    Ok(StoreIdentity { kind, place, length, device, inode, changed_ns })
+}
+
+fn ranges(from: &mut impl BufRead, ranges_max: usize) -> io::Result<Vec<Range<u64>>> {
+    let count = u64::from_le_bytes(array(from)?);
+    let most = usize::try_from(count).unwrap_or(usize::MAX).min(ranges_max);
+    let mut ranges = Vec::new();
+    let mut last = 0_u64;
+    while ranges.len() < most {
+        let start = last.wrapping_add(unzigzag(take_varint(from)?));
+        let end = start.checked_add(take_varint(from)?);
+        let end = end.filter(|&end| start < end && end <= BLOCKS_MAX);
+        let end = end.ok_or(io::ErrorKind::InvalidData)?;
+        ranges.push(start..end);
+        last = end;
+    }
+    Ok(ranges)
+}
+
+fn array<const N: usize>(from: &mut impl Read) -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    from.read_exact(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// A difference modulo 2^64 as a number that is small if the difference is near 0.
+fn zigzag(difference: u64) -> u64 {
+    (difference << 1) ^ (difference.cast_signed() >> 63).cast_unsigned()
+}
+
+fn unzigzag(number: u64) -> u64 {
+    (number >> 1) ^ (number & 1).wrapping_neg()
+}
+
+/// Seven bits a byte, the lowest first; the top bit says that more follow.
+fn put_varint(to: &mut impl Write, mut number: u64) -> io::Result<()> {
+    let (mut bytes, mut count) = ([0; 10], 0);
+    loop {
+        let low = number.to_le_bytes()[0] & 0x7f;
+        number >>= 7;
+        bytes[count] = if number == 0 { low } else { low | 0x80 };
+        count += 1;
+        if number == 0 {
+            return to.write_all(&bytes[..count]);
+        }
+    }
+}
+
+fn take_varint(from: &mut impl Read) -> io::Result<u64> {
+    let mut number = 0;
+    for shift in (0..64).step_by(7) {
+        let [byte] = array(from)?;
+        number |= u64::from(byte & 0x7f) << shift;
+        if byte & 0x80 == 0 {
+            return Ok(number);
+        }
+    }
+    Err(io::ErrorKind::InvalidData.into())
+}

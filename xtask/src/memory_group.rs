@@ -1,0 +1,70 @@
+//! A memory group: processes that share a limit, as on a machine that has no more.
+//!
+//! Needs the administrator's rights and the version 1 memory controller. Whatever runs in the group
+//! is ended, and the group removed, when the value is dropped and when this process dies.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result};
+
+use crate::image::MIB;
+use crate::run;
+use crate::undo::Undo;
+
+const CONTROLLER: &str = "/sys/fs/cgroup/memory";
+
+const UNDO: &str = "
+for try in 1 2 3 4 5 6 7 8 9 10; do
+  for process in $(cat \"$1/cgroup.procs\"); do kill -9 \"$process\"; done
+  rmdir \"$1\" && break
+  sleep 0.2
+done";
+
+/// Runs a command inside the group; `$1` is its list of processes.
+const ENTER: &str = "echo $$ > \"$1\"; shift; exec \"$@\"";
+
+/// A group with a limit.
+#[derive(Debug)]
+pub(crate) struct MemoryGroup {
+    path: PathBuf,
+    _undo: Undo,
+}
+
+impl MemoryGroup {
+    /// Why there can be none on this machine, if so.
+    pub(crate) fn missing() -> Option<&'static str> {
+        if !run::is_root() {
+            return Some("needs root");
+        }
+        let limit = Path::new(CONTROLLER).join("memory.limit_in_bytes");
+        (!limit.exists()).then_some("no memory controller (version 1)")
+    }
+
+    /// A group whose processes have so much memory together.
+    pub(crate) fn of(mib: u64) -> Result<Self> {
+        let path = Path::new(CONTROLLER).join(format!("larder-{}", std::process::id()));
+        std::fs::create_dir(&path).with_context(|| format!("make {}", path.display()))?;
+        let undo = Undo::with(UNDO, &[&path.to_string_lossy()])?;
+        std::fs::write(path.join("memory.limit_in_bytes"), (mib * MIB).to_string())
+            .context("limit the memory of the group")?;
+        Ok(Self { path, _undo: undo })
+    }
+
+    /// The same command, inside.
+    pub(crate) fn enter(&self, command: &Command) -> Command {
+        let mut inside = Command::new("sh");
+        inside.args(["-c", ENTER, "enter"]).arg(self.path.join("cgroup.procs"));
+        inside.arg(command.get_program()).args(command.get_args());
+        inside
+    }
+
+    /// A number of `memory.stat`, in bytes.
+    pub(crate) fn bytes(&self, name: &str) -> Result<u64> {
+        let text = std::fs::read_to_string(self.path.join("memory.stat"))
+            .context("read the statistics of the group")?;
+        let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        let value = value.with_context(|| format!("no {name} in memory.stat"))?;
+        value.parse().with_context(|| format!("{name} is '{value}'"))
+    }
+}
