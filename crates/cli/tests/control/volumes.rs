@@ -4,6 +4,7 @@ use crate::rig::{MIB, Server, eventually, images, larder, text};
 use larder_io::nbd_client::{Client, ClientError};
 use rustix::process::Signal;
 use serde_json::Value;
+use std::fmt::Write as _;
 use std::path::Path;
 use tempfile::TempDir;
 
@@ -171,11 +172,12 @@ fn what_is_asked_of_an_added_volume_is_recorded() {
 }
 
 fn write(config: &Path, folder: &Path, volumes: &[&str]) {
-    let mut written =
-        format!("memory = \"16MiB\"\nlisten = \"unix:{}\"\n", folder.join("nbd.sock").display());
+    let socket = folder.join("nbd.sock");
+    let mut written = format!("memory = \"16MiB\"\nlisten = \"unix:{}\"\n", socket.display());
     for volume in volumes {
         let image = folder.join(format!("{volume}.img"));
-        written += &format!("[[volume]]\nname = \"{volume}\"\npath = \"{}\"\n", image.display());
+        writeln!(written, "[[volume]]\nname = \"{volume}\"\npath = \"{}\"", image.display())
+            .expect("it is text");
     }
     std::fs::write(config, written).unwrap();
 }
