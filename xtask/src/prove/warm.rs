@@ -265,9 +265,9 @@ fn ask(socket: &Path, seed: u64, begun: Instant, ending: &AtomicBool) -> Result<
             let within = below(EXTENT_BYTES / BLOCK_BYTES) * BLOCK_BYTES;
             below(EXTENTS) * (IMAGE_BYTES / EXTENTS) + within
         };
-        let asked = begun.elapsed();
+        let (at, asked) = (begun.elapsed(), Instant::now());
         ensure!(client.read(offset, &mut bytes)?.is_ok(), "a read at {offset} failed");
-        requests.push((asked, u64::try_from(begun.elapsed().saturating_sub(asked).as_nanos())?));
+        requests.push((at, u64::try_from(asked.elapsed().as_nanos())?));
     }
     Ok(requests)
 }

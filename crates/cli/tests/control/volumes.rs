@@ -4,6 +4,7 @@ use crate::rig::{MIB, Server, eventually, images, larder, text};
 use larder_io::nbd_client::{Client, ClientError};
 use rustix::process::Signal;
 use serde_json::Value;
+use std::fmt::Write as _;
 use std::path::Path;
 use tempfile::TempDir;
 
@@ -171,14 +172,14 @@ fn what_is_asked_of_an_added_volume_is_recorded() {
 }
 
 fn write(config: &Path, folder: &Path, volumes: &[&str]) {
-    let server =
-        format!("memory = \"16MiB\"\nlisten = \"unix:{}\"\n", folder.join("nbd.sock").display());
-    let table = |volume: &&str| {
+    let socket = folder.join("nbd.sock");
+    let mut written = format!("memory = \"16MiB\"\nlisten = \"unix:{}\"\n", socket.display());
+    for volume in volumes {
         let image = folder.join(format!("{volume}.img"));
-        format!("[[volume]]\nname = \"{volume}\"\npath = \"{}\"\n", image.display())
-    };
-    let tables: String = volumes.iter().map(table).collect();
-    std::fs::write(config, server + &tables).unwrap();
+        writeln!(written, "[[volume]]\nname = \"{volume}\"\npath = \"{}\"", image.display())
+            .expect("it is text");
+    }
+    std::fs::write(config, written).unwrap();
 }
 
 #[test]

@@ -2,8 +2,9 @@
 //!
 //! A list of blocks is all that is kept; contents always come from the store, so a wrong list costs
 //! reads and nothing else. It is read back by the means of read-ahead, after everything else that
-//! is read: one small read at a time while clients wait for the store, and only into memory that
-//! holds nothing.
+//! is read: one small read at a time while clients are there, whether or not they wait for the
+//! store just now, since the next of them would wait behind what was begun meanwhile; and only into
+//! memory that holds nothing.
 
 use super::Cache;
 use crate::clock::Nanos;
@@ -24,7 +25,7 @@ const PARTS: usize = 8;
 const REGION_BLOCKS: u64 = PAGE_BLOCKS_MAX as u64;
 /// Pages that are looked at under one hold of a shard's lock.
 const SLOTS_AT_ONCE: u32 = 4096;
-/// Blocks of a read while clients wait.
+/// Blocks of a read while clients are there.
 const SMALL_BLOCKS: u64 = 16;
 
 impl<F: Frames> Cache<F> {
@@ -131,7 +132,9 @@ impl<F: Frames> Cache<F> {
             if !queue.ahead.is_empty() {
                 return;
             }
-            let (depth, blocks) = if queue.clients_wait() {
+            let last = volume.last_request();
+            let is_idle = last == 0 || now >= last + volume.tunables.nanos(Tunable::IdleDelay);
+            let (depth, blocks) = if queue.clients_wait() || !is_idle {
                 (1, SMALL_BLOCKS)
             } else {
                 (volume.tunables.get(Tunable::ReadAheadDepth), u64::from(PAGE_BLOCKS_MAX))

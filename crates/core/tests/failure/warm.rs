@@ -136,3 +136,30 @@ fn clients_go_first_while_one_small_read_is_under_way() {
     rig.run();
     rig.cache.check(rig.now);
 }
+
+#[test]
+fn between_two_hits_of_clients_nothing_large_is_begun() {
+    let mut rig = random_rig(4096, 100_000);
+    let mut lane = rig.lane(0);
+    let volume = std::sync::Arc::clone(&rig.disks[0].volume);
+    read_all(&mut rig, &mut lane, [90_000]);
+    rig.now += 1_000_000_000;
+    // A hit: nobody waits for the store, and the next client may come at any moment.
+    read_all(&mut rig, &mut lane, [90_000]);
+    rig.cache.warm(&volume, std::iter::once(0..2000));
+    let mut ops = Vec::new();
+    rig.cache.poll(&volume, &rig.disks[0].recorder, rig.now, 32, &mut ops);
+    let order: Vec<_> = ops.iter().map(|op| (op.offset / BLOCK, op.len / BLOCK)).collect();
+    assert_eq!(order, [(0, 16)]);
+    for op in ops.drain(..) {
+        rig.disks[0].store.submit(rig.now, rig.cache.frames(), op);
+    }
+    // Once nobody has come for a while.
+    rig.now += 1_000_000_000;
+    rig.run();
+    assert!(!rig.cache.is_warming(&volume));
+    let largest = rig.ops.iter().map(|op| op.3).max();
+    assert!(largest >= Some(128), "in large reads: {:?}", rig.ops);
+    rig.cache.close_lane(lane);
+    rig.cache.check(rig.now);
+}

@@ -222,9 +222,9 @@ impl Service {
             list.save();
         }
         self.give_back(served.buffer_bytes);
-        let is_elsewhere = self.stores().forget(&served.plan);
+        let leads_elsewhere = self.stores().forget(&served.plan);
         anyhow::ensure!(
-            !is_elsewhere,
+            !leads_elsewhere,
             "keep what was written: {} was deleted or replaced while it was served",
             served.plan.path.display()
         );
