@@ -37,6 +37,9 @@ _larder() {
             larder,trace)
                 cmd="larder__subcmd__trace"
                 ;;
+            larder__subcmd__ctl,add)
+                cmd="larder__subcmd__ctl__subcmd__add"
+                ;;
             larder__subcmd__ctl,at-risk)
                 cmd="larder__subcmd__ctl__subcmd__at__subcmd__risk"
                 ;;
@@ -57,6 +60,9 @@ _larder() {
                 ;;
             larder__subcmd__ctl,pin)
                 cmd="larder__subcmd__ctl__subcmd__pin"
+                ;;
+            larder__subcmd__ctl,remove)
+                cmd="larder__subcmd__ctl__subcmd__remove"
                 ;;
             larder__subcmd__ctl,set)
                 cmd="larder__subcmd__ctl__subcmd__set"
@@ -135,8 +141,38 @@ _larder() {
             return 0
             ;;
         larder__subcmd__ctl)
-            opts="-h --control --token --format --watch --help stats volumes curve at-risk metrics set flush warm drop freeze unfreeze pin unpin stop"
+            opts="-h --control --token --format --watch --help stats volumes curve at-risk metrics set flush warm add remove drop freeze unfreeze pin unpin stop"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --control)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --token)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --format)
+                    COMPREPLY=($(compgen -W "text json csv" -- "${cur}"))
+                    return 0
+                    ;;
+                --watch)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        larder__subcmd__ctl__subcmd__add)
+            opts="-h --control --token --format --watch --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -346,6 +382,36 @@ _larder() {
             ;;
         larder__subcmd__ctl__subcmd__pin)
             opts="-h --control --token --format --watch --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --control)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --token)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --format)
+                    COMPREPLY=($(compgen -W "text json csv" -- "${cur}"))
+                    return 0
+                    ;;
+                --watch)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        larder__subcmd__ctl__subcmd__remove)
+            opts="-h --disconnect --control --token --format --watch --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -611,7 +677,7 @@ _larder() {
             return 0
             ;;
         larder__subcmd__serve)
-            opts="-h --config --memory --listen --tls --tls-mode --tls-verify-peer --record --page-size --policy --share --min --max --read-ahead --hint --give-back --lock --write-mode --flush --preset --set --counters --control --control-tcp --control-token --plain-io --help"
+            opts="-h --config --memory --listen --tls --tls-mode --tls-verify-peer --record --page-size --policy --share --min --max --read-ahead --hint --give-back --lock --write-mode --flush --preset --set --counters --control --control-tcp --control-token --warm-list --warm-list-every --plain-io --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -702,6 +768,14 @@ _larder() {
                     return 0
                     ;;
                 --control-token)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --warm-list)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --warm-list-every)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
