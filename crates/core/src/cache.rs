@@ -164,7 +164,7 @@ impl<F: Frames> Cache<F> {
             Gauge::Pinned => volume.pinned.blocks(),
             Gauge::Target => volume.target_frames().map_or(0, u64::from),
             Gauge::Held => volume.ordered.with(|groups| groups.held_blocks()),
-            Gauge::Warming => lock(&volume.queue).warm_blocks,
+            Gauge::Warming => lock(&volume.queue).warm.blocks(),
             Gauge::Failing => return volume.failing.load(Ordering::Relaxed),
         };
         blocks * BLOCK_BYTES_U64
