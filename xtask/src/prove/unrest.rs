@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 
@@ -29,7 +29,7 @@ pub(super) struct Unrest {
 }
 
 impl Unrest {
-    /// Begins: a change, a pause, the next one. Memory is one of `memory`. The guest, if there is
+    /// Begins: a change each time that `pause` has passed. Memory is one of `memory`. The guest, if there is
     /// one, comes and goes in turns.
     pub(super) fn begin(
         binary: &Path,
@@ -45,6 +45,7 @@ impl Unrest {
         let thread = std::thread::spawn(move || {
             let mut random = Random::seeded(seed);
             let mut changes = 0;
+            let begun = Instant::now();
             while !shall_quit.load(Ordering::Acquire) {
                 let change = || -> Result<()> {
                     change(&binary, &control, &settings(&mut random, memory))?;
@@ -54,7 +55,9 @@ impl Unrest {
                     return (changes, Some(error));
                 }
                 changes += 1;
-                std::thread::sleep(pause);
+                // At a fixed rate, however long the changes themselves take.
+                let next = begun + pause * u32::try_from(changes).expect("few");
+                std::thread::sleep(next.saturating_duration_since(Instant::now()));
             }
             (changes, None)
         });
