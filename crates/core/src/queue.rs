@@ -98,8 +98,8 @@ pub(crate) struct Queue<F: Frames> {
     pub(crate) wishes: Wishes,
     /// Blocks to be read back after a restart.
     pub(crate) warm: ToWarm,
-    /// Blocks that a reader in order has passed.
-    pub(crate) behind: Vec<Range<u64>>,
+    /// Blocks that a reader in order has passed; what is touched after this time stays.
+    pub(crate) behind: Vec<(Range<u64>, Nanos)>,
     pub(crate) background: VecDeque<StoreOp<F>>,
     /// Reads given to the store in a row while writes waited.
     pub(crate) reads_in_row: u32,
