@@ -2,5 +2,6 @@
 //!
 //! Sizes are bytes, times are nanoseconds.
 
+pub mod iozone;
 pub mod probe;
 pub mod trial;
