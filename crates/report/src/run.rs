@@ -18,6 +18,8 @@
 //! always says how many times better ours is: above 1 is better, whatever the unit. Values have the
 //! unit that their sample states.
 
+mod html;
+mod text;
 pub mod trial;
 
 use crate::stats::PairedRatio;

@@ -247,9 +247,10 @@ fn progress_names_steps_and_counts_trials() {
 }
 
 /// Runs a crew of four inside of a trial and answers what the step saw.
-fn crew_of_four(
-    step: impl Fn(&mut Vec<usize>, crew::Place<'_>) -> Result<(), BenchError> + Sync + Clone + 'static,
-) -> Result<Played, BenchError> {
+fn crew_of_four<F>(step: F) -> Result<Played, BenchError>
+where
+    F: Fn(&mut Vec<usize>, crew::Place<'_>) -> Result<(), BenchError> + Sync + Clone + 'static,
+{
     let mut workload = Given::doing(move |stage| {
         let mut workers: Vec<Vec<usize>> = vec![Vec::new(); 4];
         let phases = crew::run(stage, &["write", "read", "remove"], &mut workers, step.clone())?;
