@@ -2,5 +2,7 @@
 //!
 //! Sizes are bytes, times are nanoseconds.
 
+pub mod fileload;
+pub mod iozone;
 pub mod probe;
 pub mod trial;
