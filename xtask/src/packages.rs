@@ -18,6 +18,10 @@ const NEEDS: &[(&str, &str)] = &[
     ("qemu-img", "qemu-utils"),
     ("qemu-nbd", "qemu-utils"),
     ("fio", "fio"),
+    ("mkfs.xfs", "xfsprogs"),
+    ("mkfs.btrfs", "btrfs-progs"),
+    ("bindfs", "bindfs"),
+    ("fusermount3", "fuse3"),
     (OPENMETRICS_PARSER, "python3-prometheus-client"),
 ];
 
