@@ -11,7 +11,8 @@
 //!
 //! Invariants: time is an argument, randomness comes from a seed that is passed in, and nothing
 //! here does I/O (but for [`trace`], which reads and writes files) or starts a thread (but for
-//! [`sim::sweep`]). Times are nanoseconds, sizes are bytes.
+//! [`sim::sweep`]). [`workload::postmark`] does and has all of that: real files, clocks, threads.
+//! Times are nanoseconds, sizes are bytes.
 
 #![forbid(unsafe_code)]
 

@@ -1,6 +1,8 @@
-//! Workloads: who asks for what, and how answer times are judged. No I/O here.
+//! Workloads: who asks for what, and how answer times are judged. No I/O here, but for
+//! [`postmark`], which needs real files.
 //!
 //! Sizes are bytes, times are nanoseconds.
 
+pub mod postmark;
 pub mod probe;
 pub mod trial;
