@@ -20,6 +20,10 @@ const NEEDS: &[(&str, &str)] = &[
     ("fio", "fio"),
     ("postmark", "postmark"),
     ("strace", "strace"),
+    ("mkfs.xfs", "xfsprogs"),
+    ("mkfs.btrfs", "btrfs-progs"),
+    ("bindfs", "bindfs"),
+    ("fusermount3", "fuse3"),
     (OPENMETRICS_PARSER, "python3-prometheus-client"),
 ];
 

@@ -7,6 +7,7 @@ mod clients;
 mod default_policy;
 mod faults;
 mod fuzz;
+mod guest;
 mod in_process;
 mod kill;
 mod lazy;

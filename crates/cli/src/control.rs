@@ -18,7 +18,7 @@ mod server;
 mod token;
 
 pub(crate) use listen::known_sockets;
-pub(crate) use metrics::{OLD_NAMES, OldName};
+pub(crate) use metrics::{OLD_NAMES, OldName, STATES, State};
 pub(crate) use server::Control;
 pub(crate) use token::Token;
 

@@ -148,26 +148,43 @@ impl<F: Frames> Cache<F> {
     /// The value of a gauge for a volume, in the unit of the catalogue.
     #[must_use]
     pub fn gauge(&self, volume: &Volume<F>, gauge: Gauge) -> u64 {
+        if let Some(value) = self.pool_gauge(gauge) {
+            return value;
+        }
         let blocks = match gauge {
             Gauge::Resident => u64::from(volume.quota.usage.load(Ordering::Relaxed)),
             Gauge::Dirty => volume.dirty.load(Ordering::Relaxed),
             Gauge::Writing => volume.writing.load(Ordering::Relaxed),
+            Gauge::InFlight => return lock(&volume.queue).in_flight as u64,
+            Gauge::Pinned => volume.pinned.blocks(),
+            Gauge::Target => volume.target_frames().map_or(0, u64::from),
+            Gauge::Held => volume.ordered.with(|groups| groups.held_blocks()),
+            Gauge::Warming => lock(&volume.queue).warm.blocks(),
+            Gauge::Failing => return volume.failing.load(Ordering::Relaxed),
+            Gauge::Memory
+            | Gauge::MemoryTarget
+            | Gauge::Free
+            | Gauge::Metadata
+            | Gauge::GivenBack => unreachable!("these are of the pool"),
+        };
+        blocks * BLOCK_BYTES_U64
+    }
+
+    /// The value of a gauge of the pool, in the unit of the catalogue; none if it is of volumes.
+    #[must_use]
+    pub fn pool_gauge(&self, gauge: Gauge) -> Option<u64> {
+        let frames = match gauge {
             Gauge::Memory => u64::from(self.pool.usable()),
             Gauge::MemoryTarget => u64::from(self.pool.target()),
             Gauge::Free => self.pool.free() as u64,
             Gauge::Metadata => {
                 let tables = u64::from(self.pool.most()) * METADATA_BYTES_PER_FRAME as u64;
-                return tables + TRACKER_BYTES as u64;
+                return Some(tables + TRACKER_BYTES as u64);
             }
-            Gauge::GivenBack => return self.given_back.load(Ordering::Relaxed),
-            Gauge::InFlight => return lock(&volume.queue).in_flight as u64,
-            Gauge::Pinned => volume.pinned.blocks(),
-            Gauge::Target => volume.target_frames().map_or(0, u64::from),
-            Gauge::Held => volume.ordered.with(|groups| groups.held_blocks()),
-            Gauge::Warming => lock(&volume.queue).warm_blocks,
-            Gauge::Failing => return volume.failing.load(Ordering::Relaxed),
+            Gauge::GivenBack => return Some(self.given_back.load(Ordering::Relaxed)),
+            _ => return None,
         };
-        blocks * BLOCK_BYTES_U64
+        Some(frames * BLOCK_BYTES_U64)
     }
 
     /// Notes how much memory the system was given back, in bytes, for [`Gauge::GivenBack`].

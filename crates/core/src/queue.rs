@@ -1,6 +1,8 @@
 //! What a volume wants of its store, in four classes: reads that clients wait for, writes that
 //! clients wait for, reads ahead, and background writes; and what to do when each is done.
 
+mod warm;
+
 use crate::clock::Nanos;
 use crate::frames::Frames;
 use crate::lane::Mailbox;
@@ -11,6 +13,7 @@ use crate::store::{Segment, StoreError, StoreOp, StoreOpKind};
 use crate::sync::Arc;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
+use warm::ToWarm;
 
 /// Why a write goes to the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,11 +97,9 @@ pub(crate) struct Queue<F: Frames> {
     /// What is to be read ahead when there is room for it.
     pub(crate) wishes: Wishes,
     /// Blocks to be read back after a restart.
-    pub(crate) warm: VecDeque<Range<u64>>,
-    /// How many these are.
-    pub(crate) warm_blocks: u64,
-    /// Blocks that a reader in order has passed.
-    pub(crate) behind: Vec<Range<u64>>,
+    pub(crate) warm: ToWarm,
+    /// Blocks that a reader in order has passed; what is touched after this time stays.
+    pub(crate) behind: Vec<(Range<u64>, Nanos)>,
     pub(crate) background: VecDeque<StoreOp<F>>,
     /// Reads given to the store in a row while writes waited.
     pub(crate) reads_in_row: u32,
@@ -132,8 +133,7 @@ impl<F: Frames> Queue<F> {
             ahead_tags: Vec::new(),
             ahead_frames: 0,
             wishes: Wishes::default(),
-            warm: VecDeque::new(),
-            warm_blocks: 0,
+            warm: ToWarm::default(),
             behind: Vec::new(),
             background: VecDeque::new(),
             reads_in_row: 0,

@@ -143,7 +143,7 @@ pub(crate) struct Instance<F: Frames> {
     pub(crate) fills: BTreeMap<u64, Fill<F>>,
     pub(crate) syncs: BTreeMap<Slot, Vec<SyncWaiter<F>>>,
     /// Pages that a reader in order has passed: they go first.
-    pub(crate) behind: VecDeque<u64>,
+    pub(crate) behind: VecDeque<(u64, Nanos)>,
     /// Where the next search among all pages, warm or cold, begins.
     pub(crate) hand: Slot,
     /// Pages that are being written.

@@ -131,6 +131,8 @@ pub struct Volume<F: Frames> {
     /// What follows its references, if anything does.
     pub(crate) followed: Option<Followed>,
     policy_auto: AtomicBool,
+    /// Most references lately were out of reach of any memory.
+    pub(crate) scanned: AtomicBool,
     pub(crate) switches: Switches,
     /// Frames that it should have, where the cache divides the pool; the maximum where it does not.
     pub(crate) target: AtomicU32,
@@ -211,6 +213,7 @@ impl<F: Frames> Volume<F> {
             failing: AtomicU64::new(0),
             followed: tracker.map(Followed::new),
             policy_auto: AtomicBool::new(options.policy_auto),
+            scanned: AtomicBool::new(false),
             switches: Switches::default(),
             target: AtomicU32::new(u32::MAX),
             epoch: AtomicU64::new(1),
@@ -279,6 +282,13 @@ impl<F: Frames> Volume<F> {
     #[must_use]
     pub fn policy_auto(&self) -> bool {
         self.policy_auto.load(Ordering::Relaxed)
+    }
+
+    /// Whether what streams bring in goes first once they have passed it: where the cache may choose
+    /// how it replaces, and most references are to pages that nobody asks for again.
+    #[inline]
+    pub(crate) fn bypasses_scans(&self) -> bool {
+        self.scanned.load(Ordering::Relaxed) && self.policy_auto()
     }
 
     /// When and why the cache has changed the policy by itself, the oldest first; the latest ones

@@ -3,6 +3,8 @@
 //!
 //! Sizes are bytes, times are nanoseconds.
 
+pub mod fileload;
+pub mod iozone;
 pub mod postmark;
 pub mod probe;
 pub mod trial;

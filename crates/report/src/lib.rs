@@ -6,11 +6,16 @@
 
 #![forbid(unsafe_code)]
 
+#[macro_use]
+mod macros;
+
 pub mod advise;
 pub mod chart;
+pub mod compare;
 pub mod control;
 pub mod format;
 pub mod openmetrics;
+mod page;
 pub mod run;
 pub mod sizing;
 pub mod stats;

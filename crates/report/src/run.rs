@@ -1,29 +1,37 @@
-//! The file format of a recorded benchmark run: `larder-run`, version 1, as JSON.
+//! The file format of a run: `larder-run`, version 2, as JSON. docs/FORMATS.md has every field.
 //!
 //! ```json
-//! {"schema": "larder-run", "version": 1, "what": "...", "started_at": "2026-11-21T03:22:11Z",
+//! {"schema": "larder-run", "version": 2, "what": "...", "started_at": "2026-11-21T03:22:11Z",
 //!  "machine": {"cpu": "...", "cores": 2, "memory_bytes": 8589934592, "kernel": "...",
 //!              "distribution": "..."},
 //!  "software": {"larder": "0.1.0"}, "settings": {"memory": "2GiB"},
-//!  "samples": [{"series": "larder", "unit": "reads/s", "values": [1.0, 2.0]}],
-//!  "comparisons": [{"what": "...", "ours": "larder", "theirs": "bcache", "ratio_median": 1.6,
-//!                   "ratio_min": 1.5, "ratio_max": 1.7, "required": 1.0, "holds": true}]}
+//!  "samples": [{"series": "larder", "unit": "reads/s", "values": [1.0, 2.0], "better": "higher"}],
+//!  "comparisons": [], "workload": "probe", "main": "larder",
+//!  "trials": [{"number": 1, "started": {"start": "cold", "pages": 256, "resident": 0}}],
+//!  "environment": {"vm.swappiness": "60"}, "environment_changes": [],
+//!  "doubts": [{"why": "steal", "text": "..."}]}
 //! ```
 //!
 //! Invariants: what is written can be read back unchanged; another schema, a version that is not
-//! known, and numbers that JSON cannot hold are refused. Fields that version 1 does not know are
-//! passed over, so that it can grow. A ratio always says how many times better ours is: above 1 is
-//! better, whatever the unit. Values have the unit that their sample states.
+//! known, and numbers that JSON cannot hold are refused. Fields that are not known are passed over,
+//! so that it can grow. Version 1 is read as well: it has no fields from `better` on. A ratio
+//! always says how many times better ours is: above 1 is better, whatever the unit. Values have the
+//! unit that their sample states.
+
+mod html;
+mod text;
+pub mod trial;
 
 use crate::stats::PairedRatio;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use trial::{Doubt, SettingChange, Trial};
 
 /// The name of the format.
 pub const SCHEMA: &str = "larder-run";
 /// The version that is written, and the newest that is read.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// A recorded run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -44,6 +52,24 @@ pub struct Run {
     pub samples: Vec<Sample>,
     /// What was compared.
     pub comparisons: Vec<Comparison>,
+    /// The workload that the player ran; empty in runs of other making.
+    #[serde(default)]
+    pub workload: String,
+    /// The series that decides how often it is repeated, and that is looked at first.
+    #[serde(default)]
+    pub main: Option<String>,
+    /// Every repetition, in their order; value `i` of a sample belongs to trial `i`.
+    #[serde(default)]
+    pub trials: Vec<Trial>,
+    /// Settings of the machine before the first trial, by name.
+    #[serde(default)]
+    pub environment: BTreeMap<String, String>,
+    /// What of them was different after the last.
+    #[serde(default)]
+    pub environment_changes: Vec<SettingChange>,
+    /// Why the values may be wrong.
+    #[serde(default)]
+    pub doubts: Vec<Doubt>,
 }
 
 /// The machine of a run.
@@ -70,10 +96,20 @@ pub struct Sample {
     pub unit: String,
     /// The values.
     pub values: Vec<f64>,
+    /// Which values are better, where one can say so.
+    #[serde(default)]
+    pub better: Option<Better>,
+    /// What it measures with `at` left out; series of one group are drawn in one chart.
+    #[serde(default)]
+    pub group: Option<String>,
+    /// Where in its group it lies, as `{"clients": 4}` or `{"file_bytes": .., "record_bytes": ..}`.
+    #[serde(default)]
+    pub at: BTreeMap<String, f64>,
 }
 
 /// Whether larger values are better.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Better {
     /// As with rates.
     Higher,
@@ -119,7 +155,7 @@ pub enum RunError {
     },
     /// It was written by another version.
     #[error(
-        "read the run: it has version {found}, and this program knows version {VERSION} only; \
+        "read the run: it has version {found}, and this program knows versions 1 to {VERSION}; \
          read it with the program that wrote it or a newer one"
     )]
     UnknownVersion {
@@ -159,6 +195,12 @@ impl Run {
             settings: BTreeMap::new(),
             samples: Vec::new(),
             comparisons: Vec::new(),
+            workload: String::new(),
+            main: None,
+            trials: Vec::new(),
+            environment: BTreeMap::new(),
+            environment_changes: Vec::new(),
+            doubts: Vec::new(),
         }
     }
 
@@ -166,6 +208,15 @@ impl Run {
     #[must_use]
     pub fn sample(&self, series: &str) -> Option<&Sample> {
         self.samples.iter().find(|sample| sample.series == series)
+    }
+
+    /// The sample that is looked at first: the main one, or the first where none is named.
+    #[must_use]
+    pub fn main_sample(&self) -> Option<&Sample> {
+        match &self.main {
+            Some(main) => self.sample(main),
+            None => self.samples.first(),
+        }
     }
 
     /// Whether every comparison holds.
@@ -181,8 +232,13 @@ impl Run {
     pub fn to_json(&self) -> Result<String, RunError> {
         let not_finite = |place: &str| RunError::NotFinite { place: format!("{place:?}") };
         for sample in &self.samples {
-            if !sample.values.iter().all(|value| value.is_finite()) {
+            if !sample.values.iter().chain(sample.at.values()).all(|value| value.is_finite()) {
                 return Err(not_finite(&sample.series));
+            }
+        }
+        for trial in &self.trials {
+            if trial.steal.is_some_and(|steal| !steal.is_finite()) {
+                return Err(not_finite(&format!("trial {}", trial.number)));
             }
         }
         for each in &self.comparisons {
@@ -195,7 +251,8 @@ impl Run {
         text.map(|text| text + "\n").map_err(|source| RunError::Write { source })
     }
 
-    /// Reads what [`Run::to_json`] wrote.
+    /// Reads what [`Run::to_json`] wrote, in this version or an older one; written again it has
+    /// this version.
     ///
     /// # Errors
     /// The text is not JSON, of another schema or version, or lacks a field.
@@ -207,10 +264,27 @@ impl Run {
         if value.get("schema").and_then(Value::as_str) != Some(SCHEMA) {
             return Err(RunError::OtherSchema { found: field("schema") });
         }
-        if value.get("version").and_then(Value::as_u64) != Some(u64::from(VERSION)) {
+        let version = value.get("version").and_then(Value::as_u64);
+        if !version.is_some_and(|version| (1..=u64::from(VERSION)).contains(&version)) {
             return Err(RunError::UnknownVersion { found: field("version") });
         }
-        serde_json::from_value(value).map_err(|source| RunError::Malformed { source })
+        let run: Run =
+            serde_json::from_value(value).map_err(|source| RunError::Malformed { source })?;
+        Ok(Run { version: VERSION, ..run })
+    }
+}
+
+impl Sample {
+    /// A series without values.
+    pub fn new(series: impl Into<String>, unit: impl Into<String>, better: Option<Better>) -> Self {
+        Sample {
+            series: series.into(),
+            unit: unit.into(),
+            values: Vec::new(),
+            better,
+            group: None,
+            at: BTreeMap::new(),
+        }
     }
 }
 

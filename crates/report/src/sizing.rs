@@ -5,23 +5,7 @@
 //! of them say the same. Sizes are bytes of data, without the tables of the cache, unless a name
 //! says memory; hit ratios are shares of references from 0 to 1; times are nanoseconds.
 
-/// Adds formatted text to a `String`.
-macro_rules! put {
-    ($to:expr, $($text:tt)*) => {
-        $to.push_str(&format!($($text)*))
-    };
-}
-
-/// The same with a line break.
-macro_rules! put_line {
-    ($to:expr, $($text:tt)*) => {{
-        put!($to, $($text)*);
-        $to.push('\n');
-    }};
-}
-
 mod html;
-mod plot;
 mod text;
 
 use crate::advise::curve::{Curve, Point};

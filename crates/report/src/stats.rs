@@ -4,6 +4,8 @@
 //! that is empty or holds a value that is not finite has no summary, rather than a wrong one.
 //! Results carry the unit of the sample; ratios have none.
 
+pub mod shift;
+
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 

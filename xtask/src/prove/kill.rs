@@ -99,7 +99,7 @@ fn round(lab: &Lab, options: &str, changing: bool, random: &mut Random) -> Resul
     load.args(["--uri", &server.uri(), "--log"]).arg(&log);
     let load = load.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let load = load.spawn().context("start the load")?;
-    let unrest = changing.then(|| Unrest::begin(&lab.binary, &server, &MEMORY, PAUSE, seed));
+    let unrest = changing.then(|| Unrest::begin(&lab.binary, &server, &MEMORY, PAUSE, seed, None));
     let span = random.next() % (LOAD_MS.1 - LOAD_MS.0);
     std::thread::sleep(Duration::from_millis(LOAD_MS.0 + span));
     server.kill()?;

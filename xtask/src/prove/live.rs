@@ -2,7 +2,7 @@
 //! delay than a change is worth.
 //!
 //! fio verifies with four connections while memory, page size, policy and write mode change every
-//! second. The same load on an unchanged server comes before and after, for its delays.
+//! second and a further volume, used by a client of its own, comes or goes. The same load on an unchanged server comes before and after, for its delays.
 
 use std::path::Path;
 use std::time::Duration;
@@ -10,6 +10,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 
 use super::clients::{fio_verify, verified_image};
+use super::guest::Guest;
 use super::unrest::Unrest;
 use super::{Claims, Lab};
 use crate::fio::Outcome;
@@ -32,7 +33,7 @@ pub(super) fn run(lab: &Lab, claims: &mut Claims) -> Result<()> {
     let image = image::sparse(&lab.file("live.img"), IMAGE_MIB * MIB)?;
     let before = calm(lab, &image, seconds)?;
     let mut restless_outcome = None;
-    claims.tried(format!("fio verify for {seconds} s while settings change every second"), || {
+    claims.tried(format!("fio verify for {seconds} s while all settings change and a volume comes or goes every second"), || {
         let (outcome, count) = restless(lab, &image, seconds)?;
         restless_outcome = Some(outcome);
         Ok(format!("{count} changes, {} requests, no error, no difference", outcome.requests))
@@ -61,7 +62,8 @@ fn calm(lab: &Lab, image: &Path, seconds: u64) -> Result<Outcome> {
 /// The load on a server whose settings change; and how often they did.
 fn restless(lab: &Lab, image: &Path, seconds: u64) -> Result<(Outcome, usize)> {
     let server = lab.serve(image, &format!("--memory {}", MEMORY[2]))?;
-    let unrest = Unrest::begin(&lab.binary, &server, &MEMORY, PAUSE, lab.options.seed);
+    let guest = Some(Guest::new(lab, &server)?);
+    let unrest = Unrest::begin(&lab.binary, &server, &MEMORY, PAUSE, lab.options.seed, guest);
     let outcome = fio_verify(&server.uri(), IMAGE_MIB, seconds);
     let changes = unrest.end();
     let (outcome, changes) = (outcome?, changes?);

@@ -1,14 +1,15 @@
-//! Settings that change while a server works: one change after the other, from a seed, through
-//! `larder ctl set` as a person would.
+//! Settings that change while a server works: all of them, one time after the other, from a seed,
+//! through `larder ctl set` as a person would; and a volume that comes and goes.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 
+use super::guest::Guest;
 use crate::random::Random;
 use crate::run;
 use crate::server::Server;
@@ -28,13 +29,15 @@ pub(super) struct Unrest {
 }
 
 impl Unrest {
-    /// Begins: a change, a pause, the next one. Memory is one of `memory`.
+    /// Begins: a change each time that `pause` has passed. Memory is one of `memory`. The guest, if there is
+    /// one, comes and goes in turns.
     pub(super) fn begin(
         binary: &Path,
         server: &Server,
         memory: &'static [&'static str],
         pause: Duration,
         seed: u64,
+        mut guest: Option<Guest>,
     ) -> Self {
         let (binary, control) = (binary.to_path_buf(), server.control());
         let quit = Arc::new(AtomicBool::new(false));
@@ -42,13 +45,19 @@ impl Unrest {
         let thread = std::thread::spawn(move || {
             let mut random = Random::seeded(seed);
             let mut changes = 0;
+            let begun = Instant::now();
             while !shall_quit.load(Ordering::Acquire) {
-                let setting = setting(&mut random, changes, memory);
-                if let Err(error) = change(&binary, &control, &setting) {
+                let change = || -> Result<()> {
+                    change(&binary, &control, &settings(&mut random, memory))?;
+                    guest.as_mut().map_or(Ok(()), Guest::come_or_go)
+                };
+                if let Err(error) = { change }() {
                     return (changes, Some(error));
                 }
                 changes += 1;
-                std::thread::sleep(pause);
+                // At a fixed rate, however long the changes themselves take.
+                let next = begun + pause * u32::try_from(changes).expect("few");
+                std::thread::sleep(next.saturating_duration_since(Instant::now()));
             }
             (changes, None)
         });
@@ -74,24 +83,24 @@ impl Unrest {
     }
 }
 
-/// Each kind of setting in turn.
-fn setting(random: &mut Random, turn: usize, memory: &[&str]) -> String {
+/// Each kind of setting.
+fn settings(random: &mut Random, memory: &[&str]) -> [String; 4] {
     let mut one_of = |name: &str, values: &[&str]| {
         let value = values[random.below(values.len())];
         format!("{name}={value}")
     };
-    match turn % 4 {
-        0 => one_of("memory", memory),
-        1 => one_of("page-size", &PAGE_SIZES),
-        2 => one_of("policy", &POLICIES),
-        _ => one_of("write-mode", &WRITE_MODES),
-    }
+    [
+        one_of("memory", memory),
+        one_of("page-size", &PAGE_SIZES),
+        one_of("policy", &POLICIES),
+        one_of("write-mode", &WRITE_MODES),
+    ]
 }
 
-fn change(binary: &Path, control: &PathBuf, setting: &str) -> Result<()> {
+fn change(binary: &Path, control: &PathBuf, settings: &[String]) -> Result<()> {
     let mut ctl = run::client(60, &binary.to_string_lossy());
-    ctl.args(["ctl", "set", "--control"]).arg(control).arg(setting);
-    run::text(&mut ctl).with_context(|| format!("set {setting}"))?;
+    ctl.args(["ctl", "set", "--control"]).arg(control).args(settings);
+    run::text(&mut ctl).with_context(|| format!("set {}", settings.join(" ")))?;
     Ok(())
 }
 
@@ -100,9 +109,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_kind_of_setting_comes_in_turn() {
-        let mut random = Random::seeded(1);
-        let made: Vec<_> = (0..4).map(|turn| setting(&mut random, turn, &["8MiB"])).collect();
+    fn each_kind_of_setting_changes() {
+        let made = settings(&mut Random::seeded(1), &["8MiB"]);
         let names: Vec<_> =
             made.iter().filter_map(|one| one.split_once('=')).map(|(n, _)| n).collect();
         assert_eq!(names, ["memory", "page-size", "policy", "write-mode"]);

@@ -4,7 +4,7 @@ mod leak;
 mod saw_tooth;
 mod shell;
 
-use crate::control::{OLD_NAMES, OldName};
+use crate::control::{OLD_NAMES, OldName, STATES, State};
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use larder_core::counters::{COUNTERS, GAUGES, HISTOGRAMS, Meaning};
@@ -67,7 +67,16 @@ fn metrics() {
     section("Gauges", "What is so now.", &GAUGES);
     let text = "Histograms with a relative error of at most 1/16.";
     section("Latencies", text, &HISTOGRAMS);
+    states();
     old_names();
+}
+
+fn states() {
+    println!("\n## States\n\nWhat is no number: samples of 0 or 1 with labels, in `/metrics`.\n");
+    println!("| name | labels | meaning |\n|---|---|---|");
+    for State { name, labels, meaning, .. } in STATES {
+        println!("| `{name}` | {labels} | {meaning} |");
+    }
 }
 
 fn old_names() {

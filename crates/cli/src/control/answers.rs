@@ -24,13 +24,8 @@ const MILLISECOND: u64 = 1_000_000;
 pub(super) fn stats(service: &Service) -> Stats {
     let volumes = service.volumes();
     let cache = service.engine().cache();
-    let of_pool = Gauge::ALL.into_iter().filter(|gauge| gauge.is_of_pool());
-    let pool = match volumes.first() {
-        Some(Served { volume, .. }) => {
-            of_pool.map(|gauge| (name_of(gauge), cache.gauge(volume, gauge))).collect()
-        }
-        None => BTreeMap::new(),
-    };
+    let of_pool = |gauge| Some((name_of(gauge), cache.pool_gauge(gauge)?));
+    let pool = Gauge::ALL.into_iter().filter_map(of_pool).collect();
     Stats {
         head: Head::default(),
         uptime_ns: u64::try_from(service.uptime().as_nanos()).unwrap_or(u64::MAX),

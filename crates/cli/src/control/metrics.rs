@@ -16,12 +16,52 @@ use larder_report::openmetrics::{Buckets, Exposition, Kind};
 /// Buckets end below powers of two, from 256 ns to 69 s.
 const POWERS: std::ops::RangeInclusive<u32> = 8..=36;
 
+/// Something about the program or a volume that is no number: a family with labels.
+#[derive(Clone, Copy)]
+pub(crate) struct State {
+    /// Its name in `/metrics`.
+    pub(crate) name: &'static str,
+    kind: Kind,
+    /// Its labels.
+    pub(crate) labels: &'static str,
+    /// What it says.
+    pub(crate) meaning: &'static str,
+}
+
+const PROGRAM: State =
+    State { name: "larder", kind: Kind::Info, labels: "version", meaning: "The program." };
+const POLICY: State = State {
+    name: "larder_policy",
+    kind: Kind::Info,
+    labels: "volume, policy, auto",
+    meaning: "The replacement policy that is in force; auto says whether the cache chooses it.",
+};
+const FROZEN: State = State {
+    name: "larder_frozen",
+    kind: Kind::Gauge,
+    labels: "volume",
+    meaning: "1 where nothing enters the cache or leaves it for what is asked of the volume.",
+};
+const FINDING: State = State {
+    name: "larder_finding",
+    kind: Kind::Gauge,
+    labels: "volume, finding",
+    meaning: "1 where a volume suffers from it; docs/curve.md says what is meant.",
+};
+
+/// All of these, in the order of `/metrics`.
+pub(crate) const STATES: [State; 4] = [PROGRAM, POLICY, FROZEN, FINDING];
+
+fn state(text: &mut Exposition, State { name, kind, meaning, .. }: State) {
+    text.family(name, kind, None, meaning);
+}
+
 /// The text of `/metrics`.
 pub(super) fn text(service: &Service) -> String {
     let volumes = service.volumes();
     let totals: Vec<_> = volumes.iter().map(|served| served.volume.totals()).collect();
     let mut text = Exposition::new();
-    text.family("larder", Kind::Info, None, "The program.");
+    state(&mut text, PROGRAM);
     text.sample(&[("version", env!("CARGO_PKG_VERSION"))], 1);
     policies(&mut text, &volumes);
     states(&mut text, service, &volumes);
@@ -38,8 +78,7 @@ pub(super) fn text(service: &Service) -> String {
 
 /// Which policy is in force, and whether the cache has chosen it.
 fn policies(text: &mut Exposition, volumes: &[Served]) {
-    let help = "The replacement policy that is in force; auto says whether the cache chooses it.";
-    text.family("larder_policy", Kind::Info, None, help);
+    state(text, POLICY);
     for Served { volume, .. } in volumes {
         let auto = if volume.policy_auto() { "true" } else { "false" };
         let labels =
@@ -50,13 +89,11 @@ fn policies(text: &mut Exposition, volumes: &[Served]) {
 
 /// What volumes suffer from, and whether they are frozen.
 fn states(text: &mut Exposition, service: &Service, volumes: &[Served]) {
-    let help = "1 where nothing enters the cache or leaves it for what is asked of the volume.";
-    text.family("larder_frozen", Kind::Gauge, None, help);
+    state(text, FROZEN);
     for Served { volume, .. } in volumes {
         text.sample(&[("volume", volume.name())], volume.is_frozen().into());
     }
-    let help = "1 where a volume suffers from it; docs/curve.md says what is meant.";
-    text.family("larder_finding", Kind::Gauge, None, help);
+    state(text, FINDING);
     for served in volumes {
         let found = curves::findings(service, served);
         for name in FINDINGS {
@@ -71,10 +108,8 @@ fn gauges(text: &mut Exposition, service: &Service, volumes: &[Served]) {
     let cache = service.engine().cache();
     for gauge in Gauge::ALL {
         family(text, Kind::Gauge, gauge.meaning());
-        if gauge.is_of_pool() {
-            if let Some(Served { volume, .. }) = volumes.first() {
-                text.sample(&[], cache.gauge(volume, gauge));
-            }
+        if let Some(value) = cache.pool_gauge(gauge) {
+            text.sample(&[], value);
             continue;
         }
         for Served { volume, .. } in volumes {

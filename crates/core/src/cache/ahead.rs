@@ -33,7 +33,7 @@ const BEHIND_MAX: usize = 4096;
 
 impl<F: Frames> Cache<F> {
     /// Tells the detector of a read that did not only hit, and asks for what it says.
-    pub(super) fn notice(lane: &mut Lane<F>, assembly: &Assembly<F>) {
+    pub(super) fn notice(lane: &mut Lane<F>, assembly: &Assembly<F>, now: Nanos) {
         let Lane { volume, detector, .. } = lane;
         let hint = assembly.hint_in(volume);
         if matches!(hint, Hint::Random | Hint::NoBuffering) {
@@ -54,7 +54,12 @@ impl<F: Frames> Cache<F> {
         if advice.abandoned > 0 {
             volume.feedback.unused(advice.abandoned);
         }
-        let behind = if hint == Hint::Sequential { detector.passed(seen.pages) } else { None };
+        // Of a stream that the cache found by itself, only what nobody asks for again meanwhile.
+        let behind = match hint {
+            Hint::Sequential => detector.passed(seen.pages).map(|pages| (pages, Nanos::MAX)),
+            _ if volume.bypasses_scans() => advice.passed.map(|pages| (pages, now)),
+            _ => None,
+        };
         if advice.window.is_none() && behind.is_none() {
             return;
         }
@@ -68,9 +73,9 @@ impl<F: Frames> Cache<F> {
             lane.recorder.add(Counter::ReadAheadDropped, forgotten);
             volume.has_wishes.store(true, Ordering::Relaxed);
         }
-        if let Some(behind) = behind {
+        if let Some((behind, at)) = behind {
             let blocks = paging.blocks_of(behind.start).start..paging.blocks_of(behind.end - 1).end;
-            queue.behind.push(blocks);
+            queue.behind.push((blocks, at));
             volume.has_behind.store(true, Ordering::Release);
         }
         drop(queue);
@@ -141,7 +146,7 @@ impl<F: Frames> Cache<F> {
             return;
         }
         let ranges = std::mem::take(&mut lock(&volume.queue).behind);
-        for mut blocks in ranges {
+        for (mut blocks, at) in ranges {
             while blocks.start < blocks.end {
                 let mut shard = self.shard(self.table.shard(Key::new(volume.id, blocks.start)));
                 let instance = shard.instance(volume.id);
@@ -152,7 +157,7 @@ impl<F: Frames> Cache<F> {
                     if instance.behind.len() >= BEHIND_MAX {
                         instance.behind.pop_front();
                     }
-                    instance.behind.push_back(page);
+                    instance.behind.push_back((page, at));
                 }
                 blocks.start = whole.end;
             }

@@ -281,10 +281,12 @@ impl<F: Frames> Cache<F> {
     /// Owns the frames of a page that a reader in order has passed, if one of them may go.
     fn own_behind(&self, instance: &mut Instance<F>, owned: &mut Vec<F::Own>) -> Option<Slot> {
         for _ in 0..BEHIND_LOOKS {
-            let page = instance.behind.pop_front()?;
+            let (page, passed_at) = instance.behind.pop_front()?;
             let Some(slot) = instance.find(&self.table, page) else { continue };
             let blocks = instance.paging.blocks_of(page);
-            let may_go = instance.pages.get(slot).is_quiet() && !instance.is_pinned(page);
+            let may_go = instance.pages.get(slot).is_quiet()
+                && !instance.is_pinned(page)
+                && instance.touched_at(slot) <= passed_at;
             if may_go && self.own_page(instance.volume.id, blocks, owned) {
                 return Some(slot);
             }

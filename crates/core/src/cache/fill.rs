@@ -5,6 +5,7 @@
 //! Where there is no room for the whole page, exactly the blocks asked for are read past the cache.
 
 use super::Cache;
+use super::warm::Along;
 use crate::clock::Nanos;
 use crate::frames::{FrameId, Frames};
 use crate::hint::Hint;
@@ -21,7 +22,7 @@ use crate::units::{BLOCK_BYTES, BLOCK_BYTES_U64, SECTOR_BYTES};
 use crate::volume::Volume;
 use std::ops::Range;
 
-fn range_len(blocks: &Range<u64>) -> usize {
+pub(super) fn range_len(blocks: &Range<u64>) -> usize {
     usize::try_from(blocks.end - blocks.start).expect("at most a page")
 }
 
@@ -50,6 +51,8 @@ pub(super) enum FillCause<F: Frames> {
     Pinned,
     /// Read-ahead, or a warm restart: nobody waits for it yet.
     Ahead,
+    /// The same, beside a page that a client waits for.
+    Along,
 }
 
 impl<F: Frames> Cache<F> {
@@ -142,9 +145,13 @@ impl<F: Frames> Cache<F> {
             wanted = self.count_absent(volume.id, &volume.paging().around(blocks.start));
             self.note_miss(&volume, blocks.start, now);
         }
-        loop {
+        let mut along = Along::default();
+        let outcome = loop {
             let (spare, recorder) = (&mut lane.spare, &*lane.recorder);
             let room = self.reserve(&volume, wanted, spare, recorder, now);
+            if room && past.is_none() {
+                self.room_along(&volume, blocks.start, &mut along);
+            }
             let index = self.table.shard(Key::new(volume.id, blocks.start));
             let mut shard = self.shard(index);
             let instance = shard.instance(volume.id);
@@ -178,8 +185,8 @@ impl<F: Frames> Cache<F> {
                     continue;
                 }
                 if past.is_none() && absent <= lane.spare.len() {
-                    let cause = FillCause::Client(waiter);
-                    self.start_fill(instance, &mut queue, page, &mut lane.spare, cause, now);
+                    let spare = &mut lane.spare;
+                    self.fill_along(instance, &mut queue, page, (spare, &mut along), waiter, now);
                     Missing::Filling
                 } else if waiter.read.is_some() && range_len(blocks) <= lane.spare.len() {
                     self.start_bypass(&volume, &mut queue, blocks, &mut lane.spare, waiter, now);
@@ -194,8 +201,12 @@ impl<F: Frames> Cache<F> {
             if matches!(outcome, Missing::Filling | Missing::Coming | Missing::Bypassed(_)) {
                 volume.notify.notify();
             }
-            return outcome;
+            break outcome;
+        };
+        if !along.frames.is_empty() {
+            self.pool.give_back(&volume, along.frames);
         }
+        outcome
     }
 
     /// Gives back what a request did not use.
@@ -228,17 +239,17 @@ impl<F: Frames> Cache<F> {
         let volume = Arc::clone(&instance.volume);
         let mut ops_left = 0;
         let paging = instance.paging;
-        let ahead = matches!(cause, FillCause::Ahead);
+        let ahead = matches!(cause, FillCause::Ahead | FillCause::Along);
         for run in self.absent_runs(volume.id, paging.blocks_of(page)) {
             let context = Context::Fill { page, paging };
             let op = self.read_op(&volume, queue, run, spare, context, now);
-            queue.push_read(op, ahead);
+            queue.push_read(op, matches!(cause, FillCause::Ahead));
             ops_left += 1;
         }
         instance.pages.get_mut(slot).filling = true;
         let waiters = match cause {
             FillCause::Client(waiter) => vec![waiter],
-            FillCause::Pinned | FillCause::Ahead => Vec::new(),
+            FillCause::Pinned | FillCause::Ahead | FillCause::Along => Vec::new(),
         };
         let fill = Fill { slot, ops_left, error: None, salvage: Vec::new(), waiters, ahead };
         let before = instance.fills.insert(page, fill);

@@ -46,15 +46,16 @@ impl<F: Frames> Cache<F> {
             Self::flush_unasked(volume, &mut writer, now);
         }
         drop(writer);
+        let mut again = false;
         if may_begin {
             self.drop_behind(volume);
             self.read_ahead(volume, recorder, now);
-            self.read_warm(volume, recorder, now);
+            again = self.read_warm(volume, recorder, now);
         }
         self.tune(volume, recorder, now);
         let mut queue = lock(&volume.queue);
         emit(&mut queue, recorder, depth, out);
-        next
+        if again { Some(now) } else { next }
     }
 
     /// Whether the volume has nothing dirty and its store nothing to do.

@@ -59,7 +59,7 @@ impl<F: Frames> Cache<F> {
         lane.volume.touch(now);
         let status = self.read_pages(lane, now, assembly);
         if std::mem::take(&mut assembly.noticed) {
-            Self::notice(lane, assembly);
+            Self::notice(lane, assembly, now);
         }
         status
     }

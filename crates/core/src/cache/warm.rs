@@ -1,15 +1,24 @@
 //! Warm restart: what is resident now, by heat, and reading that back into another cache later.
 //!
 //! A list of blocks is all that is kept; contents always come from the store, so a wrong list costs
-//! reads and nothing else. It is read back by the means of read-ahead, after everything else that
-//! is read: one small read at a time while clients are there, whether or not they wait for the
-//! store just now, since the next of them would wait behind what was begun meanwhile; and only into
-//! memory that holds nothing.
+//! reads and nothing else. It is read back by the means of read-ahead, and only into memory that
+//! holds nothing, in two ways:
+//!
+//! - Beside what clients miss: the neighbours of a missed page that are on the list too come with
+//!   the same read of the store.
+//! - In order, hottest first, when nothing else is to be read and no client waits for the store. As
+//!   long as clients are there it is one small read at a time, since the next of them will wait
+//!   behind it.
+//!
+//! So a store that clients keep busy does no read more than without a list.
 
 use super::Cache;
+use super::fill::{FillCause, range_len};
 use crate::clock::Nanos;
 use crate::counters::Recorder;
-use crate::frames::Frames;
+use crate::frames::{FrameId, Frames};
+use crate::queue::{FillWaiter, Queue};
+use crate::shard::Instance;
 use crate::sync::atomic::Ordering;
 use crate::sync::lock;
 use crate::tunables::Tunable;
@@ -27,6 +36,18 @@ const REGION_BLOCKS: u64 = PAGE_BLOCKS_MAX as u64;
 const SLOTS_AT_ONCE: u32 = 4096;
 /// Blocks of a read while clients are there.
 const SMALL_BLOCKS: u64 = 16;
+/// So much of a list is looked at in one go, when it is resident already.
+const TAKES_EACH: usize = 64;
+/// The neighbours that come with a page that a client misses lie with it in so many blocks: few
+/// enough that a disk takes hardly longer for them than for the page alone.
+const ALONG_BLOCKS: u64 = 64;
+
+/// Blocks around a missed page that are to be warm, and frames for them.
+#[derive(Debug, Default)]
+pub(super) struct Along {
+    blocks: Range<u64>,
+    pub(super) frames: Vec<FrameId>,
+}
 
 impl<F: Frames> Cache<F> {
     /// The blocks of the pages of `volume` that are resident, the hottest part first, in order of
@@ -104,10 +125,7 @@ impl<F: Frames> Cache<F> {
         let inside = |range: Range<u64>| range.start..range.end.min(volume.blocks);
         let ranges = blocks.into_iter().map(inside).filter(|range| range.start < range.end);
         let mut queue = lock(&volume.queue);
-        let before = queue.warm.len();
-        queue.warm.extend(ranges);
-        let more: u64 = queue.warm.range(before..).map(|range| range.end - range.start).sum();
-        queue.warm_blocks += more;
+        ranges.for_each(|range| queue.warm.push(range));
         volume.has_warm.store(true, Ordering::Release);
         drop(queue);
         volume.notify.notify();
@@ -119,51 +137,120 @@ impl<F: Frames> Cache<F> {
         volume.has_warm.load(Ordering::Acquire)
     }
 
-    /// Begins reads of what is to be warm, if nothing else is to be read.
-    pub(super) fn read_warm(&self, volume: &Volume<F>, recorder: &Recorder, now: Nanos) {
+    /// Looks for blocks around `block`, which a client misses, that are to be warm, and takes frames
+    /// for them if so many are free.
+    pub(super) fn room_along(&self, volume: &Volume<F>, block: u64, along: &mut Along) {
+        if !volume.has_warm.load(Ordering::Acquire) || !along.frames.is_empty() {
+            return;
+        }
+        let Some(listed) = lock(&volume.queue).warm.around(block) else { return };
+        let window = block / ALONG_BLOCKS * ALONG_BLOCKS;
+        along.blocks = listed.start.max(window)..listed.end.min(window + ALONG_BLOCKS);
+        let wanted = self.count_absent(volume.id, &along.blocks);
+        if !self.pool.take(&self.frames, volume, wanted, &mut along.frames) {
+            self.pool.give_back(volume, along.frames.drain(..));
+        }
+    }
+
+    /// Begins to fill a page that a client waits for, and those next to it that may come along.
+    pub(super) fn fill_along(
+        &self,
+        instance: &mut Instance<F>,
+        queue: &mut Queue<F>,
+        page: u64,
+        (spare, along): (&mut Vec<FrameId>, &mut Along),
+        waiter: FillWaiter<F>,
+        now: Nanos,
+    ) {
+        let pages = self.pages_along(instance, queue, page, along);
+        let spare_along = &mut along.frames;
+        // In order of place: then they are joined to one read.
+        for before in pages.start..page {
+            self.start_fill(instance, queue, before, spare_along, FillCause::Along, now);
+        }
+        self.start_fill(instance, queue, page, spare, FillCause::Client(waiter), now);
+        for after in page + 1..pages.end {
+            self.start_fill(instance, queue, after, spare_along, FillCause::Along, now);
+        }
+    }
+
+    /// The pages around `page` that can be read with it: those next to it, as far as nothing of
+    /// them is here or coming and there are frames for them.
+    fn pages_along(
+        &self,
+        instance: &Instance<F>,
+        queue: &Queue<F>,
+        page: u64,
+        along: &Along,
+    ) -> Range<u64> {
+        let paging = instance.paging;
+        let mut left = along.frames.len();
+        let mut comes = |page: u64| {
+            let blocks = paging.blocks_of(page);
+            let is_inside = blocks.start >= along.blocks.start && blocks.end <= along.blocks.end;
+            let wanted = range_len(&blocks);
+            let can = is_inside
+                && wanted <= left
+                && self.count_absent(instance.volume.id, &blocks) == wanted
+                && !instance.fills.contains_key(&page)
+                && !queue.is_exclusive(&blocks);
+            left -= if can { wanted } else { 0 };
+            can
+        };
+        let before = (0..page).rev().take_while(|&page| comes(page)).count();
+        let end = paging.page_of(along.blocks.end.max(1) - 1) + 1;
+        let after = (page + 1..end.max(page + 1)).take_while(|&page| comes(page)).count();
+        page - before as u64..page + 1 + after as u64
+    }
+
+    /// Begins reads of what is to be warm, if nothing else is to be read; whether to call again at
+    /// once.
+    pub(super) fn read_warm(&self, volume: &Volume<F>, recorder: &Recorder, now: Nanos) -> bool {
         if !volume.has_warm.load(Ordering::Acquire)
             || volume.has_wishes.load(Ordering::Relaxed)
             || volume.is_frozen()
         {
-            return;
+            return false;
         }
         let (begun, depth, blocks) = {
             let queue = lock(&volume.queue);
-            if !queue.ahead.is_empty() {
-                return;
+            if !queue.ahead.is_empty() || queue.clients_wait() {
+                return false;
             }
             let last = volume.last_request();
             let is_idle = last == 0 || now >= last + volume.tunables.nanos(Tunable::IdleDelay);
-            let (depth, blocks) = if queue.clients_wait() || !is_idle {
-                (1, SMALL_BLOCKS)
-            } else {
+            let (depth, blocks) = if is_idle {
                 (volume.tunables.get(Tunable::ReadAheadDepth), u64::from(PAGE_BLOCKS_MAX))
+            } else {
+                (1, SMALL_BLOCKS)
             };
             (queue.ahead_in_flight() as u64, depth, blocks)
         };
-        for _ in begun..depth {
+        let mut begun = begun;
+        for _ in 0..TAKES_EACH {
+            if begun >= depth {
+                return false;
+            }
             let mut queue = lock(&volume.queue);
             let page_blocks = u64::from(volume.page_blocks());
             let most = Self::ahead_pages_max(volume, &queue) * page_blocks;
             let most = most.min(blocks).max(page_blocks);
-            let Some(range) = queue.warm.front_mut() else {
+            let queued = queue.ahead.len();
+            let Some(next) = queue.warm.take(most) else {
                 volume.has_warm.store(false, Ordering::Release);
-                return;
+                return false;
             };
-            let next = range.start..range.end.min(range.start + most);
-            range.start = next.end;
-            if range.start == range.end {
-                queue.warm.pop_front();
-            }
-            queue.warm_blocks -= next.end - next.start;
             drop(queue);
-            if volume.is_stopping() || !self.ahead(volume, (recorder, now), next, false) {
-                let mut queue = lock(&volume.queue);
+            let goes_on = !volume.is_stopping() && self.ahead(volume, (recorder, now), next, false);
+            let mut queue = lock(&volume.queue);
+            if !goes_on {
                 queue.warm.clear();
-                queue.warm_blocks = 0;
                 volume.has_warm.store(false, Ordering::Release);
-                return;
+                return false;
             }
+            // What is resident already costs nothing.
+            begun += u64::from(queue.ahead.len() > queued);
         }
+        true
     }
 }

@@ -145,6 +145,13 @@ impl HistogramSnapshot {
         Some(self.max)
     }
 
+    /// The buckets that hold anything, shortest durations first: the middle of the bucket in
+    /// nanoseconds, and how many durations fell into it.
+    pub fn buckets(&self) -> impl Iterator<Item = (Nanos, u64)> {
+        let filled = self.counts.iter().enumerate().filter(|(_, count)| **count > 0);
+        filled.map(|(bucket, count)| (value(bucket), *count))
+    }
+
     /// Adds another snapshot.
     pub fn add(&mut self, other: &HistogramSnapshot) {
         for (sum, n) in self.counts.iter_mut().zip(&other.counts) {
@@ -175,6 +182,21 @@ mod tests {
         }
         assert_eq!(snapshot.max(), 3_700_000);
         assert_eq!(snapshot.count(), 100_000);
+    }
+
+    #[test]
+    fn buckets_are_in_order_and_hold_everything() {
+        let histogram = Histogram::default();
+        for value in [5, 5, 1_000_000, 7] {
+            histogram.record(value);
+        }
+        let mut snapshot = HistogramSnapshot::default();
+        assert_eq!(snapshot.buckets().count(), 0);
+        histogram.add_to(&mut snapshot);
+        let buckets: Vec<_> = snapshot.buckets().collect();
+        assert_eq!(buckets[..2], [(5, 2), (7, 1)]);
+        assert_eq!((buckets.len(), buckets[2].1), (3, 1));
+        assert!(buckets[2].0.abs_diff(1_000_000) * 16 <= 1_000_000, "{buckets:?}");
     }
 
     #[test]

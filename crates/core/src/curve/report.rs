@@ -149,6 +149,13 @@ pub fn enough_bytes(points: &[CurvePoint]) -> Option<u64> {
     (most > 0.0).then(|| points.iter().find(reaches).map(|point| point.bytes)).flatten()
 }
 
+/// The share of the references that are out of reach of any memory, if these are most.
+#[must_use]
+pub fn scanned_share(points: &[CurvePoint]) -> Option<f64> {
+    let unreached = points.last().map_or(0.0, |last| 1.0 - last.estimate.hit_ratio);
+    (unreached > SCANNED).then_some(unreached)
+}
+
 /// What follows from a curve for a volume of `bytes`, and from what it wrote
 /// and read ahead.
 #[must_use]
@@ -171,9 +178,8 @@ pub fn findings(points: &[CurvePoint], bytes: u64, traffic: Traffic) -> Vec<Find
             hit_ratio_then: hit_ratio(points, enough),
         });
     }
-    let unreached = points.last().map_or(0.0, |last| 1.0 - last.estimate.hit_ratio);
-    if unreached > SCANNED {
-        found.push(Finding::Scanned { share: unreached });
+    if let Some(share) = scanned_share(points) {
+        found.push(Finding::Scanned { share });
     }
     if traffic.ahead_wasted > WASTED {
         found.push(Finding::AheadWasted { share: traffic.ahead_wasted });

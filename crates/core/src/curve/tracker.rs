@@ -22,8 +22,9 @@ const SLOTS_MAX: u64 = 1024;
 const SLOTS_WANTED: u64 = 320;
 /// Slots with which miniatures still tell policies apart.
 const SLOTS_MIN: u64 = 64;
-/// Resident pages of the sample for each slot: the curve costs less than the miniatures.
-const RESIDENT_PER_SLOT: u64 = 2;
+/// Resident pages of the sample for each two slots: the curve costs less than the miniatures. With
+/// four the curve is closer to the exact one, and a hit costs 1.45 % more instead of 1 %.
+const RESIDENT_PER_TWO_SLOTS: u64 = 3;
 /// Sampled pages for each slot: the sample also has pages that were evicted.
 const SAMPLE_PER_SLOT: u64 = 10;
 /// Pages are remembered while this many times as many others are referenced as the volume may
@@ -84,7 +85,7 @@ impl Tracker {
         let wanted = (pages / PAGES_PER_SLOT).clamp(SLOTS_WANTED, SLOTS_MAX);
         let mut slots = (1..=wanted / SLOTS_MIN).rev().map(|parts| parts * SLOTS_MIN);
         let slots = slots.find(|&slots| bytes_of(slots) <= bytes)?;
-        let all = threshold(slots * RESIDENT_PER_SLOT, pages);
+        let all = threshold(slots * RESIDENT_PER_TWO_SLOTS / 2, pages);
         let sample = usize::try_from(slots * SAMPLE_PER_SLOT).expect("a small sample");
         Some(Tracker {
             gate: Gate::new(mix(seed.wrapping_add(3)), all),

@@ -27,12 +27,23 @@ pub(crate) struct Detector {
 }
 
 /// What a request leads to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Advice {
     /// What to read now.
     pub(crate) window: Option<Window>,
     /// Pages that were read ahead of a stream which is given up for another one.
     pub(crate) abandoned: u64,
+    /// Pages that a stream which is trusted has passed with this request.
+    pub(crate) passed: Option<Range<u64>>,
+}
+
+/// The pages of one request of a stream that are not of the next one too.
+fn without(before: &Range<u64>, next: &Range<u64>) -> Range<u64> {
+    if next.start > before.start {
+        before.start..before.end.min(next.start)
+    } else {
+        before.start.max(next.end)..before.end
+    }
 }
 
 impl Detector {
@@ -58,18 +69,21 @@ impl Detector {
         if let Some(index) = found {
             let stream = &mut self.streams[index];
             stream.used_at = self.tick;
+            let before = stream.last_request();
             let window = stream.advance(seen, limits);
-            return Advice { window, abandoned: 0 };
+            let passed = stream.is_trusted(limits).then(|| without(&before, pages));
+            let passed = passed.filter(|passed| passed.start < passed.end);
+            return Advice { window, abandoned: 0, passed };
         }
         if let Some(mut stream) = self.find(pages) {
             // Its first requests were missed; what they would have asked for is asked for now.
             let window = stream.advance(&Seen { missed: false, ..seen.clone() }, limits);
-            return Advice { window, abandoned: self.follow(stream, limits) };
+            return Advice { window, abandoned: self.follow(stream, limits), passed: None };
         }
         if seen.sequential {
             let mut stream = Stream::new(pages, false, 0, 0);
             let window = stream.advance(seen, limits);
-            return Advice { window, abandoned: self.follow(stream, limits) };
+            return Advice { window, abandoned: self.follow(stream, limits), passed: None };
         }
         self.recent[self.next_recent] = Some((pages.start, pages.end));
         self.next_recent = (self.next_recent + 1) % RECENT;

@@ -82,6 +82,16 @@ impl Stream {
         Stream { backward, stride, start, end, steps, asked, mark, window, wasted, used_at }
     }
 
+    /// The pages of the request that came last.
+    pub(super) fn last_request(&self) -> Range<u64> {
+        view(self.backward, &(self.start..self.end))
+    }
+
+    /// Whether enough requests agreed for reading ahead of them.
+    pub(super) fn is_trusted(&self, limits: &Limits) -> bool {
+        self.steps >= limits.steps
+    }
+
     /// Pages asked for that its reader has not come to.
     pub(super) fn ahead(&self) -> u64 {
         if self.stride == 0 {

@@ -364,3 +364,29 @@ fn a_long_scan_leaves_the_hot_set_alone_with_and_without_read_ahead() {
     // The check can fail: a policy that a scan flushes loses more.
     assert!(hot_hits(PolicyKind::Fifo, true, true) + 20 < quiet, "fifo");
 }
+
+#[test]
+fn what_a_scan_brings_in_goes_first_where_the_cache_may_choose() {
+    let run = |policy_auto| {
+        let mut rig = Rig::new(2048, [VolumeOptions { policy_auto, ..options(200_000) }]);
+        let (mut one, mut other) = (rig.lane(0), rig.lane(0));
+        let mut seed = 1_u64;
+        for round in 0..30_000 {
+            read_all(&mut rig, &mut other, [2 * round, 2 * round + 1]);
+            seed = larder_core::mix(seed + 1);
+            read_all(&mut rig, &mut one, [100_000 + seed % 1200 * 3]);
+        }
+        let before = count(&rig, Counter::ReadMiss);
+        read_all(&mut rig, &mut one, (0..1200).map(|i| 100_000 + i * 3));
+        let hot_misses = count(&rig, Counter::ReadMiss) - before;
+        let dropped = count(&rig, Counter::DroppedBehind);
+        rig.cache.close_lane(one);
+        rig.cache.close_lane(other);
+        rig.cache.check(rig.now);
+        (dropped, hot_misses)
+    };
+    let (dropped, hot_misses) = run(true);
+    assert!(dropped > 10_000, "{dropped} pages of 60,000");
+    assert!(hot_misses <= 24, "{hot_misses} of 1200 pages that are used again are not there");
+    assert_eq!(run(false).0, 0, "a policy that was set is left alone");
+}

@@ -5,7 +5,7 @@ use larder_core::counters::{Counter, Gauge};
 use larder_core::hint::Hint;
 use larder_core::lane::Lane;
 use larder_core::request::{Assembly, Status};
-use larder_core::store::StoreOpKind;
+use larder_core::store::{Fault, StoreOp, StoreOpKind};
 use larder_core::units::BLOCK_BYTES_U64 as BLOCK;
 use larder_core::volume::VolumeOptions;
 use std::ops::Range;
@@ -108,24 +108,32 @@ fn nothing_is_evicted_for_what_is_read_back() {
     rig.cache.check(rig.now);
 }
 
+/// What the store is given now: first block and blocks of each operation.
+fn poll(rig: &Rig) -> (Vec<StoreOp<Plain>>, Vec<(u64, u64)>) {
+    let mut ops = Vec::new();
+    rig.cache.poll(&rig.disks[0].volume, &rig.disks[0].recorder, rig.now, 32, &mut ops);
+    let order = ops.iter().map(|op| (op.offset / BLOCK, op.len / BLOCK)).collect();
+    (ops, order)
+}
+
+fn submit(rig: &mut Rig, ops: Vec<StoreOp<Plain>>) {
+    for op in ops {
+        rig.disks[0].store.submit(rig.now, rig.cache.frames(), op);
+    }
+}
+
 #[test]
-fn clients_go_first_while_one_small_read_is_under_way() {
+fn nothing_is_begun_while_a_client_waits() {
     let mut rig = random_rig(4096, 100_000);
     let mut lane = rig.lane(0);
     let volume = std::sync::Arc::clone(&rig.disks[0].volume);
     rig.cache.warm(&volume, std::iter::once(0..2000));
     let mut read = Assembly::new(7, 90_000 * BLOCK, 4096);
     assert_eq!(rig.cache.read(&mut lane, rig.now, &mut read), Status::Pending);
-    let mut ops = Vec::new();
-    rig.cache.poll(&volume, &rig.disks[0].recorder, rig.now, 32, &mut ops);
-    let order: Vec<_> = ops.iter().map(|op| (op.offset / BLOCK, op.len / BLOCK)).collect();
-    assert_eq!(order, [(90_000, 1), (0, 16)]);
-    let mut more = Vec::new();
-    rig.cache.poll(&volume, &rig.disks[0].recorder, rig.now, 32, &mut more);
-    assert!(more.is_empty(), "{more:?}");
-    for op in ops {
-        rig.disks[0].store.submit(rig.now, rig.cache.frames(), op);
-    }
+    let (ops, order) = poll(&rig);
+    assert_eq!(order, [(90_000, 1)]);
+    assert_eq!(poll(&rig).1, [], "it waits still");
+    submit(&mut rig, ops);
     // A stop gives up what has not been begun.
     volume.begin_stop();
     rig.run();
@@ -133,6 +141,68 @@ fn clients_go_first_while_one_small_read_is_under_way() {
     assert!(rig.gauge(Gauge::Resident) <= 40 * BLOCK);
     rig.cache.close_lane(lane);
     read.abandon(rig.cache.frames());
+    rig.run();
+    rig.cache.check(rig.now);
+}
+
+#[test]
+fn what_lies_beside_a_missed_page_comes_with_it() {
+    let mut rig = random_rig(4096, 100_000);
+    let mut lane = rig.lane(0);
+    let volume = std::sync::Arc::clone(&rig.disks[0].volume);
+    // Two runs with a gap at 150, and a page in the second one that is here already.
+    read_all(&mut rig, &mut lane, [180]);
+    rig.cache.warm(&volume, [1000..1010, 130..150, 151..300]);
+    let mut read = Assembly::new(7, 160 * BLOCK, 4096);
+    assert_eq!(rig.cache.read(&mut lane, rig.now, &mut read), Status::Pending);
+    let (ops, order) = poll(&rig);
+    assert_eq!(order, [(151, 29)], "as far as the run goes, and one read");
+    submit(&mut rig, ops);
+    rig.run();
+    assert!(!rig.cache.is_warming(&volume), "the others come in order");
+    assert_eq!(rig.gauge(Gauge::Resident), (10 + 20 + 149) * BLOCK);
+    assert_eq!(count(&rig, Counter::ReadMiss), 2);
+    let mut other = rig.lane(0);
+    read_all(&mut rig, &mut other, 151..180);
+    rig.cache.close_lane(other);
+    // The client that waits has not been answered yet: its page is not marked.
+    assert_eq!((count(&rig, Counter::ReadMiss), count(&rig, Counter::ReadAheadHit)), (2, 28));
+    rig.cache.close_lane(lane);
+    read.abandon(rig.cache.frames());
+    rig.run();
+    rig.cache.check(rig.now);
+}
+
+#[test]
+fn nothing_comes_along_for_which_something_must_go() {
+    let mut rig = random_rig(512, 100_000);
+    let mut lane = rig.lane(0);
+    read_all(&mut rig, &mut lane, 50_000..50_500);
+    let volume = std::sync::Arc::clone(&rig.disks[0].volume);
+    rig.cache.warm(&volume, std::iter::once(0..200));
+    let mut read = Assembly::new(7, 100 * BLOCK, 4096);
+    assert_eq!(rig.cache.read(&mut lane, rig.now, &mut read), Status::Pending);
+    let (ops, order) = poll(&rig);
+    assert_eq!(order, [(100, 1)]);
+    assert_eq!(count(&rig, Counter::EvictedPages), 0);
+    submit(&mut rig, ops);
+    rig.run();
+    rig.cache.close_lane(lane);
+    read.abandon(rig.cache.frames());
+    rig.run();
+    rig.cache.check(rig.now);
+}
+
+#[test]
+fn what_comes_along_and_fails_is_no_matter_of_the_client() {
+    let mut rig = random_rig(4096, 100_000);
+    let mut lane = rig.lane(0);
+    let volume = std::sync::Arc::clone(&rig.disks[0].volume);
+    rig.cache.warm(&volume, std::iter::once(64..128));
+    rig.disks[0].plan.set(vec![Fault::Reads(70 * BLOCK..71 * BLOCK)]);
+    read_all(&mut rig, &mut lane, [100]);
+    assert!(rig.read(&mut lane, 70).is_err());
+    rig.cache.close_lane(lane);
     rig.run();
     rig.cache.check(rig.now);
 }

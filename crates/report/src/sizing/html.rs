@@ -1,48 +1,25 @@
-//! The page: one file that needs nothing else, in light and dark, on paper too.
-//!
-//! Invariants: every text that comes from outside is escaped; the JSON form is part of the page, in
-//! a script element that no browser runs, so that the numbers can be taken out again. No script
-//! runs, and nothing is fetched.
+//! The page of `larder size`; what pages have in common is in [`crate::page`].
 
 mod charts;
-mod style;
 
 use super::Sizing;
 use super::text::serve;
 use crate::advise::page_size;
 use crate::format;
-use crate::table::{Column, Table};
-
-/// Text for HTML, in elements and in attributes.
-pub(super) fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
-}
+use crate::page::{self, card, escape, html_table};
+use crate::table::Table;
 
 impl Sizing {
     /// The page.
     #[must_use]
     pub fn to_html(&self) -> String {
-        let trace = escape(&self.workload.trace);
-        let mut page = format!(
-            "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n<meta \
-             name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n<title>How much \
-             cache: {trace}</title>\n<style>{}</style>\n</head>\n<body>\n<main>\n",
-            style::CSS
-        );
-        page.push_str(&self.heading(&trace));
-        page.push_str(&self.curve_section());
-        page.push_str(&self.effects_section());
-        page.push_str(&self.time_section());
-        page.push_str(&self.tables_section());
-        page.push_str(&self.notes_section());
-        // A "<" can end a script element; in JSON it may be written so as well.
-        let json = self.to_json().to_string().replace('<', "\\u003c");
-        put!(
-            page,
-            "</main>\n<script type=\"application/json\" id=\"data\">{json}</script>\n</body>\n\
-             </html>\n"
-        );
-        page
+        let mut body = self.heading(&escape(&self.workload.trace));
+        body.push_str(&self.curve_section());
+        body.push_str(&self.effects_section());
+        body.push_str(&self.time_section());
+        body.push_str(&self.tables_section());
+        body.push_str(&self.notes_section());
+        page::page(&format!("How much cache: {}", self.workload.trace), &body, &self.to_json())
     }
 
     fn heading(&self, trace: &str) -> String {
@@ -64,12 +41,6 @@ impl Sizing {
         let (Some(advice), Some(effect)) = (&self.recommendation, self.recommended()) else {
             put_line!(text, "<p class=\"why\">{}</p>", escape(self.advice().trim()));
             return text;
-        };
-        let card = |title: &str, value: &str, note: &str| {
-            let (value, note) = (escape(value), escape(note));
-            format!(
-                "<div class=\"card\"><h3>{title}</h3><p>{value}</p><small>{note}</small></div>\n"
-            )
         };
         text.push_str("<div class=\"cards\">\n");
         let region = advice.region.map_or("", crate::advise::regions::Region::title);
@@ -197,23 +168,4 @@ impl Sizing {
         );
         text
     }
-}
-
-/// A table as HTML.
-fn html_table(table: &Table) -> String {
-    let mut text = String::from("<div class=\"wide\"><table>\n<thead><tr>");
-    let class = |column: &Column| if column.is_right() { " class=\"number\"" } else { "" };
-    for column in table.columns() {
-        put!(text, "<th{}>{}</th>", class(column), escape(&column.heading()));
-    }
-    text.push_str("</tr></thead>\n<tbody>\n");
-    for row in table.rows() {
-        text.push_str("<tr>");
-        for (column, cell) in table.columns().iter().zip(row) {
-            put!(text, "<td{}>{}</td>", class(column), escape(cell.as_shown()));
-        }
-        text.push_str("</tr>\n");
-    }
-    text.push_str("</tbody>\n</table></div>\n");
-    text
 }

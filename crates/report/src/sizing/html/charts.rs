@@ -1,11 +1,11 @@
 //! The charts of the page.
 
-use super::super::plot::{Plot, small};
 use super::super::text::as_pair;
 use super::super::{Effect, Sizing};
 use crate::advise::{as_f64, as_u64};
 use crate::chart::{Axis, Labels, Scale};
 use crate::format;
+use crate::page::plot::{Plot, small};
 
 const WIDTH: f64 = 880.0;
 /// Shades of the heat map.

@@ -1,7 +1,7 @@
 //! Charts for the page of HTML: SVG whose colours are the page's, so that it follows light and dark
 //! and prints well. Sizes are pixels of the drawing, which scales with the page.
 
-use super::html::escape;
+use super::escape;
 use crate::chart::{Axis, Frame};
 
 /// Room around the plane: left, right, top, bottom.
@@ -9,7 +9,7 @@ const MARGIN: [f64; 4] = [96.0, 18.0, 14.0, 46.0];
 
 /// A plane with two axes that is drawn on.
 #[derive(Debug)]
-pub(super) struct Plot {
+pub(crate) struct Plot {
     size: (f64, f64),
     axes: (Axis, Axis),
     frames: (Frame, Frame),
@@ -18,7 +18,7 @@ pub(super) struct Plot {
 
 impl Plot {
     /// A plane over these values.
-    pub(super) fn new(size: (f64, f64), x: Axis, y: Axis, xs: &[f64], ys: &[f64]) -> Self {
+    pub(crate) fn new(size: (f64, f64), x: Axis, y: Axis, xs: &[f64], ys: &[f64]) -> Self {
         let placed = |axis: &Axis, values: &[f64]| {
             let places: Vec<f64> = values.iter().filter_map(|value| axis.place(*value)).collect();
             axis.frame(if places.is_empty() { &[0.0] } else { &places })
@@ -32,25 +32,25 @@ impl Plot {
     }
 
     /// Where a value of the horizontal axis is drawn.
-    pub(super) fn x(&self, value: f64) -> f64 {
+    pub(crate) fn x(&self, value: f64) -> f64 {
         let place = self.axes.0.place(value).unwrap_or(self.frames.0.low);
         MARGIN[0] + Self::part(&self.frames.0, place) * (self.size.0 - MARGIN[0] - MARGIN[1])
     }
 
     /// Where a value of the vertical axis is drawn.
-    pub(super) fn y(&self, value: f64) -> f64 {
+    pub(crate) fn y(&self, value: f64) -> f64 {
         let place = self.axes.1.place(value).unwrap_or(self.frames.1.low);
         let part = Self::part(&self.frames.1, place);
         MARGIN[2] + (1.0 - part) * (self.size.1 - MARGIN[2] - MARGIN[3])
     }
 
     /// The ends of the plane: left, right, top, bottom.
-    pub(super) fn ends(&self) -> [f64; 4] {
+    pub(crate) fn ends(&self) -> [f64; 4] {
         [MARGIN[0], self.size.0 - MARGIN[1], MARGIN[2], self.size.1 - MARGIN[3]]
     }
 
     /// A rectangle between two places across and two up, in pixels.
-    pub(super) fn rectangle(&mut self, class: &str, x: (f64, f64), y: (f64, f64), title: &str) {
+    pub(crate) fn rectangle(&mut self, class: &str, x: (f64, f64), y: (f64, f64), title: &str) {
         let (left, width) = (x.0.min(x.1), (x.1 - x.0).abs());
         let (top, height) = (y.0.min(y.1), (y.1 - y.0).abs());
         put!(
@@ -62,13 +62,13 @@ impl Plot {
     }
 
     /// A line through values.
-    pub(super) fn line(&mut self, class: &str, points: &[(f64, f64)]) {
+    pub(crate) fn line(&mut self, class: &str, points: &[(f64, f64)]) {
         let points = self.path(points.iter().copied());
         put_line!(self.svg, "<polyline class=\"{class}\" points=\"{points}\"/>");
     }
 
     /// The area between two lines that run from left to right.
-    pub(super) fn band(&mut self, class: &str, low: &[(f64, f64)], high: &[(f64, f64)]) {
+    pub(crate) fn band(&mut self, class: &str, low: &[(f64, f64)], high: &[(f64, f64)]) {
         let points = self.path(high.iter().copied().chain(low.iter().rev().copied()));
         put_line!(self.svg, "<polygon class=\"{class}\" points=\"{points}\"/>");
     }
@@ -79,7 +79,7 @@ impl Plot {
     }
 
     /// A dot at a place in pixels, with what it says when pointed at.
-    pub(super) fn dot(&mut self, class: &str, (x, y): (f64, f64), title: &str) {
+    pub(crate) fn dot(&mut self, class: &str, (x, y): (f64, f64), title: &str) {
         put_line!(
             self.svg,
             "<circle class=\"{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4.5\">{}</circle>",
@@ -88,7 +88,7 @@ impl Plot {
     }
 
     /// A straight line in pixels.
-    pub(super) fn stroke(&mut self, class: &str, from: (f64, f64), to: (f64, f64)) {
+    pub(crate) fn stroke(&mut self, class: &str, from: (f64, f64), to: (f64, f64)) {
         put_line!(
             self.svg,
             "<line class=\"{class}\" x1=\"{:.1}\" y1=\"{:.1}\" x2=\"{:.1}\" y2=\"{:.1}\"/>",
@@ -100,7 +100,7 @@ impl Plot {
     }
 
     /// Words at a place in pixels; `anchor` is start, middle or end.
-    pub(super) fn words(&mut self, class: &str, (x, y): (f64, f64), anchor: &str, text: &str) {
+    pub(crate) fn words(&mut self, class: &str, (x, y): (f64, f64), anchor: &str, text: &str) {
         put_line!(
             self.svg,
             "<text class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{}</text>",
@@ -109,7 +109,7 @@ impl Plot {
     }
 
     /// The marks of the horizontal axis, its lines and heading.
-    pub(super) fn draw_x(&mut self) {
+    pub(crate) fn draw_x(&mut self) {
         let [left, right, top, bottom] = self.ends();
         let mut free = 0.0;
         for mark in self.frames.0.marks.clone() {
@@ -127,7 +127,7 @@ impl Plot {
     }
 
     /// The marks of the vertical axis and its lines; its heading is the caption's business.
-    pub(super) fn draw_y(&mut self) {
+    pub(crate) fn draw_y(&mut self) {
         let [left, right, top, bottom] = self.ends();
         for mark in self.frames.1.marks.clone() {
             let y = bottom - Self::part(&self.frames.1, mark) * (bottom - top);
@@ -146,7 +146,7 @@ impl Plot {
     }
 
     /// The drawing, described for those who cannot see it.
-    pub(super) fn finish(self, description: &str) -> String {
+    pub(crate) fn finish(self, description: &str) -> String {
         format!(
             "<svg viewBox=\"0 0 {:.0} {:.0}\" role=\"img\" aria-label=\"{}\">\n{}</svg>\n",
             self.size.0,
@@ -162,6 +162,6 @@ fn titled(title: &str) -> String {
 }
 
 /// A small number to calculate with.
-pub(super) fn small(count: usize) -> f64 {
+pub(crate) fn small(count: usize) -> f64 {
     crate::advise::as_f64(count as u64)
 }

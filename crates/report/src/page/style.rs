@@ -53,6 +53,14 @@ stroke-linejoin:round}
 .half{fill:var(--paper);stroke:var(--main);stroke-width:2}
 .twice{fill:var(--main);opacity:.45}
 .here{fill:var(--main)}
+.soft{fill:var(--main);opacity:.3}
+.trial{fill:var(--main);opacity:.55}
+.line{fill:none;stroke-width:2.5;stroke-linejoin:round}
+.c0{stroke:var(--main)}.c1{stroke:var(--second)}.c2{stroke:var(--third)}
+.c3{stroke:#cc79a7}.c4{stroke:#e69f00}.c5{stroke:var(--soft)}
+.cell{fill:var(--ink)}.over-dark{fill:var(--paper);font-weight:600}
+.doubts{border-left:4px solid var(--second);padding-left:16px}
+.doubts h2{border:0;padding:0;margin-top:24px}
 .edge{stroke:var(--soft);stroke-width:1}
 .h1{fill:var(--heat);opacity:.12}.h2{fill:var(--heat);opacity:.25}.h3{fill:var(--heat);opacity:.4}
 .h4{fill:var(--heat);opacity:.55}.h5{fill:var(--heat);opacity:.7}.h6{fill:var(--heat);opacity:.85}

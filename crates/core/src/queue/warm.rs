@@ -1,0 +1,84 @@
+//! What is to be read back after a restart: in order, hottest first, and by place, so that what lies
+//! beside a page that a client misses can come along with it.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+
+/// Ranges of blocks that are still to be read.
+#[derive(Debug, Default)]
+pub(crate) struct ToWarm {
+    order: VecDeque<Range<u64>>,
+    /// Ends by starts, of all ranges until the last one is taken: what was read already is resident
+    /// and costs nobody anything.
+    places: BTreeMap<u64, u64>,
+    blocks: u64,
+}
+
+impl ToWarm {
+    /// Appends a range that is not empty.
+    pub(crate) fn push(&mut self, range: Range<u64>) {
+        let end = self.places.entry(range.start).or_default();
+        *end = range.end.max(*end);
+        self.blocks += range.end - range.start;
+        self.order.push_back(range);
+    }
+
+    /// Takes the next blocks in order, `most` at most.
+    pub(crate) fn take(&mut self, most: u64) -> Option<Range<u64>> {
+        let Some(range) = self.order.front_mut() else {
+            self.places.clear();
+            return None;
+        };
+        let next = range.start..range.end.min(range.start + most);
+        range.start = next.end;
+        if range.start == range.end {
+            self.order.pop_front();
+        }
+        self.blocks -= next.end - next.start;
+        Some(next)
+    }
+
+    /// The range that `block` lies in, if there is one.
+    pub(crate) fn around(&self, block: u64) -> Option<Range<u64>> {
+        let (&start, &end) = self.places.range(..=block).next_back()?;
+        (block < end).then_some(start..end)
+    }
+
+    /// How many blocks are still to be read.
+    pub(crate) fn blocks(&self) -> u64 {
+        self.blocks
+    }
+
+    /// Forgets all.
+    pub(crate) fn clear(&mut self) {
+        *self = ToWarm::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_taken_in_order_and_found_by_place() {
+        let mut warm = ToWarm::default();
+        warm.push(100..110);
+        warm.push(0..4);
+        assert_eq!((warm.blocks(), warm.around(109), warm.around(110)), (14, Some(100..110), None));
+        assert_eq!(warm.take(8), Some(100..108));
+        assert_eq!((warm.take(8), warm.blocks()), (Some(108..110), 4));
+        assert_eq!(warm.around(3), Some(0..4));
+        assert_eq!((warm.take(8), warm.take(8), warm.blocks()), (Some(0..4), None, 0));
+        assert_eq!(warm.around(3), None, "all has been read");
+    }
+
+    #[test]
+    fn the_longer_one_of_two_from_the_same_place_is_found() {
+        let mut warm = ToWarm::default();
+        warm.push(5..9);
+        warm.push(5..7);
+        assert_eq!(warm.around(8), Some(5..9));
+        warm.clear();
+        assert_eq!((warm.around(5), warm.blocks()), (None, 0));
+    }
+}

@@ -1,0 +1,158 @@
+//! What processors and disks have done since the machine started, and how much of it was ours.
+//!
+//! Counters only grow; what happened in between is the difference of two readings. Two limits: a
+//! write is counted as ours when a page becomes dirty and on the disk when it is written, which may
+//! be half a minute later; and what a file system writes for itself (its journal) is nobody's.
+
+use crate::disk::Disk;
+use crate::proc;
+
+/// Bytes of a sector in /proc/diskstats, whatever the disk has.
+const SECTOR_BYTES: u64 = 512;
+
+/// Readings of all counters at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Activity {
+    /// Processor time of the whole machine, in ticks of the kernel.
+    pub cpu: Cpu,
+    /// Of the disks that are watched.
+    pub disks: Moved,
+    /// Of this process, over all devices.
+    pub own: Moved,
+}
+
+/// Processor time in ticks (usually a hundredth of a second), summed over all processors.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cpu {
+    /// All of it.
+    pub total: u64,
+    /// Nothing was to be done, or only I/O was waited for.
+    pub idle: u64,
+    /// Something was to be done, and the hypervisor ran somebody else.
+    pub steal: u64,
+}
+
+/// Bytes from and to block devices.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Moved {
+    /// Read.
+    pub read_bytes: u64,
+    /// Written.
+    pub written_bytes: u64,
+}
+
+impl Activity {
+    /// What the counters say now. What the kernel does not tell counts as nothing.
+    #[must_use]
+    pub fn now(disks: &[Disk]) -> Activity {
+        let stat = proc::read("/proc/stat").unwrap_or_default();
+        let diskstats = proc::read("/proc/diskstats").unwrap_or_default();
+        let own = proc::read("/proc/self/io").unwrap_or_default();
+        let mut moved = Moved::default();
+        for disk in disks {
+            if let Some(one) = moved_of(&diskstats, &disk.name) {
+                moved = Moved {
+                    read_bytes: moved.read_bytes + one.read_bytes,
+                    written_bytes: moved.written_bytes + one.written_bytes,
+                };
+            }
+        }
+        Activity { cpu: cpu_of(&stat).unwrap_or_default(), disks: moved, own: own_of(&own) }
+    }
+
+    /// What happened since `before`.
+    #[must_use]
+    pub fn since(&self, before: &Activity) -> Activity {
+        Activity {
+            cpu: Cpu {
+                total: self.cpu.total.saturating_sub(before.cpu.total),
+                idle: self.cpu.idle.saturating_sub(before.cpu.idle),
+                steal: self.cpu.steal.saturating_sub(before.cpu.steal),
+            },
+            disks: self.disks.since(before.disks),
+            own: self.own.since(before.own),
+        }
+    }
+}
+
+impl Moved {
+    /// Both together.
+    #[must_use]
+    pub fn bytes(self) -> u64 {
+        self.read_bytes + self.written_bytes
+    }
+
+    fn since(self, before: Moved) -> Moved {
+        Moved {
+            read_bytes: self.read_bytes.saturating_sub(before.read_bytes),
+            written_bytes: self.written_bytes.saturating_sub(before.written_bytes),
+        }
+    }
+}
+
+/// The first line of /proc/stat: user, nice, system, idle, iowait, irq, softirq, steal, and two
+/// kinds of guest time that are part of user and nice.
+fn cpu_of(stat: &str) -> Option<Cpu> {
+    let line = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
+    let ticks: Vec<u64> = line.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    let steal = *ticks.get(7)?;
+    Some(Cpu { total: ticks.iter().take(8).sum(), idle: ticks[3] + ticks[4], steal })
+}
+
+/// The line of a device in /proc/diskstats; sectors read are its 6th word, sectors written the
+/// 10th (Documentation/admin-guide/iostats.rst).
+fn moved_of(diskstats: &str, name: &str) -> Option<Moved> {
+    let mut lines = diskstats.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let words = lines.find(|words| words.get(2) == Some(&name))?;
+    let sectors = |place: usize| words.get(place)?.parse::<u64>().ok();
+    Some(Moved {
+        read_bytes: sectors(5)? * SECTOR_BYTES,
+        written_bytes: sectors(9)? * SECTOR_BYTES,
+    })
+}
+
+fn own_of(io: &str) -> Moved {
+    let field = |name| proc::field(io, name).unwrap_or(0);
+    Moved {
+        read_bytes: field("read_bytes"),
+        written_bytes: field("write_bytes").saturating_sub(field("cancelled_write_bytes")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::path::Path;
+
+    #[test]
+    fn counters_are_taken_from_their_places() {
+        let stat = "cpu  10 20 30 400 50 6 7 8 9 9\ncpu0 1 2 3 4 5 6 7 8 9 9\n";
+        let cpu = cpu_of(stat).unwrap();
+        assert_eq!(cpu, Cpu { total: 531, idle: 450, steal: 8 });
+        assert_eq!(cpu_of("cpu 1 2 3\n"), None);
+        let line =
+            " 254       0 vda 100 2 16 4 5 6 32 8 0 1 2\n 254 1 vda1 1 1 1 1 1 1 1 1 0 1 1\n";
+        let moved = moved_of(line, "vda").unwrap();
+        assert_eq!(moved, Moved { read_bytes: 8192, written_bytes: 16_384 });
+        assert_eq!(moved_of(line, "vdb"), None);
+        let io = "read_bytes: 4096\nwrite_bytes: 8192\ncancelled_write_bytes: 4096\n";
+        assert_eq!(own_of(io), Moved { read_bytes: 4096, written_bytes: 4096 });
+    }
+
+    #[test]
+    fn what_we_write_is_ours_and_on_the_disk() {
+        let mut file = tempfile::tempfile().unwrap();
+        let disks: Vec<Disk> = Disk::of(&std::env::temp_dir()).unwrap().into_iter().collect();
+        let before = Activity::now(&disks);
+        file.write_all(&vec![1; 4 << 20]).unwrap();
+        file.sync_all().unwrap();
+        let since = Activity::now(&disks).since(&before);
+        assert!(since.cpu.total >= since.cpu.idle + since.cpu.steal, "{since:?}");
+        // In a container procfs may keep the counters of the process to itself.
+        if !disks.is_empty() && Path::new("/proc/self/io").exists() {
+            assert!(since.own.written_bytes >= 4 << 20, "{since:?}");
+            assert!(since.disks.written_bytes >= 4 << 20, "{since:?}");
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! The machine: what of a file is resident, what disks and processors do, what is set.
+//!
+//! * [`residency`]: which pages of files the page cache holds, and making it hold none or all.
+//! * [`activity`]: what processors and disks have done, and how much of it was ours.
+//! * [`settings`]: the settings that a measurement depends on, and what changed of them.
+//! * [`mounts`], [`disk`], [`space`]: where a path lies, and how much room is there.
+//! * [`machine`]: processor, memory, kernel, for records.
+//!
+//! Invariants: nobody else in this workspace reads procfs or sysfs about the machine, and nobody
+//! else changes it. What cannot be told is an error with its reason or `None`, never a guess.
+//! Sizes are bytes, times are nanoseconds. All `unsafe` is in `syscall`.
+
+#![deny(unsafe_code)]
+
+pub mod activity;
+pub mod disk;
+pub mod machine;
+pub mod mounts;
+mod proc;
+pub mod residency;
+pub mod settings;
+pub mod space;
+mod syscall;

@@ -1,0 +1,118 @@
+//! Which mount a path lies on: /proc/self/mountinfo (proc(5)).
+
+use crate::proc;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// A mounted file system.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mount {
+    /// Where it is mounted.
+    pub point: PathBuf,
+    /// Its type, as in `ext4` or `fuse.bindfs`.
+    pub fs_type: String,
+    /// What is mounted: a device, or whatever the file system calls it.
+    pub source: String,
+    /// Options of this mount, such as `rw,relatime`.
+    pub options: String,
+    /// Options of the file system, as far as they are not its defaults.
+    pub fs_options: String,
+    /// Number of the device: major and minor. The major is 0 where there is no block device.
+    pub device: (u32, u32),
+}
+
+impl Mount {
+    /// The mount that a path lies on; the path must exist.
+    ///
+    /// # Errors
+    /// The path cannot be resolved, or procfs does not tell.
+    pub fn of(path: &Path) -> io::Result<Mount> {
+        let path = path.canonicalize()?;
+        let text = std::fs::read_to_string("/proc/self/mountinfo")?;
+        let over = text.lines().filter_map(parse).filter(|mount| path.starts_with(&mount.point));
+        // What was mounted last over the deepest point is what is seen.
+        let depth = |mount: &Mount| mount.point.components().count();
+        over.max_by_key(depth).ok_or_else(|| {
+            io::Error::new(io::ErrorKind::NotFound, "no mount in mountinfo holds it")
+        })
+    }
+
+    /// Whether its files are memory themselves, so that nothing of them can be dropped.
+    #[must_use]
+    pub fn is_memory(&self) -> bool {
+        matches!(self.fs_type.as_str(), "tmpfs" | "ramfs" | "devtmpfs" | "hugetlbfs")
+    }
+
+    /// Whether a program answers for it. Such a file system has a cache below the page cache that
+    /// nobody can look into, and may drop pages at each open.
+    #[must_use]
+    pub fn is_fuse(&self) -> bool {
+        self.fs_type == "fuse" || self.fs_type == "fuseblk" || self.fs_type.starts_with("fuse.")
+    }
+
+    /// All options that are in force, where the file system tells (ext4 does), else those that
+    /// differ from its defaults; in order, separated by commas.
+    #[must_use]
+    pub fn all_fs_options(&self) -> String {
+        let device = Path::new(&self.source).file_name().unwrap_or_default();
+        let path = Path::new("/proc/fs").join(&self.fs_type).join(device).join("options");
+        let told = if device.is_empty() { None } else { proc::read(path) };
+        let mut options: Vec<&str> = match &told {
+            Some(text) => text.lines().map(str::trim).collect(),
+            None => self.fs_options.split(',').collect(),
+        };
+        options.sort_unstable();
+        options.join(",")
+    }
+}
+
+/// A line of mountinfo: `36 35 98:0 /root /point rw,noatime shared:1 - ext4 /dev/sda1 rw`.
+fn parse(line: &str) -> Option<Mount> {
+    let (mount, fs) = line.split_once(" - ")?;
+    let mut mount = mount.split(' ').skip(2);
+    let (major, minor) = mount.next()?.split_once(':')?;
+    let point = mount.nth(1)?;
+    let options = mount.next()?;
+    let mut fs = fs.split(' ');
+    Some(Mount {
+        point: unescaped(point).into(),
+        options: options.to_owned(),
+        fs_type: fs.next()?.to_owned(),
+        source: unescaped(fs.next()?),
+        fs_options: fs.next()?.to_owned(),
+        device: (major.parse().ok()?, minor.parse().ok()?),
+    })
+}
+
+/// The kernel writes space, tab, line end and backslash as an octal number behind a backslash.
+fn unescaped(text: &str) -> String {
+    let mut plain = text.to_owned();
+    for (code, character) in [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")] {
+        plain = plain.replace(code, character);
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_mountinfo_is_taken_apart() {
+        let line = "36 35 98:3 /mnt1 /mnt\\0402 rw,noatime shared:1 master:2 - ext3 /dev/root \
+                    rw,errors=continue";
+        let mount = parse(line).unwrap();
+        assert_eq!(mount.point, Path::new("/mnt 2"));
+        assert_eq!((mount.fs_type.as_str(), mount.source.as_str()), ("ext3", "/dev/root"));
+        assert_eq!((mount.options.as_str(), mount.device), ("rw,noatime", (98, 3)));
+        assert_eq!(mount.fs_options, "rw,errors=continue");
+        assert!(parse("36 35 98 /mnt1").is_none() && parse("").is_none());
+    }
+
+    #[test]
+    fn the_deepest_mount_is_the_one() {
+        assert_eq!(Mount::of(Path::new("/proc/self/status")).unwrap().fs_type, "proc");
+        assert_eq!(Mount::of(Path::new("/")).unwrap().point, Path::new("/"));
+        assert!(Mount::of(Path::new("/no/such/path")).is_err());
+    }
+}

@@ -1,0 +1,161 @@
+//! What is found agrees with what was done to the file, and both ways of asking agree.
+
+use super::keep::Files;
+use super::*;
+use std::io::Write;
+
+/// A file of so many bytes whose pages are on the disk.
+fn file_of(folder: &Path, name: &str, bytes: usize) -> PathBuf {
+    let path = folder.join(name);
+    let mut file = File::create(&path).unwrap();
+    file.write_all(&vec![0xa5; bytes]).unwrap();
+    file.sync_all().unwrap();
+    path
+}
+
+/// A folder whose files have pages that can be dropped; none where the temporary folder is memory.
+fn folder() -> Option<tempfile::TempDir> {
+    let folder = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+    let mount = crate::mounts::Mount::of(folder.path()).unwrap();
+    if mount.is_memory() || mount.is_fuse() {
+        println!("skipped: the sources lie on {}", mount.fs_type);
+        return None;
+    }
+    Some(folder)
+}
+
+fn page() -> usize {
+    usize::try_from(page_bytes()).unwrap()
+}
+
+#[test]
+fn a_dropped_file_is_cold_and_a_filled_one_is_warm() {
+    let Some(folder) = folder() else { return };
+    // Not a whole number of pages: the last one counts as one.
+    let path = file_of(folder.path(), "file", 40 * page() + 1);
+    let written = of_path(&path).unwrap();
+    assert_eq!((written.pages, written.resident, written.dirty), (41, 41, 0));
+    let dropped = drop::file(&path).unwrap();
+    assert!(dropped.is_cold() && dropped.share() == Some(0.0), "{dropped:?}");
+    let files = Files::open(vec![path.clone()]).unwrap();
+    files.fill(|_| true).unwrap();
+    let found = files.residency().unwrap();
+    assert!(found.sum.is_warm() && found.sum.share() == Some(1.0), "{found:?}");
+    assert_eq!(found.lacking, None);
+    assert_eq!(found.resident.unwrap().0, path);
+}
+
+#[test]
+fn what_was_read_is_what_is_resident() {
+    let Some(folder) = folder() else { return };
+    let path = file_of(folder.path(), "file", 64 * page());
+    drop::file(&path).unwrap();
+    let file = open(&path).unwrap();
+    // Without read-ahead a read brings in its own page alone.
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Random).unwrap();
+    for number in [3, 5, 8, 63] {
+        read_piece(&file, &mut [0], number * page_bytes()).unwrap();
+    }
+    let found = of_file(&file, &path).unwrap();
+    assert_eq!((found.pages, found.resident), (64, 4));
+    assert!(!found.is_cold() && !found.is_warm());
+}
+
+#[test]
+fn both_ways_of_asking_agree() {
+    let Some(folder) = folder() else { return };
+    let path = file_of(folder.path(), "file", 100 * page() + 7);
+    let file = open(&path).unwrap();
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Random).unwrap();
+    for (step, touched) in [(1, 101), (7, 15), (50, 3)] {
+        drop::opened(&file, &path).unwrap();
+        for number in (0..101).step_by(step) {
+            read_piece(&file, &mut [0], number * page_bytes()).unwrap();
+        }
+        let len = length(&file).unwrap();
+        let mincore = by_mincore(&file, len).unwrap();
+        assert_eq!((mincore.pages, mincore.resident), (101, touched));
+        assert!(!mincore.knows_dirty());
+        match by_cachestat(&file, len) {
+            Ok(found) => assert_eq!(found.resident, mincore.resident),
+            Err(error) => assert_eq!(error.raw_os_error(), Some(libc::ENOSYS), "{error}"),
+        }
+    }
+}
+
+#[test]
+fn dirty_pages_are_counted_and_written_by_a_drop() {
+    let Some(folder) = folder() else { return };
+    let path = file_of(folder.path(), "file", 16 * page());
+    let file = File::options().write(true).open(&path).unwrap();
+    file.write_all_at(&vec![1; 2 * page()], 0).unwrap();
+    let found = of_path(&path).unwrap();
+    // The kernel may have begun to write already, and a large folio is dirty as a whole.
+    assert!(found.dirty + found.write_back <= 16 && found.is_warm(), "{found:?}");
+    assert!(drop::file(&path).unwrap().is_cold());
+    assert_eq!(std::fs::read(&path).unwrap()[..2 * page()], vec![1; 2 * page()]);
+}
+
+#[test]
+fn an_empty_file_is_neither_cold_nor_warm_and_no_obstacle() {
+    let Some(folder) = folder() else { return };
+    let path = file_of(folder.path(), "empty", 0);
+    let found = of_path(&path).unwrap();
+    assert_eq!((found.pages, found.resident, found.share()), (0, 0, None));
+    assert!(found.is_cold() && found.is_warm());
+    assert_eq!(by_mincore(&open(&path).unwrap(), 0).unwrap().pages, 0);
+    assert!(drop::file(&path).unwrap().is_cold());
+}
+
+#[test]
+fn a_tree_is_walked_and_links_are_not() {
+    let Some(folder) = folder() else { return };
+    std::fs::create_dir(folder.path().join("b")).unwrap();
+    let one = file_of(&folder.path().join("b"), "one", page());
+    let two = file_of(folder.path(), "a", 2 * page());
+    std::os::unix::fs::symlink(&two, folder.path().join("link")).unwrap();
+    let found = of_tree(folder.path()).unwrap();
+    let names: Vec<&Path> = found.iter().map(|(path, _)| path.as_path()).collect();
+    assert_eq!(names, [two.as_path(), one.as_path()]);
+    let mut sum = Residency::default();
+    for (_, one) in &found {
+        sum += *one;
+    }
+    assert_eq!((sum.files, sum.pages), (2, 3));
+    assert_eq!(of_tree(&one).unwrap().len(), 1, "a file is a tree of its own");
+}
+
+#[test]
+fn a_mapped_page_stays_and_the_reason_names_who_maps_it() {
+    let Some(folder) = folder() else { return };
+    let path = file_of(folder.path(), "file", 8 * page());
+    let held = syscall::tests::Mapped::reading(&File::open(&path).unwrap(), 8 * page());
+    let stays = drop::file(&path).unwrap();
+    assert!(stays.resident > 0, "mapped pages are not dropped");
+    let why = why_pages_stay(&path, &stays);
+    assert!(
+        why.contains("mapped by process") && why.contains(&std::process::id().to_string()),
+        "{why}"
+    );
+    core::mem::drop(held);
+    assert!(drop::file(&path).unwrap().is_cold());
+}
+
+#[test]
+fn reasons_name_memory_and_writers() {
+    let found = Residency { resident: 3, dirty: 2, write_back: 1, ..Residency::default() };
+    let why = why_pages_stay(Path::new("/no/such/file"), &found);
+    assert_eq!(why, "3 of its pages are dirty or being written: something writes to it");
+    let memory = Path::new("/dev/shm");
+    if crate::mounts::Mount::of(memory).is_ok_and(|mount| mount.is_memory()) {
+        assert!(why_pages_stay(memory, &found).contains("memory themselves"));
+    }
+}
+
+#[test]
+fn what_is_no_file_is_refused_with_a_sentence() {
+    let error = of_path(Path::new("/dev/null")).unwrap_err().to_string();
+    assert!(error.ends_with("it is neither a file nor a block device"), "{error}");
+    let error = of_path(Path::new("/no/such/file")).unwrap_err().to_string();
+    assert!(error.starts_with("find out what of /no/such/file is in memory: "), "{error}");
+}

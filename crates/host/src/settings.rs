@@ -1,0 +1,133 @@
+//! The settings that a measurement depends on: read before and after.
+//!
+//! Invariants: names are stable, lower case, with the unit at the end where there is one; values
+//! are what the kernel says, in its own words; what this kernel does not have is left out. Paths
+//! and names of the machine are not part of it, so that two records can be compared
+//! (`larder_report::run::trial::SettingChange::between`).
+
+use crate::disk::Disk;
+use crate::mounts::Mount;
+use crate::proc;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+/// Settings by name.
+pub type Snapshot = BTreeMap<String, String>;
+
+/// Settings of memory in /proc/sys/vm, by file.
+const VM: &[&str] = &[
+    "dirty_background_bytes",
+    "dirty_background_ratio",
+    "dirty_bytes",
+    "dirty_expire_centisecs",
+    "dirty_ratio",
+    "dirty_writeback_centisecs",
+    "laptop_mode",
+    "min_free_kbytes",
+    "swappiness",
+    "vfs_cache_pressure",
+    "watermark_scale_factor",
+    "zone_reclaim_mode",
+];
+
+/// Settings of the queue of a disk: file in sysfs, and name.
+const QUEUE: &[(&str, &str)] = &[
+    ("scheduler", "scheduler"),
+    ("read_ahead_kb", "read_ahead_kib"),
+    ("nr_requests", "requests"),
+    ("max_sectors_kb", "request_max_kib"),
+    ("nomerges", "nomerges"),
+    ("rotational", "rotational"),
+    ("rq_affinity", "rq_affinity"),
+    ("wbt_lat_usec", "wbt_lat_us"),
+    ("write_cache", "write_cache"),
+];
+
+/// Other files with one value, or with one of several in brackets.
+const OTHERS: &[(&str, &str)] = &[
+    ("/sys/kernel/mm/transparent_hugepage/enabled", "thp.enabled"),
+    ("/sys/kernel/mm/transparent_hugepage/defrag", "thp.defrag"),
+    ("/sys/kernel/mm/lru_gen/enabled", "mglru.enabled"),
+    ("/sys/devices/system/cpu/cpufreq/boost", "cpu.boost"),
+    ("/sys/devices/system/cpu/online", "cpu.online"),
+    ("/proc/sys/kernel/sched_autogroup_enabled", "sched.autogroup"),
+];
+
+/// The settings in force for work on `paths`. Paths that are not there add nothing.
+#[must_use]
+pub fn snapshot(paths: &[PathBuf]) -> Snapshot {
+    let mut found = Snapshot::new();
+    for name in VM {
+        add(&mut found, format!("vm.{name}"), proc::read(Path::new("/proc/sys/vm").join(name)));
+    }
+    for (path, name) in OTHERS {
+        let value = proc::read(path).map(|text| proc::chosen(&text).to_owned());
+        add(&mut found, (*name).to_owned(), value);
+    }
+    add(&mut found, "cpu.governor".to_owned(), governors());
+    add(&mut found, "process.nice".to_owned(), nice());
+    let mounts: Vec<Mount> = paths.iter().filter_map(|path| Mount::of(path).ok()).collect();
+    let mut seen = BTreeSet::new();
+    for mount in &mounts {
+        if !seen.insert(&mount.point) {
+            continue;
+        }
+        let place = numbered("mount", seen.len());
+        add(&mut found, format!("{place}.type"), Some(mount.fs_type.clone()));
+        add(&mut found, format!("{place}.options"), Some(mount.options.clone()));
+        add(&mut found, format!("{place}.fs_options"), Some(mount.all_fs_options()));
+    }
+    let disks: BTreeSet<Disk> =
+        paths.iter().filter_map(|path| Disk::of(path).ok().flatten()).collect();
+    for (number, disk) in disks.iter().enumerate() {
+        let place = numbered("disk", number + 1);
+        add(&mut found, format!("{place}.name"), Some(disk.name.clone()));
+        for (file, name) in QUEUE {
+            add(&mut found, format!("{place}.{name}"), disk.queue(file));
+        }
+    }
+    found
+}
+
+/// The first of a kind has no number: mostly there is only one.
+fn numbered(what: &str, number: usize) -> String {
+    if number == 1 { what.to_owned() } else { format!("{what}{number}") }
+}
+
+fn add(found: &mut Snapshot, name: String, value: Option<String>) {
+    found.extend(value.map(|value| (name, value)));
+}
+
+/// The governors of all processors, each named once.
+fn governors() -> Option<String> {
+    let cpus = std::fs::read_dir("/sys/devices/system/cpu/cpufreq").ok()?;
+    let governors: BTreeSet<String> =
+        cpus.filter_map(|cpu| proc::read(cpu.ok()?.path().join("scaling_governor"))).collect();
+    let governors: Vec<String> = governors.into_iter().collect();
+    (!governors.is_empty()).then(|| governors.join(","))
+}
+
+/// The nice value of this process: field 19 of /proc/self/stat, counted from behind the name.
+fn nice() -> Option<String> {
+    let stat = proc::read("/proc/self/stat")?;
+    let (_, fields) = stat.rsplit_once(')')?;
+    fields.split_whitespace().nth(16).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_settings_of_this_machine_are_found_and_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let paths = [folder.path().to_path_buf(), folder.path().join("absent")];
+        let first = snapshot(&paths);
+        for name in ["vm.swappiness", "vm.dirty_ratio", "mount.type", "mount.options"] {
+            assert!(first.contains_key(name), "{name} in {first:?}");
+        }
+        assert!((-20..20).contains(&first["process.nice"].parse::<i32>().unwrap()));
+        assert!(!first.contains_key("mount2.type"), "a mount counts once");
+        assert!(first.values().all(|value| !value.contains('[')), "{first:?}");
+    }
+}

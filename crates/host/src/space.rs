@@ -1,0 +1,25 @@
+//! How much room there is.
+
+use std::io;
+use std::path::Path;
+
+/// Bytes that we may still write to the file system that a path lies on.
+///
+/// # Errors
+/// The path is not there, or the file system does not tell.
+pub fn free_bytes(path: &Path) -> io::Result<u64> {
+    let found = rustix::fs::statvfs(path)?;
+    Ok(found.f_bavail.saturating_mul(found.f_frsize))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_system_has_room_and_a_missing_path_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(free_bytes(folder.path()).unwrap() > 0);
+        assert!(free_bytes(&folder.path().join("absent")).is_err());
+    }
+}

@@ -1,0 +1,108 @@
+//! System calls that neither the standard library nor rustix has: cachestat(2), and mincore(2)
+//! over a mapping of a file.
+//!
+//! The only `unsafe` of this crate. Invariants: every pointer that is handed to the kernel points
+//! to memory of the stated length that lives until the call is back; a mapping is never read or
+//! written, so a file that shrinks under it harms nobody.
+
+#![expect(unsafe_code, reason = "system calls take pointers")]
+
+use rustix::mm::{MapFlags, ProtFlags};
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::ptr;
+
+/// The number of cachestat(2): the same on every architecture that Rust's standard library runs
+/// on, as all calls since 2019 (arch/*/tools/syscall*.tbl of Linux 6.5).
+const CACHESTAT: libc::c_long = 451;
+
+/// What cachestat(2) answers, in pages (include/uapi/linux/mman.h).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct CacheStat {
+    pub(crate) resident: u64,
+    pub(crate) dirty: u64,
+    pub(crate) write_back: u64,
+    pub(crate) evicted: u64,
+    pub(crate) recently_evicted: u64,
+}
+
+/// The range that is asked about, in bytes; a length of 0 means up to the end.
+#[repr(C)]
+struct Range {
+    offset: u64,
+    len: u64,
+}
+
+/// The pages of `len` bytes from `offset` on that the page cache holds. `ENOSYS` before Linux 6.5;
+/// `EPERM` (since 6.14 and in the stable kernels of that time) for files that are neither ours nor
+/// writable to us.
+pub(crate) fn cachestat(file: &File, offset: u64, len: u64) -> io::Result<CacheStat> {
+    let range = Range { offset, len };
+    let mut found = CacheStat::default();
+    let no_flags: libc::c_uint = 0;
+    // SAFETY: both pointers are to live values with the layouts that the kernel expects, and the
+    // kernel keeps neither. There is no safe wrapper for this call yet.
+    let result = unsafe {
+        libc::syscall(
+            CACHESTAT,
+            file.as_raw_fd(),
+            ptr::from_ref(&range),
+            ptr::from_mut(&mut found),
+            no_flags,
+        )
+    };
+    if result == 0 { Ok(found) } else { Err(io::Error::last_os_error()) }
+}
+
+/// How many of the pages of `page_bytes` in `len` bytes from `offset` on are resident. `offset` is
+/// a multiple of the page and `len` is above 0. The kernel says "all" for files that are neither
+/// ours nor writable to us (since Linux 5.2).
+pub(crate) fn mincore(file: &File, offset: u64, len: usize, page_bytes: usize) -> io::Result<u64> {
+    let mut resident = vec![0_u8; len.div_ceil(page_bytes)];
+    // SAFETY: the kernel chooses a place that nothing else is at. The mapping is not accessed at
+    // all, so a file that is cut short meanwhile does not end this process.
+    let address = unsafe {
+        rustix::mm::mmap(ptr::null_mut(), len, ProtFlags::READ, MapFlags::SHARED, file, offset)
+    }?;
+    // SAFETY: the mapping covers `len` bytes from `address` on, and the vector has a byte for each
+    // page of it. rustix has no such call.
+    let result = unsafe { libc::mincore(address, len, resident.as_mut_ptr()) };
+    let error = io::Error::last_os_error();
+    // SAFETY: exactly what was mapped above, and no reference into it exists.
+    unsafe { rustix::mm::munmap(address, len) }?;
+    if result != 0 {
+        return Err(error);
+    }
+    // Only the lowest bit means something.
+    Ok(resident.iter().map(|page| u64::from(page & 1)).sum())
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    //! A mapping that is held, so that pages stay.
+
+    use super::*;
+
+    /// A file whose pages are mapped and were touched, until dropped.
+    pub(crate) struct Mapped(*mut libc::c_void, usize);
+
+    impl Mapped {
+        pub(crate) fn reading(file: &File, len: usize) -> Self {
+            let flags = MapFlags::SHARED | MapFlags::POPULATE;
+            // SAFETY: the kernel chooses the place, and nothing is read through it: the flag has
+            // the pages mapped without an access.
+            let address =
+                unsafe { rustix::mm::mmap(ptr::null_mut(), len, ProtFlags::READ, flags, file, 0) };
+            Mapped(address.unwrap(), len)
+        }
+    }
+
+    impl Drop for Mapped {
+        fn drop(&mut self) {
+            // SAFETY: exactly what was mapped, and no reference into it exists.
+            unsafe { rustix::mm::munmap(self.0, self.1) }.unwrap();
+        }
+    }
+}

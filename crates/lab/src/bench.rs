@@ -1,0 +1,36 @@
+//! The player: it runs a workload again and again so that its numbers are true.
+//!
+//! * [`Workload`]: what is measured. It prepares untimed, does one trial per call, and removes what
+//!   it made.
+//! * [`crew`]: the threads of a trial, in phases with barriers between them.
+//! * [`Surroundings`]: what the player must know of the machine; whoever runs it brings that along.
+//! * [`play`]: trials from a cold or a warm start that was made and read back, repeated until the
+//!   interval of the main series is small enough or the time is spent, with doubts said.
+//! * [`target`]: what block workloads work on: a path, an export, an engine in process.
+//!
+//! Invariants: no trial begins from another start than the one that its record states; nothing that
+//! the player did not see is reported as seen; whatever way a run ends, the workload is asked to
+//! remove what it made. Nothing here reads the machine; threads are started by [`crew`] alone.
+//! Times are nanoseconds, sizes are bytes, shares are from 0 to 1.
+
+pub mod crew;
+mod doubts;
+mod error;
+mod gate;
+mod player;
+mod repeat;
+mod surroundings;
+pub mod target;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+mod workload;
+
+pub use error::{BenchError, Trouble};
+pub use larder_report::run::Better;
+pub use larder_report::run::trial::{Doubt, Phase, Start, Why};
+pub use player::{Played, Progress, Step, play};
+pub use repeat::Plan;
+pub use surroundings::{Counted, Found, Surroundings};
+pub use workload::{Footing, Outcome, Own, Series, Space, Stage, Workload};

@@ -1,0 +1,139 @@
+//! Why a result may be wrong although every trial went through: sentences that can follow
+//! "doubtful because".
+
+use super::repeat::{INTERVAL_MIN_TRIALS, Plan, half_width};
+use larder_core::clock::Nanos;
+use larder_report::format::{bytes, duration, percent};
+use larder_report::run::Run;
+use larder_report::run::trial::{Doubt, Start, Trial, Why};
+
+/// Stolen processor time above this share of a trial is said.
+const STEAL_MAX: f64 = 0.01;
+/// Foreign I/O above this share of what the disks moved is said.
+const FOREIGN_MAX: f64 = 0.05;
+/// A phase that takes fewer ticks of the clock than this cannot be told apart by a percent.
+const TICKS_MIN: u64 = 100;
+/// Bytes of a page where the machine does not say: what every Linux machine of today has or
+/// exceeds.
+const PAGE_BYTES: u64 = 4096;
+
+/// All that can be said about a run with its trials and settings in place.
+pub(super) fn of(run: &Run, plan: &Plan, clock_resolution: Nanos, stopped: bool) -> Vec<Doubt> {
+    let mut doubts = Vec::new();
+    let mut say = |why, text: Option<String>| {
+        doubts.extend(text.map(|text| Doubt { why, text }));
+    };
+    say(Why::Steal, steal(&run.trials));
+    say(Why::ForeignIo, foreign(&run.trials));
+    say(Why::Interval, interval(run, plan));
+    say(Why::FitsMemory, fits_memory(run, plan));
+    say(Why::SettingsChanged, settings_changed(run));
+    say(Why::Clock, clock(&run.trials, clock_resolution));
+    say(
+        Why::Stopped,
+        stopped.then(|| format!("it was stopped after {}", trials(run.trials.len()))),
+    );
+    doubts
+}
+
+fn trials(count: usize) -> String {
+    format!("{count} trial{}", if count == 1 { "" } else { "s" })
+}
+
+/// The worst trials by a share: `(how many are above the limit, the worst share)`.
+fn above(
+    trials: &[Trial],
+    limit: f64,
+    share: impl Fn(&Trial) -> Option<f64>,
+) -> Option<(usize, f64)> {
+    let high: Vec<f64> = trials.iter().filter_map(share).filter(|share| *share > limit).collect();
+    let worst = high.iter().copied().fold(0.0, f64::max);
+    (!high.is_empty()).then_some((high.len(), worst))
+}
+
+fn steal(all: &[Trial]) -> Option<String> {
+    let (count, worst) = above(all, STEAL_MAX, |trial| trial.steal)?;
+    Some(format!(
+        "the hypervisor took more than {} of the processors away in {count} of {} (at worst {})",
+        percent(STEAL_MAX),
+        trials(all.len()),
+        percent(worst)
+    ))
+}
+
+fn foreign(all: &[Trial]) -> Option<String> {
+    let (count, worst) = above(all, FOREIGN_MAX, Trial::foreign)?;
+    let (disk, own) = all.iter().fold((0, 0), |(disk, own), trial| {
+        (disk + trial.disk_bytes.unwrap_or(0), own + trial.own_bytes.unwrap_or(0))
+    });
+    Some(format!(
+        "in {count} of {} the disks moved more than {} that was not asked for here (at worst {}; \
+         {} of {} in all; a journal counts too)",
+        trials(all.len()),
+        percent(FOREIGN_MAX),
+        percent(worst),
+        bytes(disk.saturating_sub(own)),
+        bytes(disk)
+    ))
+}
+
+fn interval(run: &Run, plan: &Plan) -> Option<String> {
+    let main = run.main_sample()?;
+    if plan.is_reached(&main.values) {
+        return None;
+    }
+    let wanted = percent(plan.confidence?);
+    Some(match half_width(&main.values) {
+        Some(half) => format!(
+            "the 95 % interval of \"{}\" is +-{} after {}, not +-{wanted}",
+            main.series,
+            percent(half),
+            trials(main.values.len())
+        ),
+        None => format!(
+            "{} of \"{}\" are too few for a 95 % interval, which needs {INTERVAL_MIN_TRIALS}",
+            trials(main.values.len()),
+            main.series
+        ),
+    })
+}
+
+/// Started as it happened to be, and small enough for memory: nobody knows who answered.
+fn fits_memory(run: &Run, plan: &Plan) -> Option<String> {
+    let pages = run.trials.iter().filter_map(|trial| trial.started.pages).max()?;
+    let size = pages.checked_mul(PAGE_BYTES)?;
+    let memory = run.machine.memory_bytes;
+    (plan.start == Start::AsIs && size > 0 && size < memory).then(|| {
+        format!(
+            "its files ({}) fit into memory ({}) and no trial started cold or warm for certain",
+            bytes(size),
+            bytes(memory)
+        )
+    })
+}
+
+fn settings_changed(run: &Run) -> Option<String> {
+    let first = run.environment_changes.first()?;
+    let value = |value: &Option<String>| value.clone().unwrap_or_else(|| "nothing".to_owned());
+    let others = run.environment_changes.len() - 1;
+    let more = if others == 0 { String::new() } else { format!(", and {others} more") };
+    Some(format!(
+        "settings changed during the run: {} from {} to {}{more}",
+        first.name,
+        value(&first.before),
+        value(&first.after)
+    ))
+}
+
+fn clock(all: &[Trial], resolution: Nanos) -> Option<String> {
+    let phases = all.iter().flat_map(|trial| &trial.phases);
+    let shortest = phases.min_by_key(|phase| phase.duration_ns)?;
+    (shortest.duration_ns < resolution.saturating_mul(TICKS_MIN)).then(|| {
+        format!(
+            "phase \"{}\" took {} once and the clock moves in steps of {}",
+            shortest.name,
+            duration(shortest.duration_ns),
+            duration(resolution)
+        )
+    })
+}

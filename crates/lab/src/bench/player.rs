@@ -1,0 +1,308 @@
+//! Playing a workload: space, settings, start, trials, doubts, cleaning up.
+
+use super::doubts;
+use super::error::BenchError;
+use super::repeat::{Plan, half_width};
+use super::surroundings::{Counted, Found, Surroundings};
+use super::workload::{Footing, Outcome, Series, Stage, Workload};
+use larder_core::clock::Nanos;
+use larder_core::counters::HistogramSnapshot;
+use larder_report::run::trial::{Doubt, Latency, SettingChange, Start, Started, Trial, Why};
+use larder_report::run::{Run, Sample};
+use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// What is being done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Files are made.
+    Preparing,
+    /// The start is made and read back.
+    Starting,
+    /// A trial runs.
+    Running,
+    /// What was made is removed.
+    CleaningUp,
+}
+
+/// How far a run is.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    /// What is being done.
+    pub step: Step,
+    /// Trials that are done.
+    pub done: u64,
+    /// The most that there will be.
+    pub most: u64,
+    /// Half the width of the interval so far, as a share of the median.
+    pub half_width: Option<f64>,
+    /// The time that is left, if it can be said.
+    pub left: Option<Nanos>,
+}
+
+/// A run that came to an end.
+#[derive(Debug)]
+pub struct Played {
+    /// What it showed; at least one trial.
+    pub run: Run,
+    /// Somebody stopped it before it was done.
+    pub stopped: bool,
+}
+
+/// Plays a workload. `stop` is looked at all the time; `watch` is told how far it is.
+///
+/// # Errors
+/// There is no result: the first error of the workload or the machine, a start that cannot be made,
+/// or a stop before the first trial was done. What the workload made has been removed, or the error
+/// says that it has not.
+pub fn play(
+    workload: &mut dyn Workload,
+    plan: &Plan,
+    surroundings: &dyn Surroundings,
+    stop: &AtomicBool,
+    watch: &mut dyn FnMut(Progress),
+) -> Result<Played, BenchError> {
+    for space in workload.space() {
+        let free = surroundings.free_bytes(&space.folder)?;
+        if free < space.bytes {
+            return Err(BenchError::NoSpace { folder: space.folder, needs: space.bytes, free });
+        }
+    }
+    let mut player = Player::new(workload, plan, surroundings, stop);
+    // A panic is a broken invariant and goes on upwards, but leaves no files behind.
+    let ended = catch_unwind(AssertUnwindSafe(|| player.trials(watch)));
+    player.tell(watch, Step::CleaningUp);
+    let cleaned = player.workload.clean_up();
+    let ended = ended.unwrap_or_else(|panic| resume_unwind(panic));
+    match (ended, cleaned) {
+        (Ok(stopped), Ok(())) => Ok(Played { run: player.finish(stopped), stopped }),
+        (Ok(_), Err(error)) | (Err(error), Ok(())) => Err(error),
+        (Err(first), Err(second)) => {
+            Err(BenchError::LeftBehind { first: Box::new(first), second: Box::new(second) })
+        }
+    }
+}
+
+struct Player<'a> {
+    workload: &'a mut dyn Workload,
+    plan: &'a Plan,
+    surroundings: &'a dyn Surroundings,
+    stop: &'a AtomicBool,
+    series: Vec<Series>,
+    paths: Vec<PathBuf>,
+    run: Run,
+    /// Sentences of the workload and about what is below the page cache, each once.
+    said: BTreeSet<(Why, String)>,
+    begun_at: Nanos,
+}
+
+impl<'a> Player<'a> {
+    fn new(
+        workload: &'a mut dyn Workload,
+        plan: &'a Plan,
+        surroundings: &'a dyn Surroundings,
+        stop: &'a AtomicBool,
+    ) -> Self {
+        let mut run = Run::new(workload.what(), surroundings.time_of_day(), surroundings.machine());
+        workload.name().clone_into(&mut run.workload);
+        run.settings = workload.settings();
+        run.settings.insert("start".to_owned(), plan.start.name().into());
+        run.settings.insert("seed".to_owned(), plan.seed.into());
+        let series = workload.series();
+        run.main = series.first().map(|series| series.name.clone());
+        run.samples = series
+            .iter()
+            .map(|series| Sample {
+                group: series.group.clone(),
+                at: series.at.clone(),
+                ..Sample::new(&series.name, &series.unit, series.better)
+            })
+            .collect();
+        let paths = workload.paths();
+        run.environment = surroundings.settings(&paths);
+        let said = BTreeSet::new();
+        let begun_at = surroundings.now();
+        Player { workload, plan, surroundings, stop, series, paths, run, said, begun_at }
+    }
+
+    /// Prepares and does all trials; whether it was stopped after at least one.
+    fn trials(&mut self, watch: &mut dyn FnMut(Progress)) -> Result<bool, BenchError> {
+        self.tell(watch, Step::Preparing);
+        self.stage(0).check()?;
+        let stage = self.stage(0);
+        self.workload.prepare(&stage)?;
+        self.begun_at = self.surroundings.now();
+        while self.plan.goes_on(self.values(), self.spent()) {
+            match self.trial(watch) {
+                Ok(()) => {}
+                Err(error) if error.is_stop() && !self.run.trials.is_empty() => return Ok(true),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(false)
+    }
+
+    fn trial(&mut self, watch: &mut dyn FnMut(Progress)) -> Result<(), BenchError> {
+        let number = self.run.trials.len() as u64 + 1;
+        self.stage(number).check()?;
+        self.tell(watch, Step::Starting);
+        let started = self.start()?;
+        self.tell(watch, Step::Running);
+        let before = self.surroundings.count(&self.paths);
+        let begun_at = self.surroundings.now();
+        let stage = self.stage(number);
+        let outcome = self.workload.trial(&stage)?;
+        let duration_ns = self.surroundings.now() - begun_at;
+        let after = self.surroundings.count(&self.paths);
+        self.record(outcome, Trial { number, started, duration_ns, ..measured(before, after) })
+    }
+
+    /// Makes the start and reads it back.
+    fn start(&mut self) -> Result<Started, BenchError> {
+        let (start, stop) = (self.plan.start, self.stop);
+        let mut more = || !stop.load(Ordering::Relaxed);
+        let started = |found: &Found| Started {
+            start,
+            files: found.files,
+            pages: Some(found.pages),
+            resident: Some(found.resident),
+        };
+        match self.workload.footing() {
+            Footing::Unknown(_) if start == Start::AsIs => {
+                Ok(Started { start, ..Started::default() })
+            }
+            Footing::Unknown(why) => Err(BenchError::NoStart { start, why }),
+            Footing::Own(own) => {
+                let found = own.start(start)?;
+                let right = match start {
+                    Start::Cold => found.resident == 0,
+                    Start::Warm => found.resident == found.pages,
+                    Start::AsIs => true,
+                };
+                let (pages, resident) = (found.pages, found.resident);
+                right.then(|| started(&found)).ok_or(BenchError::NotStarted {
+                    start,
+                    resident,
+                    pages,
+                })
+            }
+            Footing::Files(files) => {
+                let below = self.surroundings.below(&files);
+                if start != Start::AsIs {
+                    self.said.extend(below.into_iter().map(|text| (Why::Below, text)));
+                }
+                let found = match start {
+                    Start::Cold => self.surroundings.make_cold(&files, &mut more)?,
+                    Start::Warm => self.surroundings.make_warm(&files, &mut more)?,
+                    Start::AsIs => self.surroundings.look(&files)?,
+                };
+                if !more() {
+                    return Err(BenchError::Stopped);
+                }
+                judge(start, &found)?;
+                Ok(started(&found))
+            }
+        }
+    }
+
+    fn record(&mut self, outcome: Outcome, mut trial: Trial) -> Result<(), BenchError> {
+        let mut values = outcome.values;
+        for (series, sample) in self.series.iter().zip(&mut self.run.samples) {
+            let no_value = |what: &str| BenchError::NoValue {
+                trial: trial.number,
+                series: series.name.clone(),
+                what: what.to_owned(),
+            };
+            let value = values.remove(&series.name).ok_or_else(|| no_value("no value"))?;
+            if !value.is_finite() {
+                return Err(no_value("a value that is not finite"));
+            }
+            sample.values.push(value);
+        }
+        assert!(
+            values.is_empty(),
+            "a workload announces its series, and these it did not: {values:?}"
+        );
+        self.said.extend(outcome.doubts.into_iter().map(|text| (Why::Workload, text)));
+        trial.phases = outcome.phases;
+        let latencies = outcome.latencies.iter().map(|(what, times)| latency(what, times));
+        trial.latencies = latencies.collect();
+        self.run.trials.push(trial);
+        Ok(())
+    }
+
+    /// The record, with what can be said at the end only.
+    fn finish(mut self, stopped: bool) -> Run {
+        let after = self.surroundings.settings(&self.paths);
+        self.run.environment_changes = SettingChange::between(&self.run.environment, &after);
+        let resolution = self.surroundings.clock_resolution();
+        let doubts = doubts::of(&self.run, self.plan, resolution, stopped);
+        self.run.doubts = doubts;
+        self.run.doubts.extend(self.said.into_iter().map(|(why, text)| Doubt { why, text }));
+        self.run
+    }
+
+    fn stage(&self, trial: u64) -> Stage<'a> {
+        Stage { trial, seed: self.plan.seed, stop: self.stop, surroundings: self.surroundings }
+    }
+
+    /// Values of the main series so far.
+    fn values(&self) -> &[f64] {
+        self.run.samples.first().map_or(&[], |sample| &sample.values)
+    }
+
+    fn spent(&self) -> Nanos {
+        self.surroundings.now() - self.begun_at
+    }
+
+    fn tell(&self, watch: &mut dyn FnMut(Progress), step: Step) {
+        watch(Progress {
+            step,
+            done: self.run.trials.len() as u64,
+            most: *self.plan.trials.end(),
+            half_width: half_width(self.values()),
+            left: self.plan.left(self.values(), self.spent()),
+        });
+    }
+}
+
+/// Whether files are as they should be; if not, the sentence that refuses the trial.
+fn judge(start: Start, found: &Found) -> Result<(), BenchError> {
+    let &Found { pages, resident, .. } = found;
+    let (file, of_file) = found.wrong.clone().unwrap_or_default();
+    let why = found.why.clone();
+    match start {
+        Start::Cold if resident > 0 => {
+            Err(BenchError::NotCold { resident, pages, file, of_file, why })
+        }
+        Start::Warm if resident < pages => {
+            Err(BenchError::NotWarm { resident, pages, file, of_file, why })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What the counters say of the time between two readings.
+fn measured(before: Counted, after: Counted) -> Trial {
+    let steal = before.cpu.zip(after.cpu).and_then(|(before, after)| {
+        let (total, stolen) = (after.0.saturating_sub(before.0), after.1.saturating_sub(before.1));
+        #[expect(clippy::cast_precision_loss, reason = "ticks stay below 2^53")]
+        let share = stolen as f64 / total as f64;
+        (total > 0).then_some(share)
+    });
+    let disks = before.disk_bytes.zip(after.disk_bytes);
+    let disk_bytes = disks.map(|(before, after)| after.saturating_sub(before));
+    let own_bytes = disk_bytes.map(|_| after.own_bytes.saturating_sub(before.own_bytes));
+    Trial { steal, disk_bytes, own_bytes, ..Trial::default() }
+}
+
+fn latency(what: &str, times: &HistogramSnapshot) -> Latency {
+    Latency {
+        what: what.to_owned(),
+        sum_ns: times.sum(),
+        max_ns: times.max(),
+        buckets: times.buckets().collect(),
+    }
+}

@@ -1,0 +1,198 @@
+//! Doubles for the tests of the player: a machine that does as it is told, and a workload whose
+//! values are given.
+
+use super::*;
+use larder_core::clock::Nanos;
+use larder_report::run::Machine;
+use std::collections::{BTreeMap, VecDeque};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// A machine on a clock that moves by 10 with each look.
+#[derive(Debug, Default)]
+pub(super) struct Double {
+    pub(super) clock: AtomicU64,
+    pub(super) resolution: Nanos,
+    pub(super) memory_bytes: u64,
+    pub(super) free_bytes: u64,
+    /// What is found after a start is made, one after the other; the last one stays.
+    pub(super) found: Mutex<VecDeque<Found>>,
+    /// What the counters say, one after the other; the last one stays.
+    pub(super) counted: Mutex<VecDeque<Counted>>,
+    pub(super) settings: Mutex<VecDeque<(&'static str, &'static str)>>,
+    pub(super) below: Vec<String>,
+    /// What was asked of it.
+    pub(super) asked: Mutex<Vec<&'static str>>,
+}
+
+/// The next of a queue; the last one is never taken.
+fn next<T: Clone + Default>(queue: &Mutex<VecDeque<T>>) -> T {
+    let mut queue = queue.lock().unwrap();
+    if queue.len() > 1 {
+        queue.pop_front().unwrap()
+    } else {
+        queue.front().cloned().unwrap_or_default()
+    }
+}
+
+impl Double {
+    pub(super) fn asked(&self) -> Vec<&'static str> {
+        self.asked.lock().unwrap().clone()
+    }
+
+    fn note(&self, what: &'static str) {
+        self.asked.lock().unwrap().push(what);
+    }
+}
+
+impl Surroundings for Double {
+    fn now(&self) -> Nanos {
+        self.clock.fetch_add(10, Ordering::Relaxed)
+    }
+
+    fn clock_resolution(&self) -> Nanos {
+        self.resolution
+    }
+
+    fn time_of_day(&self) -> String {
+        "2026-11-21T03:22:11Z".to_owned()
+    }
+
+    fn machine(&self) -> Machine {
+        Machine { memory_bytes: self.memory_bytes, ..Machine::default() }
+    }
+
+    fn settings(&self, _: &[PathBuf]) -> BTreeMap<String, String> {
+        let (name, value) = next(&self.settings);
+        [(name.to_owned(), value.to_owned())].into()
+    }
+
+    fn count(&self, _: &[PathBuf]) -> Counted {
+        next(&self.counted)
+    }
+
+    fn free_bytes(&self, _: &Path) -> Result<u64, Trouble> {
+        Ok(self.free_bytes)
+    }
+
+    fn make_cold(&self, _: &[PathBuf], _: &mut dyn FnMut() -> bool) -> Result<Found, Trouble> {
+        self.note("cold");
+        Ok(next(&self.found))
+    }
+
+    fn make_warm(&self, _: &[PathBuf], _: &mut dyn FnMut() -> bool) -> Result<Found, Trouble> {
+        self.note("warm");
+        Ok(next(&self.found))
+    }
+
+    fn look(&self, _: &[PathBuf]) -> Result<Found, Trouble> {
+        self.note("look");
+        Ok(next(&self.found))
+    }
+
+    fn below(&self, _: &[PathBuf]) -> Vec<String> {
+        self.below.clone()
+    }
+}
+
+/// What a double does when it is asked for a trial.
+pub(super) type Trial = Box<dyn FnMut(&Stage<'_>) -> Result<Outcome, BenchError>>;
+
+/// A workload with one series, `rate`.
+pub(super) struct Given {
+    pub(super) trial: Trial,
+    pub(super) prepared: bool,
+    pub(super) cleaned: u32,
+    pub(super) fails_to_clean: bool,
+    pub(super) unknown: bool,
+    pub(super) own: Option<Counts>,
+}
+
+/// A cache of its own that has these blocks, whatever it is asked for.
+#[derive(Debug)]
+pub(super) struct Counts(pub(super) Found);
+
+impl Own for Counts {
+    fn start(&mut self, _: Start) -> Result<Found, BenchError> {
+        Ok(self.0.clone())
+    }
+}
+
+impl Given {
+    pub(super) fn doing(
+        trial: impl FnMut(&Stage<'_>) -> Result<Outcome, BenchError> + 'static,
+    ) -> Self {
+        let trial = Box::new(trial);
+        let (prepared, cleaned, fails_to_clean) = (false, 0, false);
+        Given { trial, prepared, cleaned, fails_to_clean, unknown: false, own: None }
+    }
+
+    /// The values of its trials, one after the other, again and again.
+    pub(super) fn values(values: &'static [f64]) -> Self {
+        let mut values = values.iter().cycle();
+        Given::doing(move |_| Ok(rate(*values.next().unwrap())))
+    }
+}
+
+/// An outcome with one phase of a second.
+pub(super) fn rate(value: f64) -> Outcome {
+    let phases = vec![Phase { name: "work".to_owned(), duration_ns: 1_000_000_000 }];
+    Outcome { values: [("rate".to_owned(), value)].into(), phases, ..Outcome::default() }
+}
+
+impl Workload for Given {
+    fn name(&self) -> &'static str {
+        "given"
+    }
+
+    fn what(&self) -> String {
+        "values that are given".to_owned()
+    }
+
+    fn settings(&self) -> BTreeMap<String, serde_json::Value> {
+        [("threads".to_owned(), 1.into())].into()
+    }
+
+    fn series(&self) -> Vec<Series> {
+        vec![Series::new("rate", "1/s", Some(Better::Higher))]
+    }
+
+    fn space(&self) -> Vec<Space> {
+        vec![Space { folder: "/given".into(), bytes: 1000 }]
+    }
+
+    fn paths(&self) -> Vec<PathBuf> {
+        Vec::new()
+    }
+
+    fn prepare(&mut self, stage: &Stage<'_>) -> Result<(), BenchError> {
+        self.prepared = true;
+        stage.check()
+    }
+
+    fn footing(&mut self) -> Footing<'_> {
+        match &mut self.own {
+            Some(own) => Footing::Own(own),
+            None if self.unknown => {
+                Footing::Unknown("the server has a cache of its own".to_owned())
+            }
+            None => Footing::Files(vec!["/given/file".into()]),
+        }
+    }
+
+    fn trial(&mut self, stage: &Stage<'_>) -> Result<Outcome, BenchError> {
+        (self.trial)(stage)
+    }
+
+    fn clean_up(&mut self) -> Result<(), BenchError> {
+        self.cleaned += 1;
+        let left = || BenchError::Workload("remove /given: it is busy".to_owned());
+        if self.fails_to_clean { Err(left()) } else { Ok(()) }
+    }
+}
+
+/// A flag that nobody raises.
+pub(super) fn never() -> AtomicBool {
+    AtomicBool::new(false)
+}

@@ -1,0 +1,191 @@
+//! Verdicts on samples whose truth is known, from named seeds, with noise such as benchmarks have.
+
+use super::*;
+use crate::run::trial::{Doubt, Started, Trial, Why};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
+use serde_json::json;
+
+fn run(series: &[(&str, &str, Option<Better>, &[f64])]) -> Run {
+    let mut run = Run::new("something", "2026-11-21T03:22:11Z", Machine::default());
+    run.workload = "probe".to_owned();
+    for (name, unit, better, values) in series {
+        let sample = Sample::new(*name, *unit, *better);
+        run.samples.push(Sample { values: values.to_vec(), ..sample });
+    }
+    run
+}
+
+fn of(a: &[f64], b: &[f64]) -> Compared {
+    let higher = Some(Better::Higher);
+    let (a, b) = (run(&[("rate", "1/s", higher, a)]), run(&[("rate", "1/s", higher, b)]));
+    compare(&a, &b, THRESHOLD).unwrap().series.remove(0)
+}
+
+const STEADY: [f64; 6] = [100.0, 101.0, 99.0, 100.5, 99.5, 100.2];
+
+fn times(factor: f64) -> [f64; 6] {
+    STEADY.map(|value| value * factor)
+}
+
+#[test]
+fn better_and_worse_follow_what_is_better() {
+    assert_eq!(of(&STEADY, &times(1.1)).verdict, Verdict::Better);
+    assert_eq!(of(&STEADY, &times(0.9)).verdict, Verdict::Worse);
+    let time = |values: &[f64]| run(&[("time", "ms", Some(Better::Lower), values)]);
+    let found = compare(&time(&STEADY), &time(&times(1.1)), THRESHOLD).unwrap();
+    assert!(found.is_worse() && found.series[0].verdict == Verdict::Worse);
+    // Where nobody said it, the unit does.
+    let plain = |unit| move |values: &[f64]| run(&[("x", unit, None, values)]);
+    let judged = |make: &dyn Fn(&[f64]) -> Run| {
+        compare(&make(&STEADY), &make(&times(1.1)), THRESHOLD).unwrap().series.remove(0)
+    };
+    assert_eq!(judged(&plain("requests/s")).verdict, Verdict::Better);
+    assert_eq!(judged(&plain("ns")).verdict, Verdict::Worse);
+    let files = judged(&plain("files"));
+    assert_eq!(
+        (files.verdict, files.why.as_str()),
+        (Verdict::CannotTell, "nobody said which values are better")
+    );
+}
+
+#[test]
+fn what_is_too_small_too_noisy_or_too_little_is_not_told() {
+    let small = of(&STEADY, &times(1.01));
+    assert_eq!(
+        (small.verdict, small.why.as_str()),
+        (Verdict::CannotTell, "the interval does not leave +-2.0 %")
+    );
+    let same = of(&[100.0; 6], &[100.5; 6]);
+    assert_eq!(
+        (same.verdict, same.why.as_str()),
+        (Verdict::CannotTell, "no more than 2.0 % apart")
+    );
+    let few = of(&STEADY[..3], &times(2.0)[..3]);
+    assert_eq!(few.why, "too few values: four of each are needed for 95 %");
+    assert_eq!(of(&STEADY[..4], &times(2.0)[..4]).verdict, Verdict::Better);
+    let none = of(&STEADY, &[0.0; 6]);
+    assert_eq!(
+        (none.ratio, none.why.as_str()),
+        (None, "there is no ratio to a value of 0 or less")
+    );
+}
+
+#[test]
+fn stolen_time_makes_a_comparison_void() {
+    let mut b = run(&[("rate", "1/s", Some(Better::Higher), &times(2.0))]);
+    let a = run(&[("rate", "1/s", Some(Better::Higher), &STEADY)]);
+    b.trials = [0.02, 0.1].map(|steal| Trial { steal: Some(steal), ..Trial::default() }).into();
+    let found = compare(&a, &b, THRESHOLD).unwrap();
+    assert_eq!(found.series[0].why, "the hypervisor took 6.0 % of the processors away");
+    b.trials.truncate(1);
+    assert_eq!(compare(&a, &b, THRESHOLD).unwrap().series[0].verdict, Verdict::Better);
+}
+
+#[test]
+fn what_else_is_different_and_doubtful_is_said() {
+    let higher = Some(Better::Higher);
+    let mut a = run(&[("old", "1/s", higher, &STEADY), ("rate", "1/s", higher, &STEADY)]);
+    let mut b = run(&[("rate", "1/s", higher, &times(1.2)), ("new", "1/s", higher, &STEADY)]);
+    a.main = Some("rate".to_owned());
+    for (run, start, kernel) in [(&mut a, Start::Cold, "6.1"), (&mut b, Start::Warm, "6.18")] {
+        let started = Started { start, ..Started::default() };
+        run.trials = vec![Trial { started, ..Trial::default() }];
+        kernel.clone_into(&mut run.machine.kernel);
+        run.settings.insert("file_bytes".to_owned(), json!(4096));
+    }
+    b.environment.insert("vm.swappiness".to_owned(), "10".to_owned());
+    b.doubts = vec![Doubt { why: Why::Clock, text: "the clock is coarse".to_owned() }];
+    let found = compare(&a, &b, THRESHOLD).unwrap();
+    assert_eq!(
+        (found.only_a.clone(), found.only_b.clone()),
+        (vec!["old".to_owned()], vec!["new".to_owned()])
+    );
+    let names: Vec<&str> = found.differences.iter().map(|it| it.name.as_str()).collect();
+    assert_eq!(names, ["machine.kernel", "start", "vm.swappiness"]);
+    let text = found.to_text();
+    for words in [
+        "+20.0 %",
+        "better",
+        "start: cold -> warm",
+        "vm.swappiness: - -> 10",
+        "Only in B: new",
+        "B is doubtful because the clock is coarse.",
+    ] {
+        assert!(text.contains(words), "{words} in {text}");
+    }
+    assert!(text.is_ascii());
+    let json = found.to_json();
+    assert_eq!((&json["schema"], &json["version"]), (&json!(SCHEMA), &json!(VERSION)));
+    assert_eq!(json["series"][0]["verdict"], "better");
+}
+
+#[test]
+fn other_workloads_and_nothing_in_common_are_refused() {
+    let a = run(&[("rate", "1/s", None, &STEADY)]);
+    let mut b = a.clone();
+    b.workload = "postmark".to_owned();
+    let error = compare(&a, &b, THRESHOLD).unwrap_err().to_string();
+    assert_eq!(error, "compare them: the first is of \"probe\", the second of \"postmark\"");
+    let other = run(&[("rate", "ms", None, &STEADY)]);
+    assert_eq!(compare(&a, &other, THRESHOLD), Err(CompareError::NoSeries));
+}
+
+/// Values such as benchmarks give: noise in proportion, slow waves that neighbours share, now and
+/// then a trial that something disturbed, and a run that as a whole is a little off.
+struct Noise {
+    random: Xoshiro256PlusPlus,
+    /// Standard deviations of the noise of a value, of the wave, and of the whole run.
+    parts: (f64, f64, f64),
+}
+
+impl Noise {
+    fn unit(&mut self) -> f64 {
+        crate::advise::as_f64(self.random.next_u64() >> 11) / crate::advise::as_f64(1 << 53)
+    }
+
+    /// Twelve uniform numbers: near enough to normal.
+    fn normal(&mut self) -> f64 {
+        (0..12).map(|_| self.unit()).sum::<f64>() - 6.0
+    }
+
+    fn run(&mut self, count: usize, factor: f64) -> Vec<f64> {
+        let (own, wave, whole) = self.parts;
+        let off = self.normal() * whole;
+        let mut at = self.normal() * wave;
+        let mut values = Vec::new();
+        for _ in 0..count {
+            // Neighbours share four fifths of the wave.
+            at = 0.8 * at + 0.6 * wave * self.normal();
+            let disturbed = if self.unit() < 0.05 { 0.3 * self.unit() } else { 0.0 };
+            let off = off + at + own * self.normal() - disturbed;
+            values.push(1000.0 * factor * off.exp());
+        }
+        values
+    }
+}
+
+#[test]
+fn the_same_is_not_told_apart_and_ten_percent_is_found() {
+    // A quiet machine, a usual one, and a noisy one; the last with as many trials as it takes.
+    let machines =
+        [((0.005, 0.002, 0.003), 6), ((0.02, 0.005, 0.005), 10), ((0.04, 0.01, 0.01), 20)];
+    for (number, (parts, count)) in machines.into_iter().enumerate() {
+        let random = Xoshiro256PlusPlus::seed_from_u64(number as u64);
+        let mut noise = Noise { random, parts };
+        let rounds = 500;
+        let (mut silent, mut found, mut wrong) = (0, 0, 0);
+        for _ in 0..rounds {
+            let base = noise.run(count, 1.0);
+            let (same, slower) = (noise.run(count, 1.0), noise.run(count, 0.9));
+            silent += u32::from(of(&base, &same).verdict == Verdict::CannotTell);
+            let verdict = of(&base, &slower).verdict;
+            found += u32::from(verdict == Verdict::Worse);
+            wrong += u32::from(verdict == Verdict::Better);
+        }
+        println!("{parts:?}, {count} trials: {silent} silent, {found} found of {rounds}");
+        assert!(silent * 100 >= rounds * 95, "{silent} of {rounds} on machine {number}");
+        assert!(found * 100 >= rounds * 85, "{found} of {rounds} on machine {number}");
+        assert_eq!(wrong, 0, "on machine {number}");
+    }
+}

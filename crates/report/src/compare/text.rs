@@ -1,0 +1,93 @@
+//! A comparison for people.
+
+use super::{Compared, Comparison, Verdict};
+use crate::format;
+use crate::table::{Cell, Column, Table};
+
+/// How much more or less, as in `+9.8 %`.
+fn change(ratio: f64) -> String {
+    let percent = (ratio - 1.0) * 100.0;
+    format!("{percent:+.1} %")
+}
+
+impl Comparison {
+    /// The series as a table.
+    #[must_use]
+    pub fn table(&self) -> Table {
+        let mut table = Table::new(
+            "",
+            [
+                Column::words("series", "series"),
+                Column::words("unit", "unit"),
+                Column::numbers("median_a", "A"),
+                Column::numbers("median_b", "B"),
+                Column::numbers("ratio", "B against A"),
+                Column::numbers("ratio_low", "from"),
+                Column::numbers("ratio_high", "to"),
+                Column::words("verdict", "verdict"),
+            ],
+        );
+        for one in &self.series {
+            table.push(cells(one));
+        }
+        table
+    }
+
+    /// All of it.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        let mut text = format!(
+            "{}\nA of {}, B of {}\n\n{}",
+            self.what,
+            self.started_at.0,
+            self.started_at.1,
+            self.table().to_text()
+        );
+        put_line!(
+            text,
+            "B against A is the median of all ratios of a value of B to one of A, with its 95 % \
+             interval;\na verdict is given where all of it is more than {} away from no difference.",
+            format::percent(self.threshold)
+        );
+        for (title, only) in [("Only in A", &self.only_a), ("Only in B", &self.only_b)] {
+            if !only.is_empty() {
+                put_line!(text, "\n{title}: {}", only.join("; "));
+            }
+        }
+        if !self.differences.is_empty() {
+            text.push_str("\nAlso different:\n");
+            let value = |value: &Option<String>| value.clone().unwrap_or_else(|| "-".to_owned());
+            for each in &self.differences {
+                let (before, after) = (value(&each.before), value(&each.after));
+                put_line!(text, "  {}: {before} -> {after}", each.name);
+            }
+        }
+        for (name, doubts) in [("A", &self.doubts.0), ("B", &self.doubts.1)] {
+            for doubt in doubts {
+                put_line!(text, "\n{name} is doubtful because {doubt}.");
+            }
+        }
+        text
+    }
+}
+
+fn cells(one: &Compared) -> Vec<Cell> {
+    let ratio = |ratio: Option<f64>| match ratio {
+        Some(ratio) => Cell::shown(ratio, change(ratio)),
+        None => Cell::missing(),
+    };
+    let verdict = match one.verdict {
+        Verdict::CannotTell => format!("{}: {}", one.verdict.words(), one.why),
+        verdict => verdict.words().to_owned(),
+    };
+    vec![
+        Cell::word(&one.series),
+        Cell::word(&one.unit),
+        Cell::number(one.median_a),
+        Cell::number(one.median_b),
+        ratio(one.ratio),
+        ratio(one.ratio_low),
+        ratio(one.ratio_high),
+        Cell::word(verdict),
+    ]
+}

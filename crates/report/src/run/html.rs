@@ -1,0 +1,216 @@
+//! The page of a run: one figure first, then charts, then every number.
+
+mod charts;
+
+use super::{Run, Sample};
+use crate::format;
+use crate::page::{self, card, escape, html_table};
+use crate::stats::{CONFIDENCE, Summary, sign_interval};
+use crate::table::{Cell, Column, Table};
+
+impl Run {
+    /// The page.
+    #[must_use]
+    pub fn to_html(&self) -> String {
+        let mut body = self.heading();
+        body.push_str(&self.doubts_section());
+        body.push_str(&self.series_section());
+        body.push_str(&self.groups_section());
+        body.push_str(&self.latency_section());
+        body.push_str(&self.trials_section());
+        body.push_str(&self.machine_section());
+        let data = serde_json::to_value(self).unwrap_or_default();
+        page::page(&self.what, &body, &data)
+    }
+
+    fn heading(&self) -> String {
+        let kind = if self.workload.is_empty() {
+            "larder".to_owned()
+        } else {
+            format!("larder bench {}", self.workload)
+        };
+        let mut text = format!(
+            "<header>\n<p class=\"kind\">{}</p>\n<h1>{}</h1>\n<p>{}, {}</p>\n</header>\n",
+            escape(&kind),
+            escape(&self.what),
+            escape(&self.started_at),
+            escape(&self.machine.in_words())
+        );
+        let summary = self.main_sample().and_then(|main| Some((main, Summary::of(&main.values)?)));
+        if let Some((main, summary)) = summary {
+            text.push_str("<div class=\"cards\">\n");
+            let value = format!("{} {}", format::number(summary.median), main.unit);
+            text.push_str(&card(&main.series, &value, "the median"));
+            let interval = sign_interval(&main.values).filter(|it| it.confidence >= CONFIDENCE);
+            let (value, note) = match interval {
+                Some(it) => {
+                    let half = (it.high - it.low) / 2.0 / summary.median.abs();
+                    let ends = format!("{} to {}", format::number(it.low), format::number(it.high));
+                    (format!("+-{}", format::percent(half)), ends)
+                }
+                None => ("-".to_owned(), "fewer than six trials".to_owned()),
+            };
+            text.push_str(&card("95 % interval", &value, &note));
+            let trials = format::count(main.values.len() as u64);
+            let start = self.trials.first().map(|trial| trial.started.start.name());
+            let note = start.map_or_else(String::new, |start| format!("start {start}"));
+            text.push_str(&card("Trials", &trials, &note));
+            text.push_str("</div>\n");
+        }
+        let starts = self.starts_in_words();
+        if !starts.is_empty() {
+            put_line!(text, "<p>{}</p>", escape(&starts));
+        }
+        text
+    }
+
+    fn doubts_section(&self) -> String {
+        if self.doubts.is_empty() {
+            return String::new();
+        }
+        let mut text =
+            String::from("<section class=\"doubts\">\n<h2>Doubtful because</h2>\n<ul>\n");
+        for doubt in &self.doubts {
+            put_line!(text, "<li>{}</li>", escape(&doubt.text));
+        }
+        text.push_str("</ul>\n</section>\n");
+        text
+    }
+
+    fn series_section(&self) -> String {
+        let mut text = String::from("<section>\n<h2>Results</h2>\n");
+        for samples in self.by_unit() {
+            put!(
+                text,
+                "<figure>\n{}<figcaption>Median of the trials in {}; the thin line is its 95 % \
+                 interval, the dots are the trials.</figcaption>\n</figure>\n",
+                charts::bars(&samples),
+                escape(&samples[0].unit)
+            );
+        }
+        text.push_str(&html_table(&self.series_table()));
+        text.push_str("</section>\n");
+        text
+    }
+
+    /// Series that stand alone, those of one unit together, in the order of the run.
+    fn by_unit(&self) -> Vec<Vec<&Sample>> {
+        let mut units: Vec<Vec<&Sample>> = Vec::new();
+        let alone = |sample: &&Sample| sample.group.is_none() && !sample.values.is_empty();
+        for sample in self.samples.iter().filter(alone) {
+            match units.iter_mut().find(|samples| samples[0].unit == sample.unit) {
+                Some(samples) => samples.push(sample),
+                None => units.push(vec![sample]),
+            }
+        }
+        units
+    }
+
+    fn groups_section(&self) -> String {
+        let mut text = String::new();
+        for (name, samples) in self.groups() {
+            let chart = match samples[0].at.len() {
+                1 => charts::curve(name, &samples),
+                2 => charts::surface(name, &samples),
+                _ => continue,
+            };
+            let what = if samples[0].at.len() == 1 {
+                "Medians, with the 95 % interval as a band; the mark is the highest point."
+            } else {
+                "Medians; the darker, the higher. Cells that were not measured are empty."
+            };
+            put!(
+                text,
+                "<section>\n<h2>{}</h2>\n<figure>\n{chart}<figcaption>{what} In {}.</figcaption>\n\
+                 </figure>\n</section>\n",
+                escape(name),
+                escape(&samples[0].unit)
+            );
+        }
+        text
+    }
+
+    /// Series that belong together, by the name of their group.
+    fn groups(&self) -> Vec<(&str, Vec<&Sample>)> {
+        let mut groups: Vec<(&str, Vec<&Sample>)> = Vec::new();
+        for sample in self.samples.iter().filter(|sample| !sample.values.is_empty()) {
+            let Some(name) = sample.group.as_deref() else { continue };
+            match groups.iter_mut().find(|(known, _)| *known == name) {
+                Some((_, samples)) => samples.push(sample),
+                None => groups.push((name, vec![sample])),
+            }
+        }
+        groups
+    }
+
+    fn latency_section(&self) -> String {
+        let latencies = self.latencies();
+        if latencies.iter().all(|latency| latency.count() == 0) {
+            return String::new();
+        }
+        format!(
+            "<section>\n<h2>Answer times</h2>\n<figure>\n{}<figcaption>The share of requests that \
+             took no longer than this, all trials together.</figcaption>\n</figure>\n{}</section>\n",
+            charts::answer_times(&latencies),
+            html_table(&self.latency_table())
+        )
+    }
+
+    fn trials_section(&self) -> String {
+        if self.trials.is_empty() {
+            return String::new();
+        }
+        let mut table = Table::new(
+            "",
+            [
+                Column::numbers("trial", "trial"),
+                Column::numbers("duration_ns", "took"),
+                Column::words("start", "start"),
+                Column::numbers("resident", "resident before"),
+                Column::numbers("steal", "stolen"),
+                Column::numbers("foreign", "foreign I/O"),
+            ],
+        );
+        let share = |share: Option<f64>| share.map_or_else(Cell::missing, Cell::percent);
+        for trial in &self.trials {
+            table.push([
+                Cell::count(trial.number),
+                Cell::duration(trial.duration_ns),
+                Cell::word(trial.started.start.name()),
+                share(trial.started.share()),
+                share(trial.steal),
+                share(trial.foreign()),
+            ]);
+        }
+        let chart = match self.main_sample().filter(|main| main.values.len() > 1) {
+            Some(main) => format!(
+                "<figure>\n{}<figcaption>{} in {} by trial. A slope means that something changed \
+                 meanwhile.</figcaption>\n</figure>\n",
+                charts::by_trial(main),
+                escape(&main.series),
+                escape(&main.unit)
+            ),
+            None => String::new(),
+        };
+        format!("<section>\n<h2>Trials</h2>\n{chart}{}</section>\n", html_table(&table))
+    }
+
+    fn machine_section(&self) -> String {
+        let columns = [Column::words("name", "setting"), Column::words("value", "value")];
+        let mut table = Table::new("", columns);
+        let word = |value: &serde_json::Value| {
+            value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+        };
+        for (name, value) in &self.settings {
+            table.push([Cell::word(name), Cell::word(word(value))]);
+        }
+        let software = self.software.iter().map(|(name, version)| (name, version));
+        for (name, value) in software.chain(&self.environment) {
+            table.push([Cell::word(name), Cell::word(value)]);
+        }
+        format!("<section>\n<h2>Settings</h2>\n{}</section>\n", html_table(&table))
+    }
+}
+
+#[cfg(test)]
+mod tests;

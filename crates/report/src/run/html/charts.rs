@@ -1,0 +1,230 @@
+//! The charts of the page of a run.
+
+use super::super::Sample;
+use super::super::trial::Latency;
+use crate::advise::{as_f64, as_u64};
+use crate::chart::{Axis, Labels, Scale};
+use crate::format;
+use crate::page::plot::{Plot, small};
+use crate::stats::{CONFIDENCE, median, sign_interval};
+
+const WIDTH: f64 = 880.0;
+/// Pixels of a bar with the room around it.
+const ROW: f64 = 34.0;
+/// Shades of a surface.
+const SHADES: f64 = 7.0;
+/// Colours of lines; more lines begin anew.
+const COLOURS: usize = 6;
+/// Sizes and numbers of clients that span more than this are drawn by factors.
+const LINEAR_MAX: f64 = 8.0;
+
+/// The median, and the ends of its 95 % interval where there is one.
+fn middle(sample: &Sample) -> (f64, Option<(f64, f64)>) {
+    let interval = sign_interval(&sample.values).filter(|it| it.confidence >= CONFIDENCE);
+    (median(&sample.values).unwrap_or(0.0), interval.map(|it| (it.low, it.high)))
+}
+
+/// An axis for values of a unit.
+fn value_axis(title: &str, unit: &str) -> Axis {
+    match unit {
+        "ns" => Axis::new(title, "").labels(Labels::Duration),
+        "bytes" => Axis::new(title, "").labels(Labels::Bytes),
+        _ => Axis::new(title, unit),
+    }
+}
+
+/// An axis for what a series lies at: sizes as sizes, by factors where the span is large.
+fn place_axis(name: &str, values: &[f64]) -> Axis {
+    let (title, labels) = match name.strip_suffix("_bytes") {
+        Some(title) => (title, Labels::Bytes),
+        None => (name, Labels::Number),
+    };
+    let least = values.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = values.iter().copied().fold(0.0, f64::max);
+    let axis = Axis::new(title.replace('_', " "), "").labels(labels);
+    if least > 0.0 && most / least > LINEAR_MAX { axis.scale(Scale::Log2) } else { axis }
+}
+
+/// A bar for each series of one unit, from 0 to the median, with interval and trials.
+pub(super) fn bars(samples: &[&Sample]) -> String {
+    let rows = small(samples.len());
+    let all: Vec<f64> = samples.iter().flat_map(|sample| &sample.values).copied().collect();
+    let xs: Vec<f64> = all.iter().copied().chain([0.0]).collect();
+    let nothing = Axis::new("", "").range(0.0, 1.0);
+    let axis = value_axis("", &samples[0].unit);
+    let mut plot = Plot::new((WIDTH, 70.0 + ROW * rows), axis, nothing, &xs, &[0.0]);
+    plot.draw_x();
+    let [left, right, top, _] = plot.ends();
+    let zero = plot.x(0.0);
+    for (number, sample) in samples.iter().enumerate() {
+        let y = top + ROW * (small(number) + 0.5);
+        let (middle, interval) = middle(sample);
+        let said = format!("{}: {} {}", sample.series, format::number(middle), sample.unit);
+        plot.rectangle("soft", (zero, plot.x(middle)), (y - 9.0, y + 9.0), &said);
+        for value in &sample.values {
+            plot.dot("trial", (plot.x(*value), y), &format::number(*value));
+        }
+        if let Some((low, high)) = interval {
+            plot.stroke("error", (plot.x(low), y), (plot.x(high), y));
+            for end in [low, high] {
+                plot.stroke("error", (plot.x(end), y - 6.0), (plot.x(end), y + 6.0));
+            }
+        }
+        // Names are long; they stand on the bar, on the side that is free.
+        let room = plot.x(middle) - zero;
+        let free = if room > (right - left) * 0.5 { zero + 8.0 } else { plot.x(middle) + 14.0 };
+        plot.words("label", (free, y + 4.0), "start", &sample.series);
+    }
+    let series: Vec<&str> = samples.iter().map(|sample| sample.series.as_str()).collect();
+    plot.finish(&format!("Medians of {}", series.join(", ")))
+}
+
+/// Values of the main series, one dot for each trial.
+pub(super) fn by_trial(sample: &Sample) -> String {
+    let count = small(sample.values.len());
+    let x = Axis::new("trial", "").range(0.5, count + 0.5);
+    let ys: Vec<f64> = sample.values.iter().copied().chain([0.0]).collect();
+    let y = value_axis("", &sample.unit);
+    let mut plot = Plot::new((WIDTH, 220.0), x, y, &[1.0, count], &ys);
+    plot.draw_y();
+    let [left, right, _, bottom] = plot.ends();
+    let (middle, interval) = middle(sample);
+    if let Some((low, high)) = interval {
+        plot.rectangle("band", (left, right), (plot.y(low), plot.y(high)), "95 % interval");
+    }
+    plot.stroke("ceiling", (left, plot.y(middle)), (right, plot.y(middle)));
+    for (number, value) in sample.values.iter().enumerate() {
+        let trial = small(number + 1);
+        let said = format!("trial {}: {}", number + 1, format::number(*value));
+        plot.dot("here", (plot.x(trial), plot.y(*value)), &said);
+    }
+    plot.words("axis", (f64::midpoint(left, right), bottom + 24.0), "middle", "trial");
+    plot.finish(&format!("{} by trial", sample.series))
+}
+
+/// A group with one place: throughput over load, for one.
+pub(super) fn curve(name: &str, samples: &[&Sample]) -> String {
+    let at = samples[0].at.keys().next().cloned().unwrap_or_default();
+    let mut points: Vec<(f64, f64, f64, f64)> = samples
+        .iter()
+        .filter_map(|sample| {
+            let (middle, interval) = middle(sample);
+            let (low, high) = interval.unwrap_or((middle, middle));
+            Some((*sample.at.get(&at)?, middle, low, high))
+        })
+        .collect();
+    points.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let xs: Vec<f64> = points.iter().map(|point| point.0).collect();
+    let ys: Vec<f64> = points.iter().map(|point| point.3).chain([0.0]).collect();
+    let y = value_axis(name, &samples[0].unit);
+    let mut plot = Plot::new((WIDTH, 360.0), place_axis(&at, &xs), y, &xs, &ys);
+    plot.draw_x();
+    plot.draw_y();
+    let line = |pick: fn(&(f64, f64, f64, f64)) -> f64| -> Vec<(f64, f64)> {
+        points.iter().map(|point| (point.0, pick(point))).collect()
+    };
+    plot.band("band", &line(|point| point.2), &line(|point| point.3));
+    plot.line("best", &line(|point| point.1));
+    let highest = points.iter().max_by(|a, b| a.1.total_cmp(&b.1)).map(|point| point.0);
+    for (place, middle, ..) in &points {
+        let class = if highest == Some(*place) { "point" } else { "here" };
+        let said = format!("{at} {}: {}", format::number(*place), format::number(*middle));
+        plot.dot(class, (plot.x(*place), plot.y(*middle)), &said);
+    }
+    plot.finish(&format!("{name} over {at}"))
+}
+
+/// A group with two places, as a map of shades: the first by row, the second by column.
+pub(super) fn surface(name: &str, samples: &[&Sample]) -> String {
+    let keys: Vec<&String> = samples[0].at.keys().collect();
+    let places = |key: &String| -> Vec<f64> {
+        let mut places: Vec<f64> =
+            samples.iter().filter_map(|sample| sample.at.get(key).copied()).collect();
+        places.sort_by(f64::total_cmp);
+        places.dedup_by(|a, b| a.total_cmp(b).is_eq());
+        places
+    };
+    let (rows, columns) = (places(keys[0]), places(keys[1]));
+    let (row_axis, column_axis) = (place_axis(keys[0], &[]), place_axis(keys[1], &[]));
+    let height = 60.0 + 26.0 * small(rows.len());
+    let range = |count: usize| Axis::new("", "").range(0.0, small(count));
+    let ends = |count: usize| [0.0, small(count)];
+    let mut plot = Plot::new(
+        (WIDTH, height),
+        range(columns.len()),
+        range(rows.len()),
+        &ends(columns.len()),
+        &ends(rows.len()),
+    );
+    let [left, right, _, bottom] = plot.ends();
+    let medians: Vec<f64> = samples.iter().map(|sample| middle(sample).0).collect();
+    let most = medians.iter().copied().fold(0.0, f64::max);
+    for (sample, value) in samples.iter().zip(&medians) {
+        let place = |places: &[f64], key: &String| {
+            let at = sample.at.get(key)?;
+            places.iter().position(|place| place.total_cmp(at).is_eq())
+        };
+        let (Some(row), Some(column)) = (place(&rows, keys[0]), place(&columns, keys[1])) else {
+            continue;
+        };
+        let share = if most > 0.0 { (value / most).clamp(0.0, 1.0) } else { 0.0 };
+        let shade = as_u64((share * SHADES).ceil().clamp(1.0, SHADES));
+        let x = (plot.x(small(column)) + 1.0, plot.x(small(column + 1)) - 1.0);
+        let y = (plot.y(small(row + 1)) + 1.0, plot.y(small(row)) - 1.0);
+        plot.rectangle(&format!("h{shade}"), x, y, &sample.series);
+        let class = if share > 0.55 { "over-dark" } else { "cell" };
+        let middle = (f64::midpoint(x.0, x.1), f64::midpoint(y.0, y.1) + 4.0);
+        plot.words(class, middle, "middle", &format::number(*value));
+    }
+    for (row, value) in rows.iter().enumerate() {
+        let y = f64::midpoint(plot.y(small(row)), plot.y(small(row + 1))) + 4.0;
+        plot.words("mark", (left - 8.0, y), "end", &row_axis.label(*value));
+    }
+    for (column, value) in columns.iter().enumerate() {
+        let x = f64::midpoint(plot.x(small(column)), plot.x(small(column + 1)));
+        plot.words("mark", (x, bottom + 16.0), "middle", &column_axis.label(*value));
+    }
+    let across = f64::midpoint(left, right);
+    let titles = format!("{} (up) by {} (across)", row_axis.title, column_axis.title);
+    plot.words("axis", (across, height - 6.0), "middle", &titles);
+    plot.finish(&format!("{name} by {titles}"))
+}
+
+/// The share of requests over the time that they took at most.
+pub(super) fn answer_times(latencies: &[Latency]) -> String {
+    let x = Axis::new("answer time", "").labels(Labels::Duration).scale(Scale::Log2);
+    let y = Axis::new("requests", "").labels(Labels::Percent).range(0.0, 1.0);
+    let lines: Vec<(&str, Vec<(f64, f64)>)> = latencies
+        .iter()
+        .filter(|latency| latency.count() > 0)
+        .map(|latency| (latency.what.as_str(), steps(latency)))
+        .collect();
+    let xs: Vec<f64> = lines.iter().flat_map(|(_, line)| line).map(|point| point.0).collect();
+    let mut plot = Plot::new((WIDTH, 360.0), x, y, &xs, &[0.0, 1.0]);
+    plot.draw_x();
+    plot.draw_y();
+    let [left, _, top, _] = plot.ends();
+    for (number, (what, line)) in lines.iter().enumerate() {
+        let class = format!("line c{}", number % COLOURS);
+        plot.line(&class, line);
+        let y = top + 18.0 + 20.0 * small(number);
+        plot.stroke(&class, (left + 12.0, y), (left + 38.0, y));
+        plot.words("mark", (left + 46.0, y + 4.0), "start", what);
+    }
+    plot.finish("Share of requests by answer time")
+}
+
+fn steps(latency: &Latency) -> Vec<(f64, f64)> {
+    let count = as_f64(latency.count());
+    let mut seen = 0;
+    let mut line = Vec::with_capacity(latency.buckets.len());
+    for (middle, many) in &latency.buckets {
+        seen += many;
+        line.push((as_f64(*middle), as_f64(seen) / count));
+    }
+    // The last bucket ends with the longest time, which is exact.
+    if let Some(last) = line.last_mut() {
+        last.0 = last.0.min(as_f64(latency.max_ns)).max(1.0);
+    }
+    line
+}

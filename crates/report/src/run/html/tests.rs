@@ -1,0 +1,102 @@
+//! The page: whole, escaped, with a chart of each kind, and the record inside.
+
+use super::super::trial::{Doubt, Latency, Start, Started, Trial, Why};
+use super::super::{Better, Machine, Run, Sample};
+use std::collections::BTreeMap;
+
+fn grouped(group: &str, at: &[(&str, f64)], values: &[f64]) -> Sample {
+    let at: BTreeMap<String, f64> = at.iter().map(|(name, at)| ((*name).to_owned(), *at)).collect();
+    let name = format!("{group} {at:?}");
+    Sample {
+        values: values.to_vec(),
+        group: Some(group.to_owned()),
+        at,
+        ..Sample::new(name, "MB/s", Some(Better::Higher))
+    }
+}
+
+fn run() -> Run {
+    let machine = Machine { cores: 2, memory_bytes: 8 << 30, ..Machine::default() };
+    let mut run = Run::new("reads <b>& writes", "2026-11-21T03:22:11Z", machine);
+    let values = vec![10.0, 11.0, 9.0, 10.0, 10.5, 9.5];
+    run.samples = vec![
+        Sample { values: values.clone(), ..Sample::new("rate", "reads/s", Some(Better::Higher)) },
+        Sample { values, ..Sample::new("other", "reads/s", None) },
+        grouped("load", &[("clients", 1.0)], &[5.0]),
+        grouped("load", &[("clients", 16.0)], &[9.0]),
+        grouped("write", &[("file_bytes", 65_536.0), ("record_bytes", 4096.0)], &[100.0]),
+        grouped("write", &[("file_bytes", 131_072.0), ("record_bytes", 4096.0)], &[50.0]),
+        grouped("write", &[("file_bytes", 131_072.0), ("record_bytes", 8192.0)], &[25.0]),
+    ];
+    let latency = Latency {
+        what: "reads".to_owned(),
+        sum_ns: 50_000,
+        max_ns: 20_500,
+        buckets: vec![(9_000, 1), (20_480, 2)],
+    };
+    let started = Started { start: Start::Cold, files: 1, pages: Some(256), resident: Some(0) };
+    let trial = Trial { number: 1, started, latencies: vec![latency], ..Trial::default() };
+    run.trials = vec![trial];
+    run.doubts = vec![Doubt { why: Why::Steal, text: "time was < stolen".to_owned() }];
+    run
+}
+
+#[test]
+fn the_page_is_whole_and_escaped() {
+    let page = run().to_html();
+    assert!(page.starts_with("<!DOCTYPE html>") && page.ends_with("</html>\n"));
+    for tag in ["section", "figure", "table", "svg", "main", "script", "ul"] {
+        let (open, close) = (format!("<{tag}"), format!("</{tag}>"));
+        assert_eq!(page.matches(&open).count(), page.matches(&close).count(), "{tag}");
+    }
+    assert!(!page.contains("<b>") && page.contains("reads &lt;b&gt;&amp; writes"));
+    assert!(page.contains("time was &lt; stolen"));
+    assert!(!page.contains("http") && !page.contains("NaN") && !page.contains("inf\""));
+}
+
+#[test]
+fn each_kind_of_series_has_its_chart() {
+    let page = run().to_html();
+    for chart in [
+        "Medians of rate, other",
+        "rate by trial",
+        "load over clients",
+        "write by file (up) by record (across)",
+        "Share of requests by answer time",
+    ] {
+        assert!(page.contains(&format!("aria-label=\"{chart}\"")), "{chart}");
+    }
+    assert!(page.contains("64 KiB") && page.contains("128 KiB"), "sizes are written as sizes");
+    assert!(page.contains("none of 256 pages of 1 file was in memory"));
+}
+
+#[test]
+fn the_record_can_be_taken_out_again() {
+    let run = run();
+    let page = run.to_html();
+    let begin = page.find("id=\"data\">").unwrap() + 10;
+    let json = &page[begin..begin + page[begin..].find("</script>").unwrap()];
+    assert_eq!(Run::from_json(json).unwrap(), run);
+}
+
+#[test]
+fn a_run_without_trials_or_values_is_a_page_too() {
+    let mut bare = Run::new("old", "2026-11-21T03:22:11Z", Machine::default());
+    assert!(bare.to_html().contains("<h1>old</h1>"));
+    bare.samples = vec![Sample::new("empty", "ms", None)];
+    assert!(bare.to_html().contains("<h1>old</h1>"));
+    assert!(bare.to_text().contains("empty") && bare.to_csv().starts_with("series,unit,trial"));
+}
+
+#[test]
+fn text_says_start_interval_and_doubts() {
+    let text = run().to_text();
+    for words in ["rate", "reads/s", "answer times", "p99.9", "Doubtful because time was < stolen."]
+    {
+        assert!(text.contains(words), "{words} in {text}");
+    }
+    assert!(text.contains("1 trial from a cold start: before each, none of 256 pages"), "{text}");
+    let csv = run().to_csv();
+    assert!(csv.contains("rate,reads/s,1,cold,10"), "{csv}");
+    assert!(csv.contains("rate,reads/s,2,,11"), "no trial, no start: {csv}");
+}

@@ -1,0 +1,203 @@
+//! A run for people at a terminal, and as CSV.
+
+use super::trial::{Latency, Start};
+use super::{Machine, Run, Sample};
+use crate::format;
+use crate::stats::{CONFIDENCE, Summary, sign_interval};
+use crate::table::{Cell, Column, Table};
+
+impl Machine {
+    /// The machine in one line.
+    #[must_use]
+    pub fn in_words(&self) -> String {
+        let cores = if self.cores == 1 { "core" } else { "cores" };
+        let parts = [
+            self.cpu.clone(),
+            format!("{} {cores}", self.cores),
+            format::bytes(self.memory_bytes),
+            format!("Linux {}", self.kernel),
+            self.distribution.clone(),
+        ];
+        parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ")
+    }
+}
+
+impl Run {
+    /// Each series with its median, the 95 % interval, and its range.
+    #[must_use]
+    pub fn series_table(&self) -> Table {
+        let mut table = Table::new(
+            "",
+            [
+                Column::words("series", "series"),
+                Column::words("unit", "unit"),
+                Column::numbers("trials", "trials"),
+                Column::numbers("median", "median"),
+                Column::numbers("low", "from"),
+                Column::numbers("high", "to"),
+                Column::numbers("min", "min"),
+                Column::numbers("max", "max"),
+            ],
+        );
+        for sample in &self.samples {
+            table.push(series_cells(sample));
+        }
+        table
+    }
+
+    /// Answer times of all trials together, by what was asked.
+    #[must_use]
+    pub fn latencies(&self) -> Vec<Latency> {
+        let mut sums: Vec<Latency> = Vec::new();
+        for latency in self.trials.iter().flat_map(|trial| &trial.latencies) {
+            match sums.iter_mut().find(|sum| sum.what == latency.what) {
+                Some(sum) => sum.add(latency),
+                None => sums.push(latency.clone()),
+            }
+        }
+        sums
+    }
+
+    /// The same as a table.
+    #[must_use]
+    pub fn latency_table(&self) -> Table {
+        let parts = [("p50_ns", 0.5), ("p90_ns", 0.9), ("p99_ns", 0.99), ("p999_ns", 0.999)];
+        let mut columns = vec![
+            Column::words("what", "answer times"),
+            Column::numbers("count", "count"),
+            Column::numbers("mean_ns", "mean"),
+        ];
+        let title = |key: &str| key.trim_end_matches("_ns").replace("p999", "p99.9");
+        columns.extend(parts.iter().map(|(key, _)| Column::numbers(*key, title(key))));
+        columns.push(Column::numbers("max_ns", "max"));
+        let mut table = Table::new("", columns);
+        for latency in self.latencies() {
+            let time = |time: Option<u64>| time.map_or_else(Cell::missing, Cell::duration);
+            let mut cells = vec![
+                Cell::word(&latency.what),
+                Cell::count(latency.count()),
+                time(latency.mean_ns()),
+            ];
+            cells.extend(parts.iter().map(|(_, part)| time(latency.quantile_ns(*part))));
+            cells.push(Cell::duration(latency.max_ns));
+            table.push(cells);
+        }
+        table
+    }
+
+    /// How the trials started, in one sentence; empty in runs without trials.
+    #[must_use]
+    pub fn starts_in_words(&self) -> String {
+        let Some(first) = self.trials.first() else { return String::new() };
+        let count = self.trials.len();
+        let files = match first.started.files {
+            1 => "1 file".to_owned(),
+            files => format!("{} files", format::count(files)),
+        };
+        let pages = first.started.pages.map(format::count);
+        let trials = if count == 1 { "trial" } else { "trials" };
+        match (first.started.start, pages) {
+            (Start::Cold, Some(pages)) => format!(
+                "{count} {trials} from a cold start: before each, none of {pages} pages of {files} \
+                 was in memory, as read back."
+            ),
+            (Start::Warm, Some(pages)) => format!(
+                "{count} {trials} from a warm start: before each, all of {pages} pages of {files} \
+                 were in memory, as read back."
+            ),
+            (start, None) => format!(
+                "{count} {trials}, started {}: what was in memory cannot be known.",
+                start.name()
+            ),
+            (Start::AsIs, Some(_)) => {
+                let shares = self.trials.iter().filter_map(|trial| trial.started.share());
+                let (least, most) = shares.fold((1.0_f64, 0.0_f64), |(least, most), share| {
+                    (least.min(share), most.max(share))
+                });
+                format!(
+                    "{count} {trials}, started as it was: {} to {} of {files} was in memory.",
+                    format::percent(least.min(most)),
+                    format::percent(most)
+                )
+            }
+        }
+    }
+
+    /// All of it.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        let mut text = format!("{}\n{}, {}\n", self.what, self.started_at, self.machine.in_words());
+        let starts = self.starts_in_words();
+        if !starts.is_empty() {
+            put_line!(text, "{starts}");
+        }
+        put!(text, "\n{}", self.series_table().to_text());
+        if self.trials.iter().any(|trial| !trial.latencies.is_empty()) {
+            put!(text, "\n{}", self.latency_table().to_text());
+        }
+        for comparison in &self.comparisons {
+            put_line!(
+                text,
+                "\n{}: {} of {} ({} to {}), {} required: {}",
+                comparison.what,
+                format::times(comparison.ratio_median),
+                comparison.theirs,
+                format::times(comparison.ratio_min),
+                format::times(comparison.ratio_max),
+                format::times(comparison.required),
+                if comparison.holds { "holds" } else { "does not hold" }
+            );
+        }
+        for doubt in &self.doubts {
+            put_line!(text, "\nDoubtful because {}.", doubt.text);
+        }
+        text
+    }
+
+    /// Every value of every series: one line each, with the trial that it belongs to.
+    #[must_use]
+    pub fn to_csv(&self) -> String {
+        let mut table = Table::new(
+            "",
+            [
+                Column::words("series", ""),
+                Column::words("unit", ""),
+                Column::numbers("trial", ""),
+                Column::words("start", ""),
+                Column::numbers("value", ""),
+            ],
+        );
+        for sample in &self.samples {
+            for (number, value) in sample.values.iter().enumerate() {
+                let start = self.trials.get(number).map(|trial| trial.started.start.name());
+                table.push([
+                    Cell::word(&sample.series),
+                    Cell::word(&sample.unit),
+                    Cell::count(number as u64 + 1),
+                    start.map_or_else(Cell::missing, Cell::word),
+                    Cell::number(*value),
+                ]);
+            }
+        }
+        table.to_csv()
+    }
+}
+
+fn series_cells(sample: &Sample) -> Vec<Cell> {
+    let mut cells = vec![
+        Cell::word(&sample.series),
+        Cell::word(&sample.unit),
+        Cell::count(sample.values.len() as u64),
+    ];
+    let summary = Summary::of(&sample.values);
+    let interval = sign_interval(&sample.values).filter(|it| it.confidence >= CONFIDENCE);
+    let number = |value: Option<f64>| value.map_or_else(Cell::missing, Cell::number);
+    cells.extend([
+        number(summary.map(|it| it.median)),
+        number(interval.map(|it| it.low)),
+        number(interval.map(|it| it.high)),
+        number(summary.map(|it| it.min)),
+        number(summary.map(|it| it.max)),
+    ]);
+    cells
+}

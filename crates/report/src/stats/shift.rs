@@ -1,0 +1,147 @@
+//! How many times one sample is of another: the shift of Hodges and Lehmann between logarithms,
+//! with the interval that belongs to the test of Mann, Whitney and Wilcoxon.
+//!
+//! No distribution is assumed, so the long tails and single outliers of benchmarks do not harm. The
+//! estimate is the median of all ratios of a value of one to a value of the other; the interval is
+//! made of the ratios at the places that the exact distribution of the rank sum gives (J. L. Hodges,
+//! E. L. Lehmann, "Estimates of location based on rank tests", Ann. Math. Statist. 34, 1963).
+//! Ratios have no unit.
+
+use super::{CONFIDENCE, as_f64, quantile};
+
+/// Beyond this many values in both samples together the normal approximation is used: it is good to
+/// the third digit long before that.
+const EXACT_MAX: usize = 100;
+
+/// A ratio between two samples.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Shift {
+    /// How many times the second is of the first; 1 means no difference.
+    pub ratio: f64,
+    /// Lower end of the interval.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+    /// The chance that the method covers the true ratio, 0 to 1; below [`CONFIDENCE`] where there
+    /// are too few values for more (three each: 90 %).
+    pub confidence: f64,
+}
+
+impl Shift {
+    /// How many times `second` is of `first`. Nothing if one is empty, or a value is not above 0 or
+    /// not finite.
+    #[must_use]
+    pub fn between(first: &[f64], second: &[f64]) -> Option<Shift> {
+        let fit = |values: &[f64]| values.iter().all(|value| value.is_finite() && *value > 0.0);
+        if first.is_empty() || second.is_empty() || !fit(first) || !fit(second) {
+            return None;
+        }
+        let mut logs: Vec<f64> = second
+            .iter()
+            .flat_map(|second| first.iter().map(move |first| (second / first).ln()))
+            .collect();
+        logs.sort_by(f64::total_cmp);
+        let (cut, confidence) = cut(first.len(), second.len());
+        Some(Shift {
+            ratio: quantile(&logs, 0.5).exp(),
+            low: logs[cut].exp(),
+            high: logs[logs.len() - 1 - cut].exp(),
+            confidence,
+        })
+    }
+}
+
+/// How many of the ordered ratios are cut off at each end, and the confidence of what is left.
+fn cut(first: usize, second: usize) -> (usize, f64) {
+    let tail = (1.0 - CONFIDENCE) / 2.0;
+    let pairs = first * second;
+    if first + second > EXACT_MAX {
+        let spread = (as_f64(pairs) * as_f64(first + second + 1) / 12.0).sqrt();
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a place")]
+        let place = (as_f64(pairs) / 2.0 - 1.96 * spread).floor().max(0.0) as usize;
+        return (place, CONFIDENCE);
+    }
+    // The interval from place k on both sides misses if the statistic is k or less on one of them.
+    let chances = rank_chances(first, second);
+    let mut below = chances[0];
+    let mut place = 0;
+    while place + 1 < pairs / 2 && below + chances[place + 1] <= tail {
+        place += 1;
+        below += chances[place];
+    }
+    (place, (1.0 - 2.0 * below).max(0.0))
+}
+
+/// The chance of each value of the Mann-Whitney statistic, from 0 to `first * second`, if both
+/// samples come from the same distribution.
+fn rank_chances(first: usize, second: usize) -> Vec<f64> {
+    // How many of the ways to choose `taken` of the first `ranks` ranks have each sum above the
+    // least: one rank after the other.
+    let top = first * second;
+    let mut ways = vec![vec![0.0; top + 1]; first + 1];
+    ways[0][0] = 1.0;
+    for rank in 1..=first + second {
+        for taken in (1..=first.min(rank)).rev() {
+            // Taken as the `taken`-th of them, rank r adds r - taken to the statistic.
+            let adds = rank - taken;
+            for sum in (adds..=top).rev() {
+                let more = ways[taken - 1][sum - adds];
+                ways[taken][sum] += more;
+            }
+        }
+    }
+    let all: f64 = ways[first].iter().sum();
+    ways[first].iter().map(|ways| ways / all).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_distribution_of_ranks_is_that_of_the_tables() {
+        // All 20 ways of three and three: 1 1 2 3 3 3 3 2 1 1.
+        let counts: Vec<f64> = rank_chances(3, 3).iter().map(|chance| chance * 20.0).collect();
+        let expected = [1.0, 1.0, 2.0, 3.0, 3.0, 3.0, 3.0, 2.0, 1.0, 1.0];
+        assert!(counts.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-9), "{counts:?}");
+        // Two-sided 5 % limits of the tables of Mann and Whitney: 2 for 5 and 5, 23 for 10 and 10,
+        // 127 for 20 and 20.
+        for (count, limit) in [(5, 2), (10, 23), (20, 127)] {
+            let (place, confidence) = cut(count, count);
+            assert_eq!(place, limit, "{count} and {count}");
+            assert!((CONFIDENCE..0.98).contains(&confidence), "{confidence}");
+        }
+        assert_eq!(cut(3, 3).0, 0);
+        assert!((cut(3, 3).1 - 0.9).abs() < 1e-9 && cut(1, 1).1.abs() < 1e-9);
+        assert!((cut(4, 4).1 - (1.0 - 2.0 / 70.0)).abs() < 1e-9);
+    }
+
+    #[test]
+    fn many_values_agree_with_few() {
+        let (exact, near) = (cut(50, 50), cut(51, 50));
+        assert!(near.0.abs_diff(exact.0) <= 25, "{near:?} and {exact:?} of 2,500 places");
+    }
+
+    #[test]
+    fn a_factor_is_found_whatever_the_outliers() {
+        let first = [100.0, 101.0, 99.0, 100.5, 99.5, 100.2];
+        let mut second: Vec<f64> = first.iter().map(|value| value * 1.1).collect();
+        let shift = Shift::between(&first, &second).unwrap();
+        assert!((shift.ratio - 1.1).abs() < 0.005 && shift.low > 1.08 && shift.high < 1.12);
+        assert!(shift.confidence >= CONFIDENCE);
+        second[3] *= 50.0;
+        let shift = Shift::between(&first, &second).unwrap();
+        assert!((shift.ratio - 1.1).abs() < 0.01 && shift.low > 1.08, "{shift:?}");
+        let back = Shift::between(&second, &first).unwrap();
+        assert!((back.ratio * shift.ratio - 1.0).abs() < 1e-9, "the other way round it is 1/ratio");
+    }
+
+    #[test]
+    fn what_has_no_ratio_has_none() {
+        assert_eq!(Shift::between(&[], &[1.0]), None);
+        assert_eq!(Shift::between(&[1.0], &[0.0]), None);
+        assert_eq!(Shift::between(&[1.0, f64::NAN], &[1.0]), None);
+        let same = Shift::between(&[7.0; 6], &[7.0; 6]).unwrap();
+        assert!((same.ratio - 1.0).abs() < 1e-12 && (same.high - same.low).abs() < 1e-12);
+    }
+}
