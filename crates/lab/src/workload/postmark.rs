@@ -37,4 +37,5 @@ pub use files::{File, Files, Model, Room};
 pub use options::{Control, Data, Fsync, Options, Phase};
 pub use script::{Script, ScriptError, Step};
 pub use session::Session;
+pub use show::{help, show};
 pub use trial::{Outcome, run};

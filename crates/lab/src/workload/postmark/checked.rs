@@ -56,7 +56,7 @@ pub(super) struct Checked<'a> {
     style: Style,
     fsync: Fsync,
     data: Data,
-    control: &'a Control,
+    control: &'a Control<'a>,
     /// Set when another thread has failed.
     halt: &'a AtomicBool,
     /// What is read.
@@ -72,7 +72,7 @@ impl<'a> Checked<'a> {
     pub(super) fn new(
         options: &Options,
         thread: u32,
-        control: &'a Control,
+        control: &'a Control<'a>,
         halt: &'a AtomicBool,
     ) -> Self {
         Checked {

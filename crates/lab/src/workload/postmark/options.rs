@@ -127,14 +127,31 @@ impl Phase {
 }
 
 /// The one who watches a run: may stop it, and sees how far it is.
-#[derive(Debug, Default)]
-pub struct Control {
+#[derive(Default)]
+pub struct Control<'a> {
     stop: AtomicBool,
+    asked: Option<&'a (dyn Fn() -> bool + Sync)>,
     done: AtomicU64,
     total: AtomicU64,
 }
 
-impl Control {
+impl std::fmt::Debug for Control<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (done, total) = self.progress();
+        f.debug_struct("Control")
+            .field("done", &done)
+            .field("total", &total)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'a> Control<'a> {
+    /// One who is asked before each operation whether the run shall stop.
+    #[must_use]
+    pub fn asking(asked: &'a (dyn Fn() -> bool + Sync)) -> Self {
+        Control { asked: Some(asked), ..Control::default() }
+    }
+
     /// Asks the run to stop: it removes what it made, and ends with an error that says so.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
@@ -147,7 +164,7 @@ impl Control {
     }
 
     pub(super) fn is_stopped(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
+        self.stop.load(Ordering::Relaxed) || self.asked.is_some_and(|asked| asked())
     }
 
     pub(super) fn begin(&self, total: u64) {

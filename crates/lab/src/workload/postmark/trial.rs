@@ -70,7 +70,7 @@ pub fn per_s(count: u64, over: Duration) -> f64 {
 ///
 /// # Errors
 /// Something was refused, did not work or was stopped; everything is removed then, too.
-pub fn run(options: &Options, control: &Control) -> Result<Outcome, PostmarkError> {
+pub fn run(options: &Options, control: &Control<'_>) -> Result<Outcome, PostmarkError> {
     let mut locations: Vec<&Path> =
         options.config.locations.iter().map(Location::as_path).collect();
     if locations.is_empty() {
@@ -103,7 +103,7 @@ pub fn run(options: &Options, control: &Control) -> Result<Outcome, PostmarkErro
 struct Worker<'a> {
     engine: Engine,
     files: Checked<'a>,
-    control: &'a Control,
+    control: &'a Control<'a>,
     transactions: u32,
     number: u32,
 }
@@ -139,7 +139,7 @@ impl Worker<'_> {
 
 fn run_in(
     options: &Options,
-    control: &Control,
+    control: &Control<'_>,
     places: &[Place],
 ) -> Result<Outcome, PostmarkError> {
     let halt = AtomicBool::new(false);
@@ -215,7 +215,7 @@ fn run_in(
 fn rehearse(
     engine: &Engine,
     locations: usize,
-    control: &Control,
+    control: &Control<'_>,
 ) -> Result<Vec<Room>, PostmarkError> {
     let (mut engine, mut model) = (engine.clone(), Model::new(locations));
     let (number, all) = (engine.config().number, engine.config().transactions);

@@ -19,6 +19,23 @@ fn is_empty(folder: &Path) -> bool {
     std::fs::read_dir(folder).unwrap().next().is_none()
 }
 
+/// A run that would take minutes, in a thread, once it has made files; and what it ended with.
+fn interrupted(options: &Options, interrupt: impl FnOnce(&Control<'_>)) -> String {
+    let mut long = options.clone();
+    // With neither creation nor deletion no file can run out.
+    (long.config.transactions, long.config.bias_create) = (2_000_000, None);
+    let control = Control::default();
+    std::thread::scope(|scope| {
+        let running = scope.spawn(|| run(&long, &control));
+        while control.progress().0 < 100 {
+            assert!(!running.is_finished(), "it is long");
+            std::thread::yield_now();
+        }
+        interrupt(&control);
+        running.join().unwrap().unwrap_err().to_string()
+    })
+}
+
 /// What the same configuration does without a disk.
 fn modelled(config: &Config) -> Counts {
     let mut engine = Engine::new(config, None).unwrap();
@@ -81,19 +98,11 @@ fn threads_have_seeds_and_files_of_their_own_in_all_locations() {
 #[test]
 fn a_run_that_is_stopped_removes_what_it_made() {
     let folder = tempfile::tempdir().unwrap();
-    let mut options = options(&[folder.path()]);
-    options.config.transactions = 2_000_000;
-    let control = Control::default();
-    std::thread::scope(|scope| {
-        let running = scope.spawn(|| run(&options, &control));
-        while control.progress().0 < 100 {
-            std::thread::yield_now();
-        }
+    let error = interrupted(&options(&[folder.path()]), |control| {
         assert!(!is_empty(folder.path()));
         control.stop();
-        let error = running.join().unwrap().unwrap_err();
-        assert_eq!(error.to_string(), "finish: it was stopped, and what it made has been removed");
     });
+    assert_eq!(error, "finish: it was stopped, and what it made has been removed");
     assert!(is_empty(folder.path()));
 }
 
@@ -129,20 +138,14 @@ fn what_cannot_be_done_is_refused_before_it_begins() {
 fn the_first_error_of_a_file_ends_the_run() {
     let folder = tempfile::tempdir().unwrap();
     let mut options = options(&[folder.path()]);
-    options.config.transactions = 2_000_000;
     options.threads = NonZero::new(2).unwrap();
-    let control = Control::default();
-    std::thread::scope(|scope| {
-        let running = scope.spawn(|| run(&options, &control));
-        while control.progress().0 < 100 {
-            std::thread::yield_now();
-        }
+    let taken = folder.path().join("taken");
+    let error = interrupted(&options, |_| {
         // Somebody takes the files of the second thread away.
         let work = std::fs::read_dir(folder.path()).unwrap().next().unwrap().unwrap().path();
-        std::fs::rename(work.join("t1"), folder.path().join("taken")).unwrap();
-        let error = running.join().unwrap().unwrap_err().to_string();
-        assert!(error.contains("/t1/s") && error.contains("No such file"), "{error}");
+        std::fs::rename(work.join("t1"), &taken).unwrap();
     });
-    std::fs::remove_dir_all(folder.path().join("taken")).unwrap();
+    assert!(error.contains("/t1/") && error.contains("No such file"), "{error}");
+    std::fs::remove_dir_all(taken).unwrap();
     assert!(is_empty(folder.path()));
 }
