@@ -14,6 +14,7 @@ mod lazy;
 mod leak;
 mod live;
 mod page_size;
+mod postmark;
 mod rss;
 mod same_cache;
 mod settings;
@@ -105,6 +106,7 @@ pub(crate) const PROOFS: &[Proof] = &[
     Proof { name: "curve-cost", about: "what the curve costs a hit", run: tuning::curve_cost },
     Proof { name: "share", about: "--share auto, against fixed divisions", run: tuning::share },
     Proof { name: "warm", about: "a restart that reads back what was cached", run: warm::run },
+    Proof { name: "postmark", about: "PostMark, beside Debian's", run: postmark::run },
     Proof { name: "simulation", about: "20,000 seeds of crashes and faults", run: simulation::run },
 ];
 

@@ -1,5 +1,6 @@
 //! The subcommands, one file each.
 
+pub(crate) mod bench;
 pub(crate) mod check_config;
 pub(crate) mod ctl;
 pub(crate) mod demo;

@@ -44,6 +44,8 @@ enum Command {
     Size(commands::size::Arguments),
     /// Simulate caches over traces: hit ratios by policy and size, and curves.
     Sim(commands::sim::Arguments),
+    /// Run a benchmark, the result of which can be believed and compared.
+    Bench(commands::bench::Arguments),
     /// Print generated documentation.
     #[command(hide = true)]
     Docs(commands::docs::Arguments),
@@ -67,6 +69,7 @@ fn main() -> ExitCode {
         Command::Trace(arguments) => succeed(commands::trace::run(&arguments)),
         Command::Sim(arguments) => succeed(commands::sim::run(&arguments)),
         Command::Size(arguments) => succeed(commands::size::run(&arguments)),
+        Command::Bench(arguments) => commands::bench::run(&arguments),
         Command::Docs(arguments) => succeed(commands::docs::run(&arguments)),
         Command::Load(arguments) => commands::load::run(&arguments),
     };

@@ -18,6 +18,7 @@ mod doubts;
 mod error;
 mod gate;
 mod player;
+pub mod postmark;
 mod repeat;
 mod surroundings;
 pub mod target;
