@@ -2,9 +2,10 @@
 //!
 //! What a cache needs is measured from outside: what a simulation of it alone held at its end, less
 //! what the same simulation of a cache of one page held. The sum over all caches of a sweep is set
-//! beside the most that the sweep ever held. Both are read from `/proc` while the process runs; all
-//! caches are there until the last result is printed, so the last look sees them. (The peak of a
-//! single one says nothing: it comes while the trace is read, when its cache is still empty.)
+//! beside the most that the sweep ever held. Both are read from `/proc` while the process runs. Its
+//! end is the last [`END`] of all looks, and the most that these saw: at the very last one the
+//! process may be on its way out. (The peak of a single one says nothing: it comes while the trace
+//! is read, when its cache is still empty.)
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -23,6 +24,8 @@ const SIZES: [u64; 8] = [50_000, 100_000, 200_000, 400_000, 600_000, 800_000, 1_
 /// What a sweep may hold: so many times what its caches need, and so much on top.
 const TIMES: f64 = 1.5;
 const SPARE_BYTES: u64 = 64 * MIB;
+/// The end of a simulation: one look in so many.
+const END: usize = 8;
 /// How often the peak is read.
 const LOOK: Duration = Duration::from_millis(2);
 
@@ -70,7 +73,7 @@ fn one(lab: &Lab, name: &str, trace: &Path, claims: &mut Claims) -> Result<()> {
 }
 
 /// What a simulation held resident, in bytes: the most ever, and at its end.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 struct Held {
     most: u64,
     last: u64,
@@ -82,12 +85,13 @@ fn held(lab: &Lab, trace: &Path, policy: &str, size: &str, threads: &str) -> Res
     command.args(["--page-size", "4KiB", "--format", "csv", "--threads", threads]);
     let mut child = command.stdout(Stdio::null()).spawn().context("start larder sim")?;
     let status = format!("/proc/{}/status", child.id());
-    let mut held = Held::default();
+    let (mut most, mut looks) = (0, Vec::new());
     let ended = loop {
         // A process that has just ended has no memory left to tell of.
         let text = std::fs::read_to_string(&status).unwrap_or_default();
-        if let Some([most, last]) = resident(&text) {
-            held = Held { most: held.most.max(most), last };
+        if let Some([peak, now]) = resident(&text) {
+            most = most.max(peak);
+            looks.push(now);
         }
         if let Some(ended) = child.try_wait().context("wait for larder sim")? {
             break ended;
@@ -95,8 +99,10 @@ fn held(lab: &Lab, trace: &Path, policy: &str, size: &str, threads: &str) -> Res
         std::thread::sleep(LOOK);
     };
     ensure!(ended.success(), "larder sim --policy {policy} --size {size}: {ended}");
-    ensure!(held.most > 0, "read VmHWM in {status}: the simulation ended too soon");
-    Ok(held)
+    ensure!(most > 0, "read VmHWM in {status}: the simulation ended too soon");
+    let end = looks.len() - looks.len().div_ceil(END);
+    let last = looks[end..].iter().copied().max().unwrap_or(0);
+    Ok(Held { most, last })
 }
 
 /// The most ever and now.
