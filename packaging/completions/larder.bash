@@ -16,6 +16,9 @@ _larder() {
             ",$1")
                 cmd="larder"
                 ;;
+            larder,bench)
+                cmd="larder__subcmd__bench"
+                ;;
             larder,check-config)
                 cmd="larder__subcmd__check__subcmd__config"
                 ;;
@@ -36,6 +39,9 @@ _larder() {
                 ;;
             larder,trace)
                 cmd="larder__subcmd__trace"
+                ;;
+            larder__subcmd__bench,postmark)
+                cmd="larder__subcmd__bench__subcmd__postmark"
                 ;;
             larder__subcmd__ctl,add)
                 cmd="larder__subcmd__ctl__subcmd__add"
@@ -113,8 +119,36 @@ _larder() {
 
     case "${cmd}" in
         larder)
-            opts="-h -V --help --version serve ctl check-config demo trace size sim"
+            opts="-h -V --help --version serve ctl check-config demo trace size sim bench"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        larder__subcmd__bench)
+            opts="-h --help postmark"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        larder__subcmd__bench__subcmd__postmark)
+            opts="-h --classic --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi

@@ -33,6 +33,7 @@ complete -c larder -n "__fish_larder_needs_command" -f -a "demo" -d 'Show the wh
 complete -c larder -n "__fish_larder_needs_command" -f -a "trace" -d 'Convert, summarise, cut, merge, make and replay traces of requests'
 complete -c larder -n "__fish_larder_needs_command" -f -a "size" -d 'How much cache a trace needs: size, policy, pages, and what half or twice would do'
 complete -c larder -n "__fish_larder_needs_command" -f -a "sim" -d 'Simulate caches over traces: hit ratios by policy and size, and curves'
+complete -c larder -n "__fish_larder_needs_command" -f -a "bench" -d 'Run a benchmark, the result of which can be believed and compared'
 complete -c larder -n "__fish_larder_using_subcommand serve" -l config -d 'Read flags and volumes from this file (docs/config.md) as well; those of the command line go before its own. SIGHUP reads it again' -r -F
 complete -c larder -n "__fish_larder_using_subcommand serve" -l memory -d 'Memory of the cache, with everything that goes with it, shared by all volumes' -r
 complete -c larder -n "__fish_larder_using_subcommand serve" -l listen -d 'Where to listen: unix:PATH or tcp:ADDRESS:PORT. Without it, a socket in the runtime directory' -r
@@ -301,3 +302,7 @@ off\t''"
 complete -c larder -n "__fish_larder_using_subcommand sim" -l hint -d 'How the volumes will be read, as they are told: normal, sequential, random, no-buffering' -r
 complete -c larder -n "__fish_larder_using_subcommand sim" -l set -d 'Set a tunable (docs/TUNABLES.md), as NAME=VALUE' -r
 complete -c larder -n "__fish_larder_using_subcommand sim" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c larder -n "__fish_larder_using_subcommand bench; and not __fish_seen_subcommand_from postmark" -s h -l help -d 'Print help'
+complete -c larder -n "__fish_larder_using_subcommand bench; and not __fish_seen_subcommand_from postmark" -f -a "postmark" -d 'Many small files: create, read, append, delete'
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from postmark" -l classic -d 'Behave exactly as the original: script, then prompt, whole seconds, errors passed over'
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from postmark" -s h -l help -d 'Print help'
