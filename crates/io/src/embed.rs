@@ -18,11 +18,12 @@ pub use view::View;
 
 use crate::engine::{ArenaVolume, Engine, EngineError, EngineOptions};
 use crate::store::{EngineStore, OpenError, OpenOptions, open};
-use larder_core::counters::Totals;
+use larder_core::counters::{Gauge, Totals};
 use larder_core::group::{GroupId, OrderError};
 use larder_core::mode::WriteMode;
 use larder_core::policy::PolicyKind;
 use larder_core::store::{Geometry, StoreError};
+use larder_core::units::BLOCK_BYTES_U64;
 use larder_core::volume::VolumeOptions;
 use std::io;
 use std::ops::Range;
@@ -198,9 +199,15 @@ impl CachedVolume {
         self.volume.totals()
     }
 
+    /// Bytes that are in the cache.
+    #[must_use]
+    pub fn cached_bytes(&self) -> u64 {
+        self.engine.cache().gauge(&self.volume, Gauge::Resident) * BLOCK_BYTES_U64
+    }
+
     /// Bytes that the store does not have yet.
     #[must_use]
     pub fn dirty_bytes(&self) -> u64 {
-        self.volume.unclean_blocks() * larder_core::units::BLOCK_BYTES_U64
+        self.volume.unclean_blocks() * BLOCK_BYTES_U64
     }
 }
