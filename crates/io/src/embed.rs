@@ -23,7 +23,6 @@ use larder_core::group::{GroupId, OrderError};
 use larder_core::mode::WriteMode;
 use larder_core::policy::PolicyKind;
 use larder_core::store::{Geometry, StoreError};
-use larder_core::units::BLOCK_BYTES_U64;
 use larder_core::volume::VolumeOptions;
 use std::io;
 use std::ops::Range;
@@ -202,12 +201,12 @@ impl CachedVolume {
     /// Bytes that are in the cache.
     #[must_use]
     pub fn cached_bytes(&self) -> u64 {
-        self.engine.cache().gauge(&self.volume, Gauge::Resident) * BLOCK_BYTES_U64
+        self.engine.cache().gauge(&self.volume, Gauge::Resident)
     }
 
     /// Bytes that the store does not have yet.
     #[must_use]
     pub fn dirty_bytes(&self) -> u64 {
-        self.volume.unclean_blocks() * BLOCK_BYTES_U64
+        self.volume.unclean_blocks() * larder_core::units::BLOCK_BYTES_U64
     }
 }
