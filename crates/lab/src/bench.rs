@@ -24,7 +24,7 @@ mod repeat;
 mod surroundings;
 pub mod target;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 mod workload;

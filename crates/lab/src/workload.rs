@@ -1,4 +1,4 @@
-//! Workloads: who asks for what, and how answer times are judged. No I/O here.
+//! Workloads: who asks for what, and how answer times are judged.
 //!
 //! Sizes are bytes, times are nanoseconds.
 

@@ -49,7 +49,7 @@ impl Unrest {
             while !shall_quit.load(Ordering::Acquire) {
                 let change = || -> Result<()> {
                     change(&binary, &control, &settings(&mut random, memory))?;
-                    guest.as_mut().map_or(Ok(()), |guest| guest.come_or_go())
+                    guest.as_mut().map_or(Ok(()), Guest::come_or_go)
                 };
                 if let Err(error) = { change }() {
                     return (changes, Some(error));

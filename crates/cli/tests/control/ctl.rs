@@ -49,7 +49,8 @@ fn volumes_flush_warm_and_stop() {
     let csv = server.ctl_text(&["warm", "one", "0+4KiB", "--format", "csv"]);
     assert!(csv.starts_with("bytes,took_ns\n4096,"), "{csv}");
     server.client(1).write_at(0, &[7; 4096], false).unwrap();
-    assert!(server.ctl_text(&["stop"]).starts_with("stopped: 4 KiB in "));
+    let stopped = server.ctl_text(&["stop"]);
+    assert!(stopped.starts_with("stopped: 4 KiB in "), "{stopped}");
     server.wait();
 }
 

@@ -198,7 +198,8 @@ impl<F: Frames> Cache<F> {
             can
         };
         let before = (0..page).rev().take_while(|&page| comes(page)).count();
-        let after = (page + 1..).take_while(|&page| comes(page)).count();
+        let end = paging.page_of(along.blocks.end.max(1) - 1) + 1;
+        let after = (page + 1..end.max(page + 1)).take_while(|&page| comes(page)).count();
         page - before as u64..page + 1 + after as u64
     }
 

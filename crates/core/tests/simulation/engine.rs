@@ -128,6 +128,7 @@ impl World {
         let place = place.unwrap_or_else(|| panic!("request {token} is done already"));
         let mut request = client.requests.swap_remove(place);
         if matches!(completion, Completion::Continue { .. }) {
+            self.note(|| format!("request {token} goes on"));
             self.drive(index, request);
             return true;
         }

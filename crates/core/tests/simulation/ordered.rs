@@ -51,6 +51,8 @@ struct Ledger {
     /// By sector, the writes that touched it.
     touched: BTreeMap<u64, Vec<u64>>,
     polls: u64,
+    /// Writes with FUA that have not been acknowledged.
+    forced: Vec<u64>,
     /// Whether a write is given to the store as soon as it is asked for.
     is_lazy: bool,
 }
@@ -143,9 +145,10 @@ impl Ordered {
         self.world.group = group;
         self.world.submit(client, Action::Write { bytes: bytes.clone(), fua, zero: false });
         self.world.group = None;
-        self.ledger.wrote(self.world.last_token(), group, bytes);
-        // With FUA the store is given the pages of the write at once.
-        self.ledger.polls += u64::from(fua);
+        let id = self.world.last_token();
+        self.ledger.wrote(id, group, bytes);
+        self.ledger.forced.extend(fua.then_some(id));
+        self.forced_may_go();
         self.acknowledge();
     }
 
@@ -160,9 +163,16 @@ impl Ordered {
             .map(|r| r.token)
             .collect();
         let failed = &self.world.failed;
+        self.ledger.forced.retain(|id| waiting.contains(id));
         for write in &mut self.ledger.writes {
             write.acknowledged |= !waiting.contains(&write.id) && !failed.contains(&write.id);
         }
+    }
+
+    /// With FUA the store is given the pages of a write as soon as they can be written: when it is
+    /// asked for, when what it needed of the store has come, when an earlier write is done.
+    fn forced_may_go(&mut self) {
+        self.ledger.polls += u64::from(!self.ledger.forced.is_empty());
     }
 
     fn order(&mut self, before: GroupId, after: GroupId) -> Result<(), OrderError> {
@@ -254,12 +264,17 @@ fn run(seed: u64, lie: Lie, tell: bool, log: Log) -> (Figures, u64, u64) {
             }
             70..80 => {
                 ordered.world.reap(0);
+                ordered.forced_may_go();
             }
             80..88 => {
                 ordered.world.deliver(client);
+                ordered.forced_may_go();
             }
             88..92 => ordered.world.now += rng.below(3 * SECOND),
-            92 => ordered.world.retry(client),
+            92 => {
+                ordered.world.retry(client);
+                ordered.forced_may_go();
+            }
             93 if faulty => {
                 let start = rng.below(length);
                 let fault = Fault::Writes(start..length.min(start + 8 * BLOCK_BYTES_U64));

@@ -190,11 +190,11 @@ impl Place for AtPath {
 /// `O_DIRECT` of Linux, which the standard library does not name (include/uapi/asm-generic/fcntl.h;
 /// the architectures that differ have their own).
 #[cfg(not(any(target_arch = "arm", target_arch = "aarch64", target_arch = "powerpc64")))]
-const O_DIRECT: i32 = 0o40000;
+pub(crate) const O_DIRECT: i32 = 0o40000;
 #[cfg(any(target_arch = "arm", target_arch = "aarch64"))]
-const O_DIRECT: i32 = 0o200_000;
+pub(crate) const O_DIRECT: i32 = 0o200_000;
 #[cfg(target_arch = "powerpc64")]
-const O_DIRECT: i32 = 0o400_000;
+pub(crate) const O_DIRECT: i32 = 0o400_000;
 
 #[derive(Debug)]
 struct AtFile {
@@ -234,10 +234,10 @@ impl Target for AtFile {
 
 /// Memory that begins at a multiple of a block, found inside of more memory than is needed.
 #[derive(Debug, Default)]
-struct Aligned(Vec<u8>);
+pub(crate) struct Aligned(Vec<u8>);
 
 impl Aligned {
-    fn of(&mut self, len: usize) -> &mut [u8] {
+    pub(crate) fn of(&mut self, len: usize) -> &mut [u8] {
         let block = usize::try_from(BLOCK_BYTES_U64).expect("a block is small");
         if self.0.len() < len + block {
             self.0.resize(len + block, 0);
