@@ -30,6 +30,13 @@ impl Random {
         self.generator.next_u64()
     }
 
+    /// Fills `bytes`.
+    pub fn fill(&mut self, bytes: &mut [u8]) {
+        for part in bytes.chunks_mut(8) {
+            part.copy_from_slice(&self.bits().to_le_bytes()[..part.len()]);
+        }
+    }
+
     /// A number from 0 up to, but not including, 1.
     pub fn unit(&mut self) -> f64 {
         // 53 bits are what a double holds exactly.

@@ -1,5 +1,4 @@
-//! Workloads: who asks for what, and how answer times are judged. No I/O here, but for
-//! [`postmark`], which needs real files.
+//! Workloads: who asks for what, and how answer times are judged.
 //!
 //! Sizes are bytes, times are nanoseconds.
 

@@ -11,19 +11,19 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// A machine on a clock that moves by 10 with each look.
 #[derive(Debug, Default)]
-pub(super) struct Double {
-    pub(super) clock: AtomicU64,
-    pub(super) resolution: Nanos,
-    pub(super) memory_bytes: u64,
-    pub(super) free_bytes: u64,
+pub(crate) struct Double {
+    pub(crate) clock: AtomicU64,
+    pub(crate) resolution: Nanos,
+    pub(crate) memory_bytes: u64,
+    pub(crate) free_bytes: u64,
     /// What is found after a start is made, one after the other; the last one stays.
-    pub(super) found: Mutex<VecDeque<Found>>,
+    pub(crate) found: Mutex<VecDeque<Found>>,
     /// What the counters say, one after the other; the last one stays.
-    pub(super) counted: Mutex<VecDeque<Counted>>,
-    pub(super) settings: Mutex<VecDeque<(&'static str, &'static str)>>,
-    pub(super) below: Vec<String>,
+    pub(crate) counted: Mutex<VecDeque<Counted>>,
+    pub(crate) settings: Mutex<VecDeque<(&'static str, &'static str)>>,
+    pub(crate) below: Vec<String>,
     /// What was asked of it.
-    pub(super) asked: Mutex<Vec<&'static str>>,
+    pub(crate) asked: Mutex<Vec<&'static str>>,
 }
 
 /// The next of a queue; the last one is never taken.
@@ -37,7 +37,7 @@ fn next<T: Clone + Default>(queue: &Mutex<VecDeque<T>>) -> T {
 }
 
 impl Double {
-    pub(super) fn asked(&self) -> Vec<&'static str> {
+    pub(crate) fn asked(&self) -> Vec<&'static str> {
         self.asked.lock().unwrap().clone()
     }
 
@@ -97,21 +97,21 @@ impl Surroundings for Double {
 }
 
 /// What a double does when it is asked for a trial.
-pub(super) type Trial = Box<dyn FnMut(&Stage<'_>) -> Result<Outcome, BenchError>>;
+pub(crate) type Trial = Box<dyn FnMut(&Stage<'_>) -> Result<Outcome, BenchError>>;
 
 /// A workload with one series, `rate`.
-pub(super) struct Given {
-    pub(super) trial: Trial,
-    pub(super) prepared: bool,
-    pub(super) cleaned: u32,
-    pub(super) fails_to_clean: bool,
-    pub(super) unknown: bool,
-    pub(super) own: Option<Counts>,
+pub(crate) struct Given {
+    pub(crate) trial: Trial,
+    pub(crate) prepared: bool,
+    pub(crate) cleaned: u32,
+    pub(crate) fails_to_clean: bool,
+    pub(crate) unknown: bool,
+    pub(crate) own: Option<Counts>,
 }
 
 /// A cache of its own that has these blocks, whatever it is asked for.
 #[derive(Debug)]
-pub(super) struct Counts(pub(super) Found);
+pub(crate) struct Counts(pub(super) Found);
 
 impl Own for Counts {
     fn start(&mut self, _: Start) -> Result<Found, BenchError> {
@@ -120,7 +120,7 @@ impl Own for Counts {
 }
 
 impl Given {
-    pub(super) fn doing(
+    pub(crate) fn doing(
         trial: impl FnMut(&Stage<'_>) -> Result<Outcome, BenchError> + 'static,
     ) -> Self {
         let trial = Box::new(trial);
@@ -129,14 +129,14 @@ impl Given {
     }
 
     /// The values of its trials, one after the other, again and again.
-    pub(super) fn values(values: &'static [f64]) -> Self {
+    pub(crate) fn values(values: &'static [f64]) -> Self {
         let mut values = values.iter().cycle();
         Given::doing(move |_| Ok(rate(*values.next().unwrap())))
     }
 }
 
 /// An outcome with one phase of a second.
-pub(super) fn rate(value: f64) -> Outcome {
+pub(crate) fn rate(value: f64) -> Outcome {
     let phases = vec![Phase { name: "work".to_owned(), duration_ns: 1_000_000_000 }];
     Outcome { values: [("rate".to_owned(), value)].into(), phases, ..Outcome::default() }
 }
@@ -193,6 +193,11 @@ impl Workload for Given {
 }
 
 /// A flag that nobody raises.
-pub(super) fn never() -> AtomicBool {
+pub(crate) fn never() -> AtomicBool {
     AtomicBool::new(false)
+}
+
+/// Where a workload stands that is run without the player.
+pub(crate) fn stage<'a>(double: &'a Double, stop: &'a AtomicBool) -> Stage<'a> {
+    Stage { trial: 1, seed: 1, stop, surroundings: double }
 }

@@ -5,8 +5,11 @@
 //! cell that was not measured is never 0 but says why, columns never run together, and a cell can
 //! hold several repetitions. Sizes are bytes, rates are bytes per second. No I/O here.
 
+pub mod cell;
 pub mod grid;
 pub mod order;
+pub mod passes;
+pub mod run;
 pub mod tables;
 
 /// Something that is measured in every cell: a test of `-i`, as a whole or one of its halves.
