@@ -1,6 +1,11 @@
 //! `larder bench`: the classic benchmarks, one file each.
 
+mod places;
+mod playing;
 mod postmark;
+mod probe;
+mod start;
+mod surroundings;
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
@@ -16,10 +21,19 @@ pub(crate) struct Arguments {
 enum Command {
     /// Many small files: create, read, append, delete.
     Postmark(Box<postmark::Arguments>),
+    /// Random records with a pattern of reads and writes, as the Response Probe did.
+    Probe(Box<probe::Arguments>),
+    /// Make files cold: nothing of them in memory, as read back.
+    Cold(start::Arguments),
+    /// Make files warm: all of them in memory, as read back.
+    Warm(start::Arguments),
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     match &arguments.command {
         Command::Postmark(arguments) => postmark::run(arguments),
+        Command::Probe(arguments) => probe::run(arguments),
+        Command::Cold(arguments) => start::cold(arguments),
+        Command::Warm(arguments) => start::warm(arguments),
     }
 }

@@ -113,6 +113,21 @@ impl Files {
         })
     }
 
+    /// The same after each file was opened once more, as somebody who works with it will do: where
+    /// an open drops pages, this shows it.
+    ///
+    /// # Errors
+    /// A file cannot be opened any more, or the kernel does not tell.
+    pub fn reopened(&self) -> Result<Found, ResidencyError> {
+        let mut found = Found::default();
+        self.each(|file, path| {
+            core::mem::drop(open(path)?);
+            found.add(path, of_file(file, path)?);
+            Ok::<(), ResidencyError>(())
+        })?;
+        Ok(found)
+    }
+
     fn each<E: From<ResidencyError>>(
         &self,
         mut work: impl FnMut(&File, &Path) -> Result<(), E>,

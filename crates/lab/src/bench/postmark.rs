@@ -35,13 +35,20 @@ const COUNTS: [(&str, &str); 6] = [
 #[derive(Clone, Debug)]
 pub struct PostmarkBench {
     options: Options,
+    left_over: Vec<PathBuf>,
 }
 
 impl PostmarkBench {
     /// What each trial does.
     #[must_use]
     pub fn new(options: Options) -> Self {
-        PostmarkBench { options }
+        PostmarkBench { options, left_over: Vec::new() }
+    }
+
+    /// Folders of runs that were killed, which the trials have removed.
+    #[must_use]
+    pub fn left_over(&self) -> &[PathBuf] {
+        &self.left_over
     }
 
     fn doubts(&self) -> Vec<String> {
@@ -170,16 +177,18 @@ impl Workload for PostmarkBench {
     fn trial(&mut self, stage: &Stage<'_>) -> Result<Outcome, BenchError> {
         let asked = || stage.check().is_err();
         match postmark::run(&self.options, &Control::asking(&asked)) {
-            Ok(outcome) => Ok(Outcome {
-                values: values(&outcome),
-                phases: outcome.phases.iter().map(phase).collect(),
-                latencies: outcome
-                    .operations
-                    .into_iter()
-                    .map(|(operation, times)| (operation.name().to_owned(), times))
-                    .collect(),
-                doubts: self.doubts(),
-            }),
+            Ok(mut outcome) => {
+                self.left_over.append(&mut outcome.left_over);
+                let (values, phases) = (values(&outcome), outcome.phases.iter().map(phase));
+                let times = outcome.operations.iter();
+                let latencies = times.map(|(what, times)| (what.name().to_owned(), times.clone()));
+                Ok(Outcome {
+                    values,
+                    phases: phases.collect(),
+                    latencies: latencies.collect(),
+                    doubts: self.doubts(),
+                })
+            }
             Err(PostmarkError::Stopped) => Err(BenchError::Stopped),
             Err(error) => Err(BenchError::Workload(error.to_string())),
         }

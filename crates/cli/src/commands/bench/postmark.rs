@@ -1,24 +1,139 @@
 //! `larder bench postmark`: PostMark; docs/bench-postmark.md.
+//!
+//! With `--classic` it is the original, word by word. Else a script is read as a whole first, and
+//! flags win over it.
 
-use anyhow::Result;
+mod settings;
+
+use super::playing::Playing;
+use anyhow::{Context, Result, bail};
 use clap::Args;
-use larder_lab::workload::postmark::Session;
+use larder_lab::bench::postmark::PostmarkBench;
+use larder_lab::workload::postmark::{
+    Config, Data, Fsync, Options, Script, Session, Step, help, show,
+};
+use settings::Settings;
 use std::io::{self, BufWriter, Write};
+use std::num::NonZero;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+/// More threads than this are a mistake.
+const THREADS_MAX: u32 = 4096;
+
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// A script with commands; `.pmrc` in the current folder, if not given.
+    /// A script with commands of PostMark, which is read before anything begins. With --classic
+    /// `.pmrc` in the current folder, if not given.
     #[arg(value_name = "CONFIG")]
     config: Option<PathBuf>,
 
-    /// Behave exactly as the original: script, then prompt, whole seconds, errors passed over.
-    #[arg(long, required = true)]
+    /// Behave exactly as the original: script, then prompt, whole seconds, errors passed over, one
+    /// run for each command. Takes no other flags.
+    #[arg(long, conflicts_with_all = [
+        "number", "transactions", "size", "postmark_seed", "location", "subdirectories", "read",
+        "write", "buffering", "bias_read", "bias_create", "threads", "fsync", "data", "start",
+        "drop_all", "trials", "confidence", "budget", "seed", "format", "output",
+    ])]
     classic: bool,
+
+    #[command(flatten)]
+    settings: Settings,
+
+    /// Threads, each with its own files and random numbers, and each doing all of it.
+    #[arg(long, value_name = "NUMBER", default_value_t = NonZero::<u32>::MIN,
+          value_parser = threads)]
+    threads: NonZero<u32>,
+
+    /// When what was written is made stable: none, close (each file), transaction, or end (of each
+    /// phase).
+    #[arg(long, value_name = "WHEN", default_value = "none", value_parser = fsync)]
+    fsync: Fsync,
+
+    /// What is in the files: random (cannot be compressed, nothing twice) or classic (characters,
+    /// the same in each).
+    #[arg(long, value_name = "KIND", default_value = "random", value_parser = data)]
+    data: Data,
+
+    #[command(flatten)]
+    playing: Playing,
+}
+
+fn threads(text: &str) -> Result<NonZero<u32>, String> {
+    let found = text.parse().ok().filter(|threads: &NonZero<u32>| threads.get() <= THREADS_MAX);
+    found.ok_or_else(|| format!("\"{text}\" is no number of threads; write 1 to {THREADS_MAX}"))
+}
+
+/// A value by its name.
+fn named<T: Copy>(text: &str, all: &[T], name: impl Fn(T) -> &'static str) -> Result<T, String> {
+    let names: Vec<_> = all.iter().map(|each| name(*each)).collect();
+    let found = all.iter().copied().find(|each| name(*each) == text);
+    found.ok_or_else(|| format!("\"{text}\" is none of {}", names.join(", ")))
+}
+
+fn fsync(text: &str) -> Result<Fsync, String> {
+    named(text, &Fsync::ALL, Fsync::name)
+}
+
+fn data(text: &str) -> Result<Data, String> {
+    named(text, &Data::ALL, Data::name)
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
+    if arguments.classic {
+        return classic(arguments);
+    }
+    let script = match &arguments.config {
+        Some(path) => Script::read(path)?,
+        None => Script::default(),
+    };
+    let mut steps = script.steps;
+    if !steps.iter().any(|step| matches!(step, Step::Run(..))) {
+        steps.push(Step::Run(script.config, None));
+    }
+    // What cannot be done is said before anything is done.
+    for step in &steps {
+        if let Step::Run(_, Some(file)) | Step::Show(_, Some(file)) = step {
+            let file = file.display();
+            bail!("add to {file} as the script says: only --classic does; see --output");
+        }
+    }
+    let mut code = ExitCode::SUCCESS;
+    for step in steps {
+        match step {
+            Step::Run(config, _) => code = arguments.play(config)?,
+            Step::Show(config, _) => {
+                let current = std::env::current_dir().context("find the current folder")?;
+                let shown = show(&arguments.settings.over(config), &current);
+                let mut out = io::stdout().lock();
+                for part in [shown.before, shown.locations, shown.after] {
+                    out.write_all(&part)?;
+                }
+            }
+            Step::Help(prefix) => io::stdout().write_all(help(&prefix).as_bytes())?,
+        }
+    }
+    Ok(code)
+}
+
+impl Arguments {
+    fn play(&self, config: Config) -> Result<ExitCode> {
+        let options = Options {
+            threads: self.threads,
+            fsync: self.fsync,
+            data: self.data,
+            ..Options::new(self.settings.over(config))
+        };
+        let mut bench = PostmarkBench::new(options);
+        let played = self.playing.play(&mut bench);
+        for folder in bench.left_over() {
+            eprintln!("larder: removed {}, which a run that was killed had left", folder.display());
+        }
+        played
+    }
+}
+
+fn classic(arguments: &Arguments) -> Result<ExitCode> {
     // What is said comes out where the original empties its buffer.
     let mut out = BufWriter::new(io::stdout().lock());
     let mut err = io::stderr().lock();

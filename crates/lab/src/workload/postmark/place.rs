@@ -32,26 +32,21 @@ impl Place {
         for number in 0..u32::MAX {
             let path = location.join(format!("{PREFIX}{process}-{number}"));
             match rustix::fs::mkdir(&path, Mode::RWXU) {
-                Ok(()) => return Self::lock(path),
-                Err(Errno::EXIST) => {}
+                Ok(()) => {}
+                Err(Errno::EXIST) => continue,
                 Err(error) => return Err(PostmarkError::of("make a folder", path, error)),
+            }
+            match lock(&path) {
+                Ok(Some(folder)) => return Ok(Place { path, folder }),
+                // Before it was locked, somebody who clears up after others took it.
+                Ok(None) => {}
+                Err(error) => {
+                    let failed = PostmarkError::of("lock", &path, error);
+                    return Err(left(failed, &path, rustix::fs::rmdir(&path)));
+                }
             }
         }
         Err(PostmarkError::of("make a folder in", location, Errno::EXIST))
-    }
-
-    fn lock(path: PathBuf) -> Result<Self, PostmarkError> {
-        let locked = open_folder(&path).and_then(|folder| {
-            rustix::fs::flock(&folder, FlockOperation::NonBlockingLockExclusive)?;
-            Ok(folder)
-        });
-        match locked {
-            Ok(folder) => Ok(Place { path, folder }),
-            Err(error) => {
-                let failed = PostmarkError::of("lock", &path, error);
-                Err(left(failed, &path, rustix::fs::rmdir(&path)))
-            }
-        }
     }
 
     /// Where it is.
@@ -80,6 +75,22 @@ impl Place {
     }
 }
 
+/// Opens and locks a folder; nothing if it is locked by another or gone.
+fn lock(path: &Path) -> Result<Option<OwnedFd>, Errno> {
+    let folder = match open_folder(path) {
+        Err(Errno::NOENT) => return Ok(None),
+        folder => folder?,
+    };
+    match rustix::fs::flock(&folder, FlockOperation::NonBlockingLockExclusive) {
+        Err(Errno::WOULDBLOCK) => return Ok(None),
+        locked => locked?,
+    }
+    // It may have been removed between the two.
+    let ours = rustix::fs::fstat(&folder)?;
+    let is_there = rustix::fs::lstat(path).is_ok_and(|found| found.st_ino == ours.st_ino);
+    Ok(is_there.then_some(folder))
+}
+
 /// The same error, or one that says as well that something is left.
 fn left(failed: PostmarkError, path: &Path, removed: Result<(), Errno>) -> PostmarkError {
     match removed {
@@ -103,14 +114,15 @@ pub(super) fn remove_left_over(location: &Path) -> Vec<PathBuf> {
     let Ok(entries) = std::fs::read_dir(location) else { return Vec::new() };
     let ours = |name: &std::ffi::OsStr| name.to_str().is_some_and(is_name);
     let found = entries.filter_map(Result::ok).filter(|entry| ours(&entry.file_name()));
+    let me = rustix::process::geteuid().as_raw();
     found
         .map(|entry| entry.path())
         .filter(|path| {
-            let is_free = open_folder(path).is_ok_and(|folder| {
-                rustix::fs::flock(&folder, FlockOperation::NonBlockingLockExclusive).is_ok()
-            });
+            // Not those of others, even for those who may do anything.
+            let is_mine = rustix::fs::lstat(path).is_ok_and(|found| found.st_uid == me);
+            let locked = if is_mine { lock(path).ok().flatten() } else { None };
             // What cannot be removed stays for who may remove it.
-            is_free && std::fs::remove_dir_all(path).is_ok()
+            locked.is_some() && std::fs::remove_dir_all(path).is_ok()
         })
         .collect()
 }

@@ -1,0 +1,9 @@
+//! `larder bench postmark` from the outside: what it says, what it refuses, what it leaves.
+
+#![expect(clippy::tests_outside_test_module, reason = "all of this is a test")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on is to panic")]
+
+mod documents;
+mod ends;
+mod refusals;
+mod rig;
