@@ -24,6 +24,30 @@ pub fn memory_bytes() -> u64 {
     proc::field(&text, "MemTotal").unwrap_or(0) * 1024
 }
 
+/// The time of day in UTC, RFC 3339, to the second.
+#[must_use]
+pub fn time_of_day() -> String {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    rfc3339(since.map_or(0, |time| time.as_secs()))
+}
+
+/// Seconds since 1970 as a date and a time. Days are counted from March on, so that the day that
+/// leap years add is the last of the year.
+fn rfc3339(seconds: u64) -> String {
+    let (days, seconds) = (seconds / 86_400, seconds % 86_400);
+    // 719,468 days lie between the 1st of March of the year 0 and 1970; 146,097 make 400 years.
+    let days = days + 719_468;
+    let (era, day) = (days / 146_097, days % 146_097);
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let (month, later) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
+    let year = era * 400 + year + later;
+    let (hours, minutes) = (seconds / 3_600, seconds / 60 % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hours:02}:{minutes:02}:{:02}Z", seconds % 60)
+}
+
 /// The first value in lines such as `NAME : value` or `NAME="value"`.
 fn named(path: &str, name: &str) -> String {
     let text = proc::read(path).unwrap_or_default();
@@ -34,6 +58,16 @@ fn named(path: &str, name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        assert_eq!(rfc3339(0), "1970-01-01T00:00:00Z");
+        assert_eq!(rfc3339(951_782_399), "2000-02-28T23:59:59Z");
+        assert_eq!(rfc3339(951_782_400), "2000-02-29T00:00:00Z");
+        assert_eq!(rfc3339(951_868_800), "2000-03-01T00:00:00Z");
+        assert_eq!(rfc3339(1_735_689_599), "2024-12-31T23:59:59Z");
+        assert_eq!(rfc3339(4_107_542_400), "2100-03-01T00:00:00Z", "2100 is no leap year");
+    }
 
     #[test]
     fn a_machine_has_cores_memory_and_a_kernel() {

@@ -18,7 +18,7 @@ pub use view::View;
 
 use crate::engine::{ArenaVolume, Engine, EngineError, EngineOptions};
 use crate::store::{EngineStore, OpenError, OpenOptions, open};
-use larder_core::counters::Totals;
+use larder_core::counters::{Gauge, Totals};
 use larder_core::group::{GroupId, OrderError};
 use larder_core::mode::WriteMode;
 use larder_core::policy::PolicyKind;
@@ -196,6 +196,12 @@ impl CachedVolume {
     #[must_use]
     pub fn counters(&self) -> Totals {
         self.volume.totals()
+    }
+
+    /// Bytes that are in the cache.
+    #[must_use]
+    pub fn cached_bytes(&self) -> u64 {
+        self.engine.cache().gauge(&self.volume, Gauge::Resident)
     }
 
     /// Bytes that the store does not have yet.

@@ -6,6 +6,7 @@
 //! * [`Surroundings`]: what the player must know of the machine; whoever runs it brings that along.
 //! * [`play`]: trials from a cold or a warm start that was made and read back, repeated until the
 //!   interval of the main series is small enough or the time is spent, with doubts said.
+//! * [`probe`]: the Probe workload as one of them.
 //! * [`target`]: what block workloads work on: a path, an export, an engine in process.
 //!
 //! Invariants: no trial begins from another start than the one that its record states; nothing that
@@ -18,6 +19,7 @@ mod doubts;
 mod error;
 mod gate;
 mod player;
+pub mod probe;
 mod repeat;
 mod surroundings;
 pub mod target;

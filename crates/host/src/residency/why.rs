@@ -1,10 +1,13 @@
-//! Why pages of a file stay although they were to be dropped: a sentence for people.
+//! Why pages of a file stay although they were to be dropped, are missing although they were read,
+//! and what lies below: sentences for people.
 
 use super::Residency;
+use crate::disk::Disk;
 use crate::mounts::Mount;
 use crate::proc;
+use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Why pages of a file are still resident after they were dropped, as far as it can be told; a
 /// part of a sentence.
@@ -40,4 +43,53 @@ fn who_maps(path: &Path) -> Option<String> {
         let name = proc::read(process.path().join("comm")).unwrap_or_default();
         maps_it.then(|| format!("process {number} ({name})"))
     })
+}
+
+/// Why pages of a file are missing after it was read, as far as it can be told; a part of a
+/// sentence.
+#[must_use]
+pub fn why_pages_lack(path: &Path, found: &Residency) -> String {
+    let mount = Mount::of(path).ok();
+    if let Some(mount) = mount.as_ref().filter(|mount| mount.is_fuse()) {
+        return format!(
+            "it lies on {}, which keeps no pages from one open to the next; mount it so that it \
+             does (-o kernel_cache)",
+            mount.fs_type
+        );
+    }
+    let size = found.pages * super::page_bytes();
+    if size > crate::machine::memory_bytes() {
+        return "it is larger than the memory of this machine".to_owned();
+    }
+    "the machine is short of memory, or another program drops or cuts it".to_owned()
+}
+
+/// What lies below the page cache of these files and may hold data that nobody can look at, each
+/// as a sentence, once. `all_dropped` says that everything the kernel caches was dropped.
+#[must_use]
+pub fn below(files: &[PathBuf], all_dropped: bool) -> Vec<String> {
+    let mut said = BTreeSet::new();
+    for file in files {
+        let fuse = Mount::of(file).ok().filter(Mount::is_fuse);
+        said.extend(fuse.map(|mount| {
+            format!(
+                "files lie on {}, and what its program and the file system below it hold in \
+                 memory cannot be seen",
+                mount.fs_type
+            )
+        }));
+        let disk = Disk::of(file).ok().flatten().filter(|_| !all_dropped);
+        let buffered = disk.filter(|disk| {
+            let loops = Path::new("/sys/block").join(&disk.name).join("loop/dio");
+            proc::read(loops).as_deref() == Some("0")
+        });
+        said.extend(buffered.map(|disk| {
+            format!(
+                "files lie on {}, and the file behind it is read through the page cache \
+                 (losetup --direct-io=on, or --drop-all)",
+                disk.name
+            )
+        }));
+    }
+    said.into_iter().collect()
 }

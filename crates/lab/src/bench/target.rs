@@ -4,11 +4,12 @@
 //! business of whoever runs the player, since this crate knows neither.
 
 use super::error::BenchError;
-use super::workload::Footing;
+use super::workload::{Footing, Space, Stage};
+use crate::random::Random;
 use larder_core::units::BLOCK_BYTES_U64;
 use std::fmt;
 use std::fs::{File, OpenOptions};
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -41,6 +42,21 @@ pub trait Place: fmt::Debug + Sync {
     /// Its length.
     fn bytes(&self) -> u64;
 
+    /// Room that it needs, if it is not there yet.
+    fn space(&self) -> Vec<Space>;
+
+    /// Makes it, if it is not there yet.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    fn prepare(&mut self, stage: &Stage<'_>) -> Result<(), BenchError>;
+
+    /// Removes what [`Place::prepare`] made.
+    ///
+    /// # Errors
+    /// It cannot be removed.
+    fn clean_up(&mut self) -> Result<(), BenchError>;
+
     /// Opens it for one worker.
     ///
     /// # Errors
@@ -64,22 +80,57 @@ pub enum Buffering {
     Unbuffered,
 }
 
-/// A file or block device that is there already.
+/// A file, or a block device that is there already.
 #[derive(Clone, Debug)]
 pub struct AtPath {
     path: PathBuf,
     bytes: u64,
     buffering: Buffering,
     writes: bool,
+    /// It is to be made, and what is made is removed.
+    new: bool,
+    made: bool,
 }
 
 impl AtPath {
-    /// A file of so many bytes; with `writes` it is opened for writing as well.
+    /// A file or block device of so many bytes that is there; with `writes` it is opened for
+    /// writing as well.
     #[must_use]
-    pub fn new(path: &Path, bytes: u64, buffering: Buffering, writes: bool) -> Self {
-        AtPath { path: path.to_path_buf(), bytes, buffering, writes }
+    pub fn existing(path: &Path, bytes: u64, buffering: Buffering, writes: bool) -> Self {
+        let path = path.to_path_buf();
+        AtPath { path, bytes, buffering, writes, new: false, made: false }
+    }
+
+    /// A file of so many bytes that is made for the run, full of what cannot be compressed, and
+    /// removed after it. The path must not be there.
+    #[must_use]
+    pub fn new(path: &Path, bytes: u64, buffering: Buffering) -> Self {
+        AtPath { new: true, ..AtPath::existing(path, bytes, buffering, true) }
+    }
+
+    fn make(&mut self, stage: &Stage<'_>) -> Result<(), BenchError> {
+        let failed = || BenchError::io(format!("make {}", self.path.display()));
+        let mut options = OpenOptions::new();
+        let mut file = options.write(true).create_new(true).open(&self.path).map_err(failed())?;
+        self.made = true;
+        let mut random = Random::from_seed(stage.seed);
+        let mut piece = vec![0; PIECE_BYTES];
+        let mut left = self.bytes;
+        while left > 0 {
+            stage.check()?;
+            for word in piece.chunks_exact_mut(8) {
+                word.copy_from_slice(&random.bits().to_le_bytes());
+            }
+            let len = usize::try_from(left).map_or(PIECE_BYTES, |left| left.min(PIECE_BYTES));
+            file.write_all(&piece[..len]).map_err(failed())?;
+            left -= len as u64;
+        }
+        file.sync_all().map_err(failed())
     }
 }
+
+/// Bytes that are written at a time when a file is made.
+const PIECE_BYTES: usize = 1 << 20;
 
 impl Place for AtPath {
     fn what(&self) -> String {
@@ -91,6 +142,28 @@ impl Place for AtPath {
 
     fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    fn space(&self) -> Vec<Space> {
+        let folder = self.path.parent().filter(|_| self.new);
+        let folder = folder
+            .map(|folder| if folder.as_os_str().is_empty() { Path::new(".") } else { folder });
+        let folder = folder.map(Path::to_path_buf);
+        folder.map(|folder| Space { folder, bytes: self.bytes }).into_iter().collect()
+    }
+
+    fn prepare(&mut self, stage: &Stage<'_>) -> Result<(), BenchError> {
+        if self.new { self.make(stage) } else { Ok(()) }
+    }
+
+    fn clean_up(&mut self) -> Result<(), BenchError> {
+        if !self.made {
+            return Ok(());
+        }
+        let failed = BenchError::io(format!("remove {}", self.path.display()));
+        std::fs::remove_file(&self.path).map_err(failed)?;
+        self.made = false;
+        Ok(())
     }
 
     fn open(&self) -> Result<Box<dyn Target>, BenchError> {
@@ -184,7 +257,7 @@ mod tests {
         let path = folder.path().join("file");
         std::fs::write(&path, vec![1; 3 * 4096]).unwrap();
         for buffering in [Buffering::Buffered, Buffering::Unbuffered] {
-            let mut place = AtPath::new(&path, 3 * 4096, buffering, true);
+            let mut place = AtPath::existing(&path, 3 * 4096, buffering, true);
             let Ok(mut target) = place.open() else {
                 println!("skipped: this file system has no direct I/O");
                 continue;
@@ -205,9 +278,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         std::fs::write(&path, [1; 8]).unwrap();
-        let mut target = AtPath::new(&path, 8, Buffering::Buffered, false).open().unwrap();
+        let mut target = AtPath::existing(&path, 8, Buffering::Buffered, false).open().unwrap();
         assert!(target.write_at(0, &[2]).is_err());
-        let absent = AtPath::new(&folder.path().join("absent"), 8, Buffering::Buffered, false);
+        let absent = AtPath::existing(&folder.path().join("absent"), 8, Buffering::Buffered, false);
         let error = absent.open().err().unwrap().to_string();
         assert!(error.starts_with("open ") && error.contains("absent"), "{error}");
     }

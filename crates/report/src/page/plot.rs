@@ -5,7 +5,7 @@ use super::escape;
 use crate::chart::{Axis, Frame};
 
 /// Room around the plane: left, right, top, bottom.
-const MARGIN: [f64; 4] = [96.0, 18.0, 14.0, 46.0];
+const MARGIN: [f64; 4] = [96.0, 36.0, 14.0, 46.0];
 
 /// A plane with two axes that is drawn on.
 #[derive(Debug)]

@@ -10,7 +10,7 @@ use crate::stats::{CONFIDENCE, median, sign_interval};
 
 const WIDTH: f64 = 880.0;
 /// Pixels of a bar with the room around it.
-const ROW: f64 = 34.0;
+const ROW: f64 = 48.0;
 /// Shades of a surface.
 const SHADES: f64 = 7.0;
 /// Colours of lines; more lines begin anew.
@@ -54,10 +54,10 @@ pub(super) fn bars(samples: &[&Sample]) -> String {
     let axis = value_axis("", &samples[0].unit);
     let mut plot = Plot::new((WIDTH, 70.0 + ROW * rows), axis, nothing, &xs, &[0.0]);
     plot.draw_x();
-    let [left, right, top, _] = plot.ends();
+    let [_, _, top, _] = plot.ends();
     let zero = plot.x(0.0);
     for (number, sample) in samples.iter().enumerate() {
-        let y = top + ROW * (small(number) + 0.5);
+        let y = top + ROW * small(number) + 30.0;
         let (middle, interval) = middle(sample);
         let said = format!("{}: {} {}", sample.series, format::number(middle), sample.unit);
         plot.rectangle("soft", (zero, plot.x(middle)), (y - 9.0, y + 9.0), &said);
@@ -70,10 +70,7 @@ pub(super) fn bars(samples: &[&Sample]) -> String {
                 plot.stroke("error", (plot.x(end), y - 6.0), (plot.x(end), y + 6.0));
             }
         }
-        // Names are long; they stand on the bar, on the side that is free.
-        let room = plot.x(middle) - zero;
-        let free = if room > (right - left) * 0.5 { zero + 8.0 } else { plot.x(middle) + 14.0 };
-        plot.words("label", (free, y + 4.0), "start", &sample.series);
+        plot.words("label", (zero, y - 14.0), "start", &sample.series);
     }
     let series: Vec<&str> = samples.iter().map(|sample| sample.series.as_str()).collect();
     plot.finish(&format!("Medians of {}", series.join(", ")))
@@ -167,12 +164,12 @@ pub(super) fn surface(name: &str, samples: &[&Sample]) -> String {
         let (Some(row), Some(column)) = (place(&rows, keys[0]), place(&columns, keys[1])) else {
             continue;
         };
-        let share = if most > 0.0 { (value / most).clamp(0.0, 1.0) } else { 0.0 };
-        let shade = as_u64((share * SHADES).ceil().clamp(1.0, SHADES));
+        let part = if most > 0.0 { (value / most).clamp(0.0, 1.0) } else { 0.0 };
+        let shade = as_u64((part * SHADES).ceil().clamp(1.0, SHADES));
         let x = (plot.x(small(column)) + 1.0, plot.x(small(column + 1)) - 1.0);
         let y = (plot.y(small(row + 1)) + 1.0, plot.y(small(row)) - 1.0);
         plot.rectangle(&format!("h{shade}"), x, y, &sample.series);
-        let class = if share > 0.55 { "over-dark" } else { "cell" };
+        let class = if part > 0.55 { "over-dark" } else { "cell" };
         let middle = (f64::midpoint(x.0, x.1), f64::midpoint(y.0, y.1) + 4.0);
         plot.words(class, middle, "middle", &format::number(*value));
     }

@@ -1,0 +1,187 @@
+//! Probe over a file and over a double that counts: what is asked, what is counted, what is left.
+
+use super::super::target::{AtPath, Buffering};
+use super::super::testing::{Double, never};
+use super::super::{Plan, Start, play};
+use super::*;
+use larder_core::clock::SECOND;
+use std::io;
+use std::sync::Mutex;
+
+/// What was asked of a place: a letter and an offset for each request.
+type Asked = std::sync::Arc<Mutex<Vec<(char, u64)>>>;
+
+/// A place that notes what it is asked; beyond `fails_after` requests it fails.
+#[derive(Debug)]
+struct Noted {
+    asked: Asked,
+    fails_after: usize,
+}
+
+impl Place for Noted {
+    fn what(&self) -> String {
+        "a double".to_owned()
+    }
+
+    fn bytes(&self) -> u64 {
+        64 << 10
+    }
+
+    fn space(&self) -> Vec<Space> {
+        Vec::new()
+    }
+
+    fn prepare(&mut self, _: &Stage<'_>) -> Result<(), BenchError> {
+        Ok(())
+    }
+
+    fn clean_up(&mut self) -> Result<(), BenchError> {
+        Ok(())
+    }
+
+    fn open(&self) -> Result<Box<dyn Target>, BenchError> {
+        let (asked, fails_after) = (self.asked.clone(), self.fails_after);
+        Ok(Box::new(Noted { asked, fails_after }))
+    }
+
+    fn footing(&mut self) -> Footing<'_> {
+        Footing::Unknown("nobody knows".to_owned())
+    }
+
+    fn paths(&self) -> Vec<PathBuf> {
+        Vec::new()
+    }
+}
+
+impl Noted {
+    fn note(&self, letter: char, offset: u64) -> io::Result<()> {
+        let mut asked = self.asked.lock().unwrap();
+        asked.push((letter, offset));
+        if asked.len() > self.fails_after { Err(io::Error::other("it broke")) } else { Ok(()) }
+    }
+}
+
+impl Target for Noted {
+    fn read_at(&mut self, offset: u64, _: &mut [u8]) -> io::Result<()> {
+        self.note('R', offset)
+    }
+
+    fn write_at(&mut self, offset: u64, _: &[u8]) -> io::Result<()> {
+        self.note('W', offset)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.note('F', 0)
+    }
+}
+
+fn one_trial(start: Start) -> Plan {
+    Plan { start, trials: 1..=1, confidence: None, ..Plan::default() }
+}
+
+/// A trial on the clock of the double, which moves by 10 ns with each look.
+fn bench(asked: &Asked, fails_after: usize, threads: usize) -> ProbeBench {
+    let place = Noted { asked: asked.clone(), fails_after };
+    ProbeBench::new(Box::new(place), Probe::random(64 << 10), Spread::default(), threads, 100_000)
+}
+
+#[test]
+fn requests_are_those_of_the_seed_and_the_pattern_and_end_with_a_flush() {
+    let asked = Asked::default();
+    let mut bench = bench(&asked, usize::MAX, 1);
+    let plan = one_trial(Start::AsIs);
+    let run = play(&mut bench, &plan, &Double::default(), &never(), &mut |_| ()).unwrap().run;
+    let mut asked = asked.lock().unwrap().clone();
+    assert_eq!(asked.pop(), Some(('F', 0)));
+    let expected: Vec<(char, u64)> = Probe::random(64 << 10)
+        .requests(1)
+        .take(asked.len())
+        .map(|it| (if it.action == Action::Read { 'R' } else { 'W' }, it.offset))
+        .collect();
+    assert!(asked.len() > 100 && asked == expected, "{} requests", asked.len());
+    // Only the second half counts: about half of the requests have answer times.
+    let trial = &run.trials[0];
+    let counted: u64 = trial.latencies.iter().map(|latency| latency.count()).sum();
+    let share = counted as f64 / asked.len() as f64;
+    assert!((0.4..0.6).contains(&share), "{share}");
+    let names: Vec<&str> = trial.phases.iter().map(|phase| phase.name.as_str()).collect();
+    assert_eq!(names, ["probe", "flush"]);
+    let value = |series: &str| run.sample(series).unwrap().values[0];
+    assert!((value("writes") / value("reads") - 3.0).abs() < 0.1);
+    assert!((value("cycles") / (value("reads") + value("writes")) - 1.0).abs() < 0.1);
+    assert!(value("answer time") >= 10.0);
+}
+
+#[test]
+fn threads_draw_from_seeds_of_their_own_and_their_rates_add_up() {
+    let asked = Asked::default();
+    let mut bench = bench(&asked, usize::MAX, 3);
+    let plan = one_trial(Start::AsIs);
+    let run = play(&mut bench, &plan, &Double::default(), &never(), &mut |_| ()).unwrap().run;
+    assert_eq!(asked.lock().unwrap().iter().filter(|(letter, _)| *letter == 'F').count(), 3);
+    assert_eq!(run.settings["threads"], 3);
+}
+
+#[test]
+fn an_error_of_the_place_ends_the_run_with_what_was_asked() {
+    let asked = Asked::default();
+    let mut bench = bench(&asked, 10, 1);
+    let plan = one_trial(Start::AsIs);
+    let error = play(&mut bench, &plan, &Double::default(), &never(), &mut |_| ()).unwrap_err();
+    let (letter, offset) = asked.lock().unwrap()[10];
+    let what = if letter == 'R' { "read" } else { "write" };
+    assert_eq!(error.to_string(), format!("{what} 4096 bytes at {offset}: it broke"));
+}
+
+#[test]
+fn a_file_is_made_for_the_run_and_removed_after_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("work");
+    let place = AtPath::new(&path, 64 << 10, Buffering::Buffered);
+    let machine = Double { free_bytes: 1 << 30, ..Double::default() };
+    let probe = Probe::random(64 << 10);
+    let bench = || {
+        ProbeBench::new(
+            Box::new(place.clone()),
+            probe.clone(),
+            Spread::default(),
+            1,
+            SECOND / 10_000,
+        )
+    };
+    let plan = one_trial(Start::Cold);
+    let run = play(&mut bench(), &plan, &machine, &never(), &mut |_| ()).unwrap().run;
+    assert_eq!(run.trials.len(), 1);
+    assert!(!path.exists(), "what it made is removed");
+    // What it did not make is neither overwritten nor removed.
+    std::fs::write(&path, "mine").unwrap();
+    let error = play(&mut bench(), &plan, &machine, &never(), &mut |_| ()).unwrap_err().to_string();
+    assert!(error.starts_with("make ") && error.contains("exists"), "{error}");
+    assert_eq!(std::fs::read(&path).unwrap(), b"mine");
+    let full = Double { free_bytes: 1 << 10, ..Double::default() };
+    let error = play(&mut bench(), &plan, &full, &never(), &mut |_| ()).unwrap_err().to_string();
+    assert!(error.ends_with("it needs 64 KiB and 1 KiB are free"), "{error}");
+}
+
+#[test]
+fn a_pattern_without_reads_has_no_series_of_reads() {
+    let asked = Asked::default();
+    let mut bench = bench(&asked, usize::MAX, 1);
+    bench.probe.pattern = vec![Action::Write];
+    let names: Vec<String> = bench.series().into_iter().map(|series| series.name).collect();
+    assert_eq!(names, ["cycles", "answer time", "writes"]);
+    let plan = one_trial(Start::AsIs);
+    let run = play(&mut bench, &plan, &Double::default(), &never(), &mut |_| ()).unwrap().run;
+    assert_eq!(run.trials[0].latencies.len(), 1);
+}
+
+#[test]
+fn thinking_takes_time_that_no_answer_has_and_computing_takes_time_that_each_has() {
+    let asked = Asked::default();
+    let mut bench = bench(&asked, usize::MAX, 1);
+    bench.compute = Spread::exactly(1_000.0);
+    let plan = one_trial(Start::AsIs);
+    let run = play(&mut bench, &plan, &Double::default(), &never(), &mut |_| ()).unwrap().run;
+    let answer = run.sample("answer time").unwrap().values[0];
+    assert!((1_000.0..1_200.0).contains(&answer), "{answer}");
+}
