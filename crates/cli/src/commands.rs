@@ -1,10 +1,13 @@
 //! The subcommands, one file each.
 
+pub(crate) mod bench;
 pub(crate) mod check_config;
+pub(crate) mod compare;
 pub(crate) mod ctl;
 pub(crate) mod demo;
 pub(crate) mod docs;
 pub(crate) mod load;
+pub(crate) mod report;
 pub(crate) mod serve;
 pub(crate) mod sim;
 pub(crate) mod size;

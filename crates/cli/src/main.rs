@@ -9,6 +9,7 @@ mod args;
 mod commands;
 mod control;
 mod counters;
+mod output;
 mod progress;
 mod signals;
 mod systemd;
@@ -44,6 +45,12 @@ enum Command {
     Size(commands::size::Arguments),
     /// Simulate caches over traces: hit ratios by policy and size, and curves.
     Sim(commands::sim::Arguments),
+    /// Run a benchmark, the result of which can be believed and compared.
+    Bench(commands::bench::Arguments),
+    /// Compare two runs: better, worse, or cannot tell.
+    Compare(commands::compare::Arguments),
+    /// Show a run: text, CSV, JSON, or a page with charts.
+    Report(commands::report::Arguments),
     /// Print generated documentation.
     #[command(hide = true)]
     Docs(commands::docs::Arguments),
@@ -67,6 +74,9 @@ fn main() -> ExitCode {
         Command::Trace(arguments) => succeed(commands::trace::run(&arguments)),
         Command::Sim(arguments) => succeed(commands::sim::run(&arguments)),
         Command::Size(arguments) => succeed(commands::size::run(&arguments)),
+        Command::Bench(arguments) => commands::bench::run(&arguments),
+        Command::Compare(arguments) => commands::compare::run(&arguments),
+        Command::Report(arguments) => succeed(commands::report::run(&arguments)),
         Command::Docs(arguments) => succeed(commands::docs::run(&arguments)),
         Command::Load(arguments) => commands::load::run(&arguments),
     };

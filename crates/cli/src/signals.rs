@@ -1,10 +1,14 @@
-//! Signals as a channel: what was asked for, one after the other.
+//! Signals as a channel: what was asked for, one after the other. Or, for a command that works
+//! until it is done, as a flag that the first one raises.
 
 use anyhow::{Context, Result};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
+use signal_hook::flag;
 use signal_hook::iterator::{Handle, Signals};
-use std::sync::Mutex;
+use signal_hook::low_level::emulate_default_handler;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -70,5 +74,39 @@ impl Drop for SignalChannel {
         {
             eprintln!("larder: the thread that receives signals panicked");
         }
+    }
+}
+
+/// Raised by the first signal that asks for an end; the second one ends the process at once.
+pub(crate) struct Stop {
+    stopped: Arc<AtomicBool>,
+    signal: Arc<AtomicUsize>,
+}
+
+impl Stop {
+    pub(crate) fn listen() -> Result<Self> {
+        let (stopped, signal) = (Arc::new(AtomicBool::new(false)), Arc::default());
+        for number in [SIGINT, SIGTERM] {
+            let value = usize::try_from(number).expect("signals are positive");
+            flag::register_conditional_default(number, Arc::clone(&stopped))
+                .and_then(|_| flag::register_usize(number, Arc::clone(&signal), value))
+                .and_then(|_| flag::register(number, Arc::clone(&stopped)))
+                .context("receive signals")?;
+        }
+        Ok(Stop { stopped, signal })
+    }
+
+    /// The flag.
+    pub(crate) fn flag(&self) -> &AtomicBool {
+        &self.stopped
+    }
+
+    /// Ends the process as the signal would have, if there was one.
+    pub(crate) fn end(&self) -> Result<()> {
+        let signal = i32::try_from(self.signal.load(Ordering::Acquire)).expect("it was an i32");
+        if signal != 0 {
+            emulate_default_handler(signal).context("end as the signal asks")?;
+        }
+        Ok(())
     }
 }

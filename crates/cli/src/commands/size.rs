@@ -5,6 +5,7 @@
 
 use crate::args;
 use crate::commands::trace;
+use crate::output;
 use crate::progress;
 use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};
@@ -13,7 +14,6 @@ use larder_core::policy::PolicyKind;
 use larder_lab::sim::sizing::{self, Options, Progress};
 use larder_lab::trace::{Format, OpenOptions};
 use larder_report::advise::goal::Goal;
-use larder_report::sizing::Sizing;
 use std::io::{IsTerminal, Write};
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
@@ -115,7 +115,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     bar.end();
     let found = found?;
     if let Some(file) = &arguments.html {
-        write_page(file, &found)?;
+        output::write_whole(file, &found.to_html())?;
     }
     let text = if arguments.json || arguments.format == Output::Json {
         format!("{:#}\n", found.to_json())
@@ -132,21 +132,6 @@ fn policies(named: &[PolicyKind]) -> Vec<PolicyKind> {
         return PolicyKind::ALL.to_vec();
     }
     PolicyKind::ALL.into_iter().filter(|kind| named.contains(kind)).collect()
-}
-
-/// Writes the page under another name first, so that the file is whole or as it was.
-fn write_page(file: &Path, found: &Sizing) -> Result<()> {
-    let what = || format!("write {}", file.display());
-    let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let folder = parent.unwrap_or(Path::new("."));
-    let mut page = tempfile::Builder::new()
-        .prefix(".larder-size-")
-        .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644))
-        .tempfile_in(folder)
-        .with_context(what)?;
-    page.write_all(found.to_html().as_bytes()).with_context(what)?;
-    page.persist(file).with_context(what)?;
-    Ok(())
 }
 
 /// A bar for each step; none where there is no terminal.

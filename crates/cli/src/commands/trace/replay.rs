@@ -12,18 +12,15 @@ mod tests;
 mod worker;
 
 use super::input::{Input, InputArguments, open_trace};
+use crate::signals::Stop;
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use feed::{Feed, Judge};
 use larder_io::nbd_client::NbdUri;
 use outcome::Outcome;
-use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::flag;
-use signal_hook::low_level::emulate_default_handler;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 use std::time::Instant;
 use targets::Targets;
 use worker::{Pace, Worker};
@@ -83,35 +80,6 @@ fn speed(text: &str) -> Result<f64, String> {
     speed.ok_or_else(|| format!("\"{text}\" is not a speed from 0.000001 to 1000000"))
 }
 
-/// Set by the first signal that asks for an end; the second one ends the process.
-struct Stop {
-    stopped: Arc<AtomicBool>,
-    signal: Arc<AtomicUsize>,
-}
-
-impl Stop {
-    fn listen() -> Result<Self> {
-        let (stopped, signal) = (Arc::new(AtomicBool::new(false)), Arc::default());
-        for number in [SIGINT, SIGTERM] {
-            let value = usize::try_from(number).expect("signals are positive");
-            flag::register_conditional_default(number, Arc::clone(&stopped))
-                .and_then(|_| flag::register_usize(number, Arc::clone(&signal), value))
-                .and_then(|_| flag::register(number, Arc::clone(&stopped)))
-                .context("receive signals")?;
-        }
-        Ok(Stop { stopped, signal })
-    }
-
-    /// Ends the process as the signal would have, if there was one.
-    fn end(&self) -> Result<()> {
-        let signal = i32::try_from(self.signal.load(Ordering::Acquire)).expect("it was an i32");
-        if signal != 0 {
-            emulate_default_handler(signal).context("end as the signal asks")?;
-        }
-        Ok(())
-    }
-}
-
 pub(super) fn run(arguments: &Arguments) -> Result<()> {
     let path = &arguments.trace;
     let targets = match &arguments.to {
@@ -136,7 +104,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<()> {
     let depth = usize::try_from(depth).context("keep so many requests in flight")?;
     let workers = clients
         .into_iter()
-        .map(|clients| Worker::new(clients, &feed, pace, depth, &stop.stopped))
+        .map(|clients| Worker::new(clients, &feed, pace, depth, stop.flag()))
         .collect();
     let replayed = worker::run_all(workers, &mut outcome);
     outcome.duration_ns = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);

@@ -1,0 +1,35 @@
+//! `larder bench`: the classic benchmarks, one file each.
+
+mod places;
+mod playing;
+mod probe;
+mod start;
+mod surroundings;
+
+use anyhow::Result;
+use clap::{Args, Subcommand};
+use std::process::ExitCode;
+
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Random records with a pattern of reads and writes, as the Response Probe did.
+    Probe(Box<probe::Arguments>),
+    /// Make files cold: nothing of them in memory, as read back.
+    Cold(start::Arguments),
+    /// Make files warm: all of them in memory, as read back.
+    Warm(start::Arguments),
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
+    match &arguments.command {
+        Command::Probe(arguments) => probe::run(arguments),
+        Command::Cold(arguments) => start::cold(arguments),
+        Command::Warm(arguments) => start::warm(arguments),
+    }
+}

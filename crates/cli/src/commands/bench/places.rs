@@ -1,0 +1,237 @@
+//! What block workloads work on, beyond a path: the export of a server, and an engine in process.
+
+use larder_core::policy::PolicyKind;
+use larder_core::store::{Geometry, MemoryStore};
+use larder_io::clock::MonotonicClock;
+use larder_io::embed::{CachedVolume, Caches, Handle};
+use larder_io::engine::EngineOptions;
+use larder_io::nbd_client::{Client, NbdUri};
+use larder_io::store::{EngineStore, Timed};
+use larder_lab::bench::target::{Place, Target};
+use larder_lab::bench::{BenchError, Footing, Found, Own, Space, Stage, Start};
+use larder_lab::model::{Disk, Modelled};
+use std::fmt::Display;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Bytes read at a time to bring a volume in.
+const WARM_BYTES: usize = 256 << 10;
+
+fn broken(what: &str) -> impl FnOnce(&dyn Display) -> BenchError {
+    let what = what.to_owned();
+    move |error| BenchError::Workload(format!("{what}: {error}"))
+}
+
+/// An export of a server, with a connection for each worker.
+#[derive(Debug)]
+pub(super) struct AtExport {
+    uri: NbdUri,
+    bytes: u64,
+}
+
+impl AtExport {
+    /// The export at an address, which must answer.
+    pub(super) fn connect(uri: NbdUri) -> anyhow::Result<Self> {
+        let client = Client::connect(&uri)?;
+        let bytes = client.info().length;
+        client.disconnect()?;
+        Ok(AtExport { uri, bytes })
+    }
+}
+
+impl Place for AtExport {
+    fn what(&self) -> String {
+        "an NBD export".to_owned()
+    }
+
+    fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    fn space(&self) -> Vec<Space> {
+        Vec::new()
+    }
+
+    fn prepare(&mut self, _: &Stage<'_>) -> Result<(), BenchError> {
+        Ok(())
+    }
+
+    fn clean_up(&mut self) -> Result<(), BenchError> {
+        Ok(())
+    }
+
+    fn open(&self) -> Result<Box<dyn Target>, BenchError> {
+        let client = Client::connect(&self.uri);
+        Ok(Box::new(Connection(client.map_err(|error| broken("connect")(&error))?)))
+    }
+
+    fn footing(&mut self) -> Footing<'_> {
+        Footing::Unknown("a server may cache, and does not say what".to_owned())
+    }
+
+    fn paths(&self) -> Vec<PathBuf> {
+        Vec::new()
+    }
+}
+
+struct Connection(Client);
+
+impl Target for Connection {
+    fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.0.read_at(offset, buffer).map_err(io::Error::other)
+    }
+
+    fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.0.write_at(offset, bytes, false).map_err(io::Error::other)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush().map_err(io::Error::other)
+    }
+}
+
+/// What lies behind an engine in process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum Behind {
+    /// Memory, which answers at once.
+    Memory,
+    /// A modelled disk of 7,200 rpm, in real time.
+    Disk,
+}
+
+/// The engine of this program over a store of its own. Each trial has a new one.
+#[derive(Debug)]
+pub(super) struct InProcess {
+    behind: Behind,
+    bytes: u64,
+    memory_bytes: u64,
+    policy: PolicyKind,
+    running: Option<(Caches, CachedVolume)>,
+}
+
+impl InProcess {
+    pub(super) fn new(behind: Behind, bytes: u64, memory_bytes: u64, policy: PolicyKind) -> Self {
+        InProcess { behind, bytes, memory_bytes, policy, running: None }
+    }
+
+    fn store(&self) -> Box<dyn EngineStore> {
+        let geometry = Geometry { length: self.bytes, granule: 512, read_only: false };
+        let clock = Arc::new(MonotonicClock::new());
+        let memory = MemoryStore::new(geometry);
+        match self.behind {
+            Behind::Memory => Box::new(Timed::new(memory, clock)),
+            Behind::Disk => {
+                let disk = Disk::seven_thousand_two_hundred(self.bytes);
+                Box::new(Timed::new(Modelled::new(memory, disk), clock))
+            }
+        }
+    }
+
+    fn stop(&mut self) -> Result<(), BenchError> {
+        let Some((caches, volume)) = self.running.take() else { return Ok(()) };
+        drop(volume);
+        caches.close().map_err(|error| broken("stop the engine")(&error))
+    }
+
+    /// A new engine with nothing in it.
+    fn begin(&mut self) -> Result<&CachedVolume, BenchError> {
+        self.stop()?;
+        let caches = Caches::with_options(EngineOptions {
+            memory_bytes: self.memory_bytes,
+            huge_pages: true,
+            lock: false,
+            threads: 1,
+            policy_bytes: self.policy.bytes_per_page(),
+        });
+        let caches = caches.map_err(|error| broken("start the engine")(&error))?;
+        let volume = caches.add(self.store(), "bench".to_owned(), |options| {
+            options.policy = self.policy;
+        });
+        let volume = volume.map_err(|error| broken("start the engine")(&error))?;
+        let (_, volume) = self.running.insert((caches, volume));
+        Ok(volume)
+    }
+}
+
+impl Own for InProcess {
+    fn start(&mut self, start: Start) -> Result<Found, BenchError> {
+        let bytes = self.bytes;
+        let volume = match (&self.running, start) {
+            // As it is after the trial before.
+            (Some(_), Start::AsIs) => &self.running.as_ref().expect("it runs").1,
+            _ => self.begin()?,
+        };
+        if start == Start::Warm {
+            let mut handle = volume.handle().map_err(|error| broken("warm up")(&error))?;
+            let mut buffer = vec![0; WARM_BYTES];
+            let mut at = 0;
+            while at < bytes {
+                let len = usize::try_from(bytes - at).unwrap_or(WARM_BYTES).min(WARM_BYTES);
+                let read = handle.read(at, &mut buffer[..len]);
+                read.map_err(|error| broken("warm up")(&error))?;
+                at += len as u64;
+            }
+        }
+        let pages = bytes.div_ceil(larder_core::units::BLOCK_BYTES_U64);
+        let resident = volume.cached_bytes() / larder_core::units::BLOCK_BYTES_U64;
+        Ok(Found { files: 1, pages, resident, ..Found::default() })
+    }
+}
+
+impl Place for InProcess {
+    fn what(&self) -> String {
+        let memory = larder_report::format::bytes(self.memory_bytes);
+        let store = match self.behind {
+            Behind::Memory => "memory",
+            Behind::Disk => "a modelled 7,200 rpm disk",
+        };
+        format!("{memory} of cache in process ({}) in front of {store}", self.policy.name())
+    }
+
+    fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    fn space(&self) -> Vec<Space> {
+        Vec::new()
+    }
+
+    fn prepare(&mut self, _: &Stage<'_>) -> Result<(), BenchError> {
+        Ok(())
+    }
+
+    fn clean_up(&mut self) -> Result<(), BenchError> {
+        self.stop()
+    }
+
+    fn open(&self) -> Result<Box<dyn Target>, BenchError> {
+        let (_, volume) = self.running.as_ref().expect("a trial begins with a start");
+        let handle = volume.handle().map_err(|error| broken("open the engine")(&error))?;
+        Ok(Box::new(Lane(handle)))
+    }
+
+    fn footing(&mut self) -> Footing<'_> {
+        Footing::Own(self)
+    }
+
+    fn paths(&self) -> Vec<PathBuf> {
+        Vec::new()
+    }
+}
+
+struct Lane(Handle);
+
+impl Target for Lane {
+    fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.0.read(offset, buffer).map_err(io::Error::other)
+    }
+
+    fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.0.write(offset, bytes).map_err(io::Error::other)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush().map_err(io::Error::other)
+    }
+}

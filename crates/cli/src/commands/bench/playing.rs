@@ -1,0 +1,195 @@
+//! What all benchmarks have in common on the command line, and playing one.
+
+use super::surroundings::Here;
+use crate::commands::compare::percent;
+use crate::commands::report::Format;
+use crate::signals::Stop;
+use crate::{args, output, progress};
+use anyhow::{Context, Result};
+use clap::Args;
+use indicatif::ProgressBar;
+use larder_lab::bench::{Plan, Played, Progress, Start, Step, Workload, play};
+use larder_report::format;
+use std::io::{IsTerminal, Write};
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// How often a line is printed where there is no terminal.
+const LINE_EVERY: Duration = Duration::from_secs(10);
+
+#[derive(Clone, Debug, Args)]
+pub(super) struct Playing {
+    /// From where each trial starts: cold (nothing of its files in memory), warm (all of them) or
+    /// as-is. The first two are made and read back before each trial.
+    #[arg(long, value_name = "START", default_value = "cold", value_parser = start)]
+    start: Start,
+
+    /// Before each cold start drop everything that the machine has cached. Needs root, and slows
+    /// down whatever else runs.
+    #[arg(long)]
+    drop_all: bool,
+
+    /// The fewest and the most trials, as in 6..30, or exactly so many.
+    #[arg(long, value_name = "MIN..MAX", default_value = "6..30", value_parser = trials)]
+    trials: RangeInclusive<u64>,
+
+    /// Repeat until the 95 % interval of the first series is this small to both sides; off: do the
+    /// fewest trials.
+    #[arg(long, value_name = "PERCENT", default_value = "5%", value_parser = confidence)]
+    confidence: Confidence,
+
+    /// The time that may be spent; the trial at hand is not cut short, and one is always done.
+    #[arg(long = "for", value_name = "TIME", value_parser = args::time)]
+    budget: Option<u64>,
+
+    /// Where everything random comes from.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    seed: u64,
+
+    /// How to print the result.
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    format: Format,
+
+    /// Write the record as well, for larder compare and larder report.
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+/// How small an interval is to be; none for any.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Confidence(Option<f64>);
+
+fn start(text: &str) -> Result<Start, String> {
+    let known = Start::ALL.map(Start::name).join(", ");
+    Start::from_name(text).ok_or_else(|| format!("there is no start \"{text}\"; one of {known}"))
+}
+
+fn confidence(text: &str) -> Result<Confidence, String> {
+    if text == "off" { Ok(Confidence(None)) } else { percent(text).map(|it| Confidence(Some(it))) }
+}
+
+/// `6..30`, or `10` for exactly ten.
+fn trials(text: &str) -> Result<RangeInclusive<u64>, String> {
+    let (least, most) = text.split_once("..").unwrap_or((text, text));
+    match (least.parse(), most.parse()) {
+        (Ok(least), Ok(most)) if (1..=most).contains(&least) && most <= 10_000 => Ok(least..=most),
+        _ => Err(format!("\"{text}\" is no number of trials; write 6..30 or 10, up to 10000")),
+    }
+}
+
+impl Playing {
+    fn plan(&self) -> Plan {
+        Plan {
+            start: self.start,
+            trials: self.trials.clone(),
+            confidence: self.confidence.0,
+            budget: self.budget,
+            seed: self.seed,
+        }
+    }
+
+    /// Plays a workload on this machine and prints what came out.
+    ///
+    /// A run that a signal stopped prints and writes what it has, and then ends as the signal asks.
+    pub(super) fn play(&self, workload: &mut dyn Workload) -> Result<ExitCode> {
+        let what = format!("run {}", workload.name());
+        let stop = Stop::listen()?;
+        let mut bar = Bar::new();
+        let here = Here::new(self.drop_all);
+        let result =
+            play(workload, &self.plan(), &here, stop.flag(), &mut |progress| bar.show(progress));
+        bar.end();
+        let Played { mut run, stopped } = match result {
+            Err(error) if error.is_stop() => {
+                eprintln!("larder: stopped before the first trial; what it made is removed");
+                stop.end()?;
+                return Err(error).context(what);
+            }
+            result => result.context(what)?,
+        };
+        run.software.insert("larder".to_owned(), env!("CARGO_PKG_VERSION").to_owned());
+        let text = self.format.write(&run)?;
+        // A reader that has had enough is no failure, so the error must reach main as it is.
+        std::io::stdout().write_all(text.as_bytes())?;
+        if let Some(file) = &self.output {
+            output::write_whole(file, &run.to_json()?)?;
+        }
+        if stopped {
+            eprintln!("larder: stopped; what it made is removed");
+            stop.end()?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// How far it is: a bar on a terminal, a line now and then elsewhere.
+struct Bar {
+    bar: Option<ProgressBar>,
+    last_line: Instant,
+}
+
+impl Bar {
+    fn new() -> Self {
+        let template = "{msg} [{bar:30}] {pos} of up to {len} trials{prefix}";
+        let bar = std::io::stderr().is_terminal().then(|| progress::bar(1, template));
+        Bar { bar, last_line: Instant::now() }
+    }
+
+    fn show(&mut self, progress: Progress) {
+        let doing = match progress.step {
+            Step::Preparing => "preparing",
+            Step::Starting => "making the start",
+            Step::Running => "running",
+            Step::CleaningUp => "removing what was made",
+        };
+        let half = progress.half_width.map(|half| format!(", +-{}", format::percent(half)));
+        let left = progress.left.filter(|left| *left > 0);
+        let left = left.map(|left| format!(", {} left", format::duration(left)));
+        let rest = half.unwrap_or_default() + &left.unwrap_or_default();
+        if let Some(bar) = &self.bar {
+            bar.set_length(progress.most);
+            bar.set_position(progress.done);
+            bar.set_message(doing);
+            bar.set_prefix(rest);
+        } else if self.last_line.elapsed() > LINE_EVERY {
+            self.last_line = Instant::now();
+            eprintln!("{doing}: {} of up to {} trials{rest}", progress.done, progress.most);
+        }
+    }
+
+    fn end(&mut self) {
+        if let Some(bar) = self.bar.take() {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trials_are_a_range_or_a_number() {
+        assert_eq!(trials("6..30"), Ok(6..=30));
+        assert_eq!(trials("10"), Ok(10..=10));
+        for wrong in ["", "0", "3..2", "a..b", "..", "-1", "1..20000"] {
+            assert!(trials(wrong).unwrap_err().contains("no number of trials"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn starts_and_confidence_are_named() {
+        assert_eq!(start("warm"), Ok(Start::Warm));
+        assert_eq!(
+            start("hot").unwrap_err(),
+            "there is no start \"hot\"; one of cold, warm, as-is"
+        );
+        assert_eq!(confidence("off"), Ok(Confidence(None)));
+        assert_eq!(confidence("5%"), Ok(Confidence(Some(0.05))));
+        for wrong in ["5", "100%", "-1%", "nan%"] {
+            assert!(confidence(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! `larder bench cold` and `larder bench warm`: files out of memory or into it, as read back.
+
+use crate::signals::Stop;
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use larder_host::residency::drop::everything;
+use larder_host::residency::keep::{Files, Found};
+use larder_host::residency::{Residency, below, files_below, page_bytes, why_pages_stay};
+use larder_report::format;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::atomic::Ordering;
+
+#[derive(Debug, Args)]
+pub(super) struct Arguments {
+    /// Files, block devices, and folders with all files below them.
+    #[arg(value_name = "PATH", required = true)]
+    paths: Vec<PathBuf>,
+
+    /// Drop everything that the machine has cached as well: inodes, directories, and what lies
+    /// below FUSE and loop devices. Needs root, and slows down whatever else runs.
+    #[arg(long)]
+    drop_all: bool,
+}
+
+pub(super) fn cold(arguments: &Arguments) -> Result<ExitCode> {
+    let stop = Stop::listen()?;
+    let files = open(arguments)?;
+    files.drop(|| !stop.flag().load(Ordering::Relaxed))?;
+    if arguments.drop_all {
+        everything()?;
+    }
+    stop.end()?;
+    let found = files.residency()?;
+    for note in below(files.paths(), arguments.drop_all) {
+        eprintln!("larder: note: {note}");
+    }
+    say("cold", &found, found.sum.is_cold(), || {
+        found.resident.as_ref().map_or_else(String::new, |(path, one)| {
+            let count = format::count(one.resident);
+            format!("{} keeps {count} pages: {}", path.display(), why_pages_stay(path, one))
+        })
+    })
+}
+
+pub(super) fn warm(arguments: &Arguments) -> Result<ExitCode> {
+    if arguments.drop_all {
+        bail!("make files warm: --drop-all is for cold ones");
+    }
+    let stop = Stop::listen()?;
+    let files = open(arguments)?;
+    files.fill(|_| !stop.flag().load(Ordering::Relaxed))?;
+    stop.end()?;
+    let found = files.reopened()?;
+    say("warm", &found, found.sum.is_warm(), || {
+        found.lacking.as_ref().map_or_else(String::new, |(path, one)| {
+            let count = format::count(one.pages - one.resident);
+            let why = larder_host::residency::why_pages_lack(path, one);
+            format!("{} lacks {count} pages: {why}", path.display())
+        })
+    })
+}
+
+fn open(arguments: &Arguments) -> Result<Files> {
+    let mut paths = Vec::new();
+    for path in &arguments.paths {
+        paths.extend(files_below(path)?);
+    }
+    if paths.is_empty() {
+        bail!("find files: there are none below what was named");
+    }
+    Ok(Files::open(paths)?)
+}
+
+/// Says what was read back; a finding if it is not as it should be.
+fn say(what: &str, found: &Found, done: bool, why: impl Fn() -> String) -> Result<ExitCode> {
+    let Residency { files, pages, resident, .. } = found.sum;
+    let not = if done { "" } else { "not " };
+    let line = format!(
+        "{not}{what}: {} of {} pages ({}) of {} file{} in memory\n",
+        format::count(resident),
+        format::count(pages),
+        format::bytes(pages * page_bytes()),
+        format::count(files),
+        if files == 1 { "" } else { "s" }
+    );
+    std::io::stdout().write_all(line.as_bytes()).context("say what was found")?;
+    if done {
+        return Ok(ExitCode::SUCCESS);
+    }
+    eprintln!("larder: {}", why());
+    Ok(ExitCode::from(1))
+}

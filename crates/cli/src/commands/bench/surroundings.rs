@@ -1,0 +1,134 @@
+//! The machine as the player sees it, out of larder-host.
+
+use larder_core::clock::{Clock, Nanos};
+use larder_host::activity::Activity;
+use larder_host::disk::Disk;
+use larder_host::residency::keep::{Files, Found as Pages};
+use larder_host::residency::{self, drop::everything, why_pages_lack, why_pages_stay};
+use larder_host::{machine, settings, space};
+use larder_io::clock::MonotonicClock;
+use larder_lab::bench::{Counted, Found, Surroundings, Trouble};
+use larder_report::run::Machine;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
+
+/// This machine.
+#[derive(Debug)]
+pub(super) struct Here {
+    clock: MonotonicClock,
+    /// Drop everything that is cached, not the files of the workload alone.
+    drop_all: bool,
+}
+
+impl Here {
+    pub(super) fn new(drop_all: bool) -> Self {
+        Here { clock: MonotonicClock::new(), drop_all }
+    }
+}
+
+/// Opens files once for all that is done to them: where an open drops pages (FUSE), nobody shall
+/// open them in between on our account. They are opened anew for each start, since a workload may
+/// have made others of the same names.
+fn open(paths: &[PathBuf]) -> Result<Files, Trouble> {
+    Files::open(paths.to_vec()).map_err(trouble)
+}
+
+fn trouble(error: impl Display) -> Trouble {
+    Trouble(error.to_string())
+}
+
+/// What was found, where no resident page shall be.
+fn cold(found: Pages) -> Found {
+    let why = found.resident.as_ref().map(|(path, one)| why_pages_stay(path, one));
+    counted(&found, found.resident.clone().map(|(path, one)| (path, one.resident)), why)
+}
+
+/// What was found, where every page shall be resident.
+fn warm(found: Pages) -> Found {
+    let why = found.lacking.as_ref().map(|(path, one)| why_pages_lack(path, one));
+    let lacking = found.lacking.clone();
+    counted(&found, lacking.map(|(path, one)| (path, one.pages - one.resident)), why)
+}
+
+fn counted(found: &Pages, wrong: Option<(PathBuf, u64)>, why: Option<String>) -> Found {
+    let sum = found.sum;
+    let why = why.unwrap_or_default();
+    Found { files: sum.files, pages: sum.pages, resident: sum.resident, wrong, why }
+}
+
+/// The disks of paths, or of the folders that they will be in.
+fn disks(paths: &[PathBuf]) -> Vec<Disk> {
+    let there = paths.iter().filter_map(|path| path.ancestors().find(|path| path.exists()));
+    let disks: BTreeSet<Disk> = there.filter_map(|path| Disk::of(path).ok().flatten()).collect();
+    disks.into_iter().collect()
+}
+
+impl Surroundings for Here {
+    fn now(&self) -> Nanos {
+        self.clock.now()
+    }
+
+    fn clock_resolution(&self) -> Nanos {
+        let step = rustix::time::clock_getres(rustix::time::ClockId::Monotonic);
+        u64::try_from(step.tv_nsec).unwrap_or(0).max(1)
+    }
+
+    fn time_of_day(&self) -> String {
+        machine::time_of_day()
+    }
+
+    fn machine(&self) -> Machine {
+        machine::machine()
+    }
+
+    fn settings(&self, paths: &[PathBuf]) -> BTreeMap<String, String> {
+        let there = paths.iter().filter_map(|path| path.ancestors().find(|path| path.exists()));
+        let there: Vec<PathBuf> = there.map(Path::to_path_buf).collect();
+        settings::snapshot(&there)
+    }
+
+    fn count(&self, paths: &[PathBuf]) -> Counted {
+        let disks = disks(paths);
+        let now = Activity::now(&disks);
+        let cpu = (now.cpu.total > 0).then_some((now.cpu.total, now.cpu.steal));
+        let disk_bytes = (!disks.is_empty()).then(|| now.disks.bytes());
+        Counted { cpu, disk_bytes, own_bytes: now.own.bytes() }
+    }
+
+    fn free_bytes(&self, path: &Path) -> Result<u64, Trouble> {
+        space::free_bytes(path)
+            .map_err(|error| Trouble(format!("see what is free in {}: {error}", path.display())))
+    }
+
+    fn make_cold(
+        &self,
+        files: &[PathBuf],
+        more: &mut dyn FnMut() -> bool,
+    ) -> Result<Found, Trouble> {
+        let files = open(files)?;
+        files.drop(more).map_err(trouble)?;
+        if self.drop_all {
+            everything().map_err(trouble)?;
+        }
+        files.residency().map(cold).map_err(trouble)
+    }
+
+    fn make_warm(
+        &self,
+        files: &[PathBuf],
+        more: &mut dyn FnMut() -> bool,
+    ) -> Result<Found, Trouble> {
+        let files = open(files)?;
+        files.fill(|_| more()).map_err(trouble)?;
+        files.reopened().map(warm).map_err(trouble)
+    }
+
+    fn look(&self, files: &[PathBuf]) -> Result<Found, Trouble> {
+        open(files)?.residency().map(cold).map_err(trouble)
+    }
+
+    fn below(&self, files: &[PathBuf]) -> Vec<String> {
+        residency::below(files, self.drop_all)
+    }
+}
