@@ -18,6 +18,8 @@ const NEEDS: &[(&str, &str)] = &[
     ("qemu-img", "qemu-utils"),
     ("qemu-nbd", "qemu-utils"),
     ("fio", "fio"),
+    ("postmark", "postmark"),
+    ("strace", "strace"),
     ("mkfs.xfs", "xfsprogs"),
     ("mkfs.btrfs", "btrfs-progs"),
     ("bindfs", "bindfs"),

@@ -15,6 +15,7 @@ mod lazy;
 mod leak;
 mod live;
 mod page_size;
+mod postmark;
 mod rss;
 mod same_cache;
 mod settings;
@@ -111,6 +112,7 @@ pub(crate) const PROOFS: &[Proof] = &[
         about: "larder compare, against what is known to be so",
         run: compare::run,
     },
+    Proof { name: "postmark", about: "PostMark, beside Debian's", run: postmark::run },
     Proof { name: "simulation", about: "20,000 seeds of crashes and faults", run: simulation::run },
 ];
 

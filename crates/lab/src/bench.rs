@@ -19,6 +19,7 @@ mod doubts;
 mod error;
 mod gate;
 mod player;
+pub mod postmark;
 pub mod probe;
 mod repeat;
 mod surroundings;

@@ -12,7 +12,8 @@
 //!
 //! Invariants: time is an argument, randomness comes from a seed that is passed in, and nothing
 //! here does I/O (but for [`trace`] and [`bench`], which read and write files) or starts a thread
-//! (but for [`sim::sweep`] and [`bench::crew`]). Times are nanoseconds, sizes are bytes.
+//! (but for [`sim::sweep`] and [`bench::crew`]). [`workload::postmark`] is the other exception: it
+//! has real files, clocks and threads. Times are nanoseconds, sizes are bytes.
 
 #![forbid(unsafe_code)]
 

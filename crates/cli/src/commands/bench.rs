@@ -2,6 +2,7 @@
 
 mod places;
 mod playing;
+mod postmark;
 mod probe;
 mod start;
 mod surroundings;
@@ -18,6 +19,8 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Many small files: create, read, append, delete.
+    Postmark(Box<postmark::Arguments>),
     /// Random records with a pattern of reads and writes, as the Response Probe did.
     Probe(Box<probe::Arguments>),
     /// Make files cold: nothing of them in memory, as read back.
@@ -28,6 +31,7 @@ enum Command {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     match &arguments.command {
+        Command::Postmark(arguments) => postmark::run(arguments),
         Command::Probe(arguments) => probe::run(arguments),
         Command::Cold(arguments) => start::cold(arguments),
         Command::Warm(arguments) => start::warm(arguments),

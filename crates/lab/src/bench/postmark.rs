@@ -1,0 +1,195 @@
+//! PostMark as the player runs it: each trial makes its files and removes them.
+//!
+//! Units are those of the series. Nothing is there before a trial, so that a cold start has nothing
+//! to drop; what is read was written a moment before, in every PostMark there ever was.
+
+use super::error::BenchError;
+use super::workload::{Footing, Outcome, Series, Space, Stage, Workload};
+use crate::workload::postmark::trial::per_s;
+use crate::workload::postmark::{self, Control, Fsync, Options, Phase, PostmarkError};
+use larder_report::format;
+use larder_report::run::{Better, trial};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The series, the main one first.
+const TRANSACTIONS: &str = "transactions";
+const TOTAL: &str = "all phases";
+const CREATION: &str = "creation alone";
+const DELETION: &str = "deletion alone";
+const READ: &str = "read, over all phases";
+const WRITTEN: &str = "written, over all phases";
+/// What a configuration and its seed fix: the same in every trial, and in every other program.
+const COUNTS: [(&str, &str); 6] = [
+    ("created", "files"),
+    ("read", "files"),
+    ("appended", "files"),
+    ("deleted", "files"),
+    ("bytes read", "bytes"),
+    ("bytes written", "bytes"),
+];
+
+/// PostMark with its options.
+#[derive(Clone, Debug)]
+pub struct PostmarkBench {
+    options: Options,
+}
+
+impl PostmarkBench {
+    /// What each trial does.
+    #[must_use]
+    pub fn new(options: Options) -> Self {
+        PostmarkBench { options }
+    }
+
+    fn doubts(&self) -> Vec<String> {
+        let unstable = self.options.fsync == Fsync::None;
+        let text = "nothing is made stable (--fsync none), so that writes may end in memory";
+        unstable.then(|| text.to_owned()).into_iter().collect()
+    }
+}
+
+/// What a run came to, as the player wants it.
+fn values(outcome: &postmark::Outcome) -> BTreeMap<String, f64> {
+    let (counts, total) = (&outcome.counts, outcome.total());
+    let of_phase = |count, phase| per_s(count, outcome.duration(phase));
+    let number = u64::from(outcome.options.config.number);
+    let all = number * u64::from(outcome.options.threads.get());
+    let mut values = BTreeMap::from([
+        (TRANSACTIONS.to_owned(), outcome.transactions_per_s()),
+        (TOTAL.to_owned(), total.as_secs_f64()),
+        (CREATION.to_owned(), of_phase(all, Phase::Create)),
+        (DELETION.to_owned(), of_phase(counts.deleted_at_end, Phase::Delete)),
+        (READ.to_owned(), per_s(counts.bytes_read.bytes, total)),
+        (WRITTEN.to_owned(), per_s(counts.bytes_written.bytes, total)),
+    ]);
+    let counted = [
+        counts.created,
+        counts.read,
+        counts.appended,
+        counts.deleted,
+        counts.bytes_read.bytes,
+        counts.bytes_written.bytes,
+    ];
+    for ((name, _), count) in COUNTS.into_iter().zip(counted) {
+        #[expect(clippy::cast_precision_loss, reason = "exact below 2^53")]
+        values.insert(name.to_owned(), count as f64);
+    }
+    values
+}
+
+/// A phase for the record.
+fn phase((phase, duration): &(Phase, Duration)) -> trial::Phase {
+    let duration_ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+    trial::Phase { name: phase.name().to_owned(), duration_ns }
+}
+
+impl Workload for PostmarkBench {
+    fn name(&self) -> &'static str {
+        "postmark"
+    }
+
+    fn what(&self) -> String {
+        let config = &self.options.config;
+        let threads = match self.options.threads.get() {
+            1 => String::new(),
+            threads => format!(", by each of {threads} threads"),
+        };
+        format!(
+            "PostMark: {} files of {} to {} bytes, {} transactions{threads}, fsync {}",
+            format::count(config.number.into()),
+            format::count(config.size_low.into()),
+            format::count(config.size_high.into()),
+            format::count(config.transactions.into()),
+            self.options.fsync.name(),
+        )
+    }
+
+    fn settings(&self) -> BTreeMap<String, Value> {
+        let config = &self.options.config;
+        let bias = |bias: Option<u32>| bias.map_or(Value::from(-1), Value::from);
+        let locations = config.locations.iter().map(|location| {
+            let path = location.path.to_string_lossy();
+            Value::from(format!("{path} {}", location.weight))
+        });
+        let settings = [
+            ("number", Value::from(config.number)),
+            ("transactions", config.transactions.into()),
+            ("size_low_bytes", config.size_low.into()),
+            ("size_high_bytes", config.size_high.into()),
+            ("postmark_seed", config.seed.into()),
+            ("locations", locations.collect()),
+            ("subdirectories", config.subdirectories.into()),
+            ("read_bytes", config.read_block.into()),
+            ("write_bytes", config.write_block.into()),
+            ("buffering", config.buffered.into()),
+            ("bias_read", bias(config.bias_read)),
+            ("bias_create", bias(config.bias_create)),
+            ("threads", self.options.threads.get().into()),
+            ("fsync", self.options.fsync.name().into()),
+            ("data", self.options.data.name().into()),
+        ];
+        settings.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    }
+
+    fn series(&self) -> Vec<Series> {
+        let better = Some(Better::Higher);
+        let mut series = vec![
+            Series::new(TRANSACTIONS, "transactions/s", better),
+            Series::new(TOTAL, "s", Some(Better::Lower)),
+            Series::new(CREATION, "files/s", better),
+            Series::new(DELETION, "files/s", better),
+            Series::new(READ, "bytes/s", better),
+            Series::new(WRITTEN, "bytes/s", better),
+        ];
+        series.extend(COUNTS.map(|(name, unit)| Series::new(name, unit, None)));
+        series
+    }
+
+    fn space(&self) -> Vec<Space> {
+        // Each trial looks itself, at inodes as well, before it writes anything.
+        Vec::new()
+    }
+
+    fn paths(&self) -> Vec<PathBuf> {
+        let locations = &self.options.config.locations;
+        let named = locations.iter().map(|location| location.as_path().to_owned());
+        if locations.is_empty() { vec![PathBuf::from(".")] } else { named.collect() }
+    }
+
+    fn prepare(&mut self, _: &Stage<'_>) -> Result<(), BenchError> {
+        Ok(())
+    }
+
+    fn footing(&mut self) -> Footing<'_> {
+        Footing::Files(Vec::new())
+    }
+
+    fn trial(&mut self, stage: &Stage<'_>) -> Result<Outcome, BenchError> {
+        let asked = || stage.check().is_err();
+        match postmark::run(&self.options, &Control::asking(&asked)) {
+            Ok(outcome) => Ok(Outcome {
+                values: values(&outcome),
+                phases: outcome.phases.iter().map(phase).collect(),
+                latencies: outcome
+                    .operations
+                    .into_iter()
+                    .map(|(operation, times)| (operation.name().to_owned(), times))
+                    .collect(),
+                doubts: self.doubts(),
+            }),
+            Err(PostmarkError::Stopped) => Err(BenchError::Stopped),
+            Err(error) => Err(BenchError::Workload(error.to_string())),
+        }
+    }
+
+    fn clean_up(&mut self) -> Result<(), BenchError> {
+        // Each trial removes its files itself.
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

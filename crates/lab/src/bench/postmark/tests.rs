@@ -1,0 +1,52 @@
+//! PostMark under the player, on a machine that does as it is told.
+
+use super::*;
+use crate::bench::testing::{Double, never};
+use crate::bench::{Plan, Start, play};
+use crate::workload::postmark::{Config, Location};
+
+fn bench(folder: &std::path::Path) -> PostmarkBench {
+    let location = Location { path: folder.as_os_str().into(), weight: 1 };
+    PostmarkBench::new(Options::new(Config {
+        number: 20,
+        transactions: 100,
+        locations: vec![location],
+        ..Config::default()
+    }))
+}
+
+#[test]
+fn every_trial_does_the_same_and_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut bench = bench(folder.path());
+    let plan = Plan { start: Start::Cold, trials: 3..=3, ..Plan::default() };
+    let played = play(&mut bench, &plan, &Double::default(), &never(), &mut |_| ()).unwrap();
+    let run = played.run;
+    assert_eq!(run.main.as_deref(), Some("transactions"));
+    for (name, _) in COUNTS {
+        let values = &run.sample(name).unwrap().values;
+        let same = values.iter().all(|value| value.to_bits() == values[0].to_bits());
+        assert!(values[0] > 0.0 && same, "{name}");
+    }
+    let deleted = run.sample("deleted").unwrap().values[0];
+    assert_eq!(run.sample("created").unwrap().values[0].to_bits(), deleted.to_bits());
+    assert!(run.sample("transactions").unwrap().values.iter().all(|rate| *rate > 0.0));
+    for trial in &run.trials {
+        let phases: Vec<_> = trial.phases.iter().map(|phase| phase.name.as_str()).collect();
+        assert_eq!(phases, ["create", "transactions", "delete"]);
+        let times: Vec<_> = trial.latencies.iter().map(|times| times.what.as_str()).collect();
+        assert_eq!(times, ["create", "read", "append", "delete"]);
+    }
+    assert!(run.doubts.iter().any(|doubt| doubt.text.starts_with("nothing is made stable")));
+    assert_eq!(run.settings["postmark_seed"], 42);
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn what_is_refused_ends_the_run_with_its_sentence() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut bench = bench(&folder.path().join("missing"));
+    let machine = Double::default();
+    let error = play(&mut bench, &Plan::default(), &machine, &never(), &mut |_| ()).unwrap_err();
+    assert!(error.to_string().starts_with("make a folder "), "{error}");
+}

@@ -1,0 +1,190 @@
+//! One run exactly as the original does it: its system calls, its progress, its whole seconds.
+//!
+//! Invariants: what cannot be opened or deleted is said and passed over; the results of reads,
+//! writes and closes are not looked at, and their bytes count in any case. That is what makes its
+//! results comparable, and why the other mode exists.
+
+use super::config::Config;
+use super::counts::Counts;
+use super::disk::{Purpose, Style};
+use super::engine::Engine;
+use super::files::{File, Files};
+use super::report::Seconds;
+use std::convert::Infallible;
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::time::SystemTime;
+
+/// Dots that show the progress of the transactions, if their number is a multiple of it.
+const DOTS: u32 = 10;
+
+/// What a run came to: nothing if it could not begin; no result if it ran out of files.
+pub(super) type Finished = Option<Option<(Counts, Seconds)>>;
+
+/// The work files, and where to complain about them.
+struct Loose<'a> {
+    style: Style,
+    memory: Vec<u8>,
+    out: &'a mut dyn Write,
+    err: &'a mut dyn Write,
+}
+
+/// Goes on whatever a system call came to.
+#[expect(clippy::unnecessary_wraps, reason = "one form for those who look at it and this one")]
+fn go_on(_: Result<usize, rustix::io::Errno>, _: usize) -> Result<(), Infallible> {
+    Ok(())
+}
+
+impl Loose<'_> {
+    fn complain(&mut self, what: &str, file: File<'_>, end: &str) -> io::Result<bool> {
+        let path = file.path.as_os_str().as_bytes();
+        let message = [b"Error: ", what.as_bytes(), b" '", path, b"'", end.as_bytes(), b"\n"];
+        self.err.write_all(&message.concat())?;
+        Ok(false)
+    }
+
+    fn write(&mut self, file: File<'_>, purpose: Purpose, data: &[u8]) -> bool {
+        let opened = self.style.open(file.path, purpose);
+        let Ok(opened) = opened else { return false };
+        let Ok(()) = self.style.write(&opened, data, go_on);
+        true
+    }
+
+    fn progress(&mut self, text: &str) -> io::Result<()> {
+        self.out.write_all(text.as_bytes())?;
+        self.out.flush()
+    }
+}
+
+impl Files for Loose<'_> {
+    type Stop = io::Error;
+
+    fn create(&mut self, file: File<'_>, data: &mut [u8]) -> io::Result<bool> {
+        if self.write(file, Purpose::Create, data) {
+            return Ok(true);
+        }
+        self.complain("cannot open", file, " for writing")
+    }
+
+    fn append(&mut self, file: File<'_>, data: &mut [u8]) -> io::Result<bool> {
+        if self.write(file, Purpose::Append, data) {
+            return Ok(true);
+        }
+        self.complain("cannot open", file, " for append")
+    }
+
+    fn read(&mut self, file: File<'_>) -> io::Result<bool> {
+        let Ok(opened) = self.style.open(file.path, Purpose::Read) else {
+            return self.complain("cannot open", file, " for reading");
+        };
+        let Ok(()) = self.style.read(&opened, file.bytes as usize, &mut self.memory, go_on);
+        Ok(true)
+    }
+
+    fn delete(&mut self, file: File<'_>) -> io::Result<bool> {
+        if rustix::fs::unlink(file.path).is_ok() {
+            return Ok(true);
+        }
+        self.complain("Cannot delete", file, "")
+    }
+}
+
+/// Seconds of the clock on the wall, cut.
+fn now() -> u64 {
+    SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs())
+}
+
+/// The subdirectories of all locations, in the order in which they are made.
+fn folders(config: &Config) -> impl Iterator<Item = PathBuf> {
+    let mut parents: Vec<_> = config
+        .locations
+        .iter()
+        .map(|location| PathBuf::from(&location.path))
+        .map(|path| if path.as_os_str().is_empty() { "/".into() } else { path })
+        .collect();
+    if parents.is_empty() {
+        parents.push(PathBuf::new());
+    }
+    let folders = config.folders();
+    parents
+        .into_iter()
+        .flat_map(move |parent| (0..folders).map(move |k| parent.join(format!("s{k}"))))
+}
+
+/// Runs once.
+pub(super) fn run(
+    config: &Config,
+    out: &mut dyn Write,
+    err: &mut dyn Write,
+) -> io::Result<Finished> {
+    let mut engine = match Engine::new(config, None) {
+        Ok(engine) => engine,
+        Err(error) => {
+            writeln!(err, "Error: failed to {error}")?;
+            return Ok(None);
+        }
+    };
+    let mut files = Loose { style: Style::of(config), memory: Vec::new(), out, err };
+    if config.folders() > 0 {
+        files.progress("Creating subdirectories...")?;
+        for folder in folders(config) {
+            // It may be there already; if not, the files in it will complain.
+            let _made = rustix::fs::mkdir(&folder, rustix::fs::Mode::RWXU);
+        }
+        files.progress("Done\n")?;
+    }
+    let start = now();
+    files.progress("Creating files...")?;
+    for _ in 0..config.number {
+        engine.create(&mut files)?;
+    }
+    files.progress("Done\n")?;
+    let transactions_start = now();
+    let complete = transactions(config, &mut engine, &mut files)?;
+    let transactions_end = now();
+    files.progress("Deleting files...")?;
+    for place in 0..engine.places() {
+        engine.delete_at(place, &mut files)?;
+    }
+    files.progress("Done\n")?;
+    let end = now();
+    if config.folders() > 0 {
+        files.progress("Deleting subdirectories...")?;
+        for folder in folders(config) {
+            // One with files of somebody else stays.
+            let _removed = rustix::fs::rmdir(&folder);
+        }
+        files.progress("Done\n")?;
+    }
+    let between = |from: u64, to: u64| to.saturating_sub(from).max(1);
+    let seconds = Seconds {
+        total: between(start, end),
+        transactions: between(transactions_start, transactions_end),
+        creation: between(start, transactions_start),
+        deletion: between(transactions_end, end),
+    };
+    Ok(Some(complete.then(|| (*engine.counts(), seconds))))
+}
+
+/// The transactions with their dots; answers whether all were done.
+fn transactions(config: &Config, engine: &mut Engine, files: &mut Loose<'_>) -> io::Result<bool> {
+    files.progress("Performing transactions")?;
+    // The original divides by zero below ten transactions; here each has a dot then.
+    let step = (config.transactions / DOTS).max(1);
+    for done in 0..config.transactions {
+        if engine.is_out_of_files() {
+            files.progress(
+                "out of files!\nThere are more deletions than files: begin with more files, or \
+                 do\nfewer transactions.\n",
+            )?;
+            return Ok(false);
+        }
+        engine.transaction(files)?;
+        if done % step == 0 {
+            files.progress(".")?;
+        }
+    }
+    files.progress("Done\n")?;
+    Ok(true)
+}

@@ -1,0 +1,253 @@
+//! The commands of a PostMark script: what a line means, and what it does to the configuration.
+//!
+//! Invariants, all of them the original's: the first command whose name begins the line is meant,
+//! in the order of [`Command::ALL`]; the character after the name is passed over, whatever it is;
+//! the rest is the parameter. Numbers are read as C's `atoi` reads them into an int.
+
+use super::config::{BIAS_MAX, Config, Location, ReportFormat};
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+/// A command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// `set size LOW [HIGH]`
+    Size,
+    /// `set number N`
+    Number,
+    /// `set seed N`
+    Seed,
+    /// `set transactions N`
+    Transactions,
+    /// `set location [+|-]PATH [WEIGHT]`
+    Location,
+    /// `set subdirectories N`
+    Subdirectories,
+    /// `set read N`
+    Read,
+    /// `set write N`
+    Write,
+    /// `set buffering true|false`
+    Buffering,
+    /// `set bias read N`
+    BiasRead,
+    /// `set bias create N`
+    BiasCreate,
+    /// `set report verbose|terse`
+    Report,
+    /// `run [FILE]`
+    Run,
+    /// `load FILE`
+    Load,
+    /// `show [FILE]`
+    Show,
+    /// `help [PREFIX]`
+    Help,
+    /// `quit`
+    Quit,
+}
+
+impl Command {
+    /// All of them, in the order in which a line is compared with them.
+    pub const ALL: [Command; 17] = [
+        Command::Size,
+        Command::Number,
+        Command::Seed,
+        Command::Transactions,
+        Command::Location,
+        Command::Subdirectories,
+        Command::Read,
+        Command::Write,
+        Command::Buffering,
+        Command::BiasRead,
+        Command::BiasCreate,
+        Command::Report,
+        Command::Run,
+        Command::Load,
+        Command::Show,
+        Command::Help,
+        Command::Quit,
+    ];
+
+    /// What a line begins with to mean it, and what it is for.
+    #[must_use]
+    pub fn words(self) -> (&'static str, &'static str) {
+        match self {
+            Command::Size => ("set size", "LOW [HIGH], bytes of a new file"),
+            Command::Number => ("set number", "how many files there are at the beginning"),
+            Command::Seed => ("set seed", "where the random numbers come from"),
+            Command::Transactions => ("set transactions", "how many transactions a run does"),
+            Command::Location => ("set location", "[+|-]PATH [WEIGHT], folders for the files"),
+            Command::Subdirectories => ("set subdirectories", "how many are in each location"),
+            Command::Read => ("set read", "bytes of one read"),
+            Command::Write => ("set write", "bytes of one write"),
+            Command::Buffering => ("set buffering", "true or false, a buffer as in C's stdio"),
+            Command::BiasRead => {
+                ("set bias read", "0 to 10, chance to read, not append; -1 neither")
+            }
+            Command::BiasCreate => {
+                ("set bias create", "0 to 10, chance to create, not delete; -1 neither")
+            }
+            Command::Report => ("set report", "verbose or terse"),
+            Command::Run => ("run", "[FILE], runs it; the report goes to the end of FILE"),
+            Command::Load => ("load", "FILE, carries out the commands in it"),
+            Command::Show => ("show", "[FILE], what is set"),
+            Command::Help => ("help", "[PREFIX], these lines"),
+            Command::Quit => ("quit", "ends"),
+        }
+    }
+
+    /// What a line means, and its parameter, if it goes on after the name.
+    #[must_use]
+    pub fn parse(line: &[u8]) -> Option<(Command, Option<&[u8]>)> {
+        Command::ALL.into_iter().find_map(|command| {
+            let rest = line.strip_prefix(command.words().0.as_bytes())?;
+            Some((command, rest.get(1..)))
+        })
+    }
+}
+
+/// What is wrong with a parameter, in the words of the original.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Complaint {
+    /// Of `set size`.
+    #[error("no file size low or high bounds specified")]
+    Size,
+    /// Of `set number`.
+    #[error("invalid number of files")]
+    Number,
+    /// Of `set seed`.
+    #[error("invalid seed for random numbers")]
+    Seed,
+    /// Of `set transactions`.
+    #[error("no transactions specified")]
+    Transactions,
+    /// Of `set location`.
+    #[error("no directory name specified")]
+    NoLocation,
+    /// There is none to be taken off the list.
+    #[error("cannot find location '{}'", .0.display())]
+    UnknownLocation(OsString),
+    /// The weight of a location is 1 then.
+    #[error("ignoring invalid weight '{}'", .0.display())]
+    Weight(OsString),
+    /// Of `set subdirectories`.
+    #[error("invalid number of subdirectories")]
+    Subdirectories,
+    /// Of `set read`.
+    #[error("invalid read block size")]
+    Read,
+    /// Of `set write`.
+    #[error("invalid write block size")]
+    Write,
+    /// Of `set buffering`.
+    #[error("no buffering mode (true/false) specified")]
+    Buffering,
+    /// Of both biases.
+    #[error("no bias specified (0-10 for greater chance,-1 to disable)")]
+    Bias,
+    /// Of `set report`.
+    #[error("either 'verbose' or 'terse' required")]
+    Report,
+}
+
+impl Config {
+    /// Carries out a command that sets something; nothing for others.
+    ///
+    /// # Errors
+    /// The parameter is wrong. The configuration stays as it is, except that a location with a
+    /// wrong weight gets the weight 1.
+    pub fn set(&mut self, command: Command, parameter: Option<&[u8]>) -> Result<(), Complaint> {
+        let number = parameter.map(integer);
+        let positive = number.and_then(|number| u32::try_from(number).ok()).filter(|&n| n > 0);
+        match command {
+            Command::Size => {
+                self.size_low = positive.ok_or(Complaint::Size)?;
+                let mut words = parameter.unwrap_or_default().splitn(2, |&byte| byte == b' ');
+                let high = words.nth(1).map(integer).and_then(|high| u32::try_from(high).ok());
+                self.size_high = high.unwrap_or(0).max(self.size_low);
+            }
+            Command::Number => self.number = positive.ok_or(Complaint::Number)?,
+            Command::Seed => self.seed = positive.ok_or(Complaint::Seed)?,
+            Command::Transactions => {
+                self.transactions = positive.ok_or(Complaint::Transactions)?;
+            }
+            Command::Location => self.set_location(parameter.ok_or(Complaint::NoLocation)?)?,
+            Command::Subdirectories => {
+                self.subdirectories = positive.ok_or(Complaint::Subdirectories)?;
+            }
+            Command::Read => self.read_block = positive.ok_or(Complaint::Read)?,
+            Command::Write => self.write_block = positive.ok_or(Complaint::Write)?,
+            Command::Buffering => {
+                self.buffered = match parameter {
+                    Some(b"true") => true,
+                    Some(b"false") => false,
+                    _ => return Err(Complaint::Buffering),
+                }
+            }
+            Command::BiasRead => self.bias_read = bias(number)?,
+            Command::BiasCreate => self.bias_create = bias(number)?,
+            Command::Report => {
+                let named = |report: &ReportFormat| Some(report.name().as_bytes()) == parameter;
+                let found = ReportFormat::ALL.into_iter().find(named);
+                self.report = found.ok_or(Complaint::Report)?;
+            }
+            Command::Run | Command::Load | Command::Show | Command::Help | Command::Quit => {}
+        }
+        Ok(())
+    }
+
+    fn set_location(&mut self, parameter: &[u8]) -> Result<(), Complaint> {
+        let owned = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
+        if let Some(path) = parameter.strip_prefix(b"-") {
+            let found = self.locations.iter().position(|known| known.path.as_bytes() == path);
+            let place = found.ok_or_else(|| Complaint::UnknownLocation(owned(path)))?;
+            self.locations.remove(place);
+            return Ok(());
+        }
+        let path = parameter.strip_prefix(b"+").unwrap_or_else(|| {
+            self.locations.clear();
+            parameter
+        });
+        let Some(blank) = path.iter().rposition(|&byte| byte == b' ') else {
+            self.locations.push(Location { path: owned(path), weight: 1 });
+            return Ok(());
+        };
+        let (path, weight) = (&path[..blank], &path[blank + 1..]);
+        let valid = u32::try_from(integer(weight)).ok().filter(|&weight| weight > 0);
+        self.locations.push(Location { path: owned(path), weight: valid.unwrap_or(1) });
+        valid.map(|_| ()).ok_or_else(|| Complaint::Weight(owned(weight)))
+    }
+}
+
+fn bias(number: Option<i32>) -> Result<Option<u32>, Complaint> {
+    match number.ok_or(Complaint::Bias)? {
+        -1 => Ok(None),
+        number => match u32::try_from(number) {
+            Ok(bias) if bias <= BIAS_MAX => Ok(Some(bias)),
+            _ => Err(Complaint::Bias),
+        },
+    }
+}
+
+/// The number that a text begins with, 0 without one: `strtol` cut to an int.
+fn integer(text: &[u8]) -> i32 {
+    let is_blank = |byte: &u8| matches!(byte, b' ' | 9..=13);
+    let start = text.iter().position(|byte| !is_blank(byte)).unwrap_or(text.len());
+    let (negative, digits) = match &text[start..] {
+        [b'-', rest @ ..] => (true, rest),
+        [b'+', rest @ ..] | rest => (false, rest),
+    };
+    let digits = digits.iter().take_while(|byte| byte.is_ascii_digit());
+    let value = digits.fold(0_i64, |value, digit| {
+        let digit = i64::from(digit - b'0');
+        let signed = if negative { -digit } else { digit };
+        value.saturating_mul(10).saturating_add(signed)
+    });
+    #[expect(clippy::cast_possible_truncation, reason = "as the original does")]
+    let cut = value as i32;
+    cut
+}
+
+#[cfg(test)]
+mod tests;

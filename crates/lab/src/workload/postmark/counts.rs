@@ -1,0 +1,63 @@
+//! What a run has done so far.
+//!
+//! Invariant: beside each sum of bytes as it is stands the sum as the original keeps it, in single
+//! precision and in the order of the operations, since its rounding shows in the reports: what is
+//! 1157.99 megabytes is printed as 1158.00. Sizes are bytes.
+
+/// A sum of bytes, and the same as a C `float` has it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Sum {
+    /// As it is.
+    pub bytes: u64,
+    /// As the original counts it.
+    pub single: f32,
+}
+
+impl Sum {
+    pub(super) fn add(&mut self, bytes: u32) {
+        self.bytes += u64::from(bytes);
+        #[expect(clippy::cast_precision_loss, reason = "the rounding of the original")]
+        let rounded = bytes as f32;
+        self.single += rounded;
+    }
+}
+
+/// How often what was done.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Counts {
+    /// Files created, those included that could not be opened (classic mode goes on then).
+    pub created: u64,
+    /// Files deleted.
+    pub deleted: u64,
+    /// Of those, how many were left after the transactions.
+    pub deleted_at_end: u64,
+    /// Files read.
+    pub read: u64,
+    /// Files appended to.
+    pub appended: u64,
+    /// Bytes read.
+    pub bytes_read: Sum,
+    /// Bytes written.
+    pub bytes_written: Sum,
+    /// Transactions that were done.
+    pub transactions: u64,
+}
+
+impl Counts {
+    /// Adds what another thread has done.
+    pub(super) fn add(&mut self, other: &Counts) {
+        self.created += other.created;
+        self.deleted += other.deleted;
+        self.deleted_at_end += other.deleted_at_end;
+        self.read += other.read;
+        self.appended += other.appended;
+        self.transactions += other.transactions;
+        for (sum, more) in [
+            (&mut self.bytes_read, other.bytes_read),
+            (&mut self.bytes_written, other.bytes_written),
+        ] {
+            sum.bytes += more.bytes;
+            sum.single += more.single;
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! Work folders: where a run puts its files, and how it goes again.
+//!
+//! Invariants: a run works only in folders that it made, so it never opens or removes a file of
+//! anybody else; each is locked while the run lives. A folder whose lock is free belongs to a run
+//! that was killed, and the next one in the same location removes it. Sizes are bytes.
+
+use super::error::PostmarkError;
+use super::files::Room;
+use rustix::fd::OwnedFd;
+use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// What a work folder is called; a number follows.
+const PREFIX: &str = "larder-postmark-";
+
+/// A work folder.
+#[derive(Debug)]
+pub(super) struct Place {
+    path: PathBuf,
+    /// Open and locked for as long as the run lives.
+    folder: OwnedFd,
+}
+
+impl Place {
+    /// Makes a new folder in a location and locks it.
+    pub(super) fn make(location: &Path) -> Result<Self, PostmarkError> {
+        let location = if location.as_os_str().is_empty() { Path::new(".") } else { location };
+        let process = std::process::id();
+        for number in 0..u32::MAX {
+            let path = location.join(format!("{PREFIX}{process}-{number}"));
+            match rustix::fs::mkdir(&path, Mode::RWXU) {
+                Ok(()) => return Self::lock(path),
+                Err(Errno::EXIST) => {}
+                Err(error) => return Err(PostmarkError::of("make a folder", path, error)),
+            }
+        }
+        Err(PostmarkError::of("make a folder in", location, Errno::EXIST))
+    }
+
+    fn lock(path: PathBuf) -> Result<Self, PostmarkError> {
+        let locked = open_folder(&path).and_then(|folder| {
+            rustix::fs::flock(&folder, FlockOperation::NonBlockingLockExclusive)?;
+            Ok(folder)
+        });
+        match locked {
+            Ok(folder) => Ok(Place { path, folder }),
+            Err(error) => {
+                let failed = PostmarkError::of("lock", &path, error);
+                Err(left(failed, &path, rustix::fs::rmdir(&path)))
+            }
+        }
+    }
+
+    /// Where it is.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Makes everything on its file system stable.
+    pub(super) fn sync(&self) -> Result<(), PostmarkError> {
+        rustix::fs::syncfs(&self.folder)
+            .map_err(|error| PostmarkError::of("make stable", &self.path, error))
+    }
+
+    /// Makes a folder inside.
+    pub(super) fn make_inside(&self, name: &str) -> Result<PathBuf, PostmarkError> {
+        let path = self.path.join(name);
+        match rustix::fs::mkdir(&path, Mode::RWXU) {
+            Ok(()) => Ok(path),
+            Err(error) => Err(PostmarkError::of("make the folder", path, error)),
+        }
+    }
+
+    /// Removes it with everything inside, which is all of this run.
+    pub(super) fn remove(self) -> std::io::Result<()> {
+        std::fs::remove_dir_all(&self.path)
+    }
+}
+
+/// The same error, or one that says as well that something is left.
+fn left(failed: PostmarkError, path: &Path, removed: Result<(), Errno>) -> PostmarkError {
+    match removed {
+        Ok(()) => failed,
+        Err(why) => PostmarkError::Left {
+            first: failed.to_string(),
+            path: path.to_owned(),
+            why: why.to_string(),
+        },
+    }
+}
+
+pub(super) fn open_folder(path: &Path) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    rustix::fs::open(path, flags, Mode::empty())
+}
+
+/// Removes what runs that were killed have left in a location; answers which folders.
+pub(super) fn remove_left_over(location: &Path) -> Vec<PathBuf> {
+    let location = if location.as_os_str().is_empty() { Path::new(".") } else { location };
+    let Ok(entries) = std::fs::read_dir(location) else { return Vec::new() };
+    let ours = |name: &std::ffi::OsStr| name.to_str().is_some_and(is_name);
+    let found = entries.filter_map(Result::ok).filter(|entry| ours(&entry.file_name()));
+    found
+        .map(|entry| entry.path())
+        .filter(|path| {
+            let is_free = open_folder(path).is_ok_and(|folder| {
+                rustix::fs::flock(&folder, FlockOperation::NonBlockingLockExclusive).is_ok()
+            });
+            // What cannot be removed stays for who may remove it.
+            is_free && std::fs::remove_dir_all(path).is_ok()
+        })
+        .collect()
+}
+
+/// Whether a work folder is called so.
+fn is_name(name: &str) -> bool {
+    let numbers = name.strip_prefix(PREFIX).and_then(|rest| rest.split_once('-'));
+    numbers.is_some_and(|(process, number)| {
+        [process, number]
+            .iter()
+            .all(|part| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit()))
+    })
+}
+
+/// Refuses to begin where the files will not fit, before anything is written. `rooms` is what all
+/// files in each place take at the most.
+pub(super) fn check_room(places: &[Place], rooms: &[Room]) -> Result<(), PostmarkError> {
+    let mut by_device: BTreeMap<u64, (&Path, u64, u64)> = BTreeMap::new();
+    for (place, room) in places.iter().zip(rooms) {
+        let device = std::fs::metadata(&place.path).map_or(0, |data| data.dev());
+        let sum = by_device.entry(device).or_insert((&place.path, 0, 0));
+        sum.1 += room.bytes_max();
+        sum.2 += room.files_max;
+    }
+    for (path, bytes, files) in by_device.into_values() {
+        let found = rustix::fs::statvfs(path)
+            .map_err(|error| PostmarkError::of("ask for the free room of", path, error))?;
+        let free = found.f_bavail.saturating_mul(found.f_frsize);
+        let no_room = |what: String, free: String| {
+            let path = path.parent().unwrap_or(path).to_owned();
+            Err(PostmarkError::NoRoom { path, what, free })
+        };
+        let shown = larder_report::format::bytes;
+        if bytes > free {
+            return no_room(shown(bytes), shown(free));
+        }
+        // A file system without a table of inodes says that it has none at all.
+        if found.f_files > 0 && files > found.f_favail {
+            return no_room(format!("{files} inodes"), found.f_favail.to_string());
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folders_of_runs_that_live_stay_and_those_of_others_go() {
+        let dir = tempfile::tempdir().unwrap();
+        let live = Place::make(dir.path()).unwrap();
+        let dead = dir.path().join("larder-postmark-1-0");
+        std::fs::create_dir_all(dead.join("t0/s1")).unwrap();
+        std::fs::write(dead.join("t0/s1/7"), "x").unwrap();
+        for other in ["larder-postmark-mine", "larder-postmark-1-", "larder-postmark-1-2x"] {
+            std::fs::create_dir(dir.path().join(other)).unwrap();
+        }
+        assert_eq!(remove_left_over(dir.path()), [dead]);
+        assert!(live.path().is_dir());
+        live.remove().unwrap();
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 3);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused_before_anything_is_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let place = Place::make(dir.path()).unwrap();
+        let room = Room { blocks_max: 1 << 48, files_max: 1, ..Room::default() };
+        let error = check_room(&[place], &[room]).unwrap_err().to_string();
+        assert!(error.contains("the files need 1 EiB, and "), "{error}");
+    }
+}

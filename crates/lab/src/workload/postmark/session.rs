@@ -1,0 +1,184 @@
+//! A session of the original: script, prompt, and what they print.
+//!
+//! Invariants: what is wrong is said on standard error and the session goes on; it ends at `quit`
+//! or at the end of its input, always successfully. The words are those of the original, but for
+//! the lines of `help` and the advice after `out of files!`. Commands for a shell (`!`) are not
+//! carried out, and that is said.
+
+use super::classic;
+use super::command::Command;
+use super::config::Config;
+use super::lines;
+use super::report::report;
+use super::show::{help, show};
+use std::ffi::OsStr;
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// What the original says at its start.
+const BANNER: &str = "PostMark v1.51 : 8/14/01\n";
+/// The script that is read if none is named.
+const DEFAULT_SCRIPT: &str = ".pmrc";
+
+/// A session.
+pub struct Session<'a> {
+    config: Config,
+    out: &'a mut dyn Write,
+    err: &'a mut dyn Write,
+}
+
+impl std::fmt::Debug for Session<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Session").field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
+/// Whether the one who reads commands goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    GoOn,
+    Quit,
+}
+
+impl<'a> Session<'a> {
+    /// A session with the defaults that talks there.
+    pub fn new(out: &'a mut dyn Write, err: &'a mut dyn Write) -> Self {
+        Session { config: Config::default(), out, err }
+    }
+
+    /// Carries out `script`, or `.pmrc` in the current folder without one; if that does not quit,
+    /// prompts for commands.
+    ///
+    /// # Errors
+    /// Nobody listens to what is said, or the input cannot be read.
+    pub fn run(&mut self, script: Option<&Path>, input: &mut dyn BufRead) -> io::Result<()> {
+        self.say(BANNER)?;
+        let script = script.unwrap_or(Path::new(DEFAULT_SCRIPT));
+        if let Ok(file) = File::open(script)
+            && self.carry_out(script, file)? == Next::Quit
+        {
+            return self.out.flush();
+        }
+        loop {
+            self.say("pm>")?;
+            self.out.flush()?;
+            let Some(line) = lines::next(input)? else { break };
+            match line.as_slice() {
+                b"exit" => break,
+                b"?" => self.say(&help(b""))?,
+                line => {
+                    if self.obey(line)? == Next::Quit {
+                        break;
+                    }
+                }
+            }
+        }
+        self.out.flush()
+    }
+
+    fn carry_out(&mut self, path: &Path, file: File) -> io::Result<Next> {
+        let name = path.as_os_str().as_bytes();
+        self.write(&[b"Reading configuration from file '", name, b"'\n"])?;
+        let mut file = BufReader::new(file);
+        // What cannot be read, such as a folder, is as good as empty.
+        while let Ok(Some(line)) = lines::next(&mut file) {
+            if self.obey(&line)? == Next::Quit {
+                return Ok(Next::Quit);
+            }
+        }
+        Ok(Next::GoOn)
+    }
+
+    fn obey(&mut self, line: &[u8]) -> io::Result<Next> {
+        if line.first() == Some(&b'!') {
+            self.complain("commands for a shell are not carried out: '", line)?;
+            return Ok(Next::GoOn);
+        }
+        let Some((command, parameter)) = Command::parse(line) else {
+            self.say("Eh?\n")?;
+            return Ok(Next::GoOn);
+        };
+        match command {
+            Command::Quit => return Ok(Next::Quit),
+            Command::Run => self.run_once(parameter)?,
+            Command::Load => self.load(parameter)?,
+            Command::Show => self.show(parameter)?,
+            Command::Help => self.say(&help(parameter.unwrap_or_default()))?,
+            setting => {
+                if let Err(complaint) = self.config.set(setting, parameter) {
+                    writeln!(self.err, "Error: {complaint}")?;
+                }
+            }
+        }
+        Ok(Next::GoOn)
+    }
+
+    fn load(&mut self, parameter: Option<&[u8]>) -> io::Result<()> {
+        let Some(name) = parameter else {
+            return self.err.write_all(b"Error: no configuration file specified\n");
+        };
+        let path = Path::new(OsStr::from_bytes(name));
+        match File::open(path) {
+            // A quit inside ends that file only.
+            Ok(file) => self.carry_out(path, file).map(|_| ()),
+            Err(_) => self.complain("cannot read configuration file '", name),
+        }
+    }
+
+    fn run_once(&mut self, parameter: Option<&[u8]>) -> io::Result<()> {
+        let Some(finished) = classic::run(&self.config, self.out, self.err)? else {
+            return Ok(());
+        };
+        let mut file = self.end_of(parameter)?;
+        if let Some((counts, seconds)) = finished {
+            let text = report(&self.config, &counts, seconds);
+            match &mut file {
+                // As with the original, nobody notices that a file takes no more.
+                Some(file) => drop(file.write_all(text.as_bytes())),
+                None => self.say(&text)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn show(&mut self, parameter: Option<&[u8]>) -> io::Result<()> {
+        let current = std::env::current_dir().unwrap_or_default();
+        let shown = show(&self.config, &current);
+        match self.end_of(parameter)? {
+            Some(mut file) => {
+                drop(file.write_all(&shown.before));
+                self.out.write_all(&shown.locations)?;
+                drop(file.write_all(&shown.after));
+                Ok(())
+            }
+            None => self.write(&[&shown.before, &shown.locations, &shown.after]),
+        }
+    }
+
+    /// The file that a result goes to; none for standard output.
+    fn end_of(&mut self, parameter: Option<&[u8]>) -> io::Result<Option<File>> {
+        let Some(name) = parameter else { return Ok(None) };
+        let file = OpenOptions::new().append(true).create(true).open(OsStr::from_bytes(name));
+        if file.is_err() {
+            self.complain("Cannot direct output to file '", name)?;
+        }
+        Ok(file.ok())
+    }
+
+    fn complain(&mut self, what: &str, name: &[u8]) -> io::Result<()> {
+        self.err.write_all(&[b"Error: ", what.as_bytes(), name, b"'\n"].concat())
+    }
+
+    fn say(&mut self, text: &str) -> io::Result<()> {
+        self.out.write_all(text.as_bytes())
+    }
+
+    fn write(&mut self, parts: &[&[u8]]) -> io::Result<()> {
+        parts.iter().try_for_each(|part| self.out.write_all(part))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,130 @@
+//! Scripts from a seed: configurations that run, and commands in every wrong form.
+
+use crate::random::Random;
+
+/// Folders that are there when a script runs. `missing` is not.
+pub(super) const FOLDERS: [&str; 3] = ["d0", "d1", "d2"];
+
+/// A script that others load.
+pub(super) const LOADED: &str = "set number 3\nquit\nset number 4\n";
+
+/// Blocks that a buffer of 4 KiB treats in different ways.
+const BLOCKS: [u64; 10] = [1, 7, 512, 1000, 4095, 4096, 4097, 5000, 8192, 100_000];
+
+const COMMANDS: [&str; 16] = [
+    "set size",
+    "set number",
+    "set seed",
+    "set transactions",
+    "set location",
+    "set subdirectories",
+    "set read",
+    "set write",
+    "set buffering",
+    "set bias read",
+    "set bias create",
+    "set report",
+    "load",
+    "show",
+    "help",
+    "set",
+];
+
+const PARAMETERS: [&str; 32] = [
+    "",
+    "1",
+    "5",
+    "12",
+    "-1",
+    "0",
+    "10",
+    "11",
+    "abc",
+    "12abc",
+    "true",
+    "false",
+    "verbose",
+    "terse",
+    "a",
+    "b",
+    "+a",
+    "-a",
+    "+b 3",
+    "a b 2",
+    "-b",
+    "x y z",
+    "1 2",
+    "3 1",
+    "  4",
+    "7 8 9",
+    "99999999999",
+    "2147483648",
+    "+",
+    " ",
+    "\t3",
+    "loaded",
+];
+
+/// Whether a line of help is about this, perhaps behind a prompt.
+pub(super) fn is_command(name: &str) -> bool {
+    let name = name.trim_start_matches("pm>");
+    COMMANDS.contains(&name) || ["run", "quit"].contains(&name)
+}
+
+fn one<T: Copy>(random: &mut Random, of: &[T]) -> T {
+    of[random.below(of.len())]
+}
+
+fn number(random: &mut Random, from: u64, to: u64) -> u64 {
+    from + random.next() % (to - from + 1)
+}
+
+/// A small configuration and a run of it.
+pub(super) fn random(random: &mut Random) -> String {
+    let mut lines = Vec::new();
+    let files = number(random, 1, 300);
+    lines.push(format!("set number {}", one(random, &[1, 2, 5, 50, files])));
+    let transactions = number(random, 10, 900);
+    lines.push(format!("set transactions {}", one(random, &[10, 19, 100, transactions])));
+    let low = number(random, 1, 20_000);
+    let low = one(random, &[1, 500, low, low]);
+    let high = low + number(random, 0, 30_000);
+    let size = one(random, &[format!("{low}"), format!("{low} {high}")].each_ref()).clone();
+    lines.push(format!("set size {size}"));
+    lines.push(format!("set seed {}", number(random, 1, (1 << 31) - 1)));
+    for which in ["read", "write"] {
+        lines.push(format!("set {which} {}", one(random, &BLOCKS)));
+    }
+    lines.push(format!("set buffering {}", one(random, &["true", "false"])));
+    lines.push(format!("set bias read {}", one(random, &["-1", "0", "3", "5", "8", "10"])));
+    lines.push(format!("set bias create {}", one(random, &["-1", "0", "4", "5", "6", "10"])));
+    if random.below(2) == 0 {
+        lines.push(format!("set subdirectories {}", number(random, 1, 9)));
+    }
+    for folder in FOLDERS.iter().take(random.below(4)) {
+        lines.push(format!("set location +{folder} {}", number(random, 1, 5)));
+    }
+    if random.below(8) == 0 {
+        lines.push("set location +missing".to_owned());
+    }
+    if random.below(5) == 0 {
+        lines.push("set report terse".to_owned());
+    }
+    lines.push("show".to_owned());
+    lines.push(one(random, &["run", "run report"]).to_owned());
+    lines.push(one(random, &["quit", "show"]).to_owned());
+    lines.join("\n") + "\n"
+}
+
+/// Commands, right and wrong ones, that run nothing.
+pub(super) fn commands(random: &mut Random) -> String {
+    let mut text = String::new();
+    for _ in 0..number(random, 1, 25) {
+        let [command, other] = [one(random, &COMMANDS), one(random, &["exit", "?", "foo", ""])];
+        text.push_str(one(random, &[command, command, command, command, command, other]));
+        text.push_str(one(random, &[" ", " ", " ", "", "\t", "x", "  "]));
+        text.push_str(one(random, &PARAMETERS));
+        text.push_str(one(random, &["\n", "\n", "\n", "\n", "\r\n", "\nshow\n"]));
+    }
+    text
+}
