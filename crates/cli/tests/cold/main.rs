@@ -3,6 +3,7 @@
 //! File systems are made in files and mounted over loop devices, and bindfs stands for FUSE; that
 //! takes root and the tools of `cargo xtask test`. What cannot be tried is said and passed over.
 
+mod places;
 mod rig;
 
 use larder_host::residency::of_path;
