@@ -340,7 +340,7 @@ csv\t'Every value, one line each'
 html\t'One page with charts that needs nothing else'
 json\t'The record, in the newest version of the format'"
 complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from probe" -s o -l output -d 'Write the record as well, for larder compare and larder report' -r -F
-complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from probe" -l unbuffered -d 'Past the page cache (O_DIRECT)'
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from probe" -l unbuffered -d 'Past the page cache, with direct I/O'
 complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from probe" -l overwrite -d 'Write to TARGET although it was there before. What it holds is lost'
 complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from probe" -l drop-all -d 'Before each cold start drop everything that the machine has cached. Needs root, and slows down whatever else runs'
 complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from probe" -s h -l help -d 'Print help (see more with \'--help\')'

@@ -4,6 +4,9 @@
 //! An example is a block of code that begins with `$ larder report ...` or `$ larder compare ...`;
 //! the test runs it in bench-runs. With `LARDER_WRITE_DOCS=1` it writes what comes out.
 
+#![expect(clippy::tests_outside_test_module, reason = "all of this is a test")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on is to panic")]
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 

@@ -39,16 +39,16 @@ fn trouble(error: impl Display) -> Trouble {
 }
 
 /// What was found, where no resident page shall be.
-fn cold(found: Pages) -> Found {
+fn cold(found: &Pages) -> Found {
     let why = found.resident.as_ref().map(|(path, one)| why_pages_stay(path, one));
-    counted(&found, found.resident.clone().map(|(path, one)| (path, one.resident)), why)
+    counted(found, found.resident.clone().map(|(path, one)| (path, one.resident)), why)
 }
 
 /// What was found, where every page shall be resident.
-fn warm(found: Pages) -> Found {
+fn warm(found: &Pages) -> Found {
     let why = found.lacking.as_ref().map(|(path, one)| why_pages_lack(path, one));
     let lacking = found.lacking.clone();
-    counted(&found, lacking.map(|(path, one)| (path, one.pages - one.resident)), why)
+    counted(found, lacking.map(|(path, one)| (path, one.pages - one.resident)), why)
 }
 
 fn counted(found: &Pages, wrong: Option<(PathBuf, u64)>, why: Option<String>) -> Found {
@@ -111,7 +111,7 @@ impl Surroundings for Here {
         if self.drop_all {
             everything().map_err(trouble)?;
         }
-        files.residency().map(cold).map_err(trouble)
+        files.residency().map(|found| cold(&found)).map_err(trouble)
     }
 
     fn make_warm(
@@ -121,11 +121,11 @@ impl Surroundings for Here {
     ) -> Result<Found, Trouble> {
         let files = open(files)?;
         files.fill(|_| more()).map_err(trouble)?;
-        files.reopened().map(warm).map_err(trouble)
+        files.reopened().map(|found| warm(&found)).map_err(trouble)
     }
 
     fn look(&self, files: &[PathBuf]) -> Result<Found, Trouble> {
-        open(files)?.residency().map(cold).map_err(trouble)
+        open(files)?.residency().map(|found| cold(&found)).map_err(trouble)
     }
 
     fn below(&self, files: &[PathBuf]) -> Vec<String> {
