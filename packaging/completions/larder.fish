@@ -34,6 +34,8 @@ complete -c larder -n "__fish_larder_needs_command" -f -a "trace" -d 'Convert, s
 complete -c larder -n "__fish_larder_needs_command" -f -a "size" -d 'How much cache a trace needs: size, policy, pages, and what half or twice would do'
 complete -c larder -n "__fish_larder_needs_command" -f -a "sim" -d 'Simulate caches over traces: hit ratios by policy and size, and curves'
 complete -c larder -n "__fish_larder_needs_command" -f -a "bench" -d 'Run a benchmark, the result of which can be believed and compared'
+complete -c larder -n "__fish_larder_needs_command" -f -a "compare" -d 'Compare two runs: better, worse, or cannot tell'
+complete -c larder -n "__fish_larder_needs_command" -f -a "report" -d 'Show a run: text, CSV, JSON, or a page with charts'
 complete -c larder -n "__fish_larder_using_subcommand serve" -l config -d 'Read flags and volumes from this file (docs/config.md) as well; those of the command line go before its own. SIGHUP reads it again' -r -F
 complete -c larder -n "__fish_larder_using_subcommand serve" -l memory -d 'Memory of the cache, with everything that goes with it, shared by all volumes' -r
 complete -c larder -n "__fish_larder_using_subcommand serve" -l listen -d 'Where to listen: unix:PATH or tcp:ADDRESS:PORT. Without it, a socket in the runtime directory' -r
@@ -302,7 +304,58 @@ off\t''"
 complete -c larder -n "__fish_larder_using_subcommand sim" -l hint -d 'How the volumes will be read, as they are told: normal, sequential, random, no-buffering' -r
 complete -c larder -n "__fish_larder_using_subcommand sim" -l set -d 'Set a tunable (docs/TUNABLES.md), as NAME=VALUE' -r
 complete -c larder -n "__fish_larder_using_subcommand sim" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c larder -n "__fish_larder_using_subcommand bench; and not __fish_seen_subcommand_from postmark" -s h -l help -d 'Print help'
-complete -c larder -n "__fish_larder_using_subcommand bench; and not __fish_seen_subcommand_from postmark" -f -a "postmark" -d 'Many small files: create, read, append, delete'
+complete -c larder -n "__fish_larder_using_subcommand bench; and not __fish_seen_subcommand_from postmark probe cold warm" -s h -l help -d 'Print help'
+complete -c larder -n "__fish_larder_using_subcommand bench; and not __fish_seen_subcommand_from postmark probe cold warm" -f -a "postmark" -d 'Many small files: create, read, append, delete'
+complete -c larder -n "__fish_larder_using_subcommand bench; and not __fish_seen_subcommand_from postmark probe cold warm" -f -a "probe" -d 'Random records with a pattern of reads and writes, as the Response Probe did'
+complete -c larder -n "__fish_larder_using_subcommand bench; and not __fish_seen_subcommand_from postmark probe cold warm" -f -a "cold" -d 'Make files cold: nothing of them in memory, as read back'
+complete -c larder -n "__fish_larder_using_subcommand bench; and not __fish_seen_subcommand_from postmark probe cold warm" -f -a "warm" -d 'Make files warm: all of them in memory, as read back'
 complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from postmark" -l classic -d 'Behave exactly as the original: script, then prompt, whole seconds, errors passed over'
 complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from postmark" -s h -l help -d 'Print help'
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from probe" -l in-process -d 'Work on the cache of this very program instead, in front of this store' -r -f -a "memory\t'Memory, which answers at once'
+disk\t'A modelled disk of 7,200 rpm, in real time'"
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from probe" -l memory -d 'Size of the cache: that of --in-process, or the one that answers for TARGET (for --scenario)' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from probe" -l policy -d 'Replacement policy of --in-process' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from probe" -l size -d 'Bytes that are worked on; 64MiB for a new file, else all of it' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from probe" -l scenario -d 'Work on so many times the size of the cache as the published measurements did' -r -f -a "fits\t'The file fits: 16 MB'
+overrun\t'The file is five times the cache: 128 MB of 26 MB'
+favoured\t'The same with more memory for the cache: 128 MB of 40 MB'"
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from probe" -l record -d 'Bytes of a record' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from probe" -l pattern -d 'What is done to successive records: R reads, W writes' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from probe" -l order -d 'Where cycles begin' -r -f -a "normal\t'Normally distributed, folded into the file'
+uniform\t'Every record as likely as the other'
+sequential\t'Where the last cycle ended'"
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from probe" -l seek -d 'Mean and standard deviation of normal seeks, in records, as in 2000,300; the middle and a sixth of the file, if not given' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from probe" -l cycle -d 'Records of a cycle, mean and standard deviation' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from probe" -l think -d 'Milliseconds of thinking before each cycle, mean and standard deviation' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from probe" -l compute -d 'Milliseconds of computing at the end of each cycle, mean and standard deviation' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from probe" -l threads -d 'Threads, each with requests of its own' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from probe" -l length -d 'How long a trial is; its second half is measured' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from probe" -l start -d 'From where each trial starts: cold (nothing of its files in memory), warm (all of them) or as-is. The first two are made and read back before each trial' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from probe" -l trials -d 'The fewest and the most trials, as in 6..30, or exactly so many' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from probe" -l confidence -d 'Repeat until the 95 % interval of the first series is this small to both sides; off: do the fewest trials' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from probe" -l for -d 'The time that may be spent; the trial at hand is not cut short, and one is always done' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from probe" -l seed -d 'Where everything random comes from' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from probe" -l format -d 'How to print the result' -r -f -a "text\t'Tables and sentences'
+csv\t'Every value, one line each'
+html\t'One page with charts that needs nothing else'
+json\t'The record, in the newest version of the format'"
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from probe" -s o -l output -d 'Write the record as well, for larder compare and larder report' -r -F
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from probe" -l unbuffered -d 'Past the page cache, with direct I/O'
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from probe" -l overwrite -d 'Write to TARGET although it was there before. What it holds is lost'
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from probe" -l drop-all -d 'Before each cold start drop everything that the machine has cached. Needs root, and slows down whatever else runs'
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from probe" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from cold" -l drop-all -d 'Drop everything that the machine has cached as well: inodes, directories, and what lies below FUSE and loop devices. Needs root, and slows down whatever else runs'
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from cold" -s h -l help -d 'Print help'
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from warm" -l drop-all -d 'Drop everything that the machine has cached as well: inodes, directories, and what lies below FUSE and loop devices. Needs root, and slows down whatever else runs'
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from warm" -s h -l help -d 'Print help'
+complete -c larder -n "__fish_larder_using_subcommand compare" -l threshold -d 'Differences of less than this count as none' -r
+complete -c larder -n "__fish_larder_using_subcommand compare" -l format -d 'How to print the result' -r -f -a "text\t'A table, and what else is different'
+csv\t'The table alone'
+json\t'Everything'"
+complete -c larder -n "__fish_larder_using_subcommand compare" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c larder -n "__fish_larder_using_subcommand report" -l format -d 'How to show it; html if the name of the output ends so' -r -f -a "text\t'Tables and sentences'
+csv\t'Every value, one line each'
+html\t'One page with charts that needs nothing else'
+json\t'The record, in the newest version of the format'"
+complete -c larder -n "__fish_larder_using_subcommand report" -s o -l output -d 'Where to, instead of standard output. It is written under another name and renamed' -r -F
+complete -c larder -n "__fish_larder_using_subcommand report" -s h -l help -d 'Print help (see more with \'--help\')'

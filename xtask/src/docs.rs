@@ -48,10 +48,14 @@ pub(crate) fn command(args: &[String]) -> Result<Ending> {
 
 /// Has the tests write the examples that they check otherwise.
 fn examples(root: &Path) -> Result<()> {
-    let mut cargo = run::cargo(root);
-    cargo.args(["test", "--quiet", "--package", "larder"]);
-    cargo.args(["--test", "control", "--test", "postmark", "documents"]);
-    run::show(cargo.env("LARDER_WRITE_DOCS", "1"))
+    for (test, name) in
+        [("control", "documents"), ("postmark", "documents"), ("reports", "examples")]
+    {
+        let mut cargo = run::cargo(root);
+        cargo.args(["test", "--quiet", "--package", "larder", "--test", test, name]);
+        run::show(cargo.env("LARDER_WRITE_DOCS", "1"))?;
+    }
+    Ok(())
 }
 
 /// Whether a file holds this text; shows the difference if not.

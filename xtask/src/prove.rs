@@ -4,6 +4,7 @@
 //! that does not hold, so that nothing is left out in silence.
 
 mod clients;
+mod compare;
 mod default_policy;
 mod faults;
 mod fuzz;
@@ -106,6 +107,11 @@ pub(crate) const PROOFS: &[Proof] = &[
     Proof { name: "curve-cost", about: "what the curve costs a hit", run: tuning::curve_cost },
     Proof { name: "share", about: "--share auto, against fixed divisions", run: tuning::share },
     Proof { name: "warm", about: "a restart that reads back what was cached", run: warm::run },
+    Proof {
+        name: "compare",
+        about: "larder compare, against what is known to be so",
+        run: compare::run,
+    },
     Proof { name: "postmark", about: "PostMark, beside Debian's", run: postmark::run },
     Proof { name: "simulation", about: "20,000 seeds of crashes and faults", run: simulation::run },
 ];

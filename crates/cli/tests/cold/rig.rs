@@ -8,7 +8,7 @@ use tempfile::TempDir;
 /// Large enough for every file system: XFS wants 300 MiB. The image is sparse.
 const IMAGE_BYTES: u64 = 512 << 20;
 /// How long anything may take on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// What the command did.
 #[derive(Debug)]
@@ -98,15 +98,15 @@ pub(crate) struct Loop {
 impl Loop {
     /// Nothing where this machine cannot: then why was printed.
     pub(crate) fn with(kind: &str) -> Option<Loop> {
-        let make = format!("mkfs.{kind}");
-        if !root() || !installed(&make) || !installed("losetup") {
+        let maker = format!("mkfs.{kind}");
+        if !root() || !installed(&maker) || !installed("losetup") {
             return None;
         }
         let folder = tempfile::tempdir().unwrap();
         let (image, point) = (folder.path().join("image"), folder.path().join("point"));
         std::fs::File::create(&image).unwrap().set_len(IMAGE_BYTES).unwrap();
         std::fs::create_dir(&point).unwrap();
-        tool(&make, &["-q", image.to_str().unwrap()])?;
+        tool(&maker, &["-q", image.to_str().unwrap()])?;
         let device = tool("losetup", &["--find", "--show", image.to_str().unwrap()])?;
         let made = Loop { device, point, _folder: folder };
         tool("mount", &["-t", kind, &made.device, made.point.to_str().unwrap()])?;

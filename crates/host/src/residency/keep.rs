@@ -13,6 +13,8 @@ use std::path::{Path, PathBuf};
 
 /// Bytes that are read at a time.
 const PIECE_BYTES: usize = 1 << 20;
+/// How often a file is read before what is missing counts as missing.
+const ATTEMPTS: usize = 3;
 /// Files that are kept open; more are opened one by one.
 const OPEN_MAX: usize = 512;
 
@@ -98,18 +100,14 @@ impl Files {
     pub fn fill(&self, mut more: impl FnMut(u64) -> bool) -> Result<(), FillError> {
         let mut buffer = vec![0; PIECE_BYTES];
         self.each(|file, path| {
-            if of_file(file, path)?.is_warm() {
-                return Ok(());
-            }
-            let failed = |source| FillError::Read { path: path.to_path_buf(), source };
-            let mut offset = 0;
-            loop {
-                let bytes = read_piece(file, &mut buffer, offset).map_err(failed)? as u64;
-                offset += bytes;
-                if bytes == 0 || !more(bytes) {
-                    return Ok(());
+            // Memory that is short for a moment takes pages that were just read.
+            for _ in 0..ATTEMPTS {
+                if of_file(file, path)?.is_warm() || !read_all(file, path, &mut buffer, &mut more)?
+                {
+                    break;
                 }
             }
+            Ok(())
         })
     }
 
@@ -139,6 +137,27 @@ impl Files {
             }
         }
         Ok(())
+    }
+}
+
+/// Reads a file from front to back; false if it was told to stop.
+fn read_all(
+    file: &File,
+    path: &Path,
+    buffer: &mut [u8],
+    more: &mut impl FnMut(u64) -> bool,
+) -> Result<bool, FillError> {
+    let failed = |source| FillError::Read { path: path.to_path_buf(), source };
+    let mut offset = 0;
+    loop {
+        let bytes = read_piece(file, buffer, offset).map_err(failed)? as u64;
+        offset += bytes;
+        if bytes == 0 {
+            return Ok(true);
+        }
+        if !more(bytes) {
+            return Ok(false);
+        }
     }
 }
 

@@ -184,7 +184,7 @@ struct Worker {
 impl Worker {
     fn new(bench: &ProbeBench, seed: u64) -> Result<Self, BenchError> {
         let len = usize::try_from(bench.probe.record_bytes)
-            .map_err(|_| BenchError::Workload("work on records: they do not fit".to_owned()))?;
+            .map_err(|error| BenchError::Workload(format!("make room for a record: {error}")))?;
         let mut random = Random::from_seed(seed);
         // What cannot be compressed: some disks and file systems store zeros as nothing.
         let mut buffer = vec![0; len];

@@ -204,8 +204,7 @@ impl Run {
         for (name, value) in &self.settings {
             table.push([Cell::word(name), Cell::word(word(value))]);
         }
-        let software = self.software.iter().map(|(name, version)| (name, version));
-        for (name, value) in software.chain(&self.environment) {
+        for (name, value) in self.software.iter().chain(&self.environment) {
             table.push([Cell::word(name), Cell::word(value)]);
         }
         format!("<section>\n<h2>Settings</h2>\n{}</section>\n", html_table(&table))

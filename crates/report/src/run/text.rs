@@ -97,6 +97,10 @@ impl Run {
         let pages = first.started.pages.map(format::count);
         let trials = if count == 1 { "trial" } else { "trials" };
         match (first.started.start, pages) {
+            (start, Some(_)) if first.started.files == 0 => format!(
+                "{count} {trials}, started {}: no file of the workload was there before.",
+                start.name()
+            ),
             (Start::Cold, Some(pages)) => format!(
                 "{count} {trials} from a cold start: before each, none of {pages} pages of {files} \
                  was in memory, as read back."

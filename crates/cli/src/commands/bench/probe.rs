@@ -11,7 +11,7 @@ use larder_lab::bench::probe::ProbeBench;
 use larder_lab::bench::target::{AtPath, Buffering, Place};
 use larder_lab::random::Spread;
 use larder_lab::workload::probe::{
-    Action, FITS, OVERRUN, OVERRUN_FAVOURED, Order, Probe, RECORD_BYTES, parse_pattern,
+    Action, FITS, OVERRUN, OVERRUN_FAVOURED, Order, Probe, parse_pattern,
 };
 use std::io::Seek;
 use std::os::unix::fs::FileTypeExt;
@@ -82,7 +82,7 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = args::time)]
     length: u64,
 
-    /// Past the page cache (O_DIRECT).
+    /// Past the page cache, with direct I/O.
     #[arg(long)]
     unbuffered: bool,
 
@@ -206,12 +206,13 @@ impl Arguments {
 
 pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let (place, bytes) = arguments.place()?;
-    let record = if arguments.record == 0 { RECORD_BYTES } else { arguments.record };
+    let record = arguments.record;
+    ensure!(record > 0, "work on records of 0 bytes: there is nothing to do");
     ensure!(bytes >= record, "work on {bytes} bytes: a record has {record}");
     // Whole records: what lies behind the last one is left alone.
     let mut probe = Probe::random(bytes - bytes % record);
     probe.record_bytes = record;
-    probe.pattern = arguments.pattern.0.clone();
+    probe.pattern.clone_from(&arguments.pattern.0);
     let records = probe.records();
     #[expect(clippy::cast_precision_loss, reason = "records stay below 2^53")]
     let middle = Spread { mean: records as f64 / 2.0, sdev: records as f64 / 6.0 };

@@ -12,7 +12,6 @@ use larder_report::run::Machine;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
 /// This machine.
 #[derive(Debug)]
@@ -20,28 +19,19 @@ pub(super) struct Here {
     clock: MonotonicClock,
     /// Drop everything that is cached, not the files of the workload alone.
     drop_all: bool,
-    /// The files of the last start. They stay open until the next one: where an open drops pages
-    /// (FUSE), nobody shall open them in between on our account.
-    files: Mutex<Option<Files>>,
 }
 
 impl Here {
     pub(super) fn new(drop_all: bool) -> Self {
-        Here { clock: MonotonicClock::new(), drop_all, files: Mutex::new(None) }
+        Here { clock: MonotonicClock::new(), drop_all }
     }
+}
 
-    /// Works on these files, opened once.
-    fn with<T>(
-        &self,
-        paths: &[PathBuf],
-        work: impl FnOnce(&Files) -> Result<T, Trouble>,
-    ) -> Result<T, Trouble> {
-        let mut kept = self.files.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.as_ref().is_none_or(|files| files.paths() != paths) {
-            *kept = Some(Files::open(paths.to_vec()).map_err(trouble)?);
-        }
-        work(kept.as_ref().expect("opened above"))
-    }
+/// Opens files once for all that is done to them: where an open drops pages (FUSE), nobody shall
+/// open them in between on our account. They are opened anew for each start, since a workload may
+/// have made others of the same names.
+fn open(paths: &[PathBuf]) -> Result<Files, Trouble> {
+    Files::open(paths.to_vec()).map_err(trouble)
 }
 
 fn trouble(error: impl Display) -> Trouble {
@@ -49,16 +39,16 @@ fn trouble(error: impl Display) -> Trouble {
 }
 
 /// What was found, where no resident page shall be.
-fn cold(found: Pages) -> Found {
+fn cold(found: &Pages) -> Found {
     let why = found.resident.as_ref().map(|(path, one)| why_pages_stay(path, one));
-    counted(&found, found.resident.clone().map(|(path, one)| (path, one.resident)), why)
+    counted(found, found.resident.clone().map(|(path, one)| (path, one.resident)), why)
 }
 
 /// What was found, where every page shall be resident.
-fn warm(found: Pages) -> Found {
+fn warm(found: &Pages) -> Found {
     let why = found.lacking.as_ref().map(|(path, one)| why_pages_lack(path, one));
     let lacking = found.lacking.clone();
-    counted(&found, lacking.map(|(path, one)| (path, one.pages - one.resident)), why)
+    counted(found, lacking.map(|(path, one)| (path, one.pages - one.resident)), why)
 }
 
 fn counted(found: &Pages, wrong: Option<(PathBuf, u64)>, why: Option<String>) -> Found {
@@ -116,13 +106,12 @@ impl Surroundings for Here {
         files: &[PathBuf],
         more: &mut dyn FnMut() -> bool,
     ) -> Result<Found, Trouble> {
-        self.with(files, |files| {
-            files.drop(more).map_err(trouble)?;
-            if self.drop_all {
-                everything().map_err(trouble)?;
-            }
-            files.residency().map(cold).map_err(trouble)
-        })
+        let files = open(files)?;
+        files.drop(more).map_err(trouble)?;
+        if self.drop_all {
+            everything().map_err(trouble)?;
+        }
+        files.residency().map(|found| cold(&found)).map_err(trouble)
     }
 
     fn make_warm(
@@ -130,14 +119,13 @@ impl Surroundings for Here {
         files: &[PathBuf],
         more: &mut dyn FnMut() -> bool,
     ) -> Result<Found, Trouble> {
-        self.with(files, |files| {
-            files.fill(|_| more()).map_err(trouble)?;
-            files.reopened().map(warm).map_err(trouble)
-        })
+        let files = open(files)?;
+        files.fill(|_| more()).map_err(trouble)?;
+        files.reopened().map(|found| warm(&found)).map_err(trouble)
     }
 
     fn look(&self, files: &[PathBuf]) -> Result<Found, Trouble> {
-        self.with(files, |files| files.residency().map(cold).map_err(trouble))
+        open(files)?.residency().map(|found| cold(&found)).map_err(trouble)
     }
 
     fn below(&self, files: &[PathBuf]) -> Vec<String> {

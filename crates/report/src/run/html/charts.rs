@@ -164,12 +164,12 @@ pub(super) fn surface(name: &str, samples: &[&Sample]) -> String {
         let (Some(row), Some(column)) = (place(&rows, keys[0]), place(&columns, keys[1])) else {
             continue;
         };
-        let share = if most > 0.0 { (value / most).clamp(0.0, 1.0) } else { 0.0 };
-        let shade = as_u64((share * SHADES).ceil().clamp(1.0, SHADES));
+        let part = if most > 0.0 { (value / most).clamp(0.0, 1.0) } else { 0.0 };
+        let shade = as_u64((part * SHADES).ceil().clamp(1.0, SHADES));
         let x = (plot.x(small(column)) + 1.0, plot.x(small(column + 1)) - 1.0);
         let y = (plot.y(small(row + 1)) + 1.0, plot.y(small(row)) - 1.0);
         plot.rectangle(&format!("h{shade}"), x, y, &sample.series);
-        let class = if share > 0.55 { "over-dark" } else { "cell" };
+        let class = if part > 0.55 { "over-dark" } else { "cell" };
         let middle = (f64::midpoint(x.0, x.1), f64::midpoint(y.0, y.1) + 4.0);
         plot.words(class, middle, "middle", &format::number(*value));
     }
