@@ -51,7 +51,10 @@ impl World {
             self.disks[index].flush_failed |= is_flush;
             if done.op.kind == StoreOpKind::Read {
                 let range = done.op.offset..done.op.offset + done.op.len;
-                self.disks[index].read_errors.push((range, error.clone()));
+                let disk = &mut self.disks[index];
+                disk.read_errors.push((range, error.clone()));
+                // Who waits for it may have come after the fault was over.
+                disk.reads_failed_at = disk.model.event();
             }
             if matches!(done.op.kind, StoreOpKind::Write { .. }) {
                 for client in self.clients.iter_mut().flatten().filter(|c| c.disk == index) {

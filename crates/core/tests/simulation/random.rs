@@ -204,7 +204,7 @@ fn come_and_go(world: &mut World, rng: &mut Rng, client: usize) {
 fn warm(world: &mut World, rng: &mut Rng) {
     let disk = rng.index(world.disks.len());
     let blocks = world.disks[disk].length().div_ceil(BLOCK_BYTES_U64);
-    let ranges: Vec<_> = (0..1 + rng.below(4))
+    let ranges: Vec<_> = (0..=rng.below(4))
         .map(|_| {
             let start = rng.below(blocks + 2);
             start..start + rng.below(12)

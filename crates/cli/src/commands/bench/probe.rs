@@ -165,7 +165,7 @@ impl Arguments {
             let uri = target.parse()?;
             let place = AtExport::connect(uri).with_context(|| format!("reach {target}"))?;
             self.may_write(target)?;
-            return self.within(Box::new(place), asked, target);
+            return Self::within(Box::new(place), asked, target);
         }
         let path = Path::new(target);
         let found = std::fs::metadata(path).with_context(|| format!("find {target}"))?;
@@ -182,7 +182,7 @@ impl Arguments {
             bytes = device.seek(std::io::SeekFrom::End(0)).context("find its length")?;
         }
         let place = AtPath::existing(path, bytes, buffering, self.writes());
-        self.within(Box::new(place), asked, target)
+        Self::within(Box::new(place), asked, target)
     }
 
     fn may_write(&self, target: &str) -> Result<()> {
@@ -193,7 +193,6 @@ impl Arguments {
     }
 
     fn within(
-        &self,
         place: Box<dyn Place>,
         asked: Option<u64>,
         target: &str,

@@ -48,10 +48,10 @@ impl<'a> CellTest<'a> {
         let at = [("file_bytes", file), ("record_bytes", record)];
         Series::new(name, RATE, Some(Better::Higher)).at(&at)
     }
+}
 
-    fn writes(&self, column: &Column) -> bool {
-        column.name.contains("write")
-    }
+fn writes(column: &Column) -> bool {
+    column.name.contains("write")
 }
 
 /// Bytes per second.
@@ -85,7 +85,7 @@ impl Workload for CellTest<'_> {
         let mut all = Vec::new();
         for column in self.columns() {
             all.push(self.series(&column, false));
-            all.extend(self.writes(&column).then(|| self.series(&column, true)));
+            all.extend(writes(&column).then(|| self.series(&column, true)));
         }
         all
     }
@@ -124,7 +124,7 @@ impl Workload for CellTest<'_> {
             self.columns().iter().zip(passed)
         {
             outcome.values.insert(self.series(column, false).name, rate(bytes, took));
-            if let Some(took) = took_flushed.filter(|_| self.writes(column)) {
+            if let Some(took) = took_flushed.filter(|_| writes(column)) {
                 outcome.values.insert(self.series(column, true).name, rate(bytes, took));
             }
             outcome.phases.push(Phase { name: column.title.to_owned(), duration_ns: took });

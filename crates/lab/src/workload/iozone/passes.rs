@@ -205,7 +205,7 @@ impl<'a> Subject<'a> {
         };
         for number in records {
             // No two records alike.
-            record[..8].copy_from_slice(&number.to_ne_bytes());
+            record[..8].copy_from_slice(&number.to_le_bytes());
             if let Err(error) = write(record, number) {
                 return Err(said(error));
             }
@@ -271,7 +271,7 @@ impl<'a> Subject<'a> {
         let mut stream = BufWriter::with_capacity(size, file);
         let record = self.buffer.of(size);
         for number in 0..self.cell.records() {
-            record[..8].copy_from_slice(&number.to_ne_bytes());
+            record[..8].copy_from_slice(&number.to_le_bytes());
             if let Err(error) = stream.write_all(record) {
                 return Err(said(error));
             }

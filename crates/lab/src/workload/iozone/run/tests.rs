@@ -123,7 +123,7 @@ fn records_are_where_they_belong_whatever_the_order() {
             for record in order::random(40) {
                 let mut number = [0; 8];
                 file.read_exact_at(&mut number, record * cell.record_bytes).unwrap();
-                assert_eq!(u64::from_ne_bytes(number), record, "test {test}");
+                assert_eq!(u64::from_le_bytes(number), record, "test {test}");
             }
         }
         std::fs::remove_file(&path).unwrap();
