@@ -313,7 +313,7 @@ complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_sub
 complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from postmark" -s h -l help -d 'Print help'
 complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from probe" -l in-process -d 'Work on the cache of this very program instead, in front of this store' -r -f -a "memory\t'Memory, which answers at once'
 disk\t'A modelled disk of 7,200 rpm, in real time'"
-complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from probe" -l memory -d 'Size of the cache: that of --in-process, or the one that answers for TARGET (for --scenario)' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from probe" -l memory -d 'Size of the cache: that of --in-process, or of the one that answers for TARGET' -r
 complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from probe" -l policy -d 'Replacement policy of --in-process' -r
 complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from probe" -l size -d 'Bytes that are worked on; 64MiB for a new file, else all of it' -r
 complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from probe" -l scenario -d 'Work on so many times the size of the cache as the published measurements did' -r -f -a "fits\t'The file fits: 16 MB'

@@ -15,8 +15,8 @@ use super::{Claims, Lab, to_f64};
 use crate::run;
 
 /// Every trial: long enough that a switch of tasks does not decide it.
-const TRIAL: &str = "60ms";
-const TRIALS: &str = "10";
+const TRIAL: &str = "150ms";
+const TRIALS: &str = "16";
 /// The slower form takes this much longer.
 const SLOWER: f64 = 0.1;
 /// Milliseconds that a cycle computes.

@@ -46,7 +46,8 @@ impl Comparison {
         put_line!(
             text,
             "B against A is the median of all ratios of a value of B to one of A, with its 95 % \
-             interval;\na verdict is given where all of it is more than {} away from no difference.",
+             interval;\na verdict is given where all of it is more than {} away from no \
+             difference.",
             format::percent(self.threshold)
         );
         for (title, only) in [("Only in A", &self.only_a), ("Only in B", &self.only_b)] {

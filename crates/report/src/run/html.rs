@@ -150,7 +150,8 @@ impl Run {
         }
         format!(
             "<section>\n<h2>Answer times</h2>\n<figure>\n{}<figcaption>The share of requests that \
-             took no longer than this, all trials together.</figcaption>\n</figure>\n{}</section>\n",
+             took no longer than this, all trials together.</figcaption>\n</figure>\n{}\
+             </section>\n",
             charts::answer_times(&latencies),
             html_table(&self.latency_table())
         )

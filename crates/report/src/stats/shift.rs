@@ -3,9 +3,9 @@
 //!
 //! No distribution is assumed, so the long tails and single outliers of benchmarks do not harm. The
 //! estimate is the median of all ratios of a value of one to a value of the other; the interval is
-//! made of the ratios at the places that the exact distribution of the rank sum gives (J. L. Hodges,
-//! E. L. Lehmann, "Estimates of location based on rank tests", Ann. Math. Statist. 34, 1963).
-//! Ratios have no unit.
+//! made of the ratios at the places that the exact distribution of the rank sum gives (J. L.
+//! Hodges, E. L. Lehmann, "Estimates of location based on rank tests", Ann. Math. Statist. 34,
+//! 1963). Ratios have no unit.
 
 use super::{CONFIDENCE, as_f64, quantile};
 

@@ -29,7 +29,7 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "STORE", conflicts_with = "target")]
     in_process: Option<Behind>,
 
-    /// Size of the cache: that of --in-process, or the one that answers for TARGET (for --scenario).
+    /// Size of the cache: that of --in-process, or of the one that answers for TARGET.
     #[arg(long, value_name = "SIZE", value_parser = args::bytes)]
     memory: Option<u64>,
 
