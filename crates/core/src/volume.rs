@@ -284,8 +284,8 @@ impl<F: Frames> Volume<F> {
         self.policy_auto.load(Ordering::Relaxed)
     }
 
-    /// Whether what streams bring in goes first once they have passed it: where the cache may choose
-    /// how it replaces, and most references are to pages that nobody asks for again.
+    /// Whether what streams bring in goes first once they have passed it: where the cache may
+    /// choose how it replaces, and most references are to pages that nobody asks for again.
     #[inline]
     pub(crate) fn bypasses_scans(&self) -> bool {
         self.scanned.load(Ordering::Relaxed) && self.policy_auto()

@@ -1,4 +1,5 @@
-//! Workloads: who asks for what, and how answer times are judged.
+//! Workloads: who asks for what, and how answer times are judged. No I/O here, but for [`postmark`]
+//! and [`iozone`], which need real files.
 //!
 //! Sizes are bytes, times are nanoseconds.
 

@@ -2,7 +2,8 @@
 //! delay than a change is worth.
 //!
 //! fio verifies with four connections while memory, page size, policy and write mode change every
-//! second and a further volume, used by a client of its own, comes or goes. The same load on an unchanged server comes before and after, for its delays.
+//! second and a further volume, used by a client of its own, comes or goes. The same load on an
+//! unchanged server comes before and after, for its delays.
 
 use std::path::Path;
 use std::time::Duration;
@@ -33,7 +34,8 @@ pub(super) fn run(lab: &Lab, claims: &mut Claims) -> Result<()> {
     let image = image::sparse(&lab.file("live.img"), IMAGE_MIB * MIB)?;
     let before = calm(lab, &image, seconds)?;
     let mut restless_outcome = None;
-    claims.tried(format!("fio verify for {seconds} s while all settings change and a volume comes or goes every second"), || {
+    let what = "while all settings change and a volume comes or goes every second";
+    claims.tried(format!("fio verify for {seconds} s {what}"), || {
         let (outcome, count) = restless(lab, &image, seconds)?;
         restless_outcome = Some(outcome);
         Ok(format!("{count} changes, {} requests, no error, no difference", outcome.requests))

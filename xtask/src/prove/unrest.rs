@@ -29,8 +29,8 @@ pub(super) struct Unrest {
 }
 
 impl Unrest {
-    /// Begins: a change each time that `pause` has passed. Memory is one of `memory`. The guest, if there is
-    /// one, comes and goes in turns.
+    /// Begins: a change each time that `pause` has passed. Memory is one of `memory`. The guest, if
+    /// there is one, comes and goes in turns.
     pub(super) fn begin(
         binary: &Path,
         server: &Server,

@@ -137,8 +137,8 @@ impl<F: Frames> Cache<F> {
         volume.has_warm.load(Ordering::Acquire)
     }
 
-    /// Looks for blocks around `block`, which a client misses, that are to be warm, and takes frames
-    /// for them if so many are free.
+    /// Looks for blocks around `block`, which a client misses, that are to be warm, and takes
+    /// frames for them if so many are free.
     pub(super) fn room_along(&self, volume: &Volume<F>, block: u64, along: &mut Along) {
         if !volume.has_warm.load(Ordering::Acquire) || !along.frames.is_empty() {
             return;

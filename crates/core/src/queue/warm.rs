@@ -1,5 +1,5 @@
-//! What is to be read back after a restart: in order, hottest first, and by place, so that what lies
-//! beside a page that a client misses can come along with it.
+//! What is to be read back after a restart: in order, hottest first, and by place, so that what
+//! lies beside a page that a client misses can come along with it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;

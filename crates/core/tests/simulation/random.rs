@@ -124,6 +124,9 @@ pub(crate) fn run_with(seed: u64, lie: Lie, policy: Option<PolicyKind>, log: Log
     for disk in 0..world.disks.len() {
         world.open(disk);
     }
+    if rng.one_in(3) {
+        warm(&mut world, &mut rng);
+    }
     for number in 0..100 + rng.below(150) {
         let client = rng.index(world.clients.len());
         match rng.below(100) {
@@ -142,6 +145,7 @@ pub(crate) fn run_with(seed: u64, lie: Lie, policy: Option<PolicyKind>, log: Log
                 world.disks[disk].volume.set_hint(rng.pick(Hint::ALL));
             }
             96 if rng.one_in(2) => pin(&mut world, &mut rng, frames),
+            96 if rng.one_in(2) => warm(&mut world, &mut rng),
             96 => come_and_go(&mut world, &mut rng, client),
             _ if changing && rng.one_in(2) => change::change(&mut world, &mut rng, policy),
             97 if faulty => {
@@ -194,6 +198,20 @@ fn come_and_go(world: &mut World, rng: &mut Rng, client: usize) {
     } else if open > 1 && world.clients[client].is_some() {
         world.close(client);
     }
+}
+
+/// Has ranges read back as after a restart, which a list of another volume may have named too.
+fn warm(world: &mut World, rng: &mut Rng) {
+    let disk = rng.index(world.disks.len());
+    let blocks = world.disks[disk].length().div_ceil(BLOCK_BYTES_U64);
+    let ranges: Vec<_> = (0..1 + rng.below(4))
+        .map(|_| {
+            let start = rng.below(blocks + 2);
+            start..start + rng.below(12)
+        })
+        .collect();
+    world.note(|| format!("store {disk}: to be warm: {ranges:?}"));
+    world.cache.warm(&world.disks[disk].volume, ranges);
 }
 
 /// Pins a range, or unpins one.

@@ -2,8 +2,8 @@
 //!
 //! The program of that name (1998) was never published; this is defined by what its reports say of
 //! it. In database mode the file is divided into eight regions. Four stand for indexes and four for
-//! data, in turns; nine of ten requests go to the index regions, the tenth is spread evenly over the
-//! data regions. The file was 100 MB, reads 8 KiB, or 64 KiB for the database.
+//! data, in turns; nine of ten requests go to the index regions, the tenth is spread evenly over
+//! the data regions. The file was 100 MB, reads 8 KiB, or 64 KiB for the database.
 //!
 //! Invariants: every request lies inside the file, at a multiple of the read size, and is one read
 //! long; what is left over at the end of the file is not read; the same seed gives the same

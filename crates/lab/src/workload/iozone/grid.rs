@@ -1,7 +1,7 @@
 //! Which cells there are: file sizes by record sizes.
 //!
-//! Invariants: every record fits its file and is no larger than [`RECORD_MAX`]; cells come by rising
-//! file size, then by rising record size, each once.
+//! Invariants: every record fits its file; cells come by rising file size, then by rising record
+//! size, each once.
 
 use std::collections::BTreeSet;
 

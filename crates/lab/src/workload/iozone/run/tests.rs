@@ -1,3 +1,5 @@
+//! The grid in small: what is measured, what is left behind, and where records lie.
+
 use super::*;
 use crate::bench::Start;
 use crate::bench::testing::{Double, never, stage};
