@@ -309,8 +309,34 @@ complete -c larder -n "__fish_larder_using_subcommand bench; and not __fish_seen
 complete -c larder -n "__fish_larder_using_subcommand bench; and not __fish_seen_subcommand_from postmark probe cold warm" -f -a "probe" -d 'Random records with a pattern of reads and writes, as the Response Probe did'
 complete -c larder -n "__fish_larder_using_subcommand bench; and not __fish_seen_subcommand_from postmark probe cold warm" -f -a "cold" -d 'Make files cold: nothing of them in memory, as read back'
 complete -c larder -n "__fish_larder_using_subcommand bench; and not __fish_seen_subcommand_from postmark probe cold warm" -f -a "warm" -d 'Make files warm: all of them in memory, as read back'
-complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from postmark" -l classic -d 'Behave exactly as the original: script, then prompt, whole seconds, errors passed over'
-complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from postmark" -s h -l help -d 'Print help'
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from postmark" -l number -d 'Files that there are before the transactions [default: 500]' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from postmark" -l transactions -d 'Transactions: each reads or appends, and creates or deletes [default: 500]' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from postmark" -l size -d 'Sizes of files, as in 500-10000 or 4KiB [default: 500-10000]' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from postmark" -l postmark-seed -d 'Where the random numbers of PostMark come from [default: 42]' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from postmark" -l location -d 'A folder for the files, perhaps with a weight; may be repeated [default: the current one]' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from postmark" -l subdirectories -d 'Subdirectories in each location; 0 and 1 are none [default: 0]' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from postmark" -l read -d 'Bytes of one read [default: 512]' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from postmark" -l write -d 'Bytes of one write [default: 512]' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from postmark" -l buffering -d 'Whether reads and writes go through a buffer, as those of C\'s stdio [default: true]' -r -f -a "true\t''
+false\t''"
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from postmark" -l bias-read -d 'How many of ten times a file is read and not appended to; -1 for neither [default: 5]' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from postmark" -l bias-create -d 'How many of ten times a file is created and not deleted; -1 for neither [default: 5]' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from postmark" -l threads -d 'Threads, each with its own files and random numbers, and each doing all of it' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from postmark" -l fsync -d 'When what was written is made stable: none, close (each file), transaction, or end (of each phase)' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from postmark" -l data -d 'What is in the files: random (cannot be compressed, nothing twice) or classic (characters, the same in each)' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from postmark" -l start -d 'From where each trial starts: cold (nothing of its files in memory), warm (all of them) or as-is. The first two are made and read back before each trial' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from postmark" -l trials -d 'The fewest and the most trials, as in 6..30, or exactly so many' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from postmark" -l confidence -d 'Repeat until the 95 % interval of the first series is this small to both sides; off: do the fewest trials' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from postmark" -l for -d 'The time that may be spent; the trial at hand is not cut short, and one is always done' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from postmark" -l seed -d 'Where everything random comes from' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from postmark" -l format -d 'How to print the result' -r -f -a "text\t'Tables and sentences'
+csv\t'Every value, one line each'
+html\t'One page with charts that needs nothing else'
+json\t'The record, in the newest version of the format'"
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from postmark" -s o -l output -d 'Write the record as well, for larder compare and larder report' -r -F
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from postmark" -l classic -d 'Behave exactly as the original: script, then prompt, whole seconds, errors passed over, one run for each command. Takes no other flags'
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from postmark" -l drop-all -d 'Before each cold start drop everything that the machine has cached. Needs root, and slows down whatever else runs'
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from postmark" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from probe" -l in-process -d 'Work on the cache of this very program instead, in front of this store' -r -f -a "memory\t'Memory, which answers at once'
 disk\t'A modelled disk of 7,200 rpm, in real time'"
 complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from probe" -l memory -d 'Size of the cache: that of --in-process, or of the one that answers for TARGET' -r
