@@ -7,13 +7,15 @@
 //! * [`rehearsal`]: the production cache on a virtual clock under such a workload.
 //! * [`sim`]: how many references of a trace hit, at which size, under which policy.
 //! * [`trace`]: what was asked, recorded here or elsewhere.
-//! * [`bench`]: the player, which runs workloads on a machine so that their numbers are true.
+//! * [`mod@bench`]: the player, which runs workloads on a machine so that their numbers are
+//!   true.
 //! * [`random`]: the few distributions they need, over a named seed.
 //!
 //! Invariants: time is an argument, randomness comes from a seed that is passed in, and nothing
-//! here does I/O (but for [`trace`] and [`bench`], which read and write files) or starts a thread
-//! (but for [`sim::sweep`] and [`bench::crew`]). [`workload::postmark`] is the other exception: it
-//! has real files, clocks and threads. Times are nanoseconds, sizes are bytes.
+//! here does I/O (but for [`trace`] and [`mod@bench`], which read and write files) or starts a
+//! thread (but for [`sim::sweep`] and [`bench::crew`]). [`workload::postmark`] and
+//! [`workload::iozone`] are the other exceptions: they have real files, and the first has clocks and
+//! threads of its own. Times are nanoseconds, sizes are bytes.
 
 #![forbid(unsafe_code)]
 
