@@ -13,6 +13,7 @@
 #![deny(unsafe_code)]
 
 pub mod activity;
+mod damon;
 pub mod disk;
 pub mod machine;
 pub mod mounts;

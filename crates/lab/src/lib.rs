@@ -14,8 +14,8 @@
 //! Invariants: time is an argument, randomness comes from a seed that is passed in, and nothing
 //! here does I/O (but for [`trace`] and [`mod@bench`], which read and write files) or starts a
 //! thread (but for [`sim::sweep`] and [`bench::crew`]). [`workload::postmark`] and
-//! [`workload::iozone`] are the other exceptions: they have real files, and the first has clocks and
-//! threads of its own. Times are nanoseconds, sizes are bytes.
+//! [`workload::iozone`] are the other exceptions: they have real files, and the first has clocks
+//! and threads of its own. Times are nanoseconds, sizes are bytes.
 
 #![forbid(unsafe_code)]
 

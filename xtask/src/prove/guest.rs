@@ -3,7 +3,7 @@
 //! What is written to it is not flushed: that all of it is in the image once the volume is gone is
 //! up to the server.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, ensure};
 
@@ -85,7 +85,7 @@ impl Guest {
     }
 
     fn ctl(&self, words: &[&std::ffi::OsStr]) -> Result<()> {
-        let mut ctl = run::client(60, &Path::new(&self.binary).to_string_lossy());
+        let mut ctl = run::client(60, &self.binary.to_string_lossy());
         ctl.arg("ctl").args(&words[..1]).arg("--control").arg(&self.control).args(&words[1..]);
         run::text(&mut ctl)
             .with_context(|| format!("larder ctl {}", words[0].to_string_lossy()))?;

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 
-use super::speed::record::{machine, now, software};
+use super::speed::record::{Record, now, software};
 use super::{Claims, Lab, to_f64};
 use crate::image::{self, MIB};
 use crate::memory_group::MemoryGroup;
@@ -228,22 +228,18 @@ fn write(root: &Path, looks: &[Look]) -> Result<()> {
             looks.iter().map(|look| (of(look) * 100.0).round() / 100.0).collect();
         json!({ "series": name, "unit": unit, "values": values })
     };
-    let record = json!({
-        "schema": "larder-run",
-        "version": 1,
-        "what": "a leak, the kernel's file cache, and a volume with a floor, in one memory group",
-        "started_at": now()?,
-        "machine": machine(),
-        "software": software(root),
-        "settings": { "limit_mib": LIMIT_MIB, "memory": MEMORY, "min": MIN },
-        "samples": [
+    let record = Record {
+        what: "a leak, the kernel's file cache, and a volume with a floor, in one memory group",
+        started: &now()?,
+        software: software(root),
+        settings: json!({ "limit_mib": LIMIT_MIB, "memory": MEMORY, "min": MIN }),
+        samples: vec![
             series("time", "s", |look| look.at),
             series("file cache of the kernel", "MiB", |look| look.kernel_mib),
             series("the process that leaks", "MiB", |look| look.others_mib),
             series("volume with a floor", "MiB", |look| look.hot_mib),
         ],
-        "comparisons": [],
-    });
-    let text = serde_json::to_string_pretty(&record).context("print the record")?;
-    std::fs::write(root.join(RECORD), text + "\n").with_context(|| format!("write {RECORD}"))
+        comparisons: Vec::new(),
+    };
+    record.write_to(root, Path::new(RECORD))
 }

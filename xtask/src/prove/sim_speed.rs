@@ -10,7 +10,8 @@ use std::process::Command;
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 
-use super::speed::{self, record};
+use super::speed;
+use super::speed::record::{self, Record};
 use super::{Claims, Lab};
 use crate::run;
 
@@ -263,28 +264,18 @@ fn claim(made: &Comparison, claims: &mut Claims) {
 fn write(lab: &Lab, rig: &Rig, started: &str, comparisons: &[Comparison]) -> Result<PathBuf> {
     let mut show = Command::new(&rig.python);
     show.args(["-c", "import importlib.metadata as m; print(m.version('libcachesim'))"]);
-    let mut git = Command::new("git");
-    git.current_dir(&lab.root).args(["describe", "--always", "--dirty"]);
-    let made = json!({
-        "schema": "larder-run",
-        "version": 1,
-        "what": "the simulator against libCacheSim, one core",
-        "started_at": started,
-        "machine": record::machine(),
-        "software": {
-            "larder": run::text(&mut git).unwrap_or_default().trim(),
+    let record = Record {
+        what: "the simulator against libCacheSim, one core",
+        started,
+        software: json!({
+            "larder": record::commit(&lab.root),
             "libcachesim": run::text(&mut show)?.trim(),
-        },
-        "settings": { "rounds": rig.rounds },
-        "samples": comparisons.iter().flat_map(Comparison::samples).collect::<Vec<_>>(),
-        "comparisons": comparisons.iter().map(Comparison::json).collect::<Vec<_>>(),
-    });
-    let name = format!("sim-speed-{}.json", started.replace(':', ""));
-    let path = PathBuf::from("bench-runs").join(name);
-    let text = serde_json::to_string_pretty(&made).context("print the record")?;
-    std::fs::write(lab.root.join(&path), text + "\n")
-        .with_context(|| format!("write {}", path.display()))?;
-    Ok(path)
+        }),
+        settings: json!({ "rounds": rig.rounds }),
+        samples: comparisons.iter().flat_map(Comparison::samples).collect(),
+        comparisons: comparisons.iter().map(Comparison::json).collect(),
+    };
+    record.write(&lab.root, "sim-speed")
 }
 
 #[cfg(test)]

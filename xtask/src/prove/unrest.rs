@@ -47,11 +47,11 @@ impl Unrest {
             let mut changes = 0;
             let begun = Instant::now();
             while !shall_quit.load(Ordering::Acquire) {
-                let change = || -> Result<()> {
+                let mut change = || -> Result<()> {
                     change(&binary, &control, &settings(&mut random, memory))?;
                     guest.as_mut().map_or(Ok(()), Guest::come_or_go)
                 };
-                if let Err(error) = { change }() {
+                if let Err(error) = change() {
                     return (changes, Some(error));
                 }
                 changes += 1;

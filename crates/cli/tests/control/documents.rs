@@ -4,6 +4,7 @@
 //! -->` or `<!-- example: GET /v1/stats -->`. The test asks a server for each and compares all but
 //! the numbers; with `LARDER_WRITE_DOCS=1`, which `cargo xtask docs` sets, it writes them.
 
+use crate::examples::{MARK, renewed};
 use crate::rig::{MIB, Server, images, text};
 use std::path::{Path, PathBuf};
 
@@ -11,7 +12,6 @@ use std::path::{Path, PathBuf};
 const LINES_MAX: usize = 40;
 /// What the documents show as the folder of the server.
 const SHOWN: &str = "/srv/larder";
-const MARK: &str = "<!-- example: ";
 
 fn document(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(name)
@@ -73,28 +73,6 @@ fn made(server: &Server, how: &str) -> String {
     format!("$ {asked}\n{}\n", lines.join("\n"))
 }
 
-/// A document with its examples made anew.
-fn renewed(server: &Server, old: &str) -> String {
-    let mut new = String::new();
-    let mut lines = old.lines();
-    while let Some(line) = lines.next() {
-        new.push_str(line);
-        new.push('\n');
-        let Some(how) = line.strip_prefix(MARK) else { continue };
-        let how = how.strip_suffix(" -->").expect("the end of the comment");
-        assert_eq!(lines.next(), Some("```console"), "a block follows {line}");
-        for inside in lines.by_ref() {
-            if inside == "```" {
-                break;
-            }
-        }
-        new.push_str("```console\n");
-        new.push_str(&made(server, how));
-        new.push_str("```\n");
-    }
-    new
-}
-
 /// A text without its numbers, without what depends on how wide they are, and without the lines of
 /// progress, which may be left out.
 fn masked(text: &str) -> String {
@@ -119,7 +97,7 @@ fn check(name: &str) {
     let old = std::fs::read_to_string(&path).unwrap();
     assert!(old.contains(MARK), "{name} has examples");
     let server = server();
-    let new = renewed(&server, &old);
+    let new = renewed(&old, |how| made(&server, how));
     server.stop();
     if std::env::var_os("LARDER_WRITE_DOCS").is_some() {
         // What only measures differently stays as it is.

@@ -9,6 +9,8 @@ mod api;
 mod changes;
 mod ctl;
 mod documents;
+#[path = "../shared/examples.rs"]
+mod examples;
 mod keep;
 mod manager;
 mod openmetrics;

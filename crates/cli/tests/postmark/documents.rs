@@ -4,10 +4,9 @@
 //! compares all but the numbers; with `LARDER_WRITE_DOCS=1`, which `cargo xtask docs` sets, it
 //! writes them.
 
+use crate::examples::{MARK, renewed};
 use crate::rig::run;
 use std::path::{Path, PathBuf};
-
-const MARK: &str = "<!-- example: ";
 
 /// The script that the examples name.
 const SCRIPT: &str = "\
@@ -36,24 +35,6 @@ fn made(how: &str) -> String {
     format!("$ larder bench postmark {how}\n{}", said.out)
 }
 
-/// The document with its examples made anew.
-fn renewed(old: &str) -> String {
-    let mut new = String::new();
-    let mut lines = old.lines();
-    while let Some(line) = lines.next() {
-        new.push_str(line);
-        new.push('\n');
-        let Some(how) = line.strip_prefix(MARK) else { continue };
-        let how = how.strip_suffix(" -->").expect("the end of the comment");
-        assert_eq!(lines.next(), Some("```console"), "a block follows {line}");
-        lines.by_ref().take_while(|inside| *inside != "```").for_each(drop);
-        for part in ["```console\n", &made(how), "```\n"] {
-            new.push_str(part);
-        }
-    }
-    new
-}
-
 /// A text without numbers, their units, and what depends on how wide they are.
 fn masked(text: &str) -> Vec<String> {
     let units = ["ns", "us", "ms", "s", "kilobytes", "megabytes"];
@@ -72,7 +53,7 @@ fn masked(text: &str) -> Vec<String> {
 fn the_examples_are_real() {
     let old = std::fs::read_to_string(document()).unwrap();
     assert!(old.matches(MARK).count() >= 3, "there are examples");
-    let new = renewed(&old);
+    let new = renewed(&old, made);
     if std::env::var_os("LARDER_WRITE_DOCS").is_some() {
         if masked(&new) != masked(&old) {
             std::fs::write(document(), new).unwrap();

@@ -5,5 +5,7 @@
 
 mod documents;
 mod ends;
+#[path = "../shared/examples.rs"]
+mod examples;
 mod refusals;
 mod rig;

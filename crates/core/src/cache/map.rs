@@ -236,7 +236,9 @@ impl<F: Frames> Cache<F> {
         let first = mapping.block_range().start;
         let marked: Vec<_> = (first..)
             .zip(&mapping.blocks)
-            .filter(|(block, mapped)| page.contains(block) && mapped.mark != 0)
+            // A page that has grown since may have blocks that are in the cache already.
+            .filter(|(_, mapped)| mapped.mark != 0 && mapped.own.is_some())
+            .filter(|(block, _)| page.contains(block))
             .map(|(block, mapped)| (block, dirtied(&lane.volume, block, mapped.mark)))
             .collect();
         if marked.is_empty() {

@@ -47,7 +47,8 @@ impl<F: Frames> Cache<F> {
                 tracker.note_pages(pages);
             }
             let wish = tracker.decide().filter(|_| volume.policy_auto());
-            let scanned = report::scanned_share(&tracker.curve(volume.page_bytes())).is_some();
+            let scanned =
+                report::scanned_share(tracker.curve_end(volume.page_bytes()).as_ref()).is_some();
             volume.scanned.store(scanned, Ordering::Relaxed);
             drop(tracker);
             let from = volume.policy();

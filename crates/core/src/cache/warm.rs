@@ -125,7 +125,7 @@ impl<F: Frames> Cache<F> {
         let inside = |range: Range<u64>| range.start..range.end.min(volume.blocks);
         let ranges = blocks.into_iter().map(inside).filter(|range| range.start < range.end);
         let mut queue = lock(&volume.queue);
-        ranges.for_each(|range| queue.warm.push(range));
+        queue.warm.extend(ranges);
         volume.has_warm.store(true, Ordering::Release);
         drop(queue);
         volume.notify.notify();

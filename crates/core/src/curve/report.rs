@@ -149,10 +149,11 @@ pub fn enough_bytes(points: &[CurvePoint]) -> Option<u64> {
     (most > 0.0).then(|| points.iter().find(reaches).map(|point| point.bytes)).flatten()
 }
 
-/// The share of the references that are out of reach of any memory, if these are most.
+/// The share of the references that are out of reach of any memory, if these are most; `end` is
+/// the last point of the curve.
 #[must_use]
-pub fn scanned_share(points: &[CurvePoint]) -> Option<f64> {
-    let unreached = points.last().map_or(0.0, |last| 1.0 - last.estimate.hit_ratio);
+pub fn scanned_share(end: Option<&CurvePoint>) -> Option<f64> {
+    let unreached = end.map_or(0.0, |last| 1.0 - last.estimate.hit_ratio);
     (unreached > SCANNED).then_some(unreached)
 }
 
@@ -178,7 +179,7 @@ pub fn findings(points: &[CurvePoint], bytes: u64, traffic: Traffic) -> Vec<Find
             hit_ratio_then: hit_ratio(points, enough),
         });
     }
-    if let Some(share) = scanned_share(points) {
+    if let Some(share) = scanned_share(points.last()) {
         found.push(Finding::Scanned { share });
     }
     if traffic.ahead_wasted > WASTED {

@@ -11,6 +11,7 @@ use super::estimate::{as_f64, rate};
 use super::gate::{Gate, Noted};
 use super::online::{self, Online};
 use super::report::{CandidateRatio, CurvePoint};
+use super::tally::Tally;
 use crate::mix;
 use crate::policy::PolicyKind;
 
@@ -197,27 +198,43 @@ impl Tracker {
         self.points(page_bytes, &self.online.recent())
     }
 
+    /// The last point of that curve alone.
+    pub(crate) fn curve_end(&self, page_bytes: u64) -> Option<CurvePoint> {
+        let tally = self.online.recent();
+        let point = |pages| self.point(page_bytes, &tally, pages);
+        self.sizes().into_iter().rev().find_map(point)
+    }
+
     /// The same over all references ever.
     #[must_use]
     pub fn lifetime_curve(&self, page_bytes: u64) -> Vec<CurvePoint> {
         self.points(page_bytes, &self.online.lifetime())
     }
 
-    fn points(&self, page_bytes: u64, tally: &super::tally::Tally) -> Vec<CurvePoint> {
+    fn points(&self, page_bytes: u64, tally: &Tally) -> Vec<CurvePoint> {
+        let point = |pages| self.point(page_bytes, tally, pages);
+        self.sizes().into_iter().filter_map(point).collect()
+    }
+
+    /// The sizes of the curve, in pages, rising.
+    fn sizes(&self) -> Vec<u64> {
         let size = |step: i32| {
             let factor = (f64::from(step) / f64::from(STEPS)).exp2();
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "pages")]
             let pages = (as_f64(self.pages) * factor).round() as u64;
             pages
         };
-        let mut sizes: Vec<u64> =
-            (-OCTAVES_BELOW * STEPS..=OCTAVES_ABOVE * STEPS).map(size).collect();
+        let mut sizes: Vec<u64> = (-OCTAVES_BELOW * STEPS..=OCTAVES_ABOVE * STEPS)
+            .map(size)
+            .filter(|&pages| pages > 0)
+            .collect();
         sizes.dedup();
-        let point = |pages: u64| {
-            let estimate = tally.hit_ratio(pages, self.online.rate())?;
-            Some(CurvePoint { bytes: pages * page_bytes, estimate })
-        };
-        sizes.into_iter().filter(|&pages| pages > 0).filter_map(point).collect()
+        sizes
+    }
+
+    fn point(&self, page_bytes: u64, tally: &Tally, pages: u64) -> Option<CurvePoint> {
+        let estimate = tally.hit_ratio(pages, self.online.rate())?;
+        Some(CurvePoint { bytes: pages * page_bytes, estimate })
     }
 
     /// The candidates at the size that the volume has; empty if the present policy is none of them

@@ -1,26 +1,29 @@
 //! What is to be read back after a restart: in order, hottest first, and by place, so that what
 //! lies beside a page that a client misses can come along with it.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::ops::Range;
 
 /// Ranges of blocks that are still to be read.
 #[derive(Debug, Default)]
 pub(crate) struct ToWarm {
     order: VecDeque<Range<u64>>,
-    /// Ends by starts, of all ranges until the last one is taken: what was read already is resident
+    /// All ranges in order of place until the last one is taken: what was read already is resident
     /// and costs nobody anything.
-    places: BTreeMap<u64, u64>,
+    places: Vec<Range<u64>>,
     blocks: u64,
 }
 
 impl ToWarm {
-    /// Appends a range that is not empty.
-    pub(crate) fn push(&mut self, range: Range<u64>) {
-        let end = self.places.entry(range.start).or_default();
-        *end = range.end.max(*end);
-        self.blocks += range.end - range.start;
-        self.order.push_back(range);
+    /// Appends ranges that are not empty.
+    pub(crate) fn extend(&mut self, ranges: impl Iterator<Item = Range<u64>>) {
+        for range in ranges {
+            self.blocks += range.end - range.start;
+            self.places.push(range.clone());
+            self.order.push_back(range);
+        }
+        // Of those from the same place the longest comes last, and is found.
+        self.places.sort_unstable_by_key(|range| (range.start, range.end));
     }
 
     /// Takes the next blocks in order, `most` at most.
@@ -40,8 +43,9 @@ impl ToWarm {
 
     /// The range that `block` lies in, if there is one.
     pub(crate) fn around(&self, block: u64) -> Option<Range<u64>> {
-        let (&start, &end) = self.places.range(..=block).next_back()?;
-        (block < end).then_some(start..end)
+        let behind = self.places.partition_point(|range| range.start <= block);
+        let found = &self.places[behind.checked_sub(1)?];
+        found.contains(&block).then(|| found.clone())
     }
 
     /// How many blocks are still to be read.
@@ -62,8 +66,7 @@ mod tests {
     #[test]
     fn ranges_are_taken_in_order_and_found_by_place() {
         let mut warm = ToWarm::default();
-        warm.push(100..110);
-        warm.push(0..4);
+        warm.extend([100..110, 0..4].into_iter());
         assert_eq!((warm.blocks(), warm.around(109), warm.around(110)), (14, Some(100..110), None));
         assert_eq!(warm.take(8), Some(100..108));
         assert_eq!((warm.take(8), warm.blocks()), (Some(108..110), 4));
@@ -75,8 +78,7 @@ mod tests {
     #[test]
     fn the_longer_one_of_two_from_the_same_place_is_found() {
         let mut warm = ToWarm::default();
-        warm.push(5..9);
-        warm.push(5..7);
+        warm.extend([5..9, 5..7].into_iter());
         assert_eq!(warm.around(8), Some(5..9));
         warm.clear();
         assert_eq!((warm.around(5), warm.blocks()), (None, 0));

@@ -389,7 +389,10 @@ impl World {
         let frames = self.cache.frames();
         let client = self.clients[client].as_mut().unwrap();
         let disk = &mut self.disks[client.disk];
-        let read_fault = disk.reads_failing || disk.reads_failed_at >= event;
+        // A page that is read in parts fails when the last one is done, whoever has come meanwhile.
+        let read_fault = disk.reads_failing
+            || disk.reads_failed_at >= event
+            || error.as_ref().is_some_and(|error| disk.has_failed(&bytes, error));
         match work {
             Work::Read { assembly, allowed } => {
                 if let Some(error) = error {

@@ -43,19 +43,25 @@ pub trait Place: fmt::Debug + Sync {
     fn bytes(&self) -> u64;
 
     /// Room that it needs, if it is not there yet.
-    fn space(&self) -> Vec<Space>;
+    fn space(&self) -> Vec<Space> {
+        Vec::new()
+    }
 
     /// Makes it, if it is not there yet.
     ///
     /// # Errors
     /// It cannot be made.
-    fn prepare(&mut self, stage: &Stage<'_>) -> Result<(), BenchError>;
+    fn prepare(&mut self, _stage: &Stage<'_>) -> Result<(), BenchError> {
+        Ok(())
+    }
 
     /// Removes what [`Place::prepare`] made.
     ///
     /// # Errors
     /// It cannot be removed.
-    fn clean_up(&mut self) -> Result<(), BenchError>;
+    fn clean_up(&mut self) -> Result<(), BenchError> {
+        Ok(())
+    }
 
     /// Opens it for one worker.
     ///
@@ -67,7 +73,9 @@ pub trait Place: fmt::Debug + Sync {
     fn footing(&mut self) -> Footing<'_>;
 
     /// Paths whose disks and settings matter; none where they are on another machine.
-    fn paths(&self) -> Vec<PathBuf>;
+    fn paths(&self) -> Vec<PathBuf> {
+        Vec::new()
+    }
 }
 
 /// How a path is read and written.

@@ -11,7 +11,8 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::json;
 
 use super::{Who, command};
-use crate::prove::speed::{median, record};
+use crate::prove::speed::median;
+use crate::prove::speed::record::{self, Record};
 use crate::prove::{Claims, Lab};
 use crate::run;
 
@@ -134,33 +135,20 @@ fn write(
     samples: &[serde_json::Value],
     comparisons: &[serde_json::Value],
 ) -> Result<PathBuf> {
-    let git = |args: &[&str]| {
-        let mut git = std::process::Command::new("git");
-        git.current_dir(&lab.root).args(args);
-        run::text(&mut git).unwrap_or_default().trim().to_owned()
-    };
     let mut version = std::process::Command::new("dpkg-query");
     version.args(["--show", "--showformat=${Version}", "postmark"]);
-    let made = json!({
-        "schema": "larder-run",
-        "version": 1,
-        "what": "PostMark as it was, against Debian's",
-        "started_at": started,
-        "machine": record::machine(),
-        "software": {
-            "larder": git(&["describe", "--always", "--dirty"]),
+    let record = Record {
+        what: "PostMark as it was, against Debian's",
+        started,
+        software: json!({
+            "larder": record::commit(&lab.root),
             "postmark": run::text(&mut version).unwrap_or_default().trim(),
-        },
-        "settings": { "rounds": ROUNDS, "place": MEMORY },
-        "samples": samples,
-        "comparisons": comparisons,
-    });
-    let name = format!("postmark-{}.json", started.replace(':', ""));
-    let path = PathBuf::from("bench-runs").join(name);
-    let text = serde_json::to_string_pretty(&made).context("print the record")?;
-    std::fs::write(lab.root.join(&path), text + "\n")
-        .with_context(|| format!("write {}", path.display()))?;
-    Ok(path)
+        }),
+        settings: json!({ "rounds": ROUNDS, "place": MEMORY }),
+        samples: samples.to_vec(),
+        comparisons: comparisons.to_vec(),
+    };
+    record.write(&lab.root, "postmark")
 }
 
 #[cfg(test)]

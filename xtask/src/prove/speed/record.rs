@@ -1,5 +1,5 @@
-//! The record of a speed run in bench-runs/: schema `larder-run`, version 1, as docs/FORMATS.md and
-//! the crate `report` have it.
+//! Records in bench-runs/: schema `larder-run`, version 1, as docs/FORMATS.md and the crate
+//! `report` have it; and that of a speed run.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -17,7 +17,51 @@ pub(in crate::prove) fn now() -> Result<String> {
     Ok(text.trim().to_owned())
 }
 
-/// Writes the record; answers where.
+/// What a record says beside its machine and the commit.
+pub(in crate::prove) struct Record<'a> {
+    /// What was measured, in one line.
+    pub(in crate::prove) what: &'a str,
+    /// When it began, RFC 3339.
+    pub(in crate::prove) started: &'a str,
+    /// Versions of what took part.
+    pub(in crate::prove) software: Value,
+    /// What was set.
+    pub(in crate::prove) settings: Value,
+    /// What was measured.
+    pub(in crate::prove) samples: Vec<Value>,
+    /// What was compared.
+    pub(in crate::prove) comparisons: Vec<Value>,
+}
+
+impl Record<'_> {
+    /// Writes it into bench-runs, named after a proof and the time; answers where.
+    pub(in crate::prove) fn write(&self, root: &Path, proof: &str) -> Result<PathBuf> {
+        let name = format!("{proof}-{}.json", self.started.replace(':', ""));
+        let path = PathBuf::from("bench-runs").join(name);
+        self.write_to(root, &path)?;
+        Ok(path)
+    }
+
+    /// Writes it to this path below the root.
+    pub(in crate::prove) fn write_to(&self, root: &Path, path: &Path) -> Result<()> {
+        let record = json!({
+            "schema": "larder-run",
+            "version": 1,
+            "what": self.what,
+            "started_at": self.started,
+            "machine": machine(),
+            "software": self.software,
+            "settings": self.settings,
+            "samples": self.samples,
+            "comparisons": self.comparisons,
+        });
+        let text = serde_json::to_string_pretty(&record).context("print the record")?;
+        std::fs::write(root.join(path), text + "\n")
+            .with_context(|| format!("write {}", path.display()))
+    }
+}
+
+/// Writes the record of a speed run; answers where.
 pub(super) fn write(
     root: &Path,
     started: &str,
@@ -25,23 +69,15 @@ pub(super) fn write(
     comparisons: &[Comparison],
     (trial_s, image_mib): (u64, u64),
 ) -> Result<PathBuf> {
-    let record = json!({
-        "schema": "larder-run",
-        "version": 1,
-        "what": "all hits over a unix socket, against the peers",
-        "started_at": started,
-        "machine": machine(),
-        "software": software(root),
-        "settings": { "larder": OPTIONS, "image_bytes": image_mib * MIB, "trial_s": trial_s },
-        "samples": table.iter().flat_map(samples).collect::<Vec<_>>(),
-        "comparisons": comparisons.iter().map(comparison).collect::<Vec<_>>(),
-    });
-    let name = format!("speed-{}.json", started.replace(':', ""));
-    let path = PathBuf::from("bench-runs").join(name);
-    let text = serde_json::to_string_pretty(&record).context("print the record")?;
-    std::fs::write(root.join(&path), text + "\n")
-        .with_context(|| format!("write {}", path.display()))?;
-    Ok(path)
+    let record = Record {
+        what: "all hits over a unix socket, against the peers",
+        started,
+        software: software(root),
+        settings: json!({ "larder": OPTIONS, "image_bytes": image_mib * MIB, "trial_s": trial_s }),
+        samples: table.iter().flat_map(samples).collect(),
+        comparisons: comparisons.iter().map(comparison).collect(),
+    };
+    record.write(root, "speed")
 }
 
 /// Two series for each server and workload: its rate and its processor time.
@@ -80,7 +116,7 @@ fn comparison(made: &Comparison) -> Value {
 }
 
 /// What the figures depend on, without the name of the machine.
-pub(in crate::prove) fn machine() -> Value {
+fn machine() -> Value {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let field = |path: &str, name: &str| {
         let text = read(path);
@@ -97,16 +133,21 @@ pub(in crate::prove) fn machine() -> Value {
     })
 }
 
+/// The commit that is measured, `-dirty` where it alone does not give the binary.
+pub(in crate::prove) fn commit(root: &Path) -> String {
+    let mut git = Command::new("git");
+    git.current_dir(root).args(["describe", "--always", "--dirty"]);
+    run::text(&mut git).unwrap_or_default().trim().to_owned()
+}
+
 /// Versions of what takes part, as far as it is there.
 pub(in crate::prove) fn software(root: &Path) -> Value {
     let version = |program: &str| {
         let text = run::text(Command::new(program).arg("--version")).unwrap_or_default();
         text.lines().next().unwrap_or_default().to_owned()
     };
-    let mut git = Command::new("git");
-    git.current_dir(root).args(["describe", "--always", "--dirty"]);
     json!({
-        "larder": run::text(&mut git).unwrap_or_default().trim(),
+        "larder": commit(root),
         "fio": version("fio"),
         "nbdkit": version("nbdkit"),
         "qemu-nbd": version("qemu-nbd"),

@@ -8,11 +8,10 @@ use larder_io::engine::EngineOptions;
 use larder_io::nbd_client::{Client, NbdUri};
 use larder_io::store::{EngineStore, Timed};
 use larder_lab::bench::target::{Place, Target};
-use larder_lab::bench::{BenchError, Footing, Found, Own, Space, Stage, Start};
+use larder_lab::bench::{BenchError, Footing, Found, Own, Start};
 use larder_lab::model::{Disk, Modelled};
 use std::fmt::Display;
 use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Bytes read at a time to bring a volume in.
@@ -49,18 +48,6 @@ impl Place for AtExport {
         self.bytes
     }
 
-    fn space(&self) -> Vec<Space> {
-        Vec::new()
-    }
-
-    fn prepare(&mut self, _: &Stage<'_>) -> Result<(), BenchError> {
-        Ok(())
-    }
-
-    fn clean_up(&mut self) -> Result<(), BenchError> {
-        Ok(())
-    }
-
     fn open(&self) -> Result<Box<dyn Target>, BenchError> {
         let client = Client::connect(&self.uri);
         Ok(Box::new(Connection(client.map_err(|error| broken("connect")(&error))?)))
@@ -68,10 +55,6 @@ impl Place for AtExport {
 
     fn footing(&mut self) -> Footing<'_> {
         Footing::Unknown("a server may cache, and does not say what".to_owned())
-    }
-
-    fn paths(&self) -> Vec<PathBuf> {
-        Vec::new()
     }
 }
 
@@ -193,14 +176,6 @@ impl Place for InProcess {
         self.bytes
     }
 
-    fn space(&self) -> Vec<Space> {
-        Vec::new()
-    }
-
-    fn prepare(&mut self, _: &Stage<'_>) -> Result<(), BenchError> {
-        Ok(())
-    }
-
     fn clean_up(&mut self) -> Result<(), BenchError> {
         self.stop()
     }
@@ -213,10 +188,6 @@ impl Place for InProcess {
 
     fn footing(&mut self) -> Footing<'_> {
         Footing::Own(self)
-    }
-
-    fn paths(&self) -> Vec<PathBuf> {
-        Vec::new()
     }
 }
 

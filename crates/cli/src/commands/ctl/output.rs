@@ -18,8 +18,11 @@ pub(super) trait Answer {
     fn to_json(&self) -> Value;
     /// The table that CSV has.
     fn table(&self) -> Table;
-    /// What is so since an earlier answer: for people, as JSON, and as the table of CSV.
-    fn since(&self, earlier: &dyn Answer) -> (String, Value, Table);
+    /// What is so since an earlier answer: for people, as JSON, and as the table of CSV. Itself,
+    /// where nothing of it is a rate.
+    fn since(&self, _earlier: &dyn Answer) -> (String, Value, Table) {
+        (self.to_text(), self.to_json(), self.table())
+    }
     /// Itself, to compare with a later one.
     fn as_any(&self) -> &dyn Any;
 
@@ -146,10 +149,6 @@ impl Answer for Listed {
         if self.places { self.volumes.places() } else { self.volumes.table() }
     }
 
-    fn since(&self, _: &dyn Answer) -> (String, Value, Table) {
-        (self.to_text(), self.to_json(), self.table())
-    }
-
     fn as_any(&self) -> &dyn Any {
         self
     }
@@ -169,10 +168,6 @@ impl Answer for Shapes {
 
     fn table(&self) -> Table {
         self.0.table()
-    }
-
-    fn since(&self, _: &dyn Answer) -> (String, Value, Table) {
-        (self.to_text(), self.to_json(), self.table())
     }
 
     fn as_any(&self) -> &dyn Any {
@@ -222,10 +217,6 @@ impl Answer for Risk {
 
     fn table(&self) -> Table {
         self.0.table()
-    }
-
-    fn since(&self, _: &dyn Answer) -> (String, Value, Table) {
-        (self.to_text(), self.to_json(), self.table())
     }
 
     fn as_any(&self) -> &dyn Any {

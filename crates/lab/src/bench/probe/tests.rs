@@ -28,18 +28,6 @@ impl Place for Noted {
         64 << 10
     }
 
-    fn space(&self) -> Vec<Space> {
-        Vec::new()
-    }
-
-    fn prepare(&mut self, _: &Stage<'_>) -> Result<(), BenchError> {
-        Ok(())
-    }
-
-    fn clean_up(&mut self) -> Result<(), BenchError> {
-        Ok(())
-    }
-
     fn open(&self) -> Result<Box<dyn Target>, BenchError> {
         let (asked, fails_after) = (self.asked.clone(), self.fails_after);
         Ok(Box::new(Noted { asked, fails_after }))
@@ -47,10 +35,6 @@ impl Place for Noted {
 
     fn footing(&mut self) -> Footing<'_> {
         Footing::Unknown("nobody knows".to_owned())
-    }
-
-    fn paths(&self) -> Vec<PathBuf> {
-        Vec::new()
     }
 }
 

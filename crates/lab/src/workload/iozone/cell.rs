@@ -40,18 +40,19 @@ impl<'a> CellTest<'a> {
     fn makes(&self) -> bool {
         matches!(self.test, 0 | 6)
     }
-
-    fn series(&self, column: &Column, flushed: bool) -> Series {
-        let name = format!("{}{}", column.title, if flushed { FLUSHED } else { "" });
-        #[expect(clippy::cast_precision_loss, reason = "sizes of files stay below 2^53")]
-        let [file, record] = [self.cell.file_bytes as f64, self.cell.record_bytes as f64];
-        let at = [("file_bytes", file), ("record_bytes", record)];
-        Series::new(name, RATE, Some(Better::Higher)).at(&at)
-    }
 }
 
 fn writes(column: &Column) -> bool {
     column.name.contains("write")
+}
+
+/// The series of a column in a cell, with the flush in its time or without.
+pub(super) fn series(cell: &Cell, column: &Column, flushed: bool) -> Series {
+    let name = format!("{}{}", column.title, if flushed { FLUSHED } else { "" });
+    #[expect(clippy::cast_precision_loss, reason = "sizes of files stay below 2^53")]
+    let [file, record] = [cell.file_bytes as f64, cell.record_bytes as f64];
+    let at = [("file_bytes", file), ("record_bytes", record)];
+    Series::new(name, RATE, Some(Better::Higher)).at(&at)
 }
 
 /// Bytes per second.
@@ -84,8 +85,8 @@ impl Workload for CellTest<'_> {
     fn series(&self) -> Vec<Series> {
         let mut all = Vec::new();
         for column in self.columns() {
-            all.push(self.series(&column, false));
-            all.extend(writes(&column).then(|| self.series(&column, true)));
+            all.push(series(&self.cell, &column, false));
+            all.extend(writes(&column).then(|| series(&self.cell, &column, true)));
         }
         all
     }
@@ -123,9 +124,9 @@ impl Workload for CellTest<'_> {
         for (column, Passed { bytes, took, took_flushed, times }) in
             self.columns().iter().zip(passed)
         {
-            outcome.values.insert(self.series(column, false).name, rate(bytes, took));
+            outcome.values.insert(series(&self.cell, column, false).name, rate(bytes, took));
             if let Some(took) = took_flushed.filter(|_| writes(column)) {
-                outcome.values.insert(self.series(column, true).name, rate(bytes, took));
+                outcome.values.insert(series(&self.cell, column, true).name, rate(bytes, took));
             }
             outcome.phases.push(Phase { name: column.title.to_owned(), duration_ns: took });
             outcome.latencies.push((column.title.to_owned(), times));

@@ -3,7 +3,7 @@
 //!
 //! Invariant: whatever way it ends, the file of the cell at hand is removed.
 
-use super::cell::CellTest;
+use super::cell::{CellTest, series};
 use super::grid::{Cell, Grid, LeftOut};
 use super::passes::Manner;
 use super::tables::RateTable;
@@ -141,16 +141,7 @@ impl GridRun {
 
 /// The median rate of a column in a cell, in bytes per second.
 fn rate(run: &Run, column: &Column, cell: &Cell, flushed: bool) -> Option<u64> {
-    let title = format!("{}{}", column.title, if flushed { ", flushed" } else { "" });
-    #[expect(clippy::cast_precision_loss, reason = "sizes of files stay below 2^53")]
-    let is_it = |name: &str, bytes: u64, at: &std::collections::BTreeMap<String, f64>| {
-        at.get(name).is_some_and(|&at| (at - bytes as f64).abs() < 0.5)
-    };
-    let sample = run.samples.iter().find(|sample| {
-        sample.group.as_deref() == Some(title.as_str())
-            && is_it("file_bytes", cell.file_bytes, &sample.at)
-            && is_it("record_bytes", cell.record_bytes, &sample.at)
-    })?;
+    let sample = run.sample(&series(cell, column, flushed).name)?;
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rate")]
     let rate = median(&sample.values)? as u64;
     Some(rate)
