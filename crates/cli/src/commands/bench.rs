@@ -1,5 +1,6 @@
 //! `larder bench`: the classic benchmarks, one file each.
 
+mod iozone;
 mod places;
 mod playing;
 mod postmark;
@@ -19,6 +20,8 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// File sizes by record sizes: write, read, random, backward, strided and more.
+    Iozone(Box<iozone::Arguments>),
     /// Many small files: create, read, append, delete.
     Postmark(Box<postmark::Arguments>),
     /// Random records with a pattern of reads and writes, as the Response Probe did.
@@ -31,6 +34,7 @@ enum Command {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     match &arguments.command {
+        Command::Iozone(arguments) => iozone::run(arguments),
         Command::Postmark(arguments) => postmark::run(arguments),
         Command::Probe(arguments) => probe::run(arguments),
         Command::Cold(arguments) => start::cold(arguments),

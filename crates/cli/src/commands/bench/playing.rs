@@ -8,11 +8,12 @@ use crate::{args, output, progress};
 use anyhow::{Context, Result};
 use clap::Args;
 use indicatif::ProgressBar;
-use larder_lab::bench::{Plan, Played, Progress, Start, Step, Workload, play};
+use larder_lab::bench::{BenchError, Plan, Played, Progress, Start, Step, Workload, play};
 use larder_report::format;
+use larder_report::run::Run;
 use std::io::{IsTerminal, Write};
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -61,7 +62,7 @@ pub(super) struct Playing {
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Confidence(Option<f64>);
 
-fn start(text: &str) -> Result<Start, String> {
+pub(super) fn start(text: &str) -> Result<Start, String> {
     let known = Start::ALL.map(Start::name).join(", ");
     Start::from_name(text).ok_or_else(|| format!("there is no start \"{text}\"; one of {known}"))
 }
@@ -71,7 +72,7 @@ fn confidence(text: &str) -> Result<Confidence, String> {
 }
 
 /// `6..30`, or `10` for exactly ten.
-fn trials(text: &str) -> Result<RangeInclusive<u64>, String> {
+pub(super) fn trials(text: &str) -> Result<RangeInclusive<u64>, String> {
     let (least, most) = text.split_once("..").unwrap_or((text, text));
     match (least.parse(), most.parse()) {
         (Ok(least), Ok(most)) if (1..=most).contains(&least) && most <= 10_000 => Ok(least..=most),
@@ -91,37 +92,47 @@ impl Playing {
     }
 
     /// Plays a workload on this machine and prints what came out.
-    ///
-    /// A run that a signal stopped prints and writes what it has, and then ends as the signal asks.
     pub(super) fn play(&self, workload: &mut dyn Workload) -> Result<ExitCode> {
-        let what = format!("run {}", workload.name());
         let stop = Stop::listen()?;
         let mut bar = Bar::new();
         let here = Here::new(self.drop_all);
         let result =
             play(workload, &self.plan(), &here, stop.flag(), &mut |progress| bar.show(progress));
         bar.end();
-        let Played { mut run, stopped } = match result {
-            Err(error) if error.is_stop() => {
-                eprintln!("larder: stopped before the first trial; what it made is removed");
-                stop.end()?;
-                return Err(error).context(what);
-            }
-            result => result.context(what)?,
-        };
-        run.software.insert("larder".to_owned(), env!("CARGO_PKG_VERSION").to_owned());
-        let text = self.format.write(&run)?;
-        // A reader that has had enough is no failure, so the error must reach main as it is.
-        std::io::stdout().write_all(text.as_bytes())?;
-        if let Some(file) = &self.output {
-            output::write_whole(file, &run.to_json()?)?;
-        }
-        if stopped {
-            eprintln!("larder: stopped; what it made is removed");
-            stop.end()?;
-        }
-        Ok(ExitCode::SUCCESS)
+        let show = |run: &Run| self.format.write(run);
+        finish(workload.name(), (stop, result), show, self.output.as_deref())
     }
+}
+
+/// Prints and writes what came out. A run that a signal stopped prints and writes what it has, and
+/// then ends as the signal asks.
+pub(super) fn finish(
+    name: &str,
+    (stop, result): (Stop, Result<Played, BenchError>),
+    show: impl FnOnce(&Run) -> Result<String>,
+    output: Option<&Path>,
+) -> Result<ExitCode> {
+    let what = format!("run {name}");
+    let Played { mut run, stopped } = match result {
+        Err(error) if error.is_stop() => {
+            eprintln!("larder: stopped before the first trial; what it made is removed");
+            stop.end()?;
+            return Err(error).context(what);
+        }
+        result => result.context(what)?,
+    };
+    run.software.insert("larder".to_owned(), env!("CARGO_PKG_VERSION").to_owned());
+    let text = show(&run)?;
+    // A reader that has had enough is no failure, so the error must reach main as it is.
+    std::io::stdout().write_all(text.as_bytes())?;
+    if let Some(file) = output {
+        output::write_whole(file, &run.to_json()?)?;
+    }
+    if stopped {
+        eprintln!("larder: stopped; what it made is removed");
+        stop.end()?;
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// How far it is: a bar on a terminal, a line now and then elsewhere.
