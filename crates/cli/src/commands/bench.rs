@@ -1,6 +1,8 @@
 //! `larder bench`: the classic benchmarks, one file each.
 
+mod inside;
 mod iozone;
+mod matrix;
 mod places;
 mod playing;
 mod postmark;
@@ -26,6 +28,8 @@ enum Command {
     Postmark(Box<postmark::Arguments>),
     /// Random records with a pattern of reads and writes, as the Response Probe did.
     Probe(Box<probe::Arguments>),
+    /// A benchmark on several file systems, schedulers and settings, each made for it and removed.
+    Matrix(Box<matrix::Arguments>),
     /// Make files cold: nothing of them in memory, as read back.
     Cold(start::Arguments),
     /// Make files warm: all of them in memory, as read back.
@@ -37,6 +41,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         Command::Iozone(arguments) => iozone::run(arguments),
         Command::Postmark(arguments) => postmark::run(arguments),
         Command::Probe(arguments) => probe::run(arguments),
+        Command::Matrix(arguments) => matrix::run(arguments),
         Command::Cold(arguments) => start::cold(arguments),
         Command::Warm(arguments) => start::warm(arguments),
     }

@@ -94,13 +94,32 @@ impl Playing {
     /// Plays a workload on this machine and prints what came out.
     pub(super) fn play(&self, workload: &mut dyn Workload) -> Result<ExitCode> {
         let stop = Stop::listen()?;
-        let mut bar = Bar::new();
+        let result = self.play_part(workload, &stop, "");
+        self.finish(workload.name(), (stop, result))
+    }
+
+    /// Plays one of several workloads, or the only one; `part` says which, for people who wait.
+    pub(super) fn play_part(
+        &self,
+        workload: &mut dyn Workload,
+        stop: &Stop,
+        part: &str,
+    ) -> Result<Played, BenchError> {
+        let mut bar = Bar::new(part);
         let here = Here::new(self.drop_all);
-        let result =
-            play(workload, &self.plan(), &here, stop.flag(), &mut |progress| bar.show(progress));
+        let mut show = |progress| bar.show(progress);
+        let result = play(workload, &self.plan(), &here, stop.flag(), &mut show);
         bar.end();
-        let show = |run: &Run| self.format.write(run);
-        finish(workload.name(), (stop, result), show, self.output.as_deref())
+        result
+    }
+
+    /// As the function of this name, with the format and the file that were asked for.
+    pub(super) fn finish(
+        &self,
+        name: &str,
+        played: (Stop, Result<Played, BenchError>),
+    ) -> Result<ExitCode> {
+        finish(name, played, |run| self.format.write(run), self.output.as_deref())
     }
 }
 
@@ -137,15 +156,18 @@ pub(super) fn finish(
 
 /// How far it is: a bar on a terminal, a line now and then elsewhere.
 struct Bar {
-    bar: Option<ProgressBar>,
+    shown: Option<ProgressBar>,
     last_line: Instant,
+    /// Stands before everything else; may be empty.
+    part: String,
 }
 
 impl Bar {
-    fn new() -> Self {
+    fn new(part: &str) -> Self {
         let template = "{msg} [{bar:30}] {pos} of up to {len} trials{prefix}";
-        let bar = std::io::stderr().is_terminal().then(|| progress::bar(1, template));
-        Bar { bar, last_line: Instant::now() }
+        let shown = std::io::stderr().is_terminal().then(|| progress::bar(1, template));
+        let part = if part.is_empty() { String::new() } else { format!("{part}: ") };
+        Bar { shown, last_line: Instant::now(), part }
     }
 
     fn show(&mut self, progress: Progress) {
@@ -159,19 +181,22 @@ impl Bar {
         let left = progress.left.filter(|left| *left > 0);
         let left = left.map(|left| format!(", {} left", format::duration(left)));
         let rest = half.unwrap_or_default() + &left.unwrap_or_default();
-        if let Some(bar) = &self.bar {
+        if let Some(bar) = &self.shown {
             bar.set_length(progress.most);
             bar.set_position(progress.done);
-            bar.set_message(doing);
+            bar.set_message(format!("{}{doing}", self.part));
             bar.set_prefix(rest);
         } else if self.last_line.elapsed() > LINE_EVERY {
             self.last_line = Instant::now();
-            eprintln!("{doing}: {} of up to {} trials{rest}", progress.done, progress.most);
+            eprintln!(
+                "{}{doing}: {} of up to {} trials{rest}",
+                self.part, progress.done, progress.most
+            );
         }
     }
 
     fn end(&mut self) {
-        if let Some(bar) = self.bar.take() {
+        if let Some(bar) = self.shown.take() {
             bar.finish_and_clear();
         }
     }
