@@ -9,7 +9,10 @@ pub mod cell;
 pub mod grid;
 pub mod order;
 pub mod passes;
+mod records;
 pub mod run;
+pub mod sequence;
+pub mod subject;
 pub mod tables;
 
 /// Something that is measured in every cell: a test of `-i`, as a whole or one of its halves.
@@ -27,6 +30,14 @@ pub struct Column {
 
 const fn column(test: u8, report: &'static str, title: &'static str, name: &'static str) -> Column {
     Column { test, report, title, name }
+}
+
+impl Column {
+    /// Whether it is a rate of writing.
+    #[must_use]
+    pub fn writes(&self) -> bool {
+        self.name.contains("write")
+    }
 }
 
 /// All columns, in the order of reports.

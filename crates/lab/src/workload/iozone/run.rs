@@ -1,19 +1,18 @@
 //! The whole grid as one run: every test in every cell, one after the other, each played for
-//! itself, and what they showed put together.
-//!
-//! Invariant: whatever way it ends, the file of the cell at hand is removed.
+//! itself.
 
 use super::cell::{CellTest, series};
 use super::grid::{Cell, Grid, LeftOut};
-use super::passes::Manner;
+use super::sequence::{Part, Progressed, Sequence};
+use super::subject::Manner;
 use super::tables::RateTable;
 use super::{Column, columns};
-use crate::bench::{BenchError, Plan, Played, Progress, Surroundings, play};
+use crate::bench::{BenchError, Plan, Played, Surroundings};
+use larder_report::format;
 use larder_report::run::Run;
-use larder_report::run::trial::Trial;
 use larder_report::stats::median;
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
 /// The file under test, in the folder that is named.
@@ -32,22 +31,13 @@ pub struct GridRun {
     pub folder: PathBuf,
 }
 
-/// How far the grid is.
-#[derive(Clone, Copy, Debug)]
-pub struct GridProgress {
-    /// The cell at hand.
-    pub cell: Cell,
-    /// The test at hand.
-    pub test: u8,
-    /// Tests in cells that are done, and all there are.
-    pub done: [usize; 2],
-    /// Bytes of files that were gone through for these, and for all: what the time depends on.
-    pub bytes: [u64; 2],
-    /// How far the player is with it.
-    pub progress: Progress,
-}
-
 impl GridRun {
+    /// The tests of it that the grid has, rising, each once.
+    fn known_tests(&self) -> Vec<u8> {
+        let tests: BTreeSet<u8> = self.tests.iter().copied().collect();
+        tests.into_iter().filter(|&test| !columns(&[test]).is_empty()).collect()
+    }
+
     /// Measures; a stop after the first result gives what there is.
     ///
     /// # Errors
@@ -57,75 +47,25 @@ impl GridRun {
         plan: &Plan,
         surroundings: &dyn Surroundings,
         stop: &AtomicBool,
-        watch: &mut dyn FnMut(GridProgress),
+        watch: &mut dyn FnMut(Progressed<'_>),
     ) -> Result<Played, BenchError> {
         let path = self.folder.join(FILE_NAME);
-        if path.exists() {
-            let why = "it is there already; remove it or name another folder";
-            return Err(BenchError::Workload(format!("make {}: {why}", path.display())));
-        }
-        let played = self.play_all(&path, plan, surroundings, stop, watch);
-        let removed = if path.exists() { std::fs::remove_file(&path) } else { Ok(()) };
-        let removed = removed.map_err(BenchError::io(format!("remove {}", path.display())));
-        match (played, removed) {
-            (Err(first), Err(second)) => {
-                Err(BenchError::LeftBehind { first: Box::new(first), second: Box::new(second) })
-            }
-            (Err(error), Ok(())) | (Ok(_), Err(error)) => Err(error),
-            (Ok(played), Ok(())) => Ok(played),
-        }
-    }
-
-    fn play_all(
-        &self,
-        path: &Path,
-        plan: &Plan,
-        surroundings: &dyn Surroundings,
-        stop: &AtomicBool,
-        watch: &mut dyn FnMut(GridProgress),
-    ) -> Result<Played, BenchError> {
-        let cells = self.grid.cells();
-        let tests: BTreeSet<u8> = self.tests.iter().copied().collect();
-        let tests: Vec<u8> =
-            tests.into_iter().filter(|&test| !columns(&[test]).is_empty()).collect();
-        if cells.is_empty() || tests.is_empty() {
-            let why = "no cell or no test of the grid is left";
-            return Err(BenchError::Workload(format!("measure the grid: {why}")));
-        }
-        let bytes_of = |cell: &Cell| cell.file_bytes * tests.len() as u64;
-        let all_bytes = cells.iter().map(bytes_of).sum();
-        let (mut whole, mut done, mut bytes) = (None, 0, 0);
-        for cell in &cells {
+        let (cells, tests) = (self.grid.cells(), self.known_tests());
+        let mut parts: Vec<Part<'_>> = Vec::new();
+        for cell in cells {
             for (place, &test) in tests.iter().enumerate() {
                 let keeps = place + 1 < tests.len();
-                let mut workload = CellTest::new(test, *cell, self.manner, path, keeps);
-                let mut tell = |progress| {
-                    let done = [done, cells.len() * tests.len()];
-                    let bytes = [bytes, all_bytes];
-                    watch(GridProgress { cell: *cell, test, done, bytes, progress });
-                };
-                let played = match play(&mut workload, plan, surroundings, stop, &mut tell) {
-                    Err(error) if error.is_stop() && whole.is_some() => {
-                        let run = whole.expect("just seen");
-                        return Ok(Played { run, stopped: true });
-                    }
-                    played => played?,
-                };
-                let stopped = played.stopped;
-                match &mut whole {
-                    None => whole = Some(played.run),
-                    Some(whole) => join(whole, played.run),
-                }
-                if stopped {
-                    break;
-                }
-                done += 1;
-                bytes += cell.file_bytes;
+                let file = format::bytes(cell.file_bytes);
+                let record = format::bytes(cell.record_bytes);
+                parts.push(Part {
+                    workload: Box::new(CellTest::new(test, cell, self.manner, &path, keeps)),
+                    bytes: cell.file_bytes,
+                    what: format!("test {test} on {file} in records of {record}"),
+                });
             }
         }
-        let mut run = whole.expect("at least one test in one cell");
-        "IOzone grid".clone_into(&mut run.what);
-        Ok(Played { run, stopped: done < cells.len() * tests.len() })
+        let files = std::slice::from_ref(&path);
+        Sequence { what: "IOzone grid", parts, files }.play(plan, surroundings, stop, watch)
     }
 
     /// The table of a column: medians, and nothing where a cell was left out.
@@ -145,51 +85,6 @@ fn rate(run: &Run, column: &Column, cell: &Cell, flushed: bool) -> Option<u64> {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rate")]
     let rate = median(&sample.values)? as u64;
     Some(rate)
-}
-
-/// Puts what another part of the grid showed to what there is.
-fn join(whole: &mut Run, part: Run) {
-    whole.samples.extend(part.samples);
-    for (place, trial) in part.trials.into_iter().enumerate() {
-        match whole.trials.get_mut(place) {
-            Some(sum) => add(sum, trial),
-            None => whole.trials.push(trial),
-        }
-    }
-    for change in part.environment_changes {
-        if !whole.environment_changes.contains(&change) {
-            whole.environment_changes.push(change);
-        }
-    }
-    for doubt in part.doubts {
-        if !whole.doubts.contains(&doubt) {
-            whole.doubts.push(doubt);
-        }
-    }
-}
-
-/// Trial `i` of the grid is trial `i` of each test in each cell.
-fn add(sum: &mut Trial, more: Trial) {
-    sum.duration_ns += more.duration_ns;
-    sum.started.files += more.started.files;
-    let add = |one: Option<u64>, other: Option<u64>| Some(one? + other?);
-    sum.started.pages = add(sum.started.pages, more.started.pages);
-    sum.started.resident = add(sum.started.resident, more.started.resident);
-    sum.steal = sum.steal.zip(more.steal).map(|(one, other)| one.max(other));
-    sum.disk_bytes = add(sum.disk_bytes, more.disk_bytes);
-    sum.own_bytes = add(sum.own_bytes, more.own_bytes);
-    for phase in more.phases {
-        match sum.phases.iter_mut().find(|one| one.name == phase.name) {
-            Some(one) => one.duration_ns += phase.duration_ns,
-            None => sum.phases.push(phase),
-        }
-    }
-    for latency in more.latencies {
-        match sum.latencies.iter_mut().find(|one| one.what == latency.what) {
-            Some(one) => one.add(&latency),
-            None => sum.latencies.push(latency),
-        }
-    }
 }
 
 #[cfg(test)]
