@@ -10,6 +10,7 @@ mod faults;
 mod fuzz;
 mod guest;
 mod in_process;
+mod iozone;
 mod kill;
 mod lazy;
 mod leak;
@@ -113,6 +114,7 @@ pub(crate) const PROOFS: &[Proof] = &[
         about: "larder compare, against what is known to be so",
         run: compare::run,
     },
+    Proof { name: "iozone", about: "the grid of IOzone on 4 GiB (root)", run: iozone::run },
     Proof { name: "postmark", about: "PostMark, beside Debian's", run: postmark::run },
     Proof {
         name: "matrix",

@@ -1,24 +1,20 @@
 //! What all benchmarks have in common on the command line, and playing one.
 
+use super::bar::{Bar, left};
 use super::surroundings::Here;
 use crate::commands::compare::percent;
 use crate::commands::report::Format;
 use crate::signals::Stop;
-use crate::{args, output, progress};
+use crate::{args, output};
 use anyhow::{Context, Result};
 use clap::Args;
-use indicatif::ProgressBar;
 use larder_lab::bench::{BenchError, Plan, Played, Progress, Start, Step, Workload, play};
 use larder_report::format;
 use larder_report::run::Run;
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
-
-/// How often a line is printed where there is no terminal.
-const LINE_EVERY: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Debug, Args)]
 pub(super) struct Playing {
@@ -60,14 +56,14 @@ pub(super) struct Playing {
 
 /// How small an interval is to be; none for any.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Confidence(Option<f64>);
+pub(super) struct Confidence(pub(super) Option<f64>);
 
 pub(super) fn start(text: &str) -> Result<Start, String> {
     let known = Start::ALL.map(Start::name).join(", ");
     Start::from_name(text).ok_or_else(|| format!("there is no start \"{text}\"; one of {known}"))
 }
 
-fn confidence(text: &str) -> Result<Confidence, String> {
+pub(super) fn confidence(text: &str) -> Result<Confidence, String> {
     if text == "off" { Ok(Confidence(None)) } else { percent(text).map(|it| Confidence(Some(it))) }
 }
 
@@ -105,9 +101,9 @@ impl Playing {
         stop: &Stop,
         part: &str,
     ) -> Result<Played, BenchError> {
-        let mut bar = Bar::new(part);
+        let mut bar = Bar::new("of up to {len} trials");
         let here = Here::new(self.drop_all);
-        let mut show = |progress| bar.show(progress);
+        let mut show = |progress| show(&mut bar, part, progress);
         let result = play(workload, &self.plan(), &here, stop.flag(), &mut show);
         bar.end();
         result
@@ -154,52 +150,18 @@ pub(super) fn finish(
     Ok(ExitCode::SUCCESS)
 }
 
-/// How far it is: a bar on a terminal, a line now and then elsewhere.
-struct Bar {
-    shown: Option<ProgressBar>,
-    last_line: Instant,
-    /// Stands before everything else; may be empty.
-    part: String,
-}
-
-impl Bar {
-    fn new(part: &str) -> Self {
-        let template = "{msg} [{bar:30}] {pos} of up to {len} trials{prefix}";
-        let shown = std::io::stderr().is_terminal().then(|| progress::bar(1, template));
-        let part = if part.is_empty() { String::new() } else { format!("{part}: ") };
-        Bar { shown, last_line: Instant::now(), part }
-    }
-
-    fn show(&mut self, progress: Progress) {
-        let doing = match progress.step {
-            Step::Preparing => "preparing",
-            Step::Starting => "making the start",
-            Step::Running => "running",
-            Step::CleaningUp => "removing what was made",
-        };
-        let half = progress.half_width.map(|half| format!(", +-{}", format::percent(half)));
-        let left = progress.left.filter(|left| *left > 0);
-        let left = left.map(|left| format!(", {} left", format::duration(left)));
-        let rest = half.unwrap_or_default() + &left.unwrap_or_default();
-        if let Some(bar) = &self.shown {
-            bar.set_length(progress.most);
-            bar.set_position(progress.done);
-            bar.set_message(format!("{}{doing}", self.part));
-            bar.set_prefix(rest);
-        } else if self.last_line.elapsed() > LINE_EVERY {
-            self.last_line = Instant::now();
-            eprintln!(
-                "{}{doing}: {} of up to {} trials{rest}",
-                self.part, progress.done, progress.most
-            );
-        }
-    }
-
-    fn end(&mut self) {
-        if let Some(bar) = self.shown.take() {
-            bar.finish_and_clear();
-        }
-    }
+/// Says how far a workload is. `part` stands before everything else; it may be empty.
+fn show(bar: &mut Bar, part: &str, progress: Progress) {
+    let doing = match progress.step {
+        Step::Preparing => "preparing",
+        Step::Starting => "making the start",
+        Step::Running => "running",
+        Step::CleaningUp => "removing what was made",
+    };
+    let part = if part.is_empty() { String::new() } else { format!("{part}: ") };
+    let half = progress.half_width.map(|half| format!(", +-{}", format::percent(half)));
+    let rest = half.unwrap_or_default() + &left(progress.left);
+    bar.show([progress.done, progress.most], &format!("{part}{doing}"), &rest);
 }
 
 #[cfg(test)]

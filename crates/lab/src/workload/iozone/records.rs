@@ -6,7 +6,7 @@
 
 use super::grid::Cell;
 use crate::bench::target::Aligned;
-use crate::random::{MARK_EVERY, Random, mark};
+use crate::random::{Random, mark};
 use larder_core::units::BLOCK_BYTES_U64;
 
 /// Bytes from one copy of the supply to the next: twice what Btrfs and ZFS compress at a time.
@@ -53,7 +53,7 @@ impl Records {
 /// The first mark of the record that a thread writes after `before` others.
 #[cfg(test)]
 pub(super) fn first_mark(cell: &Cell, thread: u64, before: u64) -> u64 {
-    (thread << THREAD_SHIFT) + before * cell.record_bytes.div_ceil(MARK_EVERY as u64)
+    (thread << THREAD_SHIFT) + before * cell.record_bytes.div_ceil(crate::random::MARK_EVERY as u64)
 }
 
 #[cfg(test)]

@@ -2,21 +2,24 @@
 //! itself.
 
 use super::cell::{CellTest, series};
-use super::grid::{Cell, Grid, LeftOut};
+use super::grid::{Cell as Sizes, Grid, LeftOut};
 use super::sequence::{Part, Progressed, Sequence};
 use super::subject::Manner;
 use super::tables::RateTable;
-use super::{Column, columns};
+use super::{Column as IozoneColumn, columns};
 use crate::bench::{BenchError, Plan, Played, Surroundings};
 use larder_report::format;
-use larder_report::run::Run;
-use larder_report::stats::median;
+use larder_report::run::{Run, Sample};
+use larder_report::stats::{Summary, median};
+use larder_report::table::{Cell, Column, Table};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
 /// The file under test, in the folder that is named.
 const FILE_NAME: &str = "larder-iozone.tmp";
+
+const KIB: u64 = 1024;
 
 /// What to measure.
 #[derive(Clone, Debug)]
@@ -68,10 +71,29 @@ impl GridRun {
         Sequence { what: "IOzone grid", parts, files }.play(plan, surroundings, stop, watch)
     }
 
+    /// One row for each cell, file and record size first, then the median of each column in kB per
+    /// second; with `flushed` the rates of writes include the flush.
+    #[must_use]
+    pub fn rows(&self, run: &Run, flushed: bool) -> Table {
+        let columns = columns(&self.tests);
+        let titles = ["kB", "reclen"].into_iter().chain(columns.iter().map(|column| column.name));
+        let mut table = Table::new("", titles.map(|title| Column::numbers(title, title)));
+        let kib = |bytes: u64| Cell::word((bytes / KIB).to_string());
+        for cell in self.grid.cells() {
+            let rate = |column: &IozoneColumn| {
+                let rate = rate(run, column, &cell, flushed && column.writes());
+                rate.map_or_else(Cell::missing, kib)
+            };
+            let sizes = [kib(cell.file_bytes), kib(cell.record_bytes)];
+            table.push(sizes.into_iter().chain(columns.iter().map(rate)));
+        }
+        table
+    }
+
     /// The table of a column: medians, and nothing where a cell was left out.
     #[must_use]
-    pub fn table(&self, run: &Run, column: &Column, flushed: bool) -> RateTable {
-        let rate = |(cell, left_out): (Cell, Option<LeftOut>)| {
+    pub fn table(&self, run: &Run, column: &IozoneColumn, flushed: bool) -> RateTable {
+        let rate = |(cell, left_out): (Sizes, Option<LeftOut>)| {
             let rate = if left_out.is_some() { None } else { rate(run, column, &cell, flushed) };
             (cell, rate)
         };
@@ -79,8 +101,21 @@ impl GridRun {
     }
 }
 
+/// The series whose trials differ most, and half of their range as a share of their median; none
+/// where each has one trial.
+#[must_use]
+pub fn widest(run: &Run) -> Option<(&str, f64)> {
+    let spread = |sample: &Sample| {
+        let it = Summary::of(&sample.values).filter(|_| sample.values.len() > 1)?;
+        let half = (it.max - it.min) / 2.0 / it.median.abs();
+        half.is_finite().then_some(half)
+    };
+    let spreads = run.samples.iter().filter_map(|it| Some((it.series.as_str(), spread(it)?)));
+    spreads.max_by(|a, b| a.1.total_cmp(&b.1))
+}
+
 /// The median rate of a column in a cell, in bytes per second.
-fn rate(run: &Run, column: &Column, cell: &Cell, flushed: bool) -> Option<u64> {
+fn rate(run: &Run, column: &IozoneColumn, cell: &Sizes, flushed: bool) -> Option<u64> {
     let sample = run.sample(&series(cell, column, flushed).name)?;
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rate")]
     let rate = median(&sample.values)? as u64;

@@ -4,7 +4,7 @@ use super::*;
 use crate::bench::Start;
 use crate::bench::testing::{Double, never, stage};
 use crate::random::mark_bytes;
-use crate::workload::iozone::grid::Sizes;
+use crate::workload::iozone::grid::{Cell, Sizes};
 use crate::workload::iozone::order;
 use crate::workload::iozone::passes::passes;
 use crate::workload::iozone::records::first_mark;
@@ -57,6 +57,14 @@ fn every_test_is_measured_in_every_cell_and_nothing_is_left_behind() {
         assert_eq!(rates, [true, false, true, true], "{column:?}");
         assert_eq!(RateTable::parse_all(&table.to_text()).unwrap().len(), 1);
     }
+    let rows = grid.rows(&run, false).to_text();
+    let words: Vec<Vec<&str>> =
+        rows.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(words.len(), 2 + 3, "{rows}");
+    assert_eq!(words[0][..4], ["kB", "reclen", "write", "rewrite"]);
+    assert!([0, 2, 3, 4].iter().all(|&line| words[line].len() == 2 + 17), "{rows}");
+    assert_eq!(words[4][..2], ["64", "32"]);
+    assert!(widest(&run).is_some_and(|(_, half)| half >= 0.0));
     assert_eq!(folder.path().read_dir().unwrap().count(), 0);
 }
 
