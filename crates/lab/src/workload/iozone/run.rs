@@ -1,7 +1,7 @@
 //! The whole grid as one run: every test in every cell, one after the other, each played for
 //! itself.
 
-use super::cell::{CellTest, series};
+use super::cell::{CellTest, FLUSHED, series};
 use super::grid::{Cell as Sizes, Grid, LeftOut};
 use super::sequence::{Part, Progressed, Sequence};
 use super::subject::Manner;
@@ -101,16 +101,17 @@ impl GridRun {
     }
 }
 
-/// The series whose trials differ most, and half of their range as a share of their median; none
-/// where each has one trial.
+/// The series whose trials differ most, and half of their range as a share of their median; those
+/// with the flush in their time only if that is said. None where each has one trial.
 #[must_use]
-pub fn widest(run: &Run) -> Option<(&str, f64)> {
+pub fn widest(run: &Run, flushed: bool) -> Option<(&str, f64)> {
     let spread = |sample: &Sample| {
         let it = Summary::of(&sample.values).filter(|_| sample.values.len() > 1)?;
         let half = (it.max - it.min) / 2.0 / it.median.abs();
         half.is_finite().then_some(half)
     };
-    let spreads = run.samples.iter().filter_map(|it| Some((it.series.as_str(), spread(it)?)));
+    let spreads = run.samples.iter().filter(|it| flushed || !it.series.contains(FLUSHED));
+    let spreads = spreads.filter_map(|it| Some((it.series.as_str(), spread(it)?)));
     spreads.max_by(|a, b| a.1.total_cmp(&b.1))
 }
 

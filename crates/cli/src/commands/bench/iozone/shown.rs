@@ -78,7 +78,7 @@ fn notes(run: &Run, flushed: bool) -> String {
     let flush = if flushed { "with" } else { "without" };
     let count = if trials == 1 { "one trial".to_owned() } else { format!("median of {trials}") };
     let mut text = format!("\nkB per second, {count}, start {start}, {flush} the flush of writes");
-    if let Some((series, half)) = widest(run) {
+    if let Some((series, half)) = widest(run, flushed) {
         let half = format::percent(half);
         text.push_str(&["; half the range is at most ", &half, " of it (", series, ")"].concat());
     }

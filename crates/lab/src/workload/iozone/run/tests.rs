@@ -64,7 +64,9 @@ fn every_test_is_measured_in_every_cell_and_nothing_is_left_behind() {
     assert_eq!(words[0][..4], ["kB", "reclen", "write", "rewrite"]);
     assert!([0, 2, 3, 4].iter().all(|&line| words[line].len() == 2 + 17), "{rows}");
     assert_eq!(words[4][..2], ["64", "32"]);
-    assert!(widest(&run).is_some_and(|(_, half)| half >= 0.0));
+    let plain = widest(&run, false).unwrap();
+    assert!(plain.1 >= 0.0 && !plain.0.contains("flushed"), "{plain:?}");
+    assert!(widest(&run, true).unwrap().1 >= plain.1);
     assert_eq!(folder.path().read_dir().unwrap().count(), 0);
 }
 
