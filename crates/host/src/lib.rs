@@ -4,6 +4,8 @@
 //! * [`activity`]: what processors and disks have done, and how much of it was ours.
 //! * [`settings`]: the settings that a measurement depends on, and what changed of them.
 //! * [`mounts`], [`disk`], [`space`]: where a path lies, and how much room is there.
+//! * [`extents`]: where on its disk a file lies.
+//! * [`memory`]: how much can be had, and who is ended first.
 //! * [`machine`]: processor, memory, kernel, for records.
 //!
 //! Invariants: nobody else in this workspace reads procfs or sysfs about the machine, and nobody
@@ -14,7 +16,9 @@
 
 pub mod activity;
 pub mod disk;
+pub mod extents;
 pub mod machine;
+pub mod memory;
 pub mod mounts;
 mod proc;
 pub mod residency;

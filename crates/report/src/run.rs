@@ -19,6 +19,8 @@
 //! unit that their sample states.
 
 mod html;
+mod join;
+pub mod stress;
 mod text;
 pub mod trial;
 

@@ -1,9 +1,13 @@
 //! `larder bench`: the classic benchmarks, one file each.
 
+mod fileload;
+mod fragments;
+mod leak;
 mod places;
 mod playing;
 mod postmark;
 mod probe;
+mod server;
 mod start;
 mod surroundings;
 
@@ -19,10 +23,17 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Files read in order, at random, or as a database would, by several users.
+    Fileload(Box<fileload::Arguments>),
+    /// Make files for fileload: intertwined in so many extents, and contiguous copies.
+    Fragments(fragments::Arguments),
     /// Many small files: create, read, append, delete.
     Postmark(Box<postmark::Arguments>),
     /// Random records with a pattern of reads and writes, as the Response Probe did.
     Probe(Box<probe::Arguments>),
+    /// Clients that read, write and copy, step by step more of them, up to where a server has
+    /// enough.
+    Server(Box<server::Arguments>),
     /// Make files cold: nothing of them in memory, as read back.
     Cold(start::Arguments),
     /// Make files warm: all of them in memory, as read back.
@@ -31,8 +42,11 @@ enum Command {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     match &arguments.command {
+        Command::Fileload(arguments) => fileload::run(arguments),
+        Command::Fragments(arguments) => fragments::run(arguments),
         Command::Postmark(arguments) => postmark::run(arguments),
         Command::Probe(arguments) => probe::run(arguments),
+        Command::Server(arguments) => server::run(arguments),
         Command::Cold(arguments) => start::cold(arguments),
         Command::Warm(arguments) => start::warm(arguments),
     }

@@ -8,11 +8,15 @@ use crate::{args, output, progress};
 use anyhow::{Context, Result};
 use clap::Args;
 use indicatif::ProgressBar;
-use larder_lab::bench::{Plan, Played, Progress, Start, Step, Workload, play};
+use larder_lab::bench::{
+    BenchError, InParts, PartsProgress, Plan, Played, Progress, Start, Step, Workload, play,
+    play_parts,
+};
 use larder_report::format;
+use larder_report::run::Run;
 use std::io::{IsTerminal, Write};
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -22,9 +26,10 @@ const LINE_EVERY: Duration = Duration::from_secs(10);
 #[derive(Clone, Debug, Args)]
 pub(super) struct Playing {
     /// From where each trial starts: cold (nothing of its files in memory), warm (all of them) or
-    /// as-is. The first two are made and read back before each trial.
-    #[arg(long, value_name = "START", default_value = "cold", value_parser = start)]
-    start: Start,
+    /// as-is. The first two are made and read back before each trial. Cold, if nothing else is the
+    /// custom of the benchmark.
+    #[arg(long, value_name = "START", value_parser = start)]
+    start: Option<Start>,
 
     /// Before each cold start drop everything that the machine has cached. Needs root, and slows
     /// down whatever else runs.
@@ -61,7 +66,7 @@ pub(super) struct Playing {
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Confidence(Option<f64>);
 
-fn start(text: &str) -> Result<Start, String> {
+pub(super) fn start(text: &str) -> Result<Start, String> {
     let known = Start::ALL.map(Start::name).join(", ");
     Start::from_name(text).ok_or_else(|| format!("there is no start \"{text}\"; one of {known}"))
 }
@@ -71,7 +76,7 @@ fn confidence(text: &str) -> Result<Confidence, String> {
 }
 
 /// `6..30`, or `10` for exactly ten.
-fn trials(text: &str) -> Result<RangeInclusive<u64>, String> {
+pub(super) fn trials(text: &str) -> Result<RangeInclusive<u64>, String> {
     let (least, most) = text.split_once("..").unwrap_or((text, text));
     match (least.parse(), most.parse()) {
         (Ok(least), Ok(most)) if (1..=most).contains(&least) && most <= 10_000 => Ok(least..=most),
@@ -80,9 +85,10 @@ fn trials(text: &str) -> Result<RangeInclusive<u64>, String> {
 }
 
 impl Playing {
-    fn plan(&self) -> Plan {
+    /// The plan, with the start that is the custom where none was said.
+    fn plan(&self, custom: Start) -> Plan {
         Plan {
-            start: self.start,
+            start: self.start.unwrap_or(custom),
             trials: self.trials.clone(),
             confidence: self.confidence.0,
             budget: self.budget,
@@ -91,37 +97,77 @@ impl Playing {
     }
 
     /// Plays a workload on this machine and prints what came out.
-    ///
-    /// A run that a signal stopped prints and writes what it has, and then ends as the signal asks.
     pub(super) fn play(&self, workload: &mut dyn Workload) -> Result<ExitCode> {
-        let what = format!("run {}", workload.name());
+        self.play_from(workload, Start::Cold)
+    }
+
+    /// The same from another start than cold, if that is the custom.
+    pub(super) fn play_from(&self, workload: &mut dyn Workload, custom: Start) -> Result<ExitCode> {
         let stop = Stop::listen()?;
         let mut bar = Bar::new();
         let here = Here::new(self.drop_all);
+        let plan = self.plan(custom);
         let result =
-            play(workload, &self.plan(), &here, stop.flag(), &mut |progress| bar.show(progress));
+            play(workload, &plan, &here, stop.flag(), &mut |progress| bar.show("", progress));
         bar.end();
-        let Played { mut run, stopped } = match result {
-            Err(error) if error.is_stop() => {
-                eprintln!("larder: stopped before the first trial; what it made is removed");
-                stop.end()?;
-                return Err(error).context(what);
-            }
-            result => result.context(what)?,
-        };
-        run.software.insert("larder".to_owned(), env!("CARGO_PKG_VERSION").to_owned());
-        let text = self.format.write(&run)?;
-        // A reader that has had enough is no failure, so the error must reach main as it is.
-        std::io::stdout().write_all(text.as_bytes())?;
-        if let Some(file) = &self.output {
-            output::write_whole(file, &run.to_json()?)?;
-        }
-        if stopped {
-            eprintln!("larder: stopped; what it made is removed");
-            stop.end()?;
-        }
-        Ok(ExitCode::SUCCESS)
+        let show = |run: &Run| self.format.write(run);
+        finish(workload.name(), (stop, result), show, self.output.as_deref())
     }
+
+    /// The same in parts, from another start than cold if that is the custom.
+    pub(super) fn play_parts(
+        &self,
+        name: &str,
+        whole: &mut dyn InParts,
+        custom: Start,
+    ) -> Result<ExitCode> {
+        let stop = Stop::listen()?;
+        let mut bar = Bar::new();
+        let here = Here::new(self.drop_all);
+        let mut watch = |at: PartsProgress| {
+            let part = if at.parts > 1 {
+                format!("part {} of {}: ", at.part, at.parts)
+            } else {
+                String::new()
+            };
+            bar.show(&part, at.progress);
+        };
+        let result = play_parts(whole, &self.plan(custom), &here, stop.flag(), &mut watch);
+        bar.end();
+        let show = |run: &Run| self.format.write(run);
+        finish(name, (stop, result), show, self.output.as_deref())
+    }
+}
+
+/// Prints and writes what came out. A run that a signal stopped prints and writes what it has, and
+/// then ends as the signal asks.
+pub(super) fn finish(
+    name: &str,
+    (stop, result): (Stop, Result<Played, BenchError>),
+    show: impl FnOnce(&Run) -> Result<String>,
+    output: Option<&Path>,
+) -> Result<ExitCode> {
+    let what = format!("run {name}");
+    let Played { mut run, stopped } = match result {
+        Err(error) if error.is_stop() => {
+            eprintln!("larder: stopped before the first trial; what it made is removed");
+            stop.end()?;
+            return Err(error).context(what);
+        }
+        result => result.context(what)?,
+    };
+    run.software.insert("larder".to_owned(), env!("CARGO_PKG_VERSION").to_owned());
+    let text = show(&run)?;
+    // A reader that has had enough is no failure, so the error must reach main as it is.
+    std::io::stdout().write_all(text.as_bytes())?;
+    if let Some(file) = output {
+        output::write_whole(file, &run.to_json()?)?;
+    }
+    if stopped {
+        eprintln!("larder: stopped; what it made is removed");
+        stop.end()?;
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// How far it is: a bar on a terminal, a line now and then elsewhere.
@@ -137,13 +183,14 @@ impl Bar {
         Bar { bar, last_line: Instant::now() }
     }
 
-    fn show(&mut self, progress: Progress) {
+    fn show(&mut self, part: &str, progress: Progress) {
         let doing = match progress.step {
             Step::Preparing => "preparing",
             Step::Starting => "making the start",
             Step::Running => "running",
             Step::CleaningUp => "removing what was made",
         };
+        let doing = format!("{part}{doing}");
         let half = progress.half_width.map(|half| format!(", +-{}", format::percent(half)));
         let left = progress.left.filter(|left| *left > 0);
         let left = left.map(|left| format!(", {} left", format::duration(left)));
