@@ -6,6 +6,9 @@
 //! * [`mounts`], [`disk`], [`space`]: where a path lies, and how much room is there.
 //! * [`extents`]: where on its disk a file lies.
 //! * [`memory`]: how much can be had, and who is ended first.
+//! * [`priority`]: nice value, scheduling policy and I/O priority of a thread.
+//! * [`scratch`]: a file system made for a measurement, and undone again.
+//! * [`state`]: what making one could leave changed, to be compared before and after.
 //! * [`machine`]: processor, memory, kernel, for records.
 //!
 //! Invariants: nobody else in this workspace reads procfs or sysfs about the machine, and nobody
@@ -15,13 +18,17 @@
 #![deny(unsafe_code)]
 
 pub mod activity;
+mod damon;
 pub mod disk;
 pub mod extents;
 pub mod machine;
 pub mod memory;
 pub mod mounts;
+pub mod priority;
 mod proc;
 pub mod residency;
+pub mod scratch;
 pub mod settings;
 pub mod space;
+pub mod state;
 mod syscall;

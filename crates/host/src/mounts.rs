@@ -66,6 +66,20 @@ impl Mount {
     }
 }
 
+/// Everything that is mounted, in the order of the kernel: what covers another comes later.
+pub(crate) fn all() -> Vec<Mount> {
+    let text = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    text.lines().filter_map(parse).collect()
+}
+
+/// Mount points at and below a folder, those first that must be unmounted first.
+pub(crate) fn below(folder: &Path) -> Vec<PathBuf> {
+    let points = all().into_iter().map(|mount| mount.point);
+    let mut points: Vec<PathBuf> = points.filter(|point| point.starts_with(folder)).collect();
+    points.reverse();
+    points
+}
+
 /// A line of mountinfo: `36 35 98:0 /root /point rw,noatime shared:1 - ext4 /dev/sda1 rw`.
 fn parse(line: &str) -> Option<Mount> {
     let (mount, fs) = line.split_once(" - ")?;
@@ -114,5 +128,7 @@ mod tests {
         assert_eq!(Mount::of(Path::new("/proc/self/status")).unwrap().fs_type, "proc");
         assert_eq!(Mount::of(Path::new("/")).unwrap().point, Path::new("/"));
         assert!(Mount::of(Path::new("/no/such/path")).is_err());
+        let below_proc = below(Path::new("/proc"));
+        assert_eq!(below_proc.last().map(PathBuf::as_path), Some(Path::new("/proc")));
     }
 }

@@ -2,7 +2,10 @@
 
 mod fileload;
 mod fragments;
+mod inside;
+mod iozone;
 mod leak;
+mod matrix;
 mod places;
 mod playing;
 mod postmark;
@@ -27,6 +30,8 @@ enum Command {
     Fileload(Box<fileload::Arguments>),
     /// Make files for fileload: intertwined in so many extents, and contiguous copies.
     Fragments(fragments::Arguments),
+    /// File sizes by record sizes: write, read, random, backward, strided and more.
+    Iozone(Box<iozone::Arguments>),
     /// Many small files: create, read, append, delete.
     Postmark(Box<postmark::Arguments>),
     /// Random records with a pattern of reads and writes, as the Response Probe did.
@@ -34,6 +39,8 @@ enum Command {
     /// Clients that read, write and copy, step by step more of them, up to where a server has
     /// enough.
     Server(Box<server::Arguments>),
+    /// A benchmark on several file systems, schedulers and settings, each made for it and removed.
+    Matrix(Box<matrix::Arguments>),
     /// Make files cold: nothing of them in memory, as read back.
     Cold(start::Arguments),
     /// Make files warm: all of them in memory, as read back.
@@ -44,9 +51,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     match &arguments.command {
         Command::Fileload(arguments) => fileload::run(arguments),
         Command::Fragments(arguments) => fragments::run(arguments),
+        Command::Server(arguments) => server::run(arguments),
+        Command::Iozone(arguments) => iozone::run(arguments),
         Command::Postmark(arguments) => postmark::run(arguments),
         Command::Probe(arguments) => probe::run(arguments),
-        Command::Server(arguments) => server::run(arguments),
+        Command::Matrix(arguments) => matrix::run(arguments),
         Command::Cold(arguments) => start::cold(arguments),
         Command::Warm(arguments) => start::warm(arguments),
     }

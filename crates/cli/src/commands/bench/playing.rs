@@ -104,17 +104,11 @@ impl Playing {
     /// The same from another start than cold, if that is the custom.
     pub(super) fn play_from(&self, workload: &mut dyn Workload, custom: Start) -> Result<ExitCode> {
         let stop = Stop::listen()?;
-        let mut bar = Bar::new();
-        let here = Here::new(self.drop_all);
-        let plan = self.plan(custom);
-        let result =
-            play(workload, &plan, &here, stop.flag(), &mut |progress| bar.show("", progress));
-        bar.end();
-        let show = |run: &Run| self.format.write(run);
-        finish(workload.name(), (stop, result), show, self.output.as_deref())
+        let result = self.play_one(workload, &stop, ("", custom));
+        self.finish(workload.name(), (stop, result))
     }
 
-    /// The same in parts, from another start than cold if that is the custom.
+    /// The same in parts that share what is made for them.
     pub(super) fn play_parts(
         &self,
         name: &str,
@@ -122,20 +116,50 @@ impl Playing {
         custom: Start,
     ) -> Result<ExitCode> {
         let stop = Stop::listen()?;
-        let mut bar = Bar::new();
+        let mut bar = Bar::new("");
         let here = Here::new(self.drop_all);
-        let mut watch = |at: PartsProgress| {
-            let part = if at.parts > 1 {
-                format!("part {} of {}: ", at.part, at.parts)
-            } else {
-                String::new()
-            };
-            bar.show(&part, at.progress);
+        let mut show = |at: PartsProgress| {
+            if at.parts > 1 {
+                bar.part = format!("part {} of {}: ", at.part, at.parts);
+            }
+            bar.show(at.progress);
         };
-        let result = play_parts(whole, &self.plan(custom), &here, stop.flag(), &mut watch);
+        let result = play_parts(whole, &self.plan(custom), &here, stop.flag(), &mut show);
         bar.end();
-        let show = |run: &Run| self.format.write(run);
-        finish(name, (stop, result), show, self.output.as_deref())
+        self.finish(name, (stop, result))
+    }
+
+    /// Plays one of several workloads, or the only one; `part` says which, for people who wait.
+    pub(super) fn play_part(
+        &self,
+        workload: &mut dyn Workload,
+        stop: &Stop,
+        part: &str,
+    ) -> Result<Played, BenchError> {
+        self.play_one(workload, stop, (part, Start::Cold))
+    }
+
+    fn play_one(
+        &self,
+        workload: &mut dyn Workload,
+        stop: &Stop,
+        (part, custom): (&str, Start),
+    ) -> Result<Played, BenchError> {
+        let mut bar = Bar::new(part);
+        let here = Here::new(self.drop_all);
+        let mut show = |progress| bar.show(progress);
+        let result = play(workload, &self.plan(custom), &here, stop.flag(), &mut show);
+        bar.end();
+        result
+    }
+
+    /// As the function of this name, with the format and the file that were asked for.
+    pub(super) fn finish(
+        &self,
+        name: &str,
+        played: (Stop, Result<Played, BenchError>),
+    ) -> Result<ExitCode> {
+        finish(name, played, |run| self.format.write(run), self.output.as_deref())
     }
 }
 
@@ -172,42 +196,47 @@ pub(super) fn finish(
 
 /// How far it is: a bar on a terminal, a line now and then elsewhere.
 struct Bar {
-    bar: Option<ProgressBar>,
+    shown: Option<ProgressBar>,
     last_line: Instant,
+    /// Stands before everything else; may be empty.
+    part: String,
 }
 
 impl Bar {
-    fn new() -> Self {
+    fn new(part: &str) -> Self {
         let template = "{msg} [{bar:30}] {pos} of up to {len} trials{prefix}";
-        let bar = std::io::stderr().is_terminal().then(|| progress::bar(1, template));
-        Bar { bar, last_line: Instant::now() }
+        let shown = std::io::stderr().is_terminal().then(|| progress::bar(1, template));
+        let part = if part.is_empty() { String::new() } else { format!("{part}: ") };
+        Bar { shown, last_line: Instant::now(), part }
     }
 
-    fn show(&mut self, part: &str, progress: Progress) {
+    fn show(&mut self, progress: Progress) {
         let doing = match progress.step {
             Step::Preparing => "preparing",
             Step::Starting => "making the start",
             Step::Running => "running",
             Step::CleaningUp => "removing what was made",
         };
-        let doing = format!("{part}{doing}");
         let half = progress.half_width.map(|half| format!(", +-{}", format::percent(half)));
         let left = progress.left.filter(|left| *left > 0);
         let left = left.map(|left| format!(", {} left", format::duration(left)));
         let rest = half.unwrap_or_default() + &left.unwrap_or_default();
-        if let Some(bar) = &self.bar {
+        if let Some(bar) = &self.shown {
             bar.set_length(progress.most);
             bar.set_position(progress.done);
-            bar.set_message(doing);
+            bar.set_message(format!("{}{doing}", self.part));
             bar.set_prefix(rest);
         } else if self.last_line.elapsed() > LINE_EVERY {
             self.last_line = Instant::now();
-            eprintln!("{doing}: {} of up to {} trials{rest}", progress.done, progress.most);
+            eprintln!(
+                "{}{doing}: {} of up to {} trials{rest}",
+                self.part, progress.done, progress.most
+            );
         }
     }
 
     fn end(&mut self) {
-        if let Some(bar) = self.bar.take() {
+        if let Some(bar) = self.shown.take() {
             bar.finish_and_clear();
         }
     }

@@ -225,35 +225,42 @@ impl Arguments {
     }
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
-    let leaks = arguments.scenario == Some(Scenario::Leak);
-    ensure!(leaks || arguments.leak.is_none(), "take memory: --leak is for --scenario leak");
-    let (place, bytes) = arguments.place()?;
-    // What is on this machine is in its page cache, which the leak squeezes.
-    let file = place.paths().into_iter().next().filter(|_| !arguments.unbuffered);
-    let record = arguments.record;
-    ensure!(record > 0, "work on records of 0 bytes: there is nothing to do");
-    ensure!(bytes >= record, "work on {bytes} bytes: a record has {record}");
-    // Whole records: what lies behind the last one is left alone.
-    let mut probe = Probe::random(bytes - bytes % record);
-    probe.record_bytes = record;
-    probe.pattern.clone_from(&arguments.pattern.0);
-    let records = probe.records();
-    #[expect(clippy::cast_precision_loss, reason = "records stay below 2^53")]
-    let middle = Spread { mean: records as f64 / 2.0, sdev: records as f64 / 6.0 };
-    probe.order = match arguments.order {
-        SeekOrder::Normal => Order::Normal(arguments.seek.unwrap_or(middle)),
-        SeekOrder::Uniform => Order::Uniform,
-        SeekOrder::Sequential => Order::Sequential,
-    };
-    probe.cycle_records = arguments.cycle;
-    probe.think = milliseconds(arguments.think);
-    let threads = usize::try_from(arguments.threads).context("count threads")?;
-    let compute = milliseconds(arguments.compute);
-    let mut bench = ProbeBench::new(place, probe, compute, threads, arguments.length);
-    if leaks {
-        let leak = Leak::new(arguments.leak, arguments.length, file)?;
-        bench = bench.beside(Box::new(leak));
+impl Arguments {
+    /// The workload.
+    pub(super) fn bench(&self) -> Result<ProbeBench> {
+        let leaks = self.scenario == Some(Scenario::Leak);
+        ensure!(leaks || self.leak.is_none(), "take memory: --leak is for --scenario leak");
+        let (place, bytes) = self.place()?;
+        // What is on this machine is in its page cache, which the leak squeezes.
+        let file = place.paths().into_iter().next().filter(|_| !self.unbuffered);
+        let record = self.record;
+        ensure!(record > 0, "work on records of 0 bytes: there is nothing to do");
+        ensure!(bytes >= record, "work on {bytes} bytes: a record has {record}");
+        // Whole records: what lies behind the last one is left alone.
+        let mut probe = Probe::random(bytes - bytes % record);
+        probe.record_bytes = record;
+        probe.pattern.clone_from(&self.pattern.0);
+        let records = probe.records();
+        #[expect(clippy::cast_precision_loss, reason = "records stay below 2^53")]
+        let middle = Spread { mean: records as f64 / 2.0, sdev: records as f64 / 6.0 };
+        probe.order = match self.order {
+            SeekOrder::Normal => Order::Normal(self.seek.unwrap_or(middle)),
+            SeekOrder::Uniform => Order::Uniform,
+            SeekOrder::Sequential => Order::Sequential,
+        };
+        probe.cycle_records = self.cycle;
+        probe.think = milliseconds(self.think);
+        let threads = usize::try_from(self.threads).context("count threads")?;
+        let compute = milliseconds(self.compute);
+        let bench = ProbeBench::new(place, probe, compute, threads, self.length);
+        if !leaks {
+            return Ok(bench);
+        }
+        let leak = Leak::new(self.leak, self.length, file)?;
+        Ok(bench.beside(Box::new(leak)))
     }
-    arguments.playing.play(&mut bench)
+}
+
+pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
+    arguments.playing.play(&mut arguments.bench()?)
 }
