@@ -79,13 +79,8 @@ pub fn play(
     player.tell(watch, Step::CleaningUp);
     let cleaned = player.workload.clean_up();
     let ended = ended.unwrap_or_else(|panic| resume_unwind(panic));
-    match (ended, cleaned) {
-        (Ok(stopped), Ok(())) => Ok(Played { run: player.finish(stopped), stopped }),
-        (Ok(_), Err(error)) | (Err(error), Ok(())) => Err(error),
-        (Err(first), Err(second)) => {
-            Err(BenchError::LeftBehind { first: Box::new(first), second: Box::new(second) })
-        }
-    }
+    let stopped = BenchError::first_of(ended, cleaned)?;
+    Ok(Played { run: player.finish(stopped), stopped })
 }
 
 struct Player<'a> {

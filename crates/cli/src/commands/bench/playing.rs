@@ -9,7 +9,8 @@ use anyhow::{Context, Result};
 use clap::Args;
 use indicatif::ProgressBar;
 use larder_lab::bench::{
-    BenchError, Plan, Played, Progress, SameSpeed, Start, Step, Workload, play,
+    BenchError, InParts, PartsProgress, Plan, Played, Progress, SameSpeed, Start, Step, Workload,
+    play, play_parts,
 };
 use larder_report::format;
 use larder_report::run::Run;
@@ -25,9 +26,10 @@ const LINE_EVERY: Duration = Duration::from_secs(10);
 #[derive(Clone, Debug, Args)]
 pub(super) struct Playing {
     /// From where each trial starts: cold (nothing of its files in memory), warm (all of them) or
-    /// as-is. The first two are made and read back before each trial.
-    #[arg(long, value_name = "START", default_value = "cold", value_parser = start)]
-    start: Start,
+    /// as-is. The first two are made and read back before each trial. Cold, if nothing else is the
+    /// custom of the benchmark.
+    #[arg(long, value_name = "START", value_parser = start)]
+    start: Option<Start>,
 
     /// Before each cold start drop everything that the machine has cached. Needs root, and slows
     /// down whatever else runs.
@@ -98,9 +100,10 @@ pub(super) fn trials(text: &str) -> Result<RangeInclusive<u64>, String> {
 }
 
 impl Playing {
-    fn plan(&self) -> Plan {
+    /// The plan, with the start that is the custom where none was said.
+    fn plan(&self, custom: Start) -> Plan {
         Plan {
-            start: self.start,
+            start: self.start.unwrap_or(custom),
             trials: self.trials.clone(),
             confidence: self.confidence.0,
             budget: self.budget,
@@ -114,9 +117,35 @@ impl Playing {
 
     /// Plays a workload on this machine and prints what came out.
     pub(super) fn play(&self, workload: &mut dyn Workload) -> Result<ExitCode> {
+        self.play_from(workload, Start::Cold)
+    }
+
+    /// The same from another start than cold, if that is the custom.
+    pub(super) fn play_from(&self, workload: &mut dyn Workload, custom: Start) -> Result<ExitCode> {
         let stop = Stop::listen()?;
-        let result = self.play_part(workload, &stop, "");
+        let result = self.play_one(workload, &stop, ("", custom));
         self.finish(workload.name(), (stop, result))
+    }
+
+    /// The same in parts that share what is made for them.
+    pub(super) fn play_parts(
+        &self,
+        name: &str,
+        whole: &mut dyn InParts,
+        custom: Start,
+    ) -> Result<ExitCode> {
+        let stop = Stop::listen()?;
+        let mut bar = Bar::new("");
+        let here = Here::new(self.drop_all);
+        let mut show = |at: PartsProgress| {
+            if at.parts > 1 {
+                bar.part = format!("part {} of {}: ", at.part, at.parts);
+            }
+            bar.show(at.progress);
+        };
+        let result = play_parts(whole, &self.plan(custom), &here, stop.flag(), &mut show);
+        bar.end();
+        self.finish(name, (stop, result))
     }
 
     /// Plays one of several workloads, or the only one; `part` says which, for people who wait.
@@ -126,10 +155,19 @@ impl Playing {
         stop: &Stop,
         part: &str,
     ) -> Result<Played, BenchError> {
+        self.play_one(workload, stop, (part, Start::Cold))
+    }
+
+    fn play_one(
+        &self,
+        workload: &mut dyn Workload,
+        stop: &Stop,
+        (part, custom): (&str, Start),
+    ) -> Result<Played, BenchError> {
         let mut bar = Bar::new(part);
         let here = Here::new(self.drop_all);
         let mut show = |progress| bar.show(progress);
-        let result = play(workload, &self.plan(), &here, stop.flag(), &mut show);
+        let result = play(workload, &self.plan(custom), &here, stop.flag(), &mut show);
         bar.end();
         result
     }
