@@ -25,6 +25,7 @@ mod sim_memory;
 mod sim_speed;
 mod simulation;
 mod size;
+mod slow_disk;
 mod speed;
 mod trace_fuzz;
 mod tuning;
@@ -115,6 +116,11 @@ pub(crate) const PROOFS: &[Proof] = &[
         run: compare::run,
     },
     Proof { name: "iozone", about: "the grid of IOzone on 4 GiB (root)", run: iozone::run },
+    Proof {
+        name: "slow-disk",
+        about: "the benchmarks on a disk of 100 operations per second (root)",
+        run: slow_disk::run,
+    },
     Proof { name: "postmark", about: "PostMark, beside Debian's", run: postmark::run },
     Proof {
         name: "matrix",

@@ -15,7 +15,7 @@ use crate::signals::Stop;
 use anyhow::{Result, ensure};
 use cells::Cells;
 use clap::Args;
-use larder_lab::bench::{Plan, Start};
+use larder_lab::bench::{Plan, SameSpeed, Start};
 use larder_lab::workload::iozone::grid::{Cell, RECORD_MAX};
 use larder_lab::workload::iozone::run::GridRun;
 use larder_lab::workload::iozone::sequence::Progressed;
@@ -55,7 +55,8 @@ pub(super) struct Arguments {
     flush_counts: bool,
 
     /// From where each trial of a test that reads starts: cold, warm or as-is. The first two are
-    /// made and read back. Warm, if not given; with --direct, which reads nothing from memory, cold.
+    /// made and read back. Warm, if not given; with --direct, which reads nothing from memory,
+    /// cold.
     #[arg(long, value_name = "START", value_parser = start)]
     start: Option<Start>,
 
@@ -67,6 +68,11 @@ pub(super) struct Arguments {
     /// both sides; off: do the fewest trials.
     #[arg(long, value_name = "PERCENT", default_value = "off", value_parser = confidence)]
     confidence: Confidence,
+
+    /// Set short trials aside during which the machine was slower than in others of the same cell
+    /// by more than this, and do them again; off: all count.
+    #[arg(long, value_name = "PERCENT", default_value = "off", value_parser = confidence)]
+    same_speed: Confidence,
 
     /// Where the bytes of records come from.
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
@@ -104,6 +110,10 @@ impl Arguments {
             confidence: self.confidence.0,
             budget: None,
             seed: self.seed,
+            same_speed: self
+                .same_speed
+                .0
+                .map(|tolerance| SameSpeed { tolerance, as_fast_as: None }),
         })
     }
 

@@ -68,7 +68,8 @@ impl GridRun {
             }
         }
         let files = std::slice::from_ref(&path);
-        Sequence { what: "IOzone grid", parts, files }.play(plan, surroundings, stop, watch)
+        let all = Sequence::new("IOzone grid".to_owned(), parts, files);
+        all.play(plan, surroundings, stop, watch)
     }
 
     /// One row for each cell, file and record size first, then the median of each column in kB per

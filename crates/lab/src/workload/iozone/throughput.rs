@@ -163,7 +163,7 @@ impl ThroughputRun {
         let size = format::bytes(self.cell.file_bytes);
         let record = format::bytes(self.cell.record_bytes);
         let what = format!("IOzone throughput: {size} for each thread, in records of {record}");
-        Sequence { what: &what, parts, files: &files }.play(plan, surroundings, stop, watch)
+        Sequence::new(what, parts, &files).play(plan, surroundings, stop, watch)
     }
 
     /// The median of a figure, if it was measured.
