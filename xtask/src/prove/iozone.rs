@@ -43,31 +43,31 @@ const COLUMNS: [(&str, bool); 13] = [
 pub(super) fn run(lab: &Lab, claims: &mut Claims) -> Result<()> {
     orders::run(lab, claims);
     if lab.options.quick {
-        return grid(lab, claims, lab.dir(), 1);
+        return grid(lab, claims, lab.dir(), 256);
     }
     if let Some(why) = FileSystem::missing() {
         claims.skip("the automatic grid on a file system of 4 GiB", why);
         return Ok(());
     }
     let scratch = FileSystem::make(lab)?;
-    grid(lab, claims, scratch.path(), 512)?;
+    grid(lab, claims, scratch.path(), 512 * 1024)?;
     threads(lab, claims, scratch.path());
     Ok(())
 }
 
-/// The grid up to files of so many MiB, in one command.
-fn grid(lab: &Lab, claims: &mut Claims, folder: &Path, largest_mib: u64) -> Result<()> {
+/// The grid up to files of so many KiB, in one command.
+fn grid(lab: &Lab, claims: &mut Claims, folder: &Path, largest_kib: u64) -> Result<()> {
     let (record, page) = (lab.file("iozone.json"), lab.file("iozone.html"));
     let mut command = run::client(RUN_MAX_S, &lab.binary.to_string_lossy());
     command.args(["bench", "iozone"]).arg(folder).args(["--trials", "1", "--format", "tables"]);
     if lab.options.quick {
-        command.args(["-g", &format!("{largest_mib}m")]);
+        command.args(["-g", &format!("{largest_kib}k")]);
     }
     command.arg("--output").arg(&record).arg("--page").arg(&page);
     let begun = Instant::now();
     let text = run::text(&mut command)?;
     let took_s = begun.elapsed().as_secs();
-    let cells = cells(largest_mib);
+    let cells = cells(largest_kib);
     claims.add(
         format!("{} cells, 13 columns, one trial each, in one command", cells.len()),
         format!("{} min {:02} s", took_s / 60, took_s % 60),
@@ -88,10 +88,10 @@ fn grid(lab: &Lab, claims: &mut Claims, folder: &Path, largest_mib: u64) -> Resu
 }
 
 /// The cells of the automatic mode: bytes of a file and of a record.
-fn cells(largest_mib: u64) -> Vec<(u64, u64)> {
+fn cells(largest_kib: u64) -> Vec<(u64, u64)> {
     let doubling = |first: u64| std::iter::successors(Some(first), |size| Some(size * 2));
     let mut cells = Vec::new();
-    for file in doubling(64 * KIB).take_while(|file| *file <= largest_mib * KIB * KIB) {
+    for file in doubling(64 * KIB).take_while(|file| *file <= largest_kib * KIB) {
         let least = if file > 16 * KIB * KIB { 64 * KIB } else { 4 * KIB };
         let most = file.min(16 * KIB * KIB);
         let records = doubling(4 * KIB).take_while(|record| *record <= most);
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn the_automatic_grid_has_126_cells() {
-        assert_eq!(cells(512).len(), 126);
-        assert_eq!(cells(1).len(), 5 + 6 + 7 + 8 + 9);
+        assert_eq!(cells(512 * 1024).len(), 126);
+        assert_eq!(cells(1024).len(), 5 + 6 + 7 + 8 + 9);
     }
 }
