@@ -39,6 +39,8 @@ const FITS_LEAST: f64 = 5.0;
 /// Memory that the leak and the page cache share, and how much of it the leak takes.
 const GROUP_MIB: u64 = 96;
 const LEAK: &str = "72MiB";
+/// More than the group has.
+const MORE: &str = "160MiB";
 /// What of a file of 30 MiB may be left.
 const LEFT_MOST: f64 = 0.8;
 
@@ -215,6 +217,13 @@ fn leak(lab: &Lab, claims: &mut Claims, folder: &Path) -> Result<()> {
     run::text(Command::new(&lab.binary).arg("report").arg(&record_at).arg("-o").arg(&page))?;
     let page = std::fs::read_to_string(&page).context("read a page")?;
     charts(claims, "Probe, leak", &page, &["memory taken", "file left in memory"]);
+    claims.tried("memory that runs out: the leak is ended, the run is not, and it is said", || {
+        let mut command = larder(lab, "probe --scenario leak --memory 16MiB --length 4s", folder);
+        command.args(["--leak", MORE, "--trials", "1", "--confidence", "off"]);
+        let said = run::text(&mut group.enter(&command))?;
+        let line = said.lines().find(|line| line.contains("takes memory was ended"));
+        line.map(str::to_owned).context("nothing is said of it")
+    });
     Ok(())
 }
 
