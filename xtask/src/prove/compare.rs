@@ -1,10 +1,10 @@
 //! Whether `larder compare` says what is so: a workload against itself, again and again, and
 //! against itself with a known part of its time added.
 //!
-//! The workload reads a warm file, sixteen records a cycle, and computes a little. The slower form computes a tenth of that longer. Each round runs the
-//! one, the one again, and the slower one. A machine that is shared with others is a fifth slower
-//! for seconds: where `larder compare` says so, what it was to be compared with is run again, as
-//! anybody would who reads that.
+//! The workload reads a warm file, sixteen records a cycle, and computes a little; the slower form
+//! computes a tenth of the cycle longer. Each round runs the one, the one again, and the slower one.
+//! A machine that is shared with others is a fifth slower for seconds: where `larder compare` says
+//! so, what it was to be compared with is run again, as anybody would who reads that.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -42,12 +42,12 @@ pub(super) fn run(lab: &Lab, claims: &mut Claims) -> Result<()> {
             .args(["if=/dev/urandom", "bs=1M", "count=16", "status=none"])
             .arg(format!("of={}", file.display())),
     )?;
-    let mut cycles_ms = Vec::new();
+    let mut all_cycles = Vec::new();
     let (mut silent, mut found, mut wrong, mut repeated) = (0, 0, 0, 0);
     for _ in 0..rounds {
         let before = bench(lab, &file, COMPUTE_MS, "before")?;
         let cycle_ms = cycle_ns(&before)? / 1e6;
-        cycles_ms.push(cycle_ms);
+        all_cycles.push(cycle_ms);
         let slower_ms = COMPUTE_MS + cycle_ms * SLOWER;
         let (again, of_again) = against(lab, (&before, &file), COMPUTE_MS)?;
         let (slower, of_slower) = against(lab, (&before, &file), slower_ms)?;
@@ -66,7 +66,7 @@ pub(super) fn run(lab: &Lab, claims: &mut Claims) -> Result<()> {
     claims.add(
         format!(
             "a cycle of {:.1} us made 10 % longer: worse, in 80 % or more",
-            median(&cycles_ms) * 1e3
+            median(&all_cycles) * 1e3
         ),
         figure(found),
         share(found) >= FOUND_MIN,
