@@ -6,6 +6,7 @@
 //! * [`Surroundings`]: what the player must know of the machine; whoever runs it brings that along.
 //! * [`play`]: trials from a cold or a warm start that was made and read back, repeated until the
 //!   interval of the main series is small enough or the time is spent, with doubts said.
+//! * [`Ranks`]: other processes that do the same together; [`play_together`] is one of them.
 //! * [`probe`]: the Probe workload as one of them.
 //! * [`target`]: what block workloads work on: a path, an export, an engine in process.
 //!
@@ -21,6 +22,7 @@ mod gate;
 mod player;
 pub mod postmark;
 pub mod probe;
+mod ranks;
 mod repeat;
 mod surroundings;
 pub mod target;
@@ -33,7 +35,8 @@ mod workload;
 pub use error::{BenchError, Trouble};
 pub use larder_report::run::Better;
 pub use larder_report::run::trial::{Doubt, Phase, Start, Why};
-pub use player::{Played, Progress, Step, play};
+pub use player::{Played, Progress, Step, play, play_together};
+pub use ranks::{Ranks, total};
 pub use repeat::Plan;
 pub use surroundings::{Counted, Found, Surroundings};
 pub use workload::{Footing, Outcome, Own, Series, Space, Stage, Workload};

@@ -7,6 +7,7 @@ mod places;
 mod playing;
 mod postmark;
 mod probe;
+mod ranks;
 mod start;
 mod surroundings;
 

@@ -2,13 +2,16 @@
 
 use super::doubts;
 use super::error::BenchError;
+use super::ranks::Ranks;
 use super::repeat::{Plan, half_width};
 use super::surroundings::{Counted, Found, Surroundings};
 use super::workload::{Footing, Outcome, Series, Stage, Workload};
 use larder_core::clock::Nanos;
 use larder_core::counters::HistogramSnapshot;
+use larder_report::run::parts::together;
 use larder_report::run::trial::{Doubt, Latency, SettingChange, Start, Started, Trial, Why};
 use larder_report::run::{Run, Sample};
+use serde_json::Value;
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::PathBuf;
@@ -51,16 +54,32 @@ pub struct Played {
     pub stopped: bool,
 }
 
-/// Plays a workload. `stop` is looked at all the time; `watch` is told how far it is.
+/// Plays a workload alone. `stop` is looked at all the time; `watch` is told how far it is.
+///
+/// # Errors
+/// As for [`play_together`].
+pub fn play(
+    workload: &mut dyn Workload,
+    plan: &Plan,
+    surroundings: &dyn Surroundings,
+    stop: &AtomicBool,
+    watch: &mut dyn FnMut(Progress),
+) -> Result<Played, BenchError> {
+    play_together(workload, plan, surroundings, None, stop, watch)
+}
+
+/// The same as one of several ranks: all begin each start, trial and phase together, and there are
+/// as many trials as the sums of all ask for.
 ///
 /// # Errors
 /// There is no result: the first error of the workload or the machine, a start that cannot be made,
 /// or a stop before the first trial was done. What the workload made has been removed, or the error
 /// says that it has not.
-pub fn play(
+pub fn play_together(
     workload: &mut dyn Workload,
     plan: &Plan,
     surroundings: &dyn Surroundings,
+    ranks: Option<&dyn Ranks>,
     stop: &AtomicBool,
     watch: &mut dyn FnMut(Progress),
 ) -> Result<Played, BenchError> {
@@ -71,6 +90,7 @@ pub fn play(
         }
     }
     let mut player = Player::new(workload, plan, surroundings, stop);
+    player.ranks = ranks;
     // A panic is a broken invariant and goes on upwards, but leaves no files behind.
     let ended = catch_unwind(AssertUnwindSafe(|| player.trials(watch)));
     player.tell(watch, Step::CleaningUp);
@@ -89,12 +109,15 @@ struct Player<'a> {
     workload: &'a mut dyn Workload,
     plan: &'a Plan,
     surroundings: &'a dyn Surroundings,
+    ranks: Option<&'a dyn Ranks>,
     stop: &'a AtomicBool,
     series: Vec<Series>,
     paths: Vec<PathBuf>,
     run: Run,
     /// Sentences of the workload and about what is below the page cache, each once.
     said: BTreeSet<(Why, String)>,
+    /// Values of the main series, those of all ranks together.
+    values: Vec<f64>,
     begun_at: Nanos,
 }
 
@@ -122,9 +145,21 @@ impl<'a> Player<'a> {
             .collect();
         let paths = workload.paths();
         run.environment = surroundings.settings(&paths);
-        let said = BTreeSet::new();
         let begun_at = surroundings.now();
-        Player { workload, plan, surroundings, stop, series, paths, run, said, begun_at }
+        let (said, values, ranks) = (BTreeSet::new(), Vec::new(), None);
+        Player {
+            workload,
+            plan,
+            surroundings,
+            ranks,
+            stop,
+            series,
+            paths,
+            run,
+            said,
+            values,
+            begun_at,
+        }
     }
 
     /// Prepares and does all trials; whether it was stopped after at least one.
@@ -133,8 +168,9 @@ impl<'a> Player<'a> {
         self.stage(0).check()?;
         let stage = self.stage(0);
         self.workload.prepare(&stage)?;
+        stage.meet("prepared")?;
         self.begun_at = self.surroundings.now();
-        while self.plan.goes_on(self.values(), self.spent()) {
+        while self.goes_on()? {
             match self.trial(watch) {
                 Ok(()) => {}
                 Err(error) if error.is_stop() && !self.run.trials.is_empty() => return Ok(true),
@@ -144,11 +180,38 @@ impl<'a> Player<'a> {
         Ok(false)
     }
 
+    /// Whether there is one more trial, as rank 0 sees it.
+    fn goes_on(&self) -> Result<bool, BenchError> {
+        let goes_on = self.plan.goes_on(&self.values, self.spent());
+        let Some(ranks) = self.ranks else { return Ok(goes_on) };
+        let said = ranks.meet("whether to go on", goes_on.into())?;
+        Ok(said.first() == Some(&Value::Bool(true)))
+    }
+
+    /// Adds the value of the last trial to those that decide, for all ranks together.
+    fn note_value(&mut self) -> Result<(), BenchError> {
+        let Some(sample) = self.run.samples.first() else { return Ok(()) };
+        let own = sample.values.last().copied().expect("a trial was recorded");
+        let value = match self.ranks {
+            None => own,
+            Some(ranks) => {
+                let place = format!("end of trial {}", self.run.trials.len());
+                let said = ranks.meet(&place, own.into())?;
+                let all: Vec<f64> = said.iter().filter_map(Value::as_f64).collect();
+                together(&sample.unit, &all)
+            }
+        };
+        self.values.push(value);
+        Ok(())
+    }
+
     fn trial(&mut self, watch: &mut dyn FnMut(Progress)) -> Result<(), BenchError> {
         let number = self.run.trials.len() as u64 + 1;
         self.stage(number).check()?;
         self.tell(watch, Step::Starting);
         let started = self.start()?;
+        // One that still drops or fills would disturb those that begin.
+        self.stage(number).meet(&format!("start of trial {number}"))?;
         self.tell(watch, Step::Running);
         let before = self.surroundings.count(&self.paths);
         let begun_at = self.surroundings.now();
@@ -156,7 +219,8 @@ impl<'a> Player<'a> {
         let outcome = self.workload.trial(&stage)?;
         let duration_ns = self.surroundings.now() - begun_at;
         let after = self.surroundings.count(&self.paths);
-        self.record(outcome, Trial { number, started, duration_ns, ..measured(before, after) })
+        self.record(outcome, Trial { number, started, duration_ns, ..measured(before, after) })?;
+        self.note_value()
     }
 
     /// Makes the start and reads it back.
@@ -245,12 +309,8 @@ impl<'a> Player<'a> {
     }
 
     fn stage(&self, trial: u64) -> Stage<'a> {
-        Stage { trial, seed: self.plan.seed, stop: self.stop, surroundings: self.surroundings }
-    }
-
-    /// Values of the main series so far.
-    fn values(&self) -> &[f64] {
-        self.run.samples.first().map_or(&[], |sample| &sample.values)
+        let Player { surroundings, ranks, stop, .. } = *self;
+        Stage { trial, seed: self.plan.seed, stop, surroundings, ranks }
     }
 
     fn spent(&self) -> Nanos {
@@ -262,8 +322,8 @@ impl<'a> Player<'a> {
             step,
             done: self.run.trials.len() as u64,
             most: *self.plan.trials.end(),
-            half_width: half_width(self.values()),
-            left: self.plan.left(self.values(), self.spent()),
+            half_width: half_width(&self.values),
+            left: self.plan.left(&self.values, self.spent()),
         });
     }
 }

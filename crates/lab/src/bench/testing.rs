@@ -199,5 +199,5 @@ pub(crate) fn never() -> AtomicBool {
 
 /// Where a workload stands that is run without the player.
 pub(crate) fn stage<'a>(double: &'a Double, stop: &'a AtomicBool) -> Stage<'a> {
-    Stage { trial: 1, seed: 1, stop, surroundings: double }
+    Stage { trial: 1, seed: 1, stop, surroundings: double, ranks: None }
 }

@@ -1,6 +1,7 @@
 //! What is measured, as the player sees it.
 
 use super::error::BenchError;
+use super::ranks::Ranks;
 use super::surroundings::{Found, Surroundings};
 use larder_core::clock::Nanos;
 use larder_core::counters::HistogramSnapshot;
@@ -83,6 +84,7 @@ pub struct Stage<'a> {
     pub seed: u64,
     pub(super) stop: &'a AtomicBool,
     pub(super) surroundings: &'a dyn Surroundings,
+    pub(super) ranks: Option<&'a dyn Ranks>,
 }
 
 impl std::fmt::Debug for Stage<'_> {
@@ -96,6 +98,20 @@ impl Stage<'_> {
     #[must_use]
     pub fn now(&self) -> Nanos {
         self.surroundings.now()
+    }
+
+    /// Waits for all ranks, before a phase begins in any of them; at once where there is only one.
+    /// All ranks come to the same places in the same order.
+    ///
+    /// # Errors
+    /// [`BenchError::Stopped`] if a rank is gone, or somebody wants to stop.
+    pub fn meet(&self, place: &str) -> Result<(), BenchError> {
+        self.ranks.map_or(Ok(()), |ranks| ranks.meet(place, Value::Null).map(drop))
+    }
+
+    /// Whether there are others to wait for.
+    pub(super) fn is_in_company(&self) -> bool {
+        self.ranks.is_some()
     }
 
     /// To be asked often, at least once a second: an error if somebody wants to stop.

@@ -1,5 +1,6 @@
 //! What all benchmarks have in common on the command line, and playing one.
 
+use super::ranks::{Company, Together};
 use super::surroundings::Here;
 use crate::commands::compare::percent;
 use crate::commands::report::Format;
@@ -8,7 +9,9 @@ use crate::{args, output, progress};
 use anyhow::{Context, Result};
 use clap::Args;
 use indicatif::ProgressBar;
-use larder_lab::bench::{BenchError, Plan, Played, Progress, Start, Step, Workload, play};
+use larder_lab::bench::{
+    BenchError, Plan, Played, Progress, Ranks, Start, Step, Workload, play, play_together,
+};
 use larder_report::format;
 use larder_report::run::Run;
 use std::io::{IsTerminal, Write};
@@ -56,6 +59,9 @@ pub(super) struct Playing {
     /// Write the record as well, for larder compare and larder report.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(super) together: Together,
 }
 
 /// How small an interval is to be; none for any.
@@ -81,7 +87,7 @@ pub(super) fn trials(text: &str) -> Result<RangeInclusive<u64>, String> {
 }
 
 impl Playing {
-    fn plan(&self) -> Plan {
+    pub(super) fn plan(&self) -> Plan {
         Plan {
             start: self.start,
             trials: self.trials.clone(),
@@ -91,11 +97,26 @@ impl Playing {
         }
     }
 
-    /// Plays a workload on this machine and prints what came out.
-    pub(super) fn play(&self, workload: &mut dyn Workload) -> Result<ExitCode> {
-        let stop = Stop::listen()?;
-        let result = self.play_part(workload, &stop, "");
-        self.finish(workload.name(), (stop, result))
+    /// Plays as one of several ranks, the first of which shows how far they are.
+    pub(super) fn play_in_company(
+        &self,
+        workload: &mut dyn Workload,
+        stop: &Stop,
+        company: &Company,
+    ) -> Result<Played, BenchError> {
+        let mut bar = company.is_first().then(|| Bar::new(""));
+        let here = Here::new(self.drop_all);
+        let mut show = |progress| {
+            if let Some(bar) = &mut bar {
+                bar.show(progress);
+            }
+        };
+        let ranks: Option<&dyn Ranks> = Some(company);
+        let result = play_together(workload, &self.plan(), &here, ranks, stop.flag(), &mut show);
+        if let Some(mut bar) = bar {
+            bar.end();
+        }
+        result
     }
 
     /// Plays one of several workloads, or the only one; `part` says which, for people who wait.

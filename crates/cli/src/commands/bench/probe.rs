@@ -232,5 +232,8 @@ impl Arguments {
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
-    arguments.playing.play(&mut arguments.bench()?)
+    match arguments.playing.lead("probe")? {
+        Some(code) => Ok(code),
+        None => arguments.playing.play(&mut arguments.bench()?),
+    }
 }

@@ -177,7 +177,7 @@ fn run_in(
     let syncs = Histogram::default();
     let mut phases = Phase::ALL.map(|phase| (phase, Duration::ZERO));
     for (phase, duration) in &mut phases {
-        *duration = go_through(*phase, &mut workers, &halt)?;
+        *duration = go_through(*phase, &mut workers, control, &halt)?;
         if options.fsync == Fsync::End {
             let begun = Instant::now();
             places.iter().try_for_each(Place::sync)?;
@@ -239,6 +239,7 @@ fn rehearse(
 fn go_through(
     phase: Phase,
     workers: &mut [Worker<'_>],
+    control: &Control<'_>,
     halt: &AtomicBool,
 ) -> Result<Duration, PostmarkError> {
     // Nobody gets past it before all threads are there.
@@ -269,6 +270,10 @@ fn go_through(
                     break;
                 }
             }
+        }
+        if !control.may_begin(phase) {
+            halted();
+            ended.push(Err(PostmarkError::Stopped));
         }
         drop(closed);
         let joined = threads.into_iter().map(ScopedJoinHandle::join);
