@@ -70,9 +70,12 @@ pub(super) fn join(
         .with_context(|| format!("listen on {}", together.listen))?;
     let meeting = Meeting::make(&path, listener, hello.ranks)?;
     let (ours, theirs) = UnixStream::pair().context("make a way to the leader")?;
-    let member = Member { hello: hello.clone(), link: Link::new(ours.try_clone()?, ours) };
+    let mut member = Member { hello: hello.clone(), link: Link::new(ours.try_clone()?, ours) };
     let raised = stop.raised();
     let leader = std::thread::spawn(move || {
+        // Who this one is needs no proof, but it says so as all do.
+        let hello = link::read(&mut member.link.reader, HELLO_BYTES_MAX);
+        hello.map_err(|error| format!("hear of rank 0: {error}"))?;
         let members = meeting.gather(member, &raised)?;
         let hosts = members.iter().map(|member| member.hello.host.clone()).collect();
         // A wish to stop is that of this rank, which says so itself.
