@@ -16,6 +16,7 @@
 #![deny(unsafe_code)]
 
 pub mod activity;
+mod damon;
 pub mod disk;
 pub mod machine;
 pub mod mounts;

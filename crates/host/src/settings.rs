@@ -65,6 +65,8 @@ pub fn snapshot(paths: &[PathBuf]) -> Snapshot {
         let value = proc::read(path).map(|text| proc::chosen(&text).to_owned());
         add(&mut found, (*name).to_owned(), value);
     }
+    let pages_out = crate::damon::pages_out();
+    add(&mut found, "damon.pageout".to_owned(), pages_out.map(|on| on.to_string()));
     add(&mut found, "cpu.governor".to_owned(), governors());
     found.extend(Priority::now().map(|priority| priority.named()).unwrap_or_default());
     let mounts: Vec<Mount> = paths.iter().filter_map(|path| Mount::of(path).ok()).collect();
