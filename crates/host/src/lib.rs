@@ -4,6 +4,8 @@
 //! * [`activity`]: what processors and disks have done, and how much of it was ours.
 //! * [`settings`]: the settings that a measurement depends on, and what changed of them.
 //! * [`mounts`], [`disk`], [`space`]: where a path lies, and how much room is there.
+//! * [`extents`]: where on its disk a file lies.
+//! * [`memory`]: how much can be had, and who is ended first.
 //! * [`priority`]: nice value, scheduling policy and I/O priority of a thread.
 //! * [`scratch`]: a file system made for a measurement, and undone again.
 //! * [`state`]: what making one could leave changed, to be compared before and after.
@@ -18,7 +20,9 @@
 pub mod activity;
 mod damon;
 pub mod disk;
+pub mod extents;
 pub mod machine;
+pub mod memory;
 pub mod mounts;
 pub mod priority;
 mod proc;

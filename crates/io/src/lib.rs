@@ -3,11 +3,12 @@
 //!
 //! Kernel interfaces live here and nowhere else. With `mem`, this is the only crate with `unsafe`,
 //! all of it in `store::uring` and `store::file`, memory that the kernel reads and writes while an
-//! operation is in flight, and one line in `handed_over`.
+//! operation is in flight, in `file_map`, and one line in `handed_over`.
 
 pub mod clock;
 pub mod embed;
 pub mod engine;
+pub mod file_map;
 pub mod frames;
 pub mod front;
 pub mod handed_over;

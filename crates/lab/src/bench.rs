@@ -6,8 +6,9 @@
 //! * [`Surroundings`]: what the player must know of the machine; whoever runs it brings that along.
 //! * [`play`]: trials from a cold or a warm start that was made and read back, repeated until the
 //!   interval of the main series is small enough or the time is spent, with doubts said.
-//! * [`Ranks`]: other processes that do the same together; [`play_together`] is one of them.
-//! * [`probe`]: the Probe workload as one of them.
+//! * [`Ranks`]: other processes that do the same together, in the same phases.
+//! * [`play_parts`]: several workloads as one run, each with starts of its own.
+//! * [`probe`], [`postmark`], [`fileload`], [`server`]: workloads.
 //! * [`target`]: what block workloads work on: a path, an export, an engine in process.
 //!
 //! Invariants: no trial begins from another start than the one that its record states; nothing that
@@ -18,12 +19,15 @@
 pub mod crew;
 mod doubts;
 mod error;
+pub mod fileload;
 mod gate;
+mod parts;
 mod player;
 pub mod postmark;
 pub mod probe;
 mod ranks;
 mod repeat;
+pub mod server;
 mod surroundings;
 pub mod target;
 #[cfg(test)]
@@ -35,7 +39,8 @@ mod workload;
 pub use error::{BenchError, Trouble};
 pub use larder_report::run::Better;
 pub use larder_report::run::trial::{Doubt, Phase, Start, Why};
-pub use player::{Played, Progress, Step, play, play_together};
+pub use parts::{InParts, PartsProgress, play_parts};
+pub use player::{Played, Progress, Step, play};
 pub use ranks::{Ranks, total};
 pub use repeat::Plan;
 pub use surroundings::{Counted, Found, Surroundings};

@@ -19,7 +19,9 @@
 //! unit that their sample states.
 
 mod html;
+mod join;
 pub mod parts;
+pub mod stress;
 mod text;
 pub mod trial;
 

@@ -7,9 +7,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-const WORK: [&str; 9] = [
-    "postmark", "--number", "20", "--transactions", "40", "--trials", "3", "--confidence", "off",
-];
+const WORK: [&str; 9] =
+    ["postmark", "--number", "20", "--transactions", "40", "--trials", "3", "--confidence", "off"];
 
 /// Looks at a record of so many ranks.
 fn check(record: &Path, ranks: usize) -> Run {

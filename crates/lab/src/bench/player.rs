@@ -2,7 +2,6 @@
 
 use super::doubts;
 use super::error::BenchError;
-use super::ranks::Ranks;
 use super::repeat::{Plan, half_width};
 use super::surroundings::{Counted, Found, Surroundings};
 use super::workload::{Footing, Outcome, Series, Stage, Workload};
@@ -54,32 +53,18 @@ pub struct Played {
     pub stopped: bool,
 }
 
-/// Plays a workload alone. `stop` is looked at all the time; `watch` is told how far it is.
-///
-/// # Errors
-/// As for [`play_together`].
-pub fn play(
-    workload: &mut dyn Workload,
-    plan: &Plan,
-    surroundings: &dyn Surroundings,
-    stop: &AtomicBool,
-    watch: &mut dyn FnMut(Progress),
-) -> Result<Played, BenchError> {
-    play_together(workload, plan, surroundings, None, stop, watch)
-}
-
-/// The same as one of several ranks: all begin each start, trial and phase together, and there are
-/// as many trials as the sums of all ask for.
+/// Plays a workload. `stop` is looked at all the time; `watch` is told how far it is. If there are
+/// other ranks, all begin each trial and phase together, and there are as many trials as the sums
+/// of all ask for.
 ///
 /// # Errors
 /// There is no result: the first error of the workload or the machine, a start that cannot be made,
 /// or a stop before the first trial was done. What the workload made has been removed, or the error
 /// says that it has not.
-pub fn play_together(
+pub fn play(
     workload: &mut dyn Workload,
     plan: &Plan,
     surroundings: &dyn Surroundings,
-    ranks: Option<&dyn Ranks>,
     stop: &AtomicBool,
     watch: &mut dyn FnMut(Progress),
 ) -> Result<Played, BenchError> {
@@ -90,26 +75,19 @@ pub fn play_together(
         }
     }
     let mut player = Player::new(workload, plan, surroundings, stop);
-    player.ranks = ranks;
     // A panic is a broken invariant and goes on upwards, but leaves no files behind.
     let ended = catch_unwind(AssertUnwindSafe(|| player.trials(watch)));
     player.tell(watch, Step::CleaningUp);
     let cleaned = player.workload.clean_up();
     let ended = ended.unwrap_or_else(|panic| resume_unwind(panic));
-    match (ended, cleaned) {
-        (Ok(stopped), Ok(())) => Ok(Played { run: player.finish(stopped), stopped }),
-        (Ok(_), Err(error)) | (Err(error), Ok(())) => Err(error),
-        (Err(first), Err(second)) => {
-            Err(BenchError::LeftBehind { first: Box::new(first), second: Box::new(second) })
-        }
-    }
+    let stopped = BenchError::first_of(ended, cleaned)?;
+    Ok(Played { run: player.finish(stopped), stopped })
 }
 
 struct Player<'a> {
     workload: &'a mut dyn Workload,
     plan: &'a Plan,
     surroundings: &'a dyn Surroundings,
-    ranks: Option<&'a dyn Ranks>,
     stop: &'a AtomicBool,
     series: Vec<Series>,
     paths: Vec<PathBuf>,
@@ -146,20 +124,8 @@ impl<'a> Player<'a> {
         let paths = workload.paths();
         run.environment = surroundings.settings(&paths);
         let begun_at = surroundings.now();
-        let (said, values, ranks) = (BTreeSet::new(), Vec::new(), None);
-        Player {
-            workload,
-            plan,
-            surroundings,
-            ranks,
-            stop,
-            series,
-            paths,
-            run,
-            said,
-            values,
-            begun_at,
-        }
+        let (said, values) = (BTreeSet::new(), Vec::new());
+        Player { workload, plan, surroundings, stop, series, paths, run, said, values, begun_at }
     }
 
     /// Prepares and does all trials; whether it was stopped after at least one.
@@ -183,7 +149,7 @@ impl<'a> Player<'a> {
     /// Whether there is one more trial, as rank 0 sees it.
     fn goes_on(&self) -> Result<bool, BenchError> {
         let goes_on = self.plan.goes_on(&self.values, self.spent());
-        let Some(ranks) = self.ranks else { return Ok(goes_on) };
+        let Some(ranks) = self.surroundings.ranks() else { return Ok(goes_on) };
         let said = ranks.meet("whether to go on", goes_on.into())?;
         Ok(said.first() == Some(&Value::Bool(true)))
     }
@@ -192,7 +158,7 @@ impl<'a> Player<'a> {
     fn note_value(&mut self) -> Result<(), BenchError> {
         let Some(sample) = self.run.samples.first() else { return Ok(()) };
         let own = sample.values.last().copied().expect("a trial was recorded");
-        let value = match self.ranks {
+        let value = match self.surroundings.ranks() {
             None => own,
             Some(ranks) => {
                 let place = format!("end of trial {}", self.run.trials.len());
@@ -309,8 +275,7 @@ impl<'a> Player<'a> {
     }
 
     fn stage(&self, trial: u64) -> Stage<'a> {
-        let Player { surroundings, ranks, stop, .. } = *self;
-        Stage { trial, seed: self.plan.seed, stop, surroundings, ranks }
+        Stage { trial, seed: self.plan.seed, stop: self.stop, surroundings: self.surroundings }
     }
 
     fn spent(&self) -> Nanos {

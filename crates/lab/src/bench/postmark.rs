@@ -203,7 +203,8 @@ impl Workload for PostmarkBench {
     }
 
     fn clean_up(&mut self) -> Result<(), BenchError> {
-        // Each trial removes its files itself.
+        // Each trial removes its files itself. A rank beside this one may have been killed.
+        self.left_over.append(&mut postmark::clear_up(&self.options.config));
         Ok(())
     }
 }

@@ -17,7 +17,7 @@ use serde_json::Value;
 use std::fmt;
 
 /// The other processes, as one of them sees them.
-pub trait Ranks: fmt::Debug + Sync {
+pub trait Ranks: fmt::Debug + Send + Sync {
     /// Waits until all ranks are at this place; what each has said there, by rank.
     ///
     /// # Errors
@@ -42,16 +42,16 @@ pub fn total(parts: Vec<Part>, plan: &Plan) -> Run {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
-    use crate::bench::testing::{Double, Given, never};
-    use crate::bench::{Start, play_together};
+    use crate::bench::testing::{Double, Given, never, stage};
+    use crate::bench::{Start, crew, play};
     use larder_report::run::trial::{Phase, Trial};
-    use std::sync::{Condvar, Mutex};
+    use std::sync::{Arc, Condvar, Mutex};
 
     /// Ranks that are threads of one process.
     #[derive(Debug)]
-    pub(crate) struct Threads {
+    struct Threads {
         state: Mutex<Meeting>,
         met: Condvar,
     }
@@ -64,28 +64,34 @@ pub(crate) mod tests {
         gone: bool,
     }
 
-    /// One of them.
+    /// One of them, and how often it has met the others.
     #[derive(Debug)]
-    pub(crate) struct One<'a>(pub(crate) &'a Threads, pub(crate) usize, pub(crate) Mutex<usize>);
+    struct One(Arc<Threads>, usize, Mutex<usize>);
+
+    /// A machine with room, on which this is the rank with a number.
+    fn machine(threads: &Arc<Threads>, rank: usize) -> Double {
+        let one: Arc<dyn Ranks> = Arc::new(One(Arc::clone(threads), rank, Mutex::new(0)));
+        Double { free_bytes: 1 << 40, ranks: Some(one), ..Double::default() }
+    }
 
     impl Threads {
-        pub(crate) fn new(count: usize) -> Self {
+        fn new(count: usize) -> Self {
             let state = Meeting { said: vec![None; count], past: Vec::new(), gone: false };
             Threads { state: Mutex::new(state), met: Condvar::new() }
         }
 
-        pub(crate) fn leave(&self) {
+        fn leave(&self) {
             self.state.lock().unwrap().gone = true;
             self.met.notify_all();
         }
 
-        pub(crate) fn places(&self) -> Vec<String> {
+        fn places(&self) -> Vec<String> {
             let state = self.state.lock().unwrap();
             state.past.iter().map(|(place, _)| place.clone()).collect()
         }
     }
 
-    impl Ranks for One<'_> {
+    impl Ranks for One {
         fn meet(&self, place: &str, said: Value) -> Result<Vec<Value>, BenchError> {
             let mut number = self.2.lock().unwrap();
             let mut state = self.0.state.lock().unwrap();
@@ -109,13 +115,11 @@ pub(crate) mod tests {
     }
 
     fn part(name: &str, values: &'static [f64]) -> Part {
-        let run = Double { free_bytes: 1 << 40, ..Double::default() };
+        let machine = machine(&Arc::new(Threads::new(1)), 0);
         let plan = Plan { trials: 1..=1, confidence: None, ..Plan::default() };
         let mut given = Given::values(values);
-        let threads = Threads::new(1);
-        let one = One(&threads, 0, Mutex::new(0));
-        let played = play_together(&mut given, &plan, &run, Some(&one), &never(), &mut |_| ());
-        Part { name: name.to_owned(), labels: [].into(), run: played.unwrap().run }
+        let run = play(&mut given, &plan, &machine, &never(), &mut |_| ()).unwrap().run;
+        Part { name: name.to_owned(), labels: [].into(), run }
     }
 
     #[test]
@@ -136,47 +140,61 @@ pub(crate) mod tests {
 
     #[test]
     fn all_ranks_do_as_many_trials_as_their_sums_ask_for() {
-        let threads = Threads::new(2);
+        let threads = Arc::new(Threads::new(2));
         // Alone, each would go on: what they reach together does not vary.
         let values: [&'static [f64]; 2] =
             [&[4.0, 6.0, 4.0, 6.0, 4.0, 6.0], &[6.0, 4.0, 6.0, 4.0, 6.0, 4.0]];
         let plan = Plan { start: Start::AsIs, trials: 6..=30, ..Plan::default() };
-        let runs: Vec<Run> = std::thread::scope(|scope| {
+        let trials: Vec<usize> = std::thread::scope(|scope| {
             let start = |rank: usize| {
                 let (threads, plan, values) = (&threads, &plan, values[rank]);
                 scope.spawn(move || {
-                    let one = One(threads, rank, Mutex::new(0));
+                    let machine = machine(threads, rank);
                     let mut given = Given::values(values);
-                    let machine = Double { free_bytes: 1 << 40, ..Double::default() };
-                    let ranks: Option<&dyn Ranks> = Some(&one);
-                    play_together(&mut given, plan, &machine, ranks, &never(), &mut |_| ())
-                        .unwrap()
-                        .run
+                    let played = play(&mut given, plan, &machine, &never(), &mut |_| ());
+                    played.unwrap().run.trials.len()
                 })
             };
             let ranks = [start(0), start(1)];
             ranks.map(|rank| rank.join().unwrap()).into()
         });
-        assert_eq!(runs.iter().map(|run| run.trials.len()).collect::<Vec<_>>(), [6, 6]);
+        assert_eq!(trials, [6, 6]);
         let places = threads.places();
-        assert_eq!(
-            places[..4],
-            ["prepared", "whether to go on", "start of trial 1", "end of trial 1"]
-        );
+        let first = ["prepared", "whether to go on", "start of trial 1", "end of trial 1"];
+        assert_eq!(places[..4], first);
         assert_eq!(places.len(), 2 + 6 * 3);
     }
 
     #[test]
     fn a_rank_that_is_gone_ends_the_others_which_clean_up() {
-        let threads = Threads::new(2);
+        let threads = Arc::new(Threads::new(2));
         threads.leave();
-        let one = One(&threads, 0, Mutex::new(0));
         let mut given = Given::values(&[1.0]);
-        let machine = Double { free_bytes: 1 << 40, ..Double::default() };
-        let plan = Plan::default();
-        let error = play_together(&mut given, &plan, &machine, Some(&one), &never(), &mut |_| ())
-            .unwrap_err();
+        let (plan, machine) = (Plan::default(), machine(&threads, 0));
+        let error = play(&mut given, &plan, &machine, &never(), &mut |_| ()).unwrap_err();
         assert!(error.is_stop(), "{error}");
         assert_eq!(given.cleaned, 1);
+    }
+
+    #[test]
+    fn threads_of_all_ranks_begin_each_phase_together() {
+        let threads = Arc::new(Threads::new(2));
+        std::thread::scope(|scope| {
+            for rank in 0..2 {
+                let threads = &threads;
+                scope.spawn(move || {
+                    let (machine, stop) = (machine(threads, rank), never());
+                    let stage = stage(&machine, &stop);
+                    let mut workers = [0_usize; 3];
+                    let phases = crew::run(&stage, &["a", "b"], &mut workers, |seen, _| {
+                        *seen = threads.places().len();
+                        Ok(())
+                    });
+                    assert_eq!(phases.unwrap().len(), 2);
+                    assert_eq!(workers, [2, 2, 2], "nobody is in b before all have met there");
+                });
+            }
+        });
+        assert_eq!(threads.places(), ["a", "b"]);
     }
 }

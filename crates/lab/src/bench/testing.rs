@@ -6,8 +6,8 @@ use larder_core::clock::Nanos;
 use larder_report::run::Machine;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 /// A machine on a clock that moves by 10 with each look.
 #[derive(Debug, Default)]
@@ -22,6 +22,7 @@ pub(crate) struct Double {
     pub(crate) counted: Mutex<VecDeque<Counted>>,
     pub(crate) settings: Mutex<VecDeque<(&'static str, &'static str)>>,
     pub(crate) below: Vec<String>,
+    pub(crate) ranks: Option<Arc<dyn Ranks>>,
     /// What was asked of it.
     pub(crate) asked: Mutex<Vec<&'static str>>,
 }
@@ -93,6 +94,10 @@ impl Surroundings for Double {
 
     fn below(&self, _: &[PathBuf]) -> Vec<String> {
         self.below.clone()
+    }
+
+    fn ranks(&self) -> Option<&dyn Ranks> {
+        self.ranks.as_deref()
     }
 }
 
@@ -199,5 +204,5 @@ pub(crate) fn never() -> AtomicBool {
 
 /// Where a workload stands that is run without the player.
 pub(crate) fn stage<'a>(double: &'a Double, stop: &'a AtomicBool) -> Stage<'a> {
-    Stage { trial: 1, seed: 1, stop, surroundings: double, ranks: None }
+    Stage { trial: 1, seed: 1, stop, surroundings: double }
 }

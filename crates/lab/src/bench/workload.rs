@@ -1,9 +1,8 @@
 //! What is measured, as the player sees it.
 
 use super::error::BenchError;
-use super::ranks::Ranks;
 use super::surroundings::{Found, Surroundings};
-use larder_core::clock::Nanos;
+use larder_core::clock::{MILLISECOND, Nanos};
 use larder_core::counters::HistogramSnapshot;
 use larder_report::run::Better;
 use larder_report::run::trial::{Phase, Start};
@@ -11,6 +10,10 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// The longest nap between two looks at the flag that stops a run.
+const NAP_MAX: Nanos = 50 * MILLISECOND;
 
 /// A series of values: one for each trial.
 #[derive(Clone, Debug, PartialEq)]
@@ -84,7 +87,6 @@ pub struct Stage<'a> {
     pub seed: u64,
     pub(super) stop: &'a AtomicBool,
     pub(super) surroundings: &'a dyn Surroundings,
-    pub(super) ranks: Option<&'a dyn Ranks>,
 }
 
 impl std::fmt::Debug for Stage<'_> {
@@ -106,12 +108,29 @@ impl Stage<'_> {
     /// # Errors
     /// [`BenchError::Stopped`] if a rank is gone, or somebody wants to stop.
     pub fn meet(&self, place: &str) -> Result<(), BenchError> {
-        self.ranks.map_or(Ok(()), |ranks| ranks.meet(place, Value::Null).map(drop))
+        let ranks = self.surroundings.ranks();
+        ranks.map_or(Ok(()), |ranks| ranks.meet(place, Value::Null).map(drop))
     }
 
     /// Whether there are others to wait for.
     pub(super) fn is_in_company(&self) -> bool {
-        self.ranks.is_some()
+        self.surroundings.ranks().is_some()
+    }
+
+    /// Sleeps for so many nanoseconds, and looks up now and then whether somebody wants to stop.
+    ///
+    /// # Errors
+    /// [`BenchError::Stopped`] in that case.
+    pub fn sleep(&self, time: Nanos) -> Result<(), BenchError> {
+        let until = self.now().saturating_add(time);
+        loop {
+            self.check()?;
+            let left = until.saturating_sub(self.now());
+            if left == 0 {
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_nanos(left.min(NAP_MAX)));
+        }
     }
 
     /// To be asked often, at least once a second: an error if somebody wants to stop.

@@ -4,6 +4,7 @@
 //! gathered from parts has no trials of its own, and its samples are those of the parts, named
 //! `SERIES: PART`. What is the same in all parts is said once, in the run.
 
+use super::join::add;
 use super::trial::{Doubt, Trial, Why};
 use super::{Better, Run, Sample};
 use crate::format;
@@ -176,28 +177,11 @@ pub fn together(unit: &str, values: &[f64]) -> f64 {
     }
 }
 
-/// A trial of one rank beside the same of another.
+/// A trial of one rank beside the same of another: it is over when the last one is.
 fn beside(mut sum: Trial, more: Trial) -> Trial {
-    let add = |one: Option<u64>, other: Option<u64>| Some(one? + other?);
-    sum.duration_ns = sum.duration_ns.max(more.duration_ns);
-    sum.started.files += more.started.files;
-    sum.started.pages = add(sum.started.pages, more.started.pages);
-    sum.started.resident = add(sum.started.resident, more.started.resident);
-    sum.steal = sum.steal.zip(more.steal).map(|(one, other)| one.max(other));
+    add(&mut sum, more, u64::max);
     // Ranks on one machine see the same disks, so there is no sum of those.
     (sum.disk_bytes, sum.own_bytes) = (None, None);
-    for phase in more.phases {
-        match sum.phases.iter_mut().find(|one| one.name == phase.name) {
-            Some(one) => one.duration_ns = one.duration_ns.max(phase.duration_ns),
-            None => sum.phases.push(phase),
-        }
-    }
-    for latency in more.latencies {
-        match sum.latencies.iter_mut().find(|one| one.what == latency.what) {
-            Some(one) => one.add(&latency),
-            None => sum.latencies.push(latency),
-        }
-    }
     sum
 }
 

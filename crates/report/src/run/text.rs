@@ -148,6 +148,9 @@ impl Run {
         if self.trials.iter().any(|trial| !trial.latencies.is_empty()) {
             put!(text, "\n{}", self.latency_table().to_text());
         }
+        if let Some(stress) = self.stress_in_words() {
+            put_line!(text, "\n{stress}");
+        }
         for comparison in &self.comparisons {
             put_line!(
                 text,

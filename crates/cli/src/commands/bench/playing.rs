@@ -1,6 +1,6 @@
 //! What all benchmarks have in common on the command line, and playing one.
 
-use super::ranks::{Company, Together};
+use super::ranks::Together;
 use super::surroundings::Here;
 use crate::commands::compare::percent;
 use crate::commands::report::Format;
@@ -10,7 +10,8 @@ use anyhow::{Context, Result};
 use clap::Args;
 use indicatif::ProgressBar;
 use larder_lab::bench::{
-    BenchError, Plan, Played, Progress, Ranks, Start, Step, Workload, play, play_together,
+    BenchError, InParts, PartsProgress, Plan, Played, Progress, Start, Step, Workload, play,
+    play_parts,
 };
 use larder_report::format;
 use larder_report::run::Run;
@@ -26,9 +27,10 @@ const LINE_EVERY: Duration = Duration::from_secs(10);
 #[derive(Clone, Debug, Args)]
 pub(super) struct Playing {
     /// From where each trial starts: cold (nothing of its files in memory), warm (all of them) or
-    /// as-is. The first two are made and read back before each trial.
-    #[arg(long, value_name = "START", default_value = "cold", value_parser = start)]
-    start: Start,
+    /// as-is. The first two are made and read back before each trial. Cold, if nothing else is the
+    /// custom of the benchmark.
+    #[arg(long, value_name = "START", value_parser = start)]
+    start: Option<Start>,
 
     /// Before each cold start drop everything that the machine has cached. Needs root, and slows
     /// down whatever else runs.
@@ -87,9 +89,10 @@ pub(super) fn trials(text: &str) -> Result<RangeInclusive<u64>, String> {
 }
 
 impl Playing {
-    pub(super) fn plan(&self) -> Plan {
+    /// The plan, with the start that is the custom where none was said.
+    pub(super) fn plan(&self, custom: Start) -> Plan {
         Plan {
-            start: self.start,
+            start: self.start.unwrap_or(custom),
             trials: self.trials.clone(),
             confidence: self.confidence.0,
             budget: self.budget,
@@ -97,29 +100,46 @@ impl Playing {
         }
     }
 
-    /// Plays as one of several ranks, the first of which shows how far they are.
-    pub(super) fn play_in_company(
-        &self,
-        workload: &mut dyn Workload,
-        stop: &Stop,
-        company: &Company,
-    ) -> Result<Played, BenchError> {
-        let mut bar = company.is_first().then(|| Bar::new(""));
-        let here = Here::new(self.drop_all);
-        let mut show = |progress| {
-            if let Some(bar) = &mut bar {
-                bar.show(progress);
-            }
-        };
-        let ranks: Option<&dyn Ranks> = Some(company);
-        let result = play_together(workload, &self.plan(), &here, ranks, stop.flag(), &mut show);
-        if let Some(mut bar) = bar {
-            bar.end();
-        }
-        result
+    /// Plays a workload on this machine and prints what came out.
+    pub(super) fn play(&self, workload: &mut dyn Workload) -> Result<ExitCode> {
+        self.play_from(workload, Start::Cold)
     }
 
-    /// Plays one of several workloads, or the only one; `part` says which, for people who wait.
+    /// The same from another start than cold, if that is the custom.
+    pub(super) fn play_from(&self, workload: &mut dyn Workload, custom: Start) -> Result<ExitCode> {
+        let plan = self.plan(custom);
+        let (name, what) = (workload.name().to_owned(), workload.what());
+        self.play_seated(&name, &what, |here, stop, bar| {
+            play(workload, &plan, here, stop, &mut |progress| bar.show(progress))
+        })
+    }
+
+    /// The same in parts that share what is made for them.
+    pub(super) fn play_parts(
+        &self,
+        name: &str,
+        whole: &mut dyn InParts,
+        custom: Start,
+    ) -> Result<ExitCode> {
+        let plan = self.plan(custom);
+        let what = whole.what();
+        self.play_seated(name, &what, |here, stop, bar| {
+            let mut show = |at: PartsProgress| {
+                if at.parts > 1 {
+                    bar.part = format!("part {} of {}: ", at.part, at.parts);
+                }
+                bar.show(at.progress);
+            };
+            play_parts(whole, &plan, here, stop, &mut show)
+        })
+    }
+
+    /// The machine for the player.
+    pub(super) fn here(&self) -> Here {
+        Here::new(self.drop_all)
+    }
+
+    /// Plays one of several workloads; `part` says which, for people who wait.
     pub(super) fn play_part(
         &self,
         workload: &mut dyn Workload,
@@ -127,9 +147,9 @@ impl Playing {
         part: &str,
     ) -> Result<Played, BenchError> {
         let mut bar = Bar::new(part);
-        let here = Here::new(self.drop_all);
         let mut show = |progress| bar.show(progress);
-        let result = play(workload, &self.plan(), &here, stop.flag(), &mut show);
+        let plan = self.plan(Start::Cold);
+        let result = play(workload, &plan, &self.here(), stop.flag(), &mut show);
         bar.end();
         result
     }
@@ -176,19 +196,24 @@ pub(super) fn finish(
 }
 
 /// How far it is: a bar on a terminal, a line now and then elsewhere.
-struct Bar {
+pub(super) struct Bar {
     shown: Option<ProgressBar>,
-    last_line: Instant,
+    last_line: Option<Instant>,
     /// Stands before everything else; may be empty.
     part: String,
 }
 
 impl Bar {
-    fn new(part: &str) -> Self {
+    pub(super) fn new(part: &str) -> Self {
         let template = "{msg} [{bar:30}] {pos} of up to {len} trials{prefix}";
         let shown = std::io::stderr().is_terminal().then(|| progress::bar(1, template));
         let part = if part.is_empty() { String::new() } else { format!("{part}: ") };
-        Bar { shown, last_line: Instant::now(), part }
+        Bar { shown, last_line: Some(Instant::now()), part }
+    }
+
+    /// One that shows nothing.
+    pub(super) fn hidden() -> Self {
+        Bar { shown: None, last_line: None, part: String::new() }
     }
 
     fn show(&mut self, progress: Progress) {
@@ -207,8 +232,8 @@ impl Bar {
             bar.set_position(progress.done);
             bar.set_message(format!("{}{doing}", self.part));
             bar.set_prefix(rest);
-        } else if self.last_line.elapsed() > LINE_EVERY {
-            self.last_line = Instant::now();
+        } else if self.last_line.is_some_and(|last| last.elapsed() > LINE_EVERY) {
+            self.last_line = Some(Instant::now());
             eprintln!(
                 "{}{doing}: {} of up to {} trials{rest}",
                 self.part, progress.done, progress.most
@@ -216,7 +241,7 @@ impl Bar {
         }
     }
 
-    fn end(&mut self) {
+    pub(super) fn end(&mut self) {
         if let Some(bar) = self.shown.take() {
             bar.finish_and_clear();
         }

@@ -14,13 +14,14 @@ mod hub;
 mod link;
 mod mpi;
 
-use super::playing::Playing;
+use super::playing::{Bar, Playing};
+use super::surroundings::Here;
 use crate::signals::Stop;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::Args;
-pub(super) use company::Company;
+use company::Company;
 use hub::{Member, RESULT};
-use larder_lab::bench::{BenchError, Played, Ranks, Workload, total};
+use larder_lab::bench::{BenchError, Played, Ranks, Start, total};
 use larder_report::run::Run;
 use larder_report::run::parts::Part;
 use link::{Hello, PROTOCOL};
@@ -29,6 +30,8 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -115,14 +118,14 @@ impl Together {
     }
 
     /// What a rank says when it comes.
-    fn hello(seat: &Seat, workload: &dyn Workload) -> Hello {
+    fn hello(seat: &Seat, name: &str, what: &str) -> Hello {
         Hello {
             protocol: PROTOCOL,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             rank: seat.rank,
             ranks: seat.ranks,
             host: seat.host.clone(),
-            what: format!("{}: {}", workload.name(), workload.what()),
+            what: format!("{name}: {what}"),
             token: String::new(),
         }
     }
@@ -169,7 +172,8 @@ fn as_one(playing: &Playing, hosts: &[String], handed: Vec<Value>) -> Result<Run
         Ok(Part { name, labels, run })
     };
     let parts = hosts.iter().zip(handed).enumerate().map(part).collect::<Result<Vec<Part>>>()?;
-    Ok(total(parts, &playing.plan()))
+    // How often it was repeated is as here, and from where it started stands in the parts.
+    Ok(total(parts, &playing.plan(Start::default())))
 }
 
 /// The leader in this process, if it is here, with the hosts of all ranks.
@@ -196,32 +200,45 @@ impl Playing {
         }
     }
 
-    /// Plays as one of several ranks.
-    fn play_rank(
+    /// Plays alone or as one of several ranks, whatever was asked for, and prints what came out.
+    /// `play` is given the machine, the flag that stops it, and what shows how far it is.
+    pub(super) fn play_seated(
         &self,
-        workload: &mut dyn Workload,
-        stop: Stop,
-        (company, leader): (Company, Option<Leader>),
+        name: &str,
+        what: &str,
+        play: impl FnOnce(&Here, &AtomicBool, &mut Bar) -> Result<Played, BenchError>,
     ) -> Result<ExitCode> {
-        let name = workload.name().to_owned();
-        let result = self.play_in_company(workload, &stop, &company);
-        let result = result.and_then(|played| {
-            if played.stopped {
-                return Err(BenchError::Stopped);
+        let stop = Stop::listen()?;
+        let (company, leader) = match self.together.role()? {
+            Role::Alone => {
+                let mut bar = Bar::new("");
+                let result = play(&self.here(), stop.flag(), &mut bar);
+                bar.end();
+                return self.finish(name, (stop, result));
             }
-            let run = serde_json::to_value(&played.run);
-            let run = run.map_err(|error| BenchError::Workload(error.to_string()))?;
-            company.meet(RESULT, run)
-        });
-        let handed = match result {
-            Ok(_) => {
+            Role::Started(seat) => (hosts::join(Together::hello(&seat, name, what), &stop)?, None),
+            Role::Mpi(seat) => {
+                mpi::join(&self.together, Together::hello(&seat, name, what), &stop)?
+            }
+        };
+        let company = Arc::new(company);
+        let mut bar = if company.is_first() { Bar::new("") } else { Bar::hidden() };
+        let here = self.here().with(Arc::<Company>::clone(&company));
+        let result = play(&here, stop.flag(), &mut bar);
+        bar.end();
+        let run = match hand_over(&company, result) {
+            Ok(()) => {
                 company.leave(None);
-                leader.map(|leader| leader.join().expect("the leader does not panic"))
+                let Some(leader) = leader else { return Ok(ExitCode::SUCCESS) };
+                let handed = leader.join().expect("the leader does not panic");
+                let (hosts, handed) =
+                    handed.map_err(|why| anyhow!("run {name} together: {why}"))?;
+                as_one(self, &hosts, handed)?
             }
             Err(error) => {
                 let why = company.why();
-                let ours =
-                    if error.is_stop() { "it was stopped".to_owned() } else { error.to_string() };
+                let ours = error.is_stop().then(|| "it was stopped".to_owned());
+                let ours = ours.unwrap_or_else(|| error.to_string());
                 company.leave(why.is_none().then_some(ours.as_str()));
                 // It waits for the others to clean up.
                 drop(leader.map(JoinHandle::join));
@@ -235,31 +252,19 @@ impl Playing {
                 return Err(error).context(format!("run {name}"));
             }
         };
-        let Some(handed) = handed else { return Ok(ExitCode::SUCCESS) };
-        let (hosts, handed) = handed.map_err(|why| anyhow!("run {name} together: {why}"))?;
-        let run = as_one(self, &hosts, handed)?;
-        self.finish(&name, (stop, Ok(Played { run, stopped: false })))
+        self.finish(name, (stop, Ok(Played { run, stopped: false })))
     }
+}
 
-    /// Plays a workload on this machine, alone or as one of several ranks, and prints what came out.
-    pub(super) fn play(&self, workload: &mut dyn Workload) -> Result<ExitCode> {
-        let stop = Stop::listen()?;
-        let joined = match self.together.role()? {
-            Role::Alone => {
-                let result = self.play_part(workload, &stop, "");
-                return self.finish(workload.name(), (stop, result));
-            }
-            Role::Started(seat) => {
-                let hello = Together::hello(&seat, workload);
-                (hosts::join(hello, &stop)?, None)
-            }
-            Role::Mpi(seat) => {
-                let hello = Together::hello(&seat, workload);
-                mpi::join(&self.together, hello, &stop)?
-            }
-        };
-        self.play_rank(workload, stop, joined)
+/// Hands the record to the leader, when all have one. A run that was stopped is none.
+fn hand_over(company: &Company, played: Result<Played, BenchError>) -> Result<(), BenchError> {
+    let played = played?;
+    if played.stopped {
+        return Err(BenchError::Stopped);
     }
+    let run = serde_json::to_value(&played.run);
+    let run = run.map_err(|error| BenchError::Workload(format!("hand over: {error}")))?;
+    company.meet(RESULT, run).map(drop)
 }
 
 #[cfg(test)]

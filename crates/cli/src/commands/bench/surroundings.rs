@@ -7,11 +7,12 @@ use larder_host::residency::keep::{Files, Found as Pages};
 use larder_host::residency::{self, drop::everything, why_pages_lack, why_pages_stay};
 use larder_host::{machine, settings, space};
 use larder_io::clock::MonotonicClock;
-use larder_lab::bench::{Counted, Found, Surroundings, Trouble};
+use larder_lab::bench::{Counted, Found, Ranks, Surroundings, Trouble};
 use larder_report::run::Machine;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// This machine.
 #[derive(Debug)]
@@ -19,11 +20,17 @@ pub(super) struct Here {
     clock: MonotonicClock,
     /// Drop everything that is cached, not the files of the workload alone.
     drop_all: bool,
+    ranks: Option<Arc<dyn Ranks>>,
 }
 
 impl Here {
     pub(super) fn new(drop_all: bool) -> Self {
-        Here { clock: MonotonicClock::new(), drop_all }
+        Here { clock: MonotonicClock::new(), drop_all, ranks: None }
+    }
+
+    /// The same as one of several ranks.
+    pub(super) fn with(self, ranks: Arc<dyn Ranks>) -> Self {
+        Here { ranks: Some(ranks), ..self }
     }
 }
 
@@ -128,5 +135,9 @@ impl Surroundings for Here {
 
     fn below(&self, files: &[PathBuf]) -> Vec<String> {
         residency::below(files, self.drop_all)
+    }
+
+    fn ranks(&self) -> Option<&dyn Ranks> {
+        self.ranks.as_deref()
     }
 }

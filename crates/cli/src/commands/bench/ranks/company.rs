@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// The way to the leader.
-pub(in super::super) struct Company {
+pub(super) struct Company {
     first: bool,
     shared: Arc<Shared>,
     gone_on: Mutex<Receiver<(String, Vec<Value>)>>,
@@ -118,7 +118,7 @@ impl Company {
     }
 
     /// Whether this is rank 0.
-    pub(in super::super) fn is_first(&self) -> bool {
+    pub(super) fn is_first(&self) -> bool {
         self.first
     }
 
