@@ -9,6 +9,7 @@
 //! * [`Ranks`]: other processes that do the same together, in the same phases.
 //! * [`play_parts`]: several workloads as one run, each with starts of its own.
 //! * [`probe`], [`postmark`], [`fileload`], [`server`]: workloads.
+//! * [`held`]: what a run that was killed has left.
 //! * [`target`]: what block workloads work on: a path, an export, an engine in process.
 //!
 //! Invariants: no trial begins from another start than the one that its record states; nothing that
@@ -21,6 +22,7 @@ mod doubts;
 mod error;
 pub mod fileload;
 mod gate;
+pub mod held;
 mod parts;
 mod player;
 pub mod postmark;

@@ -5,6 +5,7 @@ mod fragments;
 mod inside;
 mod iozone;
 mod leak;
+mod left_over;
 mod matrix;
 mod places;
 mod playing;

@@ -1,5 +1,6 @@
 //! `larder bench fileload`: files read in order, at random, or as a database would.
 
+use super::left_over::clear_up;
 use super::places::length;
 use super::playing::Playing;
 use crate::args;
@@ -127,6 +128,7 @@ impl Arguments {
             if made.iter().all(|kind| kind.is_dir()) {
                 return self.folders(&made);
             }
+            clear_up(folder, "fileload");
             let users = self.users()?.unwrap_or(1);
             let bytes = self.size.unwrap_or(FILE_BYTES);
             return Ok(vec![FileSet::new(folder, users, bytes, self.hint)]);
