@@ -9,6 +9,7 @@
 //! * [`priority`]: nice value, scheduling policy and I/O priority of a thread.
 //! * [`scratch`]: a file system made for a measurement, and undone again.
 //! * [`state`]: what making one could leave changed, to be compared before and after.
+//! * [`yardstick`]: how fast the machine is right now.
 //! * [`machine`]: processor, memory, kernel, for records.
 //!
 //! Invariants: nobody else in this workspace reads procfs or sysfs about the machine, and nobody
@@ -32,3 +33,4 @@ pub mod settings;
 pub mod space;
 pub mod state;
 mod syscall;
+pub mod yardstick;

@@ -1,5 +1,5 @@
-//! Workloads: who asks for what, and how answer times are judged. No I/O here, but for [`postmark`],
-//! [`iozone`] and [`fragments`], which need real files.
+//! Workloads: who asks for what, and how answer times are judged. No I/O here, but for
+//! [`postmark`], [`iozone`] and [`fragments`], which need real files.
 //!
 //! Sizes are bytes, times are nanoseconds.
 

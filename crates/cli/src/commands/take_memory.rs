@@ -12,7 +12,7 @@ use std::io::{Read, Write};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-/// Bytes after which memory is certainly another page; each is written to, or it would not be taken.
+/// Bytes after which memory is another page; each page is written to, or it would not be taken.
 const PAGE_BYTES: usize = 4096;
 
 #[derive(Debug, Args)]

@@ -27,12 +27,12 @@ impl Samba {
             return None;
         }
         let folder = tempfile::tempdir().unwrap();
-        let part = |name: &str| {
+        let subfolder = |name: &str| {
             let path = folder.path().join(name);
             std::fs::create_dir(&path).unwrap();
             path
         };
-        let [kept, seen_at, home, state] = ["kept", "seen", "home", "state"].map(part);
+        let [kept, seen_at, home, state] = ["kept", "seen", "home", "state"].map(subfolder);
         // A port that was free a moment ago; Samba takes no socket from outside.
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let config = folder.path().join("smb.conf");

@@ -2,6 +2,7 @@
 
 use super::doubts;
 use super::error::BenchError;
+use super::pace::Pace;
 use super::repeat::{Plan, half_width};
 use super::surroundings::{Counted, Found, Surroundings};
 use super::workload::{Footing, Outcome, Series, Stage, Workload};
@@ -23,6 +24,8 @@ pub enum Step {
     Preparing,
     /// The start is made and read back.
     Starting,
+    /// The machine is slower than it can be, and that is waited for.
+    Waiting,
     /// A trial runs.
     Running,
     /// What was made is removed.
@@ -94,9 +97,10 @@ struct Player<'a> {
     run: Run,
     /// Sentences of the workload and about what is below the page cache, each once.
     said: BTreeSet<(Why, String)>,
-    /// Values of the main series, those of all ranks together.
-    values: Vec<f64>,
+    /// Values of the main series, those of all ranks together; empty where there is one alone.
+    totals: Vec<f64>,
     begun_at: Nanos,
+    pace: Pace,
 }
 
 impl<'a> Player<'a> {
@@ -124,8 +128,23 @@ impl<'a> Player<'a> {
         let paths = workload.paths();
         run.environment = surroundings.settings(&paths);
         let begun_at = surroundings.now();
-        let (said, values) = (BTreeSet::new(), Vec::new());
-        Player { workload, plan, surroundings, stop, series, paths, run, said, values, begun_at }
+        let (said, totals) = (BTreeSet::new(), Vec::new());
+        // A trial that one rank sets aside would have to go in all of them.
+        let alone = surroundings.ranks().is_none();
+        let pace = Pace::new(plan.same_speed.filter(|_| alone));
+        Player {
+            workload,
+            plan,
+            surroundings,
+            stop,
+            series,
+            paths,
+            run,
+            said,
+            totals,
+            begun_at,
+            pace,
+        }
     }
 
     /// Prepares and does all trials; whether it was stopped after at least one.
@@ -148,45 +167,95 @@ impl<'a> Player<'a> {
 
     /// Whether there is one more trial, as rank 0 sees it.
     fn goes_on(&self) -> Result<bool, BenchError> {
-        let goes_on = self.plan.goes_on(&self.values, self.spent());
+        let goes_on = self.plan.goes_on(self.values(), self.spent());
         let Some(ranks) = self.surroundings.ranks() else { return Ok(goes_on) };
         let said = ranks.meet("whether to go on", goes_on.into())?;
         Ok(said.first() == Some(&Value::Bool(true)))
     }
 
-    /// Adds the value of the last trial to those that decide, for all ranks together.
-    fn note_value(&mut self) -> Result<(), BenchError> {
+    /// Adds up the values of the last trial in all ranks.
+    fn note_total(&mut self) -> Result<(), BenchError> {
+        let Some(ranks) = self.surroundings.ranks() else { return Ok(()) };
         let Some(sample) = self.run.samples.first() else { return Ok(()) };
         let own = sample.values.last().copied().expect("a trial was recorded");
-        let value = match self.surroundings.ranks() {
-            None => own,
-            Some(ranks) => {
-                let place = format!("end of trial {}", self.run.trials.len());
-                let said = ranks.meet(&place, own.into())?;
-                let all: Vec<f64> = said.iter().filter_map(Value::as_f64).collect();
-                together(&sample.unit, &all)
-            }
-        };
-        self.values.push(value);
+        let said = ranks.meet(&format!("end of trial {}", self.run.trials.len()), own.into())?;
+        let all: Vec<f64> = said.iter().filter_map(Value::as_f64).collect();
+        self.totals.push(together(&sample.unit, &all));
         Ok(())
     }
 
     fn trial(&mut self, watch: &mut dyn FnMut(Progress)) -> Result<(), BenchError> {
         let number = self.run.trials.len() as u64 + 1;
+        self.wait_for_speed(number, watch)?;
         self.stage(number).check()?;
         self.tell(watch, Step::Starting);
         let started = self.start()?;
         // One that still drops or fills would disturb those that begin.
         self.stage(number).meet(&format!("start of trial {number}"))?;
         self.tell(watch, Step::Running);
+        let speed = self.surroundings.speed();
         let before = self.surroundings.count(&self.paths);
         let begun_at = self.surroundings.now();
         let stage = self.stage(number);
         let outcome = self.workload.trial(&stage)?;
         let duration_ns = self.surroundings.now() - begun_at;
         let after = self.surroundings.count(&self.paths);
-        self.record(outcome, Trial { number, started, duration_ns, ..measured(before, after) })?;
-        self.note_value()
+        let speed = speed.zip(self.surroundings.speed()).map(|(one, other)| one.min(other));
+        if self.pace.sets_aside(speed, duration_ns) {
+            self.pace.lose(duration_ns);
+            self.run.set_aside += 1;
+            return Ok(());
+        }
+        self.pace.keep(duration_ns);
+        let trial = Trial { number, started, duration_ns, speed, ..measured(before, after) };
+        self.record(outcome, trial)?;
+        if speed.is_some_and(|speed| self.pace.saw(speed)) {
+            self.look_back();
+        }
+        self.note_total()
+    }
+
+    /// Waits while the machine is slower than it can be, as long as there is patience.
+    fn wait_for_speed(
+        &mut self,
+        number: u64,
+        watch: &mut dyn FnMut(Progress),
+    ) -> Result<(), BenchError> {
+        let begun_at = self.surroundings.now();
+        let mut waited = 0;
+        while self.pace.has_patience() && !self.is_spent() {
+            match self.surroundings.speed() {
+                Some(speed) if self.pace.is_off(speed) => {}
+                _ => break,
+            }
+            self.stage(number).check()?;
+            self.tell(watch, Step::Waiting);
+            let now = self.surroundings.now() - begun_at;
+            self.pace.lose(now - waited);
+            waited = now;
+        }
+        Ok(())
+    }
+
+    /// Sets trials aside that counted until the machine showed that it can be faster.
+    fn look_back(&mut self) {
+        let mut place = 0;
+        while place < self.run.trials.len() {
+            let Trial { speed, duration_ns, .. } = self.run.trials[place];
+            if !self.pace.sets_aside(speed, duration_ns) {
+                place += 1;
+                continue;
+            }
+            self.pace.give_up(duration_ns);
+            self.run.set_aside += 1;
+            self.run.trials.remove(place);
+            for sample in &mut self.run.samples {
+                sample.values.remove(place);
+            }
+        }
+        for (trial, number) in self.run.trials.iter_mut().zip(1..) {
+            trial.number = number;
+        }
     }
 
     /// Makes the start and reads it back.
@@ -278,8 +347,19 @@ impl<'a> Player<'a> {
         Stage { trial, seed: self.plan.seed, stop: self.stop, surroundings: self.surroundings }
     }
 
+    /// Values of the main series so far, those of all ranks together.
+    fn values(&self) -> &[f64] {
+        let own = || self.run.samples.first().map_or(&[][..], |sample| &sample.values);
+        if self.surroundings.ranks().is_some() { &self.totals } else { own() }
+    }
+
     fn spent(&self) -> Nanos {
         self.surroundings.now() - self.begun_at
+    }
+
+    /// Whether the time that may be spent is over.
+    fn is_spent(&self) -> bool {
+        self.plan.budget.is_some_and(|budget| self.spent() >= budget)
     }
 
     fn tell(&self, watch: &mut dyn FnMut(Progress), step: Step) {
@@ -287,8 +367,8 @@ impl<'a> Player<'a> {
             step,
             done: self.run.trials.len() as u64,
             most: *self.plan.trials.end(),
-            half_width: half_width(&self.values),
-            left: self.plan.left(&self.values, self.spent()),
+            half_width: half_width(self.values()),
+            left: self.plan.left(self.values(), self.spent()),
         });
     }
 }

@@ -1,4 +1,4 @@
-//! The stress point of a server: the step with more clients from which on more of them gain nothing.
+//! The stress point of a server: the step from which on more clients gain nothing.
 //!
 //! The rule. A step *gains* if its throughput is more than 5 % above that of the last step that
 //! gained; the first one gains. The stress point is the first step that does not gain and whose

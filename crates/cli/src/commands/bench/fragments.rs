@@ -16,12 +16,14 @@ use std::sync::atomic::Ordering;
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
-    /// A folder that is there. The files come into two new folders in it: fragmented and contiguous.
+    /// A folder that is there. The files come into two new folders in it: fragmented and
+    /// contiguous.
     #[arg(value_name = "FOLDER")]
     folder: PathBuf,
 
     /// Files of each kind.
-    #[arg(long, value_name = "NUMBER", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(long, value_name = "NUMBER", default_value_t = 4,
+          value_parser = clap::value_parser!(u32).range(1..=1024))]
     files: u32,
 
     /// Bytes of each file.

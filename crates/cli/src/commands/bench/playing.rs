@@ -3,15 +3,15 @@
 use super::ranks::Together;
 use super::surroundings::Here;
 use crate::commands::compare::percent;
-use crate::commands::report::Format;
+use crate::commands::report::{self, Format};
 use crate::signals::Stop;
 use crate::{args, output, progress};
 use anyhow::{Context, Result};
 use clap::Args;
 use indicatif::ProgressBar;
 use larder_lab::bench::{
-    BenchError, InParts, PartsProgress, Plan, Played, Progress, Start, Step, Workload, play,
-    play_parts,
+    BenchError, InParts, PartsProgress, Plan, Played, Progress, SameSpeed, Start, Step, Workload,
+    play, play_parts,
 };
 use larder_report::format;
 use larder_report::run::Run;
@@ -54,6 +54,15 @@ pub(super) struct Playing {
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     seed: u64,
 
+    /// Set short trials aside during which the machine was slower than it can be by more than this,
+    /// and do them again; off: all count.
+    #[arg(long, value_name = "PERCENT", default_value = "10%", value_parser = confidence)]
+    same_speed: Confidence,
+
+    /// Trials count while the machine is as fast as it was in this record, for larder compare.
+    #[arg(long, value_name = "FILE", value_parser = speed_of)]
+    as_fast_as: Option<f64>,
+
     /// How to print the result.
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     format: Format,
@@ -79,6 +88,12 @@ fn confidence(text: &str) -> Result<Confidence, String> {
     if text == "off" { Ok(Confidence(None)) } else { percent(text).map(|it| Confidence(Some(it))) }
 }
 
+/// How fast the machine was in a record.
+fn speed_of(file: &str) -> Result<f64, String> {
+    let run = report::open(Path::new(file)).map_err(|error| format!("{error:#}"))?;
+    run.speed().ok_or_else(|| "nobody measured in it how fast the machine was".to_owned())
+}
+
 /// `6..30`, or `10` for exactly ten.
 pub(super) fn trials(text: &str) -> Result<RangeInclusive<u64>, String> {
     let (least, most) = text.split_once("..").unwrap_or((text, text));
@@ -97,6 +112,10 @@ impl Playing {
             confidence: self.confidence.0,
             budget: self.budget,
             seed: self.seed,
+            same_speed: self
+                .same_speed
+                .0
+                .map(|tolerance| SameSpeed { tolerance, as_fast_as: self.as_fast_as }),
         }
     }
 
@@ -220,6 +239,7 @@ impl Bar {
         let doing = match progress.step {
             Step::Preparing => "preparing",
             Step::Starting => "making the start",
+            Step::Waiting => "waiting until the machine is as fast again",
             Step::Running => "running",
             Step::CleaningUp => "removing what was made",
         };
