@@ -3,7 +3,6 @@
 //! The namespaces have names of their own for their host and a wire between them; everything is
 //! undone when the value is dropped and when this process dies.
 
-use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -241,8 +240,10 @@ fn stranger(lab: &Lab, hosts: &Hosts) -> Result<String> {
     let line = std::fs::read_to_string(&meeting).context("read where they meet")?;
     let address = line.trim().rsplit_once('@').context("no address")?.1;
     let port = address.rsplit_once(':').context("no port")?.1;
-    // From this machine itself nobody listens: only what was asked for.
-    ensure!(TcpStream::connect(format!("127.0.0.1:{port}")).is_err(), "it listens here too");
+    // Only what was asked for is listened on.
+    let inside = format!("exec 3<>/dev/tcp/127.0.0.1/{port}");
+    let inside = run::keep(hosts.on(0).args(["bash", "-c", &inside]))?;
+    ensure!(!inside.ok(), "it listens on another address too");
     let hello = "{\"hello\":{\"protocol\":1,\"version\":\"0.1.0\",\"rank\":1,\"ranks\":2,\"host\":\"x\",\
                  \"what\":\"x\",\"token\":\"Bearer 0000\"}}";
     let script = format!("exec 3<>/dev/tcp/{}/{port}; echo '{hello}' >&3; cat <&3", ADDRESSES[0]);

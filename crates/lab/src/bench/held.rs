@@ -17,11 +17,11 @@ const ATTEMPTS: usize = 8;
 
 /// Holds a file or folder, until the last copy is dropped.
 #[derive(Clone, Debug)]
-pub(super) struct Held(#[expect(dead_code, reason = "it is there for its lock")] Arc<File>);
+pub(crate) struct Held(#[expect(dead_code, reason = "it is there for its lock")] Arc<File>);
 
 impl Held {
     /// Makes something at a path and locks it. `make` fails if there is something already.
-    pub(super) fn make(path: &Path, mut make: impl FnMut() -> io::Result<()>) -> io::Result<Held> {
+    pub(crate) fn make(path: &Path, mut make: impl FnMut() -> io::Result<()>) -> io::Result<Held> {
         for _ in 0..ATTEMPTS {
             make()?;
             let Ok(file) = File::open(path) else { continue };
