@@ -36,17 +36,6 @@ fn what_cannot_be_measured_is_refused_before_anything_is_made() {
 }
 
 #[test]
-fn a_file_of_others_is_never_touched() {
-    let folder = tempfile::tempdir().unwrap();
-    let theirs = folder.path().join("larder-iozone.tmp");
-    std::fs::write(&theirs, "theirs").unwrap();
-    let said = run(folder.path(), &["-s", "64k", "-r", "4k"]);
-    assert_eq!(said.code, Some(2), "{said:?}");
-    assert!(said.err.contains("it is there already; remove it or name another folder"), "{said:?}");
-    assert_eq!(std::fs::read(&theirs).unwrap(), b"theirs");
-}
-
-#[test]
 fn a_folder_that_cannot_be_written_to_is_named() {
     let said = run(std::path::Path::new("/"), &["/proc", "-s", "64k", "-r", "4k"]);
     assert_eq!(said.code, Some(2), "{said:?}");

@@ -73,7 +73,7 @@ fn traced(lab: &Lab, test: u8, records: u64) -> Result<(Vec<u64>, Vec<u64>)> {
     run::text(&mut strace)?;
     let calls = std::fs::read_to_string(&log).context("read what strace saw")?;
     let of = |name: &str| -> Vec<u64> {
-        let lines = calls.lines().filter(|line| line.contains("larder-iozone.tmp"));
+        let lines = calls.lines().filter(|line| line.contains("/larder-iozone-"));
         let found = lines.filter(|line| line.contains(name));
         found.filter_map(place).map(|place| place / RECORD).collect()
     };

@@ -8,6 +8,7 @@ mod size;
 mod threads;
 
 use super::bar::{Bar, left};
+use super::left_over::clear_up;
 use super::playing::{Confidence, confidence, finish, start, trials};
 use super::surroundings::Here;
 use crate::output;
@@ -129,6 +130,7 @@ impl Arguments {
     /// What is to be done.
     fn wanted(&self) -> Result<Shown> {
         ensure!(self.folder.is_dir(), "work in {}: it is no folder", self.folder.display());
+        clear_up(&self.folder, "iozone");
         let (manner, folder) = (self.opening.manner(), self.folder.clone());
         if self.threads.is_wanted() {
             let cell = self.cells.one()?;

@@ -3,7 +3,7 @@
 
 use super::cell::{CellTest, FLUSHED, series};
 use super::grid::{Cell as Sizes, Grid, LeftOut};
-use super::sequence::{Part, Progressed, Sequence};
+use super::sequence::{Part, Progressed, Sequence, own_folder};
 use super::subject::Manner;
 use super::tables::RateTable;
 use super::{Column as IozoneColumn, columns};
@@ -16,8 +16,8 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
-/// The file under test, in the folder that is named.
-const FILE_NAME: &str = "larder-iozone.tmp";
+/// The file under test, in a folder of its own.
+const FILE_NAME: &str = "file";
 
 const KIB: u64 = 1024;
 
@@ -44,7 +44,7 @@ impl GridRun {
     /// Measures; a stop after the first result gives what there is.
     ///
     /// # Errors
-    /// The file is there already, or the first error of a test.
+    /// The folder for the file cannot be made, or the first error of a test.
     pub fn run(
         &self,
         plan: &Plan,
@@ -52,7 +52,8 @@ impl GridRun {
         stop: &AtomicBool,
         watch: &mut dyn FnMut(Progressed<'_>),
     ) -> Result<Played, BenchError> {
-        let path = self.folder.join(FILE_NAME);
+        let folder = own_folder(&self.folder);
+        let path = folder.join(FILE_NAME);
         let (cells, tests) = (self.grid.cells(), self.known_tests());
         let mut parts: Vec<Part<'_>> = Vec::new();
         for cell in cells {
@@ -67,8 +68,7 @@ impl GridRun {
                 });
             }
         }
-        let files = std::slice::from_ref(&path);
-        let all = Sequence::new("IOzone grid".to_owned(), parts, files);
+        let all = Sequence::new("IOzone grid".to_owned(), parts, folder);
         all.play(plan, surroundings, stop, watch)
     }
 

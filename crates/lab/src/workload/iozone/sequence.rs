@@ -1,15 +1,15 @@
 //! Several workloads on the same files, played one after the other and put together as one run.
 //!
-//! Invariant: whatever way it ends, the files under test are removed; and one that was there before
-//! is never touched.
+//! Invariant: whatever way it ends, the folder with the files under test is removed; and one that
+//! was there before is never touched.
 
-use super::cell::remove;
+use crate::bench::held::Held;
 use crate::bench::{
     BenchError, InParts, PartsProgress, Plan, Played, Progress, Surroundings, Workload, play_parts,
 };
 use larder_report::run::trial::{Doubt, Why};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 /// One of them.
@@ -29,7 +29,8 @@ pub(super) struct Sequence<'a> {
     workloads: Vec<Option<Box<dyn Workload + 'a>>>,
     /// What each is, and its bytes.
     known: Vec<(String, u64)>,
-    files: &'a [PathBuf],
+    /// Holds the files that they work on.
+    folder: PathBuf,
 }
 
 /// How far a run of several parts is.
@@ -46,14 +47,14 @@ pub struct Progressed<'a> {
 }
 
 impl<'a> Sequence<'a> {
-    /// What the parts are together, in one line, and the files that they work on.
-    pub(super) fn new(what: String, parts: Vec<Part<'a>>, files: &'a [PathBuf]) -> Self {
+    /// What the parts are together, in one line, and the folder that is made for their files.
+    pub(super) fn new(what: String, parts: Vec<Part<'a>>, folder: PathBuf) -> Self {
         let (mut workloads, mut known) = (Vec::new(), Vec::new());
         for part in parts {
             workloads.push(Some(part.workload));
             known.push((part.what, part.bytes));
         }
-        Sequence { what, workloads, known, files }
+        Sequence { what, workloads, known, folder }
     }
 
     /// Plays; a stop after the first result gives what there is.
@@ -67,10 +68,8 @@ impl<'a> Sequence<'a> {
         if self.workloads.is_empty() {
             return Err(BenchError::Workload("measure: no cell or no test is left".to_owned()));
         }
-        if let Some(path) = self.files.iter().find(|path| path.symlink_metadata().is_ok()) {
-            let why = "it is there already; remove it or name another folder";
-            return Err(BenchError::Workload(format!("make {}: {why}", path.display())));
-        }
+        let made = Held::make(&self.folder, || std::fs::create_dir(&self.folder));
+        let _held = made.map_err(BenchError::io(format!("make {}", self.folder.display())))?;
         let known = std::mem::take(&mut self.known);
         let sum = |known: &[(String, u64)]| -> u64 { known.iter().map(|(_, bytes)| bytes).sum() };
         let all = sum(&known);
@@ -99,8 +98,14 @@ impl InParts for Sequence<'_> {
     }
 
     fn clean_up(&mut self) -> Result<(), BenchError> {
-        self.files.iter().map(|path| remove(path)).fold(Ok(()), Result::and)
+        let failed = BenchError::io(format!("remove {}", self.folder.display()));
+        std::fs::remove_dir_all(&self.folder).map_err(failed)
     }
+}
+
+/// The folder of this process in the one that is named.
+pub(super) fn own_folder(folder: &Path) -> PathBuf {
+    folder.join(format!("larder-iozone-{}", std::process::id()))
 }
 
 /// Doubts of one kind said once: a thousand parts are not to say the same a thousand times in other

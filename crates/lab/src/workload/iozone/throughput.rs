@@ -10,7 +10,7 @@ mod test;
 pub use table::{Seen, ThroughputTable};
 
 use super::grid::Cell;
-use super::sequence::{Part, Progressed, Sequence};
+use super::sequence::{Part, Progressed, Sequence, own_folder};
 use super::subject::Manner;
 use crate::bench::{BenchError, Plan, Played, Surroundings};
 use larder_report::format;
@@ -135,7 +135,7 @@ impl ThroughputRun {
     /// Measures; a stop after the first result gives what there is.
     ///
     /// # Errors
-    /// A file is there already, or the first error of a test.
+    /// The folder for the files cannot be made, or the first error of a test.
     pub fn run(
         &self,
         plan: &Plan,
@@ -144,7 +144,8 @@ impl ThroughputRun {
         watch: &mut dyn FnMut(Progressed<'_>),
     ) -> Result<Played, BenchError> {
         let most = self.threads.iter().copied().max().unwrap_or(0);
-        let file = |thread| self.folder.join(format!("larder-iozone.tmp.{thread}"));
+        let folder = own_folder(&self.folder);
+        let file = |thread| folder.join(format!("file.{thread}"));
         let files: Vec<PathBuf> = (0..most).map(file).collect();
         // The file of a thread stays from test to test.
         let tests: BTreeSet<u8> = kinds(&self.tests).iter().map(|kind| kind.test).collect();
@@ -163,7 +164,7 @@ impl ThroughputRun {
         let size = format::bytes(self.cell.file_bytes);
         let record = format::bytes(self.cell.record_bytes);
         let what = format!("IOzone throughput: {size} for each thread, in records of {record}");
-        Sequence::new(what, parts, &files).play(plan, surroundings, stop, watch)
+        Sequence::new(what, parts, folder.clone()).play(plan, surroundings, stop, watch)
     }
 
     /// The median of a figure, if it was measured.
