@@ -10,6 +10,7 @@ mod faults;
 mod fuzz;
 mod guest;
 mod in_process;
+mod iozone;
 mod kill;
 mod lazy;
 mod leak;
@@ -115,6 +116,7 @@ pub(crate) const PROOFS: &[Proof] = &[
         about: "larder compare, against what is known to be so",
         run: compare::run,
     },
+    Proof { name: "iozone", about: "the grid of IOzone on 4 GiB (root)", run: iozone::run },
     Proof {
         name: "slow-disk",
         about: "the benchmarks on a disk of 100 operations per second (root)",

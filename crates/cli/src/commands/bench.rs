@@ -1,5 +1,6 @@
 //! `larder bench`: the classic benchmarks, one file each.
 
+mod bar;
 mod fileload;
 mod fragments;
 mod inside;

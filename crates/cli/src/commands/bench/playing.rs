@@ -77,14 +77,14 @@ pub(super) struct Playing {
 
 /// How small an interval is to be; none for any.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Confidence(Option<f64>);
+pub(super) struct Confidence(pub(super) Option<f64>);
 
 pub(super) fn start(text: &str) -> Result<Start, String> {
     let known = Start::ALL.map(Start::name).join(", ");
     Start::from_name(text).ok_or_else(|| format!("there is no start \"{text}\"; one of {known}"))
 }
 
-fn confidence(text: &str) -> Result<Confidence, String> {
+pub(super) fn confidence(text: &str) -> Result<Confidence, String> {
     if text == "off" { Ok(Confidence(None)) } else { percent(text).map(|it| Confidence(Some(it))) }
 }
 
