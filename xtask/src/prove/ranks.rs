@@ -244,8 +244,8 @@ fn stranger(lab: &Lab, hosts: &Hosts) -> Result<String> {
     let inside = format!("exec 3<>/dev/tcp/127.0.0.1/{port}");
     let inside = run::keep(hosts.on(0).args(["bash", "-c", &inside]))?;
     ensure!(!inside.ok(), "it listens on another address too");
-    let hello = "{\"hello\":{\"protocol\":1,\"version\":\"0.1.0\",\"rank\":1,\"ranks\":2,\"host\":\"x\",\
-                 \"what\":\"x\",\"token\":\"Bearer 0000\"}}";
+    let hello = "{\"hello\":{\"protocol\":1,\"version\":\"0.1.0\",\"rank\":1,\"ranks\":2,\
+                 \"host\":\"x\",\"what\":\"x\",\"token\":\"Bearer 0000\"}}";
     let script = format!("exec 3<>/dev/tcp/{}/{port}; echo '{hello}' >&3; cat <&3", ADDRESSES[0]);
     let answer = run::text(hosts.on(1).args(["bash", "-c", &script]))?;
     ensure!(answer.is_empty(), "it was answered {answer}");

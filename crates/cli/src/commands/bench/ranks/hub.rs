@@ -1,8 +1,8 @@
 //! The leader: it lets ranks go on together, and tells all when one is gone.
 //!
 //! Invariants: nobody is let past a place before all are there; whatever ends one ends all, with
-//! the same sentence; the leader is back only when every rank has gone, or time for that is up. Time
-//! here is that of this machine alone.
+//! the same sentence; the leader is back only when every rank has gone, or time for that is up.
+//! Time here is that of this machine alone.
 
 use super::link::{self, Hello, LINE_BYTES_MAX, Link, Message};
 use serde_json::Value;
