@@ -17,6 +17,7 @@ mod live;
 mod matrix;
 mod page_size;
 mod postmark;
+mod ranks;
 mod rss;
 mod same_cache;
 mod settings;
@@ -124,6 +125,11 @@ pub(crate) const PROOFS: &[Proof] = &[
         name: "matrix",
         about: "file systems and schedulers, the machine as before (root)",
         run: matrix::run,
+    },
+    Proof {
+        name: "ranks",
+        about: "mpirun and two namespaces: one barrier, one total",
+        run: ranks::run,
     },
     Proof { name: "simulation", about: "20,000 seeds of crashes and faults", run: simulation::run },
 ];

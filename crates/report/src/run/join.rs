@@ -14,7 +14,7 @@ impl Run {
         self.set_aside += part.set_aside;
         for (place, trial) in part.trials.into_iter().enumerate() {
             match self.trials.get_mut(place) {
-                Some(sum) => add(sum, trial),
+                Some(sum) => add(sum, trial, |one, other| one + other),
                 None => self.trials.push(trial),
             }
         }
@@ -31,9 +31,9 @@ impl Run {
     }
 }
 
-/// Times and counts add up; of the stolen time and of the speed the worst is kept.
-fn add(sum: &mut Trial, more: Trial) {
-    sum.duration_ns += more.duration_ns;
+/// Counts add up, times as they are told to; of the stolen time and of the speed the worst is kept.
+pub(super) fn add(sum: &mut Trial, more: Trial, times: fn(u64, u64) -> u64) {
+    sum.duration_ns = times(sum.duration_ns, more.duration_ns);
     sum.started.files += more.started.files;
     let add = |one: Option<u64>, other: Option<u64>| Some(one? + other?);
     sum.started.pages = add(sum.started.pages, more.started.pages);
@@ -44,7 +44,7 @@ fn add(sum: &mut Trial, more: Trial) {
     sum.own_bytes = add(sum.own_bytes, more.own_bytes);
     for phase in more.phases {
         match sum.phases.iter_mut().find(|one| one.name == phase.name) {
-            Some(one) => one.duration_ns += phase.duration_ns,
+            Some(one) => one.duration_ns = times(one.duration_ns, phase.duration_ns),
             None => sum.phases.push(phase),
         }
     }

@@ -1,5 +1,6 @@
 //! `larder bench fileload`: files read in order, at random, or as a database would.
 
+use super::left_over::clear_up;
 use super::places::length;
 use super::playing::Playing;
 use crate::args;
@@ -129,6 +130,7 @@ impl Arguments {
             if made.iter().all(|kind| kind.is_dir()) {
                 return self.folders(&made);
             }
+            clear_up(folder, "fileload");
             let users = self.users()?.unwrap_or(1);
             let bytes = self.size.unwrap_or(FILE_BYTES);
             return Ok(vec![FileSet::new(folder, users, bytes, self.hint)]);
@@ -182,6 +184,9 @@ fn pieces(path: &Path) -> Option<u64> {
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
+    if let Some(code) = arguments.playing.lead("fileload")? {
+        return Ok(code);
+    }
     let mut bench = FileloadBench::new(arguments.manner()?, arguments.sets()?)?;
     let custom = arguments.mode.start(arguments.hint);
     arguments.playing.play_parts("fileload", &mut bench, custom)

@@ -1,5 +1,6 @@
 //! `larder bench iozone`: the grid of IOzone, file sizes by record sizes; docs/bench-iozone.md.
 
+use super::left_over::clear_up;
 use super::playing::{finish, start, trials};
 use super::surroundings::Here;
 use crate::signals::Stop;
@@ -164,6 +165,7 @@ impl Arguments {
         let manner = Manner { direct, sync, close_counts, stride };
         let tests = if self.tests.is_empty() { DEFAULT_TESTS.to_vec() } else { self.tests.clone() };
         ensure!(self.folder.is_dir(), "work in {}: it is no folder", self.folder.display());
+        clear_up(&self.folder, "iozone");
         Ok(GridRun { grid, tests, manner, folder: self.folder.clone() })
     }
 

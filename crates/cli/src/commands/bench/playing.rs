@@ -1,5 +1,6 @@
 //! What all benchmarks have in common on the command line, and playing one.
 
+use super::ranks::Together;
 use super::surroundings::Here;
 use crate::commands::compare::percent;
 use crate::commands::report::{self, Format};
@@ -69,6 +70,9 @@ pub(super) struct Playing {
     /// Write the record as well, for larder compare and larder report.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(super) together: Together,
 }
 
 /// How small an interval is to be; none for any.
@@ -101,7 +105,7 @@ pub(super) fn trials(text: &str) -> Result<RangeInclusive<u64>, String> {
 
 impl Playing {
     /// The plan, with the start that is the custom where none was said.
-    fn plan(&self, custom: Start) -> Plan {
+    pub(super) fn plan(&self, custom: Start) -> Plan {
         Plan {
             start: self.start.unwrap_or(custom),
             trials: self.trials.clone(),
@@ -122,9 +126,11 @@ impl Playing {
 
     /// The same from another start than cold, if that is the custom.
     pub(super) fn play_from(&self, workload: &mut dyn Workload, custom: Start) -> Result<ExitCode> {
-        let stop = Stop::listen()?;
-        let result = self.play_one(workload, &stop, ("", custom));
-        self.finish(workload.name(), (stop, result))
+        let plan = self.plan(custom);
+        let (name, what) = (workload.name().to_owned(), workload.what());
+        self.play_seated(&name, &what, |here, stop, bar| {
+            play(workload, &plan, here, stop, &mut |progress| bar.show(progress))
+        })
     }
 
     /// The same in parts that share what is made for them.
@@ -134,40 +140,35 @@ impl Playing {
         whole: &mut dyn InParts,
         custom: Start,
     ) -> Result<ExitCode> {
-        let stop = Stop::listen()?;
-        let mut bar = Bar::new("");
-        let here = Here::new(self.drop_all);
-        let mut show = |at: PartsProgress| {
-            if at.parts > 1 {
-                bar.part = format!("part {} of {}: ", at.part, at.parts);
-            }
-            bar.show(at.progress);
-        };
-        let result = play_parts(whole, &self.plan(custom), &here, stop.flag(), &mut show);
-        bar.end();
-        self.finish(name, (stop, result))
+        let plan = self.plan(custom);
+        let what = whole.what();
+        self.play_seated(name, &what, |here, stop, bar| {
+            let mut show = |at: PartsProgress| {
+                if at.parts > 1 {
+                    bar.part = format!("part {} of {}: ", at.part, at.parts);
+                }
+                bar.show(at.progress);
+            };
+            play_parts(whole, &plan, here, stop, &mut show)
+        })
     }
 
-    /// Plays one of several workloads, or the only one; `part` says which, for people who wait.
+    /// The machine for the player.
+    pub(super) fn here(&self) -> Here {
+        Here::new(self.drop_all)
+    }
+
+    /// Plays one of several workloads; `part` says which, for people who wait.
     pub(super) fn play_part(
         &self,
         workload: &mut dyn Workload,
         stop: &Stop,
         part: &str,
     ) -> Result<Played, BenchError> {
-        self.play_one(workload, stop, (part, Start::Cold))
-    }
-
-    fn play_one(
-        &self,
-        workload: &mut dyn Workload,
-        stop: &Stop,
-        (part, custom): (&str, Start),
-    ) -> Result<Played, BenchError> {
         let mut bar = Bar::new(part);
-        let here = Here::new(self.drop_all);
         let mut show = |progress| bar.show(progress);
-        let result = play(workload, &self.plan(custom), &here, stop.flag(), &mut show);
+        let plan = self.plan(Start::Cold);
+        let result = play(workload, &plan, &self.here(), stop.flag(), &mut show);
         bar.end();
         result
     }
@@ -214,19 +215,24 @@ pub(super) fn finish(
 }
 
 /// How far it is: a bar on a terminal, a line now and then elsewhere.
-struct Bar {
+pub(super) struct Bar {
     shown: Option<ProgressBar>,
-    last_line: Instant,
+    last_line: Option<Instant>,
     /// Stands before everything else; may be empty.
     part: String,
 }
 
 impl Bar {
-    fn new(part: &str) -> Self {
+    pub(super) fn new(part: &str) -> Self {
         let template = "{msg} [{bar:30}] {pos} of up to {len} trials{prefix}";
         let shown = std::io::stderr().is_terminal().then(|| progress::bar(1, template));
         let part = if part.is_empty() { String::new() } else { format!("{part}: ") };
-        Bar { shown, last_line: Instant::now(), part }
+        Bar { shown, last_line: Some(Instant::now()), part }
+    }
+
+    /// One that shows nothing.
+    pub(super) fn hidden() -> Self {
+        Bar { shown: None, last_line: None, part: String::new() }
     }
 
     fn show(&mut self, progress: Progress) {
@@ -246,8 +252,8 @@ impl Bar {
             bar.set_position(progress.done);
             bar.set_message(format!("{}{doing}", self.part));
             bar.set_prefix(rest);
-        } else if self.last_line.elapsed() > LINE_EVERY {
-            self.last_line = Instant::now();
+        } else if self.last_line.is_some_and(|last| last.elapsed() > LINE_EVERY) {
+            self.last_line = Some(Instant::now());
             eprintln!(
                 "{}{doing}: {} of up to {} trials{rest}",
                 self.part, progress.done, progress.most
@@ -255,7 +261,7 @@ impl Bar {
         }
     }
 
-    fn end(&mut self) {
+    pub(super) fn end(&mut self) {
         if let Some(bar) = self.shown.take() {
             bar.finish_and_clear();
         }

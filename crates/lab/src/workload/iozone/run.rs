@@ -1,13 +1,14 @@
 //! The whole grid as one run: every test in every cell, one after the other, each played for
 //! itself, and what they showed put together.
 //!
-//! Invariant: whatever way it ends, the file of the cell at hand is removed.
+//! Invariant: whatever way it ends, the file of the cell at hand is removed, with its folder.
 
 use super::cell::{CellTest, series};
 use super::grid::{Cell, Grid, LeftOut};
 use super::passes::Manner;
 use super::tables::RateTable;
 use super::{Column, columns};
+use crate::bench::held::Held;
 use crate::bench::{BenchError, Plan, Played, Progress, Surroundings, play};
 use larder_report::run::Run;
 use larder_report::stats::median;
@@ -15,8 +16,8 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-/// The file under test, in the folder that is named.
-const FILE_NAME: &str = "larder-iozone.tmp";
+/// The file under test, in a folder of its own.
+const FILE_NAME: &str = "file";
 
 /// What to measure.
 #[derive(Clone, Debug)]
@@ -50,7 +51,7 @@ impl GridRun {
     /// Measures; a stop after the first result gives what there is.
     ///
     /// # Errors
-    /// The file is there already, or the first error of a test.
+    /// The folder for the file cannot be made, or the first error of a test.
     pub fn run(
         &self,
         plan: &Plan,
@@ -58,14 +59,12 @@ impl GridRun {
         stop: &AtomicBool,
         watch: &mut dyn FnMut(GridProgress),
     ) -> Result<Played, BenchError> {
-        let path = self.folder.join(FILE_NAME);
-        if path.exists() {
-            let why = "it is there already; remove it or name another folder";
-            return Err(BenchError::Workload(format!("make {}: {why}", path.display())));
-        }
-        let played = self.play_all(&path, plan, surroundings, stop, watch);
-        let removed = if path.exists() { std::fs::remove_file(&path) } else { Ok(()) };
-        let removed = removed.map_err(BenchError::io(format!("remove {}", path.display())));
+        let folder = self.folder.join(format!("larder-iozone-{}", std::process::id()));
+        let made = Held::make(&folder, || std::fs::create_dir(&folder));
+        let _held = made.map_err(BenchError::io(format!("make {}", folder.display())))?;
+        let played = self.play_all(&folder.join(FILE_NAME), plan, surroundings, stop, watch);
+        let removed = std::fs::remove_dir_all(&folder);
+        let removed = removed.map_err(BenchError::io(format!("remove {}", folder.display())));
         BenchError::first_of(played, removed)
     }
 
