@@ -2,9 +2,9 @@
 //! against itself with a known part of its time added.
 //!
 //! The workload reads a warm file, sixteen records a cycle, and computes a little; the slower form
-//! computes a tenth of the cycle longer. Each round runs the one, the one again, and the slower one.
-//! A machine that is shared with others is a fifth slower for seconds: where `larder compare` says
-//! so, what it was to be compared with is run again, as anybody would who reads that.
+//! computes a tenth of the cycle longer. Each round runs the one, the one again, and the slower
+//! one. A machine that is shared with others is a fifth slower for seconds: where `larder compare`
+//! says so, what it was to be compared with is run again, as anybody would who reads that.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -12,7 +12,8 @@ const LINE_EVERY: Duration = Duration::from_secs(10);
 /// One bar, or one line that is printed again and again.
 pub(super) struct Bar {
     shown: Option<ProgressBar>,
-    last_line: Instant,
+    /// None if nothing is ever shown.
+    last_line: Option<Instant>,
     /// What is counted, as in "of up to {len} trials".
     counted: &'static str,
 }
@@ -22,7 +23,12 @@ impl Bar {
     pub(super) fn new(counted: &'static str) -> Self {
         let template = format!("{{msg}} [{{bar:30}}] {{pos}} {counted}{{prefix}}");
         let shown = std::io::stderr().is_terminal().then(|| progress::bar(1, &template));
-        Bar { shown, last_line: Instant::now(), counted }
+        Bar { shown, last_line: Some(Instant::now()), counted }
+    }
+
+    /// One that shows nothing.
+    pub(super) fn hidden() -> Self {
+        Bar { shown: None, last_line: None, counted: "" }
     }
 
     /// So many are done of all; what is at hand, and what follows the numbers.
@@ -32,8 +38,8 @@ impl Bar {
             bar.set_position(done);
             bar.set_message(doing.to_owned());
             bar.set_prefix(rest.to_owned());
-        } else if self.last_line.elapsed() > LINE_EVERY {
-            self.last_line = Instant::now();
+        } else if self.last_line.is_some_and(|last| last.elapsed() > LINE_EVERY) {
+            self.last_line = Some(Instant::now());
             let counted = self.counted.replace("{len}", &all.to_string());
             eprintln!("{doing}: {done} {counted}{rest}");
         }

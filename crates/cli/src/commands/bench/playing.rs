@@ -1,28 +1,24 @@
 //! What all benchmarks have in common on the command line, and playing one.
 
+use super::bar::{Bar, left};
 use super::ranks::Together;
 use super::surroundings::Here;
 use crate::commands::compare::percent;
 use crate::commands::report::{self, Format};
 use crate::signals::Stop;
-use crate::{args, output, progress};
+use crate::{args, output};
 use anyhow::{Context, Result};
 use clap::Args;
-use indicatif::ProgressBar;
 use larder_lab::bench::{
     BenchError, InParts, PartsProgress, Plan, Played, Progress, SameSpeed, Start, Step, Workload,
     play, play_parts,
 };
 use larder_report::format;
 use larder_report::run::Run;
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
-
-/// How often a line is printed where there is no terminal.
-const LINE_EVERY: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Debug, Args)]
 pub(super) struct Playing {
@@ -165,7 +161,7 @@ impl Playing {
         stop: &Stop,
         part: &str,
     ) -> Result<Played, BenchError> {
-        let mut bar = Bar::new(part);
+        let mut bar = Trials::new(part);
         let mut show = |progress| bar.show(progress);
         let plan = self.plan(Start::Cold);
         let result = play(workload, &plan, &self.here(), stop.flag(), &mut show);
@@ -214,25 +210,22 @@ pub(super) fn finish(
     Ok(ExitCode::SUCCESS)
 }
 
-/// How far it is: a bar on a terminal, a line now and then elsewhere.
-pub(super) struct Bar {
-    shown: Option<ProgressBar>,
-    last_line: Option<Instant>,
+/// How far a workload is, trial by trial.
+pub(super) struct Trials {
+    bar: Bar,
     /// Stands before everything else; may be empty.
     part: String,
 }
 
-impl Bar {
+impl Trials {
     pub(super) fn new(part: &str) -> Self {
-        let template = "{msg} [{bar:30}] {pos} of up to {len} trials{prefix}";
-        let shown = std::io::stderr().is_terminal().then(|| progress::bar(1, template));
         let part = if part.is_empty() { String::new() } else { format!("{part}: ") };
-        Bar { shown, last_line: Some(Instant::now()), part }
+        Trials { bar: Bar::new("of up to {len} trials"), part }
     }
 
-    /// One that shows nothing.
+    /// Nothing is shown.
     pub(super) fn hidden() -> Self {
-        Bar { shown: None, last_line: None, part: String::new() }
+        Trials { bar: Bar::hidden(), part: String::new() }
     }
 
     fn show(&mut self, progress: Progress) {
@@ -244,27 +237,12 @@ impl Bar {
             Step::CleaningUp => "removing what was made",
         };
         let half = progress.half_width.map(|half| format!(", +-{}", format::percent(half)));
-        let left = progress.left.filter(|left| *left > 0);
-        let left = left.map(|left| format!(", {} left", format::duration(left)));
-        let rest = half.unwrap_or_default() + &left.unwrap_or_default();
-        if let Some(bar) = &self.shown {
-            bar.set_length(progress.most);
-            bar.set_position(progress.done);
-            bar.set_message(format!("{}{doing}", self.part));
-            bar.set_prefix(rest);
-        } else if self.last_line.is_some_and(|last| last.elapsed() > LINE_EVERY) {
-            self.last_line = Some(Instant::now());
-            eprintln!(
-                "{}{doing}: {} of up to {} trials{rest}",
-                self.part, progress.done, progress.most
-            );
-        }
+        let rest = half.unwrap_or_default() + &left(progress.left);
+        self.bar.show([progress.done, progress.most], &format!("{}{doing}", self.part), &rest);
     }
 
     pub(super) fn end(&mut self) {
-        if let Some(bar) = self.shown.take() {
-            bar.finish_and_clear();
-        }
+        self.bar.end();
     }
 }
 

@@ -14,7 +14,7 @@ mod hub;
 mod link;
 mod mpi;
 
-use super::playing::{Bar, Playing};
+use super::playing::{Playing, Trials};
 use super::surroundings::Here;
 use crate::signals::Stop;
 use anyhow::{Context, Result, anyhow, bail, ensure};
@@ -206,12 +206,12 @@ impl Playing {
         &self,
         name: &str,
         what: &str,
-        play: impl FnOnce(&Here, &AtomicBool, &mut Bar) -> Result<Played, BenchError>,
+        play: impl FnOnce(&Here, &AtomicBool, &mut Trials) -> Result<Played, BenchError>,
     ) -> Result<ExitCode> {
         let stop = Stop::listen()?;
         let (company, leader) = match self.together.role()? {
             Role::Alone => {
-                let mut bar = Bar::new("");
+                let mut bar = Trials::new("");
                 let result = play(&self.here(), stop.flag(), &mut bar);
                 bar.end();
                 return self.finish(name, (stop, result));
@@ -222,7 +222,7 @@ impl Playing {
             }
         };
         let company = Arc::new(company);
-        let mut bar = if company.is_first() { Bar::new("") } else { Bar::hidden() };
+        let mut bar = if company.is_first() { Trials::new("") } else { Trials::hidden() };
         let here = self.here().with(Arc::<Company>::clone(&company));
         let result = play(&here, stop.flag(), &mut bar);
         bar.end();
