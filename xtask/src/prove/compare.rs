@@ -102,14 +102,10 @@ fn against(lab: &Lab, (before, file): (&Path, &Path), compute_ms: f64) -> Result
     }
 }
 
-fn parsed(record: &Path) -> Result<Value> {
-    let text = std::fs::read_to_string(record).context("read a record")?;
-    serde_json::from_str(&text).context("parse a record")
-}
-
 /// The median answer time of a cycle, in nanoseconds.
 fn cycle_ns(record: &Path) -> Result<f64> {
-    let record = parsed(record)?;
+    let text = std::fs::read_to_string(record).context("read a record")?;
+    let record: Value = serde_json::from_str(&text).context("parse a record")?;
     let samples = record["samples"].as_array().context("a record has samples")?;
     let sample = samples.iter().find(|sample| sample["series"] == "answer time");
     let values = sample.and_then(|sample| sample["values"].as_array()).context("no answer time")?;

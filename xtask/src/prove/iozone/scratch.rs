@@ -5,6 +5,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result};
 
+use crate::disk;
 use crate::image::{self, GIB};
 use crate::prove::Lab;
 use crate::run;
@@ -33,12 +34,11 @@ impl FileSystem {
         run::text(Command::new("mkfs.ext4").args(["-q", "-F"]).arg(&image))?;
         let point = lab.file("iozone");
         std::fs::create_dir(&point).context("make the folder to mount at")?;
-        let mut losetup = Command::new("losetup");
-        losetup.args(["--find", "--show", "--direct-io=on"]).arg(&image);
-        let device = run::text(&mut losetup)?.trim().to_owned();
+        let device = disk::attach(&image)?;
         let script = "umount \"$1\"; losetup --detach \"$2\"; rm -f \"$3\"";
-        let [at, file] = [&point, &image].map(|path| path.to_string_lossy().into_owned());
-        let undo = Undo::with(script, &[&at, &device, &file])?;
+        let named = |path: &Path| path.to_string_lossy().into_owned();
+        let [at, from, file] = [&point, &device, &image].map(|path| named(path));
+        let undo = Undo::with(script, &[&at, &from, &file])?;
         run::text(Command::new("mount").arg(&device).arg(&point))?;
         Ok(Self { point, _undo: undo })
     }

@@ -16,7 +16,7 @@ use crate::signals::Stop;
 use anyhow::{Result, ensure};
 use cells::Cells;
 use clap::Args;
-use larder_lab::bench::{Plan, SameSpeed, Start};
+use larder_lab::bench::{Plan, Start};
 use larder_lab::workload::iozone::grid::{Cell, RECORD_MAX};
 use larder_lab::workload::iozone::run::GridRun;
 use larder_lab::workload::iozone::sequence::Progressed;
@@ -111,10 +111,7 @@ impl Arguments {
             confidence: self.confidence.0,
             budget: None,
             seed: self.seed,
-            same_speed: self
-                .same_speed
-                .0
-                .map(|tolerance| SameSpeed { tolerance, as_fast_as: None }),
+            same_speed: self.same_speed.same_speed(None),
         })
     }
 

@@ -75,6 +75,13 @@ pub(super) struct Playing {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Confidence(pub(super) Option<f64>);
 
+impl Confidence {
+    /// The same as how much slower than it can be, or than `as_fast_as`, the machine may be.
+    pub(super) fn same_speed(self, as_fast_as: Option<f64>) -> Option<SameSpeed> {
+        self.0.map(|tolerance| SameSpeed { tolerance, as_fast_as })
+    }
+}
+
 pub(super) fn start(text: &str) -> Result<Start, String> {
     let known = Start::ALL.map(Start::name).join(", ");
     Start::from_name(text).ok_or_else(|| format!("there is no start \"{text}\"; one of {known}"))
@@ -108,10 +115,7 @@ impl Playing {
             confidence: self.confidence.0,
             budget: self.budget,
             seed: self.seed,
-            same_speed: self
-                .same_speed
-                .0
-                .map(|tolerance| SameSpeed { tolerance, as_fast_as: self.as_fast_as }),
+            same_speed: self.same_speed.same_speed(self.as_fast_as),
         }
     }
 
