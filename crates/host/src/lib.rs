@@ -4,6 +4,7 @@
 //! * [`activity`]: what processors and disks have done, and how much of it was ours.
 //! * [`settings`]: the settings that a measurement depends on, and what changed of them.
 //! * [`mounts`], [`disk`], [`space`]: where a path lies, and how much room is there.
+//! * [`holders`]: who keeps a directory from being unmounted.
 //! * [`machine`]: processor, memory, kernel, for records.
 //!
 //! Invariants: nobody else in this workspace reads procfs or sysfs about the machine, and nobody
@@ -14,6 +15,7 @@
 
 pub mod activity;
 pub mod disk;
+pub mod holders;
 pub mod machine;
 pub mod mounts;
 mod proc;
