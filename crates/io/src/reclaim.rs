@@ -5,7 +5,10 @@
 //! itself, or an allocation of its own waits for such a write. [`lock_memory`] is against the one,
 //! [`be_spared`] against the other.
 
+use rustix::io::Errno;
 use rustix::mm::MlockAllFlags;
+use rustix::process::{Resource, getrlimit};
+use rustix::thread::{CapabilitySet, capabilities};
 use std::io;
 
 /// Why a precaution cannot be taken. Each message can follow "failed to".
@@ -13,8 +16,8 @@ use std::io;
 pub enum PrecautionError {
     /// Memory cannot be locked.
     #[error(
-        "lock all memory: {0}; it takes root, CAP_IPC_LOCK, or a higher limit (ulimit -l, \
-         LimitMEMLOCK=)"
+        "lock all memory: {0}; it takes root, CAP_IPC_LOCK, or no limit (ulimit -l unlimited, \
+         LimitMEMLOCK=infinity)"
     )]
     Lock(io::Error),
     /// The kernel will not spare us.
@@ -28,6 +31,13 @@ pub enum PrecautionError {
 /// # Errors
 /// If the process may not lock so much.
 pub fn lock_memory() -> Result<(), PrecautionError> {
+    // With a limit it might succeed now, and addresses to grow into be refused later.
+    let is_unlimited = getrlimit(Resource::Memlock).current.is_none();
+    let is_capable =
+        capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::IPC_LOCK));
+    if !is_unlimited && !is_capable {
+        return Err(PrecautionError::Lock(Errno::PERM.into()));
+    }
     let flags = MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT;
     rustix::mm::mlockall(flags).map_err(|error| PrecautionError::Lock(error.into()))
 }

@@ -255,11 +255,13 @@ impl Service {
         let mut out = std::io::stdout().lock();
         for Served { volume, .. } in self.volumes() {
             writeln!(out, "{}", self.line_about(&volume))?;
-            if let Some(file) = self.files.file(volume.name()) {
-                writeln!(out, "serving {} as the file {}", volume.name(), file.display())?;
-            }
             if volume.flush_mode() == FlushMode::Ignore {
                 warn_of_ignored_flushes(volume.name());
+            }
+        }
+        for Served { volume, .. } in self.volumes() {
+            if let Some(file) = self.files.file(volume.name()) {
+                writeln!(out, "serving {} as the file {}", volume.name(), file.display())?;
             }
         }
         out.flush()?;

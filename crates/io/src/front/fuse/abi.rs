@@ -20,6 +20,8 @@ pub(super) mod opcode {
     pub(in crate::front::fuse) const FORGET: u32 = 2;
     pub(in crate::front::fuse) const GETATTR: u32 = 3;
     pub(in crate::front::fuse) const SETATTR: u32 = 4;
+    /// From symlink to link: what makes, renames or removes names.
+    pub(in crate::front::fuse) const NAMES: std::ops::RangeInclusive<u32> = 6..=13;
     pub(in crate::front::fuse) const OPEN: u32 = 14;
     pub(in crate::front::fuse) const READ: u32 = 15;
     pub(in crate::front::fuse) const WRITE: u32 = 16;

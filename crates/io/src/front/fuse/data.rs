@@ -19,6 +19,8 @@ use zerocopy::IntoBytes;
 
 /// What the ragged ends of a zeroing are written with.
 static ZEROS: [u8; BLOCK_BYTES] = [0; BLOCK_BYTES];
+/// Flags of open(2) under which a write is to be on stable storage when it returns.
+const SYNCHRONOUS: u32 = (libc::O_DSYNC | libc::O_SYNC).cast_unsigned();
 /// A larger zeroing is given to the store in pieces of this many bytes, so that each is over soon.
 const ZERO_PIECE_BYTES: u64 = 1 << 30;
 /// The allocation is asked for this many bytes at a time.
@@ -133,18 +135,28 @@ impl Worker {
         let short = usize::try_from(len).expect("at most the payload");
         let request = Request::new(Kind::Write, unique, asked.offset, len, self.arrived_at);
         let request = desk.open(request);
-        self.write_part(now, index, request, asked.offset, &payload[..short]);
+        // The kernel leaves it to us to be synchronous, and says so with each write.
+        let fua = asked.flags & SYNCHRONOUS != 0;
+        self.write_part(now, index, request, asked.offset, &payload[..short], fua);
         self.end_request(now, index, request);
         Ok(())
     }
 
     /// Writes bytes as a part of a request.
-    fn write_part(&mut self, now: Nanos, index: usize, request: usize, offset: u64, bytes: &[u8]) {
+    fn write_part(
+        &mut self,
+        now: Nanos,
+        index: usize,
+        request: usize,
+        offset: u64,
+        bytes: &[u8],
+        fua: bool,
+    ) {
         let desk = &mut self.desks[index];
         let len = u32::try_from(bytes.len()).expect("at most 1 MiB");
         desk.lane.recorder().add(Counter::WriteBytes, u64::from(len));
         let token = desk.next_token();
-        let mut write = Write { task: WriteTask::new(token, offset, len, false), bytes };
+        let mut write = Write { task: WriteTask::new(token, offset, len, fua), bytes };
         let status = write.ask(&self.cache, &mut desk.lane, now);
         let task = write.task;
         if matches!(status, Status::Pending | Status::Stalled) {
@@ -219,7 +231,7 @@ impl Worker {
         let mut at = range.start;
         while at < range.end {
             let len = usize::try_from((range.end - at).min(ZEROS.len() as u64)).expect("a block");
-            self.write_part(now, index, request, at, &ZEROS[..len]);
+            self.write_part(now, index, request, at, &ZEROS[..len], false);
             at += len as u64;
         }
     }

@@ -214,6 +214,8 @@ impl Drop for VolumeMount {
     fn drop(&mut self) {
         if !std::thread::panicking() {
             self.shut_down();
+        } else if let Err(error) = self.mount.unmount(true) {
+            tracing::error!(%error, "the mount was left behind");
         }
     }
 }

@@ -35,6 +35,7 @@ impl Worker {
             opcode::FLUSH | opcode::RELEASEDIR | opcode::FSYNCDIR | opcode::DESTROY => {
                 Ok(Vec::new())
             }
+            code if opcode::NAMES.contains(&code) => Err(Errno::PERM),
             _ => Err(Errno::NOSYS),
         };
         match answered {
