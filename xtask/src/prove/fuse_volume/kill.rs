@@ -42,9 +42,9 @@ pub(super) fn rounds(lab: &Lab, kind: Kind, rounds: u64) -> Result<String> {
         File::open(file_system.point()).and_then(|top| top.sync_all()).context("fsync the top")?;
         let span = SPAN_MS.0 + random.next() % (SPAN_MS.1 - SPAN_MS.0);
         let seed = random.next();
+        let stop = AtomicBool::new(false);
         let kept = std::thread::scope(|scope| {
-            let stop = AtomicBool::new(false);
-            let (stop, folder) = (&stop, &folder);
+            let (stop, folder) = (&stop, folder.as_path());
             let write = |thread| scope.spawn(move || write(folder, seed ^ thread, thread, stop));
             let writers: Vec<_> = (0..THREADS).map(write).collect();
             std::thread::sleep(Duration::from_millis(span));
