@@ -20,6 +20,7 @@ const NEEDS: &[(&str, &str)] = &[
     ("fio", "fio"),
     ("postmark", "postmark"),
     ("strace", "strace"),
+    ("mkfs.ext4", "e2fsprogs"),
     ("mkfs.xfs", "xfsprogs"),
     ("mkfs.btrfs", "btrfs-progs"),
     ("bindfs", "bindfs"),

@@ -15,6 +15,7 @@ mod kill;
 mod lazy;
 mod leak;
 mod live;
+mod matrix;
 mod page_size;
 mod postmark;
 mod rss;
@@ -119,6 +120,11 @@ pub(crate) const PROOFS: &[Proof] = &[
         run: compare::run,
     },
     Proof { name: "postmark", about: "PostMark, beside Debian's", run: postmark::run },
+    Proof {
+        name: "matrix",
+        about: "file systems and schedulers, the machine as before (root)",
+        run: matrix::run,
+    },
     Proof { name: "simulation", about: "20,000 seeds of crashes and faults", run: simulation::run },
 ];
 

@@ -301,7 +301,10 @@ impl<F: Frames> Instance<F> {
     pub(crate) fn hit(&mut self, slot: Slot, now: Nanos) {
         if let Some(touched) = self.touched.find_mut(slot) {
             if touched.is_plain() {
-                touched.0 = touched.0.max(now + 1);
+                // Storing what is there already would take the line from other processors.
+                if touched.0 <= now {
+                    touched.0 = now + 1;
+                }
                 self.policy.on_hit(slot);
             } else if touched.at() > 0 {
                 touched.0 = touched.0.max((now + 1) | Touched::SAMPLED);
@@ -494,27 +497,33 @@ impl<F: Frames> Shard<F> {
 
     /// Tells the policies of the hits in all rings.
     pub(crate) fn drain(&mut self, now: Nanos) {
-        let Shard { rings, instances } = self;
-        for ring in rings {
-            // The pages lie all over memory: asked for together they come together.
-            for (volume, slot) in ring.pending() {
-                if let Some(Some(instance)) = instances.get(usize::from(volume)) {
-                    instance.expect_hit(slot);
-                }
+        for at in 0..self.rings.len() {
+            let ring = Arc::clone(&self.rings[at]);
+            self.drain_ring(&ring, now);
+        }
+    }
+
+    /// Tells the policies of the hits in one ring. Whoever hits often does no more: the rings of
+    /// other lanes are memory that their processors write all the time.
+    pub(crate) fn drain_ring(&mut self, ring: &Ring, now: Nanos) {
+        let instances = &mut self.instances;
+        // The pages lie all over memory: asked for together they come together.
+        for (volume, slot) in ring.pending() {
+            if let Some(Some(instance)) = instances.get(usize::from(volume)) {
+                instance.expect_hit(slot);
             }
-            let mut last = None;
-            let hits = ring.drain(|volume, slot| {
-                if let Some(Some(instance)) = instances.get_mut(usize::from(volume)) {
-                    instance.hit(slot, now);
-                }
-                last = Some(volume);
-            });
-            // A lane has one volume, so a ring has hits of one.
-            if let Some(Some(instance)) =
-                last.and_then(|volume| instances.get_mut(usize::from(volume)))
-            {
-                instance.count_hits(hits);
+        }
+        let mut last = None;
+        let hits = ring.drain(|volume, slot| {
+            if let Some(Some(instance)) = instances.get_mut(usize::from(volume)) {
+                instance.hit(slot, now);
             }
+            last = Some(volume);
+        });
+        // A lane has one volume, so a ring has hits of one.
+        if let Some(Some(instance)) = last.and_then(|volume| instances.get_mut(usize::from(volume)))
+        {
+            instance.count_hits(hits);
         }
     }
 }

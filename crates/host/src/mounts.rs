@@ -66,12 +66,27 @@ impl Mount {
     }
 }
 
+<<<<<<< HEAD
 /// Where a device is mounted, by the name under which it was.
 pub(crate) fn points_of(device: &Path) -> Vec<String> {
     let text = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let mounts = text.lines().filter_map(parse);
     let on_it = mounts.filter(|mount| Path::new(&mount.source) == device);
     on_it.map(|mount| mount.point.display().to_string()).collect()
+=======
+/// Everything that is mounted, in the order of the kernel: what covers another comes later.
+pub(crate) fn all() -> Vec<Mount> {
+    let text = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    text.lines().filter_map(parse).collect()
+}
+
+/// Mount points at and below a folder, those first that must be unmounted first.
+pub(crate) fn below(folder: &Path) -> Vec<PathBuf> {
+    let points = all().into_iter().map(|mount| mount.point);
+    let mut points: Vec<PathBuf> = points.filter(|point| point.starts_with(folder)).collect();
+    points.reverse();
+    points
+>>>>>>> main
 }
 
 /// A line of mountinfo: `36 35 98:0 /root /point rw,noatime shared:1 - ext4 /dev/sda1 rw`.
@@ -122,5 +137,7 @@ mod tests {
         assert_eq!(Mount::of(Path::new("/proc/self/status")).unwrap().fs_type, "proc");
         assert_eq!(Mount::of(Path::new("/")).unwrap().point, Path::new("/"));
         assert!(Mount::of(Path::new("/no/such/path")).is_err());
+        let below_proc = below(Path::new("/proc"));
+        assert_eq!(below_proc.last().map(PathBuf::as_path), Some(Path::new("/proc")));
     }
 }

@@ -7,6 +7,7 @@
 
 use crate::disk::Disk;
 use crate::mounts::Mount;
+use crate::priority::Priority;
 use crate::proc;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -31,7 +32,7 @@ const VM: &[&str] = &[
 ];
 
 /// Settings of the queue of a disk: file in sysfs, and name.
-const QUEUE: &[(&str, &str)] = &[
+pub(crate) const QUEUE: &[(&str, &str)] = &[
     ("scheduler", "scheduler"),
     ("read_ahead_kb", "read_ahead_kib"),
     ("nr_requests", "requests"),
@@ -64,8 +65,10 @@ pub fn snapshot(paths: &[PathBuf]) -> Snapshot {
         let value = proc::read(path).map(|text| proc::chosen(&text).to_owned());
         add(&mut found, (*name).to_owned(), value);
     }
+    let pages_out = crate::damon::pages_out();
+    add(&mut found, "damon.pageout".to_owned(), pages_out.map(|on| on.to_string()));
     add(&mut found, "cpu.governor".to_owned(), governors());
-    add(&mut found, "process.nice".to_owned(), nice());
+    found.extend(Priority::now().map(|priority| priority.named()).unwrap_or_default());
     let mounts: Vec<Mount> = paths.iter().filter_map(|path| Mount::of(path).ok()).collect();
     let mut seen = BTreeSet::new();
     for mount in &mounts {
@@ -105,13 +108,6 @@ fn governors() -> Option<String> {
         cpus.filter_map(|cpu| proc::read(cpu.ok()?.path().join("scaling_governor"))).collect();
     let governors: Vec<String> = governors.into_iter().collect();
     (!governors.is_empty()).then(|| governors.join(","))
-}
-
-/// The nice value of this process: field 19 of /proc/self/stat, counted from behind the name.
-fn nice() -> Option<String> {
-    let stat = proc::read("/proc/self/stat")?;
-    let (_, fields) = stat.rsplit_once(')')?;
-    fields.split_whitespace().nth(16).map(str::to_owned)
 }
 
 #[cfg(test)]

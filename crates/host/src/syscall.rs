@@ -1,5 +1,5 @@
-//! System calls that neither the standard library nor rustix has: cachestat(2), and mincore(2)
-//! over a mapping of a file.
+//! System calls that neither the standard library nor rustix has: cachestat(2), mincore(2) over a
+//! mapping of a file, the control of loop devices, scheduling policy and I/O priority of a thread.
 //!
 //! The only `unsafe` of this crate. Invariants: every pointer that is handed to the kernel points
 //! to memory of the stated length that lives until the call is back; a mapping is never read or
@@ -77,6 +77,67 @@ pub(crate) fn mincore(file: &File, offset: u64, len: usize, page_bytes: usize) -
     }
     // Only the lowest bit means something.
     Ok(resident.iter().map(|page| u64::from(page & 1)).sum())
+}
+
+/// What can be asked of `/dev/loop-control` (include/uapi/linux/loop.h).
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum LoopControl {
+    /// Adds the device with a number; `EEXIST` if it is there.
+    Add = 0x4C80,
+    /// Removes it; `EBUSY` while it is attached or open.
+    Remove = 0x4C81,
+}
+
+/// Adds or removes a loop device.
+pub(crate) fn loop_control(control: &File, command: LoopControl, number: u32) -> io::Result<()> {
+    let request = command as libc::c_ulong;
+    // SAFETY: both commands take a number and no pointer. rustix has neither.
+    let result = unsafe { libc::ioctl(control.as_raw_fd(), request, libc::c_ulong::from(number)) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Scheduling policy and real-time priority of the calling thread, by the numbers of sched(7).
+pub(crate) fn scheduling() -> io::Result<(i32, i32)> {
+    let mut param = libc::sched_param { sched_priority: 0 };
+    // SAFETY: no pointer; 0 is the calling thread. rustix has no such call.
+    let policy = unsafe { libc::sched_getscheduler(0) };
+    // SAFETY: the pointer is to a live value of the layout that the kernel expects, and it keeps
+    // none. rustix has no such call.
+    let result = unsafe { libc::sched_getparam(0, ptr::from_mut(&mut param)) };
+    if policy < 0 || result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok((policy, param.sched_priority))
+}
+
+/// Sets both for the calling thread; threads that it starts have them too.
+pub(crate) fn set_scheduling(policy: i32, priority: i32) -> io::Result<()> {
+    let param = libc::sched_param { sched_priority: priority };
+    // SAFETY: as above; the kernel only reads the value.
+    let result = unsafe { libc::sched_setscheduler(0, policy, ptr::from_ref(&param)) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// "A thread", for `ioprio_get(2)` and `ioprio_set(2)` (include/uapi/linux/ioprio.h).
+const IOPRIO_WHO_PROCESS: libc::c_int = 1;
+const CALLING_THREAD: libc::c_int = 0;
+
+/// I/O priority of the calling thread, as in `ioprio_get(2)`.
+pub(crate) fn io_priority() -> io::Result<i32> {
+    // SAFETY: no pointer. Neither libc nor rustix has a wrapper.
+    let value = unsafe { libc::syscall(libc::SYS_ioprio_get, IOPRIO_WHO_PROCESS, CALLING_THREAD) };
+    if value < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(i32::try_from(value).expect("16 bits"))
+}
+
+/// Sets it; threads that it starts have it too.
+pub(crate) fn set_io_priority(value: i32) -> io::Result<()> {
+    // SAFETY: no pointer. Neither libc nor rustix has a wrapper.
+    let result =
+        unsafe { libc::syscall(libc::SYS_ioprio_set, IOPRIO_WHO_PROCESS, CALLING_THREAD, value) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 #[cfg(test)]

@@ -237,7 +237,7 @@ fn usual_direction(unit: &str) -> Option<Better> {
 /// A sentence if too much processor time was stolen from one of them, else nothing.
 fn stolen(a: &Run, b: &Run) -> String {
     let mean = |run: &Run| {
-        let steal: Vec<f64> = run.trials.iter().filter_map(|trial| trial.steal).collect();
+        let steal: Vec<f64> = run.all_trials().filter_map(|trial| trial.steal).collect();
         if steal.is_empty() {
             0.0
         } else {
@@ -279,7 +279,7 @@ fn facts(run: &Run) -> BTreeMap<String, String> {
 }
 
 fn started(run: &Run, start: Start) -> bool {
-    run.trials.iter().any(|trial| trial.started.start == start)
+    run.all_trials().any(|trial| trial.started.start == start)
 }
 
 #[cfg(test)]

@@ -19,10 +19,12 @@
 //! unit that their sample states.
 
 mod html;
+pub mod parts;
 mod text;
 pub mod trial;
 
 use crate::stats::PairedRatio;
+use parts::Part;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -70,6 +72,9 @@ pub struct Run {
     /// Why the values may be wrong.
     #[serde(default)]
     pub doubts: Vec<Doubt>,
+    /// Runs that this one was made of: cells of a matrix, or machines.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<Part>,
 }
 
 /// The machine of a run.
@@ -201,6 +206,7 @@ impl Run {
             environment: BTreeMap::new(),
             environment_changes: Vec::new(),
             doubts: Vec::new(),
+            parts: Vec::new(),
         }
     }
 
@@ -230,6 +236,13 @@ impl Run {
     /// # Errors
     /// A value or a ratio is not finite.
     pub fn to_json(&self) -> Result<String, RunError> {
+        self.check()?;
+        let text = serde_json::to_string_pretty(self);
+        text.map(|text| text + "\n").map_err(|source| RunError::Write { source })
+    }
+
+    /// Whether JSON can hold all numbers.
+    fn check(&self) -> Result<(), RunError> {
         let not_finite = |place: &str| RunError::NotFinite { place: format!("{place:?}") };
         for sample in &self.samples {
             if !sample.values.iter().chain(sample.at.values()).all(|value| value.is_finite()) {
@@ -247,8 +260,7 @@ impl Run {
                 return Err(not_finite(&each.what));
             }
         }
-        let text = serde_json::to_string_pretty(self);
-        text.map(|text| text + "\n").map_err(|source| RunError::Write { source })
+        self.parts.iter().try_for_each(|part| part.run.check())
     }
 
     /// Reads what [`Run::to_json`] wrote, in this version or an older one; written again it has

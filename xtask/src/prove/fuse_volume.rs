@@ -16,7 +16,7 @@ use std::path::Path;
 use super::{Claims, Lab};
 use crate::image::{self, MIB};
 use crate::run;
-use mounted::{FileSystem, Kind, Setup};
+use mounted::{FileSystem, IMAGE_MIB, Kind, Setup};
 
 /// Why this cannot be tried here, if so.
 fn missing() -> Option<&'static str> {
@@ -33,6 +33,7 @@ fn missing() -> Option<&'static str> {
 }
 
 /// Runs the proof.
+#[expect(clippy::unnecessary_wraps, reason = "proofs have one form")]
 pub(super) fn run(lab: &Lab, claims: &mut Claims) -> Result<()> {
     if let Some(reason) = missing() {
         claims.skip("file systems on cached volumes", reason);
@@ -58,7 +59,7 @@ pub(super) fn run(lab: &Lab, claims: &mut Claims) -> Result<()> {
 
 /// Everything that happens to a file system on a good day.
 fn whole_life(lab: &Lab, kind: Kind) -> Result<String> {
-    let image = image::sparse(&lab.file("volume.img"), kind.image_mib() * MIB)?;
+    let image = image::sparse(&lab.file("volume.img"), IMAGE_MIB * MIB)?;
     let setup = Setup { lab, image: &image, options: "--memory 160MiB" };
     let served = setup.serve()?;
     let mut file_system = FileSystem::attach(lab, &served.file(), kind)?;

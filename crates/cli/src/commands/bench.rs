@@ -1,5 +1,8 @@
 //! `larder bench`: the classic benchmarks, one file each.
 
+mod inside;
+mod iozone;
+mod matrix;
 mod places;
 mod playing;
 mod postmark;
@@ -19,10 +22,14 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// File sizes by record sizes: write, read, random, backward, strided and more.
+    Iozone(Box<iozone::Arguments>),
     /// Many small files: create, read, append, delete.
     Postmark(Box<postmark::Arguments>),
     /// Random records with a pattern of reads and writes, as the Response Probe did.
     Probe(Box<probe::Arguments>),
+    /// A benchmark on several file systems, schedulers and settings, each made for it and removed.
+    Matrix(Box<matrix::Arguments>),
     /// Make files cold: nothing of them in memory, as read back.
     Cold(start::Arguments),
     /// Make files warm: all of them in memory, as read back.
@@ -31,8 +38,10 @@ enum Command {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     match &arguments.command {
+        Command::Iozone(arguments) => iozone::run(arguments),
         Command::Postmark(arguments) => postmark::run(arguments),
         Command::Probe(arguments) => probe::run(arguments),
+        Command::Matrix(arguments) => matrix::run(arguments),
         Command::Cold(arguments) => start::cold(arguments),
         Command::Warm(arguments) => start::warm(arguments),
     }

@@ -243,7 +243,7 @@ impl<F: Frames> Cache<F> {
             // One hit that the policy does not hear of is better than one that waits.
             return;
         }
-        self.shard(index).drain(now);
+        self.shard(index).drain_ring(&lane.rings[index], now);
         let pushed = lane.rings[index].push(lane.volume.id, slot);
         debug_assert!(pushed, "a drained ring has room");
     }

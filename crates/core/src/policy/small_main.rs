@@ -63,7 +63,11 @@ impl SmallMain {
     #[inline]
     pub(super) fn count(&mut self, slot: Slot, most: u8) {
         let entry = self.entries.find_mut(slot).expect("a resident page");
-        entry.count = (entry.count + 1).min(most);
+        // Most have been referenced so often already: nothing is stored then, which would take the
+        // line from other processors.
+        if entry.count < most {
+            entry.count += 1;
+        }
     }
 
     /// The page to evict, where so many references carry a page from the small queue to the main

@@ -188,6 +188,36 @@ fn a_mapping_writes_through_where_the_volume_does() {
 }
 
 #[test]
+fn pages_that_grow_while_an_unpin_waits_do_not_get_a_block_twice() {
+    let mut volume = options(16);
+    // A block that is written in part needs the rest of it from the store.
+    volume.geometry.granule = 4096;
+    let mut rig = Rig::new(32, [volume]);
+    let mut lane = rig.lane(0);
+    let mut mapping = new_mapping(&mut rig, [2, 2], Access::Overwrite);
+    assert_eq!(map(&mut rig, &mut lane, &mut mapping), Status::Done);
+    mapping.write(rig.cache.frames(), 2 * BLOCK, &[6; 4096]);
+    mapping.write(rig.cache.frames(), 3 * BLOCK, &[7; 512]);
+    let status = rig.cache.unpin(&mut lane, rig.now, &mut mapping);
+    assert_eq!(
+        status,
+        Status::Pending,
+        "the first block is in the cache, the second needs its rest"
+    );
+    assert_eq!(bytes_at(&rig, &lane, 2 * BLOCK), [6; 4]);
+    rig.cache.set_page_blocks(&rig.disks[0].volume, 4).unwrap();
+    rig.cache.tend(rig.now);
+    rig.run();
+    let mut mail = Vec::new();
+    lane.collect(&mut mail);
+    assert!(matches!(mail[..], [Completion::Continue { .. }]), "{mail:?}");
+    unpin(&mut rig, &mut lane, &mut mapping);
+    assert_eq!(rig.flush(&mut lane), Some(Ok(())));
+    assert_eq!([2, 3].map(|block| rig.stored(0, block)), [6, 7]);
+    rig.cache.check(rig.now);
+}
+
+#[test]
 fn each_interface_counts_its_calls_and_hits() {
     let mut rig = Rig::new(32, [options(16)]);
     let mut lane = rig.lane(0);

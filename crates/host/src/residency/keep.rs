@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 
 /// Bytes that are read at a time.
 const PIECE_BYTES: usize = 1 << 20;
-/// How often a file is read before what is missing counts as missing.
-const ATTEMPTS: usize = 3;
+/// How often files are read before what is missing counts as missing.
+const ATTEMPTS: usize = 5;
 /// Files that are kept open; more are opened one by one.
 const OPEN_MAX: usize = 512;
 
@@ -92,31 +92,35 @@ impl Files {
         self.each(|file, path| if more() { drop::opened(file, path).map(|_| ()) } else { Ok(()) })
     }
 
-    /// Reads them until every page is resident, as far as that can be; `more` is asked with the
-    /// bytes of each piece whether to go on.
+    /// Reads them until every page is resident, as far as that can be, and looks after each was
+    /// opened once more, as somebody who works with it will do: where an open drops pages, this
+    /// shows it. `more` is asked with the bytes of each piece whether to go on.
     ///
     /// # Errors
-    /// A file cannot be read or looked at.
-    pub fn fill(&self, mut more: impl FnMut(u64) -> bool) -> Result<(), FillError> {
+    /// A file cannot be opened, read or looked at.
+    pub fn fill(&self, mut more: impl FnMut(u64) -> bool) -> Result<Found, FillError> {
         let mut buffer = vec![0; PIECE_BYTES];
-        self.each(|file, path| {
-            // Memory that is short for a moment takes pages that were just read.
-            for _ in 0..ATTEMPTS {
-                if of_file(file, path)?.is_warm() || !read_all(file, path, &mut buffer, &mut more)?
-                {
-                    break;
+        let mut attempt = 0;
+        loop {
+            attempt += 1;
+            let mut going = true;
+            self.each(|file, path| {
+                if going && !of_file(file, path)?.is_warm() {
+                    going = read_all(file, path, &mut buffer, &mut more)?;
                 }
+                Ok::<(), FillError>(())
+            })?;
+            let found = self.reopened()?;
+            // Memory that is short for a moment, or a kernel that pages out what rests, takes some
+            // of the pages that were just read; where opening drops them, all are gone.
+            let some_lack = found.lacking.is_some() && found.sum.resident > 0;
+            if !going || !some_lack || attempt == ATTEMPTS {
+                return Ok(found);
             }
-            Ok(())
-        })
+        }
     }
 
-    /// The same after each file was opened once more, as somebody who works with it will do: where
-    /// an open drops pages, this shows it.
-    ///
-    /// # Errors
-    /// A file cannot be opened any more, or the kernel does not tell.
-    pub fn reopened(&self) -> Result<Found, ResidencyError> {
+    fn reopened(&self) -> Result<Found, ResidencyError> {
         let mut found = Found::default();
         self.each(|file, path| {
             core::mem::drop(open(path)?);

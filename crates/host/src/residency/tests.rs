@@ -38,11 +38,28 @@ fn a_dropped_file_is_cold_and_a_filled_one_is_warm() {
     let dropped = drop::file(&path).unwrap();
     assert!(dropped.is_cold() && dropped.share() == Some(0.0), "{dropped:?}");
     let files = Files::open(vec![path.clone()]).unwrap();
-    files.fill(|_| true).unwrap();
-    let found = files.residency().unwrap();
+    let found = files.fill(|_| true).unwrap();
     assert!(found.sum.is_warm() && found.sum.share() == Some(1.0), "{found:?}");
     assert_eq!(found.lacking, None);
     assert_eq!(found.resident.unwrap().0, path);
+}
+
+#[test]
+fn what_is_taken_while_a_file_is_read_is_read_again() {
+    let Some(folder) = folder() else { return };
+    let path = file_of(folder.path(), "file", 3 << 20);
+    drop::file(&path).unwrap();
+    let files = Files::open(vec![path.clone()]).unwrap();
+    let mut left = 2;
+    let found = files.fill(|_| {
+        // Somebody drops it, twice.
+        if left > 0 {
+            left -= 1;
+            drop::file(&path).unwrap();
+        }
+        true
+    });
+    assert!(found.unwrap().sum.is_warm());
 }
 
 #[test]

@@ -61,6 +61,11 @@ pub fn why_pages_lack(path: &Path, found: &Residency) -> String {
     if size > crate::machine::memory_bytes() {
         return "it is larger than the memory of this machine".to_owned();
     }
+    if crate::damon::pages_out() == Some(true) {
+        return "a DAMON scheme of the kernel pages out what rests (see \
+                /sys/kernel/mm/damon/admin/kdamonds)"
+            .to_owned();
+    }
     "the machine is short of memory, or another program drops or cuts it".to_owned()
 }
 

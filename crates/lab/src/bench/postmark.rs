@@ -19,6 +19,8 @@ const TRANSACTIONS: &str = "transactions";
 const TOTAL: &str = "all phases";
 const CREATION: &str = "creation alone";
 const DELETION: &str = "deletion alone";
+const READS: &str = "read in transactions";
+const APPENDS: &str = "appended in transactions";
 const READ: &str = "read, over all phases";
 const WRITTEN: &str = "written, over all phases";
 /// What a configuration and its seed fix: the same in every trial, and in every other program.
@@ -69,6 +71,8 @@ fn values(outcome: &postmark::Outcome) -> BTreeMap<String, f64> {
         (TOTAL.to_owned(), total.as_secs_f64()),
         (CREATION.to_owned(), of_phase(all, Phase::Create)),
         (DELETION.to_owned(), of_phase(counts.deleted_at_end, Phase::Delete)),
+        (READS.to_owned(), of_phase(counts.read, Phase::Transactions)),
+        (APPENDS.to_owned(), of_phase(counts.appended, Phase::Transactions)),
         (READ.to_owned(), per_s(counts.bytes_read.bytes, total)),
         (WRITTEN.to_owned(), per_s(counts.bytes_written.bytes, total)),
     ]);
@@ -148,6 +152,8 @@ impl Workload for PostmarkBench {
             Series::new(TOTAL, "s", Some(Better::Lower)),
             Series::new(CREATION, "files/s", better),
             Series::new(DELETION, "files/s", better),
+            Series::new(READS, "files/s", better),
+            Series::new(APPENDS, "files/s", better),
             Series::new(READ, "bytes/s", better),
             Series::new(WRITTEN, "bytes/s", better),
         ];

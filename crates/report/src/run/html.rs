@@ -2,6 +2,7 @@
 
 mod charts;
 
+use super::parts::Part;
 use super::{Run, Sample};
 use crate::format;
 use crate::page::{self, card, escape, html_table};
@@ -14,8 +15,11 @@ impl Run {
     pub fn to_html(&self) -> String {
         let mut body = self.heading();
         body.push_str(&self.doubts_section());
-        body.push_str(&self.series_section());
-        body.push_str(&self.groups_section());
+        if !self.is_gathered() {
+            body.push_str(&self.series_section());
+            body.push_str(&self.groups_section());
+        }
+        body.push_str(&self.parts_section());
         body.push_str(&self.latency_section());
         body.push_str(&self.trials_section());
         body.push_str(&self.machine_section());
@@ -37,7 +41,9 @@ impl Run {
             escape(&self.machine.in_words())
         );
         let summary = self.main_sample().and_then(|main| Some((main, Summary::of(&main.values)?)));
-        if let Some((main, summary)) = summary {
+        if self.is_gathered() {
+            text.push_str(&self.part_cards());
+        } else if let Some((main, summary)) = summary {
             text.push_str("<div class=\"cards\">\n");
             let value = format!("{} {}", format::number(summary.median), main.unit);
             text.push_str(&card(&main.series, &value, "the median"));
@@ -141,6 +147,50 @@ impl Run {
             }
         }
         groups
+    }
+
+    /// Which part is the best and which the worst.
+    fn part_cards(&self) -> String {
+        let main = self.parts.first().and_then(|part| part.run.main_sample());
+        let (Some(main), Some(ends)) = (main, self.ends()) else { return String::new() };
+        let cards = ["Best", "Worst"].into_iter().zip(ends).map(|(title, (name, value))| {
+            card(title, &format!("{} {}", format::number(value), main.unit), name)
+        });
+        let count = format::count(self.parts.len() as u64);
+        let count = card("Measured", &count, &format!("by the median of {}", main.series));
+        format!("<div class=\"cards\">\n{}{count}</div>\n", cards.collect::<String>())
+    }
+
+    /// The table of parts, and a chart for each of its columns.
+    fn parts_section(&self) -> String {
+        if self.parts.is_empty() {
+            return String::new();
+        }
+        let mut text = format!(
+            "<section>\n<h2>Beside each other</h2>\n{}<p>{}</p>\n",
+            html_table(&self.parts_table()),
+            super::text::SPREAD
+        );
+        for column in self.part_columns() {
+            let of_part = |part: &Part| {
+                let sample = part.run.sample(&column.series)?.clone();
+                Some(Sample { series: part.name.clone(), ..sample })
+            };
+            let samples: Vec<Sample> = self.parts.iter().filter_map(of_part).collect();
+            let samples: Vec<&Sample> = samples.iter().collect();
+            if let Some(first) = samples.first() {
+                put!(
+                    text,
+                    "<figure>\n{}<figcaption>{}: median of the trials in {}; the thin line is its \
+                     95 % interval, the dots are the trials.</figcaption>\n</figure>\n",
+                    charts::bars(&samples),
+                    escape(&column.series),
+                    escape(&first.unit)
+                );
+            }
+        }
+        text.push_str("</section>\n");
+        text
     }
 
     fn latency_section(&self) -> String {

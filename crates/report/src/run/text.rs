@@ -6,6 +6,10 @@ use crate::format;
 use crate::stats::{CONFIDENCE, Summary, sign_interval};
 use crate::table::{Cell, Column, Table};
 
+/// What a table of parts means.
+pub(super) const SPREAD: &str =
+    "Medians; +- is half the way from the smallest to the largest trial.";
+
 impl Machine {
     /// The machine in one line.
     #[must_use]
@@ -135,7 +139,12 @@ impl Run {
         if !starts.is_empty() {
             put_line!(text, "{starts}");
         }
-        put!(text, "\n{}", self.series_table().to_text());
+        if !self.is_gathered() {
+            put!(text, "\n{}", self.series_table().to_text());
+        }
+        if !self.parts.is_empty() {
+            put!(text, "\n{}{SPREAD}\n", self.parts_table().to_text());
+        }
         if self.trials.iter().any(|trial| !trial.latencies.is_empty()) {
             put!(text, "\n{}", self.latency_table().to_text());
         }

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use super::mounted::{FileSystem, Kind, Setup};
+use super::mounted::{FileSystem, IMAGE_MIB, Kind, Setup};
 use crate::image::{self, MIB};
 use crate::prove::Lab;
 use crate::random::Random;
@@ -19,11 +19,11 @@ const SPAN_MS: (u64, u64) = (500, 2500);
 const FILE_BYTES_MAX: u64 = 200_000;
 const THREADS: u64 = 4;
 /// How long a writer may wait for a server that is gone.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// So many rounds on one image; what came out.
 pub(super) fn rounds(lab: &Lab, kind: Kind, rounds: u64) -> Result<String> {
-    let image = image::sparse(&lab.file("killed.img"), kind.image_mib() * MIB)?;
+    let image = image::sparse(&lab.file("killed.img"), IMAGE_MIB * MIB)?;
     let lazy = "--memory 64MiB --set first-delay=60000 --set idle-delay=60000 --set age-max=600000";
     let mut random = Random::seeded(lab.options.seed);
     let (mut promised, mut made) = (0, false);

@@ -14,6 +14,9 @@ use crate::undo::Undo;
 /// How long a program may take that works on a file system.
 pub(super) const PATIENCE_S: u64 = 300;
 
+/// Enough for PostMark.
+pub(super) const IMAGE_MIB: u64 = 2048;
+
 /// A file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -31,11 +34,6 @@ impl Kind {
             Kind::Xfs => "xfs",
             Kind::Btrfs => "btrfs",
         }
-    }
-
-    /// Enough for PostMark.
-    pub(super) fn image_mib(self) -> u64 {
-        2048
     }
 
     fn make(self) -> &'static [&'static str] {
@@ -93,7 +91,7 @@ impl Setup<'_> {
         if directory.symlink_metadata().is_err_and(|e| e.kind() == std::io::ErrorKind::NotFound) {
             std::fs::create_dir(&directory).context("make a directory for the files")?;
         }
-        let undo = Undo::with("umount --lazy \"$1\"", &[&directory.to_string_lossy()])?;
+        let undo = Undo::with("umount --force --lazy \"$1\"", &[&directory.to_string_lossy()])?;
         let mut larder = Larder::serving(&self.lab.binary, Path::new(""), self.options);
         larder.volumes = vec![format!("disk={}", self.image.display())];
         larder.options.extend(["--fuse".into(), directory.to_string_lossy().into_owned()]);

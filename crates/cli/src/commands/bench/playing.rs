@@ -8,11 +8,12 @@ use crate::{args, output, progress};
 use anyhow::{Context, Result};
 use clap::Args;
 use indicatif::ProgressBar;
-use larder_lab::bench::{Plan, Played, Progress, Start, Step, Workload, play};
+use larder_lab::bench::{BenchError, Plan, Played, Progress, Start, Step, Workload, play};
 use larder_report::format;
+use larder_report::run::Run;
 use std::io::{IsTerminal, Write};
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -61,7 +62,7 @@ pub(super) struct Playing {
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Confidence(Option<f64>);
 
-fn start(text: &str) -> Result<Start, String> {
+pub(super) fn start(text: &str) -> Result<Start, String> {
     let known = Start::ALL.map(Start::name).join(", ");
     Start::from_name(text).ok_or_else(|| format!("there is no start \"{text}\"; one of {known}"))
 }
@@ -71,7 +72,7 @@ fn confidence(text: &str) -> Result<Confidence, String> {
 }
 
 /// `6..30`, or `10` for exactly ten.
-fn trials(text: &str) -> Result<RangeInclusive<u64>, String> {
+pub(super) fn trials(text: &str) -> Result<RangeInclusive<u64>, String> {
     let (least, most) = text.split_once("..").unwrap_or((text, text));
     match (least.parse(), most.parse()) {
         (Ok(least), Ok(most)) if (1..=most).contains(&least) && most <= 10_000 => Ok(least..=most),
@@ -91,50 +92,82 @@ impl Playing {
     }
 
     /// Plays a workload on this machine and prints what came out.
-    ///
-    /// A run that a signal stopped prints and writes what it has, and then ends as the signal asks.
     pub(super) fn play(&self, workload: &mut dyn Workload) -> Result<ExitCode> {
-        let what = format!("run {}", workload.name());
         let stop = Stop::listen()?;
-        let mut bar = Bar::new();
-        let here = Here::new(self.drop_all);
-        let result =
-            play(workload, &self.plan(), &here, stop.flag(), &mut |progress| bar.show(progress));
-        bar.end();
-        let Played { mut run, stopped } = match result {
-            Err(error) if error.is_stop() => {
-                eprintln!("larder: stopped before the first trial; what it made is removed");
-                stop.end()?;
-                return Err(error).context(what);
-            }
-            result => result.context(what)?,
-        };
-        run.software.insert("larder".to_owned(), env!("CARGO_PKG_VERSION").to_owned());
-        let text = self.format.write(&run)?;
-        // A reader that has had enough is no failure, so the error must reach main as it is.
-        std::io::stdout().write_all(text.as_bytes())?;
-        if let Some(file) = &self.output {
-            output::write_whole(file, &run.to_json()?)?;
-        }
-        if stopped {
-            eprintln!("larder: stopped; what it made is removed");
-            stop.end()?;
-        }
-        Ok(ExitCode::SUCCESS)
+        let result = self.play_part(workload, &stop, "");
+        self.finish(workload.name(), (stop, result))
     }
+
+    /// Plays one of several workloads, or the only one; `part` says which, for people who wait.
+    pub(super) fn play_part(
+        &self,
+        workload: &mut dyn Workload,
+        stop: &Stop,
+        part: &str,
+    ) -> Result<Played, BenchError> {
+        let mut bar = Bar::new(part);
+        let here = Here::new(self.drop_all);
+        let mut show = |progress| bar.show(progress);
+        let result = play(workload, &self.plan(), &here, stop.flag(), &mut show);
+        bar.end();
+        result
+    }
+
+    /// As the function of this name, with the format and the file that were asked for.
+    pub(super) fn finish(
+        &self,
+        name: &str,
+        played: (Stop, Result<Played, BenchError>),
+    ) -> Result<ExitCode> {
+        finish(name, played, |run| self.format.write(run), self.output.as_deref())
+    }
+}
+
+/// Prints and writes what came out. A run that a signal stopped prints and writes what it has, and
+/// then ends as the signal asks.
+pub(super) fn finish(
+    name: &str,
+    (stop, result): (Stop, Result<Played, BenchError>),
+    show: impl FnOnce(&Run) -> Result<String>,
+    output: Option<&Path>,
+) -> Result<ExitCode> {
+    let what = format!("run {name}");
+    let Played { mut run, stopped } = match result {
+        Err(error) if error.is_stop() => {
+            eprintln!("larder: stopped before the first trial; what it made is removed");
+            stop.end()?;
+            return Err(error).context(what);
+        }
+        result => result.context(what)?,
+    };
+    run.software.insert("larder".to_owned(), env!("CARGO_PKG_VERSION").to_owned());
+    let text = show(&run)?;
+    // A reader that has had enough is no failure, so the error must reach main as it is.
+    std::io::stdout().write_all(text.as_bytes())?;
+    if let Some(file) = output {
+        output::write_whole(file, &run.to_json()?)?;
+    }
+    if stopped {
+        eprintln!("larder: stopped; what it made is removed");
+        stop.end()?;
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// How far it is: a bar on a terminal, a line now and then elsewhere.
 struct Bar {
-    bar: Option<ProgressBar>,
+    shown: Option<ProgressBar>,
     last_line: Instant,
+    /// Stands before everything else; may be empty.
+    part: String,
 }
 
 impl Bar {
-    fn new() -> Self {
+    fn new(part: &str) -> Self {
         let template = "{msg} [{bar:30}] {pos} of up to {len} trials{prefix}";
-        let bar = std::io::stderr().is_terminal().then(|| progress::bar(1, template));
-        Bar { bar, last_line: Instant::now() }
+        let shown = std::io::stderr().is_terminal().then(|| progress::bar(1, template));
+        let part = if part.is_empty() { String::new() } else { format!("{part}: ") };
+        Bar { shown, last_line: Instant::now(), part }
     }
 
     fn show(&mut self, progress: Progress) {
@@ -148,19 +181,22 @@ impl Bar {
         let left = progress.left.filter(|left| *left > 0);
         let left = left.map(|left| format!(", {} left", format::duration(left)));
         let rest = half.unwrap_or_default() + &left.unwrap_or_default();
-        if let Some(bar) = &self.bar {
+        if let Some(bar) = &self.shown {
             bar.set_length(progress.most);
             bar.set_position(progress.done);
-            bar.set_message(doing);
+            bar.set_message(format!("{}{doing}", self.part));
             bar.set_prefix(rest);
         } else if self.last_line.elapsed() > LINE_EVERY {
             self.last_line = Instant::now();
-            eprintln!("{doing}: {} of up to {} trials{rest}", progress.done, progress.most);
+            eprintln!(
+                "{}{doing}: {} of up to {} trials{rest}",
+                self.part, progress.done, progress.most
+            );
         }
     }
 
     fn end(&mut self) {
-        if let Some(bar) = self.bar.take() {
+        if let Some(bar) = self.shown.take() {
             bar.finish_and_clear();
         }
     }

@@ -6,16 +6,16 @@
 mod settings;
 
 use super::playing::Playing;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use larder_lab::bench::postmark::PostmarkBench;
 use larder_lab::workload::postmark::{
-    Config, Data, Fsync, Options, Script, Session, Step, help, show,
+    Config, Data, Fsync, Location, Options, Script, Session, Step, help, show,
 };
 use settings::Settings;
 use std::io::{self, BufWriter, Write};
 use std::num::NonZero;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// More threads than this are a mistake.
@@ -83,23 +83,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     if arguments.classic {
         return classic(arguments);
     }
-    let script = match &arguments.config {
-        Some(path) => Script::read(path)?,
-        None => Script::default(),
-    };
-    let mut steps = script.steps;
-    if !steps.iter().any(|step| matches!(step, Step::Run(..))) {
-        steps.push(Step::Run(script.config, None));
-    }
-    // What cannot be done is said before anything is done.
-    for step in &steps {
-        if let Step::Run(_, Some(file)) | Step::Show(_, Some(file)) = step {
-            let file = file.display();
-            bail!("add to {file} as the script says: only --classic does; see --output");
-        }
-    }
     let mut code = ExitCode::SUCCESS;
-    for step in steps {
+    for step in arguments.steps()? {
         match step {
             Step::Run(config, _) => code = arguments.play(config)?,
             Step::Show(config, _) => {
@@ -117,14 +102,56 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
 }
 
 impl Arguments {
-    fn play(&self, config: Config) -> Result<ExitCode> {
-        let options = Options {
+    /// What the script says, or one run without any.
+    fn steps(&self) -> Result<Vec<Step>> {
+        let script = match &self.config {
+            Some(path) => Script::read(path)?,
+            None => Script::default(),
+        };
+        let mut steps = script.steps;
+        if !steps.iter().any(|step| matches!(step, Step::Run(..))) {
+            steps.push(Step::Run(script.config, None));
+        }
+        // What cannot be done is said before anything is done.
+        for step in &steps {
+            if let Step::Run(_, Some(file)) | Step::Show(_, Some(file)) = step {
+                let file = file.display();
+                bail!("add to {file} as the script says: only --classic does; see --output");
+            }
+        }
+        Ok(steps)
+    }
+
+    fn options(&self, config: Config) -> Options {
+        Options {
             threads: self.threads,
             fsync: self.fsync,
             data: self.data,
             ..Options::new(self.settings.over(config))
+        }
+    }
+
+    /// The only run of it, with its files in a folder that somebody else chose.
+    pub(super) fn inside(&self, folder: &Path) -> Result<PostmarkBench> {
+        ensure!(!self.classic, "run PostMark here: --classic is one run with a prompt");
+        let mut configs = self.steps()?.into_iter().filter_map(|step| match step {
+            Step::Run(config, _) => Some(config),
+            Step::Show(..) | Step::Help(_) => None,
+        });
+        let (Some(config), None) = (configs.next(), configs.next()) else {
+            bail!("run PostMark here: the script has several runs");
         };
-        let mut bench = PostmarkBench::new(options);
+        let mut options = self.options(config);
+        ensure!(
+            options.config.locations.is_empty(),
+            "run PostMark here: its files go where this command puts them; leave locations out"
+        );
+        options.config.locations = vec![Location { path: folder.into(), weight: 1 }];
+        Ok(PostmarkBench::new(options))
+    }
+
+    fn play(&self, config: Config) -> Result<ExitCode> {
+        let mut bench = PostmarkBench::new(self.options(config));
         let played = self.playing.play(&mut bench);
         for folder in bench.left_over() {
             eprintln!("larder: removed {}, which a run that was killed had left", folder.display());

@@ -203,28 +203,34 @@ impl Arguments {
     }
 }
 
+impl Arguments {
+    /// The workload.
+    pub(super) fn bench(&self) -> Result<ProbeBench> {
+        let (place, bytes) = self.place()?;
+        let record = self.record;
+        ensure!(record > 0, "work on records of 0 bytes: there is nothing to do");
+        ensure!(bytes >= record, "work on {bytes} bytes: a record has {record}");
+        // Whole records: what lies behind the last one is left alone.
+        let mut probe = Probe::random(bytes - bytes % record);
+        probe.record_bytes = record;
+        probe.pattern.clone_from(&self.pattern.0);
+        let records = probe.records();
+        #[expect(clippy::cast_precision_loss, reason = "records stay below 2^53")]
+        let middle = Spread { mean: records as f64 / 2.0, sdev: records as f64 / 6.0 };
+        probe.order = match self.order {
+            SeekOrder::Normal => Order::Normal(self.seek.unwrap_or(middle)),
+            SeekOrder::Uniform => Order::Uniform,
+            SeekOrder::Sequential => Order::Sequential,
+        };
+        probe.cycle_records = self.cycle;
+        let ms = |spread: Spread| Spread { mean: spread.mean * 1e6, sdev: spread.sdev * 1e6 };
+        probe.think = ms(self.think);
+        let threads = usize::try_from(self.threads).context("count threads")?;
+        let compute = ms(self.compute);
+        Ok(ProbeBench::new(place, probe, compute, threads, self.length))
+    }
+}
+
 pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
-    let (place, bytes) = arguments.place()?;
-    let record = arguments.record;
-    ensure!(record > 0, "work on records of 0 bytes: there is nothing to do");
-    ensure!(bytes >= record, "work on {bytes} bytes: a record has {record}");
-    // Whole records: what lies behind the last one is left alone.
-    let mut probe = Probe::random(bytes - bytes % record);
-    probe.record_bytes = record;
-    probe.pattern.clone_from(&arguments.pattern.0);
-    let records = probe.records();
-    #[expect(clippy::cast_precision_loss, reason = "records stay below 2^53")]
-    let middle = Spread { mean: records as f64 / 2.0, sdev: records as f64 / 6.0 };
-    probe.order = match arguments.order {
-        SeekOrder::Normal => Order::Normal(arguments.seek.unwrap_or(middle)),
-        SeekOrder::Uniform => Order::Uniform,
-        SeekOrder::Sequential => Order::Sequential,
-    };
-    probe.cycle_records = arguments.cycle;
-    let ms = |spread: Spread| Spread { mean: spread.mean * 1e6, sdev: spread.sdev * 1e6 };
-    probe.think = ms(arguments.think);
-    let threads = usize::try_from(arguments.threads).context("count threads")?;
-    let compute = ms(arguments.compute);
-    let mut bench = ProbeBench::new(place, probe, compute, threads, arguments.length);
-    arguments.playing.play(&mut bench)
+    arguments.playing.play(&mut arguments.bench()?)
 }

@@ -50,9 +50,8 @@ pub(super) fn warm(arguments: &Arguments) -> Result<ExitCode> {
     }
     let stop = Stop::listen()?;
     let files = open(arguments)?;
-    files.fill(|_| !stop.flag().load(Ordering::Relaxed))?;
+    let found = files.fill(|_| !stop.flag().load(Ordering::Relaxed))?;
     stop.end()?;
-    let found = files.reopened()?;
     say("warm", &found, found.sum.is_warm(), || {
         found.lacking.as_ref().map_or_else(String::new, |(path, one)| {
             let count = format::count(one.pages - one.resident);

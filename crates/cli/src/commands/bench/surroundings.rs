@@ -119,9 +119,7 @@ impl Surroundings for Here {
         files: &[PathBuf],
         more: &mut dyn FnMut() -> bool,
     ) -> Result<Found, Trouble> {
-        let files = open(files)?;
-        files.fill(|_| more()).map_err(trouble)?;
-        files.reopened().map(|found| warm(&found)).map_err(trouble)
+        open(files)?.fill(|_| more()).map(|found| warm(&found)).map_err(trouble)
     }
 
     fn look(&self, files: &[PathBuf]) -> Result<Found, Trouble> {

@@ -30,6 +30,9 @@ pub(super) fn prepare(arguments: &Arguments) -> bool {
         return false;
     }
     let (locked, spared) = (reclaim::lock_memory(), reclaim::be_spared());
+    if locked.is_ok() {
+        reclaim::reserve();
+    }
     for error in [locked.as_ref().err(), spared.as_ref().err()].into_iter().flatten() {
         eprintln!(
             "larder: note: failed to {error}; a file system or swap on the files could then make \

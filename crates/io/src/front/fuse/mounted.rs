@@ -11,6 +11,7 @@ use super::worker::Worker;
 use crate::engine::{ArenaVolume, Engine};
 use crate::front::observe::Observer;
 use crate::front::spin::Spinners;
+use crate::reclaim::reserve_stack;
 use crate::store::AllocationMap;
 use crate::wake::Waker;
 use std::fmt;
@@ -230,7 +231,10 @@ fn start_threads(
     }
     let start = |(device, waker): (Device, &Waker)| {
         let worker = Worker::new(Arc::clone(shared), device, waker.clone());
-        std::thread::Builder::new().name("fuse".into()).spawn(move || worker.run())
+        std::thread::Builder::new().name("fuse".into()).spawn(move || {
+            reserve_stack();
+            worker.run();
+        })
     };
     devices.into_iter().zip(&shared.wakers).map(start).collect()
 }

@@ -36,7 +36,7 @@ const BATCH_MAX: u32 = 32;
 const REQUESTS_MAX: usize = 512;
 /// Bytes of writes that wait for room or for a fill, of all threads together. All the writes that a
 /// kernel has under way unasked can wait, so reads do not wait behind them.
-const PARKED_BYTES_MAX: usize = 16 << 20;
+const PARKED_BYTES_MAX: usize = 8 << 20;
 /// So much of the cache may the reads of one thread pin, in a small cache a sixteenth of it.
 const READING_BYTES_MAX: usize = 4 << 20;
 const READING_SHARE: usize = 16;
@@ -74,7 +74,8 @@ impl Worker {
             cache,
             clock,
             desks: Vec::new(),
-            buffer: vec![0; BUFFER_BYTES].into(),
+            // Written, so that its memory is there before the kernel wants to fill it.
+            buffer: vec![1; BUFFER_BYTES].into(),
             parked_max,
             reading_max: (pool / READING_SHARE).min(READING_BYTES_MAX),
             arrived_at: 0,

@@ -1,0 +1,345 @@
+//! How much the kernel favours a thread: nice value, scheduling policy, I/O priority.
+//!
+//! Invariants: everything here is about the calling thread, and threads that it starts inherit it;
+//! what [`Wanted::apply`] changed is as before when [`Changed`] is restored or dropped.
+
+use crate::syscall;
+use rustix::process::{getpriority_process, setpriority_process};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::marker::PhantomData;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+
+/// Real-time priorities that Linux has (sched(7)).
+const REAL_TIME: RangeInclusive<i32> = 1..=99;
+/// Levels of an I/O priority (`ioprio_set(2)`).
+const LEVELS: RangeInclusive<i32> = 0..=7;
+/// Bits of a level; the class is above them.
+const CLASS_SHIFT: i32 = 13;
+
+/// A scheduling policy (sched(7)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Policy {
+    /// The usual one.
+    Other,
+    /// For work that nobody waits for.
+    Batch,
+    /// Only when there is nothing else to do.
+    Idle,
+    /// Real time, until it waits; 1 to 99.
+    Fifo(i32),
+    /// Real time, in turns; 1 to 99.
+    RoundRobin(i32),
+    /// One that has no name here, by its number and priority.
+    Another(i32, i32),
+}
+
+/// An I/O priority. Only some schedulers look at it: bfq does, mq-deadline at the class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IoPriority {
+    /// What follows from the nice value.
+    None,
+    /// Before all others; 0 (first) to 7.
+    RealTime(i32),
+    /// The usual class; 0 (first) to 7.
+    BestEffort(i32),
+    /// Only when there is nothing else to do.
+    Idle,
+}
+
+/// How a thread is favoured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Priority {
+    /// From -20 (first) to 19.
+    pub nice: i32,
+    /// Its scheduling policy.
+    pub policy: Policy,
+    /// Its I/O priority.
+    pub io: IoPriority,
+}
+
+/// What is to change; what is none stays.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wanted {
+    /// From -20 (first) to 19.
+    pub nice: Option<i32>,
+    /// The scheduling policy.
+    pub policy: Option<Policy>,
+    /// The I/O priority.
+    pub io: Option<IoPriority>,
+}
+
+/// Why it was not changed: a sentence that can follow "failed to".
+#[derive(Debug, thiserror::Error)]
+#[error("set {what}: {source}")]
+pub struct PriorityError {
+    what: String,
+    source: io::Error,
+}
+
+impl Policy {
+    fn numbers(self) -> (i32, i32) {
+        match self {
+            Policy::Other => (libc::SCHED_OTHER, 0),
+            Policy::Batch => (libc::SCHED_BATCH, 0),
+            Policy::Idle => (libc::SCHED_IDLE, 0),
+            Policy::Fifo(priority) => (libc::SCHED_FIFO, priority),
+            Policy::RoundRobin(priority) => (libc::SCHED_RR, priority),
+            Policy::Another(policy, priority) => (policy, priority),
+        }
+    }
+
+    fn of_numbers((policy, priority): (i32, i32)) -> Policy {
+        match policy {
+            libc::SCHED_OTHER => Policy::Other,
+            libc::SCHED_BATCH => Policy::Batch,
+            libc::SCHED_IDLE => Policy::Idle,
+            libc::SCHED_FIFO => Policy::Fifo(priority),
+            libc::SCHED_RR => Policy::RoundRobin(priority),
+            other => Policy::Another(other, priority),
+        }
+    }
+}
+
+impl fmt::Display for Policy {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Policy::Other => out.write_str("other"),
+            Policy::Batch => out.write_str("batch"),
+            Policy::Idle => out.write_str("idle"),
+            Policy::Fifo(priority) => write!(out, "fifo:{priority}"),
+            Policy::RoundRobin(priority) => write!(out, "rr:{priority}"),
+            Policy::Another(policy, priority) => write!(out, "{policy}:{priority}"),
+        }
+    }
+}
+
+impl FromStr for Policy {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let numbered = text.split_once(':').and_then(|(name, number)| {
+            let number: i32 = number.trim().parse().ok().filter(|it| REAL_TIME.contains(it))?;
+            Some((name.trim(), number))
+        });
+        match (text, numbered) {
+            ("other", _) => Ok(Policy::Other),
+            ("batch", _) => Ok(Policy::Batch),
+            ("idle", _) => Ok(Policy::Idle),
+            (_, Some(("fifo", priority))) => Ok(Policy::Fifo(priority)),
+            (_, Some(("rr", priority))) => Ok(Policy::RoundRobin(priority)),
+            _ => Err(format!(
+                "\"{text}\" is no scheduling policy; one of other, batch, idle, fifo:1 to \
+                 fifo:99, rr:1 to rr:99"
+            )),
+        }
+    }
+}
+
+impl IoPriority {
+    fn number(self) -> i32 {
+        let (class, level) = match self {
+            IoPriority::None => (0, 0),
+            IoPriority::RealTime(level) => (1, level),
+            IoPriority::BestEffort(level) => (2, level),
+            IoPriority::Idle => (3, 0),
+        };
+        class << CLASS_SHIFT | level
+    }
+
+    fn of_number(number: i32) -> IoPriority {
+        // Between level and class newer kernels have hints, which nobody here sets.
+        let level = number & LEVELS.end();
+        match number >> CLASS_SHIFT {
+            1 => IoPriority::RealTime(level),
+            2 => IoPriority::BestEffort(level),
+            3 => IoPriority::Idle,
+            _ => IoPriority::None,
+        }
+    }
+}
+
+impl fmt::Display for IoPriority {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            IoPriority::None => out.write_str("none"),
+            IoPriority::RealTime(level) => write!(out, "realtime:{level}"),
+            IoPriority::BestEffort(level) => write!(out, "best-effort:{level}"),
+            IoPriority::Idle => out.write_str("idle"),
+        }
+    }
+}
+
+impl FromStr for IoPriority {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let levelled = text.split_once(':').and_then(|(name, level)| {
+            let level: i32 = level.trim().parse().ok().filter(|it| LEVELS.contains(it))?;
+            Some((name.trim(), level))
+        });
+        match (text, levelled) {
+            ("none", _) => Ok(IoPriority::None),
+            ("idle", _) => Ok(IoPriority::Idle),
+            (_, Some(("realtime", level))) => Ok(IoPriority::RealTime(level)),
+            (_, Some(("best-effort", level))) => Ok(IoPriority::BestEffort(level)),
+            _ => Err(format!(
+                "\"{text}\" is no I/O priority; one of none, idle, best-effort:0 to \
+                 best-effort:7, realtime:0 to realtime:7"
+            )),
+        }
+    }
+}
+
+impl Priority {
+    /// That of the calling thread.
+    ///
+    /// # Errors
+    /// The kernel does not tell.
+    pub fn now() -> io::Result<Priority> {
+        Ok(Priority {
+            nice: getpriority_process(None)?,
+            policy: Policy::of_numbers(syscall::scheduling()?),
+            io: IoPriority::of_number(syscall::io_priority()?),
+        })
+    }
+
+    /// The same as settings, by name.
+    #[must_use]
+    pub fn named(&self) -> BTreeMap<String, String> {
+        [
+            ("process.nice".to_owned(), self.nice.to_string()),
+            ("process.policy".to_owned(), self.policy.to_string()),
+            ("process.io_priority".to_owned(), self.io.to_string()),
+        ]
+        .into()
+    }
+}
+
+impl Wanted {
+    /// Sets what is wanted, for the calling thread.
+    ///
+    /// # Errors
+    /// The kernel refuses; what was set until then is as before.
+    pub fn apply(&self) -> Result<Changed, PriorityError> {
+        let failed = |what: &str| {
+            let what = what.to_owned();
+            move |source| PriorityError { what, source }
+        };
+        let before = Priority::now().map_err(failed("the priority of this process"))?;
+        let changed = Changed { before, wanted: *self, done: false, here: PhantomData };
+        if let Some(nice) = self.nice {
+            let what = format!("the nice value to {nice}");
+            setpriority_process(None, nice).map_err(|error| failed(&what)(error.into()))?;
+        }
+        if let Some(policy) = self.policy {
+            let (number, priority) = policy.numbers();
+            let what = format!("the scheduling policy to {policy}");
+            syscall::set_scheduling(number, priority).map_err(failed(&what))?;
+        }
+        if let Some(io) = self.io {
+            let what = format!("the I/O priority to {io}");
+            syscall::set_io_priority(io.number()).map_err(failed(&what))?;
+        }
+        Ok(changed)
+    }
+}
+
+/// A changed priority, until restored or dropped by the thread that it belongs to.
+#[derive(Debug)]
+pub struct Changed {
+    before: Priority,
+    wanted: Wanted,
+    done: bool,
+    /// Another thread would set its own.
+    here: PhantomData<*const ()>,
+}
+
+impl Changed {
+    /// As it was.
+    ///
+    /// # Errors
+    /// The kernel refuses: going back to a better nice value takes a right that this process may
+    /// lack.
+    pub fn restore(mut self) -> Result<(), PriorityError> {
+        self.back()
+    }
+
+    fn back(&mut self) -> Result<(), PriorityError> {
+        if std::mem::replace(&mut self.done, true) {
+            return Ok(());
+        }
+        let before = Wanted {
+            nice: self.wanted.nice.map(|_| self.before.nice),
+            policy: self.wanted.policy.map(|_| self.before.policy),
+            io: self.wanted.io.map(|_| self.before.io),
+        };
+        before.apply().map(|mut changed| changed.done = true)
+    }
+}
+
+impl Drop for Changed {
+    fn drop(&mut self) {
+        // After an error or a panic nobody is left to be told; the thread ends soon.
+        drop(self.back());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_as_they_are_written() {
+        for text in ["other", "batch", "idle", "fifo:1", "rr:99"] {
+            assert_eq!(text.parse::<Policy>().unwrap().to_string(), text);
+        }
+        for text in ["none", "idle", "best-effort:7", "realtime:0"] {
+            let priority: IoPriority = text.parse().unwrap();
+            assert_eq!(priority.to_string(), text);
+            assert_eq!(IoPriority::of_number(priority.number()), priority);
+        }
+        for wrong in ["", "fifo", "fifo:0", "rr:100", "batch:1", "BATCH"] {
+            assert!(wrong.parse::<Policy>().unwrap_err().contains("no scheduling policy"));
+        }
+        for wrong in ["", "best-effort", "realtime:8", "idle:1", "realtime:-1"] {
+            assert!(wrong.parse::<IoPriority>().unwrap_err().contains("no I/O priority"));
+        }
+    }
+
+    #[test]
+    fn what_is_set_is_inherited_and_goes_back() {
+        let thread = std::thread::spawn(|| {
+            let before = Priority::now().unwrap();
+            let wanted = Wanted {
+                nice: Some(before.nice.max(0)),
+                policy: Some(Policy::Batch),
+                io: Some(IoPriority::BestEffort(6)),
+            };
+            let changed = wanted.apply().unwrap();
+            let seen = std::thread::spawn(|| Priority::now().unwrap()).join().unwrap();
+            assert_eq!((seen.policy, seen.io), (Policy::Batch, IoPriority::BestEffort(6)));
+            changed.restore().unwrap();
+            assert_eq!(Priority::now().unwrap(), before);
+            // A drop does the same.
+            drop(Wanted { io: Some(IoPriority::Idle), ..Wanted::default() }.apply().unwrap());
+            assert_eq!(Priority::now().unwrap(), before);
+        });
+        thread.join().unwrap();
+    }
+
+    #[test]
+    fn what_the_kernel_refuses_changes_nothing() {
+        let before = Priority::now().unwrap();
+        let wanted = Wanted {
+            io: Some(IoPriority::BestEffort(5)),
+            policy: Some(Policy::Another(77, 0)),
+            ..Wanted::default()
+        };
+        let error = wanted.apply().unwrap_err().to_string();
+        assert!(error.starts_with("set the scheduling policy to 77:0: "), "{error}");
+        assert_eq!(Priority::now().unwrap(), before);
+    }
+}

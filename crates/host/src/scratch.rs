@@ -1,0 +1,224 @@
+//! A file system made for a measurement: an image in a folder of its own, a loop device with a
+//! scheduler, mounted; and everything undone again.
+//!
+//! Invariants: a device or a mount that was there before is never touched; what was made is undone
+//! when the value is removed or dropped, and what a killed process left is found by
+//! [`remove_left_over`]. Sizes are bytes.
+
+mod device;
+mod folder;
+mod kind;
+mod tool;
+
+pub(crate) use folder::PREFIX;
+pub use folder::{LeftOver, remove_left_over};
+pub use kind::{KINDS, Kind};
+
+use crate::space;
+use folder::Folder;
+use rustix::io::Errno;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use tool::{run, tool};
+
+/// How long something may be busy: programs that look at new devices and mounts are soon done.
+const BUSY_MAX: Duration = Duration::from_secs(5);
+/// Time between two tries.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// What is to be made.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    /// Which kind.
+    pub kind: &'static Kind,
+    /// Size of the device.
+    pub bytes: u64,
+    /// The scheduler of the device, as the kernel calls it.
+    pub scheduler: String,
+    /// Options for the program that makes it, on top of those that keep it quiet.
+    pub make_options: Vec<String>,
+    /// Options for mount(8), separated by commas; may be empty.
+    pub mount_options: String,
+}
+
+/// Why there is no such file system. Every message can follow "failed to".
+#[derive(Debug, thiserror::Error)]
+pub enum ScratchError {
+    /// The system refused.
+    #[error("{what}: {source}")]
+    Io {
+        /// What was being done, and where.
+        what: String,
+        /// What it said.
+        source: io::Error,
+    },
+    /// A program is missing.
+    #[error("find {program}: it is not installed (on Debian: apt-get install {package})")]
+    NoTool {
+        /// Which.
+        program: String,
+        /// What brings it.
+        package: &'static str,
+    },
+    /// A program failed.
+    #[error("run {line}: {said}")]
+    Tool {
+        /// How it was called.
+        line: String,
+        /// What it said.
+        said: String,
+    },
+    /// The kernel has no such scheduler.
+    #[error("use the scheduler \"{name}\": this kernel has {known}")]
+    NoScheduler {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        known: String,
+    },
+    /// The image would be cached twice.
+    #[error(
+        "attach {}: its file system has no direct I/O, so it would be cached twice; name another \
+         folder",
+        image.display()
+    )]
+    NoDirectIo {
+        /// Which.
+        image: PathBuf,
+    },
+    /// There is not enough room.
+    #[error(
+        "make an image in {}: it may grow to {} and {} are free; name a smaller size or another \
+         folder",
+        folder.display(),
+        larder_report::format::bytes(*bytes),
+        larder_report::format::bytes(*free)
+    )]
+    NoSpace {
+        /// Where.
+        folder: PathBuf,
+        /// Size of the image.
+        bytes: u64,
+        /// What is free.
+        free: u64,
+    },
+    /// It could not be made, and what was made of it stays.
+    #[error("{first}; and what was made of it stays: {second}")]
+    LeftBehind {
+        /// Why it could not be made.
+        first: Box<ScratchError>,
+        /// Why it stays.
+        second: Box<ScratchError>,
+    },
+}
+
+impl ScratchError {
+    fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> ScratchError {
+        let what = what.into();
+        move |source| ScratchError::Io { what, source }
+    }
+
+    fn busy(what: &str) -> ScratchError {
+        ScratchError::io(what)(Errno::BUSY.into())
+    }
+
+    fn is_busy(&self) -> bool {
+        matches!(self, ScratchError::Io { source, .. }
+            if source.kind() == io::ErrorKind::ResourceBusy)
+    }
+}
+
+/// A file system that is mounted, until removed or dropped.
+#[derive(Debug)]
+pub struct Scratch {
+    folder: Option<Folder>,
+    mount_point: PathBuf,
+}
+
+impl Scratch {
+    /// Makes one in a new folder inside of `parent`.
+    ///
+    /// # Errors
+    /// Whatever fails first; what was made until then is undone, or the error says that it is not.
+    pub fn make(parent: &Path, wanted: &Wanted) -> Result<Scratch, ScratchError> {
+        let failed = ScratchError::io(format!("see what is free in {}", parent.display()));
+        let free = space::free_bytes(parent).map_err(failed)?;
+        if free < wanted.bytes {
+            let folder = parent.to_path_buf();
+            return Err(ScratchError::NoSpace { folder, bytes: wanted.bytes, free });
+        }
+        let mut folder = Folder::make(parent)?;
+        match build(&mut folder, wanted) {
+            Ok(()) => {
+                let mount_point = folder.mount_point();
+                Ok(Scratch { folder: Some(folder), mount_point })
+            }
+            Err(first) => Err(match folder.undo() {
+                Ok(()) => first,
+                Err(second) => {
+                    ScratchError::LeftBehind { first: Box::new(first), second: Box::new(second) }
+                }
+            }),
+        }
+    }
+
+    /// Where it is mounted.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.mount_point
+    }
+
+    /// Undoes everything.
+    ///
+    /// # Errors
+    /// Something cannot be undone; [`remove_left_over`] tries again.
+    pub fn remove(mut self) -> Result<(), ScratchError> {
+        self.folder.take().map_or(Ok(()), |folder| folder.undo())
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // After a panic nobody is left to be told; the next start finds what stays.
+        drop(self.folder.take().map(|folder| folder.undo()));
+    }
+}
+
+/// All steps. The scheduler comes before the file system, so that it is there from the first write
+/// on.
+fn build(folder: &mut Folder, wanted: &Wanted) -> Result<(), ScratchError> {
+    let image = folder.image();
+    let failed = ScratchError::io(format!("make {}", image.display()));
+    File::create_new(&image).and_then(|file| file.set_len(wanted.bytes)).map_err(failed)?;
+    let number = device::add(|number| folder.note_device(number))?;
+    let device = device::attach(number, &image)?;
+    device::set_scheduler(number, &wanted.scheduler)?;
+    let kind = wanted.kind;
+    let mut maker = tool(kind.maker, kind.package)?;
+    run(maker.args(kind.all_options(&wanted.make_options)).arg(&device))?;
+    let mut mount = tool("mount", "mount")?;
+    mount.args(["-t", kind.fs_type]);
+    if !wanted.mount_options.is_empty() {
+        mount.args(["-o", &wanted.mount_options]);
+    }
+    run(mount.arg(&device).arg(folder.mount_point()))
+}
+
+/// Tries again for a while if something is busy, and then gives the last error.
+fn eventually(mut attempt: impl FnMut() -> Result<(), ScratchError>) -> Result<(), ScratchError> {
+    let begun = Instant::now();
+    loop {
+        let result = attempt();
+        match &result {
+            Err(error) if error.is_busy() && begun.elapsed() < BUSY_MAX => {
+                std::thread::sleep(PAUSE);
+            }
+            _ => return result,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,119 @@
+//! The kinds of file systems that can be made, and what it takes.
+//!
+//! Invariant: a kind is known by what the kernel calls it; what of it is here is looked up each
+//! time, since a module or a package may come meanwhile.
+
+use crate::proc;
+use std::path::{Path, PathBuf};
+
+/// A kind of file system.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Kind {
+    /// What it is called here, as `ext4`.
+    pub name: &'static str,
+    /// What the kernel calls it.
+    pub fs_type: &'static str,
+    /// The program that makes one.
+    pub maker: &'static str,
+    /// The package of Debian that has this program.
+    pub package: &'static str,
+    /// Options that are always given: be quiet, and write over what was there.
+    options: &'static [&'static str],
+    /// An option with its value, unless it is given otherwise: finish now, not after the mount,
+    /// when it would be measured.
+    at_once: Option<(&'static str, &'static str)>,
+}
+
+/// ext2, ext3 and ext4 fill their tables of inodes after the mount, if they are let.
+const EXT_AT_ONCE: Option<(&str, &str)> = Some(("-E", "lazy_itable_init=0,lazy_journal_init=0"));
+
+const fn ext(name: &'static str, maker: &'static str) -> Kind {
+    let options = &["-q", "-F"];
+    let package = "e2fsprogs";
+    Kind { name, fs_type: name, maker, package, options, at_once: EXT_AT_ONCE }
+}
+
+const fn other(
+    names: [&'static str; 2],
+    (maker, package): (&'static str, &'static str),
+    options: &'static [&'static str],
+) -> Kind {
+    Kind { name: names[0], fs_type: names[1], maker, package, options, at_once: None }
+}
+
+/// All kinds that are known.
+pub const KINDS: &[Kind] = &[
+    ext("ext2", "mkfs.ext2"),
+    ext("ext3", "mkfs.ext3"),
+    ext("ext4", "mkfs.ext4"),
+    other(["xfs", "xfs"], ("mkfs.xfs", "xfsprogs"), &["-q", "-f"]),
+    other(["btrfs", "btrfs"], ("mkfs.btrfs", "btrfs-progs"), &["-q", "-f"]),
+    other(["f2fs", "f2fs"], ("mkfs.f2fs", "f2fs-tools"), &["-q", "-f"]),
+    other(["ntfs", "ntfs3"], ("mkfs.ntfs", "ntfs-3g"), &["-q", "-Q", "-F"]),
+];
+
+impl Kind {
+    /// The one with this name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<&'static Kind> {
+        KINDS.iter().find(|kind| kind.name == name)
+    }
+
+    /// Whether this kernel has it, or a module for it that it will load.
+    #[must_use]
+    pub fn is_in_kernel(&self) -> bool {
+        let known = proc::read("/proc/filesystems").unwrap_or_default();
+        known.lines().any(|line| line.split_whitespace().last() == Some(self.fs_type))
+            || self.is_module()
+    }
+
+    fn is_module(&self) -> bool {
+        let release = proc::read("/proc/sys/kernel/osrelease").unwrap_or_default();
+        let aliases = Path::new("/lib/modules").join(release).join("modules.alias");
+        let alias = format!("alias fs-{} ", self.fs_type);
+        proc::read(aliases).is_some_and(|text| text.lines().any(|line| line.starts_with(&alias)))
+    }
+
+    /// Where the program is that makes one, if it is installed.
+    #[must_use]
+    pub fn maker(&self) -> Option<PathBuf> {
+        super::tool::find(self.maker)
+    }
+
+    /// All options for the maker, with those that are asked for.
+    pub(super) fn all_options<'a>(&self, asked: &'a [String]) -> Vec<&'a str> {
+        let mut options = self.options.to_vec();
+        let is_given = |option: &str| asked.iter().any(|word| word.starts_with(option));
+        if let Some((option, value)) = self.at_once.filter(|(option, _)| !is_given(option)) {
+            options.extend([option, value]);
+        }
+        options.extend(asked.iter().map(String::as_str));
+        options
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_are_found_by_name_and_asked_of_the_kernel() {
+        let ext4 = Kind::from_name("ext4").unwrap();
+        assert_eq!((ext4.maker, ext4.package), ("mkfs.ext4", "e2fsprogs"));
+        assert_eq!(Kind::from_name("ext5"), None);
+        let proc = other(["proc", "proc"], ("mkfs.proc", "none"), &[]);
+        assert!(proc.is_in_kernel() && proc.maker().is_none());
+        let no = other(["nofs", "nofs"], ("true", "none"), &[]);
+        assert!(!no.is_in_kernel() && no.maker().is_some());
+    }
+
+    #[test]
+    fn what_is_asked_for_comes_last_and_wins() {
+        let ext4 = Kind::from_name("ext4").unwrap();
+        let asked = ["-b".to_owned(), "1024".to_owned()];
+        let lazy = "lazy_itable_init=0,lazy_journal_init=0";
+        assert_eq!(ext4.all_options(&asked), ["-q", "-F", "-E", lazy, "-b", "1024"]);
+        let asked = ["-Estride=4".to_owned()];
+        assert_eq!(ext4.all_options(&asked), ["-q", "-F", "-Estride=4"]);
+    }
+}

@@ -1,0 +1,135 @@
+//! Making, breaking, and undoing, on this machine; skipped where it does not let us.
+
+use super::*;
+use crate::{mounts::Mount, state};
+use larder_report::run::trial::SettingChange;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+const MIB: u64 = 1 << 20;
+
+/// For tests that leave something behind, or clear up after others: one at a time.
+pub(super) fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What is wanted in these tests; none, said aloud, where it cannot be made.
+fn wanted() -> Option<Wanted> {
+    let kind = Kind::from_name("ext4").unwrap();
+    let lacks = if !rustix::process::geteuid().is_root() {
+        Some("root")
+    } else if !Path::new("/dev/loop-control").exists() {
+        Some("loop devices")
+    } else if kind.maker().is_none() || !kind.is_in_kernel() {
+        Some("ext4")
+    } else {
+        None
+    };
+    if let Some(lacks) = lacks {
+        println!("skipped: needs {lacks}");
+        return None;
+    }
+    Some(Wanted {
+        kind,
+        bytes: 32 * MIB,
+        scheduler: "none".to_owned(),
+        make_options: vec!["-b".to_owned(), "1024".to_owned()],
+        mount_options: "noatime".to_owned(),
+    })
+}
+
+/// What differs of what these tests could have changed: others attach and mount meanwhile.
+fn changed(before: &std::collections::BTreeMap<String, String>, parent: &Path) -> Vec<String> {
+    let ours = parent.to_string_lossy();
+    SettingChange::between(before, &state::of_machine(parent))
+        .into_iter()
+        .filter(|change| {
+            let values = [&change.before, &change.after].into_iter().flatten();
+            change.name.contains(ours.as_ref())
+                || values.into_iter().any(|value| value.contains(ours.as_ref()))
+        })
+        .map(|change| change.name)
+        .collect()
+}
+
+#[test]
+fn a_file_system_is_made_as_wanted_and_nothing_stays() {
+    let Some(mut wanted) = wanted() else { return };
+    let _alone = alone();
+    let parent = tempfile::tempdir().unwrap();
+    let parent = parent.path();
+    let before = state::of_machine(parent);
+    for scheduler in ["none", "mq-deadline"] {
+        scheduler.clone_into(&mut wanted.scheduler);
+        let scratch = match Scratch::make(parent, &wanted) {
+            Err(ScratchError::NoScheduler { known, .. }) => {
+                println!("skipped: this kernel has {known}");
+                continue;
+            }
+            made => made.unwrap(),
+        };
+        let mount = Mount::of(scratch.path()).unwrap();
+        assert_eq!((mount.fs_type.as_str(), mount.point.as_path()), ("ext4", scratch.path()));
+        assert!(mount.options.contains("noatime"), "{mount:?}");
+        let disk = crate::disk::Disk::of(scratch.path()).unwrap().unwrap();
+        assert_eq!(disk.queue("scheduler").as_deref(), Some(scheduler));
+        assert!(!before.contains_key(&format!("device {}", disk.name)), "it was there before");
+        assert_eq!(rustix::fs::statvfs(scratch.path()).unwrap().f_bsize, 1024);
+        std::fs::write(scratch.path().join("file"), vec![7; 4096]).unwrap();
+        assert!(!changed(&before, parent).is_empty(), "a mount is a difference");
+        // What lives is left alone.
+        let left = remove_left_over(parent);
+        assert!(!left.removed.iter().any(|folder| folder.starts_with(parent)), "{left:?}");
+        scratch.remove().unwrap();
+        assert_eq!(changed(&before, parent), [""; 0]);
+    }
+}
+
+#[test]
+fn what_cannot_be_made_is_named_and_leaves_nothing() {
+    let Some(good) = wanted() else { return };
+    let parent = tempfile::tempdir().unwrap();
+    let parent = parent.path();
+    let before = state::of_machine(parent);
+    let refused = |wanted: &Wanted| {
+        let error = Scratch::make(parent, wanted).unwrap_err().to_string();
+        assert_eq!(changed(&before, parent), [""; 0], "{error}");
+        error
+    };
+    let error = refused(&Wanted { bytes: 1 << 60, ..good.clone() });
+    assert!(error.contains("it may grow to 1 EiB and "), "{error}");
+    let error = refused(&Wanted { scheduler: "cfq".to_owned(), ..good.clone() });
+    assert!(error.starts_with("use the scheduler \"cfq\": this kernel has none"), "{error}");
+    let error = refused(&Wanted { make_options: vec!["--no-such".to_owned()], ..good.clone() });
+    assert!(error.starts_with("run mkfs.ext4 ") && error.contains("--no-such"), "{error}");
+    let error = refused(&Wanted { mount_options: "no_such_option".to_owned(), ..good.clone() });
+    assert!(error.starts_with("run mount -t ext4 -o no_such_option"), "{error}");
+    let absent = parent.join("absent");
+    let error = Scratch::make(&absent, &good).unwrap_err().to_string();
+    assert!(error.starts_with("see what is free in ") && error.contains("absent"), "{error}");
+}
+
+#[test]
+fn what_a_killed_process_left_is_undone_by_the_next() {
+    let Some(wanted) = wanted() else { return };
+    let _alone = alone();
+    let parent = tempfile::tempdir().unwrap();
+    let before = state::of_machine(parent.path());
+    let mut killed = Scratch::make(parent.path(), &wanted).unwrap();
+    let point = killed.path().to_path_buf();
+    // As if it had been killed: nothing is undone, and the lock is gone.
+    drop(killed.folder.take());
+    let path = point.parent().unwrap().to_path_buf();
+    // While a file is open there it cannot go, and is named.
+    let busy = File::create(point.join("file")).unwrap();
+    // Found by the device, from wherever the next one works.
+    let elsewhere = tempfile::tempdir().unwrap();
+    let left = remove_left_over(elsewhere.path());
+    let stays = left.stays.iter().find(|(stays, _)| *stays == path);
+    let (_, why) = stays.unwrap_or_else(|| panic!("{left:?}"));
+    assert!(why.starts_with("unmount ") && why.contains("busy"), "{why}");
+    drop(busy);
+    let left = remove_left_over(elsewhere.path());
+    assert!(left.removed.contains(&path), "{left:?}");
+    assert_eq!(changed(&before, parent.path()), [""; 0]);
+}

@@ -1,0 +1,70 @@
+//! Running the programs that make, attach and mount.
+//!
+//! Each runs in a process group of its own, so that Ctrl-C in a terminal ends the work between two
+//! of them and never in the middle of one.
+
+use super::ScratchError;
+use std::ffi::OsStr;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Where programs for administrators are, also for those whose search path does not say so.
+const FOLDERS: &[&str] = &["/usr/sbin", "/sbin", "/usr/local/sbin"];
+
+/// Finds a program in the search path.
+pub(super) fn find(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .chain(FOLDERS.iter().map(PathBuf::from))
+        .map(|folder| folder.join(program))
+        .find(|path| path.is_file())
+}
+
+/// A program of this package, ready to run.
+pub(super) fn tool(program: &str, package: &'static str) -> Result<Command, ScratchError> {
+    let path = find(program);
+    let missing = || ScratchError::NoTool { program: program.to_owned(), package };
+    path.map(Command::new).ok_or_else(missing)
+}
+
+/// Runs it to its end; an error has what it said.
+pub(super) fn run(command: &mut Command) -> Result<(), ScratchError> {
+    let line = line(command);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).process_group(0);
+    let output = command.output().map_err(ScratchError::io(format!("run {line}")))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = [output.stderr, output.stdout].concat();
+    let said = String::from_utf8_lossy(&said);
+    let words: Vec<&str> = said.split_whitespace().collect();
+    let said = if words.is_empty() { output.status.to_string() } else { words.join(" ") };
+    Err(ScratchError::Tool { line, said })
+}
+
+/// As somebody would type it.
+fn line(command: &Command) -> String {
+    let name = Path::new(command.get_program()).file_name().unwrap_or_default();
+    let words: Vec<_> = [name].into_iter().chain(command.get_args()).collect();
+    words.into_iter().map(OsStr::to_string_lossy).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_fails_says_what_it_said() {
+        let mut failing = tool("sh", "dash").unwrap();
+        let error = run(failing.args(["-c", "echo 'bad  block' >&2; exit 3"])).unwrap_err();
+        assert_eq!(error.to_string(), "run sh -c echo 'bad  block' >&2; exit 3: bad block");
+        let error = run(tool("sh", "dash").unwrap().args(["-c", "exit 3"])).unwrap_err();
+        assert!(error.to_string().ends_with("exit status: 3"), "{error}");
+        let error = tool("no-such-program", "no-package").unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "find no-such-program: it is not installed (on Debian: apt-get install no-package)"
+        );
+    }
+}

@@ -1,0 +1,82 @@
+//! What making file systems for a measurement could leave changed: block devices with their
+//! settings and what is attached to them, mounts, the priority of this thread, and what a run has in
+//! its scratch folder.
+//!
+//! Unlike [`crate::settings`] this is about this machine alone: it has its names and paths, and is
+//! for comparing before and after, never for records
+//! (`larder_report::run::trial::SettingChange::between`).
+
+use crate::disk::Disk;
+use crate::priority::Priority;
+use crate::scratch::PREFIX;
+use crate::settings::QUEUE;
+use crate::{mounts, proc};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Everything by name, as it is now; `scratch` is the folder that images are made in.
+#[must_use]
+pub fn of_machine(scratch: &Path) -> BTreeMap<String, String> {
+    let mut found = Priority::now().map(|priority| priority.named()).unwrap_or_default();
+    for name in names(Path::new("/sys/block")) {
+        let disk = Disk { name };
+        let place = format!("device {}", disk.name);
+        found.insert(place.clone(), "there".to_owned());
+        for (file, setting) in QUEUE {
+            found.extend(disk.queue(file).map(|value| (format!("{place}, {setting}"), value)));
+        }
+        let backing = Path::new("/sys/block").join(&disk.name).join("loop/backing_file");
+        found.extend(proc::read(backing).map(|file| (format!("{place}, attached file"), file)));
+    }
+    for mount in mounts::all() {
+        let place = format!("mount {}", mount.point.display());
+        let what = format!("{} {} {}", mount.source, mount.fs_type, mount.options);
+        // What is mounted over another is a mount as well.
+        let covered = found.get(&place).map(|below| format!("{below}, {what}"));
+        found.insert(place, covered.unwrap_or(what));
+    }
+    // Others may put files of their own there.
+    for name in names(scratch).into_iter().filter(|name| name.starts_with(PREFIX)) {
+        found.insert(format!("in {}, {name}", scratch.display()), "there".to_owned());
+    }
+    found
+}
+
+/// The names in a folder.
+fn names(folder: &Path) -> Vec<String> {
+    let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
+    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    names.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::priority::{Policy, Wanted};
+    use larder_report::run::trial::SettingChange;
+
+    #[test]
+    fn a_difference_is_noticed_and_gone_when_it_is_undone() {
+        let scratch = tempfile::tempdir().unwrap();
+        // Others may attach and mount meanwhile; these are ours alone.
+        let own = |change: &SettingChange| {
+            let ours = scratch.path().to_string_lossy();
+            change.name.starts_with("process.") || change.name.contains(ours.as_ref())
+        };
+        let between = |before: &BTreeMap<_, _>| -> Vec<String> {
+            let changes = SettingChange::between(before, &of_machine(scratch.path()));
+            changes.into_iter().filter(own).map(|change| change.name).collect()
+        };
+        let before = of_machine(scratch.path());
+        assert!(before.contains_key("mount /proc"), "{before:?}");
+        assert_eq!(between(&before), [""; 0]);
+        let name = format!("{PREFIX}1-0");
+        let changed = Wanted { policy: Some(Policy::Batch), ..Wanted::default() }.apply().unwrap();
+        std::fs::write(scratch.path().join(&name), "x").unwrap();
+        let image = format!("in {}, {name}", scratch.path().display());
+        assert_eq!(between(&before), [image.as_str(), "process.policy"]);
+        changed.restore().unwrap();
+        std::fs::remove_file(scratch.path().join(&name)).unwrap();
+        assert_eq!(between(&before), [""; 0]);
+    }
+}

@@ -1,0 +1,189 @@
+//! Runs that are parts of another: the cells of a matrix, or the machines that worked together.
+//!
+//! Invariants: each part is whole by itself, with its trials, settings and doubts; a run that was
+//! gathered from parts has no trials of its own, and its samples are those of the parts, named
+//! `SERIES: PART`. What is the same in all parts is said once, in the run.
+
+use super::trial::{Doubt, Trial, Why};
+use super::{Better, Run, Sample};
+use crate::format;
+use crate::stats::Summary;
+use crate::table::{Cell, Column, Table};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A run that is part of another.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Part {
+    /// What it is called in tables and charts, unique in its run, as `ext4, bfq`.
+    pub name: String,
+    /// What it was measured under, by name, as `{"fs": "ext4", "scheduler": "bfq"}`.
+    pub labels: BTreeMap<String, String>,
+    /// What was measured.
+    pub run: Run,
+}
+
+/// Bytes of what PostMark calls a megabyte.
+const MEGABYTE: f64 = 1_048_576.0;
+
+/// A column of the comparisons of file systems that were made with PostMark from 1998 to 2010:
+/// series, title there, and what a value is divided by.
+const OF_POSTMARK: [(&str, &str, f64); 8] = [
+    ("all phases", "time s", 1.0),
+    ("transactions", "IOPS", 1.0),
+    ("creation alone", "creation/s", 1.0),
+    ("read in transactions", "reads/s", 1.0),
+    ("appended in transactions", "appends/s", 1.0),
+    ("deletion alone", "deletes/s", 1.0),
+    ("read, over all phases", "read MB/s", MEGABYTE),
+    ("written, over all phases", "write MB/s", MEGABYTE),
+];
+
+impl Run {
+    /// Makes a run of its parts. `what` says in one line what was measured; machine, software and
+    /// settings are those of the parts.
+    ///
+    /// # Panics
+    /// Without parts.
+    #[must_use]
+    pub fn gathered(what: impl Into<String>, parts: Vec<Part>) -> Run {
+        let first = &parts.first().expect("something was measured").run;
+        let mut run = Run::new(what, first.started_at.clone(), first.machine.clone());
+        run.workload.clone_from(&first.workload);
+        run.software.clone_from(&first.software);
+        let others = || parts[1..].iter().map(|part| &part.run);
+        run.settings = in_all(&first.settings, others().map(|run| &run.settings));
+        run.environment = in_all(&first.environment, others().map(|run| &run.environment));
+        for sample in &first.samples {
+            let of_parts = parts.iter().filter_map(|part| {
+                let sample = part.run.sample(&sample.series)?.clone();
+                let series = format!("{}: {}", sample.series, part.name);
+                let group = Some(sample.group.clone().unwrap_or(sample.series.clone()));
+                Some(Sample { series, group, ..sample })
+            });
+            run.samples.extend(of_parts);
+        }
+        run.main = run.samples.first().map(|sample| sample.series.clone());
+        run.doubts = doubts(&parts);
+        run.parts = parts;
+        run
+    }
+
+    /// Whether all that it has is what its parts have.
+    #[must_use]
+    pub fn is_gathered(&self) -> bool {
+        !self.parts.is_empty() && self.trials.is_empty()
+    }
+
+    /// All trials, those of the parts as well.
+    pub fn all_trials(&self) -> impl Iterator<Item = &Trial> {
+        self.trials.iter().chain(self.parts.iter().flat_map(|part| &part.run.trials))
+    }
+
+    /// A row for each part: the median of each series that can be better or worse, and how far the
+    /// trials are apart.
+    #[must_use]
+    pub fn parts_table(&self) -> Table {
+        let columns = self.part_columns();
+        let titles = columns.iter().map(|column| Column::numbers(&column.series, &column.title));
+        let mut table = Table::new("", [Column::words("part", "")].into_iter().chain(titles));
+        for part in &self.parts {
+            let cells = columns.iter().map(|column| {
+                let sample = part.run.sample(&column.series);
+                sample.map_or_else(Cell::missing, |sample| spread(&sample.values, column.divisor))
+            });
+            table.push([Cell::word(&part.name)].into_iter().chain(cells));
+        }
+        table
+    }
+
+    /// The series that can be better or worse, with their titles; PostMark's as they were called.
+    pub(super) fn part_columns(&self) -> Vec<PartColumn> {
+        let Some(first) = self.parts.first() else { return Vec::new() };
+        let column = |(series, title, divisor): (&str, &str, f64)| {
+            let (series, title) = (series.to_owned(), title.to_owned());
+            PartColumn { series, title, divisor }
+        };
+        if OF_POSTMARK.iter().all(|(series, ..)| first.run.sample(series).is_some()) {
+            return OF_POSTMARK.map(column).into();
+        }
+        let rated = first.run.samples.iter().filter(|sample| sample.better.is_some());
+        let rated = rated.map(|sample| {
+            let title = format!("{} [{}]", sample.series, sample.unit);
+            column((&sample.series, &title, 1.0))
+        });
+        rated.collect()
+    }
+
+    /// The parts with the best and the worst median of their main series: names, and medians.
+    pub(super) fn ends(&self) -> Option<[(&str, f64); 2]> {
+        let main = self.parts.first()?.run.main_sample()?;
+        let values = self.parts.iter().filter_map(|part| {
+            let sample = part.run.sample(&main.series)?;
+            Some((part.name.as_str(), Summary::of(&sample.values)?.median))
+        });
+        let mut values: Vec<(&str, f64)> = values.collect();
+        values.sort_by(|a, b| a.1.total_cmp(&b.1));
+        if main.better == Some(Better::Higher) {
+            values.reverse();
+        }
+        Some([*values.first()?, *values.last()?])
+    }
+}
+
+/// A column of the table of parts.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct PartColumn {
+    /// The series.
+    pub(super) series: String,
+    /// What stands above it.
+    title: String,
+    /// What values are divided by.
+    divisor: f64,
+}
+
+/// The median, with half the way from the smallest to the largest value as a share of it.
+fn spread(values: &[f64], divisor: f64) -> Cell {
+    let Some(summary) = Summary::of(values) else { return Cell::missing() };
+    let median = summary.median / divisor;
+    let half = (summary.max - summary.min) / 2.0 / summary.median.abs();
+    let shown = format::number(median);
+    if values.len() < 2 || !half.is_finite() {
+        return Cell::shown(median, shown);
+    }
+    // A whole share is fine enough for a spread, and keeps columns narrow.
+    let share = (half * 100.0).round();
+    Cell::shown(median, format!("{shown} +-{share} %"))
+}
+
+/// What has the same value everywhere.
+fn in_all<'a, V: Clone + PartialEq + 'a>(
+    first: &BTreeMap<String, V>,
+    others: impl Iterator<Item = &'a BTreeMap<String, V>>,
+) -> BTreeMap<String, V> {
+    let mut same = first.clone();
+    for other in others {
+        same.retain(|name, value| other.get(name) == Some(value));
+    }
+    same
+}
+
+/// Doubts of all parts, each once, with the parts that have it.
+fn doubts(parts: &[Part]) -> Vec<Doubt> {
+    let mut known: BTreeMap<(Why, &str), BTreeSet<usize>> = BTreeMap::new();
+    for (number, part) in parts.iter().enumerate() {
+        for doubt in &part.run.doubts {
+            known.entry((doubt.why, &doubt.text)).or_default().insert(number);
+        }
+    }
+    let doubt = |((why, text), of): ((Why, &str), BTreeSet<usize>)| {
+        let names: Vec<&str> = of.iter().map(|number| parts[*number].name.as_str()).collect();
+        let all = of.len() == parts.len();
+        let of = if all { "in all".to_owned() } else { names.join("; ") };
+        Doubt { why, text: format!("{text} ({of})") }
+    };
+    known.into_iter().map(doubt).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,86 @@
+//! Parts gathered into one run: names, tables, pages.
+
+use super::*;
+use crate::run::Machine;
+use serde_json::json;
+
+fn part(name: &str, rates: &[f64], doubts: &[&str]) -> Part {
+    let mut run = Run::new("some work", "2026-11-21T03:22:11Z", Machine::default());
+    "some".clone_into(&mut run.workload);
+    run.settings = [("seed".to_owned(), json!(1)), ("fs".to_owned(), json!(name))].into();
+    run.environment = [("disk.scheduler".to_owned(), name.to_owned())].into();
+    let values = rates.to_vec();
+    run.samples = vec![
+        Sample { values, ..Sample::new("rate", "files/s", Some(Better::Higher)) },
+        Sample { values: vec![7.0; rates.len()], ..Sample::new("count", "files", None) },
+    ];
+    run.main = Some("rate".to_owned());
+    run.trials = rates.iter().map(|_| Trial::default()).collect();
+    let doubt = |text: &&str| Doubt { why: Why::Workload, text: (*text).to_owned() };
+    run.doubts = doubts.iter().map(doubt).collect();
+    Part { name: name.to_owned(), labels: [("fs".to_owned(), name.to_owned())].into(), run }
+}
+
+fn gathered() -> Run {
+    let parts = vec![part("a", &[90.0, 100.0, 120.0], &["x", "y"]), part("b", &[5.0, 5.0], &["x"])];
+    Run::gathered("two ways", parts)
+}
+
+#[test]
+fn a_gathered_run_has_what_its_parts_have() {
+    let run = gathered();
+    let names: Vec<&str> = run.samples.iter().map(|sample| sample.series.as_str()).collect();
+    assert_eq!(names, ["rate: a", "rate: b", "count: a", "count: b"]);
+    assert_eq!(run.sample("rate: b").unwrap().values, [5.0, 5.0]);
+    assert_eq!(run.settings.keys().collect::<Vec<_>>(), ["seed"]);
+    assert!(run.environment.is_empty() && run.is_gathered());
+    assert_eq!(run.all_trials().count(), 5);
+    let doubts: Vec<&str> = run.doubts.iter().map(|doubt| doubt.text.as_str()).collect();
+    assert_eq!(doubts, ["x (in all)", "y (a)"]);
+    assert_eq!(run.ends(), Some([("a", 100.0), ("b", 5.0)]));
+    let read = Run::from_json(&run.to_json().unwrap()).unwrap();
+    assert_eq!(read, run);
+}
+
+#[test]
+fn the_table_has_a_row_for_each_part_with_its_spread() {
+    let known = "   rate [files/s]\n-----------------\na      100 +-15 %\nb        5.00 +-0 %\n";
+    let text = gathered().parts_table().to_text();
+    let squeezed = |text: &str| -> Vec<String> {
+        text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect()
+    };
+    assert_eq!(squeezed(&text)[2..], squeezed(known)[2..], "{text}");
+    let text = gathered().to_text();
+    assert!(text.starts_with("two ways\n") && text.contains("100 +-15 %"), "{text}");
+    assert!(text.contains("Doubtful because y (a)."), "{text}");
+}
+
+#[test]
+fn postmark_is_shown_as_it_was() {
+    let mut one = part("ext4, none", &[1.0], &[]);
+    one.run.samples = OF_POSTMARK
+        .map(|(series, ..)| Sample {
+            values: vec![2.0 * MEGABYTE],
+            ..Sample::new(series, "u", Some(Better::Higher))
+        })
+        .into();
+    let text = Run::gathered("x", vec![one]).parts_table().to_csv();
+    assert!(text.starts_with("part,all phases,transactions,creation alone,"), "{text}");
+    assert!(text.ends_with(",2.0,2.0\n"), "megabytes: {text}");
+}
+
+#[test]
+fn the_page_has_a_chart_for_each_series_and_the_best_part_first() {
+    let page = gathered().to_html();
+    assert!(page.contains("<h3>Best</h3><p>100 files/s</p><small>a</small>"), "{page}");
+    assert!(page.contains("<h3>Worst</h3><p>5.00 files/s</p><small>b</small>"), "{page}");
+    assert_eq!(page.matches("<figure>").count(), 1, "one series can be better or worse");
+}
+
+#[test]
+fn numbers_of_parts_must_be_finite_too() {
+    let mut run = gathered();
+    run.parts[1].run.samples[0].values[0] = f64::NAN;
+    let error = run.to_json().unwrap_err().to_string();
+    assert_eq!(error, "write the run: \"rate\" holds a number that is not finite");
+}
