@@ -4,13 +4,10 @@
 //! * [`activity`]: what processors and disks have done, and how much of it was ours.
 //! * [`settings`]: the settings that a measurement depends on, and what changed of them.
 //! * [`mounts`], [`disk`], [`space`]: where a path lies, and how much room is there.
-<<<<<<< HEAD
 //! * [`holders`]: who keeps a directory from being unmounted.
-=======
 //! * [`priority`]: nice value, scheduling policy and I/O priority of a thread.
 //! * [`scratch`]: a file system made for a measurement, and undone again.
 //! * [`state`]: what making one could leave changed, to be compared before and after.
->>>>>>> main
 //! * [`machine`]: processor, memory, kernel, for records.
 //!
 //! Invariants: nobody else in this workspace reads procfs or sysfs about the machine, and nobody

@@ -66,14 +66,6 @@ impl Mount {
     }
 }
 
-<<<<<<< HEAD
-/// Where a device is mounted, by the name under which it was.
-pub(crate) fn points_of(device: &Path) -> Vec<String> {
-    let text = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    let mounts = text.lines().filter_map(parse);
-    let on_it = mounts.filter(|mount| Path::new(&mount.source) == device);
-    on_it.map(|mount| mount.point.display().to_string()).collect()
-=======
 /// Everything that is mounted, in the order of the kernel: what covers another comes later.
 pub(crate) fn all() -> Vec<Mount> {
     let text = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
@@ -86,7 +78,12 @@ pub(crate) fn below(folder: &Path) -> Vec<PathBuf> {
     let mut points: Vec<PathBuf> = points.filter(|point| point.starts_with(folder)).collect();
     points.reverse();
     points
->>>>>>> main
+}
+
+/// Where a device is mounted, by the name under which it was.
+pub(crate) fn points_of(device: &Path) -> Vec<String> {
+    let on_it = all().into_iter().filter(|mount| Path::new(&mount.source) == device);
+    on_it.map(|mount| mount.point.display().to_string()).collect()
 }
 
 /// A line of mountinfo: `36 35 98:0 /root /point rw,noatime shared:1 - ext4 /dev/sda1 rw`.
