@@ -74,6 +74,7 @@ pub fn reserve() {
 }
 
 /// Has the stack of this thread there, if memory was reserved.
+#[expect(clippy::large_stack_arrays, reason = "that the stack is used is what it is for")]
 pub(crate) fn reserve_stack() {
     if RESERVED.load(Ordering::Relaxed) {
         std::hint::black_box(&[1u8; STACK_BYTES]);

@@ -16,9 +16,9 @@ use crate::run;
 const LIMIT_MIB: u64 = 512;
 const IMAGE_MIB: u64 = 1024;
 const OPTIONS: &str = "--memory 128MiB";
-/// Writes files through the page cache for ever, and notes each round that is over.
+/// Writes files through the page cache until it is told to stop, and notes each round that is over.
 const WRITER: &str = "round=0
-while :; do
+while [ ! -e \"$2.stop\" ]; do
   dd if=/dev/zero of=\"$1/file\" bs=1M count=200 2> /dev/null || exit 1
   rm \"$1/file\"; round=$((round + 1)); echo $round > \"$2\"
 done";
@@ -60,11 +60,14 @@ pub(super) fn leak(lab: &Lab) -> Result<String> {
             Ok(count(&rounds) >= during + 2)
         })
     });
-    for child in [&mut leak, &mut writer] {
-        drop(child.kill());
-        child.wait().context("end what was begun")?;
-    }
+    drop(leak.kill());
+    leak.wait().context("end the leak")?;
     after?;
+    std::fs::write(lab.file("rounds.stop"), "").context("stop the writer")?;
+    eventually("the end of the writer", || Ok(writer.try_wait()?.is_some()))?;
+    for file in ["rounds", "rounds.stop"] {
+        std::fs::remove_file(lab.file(file)).context("remove what the writer said")?;
+    }
     file_system.unmount()?;
     file_system.check()?;
     file_system.detach()?;
