@@ -39,6 +39,7 @@ complete -c larder -n "__fish_larder_needs_command" -f -a "report" -d 'Show a ru
 complete -c larder -n "__fish_larder_using_subcommand serve" -l config -d 'Read flags and volumes from this file (docs/config.md) as well; those of the command line go before its own. SIGHUP reads it again' -r -F
 complete -c larder -n "__fish_larder_using_subcommand serve" -l memory -d 'Memory of the cache, with everything that goes with it, shared by all volumes' -r
 complete -c larder -n "__fish_larder_using_subcommand serve" -l listen -d 'Where to listen: unix:PATH or tcp:ADDRESS:PORT. Without it, a socket in the runtime directory' -r
+complete -c larder -n "__fish_larder_using_subcommand serve" -l fuse -d 'Show each volume as a file in this empty directory, by FUSE, for loop devices and mounts' -r -F
 complete -c larder -n "__fish_larder_using_subcommand serve" -l tls -d 'Speak TLS, with server-cert.pem and server-key.pem of this folder' -r -F
 complete -c larder -n "__fish_larder_using_subcommand serve" -l tls-mode -d 'What becomes of clients that do not speak TLS: require refuses them, allow serves them' -r -f -a "require\t''
 allow\t''"
@@ -304,11 +305,37 @@ off\t''"
 complete -c larder -n "__fish_larder_using_subcommand sim" -l hint -d 'How the volumes will be read, as they are told: normal, sequential, random, no-buffering' -r
 complete -c larder -n "__fish_larder_using_subcommand sim" -l set -d 'Set a tunable (docs/TUNABLES.md), as NAME=VALUE' -r
 complete -c larder -n "__fish_larder_using_subcommand sim" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c larder -n "__fish_larder_using_subcommand bench; and not __fish_seen_subcommand_from postmark probe cold warm" -s h -l help -d 'Print help'
-complete -c larder -n "__fish_larder_using_subcommand bench; and not __fish_seen_subcommand_from postmark probe cold warm" -f -a "postmark" -d 'Many small files: create, read, append, delete'
-complete -c larder -n "__fish_larder_using_subcommand bench; and not __fish_seen_subcommand_from postmark probe cold warm" -f -a "probe" -d 'Random records with a pattern of reads and writes, as the Response Probe did'
-complete -c larder -n "__fish_larder_using_subcommand bench; and not __fish_seen_subcommand_from postmark probe cold warm" -f -a "cold" -d 'Make files cold: nothing of them in memory, as read back'
-complete -c larder -n "__fish_larder_using_subcommand bench; and not __fish_seen_subcommand_from postmark probe cold warm" -f -a "warm" -d 'Make files warm: all of them in memory, as read back'
+complete -c larder -n "__fish_larder_using_subcommand bench; and not __fish_seen_subcommand_from iozone postmark probe matrix cold warm" -s h -l help -d 'Print help'
+complete -c larder -n "__fish_larder_using_subcommand bench; and not __fish_seen_subcommand_from iozone postmark probe matrix cold warm" -f -a "iozone" -d 'File sizes by record sizes: write, read, random, backward, strided and more'
+complete -c larder -n "__fish_larder_using_subcommand bench; and not __fish_seen_subcommand_from iozone postmark probe matrix cold warm" -f -a "postmark" -d 'Many small files: create, read, append, delete'
+complete -c larder -n "__fish_larder_using_subcommand bench; and not __fish_seen_subcommand_from iozone postmark probe matrix cold warm" -f -a "probe" -d 'Random records with a pattern of reads and writes, as the Response Probe did'
+complete -c larder -n "__fish_larder_using_subcommand bench; and not __fish_seen_subcommand_from iozone postmark probe matrix cold warm" -f -a "matrix" -d 'A benchmark on several file systems, schedulers and settings, each made for it and removed'
+complete -c larder -n "__fish_larder_using_subcommand bench; and not __fish_seen_subcommand_from iozone postmark probe matrix cold warm" -f -a "cold" -d 'Make files cold: nothing of them in memory, as read back'
+complete -c larder -n "__fish_larder_using_subcommand bench; and not __fish_seen_subcommand_from iozone postmark probe matrix cold warm" -f -a "warm" -d 'Make files warm: all of them in memory, as read back'
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from iozone" -s i -l test -d 'A test: 0 write, 1 read, 2 random, 3 backward, 4 record rewrite, 5 stride, 6 fwrite, 7 fread, 9 pwrite, 10 pread; 0 to 7, if none is named' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from iozone" -s s -l file -d 'A file size, instead of the range' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from iozone" -s r -l record -d 'A record size, instead of the range' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from iozone" -s n -l min-file -d 'The smallest file' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from iozone" -s g -l max-file -d 'The largest file' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from iozone" -s y -l min-record -d 'The smallest record' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from iozone" -s q -l max-record -d 'The largest record' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from iozone" -s j -l stride -d 'Records from one to the next of the stride test' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from iozone" -l start -d 'From where each trial of a test that reads starts: cold, warm or as-is. The first two are made and read back' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from iozone" -l trials -d 'Trials of each test in each cell' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from iozone" -l seed -d 'Where the bytes of records come from' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from iozone" -l format -d 'How to print the result' -r -f -a "tables\t'One table for each column, as for a spreadsheet: file sizes down, record sizes across, kB/s'
+text\t'Tables and sentences of all runs'
+csv\t'Every value, one line each'
+html\t'One page with charts that needs nothing else'
+json\t'The record'"
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from iozone" -l output -d 'Write the record as well, for larder compare and larder report' -r -F
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from iozone" -s z -l no-cross-over -d 'Measure small records of large files too'
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from iozone" -s I -l direct -d 'Past the page cache (O_DIRECT)'
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from iozone" -s o -l sync -d 'Every write waits until it is stable (O_SYNC)'
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from iozone" -l dsync -d 'The same for data alone (O_DSYNC)'
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from iozone" -s c -l close-counts -d 'Closing the file counts'
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from iozone" -s e -l flush-counts -d 'The rates of writes in tables include the flush; records always have both'
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from iozone" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from postmark" -l number -d 'Files that there are before the transactions [default: 500]' -r
 complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from postmark" -l transactions -d 'Transactions: each reads or appends, and creates or deletes [default: 500]' -r
 complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from postmark" -l size -d 'Sizes of files, as in 500-10000 or 4KiB [default: 500-10000]' -r
@@ -370,6 +397,25 @@ complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_sub
 complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from probe" -l overwrite -d 'Write to TARGET although it was there before. What it holds is lost'
 complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from probe" -l drop-all -d 'Before each cold start drop everything that the machine has cached. Needs root, and slows down whatever else runs'
 complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from probe" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from matrix" -l workload -d 'The benchmark. Its own words stand behind --' -r -f -a "postmark\t'Many small files; see larder bench postmark'
+probe\t'Random records of a file; see larder bench probe'"
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from matrix" -l fs -d 'File systems: ext2, ext3, ext4, xfs, btrfs, f2fs, ntfs. One that this kernel lacks is left out, and that is said' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from matrix" -l scheduler -d 'Schedulers of the device, as the kernel calls them' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from matrix" -l variant -d 'How file systems are made and mounted and how the benchmark is favoured, as in \'tuned=-b 1024; noatime\' or \'tuned=fs: ext4; mkfs: -b 1024; mount: noatime; nice: 5; policy: batch; iopriority: idle\'. May be repeated; \'plain=\' is all defaults' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from matrix" -l size -d 'Size of each device' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from matrix" -l scratch -d 'The folder for its image, which takes no more room than is written' -r -F
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from matrix" -l start -d 'From where each trial starts: cold (nothing of its files in memory), warm (all of them) or as-is. The first two are made and read back before each trial' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from matrix" -l trials -d 'The fewest and the most trials, as in 6..30, or exactly so many' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from matrix" -l confidence -d 'Repeat until the 95 % interval of the first series is this small to both sides; off: do the fewest trials' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from matrix" -l for -d 'The time that may be spent; the trial at hand is not cut short, and one is always done' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from matrix" -l seed -d 'Where everything random comes from' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from matrix" -l format -d 'How to print the result' -r -f -a "text\t'Tables and sentences'
+csv\t'Every value, one line each'
+html\t'One page with charts that needs nothing else'
+json\t'The record, in the newest version of the format'"
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from matrix" -s o -l output -d 'Write the record as well, for larder compare and larder report' -r -F
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from matrix" -l drop-all -d 'Before each cold start drop everything that the machine has cached. Needs root, and slows down whatever else runs'
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from matrix" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from cold" -l drop-all -d 'Drop everything that the machine has cached as well: inodes, directories, and what lies below FUSE and loop devices. Needs root, and slows down whatever else runs'
 complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from cold" -s h -l help -d 'Print help'
 complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from warm" -l drop-all -d 'Drop everything that the machine has cached as well: inodes, directories, and what lies below FUSE and loop devices. Needs root, and slows down whatever else runs'

@@ -1,9 +1,9 @@
 //! File systems on cached volumes: `larder serve --fuse`, a loop device with direct I/O, and ext4,
 //! xfs and btrfs on it.
 //!
-//! Work of several kinds, then the file system is checked, mounted again and compared; the server is
-//! killed in the middle of writes and what had been fsynced is looked for; and memory runs out while
-//! a file system is written, which must not make anything wait for ever. Needs root.
+//! Work of several kinds, then the file system is checked, mounted again and compared; the server
+//! is killed in the middle of writes and what had been fsynced is looked for; and memory runs out
+//! while a file system is written, which must not make anything wait for ever. Needs root.
 
 mod kill;
 mod mounted;

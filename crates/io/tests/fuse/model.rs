@@ -72,7 +72,7 @@ impl Player {
 fn threads_match_their_models(service: Service, memory: &Memory, steps: usize, seed: u64) {
     let models: Vec<Vec<u8>> = std::thread::scope(|scope| {
         let play = |i: u64| {
-            // One of them asks for direct I/O itself; the kernel keeps no pages for the others either.
+            // One asks for direct I/O itself; the kernel keeps no pages for the others either.
             let flags = if i == 1 { OFlags::DIRECT } else { OFlags::empty() };
             let mut options = OpenOptions::new();
             options.read(true).write(true);
