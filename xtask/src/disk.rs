@@ -13,6 +13,12 @@ use crate::undo::Undo;
 
 const GROUP: &str = "/sys/fs/cgroup/blkio";
 
+/// Where the limits are set.
+const LIMITS: [&str; 2] = [
+    "/sys/fs/cgroup/blkio/blkio.throttle.read_iops_device",
+    "/sys/fs/cgroup/blkio/blkio.throttle.write_iops_device",
+];
+
 const UNDO: &str = "
 for side in read write; do
   echo \"$1 0\" > \"$3/blkio.throttle.${side}_iops_device\"
@@ -23,6 +29,8 @@ losetup --detach \"$2\"";
 #[derive(Debug)]
 pub(crate) struct SlowDisk {
     device: PathBuf,
+    /// Major and minor, as the controller names it.
+    numbers: String,
     _undo: Undo,
 }
 
@@ -32,7 +40,7 @@ impl SlowDisk {
         if !run::is_root() {
             return Some("needs root");
         }
-        if !Path::new(GROUP).join("blkio.throttle.write_iops_device").exists() {
+        if !LIMITS.iter().all(|path| Path::new(path).exists()) {
             return Some("no blkio controller (version 1)");
         }
         (!run::installed("losetup")).then_some("no losetup")
@@ -40,6 +48,13 @@ impl SlowDisk {
 
     /// A device over the image that does `per_s` reads and `per_s` writes in a second.
     pub(crate) fn over(image: &Path, per_s: u32) -> Result<Self> {
+        let disk = Self::unlimited(image)?;
+        disk.limit(per_s)?;
+        Ok(disk)
+    }
+
+    /// A device over the image without a limit yet.
+    pub(crate) fn unlimited(image: &Path) -> Result<Self> {
         let line = run::text(
             Command::new("losetup").args(["--find", "--show", "--direct-io=on"]).arg(image),
         )?;
@@ -52,12 +67,32 @@ impl SlowDisk {
             bail!("no device numbers for {}", device.display());
         };
         let undo = Undo::with(UNDO, &[&numbers, &device.to_string_lossy(), GROUP])?;
-        for side in ["read", "write"] {
-            let path = format!("{GROUP}/blkio.throttle.{side}_iops_device");
-            std::fs::write(&path, format!("{numbers} {per_s}\n"))
-                .with_context(|| format!("limit {} in {path}", device.display()))?;
+        Ok(Self { device, numbers, _undo: undo })
+    }
+
+    /// From now on it does `per_s` reads and `per_s` writes in a second.
+    pub(crate) fn limit(&self, per_s: u32) -> Result<()> {
+        for path in LIMITS {
+            std::fs::write(path, format!("{} {per_s}\n", self.numbers))
+                .with_context(|| format!("limit {} in {path}", self.device.display()))?;
         }
-        Ok(Self { device, _undo: undo })
+        Ok(())
+    }
+
+    /// Major and minor, as the controller names it.
+    pub(crate) fn numbers(&self) -> &str {
+        &self.numbers
+    }
+
+    /// Whether a device with these numbers has a limit.
+    pub(crate) fn is_limited(numbers: &str) -> Result<bool> {
+        for path in LIMITS {
+            let text = std::fs::read_to_string(path).with_context(|| format!("read {path}"))?;
+            if text.lines().any(|line| line.split(' ').next() == Some(numbers)) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// The device.

@@ -25,6 +25,8 @@ const NEEDS: &[(&str, &str)] = &[
     ("mkfs.btrfs", "btrfs-progs"),
     ("bindfs", "bindfs"),
     ("fusermount3", "fuse3"),
+    ("smbd", "samba"),
+    ("smbnetfs", "smbnetfs"),
     (OPENMETRICS_PARSER, "python3-prometheus-client"),
 ];
 

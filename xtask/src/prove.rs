@@ -25,6 +25,7 @@ mod sim_memory;
 mod sim_speed;
 mod simulation;
 mod size;
+mod slow_disk;
 mod speed;
 mod trace_fuzz;
 mod tuning;
@@ -118,6 +119,11 @@ pub(crate) const PROOFS: &[Proof] = &[
         name: "compare",
         about: "larder compare, against what is known to be so",
         run: compare::run,
+    },
+    Proof {
+        name: "slow-disk",
+        about: "the benchmarks on a disk of 100 operations per second (root)",
+        run: slow_disk::run,
     },
     Proof { name: "postmark", about: "PostMark, beside Debian's", run: postmark::run },
     Proof {

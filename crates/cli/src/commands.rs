@@ -11,4 +11,5 @@ pub(crate) mod report;
 pub(crate) mod serve;
 pub(crate) mod sim;
 pub(crate) mod size;
+pub(crate) mod take_memory;
 pub(crate) mod trace;

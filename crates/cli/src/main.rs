@@ -57,6 +57,9 @@ enum Command {
     /// Load an export with requests that can be checked after a crash.
     #[command(hide = true)]
     Load(commands::load::Arguments),
+    /// Take memory until standard input ends.
+    #[command(hide = true)]
+    TakeMemory(commands::take_memory::Arguments),
 }
 
 /// Exit code for wrong use and failures.
@@ -79,6 +82,7 @@ fn main() -> ExitCode {
         Command::Report(arguments) => succeed(commands::report::run(&arguments)),
         Command::Docs(arguments) => succeed(commands::docs::run(&arguments)),
         Command::Load(arguments) => commands::load::run(&arguments),
+        Command::TakeMemory(arguments) => succeed(commands::take_memory::run(&arguments)),
     };
     match result {
         Ok(code) => code,

@@ -5,9 +5,12 @@
 //! * [`settings`]: the settings that a measurement depends on, and what changed of them.
 //! * [`mounts`], [`disk`], [`space`]: where a path lies, and how much room is there.
 //! * [`holders`]: who keeps a directory from being unmounted.
+//! * [`extents`]: where on its disk a file lies.
+//! * [`memory`]: how much can be had, and who is ended first.
 //! * [`priority`]: nice value, scheduling policy and I/O priority of a thread.
 //! * [`scratch`]: a file system made for a measurement, and undone again.
 //! * [`state`]: what making one could leave changed, to be compared before and after.
+//! * [`yardstick`]: how fast the machine is right now.
 //! * [`machine`]: processor, memory, kernel, for records.
 //!
 //! Invariants: nobody else in this workspace reads procfs or sysfs about the machine, and nobody
@@ -19,8 +22,10 @@
 pub mod activity;
 mod damon;
 pub mod disk;
+pub mod extents;
 pub mod holders;
 pub mod machine;
+pub mod memory;
 pub mod mounts;
 pub mod priority;
 mod proc;
@@ -30,3 +35,4 @@ pub mod settings;
 pub mod space;
 pub mod state;
 mod syscall;
+pub mod yardstick;

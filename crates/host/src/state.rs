@@ -1,6 +1,6 @@
 //! What making file systems for a measurement could leave changed: block devices with their
-//! settings and what is attached to them, mounts, the priority of this thread, and what a run has in
-//! its scratch folder.
+//! settings and what is attached to them, mounts, the priority of this thread, and what a run has
+//! in its scratch folder.
 //!
 //! Unlike [`crate::settings`] this is about this machine alone: it has its names and paths, and is
 //! for comparing before and after, never for records

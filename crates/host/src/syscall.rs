@@ -1,5 +1,6 @@
 //! System calls that neither the standard library nor rustix has: cachestat(2), mincore(2) over a
-//! mapping of a file, the control of loop devices, scheduling policy and I/O priority of a thread.
+//! mapping of a file, the ioctl(2) FIEMAP, the control of loop devices, scheduling policy and I/O
+//! priority of a thread.
 //!
 //! The only `unsafe` of this crate. Invariants: every pointer that is handed to the kernel points
 //! to memory of the stated length that lives until the call is back; a mapping is never read or
@@ -77,6 +78,70 @@ pub(crate) fn mincore(file: &File, offset: u64, len: usize, page_bytes: usize) -
     }
     // Only the lowest bit means something.
     Ok(resident.iter().map(|page| u64::from(page & 1)).sum())
+}
+
+/// Extents that are asked for at once.
+pub(crate) const FIEMAP_EXTENTS: usize = 128;
+
+/// `struct fiemap_extent` (include/uapi/linux/fiemap.h).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct FiemapExtent {
+    pub(crate) logical: u64,
+    pub(crate) physical: u64,
+    pub(crate) length: u64,
+    reserved64: [u64; 2],
+    pub(crate) flags: u32,
+    reserved: [u32; 3],
+}
+
+/// The fixed part of `struct fiemap`, which is what the number of the call is made of.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+struct FiemapHead {
+    start: u64,
+    length: u64,
+    flags: u32,
+    mapped_extents: u32,
+    extent_count: u32,
+    reserved: u32,
+}
+
+/// The same with room for extents behind it.
+#[repr(C)]
+struct Fiemap {
+    head: FiemapHead,
+    extents: [FiemapExtent; FIEMAP_EXTENTS],
+}
+
+/// `FIEMAP_FLAG_SYNC`: the file is written out first.
+const FIEMAP_SYNC: u32 = 0x1;
+
+/// The first extents of a file from byte `start` on, and how many there are of them. `EOPNOTSUPP`
+/// or `ENOTTY` where the file system has no such call.
+pub(crate) fn fiemap(
+    file: &File,
+    start: u64,
+) -> io::Result<([FiemapExtent; FIEMAP_EXTENTS], usize)> {
+    let extent_count = u32::try_from(FIEMAP_EXTENTS).expect("a small number");
+    let head = FiemapHead {
+        start,
+        length: u64::MAX - start,
+        flags: FIEMAP_SYNC,
+        extent_count,
+        ..FiemapHead::default()
+    };
+    let mut asked = Fiemap { head, extents: [FiemapExtent::default(); FIEMAP_EXTENTS] };
+    let number = rustix::ioctl::opcode::read_write::<FiemapHead>(b'f', 11);
+    // SAFETY: the pointer is to a live value with the layout that the kernel expects; it says how
+    // many extents there is room for, and the kernel writes no more and keeps nothing. rustix has
+    // no such call.
+    let result = unsafe { libc::ioctl(file.as_raw_fd(), number.into(), ptr::from_mut(&mut asked)) };
+    if result != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let count = usize::try_from(asked.head.mapped_extents).expect("a small number");
+    Ok((asked.extents, count.min(FIEMAP_EXTENTS)))
 }
 
 /// What can be asked of `/dev/loop-control` (include/uapi/linux/loop.h).

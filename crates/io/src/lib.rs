@@ -3,12 +3,14 @@
 //!
 //! Kernel interfaces live here and nowhere else. With `mem`, this is the only crate with `unsafe`,
 //! all of it in `store::uring` and `store::file`, memory that the kernel reads and writes while an
-//! operation is in flight, one line in `handed_over`, and one call in `front::fuse::device`.
+//! operation is in flight, in `file_map`, in a call of `front::fuse::device` and one of `reclaim`, and
+//! in one line of `handed_over`.
 
 mod call;
 pub mod clock;
 pub mod embed;
 pub mod engine;
+pub mod file_map;
 pub mod frames;
 pub mod front;
 pub mod handed_over;

@@ -6,7 +6,8 @@
 //! * [`Surroundings`]: what the player must know of the machine; whoever runs it brings that along.
 //! * [`play`]: trials from a cold or a warm start that was made and read back, repeated until the
 //!   interval of the main series is small enough or the time is spent, with doubts said.
-//! * [`probe`]: the Probe workload as one of them.
+//! * [`play_parts`]: several workloads as one run, each with starts of its own.
+//! * [`probe`], [`postmark`], [`fileload`], [`server`]: workloads.
 //! * [`target`]: what block workloads work on: a path, an export, an engine in process.
 //!
 //! Invariants: no trial begins from another start than the one that its record states; nothing that
@@ -17,11 +18,15 @@
 pub mod crew;
 mod doubts;
 mod error;
+pub mod fileload;
 mod gate;
+mod pace;
+mod parts;
 mod player;
 pub mod postmark;
 pub mod probe;
 mod repeat;
+pub mod server;
 mod surroundings;
 pub mod target;
 #[cfg(test)]
@@ -33,6 +38,8 @@ mod workload;
 pub use error::{BenchError, Trouble};
 pub use larder_report::run::Better;
 pub use larder_report::run::trial::{Doubt, Phase, Start, Why};
+pub use pace::SameSpeed;
+pub use parts::{InParts, PartsProgress, play_parts};
 pub use player::{Played, Progress, Step, play};
 pub use repeat::Plan;
 pub use surroundings::{Counted, Found, Surroundings};

@@ -2,8 +2,8 @@
 //!
 //! Invariants: a difference is only called one if the whole 95 % interval of the ratio lies beyond
 //! the threshold, so neither noise nor what is too small to matter becomes a verdict; what makes a
-//! comparison unfair (stolen time, other settings, another start) is said beside it. Ratios are the
-//! second run over the first.
+//! comparison unfair (stolen time, a slower machine, other settings, another start) is said. Ratios
+//! are the second run over the first.
 
 mod text;
 
@@ -20,6 +20,8 @@ use std::collections::BTreeMap;
 pub const THRESHOLD: f64 = 0.02;
 /// Stolen processor time, over all trials of a run, above which it is not compared.
 pub const STEAL_MAX: f64 = 0.05;
+/// How much slower the machine may be during one of two runs on the same one.
+pub const SPEED_MAX: f64 = 0.1;
 /// The name of the JSON form.
 pub const SCHEMA: &str = "larder-compare";
 /// Its version.
@@ -126,11 +128,11 @@ pub fn compare(a: &Run, b: &Run, threshold: f64) -> Result<Comparison, CompareEr
         };
         return Err(CompareError::Workloads { first: name(a), second: name(b) });
     }
-    let stolen = stolen(a, b);
+    let unfair = Some(stolen(a, b)).filter(|why| !why.is_empty()).unwrap_or_else(|| slowed(a, b));
     let mut series: Vec<Compared> = a
         .samples
         .iter()
-        .filter_map(|sample| of_series(sample, b.sample(&sample.series)?, threshold, &stolen))
+        .filter_map(|sample| of_series(sample, b.sample(&sample.series)?, threshold, &unfair))
         .collect();
     if series.is_empty() {
         return Err(CompareError::NoSeries);
@@ -171,14 +173,14 @@ impl Comparison {
 }
 
 /// Judges a series; nothing if its unit differs or one of them has no values.
-fn of_series(a: &Sample, b: &Sample, threshold: f64, stolen: &str) -> Option<Compared> {
+fn of_series(a: &Sample, b: &Sample, threshold: f64, unfair: &str) -> Option<Compared> {
     if a.unit != b.unit {
         return None;
     }
     let (median_a, median_b) = (median(&a.values)?, median(&b.values)?);
     let shift = Shift::between(&a.values, &b.values);
     let better = a.better.or(b.better).or_else(|| usual_direction(&a.unit));
-    let (verdict, why) = judge(shift, better, threshold, stolen);
+    let (verdict, why) = judge(shift, better, threshold, unfair);
     Some(Compared {
         series: a.series.clone(),
         unit: a.unit.clone(),
@@ -197,7 +199,7 @@ fn judge(
     shift: Option<Shift>,
     better: Option<Better>,
     threshold: f64,
-    stolen: &str,
+    unfair: &str,
 ) -> (Verdict, String) {
     let unsure = |why: String| (Verdict::CannotTell, why);
     let Some(shift) = shift else {
@@ -206,8 +208,8 @@ fn judge(
     let Some(better) = better else {
         return unsure("nobody said which values are better".to_owned());
     };
-    if !stolen.is_empty() {
-        return unsure(stolen.to_owned());
+    if !unfair.is_empty() {
+        return unsure(unfair.to_owned());
     }
     if shift.confidence < CONFIDENCE {
         return unsure("too few values: four of each are needed for 95 %".to_owned());
@@ -249,6 +251,21 @@ fn stolen(a: &Run, b: &Run) -> String {
         return String::new();
     }
     format!("the hypervisor took {} of the processors away", crate::format::percent(worst))
+}
+
+/// A sentence if the machine itself was slower during one of them, else nothing. Between two
+/// machines that is what is compared.
+fn slowed(a: &Run, b: &Run) -> String {
+    let (Some(of_a), Some(of_b)) = (a.speed(), b.speed()) else { return String::new() };
+    if a.machine != b.machine {
+        return String::new();
+    }
+    let (which, slower) =
+        if of_a < of_b { ("first", 1.0 - of_a / of_b) } else { ("second", 1.0 - of_b / of_a) };
+    if slower <= SPEED_MAX {
+        return String::new();
+    }
+    format!("the machine was {} slower during the {which}", crate::format::percent(slower))
 }
 
 /// Everything about a run that can make another result, by name.

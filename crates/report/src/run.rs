@@ -19,7 +19,9 @@
 //! unit that their sample states.
 
 mod html;
+mod join;
 pub mod parts;
+pub mod stress;
 mod text;
 pub mod trial;
 
@@ -63,6 +65,9 @@ pub struct Run {
     /// Every repetition, in their order; value `i` of a sample belongs to trial `i`.
     #[serde(default)]
     pub trials: Vec<Trial>,
+    /// Trials that are not among these: the machine was slower then than it can be.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub set_aside: u64,
     /// Settings of the machine before the first trial, by name.
     #[serde(default)]
     pub environment: BTreeMap<String, String>,
@@ -187,7 +192,20 @@ pub enum RunError {
     },
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
 impl Run {
+    /// How fast the machine was, as [`Trial::speed`] has it: the median of all trials; none where
+    /// nobody measured it.
+    #[must_use]
+    pub fn speed(&self) -> Option<f64> {
+        let speeds: Vec<f64> = self.trials.iter().filter_map(|trial| trial.speed).collect();
+        crate::stats::median(&speeds)
+    }
+
     /// A run without results. `started_at` is RFC 3339.
     pub fn new(what: impl Into<String>, started_at: impl Into<String>, machine: Machine) -> Self {
         Run {
@@ -203,6 +221,7 @@ impl Run {
             workload: String::new(),
             main: None,
             trials: Vec::new(),
+            set_aside: 0,
             environment: BTreeMap::new(),
             environment_changes: Vec::new(),
             doubts: Vec::new(),

@@ -1,12 +1,16 @@
 //! `larder bench`: the classic benchmarks, one file each.
 
+mod fileload;
+mod fragments;
 mod inside;
 mod iozone;
+mod leak;
 mod matrix;
 mod places;
 mod playing;
 mod postmark;
 mod probe;
+mod server;
 mod start;
 mod surroundings;
 
@@ -22,12 +26,19 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Files read in order, at random, or as a database would, by several users.
+    Fileload(Box<fileload::Arguments>),
+    /// Make files for fileload: intertwined in so many extents, and contiguous copies.
+    Fragments(fragments::Arguments),
     /// File sizes by record sizes: write, read, random, backward, strided and more.
     Iozone(Box<iozone::Arguments>),
     /// Many small files: create, read, append, delete.
     Postmark(Box<postmark::Arguments>),
     /// Random records with a pattern of reads and writes, as the Response Probe did.
     Probe(Box<probe::Arguments>),
+    /// Clients that read, write and copy, step by step more of them, up to where a server has
+    /// enough.
+    Server(Box<server::Arguments>),
     /// A benchmark on several file systems, schedulers and settings, each made for it and removed.
     Matrix(Box<matrix::Arguments>),
     /// Make files cold: nothing of them in memory, as read back.
@@ -38,6 +49,9 @@ enum Command {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     match &arguments.command {
+        Command::Fileload(arguments) => fileload::run(arguments),
+        Command::Fragments(arguments) => fragments::run(arguments),
+        Command::Server(arguments) => server::run(arguments),
         Command::Iozone(arguments) => iozone::run(arguments),
         Command::Postmark(arguments) => postmark::run(arguments),
         Command::Probe(arguments) => probe::run(arguments),

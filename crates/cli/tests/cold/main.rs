@@ -7,8 +7,12 @@
 #![expect(clippy::print_stdout, reason = "a test that is skipped says so")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on is to panic")]
 
+mod load;
 mod places;
+mod probe;
 mod rig;
+mod samba;
+mod server;
 
 use larder_host::residency::of_path;
 use larder_report::run::Run;

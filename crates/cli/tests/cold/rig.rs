@@ -58,7 +58,7 @@ pub(crate) fn on_a_disk() -> Option<TempDir> {
 }
 
 /// Whether a program can be found; says so if not.
-fn installed(program: &str) -> bool {
+pub(crate) fn installed(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path)
         .chain(["/usr/sbin".into(), "/sbin".into()])
@@ -69,7 +69,7 @@ fn installed(program: &str) -> bool {
     found
 }
 
-fn root() -> bool {
+pub(crate) fn root() -> bool {
     let root = rustix::process::geteuid().is_root();
     if !root {
         println!("skipped: mounting needs root");
@@ -78,7 +78,7 @@ fn root() -> bool {
 }
 
 /// Runs a tool; what it printed, or nothing, said aloud, if it fails.
-fn tool(program: &str, words: &[&str]) -> Option<String> {
+pub(crate) fn tool(program: &str, words: &[&str]) -> Option<String> {
     let output = Command::new(program).args(words).output().unwrap();
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);

@@ -24,6 +24,7 @@ pub(super) fn of(run: &Run, plan: &Plan, clock_resolution: Nanos, stopped: bool)
         doubts.extend(text.map(|text| Doubt { why, text }));
     };
     say(Why::Steal, steal(&run.trials));
+    say(Why::Speed, speed(&run.trials, plan));
     say(Why::ForeignIo, foreign(&run.trials));
     say(Why::Interval, interval(run, plan));
     say(Why::FitsMemory, fits_memory(run, plan));
@@ -56,6 +57,22 @@ fn steal(all: &[Trial]) -> Option<String> {
     Some(format!(
         "the hypervisor took more than {} of the processors away in {count} of {} (at worst {})",
         percent(STEAL_MAX),
+        trials(all.len()),
+        percent(worst)
+    ))
+}
+
+/// Some trials count during which the machine was slower than during others.
+fn speed(all: &[Trial], plan: &Plan) -> Option<String> {
+    let same = plan.same_speed?;
+    let fastest = all.iter().filter_map(|trial| trial.speed).fold(0.0, f64::max);
+    let best = same.as_fast_as.unwrap_or(fastest);
+    let slower = |trial: &Trial| trial.speed.map(|speed| 1.0 - speed / best);
+    let (count, worst) = above(all, same.tolerance, slower)?;
+    Some(format!(
+        "the machine was more than {} slower than it can be in {count} of {} (at worst {}), as the \
+         same small work before and after them shows",
+        percent(same.tolerance),
         trials(all.len()),
         percent(worst)
     ))

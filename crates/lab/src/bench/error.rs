@@ -133,6 +133,20 @@ impl BenchError {
         move |source| BenchError::Io { what, source }
     }
 
+    /// What became of a run and of cleaning up after it, as one; no error is lost.
+    pub(crate) fn first_of<T>(
+        ended: Result<T, BenchError>,
+        cleaned: Result<(), BenchError>,
+    ) -> Result<T, BenchError> {
+        match (ended, cleaned) {
+            (Ok(value), Ok(())) => Ok(value),
+            (Ok(_), Err(error)) | (Err(error), Ok(())) => Err(error),
+            (Err(first), Err(second)) => {
+                Err(BenchError::LeftBehind { first: Box::new(first), second: Box::new(second) })
+            }
+        }
+    }
+
     /// Whether it ended because somebody asked for it.
     #[must_use]
     pub fn is_stop(&self) -> bool {

@@ -2,6 +2,7 @@
 
 use super::doubts;
 use super::error::BenchError;
+use super::pace::Pace;
 use super::repeat::{Plan, half_width};
 use super::surroundings::{Counted, Found, Surroundings};
 use super::workload::{Footing, Outcome, Series, Stage, Workload};
@@ -21,6 +22,8 @@ pub enum Step {
     Preparing,
     /// The start is made and read back.
     Starting,
+    /// The machine is slower than it can be, and that is waited for.
+    Waiting,
     /// A trial runs.
     Running,
     /// What was made is removed.
@@ -76,13 +79,8 @@ pub fn play(
     player.tell(watch, Step::CleaningUp);
     let cleaned = player.workload.clean_up();
     let ended = ended.unwrap_or_else(|panic| resume_unwind(panic));
-    match (ended, cleaned) {
-        (Ok(stopped), Ok(())) => Ok(Played { run: player.finish(stopped), stopped }),
-        (Ok(_), Err(error)) | (Err(error), Ok(())) => Err(error),
-        (Err(first), Err(second)) => {
-            Err(BenchError::LeftBehind { first: Box::new(first), second: Box::new(second) })
-        }
-    }
+    let stopped = BenchError::first_of(ended, cleaned)?;
+    Ok(Played { run: player.finish(stopped), stopped })
 }
 
 struct Player<'a> {
@@ -96,6 +94,7 @@ struct Player<'a> {
     /// Sentences of the workload and about what is below the page cache, each once.
     said: BTreeSet<(Why, String)>,
     begun_at: Nanos,
+    pace: Pace,
 }
 
 impl<'a> Player<'a> {
@@ -124,7 +123,8 @@ impl<'a> Player<'a> {
         run.environment = surroundings.settings(&paths);
         let said = BTreeSet::new();
         let begun_at = surroundings.now();
-        Player { workload, plan, surroundings, stop, series, paths, run, said, begun_at }
+        let pace = Pace::new(plan.same_speed);
+        Player { workload, plan, surroundings, stop, series, paths, run, said, begun_at, pace }
     }
 
     /// Prepares and does all trials; whether it was stopped after at least one.
@@ -146,17 +146,74 @@ impl<'a> Player<'a> {
 
     fn trial(&mut self, watch: &mut dyn FnMut(Progress)) -> Result<(), BenchError> {
         let number = self.run.trials.len() as u64 + 1;
+        self.wait_for_speed(number, watch)?;
         self.stage(number).check()?;
         self.tell(watch, Step::Starting);
         let started = self.start()?;
         self.tell(watch, Step::Running);
+        let speed = self.surroundings.speed();
         let before = self.surroundings.count(&self.paths);
         let begun_at = self.surroundings.now();
         let stage = self.stage(number);
         let outcome = self.workload.trial(&stage)?;
         let duration_ns = self.surroundings.now() - begun_at;
         let after = self.surroundings.count(&self.paths);
-        self.record(outcome, Trial { number, started, duration_ns, ..measured(before, after) })
+        let speed = speed.zip(self.surroundings.speed()).map(|(one, other)| one.min(other));
+        if self.pace.sets_aside(speed, duration_ns) {
+            self.pace.lose(duration_ns);
+            self.run.set_aside += 1;
+            return Ok(());
+        }
+        self.pace.keep(duration_ns);
+        let trial = Trial { number, started, duration_ns, speed, ..measured(before, after) };
+        self.record(outcome, trial)?;
+        if speed.is_some_and(|speed| self.pace.saw(speed)) {
+            self.look_back();
+        }
+        Ok(())
+    }
+
+    /// Waits while the machine is slower than it can be, as long as there is patience.
+    fn wait_for_speed(
+        &mut self,
+        number: u64,
+        watch: &mut dyn FnMut(Progress),
+    ) -> Result<(), BenchError> {
+        let begun_at = self.surroundings.now();
+        let mut waited = 0;
+        while self.pace.has_patience() && !self.is_spent() {
+            match self.surroundings.speed() {
+                Some(speed) if self.pace.is_off(speed) => {}
+                _ => break,
+            }
+            self.stage(number).check()?;
+            self.tell(watch, Step::Waiting);
+            let now = self.surroundings.now() - begun_at;
+            self.pace.lose(now - waited);
+            waited = now;
+        }
+        Ok(())
+    }
+
+    /// Sets trials aside that counted until the machine showed that it can be faster.
+    fn look_back(&mut self) {
+        let mut place = 0;
+        while place < self.run.trials.len() {
+            let Trial { speed, duration_ns, .. } = self.run.trials[place];
+            if !self.pace.sets_aside(speed, duration_ns) {
+                place += 1;
+                continue;
+            }
+            self.pace.give_up(duration_ns);
+            self.run.set_aside += 1;
+            self.run.trials.remove(place);
+            for sample in &mut self.run.samples {
+                sample.values.remove(place);
+            }
+        }
+        for (trial, number) in self.run.trials.iter_mut().zip(1..) {
+            trial.number = number;
+        }
     }
 
     /// Makes the start and reads it back.
@@ -255,6 +312,11 @@ impl<'a> Player<'a> {
 
     fn spent(&self) -> Nanos {
         self.surroundings.now() - self.begun_at
+    }
+
+    /// Whether the time that may be spent is over.
+    fn is_spent(&self) -> bool {
+        self.plan.budget.is_some_and(|budget| self.spent() >= budget)
     }
 
     fn tell(&self, watch: &mut dyn FnMut(Progress), step: Step) {

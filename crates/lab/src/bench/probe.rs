@@ -13,17 +13,13 @@ use super::workload::{Footing, Outcome, Series, Space, Stage, Workload};
 use crate::random::{Random, Spread};
 use crate::workload::probe::{Action, Order, Probe, ProbeRequest, ProbeRequests};
 use crate::workload::trial::{ResponseTimes, Trial};
-use larder_core::clock::{MILLISECOND, Nanos};
+use larder_core::clock::Nanos;
 use larder_core::counters::{Histogram, HistogramSnapshot};
 use larder_report::format;
 use larder_report::run::Better;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::time::Duration;
-
-/// The longest nap between two looks at the flag that stops a run.
-const NAP_MAX: Nanos = 50 * MILLISECOND;
 
 /// The series.
 const CYCLES: &str = "cycles";
@@ -35,6 +31,28 @@ const WRITES: &str = "writes";
 const ACTIONS: [(Action, &str, &str); 2] =
     [(Action::Read, READS, "reads/s"), (Action::Write, WRITES, "writes/s")];
 
+/// Something that goes on beside each trial: a process that takes memory, for one.
+pub trait Beside: std::fmt::Debug {
+    /// Series of its own, behind those of the Probe.
+    fn series(&self) -> Vec<Series>;
+
+    /// Parameters of its own, by name with the unit at the end.
+    fn settings(&self) -> BTreeMap<String, Value>;
+
+    /// Begins, right before the first request of a trial.
+    ///
+    /// # Errors
+    /// It cannot begin.
+    fn begin(&mut self) -> Result<(), BenchError>;
+
+    /// Ends, after the last request, also after one that failed; a value for each of its series,
+    /// and what makes the trial doubtful.
+    ///
+    /// # Errors
+    /// It cannot be ended or looked at.
+    fn end(&mut self) -> Result<(BTreeMap<String, f64>, Vec<String>), BenchError>;
+}
+
 /// The workload, ready to be played.
 #[derive(Debug)]
 pub struct ProbeBench {
@@ -44,6 +62,7 @@ pub struct ProbeBench {
     compute: Spread,
     threads: usize,
     length: Nanos,
+    beside: Option<Box<dyn Beside>>,
 }
 
 impl ProbeBench {
@@ -62,7 +81,13 @@ impl ProbeBench {
     ) -> Self {
         assert!(threads > 0, "somebody works");
         assert!(probe.file_bytes <= place.bytes(), "it works inside of the place");
-        ProbeBench { place, probe, compute, threads, length }
+        ProbeBench { place, probe, compute, threads, length, beside: None }
+    }
+
+    /// The same with something beside each trial.
+    #[must_use]
+    pub fn beside(self, beside: Box<dyn Beside>) -> Self {
+        ProbeBench { beside: Some(beside), ..self }
     }
 }
 
@@ -114,6 +139,7 @@ impl Workload for ProbeBench {
         ]
         .into_iter()
         .map(|(name, value)| (name.to_owned(), value))
+        .chain(self.beside.iter().flat_map(|beside| beside.settings()))
         .collect()
     }
 
@@ -127,6 +153,7 @@ impl Workload for ProbeBench {
                 series.push(Series::new(name, unit, Some(Better::Higher)));
             }
         }
+        series.extend(self.beside.iter().flat_map(|beside| beside.series()));
         series
     }
 
@@ -150,9 +177,15 @@ impl Workload for ProbeBench {
         let mut workers = (0..self.threads)
             .map(|number| Worker::new(self, stage.seed + number as u64))
             .collect::<Result<Vec<_>, _>>()?;
+        if let Some(beside) = &mut self.beside {
+            beside.begin()?;
+        }
+        let length = self.length;
         let phases = crew::run(stage, &["probe", "flush"], &mut workers, |worker, place| {
-            if place.phase == 0 { worker.work(stage, place, self.length) } else { worker.flush() }
-        })?;
+            if place.phase == 0 { worker.work(stage, place, length) } else { worker.flush() }
+        });
+        let beside = self.beside.as_mut().map(|beside| beside.end()).transpose();
+        let (phases, beside) = (phases?, beside?);
         let mut sums = Sums::default();
         for worker in &workers {
             sums.add(worker);
@@ -161,7 +194,12 @@ impl Workload for ProbeBench {
             let none = "measure: no cycle fits into half a trial; make trials longer";
             return Err(BenchError::Workload(none.to_owned()));
         }
-        Ok(Outcome { phases, ..sums.outcome(&self.probe.pattern) })
+        let mut outcome = Outcome { phases, ..sums.outcome(&self.probe.pattern) };
+        if let Some((values, doubts)) = beside {
+            outcome.values.extend(values);
+            outcome.doubts.extend(doubts);
+        }
+        Ok(outcome)
     }
 
     fn clean_up(&mut self) -> Result<(), BenchError> {
@@ -214,7 +252,7 @@ impl Worker {
         let mut begins = true;
         while let Some(request) = self.requests.next() {
             if begins {
-                wait(stage, request.think)?;
+                stage.sleep(request.think)?;
                 begun_at = stage.now();
                 if trial.is_over(begun_at) {
                     break;
@@ -265,19 +303,6 @@ impl Worker {
 
     fn flush(&mut self) -> Result<(), BenchError> {
         self.target.flush().map_err(BenchError::io("flush what was written"))
-    }
-}
-
-/// Sleeps, and looks up now and then whether somebody wants to stop.
-fn wait(stage: &Stage<'_>, time: Nanos) -> Result<(), BenchError> {
-    let until = stage.now().saturating_add(time);
-    loop {
-        stage.check()?;
-        let left = until.saturating_sub(stage.now());
-        if left == 0 {
-            return Ok(());
-        }
-        std::thread::sleep(Duration::from_nanos(left.min(NAP_MAX)));
     }
 }
 

@@ -4,6 +4,7 @@
 //! The interval is that of the median by signs (`report::stats`): exact for any distribution, and
 //! it reaches 95 % from six values on, which is why fewer never count as enough.
 
+use super::pace::SameSpeed;
 use larder_core::clock::Nanos;
 use larder_report::run::trial::Start;
 use larder_report::stats::{CONFIDENCE, Summary, sign_interval};
@@ -27,6 +28,8 @@ pub struct Plan {
     pub budget: Option<Nanos>,
     /// The seed of everything random.
     pub seed: u64,
+    /// How fast the machine is to be during a trial that counts; none for any.
+    pub same_speed: Option<SameSpeed>,
 }
 
 impl Default for Plan {
@@ -37,6 +40,7 @@ impl Default for Plan {
             confidence: Some(0.05),
             budget: None,
             seed: 1,
+            same_speed: Some(SameSpeed::default()),
         }
     }
 }

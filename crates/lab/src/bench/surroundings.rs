@@ -54,6 +54,10 @@ pub trait Surroundings: Sync {
     /// What the counters say, with the disks of these paths.
     fn count(&self, paths: &[PathBuf]) -> Counted;
 
+    /// How fast the machine is right now, in any unit, the higher the faster; none where that
+    /// cannot be told. Takes a few milliseconds at most.
+    fn speed(&self) -> Option<f64>;
+
     /// Bytes that may still be written below a path that is there.
     ///
     /// # Errors

@@ -116,6 +116,20 @@ impl AtPath {
         AtPath { new: true, ..AtPath::existing(path, bytes, buffering, true) }
     }
 
+    /// Where it is.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(super) fn open_file(&self) -> Result<File, BenchError> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(self.writes);
+        if self.buffering == Buffering::Unbuffered {
+            options.custom_flags(O_DIRECT);
+        }
+        options.open(&self.path).map_err(BenchError::io(format!("open {}", self.path.display())))
+    }
+
     fn make(&mut self, stage: &Stage<'_>) -> Result<(), BenchError> {
         let failed = || BenchError::io(format!("make {}", self.path.display()));
         let mut options = OpenOptions::new();
@@ -153,7 +167,7 @@ impl Place for AtPath {
     }
 
     fn space(&self) -> Vec<Space> {
-        let folder = self.path.parent().filter(|_| self.new);
+        let folder = self.path.parent().filter(|_| self.new && !self.made);
         let folder = folder
             .map(|folder| if folder.as_os_str().is_empty() { Path::new(".") } else { folder });
         let folder = folder.map(Path::to_path_buf);
@@ -161,7 +175,7 @@ impl Place for AtPath {
     }
 
     fn prepare(&mut self, stage: &Stage<'_>) -> Result<(), BenchError> {
-        if self.new { self.make(stage) } else { Ok(()) }
+        if self.new && !self.made { self.make(stage) } else { Ok(()) }
     }
 
     fn clean_up(&mut self) -> Result<(), BenchError> {
@@ -175,15 +189,7 @@ impl Place for AtPath {
     }
 
     fn open(&self) -> Result<Box<dyn Target>, BenchError> {
-        let mut options = OpenOptions::new();
-        options.read(true).write(self.writes);
-        if self.buffering == Buffering::Unbuffered {
-            options.custom_flags(O_DIRECT);
-        }
-        let failed = BenchError::io(format!("open {}", self.path.display()));
-        let file = options.open(&self.path).map_err(failed)?;
-        let bounce = (self.buffering == Buffering::Unbuffered).then(Aligned::default);
-        Ok(Box::new(AtFile { file, bounce }))
+        Ok(Box::new(AtFile::over(self.open_file()?, self.buffering)))
     }
 
     fn footing(&mut self) -> Footing<'_> {
@@ -205,10 +211,18 @@ pub(crate) const O_DIRECT: i32 = 0o200_000;
 pub(crate) const O_DIRECT: i32 = 0o400_000;
 
 #[derive(Debug)]
-struct AtFile {
+pub(super) struct AtFile {
     file: File,
     /// Past the page cache the kernel wants memory at a multiple of the block.
     bounce: Option<Aligned>,
+}
+
+impl AtFile {
+    /// A file that was opened in this way.
+    pub(super) fn over(file: File, buffering: Buffering) -> Self {
+        let bounce = (buffering == Buffering::Unbuffered).then(Aligned::default);
+        AtFile { file, bounce }
+    }
 }
 
 impl Target for AtFile {

@@ -9,10 +9,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// A machine on a clock that moves by 10 with each look.
+/// A machine on a clock that moves by 10 with each look, or by `step`.
 #[derive(Debug, Default)]
 pub(crate) struct Double {
     pub(crate) clock: AtomicU64,
+    pub(crate) step: Nanos,
     pub(crate) resolution: Nanos,
     pub(crate) memory_bytes: u64,
     pub(crate) free_bytes: u64,
@@ -22,6 +23,8 @@ pub(crate) struct Double {
     pub(crate) counted: Mutex<VecDeque<Counted>>,
     pub(crate) settings: Mutex<VecDeque<(&'static str, &'static str)>>,
     pub(crate) below: Vec<String>,
+    /// How fast it is, one after the other; the last one stays.
+    pub(crate) speeds: Mutex<VecDeque<Option<f64>>>,
     /// What was asked of it.
     pub(crate) asked: Mutex<Vec<&'static str>>,
 }
@@ -48,7 +51,8 @@ impl Double {
 
 impl Surroundings for Double {
     fn now(&self) -> Nanos {
-        self.clock.fetch_add(10, Ordering::Relaxed)
+        let step = if self.step == 0 { 10 } else { self.step };
+        self.clock.fetch_add(step, Ordering::Relaxed)
     }
 
     fn clock_resolution(&self) -> Nanos {
@@ -70,6 +74,10 @@ impl Surroundings for Double {
 
     fn count(&self, _: &[PathBuf]) -> Counted {
         next(&self.counted)
+    }
+
+    fn speed(&self) -> Option<f64> {
+        next(&self.speeds)
     }
 
     fn free_bytes(&self, _: &Path) -> Result<u64, Trouble> {

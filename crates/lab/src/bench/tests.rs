@@ -36,6 +36,53 @@ fn doubts(run: &Run, why: Why) -> Vec<&str> {
     run.doubts.iter().filter(|it| it.why == why).map(|it| it.text.as_str()).collect()
 }
 
+/// A plan for six trials at the same speed.
+fn at_same_speed() -> Plan {
+    Plan { start: Start::AsIs, trials: 6..=6, confidence: None, ..Plan::default() }
+}
+
+#[test]
+fn trials_of_a_slower_machine_are_set_aside_and_done_again() {
+    // Before each trial it is waited for, then the speed is taken before and after it. The first
+    // trial is done at a speed that turns out to be slow.
+    let speeds = [80.0, 80.0, 80.0, 100.0, 100.0, 100.0, 80.0, 100.0, 100.0, 70.0, 100.0];
+    let machine = Double {
+        speeds: std::sync::Mutex::new(speeds.map(Some).into()),
+        ..machine(&[pages(0, 16)])
+    };
+    let mut workload = Given::values(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]);
+    let run = played(&mut workload, &at_same_speed(), &machine).unwrap().run;
+    assert_eq!(run.samples[0].values, [2.0, 4.0, 5.0, 6.0, 7.0, 8.0]);
+    assert_eq!((run.set_aside, run.speed()), (2, Some(100.0)));
+    assert_eq!(run.trials.iter().map(|trial| trial.number).collect::<Vec<_>>(), [1, 2, 3, 4, 5, 6]);
+    assert!(run.starts_in_words().ends_with("2 more were set aside: the machine was slower then."));
+    assert!(doubts(&run, Why::Speed).is_empty(), "{:?}", run.doubts);
+}
+
+#[test]
+fn without_patience_slow_trials_count_and_that_is_said() {
+    let speeds = [100.0, 100.0, 100.0, 70.0];
+    let machine = Double {
+        speeds: std::sync::Mutex::new(speeds.map(Some).into()),
+        // Each look at the clock is a second.
+        step: 1_000_000_000,
+        ..machine(&[pages(0, 16)])
+    };
+    let mut workload = Given::values(&[1.0]);
+    let run = played(&mut workload, &at_same_speed(), &machine).unwrap().run;
+    assert_eq!(run.trials.len(), 6);
+    assert_eq!(
+        doubts(&run, Why::Speed),
+        ["the machine was more than 10.0 % slower than it can be in 5 of 6 trials (at worst \
+          30.0 %), as the same small work before and after them shows"]
+    );
+    let machine =
+        Double { speeds: std::sync::Mutex::new([Some(1.0), Some(9.0)].into()), ..machine };
+    let plan = Plan { same_speed: None, ..at_same_speed() };
+    let run = played(&mut workload, &plan, &machine).unwrap().run;
+    assert_eq!((run.set_aside, doubts(&run, Why::Speed).len()), (0, 0), "not asked for");
+}
+
 #[test]
 fn steady_values_end_after_six_trials_with_a_record_of_each() {
     let machine = machine(&[pages(0, 16)]);

@@ -2,7 +2,7 @@
 
 use super::error::BenchError;
 use super::surroundings::{Found, Surroundings};
-use larder_core::clock::Nanos;
+use larder_core::clock::{MILLISECOND, Nanos};
 use larder_core::counters::HistogramSnapshot;
 use larder_report::run::Better;
 use larder_report::run::trial::{Phase, Start};
@@ -10,6 +10,10 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// The longest nap between two looks at the flag that stops a run.
+const NAP_MAX: Nanos = 50 * MILLISECOND;
 
 /// A series of values: one for each trial.
 #[derive(Clone, Debug, PartialEq)]
@@ -96,6 +100,22 @@ impl Stage<'_> {
     #[must_use]
     pub fn now(&self) -> Nanos {
         self.surroundings.now()
+    }
+
+    /// Sleeps for so many nanoseconds, and looks up now and then whether somebody wants to stop.
+    ///
+    /// # Errors
+    /// [`BenchError::Stopped`] in that case.
+    pub fn sleep(&self, time: Nanos) -> Result<(), BenchError> {
+        let until = self.now().saturating_add(time);
+        loop {
+            self.check()?;
+            let left = until.saturating_sub(self.now());
+            if left == 0 {
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_nanos(left.min(NAP_MAX)));
+        }
     }
 
     /// To be asked often, at least once a second: an error if somebody wants to stop.

@@ -29,6 +29,33 @@ fn times(factor: f64) -> [f64; 6] {
 }
 
 #[test]
+fn a_machine_that_was_slower_during_one_of_them_cannot_tell() {
+    let of = |values: &[f64]| run(&[("rate", "ops/s", None, values)]);
+    let fast = of(&[10.0, 10.1, 9.9, 10.0, 10.1, 9.9]);
+    let mut slow = of(&[8.0, 8.1, 7.9, 8.0, 8.1, 7.9]);
+    let at = |run: &mut Run, speed: f64| {
+        run.trials = vec![Trial { speed: Some(speed), ..Trial::default() }; 6];
+    };
+    let verdict = |a: &Run, b: &Run| {
+        let found = compare(a, b, THRESHOLD).unwrap().series.remove(0);
+        (found.verdict, found.why)
+    };
+    assert_eq!(verdict(&fast, &slow).0, Verdict::Worse, "nobody measured how fast it was");
+    let mut fast = fast;
+    at(&mut fast, 100.0);
+    at(&mut slow, 80.0);
+    let why = "the machine was 20.0 % slower during the second".to_owned();
+    assert_eq!(verdict(&fast, &slow), (Verdict::CannotTell, why));
+    let why = "the machine was 20.0 % slower during the first".to_owned();
+    assert_eq!(verdict(&slow, &fast), (Verdict::CannotTell, why));
+    at(&mut slow, 95.0);
+    assert_eq!(verdict(&fast, &slow).0, Verdict::Worse, "as fast");
+    at(&mut slow, 80.0);
+    slow.machine.cores += 1;
+    assert_eq!(verdict(&fast, &slow).0, Verdict::Worse, "another machine");
+}
+
+#[test]
 fn better_and_worse_follow_what_is_better() {
     assert_eq!(of(&STEADY, &times(1.1)).verdict, Verdict::Better);
     assert_eq!(of(&STEADY, &times(0.9)).verdict, Verdict::Worse);

@@ -3,6 +3,7 @@
 mod charts;
 
 use super::parts::Part;
+use super::stress::stress_point;
 use super::{Run, Sample};
 use crate::format;
 use crate::page::{self, card, escape, html_table};
@@ -114,9 +115,13 @@ impl Run {
 
     fn groups_section(&self) -> String {
         let mut text = String::new();
+        let stress = stress_point(&self.steps()).map(|point| point.at.clients);
+        if let Some(said) = self.stress_in_words() {
+            put_line!(text, "<p>{}</p>", escape(&said));
+        }
         for (name, samples) in self.groups() {
             let chart = match samples[0].at.len() {
-                1 => charts::curve(name, &samples),
+                1 => charts::curve(name, &samples, stress),
                 2 => charts::surface(name, &samples),
                 _ => continue,
             };

@@ -92,6 +92,15 @@ impl Run {
     /// How the trials started, in one sentence; empty in runs without trials.
     #[must_use]
     pub fn starts_in_words(&self) -> String {
+        let started = self.started_in_words();
+        match self.set_aside {
+            0 => started,
+            1 => format!("{started} One more was set aside: the machine was slower during it."),
+            many => format!("{started} {many} more were set aside: the machine was slower then."),
+        }
+    }
+
+    fn started_in_words(&self) -> String {
         let Some(first) = self.trials.first() else { return String::new() };
         let count = self.trials.len();
         let files = match first.started.files {
@@ -147,6 +156,9 @@ impl Run {
         }
         if self.trials.iter().any(|trial| !trial.latencies.is_empty()) {
             put!(text, "\n{}", self.latency_table().to_text());
+        }
+        if let Some(stress) = self.stress_in_words() {
+            put_line!(text, "\n{stress}");
         }
         for comparison in &self.comparisons {
             put_line!(

@@ -92,6 +92,10 @@ pub struct Trial {
     pub own_bytes: Option<u64>,
     /// Answer times by what was asked.
     pub latencies: Vec<Latency>,
+    /// How fast the machine was: small reads per second that memory answers, before or after the
+    /// trial, whichever was slower; none where nobody measured it.
+    #[serde(default)]
+    pub speed: Option<f64>,
 }
 
 /// Bytes on the disks below which their shares mean nothing.
@@ -173,6 +177,8 @@ impl Latency {
 pub enum Why {
     /// The hypervisor gave processor time to others.
     Steal,
+    /// The machine was slower during some trials than during others.
+    Speed,
     /// The disks did work for others.
     ForeignIo,
     /// The interval of the main series is wider than was asked for.

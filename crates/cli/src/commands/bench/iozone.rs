@@ -193,6 +193,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
         confidence: None,
         budget: None,
         seed: arguments.seed,
+        ..Plan::default()
     };
     let stop = Stop::listen()?;
     let mut bar = Bar::new();

@@ -1,21 +1,36 @@
 //! What block workloads work on, beyond a path: the export of a server, and an engine in process.
 
+use anyhow::Context;
 use larder_core::policy::PolicyKind;
 use larder_core::store::{Geometry, MemoryStore};
 use larder_io::clock::MonotonicClock;
 use larder_io::embed::{CachedVolume, Caches, Handle};
 use larder_io::engine::EngineOptions;
+use larder_io::file_map::FileMap;
 use larder_io::nbd_client::{Client, NbdUri};
 use larder_io::store::{EngineStore, Timed};
-use larder_lab::bench::target::{Place, Target};
-use larder_lab::bench::{BenchError, Footing, Found, Own, Start};
+use larder_lab::bench::target::{AtPath, Place, Target};
+use larder_lab::bench::{BenchError, Footing, Found, Own, Space, Stage, Start};
 use larder_lab::model::{Disk, Modelled};
 use std::fmt::Display;
-use std::io;
+use std::io::{self, Seek};
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Bytes read at a time to bring a volume in.
 const WARM_BYTES: usize = 256 << 10;
+
+/// The length of a file, or of a block device, which its inode does not tell.
+pub(super) fn length(path: &Path) -> anyhow::Result<u64> {
+    let shown = path.display();
+    let found = std::fs::metadata(path).with_context(|| format!("find {shown}"))?;
+    if !found.file_type().is_block_device() {
+        return Ok(found.len());
+    }
+    let mut device = std::fs::File::open(path).with_context(|| format!("open {shown}"))?;
+    device.seek(io::SeekFrom::End(0)).with_context(|| format!("find the length of {shown}"))
+}
 
 fn broken(what: &str) -> impl FnOnce(&dyn Display) -> BenchError {
     let what = what.to_owned();
@@ -71,6 +86,76 @@ impl Target for Connection {
 
     fn flush(&mut self) -> io::Result<()> {
         self.0.flush().map_err(io::Error::other)
+    }
+}
+
+/// A file or block device that is mapped into memory by each worker.
+#[derive(Debug)]
+pub(super) struct AtMapping {
+    path: PathBuf,
+    writes: bool,
+    /// The same without a mapping: it makes, removes and tells.
+    file: AtPath,
+}
+
+impl AtMapping {
+    /// Mapped instead of read and written, at this path.
+    pub(super) fn new(path: &Path, file: AtPath, writes: bool) -> Self {
+        AtMapping { path: path.to_path_buf(), writes, file }
+    }
+}
+
+impl Place for AtMapping {
+    fn what(&self) -> String {
+        "a file mapped into memory".to_owned()
+    }
+
+    fn bytes(&self) -> u64 {
+        self.file.bytes()
+    }
+
+    fn space(&self) -> Vec<Space> {
+        self.file.space()
+    }
+
+    fn prepare(&mut self, stage: &Stage<'_>) -> Result<(), BenchError> {
+        self.file.prepare(stage)
+    }
+
+    fn clean_up(&mut self) -> Result<(), BenchError> {
+        self.file.clean_up()
+    }
+
+    fn open(&self) -> Result<Box<dyn Target>, BenchError> {
+        let mut options = std::fs::OpenOptions::new();
+        let opened = options.read(true).write(self.writes).open(&self.path);
+        let map = opened.and_then(|file| FileMap::new(&file, self.bytes(), self.writes));
+        let failed = BenchError::io(format!("map {}", self.path.display()));
+        Ok(Box::new(Mapped(map.map_err(failed)?)))
+    }
+
+    fn footing(&mut self) -> Footing<'_> {
+        self.file.footing()
+    }
+
+    fn paths(&self) -> Vec<PathBuf> {
+        self.file.paths()
+    }
+}
+
+struct Mapped(FileMap);
+
+impl Target for Mapped {
+    fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.0.read(offset, buffer)
+    }
+
+    fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.0.write(offset, bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
     }
 }
 

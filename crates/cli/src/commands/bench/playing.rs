@@ -2,13 +2,16 @@
 
 use super::surroundings::Here;
 use crate::commands::compare::percent;
-use crate::commands::report::Format;
+use crate::commands::report::{self, Format};
 use crate::signals::Stop;
 use crate::{args, output, progress};
 use anyhow::{Context, Result};
 use clap::Args;
 use indicatif::ProgressBar;
-use larder_lab::bench::{BenchError, Plan, Played, Progress, Start, Step, Workload, play};
+use larder_lab::bench::{
+    BenchError, InParts, PartsProgress, Plan, Played, Progress, SameSpeed, Start, Step, Workload,
+    play, play_parts,
+};
 use larder_report::format;
 use larder_report::run::Run;
 use std::io::{IsTerminal, Write};
@@ -23,9 +26,10 @@ const LINE_EVERY: Duration = Duration::from_secs(10);
 #[derive(Clone, Debug, Args)]
 pub(super) struct Playing {
     /// From where each trial starts: cold (nothing of its files in memory), warm (all of them) or
-    /// as-is. The first two are made and read back before each trial.
-    #[arg(long, value_name = "START", default_value = "cold", value_parser = start)]
-    start: Start,
+    /// as-is. The first two are made and read back before each trial. Cold, if nothing else is the
+    /// custom of the benchmark.
+    #[arg(long, value_name = "START", value_parser = start)]
+    start: Option<Start>,
 
     /// Before each cold start drop everything that the machine has cached. Needs root, and slows
     /// down whatever else runs.
@@ -49,6 +53,15 @@ pub(super) struct Playing {
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     seed: u64,
 
+    /// Set short trials aside during which the machine was slower than it can be by more than this,
+    /// and do them again; off: all count.
+    #[arg(long, value_name = "PERCENT", default_value = "10%", value_parser = confidence)]
+    same_speed: Confidence,
+
+    /// Trials count while the machine is as fast as it was in this record, for larder compare.
+    #[arg(long, value_name = "FILE", value_parser = speed_of)]
+    as_fast_as: Option<f64>,
+
     /// How to print the result.
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     format: Format,
@@ -71,6 +84,12 @@ fn confidence(text: &str) -> Result<Confidence, String> {
     if text == "off" { Ok(Confidence(None)) } else { percent(text).map(|it| Confidence(Some(it))) }
 }
 
+/// How fast the machine was in a record.
+fn speed_of(file: &str) -> Result<f64, String> {
+    let run = report::open(Path::new(file)).map_err(|error| format!("{error:#}"))?;
+    run.speed().ok_or_else(|| "nobody measured in it how fast the machine was".to_owned())
+}
+
 /// `6..30`, or `10` for exactly ten.
 pub(super) fn trials(text: &str) -> Result<RangeInclusive<u64>, String> {
     let (least, most) = text.split_once("..").unwrap_or((text, text));
@@ -81,21 +100,52 @@ pub(super) fn trials(text: &str) -> Result<RangeInclusive<u64>, String> {
 }
 
 impl Playing {
-    fn plan(&self) -> Plan {
+    /// The plan, with the start that is the custom where none was said.
+    fn plan(&self, custom: Start) -> Plan {
         Plan {
-            start: self.start,
+            start: self.start.unwrap_or(custom),
             trials: self.trials.clone(),
             confidence: self.confidence.0,
             budget: self.budget,
             seed: self.seed,
+            same_speed: self
+                .same_speed
+                .0
+                .map(|tolerance| SameSpeed { tolerance, as_fast_as: self.as_fast_as }),
         }
     }
 
     /// Plays a workload on this machine and prints what came out.
     pub(super) fn play(&self, workload: &mut dyn Workload) -> Result<ExitCode> {
+        self.play_from(workload, Start::Cold)
+    }
+
+    /// The same from another start than cold, if that is the custom.
+    pub(super) fn play_from(&self, workload: &mut dyn Workload, custom: Start) -> Result<ExitCode> {
         let stop = Stop::listen()?;
-        let result = self.play_part(workload, &stop, "");
+        let result = self.play_one(workload, &stop, ("", custom));
         self.finish(workload.name(), (stop, result))
+    }
+
+    /// The same in parts that share what is made for them.
+    pub(super) fn play_parts(
+        &self,
+        name: &str,
+        whole: &mut dyn InParts,
+        custom: Start,
+    ) -> Result<ExitCode> {
+        let stop = Stop::listen()?;
+        let mut bar = Bar::new("");
+        let here = Here::new(self.drop_all);
+        let mut show = |at: PartsProgress| {
+            if at.parts > 1 {
+                bar.part = format!("part {} of {}: ", at.part, at.parts);
+            }
+            bar.show(at.progress);
+        };
+        let result = play_parts(whole, &self.plan(custom), &here, stop.flag(), &mut show);
+        bar.end();
+        self.finish(name, (stop, result))
     }
 
     /// Plays one of several workloads, or the only one; `part` says which, for people who wait.
@@ -105,10 +155,19 @@ impl Playing {
         stop: &Stop,
         part: &str,
     ) -> Result<Played, BenchError> {
+        self.play_one(workload, stop, (part, Start::Cold))
+    }
+
+    fn play_one(
+        &self,
+        workload: &mut dyn Workload,
+        stop: &Stop,
+        (part, custom): (&str, Start),
+    ) -> Result<Played, BenchError> {
         let mut bar = Bar::new(part);
         let here = Here::new(self.drop_all);
         let mut show = |progress| bar.show(progress);
-        let result = play(workload, &self.plan(), &here, stop.flag(), &mut show);
+        let result = play(workload, &self.plan(custom), &here, stop.flag(), &mut show);
         bar.end();
         result
     }
@@ -174,6 +233,7 @@ impl Bar {
         let doing = match progress.step {
             Step::Preparing => "preparing",
             Step::Starting => "making the start",
+            Step::Waiting => "waiting until the machine is as fast again",
             Step::Running => "running",
             Step::CleaningUp => "removing what was made",
         };

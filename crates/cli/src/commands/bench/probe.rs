@@ -1,7 +1,8 @@
 //! `larder bench probe`: random records with a pattern of reads and writes, as the Response Probe
 //! of the Windows NT Resource Kit asked for them.
 
-use super::places::{AtExport, Behind, InProcess};
+use super::leak::Leak;
+use super::places::{AtExport, AtMapping, Behind, InProcess, length};
 use super::playing::Playing;
 use crate::args;
 use anyhow::{Context, Result, bail, ensure};
@@ -13,8 +14,6 @@ use larder_lab::random::Spread;
 use larder_lab::workload::probe::{
     Action, FITS, OVERRUN, OVERRUN_FAVOURED, Order, Probe, parse_pattern,
 };
-use std::io::Seek;
-use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -44,6 +43,11 @@ pub(super) struct Arguments {
     /// Work on so many times the size of the cache as the published measurements did.
     #[arg(long, value_name = "SCENARIO", requires = "memory")]
     scenario: Option<Scenario>,
+
+    /// How much memory the process of --scenario leak takes at the most; a quarter of what can be
+    /// had, if not given.
+    #[arg(long, value_name = "SIZE", value_parser = args::bytes)]
+    leak: Option<u64>,
 
     /// Bytes of a record.
     #[arg(long, value_name = "SIZE", default_value = "4KiB", value_parser = args::bytes)]
@@ -86,6 +90,10 @@ pub(super) struct Arguments {
     #[arg(long)]
     unbuffered: bool,
 
+    /// Map the file into memory, and read and write that.
+    #[arg(long, conflicts_with = "unbuffered")]
+    mapped: bool,
+
     /// Write to TARGET although it was there before. What it holds is lost.
     #[arg(long)]
     overwrite: bool,
@@ -94,7 +102,7 @@ pub(super) struct Arguments {
     playing: Playing,
 }
 
-/// The three that were measured in 1998 with a cache of 26 MB, that of the third being 40 MB.
+/// What was measured in 1998 with a cache of 26 MB, that of the third being 40 MB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Scenario {
     /// The file fits: 16 MB.
@@ -103,6 +111,9 @@ enum Scenario {
     Overrun,
     /// The same with more memory for the cache: 128 MB of 40 MB.
     Favoured,
+    /// The file fits, and a process of its own takes memory: step by step in the first half of each
+    /// trial, and keeps it to the end.
+    Leak,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -123,7 +134,7 @@ fn pattern(text: &str) -> Result<Pattern, String> {
 }
 
 /// `MEAN,SDEV` or `MEAN` alone.
-fn pair(text: &str) -> Result<Spread, String> {
+pub(super) fn pair(text: &str) -> Result<Spread, String> {
     let (mean, sdev) = text.split_once(',').unwrap_or((text, "0"));
     match (mean.trim().parse::<f64>(), sdev.trim().parse::<f64>()) {
         (Ok(mean), Ok(sdev)) if (0.0..1e15).contains(&mean) && (0.0..1e15).contains(&sdev) => {
@@ -131,6 +142,11 @@ fn pair(text: &str) -> Result<Spread, String> {
         }
         _ => Err(format!("\"{text}\" is no mean with a standard deviation; write 20 or 20,5")),
     }
+}
+
+/// Milliseconds as nanoseconds.
+pub(super) fn milliseconds(spread: Spread) -> Spread {
+    Spread { mean: spread.mean * 1e6, sdev: spread.sdev * 1e6 }
 }
 
 impl Arguments {
@@ -142,7 +158,7 @@ impl Arguments {
     fn asked(&self) -> Option<u64> {
         let Some(scenario) = self.scenario else { return self.size };
         let times = match scenario {
-            Scenario::Fits => FITS,
+            Scenario::Fits | Scenario::Leak => FITS,
             Scenario::Overrun => OVERRUN,
             Scenario::Favoured => OVERRUN_FAVOURED,
         };
@@ -154,14 +170,14 @@ impl Arguments {
         const NEW_BYTES: u64 = 64 << 20;
         let asked = self.asked();
         if let Some(behind) = self.in_process {
-            ensure!(!self.unbuffered, "work in process: --unbuffered is for files");
+            self.not_a_file("work in process")?;
             let bytes = asked.unwrap_or(NEW_BYTES);
             let memory = self.memory.unwrap_or(NEW_BYTES);
             return Ok((Box::new(InProcess::new(behind, bytes, memory, self.policy)), bytes));
         }
         let target = self.target.as_deref().unwrap_or_default();
         if target.contains("://") {
-            ensure!(!self.unbuffered, "work on an export: --unbuffered is for files");
+            self.not_a_file("work on an export")?;
             let uri = target.parse()?;
             let place = AtExport::connect(uri).with_context(|| format!("reach {target}"))?;
             self.may_write(target)?;
@@ -173,16 +189,22 @@ impl Arguments {
         if found.is_dir() {
             let bytes = asked.unwrap_or(NEW_BYTES);
             let file = path.join(format!("larder-probe-{}", std::process::id()));
-            return Ok((Box::new(AtPath::new(&file, bytes, buffering)), bytes));
+            let place = AtPath::new(&file, bytes, buffering);
+            return Ok((self.mapped_or_not(&file, place, true), bytes));
         }
         self.may_write(target)?;
-        let mut bytes = found.len();
-        if found.file_type().is_block_device() {
-            let mut device = std::fs::File::open(path).with_context(|| format!("open {target}"))?;
-            bytes = device.seek(std::io::SeekFrom::End(0)).context("find its length")?;
-        }
-        let place = AtPath::existing(path, bytes, buffering, self.writes());
-        Self::within(Box::new(place), asked, target)
+        let place = AtPath::existing(path, length(path)?, buffering, self.writes());
+        Self::within(self.mapped_or_not(path, place, self.writes()), asked, target)
+    }
+
+    fn mapped_or_not(&self, path: &Path, place: AtPath, writes: bool) -> Box<dyn Place> {
+        if self.mapped { Box::new(AtMapping::new(path, place, writes)) } else { Box::new(place) }
+    }
+
+    fn not_a_file(&self, what: &str) -> Result<()> {
+        ensure!(!self.unbuffered, "{what}: --unbuffered is for files");
+        ensure!(!self.mapped, "{what}: --mapped is for files");
+        Ok(())
     }
 
     fn may_write(&self, target: &str) -> Result<()> {
@@ -206,7 +228,11 @@ impl Arguments {
 impl Arguments {
     /// The workload.
     pub(super) fn bench(&self) -> Result<ProbeBench> {
+        let leaks = self.scenario == Some(Scenario::Leak);
+        ensure!(leaks || self.leak.is_none(), "take memory: --leak is for --scenario leak");
         let (place, bytes) = self.place()?;
+        // What is on this machine is in its page cache, which the leak squeezes.
+        let file = place.paths().into_iter().next().filter(|_| !self.unbuffered);
         let record = self.record;
         ensure!(record > 0, "work on records of 0 bytes: there is nothing to do");
         ensure!(bytes >= record, "work on {bytes} bytes: a record has {record}");
@@ -223,11 +249,15 @@ impl Arguments {
             SeekOrder::Sequential => Order::Sequential,
         };
         probe.cycle_records = self.cycle;
-        let ms = |spread: Spread| Spread { mean: spread.mean * 1e6, sdev: spread.sdev * 1e6 };
-        probe.think = ms(self.think);
+        probe.think = milliseconds(self.think);
         let threads = usize::try_from(self.threads).context("count threads")?;
-        let compute = ms(self.compute);
-        Ok(ProbeBench::new(place, probe, compute, threads, self.length))
+        let compute = milliseconds(self.compute);
+        let bench = ProbeBench::new(place, probe, compute, threads, self.length);
+        if !leaks {
+            return Ok(bench);
+        }
+        let leak = Leak::new(self.leak, self.length, file)?;
+        Ok(bench.beside(Box::new(leak)))
     }
 }
 

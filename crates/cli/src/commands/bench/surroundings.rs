@@ -5,6 +5,7 @@ use larder_host::activity::Activity;
 use larder_host::disk::Disk;
 use larder_host::residency::keep::{Files, Found as Pages};
 use larder_host::residency::{self, drop::everything, why_pages_lack, why_pages_stay};
+use larder_host::yardstick::Yardstick;
 use larder_host::{machine, settings, space};
 use larder_io::clock::MonotonicClock;
 use larder_lab::bench::{Counted, Found, Surroundings, Trouble};
@@ -19,11 +20,13 @@ pub(super) struct Here {
     clock: MonotonicClock,
     /// Drop everything that is cached, not the files of the workload alone.
     drop_all: bool,
+    /// None where the kernel cannot give it its memory.
+    yardstick: Option<Yardstick>,
 }
 
 impl Here {
     pub(super) fn new(drop_all: bool) -> Self {
-        Here { clock: MonotonicClock::new(), drop_all }
+        Here { clock: MonotonicClock::new(), drop_all, yardstick: Yardstick::new().ok() }
     }
 }
 
@@ -94,6 +97,10 @@ impl Surroundings for Here {
         let cpu = (now.cpu.total > 0).then_some((now.cpu.total, now.cpu.steal));
         let disk_bytes = (!disks.is_empty()).then(|| now.disks.bytes());
         Counted { cpu, disk_bytes, own_bytes: now.own.bytes() }
+    }
+
+    fn speed(&self) -> Option<f64> {
+        self.yardstick.as_ref()?.reads_per_second().ok()
     }
 
     fn free_bytes(&self, path: &Path) -> Result<u64, Trouble> {

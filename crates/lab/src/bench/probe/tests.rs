@@ -170,3 +170,60 @@ fn thinking_takes_time_that_no_answer_has_and_computing_takes_time_that_each_has
     let answer = run.sample("answer time").unwrap().values[0];
     assert!((1_000.0..1_200.0).contains(&answer), "{answer}");
 }
+
+/// Notes when it is begun and ended among the requests.
+#[derive(Debug)]
+struct Company {
+    asked: Asked,
+    fails: bool,
+}
+
+impl Beside for Company {
+    fn series(&self) -> Vec<Series> {
+        vec![Series::new("requests seen", "requests", None)]
+    }
+
+    fn settings(&self) -> BTreeMap<String, Value> {
+        [("company".to_owned(), json!(1))].into()
+    }
+
+    fn begin(&mut self) -> Result<(), BenchError> {
+        self.asked.lock().unwrap().push(('B', 0));
+        if self.fails { Err(BenchError::Workload("begin".to_owned())) } else { Ok(()) }
+    }
+
+    fn end(&mut self) -> Result<(BTreeMap<String, f64>, Vec<String>), BenchError> {
+        let mut asked = self.asked.lock().unwrap();
+        asked.push(('E', 0));
+        #[expect(clippy::cast_precision_loss, reason = "a few")]
+        let seen = asked.len() as f64;
+        Ok(([("requests seen".to_owned(), seen)].into(), vec!["it was not alone".to_owned()]))
+    }
+}
+
+#[test]
+fn what_goes_on_beside_a_trial_begins_before_it_and_ends_after_it_however_it_ends() {
+    let with = |asked: &Asked, fails_after, fails| {
+        bench(asked, fails_after, 1).beside(Box::new(Company { asked: asked.clone(), fails }))
+    };
+    let letters = |asked: &Asked| asked.lock().unwrap().iter().map(|it| it.0).collect::<String>();
+    let plan = one_trial(Start::AsIs);
+    let asked = Asked::default();
+    let mut company = with(&asked, usize::MAX, false);
+    let run = play(&mut company, &plan, &Double::default(), &never(), &mut |_| ()).unwrap().run;
+    let seen = letters(&asked);
+    assert!(seen.starts_with('B') && seen.ends_with("FE"), "{seen}");
+    #[expect(clippy::cast_precision_loss, reason = "a few")]
+    let count = seen.len() as f64;
+    assert_eq!(run.sample("requests seen").unwrap().values, [count]);
+    assert_eq!(run.settings["company"], 1);
+    assert!(run.doubts.iter().any(|doubt| doubt.text == "it was not alone"));
+    let asked = Asked::default();
+    let mut company = with(&asked, 10, false);
+    assert!(play(&mut company, &plan, &Double::default(), &never(), &mut |_| ()).is_err());
+    assert!(letters(&asked).ends_with('E'), "{}", letters(&asked));
+    let asked = Asked::default();
+    let mut company = with(&asked, 10, true);
+    assert!(play(&mut company, &plan, &Double::default(), &never(), &mut |_| ()).is_err());
+    assert_eq!(letters(&asked), "B");
+}

@@ -10,7 +10,6 @@ use super::tables::RateTable;
 use super::{Column, columns};
 use crate::bench::{BenchError, Plan, Played, Progress, Surroundings, play};
 use larder_report::run::Run;
-use larder_report::run::trial::Trial;
 use larder_report::stats::median;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -67,13 +66,7 @@ impl GridRun {
         let played = self.play_all(&path, plan, surroundings, stop, watch);
         let removed = if path.exists() { std::fs::remove_file(&path) } else { Ok(()) };
         let removed = removed.map_err(BenchError::io(format!("remove {}", path.display())));
-        match (played, removed) {
-            (Err(first), Err(second)) => {
-                Err(BenchError::LeftBehind { first: Box::new(first), second: Box::new(second) })
-            }
-            (Err(error), Ok(())) | (Ok(_), Err(error)) => Err(error),
-            (Ok(played), Ok(())) => Ok(played),
-        }
+        BenchError::first_of(played, removed)
     }
 
     fn play_all(
@@ -114,7 +107,7 @@ impl GridRun {
                 let stopped = played.stopped;
                 match &mut whole {
                     None => whole = Some(played.run),
-                    Some(whole) => join(whole, played.run),
+                    Some(whole) => whole.join(played.run),
                 }
                 if stopped {
                     break;
@@ -145,51 +138,6 @@ fn rate(run: &Run, column: &Column, cell: &Cell, flushed: bool) -> Option<u64> {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rate")]
     let rate = median(&sample.values)? as u64;
     Some(rate)
-}
-
-/// Puts what another part of the grid showed to what there is.
-fn join(whole: &mut Run, part: Run) {
-    whole.samples.extend(part.samples);
-    for (place, trial) in part.trials.into_iter().enumerate() {
-        match whole.trials.get_mut(place) {
-            Some(sum) => add(sum, trial),
-            None => whole.trials.push(trial),
-        }
-    }
-    for change in part.environment_changes {
-        if !whole.environment_changes.contains(&change) {
-            whole.environment_changes.push(change);
-        }
-    }
-    for doubt in part.doubts {
-        if !whole.doubts.contains(&doubt) {
-            whole.doubts.push(doubt);
-        }
-    }
-}
-
-/// Trial `i` of the grid is trial `i` of each test in each cell.
-fn add(sum: &mut Trial, more: Trial) {
-    sum.duration_ns += more.duration_ns;
-    sum.started.files += more.started.files;
-    let add = |one: Option<u64>, other: Option<u64>| Some(one? + other?);
-    sum.started.pages = add(sum.started.pages, more.started.pages);
-    sum.started.resident = add(sum.started.resident, more.started.resident);
-    sum.steal = sum.steal.zip(more.steal).map(|(one, other)| one.max(other));
-    sum.disk_bytes = add(sum.disk_bytes, more.disk_bytes);
-    sum.own_bytes = add(sum.own_bytes, more.own_bytes);
-    for phase in more.phases {
-        match sum.phases.iter_mut().find(|one| one.name == phase.name) {
-            Some(one) => one.duration_ns += phase.duration_ns,
-            None => sum.phases.push(phase),
-        }
-    }
-    for latency in more.latencies {
-        match sum.latencies.iter_mut().find(|one| one.what == latency.what) {
-            Some(one) => one.add(&latency),
-            None => sum.latencies.push(latency),
-        }
-    }
 }
 
 #[cfg(test)]

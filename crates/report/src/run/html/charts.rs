@@ -99,8 +99,8 @@ pub(super) fn by_trial(sample: &Sample) -> String {
     plot.finish(&format!("{} by trial", sample.series))
 }
 
-/// A group with one place: throughput over load, for one.
-pub(super) fn curve(name: &str, samples: &[&Sample]) -> String {
+/// A group with one place: throughput over load, for one; with a line where a server had enough.
+pub(super) fn curve(name: &str, samples: &[&Sample], stress: Option<f64>) -> String {
     let at = samples[0].at.keys().next().cloned().unwrap_or_default();
     let mut points: Vec<(f64, f64, f64, f64)> = samples
         .iter()
@@ -121,6 +121,13 @@ pub(super) fn curve(name: &str, samples: &[&Sample]) -> String {
         points.iter().map(|point| (point.0, pick(point))).collect()
     };
     plot.band("band", &line(|point| point.2), &line(|point| point.3));
+    if let Some(clients) = stress {
+        let (x, [_, right, top, bottom]) = (plot.x(clients), plot.ends());
+        plot.stroke("ceiling", (x, top), (x, bottom));
+        // Beside the line, on the side that has room.
+        let (x, anchor) = if x + 90.0 < right { (x + 6.0, "start") } else { (x - 6.0, "end") };
+        plot.words("mark", (x, bottom - 8.0), anchor, "stress point");
+    }
     plot.line("best", &line(|point| point.1));
     let highest = points.iter().max_by(|a, b| a.1.total_cmp(&b.1)).map(|point| point.0);
     for (place, middle, ..) in &points {

@@ -1,0 +1,185 @@
+//! `larder bench fileload`: files read in order, at random, or as a database would.
+
+use super::places::length;
+use super::playing::Playing;
+use crate::args;
+use anyhow::{Context, Result, bail, ensure};
+use clap::{Args, ValueEnum};
+use larder_core::hint::Hint;
+use larder_host::extents;
+use larder_host::residency::files_below;
+use larder_lab::bench::Start;
+use larder_lab::bench::fileload::{FileSet, FileloadBench, Manner};
+use larder_lab::workload::fileload::{DATABASE_READ_BYTES, FILE_BYTES, Order, READ_BYTES};
+use larder_lab::workload::fragments::{CONTIGUOUS, FRAGMENTED};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Past the page cache a read is a multiple of this.
+const SECTOR_BYTES: u64 = 512;
+
+#[derive(Debug, Args)]
+pub(super) struct Arguments {
+    /// A folder, where a file is made for each user and removed; or files that are there, one for
+    /// each user. Several folders are sets of files, measured one after the other; so are the two
+    /// that larder bench fragments made in a folder.
+    #[arg(value_name = "TARGET", required = true)]
+    targets: Vec<PathBuf>,
+
+    /// In which order the files are read.
+    #[arg(long, value_name = "MODE", default_value = "sequential")]
+    mode: Mode,
+
+    /// Bytes of a read; several, separated by commas, are measured one after the other. 8KiB, or
+    /// 64KiB in database mode, if not given.
+    #[arg(long, value_name = "SIZE", value_delimiter = ',', value_parser = args::bytes)]
+    read: Vec<u64>,
+
+    /// Bytes of each file that are read; 100MiB for files that are made, else all of them.
+    #[arg(long, value_name = "SIZE", value_parser = args::bytes)]
+    size: Option<u64>,
+
+    /// Users, each with a file of its own; 1 where files are made, else one for each file.
+    #[arg(long, value_name = "NUMBER", value_parser = 1..=1024)]
+    users: Option<i64>,
+
+    /// Reads that each user has in flight.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = 1..=1024)]
+    in_flight: i64,
+
+    /// Reads by each user in a trial; as many as the file has room for, if not given.
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
+    reads: Option<u64>,
+
+    /// What the kernel is told about the reads to come: normal (nothing), sequential, random, or
+    /// no-buffering, which reads past the page cache.
+    #[arg(long, value_name = "HINT", default_value = "normal", value_parser = args::hint)]
+    hint: Hint,
+
+    #[command(flatten)]
+    playing: Playing,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Mode {
+    /// From the start to the end, again and again.
+    Sequential,
+    /// Every read as likely as the other.
+    Random,
+    /// Nine of ten reads in the four of eight regions that stand for indexes.
+    Database,
+}
+
+impl Mode {
+    fn order(self) -> Order {
+        match self {
+            Mode::Sequential => Order::Sequential,
+            Mode::Random => Order::Random,
+            Mode::Database => Order::Database,
+        }
+    }
+
+    /// The cache was flushed before sequential tests, and primed with each file before the others.
+    fn start(self) -> Start {
+        if self == Mode::Sequential { Start::Cold } else { Start::Warm }
+    }
+}
+
+impl Arguments {
+    fn manner(&self) -> Result<Manner> {
+        let read_bytes = match (&self.read[..], self.mode) {
+            ([], Mode::Database) => vec![DATABASE_READ_BYTES],
+            ([], _) => vec![READ_BYTES],
+            (sizes, _) => sizes.to_vec(),
+        };
+        for (number, bytes) in read_bytes.iter().enumerate() {
+            ensure!(
+                !read_bytes[..number].contains(bytes),
+                "read {bytes} bytes at a time: it is named twice"
+            );
+            let fits = self.hint != Hint::NoBuffering || bytes % SECTOR_BYTES == 0;
+            ensure!(fits, "read {bytes} bytes past the page cache: no multiple of {SECTOR_BYTES}");
+        }
+        let in_flight = usize::try_from(self.in_flight).context("count reads in flight")?;
+        let (order, reads, hint) = (self.mode.order(), self.reads, self.hint);
+        Ok(Manner { order, read_bytes, reads, in_flight, hint })
+    }
+
+    fn users(&self) -> Result<Option<usize>> {
+        self.users.map(|users| usize::try_from(users).context("count users")).transpose()
+    }
+
+    fn sets(&self) -> Result<Vec<FileSet>> {
+        let kinds = self.targets.iter().map(|target| {
+            let found = std::fs::metadata(target);
+            found.map(|found| found.is_dir()).with_context(|| format!("find {}", target.display()))
+        });
+        let are_folders = kinds.collect::<Result<Vec<_>>>()?;
+        if are_folders.iter().all(|is_folder| !is_folder) {
+            return Ok(vec![self.set("", self.targets.clone(), None)?]);
+        }
+        if !are_folders.iter().all(|is_folder| *is_folder) {
+            bail!("work on files and folders at once: name files, or folders");
+        }
+        if let [folder] = &self.targets[..] {
+            let made = [FRAGMENTED, CONTIGUOUS].map(|kind| folder.join(kind));
+            if made.iter().all(|kind| kind.is_dir()) {
+                return self.folders(&made);
+            }
+            let users = self.users()?.unwrap_or(1);
+            let bytes = self.size.unwrap_or(FILE_BYTES);
+            return Ok(vec![FileSet::new(folder, users, bytes, self.hint)]);
+        }
+        self.folders(&self.targets)
+    }
+
+    /// A set for each folder, called as the folder is, all with the same number of users.
+    fn folders(&self, folders: &[PathBuf]) -> Result<Vec<FileSet>> {
+        let sets = folders.iter().map(|folder| {
+            let files = files_below(folder)?;
+            let name = folder.file_name().map(|name| name.to_string_lossy().into_owned());
+            let shown = folder.display();
+            ensure!(!files.is_empty(), "work on {shown}: there is no file in it");
+            Ok((name.unwrap_or_else(|| shown.to_string()), files))
+        });
+        let sets = sets.collect::<Result<Vec<_>>>()?;
+        let names: Vec<&str> = sets.iter().map(|(name, _)| name.as_str()).collect();
+        for (number, name) in names.iter().enumerate() {
+            ensure!(!names[..number].contains(name), "work on two folders that are called {name}");
+        }
+        let least = sets.iter().map(|(_, files)| files.len()).min();
+        let users = self.users()?.or(least);
+        sets.into_iter().map(|(name, files)| self.set(&name, files, users)).collect()
+    }
+
+    /// A set of files that are there.
+    fn set(&self, name: &str, mut paths: Vec<PathBuf>, users: Option<usize>) -> Result<FileSet> {
+        if let Some(users) = self.users()?.or(users) {
+            let found = paths.len();
+            ensure!(users <= found, "work with {users} users: there are {found} files");
+            paths.truncate(users);
+        }
+        let mut files = Vec::with_capacity(paths.len());
+        for path in &paths {
+            let has = length(path)?;
+            let bytes = self.size.unwrap_or(has);
+            ensure!(bytes <= has, "work on {bytes} bytes of {}: it has {has}", path.display());
+            files.push((path.clone(), bytes));
+        }
+        // Where one cannot be told, none is: the numbers are for looking at them side by side.
+        let pieces = paths.iter().map(|path| pieces(path)).collect::<Option<_>>();
+        Ok(FileSet::existing(name, &files, pieces.unwrap_or_default(), self.hint))
+    }
+}
+
+/// Of how many pieces a file is made on its disk, where that can be told.
+fn pieces(path: &Path) -> Option<u64> {
+    let file = File::open(path).ok()?;
+    extents::of(&file).ok().map(|extents| extents::pieces(&extents))
+}
+
+pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let mut bench = FileloadBench::new(arguments.manner()?, arguments.sets()?)?;
+    arguments.playing.play_parts("fileload", &mut bench, arguments.mode.start())
+}

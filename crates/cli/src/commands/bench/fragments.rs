@@ -1,0 +1,99 @@
+//! `larder bench fragments`: files for `larder bench fileload`, intertwined in so many extents, and
+//! copies of them in one each, counted with FIEMAP.
+
+use crate::signals::Stop;
+use crate::{args, progress};
+use anyhow::{Result, bail};
+use clap::Args;
+use larder_host::{extents, space};
+use larder_lab::workload::fragments::{CONTIGUOUS, FRAGMENTED, Fragments, FragmentsError, remove};
+use larder_report::format;
+use std::fs::File;
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::atomic::Ordering;
+
+#[derive(Debug, Args)]
+pub(super) struct Arguments {
+    /// A folder that is there. The files come into two new folders in it: fragmented and
+    /// contiguous.
+    #[arg(value_name = "FOLDER")]
+    folder: PathBuf,
+
+    /// Files of each kind.
+    #[arg(long, value_name = "NUMBER", default_value_t = 4,
+          value_parser = clap::value_parser!(u32).range(1..=1024))]
+    files: u32,
+
+    /// Bytes of each file.
+    #[arg(long, value_name = "SIZE", default_value = "100MiB", value_parser = args::bytes)]
+    size: u64,
+
+    /// Extents of each fragmented file.
+    #[arg(long, value_name = "NUMBER", default_value_t = 400)]
+    extents: u64,
+
+    /// Where the bytes come from.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    seed: u64,
+
+    /// Remove what was made in FOLDER before, and nothing else.
+    #[arg(long, conflicts_with_all = ["files", "size", "extents", "seed"])]
+    remove: bool,
+}
+
+/// Of how many pieces an open file is made.
+fn pieces(file: &File) -> Result<u64, String> {
+    extents::of(file).map(|extents| extents::pieces(&extents)).map_err(|error| error.to_string())
+}
+
+pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let folder = arguments.folder.as_path();
+    let text = if arguments.remove {
+        let files = remove(folder)?;
+        format!("removed {} file{}\n", format::count(files), if files == 1 { "" } else { "s" })
+    } else {
+        make(arguments, folder)?
+    };
+    std::io::stdout().write_all(text.as_bytes())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn make(arguments: &Arguments, folder: &Path) -> Result<String> {
+    let &Arguments { files, size: file_bytes, extents, seed, .. } = arguments;
+    let wanted = Fragments { files, file_bytes, extents, seed };
+    let free = match space::free_bytes(folder) {
+        Ok(free) => free,
+        Err(error) => bail!("make files in {}: {error}", folder.display()),
+    };
+    let (needs, shown) = (wanted.bytes(), folder.display());
+    if free < needs {
+        let [needs, free] = [needs, free].map(format::bytes);
+        bail!("make files in {shown}: they need {needs} and {free} are free");
+    }
+    let stop = Stop::listen()?;
+    let bar = std::io::stderr()
+        .is_terminal()
+        .then(|| progress::bar(needs, "writing [{bar:30}] {bytes} of {total_bytes}"));
+    let made = wanted.make(folder, &pieces, &mut |bytes| {
+        if let Some(bar) = &bar {
+            bar.set_position(bytes);
+        }
+        !stop.flag().load(Ordering::Relaxed)
+    });
+    if let Some(bar) = bar {
+        bar.finish_and_clear();
+    }
+    if matches!(made, Err(FragmentsError::Stopped)) {
+        eprintln!("larder: stopped; what it made is removed");
+        stop.end()?;
+    }
+    made?;
+    let size = format::bytes(file_bytes);
+    Ok(format!(
+        "{files} of {size} in {extents} extents each: {}\n{files} of {size} in 1 extent each: {}\n",
+        folder.join(FRAGMENTED).display(),
+        folder.join(CONTIGUOUS).display()
+    ))
+}

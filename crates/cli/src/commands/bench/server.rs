@@ -1,0 +1,131 @@
+//! `larder bench server`: steps with more and more clients, up to where a server has enough.
+
+use super::places::{AtExport, length};
+use super::playing::Playing;
+use super::probe::{milliseconds, pair};
+use crate::args;
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+use larder_lab::bench::Start;
+use larder_lab::bench::server::{Extent, Folder, ServerBench, Share, Steps};
+use larder_lab::bench::target::{AtPath, Buffering};
+use larder_lab::random::Spread;
+use larder_lab::workload::server::{Mix, ServerLoad};
+use std::path::Path;
+use std::process::ExitCode;
+
+/// More clients than this are a mistake: each is a thread.
+const CLIENTS_MAX: u64 = 4096;
+
+#[derive(Debug, Args)]
+pub(super) struct Arguments {
+    /// A folder, that of a mounted file server for one, where files are made and removed; a file or
+    /// block device that is there; or the address of an NBD export (nbd://, nbd+unix://).
+    #[arg(value_name = "TARGET")]
+    target: String,
+
+    /// Clients of each step.
+    #[arg(long, value_name = "NUMBER", value_delimiter = ',', default_value = "1,2,4,8,16",
+          value_parser = clap::value_parser!(u64).range(1..=CLIENTS_MAX))]
+    clients: Vec<u64>,
+
+    /// Weights of transactions that read an item, write one, and copy one to another.
+    #[arg(long, value_name = "WEIGHTS", default_value = "read=70,write=20,copy=10",
+          value_parser = mix)]
+    mix: Mix,
+
+    /// Milliseconds of thinking before each transaction, mean and standard deviation.
+    #[arg(long, value_name = "MEAN[,SDEV]", default_value = "100,30", value_parser = pair)]
+    think: Spread,
+
+    /// Items of each client.
+    #[arg(long, value_name = "NUMBER", default_value_t = 16,
+          value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    items: u64,
+
+    /// Bytes of an item.
+    #[arg(long, value_name = "SIZE", default_value = "256KiB", value_parser = args::bytes)]
+    size: u64,
+
+    /// Bytes that are read or written at a time.
+    #[arg(long, value_name = "SIZE", default_value = "64KiB", value_parser = args::bytes)]
+    record: u64,
+
+    /// How long each step runs before it is measured.
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = args::time)]
+    warm_up: u64,
+
+    /// How long each step is measured.
+    #[arg(long, value_name = "TIME", default_value = "4s", value_parser = args::time)]
+    measure: u64,
+
+    /// Make what a transaction writes stable before it ends.
+    #[arg(long)]
+    sync: bool,
+
+    /// Past the page cache, with direct I/O.
+    #[arg(long)]
+    unbuffered: bool,
+
+    /// Write to TARGET although it was there before. What it holds is lost.
+    #[arg(long)]
+    overwrite: bool,
+
+    #[command(flatten)]
+    playing: Playing,
+}
+
+fn mix(text: &str) -> Result<Mix, String> {
+    Mix::parse(text).map_err(|error| error.to_string())
+}
+
+impl Arguments {
+    fn share(&self) -> Result<Share> {
+        let target = self.target.as_str();
+        let buffering = if self.unbuffered { Buffering::Unbuffered } else { Buffering::Buffered };
+        if target.contains("://") {
+            ensure!(!self.unbuffered, "work on an export: --unbuffered is for files");
+            let place = AtExport::connect(target.parse()?);
+            let place = place.with_context(|| format!("reach {target}"))?;
+            return self.places(Box::new(place));
+        }
+        let path = Path::new(target);
+        let found = std::fs::metadata(path).with_context(|| format!("find {target}"))?;
+        if found.is_dir() {
+            return Ok(Share::Folder(Folder::inside(path, buffering)));
+        }
+        let place = AtPath::existing(path, length(path)?, buffering, self.mix.writes());
+        self.places(Box::new(place))
+    }
+
+    /// Places that were there before.
+    fn places(&self, place: Box<dyn larder_lab::bench::target::Place>) -> Result<Share> {
+        let target = &self.target;
+        let clients = self.clients.iter().copied().max().unwrap_or(1);
+        let extent = Extent { clients, items: self.items, item_bytes: self.size };
+        let (has, needs) = (place.bytes(), extent.bytes());
+        ensure!(needs <= has, "work on {needs} bytes of {target}: it has {has}");
+        ensure!(
+            self.overwrite || !self.mix.writes(),
+            "work on {target}: the mix writes to it; say --overwrite, or --mix read=1"
+        );
+        Ok(Share::Places(place))
+    }
+}
+
+pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let &Arguments { record, size, measure, warm_up, sync, unbuffered, .. } = arguments;
+    ensure!(size > 0 && record > 0, "work on items of 0 bytes: there is nothing to do");
+    ensure!(measure > 0, "measure for no time: nothing can end in it");
+    let fits = !unbuffered || (size % 512 == 0 && record % 512 == 0);
+    ensure!(fits, "work past the page cache: items and records are multiples of 512 bytes");
+    let rises = arguments.clients.windows(2).all(|pair| pair[0] < pair[1]);
+    ensure!(rises, "load step by step: each step has more clients than the one before");
+    let (mix, think) = (arguments.mix, milliseconds(arguments.think));
+    let load = ServerLoad { mix, think, items: arguments.items };
+    let clients = arguments.clients.clone();
+    let steps = Steps { clients, warm_up, measure, record_bytes: record, sync };
+    let mut bench = ServerBench::new(arguments.share()?, load, steps, size);
+    // Each step warms up by itself, and of a server nobody can tell what it has.
+    arguments.playing.play_from(&mut bench, Start::AsIs)
+}

@@ -1,0 +1,147 @@
+//! Where a file lies on its disk: FIEMAP (Documentation/filesystems/fiemap.rst of Linux).
+//!
+//! Invariants: a file is written out before it is looked at, so what is delayed has its place; an
+//! extent whose place is not known is an error, never a guess. Offsets and lengths are bytes.
+
+use crate::syscall;
+use std::fs::File;
+use std::io;
+
+/// A piece of a file that lies in one piece on the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// Where it begins in the file.
+    pub logical: u64,
+    /// Where it begins on the disk, or in the address space of the file system (btrfs).
+    pub physical: u64,
+    /// Bytes.
+    pub len: u64,
+}
+
+/// Why it is not known: a part of a sentence about a file.
+#[derive(Debug, thiserror::Error)]
+pub enum ExtentsError {
+    /// There is no such question.
+    #[error("its file system has no FIEMAP")]
+    NoFiemap,
+    /// The kernel failed.
+    #[error("its file system does not tell: {0}")]
+    Failed(io::Error),
+    /// It is compressed, inside of an inode, or not placed yet.
+    #[error("its file system does not tell where byte {logical} of it lies")]
+    Unplaced {
+        /// Where in the file.
+        logical: u64,
+    },
+}
+
+/// `FIEMAP_EXTENT_LAST` (include/uapi/linux/fiemap.h).
+const LAST: u32 = 0x1;
+/// `FIEMAP_EXTENT_` with `UNKNOWN`, `DELALLOC`, `ENCODED`, `DATA_ENCRYPTED`, `NOT_ALIGNED`,
+/// `DATA_INLINE` and `DATA_TAIL`: the place is none on the disk where the bytes can be found.
+const UNPLACED: u32 = 0x2 | 0x4 | 0x8 | 0x80 | 0x100 | 0x200 | 0x400;
+
+/// The extents of a file in the order of the file, as the file system records them.
+///
+/// # Errors
+/// The file system has no FIEMAP or does not tell.
+pub fn of(file: &File) -> Result<Vec<Extent>, ExtentsError> {
+    let mut found = Vec::new();
+    let mut start = 0;
+    loop {
+        let (raw, count) = syscall::fiemap(file, start).map_err(|error| {
+            let unknown = [libc::EOPNOTSUPP, libc::ENOTTY];
+            match error.raw_os_error() {
+                Some(code) if unknown.contains(&code) => ExtentsError::NoFiemap,
+                _ => ExtentsError::Failed(error),
+            }
+        })?;
+        for extent in &raw[..count] {
+            if extent.flags & UNPLACED != 0 {
+                return Err(ExtentsError::Unplaced { logical: extent.logical });
+            }
+            let (logical, physical, len) = (extent.logical, extent.physical, extent.length);
+            found.push(Extent { logical, physical, len });
+            start = logical.saturating_add(len);
+        }
+        let is_last = raw[..count].last().is_none_or(|extent| extent.flags & LAST != 0);
+        if is_last {
+            return Ok(found);
+        }
+    }
+}
+
+/// Of how many pieces a file is made on the disk. Extents that a file system records apart although
+/// they follow each other both in the file and on the disk are one piece.
+#[must_use]
+pub fn pieces(extents: &[Extent]) -> u64 {
+    let follows = |pair: &[Extent]| {
+        pair[0].physical.checked_add(pair[0].len) == Some(pair[1].physical)
+            && pair[0].logical.checked_add(pair[0].len) == Some(pair[1].logical)
+    };
+    let breaks = extents.windows(2).filter(|pair| !follows(pair)).count();
+    if extents.is_empty() { 0 } else { breaks as u64 + 1 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    fn extent(logical: u64, physical: u64, len: u64) -> Extent {
+        Extent { logical, physical, len }
+    }
+
+    #[test]
+    fn what_follows_in_the_file_and_on_the_disk_is_one_piece() {
+        assert_eq!(pieces(&[]), 0);
+        assert_eq!(pieces(&[extent(0, 500, 10)]), 1);
+        assert_eq!(pieces(&[extent(0, 500, 10), extent(10, 510, 5)]), 1);
+        assert_eq!(pieces(&[extent(0, 500, 10), extent(10, 520, 5)]), 2);
+        // A hole in the file parts what is side by side on the disk.
+        assert_eq!(pieces(&[extent(0, 500, 10), extent(20, 510, 5)]), 2);
+        assert_eq!(pieces(&[extent(0, 500, 10), extent(10, 490, 10), extent(20, 500, 1)]), 2);
+    }
+
+    #[test]
+    fn a_file_that_was_written_has_places_for_all_of_it_and_an_empty_one_has_none() {
+        let mut file = tempfile::tempfile().unwrap();
+        let found = match of(&file) {
+            Err(ExtentsError::NoFiemap) => {
+                println!("skipped: no FIEMAP where temporary files lie");
+                return;
+            }
+            found => found.unwrap(),
+        };
+        assert!(found.is_empty());
+        file.write_all(&vec![7; 1 << 20]).unwrap();
+        let found = of(&file).unwrap();
+        assert_eq!(found.iter().map(|extent| extent.len).sum::<u64>(), 1 << 20);
+        assert!((1..=256).contains(&pieces(&found)), "{found:?}");
+    }
+
+    #[test]
+    fn more_extents_than_are_asked_for_at_once_are_all_found() {
+        use std::os::unix::fs::FileExt;
+        let file = tempfile::tempfile().unwrap();
+        if of(&file).is_err() {
+            println!("skipped: no FIEMAP where temporary files lie");
+            return;
+        }
+        let count = 3 * syscall::FIEMAP_EXTENTS as u64 + 1;
+        // Every second block is a hole, so no two can be one.
+        for number in 0..count {
+            file.write_all_at(&[1; 4096], number * 8192).unwrap();
+        }
+        let found = of(&file).unwrap();
+        assert_eq!(found.len() as u64, count);
+        assert!(found.windows(2).all(|pair| pair[0].logical + 8192 == pair[1].logical));
+    }
+
+    #[test]
+    fn what_is_no_file_of_a_disk_has_no_fiemap() {
+        let file = File::open("/proc/self/status").unwrap();
+        let error = of(&file).unwrap_err().to_string();
+        assert_eq!(error, "its file system has no FIEMAP");
+    }
+}

@@ -1,0 +1,277 @@
+//! The load of a file server on a machine: steps with more and more clients, each step with a
+//! warm-up and a measure phase.
+//!
+//! What clients do comes from [`crate::workload::server`]; this file only does it. Each client is a
+//! thread with items of its own. A transaction counts if it ends in the measure phase of its step:
+//! what began in the warm-up and is answered later is load like any other. Throughput is the bytes
+//! of all clients over the time of the phase, a copy counting what it reads and what it writes.
+//! After each step what was written is flushed, so that no step pays for the one before. The stress
+//! point is found in the medians of all trials ([`larder_report::run::stress`]).
+
+mod share;
+
+pub use share::{Extent, Folder, Share};
+
+use super::crew;
+use super::error::BenchError;
+use super::workload::{Footing, Outcome, Series, Space, Stage, Workload};
+use crate::random::Random;
+use crate::workload::server::{Kind, ServerLoad, Transaction};
+use larder_core::clock::Nanos;
+use larder_core::counters::{Histogram, HistogramSnapshot};
+use larder_report::format;
+use larder_report::run::Better;
+use larder_report::run::stress::{ANSWER, CLIENTS, THROUGHPUT};
+use serde_json::{Value, json};
+use share::Items;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// The highest throughput of all steps.
+const PEAK: &str = "peak throughput";
+const TRANSACTIONS: &str = "transactions";
+
+/// How the load is applied.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Steps {
+    /// Clients of each step, in order; not empty, none 0.
+    pub clients: Vec<u64>,
+    /// Nanoseconds before anything is measured in a step.
+    pub warm_up: Nanos,
+    /// Nanoseconds that are measured; above 0.
+    pub measure: Nanos,
+    /// Bytes that are read or written at a time; above 0.
+    pub record_bytes: u64,
+    /// Make what a transaction writes stable before it ends.
+    pub sync: bool,
+}
+
+/// The workload, ready to be played.
+#[derive(Debug)]
+pub struct ServerBench {
+    share: Share,
+    load: ServerLoad,
+    steps: Steps,
+    extent: Extent,
+}
+
+impl ServerBench {
+    /// Clients with `load.items` items of `item_bytes` each.
+    ///
+    /// # Panics
+    /// Without steps, or if something of them is 0.
+    #[must_use]
+    pub fn new(share: Share, load: ServerLoad, steps: Steps, item_bytes: u64) -> Self {
+        assert!(!steps.clients.contains(&0) && steps.measure > 0, "somebody works");
+        assert!(steps.record_bytes > 0 && item_bytes > 0, "there is something to do");
+        let clients = *steps.clients.iter().max().expect("a step");
+        let extent = Extent { clients, items: load.items, item_bytes };
+        ServerBench { share, load, steps, extent }
+    }
+
+    /// A name with the step that it is of.
+    fn named(name: &str, unit: &str, better: Better, clients: u64) -> Series {
+        #[expect(clippy::cast_precision_loss, reason = "clients are few")]
+        let at = clients as f64;
+        Series::new(name, unit, Some(better)).at(&[(CLIENTS, at)])
+    }
+
+    fn of_step(clients: u64) -> [Series; 3] {
+        [
+            ServerBench::named(THROUGHPUT, "bytes/s", Better::Higher, clients),
+            ServerBench::named(TRANSACTIONS, "transactions/s", Better::Higher, clients),
+            ServerBench::named(ANSWER, "ns", Better::Lower, clients),
+        ]
+    }
+
+    /// One step: what it showed, put into the outcome, and its throughput.
+    fn step(
+        &self,
+        stage: &Stage<'_>,
+        clients: u64,
+        outcome: &mut Outcome,
+    ) -> Result<f64, BenchError> {
+        let name = if clients == 1 { "1 client".to_owned() } else { format!("{clients} clients") };
+        let mut workers = (0..clients)
+            .map(|client| Client::new(self, client, stage.seed))
+            .collect::<Result<Vec<_>, _>>()?;
+        let flush = format!("{name}, flush");
+        let phases = crew::run(stage, &[&name, &flush], &mut workers, |client, place| {
+            if place.phase == 0 { client.work(stage, place.begun_at) } else { client.items.flush() }
+        })?;
+        outcome.phases.extend(phases);
+        let mut times = HistogramSnapshot::default();
+        for client in &workers {
+            client.times.add_to(&mut times);
+        }
+        if times.count() == 0 {
+            let time = format::duration(self.steps.measure);
+            let none =
+                format!("measure {name}: no transaction ended within {time}; measure longer");
+            return Err(BenchError::Workload(none));
+        }
+        let silent = workers.iter().filter(|client| client.bytes == 0).count();
+        if silent > 0 {
+            outcome.doubts.push(format!(
+                "with {name} {silent} of them ended no transaction while it was measured"
+            ));
+        }
+        let bytes: u64 = workers.iter().map(|client| client.bytes).sum();
+        #[expect(clippy::cast_precision_loss, reason = "counts and times stay below 2^53")]
+        let [per_s, bytes, count, sum] = [
+            1e9 / self.steps.measure as f64,
+            bytes as f64,
+            times.count() as f64,
+            times.sum() as f64,
+        ];
+        let values = [bytes * per_s, count * per_s, sum / count];
+        let named = ServerBench::of_step(clients).into_iter().map(|series| series.name);
+        outcome.values.extend(named.zip(values));
+        outcome.latencies.push((name, times));
+        Ok(values[0])
+    }
+}
+
+impl Workload for ServerBench {
+    fn name(&self) -> &'static str {
+        "server"
+    }
+
+    fn what(&self) -> String {
+        let clients: Vec<_> = self.steps.clients.iter().map(ToString::to_string).collect();
+        format!(
+            "Server load: {} clients, {}, {} items of {} each; {}",
+            clients.join(", "),
+            self.load.mix.in_words(),
+            self.extent.items,
+            format::bytes(self.extent.item_bytes),
+            self.share.what(),
+        )
+    }
+
+    fn settings(&self) -> BTreeMap<String, Value> {
+        let think = self.load.think;
+        [
+            ("target", json!(self.share.what())),
+            ("clients", json!(self.steps.clients)),
+            ("mix", json!(self.load.mix.in_words())),
+            ("think_ns", json!([think.mean, think.sdev])),
+            ("items", json!(self.extent.items)),
+            ("item_bytes", json!(self.extent.item_bytes)),
+            ("record_bytes", json!(self.steps.record_bytes)),
+            ("warm_up_ns", json!(self.steps.warm_up)),
+            ("measure_ns", json!(self.steps.measure)),
+            ("sync", json!(self.steps.sync)),
+        ]
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect()
+    }
+
+    fn series(&self) -> Vec<Series> {
+        let mut series = vec![Series::new(PEAK, "bytes/s", Some(Better::Higher))];
+        series.extend(self.steps.clients.iter().flat_map(|&it| ServerBench::of_step(it)));
+        series
+    }
+
+    fn space(&self) -> Vec<Space> {
+        self.share.space(&self.extent)
+    }
+
+    fn paths(&self) -> Vec<PathBuf> {
+        self.share.paths()
+    }
+
+    fn prepare(&mut self, stage: &Stage<'_>) -> Result<(), BenchError> {
+        self.share.prepare(&self.extent, stage)
+    }
+
+    fn footing(&mut self) -> Footing<'_> {
+        self.share.footing(&self.extent)
+    }
+
+    fn trial(&mut self, stage: &Stage<'_>) -> Result<Outcome, BenchError> {
+        let mut outcome = Outcome::default();
+        let mut peak = 0.0_f64;
+        for &clients in &self.steps.clients {
+            peak = peak.max(self.step(stage, clients, &mut outcome)?);
+        }
+        outcome.values.insert(PEAK.to_owned(), peak);
+        Ok(outcome)
+    }
+
+    fn clean_up(&mut self) -> Result<(), BenchError> {
+        self.share.clean_up()
+    }
+}
+
+/// One client of a step.
+struct Client<'a> {
+    items: Items,
+    transactions: Box<dyn Iterator<Item = Transaction> + Send>,
+    steps: &'a Steps,
+    item_bytes: u64,
+    /// What is written, and where what is read comes to.
+    record: Vec<u8>,
+    times: Histogram,
+    /// Bytes of the transactions that count.
+    bytes: u64,
+}
+
+impl<'a> Client<'a> {
+    fn new(bench: &'a ServerBench, number: u64, seed: u64) -> Result<Self, BenchError> {
+        let len = usize::try_from(bench.steps.record_bytes.min(bench.extent.item_bytes))
+            .map_err(|error| BenchError::Workload(format!("make room for a record: {error}")))?;
+        let seed = seed.wrapping_add(number);
+        // What cannot be compressed: some disks and file systems store zeros as nothing.
+        let mut record = vec![0; len];
+        Random::from_seed(seed).fill(&mut record);
+        Ok(Client {
+            items: bench.share.open(&bench.extent, number)?,
+            transactions: Box::new(bench.load.transactions(seed)),
+            steps: &bench.steps,
+            item_bytes: bench.extent.item_bytes,
+            record,
+            times: Histogram::default(),
+            bytes: 0,
+        })
+    }
+
+    /// Works until the measure phase is over.
+    fn work(&mut self, stage: &Stage<'_>, begun_at: Nanos) -> Result<(), BenchError> {
+        let measures_from = begun_at + self.steps.warm_up;
+        let ends_at = measures_from + self.steps.measure;
+        while let Some(transaction) = self.transactions.next() {
+            let left = ends_at.saturating_sub(stage.now());
+            stage.sleep(transaction.think.min(left))?;
+            let asked_at = stage.now();
+            if asked_at >= ends_at {
+                break;
+            }
+            let bytes = self.carry_out(&transaction)?;
+            let done_at = stage.now();
+            if (measures_from..ends_at).contains(&done_at) {
+                self.times.record(done_at - asked_at);
+                self.bytes += bytes;
+            }
+        }
+        Ok(())
+    }
+
+    /// Does it; the bytes that were read and written.
+    fn carry_out(&mut self, transaction: &Transaction) -> Result<u64, BenchError> {
+        let (record, sync) = (&mut self.record, self.steps.sync);
+        match transaction.kind {
+            Kind::Read => self.items.read(transaction.item, record)?,
+            Kind::Write => self.items.write(transaction.item, record, sync)?,
+            Kind::Copy => {
+                self.items.copy(transaction.item, transaction.to, record, sync)?;
+                return Ok(2 * self.item_bytes);
+            }
+        }
+        Ok(self.item_bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,192 @@
+//! Steps over real files and over a double: what is touched, what counts, what is left.
+
+use super::super::target::{Buffering, Place, Target};
+use super::super::testing::{Double, never};
+use super::super::{Plan, Start, play};
+use super::*;
+use crate::random::Spread;
+use crate::workload::server::Mix;
+use larder_report::run::Run;
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+const ITEM: u64 = 10_000;
+
+fn load(mix: Mix, items: u64) -> ServerLoad {
+    ServerLoad { mix, think: Spread::exactly(100.0), items }
+}
+
+/// On the clock of the double, which moves by 10 ns with each look.
+fn steps(clients: &[u64]) -> Steps {
+    Steps {
+        clients: clients.to_vec(),
+        warm_up: 5_000,
+        measure: 20_000,
+        record_bytes: 4096,
+        sync: false,
+    }
+}
+
+const ALL: Mix = Mix { read: 2, write: 1, copy: 1 };
+
+fn plan() -> Plan {
+    Plan { start: Start::AsIs, trials: 2..=2, confidence: None, ..Plan::default() }
+}
+
+fn play_it(bench: &mut ServerBench) -> Result<Run, String> {
+    let machine = Double { free_bytes: 1 << 30, ..Double::default() };
+    let played = play(bench, &plan(), &machine, &never(), &mut |_| ());
+    played.map(|played| played.run).map_err(|error| error.to_string())
+}
+
+fn in_folder(folder: &Path, clients: &[u64]) -> ServerBench {
+    let share = Share::Folder(Folder::inside(folder, Buffering::Buffered));
+    ServerBench::new(share, load(ALL, 3), steps(clients), ITEM)
+}
+
+#[test]
+fn each_step_has_its_series_its_phases_and_its_answer_times() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = play_it(&mut in_folder(folder.path(), &[1, 3])).unwrap();
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "what was made is removed");
+    assert_eq!(run.main.as_deref(), Some("peak throughput"));
+    for clients in [1, 3] {
+        for group in ["throughput", "transactions", "answer time"] {
+            let sample = run.sample(&format!("{group} at clients {clients}")).unwrap();
+            assert_eq!(sample.group.as_deref(), Some(group));
+            assert!(sample.values.len() == 2 && sample.values[0] > 0.0, "{sample:?}");
+        }
+    }
+    assert_eq!(run.steps().len(), 2);
+    let phases: Vec<_> = run.trials[0].phases.iter().map(|it| it.name.as_str()).collect();
+    assert_eq!(phases, ["1 client", "1 client, flush", "3 clients", "3 clients, flush"]);
+    let value = |name: &str| run.sample(name).unwrap().values[0];
+    for (number, clients) in [1, 3].into_iter().enumerate() {
+        let times = &run.trials[0].latencies[number];
+        let per_s = value(&format!("transactions at clients {clients}"));
+        #[expect(clippy::cast_precision_loss, reason = "a few")]
+        let counted = times.count() as f64 * 1e9 / 20_000.0;
+        assert!((per_s / counted - 1.0).abs() < 1e-9);
+        // A transaction moves an item once, or twice if it is a copy.
+        let item = value(&format!("throughput at clients {clients}")) / per_s;
+        assert!((10_000.0..=20_000.0).contains(&item), "{item}");
+    }
+    let peak = value("throughput at clients 1").max(value("throughput at clients 3"));
+    assert!((value("peak throughput") - peak).abs() < 1e-6);
+    assert_eq!(run.settings["mix"], "read=2,write=1,copy=1");
+}
+
+/// What was asked of a double: a letter, an offset and a length for each request.
+type Asked = Arc<Mutex<Vec<(char, u64, usize)>>>;
+
+/// Places that note what is asked; each connection of a client has a number of its own.
+#[derive(Debug)]
+struct Noted {
+    asked: Asked,
+    fails: bool,
+}
+
+impl Place for Noted {
+    fn what(&self) -> String {
+        "a double".to_owned()
+    }
+
+    fn bytes(&self) -> u64 {
+        1 << 20
+    }
+
+    fn open(&self) -> Result<Box<dyn Target>, BenchError> {
+        Ok(Box::new(Noted { asked: self.asked.clone(), fails: self.fails }))
+    }
+
+    fn footing(&mut self) -> Footing<'_> {
+        Footing::Unknown("nobody knows".to_owned())
+    }
+}
+
+impl Target for Noted {
+    fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.asked.lock().unwrap().push(('R', offset, buffer.len()));
+        Ok(())
+    }
+
+    fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.asked.lock().unwrap().push(('W', offset, bytes.len()));
+        if self.fails { Err(io::Error::other("it broke")) } else { Ok(()) }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.asked.lock().unwrap().push(('F', 0, 0));
+        Ok(())
+    }
+}
+
+/// What one client alone asks of places.
+fn asked_by(client: u64, mix: Mix, sync: bool) -> Vec<(char, u64, usize)> {
+    let asked = Asked::default();
+    let share = Share::Places(Box::new(Noted { asked: asked.clone(), fails: false }));
+    let steps = Steps { sync, ..steps(&[4]) };
+    let bench = ServerBench::new(share, load(mix, 3), steps, ITEM);
+    let mut client = Client::new(&bench, client, 1).unwrap();
+    let transaction = client.transactions.next().unwrap();
+    client.carry_out(&transaction).unwrap();
+    client.items.flush().unwrap();
+    asked.lock().unwrap().clone()
+}
+
+#[test]
+fn a_transaction_goes_through_all_records_of_an_item_of_the_client() {
+    let only = |read, write, copy| Mix { read, write, copy };
+    let first = 2 * 3 * ITEM;
+    let transaction = load(only(1, 0, 0), 3).transactions(1 + 2).next().unwrap();
+    let [at, to] = [transaction.item, transaction.to].map(|item| first + item * ITEM);
+    let read = |at| [('R', at, 4096), ('R', at + 4096, 4096), ('R', at + 8192, 1808)];
+    assert_eq!(asked_by(2, only(1, 0, 0), false), read(at));
+    let write = |at| read(at).map(|(_, offset, len)| ('W', offset, len));
+    let flushed = [&write(at)[..], &[('F', 0, 0)]].concat();
+    assert_eq!(asked_by(2, only(0, 1, 0), false), flushed);
+    // What was made stable by the transaction is not flushed again.
+    assert_eq!(asked_by(2, only(0, 1, 0), true), flushed);
+    let mut copied = Vec::new();
+    for (from, to) in read(at).into_iter().zip(write(to)) {
+        copied.extend([from, to]);
+    }
+    copied.push(('F', 0, 0));
+    assert_eq!(asked_by(2, only(0, 0, 1), false), copied);
+}
+
+#[test]
+fn clients_never_touch_what_is_anothers() {
+    for client in 0..4 {
+        let range = client * 3 * ITEM..(client + 1) * 3 * ITEM;
+        let asked = asked_by(client, ALL, false);
+        let mut inside = asked.iter().filter(|(letter, ..)| *letter != 'F');
+        assert!(inside.all(|(_, at, len)| range.contains(at) && at + *len as u64 <= range.end));
+    }
+}
+
+#[test]
+fn a_step_in_which_nothing_ends_and_a_request_that_fails_end_the_run() {
+    let places = |fails| Share::Places(Box::new(Noted { asked: Asked::default(), fails }));
+    let long = ServerLoad { think: Spread::exactly(1e6), ..load(ALL, 3) };
+    let mut bench = ServerBench::new(places(false), long, steps(&[2]), ITEM);
+    let error = play_it(&mut bench).unwrap_err();
+    assert_eq!(error, "measure 2 clients: no transaction ended within 20.0 us; measure longer");
+    let write = Mix { read: 0, write: 1, copy: 0 };
+    let mut bench = ServerBench::new(places(true), load(write, 1), steps(&[1]), ITEM);
+    assert_eq!(play_it(&mut bench).unwrap_err(), "write 10000 bytes at 0: it broke");
+}
+
+#[test]
+fn what_was_made_is_removed_when_a_step_fails_and_a_folder_that_was_there_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("mine"), "1").unwrap();
+    let mut bench = in_folder(folder.path(), &[1]);
+    bench.load.think = Spread::exactly(1e6);
+    assert!(play_it(&mut bench).unwrap_err().starts_with("measure 1 client: no transaction"));
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    let small = Double { free_bytes: ITEM, ..Double::default() };
+    let error = play(&mut bench, &plan(), &small, &never(), &mut |_| ()).unwrap_err();
+    assert!(matches!(error, BenchError::NoSpace { needs: 30_000, .. }), "{error}");
+}
