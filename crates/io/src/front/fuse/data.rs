@@ -14,7 +14,6 @@ use larder_core::store::StoreOpKind;
 use larder_core::units::BLOCK_BYTES;
 use rustix::io::Errno;
 use std::ops::Range;
-use std::sync::Arc;
 use zerocopy::IntoBytes;
 
 /// What the ragged ends of a zeroing are written with.
@@ -43,14 +42,13 @@ impl Worker {
 
     fn begin(&mut self, now: Nanos, header: &InHeader, body: &[u8]) -> Result<(), Errno> {
         let unique = header.unique;
-        // A number that is not there any more is that of a file that was removed.
-        let file = self.shared.files.at(header.nodeid).ok_or(Errno::SHUTDOWN)?;
         if header.opcode == opcode::LSEEK {
+            let file = self.shared.files.at(header.nodeid).ok_or(Errno::SHUTDOWN)?;
             let found = self.seek(&file, &abi::head_of(body))?;
             self.device.reply(unique, LseekOut { offset: found }.as_bytes());
             return Ok(());
         }
-        let desk = self.desk(&file)?;
+        let desk = self.desk(header.nodeid)?;
         match header.opcode {
             opcode::READ => {
                 self.begin_read(now, desk, unique, &abi::head_of(body));
@@ -254,7 +252,7 @@ impl Worker {
     }
 
     /// Where data or a hole begins, at or after an offset.
-    fn seek(&self, file: &Arc<VolumeFile>, asked: &LseekIn) -> Result<u64, Errno> {
+    fn seek(&self, file: &VolumeFile, asked: &LseekIn) -> Result<u64, Errno> {
         let wants_hole =
             match libc::c_int::try_from(asked.whence).map_err(|_unknown| Errno::INVAL)? {
                 libc::SEEK_DATA => false,

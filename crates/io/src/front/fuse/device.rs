@@ -7,7 +7,8 @@
 use super::abi::OutHeader;
 use crate::frames::ArenaFrames;
 use crate::wake::Waker;
-use larder_core::request::Assembly;
+use larder_core::request::{Assembly, READ_PIECE_BYTES};
+use larder_core::units::BLOCK_BYTES;
 use rustix::event::epoll;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
@@ -22,6 +23,9 @@ pub(super) const PATH: &str = "/dev/fuse";
 
 /// The kernel's number for making another descriptor of a connection: `_IOR(229, 0, u32)`.
 const IOC_CLONE: rustix::ioctl::Opcode = rustix::ioctl::opcode::read::<u32>(229, 0);
+
+/// The header, and the blocks of the longest read wherever it begins.
+const SLICES_MAX: usize = 1 + READ_PIECE_BYTES as usize / BLOCK_BYTES + 1;
 
 /// What a look for a request brought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,11 +135,15 @@ impl Device {
         read: &Assembly<ArenaFrames>,
     ) {
         let header = header(unique, read.len as usize, 0);
-        let mut slices = Vec::with_capacity(1 + read.len.div_ceil(4096) as usize + 1);
-        slices.push(IoSlice::new(header.as_bytes()));
-        let bytes = read.pieces().map(|(pin, range)| &frames.arena().bytes(pin)[range]);
-        slices.extend(bytes.map(IoSlice::new));
-        self.send(&slices);
+        // On the stack, as a hit allocates nothing.
+        let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+        slices[0] = IoSlice::new(header.as_bytes());
+        let mut count = 1;
+        for (pin, range) in read.pieces() {
+            slices[count] = IoSlice::new(&frames.arena().bytes(pin)[range]);
+            count += 1;
+        }
+        self.send(&slices[..count]);
     }
 
     fn send(&self, slices: &[IoSlice<'_>]) {

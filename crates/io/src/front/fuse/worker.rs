@@ -7,7 +7,6 @@
 use super::abi::{self, InHeader};
 use super::desk::{Desk, Kind, Over, Request, Work};
 use super::device::{Device, Received};
-use super::files::VolumeFile;
 use super::mounted::Shared;
 use crate::engine::ArenaCache;
 use crate::front::observe::{Event, Operation, Watch};
@@ -164,20 +163,21 @@ impl Worker {
         }
     }
 
-    /// The desk for a volume, opened if need be.
-    pub(super) fn desk(&mut self, file: &Arc<VolumeFile>) -> Result<usize, Errno> {
-        if file.is_removed() {
-            return Err(Errno::SHUTDOWN);
+    /// The desk for the volume of a node, opened if need be. One that is there is found without a
+    /// lock.
+    pub(super) fn desk(&mut self, node: u64) -> Result<usize, Errno> {
+        if let Some(index) = self.desks.iter().position(|desk| desk.file.node == node) {
+            let is_removed = self.desks[index].file.is_removed();
+            return if is_removed { Err(Errno::SHUTDOWN) } else { Ok(index) };
         }
-        if let Some(index) = self.desks.iter().position(|desk| Arc::ptr_eq(&desk.file, file)) {
-            return Ok(index);
-        }
+        // A number that is not there any more is that of a file that was removed.
+        let file = self.shared.files.at(node).ok_or(Errno::SHUTDOWN)?;
         let notify = Box::new(self.waker.clone());
         let lane = self.cache.try_open_lane(&file.volume, notify);
         let lane = lane.map_err(|_closed| Errno::SHUTDOWN)?;
         let observer = self.shared.observer.as_ref();
         let watch = observer.map(|observer| Watch::begin(observer, &file.name));
-        self.desks.push(Desk::new(Arc::clone(file), lane, watch));
+        self.desks.push(Desk::new(file, lane, watch));
         Ok(self.desks.len() - 1)
     }
 
