@@ -305,36 +305,84 @@ off\t''"
 complete -c larder -n "__fish_larder_using_subcommand sim" -l hint -d 'How the volumes will be read, as they are told: normal, sequential, random, no-buffering' -r
 complete -c larder -n "__fish_larder_using_subcommand sim" -l set -d 'Set a tunable (docs/TUNABLES.md), as NAME=VALUE' -r
 complete -c larder -n "__fish_larder_using_subcommand sim" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c larder -n "__fish_larder_using_subcommand bench; and not __fish_seen_subcommand_from iozone postmark probe matrix cold warm" -s h -l help -d 'Print help'
-complete -c larder -n "__fish_larder_using_subcommand bench; and not __fish_seen_subcommand_from iozone postmark probe matrix cold warm" -f -a "iozone" -d 'File sizes by record sizes: write, read, random, backward, strided and more'
-complete -c larder -n "__fish_larder_using_subcommand bench; and not __fish_seen_subcommand_from iozone postmark probe matrix cold warm" -f -a "postmark" -d 'Many small files: create, read, append, delete'
-complete -c larder -n "__fish_larder_using_subcommand bench; and not __fish_seen_subcommand_from iozone postmark probe matrix cold warm" -f -a "probe" -d 'Random records with a pattern of reads and writes, as the Response Probe did'
-complete -c larder -n "__fish_larder_using_subcommand bench; and not __fish_seen_subcommand_from iozone postmark probe matrix cold warm" -f -a "matrix" -d 'A benchmark on several file systems, schedulers and settings, each made for it and removed'
-complete -c larder -n "__fish_larder_using_subcommand bench; and not __fish_seen_subcommand_from iozone postmark probe matrix cold warm" -f -a "cold" -d 'Make files cold: nothing of them in memory, as read back'
-complete -c larder -n "__fish_larder_using_subcommand bench; and not __fish_seen_subcommand_from iozone postmark probe matrix cold warm" -f -a "warm" -d 'Make files warm: all of them in memory, as read back'
-complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from iozone" -s i -l test -d 'A test: 0 write, 1 read, 2 random, 3 backward, 4 record rewrite, 5 stride, 6 fwrite, 7 fread, 9 pwrite, 10 pread; 0 to 7, if none is named' -r
-complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from iozone" -s s -l file -d 'A file size, instead of the range' -r
-complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from iozone" -s r -l record -d 'A record size, instead of the range' -r
-complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from iozone" -s n -l min-file -d 'The smallest file' -r
-complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from iozone" -s g -l max-file -d 'The largest file' -r
-complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from iozone" -s y -l min-record -d 'The smallest record' -r
-complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from iozone" -s q -l max-record -d 'The largest record' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and not __fish_seen_subcommand_from fileload fragments iozone postmark probe server matrix cold warm" -s h -l help -d 'Print help'
+complete -c larder -n "__fish_larder_using_subcommand bench; and not __fish_seen_subcommand_from fileload fragments iozone postmark probe server matrix cold warm" -f -a "fileload" -d 'Files read in order, at random, or as a database would, by several users'
+complete -c larder -n "__fish_larder_using_subcommand bench; and not __fish_seen_subcommand_from fileload fragments iozone postmark probe server matrix cold warm" -f -a "fragments" -d 'Make files for fileload: intertwined in so many extents, and contiguous copies'
+complete -c larder -n "__fish_larder_using_subcommand bench; and not __fish_seen_subcommand_from fileload fragments iozone postmark probe server matrix cold warm" -f -a "iozone" -d 'File sizes by record sizes: write, read, random, backward, strided and more'
+complete -c larder -n "__fish_larder_using_subcommand bench; and not __fish_seen_subcommand_from fileload fragments iozone postmark probe server matrix cold warm" -f -a "postmark" -d 'Many small files: create, read, append, delete'
+complete -c larder -n "__fish_larder_using_subcommand bench; and not __fish_seen_subcommand_from fileload fragments iozone postmark probe server matrix cold warm" -f -a "probe" -d 'Random records with a pattern of reads and writes, as the Response Probe did'
+complete -c larder -n "__fish_larder_using_subcommand bench; and not __fish_seen_subcommand_from fileload fragments iozone postmark probe server matrix cold warm" -f -a "server" -d 'Clients that read, write and copy, step by step more of them, up to where a server has enough'
+complete -c larder -n "__fish_larder_using_subcommand bench; and not __fish_seen_subcommand_from fileload fragments iozone postmark probe server matrix cold warm" -f -a "matrix" -d 'A benchmark on several file systems, schedulers and settings, each made for it and removed'
+complete -c larder -n "__fish_larder_using_subcommand bench; and not __fish_seen_subcommand_from fileload fragments iozone postmark probe server matrix cold warm" -f -a "cold" -d 'Make files cold: nothing of them in memory, as read back'
+complete -c larder -n "__fish_larder_using_subcommand bench; and not __fish_seen_subcommand_from fileload fragments iozone postmark probe server matrix cold warm" -f -a "warm" -d 'Make files warm: all of them in memory, as read back'
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from fileload" -l mode -d 'In which order the files are read' -r -f -a "sequential\t'From the start to the end, again and again'
+random\t'Every read as likely as the other'
+database\t'Nine of ten reads in the four of eight regions that stand for indexes'"
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from fileload" -l read -d 'Bytes of a read; several, separated by commas, are measured one after the other. 8KiB, or 64KiB in database mode, if not given' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from fileload" -l size -d 'Bytes of each file that are read; 100MiB for files that are made, else all of them' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from fileload" -l users -d 'Users, each with a file of its own; 1 where files are made, else one for each file' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from fileload" -l in-flight -d 'Reads that each user has in flight' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from fileload" -l reads -d 'Reads by each user in a trial; as many as the file has room for, if not given' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from fileload" -l hint -d 'What the kernel is told about the reads to come: normal (nothing), sequential, random, or no-buffering, which reads past the page cache' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from fileload" -l start -d 'From where each trial starts: cold (nothing of its files in memory), warm (all of them) or as-is. The first two are made and read back before each trial. Cold, if nothing else is the custom of the benchmark' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from fileload" -l trials -d 'The fewest and the most trials, as in 6..30, or exactly so many' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from fileload" -l confidence -d 'Repeat until the 95 % interval of the first series is this small to both sides; off: do the fewest trials' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from fileload" -l for -d 'The time that may be spent; the trial at hand is not cut short, and one is always done' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from fileload" -l seed -d 'Where everything random comes from' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from fileload" -l same-speed -d 'Set short trials aside during which the machine was slower than it can be by more than this, and do them again; off: all count' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from fileload" -l as-fast-as -d 'Trials count while the machine is as fast as it was in this record, for larder compare' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from fileload" -l format -d 'How to print the result' -r -f -a "text\t'Tables and sentences'
+csv\t'Every value, one line each'
+html\t'One page with charts that needs nothing else'
+json\t'The record, in the newest version of the format'"
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from fileload" -s o -l output -d 'Write the record as well, for larder compare and larder report' -r -F
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from fileload" -l hosts -d 'Start this very command on these hosts, one rank on each, and let them do the same together' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from fileload" -l ssh -d 'What starts a command on a host, as in \'ssh -p 2222\'; host and command are added' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from fileload" -l program -d 'Where larder is on the hosts' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from fileload" -l listen -d 'Under mpirun: where rank 0 listens for the others' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from fileload" -l rendezvous -d 'Under mpirun: a file that rank 0 makes, to tell the others where it listens and how they show that they belong to it. On several machines it must lie where all find it' -r -F
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from fileload" -l rank -d 'Which rank of how many this is, and on what host; who said --hosts says this' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from fileload" -l drop-all -d 'Before each cold start drop everything that the machine has cached. Needs root, and slows down whatever else runs'
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from fileload" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from fragments" -l files -d 'Files of each kind' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from fragments" -l size -d 'Bytes of each file' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from fragments" -l extents -d 'Extents of each fragmented file' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from fragments" -l seed -d 'Where the bytes come from' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from fragments" -l remove -d 'Remove what was made in FOLDER before, and nothing else'
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from fragments" -s h -l help -d 'Print help'
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from iozone" -s i -l test -d 'A test: 0 write, 1 read, 2 random, 3 backward, 4 record rewrite, 5 stride, 6 fwrite, 7 fread, 8 random mix (with -t, -l or -u only), 9 pwrite, 10 pread; 0 to 7, if none is named. May be repeated' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from iozone" -s s -l file -d 'A file size, instead of the range; may be repeated. With -t the file of each thread, 64MiB if not given' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from iozone" -s r -l record -d 'A record size, instead of the range; may be repeated. With -t 4KiB, if not given' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from iozone" -s n -l min-file -d 'The smallest file; 64KiB, if not given' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from iozone" -s g -l max-file -d 'The largest file; 512MiB, if not given' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from iozone" -s y -l min-record -d 'The smallest record; 4KiB, if not given' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from iozone" -s q -l max-record -d 'The largest record; 16MiB, if not given' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from iozone" -l factor -d 'From one size of a range to the next' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from iozone" -s o -l sync -d 'Every write waits until it is stable: all of it (`O_SYNC`), or its data alone (`O_DSYNC`)' -r -f -a "all\t'`O_SYNC`'
+data\t'`O_DSYNC`'"
 complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from iozone" -s j -l stride -d 'Records from one to the next of the stride test' -r
-complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from iozone" -l start -d 'From where each trial of a test that reads starts: cold, warm or as-is. The first two are made and read back' -r
-complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from iozone" -l trials -d 'Trials of each test in each cell' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from iozone" -s t -l threads -d 'Throughput mode: so many threads at once, each on a file of its own' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from iozone" -s l -l min-threads -d 'Throughput mode with each number of threads from this one on; up to this one, if -u is not given' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from iozone" -s u -l max-threads -d 'The most of them; from 1 on, if -l is not given' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from iozone" -l mix-readers -d 'How many of the threads of test 8 read; if not given every other one does' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from iozone" -l start -d 'From where each trial of a test that reads starts: cold, warm or as-is. The first two are made and read back. Warm, if not given; with --direct, which reads nothing from memory, cold' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from iozone" -l trials -d 'Trials of each test in each cell; the fewest and the most, as in 6..30, or exactly so many' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from iozone" -l confidence -d 'Repeat each test in each cell until the 95 % interval of its first column is this small to both sides; off: do the fewest trials' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from iozone" -l same-speed -d 'Set short trials aside during which the machine was slower than in others of the same cell by more than this, and do them again; off: all count' -r
 complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from iozone" -l seed -d 'Where the bytes of records come from' -r
-complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from iozone" -l format -d 'How to print the result' -r -f -a "tables\t'One table for each column, as for a spreadsheet: file sizes down, record sizes across, kB/s'
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from iozone" -l format -d 'How to print the result' -r -f -a "rows\t'A row for each cell with the rates of all tests, in kB/s; in throughput mode what parent and children saw'
+tables\t'As for a spreadsheet: a table for each column, file sizes down, record sizes across, kB/s'
 text\t'Tables and sentences of all runs'
 csv\t'Every value, one line each'
 html\t'One page with charts that needs nothing else'
 json\t'The record'"
 complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from iozone" -l output -d 'Write the record as well, for larder compare and larder report' -r -F
-complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from iozone" -s z -l no-cross-over -d 'Measure small records of large files too'
-complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from iozone" -s I -l direct -d 'Past the page cache (O_DIRECT)'
-complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from iozone" -s o -l sync -d 'Every write waits until it is stable (O_SYNC)'
-complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from iozone" -l dsync -d 'The same for data alone (O_DSYNC)'
-complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from iozone" -s c -l close-counts -d 'Closing the file counts'
-complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from iozone" -s e -l flush-counts -d 'The rates of writes in tables include the flush; records always have both'
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from iozone" -l page -d 'Write the page with the charts as well' -r -F
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from iozone" -s z -l no-cross-over -d 'Measure records below 64KiB on files above 16MiB too; as they are if a size or the range of records is named'
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from iozone" -s I -l direct -d 'Past the page cache (`O_DIRECT`)'
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from iozone" -s c -l close-counts -d 'The time of each pass includes closing the file'
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from iozone" -s x -l no-stonewall -d 'In throughput mode each thread goes through all of its file; else all end with the first one that is through, as in IOzone'
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from iozone" -s e -l flush-counts -d 'The rates of writes that are shown include the flush; the record has both'
 complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from iozone" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from postmark" -l number -d 'Files that there are before the transactions [default: 500]' -r
 complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from postmark" -l transactions -d 'Transactions: each reads or appends, and creates or deletes [default: 500]' -r
@@ -351,16 +399,24 @@ complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_sub
 complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from postmark" -l threads -d 'Threads, each with its own files and random numbers, and each doing all of it' -r
 complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from postmark" -l fsync -d 'When what was written is made stable: none, close (each file), transaction, or end (of each phase)' -r
 complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from postmark" -l data -d 'What is in the files: random (cannot be compressed, nothing twice) or classic (characters, the same in each)' -r
-complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from postmark" -l start -d 'From where each trial starts: cold (nothing of its files in memory), warm (all of them) or as-is. The first two are made and read back before each trial' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from postmark" -l start -d 'From where each trial starts: cold (nothing of its files in memory), warm (all of them) or as-is. The first two are made and read back before each trial. Cold, if nothing else is the custom of the benchmark' -r
 complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from postmark" -l trials -d 'The fewest and the most trials, as in 6..30, or exactly so many' -r
 complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from postmark" -l confidence -d 'Repeat until the 95 % interval of the first series is this small to both sides; off: do the fewest trials' -r
 complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from postmark" -l for -d 'The time that may be spent; the trial at hand is not cut short, and one is always done' -r
 complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from postmark" -l seed -d 'Where everything random comes from' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from postmark" -l same-speed -d 'Set short trials aside during which the machine was slower than it can be by more than this, and do them again; off: all count' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from postmark" -l as-fast-as -d 'Trials count while the machine is as fast as it was in this record, for larder compare' -r
 complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from postmark" -l format -d 'How to print the result' -r -f -a "text\t'Tables and sentences'
 csv\t'Every value, one line each'
 html\t'One page with charts that needs nothing else'
 json\t'The record, in the newest version of the format'"
 complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from postmark" -s o -l output -d 'Write the record as well, for larder compare and larder report' -r -F
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from postmark" -l hosts -d 'Start this very command on these hosts, one rank on each, and let them do the same together' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from postmark" -l ssh -d 'What starts a command on a host, as in \'ssh -p 2222\'; host and command are added' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from postmark" -l program -d 'Where larder is on the hosts' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from postmark" -l listen -d 'Under mpirun: where rank 0 listens for the others' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from postmark" -l rendezvous -d 'Under mpirun: a file that rank 0 makes, to tell the others where it listens and how they show that they belong to it. On several machines it must lie where all find it' -r -F
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from postmark" -l rank -d 'Which rank of how many this is, and on what host; who said --hosts says this' -r
 complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from postmark" -l classic -d 'Behave exactly as the original: script, then prompt, whole seconds, errors passed over, one run for each command. Takes no other flags'
 complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from postmark" -l drop-all -d 'Before each cold start drop everything that the machine has cached. Needs root, and slows down whatever else runs'
 complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from postmark" -s h -l help -d 'Print help (see more with \'--help\')'
@@ -371,7 +427,9 @@ complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_sub
 complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from probe" -l size -d 'Bytes that are worked on; 64MiB for a new file, else all of it' -r
 complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from probe" -l scenario -d 'Work on so many times the size of the cache as the published measurements did' -r -f -a "fits\t'The file fits: 16 MB'
 overrun\t'The file is five times the cache: 128 MB of 26 MB'
-favoured\t'The same with more memory for the cache: 128 MB of 40 MB'"
+favoured\t'The same with more memory for the cache: 128 MB of 40 MB'
+leak\t'The file fits, and a process of its own takes memory: step by step in the first half of each trial, and keeps it to the end'"
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from probe" -l leak -d 'How much memory the process of --scenario leak takes at the most; a quarter of what can be had, if not given' -r
 complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from probe" -l record -d 'Bytes of a record' -r
 complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from probe" -l pattern -d 'What is done to successive records: R reads, W writes' -r
 complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from probe" -l order -d 'Where cycles begin' -r -f -a "normal\t'Normally distributed, folded into the file'
@@ -383,20 +441,60 @@ complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_sub
 complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from probe" -l compute -d 'Milliseconds of computing at the end of each cycle, mean and standard deviation' -r
 complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from probe" -l threads -d 'Threads, each with requests of its own' -r
 complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from probe" -l length -d 'How long a trial is; its second half is measured' -r
-complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from probe" -l start -d 'From where each trial starts: cold (nothing of its files in memory), warm (all of them) or as-is. The first two are made and read back before each trial' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from probe" -l start -d 'From where each trial starts: cold (nothing of its files in memory), warm (all of them) or as-is. The first two are made and read back before each trial. Cold, if nothing else is the custom of the benchmark' -r
 complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from probe" -l trials -d 'The fewest and the most trials, as in 6..30, or exactly so many' -r
 complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from probe" -l confidence -d 'Repeat until the 95 % interval of the first series is this small to both sides; off: do the fewest trials' -r
 complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from probe" -l for -d 'The time that may be spent; the trial at hand is not cut short, and one is always done' -r
 complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from probe" -l seed -d 'Where everything random comes from' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from probe" -l same-speed -d 'Set short trials aside during which the machine was slower than it can be by more than this, and do them again; off: all count' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from probe" -l as-fast-as -d 'Trials count while the machine is as fast as it was in this record, for larder compare' -r
 complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from probe" -l format -d 'How to print the result' -r -f -a "text\t'Tables and sentences'
 csv\t'Every value, one line each'
 html\t'One page with charts that needs nothing else'
 json\t'The record, in the newest version of the format'"
 complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from probe" -s o -l output -d 'Write the record as well, for larder compare and larder report' -r -F
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from probe" -l hosts -d 'Start this very command on these hosts, one rank on each, and let them do the same together' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from probe" -l ssh -d 'What starts a command on a host, as in \'ssh -p 2222\'; host and command are added' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from probe" -l program -d 'Where larder is on the hosts' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from probe" -l listen -d 'Under mpirun: where rank 0 listens for the others' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from probe" -l rendezvous -d 'Under mpirun: a file that rank 0 makes, to tell the others where it listens and how they show that they belong to it. On several machines it must lie where all find it' -r -F
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from probe" -l rank -d 'Which rank of how many this is, and on what host; who said --hosts says this' -r
 complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from probe" -l unbuffered -d 'Past the page cache, with direct I/O'
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from probe" -l mapped -d 'Map the file into memory, and read and write that'
 complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from probe" -l overwrite -d 'Write to TARGET although it was there before. What it holds is lost'
 complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from probe" -l drop-all -d 'Before each cold start drop everything that the machine has cached. Needs root, and slows down whatever else runs'
 complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from probe" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from server" -l clients -d 'Clients of each step' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from server" -l mix -d 'Weights of transactions that read an item, write one, and copy one to another' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from server" -l think -d 'Milliseconds of thinking before each transaction, mean and standard deviation' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from server" -l items -d 'Items of each client' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from server" -l size -d 'Bytes of an item' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from server" -l record -d 'Bytes that are read or written at a time' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from server" -l warm-up -d 'How long each step runs before it is measured' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from server" -l measure -d 'How long each step is measured' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from server" -l start -d 'From where each trial starts: cold (nothing of its files in memory), warm (all of them) or as-is. The first two are made and read back before each trial. Cold, if nothing else is the custom of the benchmark' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from server" -l trials -d 'The fewest and the most trials, as in 6..30, or exactly so many' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from server" -l confidence -d 'Repeat until the 95 % interval of the first series is this small to both sides; off: do the fewest trials' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from server" -l for -d 'The time that may be spent; the trial at hand is not cut short, and one is always done' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from server" -l seed -d 'Where everything random comes from' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from server" -l same-speed -d 'Set short trials aside during which the machine was slower than it can be by more than this, and do them again; off: all count' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from server" -l as-fast-as -d 'Trials count while the machine is as fast as it was in this record, for larder compare' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from server" -l format -d 'How to print the result' -r -f -a "text\t'Tables and sentences'
+csv\t'Every value, one line each'
+html\t'One page with charts that needs nothing else'
+json\t'The record, in the newest version of the format'"
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from server" -s o -l output -d 'Write the record as well, for larder compare and larder report' -r -F
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from server" -l hosts -d 'Start this very command on these hosts, one rank on each, and let them do the same together' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from server" -l ssh -d 'What starts a command on a host, as in \'ssh -p 2222\'; host and command are added' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from server" -l program -d 'Where larder is on the hosts' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from server" -l listen -d 'Under mpirun: where rank 0 listens for the others' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from server" -l rendezvous -d 'Under mpirun: a file that rank 0 makes, to tell the others where it listens and how they show that they belong to it. On several machines it must lie where all find it' -r -F
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from server" -l rank -d 'Which rank of how many this is, and on what host; who said --hosts says this' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from server" -l sync -d 'Make what a transaction writes stable before it ends'
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from server" -l unbuffered -d 'Past the page cache, with direct I/O'
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from server" -l overwrite -d 'Write to TARGET although it was there before. What it holds is lost'
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from server" -l drop-all -d 'Before each cold start drop everything that the machine has cached. Needs root, and slows down whatever else runs'
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from server" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from matrix" -l workload -d 'The benchmark. Its own words stand behind --' -r -f -a "postmark\t'Many small files; see larder bench postmark'
 probe\t'Random records of a file; see larder bench probe'"
 complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from matrix" -l fs -d 'File systems: ext2, ext3, ext4, xfs, btrfs, f2fs, ntfs. One that this kernel lacks is left out, and that is said' -r
@@ -404,16 +502,24 @@ complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_sub
 complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from matrix" -l variant -d 'How file systems are made and mounted and how the benchmark is favoured, as in \'tuned=-b 1024; noatime\' or \'tuned=fs: ext4; mkfs: -b 1024; mount: noatime; nice: 5; policy: batch; iopriority: idle\'. May be repeated; \'plain=\' is all defaults' -r
 complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from matrix" -l size -d 'Size of each device' -r
 complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from matrix" -l scratch -d 'The folder for its image, which takes no more room than is written' -r -F
-complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from matrix" -l start -d 'From where each trial starts: cold (nothing of its files in memory), warm (all of them) or as-is. The first two are made and read back before each trial' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from matrix" -l start -d 'From where each trial starts: cold (nothing of its files in memory), warm (all of them) or as-is. The first two are made and read back before each trial. Cold, if nothing else is the custom of the benchmark' -r
 complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from matrix" -l trials -d 'The fewest and the most trials, as in 6..30, or exactly so many' -r
 complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from matrix" -l confidence -d 'Repeat until the 95 % interval of the first series is this small to both sides; off: do the fewest trials' -r
 complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from matrix" -l for -d 'The time that may be spent; the trial at hand is not cut short, and one is always done' -r
 complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from matrix" -l seed -d 'Where everything random comes from' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from matrix" -l same-speed -d 'Set short trials aside during which the machine was slower than it can be by more than this, and do them again; off: all count' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from matrix" -l as-fast-as -d 'Trials count while the machine is as fast as it was in this record, for larder compare' -r
 complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from matrix" -l format -d 'How to print the result' -r -f -a "text\t'Tables and sentences'
 csv\t'Every value, one line each'
 html\t'One page with charts that needs nothing else'
 json\t'The record, in the newest version of the format'"
 complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from matrix" -s o -l output -d 'Write the record as well, for larder compare and larder report' -r -F
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from matrix" -l hosts -d 'Start this very command on these hosts, one rank on each, and let them do the same together' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from matrix" -l ssh -d 'What starts a command on a host, as in \'ssh -p 2222\'; host and command are added' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from matrix" -l program -d 'Where larder is on the hosts' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from matrix" -l listen -d 'Under mpirun: where rank 0 listens for the others' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from matrix" -l rendezvous -d 'Under mpirun: a file that rank 0 makes, to tell the others where it listens and how they show that they belong to it. On several machines it must lie where all find it' -r -F
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from matrix" -l rank -d 'Which rank of how many this is, and on what host; who said --hosts says this' -r
 complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from matrix" -l drop-all -d 'Before each cold start drop everything that the machine has cached. Needs root, and slows down whatever else runs'
 complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from matrix" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from cold" -l drop-all -d 'Drop everything that the machine has cached as well: inodes, directories, and what lies below FUSE and loop devices. Needs root, and slows down whatever else runs'

@@ -25,6 +25,13 @@ for side in read write; do
 done
 losetup --detach \"$2\"";
 
+/// Attaches an image to a loop device that goes past the page cache; whoever asks detaches it.
+pub(crate) fn attach(image: &Path) -> Result<PathBuf> {
+    let mut losetup = Command::new("losetup");
+    losetup.args(["--find", "--show", "--direct-io=on"]).arg(image);
+    Ok(PathBuf::from(run::text(&mut losetup)?.trim()))
+}
+
 /// A loop device with a limit.
 #[derive(Debug)]
 pub(crate) struct SlowDisk {
@@ -55,10 +62,7 @@ impl SlowDisk {
 
     /// A device over the image without a limit yet.
     pub(crate) fn unlimited(image: &Path) -> Result<Self> {
-        let line = run::text(
-            Command::new("losetup").args(["--find", "--show", "--direct-io=on"]).arg(image),
-        )?;
-        let device = PathBuf::from(line.trim());
+        let device = attach(image)?;
         let name = device.file_name().context("losetup printed no device")?;
         let numbers = Path::new("/sys/block").join(name).join("dev");
         let numbers = std::fs::read_to_string(&numbers);

@@ -48,9 +48,12 @@ pub(crate) fn command(args: &[String]) -> Result<Ending> {
 
 /// Has the tests write the examples that they check otherwise.
 fn examples(root: &Path) -> Result<()> {
-    for (test, name) in
-        [("control", "documents"), ("postmark", "documents"), ("reports", "examples")]
-    {
+    for (test, name) in [
+        ("control", "documents"),
+        ("postmark", "documents"),
+        ("iozone", "documents"),
+        ("reports", "examples"),
+    ] {
         let mut cargo = run::cargo(root);
         cargo.args(["test", "--quiet", "--package", "larder", "--test", test, name]);
         run::show(cargo.env("LARDER_WRITE_DOCS", "1"))?;

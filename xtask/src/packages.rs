@@ -20,6 +20,8 @@ const NEEDS: &[(&str, &str)] = &[
     ("fio", "fio"),
     ("postmark", "postmark"),
     ("strace", "strace"),
+    ("mpirun", "openmpi-bin"),
+    ("ip", "iproute2"),
     ("mkfs.ext4", "e2fsprogs"),
     ("mkfs.xfs", "xfsprogs"),
     ("mkfs.btrfs", "btrfs-progs"),

@@ -11,6 +11,7 @@ mod fuse_volume;
 mod fuzz;
 mod guest;
 mod in_process;
+mod iozone;
 mod kill;
 mod lazy;
 mod leak;
@@ -18,6 +19,7 @@ mod live;
 mod matrix;
 mod page_size;
 mod postmark;
+mod ranks;
 mod rss;
 mod same_cache;
 mod settings;
@@ -120,6 +122,7 @@ pub(crate) const PROOFS: &[Proof] = &[
         about: "larder compare, against what is known to be so",
         run: compare::run,
     },
+    Proof { name: "iozone", about: "the grid of IOzone on 4 GiB (root)", run: iozone::run },
     Proof {
         name: "slow-disk",
         about: "the benchmarks on a disk of 100 operations per second (root)",
@@ -130,6 +133,11 @@ pub(crate) const PROOFS: &[Proof] = &[
         name: "matrix",
         about: "file systems and schedulers, the machine as before (root)",
         run: matrix::run,
+    },
+    Proof {
+        name: "ranks",
+        about: "mpirun and two namespaces: one barrier, one total",
+        run: ranks::run,
     },
     Proof { name: "simulation", about: "20,000 seeds of crashes and faults", run: simulation::run },
 ];

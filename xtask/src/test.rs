@@ -9,7 +9,8 @@ use crate::table::{self, Verdict};
 use crate::{Ending, docs, packages, run, tidy};
 
 /// The proofs that have a short form worth running each time.
-const QUICK: &[&str] = &["clients", "faults", "wrong-input", "rss", "kill", "live", "postmark"];
+const QUICK: &[&str] =
+    &["clients", "faults", "wrong-input", "rss", "kill", "live", "postmark", "iozone"];
 
 /// How long one call of cargo may take: a test that never ends is a test that fails.
 const STEP_MAX_S: u64 = 40 * 60;

@@ -22,7 +22,11 @@ pub(crate) fn bytes(text: &str) -> Result<u64, String> {
     let size: ByteSize = text
         .parse()
         .map_err(|error| format!("\"{text}\" is not a size ({error}); write 4KiB, 256MiB, 2GiB"))?;
-    Ok(size.as_u64())
+    // What is beyond that is no error to the library.
+    match size.as_u64() {
+        u64::MAX => Err(format!("\"{text}\" is not a size: it is 16 EiB or more")),
+        bytes => Ok(bytes),
+    }
 }
 
 /// A ceiling: a number of bytes, or `all` where there is none.
@@ -300,6 +304,7 @@ mod tests {
     fn sizes_pages_and_modes() {
         assert_eq!(bytes("256MiB").unwrap(), 256 << 20);
         assert!(bytes("many").unwrap_err().contains("not a size"));
+        assert!(bytes("99999999999999999999g").unwrap_err().contains("16 EiB or more"));
         assert_eq!(page_blocks("64KiB").unwrap(), 16);
         for wrong in ["2KiB", "12KiB", "2MiB", "5000"] {
             assert!(page_blocks(wrong).is_err(), "{wrong}");

@@ -77,7 +77,8 @@ impl Drop for SignalChannel {
     }
 }
 
-/// Raised by the first signal that asks for an end; the second one ends the process at once.
+/// Raised by the first signal that asks for an end; the second one ends the process at once. It may
+/// be raised by others too, and then the first signal still is the first.
 pub(crate) struct Stop {
     stopped: Arc<AtomicBool>,
     signal: Arc<AtomicUsize>,
@@ -85,10 +86,12 @@ pub(crate) struct Stop {
 
 impl Stop {
     pub(crate) fn listen() -> Result<Self> {
-        let (stopped, signal) = (Arc::new(AtomicBool::new(false)), Arc::default());
+        let (stopped, signalled) = (Arc::default(), Arc::new(AtomicBool::new(false)));
+        let signal = Arc::default();
         for number in [SIGINT, SIGTERM] {
             let value = usize::try_from(number).expect("signals are positive");
-            flag::register_conditional_default(number, Arc::clone(&stopped))
+            flag::register_conditional_default(number, Arc::clone(&signalled))
+                .and_then(|_| flag::register(number, Arc::clone(&signalled)))
                 .and_then(|_| flag::register_usize(number, Arc::clone(&signal), value))
                 .and_then(|_| flag::register(number, Arc::clone(&stopped)))
                 .context("receive signals")?;
@@ -99,6 +102,11 @@ impl Stop {
     /// The flag.
     pub(crate) fn flag(&self) -> &AtomicBool {
         &self.stopped
+    }
+
+    /// The same, to be raised by others.
+    pub(crate) fn raised(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.stopped)
     }
 
     /// Ends the process as the signal would have, if there was one.

@@ -6,8 +6,10 @@
 //! * [`Surroundings`]: what the player must know of the machine; whoever runs it brings that along.
 //! * [`play`]: trials from a cold or a warm start that was made and read back, repeated until the
 //!   interval of the main series is small enough or the time is spent, with doubts said.
+//! * [`Ranks`]: other processes that do the same together, in the same phases.
 //! * [`play_parts`]: several workloads as one run, each with starts of its own.
 //! * [`probe`], [`postmark`], [`fileload`], [`server`]: workloads.
+//! * [`held`]: what a run that was killed has left.
 //! * [`target`]: what block workloads work on: a path, an export, an engine in process.
 //!
 //! Invariants: no trial begins from another start than the one that its record states; nothing that
@@ -20,11 +22,13 @@ mod doubts;
 mod error;
 pub mod fileload;
 mod gate;
+pub mod held;
 mod pace;
 mod parts;
 mod player;
 pub mod postmark;
 pub mod probe;
+mod ranks;
 mod repeat;
 pub mod server;
 mod surroundings;
@@ -41,6 +45,7 @@ pub use larder_report::run::trial::{Doubt, Phase, Start, Why};
 pub use pace::SameSpeed;
 pub use parts::{InParts, PartsProgress, play_parts};
 pub use player::{Played, Progress, Step, play};
+pub use ranks::{Ranks, total};
 pub use repeat::Plan;
 pub use surroundings::{Counted, Found, Surroundings};
 pub use workload::{Footing, Outcome, Own, Series, Space, Stage, Workload};

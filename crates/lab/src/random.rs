@@ -12,6 +12,29 @@ use rand_xoshiro::rand_core::{Rng, SeedableRng};
 /// sum has a standard deviation of sqrt(14 / 12) = 1.08, so what comes out is 8 % wider than asked.
 const UNIFORMS: u32 = 14;
 
+/// Bytes between two marks: what storage compares when it looks for copies is a multiple of it.
+pub const MARK_EVERY: usize = 512;
+
+/// Makes every 512 bytes different from those with other marks: the first gets the mark `first`,
+/// the next one the number behind it, and so on. Returns the first mark that was not used.
+pub fn mark(bytes: &mut [u8], first: u64) -> u64 {
+    let mut next = first;
+    for sector in bytes.chunks_mut(MARK_EVERY) {
+        let mark = mark_bytes(next);
+        let len = sector.len().min(mark.len());
+        sector[..len].copy_from_slice(&mark[..len]);
+        next += 1;
+    }
+    next
+}
+
+/// What a mark looks like: an odd factor keeps different numbers different, and spreads them over
+/// all bits.
+#[must_use]
+pub fn mark_bytes(number: u64) -> [u8; 8] {
+    number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes()
+}
+
 /// A source of random numbers made from a seed.
 #[derive(Clone, Debug)]
 pub struct Random {

@@ -5,23 +5,22 @@
 //! which requests are under way together, for who asks for a page that is still coming has missed.
 //! So the store is one whose time the machine's own delays do not blur, a server that answers after
 //! [`STORE_TIME`], and the simulation is told how long a miss took as the server measured it, and
-//! how long a hit took as the client did. And curves, which see single references only, must
-//! foretell the hit ratio of the server at ten sizes.
+//! such a time between two requests that it takes as long as the replay did: what clients, sockets
+//! and threads take. And curves, which see single references only, must foretell the hit ratio of
+//! the server at ten sizes.
 //!
 //! Nothing is read ahead, here and there: whether what is read ahead has come when its reader does,
 //! and what had to go for it, depends on the time that the store takes, in all three.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 
 use super::default_policy::traces;
-use super::speed::median;
 use super::{Claims, Lab, to_f64};
-use crate::nbd::Client;
 use crate::server::{Peer, Server};
 use crate::{image, run};
 
@@ -45,8 +44,10 @@ const WORST_POINTS: f64 = 3.0;
 const MEMORY: &str = "24MiB";
 /// What each read and write of the store takes with eight clients.
 const STORE_TIME: Duration = Duration::from_millis(4);
-/// Reads by which the time of a hit is found where a replay does not tell.
-const LONE_HITS: u32 = 1001;
+/// The longest time between two requests that is tried, and how near the time of the simulation
+/// must come to that of the replay.
+const GAP_MAX_NS: u64 = 2_000_000;
+const TIME_APART: f64 = 0.005;
 /// Sizes of the prediction, in MiB of memory.
 const SIZES_MIB: [u64; 10] = [8, 10, 12, 14, 16, 20, 28, 40, 56, 80];
 
@@ -122,37 +123,8 @@ struct Served {
     pages: u64,
     /// Mean nanoseconds of a read of the store.
     miss: f64,
-    /// What the replay told of its reads.
-    reads: Value,
-}
-
-impl Served {
-    /// Nanoseconds that a read takes that hits, from its sending to the answer: the median of
-    /// these, which are the shortest of all reads, as far as quantiles were told. None if so few
-    /// hit that no quantile is one of them.
-    fn hit(&self) -> Result<Option<f64>> {
-        let ratio = hits(&self.counters)?;
-        let quantiles = [("p5", 10.0), ("p10", 15.0), ("p25", 35.0), ("p50", 75.0)];
-        let near = quantiles.iter().rev().find(|(_, from)| ratio >= *from);
-        let Some((name, _)) = near else { return Ok(None) };
-        let time = self.reads[name].as_f64();
-        time.map(Some).with_context(|| format!("no time {name} of a read"))
-    }
-}
-
-/// The median time in nanoseconds of a read that hits, of one client that reads one block.
-fn lone_hit(lab: &Lab, case: &Case) -> Result<f64> {
-    let server = lab.serve(&case.image, &format!("--memory {MEMORY}"))?;
-    let mut client = Client::connect(&server.socket(), "")?;
-    let mut times = Vec::new();
-    for _ in 0..LONE_HITS {
-        let asked = Instant::now();
-        ensure!(client.read(0, &mut [0; 512])?.is_ok(), "a read was refused");
-        times.push(to_f64(u64::try_from(asked.elapsed().as_nanos())?));
-    }
-    drop(client);
-    server.stop_clean()?;
-    Ok(median(&times))
+    /// Nanoseconds of the whole replay.
+    duration: f64,
 }
 
 /// Mean nanoseconds of a read that the store was asked for: waiting for it, and in it.
@@ -183,7 +155,7 @@ fn served(
         counters: volume["counters"].clone(),
         pages: memory / 4096,
         miss: miss_time(volume),
-        reads: replayed["ops"]["read"]["latency_ns"].clone(),
+        duration: replayed["duration_ns"].as_f64().context("a replay takes time")?,
     })
 }
 
@@ -260,14 +232,11 @@ fn near(lab: &Lab, case: &Case, claims: &mut Claims) -> Result<()> {
     store.stop()?;
     let Served { counters, pages, .. } = &served;
     let store = format!("fixed:{:.0}ns", served.miss);
-    let gap = match served.hit()? {
-        Some(time) => time,
-        None => lone_hit(lab, case)?,
-    };
-    let gap = format!("{gap:.0}ns");
     let whole = ["--level", "whole", "--policy", "s3fifo", "--write-mode", "back"];
-    let more = ["--read-ahead", "off", "--clients", "8", "--store", &store, "--gap", &gap];
-    let row = simulated(lab, case, *pages, &[&whole[..], &more].concat())?;
+    let more = ["--read-ahead", "off", "--clients", "8", "--store", &store];
+    let (gap, row) = as_long(served.duration, |gap| {
+        simulated(lab, case, *pages, &[&whole[..], &more, &["--gap", gap]].concat())
+    })?;
     // A reference to a page that another request is fetching counts as a miss, but reads nothing:
     // how many there are depends on the moment of each request.
     let (real, foretold) = (fetched(counters)?, fetched(&row)?);
@@ -283,11 +252,27 @@ fn near(lab: &Lab, case: &Case, claims: &mut Claims) -> Result<()> {
     let (real, foretold) = (hits(counters)?, hits(&row)?);
     claims.against(
         format!("{}: eight clients, write-back: hits within {APART_POINTS} points", case.name),
-        format!("{real:.2} % of reads hit; store {store}, a hit {gap}"),
+        format!("{real:.2} % of reads hit; store {store}, {gap} between requests"),
         format!("simulated: {foretold:.2} %"),
         (real - foretold).abs() <= APART_POINTS,
     );
     Ok(())
+}
+
+/// The simulation that takes as long as `duration` nanoseconds, and its time between requests: the
+/// longer that is, the longer it takes.
+fn as_long(duration: f64, simulate: impl Fn(&str) -> Result<Value>) -> Result<(String, Value)> {
+    let (mut least, mut most) = (0_u64, GAP_MAX_NS);
+    loop {
+        let gap = least.midpoint(most);
+        let said = format!("{gap}ns");
+        let row = simulate(&said)?;
+        let took = row["elapsed_ns"].as_f64().context("a simulation takes time")?;
+        if (took / duration - 1.0).abs() <= TIME_APART || most - least <= 1 {
+            return Ok((said, row));
+        }
+        if took < duration { least = gap } else { most = gap }
+    }
 }
 
 /// Curves of references against the server.

@@ -1,15 +1,18 @@
 //! `larder bench`: the classic benchmarks, one file each.
 
+mod bar;
 mod fileload;
 mod fragments;
 mod inside;
 mod iozone;
 mod leak;
+mod left_over;
 mod matrix;
 mod places;
 mod playing;
 mod postmark;
 mod probe;
+mod ranks;
 mod server;
 mod start;
 mod surroundings;

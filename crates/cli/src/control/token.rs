@@ -49,6 +49,11 @@ impl Token {
         Ok(Token(token.as_bytes().into()))
     }
 
+    /// One that was made just now.
+    pub(crate) fn of(text: &str) -> Self {
+        Token(text.as_bytes().into())
+    }
+
     /// The header that shows it.
     pub(crate) fn header(&self) -> String {
         format!("Bearer {}", String::from_utf8_lossy(&self.0))

@@ -7,5 +7,9 @@ mod documents;
 mod ends;
 #[path = "../shared/examples.rs"]
 mod examples;
+#[path = "../shared/masked.rs"]
+mod masked;
+#[path = "../shared/program.rs"]
+mod program;
 mod refusals;
 mod rig;

@@ -1,37 +1,15 @@
-//! What the tests share: the program in a folder, and what it came to.
+//! What the tests share: the program in a folder.
 
+pub(crate) use crate::program::{Said, names};
 use std::path::Path;
-use std::process::{Command, Stdio};
-
-/// What a call came to.
-#[derive(Debug)]
-pub(crate) struct Said {
-    pub(crate) code: Option<i32>,
-    pub(crate) out: String,
-    pub(crate) err: String,
-}
+use std::process::Command;
 
 /// `larder bench postmark` with these words, in a folder.
 pub(crate) fn command(folder: &Path, words: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
-    command.args(["bench", "postmark"]).args(words).current_dir(folder).stdin(Stdio::null());
-    command
+    crate::program::bench("postmark", folder, words)
 }
 
 /// Runs it to its end.
 pub(crate) fn run(folder: &Path, words: &[&str]) -> Said {
-    let output = command(folder, words).output().expect("larder can be started");
-    let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
-    Said { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
-}
-
-/// What is in a folder, by name.
-pub(crate) fn names(folder: &Path) -> Vec<String> {
-    let entries = std::fs::read_dir(folder).expect("a folder");
-    let name = |entry: std::io::Result<std::fs::DirEntry>| {
-        entry.expect("an entry").file_name().into_string().expect("UTF-8")
-    };
-    let mut names: Vec<_> = entries.map(name).collect();
-    names.sort();
-    names
+    crate::program::said(&mut command(folder, words))
 }

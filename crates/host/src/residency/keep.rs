@@ -10,11 +10,13 @@ use super::{Residency, ResidencyError, of_file, open, read_piece};
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// Bytes that are read at a time.
 const PIECE_BYTES: usize = 1 << 20;
-/// How often files are read before what is missing counts as missing.
-const ATTEMPTS: usize = 5;
+/// For how long files are read again before what is missing counts as missing: the kernel may page
+/// out what rests for most of a second at a time.
+const PATIENCE: Duration = Duration::from_secs(3);
 /// Files that are kept open; more are opened one by one.
 const OPEN_MAX: usize = 512;
 
@@ -100,9 +102,8 @@ impl Files {
     /// A file cannot be opened, read or looked at.
     pub fn fill(&self, mut more: impl FnMut(u64) -> bool) -> Result<Found, FillError> {
         let mut buffer = vec![0; PIECE_BYTES];
-        let mut attempt = 0;
+        let begun = Instant::now();
         loop {
-            attempt += 1;
             let mut going = true;
             self.each(|file, path| {
                 if going && !of_file(file, path)?.is_warm() {
@@ -114,7 +115,7 @@ impl Files {
             // Memory that is short for a moment, or a kernel that pages out what rests, takes some
             // of the pages that were just read; where opening drops them, all are gone.
             let some_lack = found.lacking.is_some() && found.sum.resident > 0;
-            if !going || !some_lack || attempt == ATTEMPTS {
+            if !going || !some_lack || begun.elapsed() > PATIENCE {
                 return Ok(found);
             }
         }

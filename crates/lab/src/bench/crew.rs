@@ -1,5 +1,5 @@
 //! The threads of a trial: all of them go through the same phases, and none begins a phase before
-//! all have ended the one before.
+//! all have ended the one before, in this rank and in all others.
 //!
 //! Invariants: a phase takes from the moment when the first thread begins it to the one when the
 //! last is done with it; the first error, or a panic, ends the crew, and no thread waits for one
@@ -85,6 +85,19 @@ fn go<W>(
     for (phase, name) in phases.iter().enumerate() {
         if !gate.pass() {
             return done;
+        }
+        if stage.is_in_company() {
+            // One goes to meet the other ranks, and the rest of this one waits for it.
+            if number == 0
+                && let Err(error) = stage.meet(name)
+            {
+                done.failed = Some(error);
+                gate.break_up();
+                return done;
+            }
+            if !gate.pass() {
+                return done;
+            }
         }
         let begun_at = stage.now();
         let place = Place { worker: number, phase, name, begun_at };

@@ -12,6 +12,7 @@
 //! any unit, the higher the faster; times are nanoseconds.
 
 use larder_core::clock::{Nanos, SECOND};
+use larder_report::compare::SPEED_MAX;
 
 /// The longest trial that is set aside.
 const SHORT: Nanos = 2 * SECOND;
@@ -29,7 +30,7 @@ pub struct SameSpeed {
 
 impl Default for SameSpeed {
     fn default() -> Self {
-        SameSpeed { tolerance: 0.1, as_fast_as: None }
+        SameSpeed { tolerance: SPEED_MAX, as_fast_as: None }
     }
 }
 
@@ -75,9 +76,9 @@ impl Pace {
         took <= SHORT && self.has_patience() && speed.is_some_and(|speed| self.is_off(speed))
     }
 
-    /// Whether more time may be lost.
+    /// Whether more time may be lost; never where any speed will do.
     pub(super) fn has_patience(&self) -> bool {
-        self.lost < PATIENCE + self.kept
+        self.wanted.is_some() && self.lost < PATIENCE + self.kept
     }
 
     pub(super) fn lose(&mut self, time: Nanos) {

@@ -8,8 +8,10 @@ use super::surroundings::{Counted, Found, Surroundings};
 use super::workload::{Footing, Outcome, Series, Stage, Workload};
 use larder_core::clock::Nanos;
 use larder_core::counters::HistogramSnapshot;
+use larder_report::run::parts::together;
 use larder_report::run::trial::{Doubt, Latency, SettingChange, Start, Started, Trial, Why};
 use larder_report::run::{Run, Sample};
+use serde_json::Value;
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::PathBuf;
@@ -54,7 +56,9 @@ pub struct Played {
     pub stopped: bool,
 }
 
-/// Plays a workload. `stop` is looked at all the time; `watch` is told how far it is.
+/// Plays a workload. `stop` is looked at all the time; `watch` is told how far it is. If there are
+/// other ranks, all begin each trial and phase together, and there are as many trials as the sums
+/// of all ask for.
 ///
 /// # Errors
 /// There is no result: the first error of the workload or the machine, a start that cannot be made,
@@ -93,6 +97,8 @@ struct Player<'a> {
     run: Run,
     /// Sentences of the workload and about what is below the page cache, each once.
     said: BTreeSet<(Why, String)>,
+    /// Values of the main series, those of all ranks together; empty where there is one alone.
+    totals: Vec<f64>,
     begun_at: Nanos,
     pace: Pace,
 }
@@ -121,10 +127,24 @@ impl<'a> Player<'a> {
             .collect();
         let paths = workload.paths();
         run.environment = surroundings.settings(&paths);
-        let said = BTreeSet::new();
         let begun_at = surroundings.now();
-        let pace = Pace::new(plan.same_speed);
-        Player { workload, plan, surroundings, stop, series, paths, run, said, begun_at, pace }
+        let (said, totals) = (BTreeSet::new(), Vec::new());
+        // A trial that one rank sets aside would have to go in all of them.
+        let alone = surroundings.ranks().is_none();
+        let pace = Pace::new(plan.same_speed.filter(|_| alone));
+        Player {
+            workload,
+            plan,
+            surroundings,
+            stop,
+            series,
+            paths,
+            run,
+            said,
+            totals,
+            begun_at,
+            pace,
+        }
     }
 
     /// Prepares and does all trials; whether it was stopped after at least one.
@@ -133,8 +153,9 @@ impl<'a> Player<'a> {
         self.stage(0).check()?;
         let stage = self.stage(0);
         self.workload.prepare(&stage)?;
+        stage.meet("prepared")?;
         self.begun_at = self.surroundings.now();
-        while self.plan.goes_on(self.values(), self.spent()) {
+        while self.goes_on()? {
             match self.trial(watch) {
                 Ok(()) => {}
                 Err(error) if error.is_stop() && !self.run.trials.is_empty() => return Ok(true),
@@ -144,12 +165,33 @@ impl<'a> Player<'a> {
         Ok(false)
     }
 
+    /// Whether there is one more trial, as rank 0 sees it.
+    fn goes_on(&self) -> Result<bool, BenchError> {
+        let goes_on = self.plan.goes_on(self.values(), self.spent());
+        let Some(ranks) = self.surroundings.ranks() else { return Ok(goes_on) };
+        let said = ranks.meet("whether to go on", goes_on.into())?;
+        Ok(said.first() == Some(&Value::Bool(true)))
+    }
+
+    /// Adds up the values of the last trial in all ranks.
+    fn note_total(&mut self) -> Result<(), BenchError> {
+        let Some(ranks) = self.surroundings.ranks() else { return Ok(()) };
+        let Some(sample) = self.run.samples.first() else { return Ok(()) };
+        let own = sample.values.last().copied().expect("a trial was recorded");
+        let said = ranks.meet(&format!("end of trial {}", self.run.trials.len()), own.into())?;
+        let all: Vec<f64> = said.iter().filter_map(Value::as_f64).collect();
+        self.totals.push(together(&sample.unit, &all));
+        Ok(())
+    }
+
     fn trial(&mut self, watch: &mut dyn FnMut(Progress)) -> Result<(), BenchError> {
         let number = self.run.trials.len() as u64 + 1;
         self.wait_for_speed(number, watch)?;
         self.stage(number).check()?;
         self.tell(watch, Step::Starting);
         let started = self.start()?;
+        // One that still drops or fills would disturb those that begin.
+        self.stage(number).meet(&format!("start of trial {number}"))?;
         self.tell(watch, Step::Running);
         let speed = self.surroundings.speed();
         let before = self.surroundings.count(&self.paths);
@@ -170,7 +212,7 @@ impl<'a> Player<'a> {
         if speed.is_some_and(|speed| self.pace.saw(speed)) {
             self.look_back();
         }
-        Ok(())
+        self.note_total()
     }
 
     /// Waits while the machine is slower than it can be, as long as there is patience.
@@ -305,9 +347,10 @@ impl<'a> Player<'a> {
         Stage { trial, seed: self.plan.seed, stop: self.stop, surroundings: self.surroundings }
     }
 
-    /// Values of the main series so far.
+    /// Values of the main series so far, those of all ranks together.
     fn values(&self) -> &[f64] {
-        self.run.samples.first().map_or(&[], |sample| &sample.values)
+        let own = || self.run.samples.first().map_or(&[][..], |sample| &sample.values);
+        if self.surroundings.ranks().is_some() { &self.totals } else { own() }
     }
 
     fn spent(&self) -> Nanos {

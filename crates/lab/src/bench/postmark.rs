@@ -182,7 +182,9 @@ impl Workload for PostmarkBench {
 
     fn trial(&mut self, stage: &Stage<'_>) -> Result<Outcome, BenchError> {
         let asked = || stage.check().is_err();
-        match postmark::run(&self.options, &Control::asking(&asked)) {
+        let begins = |phase: Phase| stage.meet(phase.name()).is_ok();
+        let control = Control::asking(&asked).before_phases(&begins);
+        match postmark::run(&self.options, &control) {
             Ok(mut outcome) => {
                 self.left_over.append(&mut outcome.left_over);
                 let (values, phases) = (values(&outcome), outcome.phases.iter().map(phase));
@@ -201,7 +203,8 @@ impl Workload for PostmarkBench {
     }
 
     fn clean_up(&mut self) -> Result<(), BenchError> {
-        // Each trial removes its files itself.
+        // Each trial removes its files itself. A rank beside this one may have been killed.
+        self.left_over.append(&mut postmark::clear_up(&self.options.config));
         Ok(())
     }
 }

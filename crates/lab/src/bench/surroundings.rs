@@ -1,6 +1,7 @@
 //! What the player must know of the machine, and the few things it must be able to do to it.
 
 use super::error::Trouble;
+use super::ranks::Ranks;
 use larder_core::clock::Nanos;
 use larder_report::run::Machine;
 use std::collections::BTreeMap;
@@ -34,7 +35,7 @@ pub struct Counted {
 }
 
 /// The machine as the player sees it. Nothing here is called while a trial runs, except for
-/// [`Surroundings::now`].
+/// [`Surroundings::now`] and, between phases, [`Surroundings::ranks`].
 pub trait Surroundings: Sync {
     /// Nanoseconds of a clock that never goes back.
     fn now(&self) -> Nanos;
@@ -94,4 +95,9 @@ pub trait Surroundings: Sync {
     /// What lies below the page cache of these files and may keep data that nobody can look at, as
     /// sentences: a FUSE daemon's own cache, for one.
     fn below(&self, files: &[PathBuf]) -> Vec<String>;
+
+    /// Other processes that do the same together; none, if this one is alone.
+    fn ranks(&self) -> Option<&dyn Ranks> {
+        None
+    }
 }

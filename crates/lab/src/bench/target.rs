@@ -4,6 +4,7 @@
 //! business of whoever runs the player, since this crate knows neither.
 
 use super::error::BenchError;
+use super::held::{Held, clear_up_beside};
 use super::workload::{Footing, Space, Stage};
 use crate::random::Random;
 use larder_core::units::BLOCK_BYTES_U64;
@@ -97,7 +98,7 @@ pub struct AtPath {
     writes: bool,
     /// It is to be made, and what is made is removed.
     new: bool,
-    made: bool,
+    made: Option<Held>,
 }
 
 impl AtPath {
@@ -106,7 +107,7 @@ impl AtPath {
     #[must_use]
     pub fn existing(path: &Path, bytes: u64, buffering: Buffering, writes: bool) -> Self {
         let path = path.to_path_buf();
-        AtPath { path, bytes, buffering, writes, new: false, made: false }
+        AtPath { path, bytes, buffering, writes, new: false, made: None }
     }
 
     /// A file of so many bytes that is made for the run, full of what cannot be compressed, and
@@ -132,9 +133,9 @@ impl AtPath {
 
     fn make(&mut self, stage: &Stage<'_>) -> Result<(), BenchError> {
         let failed = || BenchError::io(format!("make {}", self.path.display()));
-        let mut options = OpenOptions::new();
-        let mut file = options.write(true).create_new(true).open(&self.path).map_err(failed())?;
-        self.made = true;
+        let create = || File::create_new(&self.path).map(drop);
+        self.made = Some(Held::make(&self.path, create).map_err(failed())?);
+        let mut file = OpenOptions::new().write(true).open(&self.path).map_err(failed())?;
         let mut random = Random::from_seed(stage.seed);
         let mut piece = vec![0; PIECE_BYTES];
         let mut left = self.bytes;
@@ -167,7 +168,7 @@ impl Place for AtPath {
     }
 
     fn space(&self) -> Vec<Space> {
-        let folder = self.path.parent().filter(|_| self.new && !self.made);
+        let folder = self.path.parent().filter(|_| self.new && self.made.is_none());
         let folder = folder
             .map(|folder| if folder.as_os_str().is_empty() { Path::new(".") } else { folder });
         let folder = folder.map(Path::to_path_buf);
@@ -175,16 +176,18 @@ impl Place for AtPath {
     }
 
     fn prepare(&mut self, stage: &Stage<'_>) -> Result<(), BenchError> {
-        if self.new && !self.made { self.make(stage) } else { Ok(()) }
+        if self.new && self.made.is_none() { self.make(stage) } else { Ok(()) }
     }
 
     fn clean_up(&mut self) -> Result<(), BenchError> {
-        if !self.made {
+        if self.made.is_none() {
             return Ok(());
         }
         let failed = BenchError::io(format!("remove {}", self.path.display()));
         std::fs::remove_file(&self.path).map_err(failed)?;
-        self.made = false;
+        self.made = None;
+        // A rank beside this one may have been killed.
+        clear_up_beside(&self.path);
         Ok(())
     }
 

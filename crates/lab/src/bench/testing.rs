@@ -6,8 +6,8 @@ use larder_core::clock::Nanos;
 use larder_report::run::Machine;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 /// A machine on a clock that moves by 10 with each look, or by `step`.
 #[derive(Debug, Default)]
@@ -23,6 +23,7 @@ pub(crate) struct Double {
     pub(crate) counted: Mutex<VecDeque<Counted>>,
     pub(crate) settings: Mutex<VecDeque<(&'static str, &'static str)>>,
     pub(crate) below: Vec<String>,
+    pub(crate) ranks: Option<Arc<dyn Ranks>>,
     /// How fast it is, one after the other; the last one stays.
     pub(crate) speeds: Mutex<VecDeque<Option<f64>>>,
     /// What was asked of it.
@@ -101,6 +102,10 @@ impl Surroundings for Double {
 
     fn below(&self, _: &[PathBuf]) -> Vec<String> {
         self.below.clone()
+    }
+
+    fn ranks(&self) -> Option<&dyn Ranks> {
+        self.ranks.as_deref()
     }
 }
 

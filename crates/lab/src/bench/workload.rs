@@ -102,6 +102,21 @@ impl Stage<'_> {
         self.surroundings.now()
     }
 
+    /// Waits for all ranks, before a phase begins in any of them; at once where there is only one.
+    /// All ranks come to the same places in the same order.
+    ///
+    /// # Errors
+    /// [`BenchError::Stopped`] if a rank is gone, or somebody wants to stop.
+    pub fn meet(&self, place: &str) -> Result<(), BenchError> {
+        let ranks = self.surroundings.ranks();
+        ranks.map_or(Ok(()), |ranks| ranks.meet(place, Value::Null).map(drop))
+    }
+
+    /// Whether there are others to wait for.
+    pub(super) fn is_in_company(&self) -> bool {
+        self.surroundings.ranks().is_some()
+    }
+
     /// Sleeps for so many nanoseconds, and looks up now and then whether somebody wants to stop.
     ///
     /// # Errors

@@ -9,8 +9,12 @@ pub mod cell;
 pub mod grid;
 pub mod order;
 pub mod passes;
+mod records;
 pub mod run;
+pub mod sequence;
+pub mod subject;
 pub mod tables;
+pub mod throughput;
 
 /// Something that is measured in every cell: a test of `-i`, as a whole or one of its halves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -27,6 +31,14 @@ pub struct Column {
 
 const fn column(test: u8, report: &'static str, title: &'static str, name: &'static str) -> Column {
     Column { test, report, title, name }
+}
+
+impl Column {
+    /// Whether it is a rate of writing.
+    #[must_use]
+    pub fn writes(&self) -> bool {
+        self.name.contains("write")
+    }
 }
 
 /// All columns, in the order of reports.
@@ -54,6 +66,10 @@ pub const COLUMNS: [Column; 17] = [
 pub const DEFAULT_TESTS: [u8; 8] = [0, 1, 2, 3, 4, 5, 6, 7];
 /// The test that mixes readers and writers, which has no column: it is of throughput mode only.
 pub const MIX_TEST: u8 = 8;
+/// The test of random reads and random writes, of which that one is made.
+pub const RANDOM_TEST: u8 = 2;
+/// The test that writes the first record again and again, which threads do not do.
+pub const RECORD_REWRITE_TEST: u8 = 4;
 /// The last test that there is.
 pub const LAST_TEST: u8 = 10;
 

@@ -11,9 +11,10 @@ impl Run {
     /// series stay those of the first part.
     pub fn join(&mut self, part: Run) {
         self.samples.extend(part.samples);
+        self.set_aside += part.set_aside;
         for (place, trial) in part.trials.into_iter().enumerate() {
             match self.trials.get_mut(place) {
-                Some(sum) => add(sum, trial),
+                Some(sum) => add(sum, trial, |one, other| one + other),
                 None => self.trials.push(trial),
             }
         }
@@ -30,19 +31,20 @@ impl Run {
     }
 }
 
-/// Times and counts add up; of the stolen time the worst is kept.
-fn add(sum: &mut Trial, more: Trial) {
-    sum.duration_ns += more.duration_ns;
+/// Counts add up, times as they are told to; of the stolen time and of the speed the worst is kept.
+pub(super) fn add(sum: &mut Trial, more: Trial, times: fn(u64, u64) -> u64) {
+    sum.duration_ns = times(sum.duration_ns, more.duration_ns);
     sum.started.files += more.started.files;
     let add = |one: Option<u64>, other: Option<u64>| Some(one? + other?);
     sum.started.pages = add(sum.started.pages, more.started.pages);
     sum.started.resident = add(sum.started.resident, more.started.resident);
     sum.steal = sum.steal.zip(more.steal).map(|(one, other)| one.max(other));
+    sum.speed = sum.speed.zip(more.speed).map(|(one, other)| one.min(other));
     sum.disk_bytes = add(sum.disk_bytes, more.disk_bytes);
     sum.own_bytes = add(sum.own_bytes, more.own_bytes);
     for phase in more.phases {
         match sum.phases.iter_mut().find(|one| one.name == phase.name) {
-            Some(one) => one.duration_ns += phase.duration_ns,
+            Some(one) => one.duration_ns = times(one.duration_ns, phase.duration_ns),
             None => sum.phases.push(phase),
         }
     }
@@ -73,7 +75,9 @@ mod tests {
             disk_bytes: Some(100),
             own_bytes: None,
             latencies: vec![Latency { what: name.to_owned(), ..Latency::default() }],
+            speed: steal.map(|steal| 1.0 - steal),
         };
+        run.set_aside = trials;
         run.trials = (1..=trials).map(trial).collect();
         run.doubts = vec![Doubt { why: Why::Steal, text: "it was stolen".to_owned() }];
         run.environment_changes =
@@ -94,7 +98,8 @@ mod tests {
         assert_eq!((first.duration_ns, first.phases[0].duration_ns), (20, 14));
         assert_eq!((first.started.files, first.started.pages), (2, Some(16)));
         assert_eq!((first.disk_bytes, first.own_bytes), (Some(200), None));
-        assert_eq!(first.steal, Some(0.3));
+        assert_eq!((first.steal, first.speed), (Some(0.3), Some(0.7)));
+        assert_eq!(whole.set_aside, 5);
         assert_eq!(first.latencies.len(), 2);
         // The third trial is that of the second part alone.
         assert_eq!(whole.trials[2].duration_ns, 10);

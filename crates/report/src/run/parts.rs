@@ -4,6 +4,7 @@
 //! gathered from parts has no trials of its own, and its samples are those of the parts, named
 //! `SERIES: PART`. What is the same in all parts is said once, in the run.
 
+use super::join::add;
 use super::trial::{Doubt, Trial, Why};
 use super::{Better, Run, Sample};
 use crate::format;
@@ -69,6 +70,40 @@ impl Run {
         run
     }
 
+    /// Makes a run of what several ranks did together, in the same trials: rates and counts are
+    /// added, of times the longest counts, see [`together`].
+    ///
+    /// # Panics
+    /// Without parts.
+    #[must_use]
+    pub fn together(parts: Vec<Part>) -> Run {
+        let count = parts.len();
+        let mut run = Run::gathered(String::new(), parts);
+        let first = &run.parts[0].run;
+        run.what = format!("{}; {count} ranks together", first.what);
+        run.main.clone_from(&first.main);
+        let runs: Vec<&Run> = run.parts.iter().map(|part| &part.run).collect();
+        let trials = runs.iter().map(|run| run.trials.len()).min().unwrap_or(0);
+        let sum = |sample: &Sample| {
+            let others = runs.iter().filter_map(|run| run.sample(&sample.series));
+            let all: Vec<&Sample> = others.collect();
+            let of_trial = |trial: usize| -> Vec<f64> {
+                all.iter().filter_map(|sample| sample.values.get(trial).copied()).collect()
+            };
+            let values = (0..trials).map(|trial| together(&sample.unit, &of_trial(trial)));
+            Sample { values: values.collect(), ..sample.clone() }
+        };
+        let samples = first.samples.iter().map(sum).collect();
+        let of_ranks = |trial: usize| {
+            let mut all = runs.iter().map(|run| run.trials[trial].clone());
+            let first = all.next().expect("there are parts");
+            all.fold(first, beside)
+        };
+        let trials = (0..trials).map(of_ranks).collect();
+        (run.samples, run.trials) = (samples, trials);
+        run
+    }
+
     /// Whether all that it has is what its parts have.
     #[must_use]
     pub fn is_gathered(&self) -> bool {
@@ -129,6 +164,25 @@ impl Run {
         }
         Some([*values.first()?, *values.last()?])
     }
+}
+
+/// One value out of those of all ranks in a trial: rates and counts are added, and of times (`s`,
+/// `ms`, `us`, `ns`) the longest counts, since the work is done when the last one has done it.
+#[must_use]
+pub fn together(unit: &str, values: &[f64]) -> f64 {
+    if ["s", "ms", "us", "ns"].contains(&unit) {
+        values.iter().copied().fold(0.0, f64::max)
+    } else {
+        values.iter().sum()
+    }
+}
+
+/// A trial of one rank beside the same of another: it is over when the last one is.
+fn beside(mut sum: Trial, more: Trial) -> Trial {
+    add(&mut sum, more, u64::max);
+    // Ranks on one machine see the same disks, so there is no sum of those.
+    (sum.disk_bytes, sum.own_bytes) = (None, None);
+    sum
 }
 
 /// A column of the table of parts.

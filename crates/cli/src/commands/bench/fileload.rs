@@ -1,5 +1,6 @@
 //! `larder bench fileload`: files read in order, at random, or as a database would.
 
+use super::left_over::clear_up;
 use super::places::length;
 use super::playing::Playing;
 use crate::args;
@@ -80,9 +81,11 @@ impl Mode {
         }
     }
 
-    /// The cache was flushed before sequential tests, and primed with each file before the others.
-    fn start(self) -> Start {
-        if self == Mode::Sequential { Start::Cold } else { Start::Warm }
+    /// The cache was flushed before sequential tests, and primed with each file before the others,
+    /// which makes no sense for those that go past it.
+    fn start(self, hint: Hint) -> Start {
+        let is_primed = self != Mode::Sequential && hint != Hint::NoBuffering;
+        if is_primed { Start::Warm } else { Start::Cold }
     }
 }
 
@@ -127,6 +130,7 @@ impl Arguments {
             if made.iter().all(|kind| kind.is_dir()) {
                 return self.folders(&made);
             }
+            clear_up(folder, "fileload");
             let users = self.users()?.unwrap_or(1);
             let bytes = self.size.unwrap_or(FILE_BYTES);
             return Ok(vec![FileSet::new(folder, users, bytes, self.hint)]);
@@ -180,6 +184,25 @@ fn pieces(path: &Path) -> Option<u64> {
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
+    if let Some(code) = arguments.playing.lead("fileload")? {
+        return Ok(code);
+    }
     let mut bench = FileloadBench::new(arguments.manner()?, arguments.sets()?)?;
-    arguments.playing.play_parts("fileload", &mut bench, arguments.mode.start())
+    let custom = arguments.mode.start(arguments.hint);
+    arguments.playing.play_parts("fileload", &mut bench, custom)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_the_page_cache_answers_is_primed() {
+        for mode in [Mode::Sequential, Mode::Random, Mode::Database] {
+            assert_eq!(mode.start(Hint::NoBuffering), Start::Cold, "{mode:?}");
+        }
+        assert_eq!(Mode::Sequential.start(Hint::Random), Start::Cold);
+        assert_eq!(Mode::Random.start(Hint::Normal), Start::Warm);
+        assert_eq!(Mode::Database.start(Hint::Sequential), Start::Warm);
+    }
 }

@@ -1,252 +1,178 @@
-//! `larder bench iozone`: the grid of IOzone, file sizes by record sizes; docs/bench-iozone.md.
+//! `larder bench iozone`: the grid of IOzone, file sizes by record sizes, and its throughput mode;
+//! docs/bench-iozone.md.
 
-use super::playing::{finish, start, trials};
+mod cells;
+mod opening;
+mod shown;
+mod size;
+mod threads;
+
+use super::bar::{Bar, left};
+use super::left_over::clear_up;
+use super::playing::{Confidence, confidence, finish, start, trials};
 use super::surroundings::Here;
+use crate::output;
 use crate::signals::Stop;
-use crate::{args, progress};
 use anyhow::{Result, ensure};
-use clap::{Args, ValueEnum};
-use indicatif::ProgressBar;
+use cells::Cells;
+use clap::Args;
 use larder_lab::bench::{Plan, Start};
-use larder_lab::workload::iozone::grid::{Grid, RECORD_MAX, Sizes};
-use larder_lab::workload::iozone::passes::{Manner, Sync};
-use larder_lab::workload::iozone::run::{GridProgress, GridRun};
-use larder_lab::workload::iozone::{DEFAULT_TESTS, LAST_TEST, columns, order};
-use larder_report::format;
+use larder_lab::workload::iozone::grid::{Cell, RECORD_MAX};
+use larder_lab::workload::iozone::run::GridRun;
+use larder_lab::workload::iozone::sequence::Progressed;
+use larder_lab::workload::iozone::{DEFAULT_TESTS, LAST_TEST, MIX_TEST};
 use larder_report::run::Run;
-use std::io::IsTerminal;
+use opening::Opening;
+use shown::{Format, Shown};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
-
-/// How often a line is printed where there is no terminal.
-const LINE_EVERY: Duration = Duration::from_secs(10);
+use std::time::Instant;
+use threads::Throughput;
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
-    /// The folder in which the file under test is made and removed.
+    /// The folder in which the files under test are made and removed.
     #[arg(value_name = "FOLDER", default_value = ".")]
     folder: PathBuf,
 
     /// A test: 0 write, 1 read, 2 random, 3 backward, 4 record rewrite, 5 stride, 6 fwrite,
-    /// 7 fread, 9 pwrite, 10 pread; 0 to 7, if none is named.
+    /// 7 fread, 8 random mix (with -t, -l or -u only), 9 pwrite, 10 pread; 0 to 7, if none is
+    /// named. May be repeated.
     #[arg(short = 'i', long = "test", value_name = "NUMBER", value_parser = test)]
     tests: Vec<u8>,
 
-    /// A file size, instead of the range.
-    #[arg(short = 's', long = "file", value_name = "SIZE", value_parser = args::bytes)]
-    files: Vec<u64>,
+    #[command(flatten)]
+    cells: Cells,
 
-    /// A record size, instead of the range.
-    #[arg(short = 'r', long = "record", value_name = "SIZE", value_parser = args::bytes)]
-    records: Vec<u64>,
+    #[command(flatten)]
+    opening: Opening,
 
-    /// The smallest file.
-    #[arg(short = 'n', long, value_name = "SIZE", default_value = "64KiB",
-          value_parser = args::bytes)]
-    min_file: u64,
+    #[command(flatten)]
+    threads: Throughput,
 
-    /// The largest file.
-    #[arg(short = 'g', long, value_name = "SIZE", default_value = "512MiB",
-          value_parser = args::bytes)]
-    max_file: u64,
-
-    /// The smallest record.
-    #[arg(short = 'y', long, value_name = "SIZE", default_value = "4KiB",
-          value_parser = args::bytes)]
-    min_record: u64,
-
-    /// The largest record.
-    #[arg(short = 'q', long, value_name = "SIZE", default_value = "16MiB",
-          value_parser = args::bytes)]
-    max_record: u64,
-
-    /// Measure small records of large files too.
-    #[arg(short = 'z', long)]
-    no_cross_over: bool,
-
-    /// Past the page cache (O_DIRECT).
-    #[arg(short = 'I', long)]
-    direct: bool,
-
-    /// Every write waits until it is stable (O_SYNC).
-    #[arg(short = 'o', long)]
-    sync: bool,
-
-    /// The same for data alone (O_DSYNC).
-    #[arg(long, conflicts_with = "sync")]
-    dsync: bool,
-
-    /// Closing the file counts.
-    #[arg(short = 'c', long)]
-    close_counts: bool,
-
-    /// The rates of writes in tables include the flush; records always have both.
+    /// The rates of writes that are shown include the flush; the record has both.
     #[arg(short = 'e', long)]
     flush_counts: bool,
 
-    /// Records from one to the next of the stride test.
-    #[arg(short = 'j', long, value_name = "RECORDS", default_value_t = order::STRIDE,
-          value_parser = clap::value_parser!(u64).range(1..))]
-    stride: u64,
-
     /// From where each trial of a test that reads starts: cold, warm or as-is. The first two are
-    /// made and read back.
-    #[arg(long, value_name = "START", default_value = "warm", value_parser = start)]
-    start: Start,
+    /// made and read back. Warm, if not given; with --direct, which reads nothing from memory,
+    /// cold.
+    #[arg(long, value_name = "START", value_parser = start)]
+    start: Option<Start>,
 
-    /// Trials of each test in each cell.
-    #[arg(long, value_name = "NUMBER", default_value = "3", value_parser = trials)]
+    /// Trials of each test in each cell; the fewest and the most, as in 6..30, or exactly so many.
+    #[arg(long, value_name = "MIN..MAX", default_value = "3", value_parser = trials)]
     trials: RangeInclusive<u64>,
+
+    /// Repeat each test in each cell until the 95 % interval of its first column is this small to
+    /// both sides; off: do the fewest trials.
+    #[arg(long, value_name = "PERCENT", default_value = "off", value_parser = confidence)]
+    confidence: Confidence,
+
+    /// Set short trials aside during which the machine was slower than in others of the same cell
+    /// by more than this, and do them again; off: all count.
+    #[arg(long, value_name = "PERCENT", default_value = "off", value_parser = confidence)]
+    same_speed: Confidence,
 
     /// Where the bytes of records come from.
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     seed: u64,
 
     /// How to print the result.
-    #[arg(long, value_name = "FORMAT", default_value = "tables")]
+    #[arg(long, value_name = "FORMAT", default_value = "rows")]
     format: Format,
 
     /// Write the record as well, for larder compare and larder report.
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
-}
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// One table for each column, as for a spreadsheet: file sizes down, record sizes across, kB/s.
-    Tables,
-    /// Tables and sentences of all runs.
-    Text,
-    /// Every value, one line each.
-    Csv,
-    /// One page with charts that needs nothing else.
-    Html,
-    /// The record.
-    Json,
+    /// Write the page with the charts as well.
+    #[arg(long, value_name = "FILE")]
+    page: Option<PathBuf>,
 }
 
 fn test(text: &str) -> Result<u8, String> {
-    let known = |test: &u8| *test <= LAST_TEST && !columns(&[*test]).is_empty();
-    let found = text.parse().ok().filter(known);
-    found.ok_or_else(|| format!("there is no test \"{text}\" in the grid; 0 to 7, 9 and 10"))
+    let found = text.parse().ok().filter(|test: &u8| *test <= LAST_TEST);
+    found.ok_or_else(|| format!("there is no test \"{text}\"; 0 to {LAST_TEST}"))
 }
 
 impl Arguments {
-    fn grid(&self) -> Result<GridRun> {
-        let sizes = |list: &[u64], least, most| match list {
-            [] => Sizes::Range { least, most },
-            list => Sizes::List(list.to_vec()),
-        };
-        let grid = Grid {
-            files: sizes(&self.files, self.min_file, self.max_file),
-            records: sizes(&self.records, self.min_record, self.max_record),
-            // Sizes that are named are all meant.
-            cross_over: !self.no_cross_over && self.files.is_empty() && self.records.is_empty(),
-            ..Grid::default()
-        };
-        for cell in grid.cells() {
-            let record = cell.record_bytes;
-            ensure!(
-                record > 0 && record <= RECORD_MAX,
-                "use records of {record} bytes: 1 to 16MiB"
-            );
-            let fits = !self.direct || record % 4096 == 0;
-            ensure!(fits, "use records of {record} bytes with --direct: a multiple of 4KiB");
-        }
-        let sync = match (self.sync, self.dsync) {
-            (true, _) => Sync::All,
-            (false, true) => Sync::Data,
-            (false, false) => Sync::None,
-        };
-        let (direct, close_counts, stride) = (self.direct, self.close_counts, self.stride);
-        let manner = Manner { direct, sync, close_counts, stride };
-        let tests = if self.tests.is_empty() { DEFAULT_TESTS.to_vec() } else { self.tests.clone() };
-        ensure!(self.folder.is_dir(), "work in {}: it is no folder", self.folder.display());
-        Ok(GridRun { grid, tests, manner, folder: self.folder.clone() })
+    fn plan(&self) -> Result<Plan> {
+        let direct = self.opening.direct;
+        let start = self.start.unwrap_or(if direct { Start::Cold } else { Start::Warm });
+        ensure!(
+            !(direct && start == Start::Warm),
+            "start warm with --direct: nothing is read from memory then; leave --start out"
+        );
+        Ok(Plan {
+            start,
+            trials: self.trials.clone(),
+            confidence: self.confidence.0,
+            budget: None,
+            seed: self.seed,
+            same_speed: self.same_speed.same_speed(None),
+        })
     }
 
-    fn show(&self, grid: &GridRun, run: &Run) -> Result<String> {
-        Ok(match self.format {
-            Format::Text => run.to_text(),
-            Format::Csv => run.to_csv(),
-            Format::Html => run.to_html(),
-            Format::Json => run.to_json()?,
-            Format::Tables => {
-                let tables = columns(&grid.tests).into_iter().map(|column| {
-                    let flushed = self.flush_counts && column.name.contains("write");
-                    grid.table(run, &column, flushed).to_text()
-                });
-                let doubts = run.doubts.iter().map(|doubt| format!("doubtful: {}\n", doubt.text));
-                tables.chain(["\n".to_owned()]).chain(doubts).collect()
-            }
-        })
+    /// Whether records of this size can be worked with.
+    fn check(&self, cell: &Cell) -> Result<()> {
+        let record = cell.record_bytes;
+        ensure!(record > 0 && record <= RECORD_MAX, "use records of {record} bytes: 1 to 16MiB");
+        let fits = !self.opening.direct || record.is_multiple_of(4096);
+        ensure!(fits, "use records of {record} bytes with --direct: a multiple of 4KiB");
+        Ok(())
+    }
+
+    /// What is to be done.
+    fn wanted(&self) -> Result<Shown> {
+        ensure!(self.folder.is_dir(), "work in {}: it is no folder", self.folder.display());
+        clear_up(&self.folder, "iozone");
+        let (manner, folder) = (self.opening.manner(), self.folder.clone());
+        if self.threads.is_wanted() {
+            let cell = self.cells.one()?;
+            self.check(&cell)?;
+            return Ok(Shown::Throughput(self.threads.run(cell, &self.tests, manner, folder)?));
+        }
+        let alone = "use --no-stonewall or --mix-readers: they are for threads (-t 4)";
+        ensure!(!self.threads.is_meant(), alone);
+        let mix = "run test 8: it mixes readers and writers, so it needs threads (-t 4)";
+        ensure!(!self.tests.contains(&MIX_TEST), mix);
+        let grid = self.cells.grid();
+        grid.cells().iter().try_for_each(|cell| self.check(cell))?;
+        let default = DEFAULT_TESTS.to_vec();
+        let tests = if self.tests.is_empty() { default } else { self.tests.clone() };
+        Ok(Shown::Grid(GridRun { grid, tests, manner, folder }))
     }
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
-    let grid = arguments.grid()?;
-    let plan = Plan {
-        start: arguments.start,
-        trials: arguments.trials.clone(),
-        confidence: None,
-        budget: None,
-        seed: arguments.seed,
-        ..Plan::default()
-    };
+    let (wanted, plan) = (arguments.wanted()?, arguments.plan()?);
     let stop = Stop::listen()?;
-    let mut bar = Bar::new();
+    let (mut bar, begun) = (Bar::new("of {len} tests"), Instant::now());
     let here = Here::new(false);
-    let result = grid.run(&plan, &here, stop.flag(), &mut |at| bar.show(&at));
+    let mut watch = |at: Progressed<'_>| show(&mut bar, begun, &at);
+    let result = match &wanted {
+        Shown::Grid(grid) => grid.run(&plan, &here, stop.flag(), &mut watch),
+        Shown::Throughput(all) => all.run(&plan, &here, stop.flag(), &mut watch),
+    };
     bar.end();
-    let show = |run: &Run| arguments.show(&grid, run);
-    finish("iozone", (stop, result), show, arguments.output.as_deref())
+    let text = |run: &Run| {
+        if let Some(page) = &arguments.page {
+            output::write_whole(page, &run.to_html())?;
+        }
+        wanted.show(run, arguments.format, arguments.flush_counts)
+    };
+    finish("iozone", (stop, result), text, arguments.output.as_deref())
 }
 
-/// How far the grid is: a bar on a terminal, a line now and then elsewhere.
-struct Bar {
-    bar: Option<ProgressBar>,
-    begun: Instant,
-    last_line: Instant,
-}
-
-impl Bar {
-    fn new() -> Self {
-        let template = "{msg} [{bar:30}] {pos} of {len}{prefix}";
-        let bar = std::io::stderr().is_terminal().then(|| progress::bar(1, template));
-        Bar { bar, begun: Instant::now(), last_line: Instant::now() }
-    }
-
-    fn show(&mut self, at: &GridProgress) {
-        let [done, all] = at.done.map(|count| count as u64);
-        let [bytes, all_bytes] = at.bytes;
-        let cell = format!(
-            "test {} of {} in records of {}",
-            at.test,
-            format::bytes(at.cell.file_bytes),
-            format::bytes(at.cell.record_bytes)
-        );
-        // Time goes with the bytes.
-        let left = self.begun.elapsed().as_nanos() * u128::from(all_bytes - bytes.min(all_bytes));
-        let left = left.checked_div(u128::from(bytes)).and_then(|left| u64::try_from(left).ok());
-        let left = left.map_or(String::new(), |left| format!(", {} left", format::duration(left)));
-        if let Some(bar) = &self.bar {
-            bar.set_length(all);
-            bar.set_position(done);
-            bar.set_message(cell);
-            bar.set_prefix(left);
-        } else if self.last_line.elapsed() > LINE_EVERY {
-            self.last_line = Instant::now();
-            eprintln!("{cell}: {done} of {all}{left}");
-        }
-    }
-
-    fn end(&mut self) {
-        if let Some(bar) = self.bar.take() {
-            bar.finish_and_clear();
-        }
-    }
+/// Says how far it is. Time goes with the bytes.
+fn show(bar: &mut Bar, begun: Instant, at: &Progressed<'_>) {
+    let [bytes, all_bytes] = at.bytes;
+    let time_left = begun.elapsed().as_nanos() * u128::from(all_bytes - bytes.min(all_bytes));
+    let time_left = time_left.checked_div(u128::from(bytes));
+    let rest = left(time_left.and_then(|left| u64::try_from(left).ok()));
+    bar.show(at.done.map(|count| count as u64), at.what, &rest);
 }
 
 #[cfg(test)]
@@ -254,9 +180,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tests_of_the_grid_are_known_and_others_are_not() {
-        assert_eq!((test("0"), test("10")), (Ok(0), Ok(10)));
-        for wrong in ["8", "11", "-1", "write", ""] {
+    fn tests_are_known_by_number_and_others_are_not() {
+        assert_eq!((test("0"), test("8"), test("10")), (Ok(0), Ok(8), Ok(10)));
+        for wrong in ["11", "-1", "write", ""] {
             assert!(test(wrong).unwrap_err().contains("no test"), "{wrong}");
         }
     }

@@ -118,6 +118,10 @@ impl Done {
 pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
     // What is wrong is said before anything is made.
     ensure!(
+        !arguments.playing.together.is_asked(),
+        "measure a matrix together with other machines: it is for one"
+    );
+    ensure!(
         arguments.scratch.is_dir(),
         "make images in {}: it is no folder",
         arguments.scratch.display()

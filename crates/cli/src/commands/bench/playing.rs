@@ -1,27 +1,24 @@
 //! What all benchmarks have in common on the command line, and playing one.
 
+use super::bar::{Bar, left};
+use super::ranks::Together;
 use super::surroundings::Here;
 use crate::commands::compare::percent;
 use crate::commands::report::{self, Format};
 use crate::signals::Stop;
-use crate::{args, output, progress};
+use crate::{args, output};
 use anyhow::{Context, Result};
 use clap::Args;
-use indicatif::ProgressBar;
 use larder_lab::bench::{
     BenchError, InParts, PartsProgress, Plan, Played, Progress, SameSpeed, Start, Step, Workload,
     play, play_parts,
 };
 use larder_report::format;
 use larder_report::run::Run;
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
-
-/// How often a line is printed where there is no terminal.
-const LINE_EVERY: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Debug, Args)]
 pub(super) struct Playing {
@@ -69,18 +66,28 @@ pub(super) struct Playing {
     /// Write the record as well, for larder compare and larder report.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(super) together: Together,
 }
 
 /// How small an interval is to be; none for any.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Confidence(Option<f64>);
+pub(super) struct Confidence(pub(super) Option<f64>);
+
+impl Confidence {
+    /// The same as how much slower than it can be, or than `as_fast_as`, the machine may be.
+    pub(super) fn same_speed(self, as_fast_as: Option<f64>) -> Option<SameSpeed> {
+        self.0.map(|tolerance| SameSpeed { tolerance, as_fast_as })
+    }
+}
 
 pub(super) fn start(text: &str) -> Result<Start, String> {
     let known = Start::ALL.map(Start::name).join(", ");
     Start::from_name(text).ok_or_else(|| format!("there is no start \"{text}\"; one of {known}"))
 }
 
-fn confidence(text: &str) -> Result<Confidence, String> {
+pub(super) fn confidence(text: &str) -> Result<Confidence, String> {
     if text == "off" { Ok(Confidence(None)) } else { percent(text).map(|it| Confidence(Some(it))) }
 }
 
@@ -101,17 +108,14 @@ pub(super) fn trials(text: &str) -> Result<RangeInclusive<u64>, String> {
 
 impl Playing {
     /// The plan, with the start that is the custom where none was said.
-    fn plan(&self, custom: Start) -> Plan {
+    pub(super) fn plan(&self, custom: Start) -> Plan {
         Plan {
             start: self.start.unwrap_or(custom),
             trials: self.trials.clone(),
             confidence: self.confidence.0,
             budget: self.budget,
             seed: self.seed,
-            same_speed: self
-                .same_speed
-                .0
-                .map(|tolerance| SameSpeed { tolerance, as_fast_as: self.as_fast_as }),
+            same_speed: self.same_speed.same_speed(self.as_fast_as),
         }
     }
 
@@ -122,9 +126,11 @@ impl Playing {
 
     /// The same from another start than cold, if that is the custom.
     pub(super) fn play_from(&self, workload: &mut dyn Workload, custom: Start) -> Result<ExitCode> {
-        let stop = Stop::listen()?;
-        let result = self.play_one(workload, &stop, ("", custom));
-        self.finish(workload.name(), (stop, result))
+        let plan = self.plan(custom);
+        let (name, what) = (workload.name().to_owned(), workload.what());
+        self.play_seated(&name, &what, |here, stop, bar| {
+            play(workload, &plan, here, stop, &mut |progress| bar.show(progress))
+        })
     }
 
     /// The same in parts that share what is made for them.
@@ -134,40 +140,35 @@ impl Playing {
         whole: &mut dyn InParts,
         custom: Start,
     ) -> Result<ExitCode> {
-        let stop = Stop::listen()?;
-        let mut bar = Bar::new("");
-        let here = Here::new(self.drop_all);
-        let mut show = |at: PartsProgress| {
-            if at.parts > 1 {
-                bar.part = format!("part {} of {}: ", at.part, at.parts);
-            }
-            bar.show(at.progress);
-        };
-        let result = play_parts(whole, &self.plan(custom), &here, stop.flag(), &mut show);
-        bar.end();
-        self.finish(name, (stop, result))
+        let plan = self.plan(custom);
+        let what = whole.what();
+        self.play_seated(name, &what, |here, stop, bar| {
+            let mut show = |at: PartsProgress| {
+                if at.parts > 1 {
+                    bar.part = format!("part {} of {}: ", at.part, at.parts);
+                }
+                bar.show(at.progress);
+            };
+            play_parts(whole, &plan, here, stop, &mut show)
+        })
     }
 
-    /// Plays one of several workloads, or the only one; `part` says which, for people who wait.
+    /// The machine for the player.
+    pub(super) fn here(&self) -> Here {
+        Here::new(self.drop_all)
+    }
+
+    /// Plays one of several workloads; `part` says which, for people who wait.
     pub(super) fn play_part(
         &self,
         workload: &mut dyn Workload,
         stop: &Stop,
         part: &str,
     ) -> Result<Played, BenchError> {
-        self.play_one(workload, stop, (part, Start::Cold))
-    }
-
-    fn play_one(
-        &self,
-        workload: &mut dyn Workload,
-        stop: &Stop,
-        (part, custom): (&str, Start),
-    ) -> Result<Played, BenchError> {
-        let mut bar = Bar::new(part);
-        let here = Here::new(self.drop_all);
+        let mut bar = Trials::new(part);
         let mut show = |progress| bar.show(progress);
-        let result = play(workload, &self.plan(custom), &here, stop.flag(), &mut show);
+        let plan = self.plan(Start::Cold);
+        let result = play(workload, &plan, &self.here(), stop.flag(), &mut show);
         bar.end();
         result
     }
@@ -213,20 +214,22 @@ pub(super) fn finish(
     Ok(ExitCode::SUCCESS)
 }
 
-/// How far it is: a bar on a terminal, a line now and then elsewhere.
-struct Bar {
-    shown: Option<ProgressBar>,
-    last_line: Instant,
+/// How far a workload is, trial by trial.
+pub(super) struct Trials {
+    bar: Bar,
     /// Stands before everything else; may be empty.
     part: String,
 }
 
-impl Bar {
-    fn new(part: &str) -> Self {
-        let template = "{msg} [{bar:30}] {pos} of up to {len} trials{prefix}";
-        let shown = std::io::stderr().is_terminal().then(|| progress::bar(1, template));
+impl Trials {
+    pub(super) fn new(part: &str) -> Self {
         let part = if part.is_empty() { String::new() } else { format!("{part}: ") };
-        Bar { shown, last_line: Instant::now(), part }
+        Trials { bar: Bar::new("of up to {len} trials"), part }
+    }
+
+    /// Nothing is shown.
+    pub(super) fn hidden() -> Self {
+        Trials { bar: Bar::hidden(), part: String::new() }
     }
 
     fn show(&mut self, progress: Progress) {
@@ -238,27 +241,12 @@ impl Bar {
             Step::CleaningUp => "removing what was made",
         };
         let half = progress.half_width.map(|half| format!(", +-{}", format::percent(half)));
-        let left = progress.left.filter(|left| *left > 0);
-        let left = left.map(|left| format!(", {} left", format::duration(left)));
-        let rest = half.unwrap_or_default() + &left.unwrap_or_default();
-        if let Some(bar) = &self.shown {
-            bar.set_length(progress.most);
-            bar.set_position(progress.done);
-            bar.set_message(format!("{}{doing}", self.part));
-            bar.set_prefix(rest);
-        } else if self.last_line.elapsed() > LINE_EVERY {
-            self.last_line = Instant::now();
-            eprintln!(
-                "{}{doing}: {} of up to {} trials{rest}",
-                self.part, progress.done, progress.most
-            );
-        }
+        let rest = half.unwrap_or_default() + &left(progress.left);
+        self.bar.show([progress.done, progress.most], &format!("{}{doing}", self.part), &rest);
     }
 
-    fn end(&mut self) {
-        if let Some(bar) = self.shown.take() {
-            bar.finish_and_clear();
-        }
+    pub(super) fn end(&mut self) {
+        self.bar.end();
     }
 }
 

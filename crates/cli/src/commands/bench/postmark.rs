@@ -33,7 +33,8 @@ pub(crate) struct Arguments {
     #[arg(long, conflicts_with_all = [
         "number", "transactions", "size", "postmark_seed", "location", "subdirectories", "read",
         "write", "buffering", "bias_read", "bias_create", "threads", "fsync", "data", "start",
-        "drop_all", "trials", "confidence", "budget", "seed", "format", "output",
+        "drop_all", "trials", "confidence", "budget", "seed", "format", "output", "hosts", "rank",
+        "rendezvous",
     ])]
     classic: bool,
 
@@ -83,8 +84,16 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     if arguments.classic {
         return classic(arguments);
     }
+    if let Some(code) = arguments.playing.lead("postmark")? {
+        return Ok(code);
+    }
+    let steps = arguments.steps()?;
+    if arguments.playing.together.is_asked() {
+        let is_one = matches!(steps[..], [Step::Run(..)]);
+        ensure!(is_one, "run PostMark together: the script does more than one run");
+    }
     let mut code = ExitCode::SUCCESS;
-    for step in arguments.steps()? {
+    for step in steps {
         match step {
             Step::Run(config, _) => code = arguments.play(config)?,
             Step::Show(config, _) => {

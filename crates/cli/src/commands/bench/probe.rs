@@ -2,6 +2,7 @@
 //! of the Windows NT Resource Kit asked for them.
 
 use super::leak::Leak;
+use super::left_over::clear_up;
 use super::places::{AtExport, AtMapping, Behind, InProcess, length};
 use super::playing::Playing;
 use crate::args;
@@ -187,6 +188,7 @@ impl Arguments {
         let found = std::fs::metadata(path).with_context(|| format!("find {target}"))?;
         let buffering = if self.unbuffered { Buffering::Unbuffered } else { Buffering::Buffered };
         if found.is_dir() {
+            clear_up(path, "probe");
             let bytes = asked.unwrap_or(NEW_BYTES);
             let file = path.join(format!("larder-probe-{}", std::process::id()));
             let place = AtPath::new(&file, bytes, buffering);
@@ -262,5 +264,8 @@ impl Arguments {
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
-    arguments.playing.play(&mut arguments.bench()?)
+    match arguments.playing.lead("probe")? {
+        Some(code) => Ok(code),
+        None => arguments.playing.play(&mut arguments.bench()?),
+    }
 }

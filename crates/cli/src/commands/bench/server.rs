@@ -1,5 +1,6 @@
 //! `larder bench server`: steps with more and more clients, up to where a server has enough.
 
+use super::left_over::clear_up;
 use super::places::{AtExport, length};
 use super::playing::Playing;
 use super::probe::{milliseconds, pair};
@@ -92,6 +93,7 @@ impl Arguments {
         let path = Path::new(target);
         let found = std::fs::metadata(path).with_context(|| format!("find {target}"))?;
         if found.is_dir() {
+            clear_up(path, "server");
             return Ok(Share::Folder(Folder::inside(path, buffering)));
         }
         let place = AtPath::existing(path, length(path)?, buffering, self.mix.writes());
@@ -114,6 +116,9 @@ impl Arguments {
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
+    if let Some(code) = arguments.playing.lead("server")? {
+        return Ok(code);
+    }
     let &Arguments { record, size, measure, warm_up, sync, unbuffered, .. } = arguments;
     ensure!(size > 0 && record > 0, "work on items of 0 bytes: there is nothing to do");
     ensure!(measure > 0, "measure for no time: nothing can end in it");

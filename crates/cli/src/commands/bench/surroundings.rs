@@ -8,11 +8,12 @@ use larder_host::residency::{self, drop::everything, why_pages_lack, why_pages_s
 use larder_host::yardstick::Yardstick;
 use larder_host::{machine, settings, space};
 use larder_io::clock::MonotonicClock;
-use larder_lab::bench::{Counted, Found, Surroundings, Trouble};
+use larder_lab::bench::{Counted, Found, Ranks, Surroundings, Trouble};
 use larder_report::run::Machine;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// This machine.
 #[derive(Debug)]
@@ -20,13 +21,24 @@ pub(super) struct Here {
     clock: MonotonicClock,
     /// Drop everything that is cached, not the files of the workload alone.
     drop_all: bool,
+    ranks: Option<Arc<dyn Ranks>>,
     /// None where the kernel cannot give it its memory.
     yardstick: Option<Yardstick>,
 }
 
 impl Here {
     pub(super) fn new(drop_all: bool) -> Self {
-        Here { clock: MonotonicClock::new(), drop_all, yardstick: Yardstick::new().ok() }
+        Here {
+            clock: MonotonicClock::new(),
+            drop_all,
+            ranks: None,
+            yardstick: Yardstick::new().ok(),
+        }
+    }
+
+    /// The same as one of several ranks.
+    pub(super) fn with(self, ranks: Arc<dyn Ranks>) -> Self {
+        Here { ranks: Some(ranks), ..self }
     }
 }
 
@@ -135,5 +147,9 @@ impl Surroundings for Here {
 
     fn below(&self, files: &[PathBuf]) -> Vec<String> {
         residency::below(files, self.drop_all)
+    }
+
+    fn ranks(&self) -> Option<&dyn Ranks> {
+        self.ranks.as_deref()
     }
 }

@@ -5,6 +5,7 @@
 //! are bytes.
 
 use super::super::error::BenchError;
+use super::super::held::{Held, clear_up_beside};
 use super::super::target::{AtPath, Buffering, Place, Target};
 use super::super::workload::{Footing, Space, Stage};
 use std::path::{Path, PathBuf};
@@ -42,7 +43,7 @@ pub enum Share {
 pub struct Folder {
     path: PathBuf,
     buffering: Buffering,
-    made: bool,
+    made: Option<Held>,
 }
 
 impl Folder {
@@ -50,7 +51,7 @@ impl Folder {
     #[must_use]
     pub fn inside(parent: &Path, buffering: Buffering) -> Self {
         let path = parent.join(format!("larder-server-{}", std::process::id()));
-        Folder { path, buffering, made: false }
+        Folder { path, buffering, made: None }
     }
 
     fn parent(&self) -> PathBuf {
@@ -69,8 +70,9 @@ impl Folder {
         let create = |path: &Path| {
             std::fs::create_dir(path).map_err(BenchError::io(format!("make {}", path.display())))
         };
-        create(&self.path)?;
-        self.made = true;
+        let failed = BenchError::io(format!("make {}", self.path.display()));
+        let made = Held::make(&self.path, || std::fs::create_dir(&self.path));
+        self.made = Some(made.map_err(failed)?);
         for client in 0..extent.clients {
             create(&self.of_client(client))?;
             for item in 0..extent.items {
@@ -147,10 +149,13 @@ impl Share {
 
     pub(super) fn clean_up(&mut self) -> Result<(), BenchError> {
         match self {
-            Share::Folder(folder) if folder.made => {
-                folder.made = false;
+            Share::Folder(folder) if folder.made.is_some() => {
                 let failed = BenchError::io(format!("remove {}", folder.path.display()));
-                std::fs::remove_dir_all(&folder.path).map_err(failed)
+                std::fs::remove_dir_all(&folder.path).map_err(failed)?;
+                folder.made = None;
+                // A rank beside this one may have been killed.
+                clear_up_beside(&folder.path);
+                Ok(())
             }
             Share::Folder(_) => Ok(()),
             Share::Places(place) => place.clean_up(),

@@ -1,7 +1,8 @@
 //! One test in one cell of the grid, as the player runs it: so each starts cold or warm by itself.
 
 use super::grid::Cell;
-use super::passes::{Manner, Passed, Subject};
+use super::passes::passes;
+use super::subject::{Manner, Passed, Subject};
 use super::{Column, columns};
 use crate::bench::{BenchError, Better, Footing, Outcome, Phase, Series, Space, Stage, Workload};
 use serde_json::Value;
@@ -9,9 +10,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// The unit of rates.
-const RATE: &str = "B/s";
+pub(super) const RATE: &str = "B/s";
 /// Stands behind the name of a column whose time includes the flush.
-const FLUSHED: &str = ", flushed";
+pub(super) const FLUSHED: &str = ", flushed";
 
 /// A test of `-i` on a file of one size, with records of one size.
 #[derive(Debug)]
@@ -38,12 +39,8 @@ impl<'a> CellTest<'a> {
 
     /// Whether the test begins without a file.
     fn makes(&self) -> bool {
-        matches!(self.test, 0 | 6)
+        passes(self.test).first().is_some_and(|pass| pass.makes)
     }
-}
-
-fn writes(column: &Column) -> bool {
-    column.name.contains("write")
 }
 
 /// The series of a column in a cell, with the flush in its time or without.
@@ -56,10 +53,26 @@ pub(super) fn series(cell: &Cell, column: &Column, flushed: bool) -> Series {
 }
 
 /// Bytes per second.
-fn rate(bytes: u64, took: u64) -> f64 {
+pub(super) fn rate(bytes: u64, took: u64) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "bytes and times stay below 2^53")]
     let rate = bytes as f64 * 1e9 / took.max(1) as f64;
     rate
+}
+
+/// Removes a file, if it is there.
+pub(super) fn remove(path: &Path) -> Result<(), BenchError> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(BenchError::io(format!("remove {}", path.display()))(error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether all records of the file are there.
+pub(super) fn is_whole(path: &Path, cell: &Cell) -> bool {
+    let length = cell.records() * cell.record_bytes;
+    path.metadata().is_ok_and(|metadata| metadata.len() == length)
 }
 
 impl Workload for CellTest<'_> {
@@ -73,20 +86,14 @@ impl Workload for CellTest<'_> {
     }
 
     fn settings(&self) -> BTreeMap<String, Value> {
-        [
-            ("direct".to_owned(), self.manner.direct.into()),
-            ("sync".to_owned(), format!("{:?}", self.manner.sync).to_lowercase().into()),
-            ("close_counts".to_owned(), self.manner.close_counts.into()),
-            ("stride_records".to_owned(), self.manner.stride.into()),
-        ]
-        .into()
+        self.manner.settings()
     }
 
     fn series(&self) -> Vec<Series> {
         let mut all = Vec::new();
         for column in self.columns() {
             all.push(series(&self.cell, &column, false));
-            all.extend(writes(&column).then(|| series(&self.cell, &column, true)));
+            all.extend(column.writes().then(|| series(&self.cell, &column, true)));
         }
         all
     }
@@ -102,12 +109,10 @@ impl Workload for CellTest<'_> {
     }
 
     fn prepare(&mut self, stage: &Stage<'_>) -> Result<(), BenchError> {
-        let length = self.cell.records() * self.cell.record_bytes;
-        let is_there = self.path.metadata().is_ok_and(|metadata| metadata.len() == length);
-        if self.makes() || is_there {
+        if self.makes() || is_whole(self.path, &self.cell) {
             return Ok(());
         }
-        Subject::new(stage, self.path, self.cell, self.manner).make()
+        Subject::new(stage, self.path, self.cell, self.manner, 0).make()
     }
 
     fn footing(&mut self) -> Footing<'_> {
@@ -115,17 +120,16 @@ impl Workload for CellTest<'_> {
     }
 
     fn trial(&mut self, stage: &Stage<'_>) -> Result<Outcome, BenchError> {
-        if self.makes() && self.path.exists() {
-            let failed = BenchError::io(format!("remove {}", self.path.display()));
-            std::fs::remove_file(self.path).map_err(failed)?;
+        if self.makes() {
+            remove(self.path)?;
         }
-        let passed = Subject::new(stage, self.path, self.cell, self.manner).run(self.test)?;
+        let passed = Subject::new(stage, self.path, self.cell, self.manner, 0).run(self.test)?;
         let mut outcome = Outcome::default();
         for (column, Passed { bytes, took, took_flushed, times }) in
             self.columns().iter().zip(passed)
         {
             outcome.values.insert(series(&self.cell, column, false).name, rate(bytes, took));
-            if let Some(took) = took_flushed.filter(|_| writes(column)) {
+            if let Some(took) = took_flushed {
                 outcome.values.insert(series(&self.cell, column, true).name, rate(bytes, took));
             }
             outcome.phases.push(Phase { name: column.title.to_owned(), duration_ns: took });
@@ -135,10 +139,6 @@ impl Workload for CellTest<'_> {
     }
 
     fn clean_up(&mut self) -> Result<(), BenchError> {
-        if self.keeps || !self.path.exists() {
-            return Ok(());
-        }
-        let failed = BenchError::io(format!("remove {}", self.path.display()));
-        std::fs::remove_file(self.path).map_err(failed)
+        if self.keeps { Ok(()) } else { remove(self.path) }
     }
 }

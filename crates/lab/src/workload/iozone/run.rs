@@ -1,22 +1,25 @@
 //! The whole grid as one run: every test in every cell, one after the other, each played for
-//! itself, and what they showed put together.
-//!
-//! Invariant: whatever way it ends, the file of the cell at hand is removed.
+//! itself.
 
-use super::cell::{CellTest, series};
-use super::grid::{Cell, Grid, LeftOut};
-use super::passes::Manner;
+use super::cell::{CellTest, FLUSHED, series};
+use super::grid::{Cell as Sizes, Grid, LeftOut};
+use super::sequence::{Part, Progressed, Sequence, own_folder};
+use super::subject::Manner;
 use super::tables::RateTable;
-use super::{Column, columns};
-use crate::bench::{BenchError, Plan, Played, Progress, Surroundings, play};
-use larder_report::run::Run;
-use larder_report::stats::median;
+use super::{Column as IozoneColumn, columns};
+use crate::bench::{BenchError, Plan, Played, Surroundings};
+use larder_report::format;
+use larder_report::run::{Run, Sample};
+use larder_report::stats::{Summary, median};
+use larder_report::table::{Cell, Column, Table};
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
-/// The file under test, in the folder that is named.
-const FILE_NAME: &str = "larder-iozone.tmp";
+/// The file under test, in a folder of its own.
+const FILE_NAME: &str = "file";
+
+const KIB: u64 = 1024;
 
 /// What to measure.
 #[derive(Clone, Debug)]
@@ -31,100 +34,67 @@ pub struct GridRun {
     pub folder: PathBuf,
 }
 
-/// How far the grid is.
-#[derive(Clone, Copy, Debug)]
-pub struct GridProgress {
-    /// The cell at hand.
-    pub cell: Cell,
-    /// The test at hand.
-    pub test: u8,
-    /// Tests in cells that are done, and all there are.
-    pub done: [usize; 2],
-    /// Bytes of files that were gone through for these, and for all: what the time depends on.
-    pub bytes: [u64; 2],
-    /// How far the player is with it.
-    pub progress: Progress,
-}
-
 impl GridRun {
+    /// The tests of it that the grid has, rising, each once.
+    fn known_tests(&self) -> Vec<u8> {
+        let tests: BTreeSet<u8> = self.tests.iter().copied().collect();
+        tests.into_iter().filter(|&test| !columns(&[test]).is_empty()).collect()
+    }
+
     /// Measures; a stop after the first result gives what there is.
     ///
     /// # Errors
-    /// The file is there already, or the first error of a test.
+    /// The folder for the file cannot be made, or the first error of a test.
     pub fn run(
         &self,
         plan: &Plan,
         surroundings: &dyn Surroundings,
         stop: &AtomicBool,
-        watch: &mut dyn FnMut(GridProgress),
+        watch: &mut dyn FnMut(Progressed<'_>),
     ) -> Result<Played, BenchError> {
-        let path = self.folder.join(FILE_NAME);
-        if path.exists() {
-            let why = "it is there already; remove it or name another folder";
-            return Err(BenchError::Workload(format!("make {}: {why}", path.display())));
-        }
-        let played = self.play_all(&path, plan, surroundings, stop, watch);
-        let removed = if path.exists() { std::fs::remove_file(&path) } else { Ok(()) };
-        let removed = removed.map_err(BenchError::io(format!("remove {}", path.display())));
-        BenchError::first_of(played, removed)
-    }
-
-    fn play_all(
-        &self,
-        path: &Path,
-        plan: &Plan,
-        surroundings: &dyn Surroundings,
-        stop: &AtomicBool,
-        watch: &mut dyn FnMut(GridProgress),
-    ) -> Result<Played, BenchError> {
-        let cells = self.grid.cells();
-        let tests: BTreeSet<u8> = self.tests.iter().copied().collect();
-        let tests: Vec<u8> =
-            tests.into_iter().filter(|&test| !columns(&[test]).is_empty()).collect();
-        if cells.is_empty() || tests.is_empty() {
-            let why = "no cell or no test of the grid is left";
-            return Err(BenchError::Workload(format!("measure the grid: {why}")));
-        }
-        let bytes_of = |cell: &Cell| cell.file_bytes * tests.len() as u64;
-        let all_bytes = cells.iter().map(bytes_of).sum();
-        let (mut whole, mut done, mut bytes) = (None, 0, 0);
-        for cell in &cells {
+        let folder = own_folder(&self.folder);
+        let path = folder.join(FILE_NAME);
+        let (cells, tests) = (self.grid.cells(), self.known_tests());
+        let mut parts: Vec<Part<'_>> = Vec::new();
+        for cell in cells {
             for (place, &test) in tests.iter().enumerate() {
                 let keeps = place + 1 < tests.len();
-                let mut workload = CellTest::new(test, *cell, self.manner, path, keeps);
-                let mut tell = |progress| {
-                    let done = [done, cells.len() * tests.len()];
-                    let bytes = [bytes, all_bytes];
-                    watch(GridProgress { cell: *cell, test, done, bytes, progress });
-                };
-                let played = match play(&mut workload, plan, surroundings, stop, &mut tell) {
-                    Err(error) if error.is_stop() && whole.is_some() => {
-                        let run = whole.expect("just seen");
-                        return Ok(Played { run, stopped: true });
-                    }
-                    played => played?,
-                };
-                let stopped = played.stopped;
-                match &mut whole {
-                    None => whole = Some(played.run),
-                    Some(whole) => whole.join(played.run),
-                }
-                if stopped {
-                    break;
-                }
-                done += 1;
-                bytes += cell.file_bytes;
+                let file = format::bytes(cell.file_bytes);
+                let record = format::bytes(cell.record_bytes);
+                parts.push(Part {
+                    workload: Box::new(CellTest::new(test, cell, self.manner, &path, keeps)),
+                    bytes: cell.file_bytes,
+                    what: format!("test {test} on {file} in records of {record}"),
+                });
             }
         }
-        let mut run = whole.expect("at least one test in one cell");
-        "IOzone grid".clone_into(&mut run.what);
-        Ok(Played { run, stopped: done < cells.len() * tests.len() })
+        let all = Sequence::new("IOzone grid".to_owned(), parts, folder);
+        all.play(plan, surroundings, stop, watch)
+    }
+
+    /// One row for each cell, file and record size first, then the median of each column in kB per
+    /// second; with `flushed` the rates of writes include the flush.
+    #[must_use]
+    pub fn rows(&self, run: &Run, flushed: bool) -> Table {
+        let columns = columns(&self.tests);
+        let titles = ["kB", "reclen"].into_iter().chain(columns.iter().map(|column| column.name));
+        let mut table = Table::new("", titles.map(|title| Column::numbers(title, title)));
+        let kib = |bytes: u64| Cell::word((bytes / KIB).to_string());
+        for cell in self.grid.cells() {
+            let rate = |column: &IozoneColumn| {
+                let rate = rate(run, column, &cell, flushed && column.writes());
+                rate.map_or_else(Cell::missing, kib)
+            };
+            let sizes = [kib(cell.file_bytes), kib(cell.record_bytes)];
+            table.push(sizes.into_iter().chain(columns.iter().map(rate)));
+        }
+        table
     }
 
     /// The table of a column: medians, and nothing where a cell was left out.
     #[must_use]
-    pub fn table(&self, run: &Run, column: &Column, flushed: bool) -> RateTable {
-        let rate = |(cell, left_out): (Cell, Option<LeftOut>)| {
+    pub fn table(&self, run: &Run, column: &IozoneColumn, flushed: bool) -> RateTable {
+        let rate = |(cell, left_out): (Sizes, Option<LeftOut>)| {
             let rate = if left_out.is_some() { None } else { rate(run, column, &cell, flushed) };
             (cell, rate)
         };
@@ -132,8 +102,22 @@ impl GridRun {
     }
 }
 
+/// The series whose trials differ most, and half of their range as a share of their median; those
+/// with the flush in their time only if that is said. None where each has one trial.
+#[must_use]
+pub fn widest(run: &Run, flushed: bool) -> Option<(&str, f64)> {
+    let spread = |sample: &Sample| {
+        let it = Summary::of(&sample.values).filter(|_| sample.values.len() > 1)?;
+        let half = (it.max - it.min) / 2.0 / it.median.abs();
+        half.is_finite().then_some(half)
+    };
+    let spreads = run.samples.iter().filter(|it| flushed || !it.series.contains(FLUSHED));
+    let spreads = spreads.filter_map(|it| Some((it.series.as_str(), spread(it)?)));
+    spreads.max_by(|a, b| a.1.total_cmp(&b.1))
+}
+
 /// The median rate of a column in a cell, in bytes per second.
-fn rate(run: &Run, column: &Column, cell: &Cell, flushed: bool) -> Option<u64> {
+fn rate(run: &Run, column: &IozoneColumn, cell: &Sizes, flushed: bool) -> Option<u64> {
     let sample = run.sample(&series(cell, column, flushed).name)?;
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rate")]
     let rate = median(&sample.values)? as u64;

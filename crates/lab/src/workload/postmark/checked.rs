@@ -8,6 +8,7 @@ use super::error::PostmarkError;
 use super::files::{File, Files};
 use super::options::{Control, Data, Fsync, Options};
 use super::place::open_folder;
+use crate::random;
 use larder_core::counters::Histogram;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
@@ -47,9 +48,6 @@ impl Operation {
         }
     }
 }
-
-/// Bytes between two marks: what storage compares when it looks for copies is a multiple of it.
-const MARK_EVERY: usize = 512;
 
 /// The files of one thread.
 pub(super) struct Checked<'a> {
@@ -119,15 +117,8 @@ impl<'a> Checked<'a> {
 
     /// Makes every 512 bytes different from all others of the run.
     fn mark(&mut self, data: &mut [u8]) {
-        if self.data == Data::Classic {
-            return;
-        }
-        for sector in data.chunks_mut(MARK_EVERY) {
-            // An odd factor keeps different numbers different, and spreads them over all bits.
-            let mark = self.mark.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes();
-            let len = sector.len().min(mark.len());
-            sector[..len].copy_from_slice(&mark[..len]);
-            self.mark += 1;
+        if self.data != Data::Classic {
+            self.mark = random::mark(data, self.mark);
         }
     }
 
@@ -236,6 +227,7 @@ impl Files for Checked<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::random::MARK_EVERY;
     use crate::workload::postmark::Config;
     use std::collections::BTreeSet;
 

@@ -131,6 +131,7 @@ impl Phase {
 pub struct Control<'a> {
     stop: AtomicBool,
     asked: Option<&'a (dyn Fn() -> bool + Sync)>,
+    begins: Option<&'a (dyn Fn(Phase) -> bool + Sync)>,
     done: AtomicU64,
     total: AtomicU64,
 }
@@ -150,6 +151,17 @@ impl<'a> Control<'a> {
     #[must_use]
     pub fn asking(asked: &'a (dyn Fn() -> bool + Sync)) -> Self {
         Control { asked: Some(asked), ..Control::default() }
+    }
+
+    /// Calls this when all threads are ready for a phase, and begins it when that is back; if it
+    /// answers false, the run stops.
+    #[must_use]
+    pub fn before_phases(self, begins: &'a (dyn Fn(Phase) -> bool + Sync)) -> Self {
+        Control { begins: Some(begins), ..self }
+    }
+
+    pub(super) fn may_begin(&self, phase: Phase) -> bool {
+        self.begins.is_none_or(|begins| begins(phase))
     }
 
     /// Asks the run to stop: it removes what it made, and ends with an error that says so.

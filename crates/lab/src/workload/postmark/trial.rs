@@ -5,7 +5,7 @@
 //! the error says what is left. Times are nanoseconds, sizes are bytes, rates are per second.
 
 use super::checked::{Checked, Operation};
-use super::config::Location;
+use super::config::{Config, Location};
 use super::counts::Counts;
 use super::engine::Engine;
 use super::error::PostmarkError;
@@ -71,12 +71,8 @@ pub fn per_s(count: u64, over: Duration) -> f64 {
 /// # Errors
 /// Something was refused, did not work or was stopped; everything is removed then, too.
 pub fn run(options: &Options, control: &Control<'_>) -> Result<Outcome, PostmarkError> {
-    let mut locations: Vec<&Path> =
-        options.config.locations.iter().map(Location::as_path).collect();
-    if locations.is_empty() {
-        locations.push(Path::new("."));
-    }
-    let left_over = locations.iter().flat_map(|location| remove_left_over(location)).collect();
+    let locations = locations(&options.config);
+    let left_over = clear_up(&options.config);
     let mut places = Vec::new();
     let made = locations.iter().try_for_each(|location| {
         places.push(Place::make(location)?);
@@ -97,6 +93,16 @@ pub fn run(options: &Options, control: &Control<'_>) -> Result<Outcome, Postmark
             Err(PostmarkError::Left { first, path, why: why.to_string() })
         }
     }
+}
+
+fn locations(config: &Config) -> Vec<&Path> {
+    let named: Vec<&Path> = config.locations.iter().map(Location::as_path).collect();
+    if named.is_empty() { vec![Path::new(".")] } else { named }
+}
+
+/// Removes what runs that were killed have left in the locations; which folders.
+pub fn clear_up(config: &Config) -> Vec<PathBuf> {
+    locations(config).into_iter().flat_map(remove_left_over).collect()
 }
 
 /// One thread's share.
@@ -177,7 +183,7 @@ fn run_in(
     let syncs = Histogram::default();
     let mut phases = Phase::ALL.map(|phase| (phase, Duration::ZERO));
     for (phase, duration) in &mut phases {
-        *duration = go_through(*phase, &mut workers, &halt)?;
+        *duration = go_through(*phase, &mut workers, control, &halt)?;
         if options.fsync == Fsync::End {
             let begun = Instant::now();
             places.iter().try_for_each(Place::sync)?;
@@ -239,6 +245,7 @@ fn rehearse(
 fn go_through(
     phase: Phase,
     workers: &mut [Worker<'_>],
+    control: &Control<'_>,
     halt: &AtomicBool,
 ) -> Result<Duration, PostmarkError> {
     // Nobody gets past it before all threads are there.
@@ -269,6 +276,10 @@ fn go_through(
                     break;
                 }
             }
+        }
+        if !control.may_begin(phase) {
+            halted();
+            ended.push(Err(PostmarkError::Stopped));
         }
         drop(closed);
         let joined = threads.into_iter().map(ScopedJoinHandle::join);

@@ -138,6 +138,11 @@ pub(super) fn curve(name: &str, samples: &[&Sample], stress: Option<f64>) -> Str
     plot.finish(&format!("{name} over {at}"))
 }
 
+/// A number that fits a cell of a map.
+fn short(value: f64) -> String {
+    if value < 1e6 { format::number(value) } else { format::short_count(as_u64(value)) }
+}
+
 /// A group with two places, as a map of shades: the first by row, the second by column.
 pub(super) fn surface(name: &str, samples: &[&Sample]) -> String {
     let keys: Vec<&String> = samples[0].at.keys().collect();
@@ -175,10 +180,11 @@ pub(super) fn surface(name: &str, samples: &[&Sample]) -> String {
         let shade = as_u64((part * SHADES).ceil().clamp(1.0, SHADES));
         let x = (plot.x(small(column)) + 1.0, plot.x(small(column + 1)) - 1.0);
         let y = (plot.y(small(row + 1)) + 1.0, plot.y(small(row)) - 1.0);
-        plot.rectangle(&format!("h{shade}"), x, y, &sample.series);
+        let said = format!("{}: {} {}", sample.series, format::number(*value), sample.unit);
+        plot.rectangle(&format!("h{shade}"), x, y, &said);
         let class = if part > 0.55 { "over-dark" } else { "cell" };
         let middle = (f64::midpoint(x.0, x.1), f64::midpoint(y.0, y.1) + 4.0);
-        plot.words(class, middle, "middle", &format::number(*value));
+        plot.words(class, middle, "middle", &short(*value));
     }
     for (row, value) in rows.iter().enumerate() {
         let y = f64::midpoint(plot.y(small(row)), plot.y(small(row + 1))) + 4.0;

@@ -56,6 +56,28 @@ fn the_table_has_a_row_for_each_part_with_its_spread() {
 }
 
 #[test]
+fn ranks_together_are_one_run_with_sums_and_the_longest_times() {
+    let rank = |name: &str, rate: f64, took: u64| {
+        let mut part = part(name, &[rate, rate + 1.0], &["x"]);
+        let values = vec![rate, rate];
+        part.run.samples.push(Sample { values, ..Sample::new("all", "s", Some(Better::Lower)) });
+        for trial in &mut part.run.trials {
+            trial.duration_ns = took;
+        }
+        part
+    };
+    let run = Run::together(vec![rank("a", 1.0, 7), rank("b", 5.0, 9)]);
+    assert_eq!(run.sample("rate").unwrap().values, [6.0, 8.0]);
+    assert_eq!(run.sample("count").unwrap().values, [14.0, 14.0]);
+    assert_eq!(run.sample("all").unwrap().values, [5.0, 5.0], "the longest");
+    assert_eq!((run.trials.len(), run.trials[1].duration_ns), (2, 9));
+    assert!(!run.is_gathered() && run.main.as_deref() == Some("rate"));
+    let text = run.to_text();
+    assert!(text.starts_with("some work; 2 ranks together\n"), "{text}");
+    assert!(text.contains("\na ") && text.contains("\nb "), "{text}");
+}
+
+#[test]
 fn postmark_is_shown_as_it_was() {
     let mut one = part("ext4, none", &[1.0], &[]);
     one.run.samples = OF_POSTMARK

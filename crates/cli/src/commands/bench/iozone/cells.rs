@@ -1,0 +1,127 @@
+//! Which file and record sizes.
+
+use super::size::size;
+use anyhow::{Result, bail};
+use clap::Args;
+use larder_lab::workload::iozone::grid::{Cell, Grid, Sizes};
+
+/// The file of each thread in throughput mode, if none is named.
+const THREAD_FILE_BYTES: u64 = 64 << 20;
+/// Its records.
+const THREAD_RECORD_BYTES: u64 = 4 << 10;
+
+#[derive(Debug, Args)]
+pub(super) struct Cells {
+    /// A file size, instead of the range; may be repeated. With -t the file of each thread, 64MiB
+    /// if not given.
+    #[arg(short = 's', long = "file", value_name = "SIZE", value_parser = size)]
+    files: Vec<u64>,
+
+    /// A record size, instead of the range; may be repeated. With -t 4KiB, if not given.
+    #[arg(short = 'r', long = "record", value_name = "SIZE", value_parser = size)]
+    records: Vec<u64>,
+
+    /// The smallest file; 64KiB, if not given.
+    #[arg(short = 'n', long, value_name = "SIZE", value_parser = size, conflicts_with = "files")]
+    min_file: Option<u64>,
+
+    /// The largest file; 512MiB, if not given.
+    #[arg(short = 'g', long, value_name = "SIZE", value_parser = size, conflicts_with = "files")]
+    max_file: Option<u64>,
+
+    /// The smallest record; 4KiB, if not given.
+    #[arg(short = 'y', long, value_name = "SIZE", value_parser = size, conflicts_with = "records")]
+    min_record: Option<u64>,
+
+    /// The largest record; 16MiB, if not given.
+    #[arg(short = 'q', long, value_name = "SIZE", value_parser = size, conflicts_with = "records")]
+    max_record: Option<u64>,
+
+    /// From one size of a range to the next.
+    #[arg(long, value_name = "TIMES", value_parser = clap::value_parser!(u64).range(2..=1024))]
+    factor: Option<u64>,
+
+    /// Measure records below 64KiB on files above 16MiB too; as they are if a size or the range of
+    /// records is named.
+    #[arg(short = 'z', long)]
+    no_cross_over: bool,
+}
+
+impl Cells {
+    /// The names of what belongs to a range, not to throughput mode.
+    pub(super) const OF_RANGES: [&str; 6] =
+        ["min_file", "max_file", "min_record", "max_record", "factor", "no_cross_over"];
+
+    /// The grid.
+    pub(super) fn grid(&self) -> Grid {
+        let default = Grid::default();
+        let sizes = |list: &[u64], (min, max): (Option<u64>, Option<u64>), range: &Sizes| {
+            let (least, most) = match range {
+                Sizes::Range { least, most } => (*least, *most),
+                Sizes::List(_) => unreachable!("the grid of the automatic mode has ranges"),
+            };
+            match list {
+                [] => Sizes::Range { least: min.unwrap_or(least), most: max.unwrap_or(most) },
+                list => Sizes::List(list.to_vec()),
+            }
+        };
+        // Sizes that are named are all meant.
+        let is_named = !self.files.is_empty()
+            || !self.records.is_empty()
+            || self.min_record.or(self.max_record).is_some();
+        Grid {
+            files: sizes(&self.files, (self.min_file, self.max_file), &default.files),
+            records: sizes(&self.records, (self.min_record, self.max_record), &default.records),
+            factor: self.factor.unwrap_or(default.factor),
+            cross_over: !self.no_cross_over && !is_named,
+        }
+    }
+
+    /// The only cell of throughput mode.
+    pub(super) fn one(&self) -> Result<Cell> {
+        let only = |list: &[u64], default: u64, what: &str| match list {
+            [] => Ok(default),
+            [one] => Ok(*one),
+            _ => bail!("use several sizes of {what} with threads: name one"),
+        };
+        let file_bytes = only(&self.files, THREAD_FILE_BYTES, "files")?;
+        let record_bytes = only(&self.records, THREAD_RECORD_BYTES, "records")?;
+        if record_bytes > file_bytes {
+            bail!("use records of {record_bytes} bytes on files of {file_bytes}: none fits");
+        }
+        Ok(Cell { file_bytes, record_bytes })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::{Command, FromArgMatches};
+
+    fn cells(line: &str) -> Cells {
+        let command = Cells::augment_args(Command::new("cells").no_binary_name(true));
+        Cells::from_arg_matches(&command.get_matches_from(line.split_whitespace())).unwrap()
+    }
+
+    #[test]
+    fn the_cross_over_goes_as_soon_as_sizes_of_records_are_named() {
+        assert_eq!(cells("").grid(), Grid::default());
+        assert_eq!(cells("-z").grid().cells().len(), 146);
+        for named in ["-y 4k", "-q 16m", "-s 32m", "-r 4k"] {
+            assert!(!cells(named).grid().cross_over, "{named}");
+        }
+        for others in ["-n 64k", "-g 512m", "--factor 2"] {
+            assert_eq!(cells(others).grid(), Grid::default(), "{others}");
+        }
+        assert_eq!(cells("-n 1m -g 1m -y 4k -q 16k --factor 4").grid().cells().len(), 2);
+    }
+
+    #[test]
+    fn threads_have_one_size() {
+        let (file_bytes, record_bytes) = (64 << 20, 4096);
+        assert_eq!(cells("").one().unwrap(), Cell { file_bytes, record_bytes });
+        assert_eq!(cells("-s 1m -r 8k").one().unwrap().records(), 128);
+        assert!(cells("-s 1m -s 2m").one().unwrap_err().to_string().contains("name one"));
+        assert!(cells("-s 4k -r 8k").one().unwrap_err().to_string().ends_with("none fits"));
+    }
+}

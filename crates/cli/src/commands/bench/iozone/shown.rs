@@ -1,0 +1,90 @@
+//! What is measured, and how its result is shown.
+
+use anyhow::Result;
+use clap::ValueEnum;
+use larder_lab::workload::iozone::columns;
+use larder_lab::workload::iozone::run::{GridRun, widest};
+use larder_lab::workload::iozone::throughput::{ThroughputRun, kinds};
+use larder_report::format;
+use larder_report::run::Run;
+
+/// The forms of a result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Format {
+    /// A row for each cell with the rates of all tests, in kB/s; in throughput mode what parent and
+    /// children saw.
+    Rows,
+    /// As for a spreadsheet: a table for each column, file sizes down, record sizes across, kB/s.
+    Tables,
+    /// Tables and sentences of all runs.
+    Text,
+    /// Every value, one line each.
+    Csv,
+    /// One page with charts that needs nothing else.
+    Html,
+    /// The record.
+    Json,
+}
+
+/// One of the two modes.
+#[derive(Debug)]
+pub(super) enum Shown {
+    Grid(GridRun),
+    Throughput(ThroughputRun),
+}
+
+impl Shown {
+    /// A result in a form; with `flushed` the rates of writes include the flush.
+    pub(super) fn show(&self, run: &Run, format: Format, flushed: bool) -> Result<String> {
+        let body = match format {
+            Format::Text => return Ok(run.to_text()),
+            Format::Csv => return Ok(run.to_csv()),
+            Format::Html => return Ok(run.to_html()),
+            Format::Json => return Ok(run.to_json()?),
+            Format::Rows => self.rows(run, flushed),
+            Format::Tables => self.tables(run, flushed),
+        };
+        Ok(body + &notes(run, flushed))
+    }
+
+    fn rows(&self, run: &Run, flushed: bool) -> String {
+        match self {
+            Shown::Grid(grid) => grid.rows(run, flushed).to_text(),
+            Shown::Throughput(all) => {
+                let seen = all.threads.iter().flat_map(|&threads| {
+                    let seen = move |kind| Some(all.seen(run, &kind, threads)?.to_text());
+                    kinds(&all.tests).into_iter().filter_map(seen)
+                });
+                seen.collect::<Vec<_>>().join("\n")
+            }
+        }
+    }
+
+    fn tables(&self, run: &Run, flushed: bool) -> String {
+        match self {
+            Shown::Grid(grid) => {
+                let tables = columns(&grid.tests).into_iter();
+                tables.map(|it| grid.table(run, &it, flushed && it.writes()).to_text()).collect()
+            }
+            Shown::Throughput(all) => all.table(run, flushed).to_text(),
+        }
+    }
+}
+
+/// How it was measured, how far trials differ, and what is doubtful.
+fn notes(run: &Run, flushed: bool) -> String {
+    let trials = run.trials.len();
+    let start = run.trials.first().map_or("as-is", |trial| trial.started.start.name());
+    let flush = if flushed { "with" } else { "without" };
+    let count = if trials == 1 { "one trial".to_owned() } else { format!("median of {trials}") };
+    let mut text = format!("\nkB per second, {count}, start {start}, {flush} the flush of writes");
+    if let Some((series, half)) = widest(run, flushed) {
+        let half = format::percent(half);
+        text.push_str(&["; half the range is at most ", &half, " of it (", series, ")"].concat());
+    }
+    text.push_str(".\n");
+    for doubt in &run.doubts {
+        text.push_str(&["\nDoubtful because ", &doubt.text, ".\n"].concat());
+    }
+    text
+}

@@ -1,0 +1,37 @@
+//! The program in a folder, and what it came to.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// What a call came to.
+#[derive(Debug)]
+pub(crate) struct Said {
+    pub(crate) code: Option<i32>,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+/// `larder bench NAME` with these words, in a folder.
+pub(crate) fn bench(name: &str, folder: &Path, words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
+    command.args(["bench", name]).args(words).current_dir(folder).stdin(Stdio::null());
+    command
+}
+
+/// Runs it to its end.
+pub(crate) fn said(command: &mut Command) -> Said {
+    let output = command.output().expect("larder can be started");
+    let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
+    Said { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
+}
+
+/// What is in a folder, by name.
+pub(crate) fn names(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).expect("a folder");
+    let name = |entry: std::io::Result<std::fs::DirEntry>| {
+        entry.expect("an entry").file_name().into_string().expect("UTF-8")
+    };
+    let mut names: Vec<_> = entries.map(name).collect();
+    names.sort();
+    names
+}

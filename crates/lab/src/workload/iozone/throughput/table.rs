@@ -1,0 +1,105 @@
+//! What parent and children saw, in the words of IOzone, and the table for spreadsheets: tests
+//! down, numbers of threads across, kB per second.
+
+use std::fmt::Write as _;
+
+const KIB: u64 = 1024;
+/// What stands where nothing was measured.
+const NOT_MEASURED: &str = "-";
+/// The first line of the table.
+const HEADING: &str = "\"Throughput report Y-axis is type of test X-axis is number of processes\"";
+/// Names the row of numbers of threads, which IOzone leaves out.
+const THREADS: &str = "threads";
+
+/// What parent and children saw of one pass. Rates are bytes per second.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Seen {
+    /// Those who did it.
+    pub who: &'static str,
+    /// How many they were.
+    pub threads: u64,
+    /// The sum of their rates.
+    pub children: f64,
+    /// All bytes over the time from the first begin to the last end.
+    pub parent: f64,
+    /// The same with the flush, of those who write.
+    pub parent_flushed: Option<f64>,
+    /// The slowest.
+    pub min: f64,
+    /// The fastest.
+    pub max: f64,
+    /// The mean.
+    pub avg: f64,
+    /// The fewest bytes that one moved.
+    pub min_moved: f64,
+}
+
+fn kib(bytes: f64) -> f64 {
+    #[expect(clippy::cast_precision_loss, reason = "exact")]
+    let kib = KIB as f64;
+    bytes / kib
+}
+
+impl Seen {
+    /// The block of lines.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        let mut lines = vec![
+            (
+                format!("Children see throughput for {:>2} {}", self.threads, self.who),
+                self.children,
+            ),
+            (format!("Parent sees throughput for {:>2} {}", self.threads, self.who), self.parent),
+        ];
+        let flushed = self.parent_flushed.map(|rate| ("Parent sees, flushed".to_owned(), rate));
+        lines.extend(flushed);
+        let threads = [("Min", self.min), ("Max", self.max), ("Avg", self.avg)];
+        lines.extend(threads.map(|(what, rate)| (format!("{what} throughput per thread"), rate)));
+        let mut text = String::new();
+        for (what, rate) in lines {
+            writeln!(text, "{what:<48} = {:>15.2} kB/sec", kib(rate))
+                .expect("a string takes everything");
+        }
+        writeln!(text, "{:<48} = {:>15.2} kB", "Min xfer", kib(self.min_moved))
+            .expect("a string takes everything");
+        text
+    }
+}
+
+/// The table. Rates are bytes per second; none where nothing was measured.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ThroughputTable {
+    /// Bytes of a record.
+    pub record_bytes: u64,
+    /// Numbers of threads.
+    pub threads: Vec<u64>,
+    /// The name of a test, and its rate with each number of threads.
+    pub rows: Vec<(String, Vec<Option<f64>>)>,
+}
+
+impl ThroughputTable {
+    /// The text, with an empty line before it.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        let mut text = format!(
+            "\n{HEADING}\n\"Record size = {} kBytes \"\n\"Output is in kBytes/sec\"\n\n",
+            self.record_bytes / KIB
+        );
+        let name = |name: &str| format!("\"{name:>16} \"");
+        text.push_str(&name(THREADS));
+        for threads in &self.threads {
+            write!(text, " {threads:>14}").expect("a string takes everything");
+        }
+        text.push('\n');
+        for (test, rates) in &self.rows {
+            text.push_str(&name(test));
+            for rate in rates {
+                let shown =
+                    rate.map_or(NOT_MEASURED.to_owned(), |rate| format!("{:.2}", kib(rate)));
+                write!(text, " {shown:>14}").expect("a string takes everything");
+            }
+            text.push('\n');
+        }
+        text
+    }
+}

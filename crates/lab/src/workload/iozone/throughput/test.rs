@@ -1,0 +1,288 @@
+//! One test by several threads, as the player runs it.
+
+use super::super::cell::{RATE, is_whole, rate, remove};
+use super::super::passes::{Pass, passes};
+use super::super::subject::{Passed, Subject, Wall};
+use super::super::{MIX_TEST, RANDOM_TEST};
+use super::{Figure, Kind, READERS, ThroughputRun, kinds, said};
+use crate::bench::crew::{self, Place};
+use crate::bench::{BenchError, Better, Footing, Outcome, Phase, Series, Space, Stage, Workload};
+use larder_core::clock::Nanos;
+use larder_core::counters::HistogramSnapshot;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// A thread that moved less than this share of its file when the stonewall came has hardly been
+/// measured.
+const MOVED_MIN: f64 = 0.5;
+
+/// The series of a figure with so many threads.
+pub(super) fn series(kind: &Kind, figure: Figure, threads: u64) -> Series {
+    let name = format!("{}{}", kind.name, figure.suffix());
+    let (unit, better) = match figure {
+        Figure::MinMoved => ("bytes", None),
+        _ => (RATE, Some(Better::Higher)),
+    };
+    Series::new(name, unit, better).at(&[("threads", as_f64(threads))])
+}
+
+#[expect(clippy::cast_precision_loss, reason = "bytes and threads stay below 2^53")]
+fn as_f64(count: u64) -> f64 {
+    count as f64
+}
+
+/// A test of `-i` by a thread for each file.
+pub(super) struct ThreadTest<'a> {
+    test: u8,
+    run: &'a ThroughputRun,
+    files: &'a [PathBuf],
+}
+
+impl std::fmt::Debug for ThreadTest<'_> {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let threads = self.files.len();
+        out.debug_struct("ThreadTest").field("test", &self.test).field("threads", &threads).finish()
+    }
+}
+
+/// A step of a trial.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// A pass, by its number; timed.
+    Pass(usize),
+    /// What it wrote is made stable; timed.
+    Flush,
+    /// What the stonewall left out is written.
+    Complete,
+}
+
+/// A thread: its file, and what its passes came to.
+struct Worker<'a> {
+    subject: Subject<'a>,
+    passed: Vec<Passed>,
+}
+
+impl<'a> ThreadTest<'a> {
+    pub(super) fn new(test: u8, run: &'a ThroughputRun, files: &'a [PathBuf]) -> Self {
+        ThreadTest { test, run, files }
+    }
+
+    fn kinds(&self) -> Vec<Kind> {
+        kinds(&[self.test])
+    }
+
+    fn threads(&self) -> u64 {
+        self.files.len() as u64
+    }
+
+    /// Whether this thread reads in the mixed test.
+    pub(super) fn reads(&self, thread: usize) -> bool {
+        let readers = self.run.readers;
+        if readers.total_cmp(&READERS).is_eq() {
+            return thread.is_multiple_of(2);
+        }
+        as_f64(thread as u64) < (readers * as_f64(self.threads())).round()
+    }
+
+    /// The pass of a thread.
+    fn pass(&self, kind: &Kind, thread: usize) -> &'static Pass {
+        if kind.test != MIX_TEST {
+            return &passes(kind.test)[kind.pass];
+        }
+        &passes(RANDOM_TEST)[usize::from(!self.reads(thread))]
+    }
+
+    /// Whether any thread writes.
+    fn writes(&self, kind: &Kind) -> bool {
+        (0..self.files.len()).any(|thread| self.pass(kind, thread).writes)
+    }
+
+    /// Whether the test begins without files.
+    fn makes(&self) -> bool {
+        passes(self.test).first().is_some_and(|pass| pass.makes)
+    }
+
+    fn steps(&self) -> Vec<(Step, String)> {
+        let mut steps = Vec::new();
+        for (number, kind) in self.kinds().iter().enumerate() {
+            steps.push((Step::Pass(number), kind.name.to_owned()));
+            if self.writes(kind) {
+                steps.push((Step::Flush, format!("{}, flush", kind.name)));
+            }
+            if self.run.stonewall && number == 0 && self.makes() {
+                steps.push((Step::Complete, format!("{}, the rest", kind.name)));
+            }
+        }
+        steps
+    }
+
+    fn subject<'s>(&'s self, stage: &'s Stage<'s>, thread: usize, file: &'s Path) -> Subject<'s> {
+        Subject::new(stage, file, self.run.cell, self.run.manner, thread as u64)
+    }
+
+    /// One step of one thread.
+    fn step(
+        &self,
+        worker: &mut Worker<'_>,
+        (step, place): (Step, Place<'_>),
+    ) -> Result<(), BenchError> {
+        match step {
+            Step::Pass(number) => {
+                let pass = self.pass(&self.kinds()[number], place.worker);
+                worker.passed.push(worker.subject.pass(pass)?);
+            }
+            Step::Flush => {
+                let kind = &self.kinds()[worker.passed.len() - 1];
+                if self.pass(kind, place.worker).writes {
+                    worker.subject.flush()?;
+                }
+            }
+            Step::Complete => {
+                let bytes = worker.passed.last().map_or(0, |passed| passed.bytes);
+                worker.subject.complete(bytes)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What all threads showed in a pass that took `wall`, and `flush` after that.
+    fn values(
+        &self,
+        (kind, passed): (&Kind, &[&Passed]),
+        (wall, flush): (Nanos, Option<Nanos>),
+        outcome: &mut Outcome,
+    ) {
+        let rates: Vec<f64> = passed.iter().map(|one| rate(one.bytes, one.took)).collect();
+        let bytes: u64 = passed.iter().map(|one| one.bytes).sum();
+        let least = passed.iter().map(|one| one.bytes).min().unwrap_or(0);
+        let sum: f64 = rates.iter().sum();
+        for figure in Figure::ALL {
+            let value = match figure {
+                Figure::Children => sum,
+                Figure::Parent => rate(bytes, wall),
+                Figure::ParentFlushed => match flush {
+                    Some(flush) => rate(bytes, wall + flush),
+                    None => continue,
+                },
+                Figure::Min => rates.iter().copied().fold(f64::INFINITY, f64::min),
+                Figure::Max => rates.iter().copied().fold(0.0, f64::max),
+                Figure::Avg => sum / as_f64(self.threads()),
+                Figure::MinMoved => as_f64(least),
+            };
+            outcome.values.insert(series(kind, figure, self.threads()).name, value);
+        }
+        let whole = self.run.cell.records() * self.run.cell.record_bytes;
+        if as_f64(least) < MOVED_MIN * as_f64(whole) {
+            outcome.doubts.push(format!(
+                "a thread had moved less than half of its file when the first one of {} was \
+                 through with \"{}\" (stonewall): larger files show more, or no stonewall",
+                said(self.threads()),
+                kind.name
+            ));
+        }
+    }
+}
+
+impl Workload for ThreadTest<'_> {
+    fn name(&self) -> &'static str {
+        "iozone"
+    }
+
+    fn what(&self) -> String {
+        let names: Vec<_> = self.kinds().iter().map(|kind| kind.name).collect();
+        format!("IOzone: {} by {}", names.join(", "), said(self.threads()))
+    }
+
+    fn settings(&self) -> BTreeMap<String, Value> {
+        let mut settings = self.run.manner.settings();
+        settings.insert("file_bytes".to_owned(), self.run.cell.file_bytes.into());
+        settings.insert("record_bytes".to_owned(), self.run.cell.record_bytes.into());
+        settings.insert("threads".to_owned(), self.run.threads.clone().into());
+        settings.insert("stonewall".to_owned(), self.run.stonewall.into());
+        settings.insert("mix_readers_ratio".to_owned(), self.run.readers.into());
+        settings
+    }
+
+    fn series(&self) -> Vec<Series> {
+        let mut all = Vec::new();
+        for kind in self.kinds() {
+            let has = |figure: &Figure| *figure != Figure::ParentFlushed || self.writes(&kind);
+            let figures = Figure::ALL.into_iter().filter(has);
+            all.extend(figures.map(|figure| series(&kind, figure, self.threads())));
+        }
+        all
+    }
+
+    fn space(&self) -> Vec<Space> {
+        let there: u64 =
+            self.files.iter().filter_map(|file| Some(file.metadata().ok()?.len())).sum();
+        let bytes = (self.run.cell.file_bytes * self.threads()).saturating_sub(there);
+        vec![Space { folder: self.run.folder.clone(), bytes }]
+    }
+
+    fn paths(&self) -> Vec<PathBuf> {
+        vec![self.run.folder.clone()]
+    }
+
+    fn prepare(&mut self, stage: &Stage<'_>) -> Result<(), BenchError> {
+        if self.makes() {
+            return Ok(());
+        }
+        for (thread, file) in self.files.iter().enumerate() {
+            if !is_whole(file, &self.run.cell) {
+                self.subject(stage, thread, file).make()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn footing(&mut self) -> Footing<'_> {
+        Footing::Files(if self.makes() { Vec::new() } else { self.files.to_vec() })
+    }
+
+    fn trial(&mut self, stage: &Stage<'_>) -> Result<Outcome, BenchError> {
+        if self.makes() {
+            self.files.iter().try_for_each(|file| remove(file))?;
+        }
+        let kinds = self.kinds();
+        let walls: Vec<Wall> = kinds.iter().map(|_| Wall::new(false)).collect();
+        let mut workers: Vec<Worker<'_>> = Vec::new();
+        for (thread, file) in self.files.iter().enumerate() {
+            let subject = self.subject(stage, thread, file);
+            workers.push(Worker { subject, passed: Vec::new() });
+        }
+        let steps = self.steps();
+        let names: Vec<&str> = steps.iter().map(|(_, name)| name.as_str()).collect();
+        let phases = crew::run(stage, &names, &mut workers, |worker, place| {
+            let step = steps[place.phase].0;
+            if let Step::Pass(number) = step {
+                worker.subject.set_wall(self.run.stonewall.then_some(&walls[number]));
+            }
+            self.step(worker, (step, place))
+        })?;
+        let mut outcome = Outcome::default();
+        for (number, kind) in kinds.iter().enumerate() {
+            let at = steps.iter().position(|(step, _)| *step == Step::Pass(number));
+            let at = at.expect("each pass is a step");
+            let passed: Vec<&Passed> =
+                workers.iter().map(|worker| &worker.passed[number]).collect();
+            let after = steps.get(at + 1).zip(phases.get(at + 1));
+            let flush = after.filter(|((step, _), _)| *step == Step::Flush);
+            let flush = flush.map(|(_, phase): (_, &Phase)| phase.duration_ns);
+            self.values((kind, &passed), (phases[at].duration_ns, flush), &mut outcome);
+            let mut times = HistogramSnapshot::default();
+            for one in passed {
+                times.add(&one.times);
+            }
+            outcome.latencies.push((kind.name.to_owned(), times));
+        }
+        outcome.phases = phases;
+        Ok(outcome)
+    }
+
+    fn clean_up(&mut self) -> Result<(), BenchError> {
+        // Files stay for the next test; whoever plays them all removes them.
+        Ok(())
+    }
+}

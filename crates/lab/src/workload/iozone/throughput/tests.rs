@@ -1,0 +1,177 @@
+//! Throughput mode in small: figures that belong together, the stonewall, and whole files.
+
+use super::*;
+use crate::bench::testing::{Double, never, stage};
+use crate::bench::{Start, Workload};
+use tempfile::TempDir;
+
+const KIB: u64 = 1024;
+
+fn double() -> Double {
+    Double { free_bytes: 1 << 30, ..Double::default() }
+}
+
+fn throughput(folder: &TempDir, tests: &[u8]) -> ThroughputRun {
+    ThroughputRun {
+        threads: vec![1, 3],
+        cell: Cell { file_bytes: 256 * KIB, record_bytes: 4 * KIB },
+        tests: tests.to_vec(),
+        manner: Manner::default(),
+        stonewall: true,
+        readers: READERS,
+        folder: folder.path().to_path_buf(),
+    }
+}
+
+fn plan() -> Plan {
+    Plan { start: Start::AsIs, trials: 2..=2, confidence: None, ..Plan::default() }
+}
+
+#[test]
+fn every_kind_is_measured_with_each_number_of_threads_and_nothing_is_left_behind() {
+    let folder = TempDir::new().unwrap();
+    let all = throughput(&folder, &[0, 1, 2, 3, 5, 6, 7, 8, 9, 10]);
+    let mut last = None;
+    let mut watch = |at: Progressed<'_>| last = Some((at.what.to_owned(), at.done, at.bytes));
+    let played = all.run(&plan(), &double(), &never(), &mut watch).unwrap();
+    assert!(!played.stopped);
+    let run = played.run;
+    // Thirteen kinds, six of which write: the mixed one with a single thread only reads.
+    assert_eq!(run.samples.len(), 2 * 13 * 6 + 6 + 5);
+    assert!(run.samples.iter().all(|sample| sample.values.len() == 2));
+    let done = ("test 10 by 3 threads".to_owned(), [19, 20], [37 * 256 * KIB, 40 * 256 * KIB]);
+    assert_eq!(last, Some(done));
+    for kind in KINDS {
+        for threads in [1, 3] {
+            let seen = all.seen(&run, &kind, threads).unwrap();
+            let Seen { children, min, max, avg, .. } = seen;
+            assert!(seen.parent > 0.0 && max > 0.0, "{seen:?}");
+            assert!(min <= avg && avg <= max && max <= children, "{seen:?}");
+            assert!(seen.parent_flushed.is_none_or(|flushed| flushed < seen.parent));
+        }
+    }
+    assert_eq!(folder.path().read_dir().unwrap().count(), 0);
+    let table = all.table(&run, false);
+    assert_eq!(table.rows.len(), 13);
+    assert!(table.rows.iter().all(|(_, rates)| rates.iter().all(Option::is_some)));
+}
+
+#[test]
+fn a_test_that_is_not_of_this_mode_is_nothing() {
+    let folder = TempDir::new().unwrap();
+    let error = throughput(&folder, &[4]).run(&plan(), &double(), &never(), &mut |_| {});
+    assert!(error.unwrap_err().to_string().contains("no cell or no test is left"));
+    assert!(kinds(&[4]).is_empty());
+}
+
+#[test]
+fn with_the_wall_files_are_whole_in_the_end_and_without_it_all_is_moved() {
+    for stonewall in [true, false] {
+        let folder = TempDir::new().unwrap();
+        let (double, stop) = (double(), never());
+        let stage = stage(&double, &stop);
+        let run = ThroughputRun { stonewall, ..throughput(&folder, &[0, 1]) };
+        let files: Vec<PathBuf> =
+            (0..4).map(|thread| folder.path().join(format!("{thread}"))).collect();
+        let mut test = ThreadTest::new(0, &run, &files);
+        test.prepare(&stage).unwrap();
+        let outcome = test.trial(&stage).unwrap();
+        for file in &files {
+            assert_eq!(file.metadata().unwrap().len(), 256 * KIB);
+            // No block was left out: each begins with a mark, and none is 0.
+            let bytes = std::fs::read(file).unwrap();
+            assert!(bytes.chunks(512).skip(1).all(|part| part[..8] != [0; 8]));
+        }
+        let least = |kind: &Kind| outcome.values[&test::series(kind, Figure::MinMoved, 4).name];
+        #[expect(clippy::cast_precision_loss, reason = "exact")]
+        let whole = (256 * KIB) as f64;
+        for kind in kinds(&[0]) {
+            assert!((0.0..=whole).contains(&least(&kind)));
+            assert!(stonewall || least(&kind).total_cmp(&whole).is_eq());
+        }
+        assert!(stonewall || outcome.doubts.is_empty());
+        let names: Vec<&str> = outcome.phases.iter().map(|phase| phase.name.as_str()).collect();
+        let rest = ["initial write", "initial write, flush", "initial write, the rest"];
+        assert_eq!(names.starts_with(&rest), stonewall, "{names:?}");
+    }
+}
+
+#[test]
+fn a_wall_that_stands_ends_a_pass_before_its_first_record() {
+    use super::super::passes::{MAKE, passes};
+    use super::super::subject::{Subject, Wall};
+    use std::sync::atomic::Ordering;
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("file");
+    let (double, stop) = (double(), never());
+    let stage = stage(&double, &stop);
+    let cell = Cell { file_bytes: 16 * KIB, record_bytes: 4 * KIB };
+    let mut subject = Subject::new(&stage, &path, cell, Manner::default(), 0);
+    let wall = Wall::new(true);
+    subject.set_wall(Some(&wall));
+    assert_eq!(subject.pass(&MAKE).unwrap().bytes, 0);
+    subject.complete(0).unwrap();
+    assert_eq!(path.metadata().unwrap().len(), 16 * KIB);
+    // The first one that is through raises it for the others.
+    wall.store(false, Ordering::Relaxed);
+    subject.set_wall(Some(&wall));
+    assert_eq!(subject.pass(&passes(1)[0]).unwrap().bytes, 16 * KIB);
+    assert!(wall.load(Ordering::Relaxed));
+}
+
+#[test]
+fn readers_of_the_mixed_test_take_turns_or_are_a_share() {
+    let folder = TempDir::new().unwrap();
+    let files: Vec<PathBuf> = (0..5).map(|thread| PathBuf::from(format!("{thread}"))).collect();
+    let reads = |readers: f64| {
+        let run = ThroughputRun { readers, ..throughput(&folder, &[8]) };
+        let test = ThreadTest::new(8, &run, &files);
+        (0..5).map(|thread| test.reads(thread)).collect::<Vec<_>>()
+    };
+    assert_eq!(reads(READERS), [true, false, true, false, true]);
+    assert_eq!(reads(0.2), [true, false, false, false, false]);
+    assert_eq!((reads(0.0), reads(1.0)), (vec![false; 5], vec![true; 5]));
+}
+
+#[test]
+fn files_of_others_are_never_touched() {
+    let folder = TempDir::new().unwrap();
+    let theirs = super::super::sequence::own_folder(folder.path());
+    std::fs::write(&theirs, "theirs").unwrap();
+    let run = throughput(&folder, &[0]);
+    let error = run.run(&plan(), &double(), &never(), &mut |_| {}).unwrap_err();
+    assert!(error.to_string().contains("File exists"), "{error}");
+    assert_eq!(std::fs::read(&theirs).unwrap(), b"theirs");
+    let full = run.run(&plan(), &Double::default(), &never(), &mut |_| {});
+    assert!(full.is_err());
+}
+
+#[test]
+fn what_is_seen_and_the_table_never_run_together() {
+    let seen = Seen {
+        who: "initial writers",
+        threads: 1024,
+        children: 1e15,
+        parent: 5e14,
+        parent_flushed: None,
+        min: 0.0,
+        max: 2e12,
+        avg: 1e12,
+        min_moved: 512.0 * 1024.0,
+    };
+    let text = seen.to_text();
+    let first = "Children see throughput for 1024 initial writers = 976562500000.00 kB/sec";
+    assert_eq!(text.lines().next(), Some(first));
+    assert!(text.ends_with("512.00 kB\n") && !text.contains("flushed"), "{text}");
+    let rows = vec![
+        ("initial write".to_owned(), vec![Some(1e15), Some(1.5 * 1024.0)]),
+        ("mixed workload".to_owned(), vec![None, Some(0.0)]),
+    ];
+    let table = ThroughputTable { record_bytes: 64 * KIB, threads: vec![1, 64], rows };
+    let known = "\n\"Throughput report Y-axis is type of test X-axis is number of processes\"\n\
+                 \"Record size = 64 kBytes \"\n\"Output is in kBytes/sec\"\n\n\
+                 \"         threads \"              1             64\n\
+                 \"   initial write \" 976562500000.00           1.50\n\
+                 \"  mixed workload \"              -           0.00\n";
+    assert_eq!(table.to_text(), known);
+}
