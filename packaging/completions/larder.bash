@@ -1687,7 +1687,7 @@ _larder() {
             return 0
             ;;
         larder__subcmd__sim)
-            opts="-h --trace-format --max-bad --policy --size --page-size --split --level --curve --by --seed --threads --format --write-mode --store --clients --gap --pace --read-ahead --hint --set --help"
+            opts="-h --trace-format --max-bad --policy --size --page-size --split --level --curve --by --seed --threads --format --write-mode --store --clients --gap --think --pace --read-ahead --hint --set --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1754,6 +1754,10 @@ _larder() {
                     return 0
                     ;;
                 --gap)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --think)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

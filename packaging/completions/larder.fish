@@ -297,7 +297,8 @@ csv\t''"
 complete -c larder -n "__fish_larder_using_subcommand sim" -l write-mode -d 'Write modes, separated by commas' -r
 complete -c larder -n "__fish_larder_using_subcommand sim" -l store -d 'What lies behind the cache: instant, fixed:TIME (for each operation), disk (7,200 rpm), cloud-general (3,000 operations a second), cloud-standard (500)' -r
 complete -c larder -n "__fish_larder_using_subcommand sim" -l clients -d 'Requests that may be under way at a time' -r
-complete -c larder -n "__fish_larder_using_subcommand sim" -l gap -d 'What the clients and the front end need from one request to the next, as 15us' -r
+complete -c larder -n "__fish_larder_using_subcommand sim" -l gap -d 'From one request to the next, whoever makes it, at least: what the front end needs, as 15us' -r
+complete -c larder -n "__fish_larder_using_subcommand sim" -l think -d 'From an answer to the next request of the same client, as 100us' -r
 complete -c larder -n "__fish_larder_using_subcommand sim" -l pace -d 'When requests are made: as soon as a client is free, or at the times of the trace' -r -f -a "closed\t''
 recorded\t''"
 complete -c larder -n "__fish_larder_using_subcommand sim" -l read-ahead -d 'Whether the cache reads ahead' -r -f -a "on\t''
