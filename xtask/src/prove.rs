@@ -29,6 +29,7 @@ mod simulation;
 mod size;
 mod slow_disk;
 mod speed;
+mod supercache;
 mod trace_fuzz;
 mod tuning;
 mod unrest;
@@ -74,6 +75,11 @@ pub(crate) const PROOFS: &[Proof] = &[
         name: "fuse-volume",
         about: "ext4, xfs, btrfs on a volume as a file (root)",
         run: fuse_volume::run,
+    },
+    Proof {
+        name: "supercache",
+        about: "a disk of 100 operations per second, without and with a cache (root)",
+        run: supercache::run,
     },
     Proof { name: "live", about: "clients verify while every setting changes", run: live::run },
     Proof { name: "rss", about: "memory stays within what was asked for", run: rss::run },

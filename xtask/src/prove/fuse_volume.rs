@@ -6,7 +6,7 @@
 //! while a file system is written, which must not make anything wait for ever. Needs root.
 
 mod kill;
-mod mounted;
+pub(super) mod mounted;
 mod pressure;
 mod work;
 

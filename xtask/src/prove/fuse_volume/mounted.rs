@@ -12,23 +12,23 @@ use crate::server::{Ended, Larder, Recipe, Server};
 use crate::undo::Undo;
 
 /// How long a program may take that works on a file system.
-pub(super) const PATIENCE_S: u64 = 300;
+pub(in crate::prove) const PATIENCE_S: u64 = 300;
 
 /// Enough for PostMark.
-pub(super) const IMAGE_MIB: u64 = 2048;
+pub(in crate::prove) const IMAGE_MIB: u64 = 2048;
 
 /// A file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(in crate::prove) enum Kind {
     Ext4,
     Xfs,
     Btrfs,
 }
 
 impl Kind {
-    pub(super) const ALL: [Kind; 3] = [Kind::Ext4, Kind::Xfs, Kind::Btrfs];
+    pub(in crate::prove) const ALL: [Kind; 3] = [Kind::Ext4, Kind::Xfs, Kind::Btrfs];
 
-    pub(super) fn name(self) -> &'static str {
+    pub(in crate::prove) fn name(self) -> &'static str {
         match self {
             Kind::Ext4 => "ext4",
             Kind::Xfs => "xfs",
@@ -36,9 +36,12 @@ impl Kind {
         }
     }
 
+    /// Leaves nothing to be written behind anybody's back.
     fn make(self) -> &'static [&'static str] {
         match self {
-            Kind::Ext4 => &["mkfs.ext4", "-q", "-F"],
+            Kind::Ext4 => {
+                &["mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"]
+            }
             Kind::Xfs => &["mkfs.xfs", "-q", "-f"],
             Kind::Btrfs => &["mkfs.btrfs", "-q", "-f"],
         }
@@ -55,10 +58,10 @@ impl Kind {
 }
 
 /// How a volume is served.
-pub(super) struct Setup<'a> {
-    pub(super) lab: &'a Lab,
-    pub(super) image: &'a Path,
-    pub(super) options: &'a str,
+pub(in crate::prove) struct Setup<'a> {
+    pub(in crate::prove) lab: &'a Lab,
+    pub(in crate::prove) image: &'a Path,
+    pub(in crate::prove) options: &'a str,
 }
 
 /// A server inside a memory group, or outside of any.
@@ -80,12 +83,12 @@ impl Recipe for Placed<'_> {
 }
 
 impl Setup<'_> {
-    pub(super) fn serve(&self) -> Result<Served> {
+    pub(in crate::prove) fn serve(&self) -> Result<Served> {
         self.serve_in(None)
     }
 
     /// Serves, as a process of a group if there is one.
-    pub(super) fn serve_in(&self, group: Option<&MemoryGroup>) -> Result<Served> {
+    pub(in crate::prove) fn serve_in(&self, group: Option<&MemoryGroup>) -> Result<Served> {
         let directory = self.lab.file("volumes");
         // What a killed server left there cannot even be looked at.
         if directory.symlink_metadata().is_err_and(|e| e.kind() == std::io::ErrorKind::NotFound) {
@@ -101,57 +104,69 @@ impl Setup<'_> {
 }
 
 /// A server with a volume as a file.
-pub(super) struct Served {
-    pub(super) server: Server,
+pub(in crate::prove) struct Served {
+    pub(in crate::prove) server: Server,
     directory: PathBuf,
     undo: Undo,
 }
 
 impl Served {
-    pub(super) fn file(&self) -> PathBuf {
+    pub(in crate::prove) fn file(&self) -> PathBuf {
         self.directory.join("disk")
     }
 
-    pub(super) fn stop_clean(mut self) -> Result<Ended> {
+    pub(in crate::prove) fn stop_clean(mut self) -> Result<Ended> {
         let ended = self.server.stop_clean()?;
         self.undo.cancel();
         Ok(ended)
     }
 
     /// Kills it; what was mounted stays behind, dead.
-    pub(super) fn kill(mut self) -> Result<Ended> {
+    pub(in crate::prove) fn kill(mut self) -> Result<Ended> {
         let ended = self.server.kill()?;
         self.undo.cancel();
         Ok(ended)
     }
 }
 
-/// A file system on a loop device.
-pub(super) struct FileSystem {
+/// A file system on a loop device of its own, or on a device of somebody else.
+pub(in crate::prove) struct FileSystem {
     kind: Kind,
     device: PathBuf,
+    is_own: bool,
     point: PathBuf,
     undo: Undo,
 }
 
 impl FileSystem {
     /// A loop device on `file`, with direct I/O.
-    pub(super) fn attach(lab: &Lab, file: &Path, kind: Kind) -> Result<Self> {
+    pub(in crate::prove) fn attach(lab: &Lab, file: &Path, kind: Kind) -> Result<Self> {
         let mut losetup = run::client(30, "losetup");
         losetup.args(["--find", "--show", "--direct-io=on"]).arg(file);
         let device = PathBuf::from(run::text(&mut losetup)?.trim());
-        let point = lab.file("mounted");
-        let undo = "umount --lazy \"$2\"; losetup --detach \"$1\"";
-        let undo = Undo::with(undo, &[&device.to_string_lossy(), &point.to_string_lossy()])?;
-        std::fs::create_dir_all(&point).context("make a mountpoint")?;
-        Ok(FileSystem { kind, device, point, undo })
+        Self::at(lab, device, true, kind)
     }
 
-    pub(super) fn device(&self) -> &Path {
+    /// On a device that somebody else takes away.
+    pub(in crate::prove) fn on(lab: &Lab, device: &Path, kind: Kind) -> Result<Self> {
+        Self::at(lab, device.to_path_buf(), false, kind)
+    }
+
+    fn at(lab: &Lab, device: PathBuf, is_own: bool, kind: Kind) -> Result<Self> {
+        let point = lab.file("mounted");
+        let unmount = "umount --lazy \"$2\"";
+        let undo =
+            if is_own { format!("{unmount}; losetup --detach \"$1\"") } else { unmount.into() };
+        let undo = Undo::with(&undo, &[&device.to_string_lossy(), &point.to_string_lossy()])?;
+        std::fs::create_dir_all(&point).context("make a mountpoint")?;
+        Ok(FileSystem { kind, device, is_own, point, undo })
+    }
+
+    pub(in crate::prove) fn device(&self) -> &Path {
         &self.device
     }
 
-    pub(super) fn point(&self) -> &Path {
+    pub(in crate::prove) fn point(&self) -> &Path {
         &self.point
     }
 
@@ -161,29 +176,31 @@ impl FileSystem {
         Ok(())
     }
 
-    pub(super) fn make(&self) -> Result<()> {
+    pub(in crate::prove) fn make(&self) -> Result<()> {
         self.on_device(self.kind.make())
     }
 
     /// An error unless it is clean.
-    pub(super) fn check(&self) -> Result<()> {
+    pub(in crate::prove) fn check(&self) -> Result<()> {
         self.on_device(self.kind.check()).with_context(|| format!("check {}", self.kind.name()))
     }
 
-    pub(super) fn mount(&mut self) -> Result<()> {
+    pub(in crate::prove) fn mount(&mut self) -> Result<()> {
         let mut mount = run::client(PATIENCE_S, "mount");
         run::text(mount.args(["-t", self.kind.name()]).arg(&self.device).arg(&self.point))?;
         Ok(())
     }
 
-    pub(super) fn unmount(&mut self) -> Result<()> {
+    pub(in crate::prove) fn unmount(&mut self) -> Result<()> {
         run::text(run::client(PATIENCE_S, "umount").arg(&self.point))?;
         Ok(())
     }
 
-    /// Takes the device away again.
-    pub(super) fn detach(mut self) -> Result<()> {
-        run::text(run::client(30, "losetup").arg("--detach").arg(&self.device))?;
+    /// Takes the device away again, if it is its own.
+    pub(in crate::prove) fn detach(mut self) -> Result<()> {
+        if self.is_own {
+            run::text(run::client(30, "losetup").arg("--detach").arg(&self.device))?;
+        }
         self.undo.cancel();
         Ok(())
     }
