@@ -135,3 +135,25 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     // A reader that has had enough is no failure, so the error must reach the caller as it is.
     Ok(std::io::stdout().write_all(text.as_bytes())?)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_watched_is_one_of_four() {
+        let none = What { path: None, pid: None, cgroup: None };
+        assert_eq!(none.wanted(), Wanted::Machine);
+        let path = What { path: Some("/data".into()), ..none.clone() };
+        assert_eq!(path.wanted(), Wanted::Path("/data".into()));
+        assert_eq!(What { pid: Some(7), ..none.clone() }.wanted(), Wanted::Process(7));
+        let group = What { cgroup: Some("a/b".into()), ..none };
+        assert_eq!(group.wanted(), Wanted::Group("a/b".into()));
+    }
+
+    #[test]
+    fn an_interval_is_not_too_short_to_be_told() {
+        assert_eq!(interval("500ms"), Ok(500_000_000));
+        assert!(interval("99ms").is_err() && interval("soon").is_err());
+    }
+}

@@ -3,7 +3,8 @@
 //!
 //! File systems are made in images on loop devices, which takes root, tracefs and their tools. What
 //! cannot be tried is said and passed over. `LARDER_WATCH_FULL` makes the numbers of requests those
-//! of the proof; each figure is then a line that begins with `shown: `.
+//! of the proof, and `LARDER_BINARY` is started instead of the one that was built along. Each
+//! figure is a line that begins with `shown: `.
 
 #![expect(clippy::tests_outside_test_module, reason = "all of this is a test")]
 #![expect(clippy::print_stdout, reason = "a test that is skipped says so")]

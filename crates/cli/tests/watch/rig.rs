@@ -54,7 +54,8 @@ impl Watching {
     pub(crate) fn start(words: &[&str]) -> Watching {
         let folder = tempfile::tempdir().unwrap();
         let result = folder.path().join("watch.json");
-        let mut child = Command::new(env!("CARGO_BIN_EXE_larder"))
+        let own = env!("CARGO_BIN_EXE_larder").into();
+        let mut child = Command::new(std::env::var_os("LARDER_BINARY").unwrap_or(own))
             .arg("watch")
             .args(words)
             .args(["--rows", "1000", "-o"])
@@ -83,6 +84,14 @@ impl Watching {
         let watch = Watch::from_json(&std::fs::read_to_string(&self.result).unwrap()).unwrap();
         assert_eq!(watch.total.lost_events, 0, "events were lost");
         watch
+    }
+}
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        // After a panic nobody else ends it; one that has ended cannot be killed.
+        drop(self.child.kill());
+        drop(self.child.wait());
     }
 }
 

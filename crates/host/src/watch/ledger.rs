@@ -336,13 +336,13 @@ impl Ledger {
             return None;
         }
         counts.read_requests += 1;
-        counts.read_pages += last - first + 1;
-        let page_bytes = self.page_bytes;
+        let pages = last.saturating_add(1) - first;
+        counts.read_pages += pages;
         Some(Reference {
             file,
             process: who.process,
-            offset: first * page_bytes,
-            bytes: (last - first + 1) * page_bytes,
+            offset: first.saturating_mul(self.page_bytes),
+            bytes: pages.saturating_mul(self.page_bytes),
             write: false,
             misses,
             ahead,
@@ -380,7 +380,7 @@ impl Ledger {
         Some(Reference {
             file,
             process: who.process,
-            offset: page * self.page_bytes,
+            offset: page.saturating_mul(self.page_bytes),
             bytes: self.page_bytes,
             write: false,
             misses: 0,

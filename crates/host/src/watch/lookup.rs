@@ -10,9 +10,9 @@
 //! page. Only what is new counts; a page of the rest that came meanwhile was counted as a hit
 //! before, and is moved to the misses.
 //!
-//! Of some requests the kernel does not tell the first piece: when it finds pages that are there and
-//! behind them one that is still being read, it copies the first ones without a word and tells of
-//! the rest. The missing piece is known if read-ahead was asked for the whole of it, and if the
+//! Of some requests the kernel does not tell the first piece: when it finds pages that are there
+//! and behind them one that is still being read, it copies the first ones without a word and tells
+//! of the rest. The missing piece is known if read-ahead was asked for the whole of it, and if the
 //! thread reads in order, each time as much, and read-ahead had brought all pages in between.
 //!
 //! Requests through `io_uring` are begun by one thread and may be looked up by a worker of the same
@@ -209,9 +209,9 @@ impl Lookups {
                 from
             }
             (_, Some((of, _, last)))
-                if of == file && before.in_order >= IN_ORDER_MIN && first > last + 1 =>
+                if of == file && before.in_order >= IN_ORDER_MIN && first > last =>
             {
-                let from = last + 1;
+                let from = last.saturating_add(1);
                 // With it, the request is as long as the one before.
                 let brought = end - from == before.pages
                     && self.fresh.get(&file).is_some_and(|spans| {

@@ -1,8 +1,8 @@
 //! Names of files: from device and inode to a path.
 //!
 //! Asked in this order: what was found before; the file itself by its number (ext4 and btrfs open a
-//! file by its inode, if one is root); the descriptors and mappings of the process that uses it; now
-//! and then the folders of the file system.
+//! file by its inode, if one is root); the descriptors and mappings of the process that uses it; at
+//! the end the folders of the file system.
 //! Invariant: a path that is told is one that the kernel itself names, and never a guess.
 
 use super::event::Key;

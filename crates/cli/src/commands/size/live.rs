@@ -94,7 +94,8 @@ impl Memory {
         };
         if let Some((all, plain)) = self.told {
             line(format_args!(
-                "Of the pages read {} were resident, {} without what read-ahead had just brought.\n",
+                "Of the pages read {} were resident, {} without what read-ahead had just \
+                 brought.\n",
                 format::percent(all),
                 format::percent(plain)
             ));

@@ -54,8 +54,8 @@ impl Ledger {
         (!tells).then(|| Reference {
             file,
             process: who.process,
-            offset: first * self.page_bytes,
-            bytes: pages * self.page_bytes,
+            offset: first.saturating_mul(self.page_bytes),
+            bytes: pages.saturating_mul(self.page_bytes),
             write: true,
             misses: 0,
             ahead: 0,
