@@ -1573,7 +1573,7 @@ _larder() {
             return 0
             ;;
         larder__subcmd__serve)
-            opts="-h --config --memory --listen --tls --tls-mode --tls-verify-peer --record --page-size --policy --share --min --max --read-ahead --hint --give-back --lock --write-mode --flush --preset --set --counters --control --control-tcp --control-token --warm-list --warm-list-every --plain-io --help"
+            opts="-h --config --memory --listen --fuse --tls --tls-mode --tls-verify-peer --record --page-size --policy --share --min --max --read-ahead --hint --give-back --lock --write-mode --flush --preset --set --counters --control --control-tcp --control-token --warm-list --warm-list-every --plain-io --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1588,6 +1588,10 @@ _larder() {
                     return 0
                     ;;
                 --listen)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --fuse)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1683,7 +1687,7 @@ _larder() {
             return 0
             ;;
         larder__subcmd__sim)
-            opts="-h --trace-format --max-bad --policy --size --page-size --split --level --curve --by --seed --threads --format --write-mode --store --clients --gap --pace --read-ahead --hint --set --help"
+            opts="-h --trace-format --max-bad --policy --size --page-size --split --level --curve --by --seed --threads --format --write-mode --store --clients --gap --think --pace --read-ahead --hint --set --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1750,6 +1754,10 @@ _larder() {
                     return 0
                     ;;
                 --gap)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --think)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

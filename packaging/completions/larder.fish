@@ -39,6 +39,7 @@ complete -c larder -n "__fish_larder_needs_command" -f -a "report" -d 'Show a ru
 complete -c larder -n "__fish_larder_using_subcommand serve" -l config -d 'Read flags and volumes from this file (docs/config.md) as well; those of the command line go before its own. SIGHUP reads it again' -r -F
 complete -c larder -n "__fish_larder_using_subcommand serve" -l memory -d 'Memory of the cache, with everything that goes with it, shared by all volumes' -r
 complete -c larder -n "__fish_larder_using_subcommand serve" -l listen -d 'Where to listen: unix:PATH or tcp:ADDRESS:PORT. Without it, a socket in the runtime directory' -r
+complete -c larder -n "__fish_larder_using_subcommand serve" -l fuse -d 'Show each volume as a file in this empty directory, by FUSE, for loop devices and mounts' -r -F
 complete -c larder -n "__fish_larder_using_subcommand serve" -l tls -d 'Speak TLS, with server-cert.pem and server-key.pem of this folder' -r -F
 complete -c larder -n "__fish_larder_using_subcommand serve" -l tls-mode -d 'What becomes of clients that do not speak TLS: require refuses them, allow serves them' -r -f -a "require\t''
 allow\t''"
@@ -296,7 +297,8 @@ csv\t''"
 complete -c larder -n "__fish_larder_using_subcommand sim" -l write-mode -d 'Write modes, separated by commas' -r
 complete -c larder -n "__fish_larder_using_subcommand sim" -l store -d 'What lies behind the cache: instant, fixed:TIME (for each operation), disk (7,200 rpm), cloud-general (3,000 operations a second), cloud-standard (500)' -r
 complete -c larder -n "__fish_larder_using_subcommand sim" -l clients -d 'Requests that may be under way at a time' -r
-complete -c larder -n "__fish_larder_using_subcommand sim" -l gap -d 'What the clients and the front end need from one request to the next, as 15us' -r
+complete -c larder -n "__fish_larder_using_subcommand sim" -l gap -d 'From one request to the next, whoever makes it, at least: what the front end needs, as 15us' -r
+complete -c larder -n "__fish_larder_using_subcommand sim" -l think -d 'From an answer to the next request of the same client, as 100us' -r
 complete -c larder -n "__fish_larder_using_subcommand sim" -l pace -d 'When requests are made: as soon as a client is free, or at the times of the trace' -r -f -a "closed\t''
 recorded\t''"
 complete -c larder -n "__fish_larder_using_subcommand sim" -l read-ahead -d 'Whether the cache reads ahead' -r -f -a "on\t''

@@ -7,6 +7,7 @@ mod clients;
 mod compare;
 mod default_policy;
 mod faults;
+mod fuse_volume;
 mod fuzz;
 mod guest;
 mod in_process;
@@ -70,6 +71,11 @@ pub(crate) const PROOFS: &[Proof] = &[
     },
     Proof { name: "wrong-input", about: "one clear sentence each; fuzzing", run: wrong_input::run },
     Proof { name: "kill", about: "kill -9 under load loses nothing flushed", run: kill::run },
+    Proof {
+        name: "fuse-volume",
+        about: "ext4, xfs, btrfs on a volume as a file (root)",
+        run: fuse_volume::run,
+    },
     Proof { name: "live", about: "clients verify while every setting changes", run: live::run },
     Proof { name: "rss", about: "memory stays within what was asked for", run: rss::run },
     Proof { name: "lazy", about: "lazy write on a slow disk (root)", run: lazy::run },

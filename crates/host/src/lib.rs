@@ -4,6 +4,7 @@
 //! * [`activity`]: what processors and disks have done, and how much of it was ours.
 //! * [`settings`]: the settings that a measurement depends on, and what changed of them.
 //! * [`mounts`], [`disk`], [`space`]: where a path lies, and how much room is there.
+//! * [`holders`]: who keeps a directory from being unmounted.
 //! * [`extents`]: where on its disk a file lies.
 //! * [`memory`]: how much can be had, and who is ended first.
 //! * [`priority`]: nice value, scheduling policy and I/O priority of a thread.
@@ -24,6 +25,7 @@ pub mod activity;
 mod damon;
 pub mod disk;
 pub mod extents;
+pub mod holders;
 pub mod machine;
 pub mod memory;
 pub mod mounts;

@@ -80,6 +80,12 @@ pub(crate) fn below(folder: &Path) -> Vec<PathBuf> {
     points
 }
 
+/// Where a device is mounted, by the name under which it was.
+pub(crate) fn points_of(device: &Path) -> Vec<String> {
+    let on_it = all().into_iter().filter(|mount| Path::new(&mount.source) == device);
+    on_it.map(|mount| mount.point.display().to_string()).collect()
+}
+
 /// A line of mountinfo: `36 35 98:0 /root /point rw,noatime shared:1 - ext4 /dev/sda1 rw`.
 fn parse(line: &str) -> Option<Mount> {
     let (mount, fs) = line.split_once(" - ")?;

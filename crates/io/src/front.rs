@@ -1,5 +1,8 @@
 //! Front ends: how clients reach the cache.
 
+mod extents;
+pub mod fuse;
 pub mod listen;
 pub mod nbd;
 pub mod observe;
+mod spin;

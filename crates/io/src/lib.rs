@@ -3,8 +3,10 @@
 //!
 //! Kernel interfaces live here and nowhere else. With `mem`, this is the only crate with `unsafe`,
 //! all of it in `store::uring` and `store::file`, memory that the kernel reads and writes while an
-//! operation is in flight, in `file_map`, and one line in `handed_over`.
+//! operation is in flight, in `file_map`, in one call each of `front::fuse::device` and `reclaim`,
+//! and in one line of `handed_over`.
 
+mod call;
 pub mod clock;
 pub mod embed;
 pub mod engine;
@@ -14,6 +16,7 @@ pub mod front;
 pub mod handed_over;
 pub mod nbd_client;
 pub mod pressure;
+pub mod reclaim;
 pub mod store;
 pub mod tls;
 pub mod wake;

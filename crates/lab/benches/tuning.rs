@@ -129,7 +129,7 @@ fn curve(trace: &str, sizes: &[&str]) -> Result<()> {
             write_mode: WriteMode::Back,
             store: StoreModel::Instant,
             clients: 1,
-            pace: Pace::Closed { gap: 100_000 },
+            pace: Pace::Closed { gap: 100_000, think: 0 },
             hint: Hint::Normal,
             tunables: tunables.clone(),
         };

@@ -187,13 +187,19 @@ impl<S: Store<NoFrames>> Rehearsal<S> {
         Ok(())
     }
 
-    /// Lets time pass until a client is idle; which.
+    /// Lets time pass until a client has had its answer for `think` nanoseconds, or had no request
+    /// yet; which.
     ///
     /// # Errors
     /// As [`Rehearsal::advance`].
-    pub fn wait_for_idle(&mut self) -> Result<usize, RehearsalError> {
+    pub fn wait_for_idle(&mut self, think: Nanos) -> Result<usize, RehearsalError> {
         loop {
-            if let Some(client) = self.idle_client() {
+            let clients = self.clients.iter().enumerate();
+            let ready = |(index, client): (usize, &Client)| {
+                Some((client.ready_at(think)?.max(self.now), index))
+            };
+            if let Some((at, client)) = clients.filter_map(ready).min() {
+                self.pass(at)?;
                 return Ok(client);
             }
             assert!(self.next.is_some(), "somebody waits, so something is under way");

@@ -11,6 +11,7 @@
 use crate::map::{Mapping, unmap};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// From this size on a piece of memory is a mapping of its own, which is backed by steps of 2 MiB
 /// if huge pages are granted: up to half of what a piece takes may be of no use.
@@ -24,6 +25,15 @@ const PAGE_BYTES_MAX: usize = 64 << 10;
 /// system's allocator. To be named as the `#[global_allocator]` of a program.
 #[derive(Debug)]
 pub struct HugeAllocator;
+
+/// Whether large pieces are backed by memory at once.
+static POPULATED: AtomicBool = AtomicBool::new(false);
+
+/// From now on large pieces are backed by memory when they are made and not when they are used
+/// first, so that their use waits for nothing: for programs that must not wait for memory later.
+pub fn populate_large_pieces() {
+    POPULATED.store(true, Ordering::Relaxed);
+}
 
 fn is_large(layout: &Layout) -> bool {
     layout.size() >= LARGE_BYTES && layout.align() <= ALIGN_MAX
@@ -39,6 +49,10 @@ fn map(layout: &Layout) -> *mut u8 {
     let Ok(mapping) = Mapping::new(mapped_bytes(layout)) else { return std::ptr::null_mut() };
     // Without the advice taken it is still memory.
     mapping.advise_huge(true);
+    if POPULATED.load(Ordering::Relaxed) {
+        // Where the kernel cannot (before 5.14), or has no memory left, it is as without.
+        mapping.populate();
+    }
     mapping.into_base().as_ptr()
 }
 

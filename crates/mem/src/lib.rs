@@ -24,7 +24,7 @@ mod map;
 mod prefetch;
 mod sync;
 
-pub use allocator::HugeAllocator;
+pub use allocator::{HugeAllocator, populate_large_pieces};
 pub use arena::{Arena, ArenaOptions};
 pub use error::ArenaError;
 pub use hold::{Own, Pin};

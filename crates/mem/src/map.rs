@@ -96,6 +96,11 @@ impl Mapping {
         self.advise(0, self.len, libc::MADV_DONTDUMP)
     }
 
+    /// Backs all of the mapping with memory now; whether the kernel did.
+    pub(crate) fn populate(&self) -> bool {
+        self.advise(0, self.len, libc::MADV_POPULATE_WRITE)
+    }
+
     fn advise(&self, offset: usize, len: usize, advice: libc::c_int) -> bool {
         let start = self.part(offset, len);
         // SAFETY: this part of the mapping is ours, and none of the callers' advices changes its

@@ -5,9 +5,9 @@
 //! which requests are under way together, for who asks for a page that is still coming has missed.
 //! So the store is one whose time the machine's own delays do not blur, a server that answers after
 //! [`STORE_TIME`], and the simulation is told how long a miss took as the server measured it, and
-//! such a time between two requests that it takes as long as the replay did: what clients, sockets
-//! and threads take. And curves, which see single references only, must foretell the hit ratio of
-//! the server at ten sizes.
+//! such a time between an answer and the next request of the same client that it takes as long as
+//! the replay did: what clients, sockets and threads take. And curves, which see single references
+//! only, must foretell the hit ratio of the server at ten sizes.
 //!
 //! Nothing is read ahead, here and there: whether what is read ahead has come when its reader does,
 //! and what had to go for it, depends on the time that the store takes, in all three.
@@ -44,9 +44,9 @@ const WORST_POINTS: f64 = 3.0;
 const MEMORY: &str = "24MiB";
 /// What each read and write of the store takes with eight clients.
 const STORE_TIME: Duration = Duration::from_millis(4);
-/// The longest time between two requests that is tried, and how near the time of the simulation
-/// must come to that of the replay.
-const GAP_MAX_NS: u64 = 2_000_000;
+/// The longest time between an answer and the next request that is tried, and how near the time of
+/// the simulation must come to that of the replay.
+const THINK_MAX_NS: u64 = 2_000_000;
 const TIME_APART: f64 = 0.005;
 /// Sizes of the prediction, in MiB of memory.
 const SIZES_MIB: [u64; 10] = [8, 10, 12, 14, 16, 20, 28, 40, 56, 80];
@@ -234,8 +234,8 @@ fn near(lab: &Lab, case: &Case, claims: &mut Claims) -> Result<()> {
     let store = format!("fixed:{:.0}ns", served.miss);
     let whole = ["--level", "whole", "--policy", "s3fifo", "--write-mode", "back"];
     let more = ["--read-ahead", "off", "--clients", "8", "--store", &store];
-    let (gap, row) = as_long(served.duration, |gap| {
-        simulated(lab, case, *pages, &[&whole[..], &more, &["--gap", gap]].concat())
+    let (think, row) = as_long(served.duration, |think| {
+        simulated(lab, case, *pages, &[&whole[..], &more, &["--think", think]].concat())
     })?;
     // A reference to a page that another request is fetching counts as a miss, but reads nothing:
     // how many there are depends on the moment of each request.
@@ -252,26 +252,26 @@ fn near(lab: &Lab, case: &Case, claims: &mut Claims) -> Result<()> {
     let (real, foretold) = (hits(counters)?, hits(&row)?);
     claims.against(
         format!("{}: eight clients, write-back: hits within {APART_POINTS} points", case.name),
-        format!("{real:.2} % of reads hit; store {store}, {gap} between requests"),
+        format!("{real:.2} % of reads hit; store {store}, {think} to think"),
         format!("simulated: {foretold:.2} %"),
         (real - foretold).abs() <= APART_POINTS,
     );
     Ok(())
 }
 
-/// The simulation that takes as long as `duration` nanoseconds, and its time between requests: the
-/// longer that is, the longer it takes.
+/// The simulation that takes as long as `duration` nanoseconds, and its time from an answer to the
+/// next request: the longer that is, the longer it takes.
 fn as_long(duration: f64, simulate: impl Fn(&str) -> Result<Value>) -> Result<(String, Value)> {
-    let (mut least, mut most) = (0_u64, GAP_MAX_NS);
+    let (mut least, mut most) = (0_u64, THINK_MAX_NS);
     loop {
-        let gap = least.midpoint(most);
-        let said = format!("{gap}ns");
+        let think = least.midpoint(most);
+        let said = format!("{think}ns");
         let row = simulate(&said)?;
         let took = row["elapsed_ns"].as_f64().context("a simulation takes time")?;
         if (took / duration - 1.0).abs() <= TIME_APART || most - least <= 1 {
             return Ok((said, row));
         }
-        if took < duration { least = gap } else { most = gap }
+        if took < duration { least = think } else { most = think }
     }
 }
 

@@ -2,6 +2,7 @@
 
 pub(crate) mod changes;
 pub(crate) mod config;
+mod files;
 pub(crate) mod give_back;
 pub(crate) mod plan;
 mod record;
@@ -54,6 +55,10 @@ pub(crate) struct Arguments {
     /// directory.
     #[arg(long, value_name = "ADDRESS", value_parser = args::listen)]
     pub(crate) listen: Option<ListenAddress>,
+
+    /// Show each volume as a file in this empty directory, by FUSE, for loop devices and mounts.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) fuse: Option<PathBuf>,
 
     /// Speak TLS, with server-cert.pem and server-key.pem of this folder.
     #[arg(long, value_name = "DIR", help_heading = "TLS")]
@@ -202,10 +207,12 @@ impl Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    let mut reloader = Reloader::new(arguments, std::env::args_os().skip(2).collect())?;
+    let mut arguments = reloader.arguments().clone();
+    // All threads that are started from here on are spared as this one is.
+    arguments.lock |= files::prepare(&arguments);
     let signals = channel_of_signals()?;
     let manager = Manager::from_environment();
-    let mut reloader = Reloader::new(arguments, std::env::args_os().skip(2).collect())?;
-    let arguments = reloader.arguments().clone();
     let plan = reloader.plan().clone();
     let mut handed_over = crate::systemd::handed_over()?;
     let service = Service::start(&arguments, &plan, handed_over.nbd.take(), signals.asker())?;
@@ -231,7 +238,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         }
     }
     manager.stopping();
-    let drained = drain(&service, &signals, &manager);
+    let mut drained = drain(&service, &signals, &manager);
+    if drained.is_ok() && service.unmount(&signals) {
+        drained = drain(&service, &signals, &manager);
+    }
     service.stopped(drained.as_ref().err().map(ToString::to_string));
     if let Err(error) = drained {
         control.close();

@@ -11,6 +11,7 @@ mod ctl;
 mod documents;
 #[path = "../shared/examples.rs"]
 mod examples;
+mod files;
 mod keep;
 mod manager;
 mod openmetrics;

@@ -137,6 +137,23 @@ impl Server {
         said
     }
 
+    /// Stops it with SIGTERM; its folder, and what it said.
+    pub(crate) fn stop_and_keep(mut self) -> (TempDir, String) {
+        let folder = std::mem::replace(&mut self.folder, TempDir::new().expect("a folder"));
+        (folder, self.stop())
+    }
+
+    /// Kills it; its folder, and what it had said.
+    pub(crate) fn kill_and_keep(mut self) -> (TempDir, String) {
+        self.signal(Signal::KILL);
+        let mut said = String::new();
+        let mut stderr = self.child.stderr.take().expect("a pipe");
+        stderr.read_to_string(&mut said).expect("text");
+        self.child.wait().expect("it ends");
+        let folder = std::mem::replace(&mut self.folder, TempDir::new().expect("a folder"));
+        (folder, said)
+    }
+
     /// Stops it with SIGTERM.
     pub(crate) fn stop(self) -> String {
         self.signal(Signal::TERM);

@@ -4,6 +4,7 @@
 //! call at hand, or only says that there may be room.
 
 use super::{CachedVolume, Change, EmbedError, View};
+use crate::call::{Call, Flush, Mail, Write};
 use crate::engine::{ArenaCache, ArenaLane};
 use crate::frames::ArenaFrames;
 use crate::wake::Waker;
@@ -24,8 +25,6 @@ const PIECE_BYTES: usize = PAGE_BLOCKS_MAX as usize * larder_core::units::BLOCK_
 /// A call that waits for room asks again after this, told or not.
 const RETRY: Duration = Duration::from_millis(20);
 
-type Mail = Completion<ArenaFrames>;
-
 /// One thread's way to a volume.
 #[derive(Debug)]
 pub struct Handle {
@@ -33,44 +32,6 @@ pub struct Handle {
     /// Taken out only to be closed.
     lane: Option<ArenaLane>,
     waker: Waker,
-}
-
-/// What a call is made of: asked again when it was stalled, told of what has come.
-trait Call {
-    fn ask(&mut self, cache: &ArenaCache, lane: &mut ArenaLane, now: Nanos) -> Status;
-    fn tell(&mut self, cache: &ArenaCache, lane: &mut ArenaLane, now: Nanos, mail: Mail) -> Status;
-}
-
-impl Call for Assembly<ArenaFrames> {
-    fn ask(&mut self, cache: &ArenaCache, lane: &mut ArenaLane, now: Nanos) -> Status {
-        cache.read(lane, now, self)
-    }
-
-    fn tell(&mut self, cache: &ArenaCache, lane: &mut ArenaLane, now: Nanos, mail: Mail) -> Status {
-        match self.absorb(cache.frames(), mail) {
-            // What had to come first has come: the rest can be asked for now.
-            Status::Stalled => cache.read(lane, now, self),
-            status => status,
-        }
-    }
-}
-
-struct Write<'a> {
-    task: WriteTask,
-    bytes: &'a [u8],
-}
-
-impl Call for Write<'_> {
-    fn ask(&mut self, cache: &ArenaCache, lane: &mut ArenaLane, now: Nanos) -> Status {
-        cache.write(lane, now, &mut self.task, self.bytes)
-    }
-
-    fn tell(&mut self, cache: &ArenaCache, lane: &mut ArenaLane, now: Nanos, mail: Mail) -> Status {
-        match mail {
-            Completion::Continue { .. } => self.ask(cache, lane, now),
-            mail => cache.write_completed(lane, now, &mut self.task, mail),
-        }
-    }
 }
 
 struct Map<'a>(&'a mut Mapping<ArenaFrames>);
@@ -96,23 +57,6 @@ impl Call for Unpin<'_> {
         match mail {
             Completion::Continue { .. } => self.ask(cache, lane, now),
             mail => cache.unpin_completed(lane, now, self.0, mail),
-        }
-    }
-}
-
-struct Flush;
-
-impl Call for Flush {
-    fn ask(&mut self, cache: &ArenaCache, lane: &mut ArenaLane, now: Nanos) -> Status {
-        cache.flush(lane, now, 0)
-    }
-
-    fn tell(&mut self, _: &ArenaCache, _: &mut ArenaLane, _: Nanos, mail: Mail) -> Status {
-        match mail {
-            Completion::Finished { result, .. } => {
-                result.map_or_else(Status::Failed, |()| Status::Done)
-            }
-            other => panic!("{other:?} is not a completion of a flush"),
         }
     }
 }
@@ -349,7 +293,7 @@ impl Handle {
     /// If the store fails, or has failed a write of the volume since this handle was told last.
     pub fn flush(&mut self) -> Result<(), EmbedError> {
         self.count(Counter::FlushRequests, None);
-        self.call(&mut Flush)
+        self.call(&mut Flush { token: 0 })
     }
 }
 

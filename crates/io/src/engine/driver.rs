@@ -48,6 +48,7 @@ impl Driver {
         };
         let name = format!("store {}", volume.name());
         let thread = std::thread::Builder::new().name(name).spawn(move || {
+            crate::reclaim::reserve_stack();
             // Half-changed state must not reach a store, and clients that wait for a thread that is
             // gone would wait for ever: end as kill -9 does, which loses nothing promised.
             if catch_unwind(AssertUnwindSafe(|| run.run())).is_err() {

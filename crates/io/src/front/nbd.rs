@@ -14,7 +14,6 @@ mod output;
 mod server;
 mod session;
 mod socket;
-mod status;
 mod transport;
 pub mod wire;
 

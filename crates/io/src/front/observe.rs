@@ -5,7 +5,7 @@
 //! the ring. Invariants: the connection's thread never waits and never allocates here; what finds
 //! the ring full is counted as lost; one thread stages and one drains, so nothing is torn.
 
-use larder_core::clock::Nanos;
+use larder_core::clock::{Clock, Nanos};
 use larder_core::counters::Class;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -109,7 +109,7 @@ impl Ring {
 
 /// The end of a ring that the thread of a connection has.
 #[derive(Debug)]
-pub(super) struct EventSender {
+struct EventSender {
     ring: Arc<Ring>,
     published: u64,
     /// Where the next event is staged.
@@ -122,8 +122,39 @@ pub struct EventReceiver {
     ring: Arc<Ring>,
 }
 
+/// Where a connection notes what it answered.
+pub(super) struct Watch {
+    events: EventSender,
+    observer: Arc<dyn Observer>,
+}
+
+impl Watch {
+    /// Begins to note, for an observer, what is answered on a new connection to `export`.
+    pub(super) fn begin(observer: &Arc<dyn Observer>, export: &str) -> Self {
+        let (events, receiver) = ring();
+        observer.connected(export, receiver);
+        Watch { events, observer: Arc::clone(observer) }
+    }
+
+    /// Notes a request that is answered.
+    pub(super) fn note(&mut self, event: Event) {
+        self.events.stage(event);
+    }
+
+    /// Hands on what was noted, now that the answers have left; whether anybody still listens.
+    pub(super) fn publish(&mut self, clock: &dyn Clock) -> bool {
+        if !self.events.has_staged() {
+            return true;
+        }
+        if self.events.publish(clock.now()) {
+            self.observer.wake();
+        }
+        self.events.is_wanted()
+    }
+}
+
 /// A ring of its own for a connection.
-pub(super) fn ring() -> (EventSender, EventReceiver) {
+fn ring() -> (EventSender, EventReceiver) {
     ring_of(EVENTS)
 }
 
@@ -142,7 +173,7 @@ fn ring_of(events: u64) -> (EventSender, EventReceiver) {
 
 impl EventSender {
     /// Notes a request that is done; its latency comes with [`EventSender::publish`].
-    pub(super) fn stage(&mut self, event: Event) {
+    fn stage(&mut self, event: Event) {
         let waiting = self.next - self.ring.tail.0.load(Ordering::Acquire);
         if waiting == self.ring.words.len() as u64 {
             self.ring.lost.fetch_add(1, Ordering::Relaxed);
@@ -156,13 +187,13 @@ impl EventSender {
     }
 
     /// Whether something is staged.
-    pub(super) fn has_staged(&self) -> bool {
+    fn has_staged(&self) -> bool {
         self.next != self.published
     }
 
     /// Publishes what is staged, whose answers left at `now`; whether it is time to wake who
     /// drains.
-    pub(super) fn publish(&mut self, now: Nanos) -> bool {
+    fn publish(&mut self, now: Nanos) -> bool {
         for position in self.published..self.next {
             let slot = self.ring.slot(position);
             let latency = now.saturating_sub(slot[0].load(Ordering::Relaxed));
@@ -177,7 +208,7 @@ impl EventSender {
     }
 
     /// Whether anybody drains the ring.
-    pub(super) fn is_wanted(&self) -> bool {
+    fn is_wanted(&self) -> bool {
         !self.ring.receiver_gone.load(Ordering::Relaxed)
     }
 }

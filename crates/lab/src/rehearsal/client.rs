@@ -72,6 +72,8 @@ struct Job {
 pub(super) struct Client {
     pub(super) lanes: Vec<Lane<NoFrames>>,
     job: Option<Job>,
+    /// When its last request was answered.
+    answered_at: Option<Nanos>,
     completions: Vec<Completion<NoFrames>>,
 }
 
@@ -88,11 +90,16 @@ pub(super) enum Moved {
 
 impl Client {
     pub(super) fn new(lanes: Vec<Lane<NoFrames>>) -> Self {
-        Client { lanes, job: None, completions: Vec::new() }
+        Client { lanes, job: None, answered_at: None, completions: Vec::new() }
     }
 
     pub(super) fn is_idle(&self) -> bool {
         self.job.is_none()
+    }
+
+    /// When it makes its next request, if it has none: after an answer it thinks for so long.
+    pub(super) fn ready_at(&self, think: Nanos) -> Option<Nanos> {
+        self.is_idle().then(|| self.answered_at.map_or(0, |at| at + think))
     }
 
     /// Takes a request; the client is idle.
@@ -128,7 +135,7 @@ impl Client {
         now: Nanos,
         zeros: &[u8],
     ) -> Result<Moved, RehearsalError> {
-        let Client { lanes, job: slot, completions } = self;
+        let Client { lanes, job: slot, answered_at, completions } = self;
         let Some(job) = slot else { return Ok(Moved::Idle) };
         let lane = &mut lanes[job.volume];
         loop {
@@ -154,6 +161,7 @@ impl Client {
             lane.recorder().record(latency, now - job.started_at);
         }
         *slot = None;
+        *answered_at = Some(now);
         Ok(Moved::Idle)
     }
 

@@ -94,7 +94,7 @@ pub fn hit_ratio(sharing: &Sharing, division: Division) -> Result<f64, Rehearsal
         };
         rehearsal.pass(rehearsal.now() + GAP)?;
         let offset = block * BLOCK_BYTES_U64;
-        let client = rehearsal.wait_for_idle()?;
+        let client = rehearsal.wait_for_idle(0)?;
         let request = Request { volume, op: Op::Read, offset, len: BLOCK_BYTES_U64 };
         rehearsal.begin(client, &request)?;
     }

@@ -66,7 +66,7 @@ fn a_volume_whose_policy_is_wrong_for_it_gets_another_one() {
         let store = VoidStore::new(geometry);
         let mut rehearsal = Rehearsal::new(4_000, 1, [(options, store)], 1);
         for block in (0..6_000).cycle().take(400_000) {
-            let client = rehearsal.wait_for_idle().unwrap();
+            let client = rehearsal.wait_for_idle(0).unwrap();
             let request = Request { volume: 0, op: Op::Read, offset: block * 4096, len: 4096 };
             rehearsal.begin(client, &request).unwrap();
         }

@@ -86,11 +86,13 @@ impl StoreModel {
 /// When requests are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
-    /// As soon as a client is free, and no sooner than this after the request before: what the
-    /// clients and the front end need for each.
+    /// As soon as a client is free.
     Closed {
-        /// Nanoseconds between one request and the next, at least.
+        /// Nanoseconds between one request and the next, at least, whoever makes it: what all
+        /// clients together and the front end need for each.
         gap: Nanos,
+        /// Nanoseconds between an answer and the next request of the same client.
+        think: Nanos,
     },
     /// At the times of the trace, or as soon after as a client is free.
     Recorded,
@@ -224,9 +226,13 @@ pub fn simulate(
                 Pace::Recorded => rehearsal.pass(begin + record.time_ns)?,
                 Pace::Closed { .. } => rehearsal.pass(next)?,
             }
-            let client = rehearsal.wait_for_idle()?;
+            let think = match options.pace {
+                Pace::Closed { think, .. } => think,
+                Pace::Recorded => 0,
+            };
+            let client = rehearsal.wait_for_idle(think)?;
             rehearsal.begin(client, &request)?;
-            if let Pace::Closed { gap } = options.pace {
+            if let Pace::Closed { gap, .. } = options.pace {
                 // Were no time to pass, all pages would be equally old.
                 next = rehearsal.now() + gap.max(1);
             }

@@ -191,6 +191,11 @@ fn tunables(arguments: &Arguments, volume: &str) -> Result<Tunables, PlanError> 
 fn check_names(arguments: &Arguments) -> Result<(), PlanError> {
     let names: Vec<_> = arguments.volumes.iter().map(|volume| &volume.name).collect();
     for (i, name) in names.iter().enumerate() {
+        if arguments.fuse.is_some()
+            && let Err(error) = larder_io::front::fuse::check_name(name)
+        {
+            return refuse("name", Some(name), error.to_string());
+        }
         if names[..i].contains(name) {
             let message =
                 format!("serve two volumes called \"{name}\": name one of them with NAME=PATH");

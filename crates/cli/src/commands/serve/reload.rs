@@ -115,6 +115,7 @@ impl Reloader {
 fn fixed(old: &Arguments, new: &Arguments) -> Vec<&'static str> {
     let flags = [
         ("listen", old.listen != new.listen),
+        ("fuse", old.fuse != new.fuse),
         ("tls", old.tls != new.tls),
         ("tls-mode", old.tls_mode != new.tls_mode),
         ("tls-verify-peer", old.tls_verify_peer != new.tls_verify_peer),

@@ -5,6 +5,7 @@
 //! set last.
 
 use super::Arguments;
+use super::files::Files;
 use super::give_back::Giving;
 use super::plan::{Plan, VolumePlan};
 use super::record::Recording;
@@ -51,6 +52,7 @@ pub(crate) struct Service {
     engine: Arc<Engine>,
     /// None once it is closed.
     server: RwLock<Option<Server>>,
+    files: Files,
     volumes: Mutex<Vec<Served>>,
     /// Where each volume is, and what was there when it was opened.
     stores: Mutex<Stores>,
@@ -114,15 +116,19 @@ impl Service {
             None => None,
         };
         let observer = recording.as_ref().map(|(recording, _)| recording.observer());
-        let options = ServerOptions { limits, observer, tls };
+        let options = ServerOptions { limits, observer: observer.clone(), tls };
         let server = Server::start_on(Arc::clone(&engine), listener, exports, options);
-        let server = match server {
-            Ok(server) => server,
+        let started = server.map_err(anyhow::Error::from).and_then(|server| {
+            let files = Files::start(arguments, &engine, &volumes, observer)?;
+            Ok((server, files))
+        });
+        let (server, files) = match started {
+            Ok(started) => started,
             Err(error) => {
                 if let Some((recording, path)) = recording {
                     recording::discard(recording, &path);
                 }
-                return Err(error.into());
+                return Err(error);
             }
         };
         let giving = arguments.give_back.map(|floor| Giving::start(&engine, floor));
@@ -130,6 +136,7 @@ impl Service {
             giving,
             engine,
             server: RwLock::new(Some(server)),
+            files,
             volumes: Mutex::new(volumes),
             stores: Mutex::new(stores),
             bytes_beside: AtomicU64::new(stores::bytes_beside(plan)),
@@ -177,6 +184,11 @@ impl Service {
     pub(super) fn with_server<T>(&self, ask: impl FnOnce(&Server) -> Result<T>) -> Result<T> {
         let server = self.server.read().expect("no holder panics");
         ask(server.as_ref().context("reach clients: the server is stopping")?)
+    }
+
+    /// Volumes as files.
+    pub(super) fn files(&self) -> &Files {
+        &self.files
     }
 
     /// A volume has come.
@@ -245,6 +257,11 @@ impl Service {
             writeln!(out, "{}", self.line_about(&volume))?;
             if volume.flush_mode() == FlushMode::Ignore {
                 warn_of_ignored_flushes(volume.name());
+            }
+        }
+        for Served { volume, .. } in self.volumes() {
+            if let Some(file) = self.files.file(volume.name()) {
+                writeln!(out, "serving {} as the file {}", volume.name(), file.display())?;
             }
         }
         out.flush()?;
@@ -372,6 +389,7 @@ impl Service {
 
     /// Ends the connections and what was recorded of them, and leaves the stores as they are.
     pub(crate) fn give_up(&self) {
+        self.files.close();
         if let Some(server) = self.server.write().expect("no holder panics").take() {
             server.close();
         }

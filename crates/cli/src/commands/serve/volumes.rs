@@ -147,10 +147,7 @@ impl Service {
             PolicyChoice::Fixed(kind) => engine.set_policy(volume, kind),
             PolicyChoice::Auto => engine.set_policy_auto(volume),
         };
-        let offered = offered.map_err(anyhow::Error::from).and_then(|()| {
-            let export = served.export(&ServerLimits::default());
-            self.with_server(|server| Ok(server.add_export(export)?))
-        });
+        let offered = offered.map_err(anyhow::Error::from).and_then(|()| self.offer(&served));
         if let Err(error) = offered {
             if let Some(lists) = self.lists() {
                 lists.forget(volume);
@@ -165,6 +162,18 @@ impl Service {
         Ok(served)
     }
 
+    /// Lets clients find a volume, by all ways that there are.
+    fn offer(&self, served: &Served) -> Result<()> {
+        let export = served.export(&ServerLimits::default());
+        self.with_server(|server| Ok(server.add_export(export)?))?;
+        let shown = self.files().add(served);
+        if shown.is_err() {
+            let name = served.volume.name();
+            self.with_server(|server| Ok(server.remove_export(name, PATIENCE)))?;
+        }
+        shown
+    }
+
     /// Why a volume cannot go now, if that is so.
     ///
     /// # Errors
@@ -177,6 +186,11 @@ impl Service {
             "remove {name}: {clients} {word} connected; let them go first, or use \
              larder ctl remove --disconnect"
         );
+        if let Some(why) = self.files().use_of(name).filter(|_| !disconnect) {
+            anyhow::bail!(
+                "remove {name}: {why}; end that first, or use larder ctl remove --disconnect"
+            );
+        }
         Ok(())
     }
 
@@ -199,6 +213,7 @@ impl Service {
         };
         self.check_unused(name, disconnect)?;
         self.with_server(|server| Ok(server.remove_export(name, PATIENCE)))?;
+        self.files().remove(name, PATIENCE);
         let list = self.lists().and_then(|lists| lists.before_removal(&served.volume));
         let removed = self.engine().remove_volume(&served.volume, |at| {
             progress(at);
@@ -210,8 +225,7 @@ impl Service {
             if let Some(lists) = self.lists() {
                 lists.go_on(&served.volume);
             }
-            let export = served.export(&ServerLimits::default());
-            self.with_server(|server| Ok(server.add_export(export)?))?;
+            self.offer(&served)?;
             return Err(error.into());
         }
         self.note_removed(name);

@@ -44,9 +44,13 @@ pub(crate) struct WholeArguments {
           value_parser = clap::value_parser!(u16).range(1..=1024))]
     clients: u16,
 
-    /// What the clients and the front end need from one request to the next, as 15us.
+    /// From one request to the next, whoever makes it, at least: what the front end needs, as 15us.
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = args::time)]
     gap: u64,
+
+    /// From an answer to the next request of the same client, as 100us.
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = args::time)]
+    think: u64,
 
     /// When requests are made: as soon as a client is free, or at the times of the trace.
     #[arg(long, value_name = "PACE", default_value = "closed")]
@@ -160,7 +164,7 @@ fn options(
         store: whole.store,
         clients: whole.clients.into(),
         pace: match whole.pace {
-            PaceBy::Closed => Pace::Closed { gap: whole.gap },
+            PaceBy::Closed => Pace::Closed { gap: whole.gap, think: whole.think },
             PaceBy::Recorded => Pace::Recorded,
         },
         hint: whole.hint,

@@ -8,6 +8,7 @@ use super::wire;
 use crate::engine::Engine;
 use crate::front::listen::{ListenAddress, ListenError, Listener};
 use crate::front::observe::Observer;
+use crate::front::spin::Spinners;
 use crate::tls::TlsMode;
 use crate::wake::Waker;
 use larder_core::lane::Notify;
@@ -16,7 +17,7 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::SocketFlags;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -52,8 +53,7 @@ pub(super) struct Shared {
     pub(super) observer: Option<Arc<dyn Observer>>,
     pub(super) tls: TlsOptions,
     /// Connections that spin for their next request instead of sleeping.
-    pub(super) spinners: AtomicUsize,
-    pub(super) spinners_max: usize,
+    pub(super) spinners: Spinners,
     pub(super) closing: AtomicBool,
     connections: Mutex<Vec<Arc<Connection>>>,
 }
@@ -129,15 +129,13 @@ impl Server {
         let listener = Arc::new(listener);
         let refused = |source| ListenError::Refused { address: listener.address().clone(), source };
         let waker = Waker::new().map_err(refused)?;
-        let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let shared = Arc::new(Shared {
             engine,
             exports: Exports::new(exports),
             limits,
             observer,
             tls,
-            spinners: AtomicUsize::new(0),
-            spinners_max: cpus - 1,
+            spinners: Spinners::new(),
             closing: AtomicBool::new(false),
             connections: Mutex::new(Vec::new()),
         });

@@ -21,7 +21,8 @@ use super::transport::Transport;
 use super::wire;
 use crate::engine::{ArenaCache, ArenaLane};
 use crate::frames::ArenaFrames;
-use crate::front::observe::{self, Event, EventSender, Observer, Operation};
+use crate::front::observe::{Event, Operation, Watch};
+use crate::front::spin::SpinHistory;
 use crate::wake::Waker;
 use greet::shake_hands;
 use larder_core::clock::{Clock, Nanos};
@@ -39,17 +40,6 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use writes::Payload;
 
-/// How long a spinning connection looks for its next request. Longer than a client needs to turn
-/// round, shorter than the two wake-ups that it saves.
-const SPIN: Nanos = 30_000;
-/// After this many spins in vain in a row the connection sleeps at once, but for one try in
-/// [`SPIN_AGAIN`].
-const SPINS_IN_VAIN_MAX: u32 = 8;
-const SPIN_AGAIN: u32 = 32;
-/// Pauses between two looks.
-const SPIN_PAUSES: u32 = 16;
-/// Requests that come closer together than this are a stream: more than one is under way.
-const STREAM_GAP: Nanos = 15_000;
 /// No more requests are taken in, and no more of a large read is asked for, while the client has
 /// not taken this much of its answers, counting reads under way: so much of the cache may one
 /// client pin. In a small cache it is a sixteenth of it, so that a few clients that do not read
@@ -169,7 +159,7 @@ fn converse(
         batch: 0,
         read_in_batch: false,
         arrived_at: 0,
-        watch: shared.observer.as_ref().map(|observer| watch(observer, &export.info.name)),
+        watch: shared.observer.as_ref().map(|observer| Watch::begin(observer, &export.info.name)),
         lane,
         cache,
         clock: shared.engine.clock(),
@@ -212,18 +202,6 @@ struct Session<'a> {
     watch: Option<Watch>,
 }
 
-/// Where a connection notes what it answered.
-struct Watch {
-    events: EventSender,
-    observer: Arc<dyn Observer>,
-}
-
-fn watch(observer: &Arc<dyn Observer>, export: &str) -> Watch {
-    let (events, receiver) = observe::ring();
-    observer.connected(export, receiver);
-    Watch { events, observer: Arc::clone(observer) }
-}
-
 impl Session<'_> {
     fn frames(&self) -> Arc<ArenaCache> {
         Arc::clone(&self.cache)
@@ -231,9 +209,7 @@ impl Session<'_> {
 
     fn run(&mut self) {
         let mut completions = Vec::new();
-        let mut in_vain = 0u32;
-        let mut sleeps = 0u32;
-        let mut last_batch = 0;
+        let mut spins = SpinHistory::default();
         loop {
             let now = self.clock.now();
             self.lane.collect(&mut completions);
@@ -278,14 +254,8 @@ impl Session<'_> {
             if moved {
                 // One thing at a time: it pays to look for the next one.
                 let alone = self.batch <= 1 && self.all_sent();
-                sleeps = sleeps.wrapping_add(1);
-                // A stream of small writes has its next request here before a sleeper would be
-                // gone; looking for it would only cost processor time.
-                let pays = self.read_in_batch || now > last_batch + STREAM_GAP;
-                last_batch = now;
-                let hopeful = in_vain < SPINS_IN_VAIN_MAX || sleeps.is_multiple_of(SPIN_AGAIN);
-                if alone && hopeful && pays {
-                    in_vain = if self.spin() { 0 } else { in_vain + 1 };
+                if spins.pays(now, alone, self.read_in_batch) {
+                    spins.ended(self.spin());
                 }
                 continue;
             }
@@ -344,48 +314,24 @@ impl Session<'_> {
         let wire::Request { offset, len, .. } = *asked;
         let (offset, len) = if operation == Operation::Flush { (0, 0) } else { (offset, len) };
         let class = classes.worst();
-        watch.events.stage(Event { at, latency: 0, offset, len, operation, class });
+        watch.note(Event { at, latency: 0, offset, len, operation, class });
     }
 
     /// Hands on what was noted, now that the answers have left.
     fn publish_events(&mut self) {
-        let Some(watch) = &mut self.watch else { return };
-        if !watch.events.has_staged() {
-            return;
-        }
-        if watch.events.publish(self.clock.now()) {
-            watch.observer.wake();
-        }
-        if !watch.events.is_wanted() {
+        if self.watch.as_mut().is_some_and(|watch| !watch.publish(&*self.clock)) {
             self.watch = None;
         }
     }
 
-    /// Looks for the next request without sleeping, if not too many others do; whether one came.
+    /// Looks for the next request without sleeping; whether one came.
     fn spin(&mut self) -> bool {
-        let spinners = &self.shared.spinners;
-        if spinners.fetch_add(1, Ordering::AcqRel) >= self.shared.spinners_max {
-            spinners.fetch_sub(1, Ordering::AcqRel);
-            return false;
-        }
-        let end = self.clock.now() + SPIN;
-        let found = loop {
-            if self.is_open() && self.input.receive(&mut self.transport) != Received::Nothing {
-                break true;
-            }
-            if self.lane.has_mail() {
-                break true;
-            }
-            if self.clock.now() > end {
-                break false;
-            }
-            // Each look takes a lock that the client needs for sending: not too often.
-            for _ in 0..SPIN_PAUSES {
-                std::hint::spin_loop();
-            }
-        };
-        spinners.fetch_sub(1, Ordering::AcqRel);
-        found
+        let (spinners, clock) = (&self.shared.spinners, Arc::clone(&self.clock));
+        spinners.spin(&*clock, || {
+            let came =
+                self.is_open() && self.input.receive(&mut self.transport) != Received::Nothing;
+            came || self.lane.has_mail()
+        })
     }
 
     fn sleep(&mut self, now: Nanos) -> io::Result<()> {

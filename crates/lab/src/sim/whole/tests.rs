@@ -46,7 +46,7 @@ fn options(frames: u32, policy: PolicyKind) -> WholeOptions {
         write_mode: WriteMode::Through,
         store: StoreModel::Instant,
         clients: 1,
-        pace: Pace::Closed { gap: 0 },
+        pace: Pace::Closed { gap: 0, think: 0 },
         hint: Hint::Normal,
         tunables,
     }
@@ -111,6 +111,22 @@ fn the_same_trace_gives_the_same_counters_and_clients_make_it_faster() {
     assert_eq!(one.elapsed, again.elapsed);
     assert!(Counter::ALL.iter().all(|&c| one.totals.get(c) == again.totals.get(c)));
     assert!(eight.elapsed < one.elapsed / 2, "{} against {}", eight.elapsed, one.elapsed);
+}
+
+#[test]
+fn each_client_thinks_after_its_answers() {
+    let records = records(2_000, 8, 1);
+    let thinking = |clients| WholeOptions {
+        store: StoreModel::Fixed(4_000_000),
+        clients,
+        pace: Pace::Closed { gap: 0, think: 1_000_000 },
+        write_mode: WriteMode::Around,
+        ..options(1, PolicyKind::Lru)
+    };
+    // Nothing is kept, so each request takes 4 ms, and one of thinking but for the last.
+    assert_eq!(run(&records, &thinking(1)).elapsed, 2_000 * 5_000_000 - 1_000_000);
+    let four = run(&records, &thinking(4)).elapsed;
+    assert!((500 * 5_000_000 - 1_000_000..500 * 5_000_000 + 2_000).contains(&four), "{four}");
 }
 
 #[test]

@@ -205,7 +205,7 @@ impl Session<'_> {
 
     fn answer_status(&mut self, request: &wire::Request) {
         let one = request.flags & wire::CMD_FLAG_REQ_ONE != 0;
-        let extents = crate::front::nbd::status::extents(
+        let extents = crate::front::extents::extents(
             &self.cache,
             self.lane.volume(),
             &*self.export.map,
@@ -216,7 +216,8 @@ impl Session<'_> {
         let count = u16::try_from(extents.len()).expect("at most 1,024");
         let id = wire::BASE_ALLOCATION_ID;
         self.output.push(&wire::chunk_block_status(request.cookie, true, id, count));
-        for (len, state) in extents {
+        for (len, hole) in extents {
+            let state = if hole { wire::STATE_HOLE | wire::STATE_ZERO } else { 0 };
             self.output.push(&wire::extent(len, state));
         }
     }

@@ -1,7 +1,6 @@
-//! Block status: which parts of an export hold data. A hole of the store under blocks that only the
-//! cache has is data.
+//! Which parts of a volume hold data, for clients that ask. A hole of the store under blocks that
+//! only the cache has is data.
 
-use super::wire::{STATE_HOLE, STATE_ZERO};
 use crate::engine::{ArenaCache, ArenaVolume};
 use crate::store::AllocationMap;
 use larder_core::units::BLOCK_BYTES_U64;
@@ -12,8 +11,8 @@ const EXTENTS_MAX: usize = 1024;
 /// client asks again for the rest.
 const HOLE_BYTES_MAX: u64 = 1 << 30;
 
-/// The runs of `offset..offset + len`, each with its length and NBD state; at least one, and not
-/// necessarily up to the end.
+/// The runs of `offset..offset + len`, each with its length and whether it is a hole, which reads
+/// as zeros; at least one, and not necessarily up to the end.
 pub(super) fn extents(
     cache: &ArenaCache,
     volume: &ArenaVolume,
@@ -21,26 +20,26 @@ pub(super) fn extents(
     offset: u64,
     len: u32,
     one: bool,
-) -> Vec<(u32, u32)> {
+) -> Vec<(u32, bool)> {
     let end = offset + u64::from(len);
-    let mut found: Vec<(u32, u32)> = Vec::new();
+    let mut found: Vec<(u32, bool)> = Vec::new();
     let mut at = offset;
     while at < end && found.len() < EXTENTS_MAX {
         let extent = map.extent(at, end - at);
-        let (run, state) = if extent.hole {
-            let (run, state) = look_through(cache, volume, at, extent.len.min(HOLE_BYTES_MAX));
+        let (run, hole) = if extent.hole {
+            let (run, hole) = look_through(cache, volume, at, extent.len.min(HOLE_BYTES_MAX));
             // What was only in the cache may have been written before the cache was looked at, and
             // after the store was.
             let extent = map.extent(at, run);
-            if state == 0 || extent.hole { (run.min(extent.len), state) } else { (extent.len, 0) }
+            if !hole || extent.hole { (run.min(extent.len), hole) } else { (extent.len, false) }
         } else {
-            (extent.len, 0)
+            (extent.len, false)
         };
         let run = u32::try_from(run.max(1)).expect("at most the request");
         match found.last_mut() {
-            Some((last, last_state)) if *last_state == state => *last += run,
+            Some((last, last_hole)) if *last_hole == hole => *last += run,
             Some(_) if one => break,
-            _ => found.push((run, state)),
+            _ => found.push((run, hole)),
         }
         at += u64::from(run);
     }
@@ -49,20 +48,19 @@ pub(super) fn extents(
 
 /// The first run of a hole in the store: a hole up to the first block that is newer in the cache,
 /// or such blocks.
-fn look_through(cache: &ArenaCache, volume: &ArenaVolume, at: u64, len: u64) -> (u64, u32) {
-    const HOLE: u32 = STATE_HOLE | STATE_ZERO;
+fn look_through(cache: &ArenaCache, volume: &ArenaVolume, at: u64, len: u64) -> (u64, bool) {
     if volume.unclean_blocks() == 0 {
-        return (len, HOLE);
+        return (len, true);
     }
     let blocks = at / BLOCK_BYTES_U64..(at + len).div_ceil(BLOCK_BYTES_U64);
     let is_newer = |&block: &u64| cache.is_unclean(volume, block);
     let first = blocks.clone().find(is_newer);
     match first {
-        None => (len, HOLE),
-        Some(first) if first * BLOCK_BYTES_U64 > at => (first * BLOCK_BYTES_U64 - at, HOLE),
+        None => (len, true),
+        Some(first) if first * BLOCK_BYTES_U64 > at => (first * BLOCK_BYTES_U64 - at, true),
         Some(first) => {
             let end = (first..blocks.end).find(|block| !is_newer(block)).unwrap_or(blocks.end);
-            ((end * BLOCK_BYTES_U64 - at).min(len), 0)
+            ((end * BLOCK_BYTES_U64 - at).min(len), false)
         }
     }
 }

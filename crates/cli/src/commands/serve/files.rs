@@ -1,0 +1,151 @@
+//! Volumes as files: what `--fuse` mounts, and how it ends.
+//!
+//! Invariants: the files are those of the volumes that are served; nothing is cut off from a file
+//! that is in use unless it is asked for a second time.
+
+use super::Arguments;
+use super::service::{Served, Service};
+use crate::signals::{Asked, SignalChannel};
+use anyhow::Result;
+use larder_host::holders::holders;
+use larder_io::engine::Engine;
+use larder_io::front::fuse::{UnmountError, VolumeMount};
+use larder_io::front::observe::Observer;
+use larder_io::reclaim;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, RwLock};
+use std::time::Duration;
+
+/// How often it is looked whether a mount in use can go.
+const RETRY: Duration = Duration::from_millis(250);
+/// Of those who use a mount, so many are named.
+const NAMED_MAX: usize = 5;
+
+/// The mount, if there is one.
+pub(super) struct Files(RwLock<Option<VolumeMount>>);
+
+/// Makes the process fit to lie below file systems, as far as it may; whether its memory is locked.
+pub(super) fn prepare(arguments: &Arguments) -> bool {
+    if arguments.fuse.is_none() {
+        return false;
+    }
+    let (locked, spared) = (reclaim::lock_memory(), reclaim::be_spared());
+    if locked.is_ok() {
+        reclaim::reserve();
+    }
+    for error in [locked.as_ref().err(), spared.as_ref().err()].into_iter().flatten() {
+        eprintln!(
+            "larder: note: failed to {error}; a file system or swap on the files could then make \
+             the machine wait for itself when memory is short"
+        );
+    }
+    locked.is_ok()
+}
+
+impl Files {
+    pub(super) fn start(
+        arguments: &Arguments,
+        engine: &Arc<Engine>,
+        volumes: &[Served],
+        observer: Option<Arc<dyn Observer>>,
+    ) -> Result<Self> {
+        let Some(directory) = &arguments.fuse else { return Ok(Files(RwLock::new(None))) };
+        let volumes = volumes.iter().map(|served| (Arc::clone(&served.volume), served.map.clone()));
+        let mount = VolumeMount::start(Arc::clone(engine), directory, volumes.collect(), observer)?;
+        if mount.took_over() {
+            let path = mount.path().display();
+            eprintln!("larder: note: {path} was still mounted by a larder that was killed");
+        }
+        Ok(Files(RwLock::new(Some(mount))))
+    }
+
+    fn with<T>(&self, ask: impl FnOnce(&VolumeMount) -> T) -> Option<T> {
+        self.0.read().expect("no holder panics").as_ref().map(ask)
+    }
+
+    /// Shows one more volume.
+    pub(super) fn add(&self, served: &Served) -> Result<()> {
+        let (volume, map) = (Arc::clone(&served.volume), Arc::clone(&served.map));
+        self.with(|mount| mount.add(volume, map)).transpose()?;
+        Ok(())
+    }
+
+    /// Shows a volume no more; afterwards nobody uses it by its file.
+    pub(super) fn remove(&self, name: &str, patience: Duration) {
+        self.with(|mount| mount.remove(name, patience));
+    }
+
+    /// The file of a volume, if there is one.
+    pub(super) fn file(&self, name: &str) -> Option<PathBuf> {
+        self.with(|mount| mount.file(name))
+    }
+
+    /// Why the file of a volume cannot go now, if that is so.
+    pub(super) fn use_of(&self, name: &str) -> Option<String> {
+        let file = self.with(|mount| (mount.opens(name) > 0).then(|| mount.file(name)))??;
+        Some(in_use(&file))
+    }
+
+    /// Ends it. Whoever still uses a file gets errors from now on.
+    pub(super) fn close(&self) {
+        if let Some(mount) = self.0.write().expect("no holder panics").take() {
+            mount.close();
+        }
+    }
+}
+
+/// That a path is in use, and by whom as far as that can be told.
+fn in_use(path: &Path) -> String {
+    let mut users: Vec<_> = holders(path).iter().map(ToString::to_string).collect();
+    let more = users.len().saturating_sub(NAMED_MAX);
+    users.truncate(NAMED_MAX);
+    if more > 0 {
+        users.push(format!("{more} more"));
+    }
+    let path = path.display();
+    if users.is_empty() {
+        return format!("{path} is in use");
+    }
+    format!("{path} is in use: {}", users.join(", "))
+}
+
+impl Service {
+    /// Unmounts the files, after those who use them are gone or a second signal came; whether
+    /// anything may have been written while it waited for that.
+    pub(crate) fn unmount(&self, signals: &SignalChannel) -> bool {
+        let unmount = |lazily| self.files().with(|mount| mount.unmount(lazily));
+        let mut told = String::new();
+        loop {
+            let failed = match unmount(false) {
+                None | Some(Ok(())) => return !told.is_empty(),
+                Some(Err(failed)) => failed,
+            };
+            let UnmountError::Busy(path) = failed else {
+                eprintln!("larder: WARNING: failed to {failed}; it is cut off");
+                return true;
+            };
+            let why = in_use(&path);
+            if why != told {
+                eprintln!(
+                    "larder: {why}; everything is written, and it is served until they are gone; \
+                     another signal cuts them off, which loses what they have not written"
+                );
+                told = why;
+            }
+            match signals.wait(RETRY) {
+                Some(Asked::Stop) => {
+                    eprintln!(
+                        "larder: WARNING: {} is cut off from those who use it",
+                        path.display()
+                    );
+                    if let Some(Err(error)) = unmount(true) {
+                        eprintln!("larder: WARNING: failed to {error}");
+                    }
+                    return true;
+                }
+                Some(Asked::Report) => self.report(),
+                Some(Asked::Reload) | None => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! Who keeps a directory from being unmounted: processes that have something of it open or work in
+//! it, and loop devices on its files with what is on them.
+//!
+//! What other users' processes do is told to root alone; who cannot be looked into is left out.
+
+use crate::mounts;
+use crate::proc;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// One that uses something below a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Holder {
+    /// A process.
+    Process {
+        /// Its number.
+        pid: u32,
+        /// Its name.
+        name: String,
+        /// What of the directory it uses.
+        path: PathBuf,
+    },
+    /// A loop device.
+    Loop {
+        /// The device, as in `/dev/loop0`.
+        device: PathBuf,
+        /// The file behind it.
+        path: PathBuf,
+        /// What it is used for: a mountpoint, or `swap`.
+        used: Vec<String>,
+    },
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Holder::Process { pid, name, path } => {
+                write!(f, "process {pid} ({name}) uses {}", path.display())
+            }
+            Holder::Loop { device, path, used } => {
+                write!(f, "{} is on {}", device.display(), path.display())?;
+                if used.is_empty() { Ok(()) } else { write!(f, ", used as {}", used.join(" and ")) }
+            }
+        }
+    }
+}
+
+/// All who use something below `directory`, this process left out; devices first.
+#[must_use]
+pub fn holders(directory: &Path) -> Vec<Holder> {
+    let mut found = loops(directory);
+    found.extend(processes(directory));
+    found
+}
+
+fn entries(path: impl AsRef<Path>) -> impl Iterator<Item = PathBuf> {
+    let entries = std::fs::read_dir(path).into_iter().flatten();
+    entries.filter_map(|entry| Some(entry.ok()?.path()))
+}
+
+fn processes(directory: &Path) -> Vec<Holder> {
+    let own = std::process::id();
+    let mut found = Vec::new();
+    for process in entries("/proc") {
+        let number = process.file_name().and_then(|name| name.to_str()?.parse().ok());
+        let Some(pid) = number.filter(|&pid: &u32| pid != own) else { continue };
+        let links = [process.join("cwd"), process.join("root"), process.join("exe")];
+        let links = links.into_iter().chain(entries(process.join("fd")));
+        let used = links.filter_map(|link| std::fs::read_link(link).ok());
+        if let Some(path) = used.into_iter().find(|path| path.starts_with(directory)) {
+            let name = proc::read(process.join("comm")).unwrap_or_default();
+            found.push(Holder::Process { pid, name, path });
+        }
+    }
+    found
+}
+
+fn loops(directory: &Path) -> Vec<Holder> {
+    let mut found = Vec::new();
+    for device in entries("/sys/block") {
+        let Some(path) = proc::read(device.join("loop/backing_file")) else { continue };
+        let path = PathBuf::from(path);
+        if !path.starts_with(directory) {
+            continue;
+        }
+        let device = Path::new("/dev").join(device.file_name().unwrap_or_default());
+        let mut used = mounts::points_of(&device);
+        used.extend(is_swap(&device).then(|| "swap".to_owned()));
+        found.push(Holder::Loop { device, path, used });
+    }
+    found.sort_by_key(Holder::to_string);
+    found
+}
+
+fn is_swap(device: &Path) -> bool {
+    let swaps = proc::read("/proc/swaps").unwrap_or_default();
+    swaps.lines().any(|line| line.split_whitespace().next().map(Path::new) == Some(device))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn who_works_in_a_directory_is_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().canonicalize().unwrap();
+        assert_eq!(holders(&path), []);
+        let mut child = Command::new("cat")
+            .current_dir(&path)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let found = holders(&path);
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        let [Holder::Process { pid, path: used, .. }] = &found[..] else { panic!("{found:?}") };
+        assert_eq!((*pid, used), (child.id(), &path));
+    }
+
+    #[test]
+    fn holders_are_said_in_words() {
+        let device = Holder::Loop {
+            device: "/dev/loop0".into(),
+            path: "/mnt/larder/disk".into(),
+            used: vec!["/srv".into(), "swap".into()],
+        };
+        assert_eq!(device.to_string(), "/dev/loop0 is on /mnt/larder/disk, used as /srv and swap");
+        let process = Holder::Process { pid: 7, name: "dd".into(), path: "/mnt/larder".into() };
+        assert_eq!(process.to_string(), "process 7 (dd) uses /mnt/larder");
+    }
+}

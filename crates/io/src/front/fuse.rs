@@ -1,0 +1,22 @@
+//! The FUSE front end: volumes as regular files in a directory, so that on any kernel a loop device
+//! or a mount makes a file system of a cached volume.
+//!
+//! A few threads, each with a descriptor of its own, read requests from /dev/fuse, answer hits at
+//! once, straight from cache memory, and go on with the others when the cache says so. The kernel
+//! keeps no pages of the files: their only copy in memory is the cache's. The protocol is spoken
+//! here and not by a library, as docs/ARCHITECTURE.md says under "Decisions".
+
+mod abi;
+mod data;
+mod desk;
+mod device;
+mod files;
+mod handshake;
+mod mount;
+mod mounted;
+mod nodes;
+mod worker;
+
+pub use files::check_name;
+pub use mount::{MountError, UnmountError};
+pub use mounted::VolumeMount;

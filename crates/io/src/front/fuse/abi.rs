@@ -1,0 +1,347 @@
+//! Bytes of the FUSE protocol, version 7: headers of requests and replies, and what follows them.
+//!
+//! Layouts are those of `linux/fuse.h`. All numbers are in the machine's own byte order; offsets
+//! and lengths are in bytes. What an older kernel sends shorter is read as if zeros followed; what
+//! a newer one sends longer is read as far as it is known here.
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// The version that is spoken; a kernel with a larger minor number falls back to this one.
+pub(super) const MAJOR: u32 = 7;
+/// See [`MAJOR`].
+pub(super) const MINOR: u32 = 38;
+/// The node of the root directory.
+pub(super) const ROOT: u64 = 1;
+
+/// What a request asks for. Others than these are answered with `ENOSYS`, after which the kernel
+/// asks for most of them no more.
+pub(super) mod opcode {
+    pub(in crate::front::fuse) const LOOKUP: u32 = 1;
+    pub(in crate::front::fuse) const FORGET: u32 = 2;
+    pub(in crate::front::fuse) const GETATTR: u32 = 3;
+    pub(in crate::front::fuse) const SETATTR: u32 = 4;
+    /// From symlink to link: what makes, renames or removes names.
+    pub(in crate::front::fuse) const NAMES: std::ops::RangeInclusive<u32> = 6..=13;
+    pub(in crate::front::fuse) const OPEN: u32 = 14;
+    pub(in crate::front::fuse) const READ: u32 = 15;
+    pub(in crate::front::fuse) const WRITE: u32 = 16;
+    pub(in crate::front::fuse) const STATFS: u32 = 17;
+    pub(in crate::front::fuse) const RELEASE: u32 = 18;
+    pub(in crate::front::fuse) const FSYNC: u32 = 20;
+    pub(in crate::front::fuse) const FLUSH: u32 = 25;
+    pub(in crate::front::fuse) const INIT: u32 = 26;
+    pub(in crate::front::fuse) const OPENDIR: u32 = 27;
+    pub(in crate::front::fuse) const READDIR: u32 = 28;
+    pub(in crate::front::fuse) const RELEASEDIR: u32 = 29;
+    pub(in crate::front::fuse) const FSYNCDIR: u32 = 30;
+    pub(in crate::front::fuse) const INTERRUPT: u32 = 36;
+    pub(in crate::front::fuse) const DESTROY: u32 = 38;
+    pub(in crate::front::fuse) const BATCH_FORGET: u32 = 42;
+    pub(in crate::front::fuse) const FALLOCATE: u32 = 43;
+    pub(in crate::front::fuse) const LSEEK: u32 = 46;
+}
+
+/// What both sides say that they can, in [`InitIn`] and [`InitOut`].
+pub(super) mod capability {
+    /// Reads are sent without waiting for one another.
+    pub(in crate::front::fuse) const ASYNC_READ: u64 = 1 << 0;
+    /// Writes of more than 4 KiB.
+    pub(in crate::front::fuse) const BIG_WRITES: u64 = 1 << 5;
+    /// Asynchronous direct I/O stays asynchronous: a loop device has many requests under way.
+    pub(in crate::front::fuse) const ASYNC_DIO: u64 = 1 << 15;
+    /// Lookups in one directory do not wait for one another.
+    pub(in crate::front::fuse) const PARALLEL_DIROPS: u64 = 1 << 18;
+    /// Requests of more than 128 KiB.
+    pub(in crate::front::fuse) const MAX_PAGES: u64 = 1 << 22;
+    /// The second word of capabilities is there.
+    pub(in crate::front::fuse) const INIT_EXT: u64 = 1 << 30;
+    /// Files that are read and written directly can be mapped all the same.
+    pub(in crate::front::fuse) const DIRECT_IO_ALLOW_MMAP: u64 = 1 << 36;
+}
+
+/// How a file is opened, in [`OpenOut`].
+pub(super) mod open_flag {
+    /// The kernel keeps no pages of it.
+    pub(in crate::front::fuse) const DIRECT_IO: u32 = 1 << 0;
+    /// Writes do not wait for one another.
+    pub(in crate::front::fuse) const PARALLEL_DIRECT_WRITES: u32 = 1 << 6;
+}
+
+/// What is to be changed, in [`SetattrIn`].
+pub(super) mod attribute {
+    pub(in crate::front::fuse) const MODE: u32 = 1 << 0;
+    pub(in crate::front::fuse) const UID: u32 = 1 << 1;
+    pub(in crate::front::fuse) const GID: u32 = 1 << 2;
+    pub(in crate::front::fuse) const SIZE: u32 = 1 << 3;
+}
+
+/// The head of a request.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(super) struct InHeader {
+    /// Bytes of the request, this head included.
+    pub(super) len: u32,
+    pub(super) opcode: u32,
+    /// Comes back in the reply.
+    pub(super) unique: u64,
+    pub(super) nodeid: u64,
+    pub(super) uid: u32,
+    pub(super) gid: u32,
+    pub(super) pid: u32,
+    pub(super) total_extlen: u16,
+    pub(super) padding: u16,
+}
+
+/// The head of a reply.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(super) struct OutHeader {
+    /// Bytes of the reply, this head included.
+    pub(super) len: u32,
+    /// 0, or an errno below it.
+    pub(super) error: i32,
+    pub(super) unique: u64,
+}
+
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(super) struct InitIn {
+    pub(super) major: u32,
+    pub(super) minor: u32,
+    pub(super) max_readahead: u32,
+    pub(super) flags: u32,
+    pub(super) flags2: u32,
+    pub(super) unused: [u32; 11],
+}
+
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(super) struct InitOut {
+    pub(super) major: u32,
+    pub(super) minor: u32,
+    pub(super) max_readahead: u32,
+    pub(super) flags: u32,
+    /// Requests that nobody waits for, at a time.
+    pub(super) max_background: u16,
+    /// Of them, when the kernel holds back who makes more.
+    pub(super) congestion_threshold: u16,
+    pub(super) max_write: u32,
+    pub(super) time_gran: u32,
+    pub(super) max_pages: u16,
+    pub(super) map_alignment: u16,
+    pub(super) flags2: u32,
+    pub(super) unused: [u32; 7],
+}
+
+/// Of a node, in attributes and entries.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(super) struct Attr {
+    pub(super) ino: u64,
+    pub(super) size: u64,
+    /// Of 512 bytes.
+    pub(super) blocks: u64,
+    pub(super) atime: u64,
+    pub(super) mtime: u64,
+    pub(super) ctime: u64,
+    pub(super) atime_ns: u32,
+    pub(super) mtime_ns: u32,
+    pub(super) ctime_ns: u32,
+    pub(super) mode: u32,
+    pub(super) nlink: u32,
+    pub(super) uid: u32,
+    pub(super) gid: u32,
+    pub(super) rdev: u32,
+    pub(super) blksize: u32,
+    pub(super) flags: u32,
+}
+
+/// Answers a lookup. The times say for how long the kernel may believe it: not at all.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(super) struct EntryOut {
+    pub(super) nodeid: u64,
+    pub(super) generation: u64,
+    pub(super) entry_valid: u64,
+    pub(super) attr_valid: u64,
+    pub(super) entry_valid_ns: u32,
+    pub(super) attr_valid_ns: u32,
+    pub(super) attr: Attr,
+}
+
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(super) struct AttrOut {
+    pub(super) valid: u64,
+    pub(super) valid_ns: u32,
+    pub(super) dummy: u32,
+    pub(super) attr: Attr,
+}
+
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(super) struct SetattrIn {
+    pub(super) valid: u32,
+    pub(super) padding: u32,
+    pub(super) fh: u64,
+    pub(super) size: u64,
+    pub(super) lock_owner: u64,
+    pub(super) times: [u64; 3],
+    pub(super) times_ns: [u32; 3],
+    pub(super) mode: u32,
+    pub(super) unused4: u32,
+    pub(super) uid: u32,
+    pub(super) gid: u32,
+    pub(super) unused5: u32,
+}
+
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(super) struct OpenIn {
+    /// As open(2) has them.
+    pub(super) flags: u32,
+    pub(super) open_flags: u32,
+}
+
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(super) struct OpenOut {
+    pub(super) fh: u64,
+    pub(super) open_flags: u32,
+    pub(super) backing_id: u32,
+}
+
+/// Of a read, of a file or directory, and the head of a write.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(super) struct TransferIn {
+    pub(super) fh: u64,
+    pub(super) offset: u64,
+    pub(super) size: u32,
+    pub(super) transfer_flags: u32,
+    pub(super) lock_owner: u64,
+    pub(super) flags: u32,
+    pub(super) padding: u32,
+}
+
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(super) struct WriteOut {
+    pub(super) size: u32,
+    pub(super) padding: u32,
+}
+
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(super) struct FallocateIn {
+    pub(super) fh: u64,
+    pub(super) offset: u64,
+    pub(super) length: u64,
+    /// As fallocate(2) has it.
+    pub(super) mode: u32,
+    pub(super) padding: u32,
+}
+
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(super) struct LseekIn {
+    pub(super) fh: u64,
+    pub(super) offset: u64,
+    /// As lseek(2) has it: only those for data and holes get here.
+    pub(super) whence: u32,
+    pub(super) padding: u32,
+}
+
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(super) struct LseekOut {
+    pub(super) offset: u64,
+}
+
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(super) struct StatfsOut {
+    /// Blocks, free, available; files, free.
+    pub(super) counts: [u64; 5],
+    pub(super) bsize: u32,
+    pub(super) namelen: u32,
+    pub(super) frsize: u32,
+    pub(super) padding: u32,
+    pub(super) spare: [u32; 6],
+}
+
+/// The head of an entry of a directory; the name follows, and zeros up to a multiple of eight.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(super) struct Dirent {
+    pub(super) ino: u64,
+    /// Where the next entry is.
+    pub(super) off: u64,
+    pub(super) namelen: u32,
+    /// As the upper bits of a mode have it.
+    pub(super) kind: u32,
+}
+
+/// Bytes of the head of a request.
+pub(super) const IN_HEADER_BYTES: usize = size_of::<InHeader>();
+/// Bytes before the payload of a write.
+pub(super) const WRITE_HEAD_BYTES: usize = IN_HEADER_BYTES + size_of::<TransferIn>();
+
+/// The start of `bytes` as a `T`, with zeros for what is missing.
+pub(super) fn head_of<T: FromBytes + IntoBytes>(bytes: &[u8]) -> T {
+    let mut value = T::new_zeroed();
+    let len = bytes.len().min(size_of::<T>());
+    value.as_mut_bytes()[..len].copy_from_slice(&bytes[..len]);
+    value
+}
+
+/// The name at the start of `bytes`, which ends in a zero.
+pub(super) fn name_of(bytes: &[u8]) -> &[u8] {
+    let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
+    &bytes[..end]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Sizes that `linux/fuse.h` of version 7.38 gives.
+    #[test]
+    fn layouts_are_as_long_as_the_kernels() {
+        assert_eq!([IN_HEADER_BYTES, size_of::<OutHeader>()], [40, 16]);
+        assert_eq!([size_of::<InitIn>(), size_of::<InitOut>()], [64, 64]);
+        assert_eq!(
+            [size_of::<Attr>(), size_of::<EntryOut>(), size_of::<AttrOut>()],
+            [88, 128, 104]
+        );
+        assert_eq!(
+            [size_of::<SetattrIn>(), size_of::<OpenIn>(), size_of::<OpenOut>()],
+            [88, 8, 16]
+        );
+        assert_eq!([size_of::<TransferIn>(), WRITE_HEAD_BYTES, size_of::<WriteOut>()], [40, 80, 8]);
+        assert_eq!(
+            [size_of::<FallocateIn>(), size_of::<LseekIn>(), size_of::<LseekOut>()],
+            [32, 24, 8]
+        );
+        assert_eq!([size_of::<StatfsOut>(), size_of::<Dirent>()], [80, 24]);
+    }
+
+    #[test]
+    fn what_is_missing_is_zero_and_what_is_too_much_is_ignored() {
+        let whole = OpenIn { flags: 0x0101_0101, open_flags: 0x0202_0202 };
+        let short: OpenIn = head_of(&whole.as_bytes()[..6]);
+        assert_eq!((short.flags, short.open_flags.count_ones()), (0x0101_0101, 2));
+        let mut long = whole.as_bytes().to_vec();
+        long.extend([7; 9]);
+        let long: OpenIn = head_of(&long);
+        assert_eq!((long.flags, long.open_flags), (0x0101_0101, 0x0202_0202));
+        assert_eq!(head_of::<OpenIn>(&[]).flags, 0);
+    }
+
+    #[test]
+    fn names_end_at_their_zero() {
+        assert_eq!(name_of(b"disk\0rest"), b"disk");
+        assert_eq!(name_of(b"disk"), b"disk");
+        assert_eq!(name_of(b""), b"");
+    }
+}

@@ -1,0 +1,173 @@
+//! The FUSE device: one descriptor for each thread, requests read from it without waiting, replies
+//! written straight from cache memory.
+//!
+//! Invariant: a reply goes out in one system call and through the descriptor that its request came
+//! from, as the kernel demands.
+
+use super::abi::OutHeader;
+use crate::frames::ArenaFrames;
+use crate::wake::Waker;
+use larder_core::request::{Assembly, READ_PIECE_BYTES};
+use larder_core::units::BLOCK_BYTES;
+use rustix::event::epoll;
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::time::Timespec;
+use std::io::{self, IoSlice};
+use std::time::Duration;
+use zerocopy::IntoBytes;
+
+/// Where the kernel's side is.
+pub(super) const PATH: &str = "/dev/fuse";
+
+/// The kernel's number for making another descriptor of a connection: `_IOR(229, 0, u32)`.
+const IOC_CLONE: rustix::ioctl::Opcode = rustix::ioctl::opcode::read::<u32>(229, 0);
+
+/// The header, and the blocks of the longest read wherever it begins.
+const SLICES_MAX: usize = 1 + READ_PIECE_BYTES as usize / BLOCK_BYTES + 1;
+
+/// What a look for a request brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Received {
+    /// A request of so many bytes.
+    Request(usize),
+    /// Nothing now.
+    Nothing,
+    /// The file system is unmounted.
+    Gone,
+}
+
+/// Opens the device; nothing is connected to it.
+pub(super) fn open() -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    rustix::fs::open(PATH, flags, Mode::empty())
+}
+
+/// One thread's descriptor of a connection.
+#[derive(Debug)]
+pub(super) struct Device {
+    descriptor: OwnedFd,
+    epoll: OwnedFd,
+}
+
+impl Device {
+    /// The connection of `descriptor`, for a thread that `waker` wakes.
+    ///
+    /// # Errors
+    /// If the process has no file descriptor left.
+    pub(super) fn new(descriptor: OwnedFd, waker: &Waker) -> io::Result<Self> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let data = |number| epoll::EventData::new_u64(number);
+        epoll::add(&epoll, waker.event(), data(0), epoll::EventFlags::IN)?;
+        // A request wakes one thread and not all of them.
+        let alone = epoll::EventFlags::IN | epoll::EventFlags::EXCLUSIVE;
+        epoll::add(&epoll, &descriptor, data(1), alone)?;
+        Ok(Device { descriptor, epoll })
+    }
+
+    /// Another descriptor of the same connection, for another thread.
+    ///
+    /// # Errors
+    /// If the process has no file descriptor left.
+    pub(super) fn another(&self) -> io::Result<OwnedFd> {
+        let new = open()?;
+        let ours = u32::try_from(self.descriptor.as_raw_fd()).expect("descriptors are positive");
+        // SAFETY: this call of /dev/fuse reads one u32, which the setter points to.
+        let cloned = unsafe { rustix::ioctl::Setter::<IOC_CLONE, u32>::new(ours) };
+        // SAFETY: both are descriptors of /dev/fuse, and the call changes only the new one.
+        unsafe { rustix::ioctl::ioctl(&new, cloned)? };
+        Ok(new)
+    }
+
+    /// Takes a request, if one has come.
+    ///
+    /// # Errors
+    /// If the kernel refuses to hand it over.
+    pub(super) fn receive(&self, buffer: &mut [u8]) -> io::Result<Received> {
+        match rustix::io::read(&self.descriptor, buffer) {
+            Ok(bytes) => Ok(Received::Request(bytes)),
+            // Who asked was killed before the request was taken: there may be another.
+            Err(Errno::AGAIN | Errno::INTR | Errno::NOENT) => Ok(Received::Nothing),
+            Err(Errno::NODEV | Errno::CONNABORTED) => Ok(Received::Gone),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Sleeps until a request comes, the waker is notified, or `timeout` has passed.
+    ///
+    /// # Errors
+    /// If the kernel refuses to wait.
+    pub(super) fn sleep(&self, waker: &Waker, timeout: Option<Duration>) -> io::Result<()> {
+        if !waker.prepare_sleep() {
+            return Ok(());
+        }
+        let timeout = timeout.map(|time| Timespec {
+            tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: time.subsec_nanos().into(),
+        });
+        let nothing =
+            epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) };
+        let waited = epoll::wait(&self.epoll, &mut [nothing; 2], timeout.as_ref());
+        waker.awake();
+        match waited {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Answers with `body`.
+    pub(super) fn reply(&self, unique: u64, body: &[u8]) {
+        let header = header(unique, body.len(), 0);
+        self.send(&[IoSlice::new(header.as_bytes()), IoSlice::new(body)]);
+    }
+
+    /// Answers with an errno.
+    pub(super) fn refuse(&self, unique: u64, errno: Errno) {
+        self.send(&[IoSlice::new(header(unique, 0, errno.raw_os_error()).as_bytes())]);
+    }
+
+    /// Answers with what a read that is done has found, from where it lies.
+    pub(super) fn reply_read(
+        &self,
+        unique: u64,
+        frames: &ArenaFrames,
+        read: &Assembly<ArenaFrames>,
+    ) {
+        let header = header(unique, read.len as usize, 0);
+        // On the stack, as a hit allocates nothing.
+        let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+        slices[0] = IoSlice::new(header.as_bytes());
+        let mut count = 1;
+        for (pin, range) in read.pieces() {
+            slices[count] = IoSlice::new(&frames.arena().bytes(pin)[range]);
+            count += 1;
+        }
+        self.send(&slices[..count]);
+    }
+
+    fn send(&self, slices: &[IoSlice<'_>]) {
+        loop {
+            match rustix::io::writev(&self.descriptor, slices) {
+                Err(Errno::INTR) => {}
+                // Who asked is gone, or the whole file system is.
+                Ok(_) | Err(Errno::NOENT | Errno::NODEV | Errno::CONNABORTED) => return,
+                Err(error) => {
+                    tracing::error!(%error, "the kernel refused an answer");
+                    return;
+                }
+            }
+        }
+    }
+}
+
+impl AsFd for Device {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+}
+
+fn header(unique: u64, body: usize, errno: i32) -> OutHeader {
+    let len = u32::try_from(size_of::<OutHeader>() + body).expect("at most 1 MiB");
+    OutHeader { len, error: -errno, unique }
+}

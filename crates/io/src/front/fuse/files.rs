@@ -1,0 +1,284 @@
+//! The files of a mount: one for each volume, which come and go while it is there.
+//!
+//! Invariants: a node's number is never used again, so what the kernel still believes of a file
+//! that went is never about another one; a name is that of one file at most.
+
+use super::abi::{self, Attr};
+use super::mount::MountError;
+use crate::engine::ArenaVolume;
+use crate::store::AllocationMap;
+use larder_core::clock::{Clock, Nanos};
+use larder_core::mode::WriteMode;
+use rustix::io::Errno;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
+
+/// The longest name of a file.
+pub(super) const NAME_BYTES_MAX: usize = 255;
+const DIRECTORY: u32 = 0o040_000;
+const REGULAR: u32 = 0o100_000;
+
+/// Whether a volume of this name can be shown as a file.
+///
+/// # Errors
+/// If no file can be called so.
+pub fn check_name(name: &str) -> Result<(), MountError> {
+    let refused = |reason| Err(MountError::Name { name: name.to_owned(), reason });
+    if name.is_empty() || name == "." || name == ".." || name.contains(['/', '\0']) {
+        return refused("no file can be called so; name it with NAME=PATH");
+    }
+    if name.len() > NAME_BYTES_MAX {
+        return refused("the name is longer than 255 bytes; name it with NAME=PATH");
+    }
+    Ok(())
+}
+
+/// Who may do what with a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Rights {
+    mode: u32,
+    uid: u32,
+    gid: u32,
+}
+
+/// A volume as a file.
+pub(super) struct VolumeFile {
+    pub(super) node: u64,
+    pub(super) name: String,
+    pub(super) volume: Arc<ArenaVolume>,
+    pub(super) map: Arc<dyn AllocationMap>,
+    /// Bytes; they do not change.
+    pub(super) length: u64,
+    rights: Mutex<Rights>,
+    made: SystemTime,
+    /// When it was written last, by the engine's clock; 0 if it was not.
+    written: AtomicU64,
+    /// How often it is open.
+    pub(super) opens: AtomicUsize,
+    /// Threads that have a way to its volume.
+    pub(super) desks: AtomicUsize,
+    /// What is asked from now on is refused.
+    removed: AtomicBool,
+    /// What is under way is given up.
+    cut: AtomicBool,
+}
+
+impl fmt::Debug for VolumeFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("VolumeFile").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// Seconds and nanoseconds since 1970.
+fn parts(time: SystemTime) -> (u64, u32) {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    (since.as_secs(), since.subsec_nanos())
+}
+
+impl VolumeFile {
+    pub(super) fn is_removed(&self) -> bool {
+        self.removed.load(Ordering::Acquire)
+    }
+
+    pub(super) fn remove(&self) {
+        self.removed.store(true, Ordering::Release);
+    }
+
+    pub(super) fn is_cut(&self) -> bool {
+        self.cut.load(Ordering::Acquire)
+    }
+
+    pub(super) fn cut(&self) {
+        self.cut.store(true, Ordering::Release);
+    }
+
+    pub(super) fn is_read_only(&self) -> bool {
+        self.volume.write_mode() == WriteMode::ReadOnly
+    }
+
+    pub(super) fn note_written(&self, now: Nanos) {
+        self.written.store(now.max(1), Ordering::Relaxed);
+    }
+
+    pub(super) fn attr(&self, clock: &dyn Clock) -> Attr {
+        let changed = match self.written.load(Ordering::Relaxed) {
+            0 => self.made,
+            at => SystemTime::now() - Duration::from_nanos(clock.now().saturating_sub(at)),
+        };
+        let (made, made_ns) = parts(self.made);
+        let (changed, changed_ns) = parts(changed);
+        let rights = *self.rights.lock().expect("no holder panics");
+        Attr {
+            ino: self.node,
+            size: self.length,
+            blocks: self.length.div_ceil(512),
+            atime: made,
+            mtime: changed,
+            ctime: changed,
+            atime_ns: made_ns,
+            mtime_ns: changed_ns,
+            ctime_ns: changed_ns,
+            mode: REGULAR | rights.mode,
+            nlink: 1,
+            uid: rights.uid,
+            gid: rights.gid,
+            rdev: 0,
+            blksize: 4096,
+            flags: 0,
+        }
+    }
+
+    /// Changes what can be changed. Times are those of writes and stay.
+    ///
+    /// # Errors
+    /// If the size is to change.
+    pub(super) fn change(&self, asked: &abi::SetattrIn) -> Result<(), Errno> {
+        let wants = |what: u32| asked.valid & what != 0;
+        if wants(abi::attribute::SIZE) && asked.size != self.length {
+            return Err(Errno::PERM);
+        }
+        let mut rights = self.rights.lock().expect("no holder panics");
+        if wants(abi::attribute::MODE) {
+            rights.mode = asked.mode & 0o777;
+        }
+        if wants(abi::attribute::UID) {
+            rights.uid = asked.uid;
+        }
+        if wants(abi::attribute::GID) {
+            rights.gid = asked.gid;
+        }
+        Ok(())
+    }
+}
+
+/// The files that are there.
+#[derive(Debug)]
+pub(super) struct Files {
+    list: Mutex<Vec<Arc<VolumeFile>>>,
+    next_node: AtomicU64,
+    made: SystemTime,
+    uid: u32,
+    gid: u32,
+}
+
+impl Files {
+    pub(super) fn new() -> Self {
+        Files {
+            list: Mutex::new(Vec::new()),
+            next_node: AtomicU64::new(abi::ROOT + 1),
+            made: SystemTime::now(),
+            uid: rustix::process::geteuid().as_raw(),
+            gid: rustix::process::getegid().as_raw(),
+        }
+    }
+
+    /// Adds a file for a volume, under the volume's name.
+    ///
+    /// # Errors
+    /// If that cannot be the name of a file, or is that of another one.
+    pub(super) fn add(
+        &self,
+        volume: Arc<ArenaVolume>,
+        map: Arc<dyn AllocationMap>,
+    ) -> Result<(), MountError> {
+        let name = volume.name().to_owned();
+        check_name(&name)?;
+        let mut list = self.list.lock().expect("no holder panics");
+        if list.iter().any(|file| file.name == name) {
+            return Err(MountError::Name { name, reason: "there is a file of this name" });
+        }
+        let mode = if volume.geometry().read_only { 0o400 } else { 0o600 };
+        list.push(Arc::new(VolumeFile {
+            node: self.next_node.fetch_add(1, Ordering::Relaxed),
+            name,
+            length: volume.geometry().length,
+            volume,
+            map,
+            rights: Mutex::new(Rights { mode, uid: self.uid, gid: self.gid }),
+            made: SystemTime::now(),
+            written: AtomicU64::new(0),
+            opens: AtomicUsize::new(0),
+            desks: AtomicUsize::new(0),
+            removed: AtomicBool::new(false),
+            cut: AtomicBool::new(false),
+        }));
+        Ok(())
+    }
+
+    /// Takes the file of this name out.
+    pub(super) fn remove(&self, name: &str) -> Option<Arc<VolumeFile>> {
+        let mut list = self.list.lock().expect("no holder panics");
+        let place = list.iter().position(|file| file.name == name)?;
+        let file = list.remove(place);
+        file.remove();
+        Some(file)
+    }
+
+    pub(super) fn named(&self, name: &[u8]) -> Option<Arc<VolumeFile>> {
+        let list = self.list.lock().expect("no holder panics");
+        list.iter().find(|file| file.name.as_bytes() == name).cloned()
+    }
+
+    pub(super) fn at(&self, node: u64) -> Option<Arc<VolumeFile>> {
+        let list = self.list.lock().expect("no holder panics");
+        list.iter().find(|file| file.node == node).cloned()
+    }
+
+    /// All of them, as they are now.
+    pub(super) fn list(&self) -> Vec<Arc<VolumeFile>> {
+        self.list.lock().expect("no holder panics").clone()
+    }
+
+    /// Of the directory itself.
+    pub(super) fn attr(&self) -> Attr {
+        let (made, made_ns) = parts(self.made);
+        Attr {
+            ino: abi::ROOT,
+            size: 0,
+            blocks: 0,
+            atime: made,
+            mtime: made,
+            ctime: made,
+            atime_ns: made_ns,
+            mtime_ns: made_ns,
+            ctime_ns: made_ns,
+            mode: DIRECTORY | 0o755,
+            nlink: 2,
+            uid: self.uid,
+            gid: self.gid,
+            rdev: 0,
+            blksize: 4096,
+            flags: 0,
+        }
+    }
+
+    /// Entries of the directory from `offset` on, as many as `bytes_max` has room for.
+    pub(super) fn entries(&self, offset: u64, bytes_max: usize) -> Vec<u8> {
+        use zerocopy::IntoBytes;
+        let list = self.list();
+        let own = [(abi::ROOT, ".", DIRECTORY), (abi::ROOT, "..", DIRECTORY)];
+        let files = list.iter().map(|file| (file.node, file.name.as_str(), REGULAR));
+        let mut bytes = Vec::new();
+        for (node, name, mode) in own.into_iter().chain(files) {
+            // Entries are found again by the node, which only grows: those that go in between do
+            // not make others be left out.
+            let place = if name == "." { 1 } else { node + 1 };
+            let place = if name == ".." { 2 } else { place };
+            if place <= offset {
+                continue;
+            }
+            let namelen = u32::try_from(name.len()).expect("at most 255");
+            let head = abi::Dirent { ino: node, off: place, namelen, kind: mode >> 12 };
+            let end = (bytes.len() + size_of_val(&head) + name.len()).next_multiple_of(8);
+            if end > bytes_max {
+                break;
+            }
+            bytes.extend_from_slice(head.as_bytes());
+            bytes.extend_from_slice(name.as_bytes());
+            bytes.resize(end, 0);
+        }
+        bytes
+    }
+}

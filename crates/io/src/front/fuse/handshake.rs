@@ -1,0 +1,118 @@
+//! The first request of a connection: version, capabilities, sizes.
+
+use super::abi::{self, InHeader, InitIn, InitOut, OutHeader, capability, opcode};
+use super::worker::{READ_BYTES_MAX, WRITE_BYTES_MAX};
+use larder_core::units::BLOCK_BYTES;
+use rustix::event::{PollFd, PollFlags};
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use rustix::time::Timespec;
+use std::io::{self, IoSlice};
+use zerocopy::IntoBytes;
+
+/// The kernel asks at once; a mount that it does not ask about is broken.
+const PATIENCE: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };
+/// Room for the first request; the kernel wants 8 KiB at least, whatever it sends.
+const BUFFER_BYTES: usize = 64 << 10;
+/// Older kernels than 4.6 answer in another layout.
+const MINOR_MIN: u32 = 24;
+/// Requests that nobody waits for, at a time: what a loop device or the kernel's write-back has
+/// under way. The payloads of so many writes can be kept if all of them have to wait.
+const BACKGROUND_MAX: u16 = 32;
+/// What we can do, if the kernel can too.
+const WANTED: u64 = capability::ASYNC_READ
+    | capability::BIG_WRITES
+    | capability::ASYNC_DIO
+    | capability::PARALLEL_DIROPS
+    | capability::MAX_PAGES
+    | capability::INIT_EXT
+    | capability::DIRECT_IO_ALLOW_MMAP;
+
+/// Agrees with the kernel.
+///
+/// # Errors
+/// If it does not ask, or speaks another protocol.
+pub(super) fn shake_hands(device: &OwnedFd) -> io::Result<()> {
+    let mut buffer = vec![0; BUFFER_BYTES];
+    loop {
+        let mut waited = [PollFd::new(device, PollFlags::IN)];
+        match rustix::event::poll(&mut waited, Some(&PATIENCE)) {
+            Ok(0) => return Err(io::Error::other("the kernel does not begin to ask")),
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let bytes = match rustix::io::read(device, &mut buffer) {
+            Ok(len) => &buffer[..len],
+            Err(Errno::AGAIN | Errno::INTR | Errno::NOENT) => continue,
+            Err(error) => return Err(error.into()),
+        };
+        let header: InHeader = abi::head_of(bytes);
+        if header.opcode != opcode::INIT {
+            return Err(io::Error::other("the kernel begins with something else"));
+        }
+        let body = bytes.get(abi::IN_HEADER_BYTES..).unwrap_or_default();
+        let asked: InitIn = abi::head_of(body);
+        if asked.major < abi::MAJOR || asked.major == abi::MAJOR && asked.minor < MINOR_MIN {
+            answer(device, header.unique, -Errno::PROTO.raw_os_error(), &[])?;
+            let version = format!("{}.{}", asked.major, asked.minor);
+            return Err(io::Error::other(format!("the kernel speaks the old version {version}")));
+        }
+        answer(device, header.unique, 0, agreed(&asked).as_bytes())?;
+        // A kernel of a later protocol asks again in this one.
+        if asked.major == abi::MAJOR {
+            return Ok(());
+        }
+    }
+}
+
+fn answer(device: &OwnedFd, unique: u64, error: i32, body: &[u8]) -> io::Result<()> {
+    let len = u32::try_from(size_of::<OutHeader>() + body.len()).expect("small");
+    let header = OutHeader { len, error, unique };
+    rustix::io::writev(device, &[IoSlice::new(header.as_bytes()), IoSlice::new(body)])?;
+    Ok(())
+}
+
+/// What is agreed on when the kernel asks so.
+fn agreed(asked: &InitIn) -> InitOut {
+    let mut offered = u64::from(asked.flags);
+    if offered & capability::INIT_EXT != 0 {
+        offered |= u64::from(asked.flags2) << 32;
+    }
+    let flags = offered & WANTED;
+    let half = |word: u64| u32::try_from(word & u64::from(u32::MAX)).expect("32 bits");
+    let pages = READ_BYTES_MAX as usize / BLOCK_BYTES;
+    InitOut {
+        major: abi::MAJOR,
+        minor: asked.minor.min(abi::MINOR),
+        max_readahead: asked.max_readahead,
+        flags: half(flags),
+        max_background: BACKGROUND_MAX,
+        congestion_threshold: BACKGROUND_MAX / 4 * 3,
+        max_write: WRITE_BYTES_MAX,
+        time_gran: 1,
+        max_pages: u16::try_from(pages).expect("at most 256"),
+        map_alignment: 0,
+        flags2: half(flags >> 32),
+        unused: [0; 7],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(minor: u32, flags: u64) -> InitIn {
+        let half = |word: u64| u32::try_from(word & u64::from(u32::MAX)).unwrap();
+        let (flags, flags2) = (half(flags), half(flags >> 32));
+        InitIn { major: 7, minor, max_readahead: 131_072, flags, flags2, unused: [0; 11] }
+    }
+
+    #[test]
+    fn what_the_kernel_cannot_is_not_agreed_on() {
+        let new = agreed(&asked(44, u64::MAX));
+        assert_eq!((new.minor, new.max_pages, new.max_write), (38, 256, WRITE_BYTES_MAX));
+        assert_eq!(u64::from(new.flags2) << 32 | u64::from(new.flags), WANTED);
+        let old = agreed(&asked(31, capability::ASYNC_READ | capability::DIRECT_IO_ALLOW_MMAP));
+        assert_eq!((old.minor, old.flags, old.flags2), (31, 1, 0), "flags2 means nothing there");
+    }
+}

@@ -1,0 +1,240 @@
+//! A mount of volumes as files, and the threads that serve it.
+//!
+//! Invariant: the mount is there before the kernel's first question is answered and the threads
+//! run, and nothing is left mounted when that fails.
+
+use super::device::Device;
+use super::files::Files;
+use super::handshake::shake_hands;
+use super::mount::{self, Mount, MountError, UnmountError};
+use super::worker::Worker;
+use crate::engine::{ArenaVolume, Engine};
+use crate::front::observe::Observer;
+use crate::front::spin::Spinners;
+use crate::reclaim::reserve_stack;
+use crate::store::AllocationMap;
+use crate::wake::Waker;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// More threads than this do not make it faster.
+const THREADS_MAX: usize = 8;
+
+/// What all threads share.
+pub(super) struct Shared {
+    pub(super) engine: Arc<Engine>,
+    pub(super) files: Files,
+    pub(super) observer: Option<Arc<dyn Observer>>,
+    pub(super) spinners: Spinners,
+    pub(super) closing: AtomicBool,
+    wakers: Vec<Waker>,
+    running: AtomicUsize,
+    /// Whether we have unmounted it.
+    unmounted: AtomicBool,
+}
+
+impl Shared {
+    pub(super) fn wakers(&self) -> &[Waker] {
+        &self.wakers
+    }
+
+    /// A thread has ended.
+    pub(super) fn thread_over(&self) {
+        let is_last = self.running.fetch_sub(1, Ordering::AcqRel) == 1;
+        let is_expected = self.is_closing() || self.unmounted.load(Ordering::Acquire);
+        if is_last && !is_expected {
+            tracing::warn!("the files of the volumes are gone: somebody has unmounted them");
+        }
+    }
+}
+
+/// Volumes shown as files in a directory.
+///
+/// [`VolumeMount::unmount`] while nobody uses them, then [`VolumeMount::close`].
+pub struct VolumeMount {
+    shared: Arc<Shared>,
+    mount: Mount,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    took_over: bool,
+}
+
+impl fmt::Debug for VolumeMount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("VolumeMount").field("mount", &self.mount).finish_non_exhaustive()
+    }
+}
+
+impl VolumeMount {
+    /// Shows `volumes` as files in the empty directory `at`, each under its name. `observer` is
+    /// told of every request that was answered.
+    ///
+    /// What a killed process of ours left mounted there is taken away first.
+    ///
+    /// # Errors
+    /// If a volume's name cannot be a file's, the directory cannot be mounted on, or the machine
+    /// does not allow it: one sentence that can follow "failed to".
+    pub fn start(
+        engine: Arc<Engine>,
+        at: &Path,
+        volumes: Vec<(Arc<ArenaVolume>, Arc<dyn AllocationMap>)>,
+        observer: Option<Arc<dyn Observer>>,
+    ) -> Result<Self, MountError> {
+        let files = Files::new();
+        for (volume, map) in volumes {
+            files.add(volume, map)?;
+        }
+        let refused = |source: io::Error| MountError::Refused { path: at.to_owned(), source };
+        let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let wakers = (0..cpus.min(THREADS_MAX)).map(|_| Waker::new());
+        let wakers = wakers.collect::<io::Result<Vec<_>>>().map_err(refused)?;
+        let (descriptor, mount, took_over) = mount::mount(at)?;
+        let shared = Arc::new(Shared {
+            engine,
+            files,
+            observer,
+            spinners: Spinners::new(),
+            closing: AtomicBool::new(false),
+            running: AtomicUsize::new(wakers.len()),
+            wakers,
+            unmounted: AtomicBool::new(false),
+        });
+        let threads = shake_hands(&descriptor).and_then(|()| start_threads(&shared, descriptor));
+        match threads {
+            Ok(threads) => {
+                let threads = Mutex::new(threads);
+                Ok(VolumeMount { shared, mount, threads, took_over })
+            }
+            Err(error) => {
+                shared.closing.store(true, Ordering::Release);
+                shared.wake_all();
+                if let Err(again) = mount.unmount(true) {
+                    tracing::error!(%again, "a mount that failed was left behind");
+                }
+                Err(refused(error))
+            }
+        }
+    }
+
+    /// Whether what a killed process had left mounted was taken away first.
+    #[must_use]
+    pub fn took_over(&self) -> bool {
+        self.took_over
+    }
+
+    /// The directory.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        self.mount.path()
+    }
+
+    /// The file of the volume of this name.
+    #[must_use]
+    pub fn file(&self, volume: &str) -> PathBuf {
+        self.mount.path().join(volume)
+    }
+
+    /// Shows one more volume from now on.
+    ///
+    /// # Errors
+    /// If its name cannot be a file's.
+    pub fn add(
+        &self,
+        volume: Arc<ArenaVolume>,
+        map: Arc<dyn AllocationMap>,
+    ) -> Result<(), MountError> {
+        self.shared.files.add(volume, map)
+    }
+
+    /// How often the file of this name is open.
+    #[must_use]
+    pub fn opens(&self, name: &str) -> usize {
+        let file = self.shared.files.named(name.as_bytes());
+        file.map_or(0, |file| file.opens.load(Ordering::Acquire))
+    }
+
+    /// Shows the volume of this name no more; what was asked is answered. What takes longer than
+    /// `patience` is given up, and whoever has the file open gets `ESHUTDOWN` from now on. When
+    /// this returns nobody uses the volume by this mount; false if there was no such file.
+    pub fn remove(&self, name: &str, patience: Duration) -> bool {
+        let Some(file) = self.shared.files.remove(name) else { return false };
+        let is_used = || file.desks.load(Ordering::Acquire) > 0;
+        self.shared.wake_all();
+        let begin = Instant::now();
+        while is_used() {
+            if begin.elapsed() >= patience && !file.is_cut() {
+                tracing::info!(volume = name, "requests to a removed volume were given up");
+                file.cut();
+                self.shared.wake_all();
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        true
+    }
+
+    /// Unmounts. `lazily` takes it out of sight even if it is used; those who use it are served
+    /// until [`VolumeMount::close`].
+    ///
+    /// # Errors
+    /// If somebody uses it, or the kernel refuses.
+    pub fn unmount(&self, lazily: bool) -> Result<(), UnmountError> {
+        self.shared.unmounted.store(true, Ordering::Release);
+        let unmounted = self.mount.unmount(lazily);
+        if unmounted.is_err() {
+            self.shared.unmounted.store(false, Ordering::Release);
+        }
+        unmounted
+    }
+
+    /// Ends the threads. Whoever still uses the files gets errors from now on.
+    pub fn close(self) {
+        drop(self);
+    }
+
+    fn shut_down(&mut self) {
+        self.shared.closing.store(true, Ordering::Release);
+        self.shared.wake_all();
+        for thread in self.threads.lock().expect("no holder panics").drain(..) {
+            if thread.join().is_err() {
+                tracing::error!("a thread of the mount panicked");
+            }
+        }
+        if !self.shared.unmounted.load(Ordering::Acquire)
+            && let Err(error) = self.mount.unmount(true)
+        {
+            tracing::error!(%error, "the mount was left behind");
+        }
+    }
+}
+
+impl Drop for VolumeMount {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.shut_down();
+        } else if let Err(error) = self.mount.unmount(true) {
+            tracing::error!(%error, "the mount was left behind");
+        }
+    }
+}
+
+fn start_threads(
+    shared: &Arc<Shared>,
+    descriptor: rustix::fd::OwnedFd,
+) -> io::Result<Vec<JoinHandle<()>>> {
+    let mut devices = vec![Device::new(descriptor, &shared.wakers[0])?];
+    for waker in &shared.wakers[1..] {
+        devices.push(Device::new(devices[0].another()?, waker)?);
+    }
+    let start = |(device, waker): (Device, &Waker)| {
+        let worker = Worker::new(Arc::clone(shared), device, waker.clone());
+        std::thread::Builder::new().name("fuse".into()).spawn(move || {
+            reserve_stack();
+            worker.run();
+        })
+    };
+    devices.into_iter().zip(&shared.wakers).map(start).collect()
+}

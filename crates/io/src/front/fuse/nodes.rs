@@ -1,0 +1,121 @@
+//! Requests about names, attributes and opening: none of them waits for anything.
+
+use super::abi::{
+    self, AttrOut, EntryOut, InHeader, OpenIn, OpenOut, StatfsOut, TransferIn, opcode,
+};
+use super::abi::{Attr, open_flag};
+use super::files::NAME_BYTES_MAX;
+use super::worker::Worker;
+use rustix::io::Errno;
+use std::sync::atomic::Ordering;
+use zerocopy::IntoBytes;
+
+/// The largest answer to a look into the directory.
+const ENTRIES_BYTES_MAX: u32 = 64 << 10;
+
+impl Worker {
+    /// Answers a request that is not about data.
+    pub(super) fn take_node_request(&mut self, header: &InHeader, body: &[u8]) {
+        let unique = header.unique;
+        let answered = match header.opcode {
+            // These have no answer.
+            opcode::FORGET | opcode::BATCH_FORGET | opcode::INTERRUPT => return,
+            opcode::LOOKUP => self.lookup(header, abi::name_of(body)),
+            opcode::GETATTR => self.attributes(header.nodeid),
+            opcode::SETATTR => self.change(header.nodeid, body),
+            opcode::OPEN => self.open(header.nodeid, abi::head_of(body)),
+            opcode::RELEASE => {
+                self.release(header.nodeid);
+                Ok(Vec::new())
+            }
+            opcode::OPENDIR => Ok(open_out(0)),
+            opcode::READDIR => self.entries(header.nodeid, &abi::head_of(body)),
+            opcode::STATFS => Ok(statfs_out()),
+            // Closing a file promises nothing, as with a disk; fsync does.
+            opcode::FLUSH | opcode::RELEASEDIR | opcode::FSYNCDIR | opcode::DESTROY => {
+                Ok(Vec::new())
+            }
+            code if opcode::NAMES.contains(&code) => Err(Errno::PERM),
+            _ => Err(Errno::NOSYS),
+        };
+        match answered {
+            Ok(bytes) => self.device.reply(unique, &bytes),
+            Err(errno) => self.device.refuse(unique, errno),
+        }
+    }
+
+    fn attr(&self, node: u64) -> Result<Attr, Errno> {
+        if node == abi::ROOT {
+            return Ok(self.shared.files.attr());
+        }
+        let file = self.shared.files.at(node).ok_or(Errno::STALE)?;
+        Ok(file.attr(&*self.clock))
+    }
+
+    fn attributes(&self, node: u64) -> Result<Vec<u8>, Errno> {
+        let attr = self.attr(node)?;
+        Ok(AttrOut { valid: 0, valid_ns: 0, dummy: 0, attr }.as_bytes().to_vec())
+    }
+
+    fn lookup(&self, header: &InHeader, name: &[u8]) -> Result<Vec<u8>, Errno> {
+        if header.nodeid != abi::ROOT {
+            return Err(Errno::NOTDIR);
+        }
+        let file = self.shared.files.named(name).ok_or(Errno::NOENT)?;
+        let entry = EntryOut {
+            nodeid: file.node,
+            generation: 0,
+            entry_valid: 0,
+            attr_valid: 0,
+            entry_valid_ns: 0,
+            attr_valid_ns: 0,
+            attr: file.attr(&*self.clock),
+        };
+        Ok(entry.as_bytes().to_vec())
+    }
+
+    fn change(&self, node: u64, body: &[u8]) -> Result<Vec<u8>, Errno> {
+        if node == abi::ROOT {
+            return Err(Errno::PERM);
+        }
+        let file = self.shared.files.at(node).ok_or(Errno::STALE)?;
+        file.change(&abi::head_of(body))?;
+        self.attributes(node)
+    }
+
+    fn open(&self, node: u64, asked: OpenIn) -> Result<Vec<u8>, Errno> {
+        let file = self.shared.files.at(node).ok_or(Errno::STALE)?;
+        let access = libc::c_int::try_from(asked.flags).unwrap_or(0) & libc::O_ACCMODE;
+        if access != libc::O_RDONLY && file.is_read_only() {
+            return Err(Errno::ROFS);
+        }
+        file.opens.fetch_add(1, Ordering::AcqRel);
+        Ok(open_out(open_flag::DIRECT_IO | open_flag::PARALLEL_DIRECT_WRITES))
+    }
+
+    fn release(&self, node: u64) {
+        if let Some(file) = self.shared.files.at(node) {
+            file.opens.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+
+    fn entries(&self, node: u64, asked: &TransferIn) -> Result<Vec<u8>, Errno> {
+        if node != abi::ROOT {
+            return Err(Errno::NOTDIR);
+        }
+        let room = asked.size.min(ENTRIES_BYTES_MAX) as usize;
+        Ok(self.shared.files.entries(asked.offset, room))
+    }
+}
+
+fn open_out(open_flags: u32) -> Vec<u8> {
+    OpenOut { fh: 0, open_flags, backing_id: 0 }.as_bytes().to_vec()
+}
+
+/// The space of the directory means nothing: volumes have theirs already.
+fn statfs_out() -> Vec<u8> {
+    let namelen = u32::try_from(NAME_BYTES_MAX).expect("small");
+    let statfs =
+        StatfsOut { counts: [0; 5], bsize: 4096, namelen, frsize: 4096, padding: 0, spare: [0; 6] };
+    statfs.as_bytes().to_vec()
+}
