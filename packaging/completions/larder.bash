@@ -34,6 +34,9 @@ _larder() {
             larder,report)
                 cmd="larder__subcmd__report"
                 ;;
+            larder,resident)
+                cmd="larder__subcmd__resident"
+                ;;
             larder,serve)
                 cmd="larder__subcmd__serve"
                 ;;
@@ -45,6 +48,9 @@ _larder() {
                 ;;
             larder,trace)
                 cmd="larder__subcmd__trace"
+                ;;
+            larder,watch)
+                cmd="larder__subcmd__watch"
                 ;;
             larder__subcmd__bench,cold)
                 cmd="larder__subcmd__bench__subcmd__cold"
@@ -133,6 +139,9 @@ _larder() {
             larder__subcmd__trace,merge)
                 cmd="larder__subcmd__trace__subcmd__merge"
                 ;;
+            larder__subcmd__trace,record)
+                cmd="larder__subcmd__trace__subcmd__record"
+                ;;
             larder__subcmd__trace,replay)
                 cmd="larder__subcmd__trace__subcmd__replay"
                 ;;
@@ -149,7 +158,7 @@ _larder() {
 
     case "${cmd}" in
         larder)
-            opts="-h -V --help --version serve ctl check-config demo trace size sim bench compare report"
+            opts="-h -V --help --version serve ctl check-config demo trace size sim watch resident bench compare report"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1572,6 +1581,28 @@ _larder() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        larder__subcmd__resident)
+            opts="-h --depth --format --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --depth)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --format)
+                    COMPREPLY=($(compgen -W "text json csv" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         larder__subcmd__serve)
             opts="-h --config --memory --listen --fuse --tls --tls-mode --tls-verify-peer --record --page-size --policy --share --min --max --read-ahead --hint --give-back --lock --write-mode --flush --preset --set --counters --control --control-tcp --control-token --warm-list --warm-list-every --plain-io --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -1785,7 +1816,7 @@ _larder() {
             return 0
             ;;
         larder__subcmd__size)
-            opts="-h --target --budget --policy --html --format --json --sampled --seed --threads --trace-format --max-bad --help"
+            opts="-h --target --budget --policy --html --format --json --sampled --seed --threads --live --for --pid --cgroup --trace-format --max-bad --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1819,6 +1850,18 @@ _larder() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --for)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --pid)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --cgroup)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --trace-format)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -1835,7 +1878,7 @@ _larder() {
             return 0
             ;;
         larder__subcmd__trace)
-            opts="-h --help convert summary head filter merge synth replay"
+            opts="-h --help convert summary head filter merge synth record replay"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1984,6 +2027,36 @@ _larder() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        larder__subcmd__trace__subcmd__record)
+            opts="-h --pid --cgroup --for --sample --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --pid)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --cgroup)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --for)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --sample)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         larder__subcmd__trace__subcmd__replay)
             opts="-h --to --volume --speed --connections --depth --wrap --read-only --json --format --max-bad --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -2084,6 +2157,56 @@ _larder() {
                     return 0
                     ;;
                 --seed)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        larder__subcmd__watch)
+            opts="-o -h --pid --cgroup --for --interval --rows --output --format --json --buffer --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --pid)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --cgroup)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --for)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --interval)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --rows)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --output)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -o)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --format)
+                    COMPREPLY=($(compgen -W "text json" -- "${cur}"))
+                    return 0
+                    ;;
+                --buffer)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -33,6 +33,8 @@ complete -c larder -n "__fish_larder_needs_command" -f -a "demo" -d 'Show the wh
 complete -c larder -n "__fish_larder_needs_command" -f -a "trace" -d 'Convert, summarise, cut, merge, make and replay traces of requests'
 complete -c larder -n "__fish_larder_needs_command" -f -a "size" -d 'How much cache a trace needs: size, policy, pages, and what half or twice would do'
 complete -c larder -n "__fish_larder_needs_command" -f -a "sim" -d 'Simulate caches over traces: hit ratios by policy and size, and curves'
+complete -c larder -n "__fish_larder_needs_command" -f -a "watch" -d 'See what the host\'s own file cache does, by file and process'
+complete -c larder -n "__fish_larder_needs_command" -f -a "resident" -d 'Say what of files and folders is in memory'
 complete -c larder -n "__fish_larder_needs_command" -f -a "bench" -d 'Run a benchmark, the result of which can be believed and compared'
 complete -c larder -n "__fish_larder_needs_command" -f -a "compare" -d 'Compare two runs: better, worse, or cannot tell'
 complete -c larder -n "__fish_larder_needs_command" -f -a "report" -d 'Show a run: text, CSV, JSON, or a page with charts'
@@ -209,14 +211,15 @@ complete -c larder -n "__fish_larder_using_subcommand demo" -l memory -d 'Memory
 complete -c larder -n "__fish_larder_using_subcommand demo" -l folder -d 'Where the image is made: a folder on the disk to be shown' -r -F
 complete -c larder -n "__fish_larder_using_subcommand demo" -l seconds -d 'Seconds of each of the eight trials; the second half of each is measured' -r
 complete -c larder -n "__fish_larder_using_subcommand demo" -s h -l help -d 'Print help'
-complete -c larder -n "__fish_larder_using_subcommand trace; and not __fish_seen_subcommand_from convert summary head filter merge synth replay" -s h -l help -d 'Print help'
-complete -c larder -n "__fish_larder_using_subcommand trace; and not __fish_seen_subcommand_from convert summary head filter merge synth replay" -f -a "convert" -d 'Write one or more traces, one after the other, in another format'
-complete -c larder -n "__fish_larder_using_subcommand trace; and not __fish_seen_subcommand_from convert summary head filter merge synth replay" -f -a "summary" -d 'Say what a trace is: requests, bytes, footprint, sizes, times'
-complete -c larder -n "__fish_larder_using_subcommand trace; and not __fish_seen_subcommand_from convert summary head filter merge synth replay" -f -a "head" -d 'Print the first requests as CSV'
-complete -c larder -n "__fish_larder_using_subcommand trace; and not __fish_seen_subcommand_from convert summary head filter merge synth replay" -f -a "filter" -d 'Keep the requests that are wanted'
-complete -c larder -n "__fish_larder_using_subcommand trace; and not __fish_seen_subcommand_from convert summary head filter merge synth replay" -f -a "merge" -d 'Write several traces as one, in the order of their times'
-complete -c larder -n "__fish_larder_using_subcommand trace; and not __fish_seen_subcommand_from convert summary head filter merge synth replay" -f -a "synth" -d 'Make a trace from a pattern and a seed'
-complete -c larder -n "__fish_larder_using_subcommand trace; and not __fish_seen_subcommand_from convert summary head filter merge synth replay" -f -a "replay" -d 'Ask an export for what a trace says, and measure the answers'
+complete -c larder -n "__fish_larder_using_subcommand trace; and not __fish_seen_subcommand_from convert summary head filter merge synth record replay" -s h -l help -d 'Print help'
+complete -c larder -n "__fish_larder_using_subcommand trace; and not __fish_seen_subcommand_from convert summary head filter merge synth record replay" -f -a "convert" -d 'Write one or more traces, one after the other, in another format'
+complete -c larder -n "__fish_larder_using_subcommand trace; and not __fish_seen_subcommand_from convert summary head filter merge synth record replay" -f -a "summary" -d 'Say what a trace is: requests, bytes, footprint, sizes, times'
+complete -c larder -n "__fish_larder_using_subcommand trace; and not __fish_seen_subcommand_from convert summary head filter merge synth record replay" -f -a "head" -d 'Print the first requests as CSV'
+complete -c larder -n "__fish_larder_using_subcommand trace; and not __fish_seen_subcommand_from convert summary head filter merge synth record replay" -f -a "filter" -d 'Keep the requests that are wanted'
+complete -c larder -n "__fish_larder_using_subcommand trace; and not __fish_seen_subcommand_from convert summary head filter merge synth record replay" -f -a "merge" -d 'Write several traces as one, in the order of their times'
+complete -c larder -n "__fish_larder_using_subcommand trace; and not __fish_seen_subcommand_from convert summary head filter merge synth record replay" -f -a "synth" -d 'Make a trace from a pattern and a seed'
+complete -c larder -n "__fish_larder_using_subcommand trace; and not __fish_seen_subcommand_from convert summary head filter merge synth record replay" -f -a "record" -d 'Record what programs on this machine read and write through its file cache'
+complete -c larder -n "__fish_larder_using_subcommand trace; and not __fish_seen_subcommand_from convert summary head filter merge synth record replay" -f -a "replay" -d 'Ask an export for what a trace says, and measure the answers'
 complete -c larder -n "__fish_larder_using_subcommand trace; and __fish_seen_subcommand_from convert" -l to -d 'The format to write; by the end of the name if not given, else larder' -r
 complete -c larder -n "__fish_larder_using_subcommand trace; and __fish_seen_subcommand_from convert" -l format -d 'The format of the traces; told by content, else by the end of the name, if not given' -r
 complete -c larder -n "__fish_larder_using_subcommand trace; and __fish_seen_subcommand_from convert" -l max-bad -d 'Bad records that are passed over before it is an error' -r
@@ -253,6 +256,11 @@ complete -c larder -n "__fish_larder_using_subcommand trace; and __fish_seen_sub
 complete -c larder -n "__fish_larder_using_subcommand trace; and __fish_seen_subcommand_from synth" -l rate -d 'Requests per second' -r
 complete -c larder -n "__fish_larder_using_subcommand trace; and __fish_seen_subcommand_from synth" -l seed -d 'Where all random numbers come from' -r
 complete -c larder -n "__fish_larder_using_subcommand trace; and __fish_seen_subcommand_from synth" -s h -l help -d 'Print help'
+complete -c larder -n "__fish_larder_using_subcommand trace; and __fish_seen_subcommand_from record" -l pid -d 'Only this process and those that it makes' -r
+complete -c larder -n "__fish_larder_using_subcommand trace; and __fish_seen_subcommand_from record" -l cgroup -d 'Only the processes of this control group, by its path below the root of the groups' -r
+complete -c larder -n "__fish_larder_using_subcommand trace; and __fish_seen_subcommand_from record" -l for -d 'How long; until Ctrl-C, if not given' -r
+complete -c larder -n "__fish_larder_using_subcommand trace; and __fish_seen_subcommand_from record" -l sample -d 'Keep one page of so many, by a hash of its file and number; sizes that are found in such a trace must be multiplied by it' -r
+complete -c larder -n "__fish_larder_using_subcommand trace; and __fish_seen_subcommand_from record" -s h -l help -d 'Print help'
 complete -c larder -n "__fish_larder_using_subcommand trace; and __fish_seen_subcommand_from replay" -l to -d 'The export to replay to, if the trace has one volume' -r
 complete -c larder -n "__fish_larder_using_subcommand trace; and __fish_seen_subcommand_from replay" -l volume -d 'The export of one volume of the trace, by name, or by number if it has none; may be given several times' -r
 complete -c larder -n "__fish_larder_using_subcommand trace; and __fish_seen_subcommand_from replay" -l speed -d 'Ask when the trace says, so many times as fast; without it, as fast as answers come' -r
@@ -272,10 +280,14 @@ complete -c larder -n "__fish_larder_using_subcommand size" -l format -d 'How to
 json\t''"
 complete -c larder -n "__fish_larder_using_subcommand size" -l seed -d 'Where the random choices of samples come from' -r
 complete -c larder -n "__fish_larder_using_subcommand size" -l threads -d 'Threads; as many as there are cores, if not given. The result does not depend on it' -r
+complete -c larder -n "__fish_larder_using_subcommand size" -l for -d 'How long; until Ctrl-C, if not given' -r
+complete -c larder -n "__fish_larder_using_subcommand size" -l pid -d 'Only this process and those that it makes' -r
+complete -c larder -n "__fish_larder_using_subcommand size" -l cgroup -d 'Only the processes of this control group' -r
 complete -c larder -n "__fish_larder_using_subcommand size" -l trace-format -d 'The format of the trace; told by content, else by the end of the name, if not given' -r
 complete -c larder -n "__fish_larder_using_subcommand size" -l max-bad -d 'Bad records that are passed over before it is an error' -r
 complete -c larder -n "__fish_larder_using_subcommand size" -l json -d 'The same as --format json'
 complete -c larder -n "__fish_larder_using_subcommand size" -l sampled -d 'Estimate everything from samples, and count nothing over the whole trace that costs more'
+complete -c larder -n "__fish_larder_using_subcommand size" -l live -d 'Record what programs on this machine read and write, and say whether its memory is enough for their files, what half and twice of it would do; with the policy `linux`'
 complete -c larder -n "__fish_larder_using_subcommand size" -s h -l help -d 'Print help'
 complete -c larder -n "__fish_larder_using_subcommand sim" -l trace-format -d 'The format of the traces; told by content, else by the end of the name, if not given' -r
 complete -c larder -n "__fish_larder_using_subcommand sim" -l max-bad -d 'Bad records that are passed over before it is an error' -r
@@ -306,6 +318,23 @@ off\t''"
 complete -c larder -n "__fish_larder_using_subcommand sim" -l hint -d 'How the volumes will be read, as they are told: normal, sequential, random, no-buffering' -r
 complete -c larder -n "__fish_larder_using_subcommand sim" -l set -d 'Set a tunable (docs/TUNABLES.md), as NAME=VALUE' -r
 complete -c larder -n "__fish_larder_using_subcommand sim" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c larder -n "__fish_larder_using_subcommand watch" -l pid -d 'Only this process and those that it makes' -r
+complete -c larder -n "__fish_larder_using_subcommand watch" -l cgroup -d 'Only the processes of this control group, by its path below the root of the groups' -r
+complete -c larder -n "__fish_larder_using_subcommand watch" -l for -d 'How long; until Ctrl-C, if not given' -r
+complete -c larder -n "__fish_larder_using_subcommand watch" -l interval -d 'How often to tell' -r
+complete -c larder -n "__fish_larder_using_subcommand watch" -l rows -d 'How many files by processes to show' -r
+complete -c larder -n "__fish_larder_using_subcommand watch" -s o -l output -d 'Write the result as JSON into a file as well' -r -F
+complete -c larder -n "__fish_larder_using_subcommand watch" -l format -d 'How to print the result' -r -f -a "text\t''
+json\t''"
+complete -c larder -n "__fish_larder_using_subcommand watch" -l buffer -d 'Memory for events that were not read yet, for each processor' -r
+complete -c larder -n "__fish_larder_using_subcommand watch" -l json -d 'The same as --format json'
+complete -c larder -n "__fish_larder_using_subcommand watch" -s h -l help -d 'Print help'
+complete -c larder -n "__fish_larder_using_subcommand resident" -l depth -d 'So many levels below each folder have a row of their own; all sums hold everything below' -r
+complete -c larder -n "__fish_larder_using_subcommand resident" -l format -d 'How to print the result' -r -f -a "text\t''
+json\t''
+csv\t''"
+complete -c larder -n "__fish_larder_using_subcommand resident" -l json -d 'The same as --format json'
+complete -c larder -n "__fish_larder_using_subcommand resident" -s h -l help -d 'Print help'
 complete -c larder -n "__fish_larder_using_subcommand bench; and not __fish_seen_subcommand_from fileload fragments iozone postmark probe server matrix cold warm" -s h -l help -d 'Print help'
 complete -c larder -n "__fish_larder_using_subcommand bench; and not __fish_seen_subcommand_from fileload fragments iozone postmark probe server matrix cold warm" -f -a "fileload" -d 'Files read in order, at random, or as a database would, by several users'
 complete -c larder -n "__fish_larder_using_subcommand bench; and not __fish_seen_subcommand_from fileload fragments iozone postmark probe server matrix cold warm" -f -a "fragments" -d 'Make files for fileload: intertwined in so many extents, and contiguous copies'

@@ -35,6 +35,7 @@ mod tuning;
 mod unrest;
 mod upstream;
 mod warm;
+mod watch;
 mod wrong_input;
 
 use std::path::{Path, PathBuf};
@@ -144,6 +145,16 @@ pub(crate) const PROOFS: &[Proof] = &[
         name: "ranks",
         about: "mpirun and two namespaces: one barrier, one total",
         run: ranks::run,
+    },
+    Proof {
+        name: "watch",
+        about: "hits and misses by file and process, exact and cheap (root)",
+        run: watch::run,
+    },
+    Proof {
+        name: "size-live",
+        about: "a live recording predicts the kernel's cache (root)",
+        run: watch::size_live,
     },
     Proof { name: "simulation", about: "20,000 seeds of crashes and faults", run: simulation::run },
 ];

@@ -9,6 +9,7 @@ mod args;
 mod commands;
 mod control;
 mod counters;
+mod live;
 mod output;
 mod progress;
 mod signals;
@@ -45,6 +46,10 @@ enum Command {
     Size(commands::size::Arguments),
     /// Simulate caches over traces: hit ratios by policy and size, and curves.
     Sim(commands::sim::Arguments),
+    /// See what the host's own file cache does, by file and process.
+    Watch(commands::watch::Arguments),
+    /// Say what of files and folders is in memory.
+    Resident(commands::resident::Arguments),
     /// Run a benchmark, the result of which can be believed and compared.
     Bench(commands::bench::Arguments),
     /// Compare two runs: better, worse, or cannot tell.
@@ -77,6 +82,8 @@ fn main() -> ExitCode {
         Command::Trace(arguments) => succeed(commands::trace::run(&arguments)),
         Command::Sim(arguments) => succeed(commands::sim::run(&arguments)),
         Command::Size(arguments) => succeed(commands::size::run(&arguments)),
+        Command::Watch(arguments) => succeed(commands::watch::run(&arguments)),
+        Command::Resident(arguments) => succeed(commands::resident::run(&arguments)),
         Command::Bench(arguments) => commands::bench::run(&arguments),
         Command::Compare(arguments) => commands::compare::run(&arguments),
         Command::Report(arguments) => succeed(commands::report::run(&arguments)),

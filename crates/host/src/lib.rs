@@ -10,6 +10,8 @@
 //! * [`priority`]: nice value, scheduling policy and I/O priority of a thread.
 //! * [`scratch`]: a file system made for a measurement, and undone again.
 //! * [`state`]: what making one could leave changed, to be compared before and after.
+//! * [`tracefs`]: events of the kernel, in an instance of our own.
+//! * [`watch`]: what the file cache does, by file and process, live.
 //! * [`yardstick`]: how fast the machine is right now.
 //! * [`machine`]: processor, memory, kernel, for records.
 //!
@@ -35,4 +37,6 @@ pub mod settings;
 pub mod space;
 pub mod state;
 mod syscall;
+pub mod tracefs;
+pub mod watch;
 pub mod yardstick;

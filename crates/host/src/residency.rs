@@ -180,6 +180,29 @@ pub fn of_file(file: &File, path: &Path) -> Result<Residency, ResidencyError> {
     }
 }
 
+/// The pages of `len` bytes from `offset` on, of a file that is open.
+///
+/// # Errors
+/// The kernel does not tell: it is older than Linux 6.5, or the file is somebody else's.
+pub fn of_range(file: &File, offset: u64, len: u64) -> io::Result<Residency> {
+    let end = offset.saturating_add(len).min(length(file)?);
+    if end <= offset {
+        return Ok(Residency { files: 1, ..Residency::default() });
+    }
+    let page = page_bytes();
+    let found = syscall::cachestat(file, offset, end - offset)?;
+    Ok(Residency {
+        files: 1,
+        pages: end.div_ceil(page) - offset / page,
+        resident: found.resident,
+        dirty: found.dirty,
+        write_back: found.write_back,
+        evicted: found.evicted,
+        recently_evicted: found.recently_evicted,
+        method: Method::Cachestat,
+    })
+}
+
 /// The pages of all files at or below a path, each with its own; folders are walked, links are not
 /// followed, and what is neither file nor folder is passed over. In the order of their names.
 ///

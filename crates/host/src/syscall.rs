@@ -1,6 +1,6 @@
 //! System calls that neither the standard library nor rustix has: cachestat(2), mincore(2) over a
-//! mapping of a file, the ioctl(2) FIEMAP, the control of loop devices, scheduling policy and I/O
-//! priority of a thread.
+//! mapping of a file, the ioctl(2) FIEMAP, open_by_handle_at(2), the control of loop devices,
+//! scheduling policy and I/O priority of a thread.
 //!
 //! The only `unsafe` of this crate. Invariants: every pointer that is handed to the kernel points
 //! to memory of the stated length that lives until the call is back; a mapping is never read or
@@ -11,7 +11,7 @@
 use rustix::mm::{MapFlags, ProtFlags};
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr;
 
 /// The number of cachestat(2): the same on every architecture that Rust's standard library runs
@@ -159,6 +159,40 @@ pub(crate) fn loop_control(control: &File, command: LoopControl, number: u32) ->
     // SAFETY: both commands take a number and no pointer. rustix has neither.
     let result = unsafe { libc::ioctl(control.as_raw_fd(), request, libc::c_ulong::from(number)) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// The longest handle of a file (include/linux/exportfs.h, `MAX_HANDLE_SZ`).
+const HANDLE_BYTES_MAX: usize = 128;
+
+/// `struct file_handle` with room for the longest one.
+#[repr(C)]
+struct FileHandle {
+    bytes: u32,
+    kind: i32,
+    handle: [u8; HANDLE_BYTES_MAX],
+}
+
+/// Opens a file of the file system that `root` is on by what the file system itself calls it, for
+/// nothing but to ask for its path. `ESTALE` if there is no such file.
+pub(crate) fn open_by_handle(root: &File, kind: i32, handle: &[u8]) -> io::Result<OwnedFd> {
+    let mut bytes = [0; HANDLE_BYTES_MAX];
+    let Some(room) = bytes.get_mut(..handle.len()) else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    room.copy_from_slice(handle);
+    let length = u32::try_from(handle.len()).expect("at most 128");
+    let mut wanted = FileHandle { bytes: length, kind, handle: bytes };
+    let flags = libc::O_PATH | libc::O_CLOEXEC;
+    let call = libc::SYS_open_by_handle_at;
+    // SAFETY: the handle has the length that it states and lives until the call is back; the
+    // kernel only reads it. rustix has no such call.
+    let result = unsafe { libc::syscall(call, root.as_raw_fd(), &raw mut wanted, flags) };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let number = i32::try_from(result).expect("descriptors are small");
+    // SAFETY: the kernel has just made this descriptor, and nobody else has it.
+    Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
 /// Scheduling policy and real-time priority of the calling thread, by the numbers of sched(7).

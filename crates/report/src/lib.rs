@@ -20,3 +20,4 @@ pub mod run;
 pub mod sizing;
 pub mod stats;
 pub mod table;
+pub mod watch;

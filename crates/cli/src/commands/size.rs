@@ -14,15 +14,19 @@ use larder_core::policy::PolicyKind;
 use larder_lab::sim::sizing::{self, Options, Progress};
 use larder_lab::trace::{Format, OpenOptions};
 use larder_report::advise::goal::Goal;
+use larder_report::sizing::Sizing;
 use std::io::{IsTerminal, Write};
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
+mod live;
+
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The trace; `larder trace merge` makes one of several.
-    #[arg(value_name = "TRACE")]
-    trace: PathBuf,
+    /// The trace; `larder trace merge` makes one of several. With --live the file or folder that is
+    /// watched.
+    #[arg(value_name = "TRACE", required_unless_present = "live")]
+    trace: Option<PathBuf>,
 
     /// How much of what can hit at all shall hit: a share of the hits of a cache for everything.
     #[arg(long, value_name = "PERCENT", default_value = "95%", value_parser = percent)]
@@ -60,6 +64,31 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "NUMBER")]
     threads: Option<NonZero<usize>>,
 
+    /// Record what programs on this machine read and write, and say whether its memory is enough
+    /// for their files, what half and twice of it would do; with the policy `linux`.
+    #[arg(long, help_heading = "Live")]
+    live: bool,
+
+    /// How long; until Ctrl-C, if not given.
+    #[arg(long = "for", value_name = "TIME", requires = "live", value_parser = args::time,
+          help_heading = "Live")]
+    time: Option<u64>,
+
+    /// Only this process and those that it makes.
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        requires = "live",
+        conflicts_with = "trace",
+        help_heading = "Live"
+    )]
+    pid: Option<u32>,
+
+    /// Only the processes of this control group.
+    #[arg(long, value_name = "GROUP", requires = "live", conflicts_with_all = ["trace", "pid"],
+          help_heading = "Live")]
+    cgroup: Option<String>,
+
     /// The format of the trace; told by content, else by the end of the name, if not given.
     #[arg(long, value_name = "FORMAT", value_parser = trace::format, help_heading = "Reading")]
     trace_format: Option<Format>,
@@ -90,15 +119,30 @@ fn budget(text: &str) -> Result<u64, String> {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    let path = &arguments.trace;
+    if arguments.live {
+        return live::run(arguments);
+    }
+    let path = arguments.trace.as_deref().expect("required without --live");
     ensure!(
         path != Path::new("-"),
         "size a cache for standard input: a trace is read several times, so it must be a file"
     );
+    let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
+    let found = measure(arguments, path, name, policies(&arguments.policy))?;
+    print(arguments, &found, None)
+}
+
+/// Everything about a trace.
+fn measure(
+    arguments: &Arguments,
+    path: &Path,
+    name: String,
+    policies: Vec<PolicyKind>,
+) -> Result<Sizing> {
     let options = Options {
-        name: path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned(),
+        name,
         goal: Goal { target: arguments.target, budget_bytes: arguments.budget },
-        policies: policies(&arguments.policy),
+        policies,
         sampled: arguments.sampled,
         seed: arguments.seed,
         threads: arguments.threads.unwrap_or_else(args::cores),
@@ -113,14 +157,22 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let found = sizing::measure(&open, &options, &mut |progress| bar.show(progress))
         .context("size a cache");
     bar.end();
-    let found = found?;
+    found
+}
+
+/// Prints what was found, and behind it what this machine has.
+fn print(arguments: &Arguments, found: &Sizing, live: Option<&live::Memory>) -> Result<()> {
     if let Some(file) = &arguments.html {
         output::write_whole(file, &found.to_html())?;
     }
     let text = if arguments.json || arguments.format == Output::Json {
-        format!("{:#}\n", found.to_json())
+        let mut json = found.to_json();
+        if let Some(memory) = live {
+            json["live"] = memory.to_json();
+        }
+        format!("{json:#}\n")
     } else {
-        found.to_text()
+        found.to_text() + &live.map_or_else(String::new, live::Memory::to_text)
     };
     // A reader that has had enough is no failure, so the error must reach the caller as it is.
     Ok(std::io::stdout().write_all(text.as_bytes())?)

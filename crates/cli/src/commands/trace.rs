@@ -6,6 +6,7 @@
 mod filter;
 mod input;
 mod output;
+mod record;
 mod replay;
 mod summary;
 mod synth;
@@ -38,6 +39,8 @@ enum Command {
     Merge(ConvertArguments),
     /// Make a trace from a pattern and a seed.
     Synth(synth::Arguments),
+    /// Record what programs on this machine read and write through its file cache.
+    Record(record::Arguments),
     /// Ask an export for what a trace says, and measure the answers.
     Replay(replay::Arguments),
 }
@@ -78,6 +81,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         Command::Filter(arguments) => filter::run(arguments),
         Command::Merge(arguments) => merge(arguments),
         Command::Synth(arguments) => synth::run(arguments),
+        Command::Record(arguments) => record::run(arguments),
         Command::Replay(arguments) => replay::run(arguments),
     }
 }

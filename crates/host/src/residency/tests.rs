@@ -176,3 +176,17 @@ fn what_is_no_file_is_refused_with_a_sentence() {
     let error = of_path(Path::new("/no/such/file")).unwrap_err().to_string();
     assert!(error.starts_with("find out what of /no/such/file is in memory: "), "{error}");
 }
+
+#[test]
+fn a_range_is_counted_by_the_pages_that_it_meets() {
+    let Some(folder) = folder() else { return };
+    let path = file_of(folder.path(), "file", 16 * page());
+    let file = File::open(&path).unwrap();
+    let size = page() as u64;
+    let Ok(found) = of_range(&file, size / 2, size) else { return };
+    assert_eq!((found.pages, found.resident), (2, 2));
+    assert_eq!(of_range(&file, 15 * size, 100 * size).unwrap().pages, 1, "up to its end");
+    assert_eq!(of_range(&file, 16 * size, 1).unwrap().pages, 0);
+    drop::file(&path).unwrap();
+    assert_eq!(of_range(&file, 0, 16 * size).unwrap().resident, 0);
+}

@@ -1,0 +1,159 @@
+//! `larder resident`: what of files and folders is in memory.
+//!
+//! What is asked about a file never reads it. A file that nobody may ask about is told and passed
+//! over; if there was one, the exit code is 2.
+
+use anyhow::{Result, bail};
+use clap::{Args, ValueEnum};
+use larder_host::residency::{self, Residency};
+use larder_report::table::{Cell, Column, Table};
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// Files, and folders with everything below them.
+    #[arg(value_name = "PATH", required = true)]
+    paths: Vec<PathBuf>,
+
+    /// So many levels below each folder have a row of their own; all sums hold everything below.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    depth: usize,
+
+    /// How to print the result.
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    format: Format,
+
+    /// The same as --format json.
+    #[arg(long, conflicts_with = "format")]
+    json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    Text,
+    Json,
+    Csv,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    let mut rows = BTreeMap::new();
+    let mut failed = 0;
+    for path in &arguments.paths {
+        let files = match residency::files_below(path) {
+            Ok(files) => files,
+            Err(error) => {
+                eprintln!("larder: failed to {error}");
+                failed += 1;
+                continue;
+            }
+        };
+        // A folder without files has a row as well.
+        rows.entry(path.clone()).or_insert_with(Residency::default);
+        for file in files {
+            match residency::of_path(&file) {
+                Ok(found) => add(&mut rows, path, &file, found, arguments.depth),
+                Err(error) => {
+                    eprintln!("larder: failed to {error}");
+                    failed += 1;
+                }
+            }
+        }
+    }
+    let table = table(&rows);
+    let text = match (arguments.json, arguments.format) {
+        (true, _) | (_, Format::Json) => format!(
+            "{:#}\n",
+            json!({
+                "schema": "larder-resident",
+                "version": 1,
+                "page_bytes": residency::page_bytes(),
+                "rows": table.to_json()["rows"],
+            })
+        ),
+        (_, Format::Csv) => table.to_csv(),
+        (_, Format::Text) => table.to_text(),
+    };
+    // A reader that has had enough is no failure, so the error must reach the caller as it is.
+    std::io::stdout().write_all(text.as_bytes())?;
+    if failed > 0 {
+        bail!("find out about {failed} of the files");
+    }
+    Ok(())
+}
+
+/// Adds a file to the rows of all folders above it, and to its own if it is not too deep.
+fn add(
+    rows: &mut BTreeMap<PathBuf, Residency>,
+    root: &Path,
+    file: &Path,
+    found: Residency,
+    depth: usize,
+) {
+    let below = file.strip_prefix(root).unwrap_or(Path::new(""));
+    let mut row = root.to_path_buf();
+    *rows.entry(row.clone()).or_default() += found;
+    for part in below.components().take(depth) {
+        row.push(part);
+        *rows.entry(row.clone()).or_default() += found;
+    }
+}
+
+fn table(rows: &BTreeMap<PathBuf, Residency>) -> Table {
+    let columns = [
+        Column::words("path", "path"),
+        Column::numbers("files", "files"),
+        Column::numbers("pages", "pages"),
+        Column::numbers("resident_pages", "resident"),
+        Column::numbers("resident_bytes", "in memory"),
+        Column::numbers("resident_share", "share"),
+        Column::numbers("dirty_pages", "dirty"),
+        Column::numbers("write_back_pages", "write-back"),
+        Column::numbers("evicted_pages", "evicted"),
+        Column::numbers("recently_evicted_pages", "of late"),
+    ];
+    let mut table = Table::new("", columns);
+    for (path, found) in rows {
+        let known = |count| if found.knows_dirty() { Cell::count(count) } else { Cell::missing() };
+        table.push([
+            Cell::word(path.display().to_string()),
+            Cell::count(found.files),
+            Cell::count(found.pages),
+            Cell::count(found.resident),
+            Cell::bytes(found.resident * residency::page_bytes()),
+            found.share().map_or_else(Cell::missing, Cell::percent),
+            known(found.dirty),
+            known(found.write_back),
+            known(found.evicted),
+            known(found.recently_evicted),
+        ]);
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folders_hold_the_sum_of_what_lies_below_to_any_depth() {
+        let mut rows = BTreeMap::new();
+        let one =
+            |pages| Residency { files: 1, pages, resident: pages / 2, ..Residency::default() };
+        let root = Path::new("/r");
+        add(&mut rows, root, Path::new("/r/a/b/c"), one(4), 1);
+        add(&mut rows, root, Path::new("/r/a/d"), one(2), 1);
+        add(&mut rows, root, Path::new("/r/e"), one(6), 1);
+        let found: Vec<_> =
+            rows.iter().map(|(path, it)| (path.to_str().unwrap(), it.pages)).collect();
+        assert_eq!(found, [("/r", 12), ("/r/a", 6), ("/r/e", 6)]);
+        assert_eq!(rows[Path::new("/r")].files, 3);
+        // A file that was named itself has one row.
+        let mut rows = BTreeMap::new();
+        add(&mut rows, Path::new("/r/e"), Path::new("/r/e"), one(6), 5);
+        assert_eq!(rows.len(), 1);
+        assert!(table(&rows).to_text().contains("50.0 %"));
+    }
+}

@@ -1,0 +1,65 @@
+//! `larder trace record`: what programs on this machine read and write through its file cache.
+
+use crate::args;
+use crate::commands::watch::What;
+use crate::live::{self, Plan};
+use crate::signals::Stop;
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+use larder_report::format;
+use std::io::BufWriter;
+use std::num::NonZero;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+#[derive(Debug, Args)]
+pub(super) struct Arguments {
+    /// The trace to write, in Larder's own format.
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+
+    #[command(flatten)]
+    what: What,
+
+    /// How long; until Ctrl-C, if not given.
+    #[arg(long = "for", value_name = "TIME", value_parser = args::time)]
+    time: Option<u64>,
+
+    /// Keep one page of so many, by a hash of its file and number; sizes that are found in such a
+    /// trace must be multiplied by it.
+    #[arg(long, value_name = "NUMBER", default_value = "1")]
+    sample: NonZero<u64>,
+}
+
+pub(super) fn run(arguments: &Arguments) -> Result<()> {
+    let path = &arguments.file;
+    ensure!(path != Path::new("-"), "record into standard output: name a file");
+    ensure!(!path.is_dir(), "write {}: it is a directory", path.display());
+    let stop = Stop::listen()?;
+    let what = || format!("write {}", path.display());
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let file = tempfile::Builder::new()
+        .prefix(".larder-")
+        .suffix(".part")
+        .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644))
+        .tempfile_in(folder.unwrap_or(Path::new(".")))
+        .with_context(what)?;
+    let plan = Plan {
+        wanted: arguments.what.wanted(),
+        time: arguments.time.map(Duration::from_nanos),
+        sample: arguments.sample,
+    };
+    let (recorded, writer) = live::record(&plan, &stop, BufWriter::new(file))?;
+    let file = writer.into_inner().with_context(what)?;
+    file.as_file().sync_all().with_context(what)?;
+    file.persist(path).map_err(|error| error.error).with_context(what)?;
+    let lost = recorded.watch.total.lost_events;
+    eprintln!(
+        "recorded {} {} of {} files, {} events lost",
+        format::count(recorded.requests),
+        if arguments.sample.get() > 1 { "sampled pages" } else { "requests" },
+        format::count(recorded.volumes as u64),
+        format::count(lost),
+    );
+    Ok(())
+}

@@ -1,0 +1,159 @@
+//! `larder watch`: what the file cache of this machine does, live.
+//!
+//! A line for each interval while it goes on, tables at the end. Everything that is counted and
+//! how is in [`larder_host::watch`].
+
+use crate::args;
+use crate::output;
+use crate::signals::Stop;
+use anyhow::{Context, Result};
+use clap::{Args, ValueEnum};
+use larder_host::watch::{BUFFER_KIB, Options, STEP, Wanted, Watcher};
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    what: What,
+
+    /// How long; until Ctrl-C, if not given.
+    #[arg(long = "for", value_name = "TIME", value_parser = args::time)]
+    time: Option<u64>,
+
+    /// How often to tell.
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = interval)]
+    interval: u64,
+
+    /// How many files by processes to show.
+    #[arg(long, value_name = "NUMBER", default_value_t = 20)]
+    rows: usize,
+
+    /// Write the result as JSON into a file as well.
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+
+    /// How to print the result.
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    format: Format,
+
+    /// The same as --format json.
+    #[arg(long, conflicts_with = "format")]
+    json: bool,
+
+    /// Memory for events that were not read yet, for each processor.
+    #[arg(long, value_name = "SIZE", default_value_t = BUFFER_KIB * 1024,
+          value_parser = args::bytes)]
+    buffer: u64,
+}
+
+/// What of the machine is watched; for those commands that watch.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct What {
+    /// Only this file, or what lies below this folder.
+    #[arg(value_name = "PATH")]
+    path: Option<PathBuf>,
+
+    /// Only this process and those that it makes.
+    #[arg(long, value_name = "NUMBER", conflicts_with = "path")]
+    pid: Option<u32>,
+
+    /// Only the processes of this control group, by its path below the root of the groups.
+    #[arg(long, value_name = "GROUP", conflicts_with_all = ["path", "pid"])]
+    cgroup: Option<String>,
+}
+
+impl What {
+    pub(crate) fn wanted(&self) -> Wanted {
+        match (&self.path, self.pid, &self.cgroup) {
+            (Some(path), ..) => Wanted::Path(path.clone()),
+            (_, Some(pid), _) => Wanted::Process(pid),
+            (.., Some(group)) => Wanted::Group(group.clone()),
+            (None, None, None) => Wanted::Machine,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    Text,
+    Json,
+}
+
+fn interval(text: &str) -> Result<u64, String> {
+    match args::time(text)? {
+        ns if ns < 100_000_000 => Err("an interval is 100ms or longer".to_owned()),
+        ns => Ok(ns),
+    }
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    let json = arguments.json || arguments.format == Format::Json;
+    let stop = Stop::listen()?;
+    let options = Options {
+        wanted: arguments.what.wanted(),
+        buffer_kib: arguments.buffer.div_ceil(1024).max(64),
+        rows_max: arguments.rows,
+        ..Options::default()
+    };
+    let mut watcher = Watcher::start(options)?;
+    for sentence in watcher.missing() {
+        eprintln!("missing: {sentence}");
+    }
+    if watcher.sees_events() {
+        eprintln!("watching {}", watcher.words());
+    }
+    let page_bytes = larder_host::residency::page_bytes();
+    let begun = Instant::now();
+    let length = arguments.time.map_or(Duration::MAX, Duration::from_nanos);
+    let interval = Duration::from_nanos(arguments.interval);
+    let mut told = Duration::ZERO;
+    while begun.elapsed() < length && !stop.flag().load(Ordering::Acquire) {
+        std::thread::sleep(STEP.min(length.saturating_sub(begun.elapsed())));
+        watcher.step(|_, _| ())?;
+        if begun.elapsed() >= told + interval {
+            told += interval;
+            let line = watcher.interval().to_line(page_bytes);
+            if !json {
+                writeln!(std::io::stdout(), "{line}")?;
+            }
+        }
+    }
+    watcher.stop(|_, _| ())?;
+    if begun.elapsed() > told + STEP {
+        watcher.interval();
+    }
+    let result = watcher.result();
+    // The instance goes before anything is written, which may fail.
+    drop(watcher);
+    if let Some(file) = &arguments.output {
+        output::write_whole(file, &result.to_json()).context("keep the result")?;
+    }
+    let text = if json { result.to_json() } else { format!("\n{}", result.to_text()) };
+    // A reader that has had enough is no failure, so the error must reach the caller as it is.
+    Ok(std::io::stdout().write_all(text.as_bytes())?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_watched_is_one_of_four() {
+        let none = What { path: None, pid: None, cgroup: None };
+        assert_eq!(none.wanted(), Wanted::Machine);
+        let path = What { path: Some("/data".into()), ..none.clone() };
+        assert_eq!(path.wanted(), Wanted::Path("/data".into()));
+        assert_eq!(What { pid: Some(7), ..none.clone() }.wanted(), Wanted::Process(7));
+        let group = What { cgroup: Some("a/b".into()), ..none };
+        assert_eq!(group.wanted(), Wanted::Group("a/b".into()));
+    }
+
+    #[test]
+    fn an_interval_is_not_too_short_to_be_told() {
+        assert_eq!(interval("500ms"), Ok(500_000_000));
+        assert!(interval("99ms").is_err() && interval("soon").is_err());
+    }
+}

@@ -1,0 +1,59 @@
+//! What `larder watch` says is what happened: page for page, by cachestat(2) right before each
+//! read, on real file systems.
+//!
+//! File systems are made in images on loop devices, which takes root, tracefs and their tools. What
+//! cannot be tried is said and passed over. `LARDER_WATCH_FULL` makes the numbers of requests those
+//! of the proof, and `LARDER_BINARY` is started instead of the one that was built along. Each
+//! figure is a line that begins with `shown: `.
+
+#![expect(clippy::tests_outside_test_module, reason = "all of this is a test")]
+#![expect(clippy::print_stdout, reason = "a test that is skipped says so")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on is to panic")]
+
+mod attribution;
+mod manners;
+mod reads;
+mod rig;
+
+use rig::{Bench, file_systems};
+
+/// A share of the pages that may be told wrongly.
+const WRONG_MAX: f64 = 0.01;
+
+#[test]
+fn hits_and_misses_are_those_that_cachestat_sees() {
+    for kind in file_systems() {
+        let Some(bench) = Bench::on(kind) else { continue };
+        for (name, workload) in reads::WORKLOADS {
+            bench.compare(name, *workload);
+        }
+    }
+}
+
+#[test]
+fn every_way_to_read_is_seen() {
+    for kind in file_systems() {
+        let Some(bench) = Bench::on(kind) else { continue };
+        for (name, workload) in manners::WAYS {
+            bench.compare(name, *workload);
+        }
+        manners::several_processes(&bench);
+        manners::a_ring(&bench);
+        manners::past_the_cache(&bench);
+    }
+}
+
+#[test]
+fn what_is_written_later_carries_its_writers_name() {
+    for kind in file_systems() {
+        let Some(bench) = Bench::on(kind) else { continue };
+        attribution::later(&bench);
+        attribution::by_themselves(&bench);
+    }
+}
+
+#[test]
+fn nothing_is_left_behind() {
+    let Some(_bench) = Bench::on("ext4") else { return };
+    rig::nothing_stays_after_a_kill();
+}

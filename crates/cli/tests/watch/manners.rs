@@ -1,0 +1,159 @@
+//! Other ways to read than read(2), and readers beside each other.
+
+use super::reads::{Random, Workload, read};
+use super::rig::{Bench, FILE_PAGES, Truth, Watching, counts, requests};
+use larder_host::residency::{self, of_range, page_bytes};
+use larder_io::file_map::FileMap;
+use rustix::fs::{Advice, fadvise};
+use std::fs::File;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::process::{Command, Stdio};
+
+pub(crate) const WAYS: &[Workload] = &[("a mapping", mapping), ("sendfile", sendfile)];
+
+/// Touches pages of a mapping, each once, far enough apart that none is mapped along with another.
+fn mapping(file: &File) -> Truth {
+    let (page, mut truth, mut random) = (page_bytes(), Truth::default(), Random(7));
+    fadvise(file, 0, None, Advice::Random).unwrap();
+    // Some are there before.
+    for number in 0..FILE_PAGES / 16 {
+        if random.below(3) == 0 {
+            file.read_exact_at(&mut [0], number * 16 * page).unwrap();
+        }
+    }
+    let map = FileMap::new(file, FILE_PAGES * page, false).unwrap();
+    for number in 0..FILE_PAGES / 16 {
+        let offset = number * 16 * page;
+        let before = of_range(file, offset, page).unwrap();
+        truth.hits += before.resident;
+        truth.misses += 1 - before.resident;
+        map.read(offset, &mut [0]).unwrap();
+    }
+    truth
+}
+
+/// Pages that the kernel moves itself, 64 KiB at a time.
+fn sendfile(file: &File) -> Truth {
+    let (page, mut truth, mut random) = (page_bytes(), Truth::default(), Random(9));
+    let sink = File::options().write(true).open("/dev/null").unwrap();
+    for _ in 0..requests(400) {
+        let first = random.below(FILE_PAGES / 16) * 16;
+        let before = of_range(file, first * page, 16 * page).unwrap();
+        truth.hits += before.resident;
+        truth.misses += before.pages - before.resident;
+        let (mut offset, end) = (first * page, (first + 16) * page);
+        while offset < end {
+            let left = usize::try_from(end - offset).unwrap();
+            rustix::fs::sendfile(&sink, file, Some(&mut offset), left).unwrap();
+        }
+    }
+    truth
+}
+
+/// `dd` reads every second page, two of them at a time, each its own half; then both the same.
+pub(crate) fn several_processes(bench: &Bench) {
+    let path = bench.file();
+    residency::drop::file(&path).unwrap();
+    let watching = Watching::start(&[bench.path().to_str().unwrap()]);
+    let pages = requests(8192);
+    let start = |first: u64, pages: u64| {
+        let input = format!("if={}", path.display());
+        let (skip, count) = (format!("skip={first}"), format!("count={pages}"));
+        let mut dd = Command::new("dd");
+        dd.args([&input, "of=/dev/null", "bs=4096", &skip, &count]).stderr(Stdio::null());
+        dd.spawn().unwrap()
+    };
+    let mut both = [start(0, pages / 2), start(pages / 2, pages / 2)];
+    let apart: Vec<u32> = both
+        .iter_mut()
+        .map(|child| {
+            assert!(child.wait().unwrap().success());
+            child.id()
+        })
+        .collect();
+    let mut again = [start(0, pages), start(0, pages)];
+    let same: Vec<u32> = again
+        .iter_mut()
+        .map(|child| {
+            assert!(child.wait().unwrap().success());
+            child.id()
+        })
+        .collect();
+    let watch = watching.end();
+    let mut misses = 0;
+    for pid in apart {
+        let found = counts(&watch, &path, pid);
+        assert_eq!(found.read_pages, pages / 2, "{found:?}");
+        misses += found.added_pages;
+        assert!(found.hit_pages * 100 <= found.read_pages, "all came for them: {found:?}");
+    }
+    assert!(misses >= pages * 99 / 100);
+    for pid in same {
+        let found = counts(&watch, &path, pid);
+        assert_eq!((found.read_pages, found.miss_pages), (pages, 0), "{found:?}");
+        assert!(found.hit_pages * 100 >= found.read_pages * 99, "{found:?}");
+    }
+    println!("shown: {}, four processes on one file: {pages} pages each exact", bench.kind);
+}
+
+/// 32 reads at a time through `io_uring`, each page once, cold; and once more.
+pub(crate) fn a_ring(bench: &Bench) {
+    let path = bench.file();
+    residency::drop::file(&path).unwrap();
+    let watching = Watching::start(&[bench.path().to_str().unwrap()]);
+    let pages = requests(8192);
+    let mut fio = Command::new("fio");
+    fio.args(["--name=ring", "--ioengine=io_uring", "--iodepth=32", "--rw=randread", "--bs=4k"]);
+    fio.args(["--thread", "--invalidate=0", "--loops=2", "--fadvise_hint=random"]);
+    fio.arg(format!("--filename={}", path.display())).arg(format!("--size={}", pages * 4096));
+    let Ok(mut child) = fio.stdout(Stdio::null()).stderr(Stdio::null()).spawn() else {
+        println!("skipped: fio is not installed");
+        watching.end();
+        return;
+    };
+    let ended = child.wait().unwrap();
+    let watch = watching.end();
+    if !ended.success() {
+        println!("skipped: fio has no io_uring here");
+        return;
+    }
+    let found = counts(&watch, &path, child.id());
+    println!(
+        "shown: {}, io_uring: {pages} hits and {pages} misses, told {} and {} ({} by read-ahead)",
+        bench.kind,
+        found.hit_pages + found.read_ahead_hit_pages,
+        found.miss_pages,
+        found.read_ahead_hit_pages
+    );
+    assert_eq!(found.read_pages, 2 * pages, "{found:?}");
+    assert!(found.miss_pages.abs_diff(pages) * 100 <= pages, "{found:?}");
+}
+
+/// Direct I/O looks nothing up, and its bytes are charged to the file.
+pub(crate) fn past_the_cache(bench: &Bench) {
+    let path = bench.file();
+    residency::drop::file(&path).unwrap();
+    let direct = i32::try_from(rustix::fs::OFlags::DIRECT.bits()).unwrap();
+    let file = File::options().read(true).custom_flags(direct).open(&path).unwrap();
+    let watching = Watching::start(&[bench.path().to_str().unwrap()]);
+    let mut room = vec![0_u8; 8192];
+    let at = room.as_ptr().align_offset(4096);
+    let pages = requests(1000);
+    for number in 0..pages {
+        file.read_exact_at(&mut room[at..at + 4096], number * 8 * 4096).unwrap();
+    }
+    let watch = watching.end();
+    let found = counts(&watch, &path, std::process::id());
+    println!(
+        "shown: {}, direct I/O: {} of {} bytes, {} look-ups",
+        bench.kind,
+        found.disk_read_bytes,
+        pages * 4096,
+        found.read_pages
+    );
+    assert_eq!(found.read_pages, 0, "{found:?}");
+    assert_eq!(found.disk_read_bytes, pages * 4096, "{found:?}");
+    let mut truth = Truth::default();
+    read(&File::open(&path).unwrap(), 1, 1, &mut truth);
+    assert_eq!(truth.misses, 1, "and nothing is resident");
+}

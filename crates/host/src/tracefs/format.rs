@@ -1,0 +1,87 @@
+//! Where the fields of an event lie: the format files of tracefs.
+//!
+//! Fields come, go and move with every kernel, so nothing is known beforehand but names.
+
+/// A field of an event.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Field {
+    /// First byte in the record.
+    pub offset: usize,
+    /// Bytes.
+    pub size: usize,
+}
+
+impl Field {
+    /// Its value as an unsigned number; 0 beyond the end of the record, or if it has no size that
+    /// a number has.
+    #[must_use]
+    pub fn unsigned(self, record: &[u8]) -> u64 {
+        let Some(bytes) = record.get(self.offset..self.offset + self.size) else { return 0 };
+        if bytes.len() > 8 {
+            return 0;
+        }
+        let mut wide = [0; 8];
+        wide[..bytes.len()].copy_from_slice(bytes);
+        u64::from_le_bytes(wide)
+    }
+
+    /// The same in 32 bits, cut off above.
+    #[must_use]
+    pub fn word(self, record: &[u8]) -> u32 {
+        let bytes = self.unsigned(record).to_le_bytes();
+        u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
+    }
+
+    /// Its value as a signed number.
+    #[must_use]
+    pub fn signed(self, record: &[u8]) -> i64 {
+        let value = self.unsigned(record).cast_signed();
+        let unused = 64 - 8 * u32::try_from(self.size.clamp(1, 8)).expect("at most 8");
+        (value << unused) >> unused
+    }
+
+    /// A text of fixed length, up to its first zero.
+    #[must_use]
+    pub fn text(self, record: &[u8]) -> &[u8] {
+        let bytes = record.get(self.offset..self.offset + self.size).unwrap_or_default();
+        let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
+        &bytes[..end]
+    }
+}
+
+/// The number of an event and its fields by name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Format {
+    /// What its records begin with.
+    pub id: u16,
+    fields: Vec<(String, Field)>,
+}
+
+impl Format {
+    /// Reads a format file; nothing if it is none.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Format> {
+        let id = text.lines().find_map(|line| line.strip_prefix("ID:"))?.trim().parse().ok()?;
+        let fields: Vec<_> = text.lines().filter_map(field).collect();
+        (!fields.is_empty()).then_some(Format { id, fields })
+    }
+
+    /// The field with this name.
+    #[must_use]
+    pub fn field(&self, name: &str) -> Option<Field> {
+        self.fields.iter().find(|(known, _)| known == name).map(|&(_, field)| field)
+    }
+}
+
+/// A line such as `	field:char name[32];	offset:8;	size:32;	signed:0;`.
+pub(super) fn field(line: &str) -> Option<(String, Field)> {
+    let rest = line.trim_start().strip_prefix("field:")?;
+    let mut parts = rest.split(';').map(str::trim);
+    let declaration = parts.next()?;
+    // The name is the last word, without the length of an array.
+    let name = declaration.split_whitespace().next_back()?;
+    let name = name.split('[').next()?.trim_start_matches('*');
+    let mut number = |key: &str| parts.next()?.strip_prefix(key)?.parse().ok();
+    let (offset, size) = (number("offset:")?, number("size:")?);
+    Some((name.to_owned(), Field { offset, size }))
+}

@@ -1,0 +1,114 @@
+//! A raw page of a ring buffer, as `trace_pipe_raw` gives it: a time, a length, and records one
+//! after the other, each behind a head of four bytes (include/linux/ring_buffer.h).
+//!
+//! Invariant: a page that is cut or wrong ends the walk, it never makes it leave the page.
+
+use super::format;
+
+/// The kernel lost events before this page.
+const MISSED_EVENTS: u64 = 1 << 31;
+/// It says behind the data how many.
+const MISSED_STORED: u64 = 1 << 30;
+/// Bits of a time that a record carries itself; the rest is that of the time before.
+const TIME_BITS: u32 = 59;
+
+/// Where the parts of a page lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageLayout {
+    time: format::Field,
+    commit: format::Field,
+    data: usize,
+    /// Bytes of a page with everything.
+    pub bytes: usize,
+}
+
+impl PageLayout {
+    /// Reads `events/header_page`.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<PageLayout> {
+        let fields: Vec<_> = text.lines().filter_map(format::field).collect();
+        let find = |name| fields.iter().find(|(known, _)| known == name).map(|&(_, field)| field);
+        let (time, commit, data) = (find("timestamp")?, find("commit")?, find("data")?);
+        // The upper half of the commit belongs to something else on some kernels.
+        let commit = format::Field { size: commit.size.min(4), ..commit };
+        Some(PageLayout { time, commit, data: data.offset, bytes: data.offset + data.size })
+    }
+
+    /// The records of a page.
+    #[must_use]
+    pub fn records<'a>(&self, page: &'a [u8]) -> Records<'a> {
+        let commit = self.commit.unsigned(page);
+        let length = usize::try_from(commit & (MISSED_STORED - 1)).unwrap_or(usize::MAX);
+        let end = self.data.saturating_add(length).min(page.len());
+        let missed = commit & MISSED_EVENTS != 0;
+        let told = format::Field { offset: end, size: 8 }.unsigned(page);
+        Records {
+            data: page.get(self.data..end).unwrap_or_default(),
+            time: self.time.unsigned(page),
+            missed: match (missed, commit & MISSED_STORED != 0) {
+                (false, _) => 0,
+                (true, true) => told.max(1),
+                (true, false) => 1,
+            },
+        }
+    }
+}
+
+/// The records of a page, each with its time in nanoseconds and its bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Records<'a> {
+    data: &'a [u8],
+    time: u64,
+    /// Events that the kernel lost before the first of these; at least 1 if it lost any.
+    pub missed: u64,
+}
+
+impl<'a> Records<'a> {
+    fn take(&mut self, bytes: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.data.split_at_checked(bytes)?;
+        self.data = rest;
+        Some(taken)
+    }
+
+    fn word(&mut self) -> Option<u32> {
+        self.take(4).and_then(|bytes| bytes.try_into().ok()).map(u32::from_le_bytes)
+    }
+}
+
+impl<'a> Iterator for Records<'a> {
+    type Item = (u64, &'a [u8]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let head = self.word()?;
+            let (kind, delta) = (head & 31, u64::from(head >> 5));
+            match kind {
+                29 if delta == 0 => return None,
+                29 => {
+                    // What was taken back; its length counts from behind the head.
+                    let length = usize::try_from(self.word()?).ok()?;
+                    self.take(length.checked_sub(4)?)?;
+                    self.time = self.time.wrapping_add(delta);
+                }
+                30 => {
+                    let high = u64::from(self.word()?);
+                    self.time = self.time.wrapping_add((high << 27) | delta);
+                }
+                31 => {
+                    let high = u64::from(self.word()?);
+                    let upper = self.time >> TIME_BITS << TIME_BITS;
+                    self.time = upper | ((high << 27) | delta);
+                }
+                0 => {
+                    let length = usize::try_from(self.word()?).ok()?;
+                    self.time = self.time.wrapping_add(delta);
+                    return Some((self.time, self.take(length.checked_sub(4)?)?));
+                }
+                words => {
+                    self.time = self.time.wrapping_add(delta);
+                    return Some((self.time, self.take(4 * usize::try_from(words).ok()?)?));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,461 @@
+//! What the file cache of this machine does, live: which process reads and writes which file, hit
+//! or miss, and who keeps the disks busy. docs/watch.md says how it is found out.
+//!
+//! * `event`: the events of the kernel that are watched.
+//! * `lookup`: hit, read-ahead hit or miss.
+//! * `ledger`: counts by file and process.
+//! * `tasks`, `names`, `homes`: which process a thread belongs to, what a file is called, which
+//!   device it lies on.
+//! * `scope`: what of the machine is watched.
+//! * `readings`: disks and memory.
+//! * `missing`: what cannot be seen, and how to get it.
+//!
+//! Invariants: without events the rest works, and says what is missing; the instance of tracefs is
+//! removed when the watcher is dropped; events that the kernel could not keep are counted.
+
+mod event;
+mod fast;
+mod homes;
+mod ledger;
+mod lookup;
+mod missing;
+mod names;
+mod owners;
+mod readings;
+mod scope;
+mod spans;
+mod tasks;
+
+pub use ledger::Reference;
+pub use lookup::{FileId, ProcessId};
+pub use scope::Wanted;
+pub use tasks::Process;
+
+use crate::residency;
+use crate::tracefs::{Instance, Reader, TraceError, Tracefs, now_ns};
+use crate::{machine, mounts, proc};
+use event::{Decoder, Part, WANTED};
+use larder_report::watch::{Counts, Interval, Memory, Row, SCHEMA, Unattributed, VERSION, Watch};
+use ledger::{Ledger, Machine};
+use names::Names;
+use readings::Readings;
+use rustix::time::{ClockId, clock_gettime};
+use scope::Scope;
+use std::collections::HashMap;
+use std::io;
+use std::time::Duration;
+
+/// What each processor's buffer holds unless told otherwise: a fifth of a second at a million
+/// look-ups per second, while the reader comes back every 20 ms.
+pub const BUFFER_KIB: u64 = 8 << 10;
+/// How often [`Watcher::step`] should be called.
+pub const STEP: Duration = Duration::from_millis(20);
+/// Files whose names are looked for at one step.
+const NAMES_PER_STEP: usize = 2000;
+
+/// How to watch.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// What.
+    pub wanted: Wanted,
+    /// Memory for events, for each processor.
+    pub buffer_kib: u64,
+    /// Rows of an interval.
+    pub rows_max: usize,
+    /// Only what requests are needs to be known, not what becomes of them on disks.
+    pub references_only: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let wanted = Wanted::Machine;
+        Options { wanted, buffer_kib: BUFFER_KIB, rows_max: 1000, references_only: false }
+    }
+}
+
+/// Why watching cannot begin or go on. Every message can follow "failed to".
+#[derive(Debug, thiserror::Error)]
+pub enum WatchError {
+    /// What is to be watched is not there.
+    #[error("watch {what}: {source}")]
+    NotThere {
+        /// What.
+        what: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The kernel stopped to tell.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+}
+
+/// Events; the reader goes first, since an instance that is open cannot be removed.
+#[derive(Debug)]
+struct Tracing {
+    reader: Reader,
+    decoder: Decoder,
+    instance: Instance,
+    _tracefs: Tracefs,
+}
+
+/// Where the last interval ended.
+#[derive(Debug, Default)]
+struct Mark {
+    time_ns: u64,
+    counts: Vec<Counts>,
+    unattributed: Unattributed,
+    lost: u64,
+    readings: Readings,
+    splits: Vec<(u32, u64)>,
+}
+
+/// Watches, until dropped.
+#[derive(Debug)]
+pub struct Watcher {
+    options: Options,
+    scope: Scope,
+    tracing: Option<Tracing>,
+    ledger: Ledger,
+    names: Names,
+    /// Files whose names were looked for.
+    named: usize,
+    missing: Vec<String>,
+    started_at: String,
+    begun: Mark,
+    mark: Mark,
+    intervals: Vec<Interval>,
+    events: u64,
+    cpu_begun_ns: u64,
+    own: u32,
+}
+
+/// Processor time of this process, nanoseconds.
+fn cpu_ns() -> u64 {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    seconds * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
+}
+
+impl Watcher {
+    /// Begins.
+    ///
+    /// # Errors
+    /// What is to be watched is not there. That events cannot be had is no error; see
+    /// [`Watcher::missing`].
+    pub fn start(options: Options) -> Result<Watcher, WatchError> {
+        let scope = Scope::find(&options.wanted).map_err(|source| {
+            let wanted = Scope { wanted: options.wanted.clone(), path: None };
+            WatchError::NotThere { what: wanted.words(), source }
+        })?;
+        let mut missing: Vec<String> = Vec::new();
+        let tracing = match Tracing::start(&options, &scope, &mut missing) {
+            Ok(tracing) => Some(tracing),
+            Err(error) => {
+                missing.push(missing::all(&error));
+                None
+            }
+        };
+        if tracing.is_some() {
+            missing.extend(missing::scope(&scope));
+        }
+        let wanted = options.wanted.clone();
+        let ledger = Ledger::new(Machine {
+            ask: Box::new(move |thread| scope::told(&wanted, thread)),
+            homes: Box::new(homes::devices),
+            holds_blocks: Box::new(homes::is_block_device),
+            page_bytes: residency::page_bytes(),
+        });
+        let mark = || Mark { time_ns: now_ns(), readings: Readings::now(), ..Mark::default() };
+        Ok(Watcher {
+            begun: mark(),
+            mark: mark(),
+            options,
+            scope,
+            tracing,
+            ledger,
+            names: Names::default(),
+            named: 0,
+            missing,
+            started_at: machine::time_of_day(),
+            intervals: Vec::new(),
+            events: 0,
+            cpu_begun_ns: cpu_ns(),
+            own: std::process::id(),
+        })
+    }
+
+    /// What cannot be seen here, a sentence each.
+    #[must_use]
+    pub fn missing(&self) -> &[String] {
+        &self.missing
+    }
+
+    /// What is watched, in a few words.
+    #[must_use]
+    pub fn words(&self) -> String {
+        self.scope.words()
+    }
+
+    /// Whether there are events.
+    #[must_use]
+    pub fn sees_events(&self) -> bool {
+        self.tracing.is_some()
+    }
+
+    /// Takes the events that came since; tells each request with its time. To be called every
+    /// [`STEP`].
+    ///
+    /// # Errors
+    /// The kernel stopped to tell.
+    pub fn step(&mut self, each: impl FnMut(u64, &Reference)) -> Result<(), WatchError> {
+        self.read(false, each)
+    }
+
+    fn read(&mut self, all: bool, mut each: impl FnMut(u64, &Reference)) -> Result<(), WatchError> {
+        let Some(tracing) = &mut self.tracing else { return Ok(()) };
+        let Tracing { reader, decoder, .. } = tracing;
+        let (ledger, events) = (&mut self.ledger, &mut self.events);
+        let mut more = true;
+        while more {
+            more = reader.round(all, |time, record| {
+                *events += 1;
+                let Some((thread, event)) = decoder.decode(record) else { return };
+                if let Some(reference) = ledger.take(thread, event) {
+                    each(time, &reference);
+                }
+            })?;
+        }
+        self.find_names();
+        Ok(())
+    }
+
+    /// Looks for names of files as soon as they are met, while whoever uses them is there.
+    fn find_names(&mut self) {
+        let counts = self.ledger.counts();
+        let new = counts.iter().skip(self.named).take(NAMES_PER_STEP);
+        for (file, process, _) in new {
+            let pid = self.ledger.tasks().process(*process).pid;
+            self.names.find(*file, self.ledger.key(*file), pid);
+            self.named += 1;
+        }
+    }
+
+    /// Looks for the rest of the names in the folders of their file systems. That may take a second
+    /// or two, in which nobody reads events, so it is done when they have stopped.
+    fn find_rest(&mut self) {
+        let mut lacking: HashMap<u32, fast::Map<u64, FileId>> = HashMap::new();
+        for (file, ..) in self.ledger.counts() {
+            if self.names.lacks(*file) {
+                let key = self.ledger.key(*file);
+                lacking.entry(key.dev).or_default().insert(key.ino, *file);
+            }
+        }
+        let all = if lacking.is_empty() { Vec::new() } else { mounts::all() };
+        for (dev, wanted) in &mut lacking {
+            let own = self.scope.path.as_ref().filter(|place| place.dev == *dev);
+            let mount = || {
+                let mut ours =
+                    all.iter().filter(|it| homes::number(it.device.0, it.device.1) == *dev);
+                ours.next().map(|mount| mount.point.clone())
+            };
+            if let Some(root) = own.map(|place| place.folder()).or_else(mount) {
+                self.names.walk(&root, wanted);
+            }
+        }
+    }
+
+    /// The path of a file, or its numbers.
+    #[must_use]
+    pub fn name_of(&self, file: FileId) -> String {
+        let key = self.ledger.key(file);
+        match self.names.get(file) {
+            Some(path) => path.display().to_string(),
+            None => {
+                let (major, minor) = homes::parts(key.dev);
+                format!("device {major}:{minor} inode {}", key.ino)
+            }
+        }
+    }
+
+    /// Whether a request belongs to what is watched, once the name of its file is known.
+    #[must_use]
+    pub fn has(&self, reference: &Reference) -> bool {
+        self.chosen(reference.file, reference.process)
+    }
+
+    fn chosen(&self, file: FileId, process: ProcessId) -> bool {
+        let process = self.ledger.tasks().process(process);
+        if self.scope.by_process() {
+            return process.watched;
+        }
+        // What we write ourselves is nobody's business, unless it is the file in question.
+        self.scope.has_file(self.ledger.key(file), self.names.get(file))
+            && (process.pid != self.own || self.scope.path.is_some())
+    }
+
+    /// A process by our number.
+    #[must_use]
+    pub fn process(&self, process: ProcessId) -> &Process {
+        self.ledger.tasks().process(process)
+    }
+
+    /// Ends an interval and begins the next one.
+    pub fn interval(&mut self) -> &Interval {
+        let interval = self.since(&self.mark);
+        self.mark = self.mark_now();
+        self.ledger.forget_homes();
+        self.names.forget_homes();
+        self.intervals.push(interval);
+        self.intervals.last().expect("just pushed")
+    }
+
+    fn mark_now(&self) -> Mark {
+        let readings = Readings::now();
+        let disks = readings.disks_since(&Readings::default());
+        Mark {
+            time_ns: now_ns(),
+            counts: self.ledger.counts().iter().map(|(.., counts)| *counts).collect(),
+            unattributed: self.ledger.unattributed(),
+            lost: self.lost(),
+            splits: disks.iter().map(|(dev, _)| (*dev, self.ledger.splits(*dev))).collect(),
+            readings,
+        }
+    }
+
+    /// Events that the kernel could not keep, as buffers say.
+    fn lost(&self) -> u64 {
+        self.tracing.as_ref().map_or(0, |tracing| tracing.instance.losses().events())
+    }
+
+    fn since(&self, mark: &Mark) -> Interval {
+        let mut sum = Counts::default();
+        let mut all = Vec::new();
+        for (place, (file, process, counts)) in self.ledger.counts().iter().enumerate() {
+            let counts = *counts - mark.counts.get(place).copied().unwrap_or_default();
+            if counts.is_zero() || !self.chosen(*file, *process) {
+                continue;
+            }
+            sum += counts;
+            let process = self.ledger.tasks().process(*process);
+            let key = self.ledger.key(*file);
+            all.push(Row {
+                file: self.name_of(*file),
+                device: homes::parts(key.dev),
+                inode: key.ino,
+                process: process.name.clone(),
+                pid: process.pid,
+                counts,
+            });
+        }
+        let page_bytes = residency::page_bytes();
+        let (rows, rows_all) = larder_report::watch::rows(all, page_bytes, self.options.rows_max);
+        let readings = Readings::now();
+        let mut disks = readings.disks_since(&mark.readings);
+        for (dev, disk) in &mut disks {
+            let before = mark.splits.iter().find(|(known, _)| known == dev);
+            disk.splits = self.ledger.splits(*dev) - before.map_or(0, |(_, splits)| *splits);
+        }
+        let (now, then) = (self.ledger.unattributed(), mark.unattributed);
+        let memory: Memory = readings.memory_since(&mark.readings);
+        Interval {
+            begin_ns: mark.time_ns.saturating_sub(self.begun.time_ns),
+            duration_ns: now_ns().saturating_sub(mark.time_ns),
+            sum,
+            rows,
+            rows_all,
+            disks: disks.into_iter().map(|(_, disk)| disk).collect(),
+            memory,
+            unattributed: Unattributed {
+                metadata_bytes: now.metadata_bytes - then.metadata_bytes,
+                read_bytes: now.read_bytes - then.read_bytes,
+                write_bytes: now.write_bytes - then.write_bytes,
+            },
+            lost_events: self.lost().saturating_sub(mark.lost),
+        }
+    }
+
+    /// Stops and takes what is left.
+    ///
+    /// # Errors
+    /// The kernel stopped to tell.
+    pub fn stop(&mut self, each: impl FnMut(u64, &Reference)) -> Result<(), WatchError> {
+        if let Some(tracing) = &self.tracing {
+            tracing.instance.record(false)?;
+        }
+        self.read(true, each)?;
+        self.find_rest();
+        Ok(())
+    }
+
+    /// Everything since the beginning.
+    #[must_use]
+    pub fn result(&self) -> Watch {
+        let status = proc::read("/proc/self/status").unwrap_or_default();
+        let mut missing = self.missing.clone();
+        let forgotten = self.ledger.forgotten();
+        if forgotten > 0 {
+            missing.push(format!(
+                "which of {forgotten} pages read-ahead had brought: more were waiting to be read \
+                 than are remembered; those that were read count as hits"
+            ));
+        }
+        Watch {
+            schema: SCHEMA.to_owned(),
+            version: VERSION,
+            started_at: self.started_at.clone(),
+            scope: self.scope.words(),
+            kernel: machine::machine().kernel,
+            page_bytes: residency::page_bytes(),
+            missing,
+            events: self.events,
+            own_cpu_ns: cpu_ns().saturating_sub(self.cpu_begun_ns),
+            own_memory_bytes: proc::field(&status, "VmHWM").unwrap_or(0) * 1024,
+            intervals: self.intervals.clone(),
+            total: self.since(&self.begun),
+        }
+    }
+}
+
+/// Events that come with every look-up, which are filtered as narrowly as can be.
+fn is_hot(part: Part) -> bool {
+    matches!(part, Part::Lookups | Part::Mappings | Part::Writes)
+}
+
+/// Parts that are needed to know what requests are.
+fn is_for_references(part: Part) -> bool {
+    !matches!(part, Part::LazyWrite | Part::Throttle | Part::Reclaim | Part::Physical)
+}
+
+impl Tracing {
+    fn start(
+        options: &Options,
+        scope: &Scope,
+        missing: &mut Vec<String>,
+    ) -> Result<Tracing, TraceError> {
+        let tracefs = Tracefs::open()?;
+        let instance = Instance::make(&tracefs, options.buffer_kib)?;
+        let mut decoder = Decoder::default();
+        let kernel = machine::machine().kernel;
+        let wanted =
+            WANTED.iter().filter(|it| !options.references_only || is_for_references(it.part));
+        let mut lacks: Vec<Part> = Vec::new();
+        let mut has: Vec<Part> = Vec::new();
+        for event in wanted {
+            if !tracefs.has(event.name) {
+                lacks.push(event.part);
+                continue;
+            }
+            decoder.learn(event, &tracefs.format(event.name)?);
+            let filter = scope.filter(event.file_fields, is_hot(event.part));
+            instance.enable(event.name, &filter)?;
+            has.push(event.part);
+        }
+        lacks.retain(|part| !has.contains(part));
+        lacks.sort_unstable();
+        lacks.dedup();
+        missing.extend(lacks.into_iter().filter_map(|part| missing::part(part, &kernel)));
+        let reader = Reader::open(&tracefs, &[&instance])?;
+        instance.record(true)?;
+        Ok(Tracing { reader, decoder, instance, _tracefs: tracefs })
+    }
+}

@@ -1,0 +1,393 @@
+//! The events that are watched, and how records become them.
+//!
+//! One list says of each event what it is for, which fields it is read from and what is made of
+//! them. A field that a kernel does not have reads as 0. Invariant: page numbers, device numbers
+//! and inodes are those of the kernel; a range is given by its first page and its last or its
+//! length, as the name says.
+
+use crate::tracefs::{Field, Format};
+
+/// A file as events name it: number of the device (major << 20 | minor) and inode.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Key {
+    /// Number of the device.
+    pub(crate) dev: u32,
+    /// Inode.
+    pub(crate) ino: u64,
+}
+
+/// How a record names the file system of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Home {
+    /// By number.
+    Device(u32),
+    /// By the name of what it writes back to, as `7:0` or `btrfs-1`.
+    Backing([u8; 32]),
+    /// By the identity of a btrfs.
+    Btrfs([u8; 16]),
+}
+
+/// A file where its device may have to be looked up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// Its file system.
+    pub(crate) home: Home,
+    /// Its inode.
+    pub(crate) ino: u64,
+}
+
+/// Why the lazy writer runs (include/linux/backing-dev-defs.h).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Reason {
+    /// Too much is dirty.
+    Background,
+    /// Memory is short.
+    Reclaim,
+    /// sync(2), syncfs(2).
+    Sync,
+    /// Pages are old.
+    Periodic,
+    /// Anything else.
+    #[default]
+    Other,
+}
+
+/// What happened. Fields are called as everywhere in [`super`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Event {
+    /// All pages from `first` to `last` were looked up.
+    Lookup { key: Key, first: u64, last: u64 },
+    /// Resident pages of a range were mapped.
+    MapPages { key: Key, first: u64, last: u64 },
+    /// A page was not mapped.
+    Fault { key: Key, page: u64 },
+    /// Pages came.
+    Add { key: Key, first: u64, order: u32 },
+    /// Pages went.
+    Delete { key: Key, first: u64, order: u32 },
+    /// Pages are wanted and not there.
+    Wanted { key: Key, first: u64, count: u64 },
+    /// Pages are read that nobody wants yet.
+    Ahead,
+    /// A folio became dirty.
+    Dirty { place: Place, page: u64 },
+    /// The file system was asked to write.
+    Write { key: Key, offset: u64, bytes: u64 },
+    /// A thread writes pages of a file out, or is about to.
+    WriteOut { place: Place },
+    /// The lazy writer comes to a file.
+    InodeStart { place: Place },
+    /// It leaves a file.
+    InodeDone { place: Place, wrote: u64 },
+    /// The lazy writer begins, and why.
+    LazyStart { reason: Reason },
+    /// A writer waits.
+    Throttled { ms: u64 },
+    /// The thread takes memory back itself, or no longer.
+    Reclaim { begins: bool },
+    /// I/O past the cache.
+    Direct { key: Key },
+    /// A request to a device.
+    Bio { dev: u32, sectors: u64, write: bool, meta: bool },
+    /// A request was cut in two.
+    Split { dev: u32 },
+    /// A thread was made, by the one that the record is of.
+    NewTask { tid: u32, thread: bool },
+    /// A thread has another name.
+    Rename { tid: u32, name: [u8; 16] },
+    /// A thread ends.
+    Exit { tid: u32 },
+}
+
+/// What is lost without an event, and whether there is little left without.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Part {
+    /// Hits and misses.
+    Lookups,
+    /// What read-ahead was asked for.
+    ReadAhead,
+    /// Pages that come and go.
+    Pages,
+    /// Mappings.
+    Mappings,
+    /// Pages that become dirty.
+    Dirty,
+    /// Writes of one kind of file system.
+    Writes,
+    /// The lazy writer.
+    LazyWrite,
+    /// Writers that wait.
+    Throttle,
+    /// Who takes memory back.
+    Reclaim,
+    /// Disks.
+    Physical,
+    /// Names of processes that come and go.
+    Tasks,
+}
+
+/// An event that is wanted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted {
+    /// Its group and name.
+    pub(crate) name: &'static str,
+    /// What it is for.
+    pub(crate) part: Part,
+    /// What device and inode are called in a filter; empty where it has none.
+    pub(crate) file_fields: (&'static str, &'static str),
+    fields: &'static [&'static str],
+    make: fn(&View<'_>) -> Event,
+}
+
+/// The wanted fields of a record.
+struct View<'a> {
+    fields: &'a [Field],
+    record: &'a [u8],
+}
+
+impl View<'_> {
+    fn number(&self, place: usize) -> u64 {
+        self.fields[place].unsigned(self.record)
+    }
+
+    fn word(&self, place: usize) -> u32 {
+        self.fields[place].word(self.record)
+    }
+
+    fn key(&self) -> Key {
+        Key { dev: self.word(0), ino: self.number(1) }
+    }
+
+    fn bytes<const N: usize>(&self, place: usize) -> [u8; N] {
+        let mut bytes = [0; N];
+        let text = self.fields[place].text(self.record);
+        let length = text.len().min(N);
+        bytes[..length].copy_from_slice(&text[..length]);
+        bytes
+    }
+
+    fn device(&self) -> Place {
+        Place { home: Home::Device(self.word(0)), ino: self.number(1) }
+    }
+
+    fn backing(&self) -> Place {
+        Place { home: Home::Backing(self.bytes(0)), ino: self.number(1) }
+    }
+
+    fn btrfs(&self) -> Place {
+        let field = self.fields[0];
+        let mut id = [0; 16];
+        if let Some(bytes) = self.record.get(field.offset..field.offset + field.size.min(16)) {
+            id[..bytes.len()].copy_from_slice(bytes);
+        }
+        Place { home: Home::Btrfs(id), ino: self.number(1) }
+    }
+}
+
+/// How filters name a file in most events of the page cache.
+const S_DEV: (&str, &str) = ("s_dev", "i_ino");
+/// And in those of file systems.
+const DEV: (&str, &str) = ("dev", "ino");
+const NONE: (&str, &str) = ("", "");
+const RANGE: &[&str] = &["s_dev", "i_ino", "index", "last_index"];
+const FOLIO: &[&str] = &["s_dev", "i_ino", "index", "order"];
+const WRITE: &[&str] = &["dev", "ino", "pos", "len"];
+const LAZY: &[&str] = &["name", "ino", "wrote"];
+
+const fn wanted(
+    name: &'static str,
+    part: Part,
+    file_fields: (&'static str, &'static str),
+    fields: &'static [&'static str],
+    make: fn(&View<'_>) -> Event,
+) -> Wanted {
+    Wanted { name, part, file_fields, fields, make }
+}
+
+fn ext4_write(view: &View<'_>) -> Event {
+    Event::Write { key: view.key(), offset: view.number(2), bytes: view.number(3) }
+}
+
+fn is(rwbs: [u8; 10], letter: u8) -> bool {
+    rwbs.contains(&letter)
+}
+
+/// Of the letters of a request, a first F may be a flush before; W, D and so on come behind it.
+fn bio(view: &View<'_>) -> Event {
+    let rwbs: [u8; 10] = view.bytes(2);
+    let sectors = view.number(1);
+    let transfers = is(rwbs, b'W') || is(rwbs, b'R');
+    Event::Bio {
+        dev: view.word(0),
+        sectors: if transfers && !is(rwbs, b'D') { sectors } else { 0 },
+        write: is(rwbs, b'W'),
+        meta: is(rwbs, b'M'),
+    }
+}
+
+/// All events that are watched.
+#[rustfmt::skip]
+pub(crate) const WANTED: &[Wanted] = &[
+    wanted("filemap/mm_filemap_get_pages", Part::Lookups, S_DEV, RANGE, |v| Event::Lookup {
+        key: v.key(), first: v.number(2), last: v.number(3),
+    }),
+    wanted("filemap/mm_filemap_map_pages", Part::Mappings, S_DEV, RANGE, |v| Event::MapPages {
+        key: v.key(), first: v.number(2), last: v.number(3),
+    }),
+    wanted("filemap/mm_filemap_fault", Part::Mappings, S_DEV, &["s_dev", "i_ino", "index"],
+        |v| Event::Fault { key: v.key(), page: v.number(2) }),
+    wanted("filemap/mm_filemap_add_to_page_cache", Part::Pages, S_DEV, FOLIO, |v| Event::Add {
+        key: v.key(), first: v.number(2), order: v.word(3),
+    }),
+    wanted("filemap/mm_filemap_delete_from_page_cache", Part::Pages, S_DEV, FOLIO,
+        |v| Event::Delete { key: v.key(), first: v.number(2), order: v.word(3) }),
+    wanted("readahead/page_cache_sync_ra", Part::ReadAhead, S_DEV,
+        &["s_dev", "i_ino", "index", "req_count"],
+        |v| Event::Wanted { key: v.key(), first: v.number(2), count: v.number(3) }),
+    wanted("readahead/page_cache_async_ra", Part::ReadAhead, S_DEV, &["s_dev"], |_| Event::Ahead),
+    wanted("writeback/writeback_dirty_folio", Part::Dirty, NONE, &["name", "ino", "index"],
+        |v| Event::Dirty { place: v.backing(), page: v.number(2) }),
+    wanted("ext4/ext4_da_write_begin", Part::Writes, DEV, WRITE, ext4_write),
+    wanted("ext4/ext4_write_begin", Part::Writes, DEV, WRITE, ext4_write),
+    wanted("xfs/xfs_file_buffered_write", Part::Writes, DEV, &["dev", "ino", "offset", "count"],
+        ext4_write),
+    wanted("ext4/ext4_writepages", Part::LazyWrite, DEV, &["dev", "ino"],
+        |v| Event::WriteOut { place: v.device() }),
+    wanted("iomap/iomap_writeback_folio", Part::LazyWrite, DEV, &["dev", "ino"],
+        |v| Event::WriteOut { place: v.device() }),
+    wanted("btrfs/extent_writepage", Part::LazyWrite, NONE, &["fsid", "ino"],
+        |v| Event::WriteOut { place: v.btrfs() }),
+    wanted("writeback/sb_mark_inode_writeback", Part::LazyWrite, DEV, &["dev", "ino"],
+        |v| Event::WriteOut { place: v.device() }),
+    wanted("writeback/writeback_single_inode_start", Part::LazyWrite, NONE, LAZY,
+        |v| Event::InodeStart { place: v.backing() }),
+    wanted("writeback/writeback_single_inode", Part::LazyWrite, NONE, LAZY,
+        |v| Event::InodeDone { place: v.backing(), wrote: v.number(2) }),
+    wanted("writeback/writeback_start", Part::LazyWrite, NONE, &["reason"],
+        |v| Event::LazyStart { reason: match v.word(0) {
+            0 => Reason::Background, 1 => Reason::Reclaim, 2 => Reason::Sync,
+            3 => Reason::Periodic, _ => Reason::Other,
+        } }),
+    wanted("writeback/balance_dirty_pages", Part::Throttle, NONE, &["pause"],
+        |v| Event::Throttled { ms: u64::try_from(v.fields[0].signed(v.record)).unwrap_or(0) }),
+    wanted("vmscan/mm_vmscan_direct_reclaim_begin", Part::Reclaim, NONE, &[],
+        |_| Event::Reclaim { begins: true }),
+    wanted("vmscan/mm_vmscan_direct_reclaim_end", Part::Reclaim, NONE, &[],
+        |_| Event::Reclaim { begins: false }),
+    wanted("vmscan/mm_vmscan_memcg_reclaim_begin", Part::Reclaim, NONE, &[],
+        |_| Event::Reclaim { begins: true }),
+    wanted("vmscan/mm_vmscan_memcg_reclaim_end", Part::Reclaim, NONE, &[],
+        |_| Event::Reclaim { begins: false }),
+    wanted("iomap/iomap_dio_rw_begin", Part::Physical, DEV, &["dev", "ino"],
+        |v| Event::Direct { key: v.key() }),
+    wanted("block/block_bio_queue", Part::Physical, NONE, &["dev", "nr_sector", "rwbs"], bio),
+    wanted("block/block_split", Part::Physical, NONE, &["dev"],
+        |v| Event::Split { dev: v.word(0) }),
+    wanted("task/task_newtask", Part::Tasks, NONE, &["pid", "clone_flags"],
+        |v| Event::NewTask { tid: v.word(0), thread: v.number(1) & CLONE_THREAD != 0 }),
+    wanted("task/task_rename", Part::Tasks, NONE, &["pid", "newcomm"],
+        |v| Event::Rename { tid: v.word(0), name: v.bytes(1) }),
+    wanted("sched/sched_process_exit", Part::Tasks, NONE, &["pid"],
+        |v| Event::Exit { tid: v.word(0) }),
+];
+
+/// The new thread belongs to the process of its maker (include/uapi/linux/sched.h).
+const CLONE_THREAD: u64 = 0x1_0000;
+
+/// Takes records apart that are of events whose formats are known.
+#[derive(Debug, Default)]
+pub(crate) struct Decoder {
+    /// By number of the event.
+    known: Vec<Option<(usize, Vec<Field>)>>,
+}
+
+impl Decoder {
+    /// Learns where the fields of an event lie.
+    pub(crate) fn learn(&mut self, wanted: &Wanted, format: &Format) {
+        let id = usize::from(format.id);
+        if self.known.len() <= id {
+            self.known.resize(id + 1, None);
+        }
+        let place = WANTED.iter().position(|known| known.name == wanted.name);
+        let fields = wanted.fields.iter().map(|name| format.field(name).unwrap_or_default());
+        self.known[id] = place.map(|place| (place, fields.collect()));
+    }
+
+    /// The thread that a record is of, and what happened; nothing for events that were not learnt.
+    #[must_use]
+    pub(crate) fn decode(&self, record: &[u8]) -> Option<(u32, Event)> {
+        // Every record begins with the number of the event, flags, and the thread.
+        let id = Field { offset: 0, size: 2 }.word(record);
+        let (place, fields) = self.known.get(usize::try_from(id).ok()?)?.as_ref()?;
+        let thread = Field { offset: 4, size: 4 }.word(record);
+        let make = WANTED[*place].make;
+        Some((thread, make(&View { fields, record })))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn format(text: &str) -> Format {
+        Format::parse(text).unwrap()
+    }
+
+    #[test]
+    fn a_record_becomes_what_its_format_says() {
+        let mut decoder = Decoder::default();
+        let lookup = &WANTED[0];
+        decoder.learn(
+            lookup,
+            &format(
+                "ID: 3\n\tfield:unsigned long index;\toffset:8;\tsize:8;\tsigned:0;\n\
+                 \tfield:unsigned long i_ino;\toffset:16;\tsize:8;\tsigned:0;\n\
+                 \tfield:dev_t s_dev;\toffset:24;\tsize:4;\tsigned:0;\n\
+                 \tfield:unsigned long last_index;\toffset:32;\tsize:8;\tsigned:0;\n",
+            ),
+        );
+        let mut record = vec![0; 40];
+        record[0] = 3;
+        record[4] = 77;
+        record[8] = 5;
+        record[16] = 12;
+        record[24..28].copy_from_slice(&0x0070_0001_u32.to_le_bytes());
+        record[32] = 9;
+        let key = Key { dev: 0x0070_0001, ino: 12 };
+        let expected = Event::Lookup { key, first: 5, last: 9 };
+        assert_eq!(decoder.decode(&record), Some((77, expected)));
+        record[0] = 4;
+        assert_eq!(decoder.decode(&record), None);
+        assert_eq!(decoder.decode(&[]), None);
+    }
+
+    #[test]
+    fn requests_to_devices_are_told_apart_by_their_letters() {
+        let bio = WANTED.iter().find(|wanted| wanted.name == "block/block_bio_queue").unwrap();
+        let mut decoder = Decoder::default();
+        decoder.learn(
+            bio,
+            &format(
+                "ID: 1\n\tfield:dev_t dev;\toffset:8;\tsize:4;\tsigned:0;\n\
+                 \tfield:unsigned int nr_sector;\toffset:12;\tsize:4;\tsigned:0;\n\
+                 \tfield:char rwbs[10];\toffset:16;\tsize:10;\tsigned:0;\n",
+            ),
+        );
+        for (letters, expected) in [
+            ("R", (8, false, false)),
+            ("RM", (8, false, true)),
+            ("WS", (8, true, false)),
+            ("FWFSM", (8, true, true)),
+            ("D", (0, false, false)),
+            ("FN", (0, false, false)),
+        ] {
+            let mut record = vec![0; 26];
+            (record[0], record[12]) = (1, 8);
+            record[16..16 + letters.len()].copy_from_slice(letters.as_bytes());
+            let Some((_, Event::Bio { sectors, write, meta, .. })) = decoder.decode(&record) else {
+                panic!("{letters}");
+            };
+            assert_eq!((sectors, write, meta), expected, "{letters}");
+        }
+    }
+}

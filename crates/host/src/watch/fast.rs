@@ -1,0 +1,45 @@
+//! A map for numbers that come in great haste: hundreds of thousands a second.
+//!
+//! The keys are small numbers of the kernel or of ours, and nobody chooses them to do harm.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+/// A map with numbers as keys.
+pub(crate) type Map<K, V> = HashMap<K, V, BuildHasherDefault<Mixer>>;
+
+/// An odd number with no pattern: 2^64 divided by the golden ratio.
+const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// Mixes numbers by multiplication.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Mixer(u64);
+
+impl Hasher for Mixer {
+    fn finish(&self) -> u64 {
+        // The table looks at both ends.
+        self.0 ^ (self.0 >> 32)
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.write_u64(u64::from(byte));
+        }
+    }
+
+    fn write_u8(&mut self, value: u8) {
+        self.write_u64(u64::from(value));
+    }
+
+    fn write_u16(&mut self, value: u16) {
+        self.write_u64(u64::from(value));
+    }
+
+    fn write_u32(&mut self, value: u32) {
+        self.write_u64(u64::from(value));
+    }
+
+    fn write_u64(&mut self, value: u64) {
+        self.0 = (self.0.rotate_left(5) ^ value).wrapping_mul(FACTOR);
+    }
+}

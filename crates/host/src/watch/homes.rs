@@ -1,0 +1,136 @@
+//! Which devices file systems are on: mountinfo and sysfs.
+
+use super::event::{Home, Key};
+use crate::mounts;
+use crate::proc;
+use std::fmt::Write;
+use std::path::Path;
+
+/// A number of a device as the kernel counts within.
+pub(super) fn number(major: u32, minor: u32) -> u32 {
+    major << 20 | (minor & 0xf_ffff)
+}
+
+/// Major and minor of one.
+#[must_use]
+pub(crate) fn parts(dev: u32) -> (u32, u32) {
+    (dev >> 20, dev & 0xf_ffff)
+}
+
+fn parse(text: &str) -> Option<u32> {
+    let (major, minor) = text.trim().split_once(':')?;
+    Some(number(major.parse().ok()?, minor.parse().ok()?))
+}
+
+fn in_sysfs(dev: u32) -> std::path::PathBuf {
+    let (major, minor) = parts(dev);
+    Path::new("/sys/dev/block").join(format!("{major}:{minor}"))
+}
+
+/// Whether a device lies below others (md, dm), whose requests come through it once more.
+pub(super) fn holds_others(dev: u32) -> bool {
+    let folder = in_sysfs(dev);
+    let holders = std::fs::read_dir(folder.join("holders"));
+    holders.is_ok_and(|mut holders| holders.next().is_some())
+}
+
+/// The whole disk of a partition; any other device is its own.
+fn whole(dev: u32) -> u32 {
+    let folder = in_sysfs(dev);
+    if !folder.join("partition").exists() {
+        return dev;
+    }
+    proc::read(folder.join("../dev")).as_deref().and_then(parse).unwrap_or(dev)
+}
+
+/// Whether a file is a block device: its file system is mounted nowhere, and its inode is the
+/// number of a device that is there.
+pub(super) fn is_block_device(key: Key) -> bool {
+    let Ok(dev) = u32::try_from(key.ino) else { return false };
+    let mounted = mounts::all().into_iter().any(|it| number(it.device.0, it.device.1) == key.dev);
+    dev >> 20 != 0 && !mounted && in_sysfs(dev).exists()
+}
+
+/// The numbers that the files of a home may have; none if it is not known.
+pub(super) fn devices(home: &Home) -> Vec<u32> {
+    match home {
+        Home::Device(dev) => vec![*dev],
+        Home::Btrfs(id) => btrfs(&uuid(id)),
+        Home::Backing(name) => {
+            let end = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
+            backing(&String::from_utf8_lossy(&name[..end]))
+        }
+    }
+}
+
+fn uuid(id: &[u8; 16]) -> String {
+    let mut text = String::new();
+    for (place, byte) in id.iter().enumerate() {
+        let dash = if matches!(place, 4 | 6 | 8 | 10) { "-" } else { "" };
+        write!(text, "{dash}{byte:02x}").expect("a text takes everything");
+    }
+    text
+}
+
+/// A btrfs has a number of its own, which stat(2) does not tell and mountinfo does.
+fn btrfs(uuid: &str) -> Vec<u32> {
+    let folder = Path::new("/sys/fs/btrfs").join(uuid).join("devices");
+    let Ok(devices) = std::fs::read_dir(folder) else { return Vec::new() };
+    let names: Vec<_> = devices.flatten().map(|device| device.file_name()).collect();
+    let all = mounts::all().into_iter().filter(|mount| mount.fs_type == "btrfs");
+    let ours = all.filter(|mount| {
+        Path::new(&mount.source).file_name().is_some_and(|name| names.iter().any(|it| it == name))
+    });
+    let mut found: Vec<u32> = ours.map(|it| number(it.device.0, it.device.1)).collect();
+    found.dedup();
+    found
+}
+
+fn backing(name: &str) -> Vec<u32> {
+    let Some(dev) = parse(name) else {
+        let Ok(all) = std::fs::read_dir("/sys/fs/btrfs") else { return Vec::new() };
+        let ours = all.flatten().filter(|entry| {
+            std::fs::read_link(entry.path().join("bdi"))
+                .is_ok_and(|link| link.file_name().is_some_and(|it| it == name))
+        });
+        return ours.flat_map(|entry| btrfs(&entry.file_name().to_string_lossy())).collect();
+    };
+    // A disk writes back for all its partitions.
+    let mounted = mounts::all().into_iter().map(|it| number(it.device.0, it.device.1));
+    let mut found: Vec<u32> = mounted.filter(|&it| it == dev || whole(it) == dev).collect();
+    found.push(dev);
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_devices_are_those_of_the_kernel() {
+        assert_eq!(number(7, 1), 0x0070_0001);
+        assert_eq!(parts(0x0070_0001), (7, 1));
+        assert_eq!(parse("254:17"), Some(number(254, 17)));
+        assert_eq!(parse("btrfs-1"), None);
+        let id = [0x12, 0x34, 0x56, 0x78, 0x9a, 0xbc, 0xde, 0xf0, 1, 2, 3, 4, 5, 6, 7, 8];
+        assert_eq!(uuid(&id), "12345678-9abc-def0-0102-030405060708");
+    }
+
+    #[test]
+    fn the_device_of_the_root_is_found_by_its_name() {
+        let root = mounts::Mount::of(Path::new("/")).unwrap().device;
+        let dev = number(root.0, root.1);
+        let name = format!("{}:{}", parts(whole(dev)).0, parts(whole(dev)).1);
+        assert!(devices(&Home::Backing(padded(&name))).contains(&dev), "{name}");
+        assert_eq!(devices(&Home::Backing(padded("no-such"))), Vec::<u32>::new());
+        assert!(!is_block_device(Key { dev, ino: 2 }));
+    }
+
+    fn padded(name: &str) -> [u8; 32] {
+        let mut bytes = [0; 32];
+        bytes[..name.len()].copy_from_slice(name.as_bytes());
+        bytes
+    }
+}

@@ -1,0 +1,476 @@
+//! What each process did to each file: events become counts.
+//!
+//! Invariants: counts only grow, but for pages that were told as hits and turn out to be misses
+//! (see [`super::lookup`]); memory is bounded by files and processes met, and by the bounds named
+//! here. Nothing here reads the machine, but through what it is given.
+
+use super::event::{Event, Home, Key, Place, Reason};
+use super::fast::Map;
+use super::lookup::{FileId, Found, Lookups, ProcessId, Who};
+use super::owners::Owners;
+use super::spans::Spans;
+use super::tasks::{Ask, Tasks};
+use larder_report::watch::{Counts, Unattributed};
+use std::collections::HashMap;
+
+mod physical;
+mod write;
+
+/// Spans of pages that were evicted, and large folios, that are remembered over all files; beyond
+/// it all are forgotten.
+const REMEMBERED_MAX: usize = 1 << 20;
+
+/// The number that block devices get as files, whatever the kernel calls their file system.
+pub(crate) const BLOCK_DEVICES: u32 = u32::MAX;
+
+/// The devices that the files of a home may be on.
+pub(crate) type Homes = Box<dyn FnMut(&Home) -> Vec<u32> + Send>;
+/// Whether a number of a device is that of the file system that holds block devices.
+pub(crate) type HoldsBlocks = Box<dyn FnMut(Key) -> bool + Send>;
+
+/// What of the machine the ledger asks.
+pub(crate) struct Machine {
+    /// Threads.
+    pub(crate) ask: Ask,
+    /// File systems.
+    pub(crate) homes: Homes,
+    /// Block devices.
+    pub(crate) holds_blocks: HoldsBlocks,
+    /// Bytes of a page.
+    pub(crate) page_bytes: u64,
+}
+
+/// A request, as traces hold it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reference {
+    /// Which file.
+    pub file: FileId,
+    /// Which process.
+    pub process: ProcessId,
+    /// First byte.
+    pub offset: u64,
+    /// Bytes.
+    pub bytes: u64,
+    /// Whether it was a write.
+    pub write: bool,
+    /// How many of its pages were not resident.
+    pub misses: u64,
+    /// How many were resident by read-ahead.
+    pub ahead: u64,
+}
+
+/// A file.
+#[derive(Clone, Debug, Default)]
+struct File {
+    key: Key,
+    owners: Owners,
+    /// Large folios: pages that become dirty and go together.
+    folios: Spans<u8>,
+    /// Pages that reclaim took.
+    evicted: Spans<()>,
+    /// The file system tells of single writes.
+    tells_writes: bool,
+}
+
+/// What a thread is doing.
+#[derive(Clone, Copy, Debug, Default)]
+struct Doing {
+    /// The file that it reads pages of.
+    reads: Option<FileId>,
+    /// The file that it writes out.
+    writes_out: Option<FileId>,
+    /// The pages that it was asked to write.
+    writes: Option<(FileId, u64, u64)>,
+    /// Pages around one that it touched through a mapping, which were mapped before it was asked
+    /// for itself.
+    around: Option<(FileId, u64, u64)>,
+    /// A page that it touched through a mapping, and whether it has become a miss.
+    fault: Option<(FileId, u64, bool)>,
+    reason: Reason,
+    reclaims: bool,
+    /// It may be a look-up, an I/O or a change of the last file: found without a search.
+    pair: Option<(FileId, ProcessId, usize)>,
+}
+
+/// All counts.
+pub(crate) struct Ledger {
+    tasks: Tasks,
+    homes: Homes,
+    holds_blocks: HoldsBlocks,
+    known_homes: HashMap<Home, Vec<u32>>,
+    block_homes: Map<u32, bool>,
+    page_bytes: u64,
+    lookups: Lookups,
+    files: Vec<File>,
+    by_key: HashMap<Key, FileId, std::hash::BuildHasherDefault<super::fast::Mixer>>,
+    doing: Map<u32, Doing>,
+    pairs: Map<u64, usize>,
+    counts: Vec<(FileId, ProcessId, Counts)>,
+    unattributed: Unattributed,
+    remembered: usize,
+    /// Devices whose requests are counted where they come from, not here.
+    lower: Map<u32, bool>,
+    splits: Map<u32, u64>,
+}
+
+impl std::fmt::Debug for Ledger {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Ledger").field("counts", &self.counts).finish_non_exhaustive()
+    }
+}
+
+impl Ledger {
+    /// Nothing counted yet.
+    #[must_use]
+    pub(crate) fn new(machine: Machine) -> Ledger {
+        Ledger {
+            tasks: Tasks::new(machine.ask),
+            homes: machine.homes,
+            holds_blocks: machine.holds_blocks,
+            known_homes: HashMap::new(),
+            block_homes: Map::default(),
+            page_bytes: machine.page_bytes,
+            lookups: Lookups::default(),
+            files: Vec::new(),
+            by_key: HashMap::default(),
+            doing: Map::default(),
+            pairs: Map::default(),
+            counts: Vec::new(),
+            unattributed: Unattributed::default(),
+            remembered: 0,
+            lower: Map::default(),
+            splits: Map::default(),
+        }
+    }
+
+    /// All counts, each with its file and its process.
+    #[must_use]
+    pub(crate) fn counts(&self) -> &[(FileId, ProcessId, Counts)] {
+        &self.counts
+    }
+
+    /// Physical I/O without a file.
+    #[must_use]
+    pub(crate) fn unattributed(&self) -> Unattributed {
+        self.unattributed
+    }
+
+    /// Requests of a device that were cut in two.
+    #[must_use]
+    pub(crate) fn splits(&self, dev: u32) -> u64 {
+        self.splits.get(&dev).copied().unwrap_or(0)
+    }
+
+    /// How the kernel names a file.
+    #[must_use]
+    pub(crate) fn key(&self, file: FileId) -> Key {
+        self.file(file).key
+    }
+
+    /// Pages whose read-ahead was forgotten for want of room.
+    #[must_use]
+    pub(crate) fn forgotten(&self) -> u64 {
+        self.lookups.forgotten()
+    }
+
+    /// Threads and processes.
+    #[must_use]
+    pub(crate) fn tasks(&self) -> &Tasks {
+        &self.tasks
+    }
+
+    /// What was mounted since may be looked up anew.
+    pub(crate) fn forget_homes(&mut self) {
+        self.known_homes.clear();
+        self.lower.clear();
+    }
+
+    fn file(&self, id: FileId) -> &File {
+        &self.files[usize::try_from(id).expect("numbers are places")]
+    }
+
+    fn file_mut(&mut self, id: FileId) -> &mut File {
+        &mut self.files[usize::try_from(id).expect("numbers are places")]
+    }
+
+    fn file_of(&mut self, key: Key) -> FileId {
+        let key = self.canonical(key);
+        if let Some(&id) = self.by_key.get(&key) {
+            return id;
+        }
+        let id = FileId::try_from(self.files.len()).expect("fewer files than 2^32");
+        self.files.push(File { key, ..File::default() });
+        self.by_key.insert(key, id);
+        id
+    }
+
+    /// Block devices are files of a file system of their own, which has a number that nobody
+    /// knows; their inodes are the numbers of the devices.
+    fn canonical(&mut self, key: Key) -> Key {
+        // Only a file system without a device has a major number of 0.
+        if key.dev >> 20 != 0 {
+            return key;
+        }
+        let holds = match self.block_homes.get(&key.dev) {
+            Some(&holds) => holds,
+            None => {
+                let holds = (self.holds_blocks)(key);
+                self.block_homes.insert(key.dev, holds);
+                holds
+            }
+        };
+        if holds { Key { dev: BLOCK_DEVICES, ..key } } else { key }
+    }
+
+    /// The file at a place; of several devices that it may be on, the one where it is known.
+    fn file_at(&mut self, place: Place) -> FileId {
+        let devices = match place.home {
+            Home::Device(dev) => return self.file_of(Key { dev, ino: place.ino }),
+            home => {
+                if !self.known_homes.contains_key(&home) {
+                    let devices = (self.homes)(&home);
+                    self.known_homes.insert(home, devices);
+                }
+                &self.known_homes[&home]
+            }
+        };
+        let keys = devices.iter().map(|&dev| Key { dev, ino: place.ino });
+        // The file of a block device itself, where file systems keep what is no file's.
+        if devices.iter().any(|&dev| u64::from(dev) == place.ino) {
+            return self.file_of(Key { dev: BLOCK_DEVICES, ino: place.ino });
+        }
+        let known = keys.clone().find(|key| self.by_key.contains_key(key));
+        let key = known.or_else(|| keys.clone().next());
+        self.file_of(key.unwrap_or(Key { dev: 0, ino: place.ino }))
+    }
+
+    fn doing(&mut self, thread: u32) -> &mut Doing {
+        self.doing.entry(thread).or_default()
+    }
+
+    fn at(&mut self, file: FileId, process: ProcessId) -> &mut Counts {
+        let pair = u64::from(file) << 32 | u64::from(process);
+        let place = *self.pairs.entry(pair).or_insert_with(|| {
+            self.counts.push((file, process, Counts::default()));
+            self.counts.len() - 1
+        });
+        &mut self.counts[place].2
+    }
+
+    /// The same for a thread that mostly does the same again.
+    fn at_again(&mut self, who: Who, file: FileId) -> &mut Counts {
+        let doing = self.doing.entry(who.thread).or_default();
+        if let Some((same, process, place)) = doing.pair
+            && same == file
+            && process == who.process
+        {
+            return &mut self.counts[place].2;
+        }
+        self.at(file, who.process);
+        let place = self.pairs[&(u64::from(file) << 32 | u64::from(who.process))];
+        self.doing(who.thread).pair = Some((file, who.process, place));
+        &mut self.counts[place].2
+    }
+
+    /// Takes an event of a thread; answers with the request that it began, if it is one.
+    pub(crate) fn take(&mut self, thread: u32, event: Event) -> Option<Reference> {
+        match event {
+            Event::Lookup { key, first, last } => return self.looked_up(thread, key, first, last),
+            Event::MapPages { key, first, last } => self.mapped(thread, key, first, last),
+            Event::Fault { key, page } => return self.fault(thread, key, page),
+            Event::Add { key, first, order } => self.added(thread, key, first, order),
+            Event::Delete { key, first, order } => self.deleted(thread, key, first, order),
+            Event::Wanted { key, first, count } => {
+                let (who, file) = (self.tasks.who(thread), self.file_of(key));
+                self.lookups.wanted(who, file, first, count);
+            }
+            Event::Ahead => {
+                let who = self.tasks.who(thread);
+                self.lookups.ahead(who);
+            }
+            Event::Dirty { place, page } => return self.dirtied(thread, place, page),
+            Event::Write { key, offset, bytes } => {
+                return self.write(thread, key, offset, bytes);
+            }
+            Event::WriteOut { place } | Event::InodeStart { place } => {
+                let file = self.file_at(place);
+                self.doing(thread).writes_out = Some(file);
+            }
+            Event::InodeDone { place, wrote } => self.wrote(thread, place, wrote),
+            Event::LazyStart { reason } => self.doing(thread).reason = reason,
+            Event::Throttled { ms } => self.throttled(thread, ms),
+            Event::Reclaim { begins } => self.doing(thread).reclaims = begins,
+            Event::Direct { key } => {
+                let file = self.file_of(key);
+                let doing = self.doing(thread);
+                (doing.reads, doing.writes_out) = (Some(file), Some(file));
+            }
+            Event::Bio { dev, sectors, write, meta } => self.bio(thread, dev, sectors, write, meta),
+            Event::Split { dev } => *self.splits.entry(dev).or_default() += 1,
+            Event::NewTask { tid, thread: same } => self.tasks.made(thread, tid, same),
+            Event::Rename { tid, name } => {
+                let end = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
+                self.tasks.renamed(tid, &String::from_utf8_lossy(&name[..end]));
+            }
+            Event::Exit { tid } => {
+                self.tasks.ended(tid);
+                self.lookups.gone(tid);
+                self.doing.remove(&tid);
+            }
+        }
+        None
+    }
+
+    fn looked_up(&mut self, thread: u32, key: Key, first: u64, last: u64) -> Option<Reference> {
+        if last < first {
+            return None;
+        }
+        let (who, file) = (self.tasks.who(thread), self.file_of(key));
+        let found = self.lookups.looked_up(who, file, first, last);
+        let counts = self.at_again(who, file);
+        let Found { first, hits, ahead, misses, corrected, is_new } = found;
+        counts.hit_pages = (counts.hit_pages + hits).saturating_sub(corrected);
+        counts.read_ahead_hit_pages += ahead;
+        counts.miss_pages += misses;
+        if !is_new {
+            return None;
+        }
+        counts.read_requests += 1;
+        let pages = last.saturating_add(1) - first;
+        counts.read_pages += pages;
+        Some(Reference {
+            file,
+            process: who.process,
+            offset: first.saturating_mul(self.page_bytes),
+            bytes: pages.saturating_mul(self.page_bytes),
+            write: false,
+            misses,
+            ahead,
+        })
+    }
+
+    /// A page that is mapped after its fault belongs to the same touch.
+    fn mapped(&mut self, thread: u32, key: Key, first: u64, last: u64) {
+        let (who, file) = (self.tasks.who(thread), self.file_of(key));
+        let fault = self.doing(thread).fault.take();
+        let same = fault.is_some_and(|(of, page, _)| of == file && (first..=last).contains(&page));
+        for page in first..=last.min(first.saturating_add(512)) {
+            self.lookups.touched(file, page);
+        }
+        if !same {
+            self.doing(thread).around = Some((file, first, last));
+            self.at_again(who, file).map_touches += 1;
+        }
+    }
+
+    fn fault(&mut self, thread: u32, key: Key, page: u64) -> Option<Reference> {
+        let (who, file) = (self.tasks.who(thread), self.file_of(key));
+        let again = self.doing(thread).fault;
+        // After it had to wait for the page, the thread tries the same once more.
+        if again.is_some_and(|(of, same, missed)| (of, same, missed) == (file, page, true)) {
+            return None;
+        }
+        self.lookups.touched(file, page);
+        let doing = self.doing(thread);
+        doing.fault = Some((file, page, false));
+        let around = doing.around.take();
+        let same =
+            around.is_some_and(|(of, first, last)| of == file && (first..=last).contains(&page));
+        self.at_again(who, file).map_touches += u64::from(!same);
+        Some(Reference {
+            file,
+            process: who.process,
+            offset: page.saturating_mul(self.page_bytes),
+            bytes: self.page_bytes,
+            write: false,
+            misses: 0,
+            ahead: 0,
+        })
+    }
+
+    fn added(&mut self, thread: u32, key: Key, first: u64, order: u32) {
+        let (who, file) = (self.tasks.who(thread), self.file_of(key));
+        let pages = 1_u64 << order.min(63);
+        let end = first.saturating_add(pages);
+        self.lookups.added(who, file, first, pages);
+        let doing = self.doing(thread);
+        doing.reads = Some(file);
+        let missed = match &mut doing.fault {
+            Some((of, page, missed)) if *of == file && (first..end).contains(page) && !*missed => {
+                *missed = true;
+                true
+            }
+            _ => false,
+        };
+        let new = match doing.writes {
+            Some((of, from, to)) if of == file => end.min(to).saturating_sub(first.max(from)),
+            _ => 0,
+        };
+        let (mut refaults, mut remembered) = (0, self.remembered);
+        let of = self.file_mut(file);
+        if !of.evicted.is_empty() {
+            let before = of.evicted.len();
+            of.evicted.retain(first, end, |pages, ()| {
+                refaults += pages;
+                false
+            });
+            remembered = (remembered + of.evicted.len()).saturating_sub(before);
+        }
+        if let Ok(order) = u8::try_from(order)
+            && order > 0
+        {
+            of.folios.put(first, end, order);
+            remembered += 1;
+        }
+        self.remember(remembered);
+        let counts = self.at_again(who, file);
+        counts.added_pages += pages;
+        counts.refault_pages += refaults;
+        counts.map_misses += u64::from(missed);
+        counts.write_new_pages += new;
+    }
+
+    fn deleted(&mut self, thread: u32, key: Key, first: u64, order: u32) {
+        let (who, file) = (self.tasks.who(thread), self.file_of(key));
+        let pages = 1_u64 << order.min(63);
+        let end = first.saturating_add(pages);
+        let mut unused = Vec::new();
+        self.lookups.dropped(file, first, pages, |process, pages| unused.push((process, pages)));
+        for (process, pages) in unused {
+            self.at(file, process).read_ahead_unused_pages += pages;
+        }
+        let evicts = self.doing(thread).reclaims || self.tasks.is_kswapd(thread);
+        let mut remembered = self.remembered;
+        let of = self.file_mut(file);
+        if order > 0 {
+            let before = of.folios.len();
+            of.folios.retain(first, end, |_, _| false);
+            remembered = (remembered + of.folios.len()).saturating_sub(before);
+        }
+        if evicts {
+            of.evicted.put(first, end, ());
+            remembered += 1;
+        }
+        self.remember(remembered);
+        let counts = self.at_again(who, file);
+        if evicts {
+            counts.evicted_pages += pages;
+        } else {
+            counts.dropped_pages += pages;
+        }
+    }
+
+    /// Keeps what is remembered of pages bounded.
+    fn remember(&mut self, count: usize) {
+        self.remembered = count;
+        if count > REMEMBERED_MAX {
+            for file in &mut self.files {
+                (file.evicted, file.folios) = (Spans::default(), Spans::default());
+            }
+            self.remembered = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

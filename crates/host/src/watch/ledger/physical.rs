@@ -1,0 +1,71 @@
+//! Requests to disks, in the name of whoever caused them.
+//!
+//! A request is made by the thread that reads pages in or writes them out, so the file is the one
+//! that this thread is at. What a worker of the kernel writes is charged to those that made the
+//! pages dirty. Requests of devices that lie below others are the same ones again and not counted.
+
+use super::super::lookup::FileId;
+use super::{BLOCK_DEVICES, Ledger};
+
+/// Bytes of a sector.
+const SECTOR_BYTES: u64 = 512;
+
+impl Ledger {
+    pub(super) fn bio(&mut self, thread: u32, dev: u32, sectors: u64, write: bool, meta: bool) {
+        let bytes = sectors * SECTOR_BYTES;
+        if bytes == 0 || self.is_lower(dev) {
+            return;
+        }
+        if meta {
+            self.unattributed.metadata_bytes += bytes;
+            return;
+        }
+        let doing = self.doing(thread);
+        let file = if write { doing.writes_out } else { doing.reads };
+        let file = file.filter(|&file| self.may_be_on(file, dev));
+        match (file, write) {
+            (Some(file), true) => self.charge(thread, file, bytes),
+            (Some(file), false) => {
+                let who = self.tasks.who(thread);
+                self.at(file, who.process).disk_read_bytes += bytes;
+            }
+            (None, true) => self.unattributed.write_bytes += bytes,
+            (None, false) => self.unattributed.read_bytes += bytes,
+        }
+    }
+
+    /// Whether the data of a file may be on a device: one of a file system with a device of its
+    /// own is nowhere else.
+    fn may_be_on(&self, file: FileId, dev: u32) -> bool {
+        let key = self.key(file);
+        match key.dev {
+            BLOCK_DEVICES => key.ino == u64::from(dev),
+            home => home >> 20 == 0 || home == dev,
+        }
+    }
+
+    fn charge(&mut self, thread: u32, file: FileId, bytes: u64) {
+        let page_bytes = self.page_bytes;
+        let flusher = self.tasks.is_flusher(thread);
+        let process = self.tasks.who(thread).process;
+        let mut charged = Vec::new();
+        let owners = &mut self.file_mut(file).owners;
+        owners.charge(bytes, page_bytes, |process, bytes| charged.push((process, bytes)));
+        if !flusher {
+            self.at(file, process).disk_write_bytes += bytes;
+            return;
+        }
+        if charged.is_empty() {
+            // Dirty before we watched: the file is known, and the writer is not.
+            charged.push((process, bytes));
+        }
+        for (process, bytes) in charged {
+            self.at(file, process).disk_lazy_write_bytes += bytes;
+        }
+    }
+
+    /// Whether a device holds others, which its requests were made for.
+    fn is_lower(&mut self, dev: u32) -> bool {
+        *self.lower.entry(dev).or_insert_with(|| super::super::homes::holds_others(dev))
+    }
+}

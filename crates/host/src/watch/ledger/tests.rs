@@ -1,0 +1,180 @@
+use super::super::event::Event;
+use super::super::tasks::Told;
+use super::*;
+
+const DEV: u32 = 7 << 20;
+const FILE: Key = Key { dev: DEV, ino: 12 };
+const DB: u32 = 100;
+const CP: u32 = 200;
+const FLUSHER: u32 = 7;
+const KSWAPD: u32 = 9;
+const PAGE: u64 = 4096;
+
+fn ledger() -> Ledger {
+    let ask: Ask = Box::new(|thread| {
+        let name = match thread {
+            DB => "db",
+            CP => "cp",
+            FLUSHER => "kworker/u8:0-flush-7:0",
+            KSWAPD => "kswapd0",
+            _ => return None,
+        };
+        let (pid, kernel) = (thread, thread < 10);
+        Some(Told { pid, name: name.into(), process: name.into(), kernel, watched: true })
+    });
+    Ledger::new(Machine {
+        ask,
+        homes: Box::new(|home| match home {
+            Home::Backing(name) if name.starts_with(b"7:0\0") => vec![DEV + 1, DEV],
+            _ => Vec::new(),
+        }),
+        holds_blocks: Box::new(|key| key.dev == 3),
+        page_bytes: PAGE,
+    })
+}
+
+fn backing(ino: u64) -> Place {
+    let mut name = [0; 32];
+    name[..3].copy_from_slice(b"7:0");
+    Place { home: Home::Backing(name), ino }
+}
+
+/// Counts of a process over all files.
+fn of(ledger: &Ledger, name: &str) -> Counts {
+    let mut sum = Counts::default();
+    for (_, process, counts) in ledger.counts() {
+        if ledger.tasks().process(*process).name == name {
+            sum += *counts;
+        }
+    }
+    sum
+}
+
+fn take(ledger: &mut Ledger, thread: u32, events: &[Event]) {
+    for event in events {
+        ledger.take(thread, *event);
+    }
+}
+
+fn add(first: u64, order: u32) -> Event {
+    Event::Add { key: FILE, first, order }
+}
+
+fn bio(sectors: u64, write: bool) -> Event {
+    Event::Bio { dev: DEV, sectors, write, meta: false }
+}
+
+#[test]
+fn a_cold_read_is_charged_to_the_reader_with_its_disk() {
+    let mut ledger = ledger();
+    let wanted = Event::Wanted { key: FILE, first: 0, count: 1 };
+    let lookup = |page| Event::Lookup { key: FILE, first: page, last: page };
+    take(&mut ledger, DB, &[wanted, add(0, 2), bio(32, false)]);
+    let first = ledger.take(DB, lookup(0)).unwrap();
+    assert_eq!((first.offset, first.bytes, first.misses), (0, PAGE, 1));
+    take(&mut ledger, DB, &[lookup(1), lookup(1)]);
+    let counts = of(&ledger, "db");
+    assert_eq!((counts.read_pages, counts.read_requests, counts.added_pages), (3, 3, 4));
+    assert_eq!((counts.miss_pages, counts.read_ahead_hit_pages, counts.hit_pages), (1, 1, 1));
+    assert_eq!(counts.disk_read_bytes, 4 * PAGE);
+    assert!(ledger.take(DB, Event::Lookup { key: FILE, first: 5, last: 4 }).is_none());
+}
+
+#[test]
+fn what_is_written_back_later_carries_the_name_of_its_writer() {
+    let mut ledger = ledger();
+    let write = Event::Write { key: FILE, offset: 0, bytes: 2 * PAGE };
+    let dirty = |page| Event::Dirty { place: backing(12), page };
+    take(&mut ledger, CP, &[write, add(0, 0), dirty(0), add(1, 0), dirty(1)]);
+    // Written again while dirty: no event but the write.
+    take(&mut ledger, CP, &[write]);
+    let counts = of(&ledger, "cp");
+    assert_eq!((counts.write_pages, counts.write_new_pages, counts.dirtied_pages), (4, 2, 2));
+    assert_eq!((counts.overwritten_pages(), counts.write_bytes), (2, 4 * PAGE));
+    let start = Event::InodeStart { place: backing(12) };
+    let done = Event::InodeDone { place: backing(12), wrote: 2 };
+    let lazy = Event::LazyStart { reason: Reason::Periodic };
+    take(&mut ledger, FLUSHER, &[lazy, start, bio(16, true), done, bio(8, true)]);
+    let counts = of(&ledger, "cp");
+    assert_eq!((counts.disk_lazy_write_bytes, counts.disk_write_bytes), (2 * PAGE, 0));
+    let lazy = of(&ledger, "kworker");
+    assert_eq!((lazy.lazy_periodic_pages, lazy.lazy_flushes), (2, 1));
+    assert_eq!(ledger.unattributed().write_bytes, PAGE, "after it has left the file");
+    // fsync(2) is the process itself.
+    let out = Event::WriteOut { place: Place { home: Home::Device(DEV), ino: 12 } };
+    take(&mut ledger, CP, &[dirty(0), out, bio(8, true)]);
+    assert_eq!(of(&ledger, "cp").disk_write_bytes, PAGE);
+}
+
+#[test]
+fn large_folios_become_dirty_and_go_as_one() {
+    let mut ledger = ledger();
+    let dirty = Event::Dirty { place: backing(12), page: 16 };
+    let write = Event::Write { key: FILE, offset: 16 * PAGE, bytes: 100 };
+    take(&mut ledger, DB, &[add(16, 4), write, dirty]);
+    let counts = of(&ledger, "db");
+    assert_eq!((counts.dirtied_pages, counts.write_dirtied_pages), (16, 1));
+    let delete = Event::Delete { key: FILE, first: 16, order: 4 };
+    take(&mut ledger, KSWAPD, &[delete]);
+    assert_eq!(of(&ledger, "kswapd0").evicted_pages, 16);
+    take(&mut ledger, DB, &[add(20, 1), Event::Delete { key: FILE, first: 20, order: 1 }]);
+    let counts = of(&ledger, "db");
+    assert_eq!((counts.refault_pages, counts.dropped_pages), (2, 2));
+    let reclaim = |begins| Event::Reclaim { begins };
+    let delete = |first| Event::Delete { key: FILE, first, order: 0 };
+    take(&mut ledger, DB, &[reclaim(true), delete(1), reclaim(false), delete(2)]);
+    let counts = of(&ledger, "db");
+    assert_eq!((counts.evicted_pages, counts.dropped_pages), (1, 3));
+}
+
+#[test]
+fn a_mapping_counts_first_touches_and_those_that_had_to_wait() {
+    let mut ledger = ledger();
+    let fault = |page| Event::Fault { key: FILE, page };
+    let map = |first| Event::MapPages { key: FILE, first, last: first + 15 };
+    // Cold: it waits for the page, tries again, and maps what is around.
+    take(&mut ledger, DB, &[fault(3), add(0, 4), fault(3), map(0)]);
+    // What read-ahead brought.
+    take(&mut ledger, DB, &[map(16), fault(40)]);
+    let counts = of(&ledger, "db");
+    assert_eq!((counts.map_touches, counts.map_misses), (3, 1));
+    // What is around is there, and the page itself is not.
+    take(&mut ledger, DB, &[map(64), fault(70), add(70, 0), fault(70), map(64)]);
+    let counts = of(&ledger, "db");
+    assert_eq!((counts.map_touches, counts.map_misses), (4, 2));
+}
+
+#[test]
+fn files_of_block_devices_and_of_partitions_are_found() {
+    let mut ledger = ledger();
+    let device = Key { dev: 3, ino: u64::from(DEV) };
+    take(&mut ledger, DB, &[Event::Add { key: device, first: 0, order: 0 }]);
+    let place = backing(u64::from(DEV));
+    take(&mut ledger, DB, &[Event::Dirty { place, page: 0 }]);
+    assert_eq!(ledger.files.len(), 1, "the device is the same file by both names");
+    assert_eq!(ledger.key(0).dev, BLOCK_DEVICES);
+    take(&mut ledger, DB, &[add(0, 0), Event::Dirty { place: backing(12), page: 0 }]);
+    assert_eq!(ledger.files.len(), 2, "of two devices the one where the file is known");
+    // Its pages are not on another device.
+    let other = Event::Bio { dev: DEV + 5, sectors: 8, write: false, meta: false };
+    take(&mut ledger, DB, &[other]);
+    assert_eq!(ledger.unattributed().read_bytes, PAGE);
+}
+
+#[test]
+fn waits_metadata_and_the_lives_of_threads() {
+    let mut ledger = ledger();
+    let lookup = Event::Lookup { key: FILE, first: 0, last: 0 };
+    take(&mut ledger, DB, &[lookup, Event::Throttled { ms: 20 }, Event::Throttled { ms: 0 }]);
+    assert_eq!((of(&ledger, "db").throttles, of(&ledger, "db").throttled_ms), (1, 20));
+    take(&mut ledger, DB, &[Event::Bio { dev: DEV, sectors: 8, write: true, meta: true }]);
+    assert_eq!(ledger.unattributed().metadata_bytes, PAGE);
+    let mut name = [0; 16];
+    name[..4].copy_from_slice(b"tail");
+    let made = Event::NewTask { tid: 300, thread: false };
+    take(&mut ledger, DB, &[made, Event::Rename { tid: 300, name }]);
+    take(&mut ledger, 300, &[lookup, Event::Exit { tid: 300 }]);
+    assert_eq!(of(&ledger, "tail").read_pages, 1);
+    take(&mut ledger, DB, &[Event::Split { dev: DEV }]);
+    assert_eq!((ledger.splits(DEV), ledger.splits(1)), (1, 0));
+}

@@ -1,0 +1,99 @@
+//! Writes, from the call to the lazy writer.
+//!
+//! ext4 and XFS tell of each write; of other file systems only pages that become dirty are seen,
+//! so that a page that was dirty already and is written again is not.
+
+use super::super::event::{Key, Place, Reason};
+use super::{Ledger, Reference};
+
+impl Ledger {
+    pub(super) fn write(
+        &mut self,
+        thread: u32,
+        key: Key,
+        offset: u64,
+        bytes: u64,
+    ) -> Option<Reference> {
+        if bytes == 0 {
+            return None;
+        }
+        let (who, file) = (self.tasks.who(thread), self.file_of(key));
+        let first = offset / self.page_bytes;
+        let end = offset.saturating_add(bytes).div_ceil(self.page_bytes);
+        self.file_mut(file).tells_writes = true;
+        self.doing(thread).writes = Some((file, first, end));
+        let counts = self.at_again(who, file);
+        counts.write_requests += 1;
+        counts.write_bytes += bytes;
+        counts.write_pages += end - first;
+        let (misses, ahead) = (0, 0);
+        Some(Reference { file, process: who.process, offset, bytes, write: true, misses, ahead })
+    }
+
+    pub(super) fn dirtied(&mut self, thread: u32, place: Place, page: u64) -> Option<Reference> {
+        let file = self.file_at(place);
+        let who = self.tasks.who(thread);
+        let of = self.file(file);
+        let tells = of.tells_writes;
+        let (first, end) =
+            of.folios.at(page).map_or((page, page.saturating_add(1)), |(first, end, _)| {
+                // A span may be several folios side by side; the kernel names the first page.
+                (first.max(page), end)
+            });
+        let pages = end - first;
+        self.lookups.written(file, first, pages);
+        let written = match self.doing(thread).writes {
+            Some((of, from, to)) if of == file => end.min(to).saturating_sub(first.max(from)),
+            _ => 0,
+        };
+        let counts = self.at_again(who, file);
+        counts.dirtied_pages += pages;
+        counts.write_dirtied_pages += written;
+        self.file_mut(file).owners.add(who.process, pages);
+        // Where writes are told one by one, this is not another one.
+        (!tells).then(|| Reference {
+            file,
+            process: who.process,
+            offset: first.saturating_mul(self.page_bytes),
+            bytes: pages.saturating_mul(self.page_bytes),
+            write: true,
+            misses: 0,
+            ahead: 0,
+        })
+    }
+
+    /// The lazy writer has been at a file. Who made its pages dirty is charged when they go to the
+    /// disk; here it counts for the file, by who wrote it out.
+    pub(super) fn wrote(&mut self, thread: u32, place: Place, wrote: u64) {
+        let file = self.file_at(place);
+        let process = self.tasks.who(thread).process;
+        let doing = self.doing(thread);
+        doing.writes_out = None;
+        let reason = doing.reason;
+        if wrote == 0 {
+            return;
+        }
+        let counts = self.at(file, process);
+        counts.lazy_flushes += 1;
+        let pages = match reason {
+            Reason::Background => &mut counts.lazy_background_pages,
+            Reason::Reclaim => &mut counts.lazy_reclaim_pages,
+            Reason::Sync => &mut counts.lazy_sync_pages,
+            Reason::Periodic => &mut counts.lazy_periodic_pages,
+            Reason::Other => &mut counts.lazy_other_pages,
+        };
+        *pages += wrote;
+    }
+
+    pub(super) fn throttled(&mut self, thread: u32, ms: u64) {
+        // It is told before every wait, and of no wait as well.
+        if ms == 0 {
+            return;
+        }
+        let who = self.tasks.who(thread);
+        let Some((file, ..)) = self.doing(thread).pair else { return };
+        let counts = self.at_again(who, file);
+        counts.throttles += 1;
+        counts.throttled_ms += ms;
+    }
+}

@@ -1,0 +1,232 @@
+use super::*;
+
+const A: Who = Who { thread: 10, process: 1, is_worker: false };
+const B: Who = Who { thread: 20, process: 2, is_worker: false };
+const WORKER: Who = Who { thread: 11, process: 1, is_worker: true };
+
+fn found(hits: u64, ahead: u64, misses: u64) -> Found {
+    Found { first: 0, is_new: true, hits, ahead, misses, corrected: 0 }
+}
+
+/// A look-up without its place.
+fn look(lookups: &mut Lookups, who: Who, file: FileId, first: u64, last: u64) -> Found {
+    Found { first: 0, ..lookups.looked_up(who, file, first, last) }
+}
+
+#[test]
+fn a_page_that_came_for_this_request_is_a_miss_and_then_a_hit() {
+    let mut lookups = Lookups::default();
+    lookups.added(A, 0, 7, 1);
+    assert_eq!(look(&mut lookups, A, 0, 7, 7), found(0, 0, 1));
+    assert_eq!(look(&mut lookups, A, 0, 7, 7), found(1, 0, 0));
+    assert_eq!(look(&mut lookups, A, 1, 7, 7), found(1, 0, 0), "of another file nothing came");
+}
+
+#[test]
+fn what_read_ahead_brought_is_a_read_ahead_hit_once() {
+    let mut lookups = Lookups::default();
+    lookups.wanted(A, 0, 0, 1);
+    lookups.added(A, 0, 0, 4);
+    lookups.added(A, 0, 4, 4);
+    assert_eq!(look(&mut lookups, A, 0, 0, 0), found(0, 0, 1));
+    assert_eq!(look(&mut lookups, B, 0, 1, 3), found(0, 3, 0), "whoever comes first");
+    lookups.ahead(A);
+    lookups.added(A, 0, 8, 8);
+    assert_eq!(look(&mut lookups, A, 0, 1, 5), found(3, 2, 0));
+    let mut unused = Vec::new();
+    lookups.dropped(0, 0, 100, |process, pages| unused.push((process, pages)));
+    assert_eq!(unused.iter().map(|(_, pages)| pages).sum::<u64>(), 10, "6, 7 and 8 to 15");
+    assert!(unused.iter().all(|(process, _)| *process == A.process));
+    assert_eq!(look(&mut lookups, A, 0, 6, 6), found(1, 0, 0), "it is forgotten");
+}
+
+#[test]
+fn without_events_of_read_ahead_the_next_look_up_of_the_thread_decides() {
+    let mut lookups = Lookups::default();
+    lookups.added(A, 0, 0, 8);
+    assert_eq!(look(&mut lookups, A, 0, 0, 1), found(0, 0, 2));
+    assert_eq!(look(&mut lookups, A, 0, 2, 9), found(2, 6, 0));
+}
+
+#[test]
+fn the_rest_of_a_request_counts_no_page_twice() {
+    // 1 MiB in pieces: 0-255, 31-255, 62-255 and so on.
+    let mut lookups = Lookups::default();
+    let mut sum = found(0, 0, 0);
+    for first in (0..256).step_by(31) {
+        // All pages from 100 on are missing, and come when the request has come to them.
+        if first + 31 > 100 {
+            let from = first.max(100);
+            lookups.wanted(A, 0, from, 256 - from);
+            lookups.added(A, 0, from, (first + 31).min(256) - from);
+        }
+        let one = look(&mut lookups, A, 0, first, 255);
+        assert_eq!(one.is_new, first == 0);
+        sum.hits += one.hits;
+        sum.hits -= one.corrected;
+        sum.misses += one.misses;
+    }
+    assert_eq!((sum.hits, sum.ahead, sum.misses), (100, 0, 156));
+    // The same request again begins at the same page.
+    assert_eq!(look(&mut lookups, A, 0, 0, 255), found(256, 0, 0));
+    // Large folios make long steps.
+    let rest = look(&mut lookups, A, 0, 200, 255);
+    assert_eq!((rest.is_new, rest.hits, rest.misses), (false, 0, 0));
+}
+
+#[test]
+fn a_piece_that_was_not_told_is_found_by_what_read_ahead_was_asked_for() {
+    let mut lookups = Lookups::default();
+    lookups.wanted(A, 0, 100, 16);
+    lookups.added(A, 0, 100, 16);
+    // The first folio was there at once, so the kernel tells of the second one on.
+    let rest = lookups.looked_up(A, 0, 104, 115);
+    assert_eq!((rest.first, rest.is_new, rest.misses), (100, true, 16));
+    lookups.wanted(A, 0, 200, 4);
+    lookups.added(A, 0, 200, 4);
+    assert_eq!(lookups.looked_up(A, 0, 202, 300).first, 202, "asked for something else");
+}
+
+#[test]
+fn a_piece_that_was_not_told_is_found_in_a_run_and_nowhere_else() {
+    let mut lookups = Lookups::default();
+    lookups.ahead(B);
+    lookups.added(B, 0, 0, 500);
+    for first in [0, 16, 32] {
+        assert_eq!(look(&mut lookups, A, 0, first, first + 15), found(0, 16, 0));
+    }
+    let rest = lookups.looked_up(A, 0, 60, 63);
+    assert_eq!((rest.first, rest.ahead), (48, 16));
+    // Every second page is no run.
+    for page in (100..200).step_by(2) {
+        let one = lookups.looked_up(A, 0, page, page);
+        assert_eq!((one.first, one.ahead), (page, 1));
+    }
+    // In a run, but what lies between was not read ahead.
+    for first in [600, 601, 602] {
+        look(&mut lookups, A, 0, first, first);
+    }
+    assert_eq!(lookups.looked_up(A, 0, 610, 610).first, 610);
+}
+
+#[test]
+fn who_waits_for_anothers_page_does_not_take_his_miss() {
+    let mut lookups = Lookups::default();
+    lookups.wanted(A, 0, 5, 1);
+    lookups.added(A, 0, 5, 1);
+    assert_eq!(look(&mut lookups, B, 0, 5, 5), found(1, 0, 0));
+    assert_eq!(look(&mut lookups, A, 0, 5, 5), found(0, 0, 1));
+    assert_eq!(look(&mut lookups, B, 0, 5, 5), found(1, 0, 0));
+}
+
+#[test]
+fn many_requests_of_a_ring_at_a_time_are_misses_each() {
+    let mut lookups = Lookups::default();
+    for page in [3, 9, 1, 7] {
+        lookups.wanted(A, 0, page, 1);
+        lookups.added(A, 0, page, 2);
+    }
+    for page in [9, 3, 7] {
+        assert_eq!(look(&mut lookups, A, 0, page, page), found(0, 0, 1), "{page}");
+    }
+    assert_eq!(look(&mut lookups, WORKER, 0, 1, 1), found(0, 0, 1), "by a worker of the process");
+    assert_eq!(look(&mut lookups, B, 0, 10, 10), found(0, 1, 0), "it came along");
+}
+
+#[test]
+fn a_written_page_is_nobodys_read_ahead() {
+    let mut lookups = Lookups::default();
+    lookups.added(A, 0, 0, 4);
+    lookups.written(0, 0, 4);
+    assert_eq!(look(&mut lookups, B, 0, 0, 3), found(4, 0, 0));
+    lookups.dropped(0, 0, 4, |_, _| panic!("nothing was brought for nothing"));
+}
+
+#[test]
+fn a_page_that_was_mapped_is_no_longer_fresh() {
+    let mut lookups = Lookups::default();
+    lookups.wanted(A, 0, 0, 1);
+    lookups.added(A, 0, 0, 4);
+    assert!(!lookups.touched(0, 0) && lookups.touched(0, 1) && !lookups.touched(0, 1));
+    lookups.gone(A.thread);
+    assert_eq!(look(&mut lookups, B, 0, 1, 3), found(1, 2, 0));
+}
+
+#[test]
+fn memory_is_bounded_and_what_is_forgotten_is_counted() {
+    let mut lookups = Lookups::default();
+    lookups.ahead(A);
+    for page in 0..FRESH_MAX as u64 + 10 {
+        lookups.added(A, 0, 2 * page, 1);
+        assert!(lookups.spans <= FRESH_MAX);
+    }
+    assert!(lookups.forgotten() >= FRESH_MAX as u64);
+    assert_eq!(look(&mut lookups, A, 0, 0, 0), found(1, 0, 0));
+}
+
+/// Threads read a file of some pages, with and without read-ahead, through a cache that drops
+/// pages: each look-up must say of each page what the model says.
+#[test]
+fn random_reads_agree_with_a_model_that_knows_every_page() {
+    let mut random = 0x2545_f491_4f6c_dd1d_u64;
+    let mut next = |below: u64| {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        random % below
+    };
+    for round in 0..40 {
+        let tells = round % 2 == 0;
+        let mut lookups = Lookups::default();
+        let mut resident = vec![false; 200];
+        let mut fresh = vec![false; 200];
+        for _ in 0..300 {
+            let who = if next(2) == 0 { A } else { B };
+            if next(5) == 0 {
+                let page = next(200);
+                let place = usize::try_from(page).unwrap();
+                if resident[place] {
+                    lookups.dropped(0, page, 1, |_, _| ());
+                    (resident[place], fresh[place]) = (false, false);
+                }
+                continue;
+            }
+            let first = next(190);
+            let last = first + next(8);
+            let mut expected = found(0, 0, 0);
+            if lookups.threads.get(&who.thread).is_some_and(|thread| {
+                let rest = thread.request.is_some_and(|(_, come, end)| end == last && first > come);
+                rest || thread.in_order >= IN_ORDER_MIN
+            }) {
+                // It cannot be told from the rest of a request.
+                lookups.gone(who.thread);
+                continue;
+            }
+            for page in first..=last {
+                let place = usize::try_from(page).unwrap();
+                match (resident[place], fresh[place]) {
+                    (false, _) => expected.misses += 1,
+                    (true, true) => expected.ahead += 1,
+                    (true, false) => expected.hits += 1,
+                }
+            }
+            if tells && expected.misses > 0 {
+                lookups.wanted(who, 0, first, last - first + 1);
+            }
+            // What is missing comes, and sometimes more.
+            let more = if expected.misses > 0 { next(4) } else { 0 };
+            for page in first..=last + more {
+                let place = usize::try_from(page).unwrap();
+                if !resident[place] {
+                    resident[place] = true;
+                    lookups.added(who, 0, page, 1);
+                    fresh[place] = page > last;
+                }
+            }
+            for page in first..=last {
+                fresh[usize::try_from(page).unwrap()] = false;
+            }
+            assert_eq!(look(&mut lookups, who, 0, first, last), expected, "{first}..={last}");
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! What cannot be seen on a machine, in one sentence each: what is missing and how to get it.
+
+use super::event::Part;
+use super::scope::Scope;
+use crate::tracefs::TraceError;
+
+/// Why there are no events at all.
+pub(super) fn all(error: &TraceError) -> String {
+    format!(
+        "hits, misses, files and processes ({}); disks and memory are shown",
+        error.to_string().trim_start_matches("trace: ")
+    )
+}
+
+/// What is lost with a part of the events.
+pub(super) fn part(part: Part, kernel: &str) -> Option<String> {
+    Some(match part {
+        Part::Lookups => format!(
+            "hit ratios: the kernel tells of look-ups from Linux 6.12 on, and this is {kernel}; \
+             pages that came into the cache are shown, which are the misses"
+        ),
+        Part::Mappings => format!(
+            "reads through mappings: the kernel tells of them from Linux 6.12 on, and this is \
+             {kernel}"
+        ),
+        Part::Pages => "pages that come and go: this kernel has no events of its page cache \
+                        (CONFIG_EVENT_TRACING)"
+            .to_owned(),
+        Part::Dirty => "pages that become dirty: the event came as writeback_dirty_folio with \
+                        Linux 5.16"
+            .to_owned(),
+        Part::Physical => "which file a disk works for: this kernel has no events of its block \
+                           layer (CONFIG_BLOCK)"
+            .to_owned(),
+        Part::LazyWrite => "the lazy writer: this kernel has no events of it".to_owned(),
+        // Without them counts are the same, or so nearly the same that it helps nobody to know.
+        Part::ReadAhead | Part::Writes | Part::Throttle | Part::Reclaim | Part::Tasks => {
+            return None;
+        }
+    })
+}
+
+/// What a file system does not tell.
+pub(super) fn scope(scope: &Scope) -> Option<String> {
+    let mount = &scope.path.as_ref()?.mount;
+    if mount.is_memory() {
+        return Some(format!(
+            "reads and writes of {}: its files are memory themselves, and the kernel does not tell \
+             of them; watch the disk behind, or --pid",
+            mount.fs_type
+        ));
+    }
+    if mount.fs_type == "overlay" {
+        return Some(
+            "files of an overlay by their path: the kernel caches those of the folders that it is \
+             made of; watch these, or --pid"
+                .to_owned(),
+        );
+    }
+    let tells = matches!(mount.fs_type.as_str(), "ext2" | "ext3" | "ext4" | "xfs");
+    (!tells).then(|| {
+        format!(
+            "pages of {} that are written while they are dirty: it does not tell of single writes; \
+             pages that become dirty are shown",
+            mount.fs_type
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::watch::Wanted;
+    use std::path::Path;
+
+    #[test]
+    fn each_sentence_says_what_and_how_to_get_it() {
+        let sentence = all(&TraceError::NotAllowed);
+        assert!(sentence.contains("is for root") && sentence.ends_with("are shown"), "{sentence}");
+        let sentence = part(Part::Lookups, "6.1.0").unwrap();
+        assert!(sentence.contains("6.12") && sentence.contains("6.1.0"), "{sentence}");
+        assert_eq!(part(Part::Tasks, "6.1.0"), None);
+        let memory = Path::new("/dev/shm");
+        if crate::mounts::Mount::of(memory).is_ok_and(|mount| mount.is_memory()) {
+            let scope_of = Scope::find(&Wanted::Path(memory.into())).unwrap();
+            assert!(scope(&scope_of).unwrap().contains("memory themselves"));
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! Names of files: from device and inode to a path.
+//!
+//! Asked in this order: what was found before; the file itself by its number (ext4 and btrfs open a
+//! file by its inode, if one is root); the descriptors and mappings of the process that uses it; at
+//! the end the folders of the file system.
+//! Invariant: a path that is told is one that the kernel itself names, and never a guess.
+
+use super::event::Key;
+use super::fast::Map;
+use super::homes;
+use super::ledger::BLOCK_DEVICES;
+use super::lookup::FileId;
+use crate::mounts::{self, Mount};
+use crate::{proc, syscall};
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{DirEntryExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// How often a file is looked for; processes that have it open come and go.
+const TRIES_MAX: u8 = 3;
+/// Descriptors of a process that are looked at for one file.
+const DESCRIPTORS_MAX: usize = 4096;
+/// Entries of folders that are looked at in one walk: a second or two.
+const ENTRIES_MAX: usize = 300_000;
+/// The top of a btrfs; files of other subvolumes are found through processes.
+const BTRFS_TOP: u64 = 5;
+
+/// What is known of names.
+#[derive(Debug, Default)]
+pub(crate) struct Names {
+    known: Map<FileId, PathBuf>,
+    tries: Map<FileId, u8>,
+    walked: Map<FileId, ()>,
+    /// An open file of each file system, by its number.
+    homes: Map<u32, Option<(Mount, File)>>,
+}
+
+impl Names {
+    /// The path of a file, if it is known.
+    #[must_use]
+    pub(crate) fn get(&self, file: FileId) -> Option<&Path> {
+        self.known.get(&file).map(PathBuf::as_path)
+    }
+
+    /// Looks for the path of a file that a process uses, unless it is known or was looked for in
+    /// vain often enough.
+    pub(crate) fn find(&mut self, file: FileId, key: Key, pid: u32) {
+        if self.known.contains_key(&file) {
+            return;
+        }
+        let tries = self.tries.entry(file).or_default();
+        if *tries >= TRIES_MAX {
+            return;
+        }
+        *tries += 1;
+        if let Some(path) = self.look(key, pid) {
+            self.known.insert(file, path);
+            self.tries.remove(&file);
+        }
+    }
+
+    /// Looks for files below a folder by their inodes, without leaving its file system; what is
+    /// found goes from `wanted`. For file systems that open no file by its number.
+    pub(crate) fn walk(&mut self, root: &Path, wanted: &mut Map<u64, FileId>) {
+        let Ok(dev) = std::fs::metadata(root).map(|found| found.dev()) else { return };
+        let (mut folders, mut seen) = (vec![root.to_path_buf()], 0);
+        while let Some(folder) = folders.pop() {
+            let Ok(entries) = std::fs::read_dir(&folder) else { continue };
+            for entry in entries.flatten() {
+                seen += 1;
+                if wanted.is_empty() || seen > ENTRIES_MAX {
+                    return;
+                }
+                let Ok(kind) = entry.file_type() else { continue };
+                if kind.is_dir() {
+                    let path = entry.path();
+                    if std::fs::symlink_metadata(&path).is_ok_and(|found| found.dev() == dev) {
+                        folders.push(path);
+                    }
+                } else if let Some(file) = wanted.remove(&entry.ino()) {
+                    self.known.insert(file, entry.path());
+                }
+            }
+        }
+    }
+
+    /// Whether no name is known and none was looked for by a walk; the next time it was.
+    pub(crate) fn lacks(&mut self, file: FileId) -> bool {
+        !self.known.contains_key(&file) && self.walked.insert(file, ()).is_none()
+    }
+
+    /// File systems may have come and gone.
+    pub(crate) fn forget_homes(&mut self) {
+        self.homes.retain(|_, home| home.is_some());
+    }
+
+    fn look(&mut self, key: Key, pid: u32) -> Option<PathBuf> {
+        if key.dev == BLOCK_DEVICES {
+            return block_device(key.ino);
+        }
+        self.by_number(key).or_else(|| of_process(key, pid))
+    }
+
+    fn by_number(&mut self, key: Key) -> Option<PathBuf> {
+        let home = self.homes.entry(key.dev).or_insert_with(|| {
+            let all = mounts::all().into_iter();
+            let mut ours = all.filter(|it| homes::number(it.device.0, it.device.1) == key.dev);
+            ours.find_map(|mount| File::open(&mount.point).ok().map(|file| (mount, file)))
+        });
+        let (mount, root) = home.as_ref()?;
+        let handle = handle(&mount.fs_type, key.ino)?;
+        let file = syscall::open_by_handle(root, handle.0, &handle.1).ok()?;
+        let path = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()?;
+        // A file whose folder is not in memory has no path that the kernel could tell.
+        (path.starts_with(&mount.point) && path != mount.point).then(|| without_deleted(path))
+    }
+}
+
+fn without_deleted(path: PathBuf) -> PathBuf {
+    match path.to_str().and_then(|text| text.strip_suffix(" (deleted)")) {
+        Some(text) => PathBuf::from(text),
+        None => path,
+    }
+}
+
+/// What name_to_handle_at(2) would give, without the generation of the inode, which both file
+/// systems take as "any" if it is 0.
+fn handle(fs_type: &str, ino: u64) -> Option<(i32, Vec<u8>)> {
+    match fs_type {
+        "ext2" | "ext3" | "ext4" => {
+            let mut bytes = u32::try_from(ino).ok()?.to_ne_bytes().to_vec();
+            bytes.extend(0_u32.to_ne_bytes());
+            Some((1, bytes))
+        }
+        "btrfs" => {
+            let mut bytes = ino.to_ne_bytes().to_vec();
+            bytes.extend(BTRFS_TOP.to_ne_bytes());
+            bytes.extend(0_u32.to_ne_bytes());
+            Some((0x4d, bytes))
+        }
+        _ => None,
+    }
+}
+
+fn block_device(ino: u64) -> Option<PathBuf> {
+    let (major, minor) = homes::parts(u32::try_from(ino).ok()?);
+    let text = proc::read(format!("/sys/dev/block/{major}:{minor}/uevent"))?;
+    let name = text.lines().find_map(|line| line.strip_prefix("DEVNAME="))?;
+    Some(Path::new("/dev").join(name))
+}
+
+/// A file that a process has open or mapped. On btrfs the number of the device is another one for
+/// each subvolume, so that only the inode can be compared there.
+fn of_process(key: Key, pid: u32) -> Option<PathBuf> {
+    let folder = PathBuf::from(format!("/proc/{pid}"));
+    let same = |path: &Path| {
+        std::fs::metadata(path).is_ok_and(|found| {
+            let dev = homes::number(rustix::fs::major(found.dev()), rustix::fs::minor(found.dev()));
+            found.ino() == key.ino && (dev == key.dev || (dev >> 20 == 0 && key.dev >> 20 == 0))
+        })
+    };
+    let open = std::fs::read_dir(folder.join("fd")).ok()?.flatten().take(DESCRIPTORS_MAX);
+    let mut open = open.map(|entry| entry.path());
+    if let Some(found) = open.find(|path| same(path)) {
+        return std::fs::read_link(found).ok().map(without_deleted);
+    }
+    let maps = std::fs::read_to_string(folder.join("maps")).ok()?;
+    let ino = key.ino.to_string();
+    let mut lines = maps.lines().filter(|line| line.split_whitespace().nth(4) == Some(&ino));
+    let path = lines.find_map(|line| line.find('/').map(|at| PathBuf::from(&line[at..])))?;
+    same(&path).then_some(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_we_have_open_or_mapped_is_found_by_its_number() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), vec![1; 8192]).unwrap();
+        let found = file.as_file().metadata().unwrap();
+        let dev = homes::number(rustix::fs::major(found.dev()), rustix::fs::minor(found.dev()));
+        let key = Key { dev, ino: found.ino() };
+        let own = std::process::id();
+        assert_eq!(of_process(key, own).as_deref(), Some(file.path()));
+        let mut names = Names::default();
+        names.find(3, key, own);
+        assert_eq!(names.get(3), Some(file.path()));
+        let nobody = Key { dev, ino: u64::MAX };
+        names.find(4, nobody, own);
+        assert_eq!(names.get(4), None);
+    }
+
+    #[test]
+    fn a_walk_finds_files_by_their_inodes_and_once() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(folder.path().join("a/b")).unwrap();
+        let path = folder.path().join("a/b/file");
+        std::fs::write(&path, "x").unwrap();
+        let mut names = Names::default();
+        assert!(names.lacks(5) && !names.lacks(5), "a walk is enough");
+        let mut wanted: Map<u64, FileId> = Map::default();
+        wanted.insert(std::fs::metadata(&path).unwrap().ino(), 5);
+        wanted.insert(u64::MAX, 6);
+        names.walk(folder.path(), &mut wanted);
+        assert_eq!((names.get(5), wanted.len()), (Some(path.as_path()), 1));
+    }
+
+    #[test]
+    fn names_of_removed_files_are_told_without_the_remark_of_the_kernel() {
+        let plain = without_deleted(PathBuf::from("/a/b (deleted)"));
+        assert_eq!(plain, Path::new("/a/b"));
+    }
+}

@@ -1,0 +1,163 @@
+//! What disks have done and how memory is: procfs, read twice and subtracted.
+
+use super::homes;
+use crate::proc;
+use crate::tracefs;
+use larder_report::watch::{Disk, Memory};
+
+/// Counters at a moment.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Readings {
+    time_ns: u64,
+    disks: Vec<(u32, Disk)>,
+    vmstat: String,
+    /// Microseconds in which somebody waited.
+    memory_stall_us: Option<u64>,
+    io_stall_us: Option<u64>,
+}
+
+impl Readings {
+    /// Reads them.
+    #[must_use]
+    pub(crate) fn now() -> Readings {
+        let diskstats = proc::read("/proc/diskstats").unwrap_or_default();
+        Readings {
+            time_ns: tracefs::now_ns(),
+            disks: diskstats.lines().filter_map(disk).collect(),
+            vmstat: proc::read("/proc/vmstat").unwrap_or_default(),
+            memory_stall_us: proc::read("/proc/pressure/memory").and_then(|text| stall(&text)),
+            io_stall_us: proc::read("/proc/pressure/io").and_then(|text| stall(&text)),
+        }
+    }
+
+    /// Disks that did something since `before`, with their numbers.
+    #[must_use]
+    pub(crate) fn disks_since(&self, before: &Readings) -> Vec<(u32, Disk)> {
+        let pairs = self.disks.iter().filter_map(|(dev, now)| {
+            let then = before.disks.iter().find(|(known, _)| known == dev);
+            let then = then.map(|(_, disk)| disk.clone()).unwrap_or_default();
+            let since = subtract(now, &then);
+            (since.reads + since.writes > 0).then_some((*dev, since))
+        });
+        pairs.collect()
+    }
+
+    /// Memory now, and what happened to it since `before`.
+    #[must_use]
+    pub(crate) fn memory_since(&self, before: &Readings) -> Memory {
+        let info = proc::read("/proc/meminfo").unwrap_or_default();
+        let kib = |name| proc::field(&info, name).unwrap_or(0) * 1024;
+        let page_bytes = crate::residency::page_bytes();
+        let pages = |name| value(&self.vmstat, name) * page_bytes;
+        let since = |name| value(&self.vmstat, name).saturating_sub(value(&before.vmstat, name));
+        let us = self.time_ns.saturating_sub(before.time_ns) / 1000;
+        let share = |now: Option<u64>, then: Option<u64>| {
+            let stalled = now?.saturating_sub(then?);
+            #[expect(clippy::cast_precision_loss, reason = "a share needs no more than 53 bits")]
+            let share = stalled as f64 / us.max(1) as f64;
+            Some(share.min(1.0))
+        };
+        Memory {
+            // Memory of tmpfs is counted there as well, and is no cache.
+            resident_bytes: (kib("Cached") + kib("Buffers")).saturating_sub(kib("Shmem")),
+            dirty_bytes: kib("Dirty"),
+            write_back_bytes: kib("Writeback"),
+            available_bytes: kib("MemAvailable"),
+            total_bytes: kib("MemTotal"),
+            background_threshold_bytes: pages("nr_dirty_background_threshold"),
+            dirty_threshold_bytes: pages("nr_dirty_threshold"),
+            memory_pressure: share(self.memory_stall_us, before.memory_stall_us),
+            io_pressure: share(self.io_stall_us, before.io_stall_us),
+            refault_pages: since("workingset_refault_file"),
+            reclaimed_pages: since("pgsteal_file"),
+        }
+    }
+}
+
+/// A line of /proc/diskstats (Documentation/admin-guide/iostats.rst): whole disks and partitions.
+fn disk(line: &str) -> Option<(u32, Disk)> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let at = |place: usize| words.get(place)?.parse::<u64>().ok();
+    let part = |place: usize| u32::try_from(at(place)?).ok();
+    let name = (*words.get(2)?).to_owned();
+    let disk = Disk {
+        name,
+        reads: at(3)?,
+        read_merges: at(4)?,
+        read_sectors: at(5)?,
+        read_ms: at(6)?,
+        writes: at(7)?,
+        write_merges: at(8)?,
+        write_sectors: at(9)?,
+        write_ms: at(10)?,
+        busy_ms: at(12)?,
+        queue_ms: at(13)?,
+        splits: 0,
+    };
+    Some((homes::number(part(0)?, part(1)?), disk))
+}
+
+fn subtract(now: &Disk, then: &Disk) -> Disk {
+    // A device that was removed and added again begins anew.
+    let minus = |now: u64, then: u64| now.checked_sub(then).unwrap_or(now);
+    Disk {
+        name: now.name.clone(),
+        reads: minus(now.reads, then.reads),
+        read_merges: minus(now.read_merges, then.read_merges),
+        read_sectors: minus(now.read_sectors, then.read_sectors),
+        read_ms: minus(now.read_ms, then.read_ms),
+        writes: minus(now.writes, then.writes),
+        write_merges: minus(now.write_merges, then.write_merges),
+        write_sectors: minus(now.write_sectors, then.write_sectors),
+        write_ms: minus(now.write_ms, then.write_ms),
+        busy_ms: minus(now.busy_ms, then.busy_ms),
+        queue_ms: minus(now.queue_ms, then.queue_ms),
+        splits: 0,
+    }
+}
+
+/// `some avg10=0.00 avg60=0.00 avg300=0.00 total=12345`.
+fn stall(text: &str) -> Option<u64> {
+    let line = text.lines().find(|line| line.starts_with("some "))?;
+    line.split_whitespace().find_map(|word| word.strip_prefix("total="))?.parse().ok()
+}
+
+/// A line of /proc/vmstat: a name and a number.
+fn value(vmstat: &str, name: &str) -> u64 {
+    let line = vmstat.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    line.and_then(|number| number.trim().parse().ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_are_taken_from_their_places_and_subtracted() {
+        let line = " 254 1 vda1 100 2 16 4 5 6 32 8 0 10 12 0 0 0 0 7 3";
+        let (dev, before) = disk(line).unwrap();
+        assert_eq!((dev, before.name.as_str()), (homes::number(254, 1), "vda1"));
+        assert_eq!((before.read_ms, before.write_sectors), (4, 32));
+        assert_eq!((before.busy_ms, before.queue_ms), (10, 12));
+        assert_eq!(disk("254 1 vda1 3"), None);
+        let now = Disk { reads: 103, ..before.clone() };
+        let readings = |disk| Readings { disks: vec![(dev, disk)], ..Readings::default() };
+        let since = readings(now.clone()).disks_since(&readings(before.clone()));
+        assert_eq!((since.len(), since[0].1.reads, since[0].1.read_ms), (1, 3, 0));
+        assert_eq!(readings(before.clone()).disks_since(&readings(before)), [], "it did nothing");
+        let new = readings(now).disks_since(&Readings::default());
+        assert_eq!(new[0].1.reads, 103, "it was not there before");
+    }
+
+    #[test]
+    fn pressure_and_vmstat_are_read_by_their_names() {
+        let text = "some avg10=0.10 avg60=0.00 avg300=0.00 total=1500\nfull avg10=0 total=7\n";
+        assert_eq!(stall(text), Some(1500));
+        assert_eq!(stall("full total=7"), None);
+        let vmstat = "nr_dirty_threshold 17\nnr_dirty 5\n";
+        assert_eq!((value(vmstat, "nr_dirty"), value(vmstat, "no")), (5, 0));
+        let (before, now) = (Readings::now(), Readings::now());
+        let memory = now.memory_since(&before);
+        assert!(memory.total_bytes > memory.available_bytes && memory.resident_bytes > 0);
+    }
+}

@@ -1,0 +1,223 @@
+//! What is watched: everything, a file or a folder, a process with those that it makes, or a
+//! control group.
+
+use super::event::Key;
+use super::homes;
+use super::tasks::Told;
+use crate::mounts::Mount;
+use crate::proc;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// How far up the makers of a process are followed.
+const MAKERS_MAX: usize = 64;
+/// The process that makes the threads of the kernel.
+const KTHREADD: u32 = 2;
+
+/// What is to be watched.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Wanted {
+    /// All of it.
+    #[default]
+    Machine,
+    /// A file, or everything below a folder.
+    Path(PathBuf),
+    /// A process, its threads, and the processes that it has made and makes.
+    Process(u32),
+    /// The processes of a control group, by its path below the root of the groups.
+    Group(String),
+}
+
+/// The same, found on this machine.
+#[derive(Clone, Debug)]
+pub(crate) struct Scope {
+    pub(super) wanted: Wanted,
+    /// For a path: where it lies.
+    pub(super) path: Option<Place>,
+}
+
+/// Where a path lies.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    pub(super) path: PathBuf,
+    /// The device, as events of the page cache name it.
+    pub(super) dev: u32,
+    /// The inode of a file; none of a folder.
+    pub(super) ino: Option<u64>,
+    /// It is the whole file system.
+    pub(super) is_root: bool,
+    pub(super) mount: Mount,
+}
+
+impl Place {
+    /// The folder itself, or the one that the file is in.
+    pub(crate) fn folder(&self) -> PathBuf {
+        match (self.ino, self.path.parent()) {
+            (Some(_), Some(parent)) => parent.to_path_buf(),
+            _ => self.path.clone(),
+        }
+    }
+}
+
+impl Scope {
+    /// Finds it.
+    ///
+    /// # Errors
+    /// There is no such path, process or group.
+    pub(crate) fn find(wanted: &Wanted) -> io::Result<Scope> {
+        let path = match wanted {
+            Wanted::Path(path) => Some(place(path)?),
+            Wanted::Process(pid) if !Path::new(&format!("/proc/{pid}")).exists() => {
+                return Err(io::Error::new(io::ErrorKind::NotFound, "there is no such process"));
+            }
+            Wanted::Machine | Wanted::Process(_) | Wanted::Group(_) => None,
+        };
+        Ok(Scope { wanted: wanted.clone(), path })
+    }
+
+    /// In a few words.
+    #[must_use]
+    pub(crate) fn words(&self) -> String {
+        match &self.wanted {
+            Wanted::Machine => "the whole machine".to_owned(),
+            Wanted::Path(path) => path.display().to_string(),
+            Wanted::Process(pid) => format!("process {pid}"),
+            Wanted::Group(group) => format!("group {group}"),
+        }
+    }
+
+    /// Whether rows are chosen by process.
+    pub(super) fn by_process(&self) -> bool {
+        matches!(self.wanted, Wanted::Process(_) | Wanted::Group(_))
+    }
+
+    /// The filter of the kernel for an event that calls device and inode so; empty where all pass.
+    /// `hot` events are filtered down to a file, others to its file system, since disks are asked
+    /// for the files of others too.
+    pub(super) fn filter(&self, fields: (&str, &str), hot: bool) -> String {
+        match (&self.path, fields) {
+            (None, _) | (_, ("", _)) => String::new(),
+            (Some(Place { dev, ino: Some(ino), .. }), (device, inode)) if hot => {
+                format!("{device} == {dev} && {inode} == {ino}")
+            }
+            (Some(Place { dev, .. }), (device, _)) => format!("{device} == {dev}"),
+        }
+    }
+
+    /// Whether a file belongs to it, as far as files decide.
+    pub(super) fn has_file(&self, key: Key, path: Option<&Path>) -> bool {
+        let Some(place) = &self.path else { return true };
+        match place.ino {
+            Some(ino) => key == Key { dev: place.dev, ino },
+            None if place.is_root => key.dev == place.dev,
+            None => key.dev == place.dev && path.is_some_and(|path| path.starts_with(&place.path)),
+        }
+    }
+}
+
+fn place(path: &Path) -> io::Result<Place> {
+    let path = path.canonicalize()?;
+    let (found, mount) = (std::fs::metadata(&path)?, Mount::of(&path)?);
+    let dev = homes::number(mount.device.0, mount.device.1);
+    let ino = (!found.is_dir()).then(|| found.ino());
+    let is_root = path == mount.point;
+    Ok(Place { path, dev, ino, is_root, mount })
+}
+
+/// What procfs says of a thread.
+pub(super) fn told(wanted: &Wanted, thread: u32) -> Option<Told> {
+    let status = proc::read(format!("/proc/{thread}/status"))?;
+    let pid = number(&status, "Tgid")?;
+    let process = if pid == thread { None } else { proc::read(format!("/proc/{pid}/comm")) };
+    let name = text(&status, "Name").unwrap_or_default();
+    let watched = match wanted {
+        Wanted::Machine | Wanted::Path(_) => true,
+        Wanted::Process(of) => made_by(*of, pid),
+        Wanted::Group(group) => in_group(group, pid),
+    };
+    let kernel = pid == KTHREADD || number(&status, "PPid") == Some(KTHREADD);
+    Some(Told { pid, process: process.unwrap_or_else(|| name.clone()), name, kernel, watched })
+}
+
+fn text(status: &str, name: &str) -> Option<String> {
+    let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+    Some(line.trim().to_owned())
+}
+
+fn number(status: &str, name: &str) -> Option<u32> {
+    text(status, name)?.parse().ok()
+}
+
+fn made_by(maker: u32, mut pid: u32) -> bool {
+    for _ in 0..MAKERS_MAX {
+        if pid == maker {
+            return true;
+        }
+        let parent =
+            proc::read(format!("/proc/{pid}/status")).and_then(|status| number(&status, "PPid"));
+        match parent {
+            Some(parent) if parent > 0 => pid = parent,
+            _ => return false,
+        }
+    }
+    false
+}
+
+/// Lines such as `4:memory:/system.slice/x.service` or `0::/system.slice/x.service`.
+fn in_group(group: &str, pid: u32) -> bool {
+    let wanted = Path::new("/").join(group.trim_start_matches('/'));
+    let all = proc::read(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+    all.lines()
+        .any(|line| line.splitn(3, ':').nth(2).is_some_and(|it| Path::new(it).starts_with(&wanted)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn filters_name_the_file_or_its_file_system() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let scope = Scope::find(&Wanted::Path(file.path().to_path_buf())).unwrap();
+        let place = scope.path.clone().unwrap();
+        let (dev, ino) = (place.dev, place.ino.unwrap());
+        let hot = scope.filter(("s_dev", "i_ino"), true);
+        assert_eq!(hot, format!("s_dev == {dev} && i_ino == {ino}"));
+        assert_eq!(scope.filter(("s_dev", "i_ino"), false), format!("s_dev == {dev}"));
+        assert_eq!(scope.filter(("", ""), true), "");
+        assert!(scope.has_file(Key { dev, ino }, None));
+        assert!(!scope.has_file(Key { dev, ino: ino + 1 }, Some(file.path())));
+        let everything = Scope::find(&Wanted::Machine).unwrap();
+        assert_eq!(everything.filter(("s_dev", "i_ino"), true), "");
+        assert!(everything.has_file(Key { dev, ino }, None));
+        assert!(Scope::find(&Wanted::Path("/no/such/path".into())).is_err());
+        assert!(Scope::find(&Wanted::Process(u32::MAX)).is_err());
+    }
+
+    #[test]
+    fn a_folder_has_what_lies_below_it_by_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let scope = Scope::find(&Wanted::Path(folder.path().to_path_buf())).unwrap();
+        let key = Key { dev: scope.path.as_ref().unwrap().dev, ino: 5 };
+        assert!(scope.has_file(key, Some(&folder.path().join("a/b"))));
+        assert!(!scope.has_file(key, Some(Path::new("/elsewhere"))));
+        assert!(!scope.has_file(key, None));
+    }
+
+    #[test]
+    fn processes_are_watched_with_those_that_they_have_made() {
+        let own = std::process::id();
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let found = told(&Wanted::Process(own), child.id()).unwrap();
+        assert!(found.watched && found.pid == child.id());
+        assert!(!told(&Wanted::Process(child.id()), own).unwrap().watched);
+        assert!(told(&Wanted::Machine, own).unwrap().watched);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let line = proc::read("/proc/self/cgroup").unwrap();
+        let group = line.lines().next().unwrap().splitn(3, ':').nth(2).unwrap().to_owned();
+        assert!(told(&Wanted::Group(group), own).unwrap().watched);
+        assert!(!told(&Wanted::Group("/no/such/group".into()), own).unwrap().watched);
+    }
+}

@@ -1,0 +1,132 @@
+//! Ranges of pages with something known of each: ordered, without overlap.
+//!
+//! Invariant: no span is empty, and none overlaps another.
+
+use std::collections::BTreeMap;
+
+/// Spans of pages, each with a value.
+#[derive(Clone, Debug)]
+pub(crate) struct Spans<T> {
+    /// By first page: one beyond the last, and the value.
+    spans: BTreeMap<u64, (u64, T)>,
+}
+
+impl<T> Default for Spans<T> {
+    fn default() -> Self {
+        Spans { spans: BTreeMap::new() }
+    }
+}
+
+impl<T: Copy> Spans<T> {
+    /// How many spans there are.
+    #[must_use]
+    pub(crate) fn len(&self) -> usize {
+        self.spans.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.spans.is_empty()
+    }
+
+    /// Gives all pages from `first` up to before `end` a value, whatever they had.
+    pub(crate) fn put(&mut self, first: u64, end: u64, value: T) {
+        if first < end {
+            self.retain(first, end, |_, _| false);
+            self.spans.insert(first, (end, value));
+        }
+    }
+
+    /// Asks of each piece between `first` and `end`, told its pages and its value, whether it
+    /// stays.
+    pub(crate) fn retain(&mut self, first: u64, end: u64, mut keeps: impl FnMut(u64, T) -> bool) {
+        // The span before may reach into the range.
+        let mut from = first;
+        if let Some((&begin, &(to, value))) = self.spans.range(..first).next_back()
+            && to > first
+        {
+            let stop = to.min(end);
+            if !keeps(stop - first, value) {
+                self.spans.insert(begin, (first, value));
+                if to > end {
+                    self.spans.insert(end, (to, value));
+                }
+            }
+            from = stop;
+        }
+        while from < end {
+            let Some((&begin, &(to, value))) = self.spans.range(from..end).next() else { return };
+            let stop = to.min(end);
+            if !keeps(stop - begin, value) {
+                self.spans.remove(&begin);
+                if to > end {
+                    self.spans.insert(end, (to, value));
+                }
+            }
+            from = stop;
+        }
+    }
+
+    /// Pages between `first` and `end` whose value is wanted.
+    #[must_use]
+    pub(crate) fn count(&self, first: u64, end: u64, wants: impl Fn(T) -> bool) -> u64 {
+        let head = self.at(first).map_or(first, |(begin, ..)| begin);
+        let pieces = self.spans.range(head..end.max(head)).filter(|(_, (_, value))| wants(*value));
+        pieces.map(|(&begin, &(to, _))| to.min(end).saturating_sub(begin.max(first))).sum()
+    }
+
+    /// The span that holds a page: its first page, one beyond its last, its value.
+    #[must_use]
+    pub(crate) fn at(&self, page: u64) -> Option<(u64, u64, T)> {
+        let (&first, &(end, value)) = self.spans.range(..=page).next_back()?;
+        (page < end).then_some((first, end, value))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A page for each, which cannot be wrong.
+    fn pages(spans: &Spans<u8>) -> Vec<Option<u8>> {
+        (0..64).map(|page| spans.at(page).map(|(_, _, value)| value)).collect()
+    }
+
+    #[test]
+    fn random_changes_agree_with_an_array() {
+        let mut random = 88_172_645_463_325_252_u64;
+        let mut next = |below: u64| {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            random % below
+        };
+        for _ in 0..200 {
+            let (mut spans, mut model) = (Spans::default(), vec![None; 64]);
+            for _ in 0..60 {
+                let (first, length) = (next(60), next(5));
+                let end = (first + length).min(64);
+                let place = |page: u64| usize::try_from(page).unwrap();
+                if next(2) == 0 {
+                    let value = u8::try_from(next(3)).unwrap();
+                    spans.put(first, end, value);
+                    model[place(first)..place(end)].fill(Some(value));
+                } else {
+                    let goes = u8::try_from(next(3)).unwrap();
+                    let mut told = 0;
+                    spans.retain(first, end, |pages, value| {
+                        told += pages;
+                        value != goes
+                    });
+                    let range = &mut model[place(first)..place(end)];
+                    assert_eq!(told, range.iter().flatten().count() as u64);
+                    range.iter_mut().filter(|it| **it == Some(goes)).for_each(|it| *it = None);
+                }
+                assert_eq!(pages(&spans), model);
+                let ones = model[place(first)..place(end)].iter().filter(|it| **it == Some(1));
+                assert_eq!(spans.count(first, end, |value| value == 1), ones.count() as u64);
+            }
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! Threads and the processes they belong to, by name.
+//!
+//! Who is there when watching begins is looked up when first met; who comes later is told by the
+//! events of its making, so that the name of a process is known that lived for a moment only.
+//! Invariant: a process keeps its number for as long as we watch, even when the kernel gives its
+//! own number to another.
+
+use super::fast::Map;
+use super::lookup::{ProcessId, Who};
+
+/// A process.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Process {
+    /// Its number; 0 for all workers of the kernel together.
+    pub pid: u32,
+    /// Its name.
+    pub name: String,
+    /// Whether it, or who made it, is one of those that are watched.
+    pub watched: bool,
+}
+
+/// What the machine says of a thread.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Told {
+    /// Its process.
+    pub(crate) pid: u32,
+    /// Name of the thread.
+    pub(crate) name: String,
+    /// Name of the process.
+    pub(crate) process: String,
+    /// Whether it is a thread of the kernel.
+    pub(crate) kernel: bool,
+    /// Whether it is one of those that are watched.
+    pub(crate) watched: bool,
+}
+
+/// Looks a thread up; nothing if it is gone.
+pub(crate) type Ask = Box<dyn FnMut(u32) -> Option<Told> + Send>;
+
+#[derive(Clone, Copy, Debug)]
+struct Task {
+    who: Who,
+    kernel: bool,
+    kswapd: bool,
+}
+
+/// All of them.
+pub(crate) struct Tasks {
+    tasks: Map<u32, Task>,
+    processes: Vec<Process>,
+    by_pid: Map<u32, ProcessId>,
+    ask: Ask,
+}
+
+impl std::fmt::Debug for Tasks {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Tasks").field("processes", &self.processes).finish_non_exhaustive()
+    }
+}
+
+impl Tasks {
+    /// None yet.
+    #[must_use]
+    pub(crate) fn new(ask: Ask) -> Tasks {
+        let (tasks, processes, by_pid) = (Map::default(), Vec::new(), Map::default());
+        Tasks { tasks, processes, by_pid, ask }
+    }
+
+    /// A process by our number.
+    #[must_use]
+    pub(crate) fn process(&self, id: ProcessId) -> &Process {
+        &self.processes[usize::try_from(id).expect("numbers are places")]
+    }
+
+    /// Who a thread is.
+    pub(crate) fn who(&mut self, thread: u32) -> Who {
+        self.task(thread).who
+    }
+
+    /// Whether a thread writes out what others made dirty: it is one of the kernel.
+    pub(crate) fn is_flusher(&mut self, thread: u32) -> bool {
+        self.task(thread).kernel
+    }
+
+    /// Whether a thread is there to take memory back.
+    pub(crate) fn is_kswapd(&mut self, thread: u32) -> bool {
+        self.task(thread).kswapd
+    }
+
+    fn task(&mut self, thread: u32) -> Task {
+        if let Some(task) = self.tasks.get(&thread) {
+            return *task;
+        }
+        let told = (self.ask)(thread).unwrap_or_else(|| Told {
+            pid: thread,
+            name: "(gone)".to_owned(),
+            process: "(gone)".to_owned(),
+            kernel: false,
+            watched: false,
+        });
+        self.meet(thread, told)
+    }
+
+    fn meet(&mut self, thread: u32, told: Told) -> Task {
+        let flusher = told.name.starts_with("kworker/");
+        let (pid, name) =
+            if flusher { (0, "kworker".to_owned()) } else { (told.pid, told.process) };
+        let process = self.process_of(pid, &name, told.watched);
+        let is_worker = told.name.starts_with("iou-wrk");
+        let kswapd = told.name.starts_with("kswapd");
+        let who = Who { thread, process, is_worker };
+        let task = Task { who, kernel: told.kernel, kswapd };
+        self.tasks.insert(thread, task);
+        task
+    }
+
+    fn process_of(&mut self, pid: u32, name: &str, watched: bool) -> ProcessId {
+        if let Some(&id) = self.by_pid.get(&pid) {
+            return id;
+        }
+        let id = ProcessId::try_from(self.processes.len()).expect("numbers of processes are small");
+        self.processes.push(Process { pid, name: name.to_owned(), watched });
+        self.by_pid.insert(pid, id);
+        id
+    }
+
+    /// `maker` has made a thread, of its own process or of a new one.
+    pub(crate) fn made(&mut self, maker: u32, thread: u32, same_process: bool) {
+        let parent = self.task(maker);
+        if parent.kernel {
+            // What it is for is in the name that it gets; it is looked up when it does something.
+            self.tasks.remove(&thread);
+            self.by_pid.remove(&thread);
+            return;
+        }
+        let who = if same_process {
+            Who { thread, ..parent.who }
+        } else {
+            let Process { name, watched, .. } = self.process(parent.who.process).clone();
+            // The number may be that of one that is gone.
+            self.by_pid.remove(&thread);
+            let process = self.process_of(thread, &name, watched);
+            Who { thread, process, is_worker: false }
+        };
+        self.tasks.insert(thread, Task { who, kernel: false, kswapd: false });
+    }
+
+    /// A thread has another name; that of the first thread is the name of the process.
+    pub(crate) fn renamed(&mut self, thread: u32, name: &str) {
+        let Some(task) = self.tasks.get_mut(&thread) else { return };
+        task.who.is_worker |= name.starts_with("iou-wrk");
+        let place = usize::try_from(task.who.process).expect("numbers are places");
+        let process = &mut self.processes[place];
+        if process.pid == thread {
+            name.clone_into(&mut process.name);
+        }
+    }
+
+    /// A thread has ended.
+    pub(crate) fn ended(&mut self, thread: u32) {
+        if let Some(task) = self.tasks.remove(&thread)
+            && self.process(task.who.process).pid == thread
+        {
+            self.by_pid.remove(&thread);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tasks() -> Tasks {
+        Tasks::new(Box::new(|thread| {
+            let told = |pid, name: &str, process: &str| Told {
+                pid,
+                name: name.into(),
+                process: process.into(),
+                kernel: pid < 10,
+                watched: pid == 100,
+            };
+            match thread {
+                100 => Some(told(100, "db", "db")),
+                101 => Some(told(100, "io", "db")),
+                102 => Some(told(100, "iou-wrk-100", "db")),
+                7 | 8 => Some(told(thread, "kworker/u8:1-flush-7:0", "kworker/u8:1-flush-7:0")),
+                9 => Some(told(9, "kswapd0", "kswapd0")),
+                _ => None,
+            }
+        }))
+    }
+
+    #[test]
+    fn threads_belong_to_processes_and_workers_of_the_kernel_are_one() {
+        let mut tasks = tasks();
+        let (first, second) = (tasks.who(101), tasks.who(100));
+        assert_eq!(first.process, second.process);
+        assert_eq!(tasks.process(first.process).name, "db");
+        assert!(tasks.process(first.process).watched);
+        assert!(tasks.who(102).is_worker && !first.is_worker);
+        assert_eq!(tasks.who(7).process, tasks.who(8).process);
+        assert!(tasks.is_flusher(7) && !tasks.is_flusher(100));
+        assert!(tasks.is_kswapd(9) && !tasks.is_kswapd(7));
+        let gone = tasks.who(5).process;
+        assert_eq!(tasks.process(gone).name, "(gone)");
+    }
+
+    #[test]
+    fn a_process_that_lives_for_a_moment_has_a_name() {
+        let mut tasks = tasks();
+        tasks.made(100, 200, false);
+        tasks.renamed(200, "cp");
+        tasks.made(200, 201, true);
+        tasks.renamed(201, "a thread");
+        let id = tasks.who(201).process;
+        let expected = Process { pid: 200, name: "cp".into(), watched: true };
+        assert_eq!(tasks.process(id), &expected, "whoever made it is watched");
+        tasks.ended(201);
+        tasks.ended(200);
+        // The number comes again.
+        tasks.made(100, 200, false);
+        let other = tasks.who(200).process;
+        assert_ne!(other, id);
+        assert_eq!(tasks.process(id).name, "cp", "what was counted keeps its name");
+        tasks.made(9, 8, true);
+        assert!(tasks.is_flusher(8), "a thread of the kernel is looked up");
+    }
+}

@@ -1,0 +1,97 @@
+//! What a disk did, in the figures that administrators know from Perfmon.
+
+use crate::table::{Cell, Column, Table};
+use serde::{Deserialize, Serialize};
+
+/// Bytes of a sector in /proc/diskstats, whatever the disk has.
+const SECTOR_BYTES: u64 = 512;
+
+/// A disk during an interval.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Disk {
+    /// Its name, as `sda`.
+    pub name: String,
+    /// Reads done.
+    pub reads: u64,
+    /// Requests that were joined to others before they were reads.
+    pub read_merges: u64,
+    /// Sectors of 512 bytes read.
+    pub read_sectors: u64,
+    /// Sum of the times that reads took, milliseconds.
+    pub read_ms: u64,
+    /// Writes done.
+    pub writes: u64,
+    /// Requests that were joined to others before they were writes.
+    pub write_merges: u64,
+    /// Sectors of 512 bytes written.
+    pub write_sectors: u64,
+    /// Sum of the times that writes took, milliseconds.
+    pub write_ms: u64,
+    /// Time in which it had something to do, milliseconds.
+    pub busy_ms: u64,
+    /// Sum over all requests of the time they were there, milliseconds.
+    pub queue_ms: u64,
+    /// Requests that were cut in two since they were too long.
+    pub splits: u64,
+}
+
+impl Disk {
+    /// Bytes read.
+    #[must_use]
+    pub fn read_bytes(&self) -> u64 {
+        self.read_sectors * SECTOR_BYTES
+    }
+
+    /// Bytes written.
+    #[must_use]
+    pub fn write_bytes(&self) -> u64 {
+        self.write_sectors * SECTOR_BYTES
+    }
+}
+
+fn ratio(part: u64, whole: u64) -> f64 {
+    super::share(part, whole).unwrap_or(f64::NAN)
+}
+
+/// Disks as a table; `seconds` is the length of the interval.
+pub(super) fn table(disks: &[Disk], duration_ns: u64) -> Table {
+    let columns = [
+        Column::words("disk", "disk"),
+        Column::numbers("reads_per_s", "reads/s"),
+        Column::numbers("read_ns", "sec/read"),
+        Column::numbers("read_bytes_each", "bytes/read"),
+        Column::numbers("read_time", "% read time"),
+        Column::numbers("writes_per_s", "writes/s"),
+        Column::numbers("write_ns", "sec/write"),
+        Column::numbers("write_bytes_each", "bytes/write"),
+        Column::numbers("write_time", "% write time"),
+        Column::numbers("busy", "busy"),
+        Column::numbers("queue", "queue"),
+        Column::numbers("splits_per_s", "splits/s"),
+        Column::numbers("merges_per_s", "merges/s"),
+    ];
+    let ms = (duration_ns / 1_000_000).max(1);
+    let rate = |count: u64| Cell::number(1000.0 * ratio(count, ms));
+    let each = |sum: u64, count: u64| sum.checked_div(count);
+    let time = |sum, count| each(sum * 1_000_000, count).map_or_else(Cell::missing, Cell::duration);
+    let size = |sum, count| each(sum, count).map_or_else(Cell::missing, Cell::bytes);
+    let mut table = Table::new("disks", columns);
+    for disk in disks {
+        table.push([
+            Cell::word(&disk.name),
+            rate(disk.reads),
+            time(disk.read_ms, disk.reads),
+            size(disk.read_bytes(), disk.reads),
+            Cell::percent(ratio(disk.read_ms, ms)),
+            rate(disk.writes),
+            time(disk.write_ms, disk.writes),
+            size(disk.write_bytes(), disk.writes),
+            Cell::percent(ratio(disk.write_ms, ms)),
+            Cell::percent(ratio(disk.busy_ms, ms).min(1.0)),
+            Cell::number(ratio(disk.queue_ms, ms)),
+            rate(disk.splits),
+            rate(disk.read_merges + disk.write_merges),
+        ]);
+    }
+    table
+}

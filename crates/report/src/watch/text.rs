@@ -1,0 +1,268 @@
+//! The text form.
+
+use super::{Counts, Interval, Row, Unattributed, Watch, disks};
+use crate::format;
+use crate::table::{Cell, Column, Table};
+
+/// Characters of a path that are shown; the end says more than the beginning.
+const PATH_MAX: usize = 44;
+
+/// The end of a path that is too long.
+fn short(path: &str) -> String {
+    let length = path.chars().count();
+    if length <= PATH_MAX {
+        return path.to_owned();
+    }
+    let end: String = path.chars().skip(length - (PATH_MAX - 3)).collect();
+    format!("...{end}")
+}
+
+fn ratio(counts: &Counts) -> Cell {
+    counts.hit_ratio().map_or_else(Cell::missing, Cell::percent)
+}
+
+fn who(row: &Row) -> [Cell; 2] {
+    let process =
+        if row.pid == 0 { row.process.clone() } else { format!("{} {}", row.process, row.pid) };
+    [Cell::word(short(&row.file)), Cell::word(process)]
+}
+
+fn table<const N: usize>(title: &str, columns: [(&str, &str); N]) -> Table {
+    let names = [Column::words("file", "file"), Column::words("process", "process")];
+    let numbers = columns.map(|(key, title)| Column::numbers(key, title));
+    Table::new(title, names.into_iter().chain(numbers))
+}
+
+fn put_rows<const N: usize>(
+    table: &mut Table,
+    rows: &[Row],
+    matters: impl Fn(&Counts) -> bool,
+    cells: impl Fn(&Counts) -> [Cell; N],
+) {
+    for row in rows.iter().filter(|row| matters(&row.counts)) {
+        table.push(who(row).into_iter().chain(cells(&row.counts)));
+    }
+}
+
+fn reads(interval: &Interval, page_bytes: u64) -> Table {
+    let columns = [
+        ("read_pages", "pages read"),
+        ("hit_pages", "hits"),
+        ("read_ahead_hit_pages", "read-ahead"),
+        ("miss_pages", "misses"),
+        ("miss_bytes", "missed"),
+        ("hit_ratio", "hit ratio"),
+        ("map_touches", "map touches"),
+        ("map_misses", "map misses"),
+        ("disk_read_bytes", "from disk"),
+    ];
+    let mut table = table("reads, in pages", columns);
+    let matters = |it: &Counts| it.read_pages + it.map_touches + it.disk_read_bytes > 0;
+    put_rows(&mut table, &interval.rows, matters, |it| {
+        [
+            Cell::count(it.read_pages),
+            Cell::count(it.hit_pages),
+            Cell::count(it.read_ahead_hit_pages),
+            Cell::count(it.miss_pages),
+            Cell::bytes(it.miss_pages * page_bytes),
+            ratio(it),
+            Cell::count(it.map_touches),
+            Cell::count(it.map_misses),
+            Cell::bytes(it.disk_read_bytes),
+        ]
+    });
+    table
+}
+
+fn writes(interval: &Interval) -> Table {
+    let columns = [
+        ("write_bytes", "written"),
+        ("write_new_pages", "new pages"),
+        ("dirtied_pages", "dirtied"),
+        ("overwritten_pages", "while dirty"),
+        ("lazy_pages", "lazy pages"),
+        ("lazy_flushes", "lazy flushes"),
+        ("disk_lazy_write_bytes", "to disk, lazily"),
+        ("disk_write_bytes", "to disk, itself"),
+        ("throttled_ms", "throttled"),
+    ];
+    let mut table = table("writes", columns);
+    let matters = |it: &Counts| {
+        it.write_requests + it.dirtied_pages + it.lazy_flushes + it.throttles > 0
+            || it.disk_lazy_write_bytes + it.disk_write_bytes > 0
+    };
+    put_rows(&mut table, &interval.rows, matters, |it| {
+        [
+            if it.write_requests > 0 { Cell::bytes(it.write_bytes) } else { Cell::missing() },
+            Cell::count(it.write_new_pages),
+            Cell::count(it.dirtied_pages),
+            if it.write_requests > 0 {
+                Cell::count(it.overwritten_pages())
+            } else {
+                Cell::missing()
+            },
+            Cell::count(it.lazy_pages()),
+            Cell::count(it.lazy_flushes),
+            Cell::bytes(it.disk_lazy_write_bytes),
+            Cell::bytes(it.disk_write_bytes),
+            Cell::duration(it.throttled_ms * 1_000_000),
+        ]
+    });
+    table
+}
+
+fn leaving(interval: &Interval) -> Table {
+    let columns = [
+        ("evicted_pages", "evicted"),
+        ("dropped_pages", "dropped"),
+        ("refault_pages", "came back"),
+        ("read_ahead_unused_pages", "read ahead unused"),
+    ];
+    let mut table = table("pages that left, and by whom", columns);
+    let matters = |it: &Counts| {
+        it.evicted_pages + it.dropped_pages + it.refault_pages + it.read_ahead_unused_pages > 0
+    };
+    put_rows(&mut table, &interval.rows, matters, |it| {
+        [
+            Cell::count(it.evicted_pages),
+            Cell::count(it.dropped_pages),
+            Cell::count(it.refault_pages),
+            Cell::count(it.read_ahead_unused_pages),
+        ]
+    });
+    table
+}
+
+impl Interval {
+    /// A line for an interval that has just ended.
+    #[must_use]
+    pub fn to_line(&self, page_bytes: u64) -> String {
+        let sum = &self.sum;
+        let ratio = sum.hit_ratio().map_or_else(|| "no reads".to_owned(), format::percent);
+        let mut line = format!(
+            "{:>9}  hits {ratio} of {} pages, {} by read-ahead; {} missed; {} dirtied; lazily {}; \
+             evicted {}",
+            format::duration(self.begin_ns + self.duration_ns),
+            format::short_count(sum.read_pages),
+            format::short_count(sum.read_ahead_hit_pages),
+            format::bytes(sum.miss_pages * page_bytes),
+            format::bytes(sum.dirtied_pages * page_bytes),
+            format::bytes(sum.disk_lazy_write_bytes),
+            format::bytes(sum.evicted_pages * page_bytes),
+        );
+        if sum.throttles > 0 {
+            put!(line, "; writers waited {}", format::duration(sum.throttled_ms * 1_000_000));
+        }
+        if self.lost_events > 0 {
+            put!(line, "; {} events LOST", format::count(self.lost_events));
+        }
+        line
+    }
+
+    /// All tables of it that have rows.
+    #[must_use]
+    pub fn to_text(&self, page_bytes: u64) -> String {
+        let mut text = String::new();
+        let tables = [
+            reads(self, page_bytes),
+            writes(self),
+            leaving(self),
+            disks::table(&self.disks, self.duration_ns),
+        ];
+        for table in tables.iter().filter(|table| !table.is_empty()) {
+            put_line!(text, "{}", table.to_text());
+        }
+        let left_out = self.rows_all.saturating_sub(self.rows.len() as u64);
+        if left_out > 0 {
+            put_line!(text, "{} files by processes did less, and are left out\n", left_out);
+        }
+        let sum = &self.sum;
+        put_line!(
+            text,
+            "lazy write: background {}, periodic {}, sync {}, reclaim {}, other {} pages in {} \
+             flushes",
+            format::count(sum.lazy_background_pages),
+            format::count(sum.lazy_periodic_pages),
+            format::count(sum.lazy_sync_pages),
+            format::count(sum.lazy_reclaim_pages),
+            format::count(sum.lazy_other_pages),
+            format::count(sum.lazy_flushes),
+        );
+        put_line!(text, "{}", self.memory_line());
+        let Unattributed { metadata_bytes, read_bytes, write_bytes } = self.unattributed;
+        if metadata_bytes + read_bytes + write_bytes > 0 {
+            put_line!(
+                text,
+                "disk I/O that belongs to no file: metadata {}, read {}, written {}",
+                format::bytes(metadata_bytes),
+                format::bytes(read_bytes),
+                format::bytes(write_bytes),
+            );
+        }
+        text
+    }
+
+    fn memory_line(&self) -> String {
+        let memory = &self.memory;
+        let mut line = format!(
+            "memory: {} resident, {} dirty (lazy write from {}, writers wait near {}), {} in \
+             write-back, {} of {} available",
+            format::bytes(memory.resident_bytes),
+            format::bytes(memory.dirty_bytes),
+            format::bytes(memory.background_threshold_bytes),
+            format::bytes(memory.dirty_threshold_bytes),
+            format::bytes(memory.write_back_bytes),
+            format::bytes(memory.available_bytes),
+            format::bytes(memory.total_bytes),
+        );
+        for (what, pressure) in [("memory", memory.memory_pressure), ("I/O", memory.io_pressure)] {
+            if let Some(share) = pressure {
+                put!(line, ", waiting for {what} {} of the time", format::percent(share));
+            }
+        }
+        put!(
+            line,
+            "; {} pages reclaimed, {} came back",
+            format::count(memory.reclaimed_pages),
+            format::count(memory.refault_pages),
+        );
+        line
+    }
+}
+
+impl Watch {
+    /// The total as text.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        let mut text = String::new();
+        let total = &self.total;
+        put_line!(
+            text,
+            "{} for {}: {}\n",
+            self.scope,
+            format::duration(total.duration_ns),
+            match total.sum.hit_ratio() {
+                Some(ratio) => format!(
+                    "{} of {} pages read were resident, {} of them by read-ahead",
+                    format::percent(ratio),
+                    format::count(total.sum.read_pages),
+                    format::count(total.sum.read_ahead_hit_pages),
+                ),
+                None => "nothing was read that could be seen".to_owned(),
+            }
+        );
+        put!(text, "{}", total.to_text(self.page_bytes));
+        put_line!(
+            text,
+            "watching: {} events, {} lost, {} of processor time, {} of memory",
+            format::count(self.events),
+            format::count(total.lost_events),
+            format::duration(self.own_cpu_ns),
+            format::bytes(self.own_memory_bytes),
+        );
+        for sentence in &self.missing {
+            put_line!(text, "missing: {sentence}");
+        }
+        text
+    }
+}

@@ -1,0 +1,308 @@
+//! `larder watch` says what happened, costs little, loses nothing; `larder size --live` predicts.
+//!
+//! The exactness is shown by a test of the command, with cachestat(2) right before each read. What
+//! it costs is measured by a loop of reads here, in pairs: a batch without it, a batch with it.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
+
+use super::{Claims, Lab, to_f64};
+use crate::memory_group::MemoryGroup;
+use crate::run;
+
+/// What reading may become slower by.
+const COST_MAX: f64 = 0.20;
+/// Look-ups per second of which none may be lost.
+const PER_S_MIN: f64 = 500_000.0;
+/// Points that a prediction may be off, on the average.
+const POINTS_MAX: f64 = 3.0;
+/// Pages of the file that is read from memory.
+const PAGES: u64 = 16_384;
+const PAGE_BYTES: u64 = 4096;
+/// Reads of a batch.
+const BATCH: u64 = 50_000;
+/// What a command may take.
+const LONG_S: u64 = 300;
+/// How long a watcher may take to begin.
+const BEGIN_MAX: Duration = Duration::from_secs(20);
+
+/// Runs the proof.
+pub(super) fn run(lab: &Lab, claims: &mut Claims) -> Result<()> {
+    if !run::is_root() {
+        claims.skip("what the file cache does", "needs root");
+        return Ok(());
+    }
+    exactness(lab, claims)?;
+    cost(lab, claims)?;
+    claims.tried("killed with -9, the next start removes the instance", || killed(lab));
+    claims.tried("without root it says what is missing, and shows the rest", || refused(lab));
+    Ok(())
+}
+
+/// The test of the command says what it has shown.
+fn exactness(lab: &Lab, claims: &mut Claims) -> Result<()> {
+    let mut cargo = run::cargo(&lab.root);
+    // The test only starts and checks; what it starts is the binary that is to be proved.
+    cargo.args(["test", "--package", "larder", "--test", "watch"]);
+    cargo.args(["--", "--nocapture", "--test-threads", "1"]).env("LARDER_BINARY", &lab.binary);
+    if !lab.options.quick {
+        cargo.env("LARDER_WATCH_FULL", "1");
+    }
+    let out = run::keep(&mut cargo)?;
+    let shown: Vec<&str> =
+        out.stdout.lines().filter_map(|line| line.trim().strip_prefix("shown: ")).collect();
+    for line in &shown {
+        println!("   {line}");
+    }
+    for line in out.stdout.lines().filter(|line| line.starts_with("skipped: ")) {
+        claims.skip("hits and misses", line.trim_start_matches("skipped: "));
+    }
+    let figure = format!("{} comparisons, each within 1 %", shown.len());
+    claims.add("hits, misses, writers: by file and process", figure, out.ok() && !shown.is_empty());
+    Ok(())
+}
+
+/// A command that watches, until dropped.
+struct Watching {
+    child: Child,
+    result: PathBuf,
+}
+
+impl Watching {
+    fn start(lab: &Lab, words: &[&str]) -> Result<Self> {
+        let result = lab.file("watch.json");
+        let said = lab.file("watch.err");
+        let child = Command::new(&lab.binary)
+            .args(["watch", "--rows", "1000", "--for", "5m"])
+            .args(words)
+            .arg("-o")
+            .arg(&result)
+            .stdout(Stdio::null())
+            .stderr(File::create(&said).context("make a file for what it says")?)
+            .spawn()
+            .context("start larder watch")?;
+        let begun = Instant::now();
+        while !std::fs::read_to_string(&said)?.contains("watching ") {
+            ensure!(begun.elapsed() < BEGIN_MAX, "it does not begin");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(Self { child, result })
+    }
+
+    /// Ends it as Ctrl-C does; what it found.
+    fn end(mut self) -> Result<Value> {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::INT).context("end it")?;
+        ensure!(self.child.wait().context("wait for it")?.success(), "larder watch failed");
+        let text = std::fs::read_to_string(&self.result).context("read what it found")?;
+        serde_json::from_str(&text).context("parse what it found")
+    }
+}
+
+/// Batches of reads from memory; the shortest time of one read, in nanoseconds.
+fn batches(file: &File, count: u64) -> Result<f64> {
+    let mut buffer = vec![0; 4096];
+    let mut best = f64::INFINITY;
+    let mut page = 1_u64;
+    for _ in 0..count {
+        let begun = Instant::now();
+        for _ in 0..BATCH {
+            page = page.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let place = (page >> 33) % PAGES;
+            file.read_exact_at(&mut buffer, place * PAGE_BYTES).context("read")?;
+        }
+        best = best.min(begun.elapsed().as_secs_f64() * 1e9 / to_f64(BATCH));
+    }
+    Ok(best)
+}
+
+fn cost(lab: &Lab, claims: &mut Claims) -> Result<()> {
+    let path = lab.file("hot");
+    let name = path.display().to_string();
+    let bytes = usize::try_from(PAGES * PAGE_BYTES).context("a small file")?;
+    std::fs::write(&path, vec![7; bytes]).context("make a file")?;
+    let file = File::open(&path).context("open it")?;
+    batches(&file, 4)?;
+    let (rounds, count) = (lab.either(5, 2), lab.either(40, 10));
+    let (mut ratios, mut added) = (Vec::new(), Vec::new());
+    let (mut lost, mut looked_up, mut seconds, mut cpu) = (0, 0, 0.0, 0);
+    for _ in 0..rounds {
+        let off = batches(&file, count)?;
+        let watching = Watching::start(lab, &[])?;
+        let begun = Instant::now();
+        let on = batches(&file, count)?;
+        seconds += begun.elapsed().as_secs_f64();
+        let found = watching.end()?;
+        lost += found["total"]["lost_events"].as_u64().context("no count of what was lost")?;
+        cpu += found["own_cpu_ns"].as_u64().context("no processor time")?;
+        let rows = found["total"]["rows"].as_array().context("no rows")?;
+        let own = rows.iter().filter(|row| row["file"] == name.as_str());
+        looked_up += own.filter_map(|row| row["read_pages"].as_u64()).sum::<u64>();
+        println!("   {off:.0} ns without, {on:.0} ns with");
+        ratios.push(on / off - 1.0);
+        added.push(on - off);
+    }
+    ratios.sort_by(f64::total_cmp);
+    added.sort_by(f64::total_cmp);
+    let median = ratios[ratios.len() / 2];
+    let figure = format!(
+        "+{:.1} % (+{:.0} ns), {} pairs; its own processor time {:.0} ns a look-up",
+        100.0 * median,
+        added[added.len() / 2],
+        ratios.len(),
+        to_f64(cpu) / to_f64(looked_up.max(1))
+    );
+    claims.add("a read of 4 KiB from memory, at most 20 % slower", figure, median <= COST_MAX);
+    let expected = BATCH * count * rounds;
+    let rate = to_f64(looked_up) / seconds;
+    let figure = format!("{rate:.0}/s, {lost} lost, {looked_up} of {expected} counted");
+    let all = lost == 0 && looked_up == expected && rate >= PER_S_MIN;
+    claims.add("500,000 look-ups per second and more, none lost", figure, all);
+    Ok(())
+}
+
+/// Instances of tracefs, read by another program.
+fn instances() -> Result<usize> {
+    let script = "unshare -m sh -c 'mount -t tracefs none /sys/kernel/tracing 2>/dev/null; \
+                  ls /sys/kernel/tracing/instances'";
+    let text = run::text(Command::new("sh").args(["-c", script]))?;
+    Ok(text.lines().filter(|line| line.starts_with("larder-")).count())
+}
+
+fn killed(lab: &Lab) -> Result<String> {
+    let before = instances()?;
+    let mut first = Watching::start(lab, &[])?;
+    first.child.kill().context("kill it")?;
+    first.child.wait().context("wait for it")?;
+    ensure!(instances()? > before, "there was nothing to leave");
+    Watching::start(lab, &[])?.end()?;
+    ensure!(instances()? == before, "something is left");
+    Ok("removed, and nothing is left".to_owned())
+}
+
+/// As somebody else, for a second.
+fn refused(lab: &Lab) -> Result<String> {
+    let mut command = run::client(LONG_S, "setpriv");
+    command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]);
+    command.arg(&lab.binary).args(["watch", "--for", "1s"]);
+    let out = run::keep(&mut command)?;
+    let sentence = out.stderr.lines().find(|line| line.starts_with("missing: "));
+    let sentence = sentence.context("it says nothing")?;
+    ensure!(out.ok() && sentence.contains("root"), "{}", out.stderr);
+    ensure!(out.stdout.contains("memory: "), "it shows nothing: {}", out.stdout);
+    Ok(sentence.trim_start_matches("missing: ").to_owned())
+}
+
+/// The curve of a recorded run, against the same run in memory groups of six sizes.
+pub(super) fn size_live(lab: &Lab, claims: &mut Claims) -> Result<()> {
+    if let Some(why) = MemoryGroup::missing() {
+        claims.skip("a prediction against memory groups", why);
+        return Ok(());
+    }
+    let path = lab.file("skewed");
+    let mib = lab.either(256, 128);
+    std::fs::write(&path, vec![3; mib << 20]).context("make a file")?;
+    File::open(&path).and_then(|file| file.sync_all()).context("write it out")?;
+    let requests = lab.either(400_000_u64, 120_000);
+    let trace = lab.file("skewed.ltr");
+    let mut recorder = Command::new(&lab.binary)
+        .args(["trace", "record"])
+        .args([&trace, &path])
+        .stderr(File::create(lab.file("record.err")).context("make a file")?)
+        .spawn()
+        .context("start larder trace record")?;
+    let begun = Instant::now();
+    while !std::fs::read_to_string(lab.file("record.err"))?.contains("watching ") {
+        ensure!(begun.elapsed() < BEGIN_MAX, "it does not begin");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    run::text(&mut load(&path, mib, requests))?;
+    let pid = rustix::process::Pid::from_child(&recorder);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).context("end it")?;
+    ensure!(recorder.wait().context("wait for it")?.success(), "larder trace record failed");
+    let (mut sum, mut count) = (0.0, 0);
+    for size in lab.either([24, 40, 64, 96, 144, 208], [16, 24, 36, 52, 72, 100]) {
+        let group = MemoryGroup::of(size)?;
+        drop_pages(&path)?;
+        let watching = Watching::start(lab, &[&path.to_string_lossy()])?;
+        run::text(&mut group.enter(&load(&path, mib, requests)))?;
+        let held = group.bytes("cache")?;
+        let found = watching.end()?;
+        let pages = |name: &str| found["total"]["sum"][name].as_u64().unwrap_or(0);
+        let measured = to_f64(pages("hit_pages")) / to_f64(pages("read_pages").max(1));
+        let predicted = predicted(lab, &trace, held)?;
+        let points = 100.0 * (predicted - measured).abs();
+        println!(
+            "   {size} MiB, {} MiB of them cache: predicted {:.1} %, measured {:.1} %",
+            held >> 20,
+            100.0 * predicted,
+            100.0 * measured
+        );
+        sum += points;
+        count += 1;
+    }
+    let mean = sum / f64::from(count);
+    let figure = format!("{mean:.2} points off on the average, six sizes");
+    claims.add("the curve of a live recording, against memory groups", figure, mean <= POINTS_MAX);
+    Ok(())
+}
+
+/// Skewed reads, the same each time.
+fn load(path: &Path, mib: usize, requests: u64) -> Command {
+    let mut fio = run::client(LONG_S, "fio");
+    fio.args(["--name=skewed", "--rw=randread", "--bs=4k", "--ioengine=psync", "--thread"]);
+    fio.args(["--random_distribution=zipf:0.9", "--randrepeat=1", "--randseed=7"]);
+    fio.args(["--norandommap", "--invalidate=0", "--fadvise_hint=random"]);
+    fio.arg(format!("--filename={}", path.display())).arg(format!("--size={mib}m"));
+    fio.arg(format!("--number_ios={requests}"));
+    // It ends after so many requests, and not when it has read as much as the file has.
+    fio.arg(format!("--io_size={}", requests * PAGE_BYTES));
+    fio
+}
+
+fn drop_pages(path: &Path) -> Result<()> {
+    let file = File::open(path).context("open it")?;
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).context("drop its pages")
+}
+
+/// The hit ratio of the kernel's policy with so much cache.
+fn predicted(lab: &Lab, trace: &Path, bytes: u64) -> Result<f64> {
+    let mut command = run::client(LONG_S, &lab.binary.to_string_lossy());
+    command.arg("sim").arg(trace).args(["--policy", "linux", "--format", "json"]);
+    let pages = (bytes / PAGE_BYTES).max(1);
+    command.args(["--size", &format!("{pages}p")]);
+    let text = run::text(&mut command)?;
+    let found: Value = serde_json::from_str(&text).context("parse what larder sim printed")?;
+    hit_ratio(&found).with_context(|| format!("no hit ratio in {found}"))
+}
+
+/// The first number called so, wherever it is.
+fn hit_ratio(value: &Value) -> Option<f64> {
+    match value {
+        Value::Object(fields) => match fields.get("hit_ratio").and_then(Value::as_f64) {
+            Some(ratio) => Some(ratio),
+            None => fields.values().find_map(hit_ratio),
+        },
+        Value::Array(all) => all.iter().find_map(hit_ratio),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_ratio_is_found_wherever_it_lies() {
+        let value = json!({"a": [{"b": 1}, {"hit_ratio": 0.25}]});
+        assert_eq!(hit_ratio(&value), Some(0.25));
+        assert_eq!(hit_ratio(&json!({"hit_ratio": null})), None);
+    }
+}
