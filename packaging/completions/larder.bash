@@ -1556,7 +1556,7 @@ _larder() {
             return 0
             ;;
         larder__subcmd__report)
-            opts="-o -h --format --output --help"
+            opts="-o -h --format --output --names --decimal --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1572,6 +1572,14 @@ _larder() {
                     ;;
                 -o)
                     COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --names)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --decimal)
+                    COMPREPLY=($(compgen -W "point comma" -- "${cur}"))
                     return 0
                     ;;
                 *)

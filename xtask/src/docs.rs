@@ -48,6 +48,9 @@ pub(crate) fn command(args: &[String]) -> Result<Ending> {
 
 /// Has the tests write the examples that they check otherwise.
 fn examples(root: &Path) -> Result<()> {
+    let mut cargo = run::cargo(root);
+    cargo.args(["test", "--quiet", "--package", "larder-report", "--lib", "documents"]);
+    run::show(cargo.env("LARDER_WRITE_DOCS", "1"))?;
     for (test, name) in [
         ("control", "documents"),
         ("postmark", "documents"),

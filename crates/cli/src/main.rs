@@ -125,3 +125,24 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
         .downcast_ref::<std::io::Error>()
         .is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_findings_say_to_try_are_commands_that_exist() {
+        for rule in larder_report::findings::RULES {
+            for command in rule.attempt {
+                let filled = command
+                    .replace("TRACE", "a.ltr")
+                    .replace("IMAGE", "a.img")
+                    .replace("FOLDER", "folder")
+                    .replace("SIZE", "64MiB")
+                    .replace("SOCKET", "a.sock");
+                let parsed = Cli::try_parse_from(filled.split(' '));
+                assert!(parsed.is_ok(), "{}: {command}: {:?}", rule.name, parsed.err());
+            }
+        }
+    }
+}

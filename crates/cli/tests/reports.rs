@@ -1,5 +1,5 @@
-//! The examples in docs/bench.md and docs/compare.md are what the commands say of the recorded runs
-//! in bench-runs.
+//! The examples in docs/bench.md, docs/compare.md and docs/perfmon.md are what the commands say of
+//! the recorded runs in bench-runs, and of the log beside the page.
 //!
 //! An example is a block of code that begins with `$ larder report ...` or `$ larder compare ...`;
 //! the test runs it in bench-runs. With `LARDER_WRITE_DOCS=1` it writes what comes out.
@@ -49,7 +49,7 @@ fn renewed(old: &str) -> (String, usize) {
 
 #[test]
 fn examples_are_what_the_commands_say() {
-    for name in ["bench.md", "compare.md"] {
+    for name in ["bench.md", "compare.md", "perfmon.md"] {
         let path = root().join("docs").join(name);
         let old = std::fs::read_to_string(&path).unwrap();
         let (new, count) = renewed(&old);
@@ -91,9 +91,9 @@ fn reports_are_written_as_their_names_say() {
 #[test]
 fn wrong_runs_are_refused_with_a_sentence() {
     for (line, said) in [
-        ("larder report absent.json", "failed to read the run absent.json: "),
+        ("larder report absent.json", "failed to read absent.json: "),
         ("larder report README.md", "it is not JSON"),
-        ("larder compare probe-before.json absent.json", "read the run absent.json"),
+        ("larder compare probe-before.json absent.json", "read absent.json"),
         ("larder report probe-before.json -o /no/such/folder/x.html", "failed to write "),
         ("larder compare probe-before.json probe-after.json --threshold 2", "is not a share"),
     ] {

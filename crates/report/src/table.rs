@@ -140,6 +140,10 @@ impl Table {
         self.rows.push(row);
     }
 
+    pub(crate) fn title(&self) -> &str {
+        &self.title
+    }
+
     pub(crate) fn columns(&self) -> &[Column] {
         &self.columns
     }

@@ -1,15 +1,16 @@
-//! `larder report`: a recorded run for people and for other programs.
+//! `larder report`: a recorded run, or a log of Perfmon, for people and for other programs.
 
 use crate::output;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
+use larder_report::perfmon::{self, Decimal, Names, Options, Summary};
 use larder_report::run::Run;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The run, as larder bench wrote it.
+    /// The run, as larder bench wrote it, or a log of Perfmon (CSV).
     #[arg(value_name = "FILE")]
     file: PathBuf,
 
@@ -20,9 +21,27 @@ pub(crate) struct Arguments {
     /// Where to, instead of standard output. It is written under another name and renamed.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+
+    /// The names of counters on the machine that a log of Perfmon is of, if larder does not know
+    /// them: what the registry has under Perflib\\CurrentLanguage as Counter.
+    #[arg(long, value_name = "FILE")]
+    names: Option<PathBuf>,
+
+    /// What stands before the decimals of a log of Perfmon, if the log itself does not show it.
+    #[arg(long, value_name = "SIGN")]
+    decimal: Option<Sign>,
 }
 
-/// The forms of a run.
+/// What stands before decimals.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Sign {
+    /// 1.5
+    Point,
+    /// 1,5
+    Comma,
+}
+
+/// The forms of a run and of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
     /// Tables and sentences.
@@ -55,12 +74,32 @@ impl Format {
             Format::Json => run.to_json()?,
         })
     }
+
+    /// A log of Perfmon in this form.
+    fn write_log(self, log: &Summary) -> String {
+        match self {
+            Format::Text => log.to_text(),
+            Format::Csv => log.to_csv(),
+            Format::Html => log.to_html(),
+            Format::Json => format!("{:#}\n", log.to_json()),
+        }
+    }
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    let run = open(&arguments.file)?;
     let named = arguments.output.as_deref().and_then(Format::of_name);
-    let text = arguments.format.or(named).unwrap_or(Format::Text).write(&run)?;
+    let format = arguments.format.or(named).unwrap_or(Format::Text);
+    let bytes = read(&arguments.file)?;
+    let text = if perfmon::is_log(&bytes) {
+        format.write_log(&log(&bytes, arguments)?)
+    } else if arguments.names.is_some() || arguments.decimal.is_some() {
+        bail!(
+            "read {}: it is no log of Perfmon, to which --names and --decimal belong",
+            arguments.file.display()
+        );
+    } else {
+        format.write(&parse(&arguments.file, &bytes)?)?
+    };
     match &arguments.output {
         Some(file) => output::write_whole(file, &text),
         // A reader that has had enough is no failure, so the error must reach main as it is.
@@ -68,9 +107,36 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     }
 }
 
+/// Reads a log of Perfmon.
+fn log(bytes: &[u8], arguments: &Arguments) -> Result<Summary> {
+    let names = match &arguments.names {
+        Some(file) => {
+            let names = Names::read(&read(file)?).with_context(|| {
+                format!("read {}: it is no list of a number and a name by turns", file.display())
+            })?;
+            Some(names)
+        }
+        None => None,
+    };
+    let decimal = arguments.decimal.map(|sign| match sign {
+        Sign::Point => Decimal::Point,
+        Sign::Comma => Decimal::Comma,
+    });
+    let options = Options { names: names.as_ref(), decimal };
+    perfmon::read(bytes, &options).with_context(|| format!("read {}", arguments.file.display()))
+}
+
+fn read(file: &Path) -> Result<Vec<u8>> {
+    std::fs::read(file).with_context(|| format!("read {}", file.display()))
+}
+
+fn parse(file: &Path, bytes: &[u8]) -> Result<Run> {
+    let what = || format!("read {}", file.display());
+    let text = std::str::from_utf8(bytes).with_context(what)?;
+    Run::from_json(text).with_context(what)
+}
+
 /// Reads a recorded run.
 pub(crate) fn open(file: &Path) -> Result<Run> {
-    let text = std::fs::read_to_string(file)
-        .with_context(|| format!("read the run {}", file.display()))?;
-    Run::from_json(&text).with_context(|| format!("read {}", file.display()))
+    parse(file, &read(file)?)
 }

@@ -22,6 +22,11 @@ pub(super) trait Decode: Send {
         out: &mut Out<'_>,
     ) -> Result<usize, TraceError>;
 
+    /// Nothing more comes: what was held back goes out now.
+    fn end(&mut self, _out: &mut Out<'_>) -> Result<(), TraceError> {
+        Ok(())
+    }
+
     /// What offsets and lengths count.
     fn addressing(&self) -> Addressing {
         Addressing::Bytes
@@ -157,9 +162,9 @@ impl<D: Decode> Stream<D> {
         Stream { input, decoder, names, bad, clock, ended: false }
     }
 
-    /// Decodes what is in the window; answers whether that brought anything forward.
-    fn step(&mut self, batch: &mut Vec<Record>) -> Result<bool, TraceError> {
-        let mut out = Out {
+    /// The decoder, what it reads, and where it puts records.
+    fn parts<'a>(&'a mut self, batch: &'a mut Vec<Record>) -> (&'a mut D, &'a Input, Out<'a>) {
+        let out = Out {
             names: &mut self.names,
             bad: &mut self.bad,
             position: self.input.position(),
@@ -167,7 +172,13 @@ impl<D: Decode> Stream<D> {
             clock: &mut self.clock,
             addressing: self.decoder.addressing(),
         };
-        let used = self.decoder.decode(self.input.bytes(), self.input.at_end(), &mut out)?;
+        (&mut self.decoder, &self.input, out)
+    }
+
+    /// Decodes what is in the window; answers whether that brought anything forward.
+    fn step(&mut self, batch: &mut Vec<Record>) -> Result<bool, TraceError> {
+        let (decoder, input, mut out) = self.parts(batch);
+        let used = decoder.decode(input.bytes(), input.at_end(), &mut out)?;
         self.input.pass(used);
         Ok(used > 0)
     }
@@ -190,6 +201,8 @@ impl<D: Decode> Source for Stream<D> {
                 let why = "the file ends in the middle of a record";
                 self.bad.add(|| format!("byte {at}"), why)?;
             }
+            let (decoder, _, mut out) = self.parts(batch);
+            decoder.end(&mut out)?;
         }
         Ok(())
     }

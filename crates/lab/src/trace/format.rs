@@ -1,7 +1,8 @@
 //! The formats by name, and how the format of a file is told.
 
 use super::read::{
-    Blkparse, Blktrace, Fio, Lcs, OracleGeneral, Procmon, Vscsi, perfmon_refusal, twitter_operation,
+    Blkparse, Blktrace, Fio, Lcs, OracleGeneral, PerfScript, Procmon, Vscsi, perfmon_refusal,
+    twitter_operation,
 };
 use super::text::{is_heading, leading_decimal, read_or_write, take_word, whole_number};
 use super::{csv, ltr};
@@ -33,6 +34,7 @@ pub enum Format {
     Keys64Le,
     Keys64Be,
     Procmon,
+    PerfScript,
     Perfmon,
 }
 
@@ -61,6 +63,7 @@ const TABLE: &[(Format, &str, &str, &[&str])] = &[
     (Format::Keys64Le, "keys64le", "raw keys of 64 bits, little-endian", &["u64", "u64le"]),
     (Format::Keys64Be, "keys64be", "raw keys of 64 bits, big-endian", &["u64be"]),
     (Format::Procmon, "procmon", "Process Monitor CSV", &[]),
+    (Format::PerfScript, "perf-script", "perf script of page-cache events", &[]),
     (Format::Perfmon, "perfmon", "Perfmon CSV (counters; refused with a sentence)", &[]),
 ];
 
@@ -141,6 +144,9 @@ fn from_text(head: &[u8]) -> Option<Format> {
     }
     if Procmon::from_head(head).is_some() {
         return Some(Format::Procmon);
+    }
+    if PerfScript::looks_like(head) {
+        return Some(Format::PerfScript);
     }
     let mut lines = head.split(|&byte| byte == b'\n').enumerate().filter_map(|(number, line)| {
         let line = line.strip_suffix(b"\r").unwrap_or(line);

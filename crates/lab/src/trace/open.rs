@@ -4,7 +4,7 @@ use super::decode::{Decode, Fixed, Stream};
 use super::input::Input;
 use super::read::{
     Alibaba, Blkparse, Blktrace, DiskSim, Fio, Keys, LCS_HEADER_BYTES, Lcs, Lis, Msr,
-    OracleGeneral, Procmon, Spc, Systor, Tencent, Twitter, Vscsi, perfmon_refusal,
+    OracleGeneral, PerfScript, Procmon, Spc, Systor, Tencent, Twitter, Vscsi, perfmon_refusal,
 };
 use super::text::{LineFormat, Lines};
 use super::{Format, Source, TraceError, csv, ltr};
@@ -165,6 +165,7 @@ fn source(format: Format, input: Input, max_bad: u64) -> Result<BoxedSource, Tra
             Some(procmon) => lines(procmon, input, max_bad),
             None => Err(wrong("the first line lacks Time of Day, Operation, Path or Detail")),
         },
+        Format::PerfScript => lines(PerfScript::default(), input, max_bad),
         Format::Perfmon => Err(match perfmon_refusal(head) {
             Some(refusal) => input.bad(refusal),
             None => wrong("the first line does not begin with (PDH-CSV"),

@@ -10,6 +10,7 @@ mod lcs;
 mod lis;
 mod msr;
 mod oracle_general;
+mod perf_script;
 mod perfmon;
 mod procmon;
 mod spc;
@@ -28,6 +29,7 @@ pub(super) use lcs::{HEADER_BYTES as LCS_HEADER_BYTES, Lcs};
 pub(super) use lis::Lis;
 pub(super) use msr::Msr;
 pub(super) use oracle_general::OracleGeneral;
+pub(super) use perf_script::PerfScript;
 pub(super) use perfmon::refusal as perfmon_refusal;
 pub(super) use procmon::Procmon;
 pub(super) use spc::Spc;
@@ -39,7 +41,7 @@ pub(super) use vscsi::Vscsi;
 use super::bytes;
 use super::decode::{Decode, FixedRecord, Out, Wrong};
 use super::text;
-use super::{Addressing, Op, Record, TraceError};
+use super::{Addressing, LEN_MAX, Op, Record, TraceError};
 
 /// Bytes of the sectors that formats count in.
 const SECTOR_BYTES: u64 = 512;

@@ -16,6 +16,11 @@ pub(super) trait LineFormat: Send {
         false
     }
 
+    /// The end of the file: what was held back is pushed now.
+    fn end(&mut self, _out: &mut Out<'_>) -> Result<(), Wrong> {
+        Ok(())
+    }
+
     /// What offsets and lengths count.
     fn addressing(&self) -> Addressing {
         Addressing::Bytes
@@ -75,6 +80,13 @@ impl<F: LineFormat> Decode for Lines<F> {
             from = bytes.len();
         }
         Ok(from)
+    }
+
+    fn end(&mut self, out: &mut Out<'_>) -> Result<(), TraceError> {
+        match self.format.end(out) {
+            Ok(()) => Ok(()),
+            Err(why) => out.bad.add(|| "the end".to_owned(), why),
+        }
     }
 
     fn addressing(&self) -> Addressing {

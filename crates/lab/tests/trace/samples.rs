@@ -138,7 +138,7 @@ pub(crate) fn texts(asked: &[Record]) -> Vec<Sample> {
         }),
     ];
     all.extend([blkparse(asked), fio(asked, true), fio(asked, false), procmon(asked)]);
-    all.extend([twitter(asked), csv(asked)]);
+    all.extend([twitter(asked), csv(asked), perf_script(asked)]);
     all
 }
 
@@ -249,6 +249,33 @@ fn twitter(asked: &[Record]) -> Sample {
         (record.volume, record.offset) = (0, 0);
     }
     Sample { format: Format::Twitter, name: "cluster.csv", bytes: text.into_bytes(), records }
+}
+
+/// Look-ups of whole pages, and pages that become dirty.
+fn perf_script(asked: &[Record]) -> Sample {
+    let mut text = String::from("# what perf script --ns prints\n");
+    let keeps = Keeps { tick_ns: 1, op: true, volume: true, ..NOTHING };
+    let mut records = kept(asked, keeps, BEGUN_NS);
+    for (r, out) in asked.iter().zip(&mut records) {
+        let (first, last) = (r.offset / 4096, (r.offset + r.len - 1) / 4096);
+        let (s, ns) =
+            ((r.time_ns + BEGUN_NS) / 1_000_000_000, (r.time_ns + BEGUN_NS) % 1_000_000_000);
+        let inode = r.volume + 500_000;
+        let head = format!("  fio  {} [001] {s}.{ns:09}: ", 3300 + r.volume);
+        if r.op == Op::Read {
+            let (from, to) = (first * 4096, last * 4096 + 4095);
+            let event = "filemap:mm_filemap_get_pages";
+            writeln!(text, "{head}  {event}: dev=254:0 ino={inode:x} ofs={from}-{to}").unwrap();
+            (out.len, out.class) = ((last - first + 1) * 4096, 1);
+        } else {
+            let event = "writeback:writeback_dirty_folio";
+            writeln!(text, "{head}  {event}: bdi 254:0: ino={inode} index={first}").unwrap();
+            (out.len, out.class) = (4096, 17);
+        }
+        out.offset = first * 4096;
+        (out.file, out.process) = (out.volume + 1, out.volume + 1);
+    }
+    Sample { format: Format::PerfScript, name: "p.txt", bytes: text.into_bytes(), records }
 }
 
 fn csv(asked: &[Record]) -> Sample {

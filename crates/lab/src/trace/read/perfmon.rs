@@ -21,6 +21,6 @@ pub(in super::super) fn refusal(head: &[u8]) -> Option<String> {
     let counters = columns.saturating_sub(1);
     Some(format!(
         "this is a Perfmon log of {counters} counters, sampled now and then; it holds no requests, \
-         so it is no trace"
+         so it is no trace; larder report shows what it says"
     ))
 }

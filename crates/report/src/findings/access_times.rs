@@ -1,0 +1,44 @@
+//! Times of access that are written because files are read.
+
+use super::observation::share;
+use super::{Observation, Rule, Sure};
+use crate::format;
+
+/// Inodes per second: with relatime a file is written once a day, so this is thousands of files or
+/// a mount with strictatime.
+const PER_S: f64 = 1.0;
+/// Of all that became dirty.
+const OF_DIRTY: f64 = 0.05;
+
+pub(super) const RULE: Rule = Rule {
+    name: "access-times",
+    when: "reading alone made at least 1 inode a second dirty, 5 % of all that became so",
+    source: "with relatime, the default of Linux, a file is written at most once a day for being \
+             read",
+    why: "Each read that is answered from memory still costs a write, of the inode and of the \
+          journal.",
+    attempt: &[
+        "larder bench matrix --workload postmark --variant a=;relatime --variant b=;noatime",
+    ],
+    sure: Sure::Certain,
+    seen,
+};
+
+fn seen(observation: &Observation) -> Option<String> {
+    let times = observation.access_times.as_ref()?;
+    let dirtied = observation.writes.map_or(0, |writes| writes.dirtied_pages);
+    let per_s = crate::advise::as_f64(times.updates) / observation.seconds;
+    let part = share(times.updates, times.updates.saturating_add(dirtied));
+    (per_s >= PER_S && part >= OF_DIRTY).then(|| {
+        let mounts = if times.mounts.is_empty() {
+            String::new()
+        } else {
+            format!(" on {}", times.mounts.join(", "))
+        };
+        format!(
+            "reading made {} inodes a second dirty{mounts}, {} of all that became dirty",
+            format::number(per_s),
+            format::percent(part)
+        )
+    })
+}

@@ -1,0 +1,35 @@
+//! Caches above each other that hold the same.
+
+use super::observation::bytes;
+use super::{Observation, Rule, Sure};
+
+/// Both hold at least this share of the memory; less is not worth a change.
+const OF_MEMORY: f64 = 0.05;
+/// The same where the memory is not known.
+const BYTES: f64 = 64.0 * 1024.0 * 1024.0;
+
+pub(super) const RULE: Rule = Rule {
+    name: "layered-caches",
+    when: "a cache and the cache of what lies below it both hold 5 % of memory or more (64 MiB \
+           where that is not known)",
+    source: "a twentieth of memory is what the useful region of a curve is worth moving for; the \
+             two copies are the sum of both",
+    why: "Two copies of the same data compete for one memory; the lower one is hardly ever asked.",
+    attempt: &["larder serve IMAGE --memory SIZE --listen unix:SOCKET"],
+    sure: Sure::Certain,
+    seen,
+};
+
+fn seen(observation: &Observation) -> Option<String> {
+    let least = observation.memory_bytes.map_or(BYTES, |memory| memory * OF_MEMORY);
+    let twice = |layer: &&super::Layer| layer.upper_bytes.min(layer.lower_bytes) >= least;
+    let layers = observation.layers.iter().filter(twice);
+    let layer = layers.max_by(|a, b| a.lower_bytes.total_cmp(&b.lower_bytes))?;
+    Some(format!(
+        "{} holds {}, and {} below it has {} resident as well",
+        layer.upper,
+        bytes(layer.upper_bytes),
+        layer.lower,
+        bytes(layer.lower_bytes)
+    ))
+}

@@ -1,0 +1,67 @@
+//! A process whose memory grows and grows, and squeezes the cache.
+
+use super::observation::{bytes, mean};
+use super::{Observation, Rule, Sure};
+
+/// It grew by this share of what the cache held at the beginning: less does not squeeze it.
+const GREW: f64 = 0.25;
+/// Steps that may go down: a program that works gives back about as often as it takes.
+const DOWN: f64 = 0.1;
+/// The cache lost this share.
+const LOST: f64 = 0.25;
+/// Moments needed to tell a course from a step.
+const MOMENTS: usize = 8;
+
+pub(super) const RULE: Rule = Rule {
+    name: "leak",
+    when: "over at least 8 moments a process grew by a quarter of the cache or more, hardly ever \
+           giving back (1 step in 10), while the cache lost a quarter",
+    source: "measured in 1998: a program that leaked memory squeezed the cache to nearly nothing, \
+             since it had no minimum; the quarters of the time are compared",
+    why: "The cache of the system has no floor: what a program takes, it loses, and everybody else \
+          waits for the disk.",
+    attempt: &[
+        "larder bench probe FOLDER --scenario leak --memory SIZE",
+        "larder serve IMAGE --memory SIZE --listen unix:SOCKET",
+    ],
+    sure: Sure::Likely,
+    seen,
+};
+
+/// The means of the first and of the last quarter.
+fn quarters(values: &[f64]) -> Option<(f64, f64)> {
+    let quarter = values.len() / 4;
+    Some((mean(values.get(..quarter)?)?, mean(values.get(values.len() - quarter..)?)?))
+}
+
+fn seen(observation: &Observation) -> Option<String> {
+    let cache = observation.values(|moment| moment.cache_bytes);
+    if cache.len() < MOMENTS {
+        return None;
+    }
+    let (before, after) = quarters(&cache)?;
+    if after > (1.0 - LOST) * before {
+        return None;
+    }
+    let leaks = observation.processes.iter().filter_map(|process| {
+        let own = &process.private_bytes;
+        if own.len() < MOMENTS {
+            return None;
+        }
+        let steps = crate::advise::as_f64(own.len() as u64 - 1);
+        let down = own.windows(2).filter(|pair| pair[1] < pair[0]).count();
+        let (first, last) = (*own.first()?, *own.last()?);
+        let grows =
+            crate::advise::as_f64(down as u64) <= DOWN * steps && last - first >= GREW * before;
+        grows.then_some((process, first, last))
+    });
+    let (process, first, last) = leaks.max_by(|a, b| (a.2 - a.1).total_cmp(&(b.2 - b.1)))?;
+    Some(format!(
+        "{} grew from {} to {} while the cache went from {} to {}",
+        process.process,
+        bytes(first),
+        bytes(last),
+        bytes(before),
+        bytes(after)
+    ))
+}

@@ -1,0 +1,44 @@
+//! Misses concentrated in one file.
+
+use super::observation::share;
+use super::{Observation, Rule, Sure};
+use crate::format;
+
+/// More than half of all misses: what is done about this file decides the whole.
+const SHARE: f64 = 0.5;
+/// Files below which one of them has most of everything anyway.
+const FILES: usize = 3;
+/// Misses below which it does not matter: 4 MiB of pages, read in a second by any disk.
+const MISSES: u64 = 1024;
+/// Hits above which the cache does all that can be asked of it: the Probe that fits had 99.9 %,
+/// and the useful region of a curve ends where more memory gains little.
+const MISS_RATIO: f64 = 0.05;
+
+pub(super) const RULE: Rule = Rule {
+    name: "one-file-misses",
+    when: "one of at least 3 files has more than half of all misses, which are at least 1,024 \
+           pages and 5 % of what was read",
+    source: "half decides the whole; 1,024 pages are 4 MiB, a second's work of any disk",
+    why: "Memory, another policy or another place for this one file changes more than anything \
+          that is done for all.",
+    attempt: &["larder size TRACE", "larder serve IMAGE --memory SIZE --listen unix:SOCKET"],
+    sure: Sure::Certain,
+    seen,
+};
+
+fn seen(observation: &Observation) -> Option<String> {
+    let (reads, misses) = (observation.read_pages(), observation.miss_pages());
+    let worst = observation.files.iter().max_by_key(|file| file.miss_pages)?;
+    let read = observation.files.iter().filter(|file| file.read_pages > 0).count();
+    let part = share(worst.miss_pages, misses);
+    let matters = misses >= MISSES && share(misses, reads) >= MISS_RATIO;
+    (matters && read >= FILES && part > SHARE).then(|| {
+        format!(
+            "{} has {} of {} missed pages, and {} of the pages that were read",
+            worst.file,
+            format::percent(part),
+            format::count(misses),
+            format::percent(share(worst.read_pages, reads))
+        )
+    })
+}

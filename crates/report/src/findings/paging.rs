@@ -1,0 +1,54 @@
+//! Paging while hardly any memory is available.
+
+use super::observation::bytes;
+use super::{Moment, Observation, Rule, Sure};
+use crate::format;
+
+/// 4 MB of a machine with 64 MB: the bound that was told to administrators in 1998.
+const AVAILABLE: f64 = 4.0 * 1024.0 * 1024.0;
+/// The same as a share of memory, where that is known.
+const OF_MEMORY: f64 = 1.0 / 16.0;
+/// Pages per second: the Probe whose file overran the cache paged so in 1998.
+const PAGES: f64 = 45.0;
+/// So much of the time: once is no state.
+const TIME: f64 = 0.25;
+/// And at least so many moments.
+const MOMENTS: usize = 2;
+
+pub(super) const RULE: Rule = Rule {
+    name: "paging",
+    when: "in a quarter of the moments or more, at least 2, no more than 4 MiB (1/16 of memory, \
+           where that is known) was available and 45 pages/s or more were paged",
+    source: "from 1998: at or below 4 MB available of 64 MB and paging hard, the machine needs \
+             memory; 45 pages/s were measured there when a file overran the cache",
+    why: "Programs and the cache take memory from each other, and both read back from the disk \
+          what they lost.",
+    attempt: &["larder size TRACE", "larder serve IMAGE --memory SIZE --listen unix:SOCKET"],
+    sure: Sure::Likely,
+    seen,
+};
+
+fn seen(observation: &Observation) -> Option<String> {
+    let floor = observation.memory_bytes.map_or(AVAILABLE, |memory| memory * OF_MEMORY);
+    let short = |moment: &&Moment| {
+        moment.available_bytes.is_some_and(|bytes| bytes <= floor)
+            && moment.paging_per_s.is_some_and(|pages| pages >= PAGES)
+    };
+    let moments: Vec<&Moment> = observation.moments.iter().filter(short).collect();
+    let all = observation.moments.len() as u64;
+    let part = super::observation::share(moments.len() as u64, all);
+    if moments.len() < MOMENTS || part < TIME {
+        return None;
+    }
+    let most = moments.iter().filter_map(|moment| moment.paging_per_s).max_by(f64::total_cmp)?;
+    let least =
+        moments.iter().filter_map(|moment| moment.available_bytes).min_by(f64::total_cmp)?;
+    Some(format!(
+        "in {} of the time no more than {} was available, at least {}, and up to {} pages/s were \
+         paged",
+        format::percent(part),
+        bytes(floor),
+        bytes(least),
+        format::number(most)
+    ))
+}

@@ -1,0 +1,60 @@
+//! A log of Perfmon as an observation.
+
+use super::{Moment, Observation, ProcessUse, Writes};
+use crate::perfmon::Summary;
+
+/// Bytes of a page of the machines that Perfmon runs on.
+const PAGE_BYTES: u64 = 4096;
+
+impl From<&Summary> for Observation {
+    fn from(log: &Summary) -> Observation {
+        let line = |name: &str| log.lines.iter().find(|line| line.name == name);
+        let mut times: Vec<f64> =
+            log.lines.iter().flat_map(|line| &line.points).map(|p| p.0).collect();
+        times.sort_by(f64::total_cmp);
+        times.dedup();
+        let at = |name: &str, time: f64| {
+            let points = &line(name)?.points;
+            points.iter().find(|point| point.0.total_cmp(&time).is_eq()).map(|point| point.1)
+        };
+        let moments: Vec<Moment> = times
+            .iter()
+            .map(|&time| Moment {
+                at_s: time,
+                cache_bytes: at("cache", time),
+                available_bytes: at("available", time),
+                paging_per_s: at("pages of paging", time),
+                ..Moment::default()
+            })
+            .collect();
+        let seconds = times.last().copied().unwrap_or_default() + log.interval_s;
+        let processes = log.processes.iter().map(|process| ProcessUse {
+            process: process.process.clone(),
+            throttled_s: None,
+            private_bytes: process.private_bytes.clone(),
+        });
+        let count = |per_s: f64| {
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "saturates"
+            )]
+            let whole = (per_s * seconds).round() as u64;
+            whole
+        };
+        let writes = log.bursts.iter().find(|bursts| bursts.what == "lazy write");
+        Observation {
+            source: "perfmon".to_owned(),
+            seconds,
+            page_bytes: PAGE_BYTES,
+            moments,
+            processes: processes.collect(),
+            writes: writes.map(|bursts| Writes {
+                dirtied_pages: count(bursts.pages_per_s),
+                bursts: count(bursts.bursts_per_s),
+                burst_pages: count(bursts.pages_per_s),
+            }),
+            ..Observation::default()
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Read-ahead that is wasted, or too small.
+
+use super::observation::share;
+use super::{Observation, Rule, Sure};
+use crate::format;
+
+/// More than half of what was brought went unused: the same bound as for volumes that larder
+/// serves (`curve/report.rs` of the core).
+const UNUSED: f64 = 0.5;
+/// Pages below which it does not matter: 4 MiB.
+const PAGES: u64 = 1024;
+/// Of pages read in order at most one in ten should be waited for: with windows of 128 KiB, the
+/// default of Linux (`read_ahead_kb` 128), it is one in 32.
+const MISSED: f64 = 0.1;
+/// A file counts as read in order from here on.
+const SEQUENTIAL: f64 = 0.9;
+
+pub(super) const WASTED: Rule = Rule {
+    name: "read-ahead-wasted",
+    when: "more than half of at least 1,024 pages that were read ahead went before anybody touched \
+           them",
+    source: "the bound of larder's own caches; 1,024 pages are 4 MiB",
+    why: "The disk reads, and the cache gives room to, what nobody wants.",
+    attempt: &[
+        "larder serve IMAGE --read-ahead 64KiB --listen unix:SOCKET",
+        "larder serve IMAGE --hint random --listen unix:SOCKET",
+    ],
+    sure: Sure::Certain,
+    seen: wasted,
+};
+
+pub(super) const TOO_SMALL: Rule = Rule {
+    name: "read-ahead-small",
+    when: "of at least 1,024 pages of files read at least 90 % in order, more than 1 in 10 was \
+           missed",
+    source: "the default window of Linux, 128 KiB, leaves 1 page in 32 to wait for",
+    why: "A program that reads in order waits for the disk again and again, though it was plain \
+          what it would want next.",
+    attempt: &[
+        "larder bench fileload FOLDER",
+        "larder serve IMAGE --read-ahead 4MiB --listen unix:SOCKET",
+    ],
+    sure: Sure::Likely,
+    seen: too_small,
+};
+
+fn wasted(observation: &Observation) -> Option<String> {
+    let ahead = observation.read_ahead?;
+    let part = share(ahead.unused_pages, ahead.brought_pages);
+    (ahead.brought_pages >= PAGES && part > UNUSED).then(|| {
+        format!(
+            "{} of {} pages that were read ahead went unused",
+            format::percent(part),
+            format::count(ahead.brought_pages)
+        )
+    })
+}
+
+fn too_small(observation: &Observation) -> Option<String> {
+    let in_order = observation.files.iter().filter(|file| {
+        file.sequential_pages.is_some_and(|n| share(n, file.read_pages) >= SEQUENTIAL)
+    });
+    let (mut read, mut missed) = (0, 0);
+    for file in in_order {
+        read += file.read_pages;
+        missed += file.miss_pages;
+    }
+    let part = share(missed, read);
+    (read >= PAGES && part > MISSED).then(|| {
+        format!(
+            "{} of {} pages that were read in order were missed",
+            format::percent(part),
+            format::count(read)
+        )
+    })
+}

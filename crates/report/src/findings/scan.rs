@@ -1,0 +1,52 @@
+//! A scan that flushes the cache.
+
+use super::observation::{bytes, mean, share};
+use super::{Observation, Rule, Sure};
+use crate::format;
+
+/// A file that is read in order but for a tenth: seeks at borders of extents and threads.
+const SEQUENTIAL: f64 = 0.9;
+/// Brought so much of the cache that others must have gone.
+const OF_CACHE: f64 = 0.25;
+/// Pages came back after they had been evicted: 5 % of those evicted, what a working set that still
+/// fits does not show.
+const CAME_BACK: f64 = 0.05;
+
+pub(super) const RULE: Rule = Rule {
+    name: "scan",
+    when: "a file is read at least 90 % in order, what it brought is a quarter of the cache or \
+           more, and at least 5 % of the evicted pages came back",
+    source: "a tenth for seeks between extents and threads; refaults are the kernel's own sign \
+             of a working set that lost memory (workingset_refault_file)",
+    why: "What is read once takes the place of what is read again and again, so that is read from \
+          the disk a second time.",
+    attempt: &[
+        "larder sim TRACE --policy lru,linux,s3fifo,arc,min",
+        "larder serve IMAGE --policy s3fifo --listen unix:SOCKET",
+    ],
+    sure: Sure::Likely,
+    seen,
+};
+
+fn seen(observation: &Observation) -> Option<String> {
+    let cache = mean(&observation.values(|moment| moment.cache_bytes))?;
+    let (evicted, back) = (observation.evicted_pages?, observation.refault_pages?);
+    if evicted == 0 || share(back, evicted) < CAME_BACK {
+        return None;
+    }
+    let brought = |pages: u64| crate::advise::as_f64(pages.saturating_mul(observation.page_bytes));
+    let scans = observation.files.iter().filter(|file| {
+        let in_order =
+            file.sequential_pages.is_some_and(|n| share(n, file.read_pages) >= SEQUENTIAL);
+        in_order && brought(file.miss_pages + file.ahead_hit_pages) >= OF_CACHE * cache
+    });
+    let scan = scans.max_by_key(|file| file.miss_pages + file.ahead_hit_pages)?;
+    Some(format!(
+        "{} was read in order and brought {} into a cache of {}; {} of {} evicted pages came back",
+        scan.file,
+        bytes(brought(scan.miss_pages + scan.ahead_hit_pages)),
+        bytes(cache),
+        format::count(back),
+        format::count(evicted)
+    ))
+}

@@ -1,0 +1,35 @@
+//! Writers that are made to wait.
+
+use super::{Observation, Rule, Sure};
+use crate::format;
+
+/// A hundredth of the time of one process: users notice, and no healthy run shows it. The kernel
+/// makes a writer wait for at most 200 ms at a time (`MAX_PAUSE`, mm/page-writeback.c).
+const SHARE: f64 = 0.01;
+
+pub(super) const RULE: Rule = Rule {
+    name: "throttled-writers",
+    when: "a process was made to wait for at least 1 % of the time since too much was dirty",
+    source: "the kernel pauses a writer for up to 200 ms at a time (MAX_PAUSE of \
+             mm/page-writeback.c), which users notice when it goes on",
+    why: "Programs write faster than the disk takes it, and the cache has no room left to absorb \
+          that.",
+    attempt: &[
+        "larder bench probe FOLDER",
+        "larder serve IMAGE --memory SIZE --listen unix:SOCKET",
+    ],
+    sure: Sure::Certain,
+    seen,
+};
+
+pub(super) fn worst(observation: &Observation) -> Option<(&str, f64)> {
+    let waited = observation.processes.iter().filter_map(|process| {
+        Some((process.process.as_str(), process.throttled_s? / observation.seconds))
+    });
+    waited.max_by(|a, b| a.1.total_cmp(&b.1)).filter(|(_, part)| *part >= SHARE)
+}
+
+fn seen(observation: &Observation) -> Option<String> {
+    let (process, part) = worst(observation)?;
+    Some(format!("{process} was made to wait for {} of the time", format::percent(part)))
+}

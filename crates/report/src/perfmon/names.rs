@@ -1,0 +1,58 @@
+//! The names of the counters of another language, as Windows lists them: a number, then a name, by
+//! turns. The registry holds that list for the language of each machine.
+
+use super::text::{decode, fold};
+use std::collections::HashMap;
+
+/// Names of counters by their numbers, of one machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Names {
+    /// Several counters may have the same name.
+    numbers: HashMap<String, Vec<u32>>,
+}
+
+impl Names {
+    /// Reads a list as this prints it on that machine:
+    /// `(Get-ItemProperty KEY).Counter`, where `KEY` is
+    /// `'HKLM:\SOFTWARE\Microsoft\Windows NT\CurrentVersion\Perflib\CurrentLanguage'`.
+    /// None if it is no such list.
+    #[must_use]
+    pub fn read(bytes: &[u8]) -> Option<Names> {
+        // In the registry itself the parts end with zeros.
+        let text = decode(bytes).replace('\0', "\n");
+        let mut names = Names::default();
+        let mut number: Option<u32> = None;
+        for part in text.lines().map(str::trim).filter(|part| !part.is_empty()) {
+            match number.take() {
+                None => number = Some(part.parse().ok()?),
+                Some(number) => names.numbers.entry(fold(part)).or_default().push(number),
+            }
+        }
+        (number.is_none() && !names.numbers.is_empty()).then_some(names)
+    }
+
+    /// The numbers of a folded name.
+    pub(super) fn numbers(&self, name: &str) -> &[u32] {
+        self.numbers.get(name).map_or(&[], Vec::as_slice)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_is_read_and_anything_else_is_not() {
+        let names = Names::read(
+            b"1\r\n1847\r\n86\r\nCache\r\n88\r\nZuordnungen/s\r\n10\r\nX\r\n288\r\nx\r\n",
+        )
+        .expect("a list");
+        assert_eq!(names.numbers("cache"), [86]);
+        assert_eq!(names.numbers("x"), [10, 288]);
+        assert!(names.numbers("y").is_empty());
+        assert!(Names::read(b"86\0Cache\0").is_some());
+        for wrong in [&b""[..], b"Cache", b"86\nCache\n88", b"86\nCache\nx\ny"] {
+            assert_eq!(Names::read(wrong), None);
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Numbers as countries write them: a point or a comma before the decimals, separators between
+//! thousands, blanks for what is missing.
+//!
+//! Invariant: nothing is guessed. What may be read in two ways that differ is an error, unless the
+//! caller has said which one is meant.
+
+/// What stands before the decimals.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decimal {
+    /// `1.5`, as Perfmon writes it everywhere.
+    Point,
+    /// `1,5`, as spreadsheets of many countries write it.
+    Comma,
+}
+
+/// What one number tells about how all are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shows {
+    /// It can only be read so.
+    Only(Decimal),
+    /// A comma with three digits behind it: decimals or thousands.
+    Either,
+    /// Nothing.
+    Nothing,
+}
+
+/// Looks at one field.
+pub(super) fn shows(field: &str) -> Shows {
+    let (comma, point) = (field.rfind(','), field.rfind('.'));
+    match (comma, point) {
+        (None, None) => Shows::Nothing,
+        (Some(comma), Some(point)) if comma > point => Shows::Only(Decimal::Comma),
+        // Several points can only stand between thousands.
+        (None, Some(_)) if field.matches('.').count() > 1 => Shows::Only(Decimal::Comma),
+        (_, Some(_)) => Shows::Only(Decimal::Point),
+        (Some(_), None) if field.matches(',').count() > 1 => Shows::Only(Decimal::Point),
+        (Some(comma), None) => {
+            let before = field[..comma].trim_start_matches(['-', ' ']);
+            let behind = &field[comma + 1..];
+            let group = behind.len() == 3 && behind.bytes().all(|byte| byte.is_ascii_digit());
+            let leads = (1..=3).contains(&before.len()) && before != "0";
+            if group && leads { Shows::Either } else { Shows::Only(Decimal::Comma) }
+        }
+    }
+}
+
+/// The number that a field is; `Ok(None)` if it is blank or says that there is none.
+pub(super) fn parse(field: &str, decimal: Decimal) -> Result<Option<f64>, ()> {
+    let field = field.trim();
+    // Windows writes numbers that are none as 1.#IND, -1.#QNAN, 1.#INF.
+    if field.is_empty() || field.contains('#') {
+        return Ok(None);
+    }
+    let (point, thousands) = match decimal {
+        Decimal::Point => ('.', ','),
+        Decimal::Comma => (',', '.'),
+    };
+    let plain: String = field
+        .chars()
+        .filter(|&c| c != thousands && c != '\'' && c != '\u{2019}' && !c.is_whitespace())
+        .map(|c| if c == point { '.' } else { c })
+        .collect();
+    let digits = plain.bytes().any(|byte| byte.is_ascii_digit());
+    let shaped = plain.bytes().all(|byte| byte.is_ascii_digit() || b"+-.eE".contains(&byte));
+    match plain.parse::<f64>() {
+        Ok(value) if digits && shaped => Ok(value.is_finite().then_some(value)),
+        _ => Err(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_both_kinds() {
+        use Decimal::{Comma, Point};
+        let known = [
+            ("186.5", Point, 186.5),
+            ("1,234,567.5", Point, 1_234_567.5),
+            ("1.234.567,5", Comma, 1_234_567.5),
+            ("1 234,5", Comma, 1_234.5),
+            ("1'234.5", Point, 1_234.5),
+            ("1\u{a0}234,5", Comma, 1_234.5),
+            ("7.06e-05", Point, 7.06e-5),
+            ("7,06E-05", Comma, 7.06e-5),
+            (" -1", Point, -1.0),
+        ];
+        for (field, decimal, value) in known {
+            let found = parse(field, decimal).expect("a number").expect("not blank");
+            assert!((found - value).abs() < 1e-9, "{field}: {found}");
+        }
+        for blank in ["", " ", "1.#IND", "-1.#QNAN0", "1e999"] {
+            assert_eq!(parse(blank, Point), Ok(None), "{blank:?}");
+        }
+        for wrong in ["abc", "1.2.3", "-", "nan", "inf", "0x10", "1-2"] {
+            assert_eq!(parse(wrong, Point), Err(()), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_may_be_read_in_two_ways_says_so() {
+        use Decimal::{Comma, Point};
+        let known = [
+            ("12", Shows::Nothing),
+            ("12.5", Shows::Only(Point)),
+            ("12,5", Shows::Only(Comma)),
+            ("0,123", Shows::Only(Comma)),
+            ("1234,567", Shows::Only(Comma)),
+            ("1,234", Shows::Either),
+            ("-1,234", Shows::Either),
+            ("1,234,567", Shows::Only(Point)),
+            ("1.234.567", Shows::Only(Comma)),
+            ("1.234,5", Shows::Only(Comma)),
+            ("1,234.5", Shows::Only(Point)),
+        ];
+        for (field, shown) in known {
+            assert_eq!(shows(field), shown, "{field}");
+        }
+    }
+}

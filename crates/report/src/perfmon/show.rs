@@ -1,0 +1,400 @@
+//! A log for people, for spreadsheets, for programs, and as a page.
+
+use super::Summary;
+use crate::chart::{Axis, Chart, Labels};
+use crate::findings;
+use crate::format;
+use crate::page::{self, card, escape, html_table};
+use crate::table::{Cell, Column, Table};
+
+/// Two ratios that differ by more than this are shown to differ: five points.
+const MISLEADS: f64 = 0.05;
+/// Width and height of a chart on the page.
+const CHART: (u32, u32) = (760, 260);
+
+/// A number of a column that may be missing.
+fn number(value: Option<f64>) -> Cell {
+    value.map_or_else(Cell::missing, Cell::number)
+}
+
+fn percent(value: Option<f64>) -> Cell {
+    value.map_or_else(Cell::missing, Cell::percent)
+}
+
+fn bytes(value: Option<f64>) -> Cell {
+    value.map_or_else(Cell::missing, |value| Cell::shown(value, format::bytes(whole(value))))
+}
+
+/// Seconds, shown in the unit that fits.
+fn seconds(value: Option<f64>) -> Cell {
+    value.map_or_else(Cell::missing, |value| {
+        Cell::shown(value, format::duration(whole(value * 1e9)))
+    })
+}
+
+fn whole(value: f64) -> u64 {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
+    let whole = value.round() as u64;
+    whole
+}
+
+impl Summary {
+    /// The JSON object.
+    ///
+    /// # Panics
+    /// A number is infinite or none, which the reading of the log excludes.
+    #[must_use]
+    pub fn to_json(&self) -> serde_json::Value {
+        serde_json::to_value(self).expect("plain numbers and words")
+    }
+
+    /// For a terminal.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        let mut text = format!("{}\n", self.heading());
+        for table in self.tables() {
+            put!(text, "\n{}", table.to_text());
+        }
+        for sentence in self.sentences() {
+            put!(text, "\n{sentence}\n");
+        }
+        if !self.findings.is_empty() {
+            put!(text, "\nFindings\n\n{}", findings::to_text(&self.findings));
+        }
+        if !self.notes.is_empty() {
+            text.push_str("\nNotes\n\n");
+            for note in &self.notes {
+                put_line!(text, "  {note}");
+            }
+        }
+        text
+    }
+
+    /// Every value, one line each: table, what, value name, value.
+    #[must_use]
+    pub fn to_csv(&self) -> String {
+        let mut all = Table::new(
+            "",
+            [
+                Column::words("table", "table"),
+                Column::words("what", "what"),
+                Column::words("name", "name"),
+                Column::numbers("value", "value"),
+            ],
+        );
+        for table in self.tables() {
+            let json = table.to_json();
+            let rows = json["rows"].as_array().cloned().unwrap_or_default();
+            for row in rows {
+                let words: Vec<&str> =
+                    row.as_object().into_iter().flatten().filter_map(|(_, v)| v.as_str()).collect();
+                let what = words.join(" ");
+                for (name, value) in row.as_object().into_iter().flatten() {
+                    if let Some(value) = value.as_f64() {
+                        let title = json["title"].as_str().unwrap_or_default();
+                        all.push([
+                            Cell::word(title),
+                            Cell::word(&what),
+                            Cell::word(name),
+                            Cell::number(value),
+                        ]);
+                    }
+                }
+            }
+        }
+        all.to_csv()
+    }
+
+    /// One page that needs nothing else.
+    #[must_use]
+    pub fn to_html(&self) -> String {
+        let title = if self.host.is_empty() { "Log of Perfmon" } else { &self.host };
+        let mut body = format!(
+            "<header>\n<p class=\"kind\">larder report, Perfmon</p>\n<h1>{}</h1>\n<p>{}</p>\n\
+             </header>\n<div class=\"cards\">\n",
+            escape(title),
+            escape(&self.heading())
+        );
+        for interface in &self.interfaces {
+            if let Some(ratio) = interface.hit_ratio {
+                let shown = interface.averaged_hit_ratio.map_or_else(String::new, |averaged| {
+                    format!("averages say {}", format::percent(averaged))
+                });
+                body.push_str(&card(
+                    &format!("Hits, {}", interface.interface),
+                    &format::percent(ratio),
+                    &shown,
+                ));
+            }
+        }
+        body.push_str("</div>\n");
+        for sentence in self.sentences() {
+            put_line!(body, "<p class=\"why\">{}</p>", escape(&sentence));
+        }
+        if !self.findings.is_empty() {
+            let found = escape(&findings::to_text(&self.findings));
+            put!(body, "<section>\n<h2>Findings</h2>\n<pre>{found}</pre>\n</section>\n");
+        }
+        for (unit, what) in [("ratio", "Hits"), ("per second", "Pages"), ("bytes", "Memory")] {
+            body.push_str(&self.chart_section(unit, what));
+        }
+        for table in self.tables() {
+            put!(
+                body,
+                "<section>\n<h2>{}</h2>\n{}</section>\n",
+                escape(table.title()),
+                html_table(&table)
+            );
+        }
+        if !self.notes.is_empty() {
+            body.push_str("<section>\n<h2>Notes</h2>\n<ul>\n");
+            for note in &self.notes {
+                put_line!(body, "<li>{}</li>", escape(note));
+            }
+            body.push_str("</ul>\n</section>\n");
+        }
+        page::page(title, &body, &self.to_json())
+    }
+
+    fn heading(&self) -> String {
+        let host = if self.host.is_empty() { String::new() } else { format!("{}: ", self.host) };
+        format!(
+            "{host}{} samples from {} to {}, one in {}; names of counters: {}",
+            format::count(self.samples),
+            self.begin,
+            self.end,
+            format::duration(whole(self.interval_s * 1e9)),
+            self.language
+        )
+    }
+
+    fn chart_section(&self, unit: &str, what: &str) -> String {
+        let labels = match unit {
+            "ratio" => Labels::Percent,
+            "bytes" => Labels::Bytes,
+            _ => Labels::Number,
+        };
+        let upright = Axis::new(what, if unit == "per second" { "1/s" } else { "" }).labels(labels);
+        let upright = if unit == "ratio" { upright.range(0.0, 1.0) } else { upright };
+        let mut chart = Chart::new("", Axis::new("time", "s"), upright);
+        for line in self.lines.iter().filter(|line| line.unit == unit) {
+            chart.line(line.name, line.points.iter().copied());
+        }
+        // A log without such counters has no chart of them.
+        let Ok(svg) = chart.to_svg(CHART.0, CHART.1) else { return String::new() };
+        format!("<section>\n<h2>{what} over time</h2>\n<figure>\n{svg}</figure>\n</section>\n")
+    }
+
+    /// What the tables do not say.
+    fn sentences(&self) -> Vec<String> {
+        let mut sentences = Vec::new();
+        for interface in &self.interfaces {
+            let (Some(ratio), Some(averaged)) = (interface.hit_ratio, interface.averaged_hit_ratio)
+            else {
+                continue;
+            };
+            if (ratio - averaged).abs() > MISLEADS {
+                sentences.push(format!(
+                    "The average of the samples misleads for {}: it says {}, but of all calls {} \
+                     hit. Intervals with few calls count there as much as those with many.",
+                    interface.interface,
+                    format::percent(averaged),
+                    format::percent(ratio)
+                ));
+            }
+        }
+        let uncounted: Vec<&str> = self
+            .interfaces
+            .iter()
+            .filter(|interface| interface.calls_per_s.is_none())
+            .map(|interface| interface.interface)
+            .collect();
+        if !uncounted.is_empty() {
+            sentences.push(format!(
+                "The log has hits but no calls of {}, so only the average of the samples can be \
+                 told; record the calls per second as well.",
+                uncounted.join(", ")
+            ));
+        }
+        if !self.absent.is_empty() {
+            sentences.push(format!("The log has nothing of {}.", self.absent.join(", ")));
+        }
+        if !self.missing.is_empty() {
+            sentences.push(format!(
+                "Not in the log, or under a name that is not known: {}.",
+                self.missing.join(", ")
+            ));
+        }
+        if let (false, [first, others @ ..]) = (self.missing.is_empty(), self.unknown.as_slice()) {
+            let others = match others.len() {
+                0 => String::new(),
+                count => format!(" and {count} more"),
+            };
+            sentences.push(format!(
+                "Passed over: {first}{others}. Names are known in English and German, and of \
+                 memory and disks in French and Spanish; --names takes a list of the names of \
+                 that machine."
+            ));
+        }
+        sentences
+    }
+
+    fn tables(&self) -> Vec<Table> {
+        let tables =
+            [self.interface_table(), self.burst_table(), self.disk_table(), self.memory_table()];
+        let all = tables.into_iter().chain([self.process_table()]);
+        all.filter(|table| !table.is_empty()).collect()
+    }
+
+    fn interface_table(&self) -> Table {
+        let mut table = Table::new(
+            "Reads of the cache",
+            [
+                Column::words("interface", "interface"),
+                Column::numbers("calls_per_s", "calls/s"),
+                Column::numbers("hit_ratio", "hits"),
+                Column::numbers("averaged_hit_ratio", "as averaged"),
+                Column::numbers("misses_per_s", "misses/s"),
+            ],
+        );
+        for interface in &self.interfaces {
+            table.push([
+                Cell::word(interface.interface),
+                number(interface.calls_per_s),
+                percent(interface.hit_ratio),
+                percent(interface.averaged_hit_ratio),
+                number(interface.misses_per_s),
+            ]);
+        }
+        let others = [
+            ("of copy: fast", self.fast_reads_per_s),
+            ("of data map: pinned", self.data_map_pins_per_s),
+            ("read-ahead", self.read_aheads_per_s),
+        ];
+        for (name, rate) in others.into_iter().filter(|(_, rate)| rate.is_some()) {
+            let missing = Cell::missing;
+            table.push([Cell::word(name), number(rate), missing(), missing(), missing()]);
+        }
+        table
+    }
+
+    fn burst_table(&self) -> Table {
+        let mut table = Table::new(
+            "Writes of the cache",
+            [
+                Column::words("what", "what"),
+                Column::numbers("bursts_per_s", "bursts/s"),
+                Column::numbers("pages_per_s", "pages/s"),
+                Column::numbers("pages_per_burst", "pages/burst"),
+                Column::numbers("pages_per_s_max", "most pages/s"),
+            ],
+        );
+        for bursts in &self.bursts {
+            table.push([
+                Cell::word(bursts.what),
+                Cell::number(bursts.bursts_per_s),
+                Cell::number(bursts.pages_per_s),
+                number(bursts.pages_per_burst),
+                Cell::number(bursts.pages_per_s_max),
+            ]);
+        }
+        table
+    }
+
+    fn disk_table(&self) -> Table {
+        let mut table = Table::new(
+            "Disks",
+            [
+                Column::words("disk", "disk"),
+                Column::numbers("reads_per_s", "reads/s"),
+                Column::numbers("seconds_per_read", "a read"),
+                Column::numbers("bytes_per_read", "bytes"),
+                Column::numbers("read_time", "% time"),
+                Column::numbers("writes_per_s", "writes/s"),
+                Column::numbers("seconds_per_write", "a write"),
+                Column::numbers("bytes_per_write", "bytes"),
+                Column::numbers("write_time", "% time"),
+                Column::numbers("queue", "queue"),
+                Column::numbers("splits_per_s", "splits/s"),
+            ],
+        );
+        for disk in &self.disks {
+            table.push([
+                Cell::word(format!("{} {}", disk.object, disk.disk)),
+                number(disk.reads_per_s),
+                seconds(disk.seconds_per_read),
+                bytes(disk.bytes_per_read),
+                percent(disk.read_time),
+                number(disk.writes_per_s),
+                seconds(disk.seconds_per_write),
+                bytes(disk.bytes_per_write),
+                percent(disk.write_time),
+                number(disk.queue),
+                number(disk.splits_per_s),
+            ]);
+        }
+        table
+    }
+
+    fn memory_table(&self) -> Table {
+        let columns = [
+            Column::words("memory", "memory"),
+            Column::numbers("first", "first"),
+            Column::numbers("least", "least"),
+            Column::numbers("mean", "mean"),
+            Column::numbers("most", "most"),
+            Column::numbers("last", "last"),
+        ];
+        let mut table = Table::new("Memory", columns);
+        let Some(memory) = &self.memory else { return table };
+        let missing = Cell::missing;
+        table.push([
+            Cell::word("available"),
+            missing(),
+            bytes(memory.available_min_bytes),
+            bytes(memory.available_mean_bytes),
+            missing(),
+            missing(),
+        ]);
+        table.push([
+            Cell::word("cache"),
+            bytes(memory.cache_first_bytes),
+            bytes(memory.cache_min_bytes),
+            missing(),
+            bytes(memory.cache_max_bytes),
+            bytes(memory.cache_last_bytes),
+        ]);
+        table.push([
+            Cell::word("paging, pages/s"),
+            missing(),
+            missing(),
+            number(memory.pages_per_s),
+            number(memory.pages_per_s_max),
+            missing(),
+        ]);
+        table
+    }
+
+    fn process_table(&self) -> Table {
+        let mut table = Table::new(
+            "Processes",
+            [
+                Column::words("process", "process"),
+                Column::numbers("read_bytes_per_s", "read/s"),
+                Column::numbers("write_bytes_per_s", "written/s"),
+                Column::numbers("private_first_bytes", "own memory, first"),
+                Column::numbers("private_last_bytes", "last"),
+            ],
+        );
+        for process in &self.processes {
+            table.push([
+                Cell::word(&process.process),
+                bytes(process.read_bytes_per_s),
+                bytes(process.write_bytes_per_s),
+                bytes(process.private_first_bytes),
+                bytes(process.private_last_bytes),
+            ]);
+        }
+        table
+    }
+}

@@ -1,0 +1,258 @@
+//! Logs made here, from published figures and of every kind that is met.
+
+use super::*;
+
+/// A line of a log, every field in quotes.
+fn line(fields: &[String]) -> String {
+    let quoted: Vec<String> = fields.iter().map(|field| format!("\"{field}\"")).collect();
+    quoted.join(",") + "\r\n"
+}
+
+/// A log with a sample every five seconds from 10:00:00 on.
+fn log(columns: &[(&str, Vec<String>)]) -> String {
+    let mut head = vec!["(PDH-CSV 4.0) (Pacific Standard Time)(480)".to_owned()];
+    head.extend(columns.iter().map(|(name, _)| format!("\\\\SRV\\{name}")));
+    let mut text = line(&head);
+    let count = columns.iter().map(|(_, values)| values.len()).max().unwrap_or(0);
+    for place in 0..count {
+        let at = place * 5;
+        let mut fields = vec![format!("04/15/2000 10:{:02}:{:02}.166", at / 60 % 60, at % 60)];
+        fields.extend(columns.iter().map(|(_, values)| values[place].clone()));
+        text.push_str(&line(&fields));
+    }
+    text
+}
+
+fn column(values: &[f64]) -> Vec<String> {
+    values.iter().map(|value| format!("{value:.17}")).collect()
+}
+
+fn summary(text: &str) -> Summary {
+    read(text.as_bytes(), &Options::default()).expect("a log")
+}
+
+fn near(found: Option<f64>, wanted: f64) {
+    let found = found.expect("a value");
+    assert!((found - wanted).abs() < 5e-4, "{found} is not {wanted}");
+}
+
+/// Twelve samples that average to what a monitor showed and weigh to what is true: busy intervals
+/// hit nearly always, and quiet ones seldom.
+fn published() -> String {
+    // Pin reads: eleven busy samples with 99.43 % and one quiet one with 10.27 %: 92.0 on average.
+    let busy = [99.43; 11];
+    let mut pin_hits = busy.to_vec();
+    pin_hits.push(92.0 * 12.0 - 99.43 * 11.0);
+    let mut pins = vec![300.0; 11];
+    // So many calls in the quiet one that 98.7 % of all hit.
+    pins.push(300.0 * 11.0 * (99.43 - 98.7) / (98.7 - pin_hits[11]));
+    // MDL reads: four busy samples with 80 %, eight quiet ones that average to 37 % with them.
+    let mut mdl_hits = vec![80.0; 4];
+    mdl_hits.extend([(37.0 * 12.0 - 320.0) / 8.0; 8]);
+    let mut mdl = vec![90.0; 4];
+    mdl.extend([360.0 * (80.0 - 68.0) / (68.0 - mdl_hits[11]) / 8.0; 8]);
+    log(&[
+        ("Cache\\Pin Reads/sec", column(&pins)),
+        ("Cache\\Pin Read Hits %", column(&pin_hits)),
+        ("Cache\\MDL Reads/sec", column(&mdl)),
+        ("Cache\\MDL Read Hits %", column(&mdl_hits)),
+        // Run 1 of the probe: 186 reads a second, 99.9 %, 1.9 flushes with 7.6 pages.
+        ("Cache\\Copy Reads/sec", column(&[186.0; 12])),
+        ("Cache\\Copy Read Hits %", column(&[99.9; 12])),
+        ("Cache\\Lazy Write Flushes/sec", column(&[1.9; 12])),
+        ("Cache\\Lazy Write Pages/sec", column(&[7.6; 12])),
+    ])
+}
+
+/// The log that docs/perfmon.md shows is the one that is tested here.
+#[test]
+fn documents_show_the_log_that_is_tested() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/perfmon/published.csv");
+    if std::env::var_os("LARDER_WRITE_DOCS").is_some() {
+        std::fs::write(path, published()).expect("it is written");
+    }
+    let known = std::fs::read_to_string(path).expect("it is there");
+    assert_eq!(known, published(), "make it anew with LARDER_WRITE_DOCS=1");
+}
+
+#[test]
+fn published_averages_and_the_true_ratios() {
+    let found = summary(&published());
+    let interface = |name| {
+        found.interfaces.iter().find(|i| i.interface == name).expect("the interface is there")
+    };
+    near(interface("pin").averaged_hit_ratio, 0.920);
+    near(interface("pin").hit_ratio, 0.987);
+    near(interface("mdl").averaged_hit_ratio, 0.37);
+    near(interface("mdl").hit_ratio, 0.68);
+    near(interface("copy").hit_ratio, 0.999);
+    near(interface("copy").misses_per_s, 0.186);
+    near(found.bursts[0].pages_per_burst, 4.0);
+    assert_eq!((found.samples, found.host.as_str()), (12, "SRV"));
+    assert_eq!(found.begin, "2000-04-15 10:00:00");
+    let text = found.to_text();
+    for part in ["98.7 %", "92.0 %", "68.0 %", "37.0 %", "misleads for mdl"] {
+        assert!(text.contains(part), "{part} in\n{text}");
+    }
+    assert!(found.to_csv().contains("Reads of the cache,mdl,hit_ratio,0.6"), "{}", found.to_csv());
+    let page = found.to_html();
+    assert!(page.contains("<svg") && page.contains("Hits over time"));
+    assert_eq!(found.to_json()["schema"], SCHEMA);
+}
+
+#[test]
+fn a_german_log_in_windows_1252_with_semicolons_and_commas() {
+    let text = "\"(PDH-CSV 4.0) (Mitteleurop\u{e4}ische Zeit)(-60)\";\
+        \"\\\\SRV\\Cache\\Kopieren - Lesevorg\u{e4}nge/s\";\
+        \"\\\\SRV\\Cache\\Kopieren - Lesetreffer (%)\";\
+        \"\\\\SRV\\Physikalischer Datentr\u{e4}ger(0 C:)\\Mittlere Sek./Lesevorg\u{e4}nge\";\
+        \"\\\\SRV\\Arbeitsspeicher\\Verf\u{fc}gbare Bytes\"\r\n\
+        \"15.04.2000 10:00:00\";\"1.186,5\";\"99,9\";\"0,012\";\"4.194.304\"\r\n\
+        \"15.04.2000 10:00:05\";\"10,5\";\"50\";\"0,008\";\" \"\r\n";
+    let ansi: Vec<u8> = text.chars().map(|c| u8::try_from(u32::from(c)).expect("Latin")).collect();
+    let found = read(&ansi, &Options::default()).expect("a log");
+    assert_eq!(found.language, "German");
+    near(found.interfaces[0].hit_ratio, (1186.5 * 0.999 + 10.5 * 0.5) / 1197.0);
+    near(found.disks[0].averaged_seconds_per_read, 0.010);
+    assert_eq!(found.disks[0].object, "PhysicalDisk");
+    assert_eq!(found.memory.expect("memory").available_min_bytes, Some(4_194_304.0));
+    assert_eq!(found.begin, "2000-04-15 10:00:00");
+}
+
+#[test]
+fn french_and_spanish_disks_and_memory() {
+    let french = log(&[
+        ("Disque logique(C:)\\Moyenne disque s/\u{e9}criture", column(&[0.02])),
+        ("Disque logique(C:)\\\u{c9}critures disque/s", column(&[70.0])),
+        ("M\u{e9}moire\\Pages/s", column(&[45.0])),
+    ]);
+    let found = summary(&french);
+    assert_eq!(found.language, "French");
+    near(found.disks[0].seconds_per_write, 0.02);
+    let spanish = log(&[
+        ("Disco f\u{ed}sico(0 C:)\\Promedio de segundos de disco/lectura", column(&[0.01])),
+        ("Memoria\\Mbytes disponibles", column(&[512.0])),
+    ]);
+    let found = summary(&spanish);
+    assert_eq!(found.language, "Spanish");
+    let memory = found.memory.expect("memory");
+    assert_eq!(memory.available_mean_bytes, Some(512.0 * 1024.0 * 1024.0));
+}
+
+#[test]
+fn what_is_missing_is_named() {
+    let found = summary(&log(&[("Cache\\Copy Read Hits %", column(&[90.0, 80.0]))]));
+    assert_eq!(found.interfaces[0].hit_ratio, None);
+    near(found.interfaces[0].averaged_hit_ratio, 0.85);
+    let text = found.to_text();
+    assert!(text.contains("hits but no calls of copy"), "{text}");
+    assert!(text.contains("Lazy Write Flushes/sec"), "{text}");
+    assert!(!found.missing.contains(&"Copy Read Hits %"));
+
+    assert_eq!(found.absent, ["memory", "disks"]);
+    let spanish = summary(&log(&[
+        ("Cach\u{e9}\\Lecturas de copia/s", column(&[1.0])),
+        ("Memoria\\P\u{e1}ginas/s", column(&[1.0])),
+    ]));
+    let text = spanish.to_text();
+    assert!(text.contains("Copy Reads/sec") && text.contains("Lecturas de copia/s"), "{text}");
+
+    let polish = log(&[("Pami\u{119}\u{107} podr\u{119}czna\\Odczyty/s", column(&[1.0]))]);
+    let error = read(polish.as_bytes(), &Options::default()).expect_err("no name is known");
+    assert!(error.to_string().contains("Odczyty/s"), "{error}");
+    let list = "86\nPami\u{119}\u{107} podr\u{119}czna\n106\nOdczyty/s\n";
+    let names = Names::read(list.as_bytes()).expect("a list");
+    let options = Options { names: Some(&names), ..Options::default() };
+    let found = read(polish.as_bytes(), &options).expect("a log");
+    assert_eq!(found.interfaces[0].calls_per_s, Some(1.0));
+}
+
+#[test]
+fn blanks_resets_and_clocks_that_go_back() {
+    let mut text = log(&[
+        ("Cache\\Copy Reads/sec", vec![" ".into(), "100".into(), "-4294967".into(), "100".into()]),
+        ("Cache\\Copy Read Hits %", vec![String::new(), "90".into(), "120".into(), "80".into()]),
+    ]);
+    text.push_str("\"04/15/2000 09:00:00.000\",\"1\",\"0\"\r\n");
+    let found = summary(&text);
+    near(found.interfaces[0].hit_ratio, 0.85);
+    assert_eq!(found.interfaces[0].calls_per_s, Some(100.0));
+    let notes = found.notes.join("\n");
+    assert!(notes.contains("2 values are impossible"), "{notes}");
+    assert!(notes.contains("the first of them line 6"), "{notes}");
+    assert_eq!(found.samples, 4);
+}
+
+#[test]
+fn wrong_lines_are_refused_with_their_place() {
+    let good = log(&[("Cache\\Copy Reads/sec", column(&[1.0, 2.0]))]);
+    let known = [
+        (good.replace("\"2.0", "\"x2.0"), "line 3: \"x2.0"),
+        (good.replace("04/15/2000 10:00:05.166", "today"), "line 3: \"today\" is not a time"),
+        (good.replace("04/15/2000 10:00:05", "17/17/2000 10:00:05"), "line 3"),
+        (good.clone() + "\"04/15/2000 10:00:10.0\"\r\n", "line 4: it has 1 fields"),
+        ("a,b\r\n1,2\r\n".to_owned(), "no log of Perfmon"),
+        (String::new(), "no log of Perfmon"),
+        (log(&[("Cache\\Copy Reads/sec", vec!["1,234".into()])]), "decimals or thousands"),
+    ];
+    for (text, reason) in known {
+        let error = read(text.as_bytes(), &Options::default()).expect_err(reason);
+        assert!(error.to_string().contains(reason), "{error} has no {reason}");
+    }
+    let ambiguous = log(&[("Cache\\Copy Reads/sec", vec!["1,234".into()])]);
+    for (decimal, value) in [(Decimal::Comma, 1.234), (Decimal::Point, 1234.0)] {
+        let options = Options { decimal: Some(decimal), ..Options::default() };
+        let found = read(ambiguous.as_bytes(), &options).expect("it is said which");
+        near(found.interfaces[0].calls_per_s, value);
+    }
+}
+
+#[test]
+fn a_log_without_samples_says_nothing_and_breaks_nothing() {
+    let found = summary(&log(&[("Cache\\Copy Reads/sec", Vec::new())]));
+    assert_eq!((found.samples, found.interfaces[0].calls_per_s), (0, None));
+    assert!(!found.to_text().is_empty() && found.to_html().contains("</html>"));
+}
+
+#[test]
+fn weights_make_the_difference() {
+    let disk = "PhysicalDisk(0 C:)\\";
+    let found = summary(&log(&[
+        (&format!("{disk}Disk Reads/sec"), column(&[100.0, 1.0])),
+        (&format!("{disk}Avg. Disk sec/Read"), column(&[0.001, 0.101])),
+        (&format!("{disk}% Disk Read Time"), column(&[10.0, 250.0])),
+    ]));
+    near(found.disks[0].averaged_seconds_per_read, 0.051);
+    near(found.disks[0].seconds_per_read, 0.201 / 101.0);
+    near(found.disks[0].read_time, 1.3);
+}
+
+#[test]
+fn any_bytes_give_a_result_or_an_error() {
+    use rand_xoshiro::Xoshiro256PlusPlus;
+    use rand_xoshiro::rand_core::{Rng, SeedableRng};
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(7);
+    let whole = published().into_bytes();
+    let mut read_anyway = 0;
+    for _ in 0..2_000 {
+        let mut bytes = whole.clone();
+        for _ in 0..=random.next_u64() % 6 {
+            let at = usize::try_from(random.next_u64()).expect("64 bits") % bytes.len().max(1);
+            match random.next_u64() % 4 {
+                0 => bytes.truncate(at),
+                1 if at < bytes.len() => bytes[at] = random.next_u64().to_le_bytes()[0],
+                2 => bytes.insert(at, b"\",;\n\\().-#"[at % 10]),
+                _ if at < bytes.len() => drop(bytes.drain(at..(at + 9).min(bytes.len()))),
+                _ => {}
+            }
+        }
+        if let Ok(found) = read(&bytes, &Options::default()) {
+            read_anyway += 1;
+            assert!(!found.to_text().is_empty());
+            for ratio in found.interfaces.iter().filter_map(|interface| interface.hit_ratio) {
+                assert!((0.0..=1.0).contains(&ratio));
+            }
+        }
+    }
+    assert!(read_anyway > 50, "only {read_anyway} were read");
+}

@@ -1,0 +1,134 @@
+//! Sums over the samples of a log. A rate or an average that is written each interval stands for
+//! what happened in that interval; so each is weighted by its interval, and a ratio or an average
+//! per call by the calls as well: sum of (rate x ratio) through sum of rates. The plain average of
+//! the samples, which monitors show, is kept beside it.
+//!
+//! Invariant: intervals are positive.
+
+/// An interval this many times the middle one is a gap in the log: nobody knows what happened in
+/// it, and the sample behind it counts as an interval of middle length.
+const GAP: f64 = 3.0;
+
+/// The intervals that samples stand for, in seconds.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Intervals {
+    pub(super) seconds: Vec<f64>,
+    /// The middle one; 1 if there is one sample only.
+    pub(super) middle: f64,
+    pub(super) gaps: u64,
+}
+
+impl Intervals {
+    /// Of rising times.
+    pub(super) fn of(times: &[f64]) -> Intervals {
+        let mut lengths: Vec<f64> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        lengths.sort_by(f64::total_cmp);
+        let middle = lengths.get(lengths.len() / 2).copied().unwrap_or(1.0);
+        let mut gaps = 0;
+        let mut seconds: Vec<f64> = Vec::with_capacity(times.len());
+        seconds.extend(times.first().map(|_| middle));
+        for pair in times.windows(2) {
+            let length = pair[1] - pair[0];
+            let gap = length > GAP * middle;
+            gaps += u64::from(gap);
+            seconds.push(if gap { middle } else { length });
+        }
+        Intervals { seconds, middle, gaps }
+    }
+
+    /// The mean of a rate or a level over time; none without samples.
+    pub(super) fn mean(&self, values: &[Option<f64>]) -> Option<f64> {
+        let (mut sum, mut weight) = (0.0, 0.0);
+        for (value, seconds) in values.iter().zip(&self.seconds) {
+            if let Some(value) = value {
+                sum += value * seconds;
+                weight += seconds;
+            }
+        }
+        (weight > 0.0).then(|| sum / weight)
+    }
+
+    /// A value per call over all calls; none if there was no call that has one.
+    pub(super) fn per_call(&self, values: &[Option<f64>], rates: &[Option<f64>]) -> Option<f64> {
+        let (mut sum, mut calls) = (0.0, 0.0);
+        for ((value, rate), seconds) in values.iter().zip(rates).zip(&self.seconds) {
+            if let (Some(value), Some(rate)) = (value, rate) {
+                sum += value * rate * seconds;
+                calls += rate * seconds;
+            }
+        }
+        (calls > 0.0).then(|| sum / calls)
+    }
+
+    /// One rate for each of another, over all samples that have both.
+    pub(super) fn each(&self, what: &[Option<f64>], per: &[Option<f64>]) -> Option<f64> {
+        let (mut above, mut below) = (0.0, 0.0);
+        for ((what, per), seconds) in what.iter().zip(per).zip(&self.seconds) {
+            if let (Some(what), Some(per)) = (what, per) {
+                above += what * seconds;
+                below += per * seconds;
+            }
+        }
+        (below > 0.0).then(|| above / below)
+    }
+}
+
+/// The plain average of the samples, as monitors show it.
+pub(super) fn averaged(values: &[Option<f64>]) -> Option<f64> {
+    let (mut sum, mut count) = (0.0, 0.0);
+    for value in values.iter().flatten() {
+        sum += value;
+        count += 1.0;
+    }
+    (count > 0.0).then(|| sum / count)
+}
+
+/// The smallest and the largest value.
+pub(super) fn range(values: &[Option<f64>]) -> Option<(f64, f64)> {
+    let mut values = values.iter().flatten().copied();
+    let first = values.next()?;
+    Some(values.fold((first, first), |(low, high), value| (low.min(value), high.max(value))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn near(found: Option<f64>, wanted: f64) {
+        let found = found.expect("a value");
+        assert!((found - wanted).abs() < 1e-9, "{found} is not {wanted}");
+    }
+
+    #[test]
+    fn a_ratio_is_weighted_by_its_calls_and_its_interval() {
+        let intervals = Intervals::of(&[0.0, 10.0, 20.0, 40.0]);
+        assert_eq!(intervals.seconds, [10.0, 10.0, 10.0, 20.0]);
+        let rates = [Some(100.0), Some(0.0), None, Some(50.0)];
+        let hits = [Some(90.0), Some(0.0), Some(50.0), Some(80.0)];
+        near(intervals.per_call(&hits, &rates), (90.0 * 1000.0 + 80.0 * 1000.0) / 2000.0);
+        near(averaged(&hits), 55.0);
+        near(intervals.mean(&rates), 2000.0 / 40.0);
+        near(intervals.each(&hits, &rates), (900.0 + 1600.0) / 2000.0);
+        assert_eq!(range(&rates), Some((0.0, 100.0)));
+    }
+
+    #[test]
+    fn gaps_count_as_one_interval() {
+        let intervals = Intervals::of(&[0.0, 5.0, 10.0, 1000.0, 1005.0]);
+        assert_eq!(intervals.seconds, [5.0; 5]);
+        assert_eq!(intervals.gaps, 1);
+    }
+
+    #[test]
+    fn nothing_and_one_sample_are_no_trouble() {
+        for times in [&[][..], &[17.0]] {
+            let intervals = Intervals::of(times);
+            assert_eq!(intervals.seconds.len(), times.len());
+            let none = vec![None; times.len()];
+            assert_eq!(intervals.mean(&none), None);
+            assert_eq!(intervals.per_call(&none, &none), None);
+            assert_eq!(averaged(&none), None);
+            assert_eq!(range(&none), None);
+        }
+    }
+}
