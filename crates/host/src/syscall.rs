@@ -1,5 +1,5 @@
 //! System calls that neither the standard library nor rustix has: cachestat(2), mincore(2) over a
-//! mapping of a file, the ioctl(2) FIEMAP, open_by_handle_at(2), the control of loop devices,
+//! mapping of a file, the ioctl(2) FIEMAP, `open_by_handle_at(2)`, the control of loop devices,
 //! scheduling policy and I/O priority of a thread.
 //!
 //! The only `unsafe` of this crate. Invariants: every pointer that is handed to the kernel points
@@ -176,10 +176,10 @@ struct FileHandle {
 /// nothing but to ask for its path. `ESTALE` if there is no such file.
 pub(crate) fn open_by_handle(root: &File, kind: i32, handle: &[u8]) -> io::Result<OwnedFd> {
     let mut bytes = [0; HANDLE_BYTES_MAX];
-    let Some(room) = bytes.get_mut(..handle.len()) else {
+    let Some(beginning) = bytes.get_mut(..handle.len()) else {
         return Err(io::ErrorKind::InvalidInput.into());
     };
-    room.copy_from_slice(handle);
+    beginning.copy_from_slice(handle);
     let length = u32::try_from(handle.len()).expect("at most 128");
     let mut wanted = FileHandle { bytes: length, kind, handle: bytes };
     let flags = libc::O_PATH | libc::O_CLOEXEC;

@@ -258,7 +258,7 @@ impl Watcher {
                     all.iter().filter(|it| homes::number(it.device.0, it.device.1) == *dev);
                 ours.next().map(|mount| mount.point.clone())
             };
-            if let Some(root) = own.map(|place| place.folder()).or_else(mount) {
+            if let Some(root) = own.map(scope::Place::folder).or_else(mount) {
                 self.names.walk(&root, wanted);
             }
         }
@@ -268,13 +268,11 @@ impl Watcher {
     #[must_use]
     pub fn name_of(&self, file: FileId) -> String {
         let key = self.ledger.key(file);
-        match self.names.get(file) {
-            Some(path) => path.display().to_string(),
-            None => {
-                let (major, minor) = homes::parts(key.dev);
-                format!("device {major}:{minor} inode {}", key.ino)
-            }
-        }
+        let numbers = || {
+            let (major, minor) = homes::parts(key.dev);
+            format!("device {major}:{minor} inode {}", key.ino)
+        };
+        self.names.get(file).map_or_else(numbers, |path| path.display().to_string())
     }
 
     /// Whether a request belongs to what is watched, once the name of its file is known.

@@ -73,7 +73,7 @@ impl Format {
     }
 }
 
-/// A line such as `	field:char name[32];	offset:8;	size:32;	signed:0;`.
+/// A line such as `field:char name[32]; offset:8; size:32; signed:0;`, with tabs.
 pub(super) fn field(line: &str) -> Option<(String, Field)> {
     let rest = line.trim_start().strip_prefix("field:")?;
     let mut parts = rest.split(';').map(str::trim);

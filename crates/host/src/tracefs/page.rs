@@ -1,5 +1,5 @@
 //! A raw page of a ring buffer, as `trace_pipe_raw` gives it: a time, a length, and records one
-//! after the other, each behind a head of four bytes (include/linux/ring_buffer.h).
+//! after the other, each behind a head of four bytes (`include/linux/ring_buffer.h`).
 //!
 //! Invariant: a page that is cut or wrong ends the walk, it never makes it leave the page.
 
@@ -55,7 +55,7 @@ impl PageLayout {
 }
 
 /// The records of a page, each with its time in nanoseconds and its bytes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Records<'a> {
     data: &'a [u8],
     time: u64,

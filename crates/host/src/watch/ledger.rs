@@ -211,14 +211,8 @@ impl Ledger {
         if key.dev >> 20 != 0 {
             return key;
         }
-        let holds = match self.block_homes.get(&key.dev) {
-            Some(&holds) => holds,
-            None => {
-                let holds = (self.holds_blocks)(key);
-                self.block_homes.insert(key.dev, holds);
-                holds
-            }
-        };
+        let ask = &mut self.holds_blocks;
+        let holds = *self.block_homes.entry(key.dev).or_insert_with(|| ask(key));
         if holds { Key { dev: BLOCK_DEVICES, ..key } } else { key }
     }
 

@@ -12,6 +12,7 @@ use super::ledger::BLOCK_DEVICES;
 use super::lookup::FileId;
 use crate::mounts::{self, Mount};
 use crate::{proc, syscall};
+use std::collections::HashSet;
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirEntryExt, MetadataExt};
@@ -31,7 +32,7 @@ const BTRFS_TOP: u64 = 5;
 pub(crate) struct Names {
     known: Map<FileId, PathBuf>,
     tries: Map<FileId, u8>,
-    walked: Map<FileId, ()>,
+    walked: HashSet<FileId>,
     /// An open file of each file system, by its number.
     homes: Map<u32, Option<(Mount, File)>>,
 }
@@ -87,7 +88,7 @@ impl Names {
 
     /// Whether no name is known and none was looked for by a walk; the next time it was.
     pub(crate) fn lacks(&mut self, file: FileId) -> bool {
-        !self.known.contains_key(&file) && self.walked.insert(file, ()).is_none()
+        !self.known.contains_key(&file) && self.walked.insert(file)
     }
 
     /// File systems may have come and gone.
@@ -124,8 +125,9 @@ fn without_deleted(path: PathBuf) -> PathBuf {
     }
 }
 
-/// What name_to_handle_at(2) would give, without the generation of the inode, which both file
+/// What `name_to_handle_at(2)` would give, without the generation of the inode, which both file
 /// systems take as "any" if it is 0.
+#[expect(clippy::host_endian_bytes, reason = "the kernel takes numbers as they lie")]
 fn handle(fs_type: &str, ino: u64) -> Option<(i32, Vec<u8>)> {
     match fs_type {
         "ext2" | "ext3" | "ext4" => {

@@ -46,7 +46,7 @@ struct Task {
 
 /// All of them.
 pub(crate) struct Tasks {
-    tasks: Map<u32, Task>,
+    threads: Map<u32, Task>,
     processes: Vec<Process>,
     by_pid: Map<u32, ProcessId>,
     ask: Ask,
@@ -62,8 +62,8 @@ impl Tasks {
     /// None yet.
     #[must_use]
     pub(crate) fn new(ask: Ask) -> Tasks {
-        let (tasks, processes, by_pid) = (Map::default(), Vec::new(), Map::default());
-        Tasks { tasks, processes, by_pid, ask }
+        let (threads, processes, by_pid) = (Map::default(), Vec::new(), Map::default());
+        Tasks { threads, processes, by_pid, ask }
     }
 
     /// A process by our number.
@@ -88,7 +88,7 @@ impl Tasks {
     }
 
     fn task(&mut self, thread: u32) -> Task {
-        if let Some(task) = self.tasks.get(&thread) {
+        if let Some(task) = self.threads.get(&thread) {
             return *task;
         }
         let told = (self.ask)(thread).unwrap_or_else(|| Told {
@@ -110,7 +110,7 @@ impl Tasks {
         let kswapd = told.name.starts_with("kswapd");
         let who = Who { thread, process, is_worker };
         let task = Task { who, kernel: told.kernel, kswapd };
-        self.tasks.insert(thread, task);
+        self.threads.insert(thread, task);
         task
     }
 
@@ -129,7 +129,7 @@ impl Tasks {
         let parent = self.task(maker);
         if parent.kernel {
             // What it is for is in the name that it gets; it is looked up when it does something.
-            self.tasks.remove(&thread);
+            self.threads.remove(&thread);
             self.by_pid.remove(&thread);
             return;
         }
@@ -142,12 +142,12 @@ impl Tasks {
             let process = self.process_of(thread, &name, watched);
             Who { thread, process, is_worker: false }
         };
-        self.tasks.insert(thread, Task { who, kernel: false, kswapd: false });
+        self.threads.insert(thread, Task { who, kernel: false, kswapd: false });
     }
 
     /// A thread has another name; that of the first thread is the name of the process.
     pub(crate) fn renamed(&mut self, thread: u32, name: &str) {
-        let Some(task) = self.tasks.get_mut(&thread) else { return };
+        let Some(task) = self.threads.get_mut(&thread) else { return };
         task.who.is_worker |= name.starts_with("iou-wrk");
         let place = usize::try_from(task.who.process).expect("numbers are places");
         let process = &mut self.processes[place];
@@ -158,7 +158,7 @@ impl Tasks {
 
     /// A thread has ended.
     pub(crate) fn ended(&mut self, thread: u32) {
-        if let Some(task) = self.tasks.remove(&thread)
+        if let Some(task) = self.threads.remove(&thread)
             && self.process(task.who.process).pid == thread
         {
             self.by_pid.remove(&thread);

@@ -178,8 +178,8 @@ fn random_reads_agree_with_a_model_that_knows_every_page() {
     for round in 0..40 {
         let tells = round % 2 == 0;
         let mut lookups = Lookups::default();
-        let mut resident = vec![false; 200];
-        let mut fresh = vec![false; 200];
+        let mut resident = [false; 200];
+        let mut fresh = [false; 200];
         for _ in 0..300 {
             let who = if next(2) == 0 { A } else { B };
             if next(5) == 0 {
