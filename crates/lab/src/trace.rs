@@ -14,6 +14,7 @@ mod input;
 pub mod ltr;
 mod merge;
 mod names;
+mod observe;
 mod open;
 #[cfg(feature = "parquet")]
 mod parquet;
@@ -31,6 +32,7 @@ pub use filter::Filter;
 pub use footprint::Footprint;
 pub use format::Format;
 pub use merge::Merge;
+pub use observe::Observer;
 pub use open::{BoxedSource, OpenOptions, open, open_stream};
 #[cfg(feature = "parquet")]
 pub use parquet::ParquetWriter;

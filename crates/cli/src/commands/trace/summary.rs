@@ -4,7 +4,8 @@ use super::input::{Input, InputArguments};
 use anyhow::Result;
 use clap::Args;
 use larder_lab::trace::summary::{Summary, VolumeSummary};
-use larder_lab::trace::{Addressing, NameOf, Op, Source};
+use larder_lab::trace::{Addressing, NameOf, Observer, Op, Source};
+use larder_report::findings::{self, Finding};
 use larder_report::format;
 use larder_report::table::{Cell, Column, Table};
 use serde_json::{Value, json};
@@ -34,17 +35,25 @@ const QUANTILES: [(&str, f64); 5] =
 pub(super) fn run(arguments: &Arguments) -> Result<()> {
     let mut input = Input::open(&arguments.trace, &arguments.input)?;
     let mut summary = Summary::new(input.source.addressing());
+    let mut observer = Observer::new(input.source.addressing());
     let mut batch = Vec::new();
     while input.read(&mut batch)? {
         for record in &batch {
             summary.add(record);
+            observer.add(record);
         }
     }
+    let found = findings::find(&observer.observation(&*input.source));
     let text = if arguments.json {
-        let value = json(&summary, &*input.source);
+        let value = json(&summary, &*input.source, &found);
         format!("{}\n", serde_json::to_string_pretty(&value)?)
     } else {
-        text(&summary, &*input.source)
+        let mut text = text(&summary, &*input.source);
+        if !found.is_empty() {
+            text.push_str("\nFindings\n\n");
+            text.push_str(&findings::to_text(&found));
+        }
+        text
     };
     std::io::Write::write_all(&mut std::io::stdout(), text.as_bytes())?;
     Ok(())
@@ -174,7 +183,7 @@ fn volumes(summary: &Summary, source: &dyn Source) -> Table {
     table
 }
 
-fn json(summary: &Summary, source: &dyn Source) -> Value {
+fn json(summary: &Summary, source: &dyn Source, found: &[Finding]) -> Value {
     let one = |volume: &VolumeSummary| {
         let ops: serde_json::Map<String, Value> = Op::ALL
             .iter()
@@ -233,6 +242,7 @@ fn json(summary: &Summary, source: &dyn Source) -> Value {
         "between_requests_ns": between,
         "sizes": sizes,
         "volumes": volumes,
+        "findings": found,
         "notes": source.notes(),
     })
 }

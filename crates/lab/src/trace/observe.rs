@@ -1,0 +1,162 @@
+//! What a trace shows of the cache that it was recorded at, for [`larder_report::findings`]: reads
+//! by file, whether they hit, and how far they went on in order. Memory does not show.
+//!
+//! A request counts with its class, the worst of its pages, so misses are told rather too high
+//! where requests are long. Invariant: bounded; files beyond [`FILES_MAX`] are left out.
+
+use super::summary::PAGE_BYTES;
+use super::{Addressing, NameOf, Op, Record, Source};
+use larder_core::counters::Class;
+use larder_report::findings::{FileUse, Moment, Observation};
+use std::collections::BTreeMap;
+
+/// Files, or volumes without names of files, that are kept apart.
+const FILES_MAX: usize = 65_536;
+/// Into so many parts the time is divided; what is known is known of all of them.
+const MOMENTS: u32 = 16;
+
+/// An observation in the making.
+#[derive(Debug)]
+pub struct Observer {
+    objects: bool,
+    /// By volume and file; with the end of the last read.
+    files: BTreeMap<(u32, u32), (FileUse, u64)>,
+    /// Whether any read said how it was classed.
+    classed: bool,
+    last_ns: u64,
+}
+
+impl Observer {
+    /// Begins one of a trace that counts these.
+    #[must_use]
+    pub fn new(addressing: Addressing) -> Self {
+        let objects = addressing == Addressing::Objects;
+        Observer { objects, files: BTreeMap::new(), classed: false, last_ns: 0 }
+    }
+
+    /// Takes a record.
+    pub fn add(&mut self, record: &Record) {
+        self.last_ns = self.last_ns.max(record.time_ns);
+        let key = (record.volume, record.file);
+        let known = self.files.len() < FILES_MAX || self.files.contains_key(&key);
+        if record.op != Op::Read || record.len == 0 || self.objects || !known {
+            return;
+        }
+        let (file, end) = self.files.entry(key).or_insert_with(|| {
+            (FileUse { sequential_pages: Some(0), ..FileUse::default() }, u64::MAX)
+        });
+        let last = record.offset.saturating_add(record.len - 1);
+        let pages = last / PAGE_BYTES - record.offset / PAGE_BYTES + 1;
+        file.read_pages = file.read_pages.saturating_add(pages);
+        if *end == record.offset {
+            file.sequential_pages = file.sequential_pages.map(|sum| sum.saturating_add(pages));
+        }
+        *end = last.saturating_add(1);
+        let class = Class::from_number(record.class);
+        self.classed |= class.is_some();
+        match class {
+            Some(Class::ReadAheadHit) => file.ahead_hit_pages += pages,
+            Some(
+                Class::ReadMiss | Class::ReadPartialHit | Class::ReadBypass | Class::ReadAheadWait,
+            ) => file.miss_pages += pages,
+            _ => {}
+        }
+    }
+
+    /// What was seen; `source` knows the names. Without classes no file is told about: nobody
+    /// knows what hit.
+    #[must_use]
+    pub fn observation(&self, source: &dyn Source) -> Observation {
+        #[expect(clippy::cast_precision_loss, reason = "seconds of a trace")]
+        let seconds = self.last_ns as f64 / 1e9;
+        let name = |volume: u32, file: u32| {
+            let known = source.name(NameOf::File, file).filter(|_| file > 0);
+            let known = known.or_else(|| source.name(NameOf::Volume, volume));
+            known.map_or_else(|| format!("volume {volume}"), str::to_owned)
+        };
+        let files = self
+            .files
+            .iter()
+            .filter(|_| self.classed)
+            .map(|(&(volume, file), (of, _))| FileUse { file: name(volume, file), ..of.clone() });
+        let part = seconds / f64::from(MOMENTS);
+        Observation {
+            source: "trace".to_owned(),
+            seconds,
+            page_bytes: PAGE_BYTES,
+            moments: (1..=MOMENTS)
+                .map(|at| Moment { at_s: f64::from(at) * part, ..Moment::default() })
+                .collect(),
+            files: files.collect(),
+            ..Observation::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::{OpenOptions, open_stream};
+    use larder_report::findings::find;
+
+    /// Observes a CSV of ours.
+    fn observed(rows: &[(u64, u64, u64, &str, u8)]) -> Observation {
+        let mut text = String::from(
+            "time_ns,offset,len,latency_ns,volume,file,process,op,class,volume_name,file_name,\
+             process_name\n",
+        );
+        for (time, offset, len, file, class) in rows {
+            let number = file.len();
+            let row = format!("{time},{offset},{len},0,0,{number},0,read,{class},,{file},\n");
+            text.push_str(&row);
+        }
+        let stream = Box::new(std::io::Cursor::new(text.into_bytes()));
+        let mut source = open_stream("t.csv", stream, &OpenOptions::default()).expect("a trace");
+        let (mut observer, mut batch) = (Observer::new(source.addressing()), Vec::new());
+        while source.next_batch(&mut batch).expect("good rows") {
+            batch.iter().for_each(|record| observer.add(record));
+        }
+        observer.observation(&*source)
+    }
+
+    #[test]
+    fn reads_are_counted_in_pages_by_file_and_class() {
+        let seen = observed(&[
+            (0, 0, 4096, "a", 1),
+            (1_000_000_000, 4096, 8192, "a", 2),
+            (2_000_000_000, 100, 1, "bb", 5),
+            (4_000_000_000, 12_288, 4097, "a", 5),
+        ]);
+        assert!((seen.seconds - 4.0).abs() < 1e-9);
+        let a = seen.files.iter().find(|file| file.file == "a").expect("it was read");
+        assert_eq!((a.read_pages, a.ahead_hit_pages, a.miss_pages), (5, 2, 2));
+        assert_eq!(a.sequential_pages, Some(4));
+        assert_eq!(seen.files.len(), 2);
+    }
+
+    #[test]
+    fn one_file_with_most_misses_is_found_and_without_classes_nothing_is() {
+        let rows = |class: u8| -> Vec<(u64, u64, u64, &str, u8)> {
+            let files = ["a", "bb", "ccc"];
+            let read = |at: u64| {
+                let file = files[usize::try_from(at % 3).expect("below 3")];
+                let offset = at.wrapping_mul(7_919) % 100_000 * 4096;
+                (
+                    at * 1_000_000,
+                    offset,
+                    4096,
+                    file,
+                    if file == "bb" { class } else { class.min(1) },
+                )
+            };
+            (0..6_000).map(read).collect()
+        };
+        let found = find(&observed(&rows(5)));
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(
+            found[0].seen.starts_with("bb has > 99.9 %")
+                || found[0].seen.starts_with("bb has 100.0 %")
+        );
+        assert!(find(&observed(&rows(0))).is_empty());
+    }
+}
