@@ -433,7 +433,7 @@ impl World {
             }
             // Others end where their completion arrives.
             Work::Flush | Work::FlushRange { .. } => {
-                assert_eq!(modes.1, FlushMode::Ignore, "promised nothing")
+                assert_eq!(modes.1, FlushMode::Ignore, "promised nothing");
             }
             Work::Map { mapping, allowed } => {
                 crate::mapped::mapped(disk, client, frames, mapping, (bytes, allowed, error));

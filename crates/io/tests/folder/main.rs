@@ -6,15 +6,18 @@
 
 #![expect(clippy::tests_outside_test_module, reason = "all of this is a test")]
 #![expect(clippy::print_stderr, reason = "a test that is skipped says so")]
+#![expect(clippy::large_stack_arrays, reason = "what is compared is short to write so")]
 
 mod behind;
 #[path = "../common/mod.rs"]
+#[expect(dead_code, reason = "other tests need more of it")]
 mod common;
 mod contents;
 mod mirror;
 mod names;
 mod promises;
 #[path = "../common/rig.rs"]
+#[expect(dead_code, reason = "other tests need more of it")]
 mod rig;
 
 use larder_core::mode::WriteMode;

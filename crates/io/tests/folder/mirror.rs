@@ -10,6 +10,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::fs;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
@@ -143,6 +144,7 @@ impl World {
         self.root.join(name)
     }
 
+    #[expect(clippy::too_many_lines, reason = "an arm for each operation")]
     fn perform(&mut self, step: &Step) -> Result<Outcome, Errno> {
         let done = |result: Result<(), Errno>| result.map(|()| Outcome::Nothing);
         let number = |n: u64| Outcome::Number(n);
@@ -270,9 +272,10 @@ fn everything(root: &Path) -> BTreeMap<PathBuf, String> {
                 let sum = bytes.iter().fold(0_u64, |sum, byte| {
                     sum.wrapping_mul(1_000_003).wrapping_add(u64::from(*byte))
                 });
-                line.push_str(&format!(", {sum:x}"));
+                write!(line, ", {sum:x}").expect("a string takes it");
             } else if about.is_symlink() {
-                line.push_str(&format!(", to {}", fs::read_link(&path).expect("it").display()));
+                let target = fs::read_link(&path).expect("it");
+                write!(line, ", to {}", target.display()).expect("a string takes it");
             }
             if is_folder {
                 folders.push(path.clone());
@@ -291,7 +294,9 @@ fn play(cached: PathBuf, plain: PathBuf, seed: u64, steps: usize) {
     for number in 0..steps {
         if worlds[0].files.len() > 12 {
             let file = random.below(worlds[0].files.len());
-            worlds.iter_mut().for_each(|world| drop(world.files.swap_remove(file)));
+            for world in &mut worlds {
+                drop(world.files.swap_remove(file));
+            }
         }
         let step = step(&mut random, worlds[0].files.len());
         let [cached, plain] = worlds.each_mut().map(|world| world.perform(&step));

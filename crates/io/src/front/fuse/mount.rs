@@ -161,7 +161,8 @@ fn absolute(path: &Path) -> PathBuf {
 
 /// Unmounts what a killed process of ours left at `path`; whether there was something.
 fn take_over(path: &Path) -> Result<bool, MountError> {
-    let dead = matches!(rustix::fs::stat(path), Err(Errno::NOTCONN | Errno::CONNABORTED));
+    // Not stat(2): what that says the kernel may remember.
+    let dead = matches!(rustix::fs::statfs(path), Err(Errno::NOTCONN | Errno::CONNABORTED));
     let reason = |reason: String| MountError::Mountpoint { path: path.to_owned(), reason };
     match (is_ours(path), dead) {
         (false, false) => return Ok(false),
