@@ -31,6 +31,9 @@ _larder() {
             larder,demo)
                 cmd="larder__subcmd__demo"
                 ;;
+            larder,mount)
+                cmd="larder__subcmd__mount"
+                ;;
             larder,report)
                 cmd="larder__subcmd__report"
                 ;;
@@ -90,6 +93,9 @@ _larder() {
                 ;;
             larder__subcmd__ctl,drop)
                 cmd="larder__subcmd__ctl__subcmd__drop"
+                ;;
+            larder__subcmd__ctl,files)
+                cmd="larder__subcmd__ctl__subcmd__files"
                 ;;
             larder__subcmd__ctl,flush)
                 cmd="larder__subcmd__ctl__subcmd__flush"
@@ -158,7 +164,7 @@ _larder() {
 
     case "${cmd}" in
         larder)
-            opts="-h -V --help --version serve ctl check-config demo trace size sim watch resident bench compare report"
+            opts="-h -V --help --version serve mount ctl check-config demo trace size sim watch resident bench compare report"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1020,7 +1026,7 @@ _larder() {
             return 0
             ;;
         larder__subcmd__ctl)
-            opts="-h --control --token --format --watch --help stats volumes curve at-risk metrics set flush warm add remove drop freeze unfreeze pin unpin stop"
+            opts="-h --control --token --format --watch --help stats volumes curve files at-risk metrics set flush warm add remove drop freeze unfreeze pin unpin stop"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1146,6 +1152,40 @@ _larder() {
                 return 0
             fi
             case "${prev}" in
+                --control)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --token)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --format)
+                    COMPREPLY=($(compgen -W "text json csv" -- "${cur}"))
+                    return 0
+                    ;;
+                --watch)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        larder__subcmd__ctl__subcmd__files)
+            opts="-h --top --control --token --format --watch --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --top)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --control)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -1545,6 +1585,80 @@ _larder() {
                     return 0
                     ;;
                 --seconds)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        larder__subcmd__mount)
+            opts="-h --memory --allow-other --shared --ttl --page-size --policy --read-ahead --hint --give-back --lock --write-mode --flush --preset --set --counters --control --control-tcp --control-token --plain-io --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --memory)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --ttl)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --page-size)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --policy)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --read-ahead)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --hint)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --give-back)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --write-mode)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --flush)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --preset)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --set)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --counters)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --control)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --control-tcp)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --control-token)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

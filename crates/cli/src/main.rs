@@ -34,6 +34,8 @@ struct Cli {
 enum Command {
     /// Serve volumes with a cache over NBD.
     Serve(Box<commands::serve::Arguments>),
+    /// Mount a folder once more, with a cache for what is in its files.
+    Mount(Box<commands::mount::Arguments>),
     /// Ask a running server, and change it.
     Ctl(commands::ctl::Arguments),
     /// Check a configuration file of larder serve.
@@ -76,6 +78,7 @@ fn main() -> ExitCode {
     tracing_subscriber::fmt().with_env_filter(log).with_writer(std::io::stderr).init();
     let result = match Cli::parse().command {
         Command::Serve(arguments) => succeed(commands::serve::run(&arguments)),
+        Command::Mount(arguments) => succeed(commands::mount::run(&arguments)),
         Command::Ctl(arguments) => commands::ctl::run(&arguments),
         Command::CheckConfig(arguments) => succeed(commands::check_config::run(&arguments)),
         Command::Demo(arguments) => succeed(commands::demo::run(&arguments)),

@@ -7,12 +7,14 @@
 
 mod ahead;
 mod at_risk;
+mod census;
 mod come_and_go;
 mod complete;
 mod evict;
 mod exclusive;
 mod fill;
 mod flush;
+mod flush_range;
 mod freeze;
 mod join;
 mod map;
@@ -30,6 +32,7 @@ mod warm;
 mod write;
 
 pub use at_risk::AtRisk;
+pub use census::PageCensus;
 pub use exclusive::{BlockCut, cut};
 pub use read::HitRead;
 pub use sharing::ShareMode;

@@ -11,6 +11,7 @@ use crate::policy::Slot;
 use crate::readahead::Wishes;
 use crate::store::{Segment, StoreError, StoreOp, StoreOpKind};
 use crate::sync::Arc;
+use crate::writeback::Batch;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use warm::ToWarm;
@@ -45,6 +46,20 @@ pub(crate) struct FlushWaiter<F: Frames> {
     pub(crate) epoch: u64,
 }
 
+/// Who waits for a flush of a range.
+#[derive(Debug)]
+pub(crate) struct RangeFlush<F: Frames> {
+    pub(crate) mailbox: Arc<Mailbox<F>>,
+    pub(crate) token: u64,
+    pub(crate) blocks: Range<u64>,
+    /// What became dirty there at this epoch or before must be written.
+    pub(crate) epoch: u64,
+    /// Whether the store must flush it too.
+    pub(crate) stable: bool,
+    /// Pages that are to be written.
+    pub(crate) batch: Batch,
+}
+
 /// A read that is part of a joined one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Joined {
@@ -67,6 +82,8 @@ pub(crate) enum Context<F: Frames> {
     WriteBack { pages: Vec<(u64, Slot)>, paging: Paging, epoch: u64 },
     /// A flush of the store for these waiters.
     Flush(Vec<FlushWaiter<F>>),
+    /// A flush of a range.
+    FlushRange(RangeFlush<F>),
     /// A range that is discarded or zeroed.
     Exclusive { id: u64 },
 }
@@ -115,6 +132,8 @@ pub(crate) struct Queue<F: Frames> {
     writes_by_epoch: BTreeMap<u64, usize>,
     pub(crate) flushes: VecDeque<FlushWaiter<F>>,
     pub(crate) flush_in_flight: bool,
+    /// Flushes of ranges that are not written yet.
+    pub(crate) ranges: Vec<RangeFlush<F>>,
     /// A failed flush of the store: what it lost is not known, so every later flush fails too.
     pub(crate) flush_failed: Option<StoreError>,
     /// First blocks of dirty pages whose room is wanted.
@@ -146,6 +165,7 @@ impl<F: Frames> Queue<F> {
             writes_by_epoch: BTreeMap::new(),
             flushes: VecDeque::new(),
             flush_in_flight: false,
+            ranges: Vec::new(),
             flush_failed: None,
             steals: Vec::new(),
             exclusives: Vec::new(),
@@ -319,7 +339,23 @@ impl<F: Frames> Queue<F> {
             Context::Joined(_)
             | Context::Bypass { .. }
             | Context::Flush(_)
+            | Context::FlushRange(_)
             | Context::Exclusive { .. } => false,
+        })
+    }
+
+    /// Whether a write back of `epoch` or before of a page that meets `blocks` is queued or in
+    /// flight.
+    pub(crate) fn has_writes_in(&self, blocks: &Range<u64>, epoch: u64) -> bool {
+        self.contexts.iter().flatten().any(|context| match context {
+            Context::WriteBack { pages, paging, epoch: of } => {
+                let meets = |&(page, _): &(u64, Slot)| {
+                    let own = paging.blocks_of(page);
+                    own.start < blocks.end && blocks.start < own.end
+                };
+                *of <= epoch && pages.iter().any(meets)
+            }
+            _ => false,
         })
     }
 
@@ -356,6 +392,7 @@ impl<F: Frames> Queue<F> {
             && self.forced.is_empty()
             && self.background.is_empty()
             && self.flushes.is_empty()
+            && self.ranges.is_empty()
             && self.exclusives.is_empty()
     }
 }

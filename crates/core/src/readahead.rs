@@ -13,7 +13,7 @@
 //! untouched makes windows smaller: the [`Feedback`] of a volume.
 //!
 //! Everything is counted in pages of the volume. Invariant: no window reaches beyond the volume,
-//! and none is larger than the limits say.
+//! or the part of it that is read, and none is larger than the limits say.
 
 mod detector;
 mod feedback;
@@ -38,7 +38,9 @@ pub(crate) struct Limits {
     pub(crate) streams: usize,
     /// Requests in a row that must agree before anything is read ahead.
     pub(crate) steps: u32,
-    /// Pages of the volume.
+    /// The first page that may be read ahead, where something reads backward.
+    pub(crate) first: u64,
+    /// The page behind the last one that may be read ahead.
     pub(crate) pages: u64,
 }
 

@@ -10,6 +10,7 @@ use crate::mode::{FlushMode, WriteMode};
 use crate::store::StoreError;
 use crate::units::{BLOCK_BYTES, BLOCK_BYTES_U64};
 use crate::volume::Volume;
+use std::ops::Range;
 
 /// Bytes of a piece of a read: what front ends pin for one request at a time, 1 MiB.
 pub const READ_PIECE_BYTES: u32 = 1 << 20;
@@ -56,6 +57,8 @@ pub struct Assembly<F: Frames> {
     pub(crate) error: Option<StoreError>,
     /// What the client says about this read; none if the volume's hint counts.
     pub(crate) hint: Option<Hint>,
+    /// Bytes of the volume beyond which nothing is read ahead for it, if it is a part that is read.
+    pub(crate) part: Option<Range<u64>>,
     /// Whether a page of it missed, and whether one missed or was read ahead: what the detector of
     /// streams wants to know.
     pub(crate) missed: bool,
@@ -79,6 +82,7 @@ impl<F: Frames> Assembly<F> {
             classes: Classes::default(),
             error: None,
             hint: None,
+            part: None,
             missed: false,
             noticed: false,
         };
@@ -104,12 +108,20 @@ impl<F: Frames> Assembly<F> {
         (self.missing, self.cursor, self.counted, self.error) = (0, 0, 0, None);
         self.told = false;
         self.classes = Classes::default();
-        (self.hint, self.missed, self.noticed) = (None, false, false);
+        (self.hint, self.part) = (None, None);
+        (self.missed, self.noticed) = (false, false);
     }
 
     /// Says how this range is read, whatever the volume's hint says.
     pub fn set_hint(&mut self, hint: Hint) {
         self.hint = Some(hint);
+    }
+
+    /// Says that these bytes of the volume, not empty and inside of it, are one thing, as a file
+    /// is: what lies beyond is not read ahead.
+    pub fn set_part(&mut self, part: Range<u64>) {
+        assert!(part.start < part.end, "a part of nothing");
+        self.part = Some(part);
     }
 
     /// The hint that counts for it on `volume`.

@@ -32,7 +32,8 @@ pub enum StoreOpKind {
         /// Force unit access: stable when done, without a flush.
         fua: bool,
     },
-    /// Everything that was done before is on stable storage when this is done.
+    /// Everything that was done before is on stable storage when this is done: in the range of the
+    /// operation, or everywhere if that is empty. A store may always flush everything.
     Flush,
     /// The range's content is no longer needed; it may read as anything afterwards.
     Discard,

@@ -338,7 +338,7 @@ impl<F: Frames> Volume<F> {
         let pages = paging.page_of(self.blocks - 1) + 1;
         let min = min.clamp(1, max);
         let streams = streams as usize;
-        Some(self.feedback.apply(Limits { min, max, streams, steps, pages }))
+        Some(self.feedback.apply(Limits { min, max, streams, steps, first: 0, pages }))
     }
 
     /// Whether it is being stopped.

@@ -4,7 +4,7 @@
 //! Kernel interfaces live here and nowhere else. With `mem`, this is the only crate with `unsafe`,
 //! all of it in `store::uring` and `store::file`, memory that the kernel reads and writes while an
 //! operation is in flight, in `file_map`, in one call each of `front::fuse::device` and `reclaim`,
-//! and in one line of `handed_over`.
+//! and in one line each of `handed_over` and `store::backing`.
 
 mod call;
 pub mod clock;

@@ -4,8 +4,10 @@
 //! allows: io_uring with direct I/O; without direct I/O, or with plain calls, where it must be, and
 //! says so. [`open_nbd`] connects to an export of an NBD server.
 
+mod backing;
 mod error;
 mod file;
+pub(crate) mod files;
 mod map;
 mod nbd;
 mod plain;

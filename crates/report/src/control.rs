@@ -7,6 +7,7 @@
 
 mod changes;
 mod curves;
+mod files;
 mod findings;
 mod keep;
 mod risk;
@@ -18,6 +19,7 @@ pub use changes::{
     VolumeRequest,
 };
 pub use curves::{Curves, REFERENCES_MIN, VolumeCurve, needed_memory};
+pub use files::{FileStats, Files};
 pub use findings::{ByItself, FINDINGS, Finding, Symptom};
 pub use keep::{Dropped, Pinned, VolumeDropped};
 pub use risk::{AtRisk, FailingRange, VolumeAtRisk};

@@ -75,6 +75,12 @@ enum Command {
         /// This volume only.
         volume: Option<String>,
     },
+    /// The files of a mounted folder with most in the cache: resident, dirty, reads that hit.
+    Files {
+        /// So many of them.
+        #[arg(long, value_name = "N", default_value_t = 20)]
+        top: usize,
+    },
     /// What a crash now would lose, and what cannot be written; exit code 1 if there is such.
     AtRisk,
     /// Everything as OpenMetrics, as Prometheus gets it.
@@ -205,6 +211,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
             return Ok(risk.exit_code());
         }
         Command::Curve { volume } => curve(&client, volume.as_deref())?.print(format),
+        Command::Files { top } => {
+            output::Cached { files: client.get("files")?, top: *top }.print(format)
+        }
         Command::Drop { volume } => {
             let dropped: Dropped = client.post("drop", &one(volume.as_ref()))?;
             output::print(&json!(dropped), &dropped.table(), "", format)
@@ -296,6 +305,9 @@ fn ask(client: &Client, command: &Command) -> Result<Option<Box<dyn Answer>>> {
         }
         Command::AtRisk => Box::new(Risk(client.get("at-risk")?)),
         Command::Curve { volume } => Box::new(curve(client, volume.as_deref())?),
+        Command::Files { top } => {
+            Box::new(output::Cached { files: client.get("files")?, top: *top })
+        }
         _ => return Ok(None),
     }))
 }

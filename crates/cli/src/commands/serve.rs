@@ -23,6 +23,7 @@ use larder_core::cache::ShareMode;
 use larder_core::hint::Hint;
 use larder_core::mode::{FlushMode, WriteMode};
 use larder_io::front::nbd::ListenAddress;
+use plan::Plan;
 use reload::Reloader;
 use service::Service;
 use std::net::SocketAddr;
@@ -181,6 +182,19 @@ pub(crate) struct Arguments {
     /// Use plain system calls even where io_uring is there.
     #[arg(long, help_heading = "Store")]
     pub(crate) plain_io: bool,
+
+    /// A folder that is mounted instead of volumes; `larder mount` says so.
+    #[arg(skip)]
+    pub(crate) folder: Option<FolderArguments>,
+}
+
+/// How a folder is mounted.
+#[derive(Clone, Debug)]
+pub(crate) struct FolderArguments {
+    pub(crate) source: PathBuf,
+    pub(crate) mountpoint: PathBuf,
+    pub(crate) ttl: Duration,
+    pub(crate) allow_other: bool,
 }
 
 impl Arguments {
@@ -211,13 +225,23 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let mut arguments = reloader.arguments().clone();
     // All threads that are started from here on are spared as this one is.
     arguments.lock |= files::prepare(&arguments);
+    let plan = reloader.plan().clone();
+    serve(&arguments, &plan, &mut |service| reloader.reload(service))
+}
+
+/// The same for a folder.
+pub(crate) fn run_folder(arguments: &Arguments) -> Result<()> {
+    let plan = Plan::of(arguments)?;
+    serve(arguments, &plan, &mut |_| {})
+}
+
+fn serve(arguments: &Arguments, plan: &Plan, reload: &mut dyn FnMut(&Arc<Service>)) -> Result<()> {
     let signals = channel_of_signals()?;
     let manager = Manager::from_environment();
-    let plan = reloader.plan().clone();
     let mut handed_over = crate::systemd::handed_over()?;
-    let service = Service::start(&arguments, &plan, handed_over.nbd.take(), signals.asker())?;
+    let service = Service::start(arguments, plan, handed_over.nbd.take(), signals.asker())?;
     let service = Arc::new(service);
-    let control = control::start(&arguments, handed_over.control, &service)?;
+    let control = control::start(arguments, handed_over.control, &service)?;
     if let Err(error) = service.announce() {
         // Whoever started us may not care for the address; the volumes are served all the same.
         eprintln!("larder: note: the addresses could not be printed: {error}");
@@ -230,7 +254,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
             Some(Asked::Reload) if arguments.config.is_none() => break,
             Some(Asked::Reload) => {
                 manager.reloading();
-                reloader.reload(&service);
+                reload(&service);
                 manager.ready(&service.status());
             }
             Some(Asked::Stop) => break,

@@ -10,14 +10,17 @@ use larder_core::tunables::{TUNABLES, Tunable};
 use larder_core::units::BLOCK_BYTES_U64;
 use larder_core::volume::PolicySwitch;
 use larder_io::engine::ArenaVolume;
+use larder_io::front::fuse::FileFigures;
 use larder_report::control::{
-    AtRisk, ByteRange, GiveBack, Head, LatencyStats, Pinned, PolicyInForce, Stats, Switch, Volume,
-    VolumeAtRisk, VolumeStats, Volumes,
+    AtRisk, ByteRange, FileStats, Files, GiveBack, Head, LatencyStats, Pinned, PolicyInForce,
+    Stats, Switch, Volume, VolumeAtRisk, VolumeStats, Volumes,
 };
 use std::collections::BTreeMap;
 
 /// At most so many failing ranges are named for a volume.
 const RANGES_MAX: usize = 100;
+/// At most so many files are named.
+const FILES_MAX: usize = 1000;
 /// A tunable in milliseconds as nanoseconds.
 const MILLISECOND: u64 = 1_000_000;
 
@@ -151,6 +154,26 @@ fn settings(plan: &VolumePlan) -> (BTreeMap<String, String>, BTreeMap<String, u6
     let flags = flags.map(|(name, value)| (name.to_owned(), value)).collect();
     let tunables = TUNABLES.iter().zip(plan.tunables.values());
     (flags, tunables.map(|(tunable, &value)| (tunable.name.to_owned(), value)).collect())
+}
+
+/// The files of a mounted folder that have most in the cache; none where volumes are served.
+pub(super) fn files(service: &Service) -> Option<Files> {
+    let found = service.cached_files()?;
+    let total = found.len() as u64;
+    let one = |file: FileFigures| FileStats {
+        path: file.path,
+        size_bytes: file.size_bytes,
+        resident_bytes: file.resident_bytes,
+        dirty_bytes: file.unclean_bytes,
+        opens: file.opens as u64,
+        requests: file
+            .requests
+            .into_iter()
+            .map(|(class, count)| (class.counter().meaning().name.to_owned(), count))
+            .collect(),
+    };
+    let files = found.into_iter().take(FILES_MAX).map(one).collect();
+    Some(Files { head: Head::default(), total, files })
 }
 
 pub(super) fn at_risk(service: &Service) -> AtRisk {

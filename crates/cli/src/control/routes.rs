@@ -31,6 +31,7 @@ pub(super) fn router(service: Arc<Service>) -> Router {
         .route("/v1/volumes", get(volumes))
         .route("/v1/at-risk", get(at_risk))
         .route("/v1/curve", get(curve))
+        .route("/v1/files", get(files))
         .route("/v1/drop", post(drop_clean))
         .route("/v1/freeze", post(freeze))
         .route("/v1/unfreeze", post(unfreeze))
@@ -75,6 +76,17 @@ async fn at_risk(State(shared): State<Shared>) -> Response {
 
 async fn curve(State(shared): State<Shared>) -> Response {
     json(&curves::curves(&shared.service))
+}
+
+async fn files(State(shared): State<Shared>) -> Result<Response, Refused> {
+    let service = Arc::clone(&shared.service);
+    // It looks at every page.
+    let files = tokio::task::spawn_blocking(move || answers::files(&service)).await;
+    let files = files.map_err(|error| Refused::failed(format!("list files: {error}")))?;
+    match files {
+        Some(files) => Ok(json(&files)),
+        None => Err(Refused::failed("list files: this server serves volumes; ask a larder mount")),
+    }
 }
 
 async fn drop_clean(

@@ -12,11 +12,11 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 /// Nothing is written unless it is asked for.
-const LAZY: [&str; 6] =
+pub(crate) const LAZY: [&str; 6] =
     ["--set", "first-delay=60000", "--set", "idle-delay=60000", "--set", "age-max=3600000"];
 
 /// Whether files can be mounted here; says why not.
-fn can_mount() -> bool {
+pub(crate) fn can_mount() -> bool {
     let device = OpenOptions::new().read(true).write(true).open("/dev/fuse");
     let is_root = rustix::process::geteuid().is_root();
     if let Err(error) = &device {
@@ -28,22 +28,22 @@ fn can_mount() -> bool {
 }
 
 /// A directory for files that is not left mounted, whatever happens.
-struct Mountpoint(TempDir);
+pub(crate) struct Mountpoint(TempDir);
 
 impl Mountpoint {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Mountpoint(TempDir::new().expect("a folder"))
     }
 
-    fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         self.0.path()
     }
 
-    fn file(&self, name: &str) -> PathBuf {
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.path().join(name)
     }
 
-    fn is_mounted(&self) -> bool {
+    pub(crate) fn is_mounted(&self) -> bool {
         let own = std::fs::metadata(self.path()).map(|found| found.dev());
         let parent = std::fs::metadata(self.path().parent().expect("a parent")).expect("there");
         own.map_or(true, |own| own != parent.dev())

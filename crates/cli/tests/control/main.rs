@@ -14,6 +14,7 @@ mod examples;
 mod files;
 mod keep;
 mod manager;
+mod mount;
 mod openmetrics;
 mod rig;
 mod security;

@@ -40,7 +40,11 @@ impl<F: Frames> Cache<F> {
             return;
         }
         let paging = volume.paging();
-        let Some(limits) = volume.ahead_limits(paging) else { return };
+        let Some(mut limits) = volume.ahead_limits(paging) else { return };
+        if let Some(part) = &assembly.part {
+            let pages = |byte: u64| paging.page_of(byte / BLOCK_BYTES_U64);
+            (limits.first, limits.pages) = (pages(part.start), pages(part.end - 1) + 1);
+        }
         let last = assembly.first_block() + assembly.parts.len() as u64 - 1;
         let seen = Seen {
             pages: paging.page_of(assembly.first_block())..paging.page_of(last) + 1,

@@ -15,6 +15,7 @@ use crate::sync::{Arc, lock};
 use crate::tunables::Tunable;
 use crate::units::BLOCK_BYTES_U64;
 use crate::volume::Volume;
+use std::ops::Range;
 
 impl<F: Frames> Cache<F> {
     /// Takes in an operation that the store of `volume` has done. `recorder` belongs to the caller.
@@ -38,11 +39,13 @@ impl<F: Frames> Cache<F> {
                 self.bypassed(volume, op, waiter, overlays, error);
             }
             Context::WriteBack { pages, epoch, .. } => {
-                let blocks = op.len.div_ceil(BLOCK_BYTES_U64);
+                let first = op.offset / BLOCK_BYTES_U64;
+                let blocks = first..(op.offset + op.len).div_ceil(BLOCK_BYTES_U64);
                 self.written(volume, recorder, now, op, (&pages, epoch), error.as_ref());
                 self.after_write(volume, now, (epoch, blocks), error);
             }
             Context::Flush(waiters) => self.flushed(volume, waiters, error.as_ref()),
+            Context::FlushRange(range) => self.range_flushed(range, error),
             Context::Exclusive { id } => self.exclusive_done(volume, recorder, now, id, error),
         }
         self.unstall();
@@ -236,7 +239,7 @@ impl<F: Frames> Cache<F> {
         &self,
         volume: &Volume<F>,
         now: Nanos,
-        (epoch, blocks): (u64, u64),
+        (epoch, blocks): (u64, Range<u64>),
         error: Option<StoreError>,
     ) {
         lock(&volume.queue).write_ended(epoch);
@@ -244,7 +247,7 @@ impl<F: Frames> Cache<F> {
         let Some(error) = error else {
             writer.retry_delay = 0;
             writer.unflushed_since.get_or_insert(now);
-            writer.pace.wrote(now, blocks);
+            writer.pace.wrote(now, blocks.end - blocks.start);
             return;
         };
         let shortest = volume.tunables.nanos(Tunable::RetryDelay);
@@ -258,9 +261,12 @@ impl<F: Frames> Cache<F> {
         let held = volume.ordered.with(|groups| groups.held_blocks());
         if held == 0 {
             self.fail_flushes(volume, epoch, &error);
+            self.fail_ranges(volume, &blocks, epoch, &error);
         } else {
             let message = format!("{error}; {held} blocks are held back until it is written");
-            self.fail_flushes(volume, 0, &StoreError::new(error.kind, message));
+            let error = StoreError::new(error.kind, message);
+            self.fail_flushes(volume, 0, &error);
+            self.fail_ranges(volume, &(0..volume.blocks), 0, &error);
         }
     }
 

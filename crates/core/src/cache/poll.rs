@@ -32,6 +32,7 @@ impl<F: Frames> Cache<F> {
         let may_begin = self.regroup(volume, now);
         let lazy = if may_begin {
             self.advance_flushes(volume, &mut writer, recorder, now);
+            self.advance_ranges(volume, recorder, now);
             self.steal(volume, recorder, now);
             self.write_lazily(volume, &mut writer, recorder, now)
         } else {

@@ -169,7 +169,7 @@ impl Stream {
     /// Asks for `pages` more, behind what has been asked for.
     fn ask(&mut self, pages: u64, limits: &Limits) -> Option<Window> {
         let from = self.asked.max(self.next_start());
-        let edge = if self.backward { EDGE } else { limits.pages };
+        let edge = if self.backward { EDGE - limits.first } else { limits.pages };
         let window = if self.stride == 0 {
             let len = pages.min(edge.saturating_sub(from));
             Window { start: from, len, stride: 0, count: u64::from(len > 0), backward: false }

@@ -6,7 +6,7 @@ use crate::page::mix;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-const LIMITS: Limits = Limits { min: 8, max: 64, streams: 8, steps: 2, pages: 1 << 20 };
+const LIMITS: Limits = Limits { min: 8, max: 64, streams: 8, steps: 2, first: 0, pages: 1 << 20 };
 
 /// Numbers from a seed.
 struct Random(u64);

@@ -185,7 +185,14 @@ impl<F: Frames> Store<F> for CrashStore<F> {
                 let turn = disk.note(op.offset, op.len, &carried(frames, &op));
                 (turn, if fua { Promise::Turn(turn) } else { Promise::Nothing })
             }
-            StoreOpKind::Flush => (0, Promise::Versions(self.done_versions(&disk))),
+            StoreOpKind::Flush => {
+                let mut versions = self.done_versions(&disk);
+                if op.len > 0 {
+                    let range = sectors(op.offset, op.len);
+                    versions.retain(|(sector, _)| range.contains(sector));
+                }
+                (0, Promise::Versions(versions))
+            }
             StoreOpKind::Discard | StoreOpKind::Zero { .. } => {
                 (disk.note(op.offset, op.len, &SparseBytes::default()), Promise::Nothing)
             }

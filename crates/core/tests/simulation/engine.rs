@@ -47,7 +47,8 @@ impl World {
         if let Err(error) = &done.result {
             self.figures.faults += 1;
             self.note(|| format!("store {index} failed to {error}"));
-            let is_flush = done.op.kind == StoreOpKind::Flush;
+            // Of a part of the store it is final for the store to say.
+            let is_flush = done.op.kind == StoreOpKind::Flush && done.op.len == 0;
             self.disks[index].flush_failed |= is_flush;
             if done.op.kind == StoreOpKind::Read {
                 let range = done.op.offset..done.op.offset + done.op.len;
@@ -86,7 +87,9 @@ impl World {
             if result.is_err() && client.requests.iter().any(is_write) {
                 client.untold = false;
             }
-            let is_flush = |r: &Request| r.token == *token && matches!(r.work, Work::Flush);
+            let is_flush = |r: &Request| {
+                r.token == *token && matches!(r.work, Work::Flush | Work::FlushRange { .. })
+            };
             let Some(place) = client.requests.iter().position(is_flush) else {
                 client.mail.push_back(completion);
                 continue;
@@ -94,6 +97,16 @@ impl World {
             let request = client.requests.swap_remove(place);
             let disk = &mut self.disks[client.disk];
             match result {
+                Ok(()) if let Work::FlushRange { stable, .. } = request.work => {
+                    if stable {
+                        disk.model.range_flushed(&request.bytes, request.event);
+                    }
+                }
+                // It tells of what lies in its range alone.
+                Err(error) if matches!(request.work, Work::FlushRange { .. }) => {
+                    assert!(disk.writes_failed, "a flush failed without a fault: {error}");
+                    self.figures.failed += 1;
+                }
                 Ok(()) => {
                     assert!(!disk.flush_failed, "a flush went well after one had failed");
                     assert!(!client.untold, "client {index} was not told of a failed write");
@@ -146,7 +159,7 @@ impl World {
                 }
                 other => panic!("{other:?} for an exclusive range"),
             },
-            Work::Flush => panic!("{completion:?} for a flush"),
+            Work::Flush | Work::FlushRange { .. } => panic!("{completion:?} for a flush"),
             Work::Map { mapping, .. } => {
                 self.cache.map_completed(&mut client.lane, self.now, mapping, completion)
             }

@@ -29,9 +29,11 @@ enum Step {
     Regroup,
     Through,
     Freeze,
+    FlushA,
+    WriteOutB,
 }
 
-const STEPS: [Step; 13] = [
+const STEPS: [Step; 15] = [
     Step::WriteA,
     Step::PartOfA,
     Step::WriteB,
@@ -45,6 +47,8 @@ const STEPS: [Step; 13] = [
     Step::Regroup,
     Step::Through,
     Step::Freeze,
+    Step::FlushA,
+    Step::WriteOutB,
 ];
 
 fn crash(world: &mut World) {
@@ -90,6 +94,8 @@ fn perform(world: &mut World, step: Step) {
         Step::ZeroBoth => {
             (0, Action::Exclude { kind: StoreOpKind::Zero { keep_allocated: false }, blocks: 0..2 })
         }
+        Step::FlushA => (0, Action::FlushRange { blocks: 0..1, stable: true }),
+        Step::WriteOutB => (0, Action::FlushRange { blocks: 1..2, stable: false }),
         Step::ReadA => (0, Action::Read(block(0, 1))),
         Step::OtherWritesA => (1, write(block(0, 1), false)),
         Step::Rest => return run_to_rest(world),

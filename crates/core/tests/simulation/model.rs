@@ -138,6 +138,13 @@ impl Model {
         }
     }
 
+    /// A flush of `range` that was submitted at `event` went well.
+    pub(crate) fn range_flushed(&mut self, range: &Range<u64>, event: u64) {
+        for sector in &mut self.sectors[Self::touched(range)] {
+            sector.past.retain(|&(_, replaced)| replaced > event);
+        }
+    }
+
     /// What a read of `range` that begins now may return, by sector.
     pub(crate) fn readable(&self, range: &Range<u64>) -> Vec<Vec<Content>> {
         let both = |sector: &Sector| [&sector.now[..], &sector.flying[..]].concat();

@@ -282,7 +282,11 @@ fn ask(world: &mut World, rng: &mut Rng, client: usize, frames: u64) {
             }
         }
         8..15 if is_free(&bytes) => Action::Write { bytes, fua: rng.one_in(6), zero: false },
-        15..17 => Action::Flush,
+        15 => Action::Flush,
+        16 => {
+            let blocks = bytes.start / BLOCK_BYTES_U64..bytes.end.div_ceil(BLOCK_BYTES_U64);
+            Action::FlushRange { blocks, stable: !rng.one_in(4) }
+        }
         17.. => {
             let BlockCut { head, blocks, tail } = cut(range(rng, length, 12), length);
             let kind = match rng.below(3) {

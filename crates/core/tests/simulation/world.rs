@@ -63,6 +63,7 @@ pub(crate) enum Action {
     Read(Range<u64>),
     Write { bytes: Range<u64>, fua: bool, zero: bool },
     Flush,
+    FlushRange { blocks: Range<u64>, stable: bool },
     Exclude { kind: StoreOpKind, blocks: Range<u64> },
     Map { bytes: Range<u64>, access: Access },
 }
@@ -72,6 +73,7 @@ pub(crate) enum Work {
     Read { assembly: Assembly<PlainFrames>, allowed: Vec<Vec<crate::model::Content>> },
     Write { task: WriteTask, data: Vec<u8> },
     Flush,
+    FlushRange { blocks: Range<u64>, stable: bool },
     Exclude { kind: StoreOpKind, blocks: Range<u64> },
     Map { mapping: Mapping<PlainFrames>, allowed: Vec<Vec<crate::model::Content>> },
     Unpin { mapping: Mapping<PlainFrames> },
@@ -264,7 +266,7 @@ impl World {
                 Work::Write { .. } | Work::Exclude { .. } => {
                     self.disks[disk].model.end(&bytes, Outcome::Unknown);
                 }
-                Work::Flush => {}
+                Work::Flush | Work::FlushRange { .. } => {}
                 Work::Map { mut mapping, .. } => {
                     self.cache.unmap(&self.disks[disk].volume, &mut mapping);
                 }
@@ -313,6 +315,11 @@ impl World {
                 (bytes, Work::Write { task, data })
             }
             Action::Flush => (0..0, Work::Flush),
+            Action::FlushRange { blocks, stable } => {
+                let end = (blocks.end * BLOCK_BYTES_U64).min(disk.length());
+                let bytes = blocks.start * BLOCK_BYTES_U64..end;
+                (bytes, Work::FlushRange { blocks, stable })
+            }
             Action::Map { bytes, access } => {
                 let mapping = Mapping::new(token, bytes.start, len(&bytes), access);
                 let allowed = disk.model.readable(&bytes);
@@ -348,6 +355,10 @@ impl World {
             Work::Read { assembly, .. } => self.cache.read(lane, self.now, assembly),
             Work::Write { task, data } => self.cache.write(lane, self.now, task, data),
             Work::Flush => self.cache.flush(lane, self.now, request.token),
+            Work::FlushRange { blocks, stable } => {
+                let (token, blocks) = (request.token, blocks.clone());
+                self.cache.flush_range(lane, self.now, blocks, *stable, token)
+            }
             Work::Map { mapping, .. } => self.cache.map(lane, self.now, mapping),
             Work::Unpin { mapping } => self.cache.unpin(lane, self.now, mapping),
             Work::Exclude { kind, blocks } => {
@@ -421,7 +432,9 @@ impl World {
                 disk.model.end(&bytes, outcome);
             }
             // Others end where their completion arrives.
-            Work::Flush => assert_eq!(modes.1, FlushMode::Ignore, "a flush that promised nothing"),
+            Work::Flush | Work::FlushRange { .. } => {
+                assert_eq!(modes.1, FlushMode::Ignore, "promised nothing");
+            }
             Work::Map { mapping, allowed } => {
                 crate::mapped::mapped(disk, client, frames, mapping, (bytes, allowed, error));
             }

@@ -4,7 +4,7 @@
 //! call at hand, or only says that there may be room.
 
 use super::{CachedVolume, Change, EmbedError, View};
-use crate::call::{Call, Flush, Mail, Write};
+use crate::call::{Call, Flush, Mail, Write, wait};
 use crate::engine::{ArenaCache, ArenaLane};
 use crate::frames::ArenaFrames;
 use crate::wake::Waker;
@@ -18,12 +18,9 @@ use larder_core::store::StoreError;
 use larder_core::units::{PAGE_BLOCKS_MAX, SECTOR_BYTES};
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// What is asked of the cache at a time.
 const PIECE_BYTES: usize = PAGE_BLOCKS_MAX as usize * larder_core::units::BLOCK_BYTES;
-/// A call that waits for room asks again after this, told or not.
-const RETRY: Duration = Duration::from_millis(20);
 
 /// One thread's way to a volume.
 #[derive(Debug)]
@@ -93,38 +90,9 @@ impl Handle {
     /// Makes a call and waits for its end.
     fn call(&mut self, call: &mut impl Call) -> Result<(), EmbedError> {
         let engine = Arc::clone(&self.volume.engine);
-        let cache = engine.cache();
         let lane = self.lane.as_mut().expect("there until the handle is dropped");
-        let mut mail = Vec::new();
-        // What says only that there may be room, from before.
-        lane.collect(&mut mail);
-        mail.clear();
-        let mut status = call.ask(cache, lane, engine.now());
-        loop {
-            match status {
-                Status::Done => return Ok(()),
-                Status::DoneAt(at) => {
-                    std::thread::sleep(Duration::from_nanos(at.saturating_sub(engine.now())));
-                    return Ok(());
-                }
-                Status::Failed(error) => return Err(error.into()),
-                Status::Pending | Status::Stalled => {}
-            }
-            lane.collect(&mut mail);
-            if mail.is_empty() {
-                self.waker.sleep(None, Some(RETRY))?;
-                lane.collect(&mut mail);
-            }
-            let is_stalled = status == Status::Stalled;
-            for completion in mail.drain(..) {
-                if !matches!(completion, Completion::Unstalled) {
-                    status = call.tell(cache, lane, engine.now(), completion);
-                }
-            }
-            if is_stalled && status == Status::Stalled {
-                status = call.ask(cache, lane, engine.now());
-            }
-        }
+        let waited = wait(call, engine.cache(), lane, &self.waker, &|| engine.now());
+        Ok(waited??)
     }
 
     /// Reads `to.len()` bytes at `offset`.

@@ -1,16 +1,18 @@
 //! The FUSE front end: volumes as regular files in a directory, so that on any kernel a loop device
-//! or a mount makes a file system of a cached volume.
+//! or a mount makes a file system of a cached volume; and folders with all that is in them, whose
+//! files are cached.
 //!
 //! A few threads, each with a descriptor of its own, read requests from /dev/fuse, answer hits at
 //! once, straight from cache memory, and go on with the others when the cache says so. The kernel
-//! keeps no pages of the files: their only copy in memory is the cache's. The protocol is spoken
-//! here and not by a library, as docs/ARCHITECTURE.md says under "Decisions".
+//! keeps no pages of the files but for mappings: their only copy in memory is the cache's. The
+//! protocol is spoken here and not by a library, as docs/ARCHITECTURE.md says under "Decisions".
 
 mod abi;
 mod data;
 mod desk;
 mod device;
 mod files;
+mod folder;
 mod handshake;
 mod mount;
 mod mounted;
@@ -18,5 +20,6 @@ mod nodes;
 mod worker;
 
 pub use files::check_name;
+pub use folder::{FileFigures, Folder, FolderError, FolderMount, FolderOptions, OpenedFolder};
 pub use mount::{MountError, UnmountError};
 pub use mounted::VolumeMount;

@@ -1,6 +1,8 @@
 //! Errors of the kernel as errors of a store.
 
 use larder_core::store::{StoreError, StoreErrorKind, StoreOpKind};
+use rustix::io::Errno;
+use std::fmt;
 use std::io;
 use std::path::Path;
 
@@ -23,9 +25,30 @@ pub(super) fn store_error(
     len: u64,
     error: &io::Error,
 ) -> StoreError {
+    named(&path.display(), op, offset, len, error)
+}
+
+/// The same of an operation on what is called `name`.
+pub(super) fn store_error_of(
+    name: &str,
+    op: StoreOpKind,
+    offset: u64,
+    len: u64,
+    error: Errno,
+) -> StoreError {
+    named(&name, op, offset, len, &error.into())
+}
+
+fn named(
+    name: &dyn fmt::Display,
+    op: StoreOpKind,
+    offset: u64,
+    len: u64,
+    error: &io::Error,
+) -> StoreError {
     let what = match op {
-        StoreOpKind::Flush => format!("flush {}: {error}", path.display()),
-        _ => format!("{op} {len} bytes at {offset} of {}: {error}", path.display()),
+        StoreOpKind::Flush => format!("flush {name}: {error}"),
+        _ => format!("{op} {len} bytes at {offset} of {name}: {error}"),
     };
     StoreError::new(kind(error), what)
 }

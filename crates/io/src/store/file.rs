@@ -4,13 +4,21 @@
 //! Another name of the same file is the same lock. Direct I/O is found out by trying: a read of one
 //! sector, then of one block.
 
-use larder_core::store::{Geometry, StoreErrorKind, StoreOpKind};
-use rustix::fs::{FileType, FlockOperation, Mode, OFlags, SeekFrom};
+use super::backing::{Backing, Transfer};
+use super::error::{short_error, store_error};
+use crate::frames::ArenaFrames;
+use larder_core::store::{Geometry, StoreError, StoreErrorKind, StoreOp, StoreOpKind};
+use rustix::fs::{FallocateFlags, FileType, FlockOperation, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+
+/// Zeros are written in pieces of this size where the store cannot make them itself.
+const ZEROS: usize = 1 << 20;
+/// How a hole is made.
+const PUNCH: FallocateFlags = FallocateFlags::PUNCH_HOLE;
 
 /// Why a store cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -77,15 +85,10 @@ pub struct OpenedFile {
 impl OpenedFile {
     /// The descriptor for `offset..offset + len`: the direct one, unless the range ends in a tail
     /// that is not a whole granule.
-    pub(super) fn descriptor(&self, offset: u64, len: u64) -> BorrowedFd<'_> {
+    fn descriptor(&self, offset: u64, len: u64) -> &OwnedFd {
         let granule = u64::from(self.geometry.granule);
         let aligned = offset.is_multiple_of(granule) && len.is_multiple_of(granule);
-        if aligned { self.main.as_fd() } else { self.buffered.as_fd() }
-    }
-
-    /// The descriptor for everything else.
-    pub(super) fn main(&self) -> BorrowedFd<'_> {
-        self.main.as_fd()
+        if aligned { &self.main } else { &self.buffered }
     }
 
     /// A descriptor of its own, for looking at the allocation.
@@ -94,10 +97,7 @@ impl OpenedFile {
     }
 
     /// The error if a file has become shorter than it was. Devices keep their length.
-    pub(super) fn check_length(
-        &self,
-        op: StoreOpKind,
-    ) -> Result<(), larder_core::store::StoreError> {
+    fn check_length(&self, op: StoreOpKind) -> Result<(), StoreError> {
         if self.is_device {
             return Ok(());
         }
@@ -105,21 +105,96 @@ impl OpenedFile {
             Ok(stat) => {
                 let is = u64::try_from(stat.st_size).unwrap_or(0);
                 if is < self.geometry.length {
-                    return Err(super::error::short_error(
-                        &self.path,
-                        op,
-                        self.geometry.length,
-                        is,
-                    ));
+                    return Err(short_error(&self.path, op, self.geometry.length, is));
                 }
                 Ok(())
             }
-            Err(error) => Err(larder_core::store::StoreError::new(
+            Err(error) => Err(StoreError::new(
                 StoreErrorKind::Gone,
                 format!("look at {}: {error}", self.path.display()),
             )),
         }
     }
+
+    /// Writes zeros where the file system cannot make them.
+    fn write_zeros(&self, mut offset: u64, len: u64) -> io::Result<()> {
+        let buffer = vec![0u8; ZEROS + 4096];
+        let skip = buffer.as_ptr().align_offset(4096);
+        let end = offset + len;
+        while offset < end {
+            let piece = usize::try_from((end - offset).min(ZEROS as u64)).expect("at most 1 MiB");
+            let descriptor = self.descriptor(offset, piece as u64);
+            let zeros = &buffer[skip..skip + piece];
+            match rustix::io::pwrite(descriptor, zeros, offset) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(n) => offset += n as u64,
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    fn zero(&self, offset: u64, len: u64, keep_allocated: bool) -> io::Result<()> {
+        let how = if keep_allocated { FallocateFlags::ZERO_RANGE } else { PUNCH };
+        match rustix::fs::fallocate(&self.main, how | FallocateFlags::KEEP_SIZE, offset, len) {
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => self.write_zeros(offset, len),
+            other => Ok(other?),
+        }
+    }
+}
+
+impl Backing for OpenedFile {
+    fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    fn begin(
+        &self,
+        _frames: &ArenaFrames,
+        op: &mut StoreOp<ArenaFrames>,
+    ) -> Option<Result<(), StoreError>> {
+        let (kind, offset, len) = (op.kind, op.offset, op.len);
+        let failed = |error: io::Error| store_error(&self.path, kind, offset, len, &error);
+        match kind {
+            StoreOpKind::Read | StoreOpKind::Flush => None,
+            // A write would make a file that was cut longer again, with a hole in it.
+            StoreOpKind::Write { .. } => self.check_length(kind).err().map(Err),
+            StoreOpKind::Discard => {
+                let how = PUNCH | FallocateFlags::KEEP_SIZE;
+                let punched = rustix::fs::fallocate(&self.main, how, offset, len);
+                Some(punched.map_err(|error| failed(error.into())))
+            }
+            StoreOpKind::Zero { keep_allocated } => {
+                let long_enough = self.check_length(kind);
+                let zero = || self.zero(offset, len, keep_allocated).map_err(failed);
+                Some(long_enough.and_then(|()| zero()))
+            }
+        }
+    }
+
+    fn next(&self, op: &StoreOp<ArenaFrames>, done: u64) -> Result<Option<Transfer>, StoreError> {
+        if op.kind == StoreOpKind::Flush {
+            return Ok(Some(Transfer::by(&self.main, 0, 0)));
+        }
+        let (at, len) = (op.offset + done, op.len - done);
+        Ok(Some(Transfer::by(self.descriptor(at, len), at, len)))
+    }
+
+    fn failed(&self, op: &StoreOp<ArenaFrames>, error: &io::Error) -> Option<StoreError> {
+        Some(store_error(&self.path, op.kind, op.offset, op.len, error))
+    }
+
+    fn nothing_came(&self, op: &StoreOp<ArenaFrames>) -> Option<StoreError> {
+        let length = self.check_length(op.kind);
+        Some(length.err().unwrap_or_else(|| {
+            let (kind, path) = (op.kind, self.path.display());
+            let message = format!("{kind} {path}: the kernel moved nothing");
+            StoreError::new(StoreErrorKind::Io, message)
+        }))
+    }
+
+    fn ended(&self, _op: &StoreOp<ArenaFrames>, _result: &mut Result<(), StoreError>) {}
 }
 
 impl Drop for OpenedFile {

@@ -2,15 +2,15 @@
 //! frames of the cache.
 
 use super::EngineStore;
-use super::error::store_error;
+use super::backing::{Backing, Transfer};
 use super::file::OpenedFile;
-use super::plain::execute;
+use super::plain::zero_rest;
 use crate::frames::ArenaFrames;
 use crate::wake::Waker;
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
 use larder_core::clock::{Nanos, SECOND};
 use larder_core::store::{
-    Buffer, Geometry, Segment, Store, StoreDone, StoreError, StoreErrorKind, StoreOp, StoreOpKind,
+    Buffer, Geometry, Segment, Store, StoreDone, StoreError, StoreOp, StoreOpKind,
 };
 use std::collections::VecDeque;
 use std::fmt;
@@ -30,14 +30,18 @@ struct InFlight {
     op: StoreOp<ArenaFrames>,
     /// What the kernel was pointed at; must stay where it is until the completion.
     vectors: Box<[libc::iovec]>,
+    /// The memory behind that, for later calls.
+    rest: Vec<libc::iovec>,
+    /// What the kernel was asked to do.
+    transfer: Option<Transfer>,
     started_at: Nanos,
-    /// Bytes that came before a short completion.
+    /// Bytes of earlier calls.
     done: u64,
 }
 
 /// A store on io_uring.
 pub struct UringStore {
-    file: Arc<OpenedFile>,
+    file: Arc<dyn Backing>,
     ring: IoUring,
     in_flight: Vec<Option<Box<InFlight>>>,
     free: Vec<usize>,
@@ -50,7 +54,7 @@ pub struct UringStore {
 
 impl fmt::Debug for UringStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("UringStore").field("file", &self.file).finish_non_exhaustive()
+        f.debug_struct("UringStore").finish_non_exhaustive()
     }
 }
 
@@ -60,6 +64,11 @@ impl UringStore {
     /// # Errors
     /// If the kernel has no io_uring, denies it, or lacks waiting with a timeout (Linux 5.11).
     pub fn new(file: Arc<OpenedFile>) -> io::Result<Self> {
+        UringStore::on(file)
+    }
+
+    /// The same for anything that operations can be done on.
+    pub(super) fn on(file: Arc<dyn Backing>) -> io::Result<Self> {
         let ring = IoUring::builder().setup_clamp().build(ENTRIES)?;
         if !ring.params().is_feature_ext_arg() {
             return Err(io::Error::other("this kernel's io_uring cannot wait with a timeout"));
@@ -76,12 +85,12 @@ impl UringStore {
         })
     }
 
-    /// Points the kernel at what is left of an operation.
+    /// What the kernel is to do for an operation.
     fn entry(&self, index: usize) -> squeue::Entry {
         let flight = self.in_flight[index].as_ref().expect("an operation in flight");
-        let InFlight { op, vectors, done, .. } = &**flight;
-        let at = op.offset + done;
-        let descriptor = types::Fd(self.file.descriptor(at, op.len - done).as_raw_fd());
+        let InFlight { op, vectors, transfer, .. } = &**flight;
+        let transfer = transfer.as_ref().expect("it was pointed at something");
+        let (descriptor, at) = (types::Fd(transfer.descriptor().as_raw_fd()), transfer.offset);
         let count = u32::try_from(vectors.len()).expect("at most 512 vectors");
         let entry = match op.kind {
             StoreOpKind::Read => {
@@ -94,14 +103,34 @@ impl UringStore {
                     .rw_flags(flags)
                     .build()
             }
-            StoreOpKind::Flush => opcode::Fsync::new(types::Fd(self.file.main().as_raw_fd()))
-                .flags(types::FsyncFlags::DATASYNC)
-                .build(),
+            StoreOpKind::Flush => {
+                let data_only = types::FsyncFlags::DATASYNC;
+                let flags = if transfer.metadata { types::FsyncFlags::empty() } else { data_only };
+                opcode::Fsync::new(descriptor).flags(flags).build()
+            }
             StoreOpKind::Discard | StoreOpKind::Zero { .. } => {
                 unreachable!("discards and zeroings are plain calls")
             }
         };
         entry.user_data(index as u64)
+    }
+
+    /// Asks the kernel to go on with an operation; how it ended, if nothing is left to do.
+    fn go_on(&mut self, index: usize, frames: &ArenaFrames) -> Option<Result<(), StoreError>> {
+        let flight = self.in_flight[index].as_mut().expect("an operation in flight");
+        match self.file.next(&flight.op, flight.done) {
+            Ok(Some(transfer)) => {
+                point(flight, transfer);
+                let entry = self.entry(index);
+                self.push(entry);
+                None
+            }
+            Ok(None) => {
+                zero_rest(frames, &mut flight.op, flight.done);
+                Some(Ok(()))
+            }
+            Err(error) => Some(Err(error)),
+        }
     }
 
     fn push(&mut self, entry: squeue::Entry) {
@@ -129,10 +158,14 @@ impl UringStore {
         *self.in_flight[index].take().expect("an operation completes once")
     }
 
-    /// Takes in a completion; `None` if the rest of a short one was submitted.
-    fn completed(&mut self, index: usize, code: i32, now: Nanos) -> Option<StoreDone<ArenaFrames>> {
+    /// Takes in a completion; `None` if there was more to do.
+    fn completed(
+        &mut self,
+        (index, code): (usize, i32),
+        now: Nanos,
+        frames: &ArenaFrames,
+    ) -> Option<StoreDone<ArenaFrames>> {
         let flight = self.in_flight[index].as_mut().expect("an operation in flight");
-        let (kind, len) = (flight.op.kind, flight.op.len);
         let result = match u64::try_from(code) {
             Err(_) if -code == libc::EINTR || -code == libc::EAGAIN => {
                 let entry = self.entry(index);
@@ -140,29 +173,40 @@ impl UringStore {
                 return None;
             }
             Err(_) => {
-                let (offset, error) = (flight.op.offset, io::Error::from_raw_os_error(-code));
-                Err(store_error(&self.file.path, kind, offset, len, &error))
+                let error = io::Error::from_raw_os_error(-code);
+                if let Some(error) = self.file.failed(&flight.op, &error) {
+                    Err(error)
+                } else {
+                    advance(flight, 0);
+                    self.go_on(index, frames)?
+                }
             }
-            Ok(_) if kind == StoreOpKind::Flush => Ok(()),
-            Ok(n) if flight.done + n == len => Ok(()),
-            Ok(0) => Err(self.nothing_came(kind)),
+            Ok(_) if flight.op.kind == StoreOpKind::Flush => Ok(()),
+            Ok(0) => {
+                if let Some(error) = self.file.nothing_came(&flight.op) {
+                    Err(error)
+                } else {
+                    zero_rest(frames, &mut flight.op, flight.done);
+                    Ok(())
+                }
+            }
             Ok(n) => {
                 advance(flight, n);
-                let entry = self.entry(index);
-                self.push(entry);
-                return None;
+                if flight.done < flight.op.len { self.go_on(index, frames)? } else { Ok(()) }
             }
         };
-        let InFlight { op, started_at, .. } = self.take(index);
-        Some(StoreDone { op, result, started_at, finished_at: now })
+        Some(self.end(index, result, now))
     }
 
-    fn nothing_came(&self, kind: StoreOpKind) -> StoreError {
-        let length = self.file.check_length(kind);
-        length.err().unwrap_or_else(|| {
-            let message = format!("{kind} {}: the kernel moved nothing", self.file.path.display());
-            StoreError::new(StoreErrorKind::Io, message)
-        })
+    fn end(
+        &mut self,
+        index: usize,
+        mut result: Result<(), StoreError>,
+        now: Nanos,
+    ) -> StoreDone<ArenaFrames> {
+        let InFlight { op, started_at, .. } = self.take(index);
+        self.file.ended(&op, &mut result);
+        StoreDone { op, result, started_at, finished_at: now }
     }
 
     fn arm_wake(&mut self, waker: &Waker) {
@@ -176,12 +220,12 @@ impl UringStore {
     }
 }
 
-/// Skips the bytes of a short completion in the vectors.
+/// Skips the bytes that the kernel has moved.
 fn advance(flight: &mut InFlight, bytes: u64) {
     flight.done += bytes;
     let mut left = usize::try_from(bytes).expect("at most an operation");
     let mut rest = Vec::new();
-    for vector in &flight.vectors {
+    for vector in flight.vectors.iter().chain(&flight.rest) {
         let skip = left.min(vector.iov_len);
         left -= skip;
         if skip < vector.iov_len {
@@ -189,11 +233,32 @@ fn advance(flight: &mut InFlight, bytes: u64) {
             rest.push(libc::iovec { iov_base, iov_len: vector.iov_len - skip });
         }
     }
-    flight.vectors = rest.into();
+    flight.vectors = Box::default();
+    flight.rest = rest;
+}
+
+/// Points the kernel at as much of the memory as a transfer is about.
+fn point(flight: &mut InFlight, transfer: Transfer) {
+    let all = std::mem::take(&mut flight.rest);
+    let mut left = usize::try_from(transfer.len).expect("at most an operation");
+    let mut first = Vec::with_capacity(all.len());
+    for vector in all {
+        let len = left.min(vector.iov_len);
+        left -= len;
+        if len > 0 {
+            first.push(libc::iovec { iov_base: vector.iov_base, iov_len: len });
+        }
+        if len < vector.iov_len {
+            let iov_base = vector.iov_base.wrapping_byte_add(len);
+            flight.rest.push(libc::iovec { iov_base, iov_len: vector.iov_len - len });
+        }
+    }
+    flight.vectors = first.into();
+    flight.transfer = Some(transfer);
 }
 
 /// The memory of an operation's segments, neighbours joined.
-fn vectors(frames: &ArenaFrames, segments: &mut [Segment<ArenaFrames>]) -> Box<[libc::iovec]> {
+fn vectors(frames: &ArenaFrames, segments: &mut [Segment<ArenaFrames>]) -> Vec<libc::iovec> {
     let mut vectors: Vec<libc::iovec> = Vec::with_capacity(segments.len());
     for Segment { buffer, offset, len } in segments {
         let base = match buffer {
@@ -208,7 +273,7 @@ fn vectors(frames: &ArenaFrames, segments: &mut [Segment<ArenaFrames>]) -> Box<[
             _ => vectors.push(libc::iovec { iov_base, iov_len: *len as usize }),
         }
     }
-    vectors.into()
+    vectors
 }
 
 // SAFETY: the raw pointers in the vectors point into the arena, which every thread may use by the
@@ -217,35 +282,38 @@ unsafe impl Send for InFlight {}
 
 impl Store<ArenaFrames> for UringStore {
     fn geometry(&self) -> Geometry {
-        self.file.geometry
+        self.file.geometry()
     }
 
     fn submit(&mut self, now: Nanos, frames: &ArenaFrames, mut op: StoreOp<ArenaFrames>) {
-        let refused = match op.kind {
-            StoreOpKind::Discard | StoreOpKind::Zero { .. } => {
-                Some(execute(&self.file, frames, &mut op))
-            }
-            // A write would make a file that was cut longer again, with a hole in it.
-            StoreOpKind::Write { .. } => self.file.check_length(op.kind).err().map(Err),
-            StoreOpKind::Read | StoreOpKind::Flush => None,
-        };
-        if let Some(result) = refused {
+        if let Some(result) = self.file.begin(frames, &mut op) {
             self.done.push(StoreDone { op, result, started_at: now, finished_at: now });
             return;
         }
-        let vectors = vectors(frames, &mut op.segments);
-        let flight = Box::new(InFlight { op, vectors, started_at: now, done: 0 });
+        let transfer = match self.file.next(&op, 0) {
+            Ok(Some(transfer)) => transfer,
+            other => {
+                let mut result = other.map(|_nothing| zero_rest(frames, &mut op, 0));
+                self.file.ended(&op, &mut result);
+                self.done.push(StoreDone { op, result, started_at: now, finished_at: now });
+                return;
+            }
+        };
+        let rest = vectors(frames, &mut op.segments);
+        let (vectors, started_at) = (Box::default(), now);
+        let mut flight = InFlight { op, vectors, rest, transfer: None, started_at, done: 0 };
+        point(&mut flight, transfer);
         let index = self.free.pop().unwrap_or_else(|| {
             self.in_flight.push(None);
             self.in_flight.len() - 1
         });
-        self.in_flight[index] = Some(flight);
+        self.in_flight[index] = Some(Box::new(flight));
         self.count += 1;
         let entry = self.entry(index);
         self.push(entry);
     }
 
-    fn reap(&mut self, now: Nanos, _frames: &ArenaFrames, done: &mut Vec<StoreDone<ArenaFrames>>) {
+    fn reap(&mut self, now: Nanos, frames: &ArenaFrames, done: &mut Vec<StoreDone<ArenaFrames>>) {
         done.append(&mut self.done);
         if !self.ring.submission().is_empty() {
             // EBUSY and EINTR resolve themselves: the entries stay queued until the next call.
@@ -266,7 +334,7 @@ impl Store<ArenaFrames> for UringStore {
                 continue;
             }
             let index = usize::try_from(tag).expect("an index");
-            done.extend(self.completed(index, code, now));
+            done.extend(self.completed((index, code), now, frames));
         }
         self.fill_queue();
     }

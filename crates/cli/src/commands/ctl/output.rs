@@ -2,7 +2,7 @@
 
 use super::Format;
 use anyhow::Result;
-use larder_report::control::{AtRisk, Changed, Curves, Stats, Volumes};
+use larder_report::control::{AtRisk, Changed, Curves, Files, Stats, Volumes};
 use larder_report::format;
 use larder_report::table::Table;
 use serde_json::{Value, json};
@@ -182,6 +182,35 @@ pub(super) fn print(json: &Value, table: &Table, otherwise: &str, format: Format
         Format::Text => text(&table.to_text()),
         Format::Json => text(&format!("{json:#}\n")),
         Format::Csv => text(&table.to_csv()),
+    }
+}
+
+/// Files of a folder, so many of them.
+pub(super) struct Cached {
+    pub(super) files: Files,
+    pub(super) top: usize,
+}
+
+impl Answer for Cached {
+    fn to_text(&self) -> String {
+        let shown = (self.files.files.len().min(self.top)) as u64;
+        let mut text = self.table().to_text();
+        if shown < self.files.total {
+            text.push_str(&format!("... and {} more\n", self.files.total - shown));
+        }
+        text
+    }
+
+    fn to_json(&self) -> Value {
+        json!(self.files)
+    }
+
+    fn table(&self) -> Table {
+        self.files.table(self.top)
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
     }
 }
 

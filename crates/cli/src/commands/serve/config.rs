@@ -94,7 +94,7 @@ impl ConfigFile {
     /// The file's flags and volumes with those of a command line, which go before them.
     pub(crate) fn arguments(&self, command_line: &[OsString]) -> Result<Arguments, ConfigError> {
         let words = self.words.iter().chain(command_line);
-        parse_words(words.cloned().collect())
+        from_words(words.cloned().collect())
             .map_err(|reason| ConfigError::Whole { file: self.path.clone(), reason })
     }
 
@@ -121,7 +121,7 @@ impl ConfigFile {
 }
 
 /// The arguments in the words of a command line.
-fn parse_words(words: Vec<OsString>) -> Result<Arguments, String> {
+pub(crate) fn from_words(words: Vec<OsString>) -> Result<Arguments, String> {
     let matches = serve_command().try_get_matches_from(words).map_err(|error| reason_of(&error))?;
     Arguments::from_arg_matches(&matches).map_err(|error| reason_of(&error))
 }

@@ -1,15 +1,15 @@
-//! Volumes as files: what `--fuse` mounts, and how it ends.
+//! What is mounted, volumes as files or a folder, and how it ends.
 //!
-//! Invariants: the files are those of the volumes that are served; nothing is cut off from a file
-//! that is in use unless it is asked for a second time.
+//! Invariants: the files of `--fuse` are those of the volumes that are served; nothing is cut off
+//! from a file that is in use unless it is asked for a second time.
 
-use super::Arguments;
 use super::service::{Served, Service};
+use super::{Arguments, FolderArguments};
 use crate::signals::{Asked, SignalChannel};
 use anyhow::Result;
 use larder_host::holders::holders;
 use larder_io::engine::Engine;
-use larder_io::front::fuse::{UnmountError, VolumeMount};
+use larder_io::front::fuse::{FileFigures, Folder, FolderMount, UnmountError, VolumeMount};
 use larder_io::front::observe::Observer;
 use larder_io::reclaim;
 use std::path::{Path, PathBuf};
@@ -21,8 +21,44 @@ const RETRY: Duration = Duration::from_millis(250);
 /// Of those who use a mount, so many are named.
 const NAMED_MAX: usize = 5;
 
+/// A mount.
+enum Mounted {
+    Volumes(VolumeMount),
+    Folder(FolderMount),
+}
+
+impl Mounted {
+    fn path(&self) -> &Path {
+        match self {
+            Mounted::Volumes(mount) => mount.path(),
+            Mounted::Folder(mount) => mount.path(),
+        }
+    }
+
+    fn unmount(&self, lazily: bool) -> Result<(), UnmountError> {
+        match self {
+            Mounted::Volumes(mount) => mount.unmount(lazily),
+            Mounted::Folder(mount) => mount.unmount(lazily),
+        }
+    }
+
+    fn took_over(&self) -> bool {
+        match self {
+            Mounted::Volumes(mount) => mount.took_over(),
+            Mounted::Folder(mount) => mount.took_over(),
+        }
+    }
+
+    fn close(self) {
+        match self {
+            Mounted::Volumes(mount) => mount.close(),
+            Mounted::Folder(mount) => mount.close(),
+        }
+    }
+}
+
 /// The mount, if there is one.
-pub(super) struct Files(RwLock<Option<VolumeMount>>);
+pub(super) struct Files(RwLock<Option<Mounted>>);
 
 /// Makes the process fit to lie below file systems, as far as it may; whether its memory is locked.
 pub(super) fn prepare(arguments: &Arguments) -> bool {
@@ -52,37 +88,71 @@ impl Files {
         let Some(directory) = &arguments.fuse else { return Ok(Files(RwLock::new(None))) };
         let volumes = volumes.iter().map(|served| (Arc::clone(&served.volume), served.map.clone()));
         let mount = VolumeMount::start(Arc::clone(engine), directory, volumes.collect(), observer)?;
+        Ok(Files::of(Mounted::Volumes(mount)))
+    }
+
+    /// Mounts a folder, whose files are the volume of `served`.
+    pub(super) fn start_folder(
+        arguments: &FolderArguments,
+        engine: &Arc<Engine>,
+        folder: Folder,
+        served: &Served,
+    ) -> Result<Self> {
+        let (engine, volume) = (Arc::clone(engine), Arc::clone(&served.volume));
+        let (at, others) = (&arguments.mountpoint, arguments.allow_other);
+        let mount = FolderMount::start(engine, folder, volume, at, others)?;
+        Ok(Files::of(Mounted::Folder(mount)))
+    }
+
+    fn of(mount: Mounted) -> Self {
         if mount.took_over() {
             let path = mount.path().display();
             eprintln!("larder: note: {path} was still mounted by a larder that was killed");
         }
-        Ok(Files(RwLock::new(Some(mount))))
+        Files(RwLock::new(Some(mount)))
     }
 
-    fn with<T>(&self, ask: impl FnOnce(&VolumeMount) -> T) -> Option<T> {
+    fn with<T>(&self, ask: impl FnOnce(&Mounted) -> T) -> Option<T> {
         self.0.read().expect("no holder panics").as_ref().map(ask)
+    }
+
+    /// The same where volumes are shown as files.
+    fn with_volumes<T>(&self, ask: impl FnOnce(&VolumeMount) -> T) -> Option<T> {
+        match self.0.read().expect("no holder panics").as_ref() {
+            Some(Mounted::Volumes(mount)) => Some(ask(mount)),
+            Some(Mounted::Folder(_)) | None => None,
+        }
     }
 
     /// Shows one more volume.
     pub(super) fn add(&self, served: &Served) -> Result<()> {
         let (volume, map) = (Arc::clone(&served.volume), Arc::clone(&served.map));
-        self.with(|mount| mount.add(volume, map)).transpose()?;
+        self.with_volumes(|mount| mount.add(volume, map)).transpose()?;
         Ok(())
     }
 
     /// Shows a volume no more; afterwards nobody uses it by its file.
     pub(super) fn remove(&self, name: &str, patience: Duration) {
-        self.with(|mount| mount.remove(name, patience));
+        self.with_volumes(|mount| mount.remove(name, patience));
+    }
+
+    /// What is cached of the files of a folder, if one is mounted.
+    fn cached(&self) -> Option<Vec<FileFigures>> {
+        match self.0.read().expect("no holder panics").as_ref() {
+            Some(Mounted::Folder(mount)) => Some(mount.files()),
+            Some(Mounted::Volumes(_)) | None => None,
+        }
     }
 
     /// The file of a volume, if there is one.
     pub(super) fn file(&self, name: &str) -> Option<PathBuf> {
-        self.with(|mount| mount.file(name))
+        self.with_volumes(|mount| mount.file(name))
     }
 
     /// Why the file of a volume cannot go now, if that is so.
     pub(super) fn use_of(&self, name: &str) -> Option<String> {
-        let file = self.with(|mount| (mount.opens(name) > 0).then(|| mount.file(name)))??;
+        let file =
+            self.with_volumes(|mount| (mount.opens(name) > 0).then(|| mount.file(name)))??;
         Some(in_use(&file))
     }
 
@@ -110,6 +180,11 @@ fn in_use(path: &Path) -> String {
 }
 
 impl Service {
+    /// What is cached of the files of a folder, if one is mounted.
+    pub(crate) fn cached_files(&self) -> Option<Vec<FileFigures>> {
+        self.files().cached()
+    }
+
     /// Unmounts the files, after those who use them are gone or a second signal came; whether
     /// anything may have been written while it waited for that.
     pub(crate) fn unmount(&self, signals: &SignalChannel) -> bool {

@@ -100,6 +100,10 @@ impl Service {
         let mut stores = Stores::default();
         let memory_bytes = plan.memory_bytes;
         let opening = Opening { engine: &engine, lists: lists.as_ref(), arguments, memory_bytes };
+        if let Some(folder) = &arguments.folder {
+            let (served, files) = opening.mount(folder, &plan.volumes[0])?;
+            return Ok(Service::of(arguments, plan, engine, (vec![served], files), asker));
+        }
         let default = plan.volumes.len() == 1;
         let volumes = plan.volumes.iter().map(|plan| opening.open(&mut stores, plan, default));
         let volumes: Vec<_> = volumes.collect::<Result<_>>()?;
@@ -131,26 +135,42 @@ impl Service {
                 return Err(error);
             }
         };
-        let giving = arguments.give_back.map(|floor| Giving::start(&engine, floor));
         Ok(Service {
-            giving,
-            engine,
             server: RwLock::new(Some(server)),
+            stores: Mutex::new(stores),
+            lists,
+            recording: Mutex::new(recording),
+            ..Service::of(arguments, plan, engine, (volumes, files), asker)
+        })
+    }
+
+    /// One without a server, lists and a recording.
+    fn of(
+        arguments: &Arguments,
+        plan: &Plan,
+        engine: Arc<Engine>,
+        (volumes, files): (Vec<Served>, Files),
+        asker: Sender<Asked>,
+    ) -> Self {
+        Service {
+            giving: arguments.give_back.map(|floor| Giving::start(&engine, floor)),
+            engine,
+            server: RwLock::new(None),
             files,
             volumes: Mutex::new(volumes),
-            stores: Mutex::new(stores),
+            stores: Mutex::default(),
             bytes_beside: AtomicU64::new(stores::bytes_beside(plan)),
-            lists,
+            lists: None,
             memory_bytes: AtomicU64::new(plan.memory_bytes),
             changing: Mutex::new(()),
             arguments: arguments.clone(),
-            recording: Mutex::new(recording),
+            recording: Mutex::new(None),
             begun: Instant::now(),
             asker,
             stopping: AtomicBool::new(false),
             progress: Mutex::new(None),
             drained_bytes: AtomicU64::new(0),
-        })
+        }
     }
 
     /// Giving memory back, if that was asked for.
@@ -253,6 +273,15 @@ impl Service {
     /// Says where the exports are: one line each.
     pub(crate) fn announce(&self) -> std::io::Result<()> {
         let mut out = std::io::stdout().lock();
+        if let Some(folder) = &self.arguments.folder {
+            let (source, at) = (folder.source.display(), folder.mountpoint.display());
+            let volume = &self.volumes()[0].volume;
+            writeln!(out, "mounted {source} at {at} ({})", volume.write_mode())?;
+            if volume.flush_mode() == FlushMode::Ignore {
+                warn_of_ignored_flushes(volume.name());
+            }
+            return out.flush();
+        }
         for Served { volume, .. } in self.volumes() {
             writeln!(out, "{}", self.line_about(&volume))?;
             if volume.flush_mode() == FlushMode::Ignore {

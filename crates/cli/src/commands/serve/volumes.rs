@@ -4,18 +4,20 @@
 //! of it is opened; one that goes is written out and flushed before its store is let go of, and
 //! stays, served as before, if that cannot be done or if somebody uses it.
 
-use super::Arguments;
+use super::files::Files;
 use super::plan::VolumePlan;
 use super::service::{Served, Service, warn_of_ignored_flushes};
 use super::stores::{self, Stores};
 use super::warm::WarmLists;
+use super::{Arguments, FolderArguments};
 use crate::args::{self, PolicyChoice};
 use anyhow::{Context, Result, anyhow};
-use larder_core::mode::FlushMode;
+use larder_core::mode::{FlushMode, WriteMode};
 use larder_core::volume::VolumeOptions;
 use larder_io::engine::{Engine, StopProgress};
+use larder_io::front::fuse::{Folder, FolderMount, FolderOptions, OpenedFolder};
 use larder_io::front::nbd::{Export, ServerLimits};
-use larder_io::store::Opened;
+use larder_io::store::{Opened, Solid};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -57,6 +59,25 @@ impl Opening<'_> {
             stores.forget(plan);
         }
         listed
+    }
+
+    /// Opens a folder, puts the cache before its files, and mounts it.
+    pub(super) fn mount(
+        &self,
+        folder: &FolderArguments,
+        plan: &VolumePlan,
+    ) -> Result<(Served, Files)> {
+        FolderMount::check(&folder.source, &folder.mountpoint)?;
+        let options = FolderOptions {
+            read_only: plan.write_mode == WriteMode::ReadOnly,
+            ttl: folder.ttl,
+            plain: self.arguments.plain_io,
+        };
+        let opened = Folder::open(&folder.source, options, self.engine.clock())?;
+        let OpenedFolder { folder: shown, store, notes } = opened;
+        let served = self.add(plan, Opened { store, map: Arc::new(Solid), notes }, true)?;
+        let files = Files::start_folder(folder, self.engine, shown, &served)?;
+        Ok((served, files))
     }
 
     fn add(&self, plan: &VolumePlan, opened: Opened, default: bool) -> Result<Served> {
@@ -111,6 +132,13 @@ impl Service {
         self.add_planned(&plan)
     }
 
+    /// Whether it is volumes that are served.
+    fn check_volumes(&self, what: &str, name: &str) -> Result<()> {
+        let is_folder = self.arguments().folder.is_some();
+        anyhow::ensure!(!is_folder, "{what} {name}: this is a mounted folder, which is one volume");
+        Ok(())
+    }
+
     /// Adds a volume.
     ///
     /// # Errors
@@ -119,6 +147,7 @@ impl Service {
         let _one_at_a_time = self.changing();
         let name = &plan.name;
         anyhow::ensure!(!self.is_stopping(), "add {name}: the server is stopping");
+        self.check_volumes("add", name)?;
         anyhow::ensure!(self.volume(name).is_none(), "add {name}: there is a volume of this name");
         let mut whole = self.plan();
         let memory_bytes = whole.memory_bytes;
@@ -208,6 +237,7 @@ impl Service {
     ) -> Result<()> {
         let _one_at_a_time = self.changing();
         anyhow::ensure!(!self.is_stopping(), "remove {name}: the server is stopping");
+        self.check_volumes("remove", name)?;
         let Some(served) = self.volume(name) else {
             anyhow::bail!("find the volume \"{name}\": none is called so");
         };

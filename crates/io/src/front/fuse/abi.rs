@@ -20,25 +20,42 @@ pub(super) mod opcode {
     pub(in crate::front::fuse) const FORGET: u32 = 2;
     pub(in crate::front::fuse) const GETATTR: u32 = 3;
     pub(in crate::front::fuse) const SETATTR: u32 = 4;
+    pub(in crate::front::fuse) const READLINK: u32 = 5;
     /// From symlink to link: what makes, renames or removes names.
     pub(in crate::front::fuse) const NAMES: std::ops::RangeInclusive<u32> = 6..=13;
+    pub(in crate::front::fuse) const SYMLINK: u32 = 6;
+    pub(in crate::front::fuse) const MKNOD: u32 = 8;
+    pub(in crate::front::fuse) const MKDIR: u32 = 9;
+    pub(in crate::front::fuse) const UNLINK: u32 = 10;
+    pub(in crate::front::fuse) const RMDIR: u32 = 11;
+    pub(in crate::front::fuse) const RENAME: u32 = 12;
+    pub(in crate::front::fuse) const LINK: u32 = 13;
     pub(in crate::front::fuse) const OPEN: u32 = 14;
     pub(in crate::front::fuse) const READ: u32 = 15;
     pub(in crate::front::fuse) const WRITE: u32 = 16;
     pub(in crate::front::fuse) const STATFS: u32 = 17;
     pub(in crate::front::fuse) const RELEASE: u32 = 18;
     pub(in crate::front::fuse) const FSYNC: u32 = 20;
+    pub(in crate::front::fuse) const SETXATTR: u32 = 21;
+    pub(in crate::front::fuse) const GETXATTR: u32 = 22;
+    pub(in crate::front::fuse) const LISTXATTR: u32 = 23;
+    pub(in crate::front::fuse) const REMOVEXATTR: u32 = 24;
     pub(in crate::front::fuse) const FLUSH: u32 = 25;
     pub(in crate::front::fuse) const INIT: u32 = 26;
     pub(in crate::front::fuse) const OPENDIR: u32 = 27;
     pub(in crate::front::fuse) const READDIR: u32 = 28;
     pub(in crate::front::fuse) const RELEASEDIR: u32 = 29;
     pub(in crate::front::fuse) const FSYNCDIR: u32 = 30;
+    pub(in crate::front::fuse) const CREATE: u32 = 35;
     pub(in crate::front::fuse) const INTERRUPT: u32 = 36;
     pub(in crate::front::fuse) const DESTROY: u32 = 38;
     pub(in crate::front::fuse) const BATCH_FORGET: u32 = 42;
     pub(in crate::front::fuse) const FALLOCATE: u32 = 43;
+    pub(in crate::front::fuse) const READDIRPLUS: u32 = 44;
+    pub(in crate::front::fuse) const RENAME2: u32 = 45;
     pub(in crate::front::fuse) const LSEEK: u32 = 46;
+    pub(in crate::front::fuse) const SYNCFS: u32 = 50;
+    pub(in crate::front::fuse) const TMPFILE: u32 = 51;
 }
 
 /// What both sides say that they can, in [`InitIn`] and [`InitOut`].
@@ -47,12 +64,22 @@ pub(super) mod capability {
     pub(in crate::front::fuse) const ASYNC_READ: u64 = 1 << 0;
     /// Writes of more than 4 KiB.
     pub(in crate::front::fuse) const BIG_WRITES: u64 = 1 << 5;
+    /// The mask of who makes a file is left to us: an ACL of the directory may take its place.
+    pub(in crate::front::fuse) const DONT_MASK: u64 = 1 << 6;
+    /// Entries of directories can be asked for with their attributes,
+    pub(in crate::front::fuse) const DO_READDIRPLUS: u64 = 1 << 13;
+    /// as the kernel sees fit.
+    pub(in crate::front::fuse) const READDIRPLUS_AUTO: u64 = 1 << 14;
     /// Asynchronous direct I/O stays asynchronous: a loop device has many requests under way.
     pub(in crate::front::fuse) const ASYNC_DIO: u64 = 1 << 15;
     /// Lookups in one directory do not wait for one another.
     pub(in crate::front::fuse) const PARALLEL_DIROPS: u64 = 1 << 18;
+    /// ACLs are attributes, and the kernel obeys them.
+    pub(in crate::front::fuse) const POSIX_ACL: u64 = 1 << 20;
     /// Requests of more than 128 KiB.
     pub(in crate::front::fuse) const MAX_PAGES: u64 = 1 << 22;
+    /// What symbolic links hold may be remembered.
+    pub(in crate::front::fuse) const CACHE_SYMLINKS: u64 = 1 << 23;
     /// The second word of capabilities is there.
     pub(in crate::front::fuse) const INIT_EXT: u64 = 1 << 30;
     /// Files that are read and written directly can be mapped all the same.
@@ -63,6 +90,8 @@ pub(super) mod capability {
 pub(super) mod open_flag {
     /// The kernel keeps no pages of it.
     pub(in crate::front::fuse) const DIRECT_IO: u32 = 1 << 0;
+    /// Closing it need not be told: nothing can have been written.
+    pub(in crate::front::fuse) const NOFLUSH: u32 = 1 << 5;
     /// Writes do not wait for one another.
     pub(in crate::front::fuse) const PARALLEL_DIRECT_WRITES: u32 = 1 << 6;
 }
@@ -73,7 +102,17 @@ pub(super) mod attribute {
     pub(in crate::front::fuse) const UID: u32 = 1 << 1;
     pub(in crate::front::fuse) const GID: u32 = 1 << 2;
     pub(in crate::front::fuse) const SIZE: u32 = 1 << 3;
+    pub(in crate::front::fuse) const ATIME: u32 = 1 << 4;
+    pub(in crate::front::fuse) const MTIME: u32 = 1 << 5;
+    pub(in crate::front::fuse) const ATIME_NOW: u32 = 1 << 7;
+    pub(in crate::front::fuse) const MTIME_NOW: u32 = 1 << 8;
 }
+
+/// In [`TransferIn::transfer_flags`] of a write: who writes may not keep the right of the file to
+/// run as somebody else.
+pub(super) const WRITE_KILL_SUIDGID: u32 = 1 << 2;
+/// In [`FsyncIn::flags`]: data alone.
+pub(super) const FSYNC_DATA: u32 = 1 << 0;
 
 /// The head of a request.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -193,6 +232,103 @@ pub(super) struct SetattrIn {
     pub(super) uid: u32,
     pub(super) gid: u32,
     pub(super) unused5: u32,
+}
+
+/// Of what is made under a name: a file, a directory (without a device), or one that is opened too.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(super) struct MknodIn {
+    pub(super) mode: u32,
+    pub(super) rdev: u32,
+    pub(super) umask: u32,
+    pub(super) padding: u32,
+}
+
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(super) struct MkdirIn {
+    pub(super) mode: u32,
+    pub(super) umask: u32,
+}
+
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(super) struct CreateIn {
+    /// As open(2) has them.
+    pub(super) flags: u32,
+    pub(super) mode: u32,
+    pub(super) umask: u32,
+    pub(super) open_flags: u32,
+}
+
+/// Of a rename, of which the older form ends after the directory; both names follow.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(super) struct RenameIn {
+    pub(super) newdir: u64,
+    /// As renameat2(2) has them.
+    pub(super) flags: u32,
+    pub(super) padding: u32,
+}
+
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(super) struct LinkIn {
+    pub(super) oldnodeid: u64,
+}
+
+/// Of an extended attribute that is set; name and value follow.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(super) struct SetxattrIn {
+    pub(super) size: u32,
+    /// As setxattr(2) has them.
+    pub(super) flags: u32,
+}
+
+/// Of one or all extended attributes that are looked at, and the answer if `size` was 0.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(super) struct GetxattrIn {
+    pub(super) size: u32,
+    pub(super) padding: u32,
+}
+
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(super) struct FsyncIn {
+    pub(super) fh: u64,
+    pub(super) flags: u32,
+    pub(super) padding: u32,
+}
+
+/// Of a file or directory that is closed for good; what follows is of no interest here.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(super) struct ReleaseIn {
+    pub(super) fh: u64,
+}
+
+/// How often a node that the kernel forgets was looked up.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(super) struct ForgetIn {
+    pub(super) nlookup: u64,
+}
+
+/// The head of several of these, each of which is a [`ForgetOne`].
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(super) struct BatchForgetIn {
+    pub(super) count: u32,
+    pub(super) dummy: u32,
+}
+
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(super) struct ForgetOne {
+    pub(super) nodeid: u64,
+    pub(super) nlookup: u64,
 }
 
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -324,6 +460,13 @@ mod tests {
             [32, 24, 8]
         );
         assert_eq!([size_of::<StatfsOut>(), size_of::<Dirent>()], [80, 24]);
+        assert_eq!(
+            [size_of::<MknodIn>(), size_of::<MkdirIn>(), size_of::<CreateIn>()],
+            [16, 8, 16]
+        );
+        assert_eq!([size_of::<RenameIn>(), size_of::<LinkIn>(), size_of::<FsyncIn>()], [16, 8, 16]);
+        assert_eq!([size_of::<SetxattrIn>(), size_of::<GetxattrIn>()], [8, 8]);
+        assert_eq!([size_of::<BatchForgetIn>(), size_of::<ForgetOne>()], [8, 16]);
     }
 
     #[test]

@@ -6,6 +6,7 @@ use super::files::VolumeFile;
 use super::worker::{READ_BYTES_MAX, Worker};
 use crate::call::{Call as _, Exclude, Flush, Write};
 use crate::front::extents::extents;
+use crate::store::files::SourceFile;
 use larder_core::cache::cut;
 use larder_core::clock::Nanos;
 use larder_core::counters::{Counter, Latency};
@@ -14,6 +15,7 @@ use larder_core::store::StoreOpKind;
 use larder_core::units::BLOCK_BYTES;
 use rustix::io::Errno;
 use std::ops::Range;
+use std::sync::Arc;
 use zerocopy::IntoBytes;
 
 /// What the ragged ends of a zeroing are written with.
@@ -43,7 +45,7 @@ impl Worker {
     fn begin(&mut self, now: Nanos, header: &InHeader, body: &[u8]) -> Result<(), Errno> {
         let unique = header.unique;
         if header.opcode == opcode::LSEEK {
-            let file = self.shared.files.at(header.nodeid).ok_or(Errno::SHUTDOWN)?;
+            let file = self.shared.files().at(header.nodeid).ok_or(Errno::SHUTDOWN)?;
             let found = self.seek(&file, &abi::head_of(body))?;
             self.device.reply(unique, LseekOut { offset: found }.as_bytes());
             return Ok(());
@@ -68,21 +70,39 @@ impl Worker {
     }
 
     fn begin_read(&mut self, now: Nanos, index: usize, unique: u64, asked: &TransferIn) {
-        self.read_in_batch = true;
         let desk = &mut self.desks[index];
-        let left = desk.file.length.saturating_sub(asked.offset);
+        let left = desk.file().length.saturating_sub(asked.offset);
         let wanted = asked.size.min(READ_BYTES_MAX);
         let len = u32::try_from(left.min(u64::from(wanted))).expect("at most 1 MiB");
         if len == 0 {
             self.device.reply(unique, &[]);
             return;
         }
+        self.read_at(now, index, unique, (asked.offset, len), None);
+    }
+
+    /// Reads bytes of a volume, at least one; `of` is the file of a folder that they belong to, and
+    /// what of the volume that is.
+    pub(super) fn read_at(
+        &mut self,
+        now: Nanos,
+        index: usize,
+        unique: u64,
+        (offset, len): (u64, u32),
+        of: Option<(&Arc<SourceFile>, Range<u64>)>,
+    ) {
+        self.read_in_batch = true;
+        let desk = &mut self.desks[index];
         desk.lane.recorder().add(Counter::ReadRequests, 1);
         desk.lane.recorder().add(Counter::ReadBytes, u64::from(len));
         let token = desk.next_token();
-        let mut read = desk.assembly(token, asked.offset, len);
+        let mut read = desk.assembly(token, offset, len);
+        let file = of.map(|(file, part)| {
+            read.set_part(part);
+            file
+        });
         let status = read.ask(&self.cache, &mut desk.lane, now);
-        let span = asked.offset..u64::from(len);
+        let span = offset..u64::from(len);
         match status {
             Status::Done => {
                 self.device.reply_read(unique, self.cache.frames(), &read);
@@ -90,13 +110,16 @@ impl Worker {
                 let duration = self.clock.now().saturating_sub(now);
                 desk.lane.recorder().record(Latency::Read, duration);
                 let classes = read.classes();
+                if let Some(file) = file {
+                    file.count(classes);
+                }
                 desk.recycle(read);
                 self.observe(index, Kind::Read, self.arrived_at, span, classes);
             }
             Status::Pending | Status::Stalled => {
                 let at = self.arrived_at;
                 let request = Request::new(Kind::Read, unique, span.start, span.end, at);
-                let request = desk.open(request);
+                let request = desk.open(request.about(file));
                 desk.keep(request, Work::Read(read), status == Status::Stalled);
             }
             Status::DoneAt(_) | Status::Failed(_) => {
@@ -120,16 +143,16 @@ impl Worker {
     ) -> Result<(), Errno> {
         let desk = &mut self.desks[index];
         desk.lane.recorder().add(Counter::WriteRequests, 1);
-        if desk.file.is_read_only() {
+        if desk.file().is_read_only() {
             return Err(Errno::ROFS);
         }
-        let left = desk.file.length.saturating_sub(asked.offset);
+        let left = desk.file().length.saturating_sub(asked.offset);
         // As with a disk: what fits is written, and nothing beyond the end.
         let len = left.min(payload.len() as u64).min(u64::from(asked.size));
         if len == 0 {
             return Err(if asked.size == 0 { Errno::INVAL } else { Errno::NOSPC });
         }
-        desk.file.note_written(now);
+        desk.file().note_written(now);
         let short = usize::try_from(len).expect("at most the payload");
         let request = Request::new(Kind::Write, unique, asked.offset, len, self.arrived_at);
         let request = desk.open(request);
@@ -141,7 +164,7 @@ impl Worker {
     }
 
     /// Writes bytes as a part of a request.
-    fn write_part(
+    pub(super) fn write_part(
         &mut self,
         now: Nanos,
         index: usize,
@@ -201,17 +224,17 @@ impl Worker {
             libc::FALLOC_FL_ZERO_RANGE => true,
             _ => return Err(Errno::OPNOTSUPP),
         };
-        if desk.file.is_read_only() {
+        if desk.file().is_read_only() {
             return Err(Errno::ROFS);
         }
-        let length = desk.file.length;
+        let length = desk.file().length;
         let end = asked.offset.checked_add(asked.length).ok_or(Errno::FBIG)?;
         if end > length && !keeps_size {
             return Err(Errno::NOSPC);
         }
         let range = asked.offset.min(length)..end.min(length);
         desk.lane.recorder().add(Counter::ZeroRequests, 1);
-        desk.file.note_written(now);
+        desk.file().note_written(now);
         let kind = Kind::Zero { keep_allocated };
         let len = range.end - range.start;
         let mut opened = Request::new(kind, unique, range.start, len, self.arrived_at);

@@ -6,10 +6,11 @@
 //! waits for ever.
 
 use super::files::VolumeFile;
-use crate::call::{Call, Exclude, Flush, Mail, Write};
+use crate::call::{Call, Exclude, Flush, FlushRange, Mail, Write};
 use crate::engine::{ArenaCache, ArenaLane};
 use crate::frames::ArenaFrames;
 use crate::front::observe::Watch;
+use crate::store::files::SourceFile;
 use larder_core::clock::Nanos;
 use larder_core::counters::{Classes, Interface};
 use larder_core::lane::Completion;
@@ -44,6 +45,10 @@ pub(super) struct Request {
     pub(super) calls: u32,
     /// What of a zeroing has not been asked for yet.
     pub(super) rest: Range<u64>,
+    /// Blocks of a write that must be on stable storage before it is answered.
+    pub(super) to_sync: Option<Range<u64>>,
+    /// The file of a folder that it is about.
+    file: Option<Arc<SourceFile>>,
     /// Not to be answered before then.
     pub(super) not_before: Nanos,
     pub(super) classes: Classes,
@@ -60,9 +65,24 @@ impl Request {
             len,
             calls: 0,
             rest: 0..0,
+            to_sync: None,
+            file: None,
             not_before: 0,
             classes: Classes::default(),
             failure: None,
+        }
+    }
+
+    /// Says which file of a folder it is about, if any.
+    pub(super) fn about(mut self, file: Option<&Arc<SourceFile>>) -> Self {
+        self.file = file.cloned();
+        self
+    }
+
+    /// Counts it where its file is counted.
+    pub(super) fn count(&self) {
+        if let Some(file) = &self.file {
+            file.count(self.classes);
         }
     }
 
@@ -94,6 +114,7 @@ pub(super) enum Work {
     /// With the bytes that are not in the cache yet.
     Write(Write<Vec<u8>>),
     Flush(Flush),
+    FlushRange(FlushRange),
     Exclude(Exclude),
 }
 
@@ -103,6 +124,7 @@ impl Work {
             Work::Read(read) => read,
             Work::Write(write) => write,
             Work::Flush(flush) => flush,
+            Work::FlushRange(flush) => flush,
             Work::Exclude(exclude) => exclude,
         }
     }
@@ -136,9 +158,18 @@ pub(super) struct Over {
     pub(super) status: Status,
 }
 
+/// What a desk is for.
+#[derive(Debug)]
+pub(super) enum Owner {
+    /// A volume that is shown as a file.
+    Volume(Arc<VolumeFile>),
+    /// The volume that all files of a folder are.
+    Folder,
+}
+
 /// One thread's place at a volume.
 pub(super) struct Desk {
-    pub(super) file: Arc<VolumeFile>,
+    pub(super) owner: Owner,
     pub(super) lane: ArenaLane,
     /// Who is told of the requests that were answered.
     pub(super) watch: Option<Watch>,
@@ -156,10 +187,12 @@ pub(super) struct Desk {
 }
 
 impl Desk {
-    pub(super) fn new(file: Arc<VolumeFile>, lane: ArenaLane, watch: Option<Watch>) -> Self {
-        file.desks.fetch_add(1, Ordering::AcqRel);
+    pub(super) fn new(owner: Owner, lane: ArenaLane, watch: Option<Watch>) -> Self {
+        if let Owner::Volume(file) = &owner {
+            file.desks.fetch_add(1, Ordering::AcqRel);
+        }
         Desk {
-            file,
+            owner,
             lane,
             watch,
             parts: Vec::new(),
@@ -171,6 +204,14 @@ impl Desk {
             parked_bytes: 0,
             reading_bytes: 0,
             spare: Vec::new(),
+        }
+    }
+
+    /// The file, of a volume that is shown as one.
+    pub(super) fn file(&self) -> &Arc<VolumeFile> {
+        match &self.owner {
+            Owner::Volume(file) => file,
+            Owner::Folder => unreachable!("the files of a folder are not volumes"),
         }
     }
 
@@ -340,14 +381,16 @@ impl Desk {
 
     /// Gives everything up and closes the lane; the requests that nobody will answer any more.
     pub(super) fn abandon(self, cache: &ArenaCache) -> Vec<u64> {
-        let Desk { file, lane, parts, requests, .. } = self;
+        let Desk { owner, lane, parts, requests, .. } = self;
         cache.close_lane(lane);
         for part in parts.into_iter().flatten() {
             if let Work::Read(mut read) = part.work {
                 read.abandon(cache.frames());
             }
         }
-        file.desks.fetch_sub(1, Ordering::AcqRel);
+        if let Owner::Volume(file) = owner {
+            file.desks.fetch_sub(1, Ordering::AcqRel);
+        }
         requests.into_iter().flatten().map(|request| request.unique).collect()
     }
 }

@@ -19,20 +19,27 @@ const MINOR_MIN: u32 = 24;
 /// Requests that nobody waits for, at a time: what a loop device or the kernel's write-back has
 /// under way. The payloads of so many writes can be kept if all of them have to wait.
 const BACKGROUND_MAX: u16 = 32;
-/// What we can do, if the kernel can too.
-const WANTED: u64 = capability::ASYNC_READ
+/// What is good for files that are volumes, if the kernel can too.
+pub(super) const VOLUMES: u64 = capability::ASYNC_READ
     | capability::BIG_WRITES
     | capability::ASYNC_DIO
     | capability::PARALLEL_DIROPS
     | capability::MAX_PAGES
     | capability::INIT_EXT
     | capability::DIRECT_IO_ALLOW_MMAP;
+/// What is good for a folder with all that is in it.
+pub(super) const FOLDER: u64 = VOLUMES
+    | capability::DONT_MASK
+    | capability::DO_READDIRPLUS
+    | capability::READDIRPLUS_AUTO
+    | capability::POSIX_ACL
+    | capability::CACHE_SYMLINKS;
 
-/// Agrees with the kernel.
+/// Agrees with the kernel on as much of what is `good` as it can.
 ///
 /// # Errors
 /// If it does not ask, or speaks another protocol.
-pub(super) fn shake_hands(device: &OwnedFd) -> io::Result<()> {
+pub(super) fn shake_hands(device: &OwnedFd, good: u64) -> io::Result<()> {
     let mut buffer = vec![0; BUFFER_BYTES];
     loop {
         let mut waited = [PollFd::new(device, PollFlags::IN)];
@@ -57,7 +64,7 @@ pub(super) fn shake_hands(device: &OwnedFd) -> io::Result<()> {
             let version = format!("{}.{}", asked.major, asked.minor);
             return Err(io::Error::other(format!("the kernel speaks the old version {version}")));
         }
-        answer(device, header.unique, 0, agreed(&asked).as_bytes())?;
+        answer(device, header.unique, 0, agreed(&asked, good).as_bytes())?;
         // A kernel of a later protocol asks again in this one.
         if asked.major == abi::MAJOR {
             return Ok(());
@@ -73,12 +80,12 @@ fn answer(device: &OwnedFd, unique: u64, error: i32, body: &[u8]) -> io::Result<
 }
 
 /// What is agreed on when the kernel asks so.
-fn agreed(asked: &InitIn) -> InitOut {
+fn agreed(asked: &InitIn, good: u64) -> InitOut {
     let mut offered = u64::from(asked.flags);
     if offered & capability::INIT_EXT != 0 {
         offered |= u64::from(asked.flags2) << 32;
     }
-    let flags = offered & WANTED;
+    let flags = offered & good;
     let half = |word: u64| u32::try_from(word & u64::from(u32::MAX)).expect("32 bits");
     let pages = READ_BYTES_MAX as usize / BLOCK_BYTES;
     InitOut {
@@ -109,10 +116,11 @@ mod tests {
 
     #[test]
     fn what_the_kernel_cannot_is_not_agreed_on() {
-        let new = agreed(&asked(44, u64::MAX));
+        let new = agreed(&asked(44, u64::MAX), VOLUMES);
         assert_eq!((new.minor, new.max_pages, new.max_write), (38, 256, WRITE_BYTES_MAX));
-        assert_eq!(u64::from(new.flags2) << 32 | u64::from(new.flags), WANTED);
-        let old = agreed(&asked(31, capability::ASYNC_READ | capability::DIRECT_IO_ALLOW_MMAP));
+        assert_eq!(u64::from(new.flags2) << 32 | u64::from(new.flags), VOLUMES);
+        let old = asked(31, capability::ASYNC_READ | capability::DIRECT_IO_ALLOW_MMAP);
+        let old = agreed(&old, VOLUMES);
         assert_eq!((old.minor, old.flags, old.flags2), (31, 1, 0), "flags2 means nothing there");
     }
 }

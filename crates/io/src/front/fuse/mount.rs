@@ -96,9 +96,21 @@ pub(super) struct Mount {
     by_helper: bool,
 }
 
+/// How something is mounted.
+#[derive(Clone, Debug)]
+pub(super) struct How {
+    /// What lists of mounts call it.
+    pub(super) source: String,
+    /// Whether others than who mounts may use it, where that may be said.
+    pub(super) allow_other: bool,
+    /// Whether programs may run as somebody else, and devices be opened, where that may be said.
+    pub(super) trusted: bool,
+    pub(super) read_only: bool,
+}
+
 /// Mounts at `path`; the descriptor through which the kernel asks, and whether a dead mount had to
 /// make room.
-pub(super) fn mount(path: &Path) -> Result<(OwnedFd, Mount, bool), MountError> {
+pub(super) fn mount(path: &Path, how: &How) -> Result<(OwnedFd, Mount, bool), MountError> {
     let path = absolute(path);
     let refused = |source: Errno| MountError::Refused { path: path.clone(), source: source.into() };
     let took_over = take_over(&path)?;
@@ -110,14 +122,17 @@ pub(super) fn mount(path: &Path) -> Result<(OwnedFd, Mount, bool), MountError> {
     if rustix::process::geteuid().is_root() {
         let (uid, gid) = (rustix::process::getuid(), rustix::process::getgid());
         let options = format!(
-            "fd={},rootmode=40000,user_id={},group_id={},default_permissions,allow_other",
+            "fd={},rootmode=40000,user_id={},group_id={},default_permissions{}",
             descriptor.as_raw_fd(),
             uid.as_raw(),
-            gid.as_raw()
+            gid.as_raw(),
+            if how.allow_other { ",allow_other" } else { "" }
         );
         let options = CString::new(options).expect("no zero in it");
-        let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOATIME;
-        match rustix::mount::mount("larder", &path, TYPE, flags, options.as_c_str()) {
+        let mut flags = MountFlags::NOATIME;
+        flags.set(MountFlags::NOSUID | MountFlags::NODEV, !how.trusted);
+        flags.set(MountFlags::RDONLY, how.read_only);
+        match rustix::mount::mount(&how.source, &path, TYPE, flags, options.as_c_str()) {
             Ok(()) => return Ok((descriptor, Mount { path, by_helper: false }, took_over)),
             // Root of a container may be as little allowed as anybody.
             Err(Errno::PERM) => {}
@@ -125,7 +140,7 @@ pub(super) fn mount(path: &Path) -> Result<(OwnedFd, Mount, bool), MountError> {
         }
     }
     drop(descriptor);
-    let descriptor = mount_by_helper(&path)?;
+    let descriptor = mount_by_helper(&path, how)?;
     let flags = rustix::fs::fcntl_getfl(&descriptor).map_err(refused)?;
     rustix::fs::fcntl_setfl(&descriptor, flags | OFlags::NONBLOCK).map_err(refused)?;
     Ok((descriptor, Mount { path, by_helper: true }, took_over))
@@ -146,7 +161,8 @@ fn absolute(path: &Path) -> PathBuf {
 
 /// Unmounts what a killed process of ours left at `path`; whether there was something.
 fn take_over(path: &Path) -> Result<bool, MountError> {
-    let dead = matches!(rustix::fs::stat(path), Err(Errno::NOTCONN | Errno::CONNABORTED));
+    // Not stat(2): what that says the kernel may remember.
+    let dead = matches!(rustix::fs::statfs(path), Err(Errno::NOTCONN | Errno::CONNABORTED));
     let reason = |reason: String| MountError::Mountpoint { path: path.to_owned(), reason };
     match (is_ours(path), dead) {
         (false, false) => return Ok(false),
@@ -208,7 +224,7 @@ fn check(path: &Path) -> Result<(), MountError> {
 }
 
 /// Has the helper mount, and takes the descriptor that it sends.
-fn mount_by_helper(path: &Path) -> Result<OwnedFd, MountError> {
+fn mount_by_helper(path: &Path, how: &How) -> Result<OwnedFd, MountError> {
     let failed = |reason: String| MountError::Helper { path: path.to_owned(), reason };
     let refused = |error: Errno| failed(format!("cannot be talked to: {error}"));
     let (ours, theirs) = rustix::net::socketpair(
@@ -220,8 +236,15 @@ fn mount_by_helper(path: &Path) -> Result<OwnedFd, MountError> {
     .map_err(refused)?;
     // The helper inherits its end.
     rustix::io::fcntl_setfd(&theirs, FdFlags::empty()).map_err(refused)?;
+    // A comma in a name would end the option.
+    let source = how.source.replace('\\', "\\\\").replace(',', "\\,");
+    let options = format!(
+        "fsname={source},subtype=larder,default_permissions,nosuid,nodev,noatime{}{}",
+        if how.allow_other { ",allow_other" } else { "" },
+        if how.read_only { ",ro" } else { "" }
+    );
     let ran = Command::new(HELPER)
-        .args(["-o", "fsname=larder,subtype=larder,default_permissions,nosuid,nodev,noatime"])
+        .args(["-o", &options])
         .arg("--")
         .arg(path)
         .env("_FUSE_COMMFD", theirs.as_raw_fd().to_string())

@@ -1,12 +1,13 @@
-//! A mount of volumes as files, and the threads that serve it.
+//! Mounts, of volumes as files and of folders, and the threads that serve them.
 //!
 //! Invariant: the mount is there before the kernel's first question is answered and the threads
 //! run, and nothing is left mounted when that fails.
 
 use super::device::Device;
 use super::files::Files;
-use super::handshake::shake_hands;
-use super::mount::{self, Mount, MountError, UnmountError};
+use super::folder::{Clerks, Folder, own_mask};
+use super::handshake::{self, shake_hands};
+use super::mount::{self, How, Mount, MountError, UnmountError};
 use super::worker::Worker;
 use crate::engine::{ArenaVolume, Engine};
 use crate::front::observe::Observer;
@@ -24,11 +25,21 @@ use std::time::{Duration, Instant};
 
 /// More threads than this do not make it faster.
 const THREADS_MAX: usize = 8;
+/// Of a folder: while one waits for its disk, others answer.
+const FOLDER_THREADS_MIN: usize = 3;
+
+/// What is mounted.
+pub(super) enum Tree {
+    /// Volumes as files.
+    Volumes(Files),
+    /// A folder, whose files are one volume.
+    Folder { folder: Arc<Folder>, clerks: Clerks, volume: Arc<ArenaVolume> },
+}
 
 /// What all threads share.
 pub(super) struct Shared {
     pub(super) engine: Arc<Engine>,
-    pub(super) files: Files,
+    pub(super) tree: Tree,
     pub(super) observer: Option<Arc<dyn Observer>>,
     pub(super) spinners: Spinners,
     pub(super) closing: AtomicBool,
@@ -39,6 +50,14 @@ pub(super) struct Shared {
 }
 
 impl Shared {
+    /// The files, of a mount of volumes.
+    pub(super) fn files(&self) -> &Files {
+        match &self.tree {
+            Tree::Volumes(files) => files,
+            Tree::Folder { .. } => unreachable!("requests to a folder are not about volumes"),
+        }
+    }
+
     pub(super) fn wakers(&self) -> &[Waker] {
         &self.wakers
     }
@@ -48,7 +67,114 @@ impl Shared {
         let is_last = self.running.fetch_sub(1, Ordering::AcqRel) == 1;
         let is_expected = self.is_closing() || self.unmounted.load(Ordering::Acquire);
         if is_last && !is_expected {
-            tracing::warn!("the files of the volumes are gone: somebody has unmounted them");
+            tracing::warn!("what was mounted is gone: somebody has unmounted it");
+        }
+    }
+}
+
+/// Something mounted, with the threads that serve it.
+pub(super) struct Mounted {
+    shared: Arc<Shared>,
+    mount: Mount,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    took_over: bool,
+}
+
+impl fmt::Debug for Mounted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Mounted").field("mount", &self.mount).finish_non_exhaustive()
+    }
+}
+
+impl Mounted {
+    /// Mounts `tree` at `at`. What a killed process of ours left mounted there is taken away first.
+    pub(super) fn start(
+        engine: Arc<Engine>,
+        tree: Tree,
+        at: &Path,
+        how: &How,
+        observer: Option<Arc<dyn Observer>>,
+    ) -> Result<Self, MountError> {
+        let refused = |source: io::Error| MountError::Refused { path: at.to_owned(), source };
+        let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let (least, wanted) = match tree {
+            Tree::Volumes(_) => (1, handshake::VOLUMES),
+            // One of them may wait for the folder's disk.
+            Tree::Folder { .. } => (FOLDER_THREADS_MIN, handshake::FOLDER),
+        };
+        let wakers = (0..cpus.clamp(least, THREADS_MAX)).map(|_| Waker::new());
+        let wakers = wakers.collect::<io::Result<Vec<_>>>().map_err(refused)?;
+        let (descriptor, mount, took_over) = mount::mount(at, how)?;
+        let shared = Arc::new(Shared {
+            engine,
+            tree,
+            observer,
+            spinners: Spinners::new(),
+            closing: AtomicBool::new(false),
+            running: AtomicUsize::new(wakers.len()),
+            wakers,
+            unmounted: AtomicBool::new(false),
+        });
+        let threads =
+            shake_hands(&descriptor, wanted).and_then(|()| start_threads(&shared, descriptor));
+        match threads {
+            Ok(threads) => {
+                let threads = Mutex::new(threads);
+                Ok(Mounted { shared, mount, threads, took_over })
+            }
+            Err(error) => {
+                shared.closing.store(true, Ordering::Release);
+                shared.wake_all();
+                if let Err(again) = mount.unmount(true) {
+                    tracing::error!(%again, "a mount that failed was left behind");
+                }
+                Err(refused(error))
+            }
+        }
+    }
+
+    pub(super) fn took_over(&self) -> bool {
+        self.took_over
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        self.mount.path()
+    }
+
+    pub(super) fn unmount(&self, lazily: bool) -> Result<(), UnmountError> {
+        self.shared.unmounted.store(true, Ordering::Release);
+        let unmounted = self.mount.unmount(lazily);
+        if unmounted.is_err() {
+            self.shared.unmounted.store(false, Ordering::Release);
+        }
+        unmounted
+    }
+
+    fn shut_down(&mut self) {
+        self.shared.closing.store(true, Ordering::Release);
+        self.shared.wake_all();
+        for thread in self.threads.lock().expect("no holder panics").drain(..) {
+            if thread.join().is_err() {
+                tracing::error!("a thread of the mount panicked");
+            }
+        }
+        if let Tree::Folder { clerks, .. } = &self.shared.tree {
+            clerks.end();
+        }
+        if !self.shared.unmounted.load(Ordering::Acquire)
+            && let Err(error) = self.mount.unmount(true)
+        {
+            tracing::error!(%error, "the mount was left behind");
+        }
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.shut_down();
+        } else if let Err(error) = self.mount.unmount(true) {
+            tracing::error!(%error, "the mount was left behind");
         }
     }
 }
@@ -56,18 +182,8 @@ impl Shared {
 /// Volumes shown as files in a directory.
 ///
 /// [`VolumeMount::unmount`] while nobody uses them, then [`VolumeMount::close`].
-pub struct VolumeMount {
-    shared: Arc<Shared>,
-    mount: Mount,
-    threads: Mutex<Vec<JoinHandle<()>>>,
-    took_over: bool,
-}
-
-impl fmt::Debug for VolumeMount {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("VolumeMount").field("mount", &self.mount).finish_non_exhaustive()
-    }
-}
+#[derive(Debug)]
+pub struct VolumeMount(Mounted);
 
 impl VolumeMount {
     /// Shows `volumes` as files in the empty directory `at`, each under its name. `observer` is
@@ -88,54 +204,31 @@ impl VolumeMount {
         for (volume, map) in volumes {
             files.add(volume, map)?;
         }
-        let refused = |source: io::Error| MountError::Refused { path: at.to_owned(), source };
-        let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let wakers = (0..cpus.min(THREADS_MAX)).map(|_| Waker::new());
-        let wakers = wakers.collect::<io::Result<Vec<_>>>().map_err(refused)?;
-        let (descriptor, mount, took_over) = mount::mount(at)?;
-        let shared = Arc::new(Shared {
-            engine,
-            files,
-            observer,
-            spinners: Spinners::new(),
-            closing: AtomicBool::new(false),
-            running: AtomicUsize::new(wakers.len()),
-            wakers,
-            unmounted: AtomicBool::new(false),
-        });
-        let threads = shake_hands(&descriptor).and_then(|()| start_threads(&shared, descriptor));
-        match threads {
-            Ok(threads) => {
-                let threads = Mutex::new(threads);
-                Ok(VolumeMount { shared, mount, threads, took_over })
-            }
-            Err(error) => {
-                shared.closing.store(true, Ordering::Release);
-                shared.wake_all();
-                if let Err(again) = mount.unmount(true) {
-                    tracing::error!(%again, "a mount that failed was left behind");
-                }
-                Err(refused(error))
-            }
-        }
+        let how = How {
+            source: "larder".to_owned(),
+            allow_other: true,
+            trusted: false,
+            read_only: false,
+        };
+        Mounted::start(engine, Tree::Volumes(files), at, &how, observer).map(VolumeMount)
     }
 
     /// Whether what a killed process had left mounted was taken away first.
     #[must_use]
     pub fn took_over(&self) -> bool {
-        self.took_over
+        self.0.took_over()
     }
 
     /// The directory.
     #[must_use]
     pub fn path(&self) -> &Path {
-        self.mount.path()
+        self.0.path()
     }
 
     /// The file of the volume of this name.
     #[must_use]
     pub fn file(&self, volume: &str) -> PathBuf {
-        self.mount.path().join(volume)
+        self.0.path().join(volume)
     }
 
     /// Shows one more volume from now on.
@@ -147,13 +240,13 @@ impl VolumeMount {
         volume: Arc<ArenaVolume>,
         map: Arc<dyn AllocationMap>,
     ) -> Result<(), MountError> {
-        self.shared.files.add(volume, map)
+        self.0.shared.files().add(volume, map)
     }
 
     /// How often the file of this name is open.
     #[must_use]
     pub fn opens(&self, name: &str) -> usize {
-        let file = self.shared.files.named(name.as_bytes());
+        let file = self.0.shared.files().named(name.as_bytes());
         file.map_or(0, |file| file.opens.load(Ordering::Acquire))
     }
 
@@ -161,15 +254,15 @@ impl VolumeMount {
     /// `patience` is given up, and whoever has the file open gets `ESHUTDOWN` from now on. When
     /// this returns nobody uses the volume by this mount; false if there was no such file.
     pub fn remove(&self, name: &str, patience: Duration) -> bool {
-        let Some(file) = self.shared.files.remove(name) else { return false };
+        let Some(file) = self.0.shared.files().remove(name) else { return false };
         let is_used = || file.desks.load(Ordering::Acquire) > 0;
-        self.shared.wake_all();
+        self.0.shared.wake_all();
         let begin = Instant::now();
         while is_used() {
             if begin.elapsed() >= patience && !file.is_cut() {
                 tracing::info!(volume = name, "requests to a removed volume were given up");
                 file.cut();
-                self.shared.wake_all();
+                self.0.shared.wake_all();
             }
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -182,42 +275,12 @@ impl VolumeMount {
     /// # Errors
     /// If somebody uses it, or the kernel refuses.
     pub fn unmount(&self, lazily: bool) -> Result<(), UnmountError> {
-        self.shared.unmounted.store(true, Ordering::Release);
-        let unmounted = self.mount.unmount(lazily);
-        if unmounted.is_err() {
-            self.shared.unmounted.store(false, Ordering::Release);
-        }
-        unmounted
+        self.0.unmount(lazily)
     }
 
     /// Ends the threads. Whoever still uses the files gets errors from now on.
     pub fn close(self) {
         drop(self);
-    }
-
-    fn shut_down(&mut self) {
-        self.shared.closing.store(true, Ordering::Release);
-        self.shared.wake_all();
-        for thread in self.threads.lock().expect("no holder panics").drain(..) {
-            if thread.join().is_err() {
-                tracing::error!("a thread of the mount panicked");
-            }
-        }
-        if !self.shared.unmounted.load(Ordering::Acquire)
-            && let Err(error) = self.mount.unmount(true)
-        {
-            tracing::error!(%error, "the mount was left behind");
-        }
-    }
-}
-
-impl Drop for VolumeMount {
-    fn drop(&mut self) {
-        if !std::thread::panicking() {
-            self.shut_down();
-        } else if let Err(error) = self.mount.unmount(true) {
-            tracing::error!(%error, "the mount was left behind");
-        }
     }
 }
 
@@ -233,6 +296,9 @@ fn start_threads(
         let worker = Worker::new(Arc::clone(shared), device, waker.clone());
         std::thread::Builder::new().name("fuse".into()).spawn(move || {
             reserve_stack();
+            if worker.makes_files() {
+                own_mask();
+            }
             worker.run();
         })
     };

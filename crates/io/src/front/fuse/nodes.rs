@@ -46,9 +46,9 @@ impl Worker {
 
     fn attr(&self, node: u64) -> Result<Attr, Errno> {
         if node == abi::ROOT {
-            return Ok(self.shared.files.attr());
+            return Ok(self.shared.files().attr());
         }
-        let file = self.shared.files.at(node).ok_or(Errno::STALE)?;
+        let file = self.shared.files().at(node).ok_or(Errno::STALE)?;
         Ok(file.attr(&*self.clock))
     }
 
@@ -61,7 +61,7 @@ impl Worker {
         if header.nodeid != abi::ROOT {
             return Err(Errno::NOTDIR);
         }
-        let file = self.shared.files.named(name).ok_or(Errno::NOENT)?;
+        let file = self.shared.files().named(name).ok_or(Errno::NOENT)?;
         let entry = EntryOut {
             nodeid: file.node,
             generation: 0,
@@ -78,13 +78,13 @@ impl Worker {
         if node == abi::ROOT {
             return Err(Errno::PERM);
         }
-        let file = self.shared.files.at(node).ok_or(Errno::STALE)?;
+        let file = self.shared.files().at(node).ok_or(Errno::STALE)?;
         file.change(&abi::head_of(body))?;
         self.attributes(node)
     }
 
     fn open(&self, node: u64, asked: OpenIn) -> Result<Vec<u8>, Errno> {
-        let file = self.shared.files.at(node).ok_or(Errno::STALE)?;
+        let file = self.shared.files().at(node).ok_or(Errno::STALE)?;
         let access = libc::c_int::try_from(asked.flags).unwrap_or(0) & libc::O_ACCMODE;
         if access != libc::O_RDONLY && file.is_read_only() {
             return Err(Errno::ROFS);
@@ -94,7 +94,7 @@ impl Worker {
     }
 
     fn release(&self, node: u64) {
-        if let Some(file) = self.shared.files.at(node) {
+        if let Some(file) = self.shared.files().at(node) {
             file.opens.fetch_sub(1, Ordering::AcqRel);
         }
     }
@@ -104,7 +104,7 @@ impl Worker {
             return Err(Errno::NOTDIR);
         }
         let room = asked.size.min(ENTRIES_BYTES_MAX) as usize;
-        Ok(self.shared.files.entries(asked.offset, room))
+        Ok(self.shared.files().entries(asked.offset, room))
     }
 }
 

@@ -5,10 +5,11 @@
 //! requests that wait is bounded, and beyond that it takes no more of them.
 
 use super::abi::{self, InHeader};
-use super::desk::{Desk, Kind, Over, Request, Work};
+use super::desk::{Desk, Kind, Over, Owner, Request, Work};
 use super::device::{Device, Received};
-use super::mounted::Shared;
-use crate::engine::ArenaCache;
+use super::folder::Recent;
+use super::mounted::{Shared, Tree};
+use crate::engine::{ArenaCache, ArenaVolume};
 use crate::front::observe::{Event, Operation, Watch};
 use crate::front::spin::SpinHistory;
 use crate::wake::Waker;
@@ -46,11 +47,13 @@ const STALL_RETRY: Duration = Duration::from_millis(5);
 /// A thread's state.
 pub(super) struct Worker {
     pub(super) shared: Arc<Shared>,
-    pub(super) device: Device,
+    pub(super) device: Arc<Device>,
     pub(super) waker: Waker,
     pub(super) cache: Arc<ArenaCache>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) desks: Vec<Desk>,
+    /// Nodes of a folder that were used lately.
+    pub(super) recent: Recent,
     buffer: Box<[u8]>,
     reading_max: usize,
     parked_max: usize,
@@ -68,11 +71,12 @@ impl Worker {
         let parked_max = PARKED_BYTES_MAX / shared.wakers().len();
         Worker {
             shared,
-            device,
+            device: Arc::new(device),
             waker,
             cache,
             clock,
             desks: Vec::new(),
+            recent: Recent::default(),
             // Written, so that its memory is there before the kernel wants to fill it.
             buffer: vec![1; BUFFER_BYTES].into(),
             parked_max,
@@ -158,26 +162,52 @@ impl Worker {
         // Requests that came together are told apart by a nanosecond, which keeps their order.
         self.arrived_at = now.max(self.arrived_at + 1);
         let body = &bytes[abi::IN_HEADER_BYTES..];
-        if !self.take_data_request(now, &header, body) {
-            self.take_node_request(&header, body);
+        let shared = Arc::clone(&self.shared);
+        match &shared.tree {
+            Tree::Volumes(_) => {
+                if !self.take_data_request(now, &header, body) {
+                    self.take_node_request(&header, body);
+                }
+            }
+            Tree::Folder { folder, clerks, volume } => {
+                if !self.take_file_request((folder, clerks, volume), now, &header, body) {
+                    self.take_folder_request(folder, clerks, &header, body);
+                }
+            }
         }
+    }
+
+    /// Whether this thread may be asked to make files.
+    pub(super) fn makes_files(&self) -> bool {
+        matches!(self.shared.tree, Tree::Folder { .. })
+    }
+
+    /// The desk for the volume that the files of a folder are.
+    pub(super) fn folder_desk(&mut self, volume: &Arc<ArenaVolume>) -> Result<usize, Errno> {
+        if self.desks.is_empty() {
+            let notify = Box::new(self.waker.clone());
+            let lane = self.cache.try_open_lane(volume, notify);
+            let lane = lane.map_err(|_closed| Errno::SHUTDOWN)?;
+            self.desks.push(Desk::new(Owner::Folder, lane, None));
+        }
+        Ok(0)
     }
 
     /// The desk for the volume of a node, opened if need be. One that is there is found without a
     /// lock.
     pub(super) fn desk(&mut self, node: u64) -> Result<usize, Errno> {
-        if let Some(index) = self.desks.iter().position(|desk| desk.file.node == node) {
-            let is_removed = self.desks[index].file.is_removed();
+        if let Some(index) = self.desks.iter().position(|desk| desk.file().node == node) {
+            let is_removed = self.desks[index].file().is_removed();
             return if is_removed { Err(Errno::SHUTDOWN) } else { Ok(index) };
         }
         // A number that is not there any more is that of a file that was removed.
-        let file = self.shared.files.at(node).ok_or(Errno::SHUTDOWN)?;
+        let file = self.shared.files().at(node).ok_or(Errno::SHUTDOWN)?;
         let notify = Box::new(self.waker.clone());
         let lane = self.cache.try_open_lane(&file.volume, notify);
         let lane = lane.map_err(|_closed| Errno::SHUTDOWN)?;
         let observer = self.shared.observer.as_ref();
         let watch = observer.map(|observer| Watch::begin(observer, &file.name));
-        self.desks.push(Desk::new(file, lane, watch));
+        self.desks.push(Desk::new(Owner::Volume(file), lane, watch));
         Ok(self.desks.len() - 1)
     }
 
@@ -231,7 +261,7 @@ impl Worker {
                 place.recycle(read);
             }
             Work::Write(write) => place.request(request).classes.add(write.task.classes()),
-            Work::Flush(_) | Work::Exclude(_) => {}
+            Work::Flush(_) | Work::FlushRange(_) | Work::Exclude(_) => {}
         }
         self.note_status(now, desk, request, &status);
         self.end_request(now, desk, request);
@@ -256,7 +286,9 @@ impl Worker {
     /// Answers a request if nothing of it is left to do.
     pub(super) fn end_request(&mut self, now: Nanos, desk: usize, index: usize) {
         self.go_on_zeroing(now, desk, index);
+        self.go_on_syncing(now, desk, index);
         let Some(request) = self.desks[desk].close(index, now) else { return };
+        request.count();
         let Request { unique, kind, started_at, .. } = request;
         match (request.failure, kind) {
             (Some(errno), _) => self.device.refuse(unique, errno),
@@ -309,7 +341,10 @@ impl Worker {
 
     /// Gives up the desks of files that were removed, once nothing is under way there or it is cut.
     fn leave_removed(&mut self) {
-        let is_left = |desk: &Desk| desk.file.is_cut() || desk.file.is_removed() && desk.is_quiet();
+        let is_left = |desk: &Desk| match &desk.owner {
+            Owner::Volume(file) => file.is_cut() || file.is_removed() && desk.is_quiet(),
+            Owner::Folder => false,
+        };
         while let Some(index) = self.desks.iter().position(is_left) {
             let desk = self.desks.swap_remove(index);
             self.abandon(desk);

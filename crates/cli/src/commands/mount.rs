@@ -1,0 +1,157 @@
+//! `larder mount`: a folder with a cache, until told to stop.
+//!
+//! It is served as volumes are: one volume, which all files of the folder are, with the same
+//! control interface, the same signals and the same end.
+
+use super::serve::{self, FolderArguments, config};
+use crate::args::{self, Named, PathOrNone, PolicyChoice, VolumeArgument};
+use anyhow::{Result, anyhow};
+use clap::Args;
+use larder_core::hint::Hint;
+use larder_core::mode::{FlushMode, WriteMode};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Arguments {
+    /// The folder.
+    source: PathBuf,
+
+    /// Where it is to be seen with a cache: an empty directory that is not inside of the folder.
+    mountpoint: PathBuf,
+
+    /// Memory of the cache, with everything that goes with it.
+    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = args::bytes)]
+    memory: u64,
+
+    /// Let all users in, as the modes of files say, and not only who mounts.
+    #[arg(long)]
+    allow_other: bool,
+
+    /// Others change the folder too: nothing about names and attributes is believed without asking,
+    /// as with --ttl 0s.
+    #[arg(long, conflicts_with = "ttl")]
+    shared: bool,
+
+    /// How long names and attributes are believed without asking the folder.
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = args::time)]
+    ttl: u64,
+
+    /// Unit of replacement, 4KiB to 1MiB [default: 4KiB].
+    #[arg(long, value_name = "SIZE", value_parser = args::page_blocks, help_heading = "Cache")]
+    page_size: Option<u32>,
+
+    /// Replacement policy, or auto; see larder serve [default: s3fifo].
+    #[arg(long, value_name = "POLICY", value_parser = args::policy_choice, help_heading = "Cache")]
+    policy: Option<PolicyChoice>,
+
+    /// The most that is read ahead of a stream at a time, or "off" [default: 1MiB].
+    #[arg(long, value_name = "SIZE|off", value_parser = args::bytes_or_off, help_heading = "Cache")]
+    read_ahead: Option<u64>,
+
+    /// How files will be read: normal, sequential, random, no-buffering [default: normal].
+    #[arg(long, value_name = "HINT", value_parser = args::hint, help_heading = "Cache")]
+    hint: Option<Hint>,
+
+    /// Give memory back, down to FLOOR, while the system is short of it, and take it again later.
+    #[arg(long, value_name = "FLOOR", num_args = 0..=1, require_equals = true,
+          default_missing_value = "0", value_parser = args::bytes, help_heading = "Cache")]
+    give_back: Option<u64>,
+
+    /// Lock the memory, so that it is never swapped out.
+    #[arg(long, help_heading = "Cache")]
+    lock: bool,
+
+    /// What a write does before it returns: back (it is in the cache), through (and in the folder),
+    /// around (in the folder only), read-only [default: back].
+    #[arg(long, value_name = "MODE", value_parser = args::write_mode, help_heading = "Writes")]
+    write_mode: Option<WriteMode>,
+
+    /// What fsync does: keep its promise, or ignore it, which loses what a crash finds unwritten
+    /// [default: keep].
+    #[arg(long, value_name = "MODE", value_parser = args::flush_mode, help_heading = "Writes")]
+    flush: Option<FlushMode>,
+
+    /// Constants of the lazy writer: larder, or nt [default: larder].
+    #[arg(long, value_name = "PRESET", value_parser = args::preset, help_heading = "Writes")]
+    preset: Option<String>,
+
+    /// Set a tunable (docs/TUNABLES.md).
+    #[arg(long, value_name = "TUNABLE=VALUE", value_parser = args::setting,
+          help_heading = "Writes")]
+    set: Vec<(String, u64)>,
+
+    /// Write the counters as JSON to this file on SIGUSR1 and at the end, replacing it.
+    #[arg(long, value_name = "FILE")]
+    counters: Option<PathBuf>,
+
+    /// Socket for larder ctl, or none [default: in the runtime directory].
+    #[arg(long, value_name = "PATH", value_parser = args::control, help_heading = "Control")]
+    control: Option<PathOrNone>,
+
+    /// Be controlled over TCP as well, from this machine only; needs --control-token.
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = args::loopback,
+          requires = "control_token", help_heading = "Control")]
+    control_tcp: Option<SocketAddr>,
+
+    /// File whose one line must be shown by whoever controls over TCP; for its owner's eyes only.
+    #[arg(long, value_name = "FILE", requires = "control_tcp", help_heading = "Control")]
+    control_token: Option<PathBuf>,
+
+    /// Use plain system calls even where io_uring is there.
+    #[arg(long, help_heading = "Store")]
+    plain_io: bool,
+}
+
+/// The name of the volume that the files of a folder are.
+fn name_of(source: &Path) -> String {
+    let whole = source.canonicalize().unwrap_or_else(|_| source.to_owned());
+    let name = whole.file_name().map(|name| name.to_string_lossy().into_owned());
+    name.filter(|name| !name.contains(['=', '.'])).unwrap_or_else(|| "files".to_owned())
+}
+
+/// A setting for the one volume that there is.
+fn all<T>(value: Option<T>) -> Vec<Named<T>> {
+    value.into_iter().map(|value| Named { volume: None, value }).collect()
+}
+
+impl Arguments {
+    /// The same as those of a server.
+    fn of_server(&self) -> Result<serve::Arguments> {
+        let plain = config::from_words(Vec::new()).map_err(|reason| anyhow!("{reason}"))?;
+        let (path, name) = (self.source.clone(), name_of(&self.source));
+        let ttl = if self.shared { 0 } else { self.ttl };
+        Ok(serve::Arguments {
+            volumes: vec![VolumeArgument { name, path, upstream: None }],
+            memory: self.memory,
+            folder: Some(FolderArguments {
+                source: self.source.clone(),
+                mountpoint: self.mountpoint.clone(),
+                ttl: Duration::from_nanos(ttl),
+                allow_other: self.allow_other,
+            }),
+            page_size: all(self.page_size),
+            policy: all(self.policy),
+            read_ahead: all(self.read_ahead),
+            hint: all(self.hint),
+            give_back: self.give_back,
+            lock: self.lock,
+            write_mode: all(self.write_mode),
+            flush: all(self.flush),
+            preset: all(self.preset.clone()),
+            set: self.set.iter().flat_map(|set| all(Some(set.clone()))).collect(),
+            counters: self.counters.clone(),
+            control: self.control.clone(),
+            control_tcp: self.control_tcp,
+            control_token: self.control_token.clone(),
+            warm_list: Some(PathOrNone::None),
+            plain_io: self.plain_io,
+            ..plain
+        })
+    }
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    serve::run_folder(&arguments.of_server()?)
+}

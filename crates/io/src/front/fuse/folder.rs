@@ -1,0 +1,334 @@
+//! A folder with a cache: names and attributes are passed through to it, data goes through the
+//! cache.
+//!
+//! A node of the mount is an inode of the folder, found by a descriptor that only names it. So
+//! every operation on names is a system call with a descriptor and a name: no path can change under
+//! it, and what was opened lives on without its name. What has to wait for the cache (truncating,
+//! holes, renaming what is not written) is done by clerks: threads that may wait.
+//!
+//! Invariants: what the kernel has looked up stays known until the kernel forgets it; data of a
+//! file that nobody can reach any more is never written.
+
+mod attributes;
+mod clerk;
+mod data;
+mod entries;
+mod figures;
+mod names;
+mod nodes;
+mod requests;
+
+pub(super) use clerk::{Clerks, own_mask};
+pub(super) use data::Recent;
+pub use figures::FileFigures;
+
+use super::mount::{How, MountError, UnmountError};
+use super::mounted::{Mounted, Tree};
+use crate::engine::{ArenaVolume, Engine};
+use crate::store::EngineStore;
+use crate::store::files::FileTable;
+use clerk::Job;
+use entries::Listing;
+use larder_core::clock::Clock;
+use nodes::{Forgotten, Node, Nodes};
+use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+use rustix::process::{Resource, Rlimit};
+use std::collections::HashMap;
+use std::fmt;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// Why a folder cannot be opened. Each message can follow "failed to".
+#[derive(Debug, thiserror::Error)]
+pub enum FolderError {
+    /// It is not there, or may not be opened.
+    #[error("open the folder {}: {source}", path.display())]
+    Open {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Somebody else has it.
+    #[error(
+        "lock {}: another larder has it mounted; one cache for each folder, or data would be lost",
+        .0.display()
+    )]
+    Busy(PathBuf),
+    /// It would be mounted inside of itself.
+    #[error(
+        "mount {} at {}: that is inside of it; choose another mountpoint",
+        folder.display(), at.display()
+    )]
+    Inside {
+        /// The folder.
+        folder: PathBuf,
+        /// The mountpoint.
+        at: PathBuf,
+    },
+}
+
+/// How a folder is shown.
+#[derive(Clone, Copy, Debug)]
+pub struct FolderOptions {
+    /// Nothing in it can be changed through the mount.
+    pub read_only: bool,
+    /// How long the kernel may believe names and attributes without asking.
+    pub ttl: Duration,
+    /// Use plain calls even where io_uring is there.
+    pub plain: bool,
+}
+
+/// A folder that is locked and can be mounted.
+pub struct Folder {
+    pub(super) table: Arc<FileTable>,
+    path: PathBuf,
+    options: FolderOptions,
+    nodes: Nodes,
+    listings: Mutex<HashMap<u64, Arc<Listing>>>,
+    next_listing: AtomicU64,
+    /// What the kernel has forgotten and the cache has not may be so many.
+    resting_max: usize,
+    /// Who this process is: what it makes belongs to them.
+    uid: u32,
+    gid: u32,
+}
+
+impl fmt::Debug for Folder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Folder").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+/// An opened folder, and the store that all its files are.
+pub struct OpenedFolder {
+    /// To be mounted.
+    pub folder: Folder,
+    /// To have a volume made of it.
+    pub store: Box<dyn EngineStore>,
+    /// One sentence for each thing that is not as good as it could be.
+    pub notes: Vec<String>,
+}
+
+impl fmt::Debug for OpenedFolder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OpenedFolder").field("folder", &self.folder).finish_non_exhaustive()
+    }
+}
+
+impl Folder {
+    /// Opens and locks a folder.
+    ///
+    /// # Errors
+    /// One sentence: it is missing, no folder, or mounted by another larder.
+    pub fn open(
+        path: &Path,
+        options: FolderOptions,
+        clock: Arc<dyn Clock>,
+    ) -> Result<OpenedFolder, FolderError> {
+        let failed = |source: Errno| FolderError::Open { path: path.into(), source: source.into() };
+        let path = path
+            .canonicalize()
+            .map_err(|source| FolderError::Open { path: path.to_owned(), source })?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = rustix::fs::open(&path, flags, Mode::empty()).map_err(failed)?;
+        match rustix::fs::flock(&root, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(Errno::AGAIN) => return Err(FolderError::Busy(path)),
+            Err(error) => return Err(failed(error)),
+        }
+        let named = rustix::fs::openat(
+            &root,
+            ".",
+            OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
+            Mode::empty(),
+        );
+        let reopens = rustix::process::geteuid().is_root();
+        let nodes = named.and_then(|root| Nodes::new(root, reopens)).map_err(failed)?;
+        let descriptors = raise_descriptors();
+        let table = Arc::new(FileTable::new(root, path.clone(), options.read_only));
+        let (store, note) = table.store(clock, options.plain);
+        let folder = Folder {
+            table,
+            path,
+            options,
+            nodes,
+            listings: Mutex::default(),
+            next_listing: AtomicU64::new(1),
+            resting_max: descriptors / 4,
+            uid: rustix::process::geteuid().as_raw(),
+            gid: rustix::process::getegid().as_raw(),
+        };
+        Ok(OpenedFolder { folder, store, notes: note.into_iter().collect() })
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn is_root(&self) -> bool {
+        self.uid == 0
+    }
+
+    /// The kernel forgets `count` of its lookups of a node; what has something in the cache and no
+    /// name goes.
+    fn forget(&self, clerks: &Clerks, id: u64, count: u64) {
+        let Forgotten::Rests(node) = self.nodes.forget(id, count) else { return };
+        let is_gone = rustix::fs::fstat(node.file.path()).is_ok_and(|stat| stat.st_nlink == 0);
+        if is_gone {
+            node.file.die();
+            clerks.send(Job::Retire(node));
+        } else if let Some(tired) = self.nodes.tired(self.resting_max) {
+            clerks.send(Job::Retire(tired));
+        }
+    }
+}
+
+/// Every inode that the kernel knows takes a descriptor: as many as may be had; how many that is.
+fn raise_descriptors() -> usize {
+    let now = rustix::process::getrlimit(Resource::Nofile);
+    // Root may have as many as a process can, others what they are granted.
+    let text = std::fs::read_to_string("/proc/sys/fs/nr_open").unwrap_or_default();
+    let most = text.trim().parse().ok();
+    for wanted in [most.or(now.maximum), now.maximum] {
+        let limit = Rlimit { current: wanted, maximum: wanted };
+        if wanted.is_some() && rustix::process::setrlimit(Resource::Nofile, limit).is_ok() {
+            break;
+        }
+    }
+    let limit = rustix::process::getrlimit(Resource::Nofile).current;
+    usize::try_from(limit.unwrap_or(1 << 20)).unwrap_or(1 << 20)
+}
+
+/// A folder that is mounted.
+///
+/// [`FolderMount::unmount`] while nobody uses it, then [`FolderMount::close`].
+#[derive(Debug)]
+pub struct FolderMount {
+    mounted: Mounted,
+    engine: Arc<Engine>,
+    folder: Arc<Folder>,
+    volume: Arc<ArenaVolume>,
+}
+
+impl FolderMount {
+    /// Mounts `folder`, whose files are `volume`, at the empty directory `at`. What a killed
+    /// process of ours left mounted there is taken away first.
+    ///
+    /// # Errors
+    /// If the directory cannot be mounted on, or the machine does not allow it.
+    pub fn start(
+        engine: Arc<Engine>,
+        folder: Folder,
+        volume: Arc<ArenaVolume>,
+        at: &Path,
+        allow_other: bool,
+    ) -> Result<Self, MountError> {
+        let how = How {
+            source: folder.path.display().to_string(),
+            allow_other,
+            trusted: true,
+            read_only: folder.options.read_only,
+        };
+        let folder = Arc::new(folder);
+        let clerks = Clerks::start(&engine, &folder, &volume);
+        let clerks =
+            clerks.map_err(|source| MountError::Refused { path: at.to_owned(), source })?;
+        let ending = clerks.clone();
+        let tree = Tree::Folder { folder: Arc::clone(&folder), clerks, volume: volume.clone() };
+        match Mounted::start(Arc::clone(&engine), tree, at, &how, None) {
+            Ok(mounted) => Ok(FolderMount { mounted, engine, folder, volume }),
+            Err(error) => {
+                ending.end();
+                Err(error)
+            }
+        }
+    }
+
+    /// Whether a mountpoint lies inside of a folder, where nothing may be mounted.
+    ///
+    /// # Errors
+    /// If it does.
+    pub fn check(folder: &Path, at: &Path) -> Result<(), FolderError> {
+        // A mountpoint that does not answer is looked at by its parent.
+        let whole = at.canonicalize().or_else(|_| {
+            let parent = at.parent().filter(|parent| !parent.as_os_str().is_empty());
+            parent.unwrap_or(Path::new(".")).canonicalize()
+        });
+        let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+        match whole {
+            Ok(whole) if whole.starts_with(&folder) => {
+                Err(FolderError::Inside { folder, at: at.to_owned() })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether what a killed process had left mounted was taken away first.
+    #[must_use]
+    pub fn took_over(&self) -> bool {
+        self.mounted.took_over()
+    }
+
+    /// Where it is mounted.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        self.mounted.path()
+    }
+
+    /// The folder.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.folder.path
+    }
+
+    /// The volume that its files are.
+    #[must_use]
+    pub fn volume(&self) -> &Arc<ArenaVolume> {
+        &self.volume
+    }
+
+    /// Unmounts. `lazily` takes it out of sight even if it is used; those who use it are served
+    /// until [`FolderMount::close`].
+    ///
+    /// # Errors
+    /// If somebody uses it, or the kernel refuses.
+    pub fn unmount(&self, lazily: bool) -> Result<(), UnmountError> {
+        self.mounted.unmount(lazily)
+    }
+
+    /// Ends the threads. Whoever still uses it gets errors from now on.
+    pub fn close(self) {
+        drop(self);
+    }
+}
+
+impl Folder {
+    /// Gives a listing of a directory a number.
+    fn open_listing(&self, directory: OwnedFd) -> u64 {
+        let number = self.next_listing.fetch_add(1, Ordering::Relaxed);
+        let listing = Arc::new(Listing::new(directory));
+        self.listings.lock().expect("no holder panics").insert(number, listing);
+        number
+    }
+
+    fn listing(&self, number: u64) -> Result<Arc<Listing>, Errno> {
+        let listings = self.listings.lock().expect("no holder panics");
+        listings.get(&number).cloned().ok_or(Errno::BADF)
+    }
+
+    fn close_listing(&self, number: u64) {
+        self.listings.lock().expect("no holder panics").remove(&number);
+    }
+
+    fn node(&self, id: u64) -> Result<Arc<Node>, Errno> {
+        self.nodes.at(id)
+    }
+}

@@ -1,0 +1,259 @@
+//! Requests about data of files: reads, writes and flushes, answered by the workers of the mount as
+//! those of volumes are, at the place in the store where the file lies.
+//!
+//! Invariant: in the cache, everything behind the end of a file is zeros up to the end of its last
+//! block. So a write that ends at the end can be made up to whole sectors, and need not wait for
+//! what is there.
+
+use super::super::abi::{self, FsyncIn, InHeader, TransferIn, opcode};
+use super::super::desk::{Kind, Request, Work};
+use super::super::worker::{READ_BYTES_MAX, Worker};
+use super::{Clerks, Folder, Job, Node};
+use crate::call::{Call as _, FlushRange};
+use crate::engine::ArenaVolume;
+use crate::store::files::{FileTable, SEGMENT_BYTES};
+use larder_core::clock::Nanos;
+use larder_core::counters::Counter;
+use larder_core::request::Status;
+use larder_core::units::{BLOCK_BYTES, BLOCK_BYTES_U64, SECTOR_BYTES};
+use rustix::fs::Mode;
+use rustix::io::Errno;
+use std::ops::Range;
+use std::sync::{Arc, Weak};
+
+pub(super) const BLOCK: u64 = BLOCK_BYTES_U64;
+/// What ragged ends of holes are written with.
+pub(super) static ZEROS: [u8; BLOCK_BYTES] = [0; BLOCK_BYTES];
+/// Flags of open(2) under which a write is to be on stable storage when it returns.
+pub(super) const SYNCHRONOUS: u32 = (libc::O_DSYNC | libc::O_SYNC).cast_unsigned();
+/// A file that becomes longer than this by a write does so in the folder at once, which says so if
+/// it cannot be.
+const FAR: u64 = 1 << 40;
+/// Nodes that a thread finds without a lock.
+const RECENT: usize = 64;
+
+/// Nodes that a thread has lately used. A number is never another node's, so what is found is right
+/// as long as the kernel asks for it.
+/// They are not held: what nobody has any more is gone at once.
+#[derive(Debug)]
+pub(in crate::front::fuse) struct Recent(Vec<(u64, Weak<Node>)>);
+
+impl Default for Recent {
+    fn default() -> Self {
+        Recent(vec![(0, Weak::new()); RECENT])
+    }
+}
+
+impl Recent {
+    fn find(&mut self, folder: &Folder, id: u64) -> Result<Arc<Node>, Errno> {
+        let place = &mut self.0[usize::try_from(id % RECENT as u64).expect("small")];
+        if place.0 == id
+            && let Some(node) = place.1.upgrade()
+        {
+            return Ok(node);
+        }
+        let node = folder.node(id)?;
+        *place = (id, Arc::downgrade(&node));
+        Ok(node)
+    }
+}
+
+/// A range of a file cut at segments, each part with where it begins in the range.
+pub(super) fn segments(range: Range<u64>) -> impl Iterator<Item = (Range<u64>, usize)> {
+    let first = range.start;
+    let mut at = range.start;
+    std::iter::from_fn(move || {
+        let end = range.end.min((at / SEGMENT_BYTES + 1) * SEGMENT_BYTES);
+        let part = at..end;
+        at = end;
+        let begin = usize::try_from(part.start - first).expect("a request");
+        (!part.is_empty()).then_some((part, begin))
+    })
+}
+
+/// The parts of a write of `bytes` at `offset`. If it is at the end of the file, what it has of its
+/// last sector is made a whole one in `sector`.
+pub(super) fn padded<'a>(
+    offset: u64,
+    bytes: &'a [u8],
+    is_end: bool,
+    sector: &'a mut [u8; SECTOR_BYTES],
+) -> impl Iterator<Item = (u64, &'a [u8])> {
+    let end = offset + bytes.len() as u64;
+    let over = usize::try_from(end % SECTOR_BYTES as u64).expect("less than a sector");
+    let over = if is_end && over <= bytes.len() { over } else { 0 };
+    let (whole, rest) = bytes.split_at(bytes.len() - over);
+    sector[..over].copy_from_slice(rest);
+    let last: &[u8] = if over > 0 { sector } else { &[] };
+    let parts = [(offset, whole), (end - over as u64, last)];
+    parts.into_iter().filter(|(_, bytes)| !bytes.is_empty())
+}
+
+impl Worker {
+    /// Takes a request about data of a folder's file; false if it is about something else.
+    pub(in crate::front::fuse) fn take_file_request(
+        &mut self,
+        (folder, clerks, volume): (&Arc<Folder>, &Clerks, &Arc<ArenaVolume>),
+        now: Nanos,
+        header: &InHeader,
+        body: &[u8],
+    ) -> bool {
+        let begun = match header.opcode {
+            opcode::READ => self.read_file((folder, volume), now, header, &abi::head_of(body)),
+            opcode::WRITE => {
+                let payload = body.get(size_of::<TransferIn>()..).unwrap_or_default();
+                let asked = abi::head_of(body);
+                self.write_file((folder, volume), now, header, &asked, payload)
+            }
+            opcode::FSYNC => self.sync_file((folder, volume), now, header, &abi::head_of(body)),
+            _ => return false,
+        };
+        match begun {
+            Ok(true) => {}
+            Ok(false) => {
+                let device = Arc::clone(&self.device);
+                clerks.send(Job::Request { device, header: *header, body: body.to_vec() });
+            }
+            Err(errno) => self.device.refuse(header.unique, errno),
+        }
+        true
+    }
+
+    /// Each of these says whether it has begun; else a clerk has to do it.
+    fn read_file(
+        &mut self,
+        (folder, volume): (&Arc<Folder>, &Arc<ArenaVolume>),
+        now: Nanos,
+        header: &InHeader,
+        asked: &TransferIn,
+    ) -> Result<bool, Errno> {
+        let node = self.recent.find(folder, header.nodeid)?;
+        let size = node.file.size();
+        let left = size.saturating_sub(asked.offset);
+        let len = left.min(u64::from(asked.size.min(READ_BYTES_MAX)));
+        if len == 0 {
+            self.device.reply(header.unique, &[]);
+            return Ok(true);
+        }
+        let begin = asked.offset % SEGMENT_BYTES;
+        if begin + len > SEGMENT_BYTES {
+            return Ok(false);
+        }
+        let start = folder.table.place(&node.file, asked.offset)?;
+        node.file.note_reach(size.next_multiple_of(volume.page_bytes()));
+        // Nothing is read ahead of what does not belong to the file.
+        let segment = start - begin;
+        let end = segment + (size - (asked.offset - begin)).min(SEGMENT_BYTES);
+        let desk = self.folder_desk(volume)?;
+        let len = u32::try_from(len).expect("at most 1 MiB");
+        let of = Some((&node.file, segment..end));
+        self.read_at(now, desk, header.unique, (start, len), of);
+        Ok(true)
+    }
+
+    fn write_file(
+        &mut self,
+        (folder, volume): (&Arc<Folder>, &Arc<ArenaVolume>),
+        now: Nanos,
+        header: &InHeader,
+        asked: &TransferIn,
+        payload: &[u8],
+    ) -> Result<bool, Errno> {
+        let node = self.recent.find(folder, header.nodeid)?;
+        let len = payload.len().min(asked.size as usize);
+        let payload = &payload[..len];
+        let end = asked.offset.checked_add(len as u64).filter(|&end| i64::try_from(end).is_ok());
+        let end = end.ok_or(Errno::FBIG)?;
+        if len == 0 {
+            self.reply_written(header.unique, 0);
+            return Ok(true);
+        }
+        if asked.transfer_flags & abi::WRITE_KILL_SUIDGID != 0 {
+            strip_rights(&node)?;
+        }
+        if end > FAR && end > node.file.size() {
+            rustix::fs::ftruncate(node.file.buffered(true)?, end)?;
+        }
+        if asked.offset / SEGMENT_BYTES != (end - 1) / SEGMENT_BYTES {
+            return Ok(false);
+        }
+        let start = folder.table.place(&node.file, asked.offset)?;
+        let desk = self.folder_desk(volume)?;
+        self.desks[desk].lane.recorder().add(Counter::WriteRequests, 1);
+        // Before its bytes are there: the store is given nothing that lies behind the end.
+        let is_end = end >= node.file.grow(end);
+        node.file.note_reach(node.file.size().next_multiple_of(volume.page_bytes()));
+        let at = self.arrived_at;
+        let mut request = Request::new(Kind::Write, header.unique, start, len as u64, at);
+        if asked.flags & SYNCHRONOUS != 0 {
+            let last = start + len as u64;
+            request.to_sync = Some(start / BLOCK..last.div_ceil(BLOCK));
+        }
+        let request = self.desks[desk].open(request.about(Some(&node.file)));
+        for (offset, bytes) in padded(start, payload, is_end, &mut [0; SECTOR_BYTES]) {
+            self.write_part(now, desk, request, offset, bytes, false);
+        }
+        self.end_request(now, desk, request);
+        Ok(true)
+    }
+
+    fn sync_file(
+        &mut self,
+        (folder, volume): (&Arc<Folder>, &Arc<ArenaVolume>),
+        now: Nanos,
+        header: &InHeader,
+        asked: &FsyncIn,
+    ) -> Result<bool, Errno> {
+        let node = self.recent.find(folder, header.nodeid)?;
+        let ranges = FileTable::ranges(&node.file, 0, node.file.size());
+        if ranges.is_empty() {
+            return Ok(false);
+        }
+        if asked.flags & abi::FSYNC_DATA == 0 {
+            node.file.want_metadata();
+        }
+        let desk = self.folder_desk(volume)?;
+        let at = self.arrived_at;
+        self.desks[desk].lane.recorder().add(Counter::FlushRequests, 1);
+        let request = self.desks[desk].open(Request::new(Kind::Flush, header.unique, 0, 0, at));
+        for range in ranges {
+            self.sync_part(now, desk, request, range.start / BLOCK..range.end.div_ceil(BLOCK));
+        }
+        self.end_request(now, desk, request);
+        Ok(true)
+    }
+
+    /// Has blocks written and made stable as a part of a request.
+    fn sync_part(&mut self, now: Nanos, desk: usize, request: usize, blocks: Range<u64>) {
+        let place = &mut self.desks[desk];
+        let mut flush = FlushRange { token: place.next_token(), blocks, stable: true };
+        match flush.ask(&self.cache, &mut place.lane, now) {
+            Status::Pending => place.keep(request, Work::FlushRange(flush), false),
+            status => debug_assert_eq!(status, Status::Done, "a flush waits or is ignored"),
+        }
+    }
+
+    /// Makes a write stable whose bytes are in the cache, if that was asked for.
+    pub(in crate::front::fuse) fn go_on_syncing(&mut self, now: Nanos, desk: usize, index: usize) {
+        let request = self.desks[desk].request(index);
+        if request.calls > 0 || request.failure.is_some() {
+            return;
+        }
+        if let Some(blocks) = request.to_sync.take() {
+            self.sync_part(now, desk, index, blocks);
+        }
+    }
+}
+
+/// Takes from a file what lets it run as somebody else, since it is written by somebody who may not
+/// decide about that.
+fn strip_rights(node: &Node) -> Result<(), Errno> {
+    let mode = rustix::fs::fstat(node.file.path())?.st_mode;
+    // A group bit without the right to run means something else.
+    let group = if mode & 0o010 != 0 { 0o2000 } else { 0 };
+    let stripped = mode & !(0o4000 | group);
+    if stripped != mode {
+        rustix::fs::chmod(node.file.link(), Mode::from_raw_mode(stripped & 0o7777))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,59 @@
+//! What the cache has and does for each file of a folder.
+
+use super::FolderMount;
+use crate::store::files::SEGMENT_BYTES;
+use larder_core::counters::Class;
+use larder_core::units::BLOCK_BYTES_U64;
+use std::collections::HashMap;
+
+/// What the cache has of a file, and what it made of the requests to it.
+#[derive(Clone, Debug)]
+pub struct FileFigures {
+    /// Where it is in the folder, or was if it is deleted.
+    pub path: String,
+    /// Its size, as programs see it.
+    pub size_bytes: u64,
+    /// Bytes of it that are cached.
+    pub resident_bytes: u64,
+    /// Of these, bytes that the folder does not have yet.
+    pub unclean_bytes: u64,
+    /// How often it is open.
+    pub opens: usize,
+    /// Reads and writes by the worst class of their pages, since it was seen first or came back.
+    pub requests: Vec<(Class, u64)>,
+}
+
+impl FolderMount {
+    /// All files that have something in the cache or had it lately, those with most first.
+    #[must_use]
+    pub fn files(&self) -> Vec<FileFigures> {
+        let mut pages: HashMap<u64, (u64, u64)> = HashMap::new();
+        self.engine.cache().census(&self.volume, |page| {
+            let segment = page.block * BLOCK_BYTES_U64 / SEGMENT_BYTES * SEGMENT_BYTES;
+            let (resident, unclean) = pages.entry(segment).or_default();
+            *resident += page.resident * BLOCK_BYTES_U64;
+            *unclean += page.unclean * BLOCK_BYTES_U64;
+        });
+        let figures = |(file, begins): (std::sync::Arc<_>, Vec<u64>)| {
+            let file: &crate::store::files::SourceFile = &file;
+            let of = begins.iter().filter_map(|begin| pages.get(begin));
+            let (resident_bytes, unclean_bytes) =
+                of.fold((0, 0), |sum, page| (sum.0 + page.0, sum.1 + page.1));
+            let name = file.name();
+            let folder = format!("{}/", self.folder.path.display());
+            FileFigures {
+                path: name.strip_prefix(&folder).unwrap_or(&name).to_owned(),
+                size_bytes: file.size(),
+                resident_bytes,
+                unclean_bytes,
+                opens: file.opens(),
+                requests: file.requests(),
+            }
+        };
+        let mut files: Vec<_> = self.folder.table.files().into_iter().map(figures).collect();
+        files.sort_by(|a, b| {
+            b.resident_bytes.cmp(&a.resident_bytes).then_with(|| a.path.cmp(&b.path))
+        });
+        files
+    }
+}

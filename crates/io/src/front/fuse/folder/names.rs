@@ -1,0 +1,254 @@
+//! Requests on names: looking up, making, renaming, removing. Each is one system call on the folder
+//! with a descriptor of a directory and a name.
+//!
+//! Invariant: what is made belongs to whoever asked, or is taken away again.
+
+use super::super::abi::{
+    self, CreateIn, EntryOut, InHeader, LinkIn, MkdirIn, MknodIn, RenameIn, opcode,
+};
+use super::requests::{Answer, Answered, behind, done, name, names, open_out};
+use super::{Folder, Node};
+use crate::store::files::Attributes;
+use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, Uid};
+use rustix::io::Errno;
+use std::cell::Cell;
+use std::ffi::CStr;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::Arc;
+use zerocopy::{FromZeros, IntoBytes};
+
+const MODE_BITS: u32 = 0o7777;
+
+thread_local! {
+    /// The mask that this thread makes files under.
+    static MASK: Cell<Option<u32>> = const { Cell::new(None) };
+}
+
+/// Sets the mask under which this thread makes files; it must have one of its own.
+fn mask(umask: u32) {
+    MASK.with(|mask| {
+        if mask.get() != Some(umask) {
+            rustix::process::umask(Mode::from_raw_mode(umask & 0o777));
+            mask.set(Some(umask));
+        }
+    });
+}
+
+fn mode_of(mode: u32) -> Mode {
+    Mode::from_raw_mode(mode & MODE_BITS)
+}
+
+impl Folder {
+    pub(super) fn lookup(&self, header: &InHeader, body: &[u8]) -> Answered {
+        let parent = self.node(header.nodeid)?;
+        match self.nodes.lookup(&parent, name(body)?) {
+            Ok((node, attributes)) => Ok(self.found(&node, &attributes)),
+            // That there is nothing may be believed as long as anything else.
+            Err(Errno::NOENT) if !self.options.ttl.is_zero() => {
+                let mut entry = EntryOut::new_zeroed();
+                (entry.entry_valid, entry.entry_valid_ns) = self.ttl();
+                Ok(entry.as_bytes().to_vec().into())
+            }
+            Err(errno) => Err(errno),
+        }
+    }
+
+    fn found(&self, node: &Node, attributes: &Attributes) -> Answer {
+        self.entry(node, attributes).as_bytes().to_vec().into()
+    }
+
+    /// Gives what was made to whoever asked for it.
+    fn give(&self, header: &InHeader, parent: &Node, made: impl AsFd) -> Result<(), Errno> {
+        let (uid, gid) = (header.uid, header.gid);
+        // Others than root can only make what is theirs.
+        if !self.is_root() || (uid, gid) == (self.uid, self.gid) {
+            return Ok(());
+        }
+        // Some directories give their group to what is made in them.
+        let inherits = rustix::fs::fstat(parent.file.path())?.st_mode & 0o2000 != 0;
+        let gid = (!inherits).then(|| Gid::from_raw(gid));
+        let uid = Some(Uid::from_raw(uid));
+        rustix::fs::chownat(made, "", uid, gid, AtFlags::EMPTY_PATH)
+    }
+
+    /// The answer about something that was made under a name, which goes again if it cannot be
+    /// given to whoever asked.
+    fn made(&self, header: &InHeader, parent: &Node, name: &CStr, mode: u32) -> Answered {
+        let (node, _) = self.nodes.lookup(parent, name)?;
+        let given = self.give(header, parent, node.file.path()).and_then(|()| {
+            // Giving a file away takes these rights from it.
+            let lost = mode & 0o6000 != 0 && !node.is_link() && header.uid != self.uid;
+            if lost { rustix::fs::chmod(node.file.link(), mode_of(mode)) } else { Ok(()) }
+        });
+        if let Err(errno) = given {
+            let is_directory = mode & 0o170_000 == FileType::Directory.as_raw_mode();
+            let flags = if is_directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
+            rustix::fs::unlinkat(parent.file.path(), name, flags).ok();
+            return Err(errno);
+        }
+        let attributes = node.file.attributes()?;
+        Ok(self.found(&node, &attributes))
+    }
+
+    pub(super) fn mknod(&self, header: &InHeader, body: &[u8]) -> Answered {
+        let asked: MknodIn = abi::head_of(body);
+        let (parent, name) = (self.node(header.nodeid)?, name(behind::<MknodIn>(body))?);
+        mask(asked.umask);
+        let kind = FileType::from_raw_mode(asked.mode);
+        let device = u64::from(asked.rdev);
+        rustix::fs::mknodat(parent.file.path(), name, kind, mode_of(asked.mode), device)?;
+        self.made(header, &parent, name, asked.mode)
+    }
+
+    pub(super) fn mkdir(&self, header: &InHeader, body: &[u8]) -> Answered {
+        let asked: MkdirIn = abi::head_of(body);
+        let (parent, name) = (self.node(header.nodeid)?, name(behind::<MkdirIn>(body))?);
+        mask(asked.umask);
+        rustix::fs::mkdirat(parent.file.path(), name, mode_of(asked.mode))?;
+        self.made(header, &parent, name, FileType::Directory.as_raw_mode())
+    }
+
+    pub(super) fn symlink(&self, header: &InHeader, body: &[u8]) -> Answered {
+        let parent = self.node(header.nodeid)?;
+        let (name, target) = names(body)?;
+        rustix::fs::symlinkat(target, parent.file.path(), name)?;
+        self.made(header, &parent, name, FileType::Symlink.as_raw_mode())
+    }
+
+    pub(super) fn link(&self, header: &InHeader, body: &[u8]) -> Answered {
+        let asked: LinkIn = abi::head_of(body);
+        let (parent, name) = (self.node(header.nodeid)?, name(behind::<LinkIn>(body))?);
+        let node = self.node(asked.oldnodeid)?;
+        let follow = AtFlags::SYMLINK_FOLLOW;
+        rustix::fs::linkat(rustix::fs::CWD, node.file.link(), parent.file.path(), name, follow)?;
+        let (node, attributes) = self.nodes.lookup(&parent, name)?;
+        Ok(self.found(&node, &attributes))
+    }
+
+    pub(super) fn readlink(&self, header: &InHeader) -> Answered {
+        let node = self.node(header.nodeid)?;
+        let target = rustix::fs::readlinkat(node.file.path(), "", Vec::new())?;
+        Ok(target.into_bytes().into())
+    }
+
+    pub(super) fn unlink(&self, header: &InHeader, body: &[u8], directory: bool) -> Answered {
+        let parent = self.node(header.nodeid)?;
+        let flags = if directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
+        rustix::fs::unlinkat(parent.file.path(), name(body)?, flags)?;
+        Ok(done())
+    }
+
+    pub(super) fn create(&self, header: &InHeader, body: &[u8]) -> Answered {
+        let asked: CreateIn = abi::head_of(body);
+        let (parent, name) = (self.node(header.nodeid)?, name(behind::<CreateIn>(body))?);
+        let flags = libc::c_int::try_from(asked.flags).unwrap_or(0);
+        let mut how = OFlags::CREATE | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        how.set(OFlags::EXCL, flags & libc::O_EXCL != 0);
+        let file = make(&parent, name, how, &asked)?;
+        if let Err(errno) = self.give_created(header, &parent, &file, asked.mode) {
+            rustix::fs::unlinkat(parent.file.path(), name, AtFlags::empty()).ok();
+            return Err(errno);
+        }
+        self.created(file, asked.flags)
+    }
+
+    pub(super) fn tmpfile(&self, header: &InHeader, body: &[u8]) -> Answered {
+        let asked: CreateIn = abi::head_of(body);
+        let parent = self.node(header.nodeid)?;
+        let mut how = OFlags::TMPFILE | OFlags::RDWR;
+        let flags = libc::c_int::try_from(asked.flags).unwrap_or(0);
+        how.set(OFlags::EXCL, flags & libc::O_EXCL != 0);
+        let file = make(&parent, c".", how, &asked)?;
+        self.give_created(header, &parent, &file, asked.mode)?;
+        self.created(file, asked.flags)
+    }
+
+    fn give_created(
+        &self,
+        header: &InHeader,
+        parent: &Node,
+        file: &OwnedFd,
+        mode: u32,
+    ) -> Result<(), Errno> {
+        self.give(header, parent, file)?;
+        if mode & 0o6000 != 0 && self.is_root() && header.uid != self.uid {
+            return rustix::fs::fchmod(file, mode_of(mode));
+        }
+        Ok(())
+    }
+
+    /// The answer about a file that was made and opened in one.
+    fn created(&self, file: OwnedFd, flags: u32) -> Answered {
+        let named = format!("/proc/self/fd/{}", file.as_raw_fd());
+        let path = rustix::fs::open(named, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+        let (node, attributes) = self.nodes.take_in(path)?;
+        node.file.give(file);
+        node.file.opened();
+        let access = libc::c_int::try_from(flags).unwrap_or(0) & libc::O_ACCMODE;
+        let mut bytes = self.entry(&node, &attributes).as_bytes().to_vec();
+        bytes.extend(open_out(access != libc::O_RDONLY));
+        Ok(bytes.into())
+    }
+
+    /// Renames, unless something of the file has to be written first.
+    pub(super) fn rename(&self, header: &InHeader, body: &[u8]) -> Answered {
+        let asked = Renaming::parse(self, header, body)?;
+        let is_written = asked.file(self)?.is_none_or(|node| !node.file.was_written());
+        if !is_written {
+            return Ok(Answer::Clerk);
+        }
+        asked.perform()?;
+        Ok(done())
+    }
+}
+
+/// Makes a file under the mask of whoever asks.
+fn make(parent: &Node, name: &CStr, how: OFlags, asked: &CreateIn) -> Result<OwnedFd, Errno> {
+    mask(asked.umask);
+    let how = how | OFlags::CLOEXEC;
+    rustix::fs::openat(parent.file.path(), name, how, mode_of(asked.mode))
+}
+
+/// A request to rename.
+#[derive(Debug)]
+pub(super) struct Renaming<'a> {
+    from: Arc<Node>,
+    to: Arc<Node>,
+    old: &'a CStr,
+    new: &'a CStr,
+    flags: RenameFlags,
+}
+
+impl<'a> Renaming<'a> {
+    pub(super) fn parse(folder: &Folder, header: &InHeader, body: &'a [u8]) -> Result<Self, Errno> {
+        let asked: RenameIn = abi::head_of(body);
+        let is_new = header.opcode == opcode::RENAME2;
+        let head = if is_new { size_of::<RenameIn>() } else { size_of::<u64>() };
+        let (old, new) = names(body.get(head..).unwrap_or_default())?;
+        let flags = if is_new { asked.flags } else { 0 };
+        Ok(Renaming {
+            from: folder.node(header.nodeid)?,
+            to: folder.node(asked.newdir)?,
+            old,
+            new,
+            flags: RenameFlags::from_bits_retain(flags),
+        })
+    }
+
+    /// What is to be renamed, if it is a file that may have something in the cache.
+    pub(super) fn file(&self, folder: &Folder) -> Result<Option<Arc<Node>>, Errno> {
+        let node = folder.nodes.named(&self.from, self.old)?;
+        Ok(node.filter(|node| node.is_regular()))
+    }
+
+    /// Whether it takes the place of something.
+    pub(super) fn replaces(&self) -> bool {
+        let flags = AtFlags::SYMLINK_NOFOLLOW;
+        rustix::fs::statat(self.to.file.path(), self.new, flags).is_ok()
+    }
+
+    pub(super) fn perform(&self) -> Result<(), Errno> {
+        let (from, to) = (self.from.file.path(), self.to.file.path());
+        rustix::fs::renameat_with(from, self.old, to, self.new, self.flags)
+    }
+}

@@ -1,0 +1,198 @@
+//! The nodes that the kernel knows, and those that have something in the cache.
+//!
+//! Invariants: an inode of the folder has one node as long as it is known here, so that it is
+//! cached once whatever its names are; a node's number is never another node's. A node whose inode
+//! has no name any more is gone when the kernel has forgotten it.
+
+use super::super::abi;
+use crate::store::files::{Attributes, SourceFile};
+use rustix::fs::{FileType, Mode, OFlags, Stat};
+use rustix::io::Errno;
+use std::collections::{HashMap, VecDeque};
+use std::ffi::CStr;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex};
+
+/// Device and inode.
+type Key = (u64, u64);
+
+/// An inode of the folder.
+#[derive(Debug)]
+pub(in crate::front::fuse) struct Node {
+    pub(in crate::front::fuse) id: u64,
+    pub(in crate::front::fuse) file: Arc<SourceFile>,
+    key: Key,
+    kind: FileType,
+}
+
+impl Node {
+    pub(super) fn is_regular(&self) -> bool {
+        self.kind == FileType::RegularFile
+    }
+
+    pub(super) fn is_link(&self) -> bool {
+        self.kind == FileType::Symlink
+    }
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    /// With how often the kernel has looked each up and not forgotten it.
+    by_id: HashMap<u64, (Arc<Node>, u64)>,
+    by_key: HashMap<Key, u64>,
+    /// What the kernel has forgotten and the cache has not, the oldest first.
+    resting: VecDeque<u64>,
+    next: u64,
+    /// Whether files can be opened again whatever their modes become.
+    reopens: bool,
+}
+
+/// What becomes of a node that the kernel has forgotten.
+#[derive(Debug)]
+pub(super) enum Forgotten {
+    /// It is known on; or it had nothing in the cache and is gone.
+    Nothing,
+    /// It has something in the cache, and rests.
+    Rests(Arc<Node>),
+}
+
+/// All nodes.
+#[derive(Debug)]
+pub(super) struct Nodes {
+    known: Mutex<Known>,
+    /// The device of the folder itself.
+    device: u64,
+}
+
+fn key_of(stat: &Stat) -> Key {
+    (stat.st_dev, stat.st_ino)
+}
+
+impl Nodes {
+    /// The root alone, which is never forgotten.
+    pub(super) fn new(root: OwnedFd, reopens: bool) -> Result<Self, Errno> {
+        let stat = rustix::fs::fstat(&root)?;
+        let mut known = Known { next: abi::ROOT, reopens, ..Known::default() };
+        known.add(root, &stat);
+        Ok(Nodes { known: Mutex::new(known), device: stat.st_dev })
+    }
+
+    fn known(&self) -> std::sync::MutexGuard<'_, Known> {
+        self.known.lock().expect("no holder panics")
+    }
+
+    /// The node of this number.
+    pub(super) fn at(&self, id: u64) -> Result<Arc<Node>, Errno> {
+        self.known().by_id.get(&id).map(|(node, _)| Arc::clone(node)).ok_or(Errno::STALE)
+    }
+
+    /// The node of what a name leads to, if it is known; it is not counted as looked up.
+    pub(super) fn named(&self, parent: &Node, name: &CStr) -> Result<Option<Arc<Node>>, Errno> {
+        let flags = rustix::fs::AtFlags::SYMLINK_NOFOLLOW;
+        let stat = rustix::fs::statat(parent.file.path(), name, flags)?;
+        let known = self.known();
+        let id = known.by_key.get(&key_of(&stat));
+        Ok(id.and_then(|id| known.by_id.get(id)).map(|(node, _)| Arc::clone(node)))
+    }
+
+    /// Looks a name up; it counts until it is forgotten as often.
+    pub(super) fn lookup(
+        &self,
+        parent: &Node,
+        name: &CStr,
+    ) -> Result<(Arc<Node>, Attributes), Errno> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let path = rustix::fs::openat(parent.file.path(), name, flags, Mode::empty())?;
+        self.take_in(path)
+    }
+
+    /// The node of an inode that `path` names, counted as looked up.
+    pub(super) fn take_in(&self, path: OwnedFd) -> Result<(Arc<Node>, Attributes), Errno> {
+        let stat = rustix::fs::fstat(&path)?;
+        let mut known = self.known();
+        if let Some(id) = known.by_key.get(&key_of(&stat)).copied() {
+            let (node, count) = known.by_id.get_mut(&id).expect("of a number that is known");
+            *count += 1;
+            let node = Arc::clone(node);
+            drop(known);
+            let attributes = node.file.attributes()?;
+            return Ok((node, attributes));
+        }
+        let node = known.add(path, &stat);
+        drop(known);
+        let attributes = node.file.attributes_from(stat);
+        Ok((node, attributes))
+    }
+
+    /// The kernel forgets `count` of its lookups of a node.
+    pub(super) fn forget(&self, id: u64, count: u64) -> Forgotten {
+        let mut known = self.known();
+        let Some((node, left)) = known.by_id.get_mut(&id) else { return Forgotten::Nothing };
+        *left = left.saturating_sub(count);
+        if *left > 0 || id == abi::ROOT {
+            return Forgotten::Nothing;
+        }
+        if node.file.has_segments() {
+            let node = Arc::clone(node);
+            known.resting.push_back(id);
+            return Forgotten::Rests(node);
+        }
+        known.remove(id);
+        Forgotten::Nothing
+    }
+
+    /// The node that rests for longest, if more than `most` do.
+    pub(super) fn tired(&self, most: usize) -> Option<Arc<Node>> {
+        let mut known = self.known();
+        while known.resting.len() > most {
+            let id = known.resting.pop_front()?;
+            if let Some((node, 0)) = known.by_id.get(&id) {
+                return Some(Arc::clone(node));
+            }
+        }
+        None
+    }
+
+    /// Forgets a node for good, of which nothing is cached any more, unless the kernel knows it
+    /// again; `and` is done before anybody can look it up anew.
+    pub(super) fn leave(&self, node: &Node, and: impl FnOnce()) {
+        let mut known = self.known();
+        if matches!(known.by_id.get(&node.id), Some((_, 0))) {
+            known.remove(node.id);
+            and();
+        }
+    }
+
+    /// The number of an inode as programs see it: that of the folder, told apart where other file
+    /// systems are mounted inside of it.
+    pub(super) fn ino(&self, device: u64, ino: u64) -> u64 {
+        if device == self.device {
+            return ino;
+        }
+        // Any fixed mixture that keeps small numbers apart.
+        ino ^ device.wrapping_mul(0x9e37_79b9_7f4a_7c15) & 0xffff_0000_0000_0000
+    }
+}
+
+impl Known {
+    fn add(&mut self, path: OwnedFd, stat: &Stat) -> Arc<Node> {
+        let (id, key) = (self.next, key_of(stat));
+        self.next += 1;
+        let node = Arc::new(Node {
+            id,
+            file: Arc::new(SourceFile::new(path, self.reopens)),
+            key,
+            kind: FileType::from_raw_mode(stat.st_mode),
+        });
+        self.by_id.insert(id, (Arc::clone(&node), 1));
+        self.by_key.insert(key, id);
+        node
+    }
+
+    fn remove(&mut self, id: u64) {
+        let Some((node, _)) = self.by_id.remove(&id) else { return };
+        if self.by_key.get(&node.key) == Some(&id) {
+            self.by_key.remove(&node.key);
+        }
+    }
+}

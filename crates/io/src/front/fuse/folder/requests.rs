@@ -1,0 +1,274 @@
+//! Requests about a folder that are not about data: which of them can be answered at once, and what
+//! the answers look like.
+
+use super::super::abi::{
+    self, Attr, AttrOut, BatchForgetIn, EntryOut, ForgetIn, ForgetOne, InHeader, OpenIn, OpenOut,
+    opcode, open_flag,
+};
+use super::super::device::Device;
+use super::super::worker::Worker;
+use super::{Clerks, Folder, Job, Node};
+use crate::store::files::Attributes;
+use rustix::io::Errno;
+use std::ffi::CStr;
+use std::sync::Arc;
+use zerocopy::IntoBytes;
+
+/// What a request leads to.
+#[derive(Debug)]
+pub(super) enum Answer {
+    /// These bytes.
+    Bytes(Vec<u8>),
+    /// Nothing, as the kernel expects none.
+    None,
+    /// Somebody who may wait has to answer it.
+    Clerk,
+}
+
+impl From<Vec<u8>> for Answer {
+    fn from(bytes: Vec<u8>) -> Self {
+        Answer::Bytes(bytes)
+    }
+}
+
+/// What every answer takes.
+pub(super) type Answered = Result<Answer, Errno>;
+
+/// An answer without anything in it.
+pub(super) fn done() -> Answer {
+    Answer::Bytes(Vec::new())
+}
+
+/// The name at the start of `bytes`.
+pub(super) fn name(bytes: &[u8]) -> Result<&CStr, Errno> {
+    CStr::from_bytes_until_nul(bytes).map_err(|_unterminated| Errno::INVAL)
+}
+
+/// Two names, one behind the other.
+pub(super) fn names(bytes: &[u8]) -> Result<(&CStr, &CStr), Errno> {
+    let first = name(bytes)?;
+    let second = name(bytes.get(first.count_bytes() + 1..).unwrap_or_default())?;
+    Ok((first, second))
+}
+
+/// What lies behind the head of a request, which is a `T`.
+pub(super) fn behind<T>(body: &[u8]) -> &[u8] {
+    body.get(size_of::<T>()..).unwrap_or_default()
+}
+
+impl Worker {
+    /// Answers a request about a folder that is not about data, or has it answered.
+    pub(in crate::front::fuse) fn take_folder_request(
+        &mut self,
+        folder: &Arc<Folder>,
+        clerks: &Clerks,
+        header: &InHeader,
+        body: &[u8],
+    ) {
+        // Whoever waits for this thread must not wait for the folder's disk.
+        let is_free = self.desks.iter().all(super::super::desk::Desk::is_quiet);
+        let answered = if is_free || is_never_slow(header.opcode) {
+            folder.answer(clerks, header, body)
+        } else {
+            Ok(Answer::Clerk)
+        };
+        reply(&self.device, clerks, header, body, answered);
+    }
+}
+
+/// Whether a request can be answered without looking at the folder's disk.
+fn is_never_slow(code: u32) -> bool {
+    matches!(
+        code,
+        opcode::FORGET
+            | opcode::BATCH_FORGET
+            | opcode::INTERRUPT
+            | opcode::FLUSH
+            | opcode::GETATTR
+            | opcode::RELEASE
+            | opcode::RELEASEDIR
+            | opcode::DESTROY
+    )
+}
+
+/// Gives the kernel an answer, or a clerk the request.
+fn reply(
+    device: &Arc<Device>,
+    clerks: &Clerks,
+    header: &InHeader,
+    body: &[u8],
+    answered: Answered,
+) {
+    match answered {
+        Ok(Answer::Bytes(bytes)) => device.reply(header.unique, &bytes),
+        Ok(Answer::None) => {}
+        Ok(Answer::Clerk) => {
+            let device = Arc::clone(device);
+            clerks.send(Job::Request { device, header: *header, body: body.to_vec() });
+        }
+        Err(errno) => device.refuse(header.unique, errno),
+    }
+}
+
+impl Folder {
+    /// Answers a request, if nothing of the cache has to be waited for.
+    pub(super) fn answer(&self, clerks: &Clerks, header: &InHeader, body: &[u8]) -> Answered {
+        match header.opcode {
+            opcode::INTERRUPT => Ok(Answer::None),
+            opcode::FORGET => {
+                let forget: ForgetIn = abi::head_of(body);
+                self.forget(clerks, header.nodeid, forget.nlookup);
+                Ok(Answer::None)
+            }
+            opcode::BATCH_FORGET => {
+                let head: BatchForgetIn = abi::head_of(body);
+                let all = behind::<BatchForgetIn>(body).chunks_exact(size_of::<ForgetOne>());
+                for one in all.take(head.count as usize) {
+                    let one: ForgetOne = abi::head_of(one);
+                    self.forget(clerks, one.nodeid, one.nlookup);
+                }
+                Ok(Answer::None)
+            }
+            opcode::DESTROY | opcode::RELEASEDIR | opcode::RELEASE => {
+                self.released(clerks, header, body)
+            }
+            opcode::LOOKUP => self.lookup(header, body),
+            opcode::GETATTR => self.getattr(header),
+            opcode::SETATTR => self.setattr(header, body),
+            opcode::STATFS => self.statfs(header),
+            opcode::OPEN => self.open_file(header, abi::head_of(body)),
+            opcode::FLUSH => match self.node(header.nodeid)?.file.take_late() {
+                Some(errno) => Err(errno),
+                None => Ok(done()),
+            },
+            opcode::OPENDIR => self.opendir(header),
+            opcode::READDIR => self.readdir(header, &abi::head_of(body), false),
+            opcode::READDIRPLUS => self.readdir(header, &abi::head_of(body), true),
+            opcode::CREATE => self.create(header, body),
+            opcode::TMPFILE => self.tmpfile(header, body),
+            opcode::MKNOD => self.mknod(header, body),
+            opcode::MKDIR => self.mkdir(header, body),
+            opcode::SYMLINK => self.symlink(header, body),
+            opcode::LINK => self.link(header, body),
+            opcode::READLINK => self.readlink(header),
+            opcode::UNLINK => self.unlink(header, body, false),
+            opcode::RMDIR => self.unlink(header, body, true),
+            opcode::RENAME | opcode::RENAME2 => self.rename(header, body),
+            opcode::SETXATTR => self.setxattr(header, body),
+            opcode::GETXATTR => self.getxattr(header, body),
+            opcode::LISTXATTR => self.listxattr(header, body),
+            opcode::REMOVEXATTR => self.removexattr(header, body),
+            // All of these wait for the disk or for the cache.
+            opcode::FALLOCATE | opcode::LSEEK | opcode::FSYNCDIR | opcode::SYNCFS => {
+                Ok(Answer::Clerk)
+            }
+            _ => Err(Errno::NOSYS),
+        }
+    }
+
+    fn released(&self, clerks: &Clerks, header: &InHeader, body: &[u8]) -> Answered {
+        let closed: abi::ReleaseIn = abi::head_of(body);
+        match header.opcode {
+            opcode::RELEASEDIR => self.close_listing(closed.fh),
+            opcode::RELEASE => {
+                let node = self.node(header.nodeid)?;
+                if node.file.closed() {
+                    self.last_close(clerks, node);
+                }
+            }
+            _ => {}
+        }
+        Ok(done())
+    }
+
+    /// Nobody has a file open any more: its descriptors need not stay. Root can open any file
+    /// again to write what is left; others may not be able to, so for them it is written first.
+    fn last_close(&self, clerks: &Clerks, node: Arc<Node>) {
+        if self.is_root() || !node.file.was_written() {
+            node.file.close_data();
+        } else {
+            clerks.send(Job::Close(node));
+        }
+    }
+
+    fn open_file(&self, header: &InHeader, asked: OpenIn) -> Answered {
+        let node = self.node(header.nodeid)?;
+        // Whether somebody else has changed it is looked at when it is opened.
+        node.file.attributes()?;
+        if node.file.is_stale() && node.file.has_segments() {
+            return Ok(Answer::Clerk);
+        }
+        Ok(opened(&node, asked.flags)?.into())
+    }
+
+    /// How the kernel sees attributes.
+    pub(super) fn attr(&self, of: &Attributes) -> Attr {
+        let Attributes { stat, size, mtime, ctime, .. } = of;
+        let seconds = |seconds: i64| seconds.cast_unsigned();
+        let nanos = |nanos: i64| u32::try_from(nanos).unwrap_or(0);
+        let atime_ns = u32::try_from(stat.st_atime_nsec).unwrap_or(0);
+        Attr {
+            ino: self.nodes.ino(stat.st_dev, stat.st_ino),
+            size: *size,
+            blocks: of.blocks(),
+            atime: seconds(stat.st_atime),
+            mtime: seconds(mtime.0),
+            ctime: seconds(ctime.0),
+            atime_ns,
+            mtime_ns: nanos(mtime.1),
+            ctime_ns: nanos(ctime.1),
+            mode: stat.st_mode,
+            nlink: u32::try_from(stat.st_nlink).unwrap_or(u32::MAX),
+            uid: stat.st_uid,
+            gid: stat.st_gid,
+            // The kernel's old form for small numbers, which all drivers have.
+            rdev: u32::try_from(stat.st_rdev).unwrap_or(0),
+            blksize: 4096,
+            flags: 0,
+        }
+    }
+
+    /// What an entry of a directory is, and for how long that may be believed.
+    pub(super) fn entry(&self, node: &Node, attributes: &Attributes) -> EntryOut {
+        let (seconds, nanos) = self.ttl();
+        EntryOut {
+            nodeid: node.id,
+            generation: 0,
+            entry_valid: seconds,
+            attr_valid: seconds,
+            entry_valid_ns: nanos,
+            attr_valid_ns: nanos,
+            attr: self.attr(attributes),
+        }
+    }
+
+    /// The attributes of a node as an answer.
+    pub(super) fn attr_out(&self, attributes: &Attributes) -> Vec<u8> {
+        let (valid, valid_ns) = self.ttl();
+        let attr = self.attr(attributes);
+        AttrOut { valid, valid_ns, dummy: 0, attr }.as_bytes().to_vec()
+    }
+
+    pub(super) fn ttl(&self) -> (u64, u32) {
+        (self.options.ttl.as_secs(), self.options.ttl.subsec_nanos())
+    }
+}
+
+/// Opens a file for as long as the kernel has it open.
+pub(super) fn opened(node: &Node, flags: u32) -> Result<Vec<u8>, Errno> {
+    let access = libc::c_int::try_from(flags).unwrap_or(0) & libc::O_ACCMODE;
+    let writes = access != libc::O_RDONLY;
+    // What the folder refuses is refused here too, and not when it is too late.
+    node.file.buffered(writes)?;
+    node.file.opened();
+    Ok(open_out(writes))
+}
+
+/// The answer to an opening. The kernel keeps no pages of the file but for mappings.
+pub(super) fn open_out(writes: bool) -> Vec<u8> {
+    let mut open_flags = open_flag::DIRECT_IO | open_flag::PARALLEL_DIRECT_WRITES;
+    if !writes {
+        open_flags |= open_flag::NOFLUSH;
+    }
+    OpenOut { fh: 0, open_flags, backing_id: 0 }.as_bytes().to_vec()
+}

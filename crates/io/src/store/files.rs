@@ -1,0 +1,298 @@
+//! The files of a folder as one store, for a cache in front of all of them.
+//!
+//! The store's addresses are handed out in segments of 1 GiB: a file has one for each GiB of it
+//! that was touched, so that a page never spans two files and neighbours in a file are neighbours
+//! in the store. What lies behind the end of a file reads as zeros and is never written. Data goes
+//! by direct I/O, but for what does not end at a sector: that goes through the kernel's page
+//! cache.
+//!
+//! A discard of a segment does what was planned for its file (`Act`): the cache sees to it that
+//! nothing of it is under way then, and forgets what it has of it.
+
+mod source;
+
+pub(crate) use source::{Act, Attributes, SourceFile};
+
+use super::backing::{Backing, Transfer};
+use super::error::store_error_of;
+use super::plain::PlainStore;
+use super::uring::UringStore;
+use super::{EngineStore, Timed};
+use crate::frames::ArenaFrames;
+use larder_core::clock::Clock;
+use larder_core::store::{Geometry, StoreError, StoreErrorKind, StoreOp, StoreOpKind};
+use rustix::fs::FallocateFlags;
+use rustix::io::Errno;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, RwLock};
+
+/// Bytes of a segment.
+pub(crate) const SEGMENT_BYTES: u64 = 1 << 30;
+/// More are never handed out at a time: 512 PiB.
+const SEGMENTS_MAX: u32 = 1 << 29;
+/// A write that does not end at a sector goes through the page cache as a whole if it is no longer
+/// than this: two calls cost more than the copy.
+const SMALL_BYTES: u64 = 64 << 10;
+
+/// What a segment belongs to, and where in the file it begins.
+#[derive(Clone, Debug)]
+struct Place {
+    file: Arc<SourceFile>,
+    start: u64,
+}
+
+/// The files that have segments.
+#[derive(Debug)]
+pub(crate) struct FileTable {
+    /// The folder, and where it is.
+    root: OwnedFd,
+    folder: PathBuf,
+    read_only: bool,
+    places: RwLock<Vec<Option<Place>>>,
+    free: Mutex<Vec<u32>>,
+}
+
+impl FileTable {
+    /// No files yet, of the folder that `root` has open.
+    pub(crate) fn new(root: OwnedFd, folder: PathBuf, read_only: bool) -> Self {
+        let (places, free) = (RwLock::default(), Mutex::default());
+        FileTable { root, folder, read_only, places, free }
+    }
+
+    /// The store, and what is worth saying about it.
+    pub(crate) fn store(
+        self: &Arc<Self>,
+        clock: Arc<dyn Clock>,
+        plain: bool,
+    ) -> (Box<dyn EngineStore>, Option<String>) {
+        let backing: Arc<dyn Backing> = Arc::<FileTable>::clone(self);
+        if !plain {
+            match UringStore::on(Arc::clone(&backing)) {
+                Ok(store) => return (Box::new(store), None),
+                Err(error) => {
+                    let note = format!(
+                        "io_uring is not available ({error}): files are read and written with \
+                         plain calls, one at a time; allow io_uring_setup(2) to have it faster"
+                    );
+                    let store = PlainStore::on(backing, Arc::clone(&clock));
+                    return (Box::new(Timed::new(store, clock)), Some(note));
+                }
+            }
+        }
+        let store = PlainStore::on(backing, Arc::clone(&clock));
+        (Box::new(Timed::new(store, clock)), None)
+    }
+
+    /// Where in the store a byte of a file lies; its segment is made if there is none.
+    pub(crate) fn place(&self, file: &Arc<SourceFile>, offset: u64) -> Result<u64, Errno> {
+        let number = offset / SEGMENT_BYTES;
+        let segment = file.segment_or(number, || self.make(file, number * SEGMENT_BYTES))?;
+        Ok(u64::from(segment) * SEGMENT_BYTES + offset % SEGMENT_BYTES)
+    }
+
+    fn make(&self, file: &Arc<SourceFile>, start: u64) -> Result<u32, Errno> {
+        let place = Some(Place { file: Arc::clone(file), start });
+        let free = self.free.lock().expect("no holder panics").pop();
+        let mut places = self.places.write().expect("no holder panics");
+        if let Some(segment) = free {
+            places[segment as usize] = place;
+            return Ok(segment);
+        }
+        let segment = u32::try_from(places.len()).ok().filter(|&segment| segment < SEGMENTS_MAX);
+        places.push(place);
+        segment.ok_or(Errno::NFILE)
+    }
+
+    /// Where the segments of a file are in the store, as ranges of bytes of `from` and what follows
+    /// up to `end`.
+    pub(crate) fn ranges(file: &SourceFile, from: u64, end: u64) -> Vec<std::ops::Range<u64>> {
+        let ranges = file.segments().into_iter().map(|(number, segment)| {
+            let (start, base) = (number * SEGMENT_BYTES, u64::from(segment) * SEGMENT_BYTES);
+            let first = from.clamp(start, start + SEGMENT_BYTES) - start;
+            let last = end.clamp(start, start + SEGMENT_BYTES) - start;
+            base + first..base + last.max(first)
+        });
+        ranges.filter(|range| !range.is_empty()).collect()
+    }
+
+    /// Gives the segments of a file back, of which nothing is cached.
+    pub(crate) fn free(&self, file: &SourceFile) {
+        let segments = file.take_segments();
+        let mut places = self.places.write().expect("no holder panics");
+        for &segment in &segments {
+            places[segment as usize] = None;
+        }
+        drop(places);
+        self.free.lock().expect("no holder panics").extend(segments);
+    }
+
+    /// The file that lies at an address of the store, and where in it.
+    pub(crate) fn at(&self, offset: u64) -> Option<(Arc<SourceFile>, u64)> {
+        let index = usize::try_from(offset / SEGMENT_BYTES).expect("below 2^29");
+        let places = self.places.read().expect("no holder panics");
+        let Place { file, start } = places.get(index)?.as_ref()?;
+        Some((Arc::clone(file), start + offset % SEGMENT_BYTES))
+    }
+
+    /// All files that have segments, each with the addresses at which these begin.
+    pub(crate) fn files(&self) -> Vec<(Arc<SourceFile>, Vec<u64>)> {
+        let places = self.places.read().expect("no holder panics");
+        let is_first = |place: &&Place| {
+            let first = place.file.segments().first().map(|(number, _)| number * SEGMENT_BYTES);
+            first == Some(place.start)
+        };
+        let first = places.iter().flatten().filter(is_first);
+        let files: Vec<_> = first.map(|place| Arc::clone(&place.file)).collect();
+        drop(places);
+        let begins = |file: Arc<SourceFile>| {
+            let segments = file.segments().into_iter();
+            let begins = segments.map(|(_, segment)| u64::from(segment) * SEGMENT_BYTES).collect();
+            (file, begins)
+        };
+        files.into_iter().map(begins).collect()
+    }
+
+    /// The same for an operation, which is never about a segment that is free.
+    fn of(&self, op: &StoreOp<ArenaFrames>) -> (Arc<SourceFile>, u64) {
+        self.at(op.offset).expect("operations are about segments that files have")
+    }
+
+    /// Everything that the folder's file system has is made stable.
+    fn flush_all(&self) -> Result<(), StoreError> {
+        let failed = |error: Errno| {
+            store_error_of(&self.folder.display().to_string(), StoreOpKind::Flush, 0, 0, error)
+        };
+        rustix::fs::syncfs(&self.root).map_err(failed)
+    }
+}
+
+/// The error of an operation on a file.
+fn failure(file: &SourceFile, op: &StoreOp<ArenaFrames>, at: u64, error: Errno) -> StoreError {
+    store_error_of(&file.name(), op.kind, at, op.len, error)
+}
+
+/// The errno that an error of ours stands for.
+fn errno(error: &StoreError) -> Errno {
+    match error.kind {
+        StoreErrorKind::NoSpace => Errno::NOSPC,
+        StoreErrorKind::ReadOnly => Errno::ROFS,
+        _ => Errno::IO,
+    }
+}
+
+impl Backing for FileTable {
+    fn geometry(&self) -> Geometry {
+        let length = u64::from(SEGMENTS_MAX) * SEGMENT_BYTES;
+        Geometry { length, granule: 512, read_only: self.read_only }
+    }
+
+    fn begin(
+        &self,
+        _frames: &ArenaFrames,
+        op: &mut StoreOp<ArenaFrames>,
+    ) -> Option<Result<(), StoreError>> {
+        if op.kind == StoreOpKind::Flush && op.len == 0 {
+            return Some(self.flush_all());
+        }
+        let (file, at) = self.of(op);
+        let failed = |error| failure(&file, op, at, error);
+        match op.kind {
+            StoreOpKind::Read => None,
+            StoreOpKind::Write { .. } if file.is_dead() || at >= file.size() => Some(Ok(())),
+            StoreOpKind::Write { .. } => {
+                file.write_begins();
+                None
+            }
+            StoreOpKind::Flush if file.is_dead() => Some(Ok(())),
+            StoreOpKind::Flush => file.flush_failed().map(|error| Err(failed(error))),
+            StoreOpKind::Discard => Some(match file.take_act() {
+                Act::Forget => Ok(()),
+                Act::Truncate(size) => truncate(&file, size).map_err(failed),
+            }),
+            StoreOpKind::Zero { keep_allocated } => {
+                let how = if keep_allocated {
+                    FallocateFlags::ZERO_RANGE
+                } else {
+                    FallocateFlags::PUNCH_HOLE
+                };
+                let zero = |file: Arc<OwnedFd>| {
+                    rustix::fs::fallocate(file, how | FallocateFlags::KEEP_SIZE, at, op.len)
+                };
+                Some(file.buffered(true).and_then(zero).map_err(failed))
+            }
+        }
+    }
+
+    fn next(&self, op: &StoreOp<ArenaFrames>, done: u64) -> Result<Option<Transfer>, StoreError> {
+        let (file, start) = self.of(op);
+        let failed = |error| failure(&file, op, start, error);
+        let at = start + done;
+        match op.kind {
+            StoreOpKind::Read => {
+                if at >= file.size() {
+                    return Ok(None);
+                }
+                let len = op.len - done;
+                let direct = file.direct(false).map_err(failed)?;
+                if let Some((direct, _)) = direct.filter(|(_, align)| at.is_multiple_of(*align)) {
+                    return Ok(Some(Transfer::keeping(direct, at, len)));
+                }
+                let buffered = file.buffered(false).map_err(failed)?;
+                Ok(Some(Transfer::keeping(buffered, at, len)))
+            }
+            StoreOpKind::Write { .. } => {
+                let end = file.size().min(start + op.len);
+                if at >= end {
+                    return Ok(None);
+                }
+                let left = end - at;
+                if let Some((direct, align)) = file.direct(true).map_err(failed)? {
+                    let whole = left / align * align;
+                    let is_small = whole < left && left <= SMALL_BYTES;
+                    if at.is_multiple_of(align) && whole > 0 && !is_small {
+                        return Ok(Some(Transfer::keeping(direct, at, whole)));
+                    }
+                }
+                let buffered = file.buffered(true).map_err(failed)?;
+                Ok(Some(Transfer::keeping(buffered, at, left)))
+            }
+            StoreOpKind::Flush => {
+                let any = file.buffered(false).map_err(failed)?;
+                Ok(Some(Transfer::flushing(any, file.take_metadata())))
+            }
+            StoreOpKind::Discard | StoreOpKind::Zero { .. } => unreachable!("done at once"),
+        }
+    }
+
+    fn failed(&self, op: &StoreOp<ArenaFrames>, error: &io::Error) -> Option<StoreError> {
+        let (file, at) = self.of(op);
+        let error = Errno::from_io_error(error).unwrap_or(Errno::IO);
+        // Some file systems open files for direct I/O that they cannot do.
+        if error == Errno::INVAL && op.kind != StoreOpKind::Flush && file.give_up_direct() {
+            return None;
+        }
+        Some(failure(&file, op, at, error))
+    }
+
+    fn nothing_came(&self, op: &StoreOp<ArenaFrames>) -> Option<StoreError> {
+        let (file, at) = self.of(op);
+        // The file is shorter in the folder than here, where the rest is still to be written.
+        (op.kind != StoreOpKind::Read).then(|| failure(&file, op, at, Errno::IO))
+    }
+
+    fn ended(&self, op: &StoreOp<ArenaFrames>, result: &mut Result<(), StoreError>) {
+        let (file, _) = self.of(op);
+        let error = result.as_ref().err().map(errno);
+        match op.kind {
+            StoreOpKind::Write { .. } => file.write_ended(error),
+            StoreOpKind::Flush => file.flush_ended(error),
+            StoreOpKind::Read | StoreOpKind::Discard | StoreOpKind::Zero { .. } => {}
+        }
+    }
+}
+
+fn truncate(file: &SourceFile, size: u64) -> Result<(), Errno> {
+    rustix::fs::ftruncate(file.buffered(true)?, size)
+}

@@ -1,0 +1,120 @@
+//! What is special about contents: mappings, places far away, borders of segments, appending.
+
+use super::{MIB, Service, Setting, can_mount};
+use rustix::mm::{MapFlags, ProtFlags};
+use std::fs::{self, File, OpenOptions};
+use std::io::Write as _;
+use std::os::unix::fs::FileExt;
+
+/// Bytes of a segment of the store.
+const SEGMENT: u64 = 1 << 30;
+
+fn open(service: &Service, name: &str) -> File {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false);
+    options.open(service.path(name)).expect("a file")
+}
+
+#[test]
+fn far_places_and_borders_of_segments_hold_what_was_written() {
+    if !can_mount() {
+        return;
+    }
+    let service = Service::new(Setting::default());
+    let file = open(&service, "sparse");
+    let places = [0, SEGMENT - 5000, 3 * SEGMENT - 100_000, 5 << 40, (1 << 43) - 300_000];
+    for (i, place) in places.into_iter().enumerate() {
+        let bytes = vec![u8::try_from(i + 1).expect("few"); 200_000];
+        file.write_all_at(&bytes, place).expect("room");
+    }
+    let end = places[4] + 200_000;
+    assert_eq!(file.metadata().expect("it is open").len(), end);
+    file.sync_all().expect("the folder works");
+    for (i, place) in places.into_iter().enumerate() {
+        let mut bytes = vec![0; 200_000];
+        file.read_exact_at(&mut bytes, place).expect("bytes");
+        assert!(bytes.iter().all(|&byte| usize::from(byte) == i + 1), "what is at {place}");
+    }
+    let mut before = [1; 100];
+    file.read_exact_at(&mut before, SEGMENT / 2).expect("a hole");
+    assert_eq!(before, [0; 100]);
+    file.set_len(SEGMENT).expect("shorter");
+    file.set_len(4 * SEGMENT).expect("longer");
+    let mut after = [1; 100];
+    file.read_exact_at(&mut after, SEGMENT + 100).expect("a hole");
+    assert_eq!(after, [0; 100], "what was cut off does not come back");
+    drop(file);
+    let source = service.end();
+    assert_eq!(fs::metadata(source.path().join("sparse")).expect("it").len(), 4 * SEGMENT);
+}
+
+#[test]
+fn shared_mappings_and_writes_see_one_another() {
+    if !can_mount() {
+        return;
+    }
+    let service = Service::new(Setting::default());
+    let file = open(&service, "mapped");
+    file.write_all_at(&[7; 10_000], 5_000).expect("room");
+    file.set_len(MIB).expect("longer");
+    let len = 1 << 20;
+    let (read_write, shared) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
+    // SAFETY: a new mapping at an address of the kernel's choice replaces nothing.
+    let start =
+        unsafe { rustix::mm::mmap(std::ptr::null_mut(), len, read_write, shared, &file, 0) };
+    let start = start.expect("shared mappings are allowed").cast::<u8>();
+    // SAFETY: the mapping has so many bytes, and nobody else uses it.
+    let mapped = unsafe { std::slice::from_raw_parts_mut(start, len) };
+    assert_eq!((mapped[4_999], mapped[5_000], mapped[14_999], mapped[15_000]), (0, 7, 7, 0));
+    mapped[20_000..30_000].fill(9);
+    let mut bytes = [0; 10_000];
+    file.read_exact_at(&mut bytes, 20_000).expect("bytes");
+    assert!(bytes == [9; 10_000], "read(2) sees what was written to the mapping");
+    file.write_all_at(&[5; 100], 25_000).expect("room");
+    assert_eq!(mapped[25_050], 5, "the mapping sees what write(2) wrote");
+    file.sync_all().expect("the folder works");
+    // SAFETY: it is the mapping from above, of which nothing is used any more.
+    unsafe { rustix::mm::munmap(start.cast(), len) }.expect("it is mapped");
+    let behind = fs::read(service.behind("mapped")).expect("a file");
+    assert!(behind[20_000..25_000] == [9; 5_000] && behind[25_000..25_100] == [5; 100]);
+    drop(file);
+    service.end();
+}
+
+#[test]
+fn programs_can_be_run_from_it() {
+    if !can_mount() {
+        return;
+    }
+    let service = Service::new(Setting::default());
+    fs::copy("/bin/true", service.path("true")).expect("a copy");
+    let ran = std::process::Command::new(service.path("true")).status().expect("it runs");
+    assert!(ran.success());
+    service.end();
+}
+
+#[test]
+fn threads_that_append_lose_nothing() {
+    if !can_mount() {
+        return;
+    }
+    let service = Service::new(Setting::default());
+    let path = service.path("log");
+    std::thread::scope(|scope| {
+        for i in 0..4_u8 {
+            let path = &path;
+            scope.spawn(move || {
+                let mut options = OpenOptions::new();
+                let mut file = options.append(true).create(true).open(path).expect("a file");
+                for _ in 0..200 {
+                    file.write_all(&[b'a' + i; 77]).expect("room");
+                }
+            });
+        }
+    });
+    let bytes = fs::read(&path).expect("a file");
+    assert_eq!(bytes.len(), 4 * 200 * 77);
+    let lines = bytes.chunks(77);
+    assert!(lines.into_iter().all(|line| line.iter().all(|byte| *byte == line[0])), "whole lines");
+    service.end();
+}

@@ -1,0 +1,133 @@
+//! A folder with a cache, through the kernel: what programs see against a plain folder on the same
+//! file system and against models, promises, and what other programs change behind it. After each
+//! test nothing may be held and every number must add up.
+//!
+//! As root on a machine with FUSE; else each test says why it is skipped.
+
+#![expect(clippy::tests_outside_test_module, reason = "all of this is a test")]
+#![expect(clippy::print_stderr, reason = "a test that is skipped says so")]
+#![expect(clippy::large_stack_arrays, reason = "what is compared is short to write so")]
+
+mod behind;
+#[path = "../common/mod.rs"]
+#[expect(dead_code, reason = "other tests need more of it")]
+mod common;
+mod contents;
+mod mirror;
+mod names;
+mod promises;
+#[path = "../common/rig.rs"]
+#[expect(dead_code, reason = "other tests need more of it")]
+mod rig;
+
+use larder_core::mode::WriteMode;
+use larder_core::volume::VolumeOptions;
+use larder_io::engine::Engine;
+use larder_io::front::fuse::{Folder, FolderMount, FolderOptions};
+use std::fs::OpenOptions;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use tempfile::TempDir;
+
+const MIB: u64 = 1 << 20;
+
+/// Whether anything can be mounted here; says why not.
+fn can_mount() -> bool {
+    let device = OpenOptions::new().read(true).write(true).open("/dev/fuse");
+    let is_root = rustix::process::geteuid().is_root();
+    if let Err(error) = &device {
+        eprintln!("skipped: /dev/fuse cannot be opened: {error}");
+    } else if !is_root {
+        eprintln!("skipped: this user may not mount");
+    }
+    device.is_ok() && is_root
+}
+
+/// How a folder is mounted for a test.
+#[derive(Clone, Copy)]
+struct Setting {
+    memory: u64,
+    mode: WriteMode,
+    /// Nothing is written before it must be.
+    lazy: bool,
+    plain: bool,
+    ttl: Duration,
+}
+
+impl Default for Setting {
+    fn default() -> Self {
+        let ttl = Duration::from_secs(1);
+        Setting { memory: 16 * MIB, mode: WriteMode::Back, lazy: false, plain: false, ttl }
+    }
+}
+
+/// A mounted folder.
+struct Service {
+    engine: Arc<Engine>,
+    /// Taken out to be closed.
+    mount: Option<FolderMount>,
+    source: TempDir,
+    /// What removes the mountpoint, once nothing is mounted there.
+    at: TempDir,
+}
+
+impl Service {
+    fn new(setting: Setting) -> Self {
+        Service::over(tempfile::tempdir().expect("a folder"), setting)
+    }
+
+    fn over(source: TempDir, setting: Setting) -> Self {
+        let engine = rig::engine(setting.memory);
+        let read_only = setting.mode == WriteMode::ReadOnly;
+        let options = FolderOptions { read_only, ttl: setting.ttl, plain: setting.plain };
+        let opened = Folder::open(source.path(), options, engine.clock()).expect("a folder");
+        let mut volume = VolumeOptions::new("files", opened.store.geometry());
+        volume.write_mode = setting.mode;
+        if setting.lazy {
+            for name in ["first-delay", "idle-delay", "age-max"] {
+                volume.tunables.set(name, 60_000).expect("a tunable");
+            }
+        }
+        let volume = engine.add_volume(volume, opened.store).expect("a thread");
+        let at = tempfile::tempdir().expect("a folder");
+        let mount = FolderMount::start(Arc::clone(&engine), opened.folder, volume, at.path(), true);
+        Service { engine, mount: Some(mount.expect("a mount")), source, at }
+    }
+
+    /// A name as programs see it.
+    fn path(&self, name: &str) -> PathBuf {
+        self.at.path().join(name)
+    }
+
+    /// The same name in the folder behind the cache.
+    fn behind(&self, name: &str) -> PathBuf {
+        self.source.path().join(name)
+    }
+
+    /// Bytes that the folder does not have yet.
+    fn dirty(&self) -> u64 {
+        let mount = self.mount.as_ref().expect("until the end");
+        mount.volume().unclean_blocks() * 4096
+    }
+
+    /// Unmounts, writes everything, and looks whether all adds up; the folder as it is then.
+    fn end(mut self) -> TempDir {
+        let mount = self.mount.take().expect("until the end");
+        mount.unmount(false).expect("nobody uses it");
+        mount.close();
+        self.engine.drain(|_| {}).expect("the folder can be written");
+        rig::end(&self.engine);
+        let source = tempfile::tempdir().expect("a folder");
+        std::mem::replace(&mut self.source, source)
+    }
+}
+
+impl Drop for Service {
+    /// After a failure nothing stays mounted.
+    fn drop(&mut self) {
+        if let Some(mount) = self.mount.take() {
+            drop(mount.unmount(true));
+        }
+    }
+}
