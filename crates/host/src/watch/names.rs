@@ -65,6 +65,8 @@ impl Names {
     /// found goes from `wanted`. For file systems that open no file by its number.
     pub(crate) fn walk(&mut self, root: &Path, wanted: &mut Map<u64, FileId>) {
         let Ok(dev) = std::fs::metadata(root).map(|found| found.dev()) else { return };
+        // Not even looked at: a file system whose server does not answer would hold us for ever.
+        let other = mounts::below(root);
         let (mut folders, mut seen) = (vec![root.to_path_buf()], 0);
         while let Some(folder) = folders.pop() {
             let Ok(entries) = std::fs::read_dir(&folder) else { continue };
@@ -76,7 +78,10 @@ impl Names {
                 let Ok(kind) = entry.file_type() else { continue };
                 if kind.is_dir() {
                     let path = entry.path();
-                    if std::fs::symlink_metadata(&path).is_ok_and(|found| found.dev() == dev) {
+                    let is_ours = |path: &Path| {
+                        std::fs::symlink_metadata(path).is_ok_and(|found| found.dev() == dev)
+                    };
+                    if !other.contains(&path) && is_ours(&path) {
                         folders.push(path);
                     }
                 } else if let Some(file) = wanted.remove(&entry.ino()) {
