@@ -206,7 +206,8 @@ impl VolumeMount {
         }
         let how = How {
             source: "larder".to_owned(),
-            allow_other: true,
+            // The helper lets others in only where root has allowed that.
+            allow_other: rustix::process::geteuid().is_root(),
             trusted: false,
             read_only: false,
         };
