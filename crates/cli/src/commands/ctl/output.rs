@@ -194,11 +194,11 @@ pub(super) struct Cached {
 impl Answer for Cached {
     fn to_text(&self) -> String {
         let shown = (self.files.files.len().min(self.top)) as u64;
-        let mut text = self.table().to_text();
-        if shown < self.files.total {
-            text.push_str(&format!("... and {} more\n", self.files.total - shown));
+        let table = self.table().to_text();
+        if shown == self.files.total {
+            return table;
         }
-        text
+        format!("{table}... and {} more\n", self.files.total - shown)
     }
 
     fn to_json(&self) -> Value {
