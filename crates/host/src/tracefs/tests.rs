@@ -1,3 +1,5 @@
+//! Formats, pages, and instances of the running kernel.
+
 use super::page::Records;
 use super::*;
 

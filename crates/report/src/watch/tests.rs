@@ -1,3 +1,5 @@
+//! Sums, order, and the forms.
+
 use super::*;
 
 fn read(pages: u64, hits: u64, ahead: u64) -> Counts {

@@ -1,3 +1,5 @@
+//! Events by hand, and what they must come to.
+
 use super::super::event::Event;
 use super::super::tasks::Told;
 use super::*;

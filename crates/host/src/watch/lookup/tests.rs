@@ -1,3 +1,5 @@
+//! The rule by cases, and against a model that knows every page.
+
 use super::*;
 
 const A: Who = Who { thread: 10, process: 1, is_worker: false };
