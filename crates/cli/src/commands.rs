@@ -12,4 +12,5 @@ pub(crate) mod serve;
 pub(crate) mod sim;
 pub(crate) mod size;
 pub(crate) mod take_memory;
+pub(crate) mod top;
 pub(crate) mod trace;
