@@ -49,6 +49,9 @@ _larder() {
             larder,size)
                 cmd="larder__subcmd__size"
                 ;;
+            larder,top)
+                cmd="larder__subcmd__top"
+                ;;
             larder,trace)
                 cmd="larder__subcmd__trace"
                 ;;
@@ -164,7 +167,7 @@ _larder() {
 
     case "${cmd}" in
         larder)
-            opts="-h -V --help --version serve mount ctl check-config demo trace size sim watch resident bench compare report"
+            opts="-h -V --help --version serve mount ctl check-config demo trace size sim watch resident bench compare report top"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1989,6 +1992,36 @@ _larder() {
                     return 0
                     ;;
                 --max-bad)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        larder__subcmd__top)
+            opts="-o -h --interval --view --output --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --interval)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --view)
+                    COMPREPLY=($(compgen -W "files processes disks caches" -- "${cur}"))
+                    return 0
+                    ;;
+                --output)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -o)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -39,6 +39,7 @@ complete -c larder -n "__fish_larder_needs_command" -f -a "resident" -d 'Say wha
 complete -c larder -n "__fish_larder_needs_command" -f -a "bench" -d 'Run a benchmark, the result of which can be believed and compared'
 complete -c larder -n "__fish_larder_needs_command" -f -a "compare" -d 'Compare two runs: better, worse, or cannot tell'
 complete -c larder -n "__fish_larder_needs_command" -f -a "report" -d 'Show a run: text, CSV, JSON, or a page with charts'
+complete -c larder -n "__fish_larder_needs_command" -f -a "top" -d 'Files, processes, disks and caches of this machine, live'
 complete -c larder -n "__fish_larder_using_subcommand serve" -l config -d 'Read flags and volumes from this file (docs/config.md) as well; those of the command line go before its own. SIGHUP reads it again' -r -F
 complete -c larder -n "__fish_larder_using_subcommand serve" -l memory -d 'Memory of the cache, with everything that goes with it, shared by all volumes' -r
 complete -c larder -n "__fish_larder_using_subcommand serve" -l listen -d 'Where to listen: unix:PATH or tcp:ADDRESS:PORT. Without it, a socket in the runtime directory' -r
@@ -600,3 +601,10 @@ complete -c larder -n "__fish_larder_using_subcommand report" -l names -d 'The n
 complete -c larder -n "__fish_larder_using_subcommand report" -l decimal -d 'What stands before the decimals of a log of Perfmon, if the log itself does not show it' -r -f -a "point\t'1.5'
 comma\t'1,5'"
 complete -c larder -n "__fish_larder_using_subcommand report" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c larder -n "__fish_larder_using_subcommand top" -l interval -d 'How often to look' -r
+complete -c larder -n "__fish_larder_using_subcommand top" -l view -d 'What to show first' -r -f -a "files\t'Open files and what of them is in memory'
+processes\t'What processes read and write'
+disks\t'What disks do'
+caches\t'What larder serves here'"
+complete -c larder -n "__fish_larder_using_subcommand top" -s o -l output -d 'Record from the beginning, one line of JSON for each look' -r -F
+complete -c larder -n "__fish_larder_using_subcommand top" -s h -l help -d 'Print help (see more with \'--help\')'

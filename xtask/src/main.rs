@@ -5,6 +5,7 @@
 #![expect(clippy::print_stdout, reason = "a command line tool talks on its standard output")]
 #![forbid(unsafe_code)]
 
+mod captures;
 mod disk;
 mod docs;
 mod fio;
@@ -29,6 +30,7 @@ usage: cargo xtask COMMAND
 
   tidy                   check the rules of the repository; one line per violation
   docs [--check]         write the generated parts of docs and packaging, or fail if they differ
+  captures [BINARY]      show larder top to docs/top.md, in tmux; needs root
   test                   install what the tests need, run everything that takes minutes
   prove [NAME...]        run the long proofs, all of them or those named
       --quick            seconds instead of minutes
@@ -68,6 +70,7 @@ fn dispatch(args: &[String]) -> anyhow::Result<Ending> {
     match command {
         "tidy" => no_more(rest).and_then(|()| tidy::command()),
         "docs" => docs::command(rest),
+        "captures" => captures::command(rest).map(|()| Ending::Holds),
         "test" => no_more(rest).map(|()| test::command()),
         "prove" => prove::command(rest),
         "help" | "--help" | "-h" => {

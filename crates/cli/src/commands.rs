@@ -14,5 +14,6 @@ pub(crate) mod serve;
 pub(crate) mod sim;
 pub(crate) mod size;
 pub(crate) mod take_memory;
+pub(crate) mod top;
 pub(crate) mod trace;
 pub(crate) mod watch;

@@ -14,6 +14,7 @@ mod output;
 mod progress;
 mod signals;
 mod systemd;
+mod tui;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -58,6 +59,8 @@ enum Command {
     Compare(commands::compare::Arguments),
     /// Show a run: text, CSV, JSON, or a page with charts.
     Report(commands::report::Arguments),
+    /// Files, processes, disks and caches of this machine, live.
+    Top(commands::top::Arguments),
     /// Print generated documentation.
     #[command(hide = true)]
     Docs(commands::docs::Arguments),
@@ -90,6 +93,7 @@ fn main() -> ExitCode {
         Command::Bench(arguments) => commands::bench::run(&arguments),
         Command::Compare(arguments) => commands::compare::run(&arguments),
         Command::Report(arguments) => succeed(commands::report::run(&arguments)),
+        Command::Top(arguments) => succeed(commands::top::run(&arguments)),
         Command::Docs(arguments) => succeed(commands::docs::run(&arguments)),
         Command::Load(arguments) => commands::load::run(&arguments),
         Command::TakeMemory(arguments) => succeed(commands::take_memory::run(&arguments)),

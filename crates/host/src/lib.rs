@@ -7,6 +7,7 @@
 //! * [`holders`]: who keeps a directory from being unmounted.
 //! * [`extents`]: where on its disk a file lies.
 //! * [`memory`]: how much can be had, and who is ended first.
+//! * [`processes`], [`disk_counters`]: what processes and disks have done, without tracing.
 //! * [`priority`]: nice value, scheduling policy and I/O priority of a thread.
 //! * [`scratch`]: a file system made for a measurement, and undone again.
 //! * [`state`]: what making one could leave changed, to be compared before and after.
@@ -24,6 +25,7 @@
 pub mod activity;
 mod damon;
 pub mod disk;
+pub mod disk_counters;
 pub mod extents;
 pub mod holders;
 pub mod machine;
@@ -31,6 +33,7 @@ pub mod memory;
 pub mod mounts;
 pub mod priority;
 mod proc;
+pub mod processes;
 pub mod residency;
 pub mod scratch;
 pub mod settings;

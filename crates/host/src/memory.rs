@@ -11,6 +11,37 @@ pub fn available_bytes() -> Option<u64> {
     Some(proc::field(&text, "MemAvailable")?.saturating_mul(1024))
 }
 
+/// Memory at a moment, bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// All of it.
+    pub total_bytes: u64,
+    /// What programs can still have.
+    pub available_bytes: u64,
+    /// What the file cache holds.
+    pub cache_bytes: u64,
+    /// What of it is dirty.
+    pub dirty_bytes: u64,
+    /// What is being written.
+    pub write_back_bytes: u64,
+}
+
+impl Memory {
+    /// As it is now; nothing if the kernel does not tell.
+    #[must_use]
+    pub fn now() -> Option<Memory> {
+        let text = proc::read("/proc/meminfo")?;
+        let bytes = |name| Some(proc::field(&text, name)?.saturating_mul(1024));
+        Some(Memory {
+            total_bytes: bytes("MemTotal")?,
+            available_bytes: bytes("MemAvailable")?,
+            cache_bytes: bytes("Cached")?,
+            dirty_bytes: bytes("Dirty")?,
+            write_back_bytes: bytes("Writeback")?,
+        })
+    }
+}
+
 /// Has this process ended before every other one when memory runs out.
 ///
 /// # Errors
@@ -27,5 +58,7 @@ mod tests {
     fn less_can_be_had_than_there_is() {
         let all = crate::machine::memory_bytes();
         assert!(available_bytes().is_none_or(|bytes| bytes > 0 && bytes <= all));
+        let now = Memory::now().expect("the kernel tells");
+        assert!(now.cache_bytes + now.dirty_bytes > 0 && now.total_bytes == all);
     }
 }

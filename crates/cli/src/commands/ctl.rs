@@ -11,7 +11,7 @@ mod watch;
 use crate::args::{self, VolumeArgument};
 use anyhow::{Result, bail, ensure};
 use clap::{Args, Subcommand, ValueEnum};
-use client::Client;
+pub(crate) use client::Client;
 use larder_report::control::{
     AddRequest, AtRisk, ByteRange, Curves, Dropped, Pinned, RangeRequest, RemoveRequest,
     SetRequest, Stats, VolumeRequest, Volumes,

@@ -23,7 +23,7 @@ pub(crate) struct Arguments {
     output: Option<PathBuf>,
 
     /// The names of counters on the machine that a log of Perfmon is of, if larder does not know
-    /// them: what the registry has under `Perflib\\CurrentLanguage` as `Counter`.
+    /// them: what its registry has as Counter for its language (docs/perfmon.md).
     #[arg(long, value_name = "FILE")]
     names: Option<PathBuf>,
 

@@ -114,7 +114,9 @@ mod tests {
         let mut source = open_stream("t.csv", stream, &OpenOptions::default()).expect("a trace");
         let (mut observer, mut batch) = (Observer::new(source.addressing()), Vec::new());
         while source.next_batch(&mut batch).expect("good rows") {
-            batch.iter().for_each(|record| observer.add(record));
+            for record in &batch {
+                observer.add(record);
+            }
         }
         observer.observation(&*source)
     }

@@ -29,7 +29,7 @@ enum Place {
 
 /// A way to ask a server.
 #[derive(Debug)]
-pub(super) struct Client {
+pub(crate) struct Client {
     place: Place,
     runtime: Runtime,
 }
@@ -43,15 +43,22 @@ impl Client {
             ensure!(token.is_none(), "use --token: it needs --control http://127.0.0.1:PORT");
             Place::Unix(only_one(known_sockets())?)
         };
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .context("start to ask")?;
-        Ok(Client { place, runtime })
+        Ok(Client { place, runtime: runtime()? })
+    }
+
+    /// A way to each server that listens in the usual places.
+    pub(crate) fn all() -> Result<Vec<Self>> {
+        let mut clients = Vec::new();
+        for path in known_sockets() {
+            if BlockingStream::connect(&path).is_ok() {
+                clients.push(Client { place: Place::Unix(path), runtime: runtime()? });
+            }
+        }
+        Ok(clients)
     }
 
     /// What the server answers to `GET /v1/NAME`.
-    pub(super) fn get<T: DeserializeOwned>(&self, name: &str) -> Result<T> {
+    pub(crate) fn get<T: DeserializeOwned>(&self, name: &str) -> Result<T> {
         let text = self.get_text(&format!("/v1/{name}"))?;
         serde_json::from_str(&text).context("understand the answer: is it a server of larder?")
     }
@@ -187,6 +194,10 @@ fn only_one(found: Vec<PathBuf>) -> Result<PathBuf> {
             bail!("choose a server: name one with --control, of {}", live.join(", "))
         }
     }
+}
+
+fn runtime() -> Result<Runtime> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().context("start to ask")
 }
 
 async fn send<S>(stream: S, request: Request<Full<Bytes>>) -> Result<Response<Incoming>>

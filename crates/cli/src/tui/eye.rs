@@ -1,0 +1,264 @@
+//! What can be seen of this machine without tracing: open files and what of them is resident,
+//! processes and what they read and write, disks, and caches that larder serves here.
+//!
+//! Which file a process reads, and whether it hits, cannot be seen so; the grids say that.
+
+use super::picture::{Eye, Grid, Picture, Value, View};
+use crate::commands::ctl::Client;
+use larder_host::disk_counters::{self, DiskCounters};
+use larder_host::memory::Memory;
+use larder_host::processes::{self, ProcessIo};
+use larder_host::residency;
+use larder_report::control::Stats;
+use larder_report::format;
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+/// Open files that are looked at; asking for the residency of more would be a load of its own.
+const FILES_MAX: usize = 1000;
+
+/// The machine through procfs, cachestat(2) and the control sockets.
+#[derive(Debug)]
+pub(crate) struct Procfs {
+    begun: Instant,
+    last: Option<Instant>,
+    processes: BTreeMap<u32, ProcessIo>,
+    disks: Vec<DiskCounters>,
+    /// The latest answer of each server, by its socket's place in the list.
+    servers: Vec<Stats>,
+}
+
+impl Procfs {
+    /// Begins; the first picture has no rates yet.
+    pub(crate) fn new() -> Self {
+        Procfs {
+            begun: Instant::now(),
+            last: None,
+            processes: BTreeMap::new(),
+            disks: Vec::new(),
+            servers: Vec::new(),
+        }
+    }
+}
+
+impl Eye for Procfs {
+    fn look(&mut self) -> Picture {
+        let now = Instant::now();
+        let seconds = self.last.map(|last| now.duration_since(last).as_secs_f64());
+        self.last = Some(now);
+        let mut picture = Picture {
+            at_s: now.duration_since(self.begun).as_secs_f64(),
+            memory: Memory::now().map_or_else(String::new, memory_line),
+            ..Picture::default()
+        };
+        picture.grids[View::Files.place()] = files();
+        picture.grids[View::Processes.place()] = self.look_at_processes(seconds);
+        picture.grids[View::Disks.place()] = self.look_at_disks(seconds);
+        picture.grids[View::Caches.place()] = self.look_at_caches();
+        picture
+    }
+}
+
+fn memory_line(memory: Memory) -> String {
+    format!(
+        "cache {}, dirty {}, writing {}, available {} of {}",
+        format::bytes(memory.cache_bytes),
+        format::bytes(memory.dirty_bytes),
+        format::bytes(memory.write_back_bytes),
+        format::bytes(memory.available_bytes),
+        format::bytes(memory.total_bytes)
+    )
+}
+
+fn files() -> Grid {
+    let page = residency::page_bytes();
+    let row = |(path, process): (std::path::PathBuf, String)| {
+        let found = residency::of_path(&path).ok()?;
+        let dirty = if found.knows_dirty() {
+            Value::Bytes((found.dirty + found.write_back) * page)
+        } else {
+            Value::Missing
+        };
+        Some(vec![
+            Value::Word(path.display().to_string()),
+            Value::Bytes(found.resident * page),
+            found.share().map_or(Value::Missing, Value::Share),
+            dirty,
+            Value::Word(process),
+            Value::Bytes(found.pages * page),
+        ])
+    };
+    let rows = processes::open_files(FILES_MAX).into_iter().filter_map(row).collect();
+    Grid {
+        columns: vec!["open file", "resident", "of it", "dirty", "opened by", "size"],
+        sort: 1,
+        rows,
+        note: Some(
+            "Files that are open now. Who reads them, and who hits or misses, is not seen without \
+             tracing."
+                .to_owned(),
+        ),
+    }
+}
+
+/// What came in each second since the reading before.
+fn per_second(now: u64, before: u64, seconds: Option<f64>) -> Option<f64> {
+    #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
+    let rate = |seconds: f64| now.saturating_sub(before) as f64 / seconds;
+    seconds.filter(|seconds| *seconds > 0.0).map(rate)
+}
+
+/// A part of a whole, nothing of nothing.
+fn each(sum: u64, count: u64) -> Option<f64> {
+    #[expect(clippy::cast_precision_loss, reason = "a mean for people")]
+    let mean = sum as f64 / count as f64;
+    (count > 0).then_some(mean)
+}
+
+impl Procfs {
+    fn look_at_processes(&mut self, seconds: Option<f64>) -> Grid {
+        let now = processes::all();
+        let mut rows = Vec::new();
+        for process in &now {
+            let before = self.processes.get(&process.pid);
+            // A number that is used again belongs to somebody else.
+            let before = before.filter(|before| before.name == process.name);
+            let rate = |field: fn(&ProcessIo) -> u64| {
+                let rate = before.and_then(|b| per_second(field(process), field(b), seconds));
+                rate.map_or(Value::Missing, Value::ByteRate)
+            };
+            rows.push(vec![
+                Value::Word(format!("{} ({})", process.name, process.pid)),
+                rate(|it| it.asked_bytes),
+                rate(|it| it.disk_read_bytes),
+                rate(|it| it.given_bytes),
+                rate(|it| it.dirtied_bytes),
+                Value::Bytes(process.private_bytes),
+            ]);
+        }
+        self.processes = now.into_iter().map(|process| (process.pid, process)).collect();
+        let note = "Asked and written are what calls ask for, from memory or not; from disk is \
+                    what had to be read, dirtied what will have to be written.";
+        Grid {
+            columns: vec!["process", "asked", "from disk", "written", "dirtied", "own memory"],
+            sort: 1,
+            rows,
+            note: Some(note.to_owned()),
+        }
+    }
+
+    fn look_at_disks(&mut self, seconds: Option<f64>) -> Grid {
+        let now = disk_counters::all();
+        let mut rows = Vec::new();
+        for disk in &now {
+            let Some(before) = self.disks.iter().find(|before| before.name == disk.name) else {
+                continue;
+            };
+            let since = |field: fn(&DiskCounters) -> u64| field(disk).saturating_sub(field(before));
+            let rate = |field: fn(&DiskCounters) -> u64| {
+                per_second(field(disk), field(before), seconds).map_or(Value::Missing, Value::Rate)
+            };
+            let time = |ms: fn(&DiskCounters) -> u64, count: fn(&DiskCounters) -> u64| {
+                let mean = each(since(ms), since(count));
+                mean.map_or(Value::Missing, |mean| Value::Time(mean * 1e6))
+            };
+            let size = |bytes: fn(&DiskCounters) -> u64, count: fn(&DiskCounters) -> u64| {
+                since(bytes).checked_div(since(count)).map_or(Value::Missing, Value::Bytes)
+            };
+            let share = |ms: fn(&DiskCounters) -> u64| {
+                per_second(ms(disk), ms(before), seconds).map(|ms| ms / 1000.0)
+            };
+            let of_time = |ms| share(ms).map_or(Value::Missing, Value::Share);
+            rows.push(vec![
+                Value::Word(disk.name.clone()),
+                of_time(|it| it.busy_ms),
+                rate(|it| it.reads),
+                time(|it| it.read_ms, |it| it.reads),
+                rate(|it| it.writes),
+                time(|it| it.write_ms, |it| it.writes),
+                share(|it| it.queue_ms).map_or(Value::Missing, Value::Number),
+                size(|it| it.read_bytes, |it| it.reads),
+                size(|it| it.write_bytes, |it| it.writes),
+                of_time(|it| it.read_ms),
+                of_time(|it| it.write_ms),
+            ]);
+        }
+        self.disks = now;
+        Grid {
+            columns: vec![
+                "disk",
+                "busy",
+                "reads/s",
+                "a read",
+                "writes/s",
+                "a write",
+                "queue",
+                "bytes/read",
+                "bytes/write",
+                "% read time",
+                "% write time",
+            ],
+            sort: 1,
+            rows,
+            note: None,
+        }
+    }
+
+    fn look_at_caches(&mut self) -> Grid {
+        let clients = Client::all().unwrap_or_default();
+        let now: Vec<Stats> =
+            clients.iter().filter_map(|client| client.get("stats").ok()).collect();
+        let mut rows = Vec::new();
+        for stats in &now {
+            // A server that began anew has a shorter time behind it.
+            let before = self
+                .servers
+                .iter()
+                .find(|before| before.uptime_ns < stats.uptime_ns && names(before) == names(stats));
+            let Some(before) = before else { continue };
+            let (since, seconds) = stats.since(before);
+            for volume in &since.volumes {
+                let count = |name: &str| volume.counters.get(name).copied().unwrap_or(0);
+                let rate = |name: &str| {
+                    per_second(count(name), 0, Some(seconds)).map_or(Value::Missing, Value::Rate)
+                };
+                let gauge =
+                    |name: &str| Value::Bytes(volume.gauges.get(name).copied().unwrap_or(0));
+                rows.push(vec![
+                    Value::Word(volume.name.clone()),
+                    volume.read_hit_ratio.map_or(Value::Missing, Value::Share),
+                    rate("read_requests"),
+                    rate("write_requests"),
+                    gauge("resident_bytes"),
+                    gauge("dirty_bytes"),
+                    rate("store_reads"),
+                    rate("store_writes"),
+                ]);
+            }
+        }
+        let note = now.is_empty().then(|| {
+            "No larder serve listens in the usual places, or none that you may ask.".to_owned()
+        });
+        self.servers = now;
+        Grid {
+            columns: vec![
+                "volume",
+                "hits",
+                "reads/s",
+                "writes/s",
+                "resident",
+                "dirty",
+                "store reads/s",
+                "store writes/s",
+            ],
+            sort: 2,
+            rows,
+            note,
+        }
+    }
+}
+
+/// What tells one server from another.
+fn names(stats: &Stats) -> Vec<&str> {
+    stats.volumes.iter().map(|volume| volume.name.as_str()).collect()
+}

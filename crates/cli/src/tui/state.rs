@@ -1,0 +1,145 @@
+//! What the user has chosen: the view, how it is sorted and filtered, whether it stands still.
+
+use super::picture::{Grid, Value, View};
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+
+/// What a key asks of whoever owns the view.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Act {
+    /// To draw again.
+    Draw,
+    /// To begin or end the recording.
+    Record,
+    /// To end.
+    Quit,
+}
+
+/// The choices of one view.
+#[derive(Clone, Debug, Default)]
+struct Choice {
+    sort: Option<usize>,
+    reverse: bool,
+    filter: String,
+    /// Rows that have been scrolled past.
+    first: usize,
+}
+
+/// All of it.
+#[derive(Clone, Debug)]
+pub(crate) struct State {
+    pub(crate) view: View,
+    choices: [Choice; 4],
+    /// A filter is being typed.
+    pub(crate) typing: bool,
+    pub(crate) frozen: bool,
+    pub(crate) recording: bool,
+}
+
+impl State {
+    pub(crate) fn new(view: View) -> Self {
+        State { view, choices: Default::default(), typing: false, frozen: false, recording: false }
+    }
+
+    fn choice(&mut self) -> &mut Choice {
+        &mut self.choices[self.view.place()]
+    }
+
+    fn chosen(&self) -> &Choice {
+        &self.choices[self.view.place()]
+    }
+
+    /// The filter of this view.
+    pub(crate) fn filter(&self) -> &str {
+        &self.chosen().filter
+    }
+
+    /// Rows that have been scrolled past.
+    pub(crate) fn first(&self) -> usize {
+        self.chosen().first
+    }
+
+    /// The column that this view is sorted by, and whether backwards.
+    pub(crate) fn sort(&self, grid: &Grid) -> (usize, bool) {
+        let choice = self.chosen();
+        let column = choice.sort.unwrap_or(grid.sort);
+        (column.min(grid.columns.len().saturating_sub(1)), choice.reverse)
+    }
+
+    /// The rows that pass the filter, sorted.
+    pub(crate) fn rows<'a>(&self, grid: &'a Grid) -> Vec<&'a [Value]> {
+        let wanted = self.filter().to_lowercase();
+        let passes = |row: &&[Value]| {
+            wanted.is_empty()
+                || row.iter().any(|value| match value {
+                    Value::Word(word) => word.to_lowercase().contains(&wanted),
+                    _ => false,
+                })
+        };
+        let mut rows: Vec<&[Value]> = grid.rows.iter().map(Vec::as_slice).filter(passes).collect();
+        let (column, reverse) = self.sort(grid);
+        rows.sort_by(|a, b| match (a.get(column), b.get(column)) {
+            (Some(a), Some(b)) if reverse => b.order(a),
+            (Some(a), Some(b)) => a.order(b),
+            _ => std::cmp::Ordering::Equal,
+        });
+        rows
+    }
+
+    /// A key; `grid` is what the view shows now.
+    pub(crate) fn key(&mut self, key: KeyEvent, grid: &Grid) -> Act {
+        let control = key.modifiers.contains(KeyModifiers::CONTROL);
+        if control && key.code == KeyCode::Char('c') {
+            return Act::Quit;
+        }
+        if self.typing {
+            self.type_filter(key.code);
+            return Act::Draw;
+        }
+        let columns = grid.columns.len().max(1);
+        let (sort, reverse) = self.sort(grid);
+        match key.code {
+            KeyCode::Char('q') => return Act::Quit,
+            KeyCode::Char('w') => return Act::Record,
+            KeyCode::Char(' ') => self.frozen = !self.frozen,
+            KeyCode::Char('/') => self.typing = true,
+            KeyCode::Char('r') => self.choice().reverse = !reverse,
+            KeyCode::Char('s') | KeyCode::Right => self.choice().sort = Some((sort + 1) % columns),
+            KeyCode::Char('S') | KeyCode::Left => {
+                self.choice().sort = Some((sort + columns - 1) % columns);
+            }
+            KeyCode::Down => self.choice().first = self.first() + 1,
+            KeyCode::Up => self.choice().first = self.first().saturating_sub(1),
+            KeyCode::PageDown => self.choice().first = self.first() + 10,
+            KeyCode::PageUp => self.choice().first = self.first().saturating_sub(10),
+            KeyCode::Home => self.choice().first = 0,
+            KeyCode::Esc => self.choice().filter.clear(),
+            KeyCode::Tab => self.view = View::ALL[(self.view.place() + 1) % View::ALL.len()],
+            KeyCode::BackTab => {
+                self.view = View::ALL[(self.view.place() + View::ALL.len() - 1) % View::ALL.len()];
+            }
+            KeyCode::Char(digit @ '1'..='4') => {
+                let place = digit.to_digit(10).and_then(|digit| usize::try_from(digit).ok());
+                self.view = View::ALL[place.map_or(0, |place| place - 1)];
+            }
+            _ => {}
+        }
+        let rows = self.rows(grid).len();
+        let choice = self.choice();
+        choice.first = choice.first.min(rows.saturating_sub(1));
+        Act::Draw
+    }
+
+    fn type_filter(&mut self, code: KeyCode) {
+        match code {
+            KeyCode::Enter => self.typing = false,
+            KeyCode::Esc => {
+                self.typing = false;
+                self.choice().filter.clear();
+            }
+            KeyCode::Backspace => drop(self.choice().filter.pop()),
+            KeyCode::Char(letter) => self.choice().filter.push(letter),
+            _ => {}
+        }
+        self.choice().first = 0;
+    }
+}

@@ -1,0 +1,136 @@
+//! The view as it is drawn, on the sizes that it must be readable on, and what keys do.
+
+use super::picture::{Grid, Value};
+use super::*;
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+
+/// A made-up moment with forty files.
+fn picture() -> Picture {
+    let rows = (0..40_u32)
+        .map(|number| {
+            vec![
+                Value::Word(format!("/srv/a-long-folder-name/with/more/below/file-{number:02}")),
+                Value::Bytes(u64::from(number) * 4096),
+                Value::Share(f64::from(number) / 40.0),
+                Value::Missing,
+                Value::Word("postgres (12345)".to_owned()),
+                Value::Bytes(1 << 30),
+            ]
+        })
+        .collect();
+    let mut picture = Picture { memory: "memory 2 GiB".to_owned(), ..Picture::default() };
+    picture.grids[0] = Grid {
+        columns: vec!["open file", "resident", "of it", "dirty", "opened by", "size"],
+        sort: 1,
+        rows,
+        note: Some(
+            "What is not seen is said here, in a sentence that may be longer than the \
+                    screen is wide."
+                .to_owned(),
+        ),
+    };
+    picture
+}
+
+fn screen(picture: &Picture, state: &State, width: u16, height: u16) -> Vec<String> {
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+    terminal.draw(|frame| draw(frame, picture, state)).unwrap();
+    let buffer = terminal.backend().buffer();
+    let cells: Vec<&str> = buffer.content().iter().map(ratatui::buffer::Cell::symbol).collect();
+    cells.chunks(usize::from(width)).map(|line| line.concat().trim_end().to_owned()).collect()
+}
+
+fn press(state: &mut State, picture: &Picture, codes: &[KeyCode]) -> Act {
+    let grid = picture.grids[state.view.place()].clone();
+    let keys = codes.iter().map(|code| KeyEvent::new(*code, KeyModifiers::NONE));
+    keys.map(|key| state.key(key, &grid)).last().expect("a key")
+}
+
+#[test]
+fn eighty_columns_and_twenty_four_lines_are_enough() {
+    let (picture, state) = (picture(), State::new(View::Files));
+    let lines = screen(&picture, &state, 80, 24);
+    assert_eq!(lines.len(), 24);
+    assert!(lines[0].starts_with("memory 2 GiB"));
+    assert!(lines[1].contains("1 files 40"), "{}", lines[1]);
+    assert!(lines[2].contains("resident v") && lines[2].contains("opened by"), "{}", lines[2]);
+    // The largest first; the end of the name is kept, and the last column had no room.
+    assert!(lines[3].contains("file-39") && lines[3].contains("156 KiB"), "{}", lines[3]);
+    assert!(lines[3].contains("97.5 %"), "{}", lines[3]);
+    assert!(lines.iter().all(|line| line.chars().count() <= 80));
+    assert!(lines[21].contains("not seen") && lines[23].contains("q quit"), "{lines:#?}");
+}
+
+#[test]
+fn more_room_shows_more() {
+    let (picture, state) = (picture(), State::new(View::Files));
+    let lines = screen(&picture, &state, 200, 50);
+    assert!(lines[2].ends_with("size"), "{}", lines[2]);
+    assert!(lines[3].contains("/srv/a-long-folder-name/with/more/below/file-39"), "{}", lines[3]);
+    assert!(lines[42].contains("file-00"), "{}", lines[42]);
+}
+
+#[test]
+fn any_size_of_screen_is_drawn() {
+    let picture = picture();
+    for (width, height) in [(1, 1), (5, 3), (20, 5), (79, 4), (300, 2)] {
+        let lines = screen(&picture, &State::new(View::Files), width, height);
+        assert_eq!(lines.len(), usize::from(height));
+        assert!(!screen(&Picture::default(), &State::new(View::Disks), width, height).is_empty());
+    }
+}
+
+#[test]
+fn keys_sort_filter_scroll_and_freeze() {
+    use KeyCode::{Backspace, Char, Down, Enter, Esc, Tab};
+    let (picture, mut state) = (picture(), State::new(View::Files));
+    let grid = &picture.grids[0];
+    let first = |state: &State| state.rows(grid)[0][0].shown();
+    assert!(first(&state).ends_with("39"));
+    press(&mut state, &picture, &[Char('r')]);
+    assert!(first(&state).ends_with("00"), "backwards");
+    press(&mut state, &picture, &[Char('S'), Char('r')]);
+    assert_eq!(state.sort(grid), (0, false));
+    assert!(first(&state).ends_with("00"), "by name");
+    press(&mut state, &picture, &[Char('/'), Char('-'), Char('1'), Char('q'), Backspace, Enter]);
+    assert_eq!((state.filter(), state.rows(grid).len()), ("-1", 10));
+    press(&mut state, &picture, &[Down, Down]);
+    assert_eq!(state.first(), 2);
+    assert_eq!(press(&mut state, &picture, &[Esc]), Act::Draw);
+    assert_eq!(state.rows(grid).len(), 40);
+    press(&mut state, &picture, &[Char(' ')]);
+    assert!(state.frozen);
+    press(&mut state, &picture, &[Tab]);
+    assert_eq!((state.view, state.filter()), (View::Processes, ""));
+    press(&mut state, &picture, &[Char('4')]);
+    assert_eq!(state.view, View::Caches);
+    assert_eq!(press(&mut state, &picture, &[Char('w')]), Act::Record);
+    assert_eq!(press(&mut state, &picture, &[Char('q')]), Act::Quit);
+}
+
+#[test]
+fn a_recorded_line_has_plain_numbers_under_the_names_of_columns() {
+    let json = picture().to_json();
+    assert_eq!(json["schema"], "larder-top");
+    assert_eq!(json["files"][3]["resident"], 3 * 4096);
+    assert_eq!(json["files"][3]["dirty"], serde_json::Value::Null);
+    assert_eq!(json["disks"], serde_json::json!([]));
+}
+
+#[test]
+fn this_machine_is_seen() {
+    let mut eye = Procfs::new();
+    assert!(eye.look().grids[View::Disks.place()].rows.is_empty(), "no rates at first");
+    let picture = eye.look();
+    let processes = &picture.grids[View::Processes.place()];
+    let own = format!("({})", std::process::id());
+    let ours = |row: &&Vec<Value>| row[0].shown().ends_with(&own);
+    let row = processes.rows.iter().find(ours).expect("we are there");
+    assert!(matches!(row[1], Value::ByteRate(rate) if rate >= 0.0), "{row:?}");
+    for grid in &picture.grids {
+        assert!(grid.rows.iter().all(|row| row.len() == grid.columns.len()));
+    }
+    assert!(picture.memory.contains("available"));
+}

@@ -1,0 +1,79 @@
+//! What each disk has done since the machine started: /proc/diskstats
+//! (Documentation/admin-guide/iostats.rst), whole disks only.
+
+use crate::proc;
+use std::path::Path;
+
+/// Bytes of a sector there, whatever the disk has.
+const SECTOR_BYTES: u64 = 512;
+
+/// The counters of a disk; they only grow.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DiskCounters {
+    /// Its name in sysfs, as `sda`.
+    pub name: String,
+    /// Reads done.
+    pub reads: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Sum of the times that reads took, milliseconds.
+    pub read_ms: u64,
+    /// Writes done.
+    pub writes: u64,
+    /// Bytes written.
+    pub write_bytes: u64,
+    /// Sum of the times that writes took, milliseconds.
+    pub write_ms: u64,
+    /// Time in which it had something to do, milliseconds.
+    pub busy_ms: u64,
+    /// Sum over all requests of the time they were there, milliseconds.
+    pub queue_ms: u64,
+}
+
+/// All disks that have ever done something.
+#[must_use]
+pub fn all() -> Vec<DiskCounters> {
+    let text = proc::read("/proc/diskstats").unwrap_or_default();
+    let whole = |disk: &DiskCounters| Path::new("/sys/block").join(&disk.name).exists();
+    let worked = |disk: &DiskCounters| disk.reads + disk.writes > 0;
+    text.lines().filter_map(of_line).filter(|disk| worked(disk) && whole(disk)).collect()
+}
+
+fn of_line(line: &str) -> Option<DiskCounters> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let count = |place: usize| words.get(place)?.parse::<u64>().ok();
+    Some(DiskCounters {
+        name: (*words.get(2)?).to_owned(),
+        reads: count(3)?,
+        read_bytes: count(5)?.saturating_mul(SECTOR_BYTES),
+        read_ms: count(6)?,
+        writes: count(7)?,
+        write_bytes: count(9)?.saturating_mul(SECTOR_BYTES),
+        write_ms: count(10)?,
+        busy_ms: count(12)?,
+        queue_ms: count(13)?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_are_taken_from_their_places() {
+        let line = " 254       0 vda 100 2 16 4 5 6 32 8 1 9 10 0 0 0 0 0 0";
+        let known = DiskCounters {
+            name: "vda".to_owned(),
+            reads: 100,
+            read_bytes: 8192,
+            read_ms: 4,
+            writes: 5,
+            write_bytes: 16_384,
+            write_ms: 8,
+            busy_ms: 9,
+            queue_ms: 10,
+        };
+        assert_eq!(of_line(line), Some(known));
+        assert_eq!(of_line(" 254 0 vda 1 2"), None);
+    }
+}

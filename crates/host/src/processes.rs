@@ -1,0 +1,108 @@
+//! What processes read and write, as far as the kernel tells without tracing, and which files they
+//! have open.
+//!
+//! Counters only grow; what happened in between is the difference of two readings. A process that
+//! ends between two steps of a reading is left out. Of processes of others only those are told
+//! whose counters this one may read.
+
+use crate::proc;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// The counters of a process, in bytes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProcessIo {
+    /// Its number.
+    pub pid: u32,
+    /// Its name, at most 15 bytes.
+    pub name: String,
+    /// Asked for by reading calls, from the cache or from a disk; mappings do not show.
+    pub asked_bytes: u64,
+    /// Given to writing calls.
+    pub given_bytes: u64,
+    /// Read from disks for it.
+    pub disk_read_bytes: u64,
+    /// Made dirty, or written past the cache.
+    pub dirtied_bytes: u64,
+    /// Memory of its own: neither files nor shared.
+    pub private_bytes: u64,
+}
+
+/// All processes that may be read, by their numbers.
+#[must_use]
+pub fn all() -> Vec<ProcessIo> {
+    pids().into_iter().filter_map(one).collect()
+}
+
+fn pids() -> Vec<u32> {
+    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
+    let mut pids: Vec<u32> =
+        entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    pids.sort_unstable();
+    pids
+}
+
+fn one(pid: u32) -> Option<ProcessIo> {
+    let io = proc::read(format!("/proc/{pid}/io"))?;
+    let status = proc::read(format!("/proc/{pid}/status")).unwrap_or_default();
+    let count = |name| proc::field(&io, name).unwrap_or(0);
+    Some(ProcessIo {
+        pid,
+        name: name(pid)?,
+        asked_bytes: count("rchar"),
+        given_bytes: count("wchar"),
+        disk_read_bytes: count("read_bytes"),
+        dirtied_bytes: count("write_bytes"),
+        private_bytes: proc::field(&status, "RssAnon").unwrap_or(0).saturating_mul(1024),
+    })
+}
+
+fn name(pid: u32) -> Option<String> {
+    Some(proc::read(format!("/proc/{pid}/comm"))?.trim_end().to_owned())
+}
+
+/// Ordinary files that processes have open, by path, with the name and number of one of them each;
+/// at most `max`.
+#[must_use]
+pub fn open_files(max: usize) -> BTreeMap<PathBuf, String> {
+    let mut files = BTreeMap::new();
+    for pid in pids() {
+        let Ok(entries) = std::fs::read_dir(format!("/proc/{pid}/fd")) else { continue };
+        let Some(process) = name(pid) else { continue };
+        for entry in entries.flatten() {
+            if files.len() >= max {
+                return files;
+            }
+            let Ok(path) = std::fs::read_link(entry.path()) else { continue };
+            // What is no path begins with a word, as socket:[1]; what was removed has no file.
+            if path.is_absolute() && !files.contains_key(&path) && path.is_file() {
+                files.insert(path, format!("{process} ({pid})"));
+            }
+        }
+    }
+    files
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+
+    #[test]
+    fn what_this_process_reads_and_has_open_is_told() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        let own = || all().into_iter().find(|it| it.pid == std::process::id()).expect("we live");
+        let before = own();
+        file.write_all(&vec![7; 1 << 20]).unwrap();
+        let mut bytes = Vec::new();
+        file.reopen().unwrap().read_to_end(&mut bytes).unwrap();
+        let after = own();
+        assert!(after.asked_bytes - before.asked_bytes >= 1 << 20);
+        assert!(after.given_bytes - before.given_bytes >= 1 << 20);
+        assert!(after.private_bytes > 0 && !after.name.is_empty());
+        let open = open_files(100_000);
+        let process = open.get(file.path()).expect("it is open");
+        assert!(process.ends_with(&format!("({})", std::process::id())), "{process}");
+        assert!(open_files(1).len() <= 1);
+    }
+}
