@@ -196,7 +196,8 @@ impl Answer for Cached {
         let shown = (self.files.files.len().min(self.top)) as u64;
         let mut text = self.table().to_text();
         if shown < self.files.total {
-            text.push_str(&format!("... and {} more\n", self.files.total - shown));
+            let more = self.files.total - shown;
+            text = format!("{text}... and {more} more\n");
         }
         text
     }
