@@ -203,7 +203,10 @@ mod tests {
 
     #[test]
     fn rates_are_medians_in_the_order_of_the_files() {
-        let cell = |pass: &str, file: u64, values: &[f64]| serde_json::json!({ "group": pass, "at": { "file_bytes": file }, "values": values });
+        let cell = |pass: &str, file: u64, values: &[f64]| {
+            let at = serde_json::json!({ "file_bytes": file });
+            serde_json::json!({ "group": pass, "at": at, "values": values })
+        };
         let record = serde_json::json!({ "samples": [
             cell("write", 9, &[4096.0]),
             cell("rewrite", 9, &[1.0]),

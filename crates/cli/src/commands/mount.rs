@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 #[derive(Clone, Debug, Args)]
-#[expect(clippy::struct_excessive_bools, reason = "flags of a command, each for itself")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub(crate) struct Arguments {
     /// The folder.
     source: PathBuf,

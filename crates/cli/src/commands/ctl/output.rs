@@ -194,11 +194,12 @@ pub(super) struct Cached {
 impl Answer for Cached {
     fn to_text(&self) -> String {
         let shown = (self.files.files.len().min(self.top)) as u64;
-        let table = self.table().to_text();
-        if shown == self.files.total {
-            return table;
+        let mut text = self.table().to_text();
+        if shown < self.files.total {
+            let more = self.files.total - shown;
+            text = format!("{text}... and {more} more\n");
         }
-        format!("{table}... and {} more\n", self.files.total - shown)
+        text
     }
 
     fn to_json(&self) -> Value {
