@@ -1,4 +1,4 @@
-//! What `perf script` prints of the events of the page cache; ftrace's `trace` and `trace-cmd report`
+//! What `perf script` prints of page-cache events; ftrace's `trace` and `trace-cmd report`
 //! print the same in another order: `comm tid [cpu] s.us: filemap:NAME: fields`.
 //!
 //! A look-up (`mm_filemap_get_pages`) is a read of its range, a fault (`mm_filemap_fault`) one of
