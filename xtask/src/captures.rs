@@ -26,10 +26,12 @@ const SCREENS: [(u32, u32, &str); 5] = [
 /// screens that `$1/asked` names are written to `$1/screens`.
 const SCENE: &str = r#"
 set -eu
-exec >"$1/scene.out" 2>&1
 mount --bind "$1" /srv
 mount -t tmpfs none /run
 cd /srv
+# What the caller has open is nobody's business here.
+for fd in 3 4 5 6 7 8 9; do eval "exec $fd>&-"; done
+exec >scene.out 2>&1
 export TMPDIR=/srv/tmp HOME=/srv
 mkdir -p tmp screens
 truncate -s 256M disk.img

@@ -1,5 +1,5 @@
-//! What `perf script` prints of the events of the page cache; ftrace's `trace` and `trace-cmd
-//! report` print the same in another order: `comm tid [cpu] s.us: filemap:NAME: fields`.
+//! What `perf script` prints of page-cache events; ftrace's `trace` and `trace-cmd report`
+//! print the same in another order: `comm tid [cpu] s.us: filemap:NAME: fields`.
 //!
 //! A look-up (`mm_filemap_get_pages`) is a read of its range, a fault (`mm_filemap_fault`) one of
 //! its page, a page that becomes dirty (`writeback_dirty_folio`) a write of it. Each file is a

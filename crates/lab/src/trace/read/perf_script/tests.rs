@@ -33,8 +33,10 @@ fn dd(thread: u64, us: u64, event: &str) -> String {
 
 fn add(page: u64, order: u64) -> String {
     let ofs = page * 4096;
-    let page = format!("pfn=0x4109d0 ofs={ofs} order={order}");
-    format!("filemap:mm_filemap_add_to_page_cache: dev 254:0 ino 9883a4 {page}")
+    format!(
+        "filemap:mm_filemap_add_to_page_cache: dev 254:0 ino 9883a4 pfn=0x4109d0 ofs={ofs} \
+         order={order}"
+    )
 }
 
 fn get(first: u64, last: u64) -> String {
