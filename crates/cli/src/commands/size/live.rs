@@ -101,6 +101,7 @@ impl Memory {
             ));
         }
         for (name, point) in &self.sizes {
+            let name = if *name == "now" { "all" } else { *name };
             line(format_args!(
                 "With {name} of it ({}) {} of the references would hit.\n",
                 format::bytes(point.bytes),
