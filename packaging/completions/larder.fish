@@ -597,7 +597,7 @@ csv\t'Every value, one line each'
 html\t'One page with charts that needs nothing else'
 json\t'The record, in the newest version of the format'"
 complete -c larder -n "__fish_larder_using_subcommand report" -s o -l output -d 'Where to, instead of standard output. It is written under another name and renamed' -r -F
-complete -c larder -n "__fish_larder_using_subcommand report" -l names -d 'The names of counters on the machine that a log of Perfmon is of, if larder does not know them: what the registry has under Perflib\\\\CurrentLanguage as Counter' -r -F
+complete -c larder -n "__fish_larder_using_subcommand report" -l names -d 'The names of counters on the machine that a log of Perfmon is of, if larder does not know them: what its registry has as Counter for its language (docs/perfmon.md)' -r -F
 complete -c larder -n "__fish_larder_using_subcommand report" -l decimal -d 'What stands before the decimals of a log of Perfmon, if the log itself does not show it' -r -f -a "point\t'1.5'
 comma\t'1,5'"
 complete -c larder -n "__fish_larder_using_subcommand report" -s h -l help -d 'Print help (see more with \'--help\')'
