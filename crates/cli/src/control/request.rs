@@ -35,6 +35,12 @@ impl Refused {
         Refused { status: StatusCode::NOT_FOUND, error }
     }
 
+    /// There is no folder here whose files could be told.
+    pub(super) fn no_folder() -> Self {
+        let error = "list files: this server serves volumes; ask a larder mount".to_owned();
+        Refused { status: StatusCode::NOT_FOUND, error }
+    }
+
     /// It could be done at another time.
     pub(super) fn busy(error: impl Into<String>) -> Self {
         Refused { status: StatusCode::SERVICE_UNAVAILABLE, error: error.into() }

@@ -85,7 +85,7 @@ async fn files(State(shared): State<Shared>) -> Result<Response, Refused> {
     let files = files.map_err(|error| Refused::failed(format!("list files: {error}")))?;
     match files {
         Some(files) => Ok(json(&files)),
-        None => Err(Refused::failed("list files: this server serves volumes; ask a larder mount")),
+        None => Err(Refused::no_folder()),
     }
 }
 
