@@ -121,7 +121,8 @@ fn measure(lab: &Lab, side: Side) -> Result<Measured> {
     file_system.mount()?;
     disk.limit(PER_S)?;
     let group = MemoryGroup::of(GROUP_MIB)?;
-    let measured = work(lab, &group, file_system.point());
+    let settle = || settle(lab, served.as_ref());
+    let measured = work(lab, &group, file_system.point(), settle);
     drop(group);
     // What is still to be written need not take long.
     disk.limit(0)?;
@@ -141,8 +142,23 @@ fn serve(lab: &Lab, disk: &Path, flush: &str) -> Result<Served> {
     Setup { lab, image: disk, options: &options }.serve()
 }
 
-fn work(lab: &Lab, group: &MemoryGroup, point: &Path) -> Result<Measured> {
+/// Has everything written that PostMark left, so that IOzone does not wait for it.
+fn settle(lab: &Lab, served: Option<&Served>) -> Result<()> {
+    run::text(&mut Command::new("sync"))?;
+    let Some(served) = served else { return Ok(()) };
+    let mut flush = Command::new(&lab.binary);
+    run::text(flush.args(["ctl", "flush", "--control"]).arg(served.server.control()))?;
+    Ok(())
+}
+
+fn work(
+    lab: &Lab,
+    group: &MemoryGroup,
+    point: &Path,
+    settle: impl Fn() -> Result<()>,
+) -> Result<Measured> {
     let seconds = postmark(lab, group, point)?;
+    settle()?;
     let folder = point.join("iozone");
     std::fs::create_dir(&folder).context("make a folder for IOzone")?;
     let record = lab.file("iozone.json");
