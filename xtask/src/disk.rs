@@ -27,7 +27,7 @@ losetup --detach \"$2\"";
 
 /// Attaches an image to a loop device that goes past the page cache; whoever asks detaches it.
 pub(crate) fn attach(image: &Path) -> Result<PathBuf> {
-    let mut losetup = Command::new("losetup");
+    let mut losetup = run::client(30, "losetup");
     losetup.args(["--find", "--show", "--direct-io=on"]).arg(image);
     Ok(PathBuf::from(run::text(&mut losetup)?.trim()))
 }

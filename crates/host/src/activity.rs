@@ -5,10 +5,7 @@
 //! be half a minute later; and what a file system writes for itself (its journal) is nobody's.
 
 use crate::disk::Disk;
-use crate::proc;
-
-/// Bytes of a sector in /proc/diskstats, whatever the disk has.
-const SECTOR_BYTES: u64 = 512;
+use crate::{disk_counters, proc};
 
 /// Readings of all counters at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -99,16 +96,10 @@ fn cpu_of(stat: &str) -> Option<Cpu> {
     Some(Cpu { total: ticks.iter().take(8).sum(), idle: ticks[3] + ticks[4], steal })
 }
 
-/// The line of a device in /proc/diskstats; sectors read are its 6th word, sectors written the
-/// 10th (Documentation/admin-guide/iostats.rst).
+/// What a device has moved by the text of /proc/diskstats.
 fn moved_of(diskstats: &str, name: &str) -> Option<Moved> {
-    let mut lines = diskstats.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
-    let words = lines.find(|words| words.get(2) == Some(&name))?;
-    let sectors = |place: usize| words.get(place)?.parse::<u64>().ok();
-    Some(Moved {
-        read_bytes: sectors(5)? * SECTOR_BYTES,
-        written_bytes: sectors(9)? * SECTOR_BYTES,
-    })
+    let disk = diskstats.lines().filter_map(disk_counters::of_line).find(|it| it.name == name)?;
+    Some(Moved { read_bytes: disk.read_bytes, written_bytes: disk.write_bytes })
 }
 
 fn own_of(io: &str) -> Moved {

@@ -1,25 +1,31 @@
 //! What each disk has done since the machine started: /proc/diskstats
-//! (Documentation/admin-guide/iostats.rst), whole disks only.
+//! (Documentation/admin-guide/iostats.rst).
 
 use crate::proc;
 use std::path::Path;
 
 /// Bytes of a sector there, whatever the disk has.
-const SECTOR_BYTES: u64 = 512;
+pub(crate) const SECTOR_BYTES: u64 = 512;
 
 /// The counters of a disk; they only grow.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DiskCounters {
     /// Its name in sysfs, as `sda`.
     pub name: String,
+    /// Major and minor number.
+    pub device: (u32, u32),
     /// Reads done.
     pub reads: u64,
+    /// Reads that were joined with others before they were done.
+    pub read_merges: u64,
     /// Bytes read.
     pub read_bytes: u64,
     /// Sum of the times that reads took, milliseconds.
     pub read_ms: u64,
     /// Writes done.
     pub writes: u64,
+    /// Writes that were joined with others before they were done.
+    pub write_merges: u64,
     /// Bytes written.
     pub write_bytes: u64,
     /// Sum of the times that writes took, milliseconds.
@@ -30,24 +36,34 @@ pub struct DiskCounters {
     pub queue_ms: u64,
 }
 
-/// All disks that have ever done something.
+/// All whole disks that have ever done something.
 #[must_use]
 pub fn all() -> Vec<DiskCounters> {
-    let text = proc::read("/proc/diskstats").unwrap_or_default();
     let whole = |disk: &DiskCounters| Path::new("/sys/block").join(&disk.name).exists();
     let worked = |disk: &DiskCounters| disk.reads + disk.writes > 0;
-    text.lines().filter_map(of_line).filter(|disk| worked(disk) && whole(disk)).collect()
+    with_partitions().into_iter().filter(|disk| worked(disk) && whole(disk)).collect()
 }
 
-fn of_line(line: &str) -> Option<DiskCounters> {
+/// Everything that the kernel tells of.
+pub(crate) fn with_partitions() -> Vec<DiskCounters> {
+    let text = proc::read("/proc/diskstats").unwrap_or_default();
+    text.lines().filter_map(of_line).collect()
+}
+
+/// One line.
+pub(crate) fn of_line(line: &str) -> Option<DiskCounters> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let count = |place: usize| words.get(place)?.parse::<u64>().ok();
+    let number = |place: usize| words.get(place)?.parse::<u32>().ok();
     Some(DiskCounters {
         name: (*words.get(2)?).to_owned(),
+        device: (number(0)?, number(1)?),
         reads: count(3)?,
+        read_merges: count(4)?,
         read_bytes: count(5)?.saturating_mul(SECTOR_BYTES),
         read_ms: count(6)?,
         writes: count(7)?,
+        write_merges: count(8)?,
         write_bytes: count(9)?.saturating_mul(SECTOR_BYTES),
         write_ms: count(10)?,
         busy_ms: count(12)?,
@@ -64,10 +80,13 @@ mod tests {
         let line = " 254       0 vda 100 2 16 4 5 6 32 8 1 9 10 0 0 0 0 0 0";
         let known = DiskCounters {
             name: "vda".to_owned(),
+            device: (254, 0),
             reads: 100,
+            read_merges: 2,
             read_bytes: 8192,
             read_ms: 4,
             writes: 5,
+            write_merges: 6,
             write_bytes: 16_384,
             write_ms: 8,
             busy_ms: 9,

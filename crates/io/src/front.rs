@@ -5,4 +5,5 @@ pub mod fuse;
 pub mod listen;
 pub mod nbd;
 pub mod observe;
+mod spare;
 mod spin;

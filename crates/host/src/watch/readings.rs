@@ -1,6 +1,7 @@
 //! What disks have done and how memory is: procfs, read twice and subtracted.
 
 use super::homes;
+use crate::disk_counters::{self, DiskCounters, SECTOR_BYTES};
 use crate::proc;
 use crate::tracefs;
 use larder_report::watch::{Disk, Memory};
@@ -20,10 +21,9 @@ impl Readings {
     /// Reads them.
     #[must_use]
     pub(crate) fn now() -> Readings {
-        let diskstats = proc::read("/proc/diskstats").unwrap_or_default();
         Readings {
             time_ns: tracefs::now_ns(),
-            disks: diskstats.lines().filter_map(disk).collect(),
+            disks: disk_counters::with_partitions().into_iter().map(disk).collect(),
             vmstat: proc::read("/proc/vmstat").unwrap_or_default(),
             memory_stall_us: proc::read("/proc/pressure/memory").and_then(|text| stall(&text)),
             io_stall_us: proc::read("/proc/pressure/io").and_then(|text| stall(&text)),
@@ -74,27 +74,24 @@ impl Readings {
     }
 }
 
-/// A line of /proc/diskstats (Documentation/admin-guide/iostats.rst): whole disks and partitions.
-fn disk(line: &str) -> Option<(u32, Disk)> {
-    let words: Vec<&str> = line.split_whitespace().collect();
-    let at = |place: usize| words.get(place)?.parse::<u64>().ok();
-    let part = |place: usize| u32::try_from(at(place)?).ok();
-    let name = (*words.get(2)?).to_owned();
+/// A disk or a partition as the result has it, with its number.
+fn disk(counted: DiskCounters) -> (u32, Disk) {
+    let DiskCounters { name, device, reads, read_merges, read_ms, .. } = counted;
     let disk = Disk {
         name,
-        reads: at(3)?,
-        read_merges: at(4)?,
-        read_sectors: at(5)?,
-        read_ms: at(6)?,
-        writes: at(7)?,
-        write_merges: at(8)?,
-        write_sectors: at(9)?,
-        write_ms: at(10)?,
-        busy_ms: at(12)?,
-        queue_ms: at(13)?,
+        reads,
+        read_merges,
+        read_sectors: counted.read_bytes / SECTOR_BYTES,
+        read_ms,
+        writes: counted.writes,
+        write_merges: counted.write_merges,
+        write_sectors: counted.write_bytes / SECTOR_BYTES,
+        write_ms: counted.write_ms,
+        busy_ms: counted.busy_ms,
+        queue_ms: counted.queue_ms,
         splits: 0,
     };
-    Some((homes::number(part(0)?, part(1)?), disk))
+    (homes::number(device.0, device.1), disk)
 }
 
 fn subtract(now: &Disk, then: &Disk) -> Disk {
@@ -135,11 +132,11 @@ mod tests {
     #[test]
     fn counters_are_taken_from_their_places_and_subtracted() {
         let line = " 254 1 vda1 100 2 16 4 5 6 32 8 0 10 12 0 0 0 0 7 3";
-        let (dev, before) = disk(line).unwrap();
+        let (dev, before) = disk(disk_counters::of_line(line).unwrap());
         assert_eq!((dev, before.name.as_str()), (homes::number(254, 1), "vda1"));
         assert_eq!((before.read_ms, before.write_sectors), (4, 32));
         assert_eq!((before.busy_ms, before.queue_ms), (10, 12));
-        assert_eq!(disk("254 1 vda1 3"), None);
+        assert_eq!(disk_counters::of_line("254 1 vda1 3"), None);
         let now = Disk { reads: 103, ..before.clone() };
         let readings = |disk| Readings { disks: vec![(dev, disk)], ..Readings::default() };
         let since = readings(now.clone()).disks_since(&readings(before.clone()));

@@ -141,10 +141,7 @@ pub(in crate::prove) struct FileSystem {
 impl FileSystem {
     /// A loop device on `file`, with direct I/O.
     pub(in crate::prove) fn attach(lab: &Lab, file: &Path, kind: Kind) -> Result<Self> {
-        let mut losetup = run::client(30, "losetup");
-        losetup.args(["--find", "--show", "--direct-io=on"]).arg(file);
-        let device = PathBuf::from(run::text(&mut losetup)?.trim());
-        Self::at(lab, device, true, kind)
+        Self::at(lab, crate::disk::attach(file)?, true, kind)
     }
 
     /// On a device that somebody else takes away.

@@ -96,7 +96,7 @@ impl Worker {
         desk.lane.recorder().add(Counter::ReadRequests, 1);
         desk.lane.recorder().add(Counter::ReadBytes, u64::from(len));
         let token = desk.next_token();
-        let mut read = desk.assembly(token, offset, len);
+        let mut read = desk.spare.assembly(token, offset, len);
         let file = of.map(|(file, part)| {
             read.set_part(part);
             file
@@ -113,7 +113,7 @@ impl Worker {
                 if let Some(file) = file {
                     file.count(classes);
                 }
-                desk.recycle(read);
+                desk.spare.recycle(read);
                 self.observe(index, Kind::Read, self.arrived_at, span, classes);
             }
             Status::Pending | Status::Stalled => {
@@ -126,7 +126,7 @@ impl Worker {
                 let at = self.arrived_at;
                 let request = Request::new(Kind::Read, unique, span.start, span.end, at);
                 let request = desk.open(request);
-                desk.recycle(read);
+                desk.spare.recycle(read);
                 self.note_status(now, index, request, &status);
                 self.end_request(now, index, request);
             }

@@ -10,9 +10,10 @@ use crate::call::{Call, Exclude, Flush, FlushRange, Mail, Write};
 use crate::engine::{ArenaCache, ArenaLane};
 use crate::frames::ArenaFrames;
 use crate::front::observe::Watch;
+use crate::front::spare::Spare;
 use crate::store::files::SourceFile;
 use larder_core::clock::Nanos;
-use larder_core::counters::{Classes, Interface};
+use larder_core::counters::Classes;
 use larder_core::lane::Completion;
 use larder_core::request::{Assembly, Status};
 use larder_core::store::{StoreError, StoreErrorKind};
@@ -183,7 +184,7 @@ pub(super) struct Desk {
     parked_bytes: usize,
     reading_bytes: usize,
     /// Assemblies to be used again, with their memory.
-    spare: Vec<Assembly<ArenaFrames>>,
+    pub(super) spare: Spare,
 }
 
 impl Desk {
@@ -203,7 +204,7 @@ impl Desk {
             delayed: BinaryHeap::new(),
             parked_bytes: 0,
             reading_bytes: 0,
-            spare: Vec::new(),
+            spare: Spare::default(),
         }
     }
 
@@ -287,24 +288,6 @@ impl Desk {
             self.free.push(self.parts.len() - 1);
         }
         *self.free.last().expect("one was added") as u64
-    }
-
-    /// An assembly for a read, with the memory of an earlier one.
-    pub(super) fn assembly(&mut self, token: u64, offset: u64, len: u32) -> Assembly<ArenaFrames> {
-        match self.spare.pop() {
-            Some(mut assembly) => {
-                assembly.reset(token, offset, len);
-                assembly
-            }
-            None => Assembly::new(token, offset, len).through(Interface::Gather),
-        }
-    }
-
-    /// Takes an assembly back whose pins are gone.
-    pub(super) fn recycle(&mut self, assembly: Assembly<ArenaFrames>) {
-        if self.spare.len() < 8 {
-            self.spare.push(assembly);
-        }
     }
 
     /// Keeps a call, under the token that [`Desk::next_token`] gave, that is pending or, if

@@ -258,7 +258,7 @@ impl Worker {
                     self.device.reply_read(unique, self.cache.frames(), &read);
                     read.release(self.cache.frames());
                 }
-                place.recycle(read);
+                place.spare.recycle(read);
             }
             Work::Write(write) => place.request(request).classes.add(write.task.classes()),
             Work::Flush(_) | Work::FlushRange(_) | Work::Exclude(_) => {}

@@ -5,8 +5,9 @@
 
 use crate::frames::ArenaFrames;
 use crate::front::nbd::wire::{self, Errno};
+use crate::front::spare::Spare;
 use larder_core::clock::Nanos;
-use larder_core::counters::{Classes, Interface};
+use larder_core::counters::Classes;
 use larder_core::request::{Assembly, WriteTask};
 use larder_core::store::{StoreError, StoreErrorKind, StoreOpKind};
 use std::cmp::Reverse;
@@ -142,7 +143,7 @@ pub(super) struct Parts {
     held: VecDeque<usize>,
     delayed: BinaryHeap<Reverse<Delayed>>,
     /// Assemblies to be used again, with their memory.
-    spare: Vec<Assembly<ArenaFrames>>,
+    pub(super) spare: Spare,
     requests_len: usize,
 }
 
@@ -280,24 +281,6 @@ impl Parts {
             return None;
         }
         self.delayed.pop().map(|Reverse(Delayed(_, request))| request)
-    }
-
-    /// An assembly for a read, with the memory of an earlier one.
-    pub(super) fn assembly(&mut self, token: u64, offset: u64, len: u32) -> Assembly<ArenaFrames> {
-        match self.spare.pop() {
-            Some(mut assembly) => {
-                assembly.reset(token, offset, len);
-                assembly
-            }
-            None => Assembly::new(token, offset, len).through(Interface::Gather),
-        }
-    }
-
-    /// Takes an assembly back whose pins are gone.
-    pub(super) fn recycle(&mut self, assembly: Assembly<ArenaFrames>) {
-        if self.spare.len() < 8 {
-            self.spare.push(assembly);
-        }
     }
 
     /// Gives up everything, after the lane was closed.

@@ -23,12 +23,12 @@ impl Session<'_> {
             return;
         }
         let token = self.parts.next_token();
-        let mut assembly = self.parts.assembly(token, offset, len);
+        let mut assembly = self.parts.spare.assembly(token, offset, len);
         match self.cache.read(&mut self.lane, now, &mut assembly) {
             Status::Done => {
                 self.send_data(cookie, &mut assembly, true);
                 self.observe(request, self.arrived_at, assembly.classes());
-                self.parts.recycle(assembly);
+                self.parts.spare.recycle(assembly);
                 self.finished_reads += 1;
             }
             status => {
@@ -74,7 +74,7 @@ impl Session<'_> {
         let len = u32::try_from(left.min(u64::from(READ_PIECE_BYTES))).expect("at most 1 MiB");
         request.rest.start += u64::from(len);
         let token = self.parts.next_token();
-        let mut assembly = self.parts.assembly(token, offset, len);
+        let mut assembly = self.parts.spare.assembly(token, offset, len);
         let status = self.cache.read(&mut self.lane, now, &mut assembly);
         let part = self.parts.keep(index, Work::Read { assembly });
         self.read_moved(now, part, status);
@@ -129,7 +129,7 @@ impl Session<'_> {
                 assembly.release(frames.frames());
             }
         }
-        self.parts.recycle(assembly);
+        self.parts.spare.recycle(assembly);
         self.next_piece(now, index);
     }
 
