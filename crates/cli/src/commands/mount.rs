@@ -5,10 +5,12 @@
 
 use super::serve::{self, FolderArguments, config};
 use crate::args::{self, Named, PathOrNone, PolicyChoice, VolumeArgument};
+use crate::signals::wait_for_end_of_input;
 use anyhow::{Result, anyhow};
 use clap::Args;
 use larder_core::hint::Hint;
 use larder_core::mode::{FlushMode, WriteMode};
+use rustix::process::{Signal, getpid, kill_process};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -103,6 +105,10 @@ pub(crate) struct Arguments {
     /// Use plain system calls even where io_uring is there.
     #[arg(long, help_heading = "Store")]
     plain_io: bool,
+
+    /// End as SIGTERM asks when standard input ends: for a program that mounts for itself.
+    #[arg(long, hide = true)]
+    while_input: bool,
 }
 
 /// The name of the volume that the files of a folder are.
@@ -154,5 +160,12 @@ impl Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    if arguments.while_input {
+        let end = || {
+            wait_for_end_of_input();
+            kill_process(getpid(), Signal::TERM)
+        };
+        std::thread::Builder::new().name("input".into()).spawn(end)?;
+    }
     serve::run_folder(&arguments.of_server()?)
 }

@@ -21,5 +21,5 @@ mod worker;
 
 pub use files::check_name;
 pub use folder::{FileFigures, Folder, FolderError, FolderMount, FolderOptions, OpenedFolder};
-pub use mount::{MountError, UnmountError};
+pub use mount::{MountError, UnmountError, detach_ours};
 pub use mounted::VolumeMount;
