@@ -49,7 +49,7 @@ pub(crate) fn command(uri: &str, seconds: u64, options: &[&str]) -> Command {
     command
 }
 
-/// What fio has said in JSON; an error if it met one.
+/// What fio printed as JSON; an error if it met one.
 pub(crate) fn parse(text: &str) -> Result<Outcome> {
     // Notes may come before the JSON.
     let start = text.find('{').context("fio printed no JSON")?;
