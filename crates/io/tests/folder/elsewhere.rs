@@ -45,8 +45,8 @@ pub(crate) fn run(part: &str, test: &str, words: &[String]) {
         }
         std::thread::sleep(Duration::from_millis(10));
     };
-    let mut text = String::new();
+    let mut error = String::new();
     said.rewind().expect("a file");
-    said.read_to_string(&mut text).expect("text");
-    assert!(status.is_some_and(|status| status.success()), "{status:?}\n{text}");
+    said.read_to_string(&mut error).expect("text");
+    assert!(status.is_some_and(|status| status.success()), "{status:?}\n{error}");
 }

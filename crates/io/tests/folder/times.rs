@@ -59,7 +59,7 @@ fn pass(time: Time) {
 
 fn set(path: &Path, atime: Option<Time>, mtime: Option<Time>) -> Result<(), Errno> {
     let spec = |time: Option<Time>| match time {
-        Some((tv_sec, tv_nsec)) => Timespec { tv_sec, tv_nsec },
+        Some((seconds, nanos)) => Timespec { tv_sec: seconds, tv_nsec: nanos },
         None => Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT },
     };
     let times = Timestamps { last_access: spec(atime), last_modification: spec(mtime) };
@@ -87,7 +87,8 @@ fn write_mapped(path: &Path) -> Result<(), Errno> {
     let start =
         unsafe { rustix::mm::mmap(std::ptr::null_mut(), LENGTH, protection, flags, &file, 0) }?;
     // SAFETY: the file has so many bytes, and nobody else uses the mapping.
-    unsafe { start.cast::<u8>().add(5000).write(7) };
+    let bytes = unsafe { std::slice::from_raw_parts_mut(start.cast::<u8>(), LENGTH) };
+    bytes[5000] = 7;
     // SAFETY: exactly what was mapped.
     unsafe { rustix::mm::msync(start, LENGTH, MsyncFlags::SYNC) }?;
     // SAFETY: exactly what was mapped, and nothing of it is used any more.
