@@ -13,12 +13,15 @@ mod behind;
 #[expect(dead_code, reason = "other tests need more of it")]
 mod common;
 mod contents;
+mod elsewhere;
+mod mapped;
 mod mirror;
 mod names;
 mod promises;
 #[path = "../common/rig.rs"]
 #[expect(dead_code, reason = "other tests need more of it")]
 mod rig;
+mod times;
 
 use larder_core::mode::WriteMode;
 use larder_core::volume::VolumeOptions;

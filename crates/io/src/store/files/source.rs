@@ -8,11 +8,11 @@
 use larder_core::counters::{Class, Classes};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, Timespec, Timestamps};
 use rustix::io::Errno;
+use rustix::time::{ClockId, clock_gettime};
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::SystemTime;
 
 /// `STATX_DIOALIGN` of linux/stat.h, which says what direct I/O must be aligned to.
 const DIO_ALIGN: u32 = 0x2000;
@@ -22,11 +22,35 @@ const ALIGN: u64 = 512;
 /// Seconds since 1970, and nanoseconds.
 type Time = (i64, i64);
 
-/// Now, as a file system would note it.
+/// Nanoseconds of a second.
+const SECOND: i64 = 1_000_000_000;
+
+/// The latest time, in nanoseconds, that the folder's file system was seen to have noted.
+static NOTED: AtomicI64 = AtomicI64::new(0);
+
+/// Now, as a file system would note it: by the clock that moves with the ticks of the kernel, or as
+/// finely as it has just noted something else. So a later change never gets an older time than one
+/// before it, whether its time is noted here or in the folder.
 fn now() -> Time {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let seconds = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
-    (seconds, i64::from(since.subsec_nanos()))
+    let coarse = clock_gettime(ClockId::RealtimeCoarse);
+    let coarse = nanos_of((coarse.tv_sec, coarse.tv_nsec));
+    let now = coarse.max(NOTED.load(Ordering::Acquire));
+    (now.div_euclid(SECOND), now.rem_euclid(SECOND))
+}
+
+/// Takes notice of a time that the folder's file system has noted, unless it is of the future.
+fn note(time: Time) {
+    let time = nanos_of(time);
+    if time > NOTED.load(Ordering::Relaxed) {
+        let now = clock_gettime(ClockId::Realtime);
+        if time <= nanos_of((now.tv_sec, now.tv_nsec)) {
+            NOTED.fetch_max(time, Ordering::AcqRel);
+        }
+    }
+}
+
+fn nanos_of((seconds, nanos): Time) -> i64 {
+    seconds.saturating_mul(SECOND).saturating_add(nanos)
 }
 
 fn mtime_of(stat: &Stat) -> Time {
@@ -249,6 +273,7 @@ impl SourceFile {
     /// Finds out whether somebody else has changed the file.
     fn compare(&self, meta: &mut Meta, stat: &Stat) {
         let (mtime, ctime, size) = (mtime_of(stat), ctime_of(stat), size_of(stat));
+        note(ctime);
         let is_known = meta.settled_mtime.is_some();
         if is_known && meta.settled_mtime != Some(mtime) {
             (meta.mtime, meta.stale) = (None, true);
@@ -315,6 +340,7 @@ impl SourceFile {
     }
 
     fn settled(&self, meta: &mut Meta, stat: &Stat) {
+        note(ctime_of(stat));
         (meta.settled_mtime, meta.settled_ctime) = (Some(mtime_of(stat)), Some(ctime_of(stat)));
         meta.grown &= size_of(stat) < self.size();
     }
