@@ -22,6 +22,7 @@ use clap::Args;
 use larder_core::cache::ShareMode;
 use larder_core::hint::Hint;
 use larder_core::mode::{FlushMode, WriteMode};
+use larder_io::front::fuse::FileRule;
 use larder_io::front::nbd::ListenAddress;
 use plan::Plan;
 use reload::Reloader;
@@ -195,6 +196,7 @@ pub(crate) struct FolderArguments {
     pub(crate) mountpoint: PathBuf,
     pub(crate) ttl: Duration,
     pub(crate) allow_other: bool,
+    pub(crate) rules: Vec<FileRule>,
 }
 
 impl Arguments {

@@ -17,9 +17,13 @@ mod handshake;
 mod mount;
 mod mounted;
 mod nodes;
+mod passthrough;
 mod worker;
 
 pub use files::check_name;
-pub use folder::{FileFigures, Folder, FolderError, FolderMount, FolderOptions, OpenedFolder};
+pub use folder::{
+    FileFigures, FileGlob, FileOptions, FileRule, Folder, FolderError, FolderMount, FolderOptions,
+    KernelPages, OpenedFolder,
+};
 pub use mount::{MountError, UnmountError};
 pub use mounted::VolumeMount;

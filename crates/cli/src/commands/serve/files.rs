@@ -91,16 +91,19 @@ impl Files {
         Ok(Files::of(Mounted::Volumes(mount)))
     }
 
-    /// Mounts a folder, whose files are the volume of `served`.
+    /// Mounts a folder, whose files are the volumes of `served`.
     pub(super) fn start_folder(
         arguments: &FolderArguments,
         engine: &Arc<Engine>,
         folder: Folder,
-        served: &Served,
+        served: &[Served],
     ) -> Result<Self> {
-        let (engine, volume) = (Arc::clone(engine), Arc::clone(&served.volume));
+        let volumes = served.iter().map(|served| Arc::clone(&served.volume)).collect();
         let (at, others) = (&arguments.mountpoint, arguments.allow_other);
-        let mount = FolderMount::start(engine, folder, volume, at, others)?;
+        let mount = FolderMount::start(Arc::clone(engine), folder, volumes, at, others)?;
+        for note in mount.notes() {
+            eprintln!("larder: note: {note}");
+        }
         Ok(Files::of(Mounted::Folder(mount)))
     }
 

@@ -9,7 +9,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 /// The version that is spoken; a kernel with a larger minor number falls back to this one.
 pub(super) const MAJOR: u32 = 7;
 /// See [`MAJOR`].
-pub(super) const MINOR: u32 = 38;
+pub(super) const MINOR: u32 = 40;
 /// The node of the root directory.
 pub(super) const ROOT: u64 = 1;
 
@@ -84,16 +84,22 @@ pub(super) mod capability {
     pub(in crate::front::fuse) const INIT_EXT: u64 = 1 << 30;
     /// Files that are read and written directly can be mapped all the same.
     pub(in crate::front::fuse) const DIRECT_IO_ALLOW_MMAP: u64 = 1 << 36;
+    /// The kernel can read and write files of ours by itself.
+    pub(in crate::front::fuse) const PASSTHROUGH: u64 = 1 << 37;
 }
 
 /// How a file is opened, in [`OpenOut`].
 pub(super) mod open_flag {
     /// The kernel keeps no pages of it.
     pub(in crate::front::fuse) const DIRECT_IO: u32 = 1 << 0;
+    /// What pages the kernel has of it are right.
+    pub(in crate::front::fuse) const KEEP_CACHE: u32 = 1 << 1;
     /// Closing it need not be told: nothing can have been written.
     pub(in crate::front::fuse) const NOFLUSH: u32 = 1 << 5;
     /// Writes do not wait for one another.
     pub(in crate::front::fuse) const PARALLEL_DIRECT_WRITES: u32 = 1 << 6;
+    /// The kernel reads and writes the file of [`OpenOut::backing_id`] by itself.
+    pub(in crate::front::fuse) const PASSTHROUGH: u32 = 1 << 7;
 }
 
 /// What is to be changed, in [`SetattrIn`].
@@ -169,7 +175,9 @@ pub(super) struct InitOut {
     pub(super) max_pages: u16,
     pub(super) map_alignment: u16,
     pub(super) flags2: u32,
-    pub(super) unused: [u32; 7],
+    /// How many file systems may lie on one another below files that the kernel uses by itself.
+    pub(super) max_stack_depth: u32,
+    pub(super) unused: [u32; 6],
 }
 
 /// Of a node, in attributes and entries.
@@ -441,7 +449,7 @@ pub(super) fn name_of(bytes: &[u8]) -> &[u8] {
 mod tests {
     use super::*;
 
-    /// Sizes that `linux/fuse.h` of version 7.38 gives.
+    /// Sizes that `linux/fuse.h` of version 7.40 gives.
     #[test]
     fn layouts_are_as_long_as_the_kernels() {
         assert_eq!([IN_HEADER_BYTES, size_of::<OutHeader>()], [40, 16]);

@@ -164,8 +164,8 @@ pub(super) struct Over {
 pub(super) enum Owner {
     /// A volume that is shown as a file.
     Volume(Arc<VolumeFile>),
-    /// The volume that all files of a folder are.
-    Folder,
+    /// The volume that files of a folder are, by their section.
+    Folder(usize),
 }
 
 /// One thread's place at a volume.
@@ -212,7 +212,7 @@ impl Desk {
     pub(super) fn file(&self) -> &Arc<VolumeFile> {
         match &self.owner {
             Owner::Volume(file) => file,
-            Owner::Folder => unreachable!("the files of a folder are not volumes"),
+            Owner::Folder(_) => unreachable!("the files of a folder are not volumes"),
         }
     }
 

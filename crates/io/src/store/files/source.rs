@@ -87,8 +87,16 @@ pub(crate) struct SourceFile {
     meta: Mutex<Meta>,
     /// The segment of its first bytes, plus one; 0 if it has none.
     first: AtomicU32,
-    /// Those of the rest, by number.
+    /// Those of the rest, by number. Whoever holds it decides of the section too.
     more: Mutex<BTreeMap<u64, u32>>,
+    /// Whose segments these are: files of one rule have a store of their own.
+    section: AtomicUsize,
+    /// How often it was opened.
+    openings: AtomicU64,
+    /// It was renamed and belongs to another section once nobody has it open.
+    moves: AtomicBool,
+    /// So much of it is pinned in the cache, from its beginning on.
+    pinned: AtomicU64,
     /// Nobody can read it any more: nothing of it need be written.
     dead: AtomicBool,
     /// The last error of a late write, for whoever closes the file.
@@ -129,9 +137,9 @@ impl Attributes {
 }
 
 impl SourceFile {
-    /// The file that `path`, opened with `O_PATH`, names. `reopens` says whether this process may
-    /// open it whatever its mode becomes, as root may.
-    pub(crate) fn new(path: OwnedFd, reopens: bool) -> Self {
+    /// The file of a section that `path`, opened with `O_PATH`, names. `reopens` says whether this
+    /// process may open it whatever its mode becomes, as root may.
+    pub(crate) fn new(path: OwnedFd, section: usize, reopens: bool) -> Self {
         SourceFile {
             path,
             access: Mutex::default(),
@@ -139,6 +147,10 @@ impl SourceFile {
             meta: Mutex::default(),
             first: AtomicU32::new(0),
             more: Mutex::default(),
+            section: AtomicUsize::new(section),
+            openings: AtomicU64::new(0),
+            moves: AtomicBool::new(false),
+            pinned: AtomicU64::new(0),
             dead: AtomicBool::new(false),
             late: Mutex::new(None),
             flush_failed: Mutex::new(None),
@@ -175,7 +187,51 @@ impl SourceFile {
 
     /// It is open once more.
     pub(crate) fn opened(&self) {
+        // Under the lock, so that nobody finds it closed and moves it after this.
+        let _section_stays = self.more.lock().expect("no holder panics");
+        self.openings.fetch_add(1, Ordering::AcqRel);
         self.opens.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// How often it was opened.
+    pub(crate) fn openings(&self) -> u64 {
+        self.openings.load(Ordering::Acquire)
+    }
+
+    /// The section that it is of.
+    pub(crate) fn section(&self) -> usize {
+        self.section.load(Ordering::Acquire)
+    }
+
+    /// Makes it one of another section if it is not open and was not opened since it had been so
+    /// `openings` times; the segments that it had then, of which nothing may be cached.
+    pub(crate) fn move_to(&self, section: usize, openings: u64) -> Option<Vec<u32>> {
+        let mut more = self.more.lock().expect("no holder panics");
+        if self.is_open() || self.openings() != openings {
+            return None;
+        }
+        self.section.store(section, Ordering::Release);
+        Some(self.take_from(&mut more))
+    }
+
+    /// Says that it is to be moved once nobody has it open, or no more.
+    pub(crate) fn set_moves(&self, moves: bool) {
+        self.moves.store(moves, Ordering::Release);
+    }
+
+    /// Whether it is to be moved once nobody has it open.
+    pub(crate) fn moves(&self) -> bool {
+        self.moves.load(Ordering::Acquire)
+    }
+
+    /// So much of it is pinned, from its beginning on. Changed by who has [`SourceFile::change`].
+    pub(crate) fn pinned(&self) -> u64 {
+        self.pinned.load(Ordering::Acquire)
+    }
+
+    /// So much of it is pinned from now on.
+    pub(crate) fn set_pinned(&self, end: u64) {
+        self.pinned.store(end, Ordering::Release);
     }
 
     /// It is open once less; whether it was the last time.
@@ -516,17 +572,26 @@ impl SourceFile {
 
     /// All segments with their numbers, in order.
     pub(super) fn segments(&self) -> Vec<(u64, u32)> {
+        self.placed().1
+    }
+
+    /// The same with the section that they are of.
+    pub(super) fn placed(&self) -> (usize, Vec<(u64, u32)>) {
         let more = self.more.lock().expect("no holder panics");
         let first = self.first.load(Ordering::Acquire).checked_sub(1);
         let rest = more.iter().map(|(&number, &segment)| (number, segment));
-        first.map(|segment| (0, segment)).into_iter().chain(rest).collect()
+        let segments = first.map(|segment| (0, segment)).into_iter().chain(rest).collect();
+        (self.section(), segments)
     }
 
     /// Takes all segments away.
     pub(super) fn take_segments(&self) -> Vec<u32> {
-        let mut more = self.more.lock().expect("no holder panics");
+        self.take_from(&mut self.more.lock().expect("no holder panics"))
+    }
+
+    fn take_from(&self, more: &mut BTreeMap<u64, u32>) -> Vec<u32> {
         let first = self.first.swap(0, Ordering::AcqRel).checked_sub(1);
-        first.into_iter().chain(std::mem::take(&mut *more).into_values()).collect()
+        first.into_iter().chain(std::mem::take(more).into_values()).collect()
     }
 }
 

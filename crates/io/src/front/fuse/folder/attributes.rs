@@ -60,6 +60,7 @@ impl Folder {
             if !node.is_regular() {
                 return Err(Errno::INVAL);
             }
+            self.section(file).check_writable()?;
             resize(asked.size)?;
         }
         let times = [

@@ -1,6 +1,7 @@
 //! What the cache has and does for each file of a folder.
 
 use super::FolderMount;
+use super::sections::{Cached, Section};
 use crate::store::files::SEGMENT_BYTES;
 use larder_core::counters::Class;
 use larder_core::units::BLOCK_BYTES_U64;
@@ -27,8 +28,18 @@ impl FolderMount {
     /// All files that have something in the cache or had it lately, those with most first.
     #[must_use]
     pub fn files(&self) -> Vec<FileFigures> {
+        let sections = self.folder.sections.iter();
+        let mut files: Vec<_> =
+            sections.filter_map(Section::cached).flat_map(|cached| self.files_of(cached)).collect();
+        files.sort_by(|a, b| {
+            b.resident_bytes.cmp(&a.resident_bytes).then_with(|| a.path.cmp(&b.path))
+        });
+        files
+    }
+
+    fn files_of(&self, Cached { table, volume }: Cached<'_>) -> Vec<FileFigures> {
         let mut pages: HashMap<u64, (u64, u64)> = HashMap::new();
-        self.engine.cache().census(&self.volume, |page| {
+        self.engine.cache().census(volume, |page| {
             let segment = page.block * BLOCK_BYTES_U64 / SEGMENT_BYTES * SEGMENT_BYTES;
             let (resident, unclean) = pages.entry(segment).or_default();
             *resident += page.resident * BLOCK_BYTES_U64;
@@ -50,10 +61,6 @@ impl FolderMount {
                 requests: file.requests(),
             }
         };
-        let mut files: Vec<_> = self.folder.table.files().into_iter().map(figures).collect();
-        files.sort_by(|a, b| {
-            b.resident_bytes.cmp(&a.resident_bytes).then_with(|| a.path.cmp(&b.path))
-        });
-        files
+        table.files().into_iter().map(figures).collect()
     }
 }

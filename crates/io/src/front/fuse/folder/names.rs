@@ -6,8 +6,8 @@
 use super::super::abi::{
     self, CreateIn, EntryOut, InHeader, LinkIn, MkdirIn, MknodIn, RenameIn, opcode,
 };
-use super::requests::{Answer, Answered, behind, done, name, names, open_out};
-use super::{Folder, Node};
+use super::requests::{Answer, Answered, behind, done, name, names, writes};
+use super::{Clerks, Folder, Job, Node};
 use crate::store::files::Attributes;
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, Uid};
 use rustix::io::Errno;
@@ -138,9 +138,14 @@ impl Folder {
         Ok(done())
     }
 
-    pub(super) fn create(&self, header: &InHeader, body: &[u8]) -> Answered {
+    pub(super) fn create(&self, clerks: &Clerks, header: &InHeader, body: &[u8]) -> Answered {
         let asked: CreateIn = abi::head_of(body);
         let (parent, name) = (self.node(header.nodeid)?, name(behind::<CreateIn>(body))?);
+        if writes(asked.flags) {
+            let rules = self.nodes.rules();
+            let section = rules.section_in(&parent.file.link(), name.to_bytes());
+            self.sections[section].check_writable()?;
+        }
         let flags = libc::c_int::try_from(asked.flags).unwrap_or(0);
         let mut how = OFlags::CREATE | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         how.set(OFlags::EXCL, flags & libc::O_EXCL != 0);
@@ -149,10 +154,10 @@ impl Folder {
             rustix::fs::unlinkat(parent.file.path(), name, AtFlags::empty()).ok();
             return Err(errno);
         }
-        self.created(file, asked.flags)
+        self.created(clerks, file, asked.flags)
     }
 
-    pub(super) fn tmpfile(&self, header: &InHeader, body: &[u8]) -> Answered {
+    pub(super) fn tmpfile(&self, clerks: &Clerks, header: &InHeader, body: &[u8]) -> Answered {
         let asked: CreateIn = abi::head_of(body);
         let parent = self.node(header.nodeid)?;
         let mut how = OFlags::TMPFILE | OFlags::RDWR;
@@ -160,7 +165,7 @@ impl Folder {
         how.set(OFlags::EXCL, flags & libc::O_EXCL != 0);
         let file = make(&parent, c".", how, &asked)?;
         self.give_created(header, &parent, &file, asked.mode)?;
-        self.created(file, asked.flags)
+        self.created(clerks, file, asked.flags)
     }
 
     fn give_created(
@@ -178,23 +183,29 @@ impl Folder {
     }
 
     /// The answer about a file that was made and opened in one.
-    fn created(&self, file: OwnedFd, flags: u32) -> Answered {
+    fn created(&self, clerks: &Clerks, file: OwnedFd, flags: u32) -> Answered {
         let named = format!("/proc/self/fd/{}", file.as_raw_fd());
         let path = rustix::fs::open(named, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
         let (node, attributes) = self.nodes.take_in(path)?;
         node.file.give(file);
         node.file.opened();
-        let access = libc::c_int::try_from(flags).unwrap_or(0) & libc::O_ACCMODE;
+        // It may be one that was there before.
+        if self.section(&node.file).options().pin {
+            clerks.send(Job::Pin(Arc::clone(&node)));
+        }
+        let is_new = node.file.is_stale();
         let mut bytes = self.entry(&node, &attributes).as_bytes().to_vec();
-        bytes.extend(open_out(access != libc::O_RDONLY));
+        bytes.extend(self.open_out(&node, writes(flags), is_new));
         Ok(bytes.into())
     }
 
     /// Renames, unless something of the file has to be written first.
     pub(super) fn rename(&self, header: &InHeader, body: &[u8]) -> Answered {
         let asked = Renaming::parse(self, header, body)?;
-        let is_written = asked.file(self)?.is_none_or(|node| !node.file.was_written());
-        if !is_written {
+        let file = asked.file(self)?;
+        let is_written = |node: &Node| !node.file.was_written();
+        let stays = |node: &Node| asked.section(self) == node.file.section();
+        if file.is_some_and(|node| !is_written(&node) || !stays(&node)) {
             return Ok(Answer::Clerk);
         }
         asked.perform()?;
@@ -239,6 +250,11 @@ impl<'a> Renaming<'a> {
     pub(super) fn file(&self, folder: &Folder) -> Result<Option<Arc<Node>>, Errno> {
         let node = folder.nodes.named(&self.from, self.old)?;
         Ok(node.filter(|node| node.is_regular()))
+    }
+
+    /// The section that it will be of.
+    pub(super) fn section(&self, folder: &Folder) -> usize {
+        folder.nodes.rules().section_in(&self.to.file.link(), self.new.to_bytes())
     }
 
     /// Whether it takes the place of something.

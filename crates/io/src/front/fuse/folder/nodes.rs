@@ -5,12 +5,14 @@
 //! has no name any more is gone when the kernel has forgotten it.
 
 use super::super::abi;
+use super::super::passthrough::Backed;
+use super::rules::Rules;
 use crate::store::files::{Attributes, SourceFile};
 use rustix::fs::{FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use std::collections::{HashMap, VecDeque};
 use std::ffi::CStr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::{Arc, Mutex};
 
 /// Device and inode.
@@ -21,6 +23,8 @@ type Key = (u64, u64);
 pub(in crate::front::fuse) struct Node {
     pub(in crate::front::fuse) id: u64,
     pub(in crate::front::fuse) file: Arc<SourceFile>,
+    /// What the kernel has of it, if it uses it by itself.
+    pub(super) backed: Backed,
     key: Key,
     kind: FileType,
 }
@@ -60,6 +64,8 @@ pub(super) enum Forgotten {
 #[derive(Debug)]
 pub(super) struct Nodes {
     known: Mutex<Known>,
+    /// By which files are of sections.
+    rules: Rules,
     /// The device of the folder itself.
     device: u64,
 }
@@ -70,11 +76,16 @@ fn key_of(stat: &Stat) -> Key {
 
 impl Nodes {
     /// The root alone, which is never forgotten.
-    pub(super) fn new(root: OwnedFd, reopens: bool) -> Result<Self, Errno> {
+    pub(super) fn new(root: OwnedFd, rules: Rules, reopens: bool) -> Result<Self, Errno> {
         let stat = rustix::fs::fstat(&root)?;
         let mut known = Known { next: abi::ROOT, reopens, ..Known::default() };
-        known.add(root, &stat);
-        Ok(Nodes { known: Mutex::new(known), device: stat.st_dev })
+        known.add(root, &stat, &rules);
+        Ok(Nodes { known: Mutex::new(known), rules, device: stat.st_dev })
+    }
+
+    /// By which files are of sections.
+    pub(super) fn rules(&self) -> &Rules {
+        &self.rules
     }
 
     fn known(&self) -> std::sync::MutexGuard<'_, Known> {
@@ -118,7 +129,7 @@ impl Nodes {
             let attributes = node.file.attributes()?;
             return Ok((node, attributes));
         }
-        let node = known.add(path, &stat);
+        let node = known.add(path, &stat, &self.rules);
         drop(known);
         let attributes = node.file.attributes_from(stat);
         Ok((node, attributes))
@@ -175,15 +186,14 @@ impl Nodes {
 }
 
 impl Known {
-    fn add(&mut self, path: OwnedFd, stat: &Stat) -> Arc<Node> {
+    fn add(&mut self, path: OwnedFd, stat: &Stat, rules: &Rules) -> Arc<Node> {
         let (id, key) = (self.next, key_of(stat));
         self.next += 1;
-        let node = Arc::new(Node {
-            id,
-            file: Arc::new(SourceFile::new(path, self.reopens)),
-            key,
-            kind: FileType::from_raw_mode(stat.st_mode),
-        });
+        let kind = FileType::from_raw_mode(stat.st_mode);
+        let link = format!("/proc/self/fd/{}", path.as_raw_fd());
+        let section = if kind == FileType::RegularFile { rules.section(&link) } else { 0 };
+        let file = Arc::new(SourceFile::new(path, section, self.reopens));
+        let node = Arc::new(Node { id, file, backed: Backed::default(), key, kind });
         self.by_id.insert(id, (Arc::clone(&node), 1));
         self.by_key.insert(key, id);
         node
