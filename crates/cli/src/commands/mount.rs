@@ -30,9 +30,9 @@ pub(crate) struct Arguments {
     #[arg(long)]
     allow_other: bool,
 
-    /// Others change the folder too: nothing about names and attributes is believed without asking,
-    /// as with --ttl 0s.
-    #[arg(long, conflicts_with = "ttl")]
+    /// Others change the folder too: the kernel tells what they change, which takes root; else
+    /// nothing about names and attributes is believed without asking, as with --ttl 0s.
+    #[arg(long)]
     shared: bool,
 
     /// How long names and attributes are believed without asking the folder.
@@ -177,14 +177,14 @@ impl Arguments {
     /// The same as those of a server.
     fn of_server(&self) -> Result<serve::Arguments> {
         let plain = config::from_words(Vec::new()).map_err(|reason| anyhow!("{reason}"))?;
-        let ttl = if self.shared { 0 } else { self.ttl };
         Ok(serve::Arguments {
             volumes: self.volumes()?,
             memory: self.memory,
             folder: Some(FolderArguments {
                 source: self.source.clone(),
                 mountpoint: self.mountpoint.clone(),
-                ttl: Duration::from_nanos(ttl),
+                ttl: Duration::from_nanos(self.ttl),
+                shared: self.shared,
                 allow_other: self.allow_other,
                 rules: self.rule.iter().map(|rule| rule.rule.clone()).collect(),
             }),

@@ -9,6 +9,7 @@ mod record;
 mod recording;
 pub(crate) mod reload;
 pub(crate) mod service;
+mod shared;
 mod stores;
 mod volumes;
 mod warm;
@@ -195,6 +196,7 @@ pub(crate) struct FolderArguments {
     pub(crate) source: PathBuf,
     pub(crate) mountpoint: PathBuf,
     pub(crate) ttl: Duration,
+    pub(crate) shared: bool,
     pub(crate) allow_other: bool,
     pub(crate) rules: Vec<FileRule>,
 }

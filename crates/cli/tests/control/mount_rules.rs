@@ -33,8 +33,7 @@ fn the_files_of_a_rule_are_a_volume_that_ctl_knows() {
     assert!(line("rule1").contains("through") && line("rule1").contains("64KiB"), "{volumes}");
     assert!(line("rule3").contains("back") && line("source").contains("back"), "{volumes}");
     assert!(!volumes.contains("rule2"), "what is not cached has no volume: {volumes}");
-    let json: serde_json::Value =
-        serde_json::from_str(&server.ctl_text(&["volumes", "--json"])).unwrap();
+    let json = server.get("/v1/volumes").json();
     assert!(json.to_string().contains("/source/*.db"), "where they are: {json}");
     let files = server.ctl_text(&["files"]);
     for name in ["a.db ", "logs/a ", "rest "] {

@@ -17,13 +17,14 @@ mod handshake;
 mod mount;
 mod mounted;
 mod nodes;
+mod notify;
 mod passthrough;
 mod worker;
 
 pub use files::check_name;
 pub use folder::{
-    FileFigures, FileGlob, FileOptions, FileRule, Folder, FolderError, FolderMount, FolderOptions,
-    KernelPages, OpenedFolder,
+    FailingFile, FileFigures, FileGlob, FileOptions, FileRule, Folder, FolderError, FolderMount,
+    FolderNews, FolderOptions, KernelPages, OpenedFolder,
 };
 pub use mount::{MountError, UnmountError};
 pub use mounted::VolumeMount;

@@ -217,7 +217,9 @@ impl Backing for FileTable {
             StoreOpKind::Flush if file.is_dead() => Some(Ok(())),
             StoreOpKind::Flush => file.flush_failed().map(|error| Err(failed(error))),
             StoreOpKind::Discard => Some(match file.take_act() {
-                Act::Forget => Ok(()),
+                // Nothing is dropped that came meanwhile.
+                Act::Renew(writes) if file.writes() != Some(writes) => Err(failed(Errno::BUSY)),
+                Act::Forget | Act::Renew(_) => Ok(()),
                 Act::Truncate(size) => truncate(&file, size).map_err(failed),
             }),
             StoreOpKind::Zero { keep_allocated } => {

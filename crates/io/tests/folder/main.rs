@@ -13,6 +13,7 @@ mod behind;
 #[expect(dead_code, reason = "other tests need more of it")]
 mod common;
 mod contents;
+mod faults;
 mod mirror;
 mod names;
 mod promises;
@@ -20,6 +21,7 @@ mod promises;
 #[expect(dead_code, reason = "other tests need more of it")]
 mod rig;
 mod rules;
+mod shared;
 
 use larder_core::mode::WriteMode;
 use larder_core::volume::VolumeOptions;
@@ -68,6 +70,7 @@ struct Setting {
     lazy: bool,
     plain: bool,
     ttl: Duration,
+    shared: bool,
     rest: FileOptions,
     rules: &'static [Rule],
 }
@@ -81,6 +84,7 @@ impl Default for Setting {
             lazy: false,
             plain: false,
             ttl,
+            shared: false,
             rest: FileOptions::default(),
             rules: &[],
         }
@@ -112,6 +116,7 @@ impl Service {
         let options = FolderOptions {
             read_only,
             ttl: setting.ttl,
+            shared: setting.shared,
             plain: setting.plain,
             rules: rules.collect(),
             rest: setting.rest,

@@ -72,6 +72,7 @@ impl Opening<'_> {
         let options = FolderOptions {
             read_only: plans[0].write_mode == WriteMode::ReadOnly,
             ttl: folder.ttl,
+            shared: folder.shared,
             plain: self.arguments.plain_io,
             rules: folder.rules.clone(),
             rest: FileOptions::default(),

@@ -84,6 +84,9 @@ impl Request {
     pub(super) fn count(&self) {
         if let Some(file) = &self.file {
             file.count(self.classes);
+            if self.kind == Kind::Write {
+                file.write_over();
+            }
         }
     }
 

@@ -15,6 +15,7 @@ mod data;
 mod entries;
 mod figures;
 mod names;
+mod news;
 mod nodes;
 mod requests;
 mod rules;
@@ -22,13 +23,15 @@ mod sections;
 
 pub(super) use clerk::{Clerks, own_mask};
 pub(super) use data::Recent;
-pub use figures::FileFigures;
+pub use figures::{FailingFile, FileFigures};
+pub use news::FolderNews;
 pub use rules::{FileGlob, FileOptions, FileRule, KernelPages};
 
 use super::abi::capability;
 use super::handshake;
 use super::mount::{How, MountError, UnmountError};
 use super::mounted::{Mounted, Tree};
+use super::notify::Kernel;
 use super::passthrough::Passthrough;
 use crate::engine::{ArenaVolume, Engine};
 use crate::store::EngineStore;
@@ -36,6 +39,7 @@ use crate::store::files::{FileTable, SourceFile};
 use clerk::Job;
 use entries::Listing;
 use larder_core::clock::Clock;
+use news::News;
 use nodes::{Forgotten, Node, Nodes};
 use rules::Rules;
 use rustix::fs::{FlockOperation, Mode, OFlags};
@@ -88,6 +92,9 @@ pub struct FolderOptions {
     pub read_only: bool,
     /// How long the kernel may believe names and attributes without asking.
     pub ttl: Duration,
+    /// Others change the folder too: nothing is believed without asking, as long as nobody tells
+    /// what they change by [`FolderMount::news`].
+    pub shared: bool,
     /// Use plain calls even where io_uring is there.
     pub plain: bool,
     /// How files are handled that are called so; the first one that matches a file decides.
@@ -107,6 +114,10 @@ pub struct Folder {
     nodes: Nodes,
     /// Files that the kernel reads and writes by itself.
     passthrough: Passthrough,
+    /// Who is told what others have changed.
+    kernel: Kernel,
+    /// Whether we are told of that.
+    news: News,
     /// What is not as good as it could be, and is known only since it is mounted.
     notes: Mutex<Vec<String>>,
     listings: Mutex<HashMap<u64, Arc<Listing>>>,
@@ -173,6 +184,7 @@ impl Folder {
         let rules = Rules::new(&options.rules, link);
         let nodes = named.and_then(|root| Nodes::new(root, rules, reopens)).map_err(failed)?;
         let descriptors = raise_descriptors();
+        let news = News::none(nodes.device());
         let root = Arc::new(root);
         let (mut stores, mut said) = (Vec::new(), None);
         let mut section = |files: FileOptions| {
@@ -196,6 +208,8 @@ impl Folder {
             options,
             nodes,
             passthrough: Passthrough::default(),
+            kernel: Kernel::default(),
+            news,
             notes: Mutex::default(),
             listings: Mutex::default(),
             next_listing: AtomicU64::new(1),
@@ -227,6 +241,7 @@ impl Folder {
 
     /// The kernel has agreed to so much, on the connection of `device`.
     pub(super) fn agreed(&self, agreed: u64, device: &OwnedFd) {
+        self.kernel.connect(device);
         if !self.has_uncached() {
             return;
         }
@@ -285,6 +300,7 @@ pub struct FolderMount {
     mounted: Mounted,
     engine: Arc<Engine>,
     folder: Arc<Folder>,
+    clerks: Clerks,
     volumes: Vec<Arc<ArenaVolume>>,
 }
 
@@ -316,9 +332,10 @@ impl FolderMount {
         let clerks =
             clerks.map_err(|source| MountError::Refused { path: at.to_owned(), source })?;
         let ending = clerks.clone();
+        let others = clerks.clone();
         let tree = Tree::Folder { folder: Arc::clone(&folder), clerks };
         match Mounted::start(Arc::clone(&engine), tree, at, &how, None) {
-            Ok(mounted) => Ok(FolderMount { mounted, engine, folder, volumes }),
+            Ok(mounted) => Ok(FolderMount { mounted, engine, folder, clerks: others, volumes }),
             Err(error) => {
                 ending.end();
                 Err(error)
@@ -349,6 +366,13 @@ impl FolderMount {
     #[must_use]
     pub fn took_over(&self) -> bool {
         self.mounted.took_over()
+    }
+
+    /// What others change in the folder is told by this from now on; until it is gone, or says that
+    /// something was missed, names and attributes are believed.
+    #[must_use]
+    pub fn news(&self) -> FolderNews {
+        FolderNews::new(Arc::clone(&self.folder), self.clerks.clone())
     }
 
     /// One sentence for each thing that is not as good as it could be.

@@ -48,6 +48,8 @@ pub(crate) enum Act {
     Forget,
     /// It gets another length.
     Truncate(u64),
+    /// As for `Forget`, if it was not written to through the mount since it had been so often.
+    Renew(u64),
 }
 
 /// Descriptors for data; opened when they are needed.
@@ -101,12 +103,21 @@ pub(crate) struct SourceFile {
     dead: AtomicBool,
     /// The last error of a late write, for whoever closes the file.
     late: Mutex<Option<Errno>>,
+    /// Why the last write that failed has, until a flush has succeeded.
+    failure: Mutex<Option<Errno>>,
     /// A failed fsync(2): what it lost is not known, so that all later ones fail too.
     flush_failed: Mutex<Option<Errno>>,
     act: Mutex<Act>,
     /// Held by whoever changes the file as a whole.
     changing: Mutex<()>,
     written: AtomicBool,
+    /// Writes that have begun to come into the cache, and those that are over.
+    begun: AtomicU64,
+    over: AtomicU64,
+    /// It is not what it was when it was opened last: others have changed it.
+    anew: AtomicBool,
+    /// How many had begun when it was last taken as others had left it.
+    renewed: AtomicU64,
     metadata: AtomicBool,
     /// How often it is open.
     opens: AtomicUsize,
@@ -153,10 +164,15 @@ impl SourceFile {
             pinned: AtomicU64::new(0),
             dead: AtomicBool::new(false),
             late: Mutex::new(None),
+            failure: Mutex::new(None),
             flush_failed: Mutex::new(None),
             act: Mutex::new(Act::Forget),
             changing: Mutex::new(()),
             written: AtomicBool::new(false),
+            begun: AtomicU64::new(0),
+            over: AtomicU64::new(0),
+            anew: AtomicBool::new(false),
+            renewed: AtomicU64::new(0),
             metadata: AtomicBool::new(false),
             opens: AtomicUsize::new(0),
             reach: AtomicU64::new(0),
@@ -214,9 +230,14 @@ impl SourceFile {
         Some(self.take_from(&mut more))
     }
 
-    /// Says that it is to be moved once nobody has it open, or no more.
-    pub(crate) fn set_moves(&self, moves: bool) {
-        self.moves.store(moves, Ordering::Release);
+    /// Says that it is to be moved once nobody has it open.
+    pub(crate) fn set_moves(&self) {
+        self.moves.store(true, Ordering::Release);
+    }
+
+    /// It has been moved.
+    pub(crate) fn has_moved(&self) {
+        self.moves.store(false, Ordering::Release);
     }
 
     /// Whether it is to be moved once nobody has it open.
@@ -317,8 +338,63 @@ impl SourceFile {
             meta.grown = size < self.size();
         } else if size != self.size() {
             meta.stale |= is_known;
-            self.size.store(size, Ordering::Release);
+            // What is not written yet lies where the size as it was says that it is.
+            if !self.may_be_dirty() {
+                self.size.store(size, Ordering::Release);
+            }
         }
+    }
+
+    fn may_be_dirty(&self) -> bool {
+        self.begun.load(Ordering::Acquire) != self.renewed.load(Ordering::Acquire)
+    }
+
+    /// Whether somebody else has changed it and something of it may be in the cache, so that it
+    /// takes a clerk to say what it is now.
+    pub(crate) fn must_be_renewed(&self) -> bool {
+        self.is_stale() && (self.has_segments() || self.may_be_dirty())
+    }
+
+    /// Somebody else has changed it.
+    pub(crate) fn set_stale(&self) {
+        let mut meta = self.meta();
+        (meta.stale, meta.mtime, meta.ctime) = (true, None, None);
+    }
+
+    /// Somebody else had changed it since it was opened last, and that has been taken over.
+    pub(crate) fn set_anew(&self) {
+        self.anew.store(true, Ordering::Release);
+    }
+
+    /// Whether it is so; it is opened now.
+    pub(crate) fn take_anew(&self) -> bool {
+        self.anew.swap(false, Ordering::AcqRel)
+    }
+
+    /// How many writes have come into the cache; none while one is under way.
+    pub(crate) fn writes(&self) -> Option<u64> {
+        let begun = self.begun.load(Ordering::Acquire);
+        (self.over.load(Ordering::Acquire) == begun).then_some(begun)
+    }
+
+    /// A write that had begun is over.
+    pub(crate) fn write_over(&self) {
+        self.over.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Takes size and times as the folder has them, if no write has begun since there had been
+    /// `writes`, all of which the folder has; whether that is so.
+    pub(crate) fn adopt(&self, writes: u64) -> Result<bool, Errno> {
+        let mut meta = self.meta();
+        if self.begun.load(Ordering::Acquire) != writes {
+            return Ok(false);
+        }
+        let stat = rustix::fs::fstat(&self.path)?;
+        (meta.grown, meta.mtime, meta.ctime) = (false, None, None);
+        self.size.store(size_of(&stat), Ordering::Release);
+        self.settled(&mut meta, &stat);
+        self.renewed.store(writes, Ordering::Release);
+        Ok(true)
     }
 
     /// Whether somebody else has changed it.
@@ -331,10 +407,12 @@ impl SourceFile {
         std::mem::take(&mut self.meta().stale)
     }
 
-    /// Bytes up to `end` are about to be written into the cache; what the size was before.
+    /// Bytes up to `end` are about to be written into the cache, which [`SourceFile::write_over`]
+    /// ends; what the size was before.
     pub(crate) fn grow(&self, end: u64) -> u64 {
         self.written.store(true, Ordering::Release);
         let mut meta = self.meta();
+        self.begun.fetch_add(1, Ordering::AcqRel);
         let now = now();
         (meta.mtime, meta.ctime) = (Some(now), Some(now));
         let size = self.size();
@@ -404,6 +482,7 @@ impl SourceFile {
     pub(super) fn write_ended(&self, error: Option<Errno>) {
         if error.is_some() {
             *self.late.lock().expect("no holder panics") = error;
+            *self.failure.lock().expect("no holder panics") = error;
         }
         let mut meta = self.meta();
         meta.writing -= 1;
@@ -429,17 +508,22 @@ impl SourceFile {
         self.late.lock().expect("no holder panics").take()
     }
 
+    /// Why the last write that failed has, unless a flush has succeeded since.
+    pub(crate) fn failure(&self) -> Option<Errno> {
+        *self.failure.lock().expect("no holder panics")
+    }
+
     /// Why no fsync can succeed any more, if that is so.
     pub(super) fn flush_failed(&self) -> Option<Errno> {
         *self.flush_failed.lock().expect("no holder panics")
     }
 
     pub(super) fn flush_ended(&self, error: Option<Errno>) {
-        match error {
-            Some(error) => {
-                self.flush_failed.lock().expect("no holder panics").get_or_insert(error);
-            }
-            None => *self.late.lock().expect("no holder panics") = None,
+        if let Some(error) = error {
+            self.flush_failed.lock().expect("no holder panics").get_or_insert(error);
+        } else {
+            *self.late.lock().expect("no holder panics") = None;
+            *self.failure.lock().expect("no holder panics") = None;
         }
         self.rest();
     }

@@ -26,20 +26,25 @@ use larder_core::cache::cut;
 use larder_core::clock::Clock;
 use larder_core::counters::Interface;
 use larder_core::request::{Assembly, WriteTask};
-use larder_core::store::StoreOpKind;
+use larder_core::store::{StoreError, StoreOpKind};
 use rustix::fs::{FallocateFlags, OFlags, SeekFrom};
 use rustix::io::Errno;
 use rustix::thread::UnshareFlags;
+use std::ffi::CString;
 use std::io;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 use zerocopy::IntoBytes;
 
 /// So many do not make hits wait for a core, and keep a slow disk busy.
 const CLERKS: usize = 4;
+
+/// How long the kernel may take at the end for what it is being told.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// What a clerk is asked for.
 pub(in crate::front::fuse) enum Job {
@@ -53,6 +58,11 @@ pub(in crate::front::fuse) enum Job {
     Pin(Arc<Node>),
     /// To make a file that was renamed one of the section that its name is of.
     Move(Arc<Node>),
+    /// To have the kernel forget what it knows of a node that others have changed: its attributes,
+    /// and its contents too if so.
+    Changed { node: Arc<Node>, contents: bool },
+    /// To have it forget what a name in a directory leads to.
+    Renamed { directory: Arc<Node>, name: CString },
     /// To end.
     End,
 }
@@ -61,15 +71,19 @@ pub(in crate::front::fuse) enum Job {
 #[derive(Clone, Debug)]
 pub(in crate::front::fuse) struct Clerks {
     jobs: Sender<Job>,
+    /// The way to the one who tells the kernel what others have changed. It may have to wait for
+    /// requests, so it answers none.
+    news: Sender<Job>,
     threads: Arc<Mutex<Vec<JoinHandle<()>>>>,
+    herald: Arc<Mutex<Option<JoinHandle<()>>>>,
 }
 
 impl Clerks {
     pub(super) fn start(engine: &Arc<Engine>, folder: &Arc<Folder>) -> io::Result<Self> {
-        let (sender, jobs) = channel();
-        let clerks = Clerks { jobs: sender, threads: Arc::default() };
-        let jobs = Arc::new(Mutex::new(jobs));
-        for _ in 0..CLERKS {
+        let ((jobs, to_do), (news, to_tell)) = (channel(), channel());
+        let (threads, herald) = (Arc::default(), Arc::default());
+        let clerks = Clerks { jobs, news, threads, herald };
+        let start = |name: &str, jobs: &Arc<Mutex<Receiver<Job>>>| {
             let waker = Waker::new()?;
             let cache = Arc::clone(engine.cache());
             let clerk = Clerk {
@@ -79,18 +93,23 @@ impl Clerks {
                 cache,
                 waker,
                 clock: engine.clock(),
-                jobs: Arc::clone(&jobs),
+                jobs: Arc::clone(jobs),
             };
-            let named = std::thread::Builder::new().name("clerk".into());
-            let thread = named.spawn(move || {
+            std::thread::Builder::new().name(name.into()).spawn(move || {
                 // Whoever waits for a clerk that is gone would wait for ever, in the kernel.
                 if catch_unwind(AssertUnwindSafe(|| clerk.run())).is_err() {
                     tracing::error!("a broken invariant; ending at once, as after a power failure");
                     std::process::abort();
                 }
-            })?;
+            })
+        };
+        let to_do = Arc::new(Mutex::new(to_do));
+        for _ in 0..CLERKS {
+            let thread = start("clerk", &to_do)?;
             clerks.threads.lock().expect("no holder panics").push(thread);
         }
+        let herald = start("herald", &Arc::new(Mutex::new(to_tell)))?;
+        *clerks.herald.lock().expect("no holder panics") = Some(herald);
         Ok(clerks)
     }
 
@@ -98,6 +117,13 @@ impl Clerks {
         // Without clerks the mount is gone, and nobody waits for it.
         if self.jobs.send(job).is_err() {
             tracing::debug!("a request came after the end");
+        }
+    }
+
+    /// Has the kernel told what others have changed.
+    pub(super) fn tell(&self, job: Job) {
+        if self.news.send(job).is_err() {
+            tracing::debug!("news came after the end");
         }
     }
 
@@ -111,6 +137,18 @@ impl Clerks {
             if thread.join().is_err() {
                 tracing::error!("a thread of the mount panicked");
             }
+        }
+        self.tell(Job::End);
+        let Some(herald) = self.herald.lock().expect("no holder panics").take() else { return };
+        // It may wait in the kernel for a request that nobody answers any more.
+        let begun = Instant::now();
+        while !herald.is_finished() && begun.elapsed() < PATIENCE {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        if !herald.is_finished() {
+            tracing::warn!("the kernel was still being told of changes at the end");
+        } else if herald.join().is_err() {
+            tracing::error!("a thread of the mount panicked");
         }
     }
 }
@@ -157,6 +195,10 @@ impl Clerk {
                 Ok(Job::Close(node)) => self.close(&node),
                 Ok(Job::Pin(node)) => self.pin(&node.file),
                 Ok(Job::Move(node)) => self.relocate(&node),
+                Ok(Job::Changed { node, contents }) => self.changed(&node, contents),
+                Ok(Job::Renamed { directory, name }) => {
+                    self.folder.kernel.renamed(directory.id, &name);
+                }
                 Ok(Job::End) | Err(_) => break,
             }
         }
@@ -187,6 +229,13 @@ impl Clerk {
             }
             opcode::FALLOCATE => self.fallocate(header, &abi::head_of(body)),
             opcode::LSEEK => self.seek(header, &abi::head_of(body)),
+            opcode::GETATTR | opcode::STATX => {
+                let node = self.folder.node(header.nodeid)?;
+                // What cannot be written now is no reason not to tell what there is.
+                self.renew(&node.file).ok();
+                let attributes = node.file.attributes()?;
+                Ok(self.folder.told(header, &node, &attributes).into())
+            }
             opcode::OPEN => self.open(header, abi::head_of(body)),
             opcode::SETATTR => {
                 let asked: SetattrIn = abi::head_of(body);
@@ -201,6 +250,18 @@ impl Clerk {
 
     /// Makes a call on the volume of a section and waits for its end.
     fn call(&mut self, section: usize, call: &mut dyn Call) -> Result<(), Errno> {
+        self.try_call(section, call)?.map_err(|error| {
+            tracing::warn!(%error, "a request failed");
+            errno_of(&error)
+        })
+    }
+
+    /// The same where failures are nothing special.
+    fn try_call(
+        &mut self,
+        section: usize,
+        call: &mut dyn Call,
+    ) -> Result<Result<(), StoreError>, Errno> {
         let clock = Arc::clone(&self.clock);
         if self.lanes[section].is_none() {
             let cached = self.folder.sections[section].cached().ok_or(Errno::INVAL)?;
@@ -209,14 +270,7 @@ impl Clerk {
         }
         let lane = self.lanes[section].as_mut().expect("opened before");
         let waited = wait(call, &self.cache, lane, &self.waker, &|| clock.now());
-        match waited {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => {
-                tracing::warn!(%error, "a request failed");
-                Err(errno_of(&error))
-            }
-            Err(error) => Err(Errno::from_io_error(&error).unwrap_or(Errno::IO)),
-        }
+        waited.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
     }
 
     /// Writes what is in the cache of a part of a file.
@@ -373,17 +427,8 @@ impl Clerk {
     /// Opens a file that somebody else has changed: what is cached of it is forgotten.
     fn open(&mut self, header: &InHeader, asked: OpenIn) -> Answered {
         let node = self.folder.node(header.nodeid)?;
-        let is_new = {
-            let _alone = node.file.change();
-            let is_stale = node.file.take_stale();
-            if is_stale {
-                tracing::info!(file = node.file.name(), "it was changed behind the mount");
-                self.write_out(&node.file, 0..node.file.reach(), false)?;
-                self.forget(&node.file, 0..node.file.reach(), Act::Forget)?;
-            }
-            is_stale
-        };
-        Ok(self.folder.opened(&self.clerks, &node, asked.flags, is_new)?.into())
+        self.renew(&node.file)?;
+        Ok(self.folder.opened(&self.clerks, &node, asked.flags)?.into())
     }
 
     /// Renames a file after its data has gone out; where it takes the place of another one, after
@@ -391,17 +436,14 @@ impl Clerk {
     fn rename(&mut self, header: &InHeader, body: &[u8]) -> Answered {
         let folder = Arc::clone(&self.folder);
         let asked = Renaming::parse(&folder, header, body)?;
-        let file = asked.file(&folder)?;
+        let (file, moving) = (asked.file(&folder)?, asked.moving(&folder)?);
         if let Some(node) = &file {
             self.write_out(&node.file, 0..node.file.size(), asked.replaces())?;
         }
         asked.perform()?;
-        if let Some(node) = file {
-            let moves = asked.section(&folder) != node.file.section();
-            node.file.set_moves(moves);
-            if moves {
-                self.relocate(&node);
-            }
+        for node in moving {
+            node.file.set_moves();
+            self.relocate(&node);
         }
         Ok(done())
     }
@@ -442,6 +484,27 @@ impl Clerk {
         let Some(cached) = cached else { return uncached::write(&node.file, asked, payload) };
         let end = asked.offset + payload.len() as u64;
         let old = node.file.grow(end);
+        let written = self.write_parts(&node, section, cached, asked, payload, old);
+        node.file.write_over();
+        written?;
+        if asked.flags & data::SYNCHRONOUS != 0 {
+            self.write_out(&node.file, asked.offset..end, true)?;
+        }
+        let size = u32::try_from(payload.len()).expect("at most 1 MiB");
+        Ok(WriteOut { size, padding: 0 }.as_bytes().to_vec().into())
+    }
+
+    /// Writes to a file that was as long as `old`.
+    fn write_parts(
+        &mut self,
+        node: &Node,
+        section: usize,
+        cached: Cached<'_>,
+        asked: &TransferIn,
+        payload: &[u8],
+        old: u64,
+    ) -> Result<(), Errno> {
+        let end = asked.offset + payload.len() as u64;
         cached.note_reach(&node.file);
         for (part, at) in data::segments(asked.offset..end) {
             let start = cached.table.place(&node.file, part.start)?;
@@ -454,11 +517,7 @@ impl Clerk {
                 self.call(section, &mut Write { task, bytes })?;
             }
         }
-        if asked.flags & data::SYNCHRONOUS != 0 {
-            self.write_out(&node.file, asked.offset..end, true)?;
-        }
-        let size = u32::try_from(payload.len()).expect("at most 1 MiB");
-        Ok(WriteOut { size, padding: 0 }.as_bytes().to_vec().into())
+        Ok(())
     }
 }
 

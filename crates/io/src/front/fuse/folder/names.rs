@@ -44,9 +44,10 @@ impl Folder {
         match self.nodes.lookup(&parent, name(body)?) {
             Ok((node, attributes)) => Ok(self.found(&node, &attributes)),
             // That there is nothing may be believed as long as anything else.
-            Err(Errno::NOENT) if !self.options.ttl.is_zero() => {
+            Err(Errno::NOENT) if !self.ttl(&parent).is_zero() => {
+                let ttl = self.ttl(&parent);
                 let mut entry = EntryOut::new_zeroed();
-                (entry.entry_valid, entry.entry_valid_ns) = self.ttl();
+                (entry.entry_valid, entry.entry_valid_ns) = (ttl.as_secs(), ttl.subsec_nanos());
                 Ok(entry.as_bytes().to_vec().into())
             }
             Err(errno) => Err(errno),
@@ -193,19 +194,19 @@ impl Folder {
         if self.section(&node.file).options().pin {
             clerks.send(Job::Pin(Arc::clone(&node)));
         }
-        let is_new = node.file.is_stale();
+        if node.file.is_stale() {
+            node.file.set_anew();
+        }
         let mut bytes = self.entry(&node, &attributes).as_bytes().to_vec();
-        bytes.extend(self.open_out(&node, writes(flags), is_new));
+        bytes.extend(self.open_out(&node, writes(flags)));
         Ok(bytes.into())
     }
 
     /// Renames, unless something of the file has to be written first.
     pub(super) fn rename(&self, header: &InHeader, body: &[u8]) -> Answered {
         let asked = Renaming::parse(self, header, body)?;
-        let file = asked.file(self)?;
-        let is_written = |node: &Node| !node.file.was_written();
-        let stays = |node: &Node| asked.section(self) == node.file.section();
-        if file.is_some_and(|node| !is_written(&node) || !stays(&node)) {
+        let (file, moving) = (asked.file(self)?, asked.moving(self)?);
+        if file.is_some_and(|node| node.file.was_written()) || !moving.is_empty() {
             return Ok(Answer::Clerk);
         }
         asked.perform()?;
@@ -252,9 +253,19 @@ impl<'a> Renaming<'a> {
         Ok(node.filter(|node| node.is_regular()))
     }
 
-    /// The section that it will be of.
-    pub(super) fn section(&self, folder: &Folder) -> usize {
-        folder.nodes.rules().section_in(&self.to.file.link(), self.new.to_bytes())
+    /// The files that will be of other sections than they are, the one that takes the old name
+    /// included, if one does.
+    pub(super) fn moving(&self, folder: &Folder) -> Result<Vec<Arc<Node>>, Errno> {
+        let rules = folder.nodes.rules();
+        let is_moved = |node: &Arc<Node>, to: &Node, name: &CStr| {
+            let section = rules.section_in(&to.file.link(), name.to_bytes());
+            node.is_regular() && section != node.file.section()
+        };
+        let file = self.file(folder)?.filter(|node| is_moved(node, &self.to, self.new));
+        let exchanges = self.flags.contains(RenameFlags::EXCHANGE);
+        let other = if exchanges { folder.nodes.named(&self.to, self.new)? } else { None };
+        let other = other.filter(|node| is_moved(node, &self.from, self.old));
+        Ok(file.into_iter().chain(other).collect())
     }
 
     /// Whether it takes the place of something.

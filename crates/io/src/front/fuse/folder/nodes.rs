@@ -34,6 +34,11 @@ impl Node {
         self.kind == FileType::RegularFile
     }
 
+    /// The device that it lies on.
+    pub(super) fn device(&self) -> u64 {
+        self.key.0
+    }
+
     pub(super) fn is_link(&self) -> bool {
         self.kind == FileType::Symlink
     }
@@ -95,6 +100,23 @@ impl Nodes {
     /// The node of this number.
     pub(super) fn at(&self, id: u64) -> Result<Arc<Node>, Errno> {
         self.known().by_id.get(&id).map(|(node, _)| Arc::clone(node)).ok_or(Errno::STALE)
+    }
+
+    /// The node of an inode, if it is known.
+    pub(super) fn of(&self, device: u64, ino: u64) -> Option<Arc<Node>> {
+        let known = self.known();
+        let id = known.by_key.get(&(device, ino))?;
+        known.by_id.get(id).map(|(node, _)| Arc::clone(node))
+    }
+
+    /// All nodes.
+    pub(super) fn all(&self) -> Vec<Arc<Node>> {
+        self.known().by_id.values().map(|(node, _)| Arc::clone(node)).collect()
+    }
+
+    /// The device of the folder itself.
+    pub(super) fn device(&self) -> u64 {
+        self.device
     }
 
     /// The node of what a name leads to, if it is known; it is not counted as looked up.

@@ -12,6 +12,7 @@ use crate::store::files::Attributes;
 use rustix::io::Errno;
 use std::ffi::CStr;
 use std::sync::Arc;
+use std::time::Duration;
 use zerocopy::IntoBytes;
 
 /// What a request leads to.
@@ -85,6 +86,7 @@ fn is_never_slow(code: u32) -> bool {
             | opcode::INTERRUPT
             | opcode::FLUSH
             | opcode::GETATTR
+            | opcode::STATX
             | opcode::RELEASE
             | opcode::RELEASEDIR
             | opcode::DESTROY
@@ -133,7 +135,7 @@ impl Folder {
                 self.released(clerks, header, body)
             }
             opcode::LOOKUP => self.lookup(header, body),
-            opcode::GETATTR => self.getattr(header),
+            opcode::GETATTR | opcode::STATX => self.stat(header),
             opcode::SETATTR => self.setattr(header, body),
             opcode::STATFS => self.statfs(header),
             opcode::OPEN => self.open_file(clerks, header, abi::head_of(body)),
@@ -203,20 +205,21 @@ impl Folder {
         let node = self.node(header.nodeid)?;
         // Whether somebody else has changed it is looked at when it is opened.
         node.file.attributes()?;
-        if node.file.is_stale() && node.file.has_segments() {
+        if node.file.must_be_renewed() {
             return Ok(Answer::Clerk);
         }
-        let is_new = node.file.take_stale();
-        Ok(self.opened(clerks, &node, asked.flags, is_new)?.into())
+        if node.file.take_stale() {
+            node.file.set_anew();
+        }
+        Ok(self.opened(clerks, &node, asked.flags)?.into())
     }
 
-    /// Opens a file for as long as the kernel has it open; `is_new` if it is not what it was.
+    /// Opens a file for as long as the kernel has it open.
     pub(super) fn opened(
         &self,
         clerks: &Clerks,
         node: &Arc<Node>,
         flags: u32,
-        is_new: bool,
     ) -> Result<Vec<u8>, Errno> {
         let writes = writes(flags);
         if writes {
@@ -228,17 +231,18 @@ impl Folder {
         if self.section(&node.file).options().pin {
             clerks.send(Job::Pin(Arc::clone(node)));
         }
-        Ok(self.open_out(node, writes, is_new))
+        Ok(self.open_out(node, writes))
     }
 
     /// The answer to an opening.
-    pub(super) fn open_out(&self, node: &Node, writes: bool, is_new: bool) -> Vec<u8> {
+    pub(super) fn open_out(&self, node: &Node, writes: bool) -> Vec<u8> {
         let options = self.section(&node.file).options();
         let backing = options.uncached.then(|| self.back(node)).flatten();
         let mut open_flags = match options.kernel_pages {
             _ if backing.is_some() => open_flag::PASSTHROUGH,
             KernelPages::Off => open_flag::DIRECT_IO | open_flag::PARALLEL_DIRECT_WRITES,
-            KernelPages::Keep if !is_new => open_flag::KEEP_CACHE,
+            // What the kernel has of it may be what it was before others changed it.
+            KernelPages::Keep if !node.file.take_anew() => open_flag::KEEP_CACHE,
             KernelPages::Keep | KernelPages::Open => 0,
         };
         if !writes {
@@ -283,27 +287,32 @@ impl Folder {
 
     /// What an entry of a directory is, and for how long that may be believed.
     pub(super) fn entry(&self, node: &Node, attributes: &Attributes) -> EntryOut {
-        let (seconds, nanos) = self.ttl();
+        let ttl = self.ttl(node);
+        // What the attributes are now is found out when they are asked for.
+        let attr_ttl = if node.file.must_be_renewed() { Duration::ZERO } else { ttl };
         EntryOut {
             nodeid: node.id,
             generation: 0,
-            entry_valid: seconds,
-            attr_valid: seconds,
-            entry_valid_ns: nanos,
-            attr_valid_ns: nanos,
+            entry_valid: ttl.as_secs(),
+            attr_valid: attr_ttl.as_secs(),
+            entry_valid_ns: ttl.subsec_nanos(),
+            attr_valid_ns: attr_ttl.subsec_nanos(),
             attr: self.attr(attributes),
         }
     }
 
     /// The attributes of a node as an answer.
-    pub(super) fn attr_out(&self, attributes: &Attributes) -> Vec<u8> {
-        let (valid, valid_ns) = self.ttl();
-        let attr = self.attr(attributes);
-        AttrOut { valid, valid_ns, dummy: 0, attr }.as_bytes().to_vec()
+    pub(super) fn attr_out(&self, node: &Node, attributes: &Attributes) -> Vec<u8> {
+        let (ttl, attr) = (self.ttl(node), self.attr(attributes));
+        AttrOut { valid: ttl.as_secs(), valid_ns: ttl.subsec_nanos(), dummy: 0, attr }
+            .as_bytes()
+            .to_vec()
     }
 
-    pub(super) fn ttl(&self) -> (u64, u32) {
-        (self.options.ttl.as_secs(), self.options.ttl.subsec_nanos())
+    /// How long the kernel may believe what it is told of a node.
+    pub(super) fn ttl(&self, node: &Node) -> Duration {
+        let others = self.options.shared;
+        if others && !self.news.covers(node.device()) { Duration::ZERO } else { self.options.ttl }
     }
 }
 

@@ -1,12 +1,19 @@
-//! What of files stays in the cache, and what leaves it: pinning, forgetting, and moving a file to
-//! another section.
+//! What of files stays in the cache, and what leaves it: pinning, forgetting, moving a file to
+//! another section, and what others have changed.
 //!
 //! Invariant: nothing leaves that the folder does not have, unless nobody can reach it any more.
 
 use super::super::Node;
 use super::Clerk;
 use crate::store::files::{Act, FileTable, SEGMENT_BYTES, SourceFile};
+use rustix::io::Errno;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// How often it is tried to find a moment in which a file is not written to.
+const RENEWALS_MAX: usize = 100;
+/// How long to wait for such a moment.
+const RENEWAL_PAUSE: Duration = Duration::from_millis(1);
 
 impl Clerk {
     /// Has a file be in the cache as a whole, and stay there, if its rule says so.
@@ -60,6 +67,55 @@ impl Clerk {
         }
     }
 
+    /// Takes a file as others have left it: what is dirty is laid over that, and the rest forgotten.
+    pub(super) fn renew(&mut self, file: &SourceFile) -> Result<(), Errno> {
+        let _alone = file.change();
+        if !file.take_stale() {
+            return Ok(());
+        }
+        tracing::info!(file = file.name(), "it was changed behind the mount");
+        let renewed = self.try_to_renew(file);
+        if let Ok(true) = renewed {
+            file.set_anew();
+        } else {
+            file.set_stale();
+        }
+        renewed.map(drop)
+    }
+
+    /// Whether it is done; else it has to be tried again.
+    fn try_to_renew(&mut self, file: &SourceFile) -> Result<bool, Errno> {
+        for _ in 0..RENEWALS_MAX {
+            let Some(writes) = file.writes() else {
+                std::thread::sleep(RENEWAL_PAUSE);
+                continue;
+            };
+            self.write_out(file, 0..file.reach(), false)?;
+            if !file.adopt(writes)? {
+                continue;
+            }
+            match self.forget(file, 0..file.reach(), Act::Renew(writes)) {
+                Ok(_) => return Ok(true),
+                // What came meanwhile has to be written first.
+                Err(_) if file.writes() != Some(writes) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        tracing::info!(file = file.name(), "it is written to all the time; what is cached stays");
+        Ok(false)
+    }
+
+    /// Others have changed a node.
+    pub(super) fn changed(&mut self, node: &Node, contents: bool) {
+        if contents && node.is_regular() {
+            node.file.set_stale();
+            if let Err(error) = self.renew(&node.file) {
+                tracing::warn!(file = node.file.name(), %error, "what is cached of it stays");
+            }
+        }
+        self.folder.kernel.changed(node.id, contents);
+    }
+
     /// Has the cache forget a node, unless somebody uses it again.
     pub(super) fn retire(&mut self, node: &Node) {
         let file = &node.file;
@@ -110,7 +166,7 @@ impl Clerk {
         let before = folder.section(file).table();
         // Who has opened it meanwhile closes it again, which is when this is tried anew.
         let Some(segments) = file.move_to(section, openings) else { return };
-        file.set_moves(false);
+        file.has_moved();
         if let Some(table) = before {
             table.free_segments(segments);
         }
