@@ -120,8 +120,9 @@ fn name_of(source: &Path) -> String {
 
 /// The volumes of rules are called so, and numbered.
 const RULE: &str = "rule";
-/// More rules are refused: each takes a thread, and every file is held against all of them.
-const RULES_MAX: usize = 32;
+/// More rules are refused: each takes a thread, and where its disk is slow a buffer of 2 MiB beside
+/// `--memory`, which all together must stay within what the process may take.
+const RULES_MAX: usize = 12;
 
 /// A setting for all volumes.
 fn all<T>(value: Option<T>) -> Vec<Named<T>> {
