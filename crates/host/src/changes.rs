@@ -94,8 +94,8 @@ impl Changes {
         Ok(changes)
     }
 
-    /// What has changed since it was asked last; waits for that. None if `stop` becomes readable, or
-    /// ends, before.
+    /// What has changed since it was asked last; waits for that. None if `stop` becomes readable,
+    /// or ends, before.
     ///
     /// # Errors
     /// If the kernel does not tell.

@@ -293,12 +293,17 @@ impl Clerk {
     fn forget(&mut self, file: &SourceFile, part: Range<u64>, act: Act) -> Result<bool, Errno> {
         let (section, mut ranges) = FileTable::ranges(file, part.start, part.end);
         let Some(first) = (!ranges.is_empty()).then(|| ranges.remove(0)) else { return Ok(false) };
-        for (range, act) in
-            ranges.into_iter().rev().map(|range| (range, Act::Forget)).chain([(first, act)])
-        {
+        // A condition holds for all of it.
+        let other = if let Act::Renew(_) = act { act } else { Act::Forget };
+        let others = ranges.into_iter().rev().map(|range| (range, other));
+        for (range, act) in others.chain([(first, act)]) {
             file.plan(act);
             let (kind, blocks) = (StoreOpKind::Discard, blocks_of(&range));
-            self.call(section, &mut Exclude { token: 0, kind, blocks })?;
+            let ended = self.try_call(section, &mut Exclude { token: 0, kind, blocks })?;
+            ended.map_err(|error| {
+                tracing::debug!(%error, "nothing was forgotten");
+                errno_of(&error)
+            })?;
         }
         Ok(true)
     }

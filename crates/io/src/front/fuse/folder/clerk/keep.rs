@@ -67,7 +67,7 @@ impl Clerk {
         }
     }
 
-    /// Takes a file as others have left it: what is dirty is laid over that, and the rest forgotten.
+    /// Takes a file as others have left it: what is dirty is laid over that, the rest forgotten.
     pub(super) fn renew(&mut self, file: &SourceFile) -> Result<(), Errno> {
         let _alone = file.change();
         if !file.take_stale() {
@@ -123,13 +123,16 @@ impl Clerk {
             return;
         }
         let _alone = file.change();
+        // Who writes to it meanwhile has looked it up again: then it stays.
+        let Some(writes) = file.writes() else { return };
         if !file.is_dead() && self.write_out(file, 0..file.reach(), false).is_err() {
             // It stays until it can be written.
             return;
         }
         self.unpin(file, 0);
-        if let Err(error) = self.forget(file, 0..file.reach(), Act::Forget) {
-            tracing::warn!(file = file.name(), %error, "the cache keeps what nobody asks for");
+        let act = if file.is_dead() { Act::Forget } else { Act::Renew(writes) };
+        if let Err(error) = self.forget(file, 0..file.reach(), act) {
+            tracing::info!(file = file.name(), %error, "the cache keeps what nobody asked for");
             return;
         }
         let folder = Arc::clone(&self.folder);
@@ -153,18 +156,20 @@ impl Clerk {
             return;
         }
         let openings = file.openings();
+        // Who opens it meanwhile closes it again, which is when this is tried anew.
+        let Some(writes) = file.writes() else { return };
         let section = self.folder.nodes.rules().section(&file.link());
         let gone = self.write_out(file, 0..file.reach(), true).and_then(|()| {
             self.unpin(file, 0);
-            self.forget(file, 0..file.reach(), Act::Forget)
+            // What is written meanwhile must not be dropped.
+            self.forget(file, 0..file.reach(), Act::Renew(writes))
         });
         if let Err(error) = gone {
-            tracing::warn!(file = file.name(), %error, "it stays where its old name had it");
+            tracing::info!(file = file.name(), %error, "it stays where its old name had it");
             return;
         }
         let folder = Arc::clone(&self.folder);
         let before = folder.section(file).table();
-        // Who has opened it meanwhile closes it again, which is when this is tried anew.
         let Some(segments) = file.move_to(section, openings) else { return };
         file.has_moved();
         if let Some(table) = before {
