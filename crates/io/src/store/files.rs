@@ -65,7 +65,7 @@ struct Place {
 #[derive(Debug)]
 pub(crate) struct FileTable {
     /// The folder, and where it is.
-    root: OwnedFd,
+    root: Arc<OwnedFd>,
     folder: PathBuf,
     read_only: bool,
     places: RwLock<Vec<Option<Place>>>,
@@ -74,7 +74,7 @@ pub(crate) struct FileTable {
 
 impl FileTable {
     /// No files yet, of the folder that `root` has open.
-    pub(crate) fn new(root: OwnedFd, folder: PathBuf, read_only: bool) -> Self {
+    pub(crate) fn new(root: Arc<OwnedFd>, folder: PathBuf, read_only: bool) -> Self {
         let (places, free) = (RwLock::default(), Mutex::default());
         FileTable { root, folder, read_only, places, free }
     }
@@ -123,21 +123,30 @@ impl FileTable {
         segment.ok_or(Errno::NFILE)
     }
 
-    /// Where the segments of a file are in the store, as ranges of bytes of `from` and what follows
-    /// up to `end`.
-    pub(crate) fn ranges(file: &SourceFile, from: u64, end: u64) -> Vec<std::ops::Range<u64>> {
-        let ranges = file.segments().into_iter().map(|(number, segment)| {
+    /// Where the segments of a file are in the store of its section, and which section that is, as
+    /// ranges of bytes of `from` and what follows up to `end`.
+    pub(crate) fn ranges(
+        file: &SourceFile,
+        from: u64,
+        end: u64,
+    ) -> (usize, Vec<std::ops::Range<u64>>) {
+        let (section, segments) = file.placed();
+        let ranges = segments.into_iter().map(|(number, segment)| {
             let (start, base) = (number * SEGMENT_BYTES, u64::from(segment) * SEGMENT_BYTES);
             let first = from.clamp(start, start + SEGMENT_BYTES) - start;
             let last = end.clamp(start, start + SEGMENT_BYTES) - start;
             base + first..base + last.max(first)
         });
-        ranges.filter(|range| !range.is_empty()).collect()
+        (section, ranges.filter(|range| !range.is_empty()).collect())
     }
 
     /// Gives the segments of a file back, of which nothing is cached.
     pub(crate) fn free(&self, file: &SourceFile) {
-        let segments = file.take_segments();
+        self.free_segments(file.take_segments());
+    }
+
+    /// The same of a file that has been moved to another section.
+    pub(crate) fn free_segments(&self, segments: Vec<u32>) {
         let mut places = self.places.write().expect("no holder panics");
         for &segment in &segments {
             places[segment as usize] = None;
@@ -226,7 +235,9 @@ impl Backing for FileTable {
             StoreOpKind::Flush if file.is_dead() => Some(Ok(())),
             StoreOpKind::Flush => file.flush_failed().map(|error| Err(failed(error))),
             StoreOpKind::Discard => Some(match file.take_act() {
-                Act::Forget => Ok(()),
+                // Nothing is dropped that came meanwhile.
+                Act::Renew(writes) if file.writes() != Some(writes) => Err(failed(Errno::BUSY)),
+                Act::Forget | Act::Renew(_) => Ok(()),
                 Act::Truncate(size) => truncate(&file, size).map_err(failed),
             }),
             StoreOpKind::Zero { keep_allocated } => {
