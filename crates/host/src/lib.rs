@@ -23,6 +23,8 @@
 #![deny(unsafe_code)]
 
 pub mod activity;
+#[cfg(feature = "bpf")]
+mod bpf;
 mod damon;
 pub mod disk;
 pub mod disk_counters;
