@@ -49,7 +49,8 @@ pub(crate) fn command(uri: &str, seconds: u64, options: &[&str]) -> Command {
     command
 }
 
-fn parse(text: &str) -> Result<Outcome> {
+/// What fio printed as JSON.
+pub(crate) fn parse(text: &str) -> Result<Outcome> {
     // Notes may come before the JSON.
     let start = text.find('{').context("fio printed no JSON")?;
     let whole: Value = serde_json::from_str(&text[start..]).context("parse what fio printed")?;

@@ -135,7 +135,7 @@ pub const TUNABLES: [Bounds; 18] = [
         "dirty-limit",
         "per mille of the memory",
         [2, 900],
-        600,
+        800,
         500,
         "More is never dirty: writes are slowed down on the way there and wait at it.",
     ),

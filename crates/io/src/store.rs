@@ -8,6 +8,7 @@ mod backing;
 mod error;
 mod file;
 pub(crate) mod files;
+mod gather;
 mod map;
 mod nbd;
 mod plain;

@@ -4,6 +4,7 @@
 use super::EngineStore;
 use super::backing::{Backing, Transfer};
 use super::file::OpenedFile;
+use super::gather::{Gather, Taken};
 use super::plain::zero_rest;
 use crate::frames::ArenaFrames;
 use crate::wake::Waker;
@@ -35,6 +36,10 @@ struct InFlight {
     /// What the kernel was asked to do.
     transfer: Option<Transfer>,
     started_at: Nanos,
+    /// Operations that were in flight when this was, itself included.
+    together: usize,
+    /// The buffer that stands for the memory of the segments.
+    gathered: Option<Taken>,
     /// Bytes of earlier calls.
     done: u64,
 }
@@ -50,6 +55,7 @@ pub struct UringStore {
     backlog: VecDeque<squeue::Entry>,
     wake_armed: bool,
     count: usize,
+    gather: Gather,
 }
 
 impl fmt::Debug for UringStore {
@@ -82,6 +88,7 @@ impl UringStore {
             backlog: VecDeque::new(),
             wake_armed: false,
             count: 0,
+            gather: Gather::default(),
         })
     }
 
@@ -142,8 +149,8 @@ impl UringStore {
     fn fill_queue(&mut self) {
         let mut queue = self.ring.submission();
         while let Some(entry) = self.backlog.front() {
-            // SAFETY: the entry points at frames and vectors that its InFlight keeps in place until
-            // the completion: the frames by their holds, the vectors in a box.
+            // SAFETY: the entry points at memory that stays in place until the completion: frames by
+            // their holds and vectors in a box, both of its InFlight, and the buffers of `gather`.
             let pushed = unsafe { queue.push(entry) };
             if pushed.is_err() {
                 break;
@@ -195,7 +202,7 @@ impl UringStore {
                 if flight.done < flight.op.len { self.go_on(index, frames)? } else { Ok(()) }
             }
         };
-        Some(self.end(index, result, now))
+        Some(self.end(index, result, now, frames))
     }
 
     fn end(
@@ -203,8 +210,16 @@ impl UringStore {
         index: usize,
         mut result: Result<(), StoreError>,
         now: Nanos,
+        frames: &ArenaFrames,
     ) -> StoreDone<ArenaFrames> {
-        let InFlight { op, started_at, .. } = self.take(index);
+        let InFlight { mut op, started_at, together, gathered, done, .. } = self.take(index);
+        self.gather.took(done, now.saturating_sub(started_at), together);
+        if let Some(taken) = gathered {
+            if op.kind == StoreOpKind::Read && result.is_ok() {
+                self.gather.spread(taken, frames, &mut op.segments, done);
+            }
+            self.gather.give_back(taken);
+        }
         self.file.ended(&op, &mut result);
         StoreDone { op, result, started_at, finished_at: now }
     }
@@ -299,9 +314,20 @@ impl Store<ArenaFrames> for UringStore {
                 return;
             }
         };
-        let rest = vectors(frames, &mut op.segments);
+        let mut rest = vectors(frames, &mut op.segments);
+        let gathered = self.gather.take(&op, rest.len());
+        if let Some(taken) = gathered {
+            if op.kind != StoreOpKind::Read {
+                self.gather.fill(taken, frames, &op.segments);
+            }
+            let iov_base = self.gather.bytes(taken).as_mut_ptr().cast();
+            let iov_len = usize::try_from(op.len).expect("at most a buffer");
+            rest = vec![libc::iovec { iov_base, iov_len }];
+        }
         let (vectors, started_at) = (Box::default(), now);
-        let mut flight = InFlight { op, vectors, rest, transfer: None, started_at, done: 0 };
+        let together = self.count + 1;
+        let mut flight =
+            InFlight { op, vectors, rest, transfer: None, started_at, together, gathered, done: 0 };
         point(&mut flight, transfer);
         let index = self.free.pop().unwrap_or_else(|| {
             self.in_flight.push(None);
@@ -377,7 +403,8 @@ impl Drop for UringStore {
     fn drop(&mut self) {
         while self.count > 0 {
             if self.ring.submit_and_wait(1).is_err() {
-                // Frames in flight stay held; losing them is better than losing the memory.
+                // What is in flight stays held; losing it is better than losing the memory.
+                std::mem::forget(std::mem::take(&mut self.gather));
                 break;
             }
             let completions: Vec<u64> = self.ring.completion().map(|c| c.user_data()).collect();

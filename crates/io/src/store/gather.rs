@@ -1,0 +1,216 @@
+//! Gathering: on a slow device, one operation of ours is one operation of the device.
+//!
+//! The frames of a cache that has been in use for a while lie anywhere in memory, and a device takes
+//! only so many pieces of memory at once (`queue/max_segments`: a loop device 128, `NVMe` 127, SATA
+//! 168). The kernel cuts what has more of them into several operations, although 1 MiB would have
+//! been one. A disk that turns, and a volume of a cloud that is counted by operations, lose half of
+//! their speed by that. So what has many pieces goes through a buffer in one piece, as long as the copy is
+//! nothing beside the time that the device takes.
+//!
+//! Invariant: a buffer belongs to one operation from [`Gather::take`] to [`Gather::give_back`], and
+//! stays where it is as long as the gathering is there.
+
+use crate::frames::ArenaFrames;
+use larder_core::clock::{MILLISECOND, Nanos};
+use larder_core::request::READ_PIECE_BYTES;
+use larder_core::store::{Buffer, Segment, StoreOp, StoreOpKind};
+
+/// What one buffer takes: the longest operation.
+const BUFFER_BYTES: usize = READ_PIECE_BYTES as usize;
+/// As many as keep a slow device busy while the next one is copied.
+const BUFFERS: usize = 2;
+/// More pieces than this are worth a copy: below, hardly a device cuts.
+const PIECES_MAX: usize = 64;
+/// A device that takes longer for an operation is slow: the copy takes a tenth of this at most.
+const SLOW: Nanos = 2 * MILLISECOND;
+/// Operations from this size on tell how slow a device is.
+const TELLING_BYTES: u64 = 64 << 10;
+const ALIGN: usize = 4096;
+
+/// Which of the buffers an operation has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Taken(usize);
+
+/// The buffers of one store, and whether it is worth using them.
+#[derive(Debug, Default)]
+pub(super) struct Gather {
+    /// Empty until the first is wanted.
+    memory: Vec<u8>,
+    busy: [bool; BUFFERS],
+    /// How long the device takes for an operation, smoothed; 0 while unknown.
+    service: Nanos,
+}
+
+impl Gather {
+    /// Notes that an operation of `len` bytes, one of `together` in flight, took so long.
+    pub(super) fn took(&mut self, len: u64, elapsed: Nanos, together: usize) {
+        if len < TELLING_BYTES {
+            return;
+        }
+        let one = elapsed / (together.max(1) as u64);
+        self.service = if self.service == 0 { one } else { (self.service * 3 + one) / 4 };
+    }
+
+    /// A buffer for an operation on `pieces` pieces of memory, if it is worth it and one is free.
+    pub(super) fn take(&mut self, op: &StoreOp<ArenaFrames>, pieces: usize) -> Option<Taken> {
+        let moves = matches!(op.kind, StoreOpKind::Read | StoreOpKind::Write { .. });
+        let fits = op.len <= BUFFER_BYTES as u64;
+        if !moves || !fits || pieces <= PIECES_MAX || self.service < SLOW {
+            return None;
+        }
+        let free = self.busy.iter().position(|busy| !busy)?;
+        if self.memory.is_empty() {
+            // Large enough for the allocator of our programs to ask for a huge page, which is what
+            // makes a buffer one piece of physical memory.
+            self.memory = vec![0; BUFFERS * BUFFER_BYTES + ALIGN];
+        }
+        self.busy[free] = true;
+        Some(Taken(free))
+    }
+
+    /// Where a buffer is, and how long it is.
+    pub(super) fn bytes(&mut self, taken: Taken) -> &mut [u8] {
+        let start = self.memory.as_ptr().align_offset(ALIGN) + taken.0 * BUFFER_BYTES;
+        &mut self.memory[start..start + BUFFER_BYTES]
+    }
+
+    /// Copies what an operation writes into its buffer.
+    pub(super) fn fill(
+        &mut self,
+        taken: Taken,
+        frames: &ArenaFrames,
+        segments: &[Segment<ArenaFrames>],
+    ) {
+        let mut rest = self.bytes(taken);
+        for Segment { buffer, offset, len } in segments {
+            let (piece, after) = rest.split_at_mut(*len as usize);
+            if let Buffer::Pinned(pin) = buffer {
+                let start = *offset as usize;
+                piece.copy_from_slice(&frames.arena().bytes(pin)[start..start + piece.len()]);
+            }
+            rest = after;
+        }
+    }
+
+    /// Copies the first `bytes` that an operation has read from its buffer to where they belong.
+    pub(super) fn spread(
+        &mut self,
+        taken: Taken,
+        frames: &ArenaFrames,
+        segments: &mut [Segment<ArenaFrames>],
+        bytes: u64,
+    ) {
+        let bytes = usize::try_from(bytes).expect("at most an operation");
+        let mut rest = &self.bytes(taken)[..bytes];
+        for Segment { buffer, offset, len } in segments {
+            let (piece, after) = rest.split_at(rest.len().min(*len as usize));
+            if let Buffer::Owned(own) = buffer {
+                let start = *offset as usize;
+                frames.arena().bytes_mut(own)[start..start + piece.len()].copy_from_slice(piece);
+            }
+            rest = after;
+        }
+    }
+
+    /// The operation is over.
+    pub(super) fn give_back(&mut self, taken: Taken) {
+        debug_assert!(self.busy[taken.0], "{taken:?} is given back once");
+        self.busy[taken.0] = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use larder_core::frames::Frames;
+    use larder_mem::{Arena, ArenaOptions};
+
+    const FRAMES: u32 = 256;
+
+    fn frames() -> ArenaFrames {
+        let options = ArenaOptions { frames: FRAMES, huge_pages: false, lock: false };
+        ArenaFrames::new(Arena::new(options).expect("1 MiB"))
+    }
+
+    fn op(kind: StoreOpKind, segments: Vec<Segment<ArenaFrames>>) -> StoreOp<ArenaFrames> {
+        let len = segments.iter().map(|segment| u64::from(segment.len)).sum();
+        StoreOp { tag: 0, kind, offset: 0, len, segments, queued_at: 0 }
+    }
+
+    /// Every frame, from the last to the first, each without its first 512 bytes.
+    fn backwards(frames: &ArenaFrames, owned: bool) -> Vec<Segment<ArenaFrames>> {
+        let segment = |frame: u32| {
+            let buffer = if owned {
+                Buffer::Owned(frames.try_own(frame).expect("free"))
+            } else {
+                Buffer::Pinned(frames.try_pin(frame).expect("free"))
+            };
+            Segment { buffer, offset: 512, len: 3584 }
+        };
+        (0..FRAMES).rev().map(segment).collect()
+    }
+
+    fn let_go(frames: &ArenaFrames, op: StoreOp<ArenaFrames>) {
+        for segment in op.segments {
+            match segment.buffer {
+                Buffer::Owned(own) => frames.disown(own),
+                Buffer::Pinned(pin) => frames.unpin(pin),
+            }
+        }
+    }
+
+    fn slow() -> Gather {
+        let mut gather = Gather::default();
+        gather.took(1 << 20, 10 * MILLISECOND, 1);
+        gather
+    }
+
+    #[test]
+    fn what_is_read_in_one_piece_and_written_in_one_piece_is_the_same() {
+        let (frames, mut gather) = (frames(), slow());
+        let mut read = op(StoreOpKind::Read, backwards(&frames, true));
+        let taken = gather.take(&read, read.segments.len()).expect("it is worth it");
+        let wanted: Vec<u8> = (0..read.len).map(|n| (n % 251) as u8).collect();
+        gather.bytes(taken)[..wanted.len()].copy_from_slice(&wanted);
+        gather.spread(taken, &frames, &mut read.segments, read.len - 100);
+        gather.give_back(taken);
+        let_go(&frames, read);
+
+        let write = op(StoreOpKind::Write { fua: false }, backwards(&frames, false));
+        let taken = gather.take(&write, write.segments.len()).expect("it is worth it");
+        gather.bytes(taken).fill(0xee);
+        gather.fill(taken, &frames, &write.segments);
+        let end = wanted.len() - 100;
+        assert_eq!(gather.bytes(taken)[..end], wanted[..end]);
+        assert!(gather.bytes(taken)[end..wanted.len()].iter().all(|&byte| byte == 0), "not read");
+        assert!(gather.bytes(taken)[wanted.len()..].iter().all(|&byte| byte == 0xee));
+        let_go(&frames, write);
+    }
+
+    #[test]
+    fn only_a_slow_device_and_many_pieces_are_worth_a_copy() {
+        let frames = frames();
+        let write = op(StoreOpKind::Write { fua: false }, backwards(&frames, false));
+        let pieces = write.segments.len();
+        let mut unknown = Gather::default();
+        assert_eq!(unknown.take(&write, pieces), None);
+        let mut fast = Gather::default();
+        fast.took(1 << 20, 10 * MILLISECOND, 16);
+        assert_eq!(fast.take(&write, pieces), None, "16 at once: 0.6 ms each");
+        fast.took(4096, 900 * MILLISECOND, 1);
+        assert_eq!(fast.take(&write, pieces), None, "small operations tell nothing");
+        let mut slow = slow();
+        assert_eq!(slow.take(&write, PIECES_MAX), None);
+        let first = slow.take(&write, pieces).expect("it is worth it");
+        let second = slow.take(&write, pieces).expect("there are two");
+        assert_ne!(first, second);
+        assert_ne!(slow.bytes(first).as_ptr(), slow.bytes(second).as_ptr());
+        assert_eq!(slow.take(&write, pieces), None, "both are busy");
+        slow.give_back(first);
+        assert_eq!(slow.take(&write, pieces), Some(first));
+        let_go(&frames, write);
+        let flush = op(StoreOpKind::Flush, Vec::new());
+        slow.give_back(second);
+        assert_eq!(slow.take(&flush, pieces), None, "nothing to copy");
+    }
+}
