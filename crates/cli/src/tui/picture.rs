@@ -171,8 +171,8 @@ impl Picture {
 
 /// Whoever looks at the machine.
 pub(crate) trait Eye {
-    /// What is to be seen now; rates are those since the last time. What costs the machine something
-    /// is looked for only once its view was wanted.
+    /// What is to be seen now; rates are those since the last time. What costs the machine
+    /// something is looked for only once its view was wanted.
     fn look(&mut self, view: View) -> Picture;
 
     /// To be called every few milliseconds.

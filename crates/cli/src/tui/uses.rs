@@ -1,5 +1,5 @@
-//! Which process uses which file, and whether it hits: by watching, which takes root and makes reads
-//! from memory a little slower. So it begins when it is first asked for.
+//! Which process uses which file, and whether it hits: by watching, which takes root and makes
+//! reads from memory a little slower. So it begins when it is first asked for.
 
 use super::picture::{Grid, Value};
 use larder_host::residency;

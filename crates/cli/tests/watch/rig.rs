@@ -207,7 +207,7 @@ impl Bench {
         let all = truth.hits + truth.misses;
         let wrong = told.misses.abs_diff(truth.misses).max(told.hits.abs_diff(truth.hits));
         println!(
-            "shown: {}, --bpf {way}, {name}: {} hits and {} misses, told {} and {} ({} by read-ahead)",
+            "shown: {}, --bpf {way}, {name}: {} hits and {} misses, told {} and {} ({} ahead)",
             self.kind, truth.hits, truth.misses, told.hits, told.misses, found.read_ahead_hit_pages
         );
         #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]

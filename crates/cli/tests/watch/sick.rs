@@ -59,9 +59,9 @@ fn cold_in_order(file: &File) {
 
 /// Two pages in order make the kernel read more, which nobody wants.
 fn promises(file: &File) {
-    for place in 0..100 {
-        read(file, place * 150);
-        read(file, place * 150 + 1);
+    for place in 0..FILE_PAGES / 32 {
+        read(file, place * 32);
+        read(file, place * 32 + 1);
     }
     fadvise(file, 0, None, Advice::DontNeed).unwrap();
 }

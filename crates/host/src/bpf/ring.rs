@@ -1,8 +1,8 @@
 //! Records from programs to us, in a ring that both have in their memory.
 //!
-//! The layout is that of kernel/bpf/ringbuf.c: a page with the place of the reader, a page with that
-//! of the writers, and the ring, which is mapped twice so that no record is cut. Each record has a
-//! head of 8 bytes: its length, and whether it is still being written.
+//! The layout is that of kernel/bpf/ringbuf.c: a page with the place of the reader, a page with
+//! that of the writers, and the ring, which is mapped twice so that no record is cut. Each record
+//! has a head of 8 bytes: its length, and whether it is still being written.
 //!
 //! Invariant: a record is read after its head says that it is whole, and is the writers' again only
 //! after it was handed out.

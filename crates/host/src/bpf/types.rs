@@ -1,8 +1,8 @@
 //! The kernel's own types: where members lie, and what numbers types and names have.
 //!
-//! The BPF type format (Documentation/bpf/btf.rst) is read once from front to back. Invariants: what
-//! cannot be read as it is written is an error, never a guess; offsets are bytes, and members of
-//! bits are not found.
+//! The BPF type format (Documentation/bpf/btf.rst) is read once from front to back. Invariants:
+//! what cannot be read as it is written is an error, never a guess; offsets are bytes, and members
+//! of bits are not found.
 
 /// Where the kernel tells them.
 pub(crate) const PLACE: &str = "/sys/kernel/btf/vmlinux";

@@ -299,9 +299,10 @@ pub(crate) const WANTED: &[Wanted] = &[
         |v| Event::Exit { tid: v.word(0) }),
 ];
 
-/// `I_DIRTY_SYNC` of an inode that was clean: neither it nor its pages were dirty before
-/// (include/linux/fs.h).
-const I_DIRTY_SYNC: &str = "flags & 1 && !(state & 7)";
+/// `I_DIRTY_SYNC` of an inode that was clean: neither it nor its pages were dirty before. The
+/// numbers are those of include/linux/fs.h from Linux 6.12 on, which is the first that tells of
+/// look-ups, without which nobody knows that a file was read.
+const I_DIRTY_SYNC: &str = "flags & 8 && !(state & 56)";
 
 /// The new thread belongs to the process of its maker (include/uapi/linux/sched.h).
 const CLONE_THREAD: u64 = 0x1_0000;

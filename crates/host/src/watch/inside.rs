@@ -4,7 +4,8 @@
 //! What costs is to tell of a look-up, not to make it, and most look-ups find pages that were
 //! there: of them only the number matters. So a small program at the kernel's tracepoint counts
 //! them, by thread and file; [`program`] says when it may. Pages that come are told by a program as
-//! well, all else by tracefs; records of both carry times of the same clock and are put in one order.
+//! well, all else by tracefs; records of both carry times of the same clock and are put in one
+//! order.
 //!
 //! Invariants: counts are the same as if every look-up had been told; what could not be told is
 //! counted as lost; programs, maps and memory go with this process, however it ends.

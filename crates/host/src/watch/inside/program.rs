@@ -17,8 +17,8 @@ use Reg::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
 pub(super) const PAIRS_MAX: u32 = 1 << 14;
 /// Files of which they are.
 pub(super) const FILES_MAX: u32 = 1 << 14;
-/// Bytes of a pair's counts: requests, pages and pages in order, and room, so that two processors do not write
-/// into one line of their caches. Those of number 0 are what was lost.
+/// Bytes of a pair's counts: requests, pages and pages in order, and room, so that two processors
+/// do not write into one line of their caches. Those of number 0 are what was lost.
 pub(super) const COUNTS_BYTES: u32 = 1 << COUNTS_SHIFT;
 const COUNTS_SHIFT: i32 = 6;
 /// Bytes of a file's state: when a page came last, and up to when none is fresh.
