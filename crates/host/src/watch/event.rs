@@ -71,7 +71,7 @@ pub(crate) enum Event {
     Ahead,
     /// A folio became dirty.
     Dirty { place: Place, page: u64 },
-    /// An inode became dirty, not only the pages of its file.
+    /// An inode became dirty that was clean, as were the pages of its file.
     InodeDirty { place: Place },
     /// The file system was asked to write.
     Write { key: Key, offset: u64, bytes: u64 },
@@ -137,8 +137,6 @@ pub(crate) struct Wanted {
     pub(crate) name: &'static str,
     /// What it is for.
     pub(crate) part: Part,
-    /// Of which records the kernel is to tell, in its own language; empty if of all.
-    pub(crate) only: &'static str,
     /// What device and inode are called in a filter; empty where it has none.
     pub(crate) file_fields: (&'static str, &'static str),
     fields: &'static [&'static str],
@@ -207,7 +205,7 @@ const fn wanted(
     fields: &'static [&'static str],
     make: fn(&View<'_>) -> Event,
 ) -> Wanted {
-    Wanted { name, part, only: "", file_fields, fields, make }
+    Wanted { name, part, file_fields, fields, make }
 }
 
 fn ext4_write(view: &View<'_>) -> Event {
@@ -253,8 +251,8 @@ pub(crate) const WANTED: &[Wanted] = &[
     wanted("readahead/page_cache_async_ra", Part::ReadAhead, S_DEV, &["s_dev"], |_| Event::Ahead),
     wanted("writeback/writeback_dirty_folio", Part::Dirty, NONE, &["name", "ino", "index"],
         |v| Event::Dirty { place: v.backing(), page: v.number(2) }),
-    Wanted { only: I_DIRTY_SYNC, ..wanted("writeback/writeback_mark_inode_dirty",
-        Part::AccessTimes, NONE, &["name", "ino"], |v| Event::InodeDirty { place: v.backing() }) },
+    wanted("writeback/writeback_mark_inode_dirty", Part::AccessTimes, NONE, &["name", "ino"],
+        |v| Event::InodeDirty { place: v.backing() }),
     wanted("ext4/ext4_da_write_begin", Part::Writes, DEV, WRITE, ext4_write),
     wanted("ext4/ext4_write_begin", Part::Writes, DEV, WRITE, ext4_write),
     wanted("xfs/xfs_file_buffered_write", Part::Writes, DEV, &["dev", "ino", "offset", "count"],
@@ -298,11 +296,6 @@ pub(crate) const WANTED: &[Wanted] = &[
     wanted("sched/sched_process_exit", Part::Tasks, NONE, &["pid"],
         |v| Event::Exit { tid: v.word(0) }),
 ];
-
-/// `I_DIRTY_SYNC` of an inode that was clean: neither it nor its pages were dirty before. The
-/// numbers are those of include/linux/fs.h from Linux 6.12 on, which is the first that tells of
-/// look-ups, without which nobody knows that a file was read.
-const I_DIRTY_SYNC: &str = "flags & 8 && !(state & 56)";
 
 /// The new thread belongs to the process of its maker (include/uapi/linux/sched.h).
 const CLONE_THREAD: u64 = 0x1_0000;

@@ -3,12 +3,16 @@
 //! Invariants: records are handed on in the order of their times, whichever way they came; what was
 //! lost on either way is counted; what is not there is said once, at the start.
 
-use super::event::{Decoder, Event, Part, WANTED};
+#[cfg(feature = "bpf")]
+use super::event::Event;
+use super::event::{Decoder, Part, WANTED};
 #[cfg(feature = "bpf")]
 use super::inside::{self, Inside};
 use super::ledger::{Ledger, Reference};
 use super::scope::Scope;
 use super::{Bpf, Options, WatchError, missing};
+#[cfg(feature = "bpf")]
+use crate::bpf::Types;
 use crate::machine;
 use crate::tracefs::{Instance, Reader, TraceError, Tracefs};
 
@@ -40,6 +44,22 @@ fn is_for_references(part: Part) -> bool {
         part,
         Part::LazyWrite | Part::Throttle | Part::Reclaim | Part::Physical | Part::AccessTimes
     )
+}
+
+/// The filter for inodes that become dirty, and were not, nor the pages of their files. The numbers
+/// of these states differ from kernel to kernel; nothing where it does not tell them.
+#[cfg(feature = "bpf")]
+fn inodes() -> Option<String> {
+    let types = Types::read().ok()?;
+    let state = |name| types.enumerator("inode_state_flags_t", name).ok();
+    let sync = state("I_DIRTY_SYNC")?;
+    let all = sync | state("I_DIRTY_DATASYNC")? | state("I_DIRTY_PAGES")?;
+    Some(format!("flags & {sync} && !(state & {all})"))
+}
+
+#[cfg(not(feature = "bpf"))]
+fn inodes() -> Option<String> {
+    None
 }
 
 #[cfg(feature = "bpf")]
@@ -93,8 +113,13 @@ impl Source {
             }
             decoder.learn(event, &tracefs.format(event.name)?);
             let filter = scope.filter(event.file_fields, is_hot(event.part));
-            let filter = if filter.is_empty() { event.only } else { &filter };
-            instance.enable(event.name, filter)?;
+            let filter = match event.part {
+                Part::AccessTimes => inodes(),
+                _ => Some(filter),
+            };
+            if let Some(filter) = filter {
+                instance.enable(event.name, &filter)?;
+            }
         }
         lacks.retain(|part| !has.contains(part));
         lacks.sort_unstable();
