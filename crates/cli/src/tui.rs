@@ -2,8 +2,8 @@
 //! drawn.
 //!
 //! Invariants: whoever looks ([`Eye`]) hands out a [`Picture`] with units on every value; the view
-//! knows neither the machine nor a server, and drawing changes nothing. So another eye, such as one
-//! that traces, needs no change here: it says which columns it has.
+//! knows neither the machine nor a server, and drawing changes nothing. What is only to be had by
+//! tracing is traced from the moment on when its view is first shown.
 
 mod draw;
 mod eye;
@@ -11,6 +11,7 @@ mod picture;
 mod state;
 #[cfg(test)]
 mod tests;
+mod uses;
 
 pub(crate) use draw::draw;
 pub(crate) use eye::Procfs;

@@ -24,6 +24,8 @@
 #![deny(unsafe_code)]
 
 pub mod activity;
+#[cfg(feature = "bpf")]
+mod bpf;
 pub mod changes;
 mod damon;
 pub mod disk;

@@ -8,6 +8,9 @@
 
 #![expect(unsafe_code, reason = "system calls take pointers")]
 
+#[cfg(feature = "bpf")]
+pub(crate) mod bpf;
+
 use rustix::mm::{MapFlags, ProtFlags};
 use std::fs::File;
 use std::io;

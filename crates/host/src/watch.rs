@@ -6,6 +6,7 @@
 //! * `ledger`: counts by file and process.
 //! * `tasks`, `names`, `homes`: which process a thread belongs to, what a file is called, which
 //!   device it lies on.
+//! * `source`: where events come from; `inside`: look-ups that the kernel counts itself.
 //! * `scope`: what of the machine is watched.
 //! * `readings`: disks and memory.
 //! * `missing`: what cannot be seen, and how to get it.
@@ -16,6 +17,9 @@
 mod event;
 mod fast;
 mod homes;
+#[cfg(feature = "bpf")]
+mod inside;
+mod layers;
 mod ledger;
 mod lookup;
 mod missing;
@@ -23,6 +27,7 @@ mod names;
 mod owners;
 mod readings;
 mod scope;
+mod source;
 mod spans;
 mod tasks;
 
@@ -32,15 +37,18 @@ pub use scope::Wanted;
 pub use tasks::Process;
 
 use crate::residency;
-use crate::tracefs::{Instance, Reader, TraceError, Tracefs, now_ns};
+use crate::tracefs::{TraceError, now_ns};
 use crate::{machine, mounts, proc};
-use event::{Decoder, Part, WANTED};
-use larder_report::watch::{Counts, Interval, Memory, Row, SCHEMA, Unattributed, VERSION, Watch};
+use larder_report::findings;
+use larder_report::watch::{
+    Counts, Interval, Memory, ProcessMemory, Row, SCHEMA, Unattributed, VERSION, Watch,
+};
 use ledger::{Ledger, Machine};
 use names::Names;
 use readings::Readings;
 use rustix::time::{ClockId, clock_gettime};
 use scope::Scope;
+use source::Source;
 use std::collections::HashMap;
 use std::io;
 use std::time::Duration;
@@ -50,6 +58,8 @@ use std::time::Duration;
 pub const BUFFER_KIB: u64 = 8 << 10;
 /// How often [`Watcher::step`] should be called.
 pub const STEP: Duration = Duration::from_millis(20);
+/// Processes whose memory is told.
+const PROCESSES_MAX: usize = 16;
 /// Files whose names are looked for at one step.
 const NAMES_PER_STEP: usize = 2000;
 
@@ -64,12 +74,27 @@ pub struct Options {
     pub rows_max: usize,
     /// Only what requests are needs to be known, not what becomes of them on disks.
     pub references_only: bool,
+    /// Whether the kernel counts look-ups itself.
+    pub bpf: Bpf,
+}
+
+/// Whether look-ups are counted by programs in the kernel, which costs the watched far less.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Bpf {
+    /// Where it can be done.
+    #[default]
+    Auto,
+    /// Or else there is no watching.
+    On,
+    /// Each is told through tracefs.
+    Off,
 }
 
 impl Default for Options {
     fn default() -> Self {
         let wanted = Wanted::Machine;
-        Options { wanted, buffer_kib: BUFFER_KIB, rows_max: 1000, references_only: false }
+        let (buffer_kib, bpf) = (BUFFER_KIB, Bpf::Auto);
+        Options { wanted, buffer_kib, rows_max: 1000, references_only: false, bpf }
     }
 }
 
@@ -87,15 +112,9 @@ pub enum WatchError {
     /// The kernel stopped to tell.
     #[error(transparent)]
     Trace(#[from] TraceError),
-}
-
-/// Events; the reader goes first, since an instance that is open cannot be removed.
-#[derive(Debug)]
-struct Tracing {
-    reader: Reader,
-    decoder: Decoder,
-    instance: Instance,
-    _tracefs: Tracefs,
+    /// The kernel was to count look-ups, and cannot.
+    #[error("count look-ups in the kernel: {0}")]
+    NoBpf(String),
 }
 
 /// Where the last interval ended.
@@ -114,7 +133,7 @@ struct Mark {
 pub struct Watcher {
     options: Options,
     scope: Scope,
-    tracing: Option<Tracing>,
+    source: Option<Source>,
     ledger: Ledger,
     names: Names,
     /// Files whose names were looked for.
@@ -124,7 +143,6 @@ pub struct Watcher {
     begun: Mark,
     mark: Mark,
     intervals: Vec<Interval>,
-    events: u64,
     cpu_begun_ns: u64,
     own: u32,
 }
@@ -134,6 +152,15 @@ fn cpu_ns() -> u64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
     seconds * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
+}
+
+/// Those with most memory of their own.
+fn processes() -> Vec<ProcessMemory> {
+    let mut all = crate::processes::all();
+    all.sort_by_key(|process| std::cmp::Reverse(process.private_bytes));
+    let all = all.into_iter().take(PROCESSES_MAX).filter(|process| process.private_bytes > 0);
+    all.map(|it| ProcessMemory { process: it.name, pid: it.pid, private_bytes: it.private_bytes })
+        .collect()
 }
 
 impl Watcher {
@@ -148,14 +175,15 @@ impl Watcher {
             WatchError::NotThere { what: wanted.words(), source }
         })?;
         let mut missing: Vec<String> = Vec::new();
-        let tracing = match Tracing::start(&options, &scope, &mut missing) {
-            Ok(tracing) => Some(tracing),
-            Err(error) => {
+        let source = match Source::start(&options, &scope, &mut missing) {
+            Ok(source) => Some(source),
+            Err(WatchError::Trace(error)) => {
                 missing.push(missing::all(&error));
                 None
             }
+            Err(error) => return Err(error),
         };
-        if tracing.is_some() {
+        if source.is_some() {
             missing.extend(missing::scope(&scope));
         }
         let wanted = options.wanted.clone();
@@ -171,14 +199,13 @@ impl Watcher {
             mark: mark(),
             options,
             scope,
-            tracing,
+            source,
             ledger,
             names: Names::default(),
             named: 0,
             missing,
             started_at: machine::time_of_day(),
             intervals: Vec::new(),
-            events: 0,
             cpu_begun_ns: cpu_ns(),
             own: std::process::id(),
         })
@@ -196,10 +223,16 @@ impl Watcher {
         self.scope.words()
     }
 
+    /// How look-ups are learnt of, in a few words; nothing if they are not.
+    #[must_use]
+    pub fn means(&self) -> Option<String> {
+        self.source.as_ref().map(Source::means)
+    }
+
     /// Whether there are events.
     #[must_use]
     pub fn sees_events(&self) -> bool {
-        self.tracing.is_some()
+        self.source.is_some()
     }
 
     /// Takes the events that came since; tells each request with its time. To be called every
@@ -212,19 +245,8 @@ impl Watcher {
     }
 
     fn read(&mut self, all: bool, mut each: impl FnMut(u64, &Reference)) -> Result<(), WatchError> {
-        let Some(tracing) = &mut self.tracing else { return Ok(()) };
-        let Tracing { reader, decoder, .. } = tracing;
-        let (ledger, events) = (&mut self.ledger, &mut self.events);
-        let mut more = true;
-        while more {
-            more = reader.round(all, |time, record| {
-                *events += 1;
-                let Some((thread, event)) = decoder.decode(record) else { return };
-                if let Some(reference) = ledger.take(thread, event) {
-                    each(time, &reference);
-                }
-            })?;
-        }
+        let Some(source) = &mut self.source else { return Ok(()) };
+        source.read(all, &mut self.ledger, &mut each)?;
         self.find_names();
         Ok(())
     }
@@ -299,12 +321,24 @@ impl Watcher {
 
     /// Ends an interval and begins the next one.
     pub fn interval(&mut self) -> &Interval {
+        self.take_counted();
         let interval = self.since(&self.mark);
         self.mark = self.mark_now();
         self.ledger.forget_homes();
         self.names.forget_homes();
         self.intervals.push(interval);
         self.intervals.last().expect("just pushed")
+    }
+
+    /// Forgets the intervals that have been told; the result lacks them.
+    pub fn forget_intervals(&mut self) {
+        self.intervals.clear();
+    }
+
+    fn take_counted(&mut self) {
+        if let Some(source) = &mut self.source {
+            source.take_counted(&mut self.ledger);
+        }
     }
 
     fn mark_now(&self) -> Mark {
@@ -322,7 +356,7 @@ impl Watcher {
 
     /// Events that the kernel could not keep, as buffers say.
     fn lost(&self) -> u64 {
-        self.tracing.as_ref().map_or(0, |tracing| tracing.instance.losses().events())
+        self.source.as_ref().map_or(0, Source::lost)
     }
 
     fn since(&self, mark: &Mark) -> Interval {
@@ -363,6 +397,7 @@ impl Watcher {
             rows_all,
             disks: disks.into_iter().map(|(_, disk)| disk).collect(),
             memory,
+            processes: processes(),
             unattributed: Unattributed {
                 metadata_bytes: now.metadata_bytes - then.metadata_bytes,
                 read_bytes: now.read_bytes - then.read_bytes,
@@ -377,10 +412,11 @@ impl Watcher {
     /// # Errors
     /// The kernel stopped to tell.
     pub fn stop(&mut self, each: impl FnMut(u64, &Reference)) -> Result<(), WatchError> {
-        if let Some(tracing) = &self.tracing {
-            tracing.instance.record(false)?;
+        if let Some(source) = &self.source {
+            source.pause()?;
         }
         self.read(true, each)?;
+        self.take_counted();
         self.find_rest();
         Ok(())
     }
@@ -397,7 +433,9 @@ impl Watcher {
                  than are remembered; those that were read count as hits"
             ));
         }
-        Watch {
+        let total = self.since(&self.begun);
+        let layers = layers::all(&self.ledger);
+        let mut watch = Watch {
             schema: SCHEMA.to_owned(),
             version: VERSION,
             started_at: self.started_at.clone(),
@@ -405,55 +443,16 @@ impl Watcher {
             kernel: machine::machine().kernel,
             page_bytes: residency::page_bytes(),
             missing,
-            events: self.events,
+            events: self.source.as_ref().map_or(0, Source::events),
             own_cpu_ns: cpu_ns().saturating_sub(self.cpu_begun_ns),
             own_memory_bytes: proc::field(&status, "VmHWM").unwrap_or(0) * 1024,
             intervals: self.intervals.clone(),
-            total: self.since(&self.begun),
-        }
-    }
-}
-
-/// Events that come with every look-up, which are filtered as narrowly as can be.
-fn is_hot(part: Part) -> bool {
-    matches!(part, Part::Lookups | Part::Mappings | Part::Writes)
-}
-
-/// Parts that are needed to know what requests are.
-fn is_for_references(part: Part) -> bool {
-    !matches!(part, Part::LazyWrite | Part::Throttle | Part::Reclaim | Part::Physical)
-}
-
-impl Tracing {
-    fn start(
-        options: &Options,
-        scope: &Scope,
-        missing: &mut Vec<String>,
-    ) -> Result<Tracing, TraceError> {
-        let tracefs = Tracefs::open()?;
-        let instance = Instance::make(&tracefs, options.buffer_kib)?;
-        let mut decoder = Decoder::default();
-        let kernel = machine::machine().kernel;
-        let wanted =
-            WANTED.iter().filter(|it| !options.references_only || is_for_references(it.part));
-        let mut lacks: Vec<Part> = Vec::new();
-        let mut has: Vec<Part> = Vec::new();
-        for event in wanted {
-            if !tracefs.has(event.name) {
-                lacks.push(event.part);
-                continue;
-            }
-            decoder.learn(event, &tracefs.format(event.name)?);
-            let filter = scope.filter(event.file_fields, is_hot(event.part));
-            instance.enable(event.name, &filter)?;
-            has.push(event.part);
-        }
-        lacks.retain(|part| !has.contains(part));
-        lacks.sort_unstable();
-        lacks.dedup();
-        missing.extend(lacks.into_iter().filter_map(|part| missing::part(part, &kernel)));
-        let reader = Reader::open(&tracefs, &[&instance])?;
-        instance.record(true)?;
-        Ok(Tracing { reader, decoder, instance, _tracefs: tracefs })
+            total,
+            layers,
+            means: self.means().unwrap_or_default(),
+            findings: Vec::new(),
+        };
+        watch.findings = findings::find(&(&watch).into());
+        watch
     }
 }

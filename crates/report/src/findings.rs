@@ -23,6 +23,7 @@ mod show;
 #[cfg(test)]
 mod tests;
 mod throttled;
+mod watch;
 
 pub use observation::{
     AccessTimes, FileUse, Layer, Moment, Observation, ProcessUse, ReadAhead, Writes,

@@ -13,11 +13,14 @@ mod text;
 pub use disks::Disk;
 pub use rows::rows;
 
+use crate::findings::Finding;
 use serde::{Deserialize, Serialize};
 use std::ops::{AddAssign, Sub};
 
 /// The name of the JSON form.
 pub const SCHEMA: &str = "larder-watch";
+/// What is said to have been watched when nothing was left out.
+pub const WHOLE: &str = "the whole machine";
 /// Its version.
 pub const VERSION: u32 = 1;
 
@@ -60,6 +63,8 @@ counts! {
     read_ahead_hit_pages,
     /// Not resident when the request began.
     miss_pages,
+    /// Pages of requests that began where the thread's request before had ended.
+    in_order_pages,
     /// Places touched through a mapping for the first time: up to 16 pages around are mapped at
     /// once, and what is mapped is not seen again.
     map_touches,
@@ -103,6 +108,8 @@ counts! {
     dropped_pages,
     /// Pages that read-ahead had brought and that went before anybody looked them up.
     read_ahead_unused_pages,
+    /// Times that reading alone made its inode dirty: the time of access (ext4 tells).
+    access_time_updates,
     /// Bytes that were read from disks for it.
     disk_read_bytes,
     /// Bytes that the process wrote to disks itself: fsync(2), direct I/O.
@@ -200,6 +207,30 @@ pub struct Memory {
     pub reclaimed_pages: u64,
 }
 
+/// The memory of a process at a moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessMemory {
+    /// Its name.
+    pub process: String,
+    /// Its number.
+    pub pid: u32,
+    /// Memory of its own: neither files nor shared.
+    pub private_bytes: u64,
+}
+
+/// The same data in two caches: files of a loop device, and the image behind it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Layered {
+    /// The cache near the program.
+    pub upper: String,
+    /// What came into it and stayed while we watched.
+    pub upper_bytes: u64,
+    /// What lies below.
+    pub lower: String,
+    /// How much of that is resident.
+    pub lower_bytes: u64,
+}
+
 /// Physical I/O that belongs to no file that is known, bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unattributed {
@@ -228,6 +259,9 @@ pub struct Interval {
     pub disks: Vec<Disk>,
     /// Memory at its end.
     pub memory: Memory,
+    /// Those processes that had most memory of their own at its end.
+    #[serde(default)]
+    pub processes: Vec<ProcessMemory>,
     /// Physical I/O without a file, of the whole machine.
     pub unattributed: Unattributed,
     /// Events that the kernel could not keep.
@@ -261,6 +295,15 @@ pub struct Watch {
     pub intervals: Vec<Interval>,
     /// All of it.
     pub total: Interval,
+    /// Caches above each other.
+    #[serde(default)]
+    pub layers: Vec<Layered>,
+    /// How look-ups were learnt of, in a few words; empty if they were not.
+    #[serde(default)]
+    pub means: String,
+    /// What the rules find in it.
+    #[serde(default)]
+    pub findings: Vec<Finding>,
 }
 
 /// Why a text is no such result. Can follow "failed to".

@@ -8,8 +8,9 @@ use super::lines::has_word;
 /// A longer file does more than one thing.
 const CODE_LINES_MAX: usize = 800;
 
-/// The crates whose work is what `unsafe` is for, and one file of system calls.
-const MAY_BE_UNSAFE: &[&str] = &["crates/mem", "crates/io", "crates/host/src/syscall.rs"];
+/// The crates whose work is what `unsafe` is for, and one module of system calls.
+const MAY_BE_UNSAFE: &[&str] =
+    &["crates/mem", "crates/io", "crates/host/src/syscall.rs", "crates/host/src/syscall/"];
 
 /// What code may not hold, and what to write instead.
 const BANNED: &[(&str, &str)] = &[
@@ -36,7 +37,7 @@ pub(super) fn check(path: &Path, text: &str) -> Vec<Violation> {
             found.push(Violation::at(
                 path,
                 index + 1,
-                "unsafe outside of mem, io and host/src/syscall.rs",
+                "unsafe outside of mem, io and host/src/syscall",
             ));
         }
         for (banned, rule) in BANNED {

@@ -4,6 +4,7 @@ use crate::args;
 use crate::tui::{Act, Eye, Picture, Procfs, State, View, draw};
 use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};
+use larder_host::watch::STEP;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use std::fs::File;
 use std::io::{IsTerminal, Write};
@@ -36,6 +37,8 @@ enum First {
     Disks,
     /// What larder serves here.
     Caches,
+    /// Files by the processes that use them, and who hits; needs root.
+    Uses,
 }
 
 /// Where the key w records to, if no other file was named.
@@ -78,17 +81,27 @@ fn watch(
         First::Processes => View::Processes,
         First::Disks => View::Disks,
         First::Caches => View::Caches,
+        First::Uses => View::Uses,
     });
     state.recording = recording.is_some();
     let interval = Duration::from_nanos(arguments.interval);
     let mut eye = Procfs::new();
     // Rates need two looks; the first interval is a short one.
-    let mut picture = eye.look();
+    let mut picture = eye.look(state.view);
     let mut next = Instant::now() + interval.min(Duration::from_millis(500));
+    let mut changed = true;
     loop {
-        terminal.draw(|frame| draw(frame, &picture, &state))?;
+        if std::mem::take(&mut changed) {
+            terminal.draw(|frame| draw(frame, &picture, &state))?;
+        }
         let left = next.saturating_duration_since(Instant::now());
-        if event::poll(left)? {
+        if !left.is_zero() && !event::poll(left.min(STEP))? {
+            eye.step();
+            continue;
+        }
+        changed = true;
+        if event::poll(Duration::ZERO)? {
+            let view = state.view;
             if let Event::Key(key) = event::read()?
                 && key.kind != KeyEventKind::Release
             {
@@ -107,11 +120,14 @@ fn watch(
                     }
                 }
             }
+            if state.view == View::Uses && view != View::Uses {
+                next = Instant::now();
+            }
             continue;
         }
         next = Instant::now() + interval;
         if !state.frozen {
-            picture = eye.look();
+            picture = eye.look(state.view);
             record(recording, &picture)?;
         }
     }

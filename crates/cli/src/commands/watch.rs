@@ -8,7 +8,7 @@ use crate::output;
 use crate::signals::Stop;
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
-use larder_host::watch::{BUFFER_KIB, Options, STEP, Wanted, Watcher};
+use larder_host::watch::{BUFFER_KIB, Bpf, Options, STEP, Wanted, Watcher};
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
@@ -42,6 +42,11 @@ pub(crate) struct Arguments {
     /// The same as --format json.
     #[arg(long, conflicts_with = "format")]
     json: bool,
+
+    /// Whether the kernel counts look-ups itself, which costs the watched far less than telling of
+    /// each: auto where it can be done.
+    #[arg(long, value_name = "WHEN", default_value = "auto")]
+    bpf: Counting,
 
     /// Memory for events that were not read yet, for each processor.
     #[arg(long, value_name = "SIZE", default_value_t = BUFFER_KIB * 1024,
@@ -82,6 +87,24 @@ enum Format {
     Json,
 }
 
+/// When look-ups are counted in the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Counting {
+    Auto,
+    On,
+    Off,
+}
+
+impl From<Counting> for Bpf {
+    fn from(counting: Counting) -> Bpf {
+        match counting {
+            Counting::Auto => Bpf::Auto,
+            Counting::On => Bpf::On,
+            Counting::Off => Bpf::Off,
+        }
+    }
+}
+
 fn interval(text: &str) -> Result<u64, String> {
     match args::time(text)? {
         ns if ns < 100_000_000 => Err("an interval is 100ms or longer".to_owned()),
@@ -96,11 +119,15 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         wanted: arguments.what.wanted(),
         buffer_kib: arguments.buffer.div_ceil(1024).max(64),
         rows_max: arguments.rows,
+        bpf: arguments.bpf.into(),
         ..Options::default()
     };
     let mut watcher = Watcher::start(options)?;
     for sentence in watcher.missing() {
         eprintln!("missing: {sentence}");
+    }
+    if let Some(means) = watcher.means() {
+        eprintln!("{means}");
     }
     if watcher.sees_events() {
         eprintln!("watching {}", watcher.words());

@@ -15,7 +15,7 @@ const NAME_MIN: usize = 20;
 const WORD_MAX: usize = 24;
 /// Blanks between columns.
 const GAP: usize = 2;
-const KEYS: &str = "1-4 Tab view  s r sort  / filter  Space freeze  w record  q quit";
+const KEYS: &str = "1-5 Tab view  s r sort  / filter  Space freeze  w record  q quit";
 
 /// Draws a picture as the user wants it.
 pub(crate) fn draw(frame: &mut Frame<'_>, picture: &Picture, state: &State) {

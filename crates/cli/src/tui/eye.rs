@@ -1,9 +1,10 @@
 //! What can be seen of this machine without tracing: open files and what of them is resident,
 //! processes and what they read and write, disks, and caches that larder serves here.
 //!
-//! Which file a process reads, and whether it hits, cannot be seen so; the grids say that.
+//! Which file a process reads, and whether it hits, takes tracing: [`super::uses`].
 
 use super::picture::{Eye, Grid, Picture, Value, View};
+use super::uses::Uses;
 use crate::commands::ctl::Client;
 use larder_host::disk_counters::{self, DiskCounters};
 use larder_host::memory::Memory;
@@ -26,6 +27,7 @@ pub(crate) struct Procfs {
     disks: Vec<DiskCounters>,
     /// The latest answer of each server, by its socket's place in the list.
     servers: Vec<Stats>,
+    uses: Uses,
 }
 
 impl Procfs {
@@ -37,12 +39,13 @@ impl Procfs {
             processes: BTreeMap::new(),
             disks: Vec::new(),
             servers: Vec::new(),
+            uses: Uses::default(),
         }
     }
 }
 
 impl Eye for Procfs {
-    fn look(&mut self) -> Picture {
+    fn look(&mut self, view: View) -> Picture {
         let now = Instant::now();
         let seconds = self.last.map(|last| now.duration_since(last).as_secs_f64());
         self.last = Some(now);
@@ -55,7 +58,15 @@ impl Eye for Procfs {
         picture.grids[View::Processes.place()] = self.look_at_processes(seconds);
         picture.grids[View::Disks.place()] = self.look_at_disks(seconds);
         picture.grids[View::Caches.place()] = self.look_at_caches();
+        if view == View::Uses {
+            self.uses.begin();
+        }
+        picture.grids[View::Uses.place()] = self.uses.look();
         picture
+    }
+
+    fn step(&mut self) {
+        self.uses.step();
     }
 }
 
@@ -94,8 +105,7 @@ fn files() -> Grid {
         sort: 1,
         rows,
         note: Some(
-            "Files that are open now. Who reads them, and who hits or misses, is not seen without \
-             tracing."
+            "Files that are open now. Who reads them, and who hits or misses, is in the view uses."
                 .to_owned(),
         ),
     }

@@ -4,6 +4,9 @@ use larder_report::format;
 use serde_json::{Value as Json, json};
 use std::cmp::Ordering;
 
+/// How many views there are.
+pub(crate) const VIEWS: usize = 5;
+
 /// What can be looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum View {
@@ -11,11 +14,14 @@ pub(crate) enum View {
     Processes,
     Disks,
     Caches,
+    /// Files by the processes that use them.
+    Uses,
 }
 
 impl View {
-    /// All of them, in the order of their keys 1 to 4.
-    pub(crate) const ALL: [View; 4] = [View::Files, View::Processes, View::Disks, View::Caches];
+    /// All of them, in the order of their keys 1 to 5.
+    pub(crate) const ALL: [View; VIEWS] =
+        [View::Files, View::Processes, View::Disks, View::Caches, View::Uses];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -23,6 +29,7 @@ impl View {
             View::Processes => "processes",
             View::Disks => "disks",
             View::Caches => "caches",
+            View::Uses => "uses",
         }
     }
 
@@ -135,7 +142,7 @@ pub(crate) struct Picture {
     /// Memory in one line, nothing if it is not known.
     pub(crate) memory: String,
     /// By the place of the view.
-    pub(crate) grids: [Grid; 4],
+    pub(crate) grids: [Grid; VIEWS],
 }
 
 impl Picture {
@@ -164,6 +171,10 @@ impl Picture {
 
 /// Whoever looks at the machine.
 pub(crate) trait Eye {
-    /// What is to be seen now; rates are those since the last time.
-    fn look(&mut self) -> Picture;
+    /// What is to be seen now; rates are those since the last time. What costs the machine
+    /// something is looked for only once its view was wanted.
+    fn look(&mut self, view: View) -> Picture;
+
+    /// To be called every few milliseconds.
+    fn step(&mut self);
 }

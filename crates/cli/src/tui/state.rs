@@ -1,6 +1,6 @@
 //! What the user has chosen: the view, how it is sorted and filtered, whether it stands still.
 
-use super::picture::{Grid, Value, View};
+use super::picture::{Grid, VIEWS, Value, View};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 /// What a key asks of whoever owns the view.
@@ -28,7 +28,7 @@ struct Choice {
 #[derive(Clone, Debug)]
 pub(crate) struct State {
     pub(crate) view: View,
-    choices: [Choice; 4],
+    choices: [Choice; VIEWS],
     /// A filter is being typed.
     pub(crate) typing: bool,
     pub(crate) frozen: bool,
@@ -117,7 +117,7 @@ impl State {
             KeyCode::BackTab => {
                 self.view = View::ALL[(self.view.place() + View::ALL.len() - 1) % View::ALL.len()];
             }
-            KeyCode::Char(digit @ '1'..='4') => {
+            KeyCode::Char(digit @ '1'..='5') => {
                 let place = digit.to_digit(10).and_then(|digit| usize::try_from(digit).ok());
                 self.view = View::ALL[place.map_or(0, |place| place - 1)];
             }

@@ -14,6 +14,8 @@ mod attribution;
 mod manners;
 mod reads;
 mod rig;
+mod sick;
+mod without;
 
 use rig::{Bench, file_systems};
 
@@ -56,4 +58,29 @@ fn what_is_written_later_carries_its_writers_name() {
 fn nothing_is_left_behind() {
     let Some(_bench) = Bench::on("ext4") else { return };
     rig::nothing_stays_after_a_kill();
+}
+
+#[test]
+fn what_is_missing_is_said_and_the_rest_is_shown() {
+    without::without_root();
+    if !without::may_hide() {
+        return;
+    }
+    without::in_a_container();
+    without::in_memory();
+    without::without_an_event();
+    without::without_types();
+}
+
+#[test]
+fn a_folder_whose_server_is_dead_holds_nobody_up() {
+    let Some(bench) = Bench::on("xfs") else { return };
+    without::beside_a_dead_folder(&bench);
+}
+
+#[test]
+fn findings_fire_on_what_is_sick_and_on_nothing_that_is_healthy() {
+    let Some(bench) = Bench::on("ext4") else { return };
+    sick::all(&bench);
+    sick::none(&bench);
 }

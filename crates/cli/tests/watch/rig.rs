@@ -8,6 +8,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// XFS wants 300 MiB at least; the image is sparse.
 const IMAGE_BYTES: u64 = 512 << 20;
@@ -26,6 +27,25 @@ pub(crate) fn requests(full: u64) -> u64 {
 
 pub(crate) fn file_systems() -> &'static [&'static str] {
     &["ext4", "xfs", "btrfs"]
+}
+
+/// The program that is tried.
+pub(crate) fn program() -> std::ffi::OsString {
+    std::env::var_os("LARDER_BINARY").unwrap_or_else(|| env!("CARGO_BIN_EXE_larder").into())
+}
+
+/// The ways to learn of look-ups that this machine has, as `--bpf` takes them.
+pub(crate) fn ways() -> &'static [&'static str] {
+    static WAYS: std::sync::OnceLock<&[&str]> = std::sync::OnceLock::new();
+    WAYS.get_or_init(|| {
+        let mut command = Command::new(program());
+        let tried = command.args(["watch", "--bpf", "on", "--for", "100ms"]).output().unwrap();
+        if tried.status.success() {
+            return &["on", "off"];
+        }
+        println!("skipped: {}", String::from_utf8_lossy(&tried.stderr).trim());
+        &["off"]
+    })
 }
 
 /// A file system, with a large file on it.
@@ -54,8 +74,7 @@ impl Watching {
     pub(crate) fn start(words: &[&str]) -> Watching {
         let folder = tempfile::tempdir().unwrap();
         let result = folder.path().join("watch.json");
-        let own = env!("CARGO_BIN_EXE_larder").into();
-        let mut child = Command::new(std::env::var_os("LARDER_BINARY").unwrap_or(own))
+        let mut child = Command::new(program())
             .arg("watch")
             .args(words)
             .args(["--rows", "1000", "-o"])
@@ -76,10 +95,22 @@ impl Watching {
     }
 
     /// Ends it as Ctrl-C does; what it found.
-    pub(crate) fn end(mut self) -> Watch {
+    pub(crate) fn end(self) -> Watch {
+        self.end_within(Duration::from_mins(5))
+    }
+
+    /// The same; it is killed, and the test fails, if it takes longer.
+    pub(crate) fn end_within(mut self, limit: Duration) -> Watch {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
-        let status = self.child.wait().unwrap();
+        let begun = Instant::now();
+        let status = loop {
+            match self.child.try_wait().unwrap() {
+                Some(status) => break status,
+                None => assert!(begun.elapsed() < limit, "it does not end"),
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        };
         assert!(status.success(), "{status}");
         let watch = Watch::from_json(&std::fs::read_to_string(&self.result).unwrap()).unwrap();
         assert_eq!(watch.total.lost_events, 0, "events were lost");
@@ -154,9 +185,15 @@ impl Bench {
     /// From nothing in memory, a third of the file is read in pieces, and the workload runs. What
     /// the command says must be what the workload saw.
     pub(crate) fn compare(&self, name: &str, workload: fn(&File) -> Truth) {
+        for way in ways() {
+            self.compare_by(way, name, workload);
+        }
+    }
+
+    fn compare_by(&self, way: &str, name: &str, workload: fn(&File) -> Truth) {
         let path = self.file();
         residency::drop::file(&path).unwrap();
-        let watching = Watching::start(&[self.path().to_str().unwrap()]);
+        let watching = Watching::start(&[self.path().to_str().unwrap(), "--bpf", way]);
         let truth = workload(&File::open(&path).unwrap());
         let watch = watching.end();
         let found = counts(&watch, &path, std::process::id());
@@ -170,12 +207,16 @@ impl Bench {
         let all = truth.hits + truth.misses;
         let wrong = told.misses.abs_diff(truth.misses).max(told.hits.abs_diff(truth.hits));
         println!(
-            "shown: {}, {name}: {} hits and {} misses, told {} and {} ({} by read-ahead)",
+            "shown: {}, --bpf {way}, {name}: {} hits and {} misses, told {} and {} ({} ahead)",
             self.kind, truth.hits, truth.misses, told.hits, told.misses, found.read_ahead_hit_pages
         );
         #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
         let share = wrong as f64 / all as f64;
-        assert!(share <= super::WRONG_MAX, "{} {name}: {truth:?} {told:?} {found:?}", self.kind);
+        assert!(
+            share <= super::WRONG_MAX,
+            "{} {way} {name}: {truth:?} {told:?} {found:?}",
+            self.kind
+        );
     }
 }
 

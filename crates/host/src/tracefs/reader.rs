@@ -39,6 +39,7 @@ pub struct Reader {
     /// How many of them have been handed out.
     done: usize,
     missed: u64,
+    until_ns: u64,
 }
 
 /// Nanoseconds of the clock that records carry.
@@ -64,7 +65,7 @@ impl Reader {
         }
         let page = vec![0; layout.bytes];
         let (bytes, records) = (Vec::new(), Vec::new());
-        Ok(Reader { buffers, layout, page, bytes, records, done: 0, missed: 0 })
+        Ok(Reader { buffers, layout, page, bytes, records, done: 0, missed: 0, until_ns: 0 })
     }
 
     /// Reads what is there and hands out the records that are old enough, in their order; with
@@ -72,15 +73,32 @@ impl Reader {
     ///
     /// # Errors
     /// A buffer cannot be read.
-    pub fn round(
+    pub fn round(&mut self, all: bool, each: impl FnMut(u64, &[u8])) -> Result<bool, TraceError> {
+        self.round_with(all, |_| (), each)
+    }
+
+    /// The same with another source of records, whose times are of the same clock: `others` hands
+    /// out all that it has.
+    ///
+    /// # Errors
+    /// A buffer cannot be read.
+    pub fn round_with(
         &mut self,
         all: bool,
+        others: impl FnOnce(&mut dyn FnMut(u64, &[u8])),
         mut each: impl FnMut(u64, &[u8]),
     ) -> Result<bool, TraceError> {
         self.forget_done();
         let (until, more) = self.empty_buffers()?;
+        let (bytes, records) = (&mut self.bytes, &mut self.records);
+        others(&mut |time_ns, data| {
+            let begin = bytes.len();
+            bytes.extend_from_slice(data);
+            records.push(Raw { time_ns, begin, end: bytes.len() });
+        });
         self.records.sort_by_key(|record| record.time_ns);
         let until = if all && !more { u64::MAX } else { until.saturating_sub(UNFINISHED_NS) };
+        self.until_ns = until;
         self.done = self.records.partition_point(|record| record.time_ns < until);
         for record in &self.records[..self.done] {
             each(record.time_ns, &self.bytes[record.begin..record.end]);
@@ -92,6 +110,13 @@ impl Reader {
     #[must_use]
     pub fn missed(&self) -> u64 {
         self.missed
+    }
+
+    /// Every record from before this time has been handed out.
+    #[cfg_attr(not(feature = "bpf"), expect(dead_code, reason = "asked for by what counts"))]
+    #[must_use]
+    pub(crate) fn until_ns(&self) -> u64 {
+        self.until_ns
     }
 
     /// Moves what was kept back to the front.

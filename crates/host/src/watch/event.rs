@@ -71,6 +71,8 @@ pub(crate) enum Event {
     Ahead,
     /// A folio became dirty.
     Dirty { place: Place, page: u64 },
+    /// An inode became dirty that was clean, as were the pages of its file.
+    InodeDirty { place: Place },
     /// The file system was asked to write.
     Write { key: Key, offset: u64, bytes: u64 },
     /// A thread writes pages of a file out, or is about to.
@@ -122,6 +124,8 @@ pub(crate) enum Part {
     Reclaim,
     /// Disks.
     Physical,
+    /// Times of access.
+    AccessTimes,
     /// Names of processes that come and go.
     Tasks,
 }
@@ -247,6 +251,8 @@ pub(crate) const WANTED: &[Wanted] = &[
     wanted("readahead/page_cache_async_ra", Part::ReadAhead, S_DEV, &["s_dev"], |_| Event::Ahead),
     wanted("writeback/writeback_dirty_folio", Part::Dirty, NONE, &["name", "ino", "index"],
         |v| Event::Dirty { place: v.backing(), page: v.number(2) }),
+    wanted("writeback/writeback_mark_inode_dirty", Part::AccessTimes, NONE, &["name", "ino"],
+        |v| Event::InodeDirty { place: v.backing() }),
     wanted("ext4/ext4_da_write_begin", Part::Writes, DEV, WRITE, ext4_write),
     wanted("ext4/ext4_write_begin", Part::Writes, DEV, WRITE, ext4_write),
     wanted("xfs/xfs_file_buffered_write", Part::Writes, DEV, &["dev", "ino", "offset", "count"],

@@ -86,6 +86,8 @@ struct Doing {
     around: Option<(FileId, u64, u64)>,
     /// A page that it touched through a mapping, and whether it has become a miss.
     fault: Option<(FileId, u64, bool)>,
+    /// The file that it read and whose inode became dirty then.
+    touched: Option<FileId>,
     reason: Reason,
     reclaims: bool,
     /// It may be a look-up, an I/O or a change of the last file: found without a search.
@@ -286,6 +288,7 @@ impl Ledger {
             Event::Write { key, offset, bytes } => {
                 return self.write(thread, key, offset, bytes);
             }
+            Event::InodeDirty { place } => self.inode_dirtied(thread, place),
             Event::WriteOut { place } | Event::InodeStart { place } => {
                 let file = self.file_at(place);
                 self.doing(thread).writes_out = Some(file);
@@ -322,7 +325,7 @@ impl Ledger {
         let (who, file) = (self.tasks.who(thread), self.file_of(key));
         let found = self.lookups.looked_up(who, file, first, last);
         let counts = self.at_again(who, file);
-        let Found { first, hits, ahead, misses, corrected, is_new } = found;
+        let Found { first, hits, ahead, misses, corrected, is_new, in_order } = found;
         counts.hit_pages = (counts.hit_pages + hits).saturating_sub(corrected);
         counts.read_ahead_hit_pages += ahead;
         counts.miss_pages += misses;
@@ -332,6 +335,7 @@ impl Ledger {
         counts.read_requests += 1;
         let pages = last.saturating_add(1) - first;
         counts.read_pages += pages;
+        counts.in_order_pages += if in_order { pages } else { 0 };
         Some(Reference {
             file,
             process: who.process,
@@ -341,6 +345,40 @@ impl Ledger {
             misses,
             ahead,
         })
+    }
+
+    /// A thread has made look-ups that were only counted.
+    #[cfg(feature = "bpf")]
+    pub(crate) fn skipped(&mut self, thread: u32, skipped: &super::inside::Skipped) {
+        if skipped.count > 0 {
+            let file = self.file_of(skipped.key);
+            let request = (file, skipped.first, skipped.last);
+            let habit = (skipped.in_order, skipped.pages);
+            self.lookups.skipped(thread, skipped.count, request, habit);
+        }
+    }
+
+    /// Requests of a process that found all of their pages, none of them fresh.
+    #[cfg(feature = "bpf")]
+    pub(crate) fn counted(&mut self, file: FileId, process: ProcessId, of: super::inside::Counted) {
+        let counts = self.at(file, process);
+        counts.read_requests += of.requests;
+        counts.read_pages += of.pages;
+        counts.hit_pages += of.pages;
+        counts.in_order_pages += of.in_order;
+    }
+
+    /// Requests of a process to a file up to now.
+    #[cfg(feature = "bpf")]
+    pub(crate) fn requests(&self, file: FileId, process: ProcessId) -> u64 {
+        let pair = u64::from(file) << 32 | u64::from(process);
+        self.pairs.get(&pair).map_or(0, |&place| self.counts[place].2.read_requests)
+    }
+
+    /// Whether no page of a file is fresh.
+    #[cfg(feature = "bpf")]
+    pub(crate) fn none_fresh(&self, file: FileId) -> bool {
+        self.lookups.none_fresh(file)
     }
 
     /// A page that is mapped after its fault belongs to the same touch.

@@ -62,6 +62,8 @@ pub(crate) struct Found {
     pub(crate) misses: u64,
     /// Counted as hits before and are misses: to be taken from the hits.
     pub(crate) corrected: u64,
+    /// The request began where the thread's one before had ended.
+    pub(crate) in_order: bool,
 }
 
 /// How a fresh page came.
@@ -165,16 +167,17 @@ impl Lookups {
         thread.request = Some((file, first, last));
         thread.ahead = Ahead::Nothing;
         let first = if rest { first } else { self.beginning(before, file, first, end) };
+        let mut found = Found { first, is_new: !rest, ..Found::default() };
         if !rest {
             let pages = end - first;
             let goes_on = before.request.is_some_and(|(of, _, last)| {
                 of == file && (first == last || first == last.saturating_add(1))
             });
             let in_order = if goes_on { before.in_order.saturating_add(1) } else { 0 };
+            found.in_order = goes_on;
             let thread = self.threads.entry(who.thread).or_default();
             (thread.in_order, thread.pages) = (in_order, pages);
         }
-        let mut found = Found { first, is_new: !rest, ..Found::default() };
         if let Some(spans) = self.fresh.get_mut(&file).filter(|spans| !spans.is_empty()) {
             let before = spans.len();
             spans.retain(first, end, |pages, fresh| match class(who, epoch, fresh) {
@@ -221,6 +224,34 @@ impl Lookups {
             }
             _ => first,
         }
+    }
+
+    /// The file in which a thread looked pages up last.
+    #[must_use]
+    pub(crate) fn last_file(&self, thread: u32) -> Option<FileId> {
+        self.threads.get(&thread)?.request.map(|(file, ..)| file)
+    }
+
+    /// A thread has made look-ups that were not told, none of which met a fresh page; the last one
+    /// was of pages from `first` to `last`, a request of `pages` after `in_order` others.
+    #[cfg(feature = "bpf")]
+    pub(crate) fn skipped(
+        &mut self,
+        thread: u32,
+        count: u32,
+        request: (FileId, u64, u64),
+        (in_order, pages): (u32, u64),
+    ) {
+        let thread = self.threads.entry(thread).or_default();
+        thread.epoch = thread.epoch.wrapping_add(count);
+        (thread.request, thread.in_order, thread.pages) = (Some(request), in_order, pages);
+    }
+
+    /// Whether no page of a file is fresh.
+    #[cfg(feature = "bpf")]
+    #[must_use]
+    pub(crate) fn none_fresh(&self, file: FileId) -> bool {
+        self.fresh.get(&file).is_none_or(Spans::is_empty)
     }
 
     /// A page was touched through a mapping; whether read-ahead had brought it.

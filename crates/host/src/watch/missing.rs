@@ -34,7 +34,12 @@ pub(super) fn part(part: Part, kernel: &str) -> Option<String> {
             .to_owned(),
         Part::LazyWrite => "the lazy writer: this kernel has no events of it".to_owned(),
         // Without them counts are the same, or so nearly the same that it helps nobody to know.
-        Part::ReadAhead | Part::Writes | Part::Throttle | Part::Reclaim | Part::Tasks => {
+        Part::AccessTimes
+        | Part::ReadAhead
+        | Part::Writes
+        | Part::Throttle
+        | Part::Reclaim
+        | Part::Tasks => {
             return None;
         }
     })

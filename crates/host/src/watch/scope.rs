@@ -80,7 +80,7 @@ impl Scope {
     #[must_use]
     pub(crate) fn words(&self) -> String {
         match &self.wanted {
-            Wanted::Machine => "the whole machine".to_owned(),
+            Wanted::Machine => larder_report::watch::WHOLE.to_owned(),
             Wanted::Path(path) => path.display().to_string(),
             Wanted::Process(pid) => format!("process {pid}"),
             Wanted::Group(group) => format!("group {group}"),
@@ -103,6 +103,12 @@ impl Scope {
             }
             (Some(Place { dev, .. }), (device, _)) => format!("{device} == {dev}"),
         }
+    }
+
+    /// Device and inode of the only files of interest, for look-ups.
+    #[cfg(feature = "bpf")]
+    pub(super) fn files(&self) -> (Option<u32>, Option<u64>) {
+        self.path.as_ref().map_or((None, None), |place| (Some(place.dev), place.ino))
     }
 
     /// Whether a file belongs to it, as far as files decide.

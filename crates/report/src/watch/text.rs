@@ -260,6 +260,12 @@ impl Watch {
             format::duration(self.own_cpu_ns),
             format::bytes(self.own_memory_bytes),
         );
+        if !self.means.is_empty() {
+            put_line!(text, "{}", self.means);
+        }
+        if !self.findings.is_empty() {
+            put!(text, "\n{}", crate::findings::to_text(&self.findings));
+        }
         for sentence in &self.missing {
             put_line!(text, "missing: {sentence}");
         }

@@ -4,6 +4,7 @@
 //! so that a page that was dirty already and is written again is not.
 
 use super::super::event::{Key, Place, Reason};
+use super::super::lookup::FileId;
 use super::{Ledger, Reference};
 
 impl Ledger {
@@ -21,6 +22,7 @@ impl Ledger {
         let first = offset / self.page_bytes;
         let end = offset.saturating_add(bytes).div_ceil(self.page_bytes);
         self.file_mut(file).tells_writes = true;
+        self.was_no_reading(thread, file);
         self.doing(thread).writes = Some((file, first, end));
         let counts = self.at_again(who, file);
         counts.write_requests += 1;
@@ -32,6 +34,7 @@ impl Ledger {
 
     pub(super) fn dirtied(&mut self, thread: u32, place: Place, page: u64) -> Option<Reference> {
         let file = self.file_at(place);
+        self.was_no_reading(thread, file);
         let who = self.tasks.who(thread);
         let of = self.file(file);
         let tells = of.tells_writes;
@@ -60,6 +63,25 @@ impl Ledger {
             misses: 0,
             ahead: 0,
         })
+    }
+
+    /// An inode became dirty. If its file is the one that the thread reads, that is the time of
+    /// access, or a write begins with it, which is told next.
+    pub(super) fn inode_dirtied(&mut self, thread: u32, place: Place) {
+        let file = self.file_at(place);
+        if self.lookups.last_file(thread) == Some(file) {
+            let who = self.tasks.who(thread);
+            self.at_again(who, file).access_time_updates += 1;
+            self.doing(thread).touched = Some(file);
+        }
+    }
+
+    fn was_no_reading(&mut self, thread: u32, file: FileId) {
+        if self.doing(thread).touched.take() == Some(file) {
+            let who = self.tasks.who(thread);
+            let counts = self.at_again(who, file);
+            counts.access_time_updates = counts.access_time_updates.saturating_sub(1);
+        }
     }
 
     /// The lazy writer has been at a file. Who made its pages dirty is charged when they go to the

@@ -7,12 +7,12 @@ const B: Who = Who { thread: 20, process: 2, is_worker: false };
 const WORKER: Who = Who { thread: 11, process: 1, is_worker: true };
 
 fn found(hits: u64, ahead: u64, misses: u64) -> Found {
-    Found { first: 0, is_new: true, hits, ahead, misses, corrected: 0 }
+    Found { is_new: true, hits, ahead, misses, ..Found::default() }
 }
 
-/// A look-up without its place.
+/// A look-up without its place, and without where the one before was.
 fn look(lookups: &mut Lookups, who: Who, file: FileId, first: u64, last: u64) -> Found {
-    Found { first: 0, ..lookups.looked_up(who, file, first, last) }
+    Found { first: 0, in_order: false, ..lookups.looked_up(who, file, first, last) }
 }
 
 #[test]
@@ -231,4 +231,122 @@ fn random_reads_agree_with_a_model_that_knows_every_page() {
             assert_eq!(look(&mut lookups, who, 0, first, last), expected, "{first}..={last}");
         }
     }
+}
+
+/// What the program in the kernel keeps of a thread, and does: `watch/inside/program.rs` in Rust.
+#[cfg(feature = "bpf")]
+#[derive(Clone, Copy, Debug, Default)]
+struct Kernel {
+    request: Option<(FileId, u64, u64)>,
+    in_order: u32,
+    pages: u64,
+    skipped: u32,
+}
+
+#[cfg(feature = "bpf")]
+impl Kernel {
+    /// A look-up; if it is counted here, its pages.
+    fn looked_up(&mut self, file: FileId, first: u64, last: u64, counts: bool) -> Option<u64> {
+        let same = self.request.filter(|(of, ..)| *of == file);
+        self.skipped += u32::from(counts);
+        if let Some((_, come, end)) = same
+            && end == last
+            && first > come
+        {
+            self.request = Some((file, first, last));
+            return counts.then_some(0);
+        }
+        let goes_on = same.is_some_and(|(_, _, end)| first == end || first == end + 1);
+        self.in_order = if goes_on { self.in_order + 1 } else { 0 };
+        self.pages = last - first + 1;
+        self.request = Some((file, first, last));
+        counts.then_some(self.pages)
+    }
+}
+
+/// Hits, read-ahead hits, misses and pages in order.
+#[cfg(feature = "bpf")]
+fn add(sums: &mut [u64; 4], one: &Found, pages: u64) {
+    let in_order = if one.in_order { pages } else { 0 };
+    let values = [one.hits.wrapping_sub(one.corrected), one.ahead, one.misses, in_order];
+    for (sum, value) in sums.iter_mut().zip(values) {
+        *sum = sum.wrapping_add(value);
+    }
+}
+
+/// What the kernel has counted becomes known, before anything that depends on it.
+#[cfg(feature = "bpf")]
+fn catch_up(lookups: &mut Lookups, thread: u32, of: &mut Kernel) {
+    let count = std::mem::take(&mut of.skipped);
+    if count > 0 {
+        let request = of.request.expect("it skipped one");
+        lookups.skipped(thread, count, request, (of.in_order, of.pages));
+    }
+}
+
+/// Two look at the same: one is told of everything, the other only of what is not counted in the
+/// kernel, with what was.
+#[cfg(feature = "bpf")]
+#[test]
+fn what_is_only_counted_gives_the_same_numbers() {
+    let mut random = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut next = |below: u64| {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        random % below
+    };
+    let mut counted = 0;
+    for _ in 0..300 {
+        let (mut all, mut some) = (Lookups::default(), Lookups::default());
+        let mut kernel = [Kernel::default(); 2];
+        let (mut told, mut found, mut at) = ([0; 4], [0; 4], [0; 2]);
+        for _ in 0..200 {
+            let number = usize::try_from(next(2)).unwrap();
+            let (who, file) = ([A, B][number], u32::try_from(next(2)).unwrap());
+            let of = &mut kernel[number];
+            match next(8) {
+                0 => {
+                    let (first, pages) = (next(30), 1 + next(4));
+                    catch_up(&mut some, who.thread, of);
+                    for it in [&mut all, &mut some] {
+                        it.added(who, file, first, pages);
+                    }
+                }
+                1 => {
+                    let (first, pages) = (next(30), next(20));
+                    for it in [&mut all, &mut some] {
+                        it.dropped(file, first, pages, |_, _| ());
+                    }
+                }
+                2 => {
+                    all.written(file, 0, 40);
+                    some.written(file, 0, 40);
+                }
+                _ => {
+                    // In order, the rest of a request, or anywhere.
+                    let (first, last) = match (next(3), of.request) {
+                        (0, _) => (at[number], at[number] + next(3)),
+                        (1, Some((_, come, last))) if come < last => (come + 1, last),
+                        _ => (next(20), 20 + next(10)),
+                    };
+                    (at[number], counted) = (last + 1, counted + 1);
+                    let pages = last - first + 1;
+                    add(&mut told, &all.looked_up(who, file, first, last), pages);
+                    if some.none_fresh(file) {
+                        let hits = of.looked_up(file, first, last, true).expect("counted");
+                        let in_order = hits > 0 && of.in_order > 0;
+                        add(&mut found, &Found { hits, in_order, ..Found::default() }, hits);
+                    } else {
+                        counted -= 1;
+                        catch_up(&mut some, who.thread, of);
+                        of.looked_up(file, first, last, false);
+                        add(&mut found, &some.looked_up(who, file, first, last), pages);
+                    }
+                }
+            }
+        }
+        assert_eq!(told, found);
+    }
+    assert!(counted > 5000, "{counted}");
 }

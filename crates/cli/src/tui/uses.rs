@@ -1,0 +1,135 @@
+//! Which process uses which file, and whether it hits: by watching, which takes root and makes
+//! reads from memory a little slower. So it begins when it is first asked for.
+
+use super::picture::{Grid, Value};
+use larder_host::residency;
+use larder_host::watch::{Options, Watcher};
+use larder_report::watch::{Interval, Row};
+
+/// Rows that are kept of each look.
+const ROWS_MAX: usize = 500;
+const COLUMNS: [&str; 9] =
+    ["file", "read", "hits", "missed", "used by", "from disk", "to disk", "dirtied", "read-ahead"];
+
+/// It watches, or says why not.
+#[derive(Debug, Default)]
+pub(super) enum Uses {
+    #[default]
+    NotYet,
+    Watches(Box<Watcher>),
+    Not(String),
+}
+
+impl Uses {
+    /// Begins to watch, unless it does or cannot.
+    pub(super) fn begin(&mut self) {
+        if !matches!(self, Uses::NotYet) {
+            return;
+        }
+        *self = match Watcher::start(Options { rows_max: ROWS_MAX, ..Options::default() }) {
+            Ok(watcher) if watcher.sees_events() => Uses::Watches(Box::new(watcher)),
+            Ok(watcher) => Uses::Not(format!("Not to be seen: {}.", watcher.missing().join("; "))),
+            Err(error) => Uses::Not(format!("Failed to {error}.")),
+        };
+    }
+
+    /// Takes what the kernel has told since.
+    pub(super) fn step(&mut self) {
+        if let Uses::Watches(watcher) = self
+            && let Err(error) = watcher.step(|_, _| ())
+        {
+            *self = Uses::Not(format!("Failed to {error}."));
+        }
+    }
+
+    /// What was done since the last look.
+    pub(super) fn look(&mut self) -> Grid {
+        self.step();
+        match self {
+            Uses::Watches(watcher) => {
+                let grid = grid(watcher.interval());
+                watcher.forget_intervals();
+                grid
+            }
+            Uses::NotYet => empty("This is seen by tracing, which begins with this view."),
+            Uses::Not(why) => empty(why),
+        }
+    }
+}
+
+fn empty(note: &str) -> Grid {
+    Grid { columns: COLUMNS.to_vec(), sort: 1, rows: Vec::new(), note: Some(note.to_owned()) }
+}
+
+fn grid(interval: &Interval) -> Grid {
+    let page_bytes = residency::page_bytes();
+    #[expect(clippy::cast_precision_loss, reason = "rates for people")]
+    let per_s =
+        |bytes: u64| Value::ByteRate(bytes as f64 * 1e9 / interval.duration_ns.max(1) as f64);
+    #[expect(clippy::cast_precision_loss, reason = "shares for people")]
+    let share = |part: u64, whole: u64| {
+        if whole == 0 { Value::Missing } else { Value::Share(part as f64 / whole as f64) }
+    };
+    let row = |row: &Row| {
+        let it = &row.counts;
+        vec![
+            Value::Word(row.file.clone()),
+            per_s(it.read_pages * page_bytes),
+            it.hit_ratio().map_or(Value::Missing, Value::Share),
+            per_s(it.miss_pages * page_bytes),
+            Value::Word(if row.pid == 0 {
+                row.process.clone()
+            } else {
+                format!("{} ({})", row.process, row.pid)
+            }),
+            per_s(it.disk_read_bytes),
+            per_s(it.disk_write_bytes + it.disk_lazy_write_bytes),
+            per_s(it.dirtied_pages * page_bytes),
+            share(it.read_ahead_hit_pages, it.read_pages),
+        ]
+    };
+    let lost = interval.lost_events;
+    let note = if lost > 0 {
+        format!("{lost} events were lost, so there is more than is shown.")
+    } else {
+        "Through the cache of this machine; to disk is what was written for whoever made it dirty."
+            .to_owned()
+    };
+    let rows = interval.rows.iter().map(row).collect();
+    Grid { columns: COLUMNS.to_vec(), sort: 1, rows, note: Some(note) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use larder_report::watch::Counts;
+
+    #[test]
+    fn rows_become_rates_and_shares() {
+        let counts = Counts {
+            read_pages: 100,
+            hit_pages: 40,
+            read_ahead_hit_pages: 50,
+            miss_pages: 10,
+            ..Counts::default()
+        };
+        let of =
+            |pid| Row { file: "/a".into(), process: "p".into(), pid, counts, ..Row::default() };
+        let rows = vec![of(7), of(0)];
+        let interval = Interval { duration_ns: 2_000_000_000, rows, ..Interval::default() };
+        let grid = grid(&interval);
+        assert!(grid.rows.iter().all(|row| row.len() == grid.columns.len()));
+        let shown: Vec<String> = grid.rows[0].iter().map(Value::shown).collect();
+        assert_eq!(shown[..5], ["/a", "200 KiB/s", "90.0 %", "20 KiB/s", "p (7)"]);
+        assert_eq!((grid.rows[1][4].shown(), shown[8].as_str()), ("p".to_owned(), "50.0 %"));
+    }
+
+    #[test]
+    fn it_says_why_there_is_nothing() {
+        let mut uses = Uses::default();
+        assert!(uses.look().note.is_some_and(|note| note.contains("begins with this view")));
+        uses = Uses::Not("Not to be seen: it is dark.".to_owned());
+        uses.begin();
+        assert_eq!(uses.look().note.as_deref(), Some("Not to be seen: it is dark."));
+    }
+}

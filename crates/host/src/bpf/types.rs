@@ -1,0 +1,270 @@
+//! The kernel's own types: where members lie, and what numbers types and names have.
+//!
+//! The BPF type format (Documentation/bpf/btf.rst) is read once from front to back. Invariants:
+//! what cannot be read as it is written is an error, never a guess; offsets are bytes, and members
+//! of bits are not found.
+
+/// Where the kernel tells them.
+pub(crate) const PLACE: &str = "/sys/kernel/btf/vmlinux";
+
+const MAGIC: u16 = 0xeb9f;
+/// The bytes of a header up to what is used of it.
+const HEADER: usize = 24;
+
+/// Kinds of types.
+const ARRAY: u32 = 3;
+const STRUCT: u32 = 4;
+const UNION: u32 = 5;
+const ENUM: u32 = 6;
+const TYPEDEF: u32 = 8;
+
+/// Why types cannot be had. Every message can follow "failed to".
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum TypesError {
+    /// There is no such file.
+    #[error("read {PLACE}: {0}")]
+    Io(#[from] std::io::Error),
+    /// It is not as it should be.
+    #[error("understand {PLACE} at byte {0}")]
+    Broken(usize),
+    /// Something is not in it.
+    #[error("find {0} among the types of this kernel")]
+    Lacks(String),
+}
+
+/// The types of a kernel.
+#[derive(Debug)]
+pub(crate) struct Types {
+    bytes: Vec<u8>,
+    strings: usize,
+    /// Where each type begins; number 0 is nothing.
+    places: Vec<usize>,
+}
+
+/// One type.
+#[derive(Clone, Copy, Debug)]
+struct Type {
+    place: usize,
+    kind: u32,
+    count: usize,
+    /// Offsets of members hold their size in bits as well.
+    bits: bool,
+}
+
+impl Types {
+    /// Those of the running kernel.
+    ///
+    /// # Errors
+    /// It was built without, or they are not understood.
+    pub(crate) fn read() -> Result<Types, TypesError> {
+        Types::parse(std::fs::read(PLACE)?)
+    }
+
+    fn parse(bytes: Vec<u8>) -> Result<Types, TypesError> {
+        let mut types = Types { bytes, strings: 0, places: vec![0] };
+        let magic = types.bytes.get(..2).ok_or(TypesError::Broken(0))?;
+        if magic != MAGIC.to_le_bytes() {
+            return Err(TypesError::Broken(0));
+        }
+        let header = types.size(4)?.max(HEADER);
+        let mut place = header.saturating_add(types.size(8)?);
+        let end = place.saturating_add(types.size(12)?);
+        types.strings = header.saturating_add(types.size(16)?);
+        while place < end {
+            types.places.push(place);
+            let found = types.at(place)?;
+            place += 12 + behind(found).ok_or(TypesError::Broken(place))?;
+        }
+        Ok(types)
+    }
+
+    fn word(&self, place: usize) -> Result<u32, TypesError> {
+        let bytes = self.bytes.get(place..place.saturating_add(4));
+        let bytes = bytes.and_then(|bytes| bytes.try_into().ok());
+        bytes.map(u32::from_le_bytes).ok_or(TypesError::Broken(place))
+    }
+
+    fn size(&self, place: usize) -> Result<usize, TypesError> {
+        usize::try_from(self.word(place)?).ok().ok_or(TypesError::Broken(place))
+    }
+
+    fn at(&self, place: usize) -> Result<Type, TypesError> {
+        let info = self.word(place + 4)?;
+        let count = usize::try_from(info & 0xffff).ok().ok_or(TypesError::Broken(place))?;
+        Ok(Type { place, kind: info >> 24 & 0x1f, count, bits: info >> 31 == 1 })
+    }
+
+    /// Whether the word at a place names this.
+    fn is_named(&self, place: usize, name: &str) -> bool {
+        let Ok(offset) = self.size(place) else { return false };
+        let text = self.bytes.get(self.strings.saturating_add(offset)..).unwrap_or_default();
+        text.strip_prefix(name.as_bytes()).is_some_and(|rest| rest.first() == Some(&0))
+    }
+
+    fn find(&self, kinds: &[u32], name: &str) -> Option<(u32, Type)> {
+        let mut all = (1_u32..).zip(self.places.iter().skip(1));
+        all.find_map(|(number, &place)| {
+            let found = self.at(place).ok()?;
+            (kinds.contains(&found.kind) && self.is_named(place, name)).then_some((number, found))
+        })
+    }
+
+    /// The number of a typedef.
+    ///
+    /// # Errors
+    /// There is none of this name.
+    pub(crate) fn typedef(&self, name: &str) -> Result<u32, TypesError> {
+        let found = self.find(&[TYPEDEF], name);
+        found.map(|(number, _)| number).ok_or_else(|| TypesError::Lacks(name.to_owned()))
+    }
+
+    /// The bytes before a member of a structure, also of one without a name in it.
+    ///
+    /// # Errors
+    /// There is no such structure or member.
+    pub(crate) fn offset(&self, of: &str, member: &str) -> Result<i16, TypesError> {
+        let lacks = || TypesError::Lacks(format!("{member} of struct {of}"));
+        let (_, found) = self.find(&[STRUCT], of).ok_or_else(lacks)?;
+        let bits = self.member(found, member, 0)?.ok_or_else(lacks)?;
+        if bits % 8 != 0 {
+            return Err(lacks());
+        }
+        i16::try_from(bits / 8).ok().ok_or_else(lacks)
+    }
+
+    /// The bits before a member.
+    fn member(&self, of: Type, name: &str, depth: u32) -> Result<Option<u32>, TypesError> {
+        for number in 0..of.count {
+            let place = of.place + 12 + 12 * number;
+            let word = self.word(place + 8)?;
+            let bits = if of.bits { word & 0xff_ffff } else { word };
+            if self.is_named(place, name) {
+                return Ok(Some(bits));
+            }
+            if self.word(place)? != 0 || depth > 8 {
+                continue;
+            }
+            let inner = self.places.get(self.size(place + 4)?).ok_or(TypesError::Broken(place))?;
+            let inner = self.at(*inner)?;
+            if matches!(inner.kind, STRUCT | UNION)
+                && let Some(more) = self.member(inner, name, depth + 1)?
+            {
+                return Ok(Some(bits + more));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The number that an enumeration gives a name.
+    ///
+    /// # Errors
+    /// None does.
+    pub(crate) fn enumerator(&self, of: &str, name: &str) -> Result<u32, TypesError> {
+        let lacks = || TypesError::Lacks(format!("{name} of enum {of}"));
+        let (_, found) = self.find(&[ENUM], of).ok_or_else(lacks)?;
+        let mut places = (0..found.count).map(|number| found.place + 12 + 8 * number);
+        let place = places.find(|&place| self.is_named(place, name)).ok_or_else(lacks)?;
+        self.word(place + 4)
+    }
+}
+
+/// Bytes behind the head of a type.
+fn behind(of: Type) -> Option<usize> {
+    Some(match of.kind {
+        2 | 7..=12 | 16 | 18 => 0,
+        1 | 14 | 17 => 4,
+        ARRAY => 12,
+        STRUCT | UNION | 15 | 19 => 12 * of.count,
+        ENUM | 13 => 8 * of.count,
+        _ => return None,
+    })
+}
+
+/// Types for a map that the kernel wants to know those of: keys of 32 bits, and values of so many
+/// words of 64 bits. With the numbers of both.
+pub(crate) fn map_types(words: u32) -> (Vec<u8>, u32, u32) {
+    let strings = b"\0u32\0u64\0";
+    let int = |name: u32, bytes: u32| [name, 1 << 24, bytes, bytes * 8];
+    let mut types: Vec<u32> = Vec::new();
+    types.extend(int(1, 4));
+    types.extend(int(5, 8));
+    types.extend([0, ARRAY << 24, 0, 2, 1, words]);
+    let types: Vec<u8> = types.into_iter().flat_map(u32::to_le_bytes).collect();
+    let length = |bytes: &[u8]| u32::try_from(bytes.len()).expect("a few bytes");
+    let header = [24, 0, length(&types), length(&types), length(strings)];
+    let mut all = MAGIC.to_le_bytes().to_vec();
+    all.extend([1, 0]);
+    all.extend(header.into_iter().flat_map(u32::to_le_bytes));
+    all.extend(types);
+    all.extend(strings);
+    (all, 1, 3)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `struct outer { u64 a; union { struct { u32 b; u32 c; }; u64 d; }; }`, a typedef of it and
+    /// `enum e { X = 3, Y = 7 }`.
+    fn sample() -> Vec<u8> {
+        let strings = b"\0u32\0u64\0outer\0a\0b\0c\0d\0name\0e\0X\0Y\0";
+        let at = |name: &str| {
+            let all = std::str::from_utf8(strings).unwrap();
+            u32::try_from(all.find(&format!("\0{name}\0")).unwrap() + 1).unwrap()
+        };
+        let types: Vec<u32> = [
+            &[at("u32"), 1 << 24, 4, 32][..],
+            &[at("u64"), 1 << 24, 8, 64],
+            &[0, STRUCT << 24 | 2, 8, at("b"), 1, 0, at("c"), 1, 32],
+            &[0, UNION << 24 | 2, 8, 0, 3, 0, at("d"), 2, 0],
+            &[at("outer"), STRUCT << 24 | 2, 16, at("a"), 2, 0, 0, 4, 64],
+            &[at("name"), TYPEDEF << 24, 5],
+            &[at("e"), ENUM << 24 | 2, 4, at("X"), 3, at("Y"), 7],
+        ]
+        .concat();
+        let types: Vec<u8> = types.into_iter().flat_map(u32::to_le_bytes).collect();
+        let length = |bytes: &[u8]| u32::try_from(bytes.len()).unwrap();
+        let header = [24, 0, length(&types), length(&types), length(strings)];
+        let mut all = MAGIC.to_le_bytes().to_vec();
+        all.extend([1, 0]);
+        all.extend(header.into_iter().flat_map(u32::to_le_bytes));
+        all.extend(types);
+        all.extend(strings);
+        all
+    }
+
+    #[test]
+    fn members_are_found_also_in_structures_without_a_name() {
+        let types = Types::parse(sample()).unwrap();
+        for (member, bytes) in [("a", 0), ("b", 8), ("c", 12), ("d", 8)] {
+            assert_eq!(types.offset("outer", member).unwrap(), bytes, "{member}");
+        }
+        assert_eq!(types.typedef("name").unwrap(), 6);
+        assert_eq!(types.enumerator("e", "Y").unwrap(), 7);
+        let said = types.offset("outer", "z").unwrap_err().to_string();
+        assert_eq!(said, "find z of struct outer among the types of this kernel");
+        assert!(types.typedef("outer").is_err() && types.enumerator("e", "Z").is_err());
+    }
+
+    #[test]
+    fn what_is_cut_short_is_refused_or_lacks_what_is_gone() {
+        let whole = sample();
+        for length in 0..whole.len() {
+            let Ok(types) = Types::parse(whole[..length].to_vec()) else { continue };
+            drop(types.offset("outer", "c"));
+            drop(types.enumerator("e", "Y"));
+        }
+        let mut wrong = whole;
+        wrong[0] = 0;
+        assert!(matches!(Types::parse(wrong), Err(TypesError::Broken(0))));
+    }
+
+    #[test]
+    fn our_own_types_are_understood() {
+        let (bytes, key, value) = map_types(7);
+        let types = Types::parse(bytes).unwrap();
+        assert_eq!((types.places.len(), key, value), (4, 1, 3));
+        let array = types.at(types.places[3]).unwrap();
+        assert_eq!((array.kind, types.word(array.place + 20).unwrap()), (ARRAY, 7));
+    }
+}

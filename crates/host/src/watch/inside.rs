@@ -1,0 +1,436 @@
+//! Look-ups that are counted inside the kernel, and told only where something depends on their
+//! order.
+//!
+//! What costs is to tell of a look-up, not to make it, and most look-ups find pages that were
+//! there: of them only the number matters. So a small program at the kernel's tracepoint counts
+//! them, by thread and file; [`program`] says when it may. Pages that come are told by a program as
+//! well, all else by tracefs; records of both carry times of the same clock and are put in one
+//! order.
+//!
+//! Invariants: counts are the same as if every look-up had been told; what could not be told is
+//! counted as lost; programs, maps and memory go with this process, however it ends.
+
+mod program;
+
+use super::event::{Event, Key};
+use super::fast::Map as Known;
+use super::lookup::{FileId, ProcessId};
+use crate::bpf::{Ring, Types, map_types};
+use crate::syscall::bpf::{self, MMAPABLE, Map, MapKind, MapSpec, NO_PREALLOC, Shared};
+use crate::tracefs::now_ns;
+use program::{COUNTS_BYTES, FILES_MAX, Layout, Maps, PAIRS_MAX, STATE_BYTES};
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::Ordering;
+
+/// Requests of a process to a file after which they are worth a counter.
+const REQUESTS_MIN: u64 = 8;
+/// What the kernel has to say against a program.
+const LOG_BYTES: usize = 1 << 20;
+
+/// What a thread did since it was told of last, counted in the kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Skipped {
+    /// Look-ups; if 0, the rest means nothing.
+    pub(crate) count: u32,
+    /// The last one of them.
+    pub(crate) key: Key,
+    pub(crate) first: u64,
+    pub(crate) last: u64,
+    /// Requests in a row that began where the one before had ended, and pages of the last one.
+    pub(crate) in_order: u32,
+    pub(crate) pages: u64,
+}
+
+/// Requests that were counted in the kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counted {
+    pub(crate) requests: u64,
+    /// Their pages, all of them hits.
+    pub(crate) pages: u64,
+    /// Those of requests that began where the one before had ended.
+    pub(crate) in_order: u64,
+}
+
+/// A file that has a counter.
+#[derive(Clone, Copy, Debug)]
+struct File {
+    id: FileId,
+    key: Key,
+    /// Since when the kernel marks pages that come.
+    since_ns: u64,
+    pairs: u32,
+}
+
+/// A thread and a file that have a counter.
+#[derive(Clone, Copy, Debug)]
+struct Pair {
+    file: FileId,
+    process: ProcessId,
+    /// The number of the file here.
+    slot: u32,
+    /// What has been taken.
+    taken: Counted,
+}
+
+/// Programs, their maps, and what is known of them.
+#[derive(Debug)]
+pub(crate) struct Inside {
+    ring: Ring,
+    _threads: Map,
+    pairs: Map,
+    files: Map,
+    states: Shared,
+    counts: Shared,
+    _maps: [Map; 2],
+    programs: [OwnedFd; 2],
+    _links: [OwnedFd; 2],
+    /// By number; number 0 of the pairs is nobody's.
+    file_slots: Vec<Option<File>>,
+    pair_slots: Vec<Option<Pair>>,
+    by_file: HashMap<Key, u32>,
+    by_thread: Known<u32, HashMap<Key, u32>>,
+    free_files: Vec<u32>,
+    free_pairs: Vec<u32>,
+    /// Each look-up is told, since more than their number is wanted.
+    tells_all: bool,
+    requests: u64,
+}
+
+fn word(bytes: &[u8], place: i16) -> u64 {
+    let place = usize::try_from(place).expect("places are not negative");
+    u64::from_le_bytes(bytes[place..place + 8].try_into().expect("eight bytes"))
+}
+
+fn half(bytes: &[u8], place: i16) -> u32 {
+    let place = usize::try_from(place).expect("places are not negative");
+    u32::from_le_bytes(bytes[place..place + 4].try_into().expect("four bytes"))
+}
+
+/// Takes a record apart that one of the programs has made: thread, what it did before, what
+/// happened. Nothing if it is a record of tracefs.
+#[must_use]
+pub(crate) fn decode(record: &[u8]) -> Option<(u32, Skipped, Event)> {
+    let bytes = usize::try_from(program::RECORD_BYTES).expect("small");
+    let id = u64::from(program::RECORD_ID);
+    if record.len() != bytes || word(record, 0) & 0xffff != id {
+        return None;
+    }
+    let key = Key { dev: half(record, program::DEV), ino: word(record, program::INO) };
+    let (first, last) = (word(record, program::FIRST), word(record, program::LAST));
+    let event = if word(record, 0) >> 16 & 0xffff == u64::from(program::CAME) {
+        Event::Add { key, first, order: u32::try_from(last).unwrap_or(0) }
+    } else {
+        Event::Lookup { key, first, last }
+    };
+    let dev = half(record, program::BEFORE_DEV);
+    let skipped = Skipped {
+        count: half(record, program::SKIPPED),
+        key: Key { dev, ino: word(record, program::BEFORE_INO) },
+        first: word(record, program::BEFORE_FIRST),
+        last: word(record, program::BEFORE_LAST),
+        in_order: half(record, program::BEFORE_IN_ORDER),
+        pages: word(record, program::BEFORE_PAGES),
+    };
+    Some((half(record, 4), skipped, event))
+}
+
+/// The key of a file in both maps; `thread` is 0 in that of files alone.
+fn map_key(key: Key, thread: u32) -> [u8; 16] {
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&key.ino.to_le_bytes());
+    bytes[8..12].copy_from_slice(&key.dev.to_le_bytes());
+    bytes[12..].copy_from_slice(&thread.to_le_bytes());
+    bytes
+}
+
+fn place(slot: u32, bytes: u32) -> usize {
+    usize::try_from(slot * (bytes / 8)).expect("a small array")
+}
+
+fn array(value_bytes: u32) -> io::Result<(Map, Shared)> {
+    let spec =
+        MapSpec { kind: MapKind::Array, key_bytes: 4, value_bytes, entries: 1, flags: MMAPABLE };
+    let map = Map::make(spec, None)?;
+    let memory = map.share(0, usize::try_from(value_bytes).expect("small"), true)?;
+    Ok((map, memory))
+}
+
+fn hash(value_bytes: u32, entries: u32) -> io::Result<Map> {
+    let flags = NO_PREALLOC;
+    Map::make(MapSpec { kind: MapKind::Hash, key_bytes: 16, value_bytes, entries, flags }, None)
+}
+
+fn threads() -> io::Result<Map> {
+    let (types, key, value) = map_types(program::THREAD_WORDS);
+    let types = bpf::load_types(&types)?;
+    let value_bytes = program::THREAD_WORDS * 8;
+    let (kind, flags) = (MapKind::Threads, NO_PREALLOC);
+    let spec = MapSpec { kind, key_bytes: 4, value_bytes, entries: 0, flags };
+    Map::make(spec, Some((&types, key, value)))
+}
+
+/// Loads a program; if the kernel refuses, the last of what it says against it is the reason.
+fn load(code: &[u64], tracepoint: u32) -> Result<OwnedFd, String> {
+    let error = match bpf::load_program(code, tracepoint, &mut []) {
+        Ok(program) => return Ok(program),
+        Err(error) => error,
+    };
+    if error.kind() == io::ErrorKind::PermissionDenied {
+        return Err(refused(&error));
+    }
+    let mut log = vec![0; LOG_BYTES];
+    drop(bpf::load_program(code, tracepoint, &mut log));
+    let said = String::from_utf8_lossy(&log);
+    let mut lines = said.trim_end_matches(['\0', '\n']).lines().rev();
+    let last = lines.find(|line| !line.starts_with("processed ")).unwrap_or_default();
+    Err(format!("the kernel refuses the program: {error}: {last}"))
+}
+
+fn refused(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            "programs in the kernel are for root (CAP_BPF and CAP_PERFMON)".to_owned()
+        }
+        _ => format!("the kernel refuses: {error}"),
+    }
+}
+
+impl Inside {
+    /// Begins: from now on records come into the ring of about `ring_bytes`. `dev` and `ino` are
+    /// the only files of interest, if not all are; with `tells_all` each look-up is told.
+    ///
+    /// # Errors
+    /// Why it cannot be done here, as a part of a sentence.
+    pub(crate) fn start(
+        ring_bytes: u64,
+        (dev, ino): (Option<u32>, Option<u64>),
+        tells_all: bool,
+    ) -> Result<Inside, String> {
+        if cfg!(not(all(target_endian = "little", target_pointer_width = "64"))) {
+            return Err("only little-endian processors of 64 bits are known".to_owned());
+        }
+        let types = Types::read().map_err(|error| error.to_string())?;
+        let layout = Layout::find(&types).map_err(|error| error.to_string())?;
+        let refused = |error: io::Error| refused(&error);
+        let ring = Ring::make(ring_bytes).map_err(refused)?;
+        let threads = threads().map_err(refused)?;
+        let pairs = hash(8, PAIRS_MAX).map_err(refused)?;
+        let files = hash(8, FILES_MAX).map_err(refused)?;
+        let (state_map, states) = array(FILES_MAX * STATE_BYTES).map_err(refused)?;
+        let (count_map, counts) = array(PAIRS_MAX * COUNTS_BYTES).map_err(refused)?;
+        let maps = Maps {
+            threads: threads.number(),
+            pairs: pairs.number(),
+            files: files.number(),
+            states: state_map.number(),
+            counts: count_map.number(),
+            ring: ring.number(),
+        };
+        let only = program::Only { dev, ino };
+        // Pages that come are to be marked before the first look-up is counted.
+        let came = load(&program::came(&layout, &maps, only), layout.came)?;
+        let looked_up = load(&program::looked_up(&layout, &maps, only), layout.looked_up)?;
+        let links =
+            [bpf::attach(&came).map_err(refused)?, bpf::attach(&looked_up).map_err(refused)?];
+        Ok(Inside {
+            ring,
+            _threads: threads,
+            pairs,
+            files,
+            states,
+            counts,
+            _maps: [state_map, count_map],
+            programs: [came, looked_up],
+            _links: links,
+            file_slots: Vec::new(),
+            pair_slots: vec![None],
+            by_file: HashMap::new(),
+            by_thread: Known::default(),
+            free_files: Vec::new(),
+            free_pairs: Vec::new(),
+            tells_all,
+            requests: 0,
+        })
+    }
+
+    /// Hands out the records that are there, with their times.
+    pub(crate) fn records(&mut self, put: &mut dyn FnMut(u64, &[u8])) {
+        let mut bytes: Vec<u8> = Vec::new();
+        self.ring.empty(|words| {
+            bytes.clear();
+            bytes.extend(words.iter().flat_map(|word| word.to_le_bytes()));
+            let time = usize::try_from(program::TIME / 8).expect("small");
+            put(words.get(time).copied().unwrap_or(0), &bytes);
+        });
+    }
+
+    /// What could not be told.
+    pub(crate) fn lost(&self) -> u64 {
+        let runs = self.programs.iter().map(|program| bpf::missed_runs(program).unwrap_or(0));
+        self.counts.read(0, Ordering::Relaxed) + runs.sum::<u64>()
+    }
+
+    /// Requests that were counted in the kernel.
+    pub(crate) fn requests(&self) -> u64 {
+        self.requests
+    }
+
+    /// A look-up of a thread was told; its process has made `requests` to this file.
+    pub(crate) fn met(
+        &mut self,
+        thread: u32,
+        key: Key,
+        (file, process): (FileId, ProcessId),
+        requests: u64,
+    ) {
+        let known = self.by_thread.get(&thread).is_some_and(|pairs| pairs.contains_key(&key));
+        if known || self.tells_all || requests < REQUESTS_MIN {
+            return;
+        }
+        let Some(slot) = self.slot_of(key, file) else { return };
+        let Some(pair) = free(&mut self.free_pairs, &mut self.pair_slots, PAIRS_MAX) else {
+            return;
+        };
+        let taken = self.counted(pair);
+        let mut value = [0; 8];
+        value[..4].copy_from_slice(&pair.to_le_bytes());
+        value[4..].copy_from_slice(&slot.to_le_bytes());
+        if self.pairs.put(&map_key(key, thread), &value).is_err() {
+            self.free_pairs.push(pair);
+            self.release(slot);
+            return;
+        }
+        self.pair_slots[index(pair)] = Some(Pair { file, process, slot, taken });
+        self.by_thread.entry(thread).or_default().insert(key, pair);
+        if let Some(of) = &mut self.file_slots[index(slot)] {
+            of.pairs += 1;
+        }
+    }
+
+    /// The number of a file, which it gets if it has none.
+    fn slot_of(&mut self, key: Key, file: FileId) -> Option<u32> {
+        if let Some(&slot) = self.by_file.get(&key) {
+            return Some(slot);
+        }
+        let slot = free(&mut self.free_files, &mut self.file_slots, FILES_MAX)?;
+        // Nothing is counted until all that came before now has been told of.
+        let at = place(slot, STATE_BYTES);
+        let came = self.states.read(at, Ordering::Acquire);
+        self.states.write(at + 1, came.wrapping_add(1), Ordering::Release);
+        let mut value = [0; 8];
+        value[..4].copy_from_slice(&slot.to_le_bytes());
+        if self.files.put(&map_key(key, 0), &value).is_err() {
+            self.free_files.push(slot);
+            return None;
+        }
+        self.file_slots[index(slot)] = Some(File { id: file, key, since_ns: now_ns(), pairs: 0 });
+        self.by_file.insert(key, slot);
+        Some(slot)
+    }
+
+    /// Gives the number of a file back if nobody uses it.
+    fn release(&mut self, slot: u32) {
+        let Some(file) = self.file_slots[index(slot)].filter(|file| file.pairs == 0) else {
+            return;
+        };
+        if self.files.remove(&map_key(file.key, 0)).is_ok() {
+            self.by_file.remove(&file.key);
+            self.file_slots[index(slot)] = None;
+            self.free_files.push(slot);
+        }
+    }
+
+    /// Everything that was told before `until_ns` has been counted. Files of which no page is fresh
+    /// any more may be counted in the kernel.
+    pub(crate) fn settle(&mut self, until_ns: u64, none_fresh: impl Fn(FileId) -> bool) {
+        for (slot, file) in (0_u32..).zip(&self.file_slots) {
+            let Some(file) = file else { continue };
+            let at = place(slot, STATE_BYTES);
+            let came = self.states.read(at, Ordering::Acquire);
+            let settled = self.states.read(at + 1, Ordering::Relaxed);
+            if came != settled && came.max(file.since_ns) < until_ns && none_fresh(file.id) {
+                self.states.write(at + 1, came, Ordering::Release);
+            }
+        }
+    }
+
+    fn counted(&self, pair: u32) -> Counted {
+        let at = place(pair, COUNTS_BYTES);
+        let [requests, pages, in_order] =
+            [at, at + 1, at + 2].map(|at| self.counts.read(at, Ordering::Relaxed));
+        Counted { requests, pages, in_order }
+    }
+
+    fn take_of(&mut self, number: u32, each: &mut impl FnMut(FileId, ProcessId, Counted)) {
+        let now = self.counted(number);
+        let Some(pair) = &mut self.pair_slots[index(number)] else { return };
+        let counted = Counted {
+            requests: now.requests - pair.taken.requests,
+            pages: now.pages - pair.taken.pages,
+            in_order: now.in_order - pair.taken.in_order,
+        };
+        if counted != Counted::default() {
+            pair.taken = now;
+            self.requests += counted.requests;
+            each(pair.file, pair.process, counted);
+        }
+    }
+
+    /// Tells what was counted since, by file and process.
+    pub(crate) fn take(&mut self, mut each: impl FnMut(FileId, ProcessId, Counted)) {
+        let pairs = u32::try_from(self.pair_slots.len()).expect("a small array");
+        for number in 1..pairs {
+            self.take_of(number, &mut each);
+        }
+    }
+
+    /// The same for one thread and file.
+    pub(crate) fn take_one(
+        &mut self,
+        thread: u32,
+        key: Key,
+        mut each: impl FnMut(FileId, ProcessId, Counted),
+    ) {
+        let pair = self.by_thread.get(&thread).and_then(|pairs| pairs.get(&key));
+        if let Some(&pair) = pair {
+            self.take_of(pair, &mut each);
+        }
+    }
+
+    /// A thread has ended: its counts are taken for the last time.
+    pub(crate) fn ended(&mut self, thread: u32, mut each: impl FnMut(FileId, ProcessId, Counted)) {
+        for (key, number) in self.by_thread.remove(&thread).unwrap_or_default() {
+            self.take_of(number, &mut each);
+            // Were it refused, the number would only not be used again.
+            if self.pairs.remove(&map_key(key, thread)).is_err() {
+                continue;
+            }
+            if let Some(pair) = self.pair_slots[index(number)].take() {
+                if let Some(file) = &mut self.file_slots[index(pair.slot)] {
+                    file.pairs -= 1;
+                }
+                self.release(pair.slot);
+            }
+            self.free_pairs.push(number);
+        }
+    }
+}
+
+fn index(number: u32) -> usize {
+    usize::try_from(number).expect("numbers are places")
+}
+
+/// A number that nobody has.
+fn free<T>(free: &mut Vec<u32>, all: &mut Vec<Option<T>>, max: u32) -> Option<u32> {
+    if let Some(number) = free.pop() {
+        return Some(number);
+    }
+    let number = u32::try_from(all.len()).ok().filter(|number| *number < max)?;
+    all.push(None);
+    Some(number)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,398 @@
+//! The two programs: what the kernel does at a look-up, and when a page comes.
+//!
+//! A look-up of pages of which none can be fresh is counted where it happens, by thread and file;
+//! every other one is told, with what the thread did since it was last told of. So the rule of
+//! [`super::super::lookup`] sees the same as if each had been told. Whether pages of a file can be
+//! fresh is decided by two numbers for each file: when a page of it came last, which the second
+//! program writes, and up to which of these times all pages that came have been looked up, written
+//! or dropped, which [`super::Inside`] writes. They are equal where none is fresh.
+//!
+//! Invariants: a thread's own values are written by that thread alone, so no program waits for
+//! another; what cannot be told is counted as lost.
+
+use crate::bpf::{Access, Alu, Code, If, Label, Reg, Types, TypesError, helper};
+use Reg::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
+
+/// Look-ups of a thread in a file that are counted in the kernel.
+pub(super) const PAIRS_MAX: u32 = 1 << 14;
+/// Files of which they are.
+pub(super) const FILES_MAX: u32 = 1 << 14;
+/// Bytes of a pair's counts: requests, pages and pages in order, and room, so that two processors
+/// do not write into one line of their caches. Those of number 0 are what was lost.
+pub(super) const COUNTS_BYTES: u32 = 1 << COUNTS_SHIFT;
+const COUNTS_SHIFT: i32 = 6;
+/// Bytes of a file's state: when a page came last, and up to when none is fresh.
+pub(super) const STATE_BYTES: u32 = 1 << STATE_SHIFT;
+const STATE_SHIFT: i32 = 4;
+
+/// What a record begins with instead of the number of an event; those are far smaller.
+pub(super) const RECORD_ID: u16 = 0xfffe;
+/// Records of look-ups, and of pages that came.
+pub(super) const LOOK_UP: u16 = 0;
+pub(super) const CAME: u16 = 1;
+/// Bytes of a record. Its fields are at the places below.
+pub(super) const RECORD_BYTES: i32 = 88;
+const KIND: i16 = 2;
+const THREAD: i16 = 4;
+pub(super) const TIME: i16 = 8;
+pub(super) const INO: i16 = 16;
+pub(super) const DEV: i16 = 24;
+pub(super) const SKIPPED: i16 = 28;
+pub(super) const FIRST: i16 = 32;
+pub(super) const LAST: i16 = 40;
+pub(super) const BEFORE_INO: i16 = 48;
+pub(super) const BEFORE_DEV: i16 = 56;
+pub(super) const BEFORE_IN_ORDER: i16 = 60;
+pub(super) const BEFORE_FIRST: i16 = 64;
+pub(super) const BEFORE_LAST: i16 = 72;
+pub(super) const BEFORE_PAGES: i16 = 80;
+
+/// Words of what is kept of a thread: its last look-up, and where it is counted.
+pub(super) const THREAD_WORDS: u32 = 7;
+const OF_INO: i16 = 0;
+const OF_DEV: i16 = 8;
+const OF_SKIPPED: i16 = 12;
+const OF_FIRST: i16 = 16;
+const OF_LAST: i16 = 24;
+const OF_IN_ORDER: i16 = 32;
+const OF_PAIR: i16 = 36;
+const OF_PAGES: i16 = 40;
+const OF_FILE: i16 = 48;
+
+/// Places on the stack.
+const TID: i16 = -4;
+const SAME: i16 = -8;
+const COUNTS: i16 = -16;
+const KEY: i16 = -32;
+const NOW: i16 = -40;
+
+/// "Nobody has to be woken": the ring is looked at every few milliseconds anyway.
+const NO_WAKEUP: i32 = 1;
+/// A thread that is new gets a value.
+const CREATE: i32 = 1;
+
+/// Where the kernel keeps what is wanted.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Layout {
+    host: i16,
+    ino: i16,
+    sb: i16,
+    dev: i16,
+    pid: i16,
+    mapping: i16,
+    index: i16,
+    flags: i16,
+    order: i16,
+    /// The flag of a folio of more than one page.
+    large: i32,
+    /// The types of the two tracepoints.
+    pub(super) looked_up: u32,
+    pub(super) came: u32,
+}
+
+impl Layout {
+    /// As the kernel says.
+    ///
+    /// # Errors
+    /// It lacks something.
+    pub(super) fn find(types: &Types) -> Result<Layout, TypesError> {
+        let head = types.enumerator("pageflags", "PG_head")?;
+        let large = 1_i32.checked_shl(head).filter(|flag| *flag > 0);
+        Ok(Layout {
+            host: types.offset("address_space", "host")?,
+            ino: types.offset("inode", "i_ino")?,
+            sb: types.offset("inode", "i_sb")?,
+            dev: types.offset("super_block", "s_dev")?,
+            pid: types.offset("task_struct", "pid")?,
+            mapping: types.offset("folio", "mapping")?,
+            index: types.offset("folio", "index")?,
+            flags: types.offset("folio", "flags")?,
+            order: types.offset("folio", "_flags_1")?,
+            large: large.ok_or_else(|| TypesError::Lacks("a low PG_head".to_owned()))?,
+            looked_up: types.typedef("btf_trace_mm_filemap_get_pages")?,
+            came: types.typedef("btf_trace_mm_filemap_add_to_page_cache")?,
+        })
+    }
+}
+
+/// Descriptors of the maps.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Maps {
+    pub(super) threads: i32,
+    pub(super) pairs: i32,
+    pub(super) files: i32,
+    pub(super) states: i32,
+    pub(super) counts: i32,
+    pub(super) ring: i32,
+}
+
+/// The only files that are of interest, if not all are.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Only {
+    /// Those on a device.
+    pub(super) dev: Option<u32>,
+    /// Of look-ups, those of one file.
+    pub(super) ino: Option<u64>,
+}
+
+/// Loads inode and device into `R8` and `R9`, from the mapping in `R7`; those that are not wanted
+/// go to `out`.
+fn file(code: &mut Code, layout: &Layout, only: Only, out: Label) {
+    code.load(Access::U64, R7, R7, layout.host);
+    code.load(Access::U64, R8, R7, layout.ino);
+    code.load(Access::U64, R1, R7, layout.sb);
+    code.load(Access::U32, R9, R1, layout.dev);
+    if let Some(dev) = only.dev {
+        code.set_wide(R1, u64::from(dev));
+        code.jump_if(R9, If::Not, R1, out);
+    }
+    if let Some(ino) = only.ino {
+        code.set_wide(R1, ino);
+        code.jump_if(R8, If::Not, R1, out);
+    }
+}
+
+/// The value of the running thread into `R7`, or 0; its number onto the stack.
+fn thread(code: &mut Code, layout: &Layout, maps: &Maps, flags: i32) {
+    code.call(helper::THREAD);
+    code.load(Access::U32, R1, R0, layout.pid);
+    code.store(Access::U32, R10, TID, R1);
+    code.alu(Alu::Set, R2, R0);
+    code.set_map(R1, maps.threads);
+    code.alu_value(Alu::Set, R3, 0);
+    code.alu_value(Alu::Set, R4, flags);
+    code.call(helper::OF_THREAD);
+    code.alu(Alu::Set, R7, R0);
+}
+
+/// `R0 =` what a map of ours has for the file in `R8` and `R9` and a number on the stack.
+fn search(code: &mut Code, map: i32) {
+    code.store(Access::U64, R10, KEY, R8);
+    code.store(Access::U32, R10, KEY + 8, R9);
+    code.set_map(R1, map);
+    code.alu(Alu::Set, R2, R10);
+    code.alu_value(Alu::Add, R2, KEY.into());
+    code.call(helper::LOOK_UP);
+}
+
+/// `to =` the address of an element of an array by its number in `number`.
+fn element(code: &mut Code, to: Reg, array: i32, number: Reg, max: u32, shift: i32) {
+    let mask = i32::try_from(max - 1).expect("small");
+    code.alu_value(Alu::And, number, mask);
+    code.alu_value(Alu::ShiftLeft, number, shift);
+    code.set_array(to, array);
+    code.alu(Alu::Add, to, number);
+}
+
+fn now(code: &mut Code) {
+    code.call(helper::KTIME);
+    code.store(Access::U64, R10, NOW, R0);
+}
+
+/// `R0 =` room for a record with its head; what has none goes to `lost`.
+fn reserve(code: &mut Code, maps: &Maps, kind: u16, lost: Label) {
+    code.set_map(R1, maps.ring);
+    code.alu_value(Alu::Set, R2, RECORD_BYTES);
+    code.alu_value(Alu::Set, R3, 0);
+    code.call(helper::RESERVE);
+    code.jump_if_value(R0, If::Equal, 0, lost);
+    code.store_value(Access::U16, R0, 0, i32::from(RECORD_ID.cast_signed()));
+    code.store_value(Access::U16, R0, KIND, kind.into());
+    code.load(Access::U32, R1, R10, TID);
+    code.store(Access::U32, R0, THREAD, R1);
+    code.load(Access::U64, R1, R10, NOW);
+    code.store(Access::U64, R0, TIME, R1);
+    code.store(Access::U64, R0, INO, R8);
+    code.store(Access::U32, R0, DEV, R9);
+}
+
+/// What the thread in `R7` did since it was told of last, into the record.
+fn since(code: &mut Code) {
+    for (access, from, to) in [
+        (Access::U32, OF_SKIPPED, SKIPPED),
+        (Access::U64, OF_INO, BEFORE_INO),
+        (Access::U32, OF_DEV, BEFORE_DEV),
+        (Access::U32, OF_IN_ORDER, BEFORE_IN_ORDER),
+        (Access::U64, OF_FIRST, BEFORE_FIRST),
+        (Access::U64, OF_LAST, BEFORE_LAST),
+        (Access::U64, OF_PAGES, BEFORE_PAGES),
+    ] {
+        code.load(access, R1, R7, from);
+        code.store(access, R0, to, R1);
+    }
+    code.store_value(Access::U32, R7, OF_SKIPPED, 0);
+}
+
+fn submit(code: &mut Code) {
+    code.alu(Alu::Set, R1, R0);
+    code.alu_value(Alu::Set, R2, NO_WAKEUP);
+    code.call(helper::SUBMIT);
+}
+
+/// The end of both programs.
+fn end(code: &mut Code, maps: &Maps, lost: Label, out: Label) {
+    code.alu_value(Alu::Set, R0, 0);
+    code.exit();
+    code.set(lost);
+    code.set_array(R1, maps.counts);
+    code.alu_value(Alu::Set, R2, 1);
+    code.add_atomically(R1, 0, R2);
+    code.set(out);
+    code.alu_value(Alu::Set, R0, 0);
+    code.exit();
+}
+
+/// `(struct address_space *mapping, pgoff_t first, pgoff_t last)`
+pub(super) fn looked_up(layout: &Layout, maps: &Maps, only: Only) -> Vec<u64> {
+    let mut code = Code::default();
+    let [lost, out, other, searched, found, counted, tell, update] =
+        std::array::from_fn(|_| code.label());
+    code.alu(Alu::Set, R6, R1);
+    code.load(Access::U64, R7, R6, 0);
+    file(&mut code, layout, only, out);
+    code.load(Access::U64, R1, R6, 8);
+    code.load(Access::U64, R2, R6, 16);
+    code.jump_if(R1, If::Above, R2, out);
+    thread(&mut code, layout, maps, CREATE);
+    code.jump_if_value(R7, If::Equal, 0, lost);
+    // Most threads look up in the same file again.
+    code.load(Access::U64, R1, R7, OF_INO);
+    code.jump_if(R1, If::Not, R8, other);
+    code.load(Access::U32, R1, R7, OF_DEV);
+    code.jump_if(R1, If::Not, R9, other);
+    code.store_value(Access::U32, R10, SAME, 1);
+    code.load(Access::U32, R1, R7, OF_PAIR);
+    code.jump_if_value(R1, If::Not, 0, counted);
+    code.jump(searched);
+    code.set(other);
+    code.store_value(Access::U32, R10, SAME, 0);
+    code.set(searched);
+    code.load(Access::U32, R1, R10, TID);
+    code.store(Access::U32, R10, KEY + 12, R1);
+    search(&mut code, maps.pairs);
+    code.jump_if_value(R0, If::Not, 0, found);
+    code.store_value(Access::U32, R7, OF_PAIR, 0);
+    code.jump(tell);
+    code.set(found);
+    code.load(Access::U32, R1, R0, 0);
+    code.store(Access::U32, R7, OF_PAIR, R1);
+    code.load(Access::U32, R1, R0, 4);
+    code.store(Access::U32, R7, OF_FILE, R1);
+    code.set(counted);
+    code.load(Access::U32, R2, R7, OF_FILE);
+    element(&mut code, R1, maps.states, R2, FILES_MAX, STATE_SHIFT);
+    code.load(Access::U64, R2, R1, 0);
+    code.load(Access::U64, R3, R1, 8);
+    code.jump_if(R2, If::Not, R3, tell);
+    code.store_value(Access::U32, R10, COUNTS, 1);
+    code.jump(update);
+    code.set(tell);
+    code.store_value(Access::U32, R10, COUNTS, 0);
+    now(&mut code);
+    reserve(&mut code, maps, LOOK_UP, lost);
+    code.load(Access::U64, R1, R6, 8);
+    code.store(Access::U64, R0, FIRST, R1);
+    code.load(Access::U64, R1, R6, 16);
+    code.store(Access::U64, R0, LAST, R1);
+    since(&mut code);
+    submit(&mut code);
+    code.set(update);
+    remember(&mut code, maps, out);
+    end(&mut code, maps, lost, out);
+    code.finish()
+}
+
+/// Keeps the look-up as the thread's last one, and counts it if that is to be done here. The same
+/// rule as [`super::super::lookup::Lookups::looked_up`] has for where no page is fresh.
+fn remember(code: &mut Code, maps: &Maps, out: Label) {
+    let [another, new, on, set, rest, skipped] = std::array::from_fn(|_| code.label());
+    code.load(Access::U64, R1, R6, 8);
+    code.load(Access::U64, R2, R6, 16);
+    code.load(Access::U32, R3, R10, SAME);
+    code.jump_if_value(R3, If::Equal, 0, new);
+    code.load(Access::U64, R4, R7, OF_LAST);
+    code.load(Access::U64, R5, R7, OF_FIRST);
+    code.jump_if(R4, If::Not, R2, another);
+    code.jump_if(R1, If::Above, R5, rest);
+    code.set(another);
+    code.jump_if(R1, If::Equal, R4, on);
+    code.alu_value(Alu::Add, R4, 1);
+    code.jump_if(R1, If::Equal, R4, on);
+    code.set(new);
+    code.alu_value(Alu::Set, R3, 0);
+    code.jump(set);
+    code.set(on);
+    code.load(Access::U32, R3, R7, OF_IN_ORDER);
+    code.alu_value(Alu::Add, R3, 1);
+    code.set(set);
+    code.store(Access::U32, R7, OF_IN_ORDER, R3);
+    code.store(Access::U64, R7, OF_INO, R8);
+    code.store(Access::U32, R7, OF_DEV, R9);
+    code.store(Access::U64, R7, OF_FIRST, R1);
+    code.store(Access::U64, R7, OF_LAST, R2);
+    code.alu(Alu::Sub, R2, R1);
+    code.alu_value(Alu::Add, R2, 1);
+    code.store(Access::U64, R7, OF_PAGES, R2);
+    code.load(Access::U32, R3, R10, COUNTS);
+    code.jump_if_value(R3, If::Equal, 0, out);
+    code.load(Access::U32, R1, R7, OF_PAIR);
+    element(code, R3, maps.counts, R1, PAIRS_MAX, COUNTS_SHIFT);
+    code.load(Access::U64, R1, R3, 0);
+    code.alu_value(Alu::Add, R1, 1);
+    code.store(Access::U64, R3, 0, R1);
+    code.load(Access::U64, R1, R3, 8);
+    code.alu(Alu::Add, R1, R2);
+    code.store(Access::U64, R3, 8, R1);
+    code.load(Access::U32, R1, R7, OF_IN_ORDER);
+    code.jump_if_value(R1, If::Equal, 0, skipped);
+    code.load(Access::U64, R1, R3, 16);
+    code.alu(Alu::Add, R1, R2);
+    code.store(Access::U64, R3, 16, R1);
+    code.jump(skipped);
+    code.set(rest);
+    code.store(Access::U64, R7, OF_FIRST, R1);
+    code.load(Access::U32, R3, R10, COUNTS);
+    code.jump_if_value(R3, If::Equal, 0, out);
+    code.set(skipped);
+    code.load(Access::U32, R1, R7, OF_SKIPPED);
+    code.alu_value(Alu::Add, R1, 1);
+    code.store(Access::U32, R7, OF_SKIPPED, R1);
+}
+
+/// `(struct folio *folio)`
+pub(super) fn came(layout: &Layout, maps: &Maps, only: Only) -> Vec<u64> {
+    let mut code = Code::default();
+    let [lost, out, unknown, single, nothing, done] = std::array::from_fn(|_| code.label());
+    code.load(Access::U64, R6, R1, 0);
+    code.load(Access::U64, R7, R6, layout.mapping);
+    file(&mut code, layout, Only { ino: None, ..only }, out);
+    now(&mut code);
+    code.store_value(Access::U32, R10, KEY + 12, 0);
+    search(&mut code, maps.files);
+    code.jump_if_value(R0, If::Equal, 0, unknown);
+    code.load(Access::U32, R2, R0, 0);
+    element(&mut code, R1, maps.states, R2, FILES_MAX, STATE_SHIFT);
+    code.load(Access::U64, R2, R10, NOW);
+    code.store(Access::U64, R1, 0, R2);
+    code.set(unknown);
+    thread(&mut code, layout, maps, 0);
+    reserve(&mut code, maps, CAME, lost);
+    code.load(Access::U64, R1, R6, layout.index);
+    code.store(Access::U64, R0, FIRST, R1);
+    code.alu_value(Alu::Set, R2, 0);
+    code.load(Access::U64, R1, R6, layout.flags);
+    code.alu_value(Alu::And, R1, layout.large);
+    code.jump_if_value(R1, If::Equal, 0, single);
+    code.load(Access::U8, R2, R6, layout.order);
+    code.set(single);
+    code.store(Access::U64, R0, LAST, R2);
+    code.jump_if_value(R7, If::Equal, 0, nothing);
+    since(&mut code);
+    code.jump(done);
+    code.set(nothing);
+    code.store_value(Access::U32, R0, SKIPPED, 0);
+    code.set(done);
+    submit(&mut code);
+    end(&mut code, maps, lost, out);
+    code.finish()
+}

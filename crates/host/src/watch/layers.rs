@@ -1,0 +1,44 @@
+//! Caches above each other: the files of a file system on a loop device are in the page cache, and
+//! the image behind may be once more.
+
+use super::homes;
+use super::ledger::{BLOCK_DEVICES, Ledger};
+use crate::{mounts, proc, residency};
+use larder_report::watch::Layered;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// What came into the cache while we watched and stayed there, on loop devices, and what of their
+/// images is resident. Images without a resident page are left out.
+pub(super) fn all(ledger: &Ledger) -> Vec<Layered> {
+    let mut upper: BTreeMap<u32, u64> = BTreeMap::new();
+    for (file, _, counts) in ledger.counts() {
+        let dev = ledger.key(*file).dev;
+        let pages = upper.entry(dev).or_default();
+        // Pages are dropped in the name of who drops them, so only the sum is above 0.
+        *pages = pages
+            .wrapping_add(counts.added_pages)
+            .wrapping_sub(counts.evicted_pages + counts.dropped_pages);
+    }
+    let stayed = upper.into_iter().filter(|(dev, pages)| {
+        *dev != BLOCK_DEVICES && i64::try_from(*pages).is_ok_and(|pages| pages > 0)
+    });
+    stayed.filter_map(|(dev, pages)| layer(dev, pages)).collect()
+}
+
+fn layer(dev: u32, pages: u64) -> Option<Layered> {
+    let (major, minor) = homes::parts(dev);
+    let image = proc::read(format!("/sys/dev/block/{major}:{minor}/loop/backing_file"))?;
+    let lower = image.trim_end().to_owned();
+    let resident = residency::of_path(Path::new(&lower)).ok()?;
+    let mounted =
+        mounts::all().into_iter().find(|it| homes::number(it.device.0, it.device.1) == dev);
+    let page_bytes = residency::page_bytes();
+    (resident.resident > 0).then(|| Layered {
+        upper: mounted
+            .map_or_else(|| format!("{major}:{minor}"), |it| it.point.display().to_string()),
+        upper_bytes: pages * page_bytes,
+        lower,
+        lower_bytes: resident.resident * page_bytes,
+    })
+}

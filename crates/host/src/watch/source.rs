@@ -1,0 +1,280 @@
+//! Where events come from: tracefs, and programs in the kernel that count look-ups.
+//!
+//! Invariants: records are handed on in the order of their times, whichever way they came; what was
+//! lost on either way is counted; what is not there is said once, at the start.
+
+#[cfg(feature = "bpf")]
+use super::event::Event;
+use super::event::{Decoder, Part, WANTED};
+#[cfg(feature = "bpf")]
+use super::inside::{self, Inside};
+use super::ledger::{Ledger, Reference};
+use super::scope::Scope;
+use super::{Bpf, Options, WatchError, missing};
+#[cfg(feature = "bpf")]
+use crate::bpf::Types;
+use crate::machine;
+use crate::tracefs::{Instance, Reader, TraceError, Tracefs};
+
+/// Events that the programs in the kernel tell of instead.
+const INSIDE: [&str; 2] = ["filemap/mm_filemap_get_pages", "filemap/mm_filemap_add_to_page_cache"];
+
+/// Events; the reader goes first, since an instance that is open cannot be removed.
+#[derive(Debug)]
+pub(super) struct Source {
+    reader: Reader,
+    decoder: Decoder,
+    instance: Instance,
+    _tracefs: Tracefs,
+    #[cfg(feature = "bpf")]
+    inside: Option<Inside>,
+    /// Why look-ups are not counted in the kernel, if they are not.
+    why_not: Option<String>,
+    events: u64,
+}
+
+/// Events that come with every look-up, which are filtered as narrowly as can be.
+fn is_hot(part: Part) -> bool {
+    matches!(part, Part::Lookups | Part::Mappings | Part::Writes)
+}
+
+/// Parts that are needed to know what requests are.
+fn is_for_references(part: Part) -> bool {
+    !matches!(
+        part,
+        Part::LazyWrite | Part::Throttle | Part::Reclaim | Part::Physical | Part::AccessTimes
+    )
+}
+
+/// The filter for inodes that become dirty, and were not, nor the pages of their files. The numbers
+/// of these states differ from kernel to kernel; nothing where it does not tell them.
+#[cfg(feature = "bpf")]
+fn inodes() -> Option<String> {
+    let types = Types::read().ok()?;
+    let state = |name| types.enumerator("inode_state_flags_t", name).ok();
+    let sync = state("I_DIRTY_SYNC")?;
+    let all = sync | state("I_DIRTY_DATASYNC")? | state("I_DIRTY_PAGES")?;
+    Some(format!("flags & {sync} && !(state & {all})"))
+}
+
+#[cfg(not(feature = "bpf"))]
+fn inodes() -> Option<String> {
+    None
+}
+
+#[cfg(feature = "bpf")]
+fn start_inside(options: &Options, scope: &Scope, tracefs: &Tracefs) -> Result<Inside, String> {
+    if options.bpf == Bpf::Off {
+        return Err("as was asked for".to_owned());
+    }
+    if let Some(lacks) = INSIDE.iter().find(|event| !tracefs.has(event)) {
+        return Err(format!("this kernel has no event {lacks}"));
+    }
+    // One ring for all processors is enough where most look-ups are only counted.
+    Inside::start(options.buffer_kib.saturating_mul(1024), scope.files(), options.references_only)
+}
+
+impl Source {
+    /// Begins. What cannot be seen is added to `missing`.
+    ///
+    /// # Errors
+    /// There are no events, or the kernel was to count and cannot.
+    pub(super) fn start(
+        options: &Options,
+        scope: &Scope,
+        missing: &mut Vec<String>,
+    ) -> Result<Source, WatchError> {
+        let tracefs = Tracefs::open()?;
+        let instance = Instance::make(&tracefs, options.buffer_kib)?;
+        #[cfg(feature = "bpf")]
+        let (inside, why_not) = match start_inside(options, scope, &tracefs) {
+            Ok(inside) => (Some(inside), None),
+            Err(why) => (None, Some(why)),
+        };
+        #[cfg(not(feature = "bpf"))]
+        let why_not = Some("this program was built without (feature bpf)".to_owned());
+        if let (Bpf::On, Some(why)) = (options.bpf, &why_not) {
+            return Err(WatchError::NoBpf(why.clone()));
+        }
+        let mut decoder = Decoder::default();
+        let kernel = machine::machine().kernel;
+        let wanted =
+            WANTED.iter().filter(|it| !options.references_only || is_for_references(it.part));
+        let mut lacks: Vec<Part> = Vec::new();
+        let mut has: Vec<Part> = Vec::new();
+        for event in wanted {
+            if !tracefs.has(event.name) {
+                lacks.push(event.part);
+                continue;
+            }
+            has.push(event.part);
+            if why_not.is_none() && INSIDE.contains(&event.name) {
+                continue;
+            }
+            decoder.learn(event, &tracefs.format(event.name)?);
+            let filter = scope.filter(event.file_fields, is_hot(event.part));
+            let filter = match event.part {
+                Part::AccessTimes => inodes(),
+                _ => Some(filter),
+            };
+            if let Some(filter) = filter {
+                instance.enable(event.name, &filter)?;
+            }
+        }
+        lacks.retain(|part| !has.contains(part));
+        lacks.sort_unstable();
+        lacks.dedup();
+        missing.extend(lacks.into_iter().filter_map(|part| missing::part(part, &kernel)));
+        let reader = Reader::open(&tracefs, &[&instance])?;
+        instance.record(true)?;
+        Ok(Source {
+            reader,
+            decoder,
+            instance,
+            _tracefs: tracefs,
+            #[cfg(feature = "bpf")]
+            inside,
+            why_not,
+            events: 0,
+        })
+    }
+
+    /// How look-ups are learnt of.
+    pub(super) fn means(&self) -> String {
+        match &self.why_not {
+            None => "look-ups counted in the kernel (BPF)".to_owned(),
+            Some(why) => format!("look-ups through tracefs, not counted in the kernel: {why}"),
+        }
+    }
+
+    /// Reads what is there into the ledger; tells each request with its time. With `all`,
+    /// everything, once recording has stopped.
+    ///
+    /// # Errors
+    /// The kernel stopped to tell.
+    pub(super) fn read(
+        &mut self,
+        all: bool,
+        ledger: &mut Ledger,
+        each: &mut impl FnMut(u64, &Reference),
+    ) -> Result<(), TraceError> {
+        while self.round(all, ledger, each)? {}
+        #[cfg(feature = "bpf")]
+        if let Some(inside) = &mut self.inside {
+            inside.settle(self.reader.until_ns(), |file| ledger.none_fresh(file));
+        }
+        Ok(())
+    }
+
+    #[cfg(not(feature = "bpf"))]
+    fn round(
+        &mut self,
+        all: bool,
+        ledger: &mut Ledger,
+        each: &mut impl FnMut(u64, &Reference),
+    ) -> Result<bool, TraceError> {
+        let (decoder, events) = (&self.decoder, &mut self.events);
+        self.reader.round(all, |time, record| {
+            *events += 1;
+            let Some((thread, event)) = decoder.decode(record) else { return };
+            if let Some(reference) = ledger.take(thread, event) {
+                each(time, &reference);
+            }
+        })
+    }
+
+    #[cfg(feature = "bpf")]
+    fn round(
+        &mut self,
+        all: bool,
+        ledger: &mut Ledger,
+        each: &mut impl FnMut(u64, &Reference),
+    ) -> Result<bool, TraceError> {
+        let (decoder, events) = (&self.decoder, &mut self.events);
+        let inside = std::cell::RefCell::new(self.inside.as_mut());
+        let others = |put: &mut dyn FnMut(u64, &[u8])| {
+            if let Some(inside) = inside.borrow_mut().as_mut() {
+                inside.records(put);
+            }
+        };
+        self.reader.round_with(all, others, |time, record| {
+            *events += 1;
+            let mut inside = inside.borrow_mut();
+            let told = inside.as_mut().and_then(|inside| Some((inside, inside::decode(record)?)));
+            if let Some((inside, (thread, skipped, event))) = told {
+                if let Some(reference) = take_inside(inside, ledger, thread, &skipped, event) {
+                    each(time, &reference);
+                }
+                return;
+            }
+            let Some((thread, event)) = decoder.decode(record) else { return };
+            if let (Event::Exit { tid }, Some(inside)) = (event, inside.as_mut()) {
+                inside.ended(tid, |file, process, counted| {
+                    ledger.counted(file, process, counted);
+                });
+            }
+            if let Some(reference) = ledger.take(thread, event) {
+                each(time, &reference);
+            }
+        })
+    }
+
+    /// Takes what the kernel has counted.
+    pub(super) fn take_counted(&mut self, ledger: &mut Ledger) {
+        #[cfg(feature = "bpf")]
+        if let Some(inside) = &mut self.inside {
+            inside.take(|file, process, counted| {
+                ledger.counted(file, process, counted);
+            });
+        }
+        #[cfg(not(feature = "bpf"))]
+        let _: (&mut Source, &mut Ledger) = (self, ledger);
+    }
+
+    /// Events that the kernel could not keep, as buffers say.
+    pub(super) fn lost(&self) -> u64 {
+        let lost = self.instance.losses().events();
+        #[cfg(feature = "bpf")]
+        let lost = lost + self.inside.as_ref().map_or(0, Inside::lost);
+        lost
+    }
+
+    /// Events that were told, and look-ups that were counted.
+    pub(super) fn events(&self) -> u64 {
+        let events = self.events;
+        #[cfg(feature = "bpf")]
+        let events = events + self.inside.as_ref().map_or(0, Inside::requests);
+        events
+    }
+
+    /// Stops recording.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub(super) fn pause(&self) -> Result<(), TraceError> {
+        self.instance.record(false)
+    }
+}
+
+/// Takes a record of the programs.
+#[cfg(feature = "bpf")]
+fn take_inside(
+    inside: &mut Inside,
+    ledger: &mut Ledger,
+    thread: u32,
+    skipped: &inside::Skipped,
+    event: Event,
+) -> Option<Reference> {
+    ledger.skipped(thread, skipped);
+    let Event::Lookup { key, .. } = event else { return ledger.take(thread, event) };
+    if skipped.count > 0 {
+        // Hits may turn out to be misses, so they are to be known.
+        inside.take_one(thread, key, |file, process, counted| {
+            ledger.counted(file, process, counted);
+        });
+    }
+    let reference = ledger.take(thread, event)?;
+    let requests = ledger.requests(reference.file, reference.process);
+    inside.met(thread, key, (reference.file, reference.process), requests);
+    Some(reference)
+}
