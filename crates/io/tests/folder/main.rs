@@ -14,17 +14,17 @@ mod behind;
 mod common;
 mod contents;
 mod elsewhere;
-mod mapped;
 mod faults;
+mod mapped;
 mod mirror;
 mod names;
 mod promises;
 #[path = "../common/rig.rs"]
 #[expect(dead_code, reason = "other tests need more of it")]
 mod rig;
-mod times;
 mod rules;
 mod shared;
+mod times;
 
 use larder_core::mode::WriteMode;
 use larder_core::volume::VolumeOptions;

@@ -74,7 +74,7 @@ fn a_stop_counts_once_all_had_a_trial_and_an_error_never_does() {
                 stop.store(told.borrow().len() >= last, Ordering::Relaxed);
                 // The one that raises the flag is still good.
                 if told.borrow().len() > last {
-                    stage.check()?
+                    stage.check()?;
                 }
                 Ok(rate(1.0))
             })
