@@ -122,7 +122,8 @@ fn without_fuse_it_is_said_what_is_missing() {
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{said}");
     let wanted = "larder: failed to open /dev/fuse: No such file or directory (os error 2); it \
-                  comes with the kernel's module fuse (modprobe fuse), and a container must be given it";
+                  comes with the kernel's module fuse (modprobe fuse), and a container must be \
+                  given it";
     assert!(said.lines().any(|line| line == wanted), "{said}");
 }
 

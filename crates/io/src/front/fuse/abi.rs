@@ -4,6 +4,10 @@
 //! and lengths are in bytes. What an older kernel sends shorter is read as if zeros followed; what
 //! a newer one sends longer is read as far as it is known here.
 
+mod numbers;
+
+pub(super) use numbers::{attribute, capability, notice, opcode, open_flag};
+
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// The version that is spoken; a kernel with a larger minor number falls back to this one.
@@ -13,121 +17,11 @@ pub(super) const MINOR: u32 = 40;
 /// The node of the root directory.
 pub(super) const ROOT: u64 = 1;
 
-/// What a request asks for. Others than these are answered with `ENOSYS`, after which the kernel
-/// asks for most of them no more.
-pub(super) mod opcode {
-    pub(in crate::front::fuse) const LOOKUP: u32 = 1;
-    pub(in crate::front::fuse) const FORGET: u32 = 2;
-    pub(in crate::front::fuse) const GETATTR: u32 = 3;
-    pub(in crate::front::fuse) const SETATTR: u32 = 4;
-    pub(in crate::front::fuse) const READLINK: u32 = 5;
-    /// From symlink to link: what makes, renames or removes names.
-    pub(in crate::front::fuse) const NAMES: std::ops::RangeInclusive<u32> = 6..=13;
-    pub(in crate::front::fuse) const SYMLINK: u32 = 6;
-    pub(in crate::front::fuse) const MKNOD: u32 = 8;
-    pub(in crate::front::fuse) const MKDIR: u32 = 9;
-    pub(in crate::front::fuse) const UNLINK: u32 = 10;
-    pub(in crate::front::fuse) const RMDIR: u32 = 11;
-    pub(in crate::front::fuse) const RENAME: u32 = 12;
-    pub(in crate::front::fuse) const LINK: u32 = 13;
-    pub(in crate::front::fuse) const OPEN: u32 = 14;
-    pub(in crate::front::fuse) const READ: u32 = 15;
-    pub(in crate::front::fuse) const WRITE: u32 = 16;
-    pub(in crate::front::fuse) const STATFS: u32 = 17;
-    pub(in crate::front::fuse) const RELEASE: u32 = 18;
-    pub(in crate::front::fuse) const FSYNC: u32 = 20;
-    pub(in crate::front::fuse) const SETXATTR: u32 = 21;
-    pub(in crate::front::fuse) const GETXATTR: u32 = 22;
-    pub(in crate::front::fuse) const LISTXATTR: u32 = 23;
-    pub(in crate::front::fuse) const REMOVEXATTR: u32 = 24;
-    pub(in crate::front::fuse) const FLUSH: u32 = 25;
-    pub(in crate::front::fuse) const INIT: u32 = 26;
-    pub(in crate::front::fuse) const OPENDIR: u32 = 27;
-    pub(in crate::front::fuse) const READDIR: u32 = 28;
-    pub(in crate::front::fuse) const RELEASEDIR: u32 = 29;
-    pub(in crate::front::fuse) const FSYNCDIR: u32 = 30;
-    pub(in crate::front::fuse) const CREATE: u32 = 35;
-    pub(in crate::front::fuse) const INTERRUPT: u32 = 36;
-    pub(in crate::front::fuse) const DESTROY: u32 = 38;
-    pub(in crate::front::fuse) const BATCH_FORGET: u32 = 42;
-    pub(in crate::front::fuse) const FALLOCATE: u32 = 43;
-    pub(in crate::front::fuse) const READDIRPLUS: u32 = 44;
-    pub(in crate::front::fuse) const RENAME2: u32 = 45;
-    pub(in crate::front::fuse) const LSEEK: u32 = 46;
-    pub(in crate::front::fuse) const SYNCFS: u32 = 50;
-    pub(in crate::front::fuse) const TMPFILE: u32 = 51;
-    pub(in crate::front::fuse) const STATX: u32 = 52;
-}
-
-/// What both sides say that they can, in [`InitIn`] and [`InitOut`].
-pub(super) mod capability {
-    /// Reads are sent without waiting for one another.
-    pub(in crate::front::fuse) const ASYNC_READ: u64 = 1 << 0;
-    /// Writes of more than 4 KiB.
-    pub(in crate::front::fuse) const BIG_WRITES: u64 = 1 << 5;
-    /// The mask of who makes a file is left to us: an ACL of the directory may take its place.
-    pub(in crate::front::fuse) const DONT_MASK: u64 = 1 << 6;
-    /// Entries of directories can be asked for with their attributes,
-    pub(in crate::front::fuse) const DO_READDIRPLUS: u64 = 1 << 13;
-    /// as the kernel sees fit.
-    pub(in crate::front::fuse) const READDIRPLUS_AUTO: u64 = 1 << 14;
-    /// Asynchronous direct I/O stays asynchronous: a loop device has many requests under way.
-    pub(in crate::front::fuse) const ASYNC_DIO: u64 = 1 << 15;
-    /// Lookups in one directory do not wait for one another.
-    pub(in crate::front::fuse) const PARALLEL_DIROPS: u64 = 1 << 18;
-    /// ACLs are attributes, and the kernel obeys them.
-    pub(in crate::front::fuse) const POSIX_ACL: u64 = 1 << 20;
-    /// Requests of more than 128 KiB.
-    pub(in crate::front::fuse) const MAX_PAGES: u64 = 1 << 22;
-    /// What symbolic links hold may be remembered.
-    pub(in crate::front::fuse) const CACHE_SYMLINKS: u64 = 1 << 23;
-    /// The second word of capabilities is there.
-    pub(in crate::front::fuse) const INIT_EXT: u64 = 1 << 30;
-    /// Files that are read and written directly can be mapped all the same.
-    pub(in crate::front::fuse) const DIRECT_IO_ALLOW_MMAP: u64 = 1 << 36;
-    /// The kernel can read and write files of ours by itself.
-    pub(in crate::front::fuse) const PASSTHROUGH: u64 = 1 << 37;
-}
-
-/// How a file is opened, in [`OpenOut`].
-pub(super) mod open_flag {
-    /// The kernel keeps no pages of it.
-    pub(in crate::front::fuse) const DIRECT_IO: u32 = 1 << 0;
-    /// What pages the kernel has of it are right.
-    pub(in crate::front::fuse) const KEEP_CACHE: u32 = 1 << 1;
-    /// Closing it need not be told: nothing can have been written.
-    pub(in crate::front::fuse) const NOFLUSH: u32 = 1 << 5;
-    /// Writes do not wait for one another.
-    pub(in crate::front::fuse) const PARALLEL_DIRECT_WRITES: u32 = 1 << 6;
-    /// The kernel reads and writes the file of [`OpenOut::backing_id`] by itself.
-    pub(in crate::front::fuse) const PASSTHROUGH: u32 = 1 << 7;
-}
-
-/// What is to be changed, in [`SetattrIn`].
-pub(super) mod attribute {
-    pub(in crate::front::fuse) const MODE: u32 = 1 << 0;
-    pub(in crate::front::fuse) const UID: u32 = 1 << 1;
-    pub(in crate::front::fuse) const GID: u32 = 1 << 2;
-    pub(in crate::front::fuse) const SIZE: u32 = 1 << 3;
-    pub(in crate::front::fuse) const ATIME: u32 = 1 << 4;
-    pub(in crate::front::fuse) const MTIME: u32 = 1 << 5;
-    pub(in crate::front::fuse) const ATIME_NOW: u32 = 1 << 7;
-    pub(in crate::front::fuse) const MTIME_NOW: u32 = 1 << 8;
-}
-
 /// In [`TransferIn::transfer_flags`] of a write: who writes may not keep the right of the file to
 /// run as somebody else.
 pub(super) const WRITE_KILL_SUIDGID: u32 = 1 << 2;
 /// In [`FsyncIn::flags`]: data alone.
 pub(super) const FSYNC_DATA: u32 = 1 << 0;
-
-/// What the kernel is told without having asked, in [`OutHeader::error`].
-pub(super) mod notice {
-    /// What it knows of a node is old.
-    pub(in crate::front::fuse) const INODE: i32 = 2;
-    /// The same of a name.
-    pub(in crate::front::fuse) const ENTRY: i32 = 3;
-}
 
 /// The head of a request.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]

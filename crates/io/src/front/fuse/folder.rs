@@ -14,6 +14,7 @@ mod clerk;
 mod data;
 mod entries;
 mod figures;
+mod mount;
 mod names;
 mod news;
 mod nodes;
@@ -24,16 +25,14 @@ mod sections;
 pub(super) use clerk::{Clerks, own_mask};
 pub(super) use data::Recent;
 pub use figures::{FailingFile, FileFigures};
+pub use mount::FolderMount;
 pub use news::FolderNews;
 pub use rules::{FileGlob, FileOptions, FileRule, KernelPages};
 
 use super::abi::capability;
 use super::handshake;
-use super::mount::{How, MountError, UnmountError};
-use super::mounted::{Mounted, Tree};
 use super::notify::Kernel;
 use super::passthrough::Passthrough;
-use crate::engine::{ArenaVolume, Engine};
 use crate::store::EngineStore;
 use crate::store::files::{FileTable, SourceFile};
 use clerk::Job;
@@ -290,128 +289,6 @@ fn raise_descriptors() -> usize {
     }
     let limit = rustix::process::getrlimit(Resource::Nofile).current;
     usize::try_from(limit.unwrap_or(1 << 20)).unwrap_or(1 << 20)
-}
-
-/// A folder that is mounted.
-///
-/// [`FolderMount::unmount`] while nobody uses it, then [`FolderMount::close`].
-#[derive(Debug)]
-pub struct FolderMount {
-    mounted: Mounted,
-    engine: Arc<Engine>,
-    folder: Arc<Folder>,
-    clerks: Clerks,
-    volumes: Vec<Arc<ArenaVolume>>,
-}
-
-impl FolderMount {
-    /// Mounts `folder`, whose files are `volumes`, made of its stores in their order, at the empty
-    /// directory `at`. What a killed process of ours left mounted there is taken away first.
-    ///
-    /// # Errors
-    /// If the directory cannot be mounted on, or the machine does not allow it.
-    pub fn start(
-        engine: Arc<Engine>,
-        folder: Folder,
-        volumes: Vec<Arc<ArenaVolume>>,
-        at: &Path,
-        allow_other: bool,
-    ) -> Result<Self, MountError> {
-        let how = How {
-            source: folder.path.display().to_string(),
-            allow_other,
-            trusted: true,
-            read_only: folder.options.read_only,
-        };
-        let cached = folder.sections.iter().filter(|section| section.table().is_some());
-        for (section, volume) in cached.zip(&volumes) {
-            section.set_volume(Arc::clone(volume));
-        }
-        let folder = Arc::new(folder);
-        let clerks = Clerks::start(&engine, &folder);
-        let clerks =
-            clerks.map_err(|source| MountError::Refused { path: at.to_owned(), source })?;
-        let ending = clerks.clone();
-        let others = clerks.clone();
-        let tree = Tree::Folder { folder: Arc::clone(&folder), clerks };
-        match Mounted::start(Arc::clone(&engine), tree, at, &how, None) {
-            Ok(mounted) => Ok(FolderMount { mounted, engine, folder, clerks: others, volumes }),
-            Err(error) => {
-                ending.end();
-                Err(error)
-            }
-        }
-    }
-
-    /// Whether a mountpoint lies inside of a folder, where nothing may be mounted.
-    ///
-    /// # Errors
-    /// If it does.
-    pub fn check(folder: &Path, at: &Path) -> Result<(), FolderError> {
-        // A mountpoint that does not answer is looked at by its parent.
-        let whole = at.canonicalize().or_else(|_| {
-            let parent = at.parent().filter(|parent| !parent.as_os_str().is_empty());
-            parent.unwrap_or(Path::new(".")).canonicalize()
-        });
-        let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
-        match whole {
-            Ok(whole) if whole.starts_with(&folder) => {
-                Err(FolderError::Inside { folder, at: at.to_owned() })
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Whether what a killed process had left mounted was taken away first.
-    #[must_use]
-    pub fn took_over(&self) -> bool {
-        self.mounted.took_over()
-    }
-
-    /// What others change in the folder is told by this from now on; until it is gone, or says that
-    /// something was missed, names and attributes are believed.
-    #[must_use]
-    pub fn news(&self) -> FolderNews {
-        FolderNews::new(Arc::clone(&self.folder), self.clerks.clone())
-    }
-
-    /// One sentence for each thing that is not as good as it could be.
-    #[must_use]
-    pub fn notes(&self) -> Vec<String> {
-        self.folder.notes.lock().expect("no holder panics").clone()
-    }
-
-    /// Where it is mounted.
-    #[must_use]
-    pub fn path(&self) -> &Path {
-        self.mounted.path()
-    }
-
-    /// The folder.
-    #[must_use]
-    pub fn folder(&self) -> &Path {
-        &self.folder.path
-    }
-
-    /// The volumes that its files are: of the rest, then of each rule whose files are cached.
-    #[must_use]
-    pub fn volumes(&self) -> &[Arc<ArenaVolume>] {
-        &self.volumes
-    }
-
-    /// Unmounts. `lazily` takes it out of sight even if it is used; those who use it are served
-    /// until [`FolderMount::close`].
-    ///
-    /// # Errors
-    /// If somebody uses it, or the kernel refuses.
-    pub fn unmount(&self, lazily: bool) -> Result<(), UnmountError> {
-        self.mounted.unmount(lazily)
-    }
-
-    /// Ends the threads. Whoever still uses it gets errors from now on.
-    pub fn close(self) {
-        drop(self);
-    }
 }
 
 impl Folder {

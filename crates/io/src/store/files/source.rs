@@ -5,14 +5,18 @@
 //! folder. Times that the folder gets only because data is written late are never shown: it is
 //! given those of the write(2) that brought the data.
 
+mod access;
+mod segments;
+mod times;
+
 use larder_core::counters::{Class, Classes};
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, Timespec, Timestamps};
+use rustix::fs::Stat;
 use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 
 /// `STATX_DIOALIGN` of linux/stat.h, which says what direct I/O must be aligned to.
 const DIO_ALIGN: u32 = 0x2000;
@@ -238,37 +242,6 @@ impl SourceFile {
         self.openings.load(Ordering::Acquire)
     }
 
-    /// The section that it is of.
-    pub(crate) fn section(&self) -> usize {
-        self.section.load(Ordering::Acquire)
-    }
-
-    /// Makes it one of another section if it is not open and was not opened since it had been so
-    /// `openings` times; the segments that it had then, of which nothing may be cached.
-    pub(crate) fn move_to(&self, section: usize, openings: u64) -> Option<Vec<u32>> {
-        let mut more = self.more.lock().expect("no holder panics");
-        if self.is_open() || self.openings() != openings {
-            return None;
-        }
-        self.section.store(section, Ordering::Release);
-        Some(self.take_from(&mut more))
-    }
-
-    /// Says that it is to be moved once nobody has it open.
-    pub(crate) fn set_moves(&self) {
-        self.moves.store(true, Ordering::Release);
-    }
-
-    /// It has been moved.
-    pub(crate) fn has_moved(&self) {
-        self.moves.store(false, Ordering::Release);
-    }
-
-    /// Whether it is to be moved once nobody has it open.
-    pub(crate) fn moves(&self) -> bool {
-        self.moves.load(Ordering::Acquire)
-    }
-
     /// So much of it is pinned, from its beginning on. Changed by who has [`SourceFile::change`].
     pub(crate) fn pinned(&self) -> u64 {
         self.pinned.load(Ordering::Acquire)
@@ -316,244 +289,6 @@ impl SourceFile {
         self.dead.store(true, Ordering::Release);
     }
 
-    fn meta(&self) -> MutexGuard<'_, Meta> {
-        self.meta.lock().expect("no holder panics")
-    }
-
-    /// Looks at it.
-    pub(crate) fn attributes(&self) -> Result<Attributes, Errno> {
-        let meta = self.meta();
-        let stat = rustix::fs::fstat(&self.path)?;
-        Ok(self.seen(meta, stat))
-    }
-
-    /// The same of a file that nobody else can know yet, as `stat` has it.
-    pub(crate) fn attributes_from(&self, stat: Stat) -> Attributes {
-        self.seen(self.meta(), stat)
-    }
-
-    fn seen(&self, mut meta: MutexGuard<'_, Meta>, stat: Stat) -> Attributes {
-        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-            let (mtime, ctime) = (mtime_of(&stat), ctime_of(&stat));
-            return Attributes { size: size_of(&stat), grown: false, stat, mtime, ctime };
-        }
-        // Meanwhile its size and times are of our doing.
-        if meta.writing == 0 && self.changing.try_lock().is_ok() {
-            self.compare(&mut meta, &stat);
-        }
-        let (size, grown) = (self.size(), meta.grown);
-        let mtime = meta.mtime.unwrap_or_else(|| mtime_of(&stat));
-        let ctime = meta.ctime.unwrap_or_else(|| ctime_of(&stat));
-        Attributes { stat, size, grown, mtime, ctime }
-    }
-
-    /// Finds out whether somebody else has changed the file.
-    fn compare(&self, meta: &mut Meta, stat: &Stat) {
-        let (mtime, ctime, size) = (mtime_of(stat), ctime_of(stat), size_of(stat));
-        note(ctime);
-        let is_known = meta.settled_mtime.is_some();
-        if is_known && meta.settled_mtime != Some(mtime) {
-            (meta.mtime, meta.stale) = (None, true);
-        }
-        if meta.settled_ctime != Some(ctime) {
-            meta.ctime = None;
-        }
-        (meta.settled_mtime, meta.settled_ctime) = (Some(mtime), Some(ctime));
-        if meta.grown {
-            meta.grown = size < self.size();
-        } else if size != self.size() {
-            meta.stale |= is_known;
-            // What is not written yet lies where the size as it was says that it is.
-            if !self.may_be_dirty() {
-                self.size.store(size, Ordering::Release);
-            }
-        }
-    }
-
-    fn may_be_dirty(&self) -> bool {
-        self.begun.load(Ordering::Acquire) != self.renewed.load(Ordering::Acquire)
-    }
-
-    /// Whether somebody else has changed it and something of it may be in the cache, so that it
-    /// takes a clerk to say what it is now.
-    pub(crate) fn must_be_renewed(&self) -> bool {
-        self.is_stale() && (self.has_segments() || self.may_be_dirty())
-    }
-
-    /// Somebody else has changed it.
-    pub(crate) fn set_stale(&self) {
-        let mut meta = self.meta();
-        (meta.stale, meta.mtime, meta.ctime) = (true, None, None);
-    }
-
-    /// Somebody else had changed it since it was opened last, and that has been taken over.
-    pub(crate) fn set_anew(&self) {
-        self.anew.store(true, Ordering::Release);
-    }
-
-    /// Whether it is so; it is opened now.
-    pub(crate) fn take_anew(&self) -> bool {
-        self.anew.swap(false, Ordering::AcqRel)
-    }
-
-    /// How many writes have come into the cache; none while one is under way.
-    pub(crate) fn writes(&self) -> Option<u64> {
-        let begun = self.begun.load(Ordering::Acquire);
-        (self.over.load(Ordering::Acquire) == begun).then_some(begun)
-    }
-
-    /// A write that had begun is over.
-    pub(crate) fn write_over(&self) {
-        self.over.fetch_add(1, Ordering::AcqRel);
-    }
-
-    /// Takes size and times as the folder has them, if no write has begun since there had been
-    /// `writes`, all of which the folder has; whether that is so.
-    pub(crate) fn adopt(&self, writes: u64) -> Result<bool, Errno> {
-        let mut meta = self.meta();
-        if self.begun.load(Ordering::Acquire) != writes {
-            return Ok(false);
-        }
-        let stat = rustix::fs::fstat(&self.path)?;
-        (meta.grown, meta.mtime, meta.ctime) = (false, None, None);
-        self.size.store(size_of(&stat), Ordering::Release);
-        self.settled(&mut meta, &stat);
-        self.renewed.store(writes, Ordering::Release);
-        Ok(true)
-    }
-
-    /// Whether somebody else has changed it.
-    pub(crate) fn is_stale(&self) -> bool {
-        self.meta().stale
-    }
-
-    /// The same; after this it is taken as it is.
-    pub(crate) fn take_stale(&self) -> bool {
-        std::mem::take(&mut self.meta().stale)
-    }
-
-    /// Bytes up to `end` are about to be written into the cache, which [`SourceFile::write_over`]
-    /// ends; what the size was before.
-    pub(crate) fn grow(&self, end: u64) -> u64 {
-        self.written.store(true, Ordering::Release);
-        let mut meta = self.meta();
-        self.begun.fetch_add(1, Ordering::AcqRel);
-        let now = now();
-        (meta.mtime, meta.ctime) = (Some(now), Some(now));
-        let size = self.size();
-        if end > size {
-            meta.grown = true;
-            self.size.store(end, Ordering::Release);
-        }
-        size
-    }
-
-    /// The size is this from now on, though the folder does not know it yet.
-    pub(crate) fn set_size(&self, size: u64) {
-        let mut meta = self.meta();
-        meta.grown = true;
-        self.size.store(size, Ordering::Release);
-    }
-
-    /// What the folder says now is of our doing, size included.
-    fn settle(&self) {
-        let mut meta = self.meta();
-        if let Ok(stat) = rustix::fs::fstat(&self.path) {
-            self.settled(&mut meta, &stat);
-        }
-    }
-
-    /// The times that the folder has now are right, and stay so when data is written late.
-    pub(crate) fn take_times(&self) {
-        let mut meta = self.meta();
-        if let Ok(stat) = rustix::fs::fstat(&self.path) {
-            meta.mtime = Some(mtime_of(&stat));
-            meta.ctime = None;
-            self.settled(&mut meta, &stat);
-        }
-    }
-
-    fn settled(&self, meta: &mut Meta, stat: &Stat) {
-        note(ctime_of(stat));
-        (meta.settled_mtime, meta.settled_ctime) = (Some(mtime_of(stat)), Some(ctime_of(stat)));
-        meta.grown &= size_of(stat) < self.size();
-    }
-
-    /// Keeps others from changing what is done to the file as a whole, until it is dropped.
-    pub(crate) fn change(&self) -> MutexGuard<'_, ()> {
-        self.changing.lock().expect("no holder panics")
-    }
-
-    /// Whether it was written to since it is known here.
-    pub(crate) fn was_written(&self) -> bool {
-        self.written.load(Ordering::Acquire)
-    }
-
-    /// The next flush makes more than data stable.
-    pub(crate) fn want_metadata(&self) {
-        self.metadata.store(true, Ordering::Release);
-    }
-
-    pub(super) fn take_metadata(&self) -> bool {
-        self.metadata.swap(false, Ordering::AcqRel)
-    }
-
-    /// The folder is about to be given data.
-    pub(super) fn write_begins(&self) {
-        self.meta().writing += 1;
-    }
-
-    /// The folder has been given data, or not. When nothing is under way any more, its times are
-    /// made right.
-    pub(super) fn write_ended(&self, error: Option<Errno>) {
-        if error.is_some() {
-            *self.late.lock().expect("no holder panics") = error;
-            *self.failure.lock().expect("no holder panics") = error;
-        }
-        let mut meta = self.meta();
-        meta.writing -= 1;
-        if meta.writing > 0 {
-            return;
-        }
-        if let Some((tv_sec, tv_nsec)) = meta.mtime {
-            let omit = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
-            let times =
-                Timestamps { last_access: omit, last_modification: Timespec { tv_sec, tv_nsec } };
-            let set = rustix::fs::utimensat(&self.path, "", &times, AtFlags::EMPTY_PATH);
-            if let Err(error) = set {
-                tracing::warn!(file = self.name(), %error, "times could not be set");
-            }
-        }
-        drop(meta);
-        self.settle();
-        self.rest();
-    }
-
-    /// The error of a late write that nobody has been told of.
-    pub(crate) fn take_late(&self) -> Option<Errno> {
-        self.late.lock().expect("no holder panics").take()
-    }
-
-    /// Why the last write that failed has, unless a flush has succeeded since.
-    pub(crate) fn failure(&self) -> Option<Errno> {
-        *self.failure.lock().expect("no holder panics")
-    }
-
-    /// Why no fsync can succeed any more, if that is so.
-    pub(super) fn flush_failed(&self) -> Option<Errno> {
-        *self.flush_failed.lock().expect("no holder panics")
-    }
-
-    pub(super) fn flush_ended(&self, error: Option<Errno>) {
-        if let Some(error) = error {
-            self.flush_failed.lock().expect("no holder panics").get_or_insert(error);
-        } else {
-            *self.late.lock().expect("no holder panics") = None;
-            *self.failure.lock().expect("no holder panics") = None;
-        }
-        self.rest();
-    }
-
     /// What is to be done once nothing is under way.
     pub(crate) fn plan(&self, act: Act) {
         *self.act.lock().expect("no holder panics") = act;
@@ -561,76 +296,6 @@ impl SourceFile {
 
     pub(super) fn take_act(&self) -> Act {
         std::mem::replace(&mut *self.act.lock().expect("no holder panics"), Act::Forget)
-    }
-
-    /// Opens the file once more.
-    pub(crate) fn open(&self, flags: OFlags) -> Result<OwnedFd, Errno> {
-        rustix::fs::open(self.link(), flags | OFlags::CLOEXEC, Mode::empty())
-    }
-
-    /// The same for data: for writing too where that is wanted or can be had.
-    fn open_data(&self, flags: OFlags, write: bool) -> Result<OwnedFd, Errno> {
-        let access = if write { OFlags::RDWR } else { OFlags::RDONLY };
-        // Reading must not make the folder write down when it was read; only an owner may say so.
-        match self.open(access | flags | OFlags::NOATIME) {
-            Err(Errno::PERM) => self.open(access | flags),
-            other => other,
-        }
-    }
-
-    /// Takes a descriptor that was opened for reading and writing.
-    pub(crate) fn give(&self, buffered: OwnedFd) {
-        let mut access = self.access.lock().expect("no holder panics");
-        (access.buffered, access.buffered_writes) = (Some(Arc::new(buffered)), true);
-    }
-
-    /// A descriptor that goes through the kernel's page cache.
-    pub(crate) fn buffered(&self, write: bool) -> Result<Arc<OwnedFd>, Errno> {
-        let mut access = self.access.lock().expect("no holder panics");
-        if let Some(known) = access.buffered.as_ref().filter(|_| access.buffered_writes || !write) {
-            return Ok(Arc::clone(known));
-        }
-        let opened = Arc::new(self.open_data(OFlags::empty(), write)?);
-        (access.buffered, access.buffered_writes) = (Some(Arc::clone(&opened)), write);
-        Ok(opened)
-    }
-
-    /// A descriptor for direct I/O, and what that must be aligned to; none where there is no such
-    /// thing.
-    pub(super) fn direct(&self, write: bool) -> Result<Option<(Arc<OwnedFd>, u64)>, Errno> {
-        let mut access = self.access.lock().expect("no holder panics");
-        if access.align == Some(0) {
-            return Ok(None);
-        }
-        if let (Some(known), Some(align)) = (&access.direct, access.align)
-            && (access.direct_writes || !write)
-        {
-            return Ok(Some((Arc::clone(known), align)));
-        }
-        let opened = match self.open_data(OFlags::DIRECT, write) {
-            Ok(opened) => Arc::new(opened),
-            Err(Errno::INVAL | Errno::OPNOTSUPP) => {
-                access.align = Some(0);
-                return Ok(None);
-            }
-            Err(error) => return Err(error),
-        };
-        let align = *access.align.get_or_insert_with(|| alignment(&opened));
-        (access.direct, access.direct_writes) = (Some(Arc::clone(&opened)), write);
-        Ok((align > 0).then_some((opened, align)))
-    }
-
-    /// Direct I/O does not work after all; whether that is news.
-    pub(super) fn give_up_direct(&self) -> bool {
-        let mut access = self.access.lock().expect("no holder panics");
-        access.direct = None;
-        access.align.replace(0) != Some(0)
-    }
-
-    /// Closes what was opened for data; it is opened again when it is needed.
-    pub(crate) fn close_data(&self) {
-        let mut access = self.access.lock().expect("no holder panics");
-        (access.direct, access.buffered) = (None, None);
     }
 
     /// Counts a request by the worst of what the cache made of its pages.
@@ -650,66 +315,5 @@ impl SourceFile {
 
     pub(crate) fn opens(&self) -> usize {
         self.opens.load(Ordering::Acquire)
-    }
-
-    /// Whether something of it may be in the cache.
-    pub(crate) fn has_segments(&self) -> bool {
-        !self.segments().is_empty()
-    }
-
-    /// The segment of this number, made by `make` if there is none.
-    pub(super) fn segment_or(
-        &self,
-        number: u64,
-        make: impl FnOnce() -> Result<u32, Errno>,
-    ) -> Result<u32, Errno> {
-        let mut more = self.more.lock().expect("no holder panics");
-        if number > 0 {
-            if let Some(&segment) = more.get(&number) {
-                return Ok(segment);
-            }
-            let segment = make()?;
-            more.insert(number, segment);
-            return Ok(segment);
-        }
-        if let Some(segment) = self.first.load(Ordering::Acquire).checked_sub(1) {
-            return Ok(segment);
-        }
-        let segment = make()?;
-        self.first.store(segment + 1, Ordering::Release);
-        Ok(segment)
-    }
-
-    /// All segments with their numbers, in order.
-    pub(super) fn segments(&self) -> Vec<(u64, u32)> {
-        self.placed().1
-    }
-
-    /// The same with the section that they are of.
-    pub(super) fn placed(&self) -> (usize, Vec<(u64, u32)>) {
-        let more = self.more.lock().expect("no holder panics");
-        let first = self.first.load(Ordering::Acquire).checked_sub(1);
-        let rest = more.iter().map(|(&number, &segment)| (number, segment));
-        let segments = first.map(|segment| (0, segment)).into_iter().chain(rest).collect();
-        (self.section(), segments)
-    }
-
-    /// Takes all segments away.
-    pub(super) fn take_segments(&self) -> Vec<u32> {
-        self.take_from(&mut self.more.lock().expect("no holder panics"))
-    }
-
-    fn take_from(&self, more: &mut BTreeMap<u64, u32>) -> Vec<u32> {
-        let first = self.first.swap(0, Ordering::AcqRel).checked_sub(1);
-        first.into_iter().chain(std::mem::take(more).into_values()).collect()
-    }
-}
-
-/// What direct I/O on a file must be aligned to; 0 if there is none.
-fn alignment(file: &OwnedFd) -> u64 {
-    let asked = rustix::fs::StatxFlags::from_bits_retain(DIO_ALIGN);
-    match rustix::fs::statx(file, "", AtFlags::EMPTY_PATH, asked) {
-        Ok(said) if said.stx_mask & DIO_ALIGN != 0 => u64::from(said.stx_dio_offset_align),
-        _ => ALIGN,
     }
 }

@@ -3,31 +3,26 @@
 //! Each has a lane of its own and makes one call at a time. Invariant: data that is cut off, or of
 //! a file that is gone, is not written after that; what remains of the file is untouched by it.
 
+mod border;
 mod keep;
+mod space;
 mod uncached;
 
-use super::super::abi::{
-    self, FallocateIn, FsyncIn, InHeader, LseekIn, LseekOut, OpenIn, SetattrIn, TransferIn,
-    WriteOut, opcode,
-};
+use super::super::abi::{self, FsyncIn, InHeader, OpenIn, SetattrIn, TransferIn, opcode};
 use super::super::desk::errno_of;
 use super::super::device::Device;
-use super::data::{self, BLOCK, ZEROS};
+use super::data::BLOCK;
 use super::names::Renaming;
 use super::requests::{Answer, Answered, behind, done};
-use super::sections::Cached;
 use super::{Folder, Node};
-use crate::call::{Call, Exclude, Flush, FlushRange, Write, wait};
+use crate::call::{Call, Exclude, Flush, FlushRange, wait};
 use crate::engine::{ArenaCache, ArenaLane, Engine};
 use crate::reclaim::reserve_stack;
-use crate::store::files::{Act, FileTable, SEGMENT_BYTES, SourceFile};
+use crate::store::files::{Act, FileTable, SourceFile};
 use crate::wake::Waker;
-use larder_core::cache::cut;
 use larder_core::clock::Clock;
-use larder_core::counters::Interface;
-use larder_core::request::{Assembly, WriteTask};
 use larder_core::store::{StoreError, StoreOpKind};
-use rustix::fs::{FallocateFlags, OFlags, SeekFrom};
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 use rustix::thread::UnshareFlags;
 use std::ffi::CString;
@@ -38,7 +33,6 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use zerocopy::IntoBytes;
 
 /// So many do not make hits wait for a core, and keep a slow disk busy.
 const CLERKS: usize = 4;
@@ -308,127 +302,6 @@ impl Clerk {
         Ok(true)
     }
 
-    /// Gives a file another length.
-    fn resize(&mut self, file: &SourceFile, size: u64) -> Result<(), Errno> {
-        let _alone = file.change();
-        let old = file.size();
-        let truncate = |file: &SourceFile| rustix::fs::ftruncate(file.buffered(true)?, size);
-        if size >= old {
-            truncate(file)?;
-            file.set_size(size);
-            file.take_times();
-            return Ok(());
-        }
-        let first = size / BLOCK * BLOCK;
-        if first < size {
-            // The block that the end lies in is forgotten as a whole.
-            self.write_out(file, first..size, false)?;
-        }
-        self.unpin(file, size);
-        file.set_size(size);
-        let forgotten =
-            match self.forget(file, first..file.reach().max(first + BLOCK), Act::Truncate(size)) {
-                Ok(false) => truncate(file),
-                other => other.map(drop),
-            };
-        if forgotten.is_err() {
-            file.set_size(old);
-        }
-        file.take_times();
-        forgotten
-    }
-
-    fn fallocate(&mut self, header: &InHeader, asked: &FallocateIn) -> Answered {
-        let node = self.folder.node(header.nodeid)?;
-        let file = &node.file;
-        let _alone = file.change();
-        let mode = FallocateFlags::from_bits_retain(asked.mode);
-        let (offset, end) = (asked.offset, asked.offset.checked_add(asked.length));
-        let end = end.ok_or(Errno::FBIG)?;
-        let keeps_size = mode.contains(FallocateFlags::KEEP_SIZE);
-        let zeroes = mode.intersects(FallocateFlags::PUNCH_HOLE | FallocateFlags::ZERO_RANGE);
-        let folder = Arc::clone(&self.folder);
-        let section = folder.section(file);
-        section.check_writable()?;
-        let Some(cached) = section.cached() else { return uncached::allocate(file, asked) };
-        let size = file.size();
-        if zeroes && offset < size {
-            let keep_allocated = mode.contains(FallocateFlags::ZERO_RANGE);
-            self.zero(file, cached, offset..end.min(size), keep_allocated)?;
-        }
-        let rest = if zeroes { offset.max(size).min(end)..end } else { offset..end };
-        if !rest.is_empty() {
-            let folder_file = file.buffered(true)?;
-            rustix::fs::fallocate(folder_file, mode, rest.start, rest.end - rest.start)?;
-        }
-        if !keeps_size && end > size {
-            file.set_size(end);
-        }
-        file.take_times();
-        Ok(done())
-    }
-
-    /// Makes zeros of a part of a file that lies before its end.
-    fn zero(
-        &mut self,
-        file: &Arc<SourceFile>,
-        cached: Cached<'_>,
-        part: Range<u64>,
-        keep_allocated: bool,
-    ) -> Result<(), Errno> {
-        // What lies behind the end in its last block is zeros already.
-        let end = if part.end == file.size() { part.end.next_multiple_of(BLOCK) } else { part.end };
-        let section = file.section();
-        cached.note_reach(file);
-        let mut at = part.start;
-        while at < end {
-            let next = end.min((at / SEGMENT_BYTES + 1) * SEGMENT_BYTES);
-            let start = cached.table.place(file, at)?;
-            let pieces = cut(start..start + (next - at), u64::MAX);
-            for ragged in [pieces.head, pieces.tail] {
-                self.write_zeros(section, ragged)?;
-            }
-            if !pieces.blocks.is_empty() {
-                let (kind, blocks) = (StoreOpKind::Zero { keep_allocated }, pieces.blocks);
-                self.call(section, &mut Exclude { token: 0, kind, blocks })?;
-            }
-            at = next;
-        }
-        Ok(())
-    }
-
-    /// Writes zeros to what is no whole block; it may touch two of them.
-    fn write_zeros(&mut self, section: usize, mut range: Range<u64>) -> Result<(), Errno> {
-        while !range.is_empty() {
-            let len = (range.end - range.start).min(ZEROS.len() as u64);
-            let len = u32::try_from(len).expect("at most a block");
-            let task = WriteTask::new(0, range.start, len, false);
-            self.call(section, &mut Write { task, bytes: &ZEROS[..len as usize] })?;
-            range.start += u64::from(len);
-        }
-        Ok(())
-    }
-
-    /// Where data or a hole begins, as the folder has it once everything is written.
-    fn seek(&mut self, header: &InHeader, asked: &LseekIn) -> Answered {
-        let node = self.folder.node(header.nodeid)?;
-        let file = &node.file;
-        let wanted = match libc::c_int::try_from(asked.whence) {
-            Ok(libc::SEEK_DATA) => SeekFrom::Data(asked.offset),
-            Ok(libc::SEEK_HOLE) => SeekFrom::Hole(asked.offset),
-            _ => return Err(Errno::INVAL),
-        };
-        let is_cached = self.folder.section(file).cached().is_some();
-        if is_cached && asked.offset >= file.size() {
-            return Err(Errno::NXIO);
-        }
-        self.write_out(file, 0..file.size(), false)?;
-        // The place of a descriptor is its own.
-        let own = file.open(OFlags::RDONLY)?;
-        let offset = rustix::fs::seek(own, wanted)?;
-        Ok(LseekOut { offset }.as_bytes().to_vec().into())
-    }
-
     /// Opens a file that somebody else has changed: what is cached of it is forgotten.
     fn open(&mut self, header: &InHeader, asked: OpenIn) -> Answered {
         let node = self.folder.node(header.nodeid)?;
@@ -458,71 +331,6 @@ impl Clerk {
         let node = self.folder.node(header.nodeid)?;
         sync(&*node.file.buffered(false)?, asked)?;
         Ok(done())
-    }
-
-    /// A read that touches two segments.
-    fn read(&mut self, header: &InHeader, asked: &TransferIn) -> Answered {
-        let node = self.folder.node(header.nodeid)?;
-        let (folder, section) = (Arc::clone(&self.folder), node.file.section());
-        let cached = folder.sections[section].cached();
-        let Some(cached) = cached else { return uncached::read(&node.file, asked) };
-        let left = node.file.size().saturating_sub(asked.offset);
-        let len = left.min(u64::from(asked.size));
-        let mut bytes = vec![0; usize::try_from(len).expect("at most 1 MiB")];
-        cached.note_reach(&node.file);
-        for (part, at) in data::segments(asked.offset..asked.offset + len) {
-            let start = cached.table.place(&node.file, part.start)?;
-            let len = u32::try_from(part.end - part.start).expect("at most 1 MiB");
-            let mut read = Assembly::new(0, start, len).through(Interface::Copy);
-            self.call(section, &mut read)?;
-            read.copy_to(self.cache.frames(), &mut bytes[at..at + len as usize]);
-            read.release(self.cache.frames());
-        }
-        Ok(bytes.into())
-    }
-
-    /// A write that touches two segments.
-    fn write(&mut self, header: &InHeader, asked: &TransferIn, payload: &[u8]) -> Answered {
-        let node = self.folder.node(header.nodeid)?;
-        let (folder, section) = (Arc::clone(&self.folder), node.file.section());
-        let cached = folder.sections[section].cached();
-        let Some(cached) = cached else { return uncached::write(&node.file, asked, payload) };
-        let end = asked.offset + payload.len() as u64;
-        let old = node.file.grow(end);
-        let written = self.write_parts(&node, section, cached, asked, payload, old);
-        node.file.write_over();
-        written?;
-        if asked.flags & data::SYNCHRONOUS != 0 {
-            self.write_out(&node.file, asked.offset..end, true)?;
-        }
-        let size = u32::try_from(payload.len()).expect("at most 1 MiB");
-        Ok(WriteOut { size, padding: 0 }.as_bytes().to_vec().into())
-    }
-
-    /// Writes to a file that was as long as `old`.
-    fn write_parts(
-        &mut self,
-        node: &Node,
-        section: usize,
-        cached: Cached<'_>,
-        asked: &TransferIn,
-        payload: &[u8],
-        old: u64,
-    ) -> Result<(), Errno> {
-        let end = asked.offset + payload.len() as u64;
-        cached.note_reach(&node.file);
-        for (part, at) in data::segments(asked.offset..end) {
-            let start = cached.table.place(&node.file, part.start)?;
-            let len = usize::try_from(part.end - part.start).expect("at most 1 MiB");
-            let bytes = &payload[at..at + len];
-            let is_end = part.end == end && end >= old;
-            for (offset, bytes) in data::padded(start, bytes, is_end, &mut [0; 512]) {
-                let len = u32::try_from(bytes.len()).expect("at most 1 MiB");
-                let task = WriteTask::new(0, offset, len, false);
-                self.call(section, &mut Write { task, bytes })?;
-            }
-        }
-        Ok(())
     }
 }
 

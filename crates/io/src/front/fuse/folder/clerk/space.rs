@@ -1,0 +1,140 @@
+//! Lengths, holes and zeros of files, which change in the folder and in the cache together.
+
+use super::super::data::{BLOCK, ZEROS};
+use super::super::requests::{Answered, done};
+use super::super::sections::Cached;
+use super::{Clerk, uncached};
+use crate::call::{Exclude, Write};
+use crate::front::fuse::abi::{FallocateIn, InHeader, LseekIn, LseekOut};
+use crate::store::files::{Act, SEGMENT_BYTES, SourceFile};
+use larder_core::cache::cut;
+use larder_core::request::WriteTask;
+use larder_core::store::StoreOpKind;
+use rustix::fs::{FallocateFlags, OFlags, SeekFrom};
+use rustix::io::Errno;
+use std::ops::Range;
+use std::sync::Arc;
+use zerocopy::IntoBytes;
+
+impl Clerk {
+    /// Gives a file another length.
+    pub(super) fn resize(&mut self, file: &SourceFile, size: u64) -> Result<(), Errno> {
+        let _alone = file.change();
+        let old = file.size();
+        let truncate = |file: &SourceFile| rustix::fs::ftruncate(file.buffered(true)?, size);
+        if size >= old {
+            truncate(file)?;
+            file.set_size(size);
+            file.take_times();
+            return Ok(());
+        }
+        let first = size / BLOCK * BLOCK;
+        if first < size {
+            // The block that the end lies in is forgotten as a whole.
+            self.write_out(file, first..size, false)?;
+        }
+        self.unpin(file, size);
+        file.set_size(size);
+        let forgotten =
+            match self.forget(file, first..file.reach().max(first + BLOCK), Act::Truncate(size)) {
+                Ok(false) => truncate(file),
+                other => other.map(drop),
+            };
+        if forgotten.is_err() {
+            file.set_size(old);
+        }
+        file.take_times();
+        forgotten
+    }
+
+    pub(super) fn fallocate(&mut self, header: &InHeader, asked: &FallocateIn) -> Answered {
+        let node = self.folder.node(header.nodeid)?;
+        let file = &node.file;
+        let _alone = file.change();
+        let mode = FallocateFlags::from_bits_retain(asked.mode);
+        let (offset, end) = (asked.offset, asked.offset.checked_add(asked.length));
+        let end = end.ok_or(Errno::FBIG)?;
+        let keeps_size = mode.contains(FallocateFlags::KEEP_SIZE);
+        let zeroes = mode.intersects(FallocateFlags::PUNCH_HOLE | FallocateFlags::ZERO_RANGE);
+        let folder = Arc::clone(&self.folder);
+        let section = folder.section(file);
+        section.check_writable()?;
+        let Some(cached) = section.cached() else { return uncached::allocate(file, asked) };
+        let size = file.size();
+        if zeroes && offset < size {
+            let keep_allocated = mode.contains(FallocateFlags::ZERO_RANGE);
+            self.zero(file, cached, offset..end.min(size), keep_allocated)?;
+        }
+        let rest = if zeroes { offset.max(size).min(end)..end } else { offset..end };
+        if !rest.is_empty() {
+            let folder_file = file.buffered(true)?;
+            rustix::fs::fallocate(folder_file, mode, rest.start, rest.end - rest.start)?;
+        }
+        if !keeps_size && end > size {
+            file.set_size(end);
+        }
+        file.take_times();
+        Ok(done())
+    }
+
+    /// Makes zeros of a part of a file that lies before its end.
+    fn zero(
+        &mut self,
+        file: &Arc<SourceFile>,
+        cached: Cached<'_>,
+        part: Range<u64>,
+        keep_allocated: bool,
+    ) -> Result<(), Errno> {
+        // What lies behind the end in its last block is zeros already.
+        let end = if part.end == file.size() { part.end.next_multiple_of(BLOCK) } else { part.end };
+        let section = file.section();
+        cached.note_reach(file);
+        let mut at = part.start;
+        while at < end {
+            let next = end.min((at / SEGMENT_BYTES + 1) * SEGMENT_BYTES);
+            let start = cached.table.place(file, at)?;
+            let pieces = cut(start..start + (next - at), u64::MAX);
+            for ragged in [pieces.head, pieces.tail] {
+                self.write_zeros(section, ragged)?;
+            }
+            if !pieces.blocks.is_empty() {
+                let (kind, blocks) = (StoreOpKind::Zero { keep_allocated }, pieces.blocks);
+                self.call(section, &mut Exclude { token: 0, kind, blocks })?;
+            }
+            at = next;
+        }
+        Ok(())
+    }
+
+    /// Writes zeros to what is no whole block; it may touch two of them.
+    fn write_zeros(&mut self, section: usize, mut range: Range<u64>) -> Result<(), Errno> {
+        while !range.is_empty() {
+            let len = (range.end - range.start).min(ZEROS.len() as u64);
+            let len = u32::try_from(len).expect("at most a block");
+            let task = WriteTask::new(0, range.start, len, false);
+            self.call(section, &mut Write { task, bytes: &ZEROS[..len as usize] })?;
+            range.start += u64::from(len);
+        }
+        Ok(())
+    }
+
+    /// Where data or a hole begins, as the folder has it once everything is written.
+    pub(super) fn seek(&mut self, header: &InHeader, asked: &LseekIn) -> Answered {
+        let node = self.folder.node(header.nodeid)?;
+        let file = &node.file;
+        let wanted = match libc::c_int::try_from(asked.whence) {
+            Ok(libc::SEEK_DATA) => SeekFrom::Data(asked.offset),
+            Ok(libc::SEEK_HOLE) => SeekFrom::Hole(asked.offset),
+            _ => return Err(Errno::INVAL),
+        };
+        let is_cached = self.folder.section(file).cached().is_some();
+        if is_cached && asked.offset >= file.size() {
+            return Err(Errno::NXIO);
+        }
+        self.write_out(file, 0..file.size(), false)?;
+        // The place of a descriptor is its own.
+        let own = file.open(OFlags::RDONLY)?;
+        let offset = rustix::fs::seek(own, wanted)?;
+        Ok(LseekOut { offset }.as_bytes().to_vec().into())
+    }
+}

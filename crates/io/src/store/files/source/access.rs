@@ -1,0 +1,91 @@
+//! The descriptors by which a file is read and written: opened when they are needed.
+
+use super::{ALIGN, DIO_ALIGN, SourceFile};
+use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::io::Errno;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+impl SourceFile {
+    /// Opens the file once more.
+    pub(crate) fn open(&self, flags: OFlags) -> Result<OwnedFd, Errno> {
+        rustix::fs::open(self.link(), flags | OFlags::CLOEXEC, Mode::empty())
+    }
+
+    /// The same for data: for writing too where that is wanted or can be had.
+    fn open_data(&self, flags: OFlags, write: bool) -> Result<OwnedFd, Errno> {
+        let access = if write { OFlags::RDWR } else { OFlags::RDONLY };
+        // Reading must not make the folder write down when it was read; only an owner may say so.
+        match self.open(access | flags | OFlags::NOATIME) {
+            Err(Errno::PERM) => self.open(access | flags),
+            other => other,
+        }
+    }
+
+    /// Takes a descriptor that was opened for reading and writing.
+    pub(crate) fn give(&self, buffered: OwnedFd) {
+        let mut access = self.access.lock().expect("no holder panics");
+        (access.buffered, access.buffered_writes) = (Some(Arc::new(buffered)), true);
+    }
+
+    /// A descriptor that goes through the kernel's page cache.
+    pub(crate) fn buffered(&self, write: bool) -> Result<Arc<OwnedFd>, Errno> {
+        let mut access = self.access.lock().expect("no holder panics");
+        if let Some(known) = access.buffered.as_ref().filter(|_| access.buffered_writes || !write) {
+            return Ok(Arc::clone(known));
+        }
+        let opened = Arc::new(self.open_data(OFlags::empty(), write)?);
+        (access.buffered, access.buffered_writes) = (Some(Arc::clone(&opened)), write);
+        Ok(opened)
+    }
+
+    /// A descriptor for direct I/O, and what that must be aligned to; none where there is no such
+    /// thing.
+    pub(in crate::store::files) fn direct(
+        &self,
+        write: bool,
+    ) -> Result<Option<(Arc<OwnedFd>, u64)>, Errno> {
+        let mut access = self.access.lock().expect("no holder panics");
+        if access.align == Some(0) {
+            return Ok(None);
+        }
+        if let (Some(known), Some(align)) = (&access.direct, access.align)
+            && (access.direct_writes || !write)
+        {
+            return Ok(Some((Arc::clone(known), align)));
+        }
+        let opened = match self.open_data(OFlags::DIRECT, write) {
+            Ok(opened) => Arc::new(opened),
+            Err(Errno::INVAL | Errno::OPNOTSUPP) => {
+                access.align = Some(0);
+                return Ok(None);
+            }
+            Err(error) => return Err(error),
+        };
+        let align = *access.align.get_or_insert_with(|| alignment(&opened));
+        (access.direct, access.direct_writes) = (Some(Arc::clone(&opened)), write);
+        Ok((align > 0).then_some((opened, align)))
+    }
+
+    /// Direct I/O does not work after all; whether that is news.
+    pub(in crate::store::files) fn give_up_direct(&self) -> bool {
+        let mut access = self.access.lock().expect("no holder panics");
+        access.direct = None;
+        access.align.replace(0) != Some(0)
+    }
+
+    /// Closes what was opened for data; it is opened again when it is needed.
+    pub(crate) fn close_data(&self) {
+        let mut access = self.access.lock().expect("no holder panics");
+        (access.direct, access.buffered) = (None, None);
+    }
+}
+
+/// What direct I/O on a file must be aligned to; 0 if there is none.
+fn alignment(file: &OwnedFd) -> u64 {
+    let asked = rustix::fs::StatxFlags::from_bits_retain(DIO_ALIGN);
+    match rustix::fs::statx(file, "", AtFlags::EMPTY_PATH, asked) {
+        Ok(said) if said.stx_mask & DIO_ALIGN != 0 => u64::from(said.stx_dio_offset_align),
+        _ => ALIGN,
+    }
+}

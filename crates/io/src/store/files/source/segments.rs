@@ -1,0 +1,93 @@
+//! Where in which store a file lies.
+//!
+//! Invariant: whoever has the lock of the segments decides of the section too.
+
+use super::SourceFile;
+use rustix::io::Errno;
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+
+impl SourceFile {
+    /// The section that it is of.
+    pub(crate) fn section(&self) -> usize {
+        self.section.load(Ordering::Acquire)
+    }
+
+    /// Makes it one of another section if it is not open and was not opened since it had been so
+    /// `openings` times; the segments that it had then, of which nothing may be cached.
+    pub(crate) fn move_to(&self, section: usize, openings: u64) -> Option<Vec<u32>> {
+        let mut more = self.more.lock().expect("no holder panics");
+        if self.is_open() || self.openings() != openings {
+            return None;
+        }
+        self.section.store(section, Ordering::Release);
+        Some(self.take_from(&mut more))
+    }
+
+    /// Says that it is to be moved once nobody has it open.
+    pub(crate) fn set_moves(&self) {
+        self.moves.store(true, Ordering::Release);
+    }
+
+    /// It has been moved.
+    pub(crate) fn has_moved(&self) {
+        self.moves.store(false, Ordering::Release);
+    }
+
+    /// Whether it is to be moved once nobody has it open.
+    pub(crate) fn moves(&self) -> bool {
+        self.moves.load(Ordering::Acquire)
+    }
+
+    /// Whether something of it may be in the cache.
+    pub(crate) fn has_segments(&self) -> bool {
+        !self.segments().is_empty()
+    }
+
+    /// The segment of this number, made by `make` if there is none.
+    pub(in crate::store::files) fn segment_or(
+        &self,
+        number: u64,
+        make: impl FnOnce() -> Result<u32, Errno>,
+    ) -> Result<u32, Errno> {
+        let mut more = self.more.lock().expect("no holder panics");
+        if number > 0 {
+            if let Some(&segment) = more.get(&number) {
+                return Ok(segment);
+            }
+            let segment = make()?;
+            more.insert(number, segment);
+            return Ok(segment);
+        }
+        if let Some(segment) = self.first.load(Ordering::Acquire).checked_sub(1) {
+            return Ok(segment);
+        }
+        let segment = make()?;
+        self.first.store(segment + 1, Ordering::Release);
+        Ok(segment)
+    }
+
+    /// All segments with their numbers, in order.
+    pub(in crate::store::files) fn segments(&self) -> Vec<(u64, u32)> {
+        self.placed().1
+    }
+
+    /// The same with the section that they are of.
+    pub(in crate::store::files) fn placed(&self) -> (usize, Vec<(u64, u32)>) {
+        let more = self.more.lock().expect("no holder panics");
+        let first = self.first.load(Ordering::Acquire).checked_sub(1);
+        let rest = more.iter().map(|(&number, &segment)| (number, segment));
+        let segments = first.map(|segment| (0, segment)).into_iter().chain(rest).collect();
+        (self.section(), segments)
+    }
+
+    /// Takes all segments away.
+    pub(in crate::store::files) fn take_segments(&self) -> Vec<u32> {
+        self.take_from(&mut self.more.lock().expect("no holder panics"))
+    }
+
+    fn take_from(&self, more: &mut BTreeMap<u64, u32>) -> Vec<u32> {
+        let first = self.first.swap(0, Ordering::AcqRel).checked_sub(1);
+        first.into_iter().chain(std::mem::take(more).into_values()).collect()
+    }
+}
