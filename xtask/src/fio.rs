@@ -1,4 +1,4 @@
-//! fio as an NBD client: what it is asked, what it answers.
+//! fio: as an NBD client what it is asked, and whatever it does what it answers.
 
 use std::process::Command;
 
@@ -49,7 +49,7 @@ pub(crate) fn command(uri: &str, seconds: u64, options: &[&str]) -> Command {
     command
 }
 
-/// What fio printed as JSON.
+/// What fio printed as JSON; an error if it met one.
 pub(crate) fn parse(text: &str) -> Result<Outcome> {
     // Notes may come before the JSON.
     let start = text.find('{').context("fio printed no JSON")?;

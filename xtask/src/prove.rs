@@ -17,6 +17,8 @@ mod lazy;
 mod leak;
 mod live;
 mod matrix;
+mod mount;
+mod mount_speed;
 mod page_size;
 mod postmark;
 mod ranks;
@@ -76,6 +78,16 @@ pub(crate) const PROOFS: &[Proof] = &[
         name: "fuse-volume",
         about: "ext4, xfs, btrfs on a volume as a file (root)",
         run: fuse_volume::run,
+    },
+    Proof {
+        name: "mount",
+        about: "the programs that people use, on a mounted folder (root)",
+        run: mount::run,
+    },
+    Proof {
+        name: "mount-speed",
+        about: "a mounted folder, against bindfs, mergerfs and rclone (root)",
+        run: mount_speed::run,
     },
     Proof {
         name: "supercache",

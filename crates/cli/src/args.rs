@@ -14,8 +14,10 @@ use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
 mod choice;
+mod rule;
 
 pub(crate) use choice::PolicyChoice;
+pub(crate) use rule::{RuleArgument, rule};
 
 /// A number of bytes, as in `256MiB`.
 pub(crate) fn bytes(text: &str) -> Result<u64, String> {

@@ -55,6 +55,8 @@ enum Command {
     Resident(commands::resident::Arguments),
     /// Run a benchmark, the result of which can be believed and compared.
     Bench(commands::bench::Arguments),
+    /// What a cache would gain in a folder: the same work natively and through a temporary one.
+    Try(Box<commands::bench::trying::Arguments>),
     /// Compare two runs: better, worse, or cannot tell.
     Compare(commands::compare::Arguments),
     /// Show a run: text, CSV, JSON, or a page with charts.
@@ -91,6 +93,7 @@ fn main() -> ExitCode {
         Command::Watch(arguments) => succeed(commands::watch::run(&arguments)),
         Command::Resident(arguments) => succeed(commands::resident::run(&arguments)),
         Command::Bench(arguments) => commands::bench::run(&arguments),
+        Command::Try(arguments) => commands::bench::trying::run(&arguments),
         Command::Compare(arguments) => commands::compare::run(&arguments),
         Command::Report(arguments) => succeed(commands::report::run(&arguments)),
         Command::Top(arguments) => succeed(commands::top::run(&arguments)),

@@ -6,6 +6,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::flag;
 use signal_hook::iterator::{Handle, Signals};
 use signal_hook::low_level::emulate_default_handler;
+use std::io::Read;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -75,6 +76,14 @@ impl Drop for SignalChannel {
             eprintln!("larder: the thread that receives signals panicked");
         }
     }
+}
+
+/// Returns when standard input ends, which it does when whoever started us is gone, however that
+/// came about.
+pub(crate) fn wait_for_end_of_input() {
+    let mut nothing = [0];
+    // Nobody writes to it; it ends, or fails, when the other side is gone.
+    while matches!(std::io::stdin().read(&mut nothing), Ok(1..)) {}
 }
 
 /// Raised by the first signal that asks for an end; the second one ends the process at once. It may

@@ -3,6 +3,7 @@
 //! * [`residency`]: which pages of files the page cache holds, and making it hold none or all.
 //! * [`activity`]: what processors and disks have done, and how much of it was ours.
 //! * [`settings`]: the settings that a measurement depends on, and what changed of them.
+//! * [`changes`]: which files others change, as it happens.
 //! * [`mounts`], [`disk`], [`space`]: where a path lies, and how much room is there.
 //! * [`holders`]: who keeps a directory from being unmounted.
 //! * [`extents`]: where on its disk a file lies.
@@ -25,6 +26,7 @@
 pub mod activity;
 #[cfg(feature = "bpf")]
 mod bpf;
+pub mod changes;
 mod damon;
 pub mod disk;
 pub mod disk_counters;

@@ -31,7 +31,7 @@ pub struct ProcessIo {
 /// All processes that may be read, by their numbers.
 #[must_use]
 pub fn all() -> Vec<ProcessIo> {
-    pids().into_iter().filter_map(one).collect()
+    pids().into_iter().filter_map(of).collect()
 }
 
 fn pids() -> Vec<u32> {
@@ -42,7 +42,9 @@ fn pids() -> Vec<u32> {
     pids
 }
 
-fn one(pid: u32) -> Option<ProcessIo> {
+/// One process by its number; none if it is gone, or may not be read.
+#[must_use]
+pub fn of(pid: u32) -> Option<ProcessIo> {
     let io = proc::read(format!("/proc/{pid}/io"))?;
     let status = proc::read(format!("/proc/{pid}/status")).unwrap_or_default();
     let count = |name| proc::field(&io, name).unwrap_or(0);

@@ -1,6 +1,6 @@
 //! System calls that neither the standard library nor rustix has: cachestat(2), mincore(2) over a
-//! mapping of a file, the ioctl(2) FIEMAP, `open_by_handle_at(2)`, the control of loop devices,
-//! scheduling policy and I/O priority of a thread.
+//! mapping of a file, the ioctl(2) FIEMAP, `open_by_handle_at(2)`, fanotify(7), the control of loop
+//! devices, scheduling policy and I/O priority of a thread.
 //!
 //! The only `unsafe` of this crate. Invariants: every pointer that is handed to the kernel points
 //! to memory of the stated length that lives until the call is back; a mapping is never read or
@@ -196,6 +196,36 @@ pub(crate) fn open_by_handle(root: &File, kind: i32, handle: &[u8]) -> io::Resul
     let number = i32::try_from(result).expect("descriptors are small");
     // SAFETY: the kernel has just made this descriptor, and nobody else has it.
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
+}
+
+/// A group of fanotify(7) that is told of all changes of the file system of `root`: names with
+/// their directories, and the files themselves, by handles. `EPERM` without `CAP_SYS_ADMIN`.
+pub(crate) fn watch_file_system(root: &File) -> io::Result<OwnedFd> {
+    let wanted = libc::FAN_CLASS_NOTIF
+        | libc::FAN_CLOEXEC
+        | libc::FAN_NONBLOCK
+        | libc::FAN_REPORT_FID
+        | libc::FAN_REPORT_DFID_NAME;
+    let events = libc::O_RDONLY | libc::O_CLOEXEC;
+    // SAFETY: no pointer. Neither the standard library nor rustix has a wrapper.
+    let group = unsafe { libc::fanotify_init(wanted, events.cast_unsigned()) };
+    if group < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just made this descriptor, and nobody else has it.
+    let group = unsafe { OwnedFd::from_raw_fd(group) };
+    let mask = libc::FAN_MODIFY
+        | libc::FAN_ATTRIB
+        | libc::FAN_CREATE
+        | libc::FAN_DELETE
+        | libc::FAN_MOVED_FROM
+        | libc::FAN_MOVED_TO
+        | libc::FAN_ONDIR;
+    let how = libc::FAN_MARK_ADD | libc::FAN_MARK_FILESYSTEM;
+    // SAFETY: without a path the descriptor is what is meant, and there is no pointer.
+    let marked =
+        unsafe { libc::fanotify_mark(group.as_raw_fd(), how, mask, root.as_raw_fd(), ptr::null()) };
+    if marked == 0 { Ok(group) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Scheduling policy and real-time priority of the calling thread, by the numbers of sched(7).

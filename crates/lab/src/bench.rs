@@ -8,6 +8,7 @@
 //!   interval of the main series is small enough or the time is spent, with doubts said.
 //! * [`Ranks`]: other processes that do the same together, in the same phases.
 //! * [`play_parts`]: several workloads as one run, each with starts of its own.
+//! * [`play_by_turns`]: several ways of doing the same work, trial by trial beside each other.
 //! * [`probe`], [`postmark`], [`fileload`], [`server`]: workloads.
 //! * [`held`]: what a run that was killed has left.
 //! * [`target`]: what block workloads work on: a path, an export, an engine in process.
@@ -37,6 +38,7 @@ pub mod target;
 pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
+mod turns;
 mod workload;
 
 pub use error::{BenchError, Trouble};
@@ -48,4 +50,5 @@ pub use player::{Played, Progress, Step, play};
 pub use ranks::{Ranks, total};
 pub use repeat::Plan;
 pub use surroundings::{Counted, Found, Surroundings};
+pub use turns::{Turns, TurnsProgress, Way, play_by_turns};
 pub use workload::{Footing, Outcome, Own, Series, Space, Stage, Workload};

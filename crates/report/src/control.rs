@@ -22,7 +22,7 @@ pub use curves::{Curves, REFERENCES_MIN, VolumeCurve, needed_memory};
 pub use files::{FileStats, Files};
 pub use findings::{ByItself, FINDINGS, Finding, Symptom};
 pub use keep::{Dropped, Pinned, VolumeDropped};
-pub use risk::{AtRisk, FailingRange, VolumeAtRisk};
+pub use risk::{AtRisk, FailingRange, FileAtRisk, VolumeAtRisk};
 pub use stats::{GiveBack, LatencyStats, Pool, Stats, VolumeStats, WATCH_COLUMNS_MAX};
 pub use volumes::{PolicyInForce, Switch, Volume, Volumes};
 

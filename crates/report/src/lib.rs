@@ -22,4 +22,5 @@ pub mod run;
 pub mod sizing;
 pub mod stats;
 pub mod table;
+pub mod tried;
 pub mod watch;

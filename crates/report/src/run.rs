@@ -77,6 +77,9 @@ pub struct Run {
     /// Why the values may be wrong.
     #[serde(default)]
     pub doubts: Vec<Doubt>,
+    /// What it showed in one sentence, where somebody judged it; else empty.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub verdict: String,
     /// Runs that this one was made of: cells of a matrix, or machines.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<Part>,
@@ -225,6 +228,7 @@ impl Run {
             environment: BTreeMap::new(),
             environment_changes: Vec::new(),
             doubts: Vec::new(),
+            verdict: String::new(),
             parts: Vec::new(),
         }
     }

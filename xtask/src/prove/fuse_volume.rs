@@ -8,7 +8,7 @@
 mod kill;
 pub(super) mod mounted;
 mod pressure;
-mod work;
+pub(super) mod work;
 
 use anyhow::{Context as _, Result, ensure};
 use std::path::Path;

@@ -16,6 +16,7 @@ mod ranks;
 mod server;
 mod start;
 mod surroundings;
+pub(crate) mod trying;
 
 use anyhow::Result;
 use clap::{Args, Subcommand};

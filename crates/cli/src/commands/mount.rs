@@ -1,14 +1,16 @@
 //! `larder mount`: a folder with a cache, until told to stop.
 //!
-//! It is served as volumes are: one volume, which all files of the folder are, with the same
-//! control interface, the same signals and the same end.
+//! It is served as volumes are: one volume, which all files of the folder are, and one more for the
+//! files of each rule, with the same control interface, the same signals and the same end.
 
 use super::serve::{self, FolderArguments, config};
-use crate::args::{self, Named, PathOrNone, PolicyChoice, VolumeArgument};
-use anyhow::{Result, anyhow};
+use crate::args::{self, Named, PathOrNone, PolicyChoice, RuleArgument, VolumeArgument};
+use crate::signals::wait_for_end_of_input;
+use anyhow::{Result, anyhow, bail, ensure};
 use clap::Args;
 use larder_core::hint::Hint;
 use larder_core::mode::{FlushMode, WriteMode};
+use rustix::process::{Signal, getpid, kill_process};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -30,14 +32,20 @@ pub(crate) struct Arguments {
     #[arg(long)]
     allow_other: bool,
 
-    /// Others change the folder too: nothing about names and attributes is believed without asking,
-    /// as with --ttl 0s.
-    #[arg(long, conflicts_with = "ttl")]
+    /// Others change the folder too: the kernel tells what they change, which takes root; else
+    /// nothing about names and attributes is believed without asking, as with --ttl 0s.
+    #[arg(long)]
     shared: bool,
 
     /// How long names and attributes are believed without asking the folder.
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = args::time)]
     ttl: u64,
+
+    /// Files that are handled in another way, by their name or by where they are: GLOB and words
+    /// for hint, write mode, page size, pin, no-cache, kernel-pages=off|open|keep; what is left out
+    /// is as for all files. Of several rules the first that matches a file counts (docs/mount.md).
+    #[arg(long, value_name = "GLOB=WORDS", value_parser = args::rule, help_heading = "Cache")]
+    rule: Vec<RuleArgument>,
 
     /// Unit of replacement, 4KiB to 1MiB [default: 4KiB].
     #[arg(long, value_name = "SIZE", value_parser = args::page_blocks, help_heading = "Cache")]
@@ -103,6 +111,10 @@ pub(crate) struct Arguments {
     /// Use plain system calls even where io_uring is there.
     #[arg(long, help_heading = "Store")]
     plain_io: bool,
+
+    /// End as SIGTERM asks when standard input ends: for a program that mounts for itself.
+    #[arg(long, hide = true)]
+    while_input: bool,
 }
 
 /// The name of the volume that the files of a folder are.
@@ -112,33 +124,84 @@ fn name_of(source: &Path) -> String {
     name.filter(|name| !name.contains(['=', '.'])).unwrap_or_else(|| "files".to_owned())
 }
 
-/// A setting for the one volume that there is.
+/// The volumes of rules are called so, and numbered.
+const RULE: &str = "rule";
+/// More rules are refused: each takes a thread, and where its disk is slow a buffer of 2 MiB beside
+/// `--memory`, which all together must stay within what the process may take.
+const RULES_MAX: usize = 12;
+
+/// A setting for all volumes.
 fn all<T>(value: Option<T>) -> Vec<Named<T>> {
     value.into_iter().map(|value| Named { volume: None, value }).collect()
 }
 
+/// The name of the volume of a rule.
+fn rule_name(index: usize) -> String {
+    format!("{RULE}{}", index + 1)
+}
+
 impl Arguments {
+    /// The volume that the rest is, then those of rules whose files are cached.
+    fn volumes(&self) -> Result<Vec<VolumeArgument>> {
+        ensure!(
+            self.rule.len() <= RULES_MAX,
+            "take {} rules: {RULES_MAX} are the most",
+            self.rule.len()
+        );
+        let (path, name) = (self.source.clone(), name_of(&self.source));
+        let mut volumes = vec![VolumeArgument { name, path, upstream: None }];
+        for (index, RuleArgument { rule, write_mode, .. }) in self.rule.iter().enumerate() {
+            let glob = rule.glob.text();
+            let writes = write_mode.is_some_and(|mode| mode != WriteMode::ReadOnly);
+            if writes && self.write_mode == Some(WriteMode::ReadOnly) {
+                bail!("write what \"{glob}\" names: --write-mode read-only is of all files");
+            }
+            if !rule.files.uncached {
+                let (name, path) = (rule_name(index), self.source.join(glob));
+                volumes.push(VolumeArgument { name, path, upstream: None });
+            }
+        }
+        let own = &volumes[0].name;
+        if volumes[1..].iter().any(|volume| volume.name == *own) {
+            "files".clone_into(&mut volumes[0].name);
+        }
+        Ok(volumes)
+    }
+
+    /// A setting of all files, and those of rules.
+    fn named<T: Copy>(
+        &self,
+        of_all: Option<T>,
+        of_rule: impl Fn(&RuleArgument) -> Option<T>,
+    ) -> Vec<Named<T>> {
+        let rules = self.rule.iter().enumerate().filter(|(_, rule)| !rule.rule.files.uncached);
+        let own = rules.filter_map(|(index, rule)| {
+            Some(Named { volume: Some(rule_name(index)), value: of_rule(rule)? })
+        });
+        all(of_all).into_iter().chain(own).collect()
+    }
+
     /// The same as those of a server.
     fn of_server(&self) -> Result<serve::Arguments> {
         let plain = config::from_words(Vec::new()).map_err(|reason| anyhow!("{reason}"))?;
-        let (path, name) = (self.source.clone(), name_of(&self.source));
-        let ttl = if self.shared { 0 } else { self.ttl };
         Ok(serve::Arguments {
-            volumes: vec![VolumeArgument { name, path, upstream: None }],
+            volumes: self.volumes()?,
             memory: self.memory,
             folder: Some(FolderArguments {
                 source: self.source.clone(),
                 mountpoint: self.mountpoint.clone(),
-                ttl: Duration::from_nanos(ttl),
+                ttl: Duration::from_nanos(self.ttl),
+                shared: self.shared,
                 allow_other: self.allow_other,
+                rules: self.rule.iter().map(|rule| rule.rule.clone()).collect(),
             }),
-            page_size: all(self.page_size),
+            page_size: self.named(self.page_size, |rule| rule.page_blocks),
             policy: all(self.policy),
             read_ahead: all(self.read_ahead),
-            hint: all(self.hint),
+            hint: self.named(self.hint, |rule| rule.hint),
             give_back: self.give_back,
             lock: self.lock,
-            write_mode: all(self.write_mode),
+            write_mode: self.named(self.write_mode, |rule| rule.write_mode),
             flush: all(self.flush),
             preset: all(self.preset.clone()),
             set: self.set.iter().flat_map(|set| all(Some(set.clone()))).collect(),
@@ -154,5 +217,12 @@ impl Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    if arguments.while_input {
+        let end = || {
+            wait_for_end_of_input();
+            kill_process(getpid(), Signal::TERM)
+        };
+        std::thread::Builder::new().name("input".into()).spawn(end)?;
+    }
     serve::run_folder(&arguments.of_server()?)
 }

@@ -56,7 +56,7 @@ pub(crate) enum Format {
 
 impl Format {
     /// The one that the end of a name asks for.
-    fn of_name(path: &Path) -> Option<Format> {
+    pub(crate) fn of_name(path: &Path) -> Option<Format> {
         match path.extension()?.to_str()? {
             "html" | "htm" => Some(Format::Html),
             "csv" => Some(Format::Csv),

@@ -9,6 +9,7 @@ mod record;
 mod recording;
 pub(crate) mod reload;
 pub(crate) mod service;
+mod shared;
 mod stores;
 mod volumes;
 mod warm;
@@ -22,6 +23,7 @@ use clap::Args;
 use larder_core::cache::ShareMode;
 use larder_core::hint::Hint;
 use larder_core::mode::{FlushMode, WriteMode};
+use larder_io::front::fuse::FileRule;
 use larder_io::front::nbd::ListenAddress;
 use plan::Plan;
 use reload::Reloader;
@@ -194,7 +196,9 @@ pub(crate) struct FolderArguments {
     pub(crate) source: PathBuf,
     pub(crate) mountpoint: PathBuf,
     pub(crate) ttl: Duration,
+    pub(crate) shared: bool,
     pub(crate) allow_other: bool,
+    pub(crate) rules: Vec<FileRule>,
 }
 
 impl Arguments {

@@ -5,10 +5,11 @@
 //! It never takes more than it was told. When memory runs out the kernel ends it first.
 
 use crate::args;
+use crate::signals::wait_for_end_of_input;
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use larder_host::memory;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
@@ -42,9 +43,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     memory::be_ended_first().context("be the first that is ended when memory runs out")?;
     let (sender, ended) = channel::<()>();
     std::thread::spawn(move || {
-        let mut nothing = [0];
-        // Nobody writes to it; it ends, or fails, when the other side is gone.
-        while matches!(std::io::stdin().read(&mut nothing), Ok(1..)) {}
+        wait_for_end_of_input();
         drop(sender);
     });
     let begun = Instant::now();

@@ -10,10 +10,10 @@ use larder_core::tunables::{TUNABLES, Tunable};
 use larder_core::units::BLOCK_BYTES_U64;
 use larder_core::volume::PolicySwitch;
 use larder_io::engine::ArenaVolume;
-use larder_io::front::fuse::FileFigures;
+use larder_io::front::fuse::{FailingFile, FileFigures};
 use larder_report::control::{
-    AtRisk, ByteRange, FileStats, Files, GiveBack, Head, LatencyStats, Pinned, PolicyInForce,
-    Stats, Switch, Volume, VolumeAtRisk, VolumeStats, Volumes,
+    AtRisk, ByteRange, FileAtRisk, FileStats, Files, GiveBack, Head, LatencyStats, Pinned,
+    PolicyInForce, Stats, Switch, Volume, VolumeAtRisk, VolumeStats, Volumes,
 };
 use std::collections::BTreeMap;
 
@@ -180,6 +180,12 @@ pub(super) fn at_risk(service: &Service) -> AtRisk {
     let now = service.engine().now();
     let one = |Served { volume, plan, .. }: Served| {
         let risk = service.engine().cache().at_risk(&volume, RANGES_MAX);
+        let file = |file: FailingFile| FileAtRisk {
+            path: file.path,
+            failing_bytes: file.failing_bytes,
+            error: file.error,
+        };
+        let files = service.failing_files(volume.name(), &risk.failing);
         let range = |range: std::ops::Range<u64>| ByteRange {
             offset: range.start,
             length: range.end - range.start,
@@ -194,6 +200,7 @@ pub(super) fn at_risk(service: &Service) -> AtRisk {
             age_max_ns: plan.tunables.get(Tunable::AgeMax) * MILLISECOND,
             failing_bytes: risk.failing_blocks * BLOCK_BYTES_U64,
             failing: risk.failing.into_iter().map(range).collect(),
+            files: files.into_iter().map(file).collect(),
             error: risk.error.map(|error| error.to_string()),
             flush_failed: risk.flush_failed.map(|error| error.to_string()),
         }

@@ -15,6 +15,8 @@ mod files;
 mod keep;
 mod manager;
 mod mount;
+mod mount_faults;
+mod mount_rules;
 mod openmetrics;
 mod rig;
 mod security;

@@ -12,12 +12,12 @@ use std::path::Path;
 use tempfile::TempDir;
 
 /// What lies behind the mount of a server in this folder.
-fn source(folder: &Path) -> std::path::PathBuf {
+pub(crate) fn source(folder: &Path) -> std::path::PathBuf {
     folder.join("source")
 }
 
 /// Mounts the folder `source` of `folder`.
-fn mount(folder: TempDir, mountpoint: &Mountpoint, options: &[&str]) -> Server {
+pub(crate) fn mount(folder: TempDir, mountpoint: &Mountpoint, options: &[&str]) -> Server {
     fs::create_dir_all(source(folder.path())).unwrap();
     let mut command = larder();
     command.arg("mount").arg(source(folder.path())).arg(mountpoint.path());

@@ -17,9 +17,14 @@ mod handshake;
 mod mount;
 mod mounted;
 mod nodes;
+mod notify;
+mod passthrough;
 mod worker;
 
 pub use files::check_name;
-pub use folder::{FileFigures, Folder, FolderError, FolderMount, FolderOptions, OpenedFolder};
-pub use mount::{MountError, UnmountError};
+pub use folder::{
+    FailingFile, FileFigures, FileGlob, FileOptions, FileRule, Folder, FolderError, FolderMount,
+    FolderNews, FolderOptions, KernelPages, OpenedFolder,
+};
+pub use mount::{MountError, UnmountError, detach_ours};
 pub use mounted::VolumeMount;

@@ -21,6 +21,7 @@ use super::{EngineStore, Timed};
 use crate::frames::ArenaFrames;
 use larder_core::clock::Clock;
 use larder_core::store::{Geometry, StoreError, StoreErrorKind, StoreOp, StoreOpKind};
+use larder_core::units::BLOCK_BYTES_U64;
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 use std::io;
@@ -32,9 +33,26 @@ use std::sync::{Arc, Mutex, RwLock};
 pub(crate) const SEGMENT_BYTES: u64 = 1 << 30;
 /// More are never handed out at a time: 512 PiB.
 const SEGMENTS_MAX: u32 = 1 << 29;
-/// A write that does not end at a sector goes through the page cache as a whole if it is no longer
+/// A write that does not end at a block goes through the page cache as a whole if it is no longer
 /// than this: two calls cost more than the copy.
 const SMALL_BYTES: u64 = 64 << 10;
+
+/// The next piece of a write of `at..end`, where direct I/O must be aligned to `align`: whether it
+/// goes by direct I/O, and its length.
+///
+/// Writes to one block may be under way side by side, each of some sectors. If one of them went
+/// through the page cache and another one past it, the kernel could write the page with what was
+/// there before, and says so by an error of the next fsync(2). So only whole blocks go past it.
+fn piece(at: u64, end: u64, align: u64) -> (bool, u64) {
+    let (step, left) = (align.max(BLOCK_BYTES_U64), end - at);
+    let whole = left / step * step;
+    let is_small = left <= SMALL_BYTES;
+    match at % step {
+        0 if whole == left || whole > 0 && !is_small => (true, whole),
+        over if over > 0 && !is_small => (false, (step - over).min(left)),
+        _ => (false, left),
+    }
+}
 
 /// What a segment belongs to, and where in the file it begins.
 #[derive(Clone, Debug)]
@@ -47,7 +65,7 @@ struct Place {
 #[derive(Debug)]
 pub(crate) struct FileTable {
     /// The folder, and where it is.
-    root: OwnedFd,
+    root: Arc<OwnedFd>,
     folder: PathBuf,
     read_only: bool,
     places: RwLock<Vec<Option<Place>>>,
@@ -56,7 +74,7 @@ pub(crate) struct FileTable {
 
 impl FileTable {
     /// No files yet, of the folder that `root` has open.
-    pub(crate) fn new(root: OwnedFd, folder: PathBuf, read_only: bool) -> Self {
+    pub(crate) fn new(root: Arc<OwnedFd>, folder: PathBuf, read_only: bool) -> Self {
         let (places, free) = (RwLock::default(), Mutex::default());
         FileTable { root, folder, read_only, places, free }
     }
@@ -105,21 +123,30 @@ impl FileTable {
         segment.ok_or(Errno::NFILE)
     }
 
-    /// Where the segments of a file are in the store, as ranges of bytes of `from` and what follows
-    /// up to `end`.
-    pub(crate) fn ranges(file: &SourceFile, from: u64, end: u64) -> Vec<std::ops::Range<u64>> {
-        let ranges = file.segments().into_iter().map(|(number, segment)| {
+    /// Where the segments of a file are in the store of its section, and which section that is, as
+    /// ranges of bytes of `from` and what follows up to `end`.
+    pub(crate) fn ranges(
+        file: &SourceFile,
+        from: u64,
+        end: u64,
+    ) -> (usize, Vec<std::ops::Range<u64>>) {
+        let (section, segments) = file.placed();
+        let ranges = segments.into_iter().map(|(number, segment)| {
             let (start, base) = (number * SEGMENT_BYTES, u64::from(segment) * SEGMENT_BYTES);
             let first = from.clamp(start, start + SEGMENT_BYTES) - start;
             let last = end.clamp(start, start + SEGMENT_BYTES) - start;
             base + first..base + last.max(first)
         });
-        ranges.filter(|range| !range.is_empty()).collect()
+        (section, ranges.filter(|range| !range.is_empty()).collect())
     }
 
     /// Gives the segments of a file back, of which nothing is cached.
     pub(crate) fn free(&self, file: &SourceFile) {
-        let segments = file.take_segments();
+        self.free_segments(file.take_segments());
+    }
+
+    /// The same of a file that has been moved to another section.
+    pub(crate) fn free_segments(&self, segments: Vec<u32>) {
         let mut places = self.places.write().expect("no holder panics");
         for &segment in &segments {
             places[segment as usize] = None;
@@ -208,7 +235,9 @@ impl Backing for FileTable {
             StoreOpKind::Flush if file.is_dead() => Some(Ok(())),
             StoreOpKind::Flush => file.flush_failed().map(|error| Err(failed(error))),
             StoreOpKind::Discard => Some(match file.take_act() {
-                Act::Forget => Ok(()),
+                // Nothing is dropped that came meanwhile.
+                Act::Renew(writes) if file.writes() != Some(writes) => Err(failed(Errno::BUSY)),
+                Act::Forget | Act::Renew(_) => Ok(()),
                 Act::Truncate(size) => truncate(&file, size).map_err(failed),
             }),
             StoreOpKind::Zero { keep_allocated } => {
@@ -217,8 +246,10 @@ impl Backing for FileTable {
                 } else {
                     FallocateFlags::PUNCH_HOLE
                 };
-                let zero = |file: Arc<OwnedFd>| {
-                    rustix::fs::fallocate(file, how | FallocateFlags::KEEP_SIZE, at, op.len)
+                let zero = |folder_file: Arc<OwnedFd>| {
+                    let how = how | FallocateFlags::KEEP_SIZE;
+                    rustix::fs::fallocate(&folder_file, how, at, op.len)?;
+                    lengthen(&file, &folder_file, at + op.len)
                 };
                 Some(file.buffered(true).and_then(zero).map_err(failed))
             }
@@ -247,16 +278,14 @@ impl Backing for FileTable {
                 if at >= end {
                     return Ok(None);
                 }
-                let left = end - at;
-                if let Some((direct, align)) = file.direct(true).map_err(failed)? {
-                    let whole = left / align * align;
-                    let is_small = whole < left && left <= SMALL_BYTES;
-                    if at.is_multiple_of(align) && whole > 0 && !is_small {
-                        return Ok(Some(Transfer::keeping(direct, at, whole)));
-                    }
-                }
-                let buffered = file.buffered(true).map_err(failed)?;
-                Ok(Some(Transfer::keeping(buffered, at, left)))
+                let direct = file.direct(true).map_err(failed)?;
+                let (len, descriptor) = match direct.map(|(it, align)| (it, piece(at, end, align)))
+                {
+                    Some((direct, (true, len))) => (len, direct),
+                    Some((_, (false, len))) => (len, file.buffered(true).map_err(failed)?),
+                    None => (end - at, file.buffered(true).map_err(failed)?),
+                };
+                Ok(Some(Transfer::keeping(descriptor, at, len)))
             }
             StoreOpKind::Flush => {
                 let any = file.buffered(false).map_err(failed)?;
@@ -293,6 +322,45 @@ impl Backing for FileTable {
     }
 }
 
+/// What would have made the folder's file longer may be among what was zeroed up to `end`, and is
+/// then never written: it is made as long as it is here. Where more of the file follows, that is
+/// still to be written and may be under way.
+fn lengthen(file: &SourceFile, folder_file: &OwnedFd, end: u64) -> Result<(), Errno> {
+    let size = file.size();
+    let has = u64::try_from(rustix::fs::fstat(folder_file)?.st_size).unwrap_or(0);
+    if has < size && size <= end { rustix::fs::ftruncate(folder_file, size) } else { Ok(()) }
+}
+
 fn truncate(file: &SourceFile, size: u64) -> Result<(), Errno> {
     rustix::fs::ftruncate(file.buffered(true)?, size)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_whole_blocks_go_past_the_page_cache() {
+        for align in [512, 4096, 65_536] {
+            let step = align.max(4096);
+            for (start, end) in
+                [(0, 512), (512, 4096), (0, 4096), (512, 300_000), (0, 70_001), (4096, 8192)]
+            {
+                let mut at = start;
+                while at < end {
+                    let (direct, len) = piece(at, end, align);
+                    assert!(len > 0 && at + len <= end, "{start}..{end} at {at}");
+                    let is_whole = at % step == 0 && len % step == 0;
+                    assert!(!direct || is_whole, "{start}..{end} at {at}, {len} bytes");
+                    at += len;
+                }
+            }
+        }
+        assert_eq!(piece(0, 512, 512), (false, 512), "another part of the block may be under way");
+        assert_eq!(piece(0, 1 << 20, 512), (true, 1 << 20));
+        assert_eq!(piece(0, 20_000, 512), (false, 20_000), "one call is less than two");
+        assert_eq!(piece(512, 300_000, 512), (false, 4096 - 512));
+        assert_eq!(piece(4096, 300_000, 512), (true, 294_912));
+        assert_eq!(piece(299_008, 300_000, 512), (false, 992));
+    }
 }

@@ -53,11 +53,12 @@ fn a_folder_is_mounted_once_and_not_inside_of_itself() {
     }
     let service = Service::new(Setting::default());
     let engine = rig::engine(8 << 20);
-    let options = FolderOptions { read_only: false, ttl: Duration::ZERO, plain: false };
-    let refused = Folder::open(service.source.path(), options, engine.clock()).expect_err("in use");
+    let options = FolderOptions::default();
+    let refused =
+        Folder::open(service.source.path(), options.clone(), &engine.clock()).expect_err("in use");
     assert!(refused.to_string().contains("another larder has it mounted"), "{refused}");
     let missing = service.behind("missing");
-    let refused = Folder::open(&missing, options, engine.clock()).expect_err("not there");
+    let refused = Folder::open(&missing, options, &engine.clock()).expect_err("not there");
     assert!(refused.to_string().contains("No such file"), "{refused}");
     fs::create_dir(service.behind("inner")).expect("a folder");
     let inside = FolderMount::check(service.source.path(), &service.behind("inner"));

@@ -1,6 +1,7 @@
 //! What is special about contents: mappings, places far away, borders of segments, appending.
 
 use super::{MIB, Service, Setting, can_mount};
+use rustix::fs::FallocateFlags;
 use rustix::mm::{MapFlags, ProtFlags};
 use std::fs::{self, File, OpenOptions};
 use std::io::Write as _;
@@ -79,6 +80,25 @@ fn shared_mappings_and_writes_see_one_another() {
     assert!(behind[20_000..25_000] == [9; 5_000] && behind[25_000..25_100] == [5; 100]);
     drop(file);
     service.end();
+}
+
+#[test]
+fn a_hole_in_what_was_not_written_yet_leaves_the_length() {
+    if !can_mount() {
+        return;
+    }
+    for flags in
+        [FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, FallocateFlags::ZERO_RANGE]
+    {
+        let service = Service::new(Setting { lazy: true, ..Setting::default() });
+        let file = open(&service, "f");
+        file.write_all_at(&[7; 6225], 0).expect("room");
+        rustix::fs::fallocate(&file, flags, 4096, 2129).expect("a hole");
+        drop(file);
+        let source = service.end();
+        let bytes = fs::read(source.path().join("f")).expect("it");
+        assert!(bytes.len() == 6225 && bytes[..4096] == [7; 4096] && bytes[4096..] == [0; 2129]);
+    }
 }
 
 #[test]

@@ -13,17 +13,23 @@ mod behind;
 #[expect(dead_code, reason = "other tests need more of it")]
 mod common;
 mod contents;
+mod elsewhere;
+mod mapped;
+mod faults;
 mod mirror;
 mod names;
 mod promises;
 #[path = "../common/rig.rs"]
 #[expect(dead_code, reason = "other tests need more of it")]
 mod rig;
+mod times;
+mod rules;
+mod shared;
 
 use larder_core::mode::WriteMode;
 use larder_core::volume::VolumeOptions;
-use larder_io::engine::Engine;
-use larder_io::front::fuse::{Folder, FolderMount, FolderOptions};
+use larder_io::engine::{ArenaVolume, Engine};
+use larder_io::front::fuse::{FileGlob, FileOptions, FileRule, Folder, FolderMount, FolderOptions};
 use std::fs::OpenOptions;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -44,6 +50,20 @@ fn can_mount() -> bool {
     device.is_ok() && is_root
 }
 
+/// How files are handled that are called so.
+#[derive(Clone, Copy)]
+struct Rule {
+    glob: &'static str,
+    files: FileOptions,
+    mode: WriteMode,
+    page_blocks: u32,
+}
+
+/// What a rule that says nothing comes to, to be made from.
+fn rule(glob: &'static str) -> Rule {
+    Rule { glob, files: FileOptions::default(), mode: WriteMode::Back, page_blocks: 1 }
+}
+
 /// How a folder is mounted for a test.
 #[derive(Clone, Copy)]
 struct Setting {
@@ -53,12 +73,24 @@ struct Setting {
     lazy: bool,
     plain: bool,
     ttl: Duration,
+    shared: bool,
+    rest: FileOptions,
+    rules: &'static [Rule],
 }
 
 impl Default for Setting {
     fn default() -> Self {
         let ttl = Duration::from_secs(1);
-        Setting { memory: 16 * MIB, mode: WriteMode::Back, lazy: false, plain: false, ttl }
+        Setting {
+            memory: 16 * MIB,
+            mode: WriteMode::Back,
+            lazy: false,
+            plain: false,
+            ttl,
+            shared: false,
+            rest: FileOptions::default(),
+            rules: &[],
+        }
     }
 }
 
@@ -80,18 +112,36 @@ impl Service {
     fn over(source: TempDir, setting: Setting) -> Self {
         let engine = rig::engine(setting.memory);
         let read_only = setting.mode == WriteMode::ReadOnly;
-        let options = FolderOptions { read_only, ttl: setting.ttl, plain: setting.plain };
-        let opened = Folder::open(source.path(), options, engine.clock()).expect("a folder");
-        let mut volume = VolumeOptions::new("files", opened.store.geometry());
-        volume.write_mode = setting.mode;
-        if setting.lazy {
-            for name in ["first-delay", "idle-delay", "age-max"] {
-                volume.tunables.set(name, 60_000).expect("a tunable");
+        let rules = setting.rules.iter().map(|rule| FileRule {
+            glob: FileGlob::parse(rule.glob).expect("a glob"),
+            files: rule.files,
+        });
+        let options = FolderOptions {
+            read_only,
+            ttl: setting.ttl,
+            shared: setting.shared,
+            plain: setting.plain,
+            rules: rules.collect(),
+            rest: setting.rest,
+        };
+        let opened = Folder::open(source.path(), options, &engine.clock()).expect("a folder");
+        let cached = setting.rules.iter().filter(|rule| !rule.files.uncached);
+        let of_rules = cached.map(|rule| (rule.glob, rule.mode, rule.page_blocks));
+        let planned = std::iter::once(("files", setting.mode, 1)).chain(of_rules);
+        let volumes = planned.zip(opened.stores).map(|((name, mode, page_blocks), store)| {
+            let mut volume = VolumeOptions::new(name, store.geometry());
+            (volume.write_mode, volume.page_blocks) = (mode, page_blocks);
+            if setting.lazy {
+                for name in ["first-delay", "idle-delay", "age-max"] {
+                    volume.tunables.set(name, 60_000).expect("a tunable");
+                }
             }
-        }
-        let volume = engine.add_volume(volume, opened.store).expect("a thread");
+            engine.add_volume(volume, store).expect("a thread")
+        });
+        let volumes = volumes.collect();
         let at = tempfile::tempdir().expect("a folder");
-        let mount = FolderMount::start(Arc::clone(&engine), opened.folder, volume, at.path(), true);
+        let mount =
+            FolderMount::start(Arc::clone(&engine), opened.folder, volumes, at.path(), true);
         Service { engine, mount: Some(mount.expect("a mount")), source, at }
     }
 
@@ -107,8 +157,12 @@ impl Service {
 
     /// Bytes that the folder does not have yet.
     fn dirty(&self) -> u64 {
-        let mount = self.mount.as_ref().expect("until the end");
-        mount.volume().unclean_blocks() * 4096
+        self.volumes().iter().map(|volume| volume.unclean_blocks() * 4096).sum()
+    }
+
+    /// The volume of the rest, and those of rules.
+    fn volumes(&self) -> &[Arc<ArenaVolume>] {
+        self.mount.as_ref().expect("until the end").volumes()
     }
 
     /// Unmounts, writes everything, and looks whether all adds up; the folder as it is then.

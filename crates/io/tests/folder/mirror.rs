@@ -3,8 +3,9 @@
 //! in the end.
 
 use super::common::Random;
-use super::{MIB, Service, Setting, can_mount};
+use super::{MIB, Rule, Service, Setting, can_mount};
 use larder_core::mode::WriteMode;
+use larder_io::front::fuse::{FileOptions, KernelPages};
 use rustix::fs::{
     AtFlags, FallocateFlags, Mode, OFlags, RenameFlags, SeekFrom, Timespec, Timestamps,
 };
@@ -380,4 +381,51 @@ fn plain_calls_and_no_time_to_live_change_nothing() {
     }
     let ttl = std::time::Duration::ZERO;
     mirrored(Setting { plain: true, ttl, ..Setting::default() }, 4, 300, 5000);
+}
+
+/// A rule for most of the names that there are.
+const RULES: [Rule; 3] = [
+    Rule {
+        glob: "a",
+        files: FileOptions {
+            uncached: true,
+            kernel_pages: KernelPages::Off,
+            pin: false,
+            read_only: false,
+        },
+        mode: WriteMode::Back,
+        page_blocks: 1,
+    },
+    Rule {
+        glob: "t*/d/b",
+        files: FileOptions {
+            uncached: false,
+            kernel_pages: KernelPages::Open,
+            pin: false,
+            read_only: false,
+        },
+        mode: WriteMode::Back,
+        page_blocks: 4,
+    },
+    Rule {
+        glob: "b",
+        files: FileOptions {
+            uncached: false,
+            kernel_pages: KernelPages::Keep,
+            pin: true,
+            read_only: false,
+        },
+        mode: WriteMode::Through,
+        page_blocks: 16,
+    },
+];
+
+#[test]
+fn rules_change_nothing_whatever_is_renamed_to_what() {
+    if !can_mount() {
+        return;
+    }
+    for seed in [6000, 7000] {
+        mirrored(Setting { memory: 32 * MIB, rules: &RULES, ..Setting::default() }, 6, 400, seed);
+    }
 }

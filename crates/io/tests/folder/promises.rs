@@ -88,8 +88,8 @@ fn nothing_changes_where_only_reading_is_allowed() {
     service.end();
 }
 
-/// A small file system in memory over a folder, gone when it is dropped.
-struct Small<'a>(&'a std::path::Path);
+/// A file system over a folder, gone when it is dropped.
+pub(super) struct Small<'a>(pub(super) &'a std::path::Path);
 
 impl Drop for Small<'_> {
     fn drop(&mut self) {

@@ -78,6 +78,12 @@ impl FileSet {
         let files = (1..=users).map(place).collect();
         FileSet { name: String::new(), files, pieces: Vec::new() }
     }
+
+    /// Where its files are, or will be.
+    #[must_use]
+    pub fn paths(&self) -> Vec<PathBuf> {
+        self.files.iter().flat_map(Place::paths).collect()
+    }
 }
 
 /// The whole run.
@@ -235,7 +241,7 @@ impl Workload for Part<'_> {
     }
 
     fn paths(&self) -> Vec<PathBuf> {
-        self.set().files.iter().flat_map(Place::paths).collect()
+        self.set().paths()
     }
 
     fn prepare(&mut self, stage: &Stage<'_>) -> Result<(), BenchError> {

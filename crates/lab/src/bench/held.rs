@@ -17,11 +17,14 @@ const ATTEMPTS: usize = 8;
 
 /// Holds a file or folder, until the last copy is dropped.
 #[derive(Clone, Debug)]
-pub(crate) struct Held(#[expect(dead_code, reason = "it is there for its lock")] Arc<File>);
+pub struct Held(#[expect(dead_code, reason = "it is there for its lock")] Arc<File>);
 
 impl Held {
     /// Makes something at a path and locks it. `make` fails if there is something already.
-    pub(crate) fn make(path: &Path, mut make: impl FnMut() -> io::Result<()>) -> io::Result<Held> {
+    ///
+    /// # Errors
+    /// It cannot be made or opened.
+    pub fn make(path: &Path, mut make: impl FnMut() -> io::Result<()>) -> io::Result<Held> {
         for _ in 0..ATTEMPTS {
             make()?;
             let Ok(file) = File::open(path) else { continue };
@@ -38,11 +41,22 @@ impl Held {
 
 /// Removes what runs of this user that were killed have left in a folder, of those who call what
 /// they make `STEM` with numbers behind it; what that was. What cannot be removed stays.
+#[must_use]
 pub fn clear_up(folder: &Path, stem: &str) -> Vec<PathBuf> {
+    clear_up_after(folder, stem, &mut |_| true)
+}
+
+/// The same for those who made more than files: before something is removed `undo` is called with
+/// it, while it is locked. If that answers no, it stays.
+pub fn clear_up_after(
+    folder: &Path,
+    stem: &str,
+    undo: &mut dyn FnMut(&Path) -> bool,
+) -> Vec<PathBuf> {
     let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
     let entries = entries.filter_map(Result::ok);
     let named = entries.filter(|entry| is_numbered(&entry.file_name(), stem));
-    named.map(|entry| entry.path()).filter(|path| remove(path).unwrap_or(false)).collect()
+    named.map(|entry| entry.path()).filter(|path| remove(path, undo).unwrap_or(false)).collect()
 }
 
 /// The same beside something that was made by [`Held::make`], for those who were killed meanwhile.
@@ -52,7 +66,7 @@ pub(super) fn clear_up_beside(path: &Path) {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     // What is called by numbers alone is not ours.
     if stem.len() < name.len() && !stem.is_empty() {
-        clear_up(folder.unwrap_or(Path::new(".")), &name[..=stem.len()]);
+        let _removed = clear_up(folder.unwrap_or(Path::new(".")), &name[..=stem.len()]);
     }
 }
 
@@ -64,7 +78,7 @@ fn is_numbered(name: &OsStr, stem: &str) -> bool {
 }
 
 /// Removes it if nobody holds it; whether that was so.
-fn remove(path: &Path) -> io::Result<bool> {
+fn remove(path: &Path, undo: &mut dyn FnMut(&Path) -> bool) -> io::Result<bool> {
     let me = rustix::process::geteuid().as_raw();
     let is_ours = |found: &Metadata| found.uid() == me && !found.is_symlink();
     if !is_ours(&std::fs::symlink_metadata(path)?) {
@@ -72,6 +86,9 @@ fn remove(path: &Path) -> io::Result<bool> {
     }
     let file = File::open(path)?;
     if file.try_lock().is_err() {
+        return Ok(false);
+    }
+    if !undo(path) {
         return Ok(false);
     }
     let found = file.metadata()?;
@@ -104,6 +121,8 @@ mod tests {
         drop(held);
         assert!(clear_up(folder.path(), "larder-x-").is_empty(), "a copy holds it");
         drop(copy);
+        assert!(clear_up_after(folder.path(), "larder-x-", &mut |_| false).is_empty());
+        assert!(path("larder-x-1").exists(), "what cannot be undone stays");
         write("larder-x-9").unwrap();
         clear_up_beside(&path("larder-x-9"));
         assert!(!path("larder-x-1").exists() && !path("larder-x-9").exists());

@@ -71,24 +71,33 @@ pub fn play(
     stop: &AtomicBool,
     watch: &mut dyn FnMut(Progress),
 ) -> Result<Played, BenchError> {
+    look_at_room(workload, surroundings)?;
+    let mut player = Player::new(workload, plan, surroundings, stop);
+    // A panic is a broken invariant and goes on upwards, but leaves no files behind.
+    let ended = catch_unwind(AssertUnwindSafe(|| player.trials(workload, watch)));
+    player.tell(watch, Step::CleaningUp);
+    let cleaned = workload.clean_up();
+    let ended = ended.unwrap_or_else(|panic| resume_unwind(panic));
+    let stopped = BenchError::first_of(ended, cleaned)?;
+    Ok(Played { run: player.finish(stopped), stopped })
+}
+
+/// Whether a workload has the room that it needs; an error if not.
+pub(super) fn look_at_room(
+    workload: &dyn Workload,
+    surroundings: &dyn Surroundings,
+) -> Result<(), BenchError> {
     for space in workload.space() {
         let free = surroundings.free_bytes(&space.folder)?;
         if free < space.bytes {
             return Err(BenchError::NoSpace { folder: space.folder, needs: space.bytes, free });
         }
     }
-    let mut player = Player::new(workload, plan, surroundings, stop);
-    // A panic is a broken invariant and goes on upwards, but leaves no files behind.
-    let ended = catch_unwind(AssertUnwindSafe(|| player.trials(watch)));
-    player.tell(watch, Step::CleaningUp);
-    let cleaned = player.workload.clean_up();
-    let ended = ended.unwrap_or_else(|panic| resume_unwind(panic));
-    let stopped = BenchError::first_of(ended, cleaned)?;
-    Ok(Played { run: player.finish(stopped), stopped })
+    Ok(())
 }
 
-struct Player<'a> {
-    workload: &'a mut dyn Workload,
+/// Trials of a workload from one start, one after the other.
+pub(super) struct Player<'a> {
     plan: &'a Plan,
     surroundings: &'a dyn Surroundings,
     stop: &'a AtomicBool,
@@ -104,8 +113,8 @@ struct Player<'a> {
 }
 
 impl<'a> Player<'a> {
-    fn new(
-        workload: &'a mut dyn Workload,
+    pub(super) fn new(
+        workload: &dyn Workload,
         plan: &'a Plan,
         surroundings: &'a dyn Surroundings,
         stop: &'a AtomicBool,
@@ -132,31 +141,19 @@ impl<'a> Player<'a> {
         // A trial that one rank sets aside would have to go in all of them.
         let alone = surroundings.ranks().is_none();
         let pace = Pace::new(plan.same_speed.filter(|_| alone));
-        Player {
-            workload,
-            plan,
-            surroundings,
-            stop,
-            series,
-            paths,
-            run,
-            said,
-            totals,
-            begun_at,
-            pace,
-        }
+        Player { plan, surroundings, stop, series, paths, run, said, totals, begun_at, pace }
     }
 
     /// Prepares and does all trials; whether it was stopped after at least one.
-    fn trials(&mut self, watch: &mut dyn FnMut(Progress)) -> Result<bool, BenchError> {
-        self.tell(watch, Step::Preparing);
-        self.stage(0).check()?;
-        let stage = self.stage(0);
-        self.workload.prepare(&stage)?;
-        stage.meet("prepared")?;
-        self.begun_at = self.surroundings.now();
+    fn trials(
+        &mut self,
+        workload: &mut dyn Workload,
+        watch: &mut dyn FnMut(Progress),
+    ) -> Result<bool, BenchError> {
+        self.prepare(workload, watch)?;
+        self.begin();
         while self.goes_on()? {
-            match self.trial(watch) {
+            match self.trial(workload, watch) {
                 Ok(()) => {}
                 Err(error) if error.is_stop() && !self.run.trials.is_empty() => return Ok(true),
                 Err(error) => return Err(error),
@@ -165,8 +162,26 @@ impl<'a> Player<'a> {
         Ok(false)
     }
 
+    /// Has the workload make what it needs.
+    pub(super) fn prepare(
+        &self,
+        workload: &mut dyn Workload,
+        watch: &mut dyn FnMut(Progress),
+    ) -> Result<(), BenchError> {
+        self.tell(watch, Step::Preparing);
+        let stage = self.stage(0);
+        stage.check()?;
+        workload.prepare(&stage)?;
+        stage.meet("prepared")
+    }
+
+    /// From now on the time that may be spent is counted.
+    pub(super) fn begin(&mut self) {
+        self.begun_at = self.surroundings.now();
+    }
+
     /// Whether there is one more trial, as rank 0 sees it.
-    fn goes_on(&self) -> Result<bool, BenchError> {
+    pub(super) fn goes_on(&self) -> Result<bool, BenchError> {
         let goes_on = self.plan.goes_on(self.values(), self.spent());
         let Some(ranks) = self.surroundings.ranks() else { return Ok(goes_on) };
         let said = ranks.meet("whether to go on", goes_on.into())?;
@@ -184,12 +199,17 @@ impl<'a> Player<'a> {
         Ok(())
     }
 
-    fn trial(&mut self, watch: &mut dyn FnMut(Progress)) -> Result<(), BenchError> {
+    /// One trial, which may be set aside.
+    pub(super) fn trial(
+        &mut self,
+        workload: &mut dyn Workload,
+        watch: &mut dyn FnMut(Progress),
+    ) -> Result<(), BenchError> {
         let number = self.run.trials.len() as u64 + 1;
         self.wait_for_speed(number, watch)?;
         self.stage(number).check()?;
         self.tell(watch, Step::Starting);
-        let started = self.start()?;
+        let started = self.start(workload)?;
         // One that still drops or fills would disturb those that begin.
         self.stage(number).meet(&format!("start of trial {number}"))?;
         self.tell(watch, Step::Running);
@@ -197,7 +217,7 @@ impl<'a> Player<'a> {
         let before = self.surroundings.count(&self.paths);
         let begun_at = self.surroundings.now();
         let stage = self.stage(number);
-        let outcome = self.workload.trial(&stage)?;
+        let outcome = workload.trial(&stage)?;
         let duration_ns = self.surroundings.now() - begun_at;
         let after = self.surroundings.count(&self.paths);
         let speed = speed.zip(self.surroundings.speed()).map(|(one, other)| one.min(other));
@@ -259,7 +279,7 @@ impl<'a> Player<'a> {
     }
 
     /// Makes the start and reads it back.
-    fn start(&mut self) -> Result<Started, BenchError> {
+    fn start(&mut self, workload: &mut dyn Workload) -> Result<Started, BenchError> {
         let (start, stop) = (self.plan.start, self.stop);
         let mut more = || !stop.load(Ordering::Relaxed);
         let started = |found: &Found| Started {
@@ -268,7 +288,7 @@ impl<'a> Player<'a> {
             pages: Some(found.pages),
             resident: Some(found.resident),
         };
-        match self.workload.footing() {
+        match workload.footing() {
             Footing::Unknown(_) if start == Start::AsIs => {
                 Ok(Started { start, ..Started::default() })
             }
@@ -333,7 +353,7 @@ impl<'a> Player<'a> {
     }
 
     /// The record, with what can be said at the end only.
-    fn finish(mut self, stopped: bool) -> Run {
+    pub(super) fn finish(mut self, stopped: bool) -> Run {
         let after = self.surroundings.settings(&self.paths);
         self.run.environment_changes = SettingChange::between(&self.run.environment, &after);
         let resolution = self.surroundings.clock_resolution();
@@ -345,6 +365,11 @@ impl<'a> Player<'a> {
 
     fn stage(&self, trial: u64) -> Stage<'a> {
         Stage { trial, seed: self.plan.seed, stop: self.stop, surroundings: self.surroundings }
+    }
+
+    /// Trials that count so far.
+    pub(super) fn done(&self) -> usize {
+        self.run.trials.len()
     }
 
     /// Values of the main series so far, those of all ranks together.
@@ -362,7 +387,7 @@ impl<'a> Player<'a> {
         self.plan.budget.is_some_and(|budget| self.spent() >= budget)
     }
 
-    fn tell(&self, watch: &mut dyn FnMut(Progress), step: Step) {
+    pub(super) fn tell(&self, watch: &mut dyn FnMut(Progress), step: Step) {
         watch(Progress {
             step,
             done: self.run.trials.len() as u64,

@@ -53,6 +53,14 @@ impl PostmarkBench {
         &self.left_over
     }
 
+    /// The most bytes that its files take at a time.
+    ///
+    /// # Errors
+    /// They would run out.
+    pub fn room_bytes(&self) -> Result<u64, PostmarkError> {
+        postmark::room_bytes(&self.options)
+    }
+
     fn doubts(&self) -> Vec<String> {
         let unstable = self.options.fsync == Fsync::None;
         let text = "nothing is made stable (--fsync none), so that writes may end in memory";

@@ -38,4 +38,4 @@ pub use options::{Control, Data, Fsync, Options, Phase};
 pub use script::{Script, ScriptError, Step};
 pub use session::Session;
 pub use show::{help, show};
-pub use trial::{Outcome, clear_up, run};
+pub use trial::{Outcome, clear_up, room_bytes, run};

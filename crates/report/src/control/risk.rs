@@ -37,10 +37,24 @@ pub struct VolumeAtRisk {
     pub failing_bytes: u64,
     /// Ranges that hold them, in whole pages; not all if there are very many.
     pub failing: Vec<FailingRange>,
+    /// Files of a mounted folder that these ranges belong to; empty for other volumes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<FileAtRisk>,
     /// The last error of a write or flush while writes are failing.
     pub error: Option<String>,
     /// Why the store cannot be flushed any more, if so.
     pub flush_failed: Option<String>,
+}
+
+/// A file of a mounted folder of which something could not be written.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileAtRisk {
+    /// Where it is in the folder, or was if it is deleted.
+    pub path: String,
+    /// Bytes of pages whose last write failed.
+    pub failing_bytes: u64,
+    /// Why the last write of it failed.
+    pub error: Option<String>,
 }
 
 /// A range that could not be written.
@@ -90,7 +104,13 @@ impl AtRisk {
                 let why = volume.error.as_deref().unwrap_or("write, which is tried again");
                 let bytes = format::bytes(volume.failing_bytes);
                 warnings.push(format!("{name}: {bytes} cannot be written: failed to {why}"));
-                for range in &volume.failing {
+                for file in &volume.files {
+                    let (path, bytes) = (&file.path, format::bytes(file.failing_bytes));
+                    let why = file.error.as_deref().unwrap_or("it is tried again");
+                    warnings.push(format!("{name}: failing: {bytes} of {path}: {why}"));
+                }
+                // Of a folder they say nothing that the files do not.
+                for range in volume.failing.iter().filter(|_| volume.files.is_empty()) {
                     let (from, to) = (range.offset, range.offset + range.length);
                     warnings.push(format!("{name}: failing: bytes {from} to {to}"));
                 }
@@ -142,5 +162,13 @@ a              8 KiB    1 MiB  1.50 s      5.00 s      0 B  keep
         assert_eq!(warnings.len(), 4, "{warnings:?}");
         assert!(warnings[1].ends_with("failed to write 4096 bytes at 8192: no space"));
         assert_eq!(warnings[2], "b: failing: bytes 8192 to 12288");
+        at_risk.volumes[1].files.push(FileAtRisk {
+            path: "logs/a".into(),
+            failing_bytes: 4096,
+            error: Some("No space left on device (os error 28)".into()),
+        });
+        let by_file = at_risk.warnings();
+        let known = "b: failing: 4 KiB of logs/a: No space left on device (os error 28)";
+        assert_eq!((by_file.len(), by_file[2].as_str()), (4, known));
     }
 }

@@ -64,9 +64,10 @@ impl Run {
             text.push_str(&card("Trials", &trials, &note));
             text.push_str("</div>\n");
         }
-        let starts = self.starts_in_words();
-        if !starts.is_empty() {
-            put_line!(text, "<p>{}</p>", escape(&starts));
+        for said in [self.verdict.clone(), self.starts_in_words()] {
+            if !said.is_empty() {
+                put_line!(text, "<p>{}</p>", escape(&said));
+            }
         }
         text
     }

@@ -139,15 +139,21 @@ impl Run {
             let (series, title) = (series.to_owned(), title.to_owned());
             PartColumn { series, title, divisor }
         };
-        if OF_POSTMARK.iter().all(|(series, ..)| first.run.sample(series).is_some()) {
-            return OF_POSTMARK.map(column).into();
+        let mut columns: Vec<PartColumn> = Vec::new();
+        let is_postmark = OF_POSTMARK.iter().all(|(series, ..)| first.run.sample(series).is_some());
+        if is_postmark {
+            columns.extend(OF_POSTMARK.map(column));
         }
-        let rated = first.run.samples.iter().filter(|sample| sample.better.is_some());
-        let rated = rated.map(|sample| {
-            let title = format!("{} [{}]", sample.series, sample.unit);
-            column((&sample.series, &title, 1.0))
-        });
-        rated.collect()
+        // What not all of them count as well, behind the rest.
+        for sample in self.parts.iter().flat_map(|part| &part.run.samples) {
+            let is_there = columns.iter().any(|known| known.series == sample.series);
+            let is_of_first = first.run.sample(&sample.series).is_some();
+            if sample.better.is_some() && !is_there && !(is_postmark && is_of_first) {
+                let title = format!("{} [{}]", sample.series, sample.unit);
+                columns.push(column((&sample.series, &title, 1.0)));
+            }
+        }
+        columns
     }
 
     /// The parts with the best and the worst median of their main series: names, and medians.

@@ -154,6 +154,9 @@ impl Run {
         if !self.parts.is_empty() {
             put!(text, "\n{}{SPREAD}\n", self.parts_table().to_text());
         }
+        if !self.verdict.is_empty() {
+            put_line!(text, "\n{}", self.verdict);
+        }
         if self.trials.iter().any(|trial| !trial.latencies.is_empty()) {
             put!(text, "\n{}", self.latency_table().to_text());
         }

@@ -16,7 +16,7 @@ const COUNTS: [&str; 4] = ["20092 created", "20092 deleted", "9935 read", "10064
 const COMMITS: usize = 20;
 
 /// Debian's PostMark; what it says of its speed.
-pub(super) fn postmark(point: &Path, quick: bool) -> Result<String> {
+pub(in crate::prove) fn postmark(point: &Path, quick: bool) -> Result<String> {
     let place = point.join("postmark");
     std::fs::create_dir(&place).context("make a folder for PostMark")?;
     let (files, transactions) = if quick { (500, 1000) } else { (10_000, 20_000) };
@@ -39,7 +39,7 @@ pub(super) fn postmark(point: &Path, quick: bool) -> Result<String> {
     Ok(rate.to_owned())
 }
 
-fn git(at: &Path, words: &[&str]) -> Result<String> {
+pub(in crate::prove) fn git(at: &Path, words: &[&str]) -> Result<String> {
     let mut git = run::client(PATIENCE_S, "git");
     git.arg("-C").arg(at);
     git.args(["-c", "user.name=proof", "-c", "user.email=proof@localhost"]);
@@ -73,7 +73,7 @@ pub(super) fn repository(lab: &Lab, point: &Path) -> Result<()> {
 }
 
 /// A crate without dependencies, built and run there.
-pub(super) fn build(point: &Path) -> Result<()> {
+pub(in crate::prove) fn build(point: &Path) -> Result<()> {
     let folder = point.join("crate");
     std::fs::create_dir_all(folder.join("src")).context("make a crate")?;
     let manifest =
@@ -94,7 +94,7 @@ pub(super) fn build(point: &Path) -> Result<()> {
 }
 
 /// Every file with its mode, owner, size, time and checksum, in order.
-pub(super) fn listing(point: &Path) -> Result<String> {
+pub(in crate::prove) fn listing(point: &Path) -> Result<String> {
     let script = "find . -xdev -not -path ./lost+found -printf '%p %m %U %G %y %l ' \
                   \\( -type f -printf '%s %T@ ' -exec sha256sum {} \\; -o -printf '\\n' \\) | sort";
     let mut find = Command::new("sh");

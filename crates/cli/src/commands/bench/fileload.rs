@@ -113,6 +113,33 @@ impl Arguments {
         self.users.map(|users| usize::try_from(users).context("count users")).transpose()
     }
 
+    /// Bytes of all files, where `unsaid` holds for each if nothing was said.
+    pub(super) fn bytes_or(&self, unsaid: u64) -> Result<u64> {
+        let users = self.users()?.unwrap_or(1) as u64;
+        Ok(self.size.unwrap_or(unsaid) * users)
+    }
+
+    /// The same work twice: on files that are made in one folder, and on those as they are seen in
+    /// another.
+    pub(super) fn twice(
+        &self,
+        [made, seen]: [&Path; 2],
+        unsaid: u64,
+    ) -> Result<[FileloadBench; 2]> {
+        let manner = self.manner()?;
+        ensure!(manner.read_bytes.len() == 1, "run fileload here: name one --read");
+        let (users, bytes) = (self.users()?.unwrap_or(1), self.size.unwrap_or(unsaid));
+        let set = FileSet::new(made, users, bytes, self.hint);
+        let names =
+            set.paths().into_iter().filter_map(|path| path.file_name().map(ToOwned::to_owned));
+        let others: Vec<_> = names.map(|name| (seen.join(name), bytes)).collect();
+        let other = FileSet::existing("", &others, Vec::new(), self.hint);
+        Ok([
+            FileloadBench::new(manner.clone(), vec![set])?,
+            FileloadBench::new(manner, vec![other])?,
+        ])
+    }
+
     fn sets(&self) -> Result<Vec<FileSet>> {
         let kinds = self.targets.iter().map(|target| {
             let found = std::fs::metadata(target);

@@ -46,7 +46,7 @@ impl Inner {
 }
 
 /// Reads the words. Wrong ones, and a wish for help, end the process as they do outside.
-fn parse<A: Args + FromArgMatches>(
+pub(super) fn parse<A: Args + FromArgMatches>(
     name: &'static str,
     words: impl Iterator<Item = OsString>,
 ) -> Result<A> {

@@ -151,10 +151,6 @@ pub(super) fn milliseconds(spread: Spread) -> Spread {
 }
 
 impl Arguments {
-    fn writes(&self) -> bool {
-        self.pattern.0.contains(&Action::Write)
-    }
-
     /// Bytes that are asked for, if any are said.
     fn asked(&self) -> Option<u64> {
         let Some(scenario) = self.scenario else { return self.size };
@@ -186,7 +182,7 @@ impl Arguments {
         }
         let path = Path::new(target);
         let found = std::fs::metadata(path).with_context(|| format!("find {target}"))?;
-        let buffering = if self.unbuffered { Buffering::Unbuffered } else { Buffering::Buffered };
+        let buffering = self.buffering();
         if found.is_dir() {
             clear_up(path, "probe");
             let bytes = asked.unwrap_or(NEW_BYTES);
@@ -235,6 +231,16 @@ impl Arguments {
         let (place, bytes) = self.place()?;
         // What is on this machine is in its page cache, which the leak squeezes.
         let file = place.paths().into_iter().next().filter(|_| !self.unbuffered);
+        let bench = self.on(place, bytes)?;
+        if !leaks {
+            return Ok(bench);
+        }
+        let leak = Leak::new(self.leak, self.length, file)?;
+        Ok(bench.beside(Box::new(leak)))
+    }
+
+    /// The work on so many bytes of a place.
+    fn on(&self, place: Box<dyn Place>, bytes: u64) -> Result<ProbeBench> {
         let record = self.record;
         ensure!(record > 0, "work on records of 0 bytes: there is nothing to do");
         ensure!(bytes >= record, "work on {bytes} bytes: a record has {record}");
@@ -254,12 +260,35 @@ impl Arguments {
         probe.think = milliseconds(self.think);
         let threads = usize::try_from(self.threads).context("count threads")?;
         let compute = milliseconds(self.compute);
-        let bench = ProbeBench::new(place, probe, compute, threads, self.length);
-        if !leaks {
-            return Ok(bench);
-        }
-        let leak = Leak::new(self.leak, self.length, file)?;
-        Ok(bench.beside(Box::new(leak)))
+        Ok(ProbeBench::new(place, probe, compute, threads, self.length))
+    }
+
+    /// Bytes that are worked on, where `unsaid` holds if nothing was said.
+    pub(super) fn bytes_or(&self, unsaid: u64) -> u64 {
+        self.size.unwrap_or(unsaid)
+    }
+
+    /// Whether it writes.
+    pub(super) fn writes(&self) -> bool {
+        self.pattern.0.contains(&Action::Write)
+    }
+
+    /// The same work twice: on a file that is made in one folder, and on that file as it is seen in
+    /// another.
+    pub(super) fn twice(&self, [made, seen]: [&Path; 2], bytes: u64) -> Result<[ProbeBench; 2]> {
+        let in_words = self.in_process.is_some() || self.scenario.is_some();
+        ensure!(!in_words, "run probe here: --in-process and --scenario are for larder bench");
+        let name = format!("larder-probe-{}", std::process::id());
+        let [made, seen] = [made.join(&name), seen.join(&name)];
+        let place = AtPath::new(&made, bytes, self.buffering());
+        let native = self.on(self.mapped_or_not(&made, place, true), bytes)?;
+        let place = AtPath::existing(&seen, bytes, self.buffering(), self.writes());
+        let other = self.on(self.mapped_or_not(&seen, place, self.writes()), bytes)?;
+        Ok([native, other])
+    }
+
+    fn buffering(&self) -> Buffering {
+        if self.unbuffered { Buffering::Unbuffered } else { Buffering::Buffered }
     }
 }
 

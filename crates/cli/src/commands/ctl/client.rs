@@ -46,6 +46,11 @@ impl Client {
         Ok(Client { place, runtime: runtime()? })
     }
 
+    /// The server with this control socket.
+    pub(crate) fn at(socket: &Path) -> Result<Self> {
+        Ok(Client { place: Place::Unix(socket.to_owned()), runtime: runtime()? })
+    }
+
     /// A way to each server that listens in the usual places.
     pub(crate) fn all() -> Result<Vec<Self>> {
         let mut clients = Vec::new();
@@ -87,7 +92,7 @@ impl Client {
 
     /// Tells `told` each line of what the server answers to `POST /v1/NAME`; at the end, how many
     /// bytes were done and what went wrong.
-    pub(super) fn follow<B: Serialize>(
+    pub(crate) fn follow<B: Serialize>(
         &self,
         name: &str,
         body: &B,

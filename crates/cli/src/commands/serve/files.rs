@@ -4,14 +4,18 @@
 //! from a file that is in use unless it is asked for a second time.
 
 use super::service::{Served, Service};
+use super::shared::Listening;
 use super::{Arguments, FolderArguments};
 use crate::signals::{Asked, SignalChannel};
 use anyhow::Result;
 use larder_host::holders::holders;
 use larder_io::engine::Engine;
-use larder_io::front::fuse::{FileFigures, Folder, FolderMount, UnmountError, VolumeMount};
+use larder_io::front::fuse::{
+    FailingFile, FileFigures, Folder, FolderMount, UnmountError, VolumeMount,
+};
 use larder_io::front::observe::Observer;
 use larder_io::reclaim;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
@@ -24,35 +28,39 @@ const NAMED_MAX: usize = 5;
 /// A mount.
 enum Mounted {
     Volumes(VolumeMount),
-    Folder(FolderMount),
+    /// With who listens for changes behind it.
+    Folder(FolderMount, Option<Listening>),
 }
 
 impl Mounted {
     fn path(&self) -> &Path {
         match self {
             Mounted::Volumes(mount) => mount.path(),
-            Mounted::Folder(mount) => mount.path(),
+            Mounted::Folder(mount, _) => mount.path(),
         }
     }
 
     fn unmount(&self, lazily: bool) -> Result<(), UnmountError> {
         match self {
             Mounted::Volumes(mount) => mount.unmount(lazily),
-            Mounted::Folder(mount) => mount.unmount(lazily),
+            Mounted::Folder(mount, _) => mount.unmount(lazily),
         }
     }
 
     fn took_over(&self) -> bool {
         match self {
             Mounted::Volumes(mount) => mount.took_over(),
-            Mounted::Folder(mount) => mount.took_over(),
+            Mounted::Folder(mount, _) => mount.took_over(),
         }
     }
 
     fn close(self) {
         match self {
             Mounted::Volumes(mount) => mount.close(),
-            Mounted::Folder(mount) => mount.close(),
+            Mounted::Folder(mount, listening) => {
+                drop(listening);
+                mount.close();
+            }
         }
     }
 }
@@ -91,17 +99,22 @@ impl Files {
         Ok(Files::of(Mounted::Volumes(mount)))
     }
 
-    /// Mounts a folder, whose files are the volume of `served`.
+    /// Mounts a folder, whose files are the volumes of `served`.
     pub(super) fn start_folder(
         arguments: &FolderArguments,
         engine: &Arc<Engine>,
         folder: Folder,
-        served: &Served,
+        served: &[Served],
     ) -> Result<Self> {
-        let (engine, volume) = (Arc::clone(engine), Arc::clone(&served.volume));
+        let volumes = served.iter().map(|served| Arc::clone(&served.volume)).collect();
         let (at, others) = (&arguments.mountpoint, arguments.allow_other);
-        let mount = FolderMount::start(engine, folder, volume, at, others)?;
-        Ok(Files::of(Mounted::Folder(mount)))
+        let mount = FolderMount::start(Arc::clone(engine), folder, volumes, at, others)?;
+        for note in mount.notes() {
+            eprintln!("larder: note: {note}");
+        }
+        let shared = arguments.shared;
+        let listening = shared.then(|| Listening::start(&arguments.source, &mount)).flatten();
+        Ok(Files::of(Mounted::Folder(mount, listening)))
     }
 
     fn of(mount: Mounted) -> Self {
@@ -120,7 +133,7 @@ impl Files {
     fn with_volumes<T>(&self, ask: impl FnOnce(&VolumeMount) -> T) -> Option<T> {
         match self.0.read().expect("no holder panics").as_ref() {
             Some(Mounted::Volumes(mount)) => Some(ask(mount)),
-            Some(Mounted::Folder(_)) | None => None,
+            Some(Mounted::Folder(..)) | None => None,
         }
     }
 
@@ -139,8 +152,16 @@ impl Files {
     /// What is cached of the files of a folder, if one is mounted.
     fn cached(&self) -> Option<Vec<FileFigures>> {
         match self.0.read().expect("no holder panics").as_ref() {
-            Some(Mounted::Folder(mount)) => Some(mount.files()),
+            Some(Mounted::Folder(mount, _)) => Some(mount.files()),
             Some(Mounted::Volumes(_)) | None => None,
+        }
+    }
+
+    /// The files of a folder that these ranges of one of its volumes are of.
+    fn failing(&self, volume: &str, failing: &[Range<u64>]) -> Vec<FailingFile> {
+        match self.0.read().expect("no holder panics").as_ref() {
+            Some(Mounted::Folder(mount, _)) => mount.failing(volume, failing),
+            Some(Mounted::Volumes(_)) | None => Vec::new(),
         }
     }
 
@@ -183,6 +204,11 @@ impl Service {
     /// What is cached of the files of a folder, if one is mounted.
     pub(crate) fn cached_files(&self) -> Option<Vec<FileFigures>> {
         self.files().cached()
+    }
+
+    /// The files of a folder that these ranges of one of its volumes are of.
+    pub(crate) fn failing_files(&self, volume: &str, failing: &[Range<u64>]) -> Vec<FailingFile> {
+        self.files().failing(volume, failing)
     }
 
     /// Unmounts the files, after those who use them are gone or a second signal came; whether

@@ -101,8 +101,8 @@ impl Service {
         let memory_bytes = plan.memory_bytes;
         let opening = Opening { engine: &engine, lists: lists.as_ref(), arguments, memory_bytes };
         if let Some(folder) = &arguments.folder {
-            let (served, files) = opening.mount(folder, &plan.volumes[0])?;
-            return Ok(Service::of(arguments, plan, engine, (vec![served], files), asker));
+            let mounted = opening.mount(folder, &plan.volumes)?;
+            return Ok(Service::of(arguments, plan, engine, mounted, asker));
         }
         let default = plan.volumes.len() == 1;
         let volumes = plan.volumes.iter().map(|plan| opening.open(&mut stores, plan, default));
@@ -275,10 +275,12 @@ impl Service {
         let mut out = std::io::stdout().lock();
         if let Some(folder) = &self.arguments.folder {
             let (source, at) = (folder.source.display(), folder.mountpoint.display());
-            let volume = &self.volumes()[0].volume;
-            writeln!(out, "mounted {source} at {at} ({})", volume.write_mode())?;
-            if volume.flush_mode() == FlushMode::Ignore {
-                warn_of_ignored_flushes(volume.name());
+            let volumes = self.volumes();
+            writeln!(out, "mounted {source} at {at} ({})", volumes[0].volume.write_mode())?;
+            for Served { volume, .. } in volumes {
+                if volume.flush_mode() == FlushMode::Ignore {
+                    warn_of_ignored_flushes(volume.name());
+                }
             }
             return out.flush();
         }

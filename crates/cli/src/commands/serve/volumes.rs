@@ -15,7 +15,7 @@ use anyhow::{Context, Result, anyhow};
 use larder_core::mode::{FlushMode, WriteMode};
 use larder_core::volume::VolumeOptions;
 use larder_io::engine::{Engine, StopProgress};
-use larder_io::front::fuse::{Folder, FolderMount, FolderOptions, OpenedFolder};
+use larder_io::front::fuse::{FileOptions, Folder, FolderMount, FolderOptions, OpenedFolder};
 use larder_io::front::nbd::{Export, ServerLimits};
 use larder_io::store::{Opened, Solid};
 use std::collections::BTreeMap;
@@ -61,21 +61,30 @@ impl Opening<'_> {
         listed
     }
 
-    /// Opens a folder, puts the cache before its files, and mounts it.
+    /// Opens a folder, puts the cache before its files, each in the volume that is planned for it,
+    /// and mounts it.
     pub(super) fn mount(
         &self,
         folder: &FolderArguments,
-        plan: &VolumePlan,
-    ) -> Result<(Served, Files)> {
+        plans: &[VolumePlan],
+    ) -> Result<(Vec<Served>, Files)> {
         FolderMount::check(&folder.source, &folder.mountpoint)?;
         let options = FolderOptions {
-            read_only: plan.write_mode == WriteMode::ReadOnly,
+            read_only: plans[0].write_mode == WriteMode::ReadOnly,
             ttl: folder.ttl,
+            shared: folder.shared,
             plain: self.arguments.plain_io,
+            rules: folder.rules.clone(),
+            rest: FileOptions::default(),
         };
-        let opened = Folder::open(&folder.source, options, self.engine.clock())?;
-        let OpenedFolder { folder: shown, store, notes } = opened;
-        let served = self.add(plan, Opened { store, map: Arc::new(Solid), notes }, true)?;
+        let opened = Folder::open(&folder.source, options, &self.engine.clock())?;
+        let OpenedFolder { folder: shown, stores, mut notes } = opened;
+        let opened = stores.into_iter().map(|store| {
+            let notes = std::mem::take(&mut notes);
+            Opened { store, map: Arc::new(Solid), notes }
+        });
+        let added = plans.iter().zip(opened).map(|(plan, opened)| self.add(plan, opened, true));
+        let served: Vec<_> = added.collect::<Result<_>>()?;
         let files = Files::start_folder(folder, self.engine, shown, &served)?;
         Ok((served, files))
     }
@@ -135,7 +144,11 @@ impl Service {
     /// Whether it is volumes that are served.
     fn check_volumes(&self, what: &str, name: &str) -> Result<()> {
         let is_folder = self.arguments().folder.is_some();
-        anyhow::ensure!(!is_folder, "{what} {name}: this is a mounted folder, which is one volume");
+        let what_it_is = match self.volumes().len() {
+            1 => "which is one volume",
+            _ => "whose volumes are those of its rules",
+        };
+        anyhow::ensure!(!is_folder, "{what} {name}: this is a mounted folder, {what_it_is}");
         Ok(())
     }
 

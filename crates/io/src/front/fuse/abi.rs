@@ -9,7 +9,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 /// The version that is spoken; a kernel with a larger minor number falls back to this one.
 pub(super) const MAJOR: u32 = 7;
 /// See [`MAJOR`].
-pub(super) const MINOR: u32 = 38;
+pub(super) const MINOR: u32 = 40;
 /// The node of the root directory.
 pub(super) const ROOT: u64 = 1;
 
@@ -56,6 +56,7 @@ pub(super) mod opcode {
     pub(in crate::front::fuse) const LSEEK: u32 = 46;
     pub(in crate::front::fuse) const SYNCFS: u32 = 50;
     pub(in crate::front::fuse) const TMPFILE: u32 = 51;
+    pub(in crate::front::fuse) const STATX: u32 = 52;
 }
 
 /// What both sides say that they can, in [`InitIn`] and [`InitOut`].
@@ -84,16 +85,22 @@ pub(super) mod capability {
     pub(in crate::front::fuse) const INIT_EXT: u64 = 1 << 30;
     /// Files that are read and written directly can be mapped all the same.
     pub(in crate::front::fuse) const DIRECT_IO_ALLOW_MMAP: u64 = 1 << 36;
+    /// The kernel can read and write files of ours by itself.
+    pub(in crate::front::fuse) const PASSTHROUGH: u64 = 1 << 37;
 }
 
 /// How a file is opened, in [`OpenOut`].
 pub(super) mod open_flag {
     /// The kernel keeps no pages of it.
     pub(in crate::front::fuse) const DIRECT_IO: u32 = 1 << 0;
+    /// What pages the kernel has of it are right.
+    pub(in crate::front::fuse) const KEEP_CACHE: u32 = 1 << 1;
     /// Closing it need not be told: nothing can have been written.
     pub(in crate::front::fuse) const NOFLUSH: u32 = 1 << 5;
     /// Writes do not wait for one another.
     pub(in crate::front::fuse) const PARALLEL_DIRECT_WRITES: u32 = 1 << 6;
+    /// The kernel reads and writes the file of [`OpenOut::backing_id`] by itself.
+    pub(in crate::front::fuse) const PASSTHROUGH: u32 = 1 << 7;
 }
 
 /// What is to be changed, in [`SetattrIn`].
@@ -113,6 +120,14 @@ pub(super) mod attribute {
 pub(super) const WRITE_KILL_SUIDGID: u32 = 1 << 2;
 /// In [`FsyncIn::flags`]: data alone.
 pub(super) const FSYNC_DATA: u32 = 1 << 0;
+
+/// What the kernel is told without having asked, in [`OutHeader::error`].
+pub(super) mod notice {
+    /// What it knows of a node is old.
+    pub(in crate::front::fuse) const INODE: i32 = 2;
+    /// The same of a name.
+    pub(in crate::front::fuse) const ENTRY: i32 = 3;
+}
 
 /// The head of a request.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -169,7 +184,9 @@ pub(super) struct InitOut {
     pub(super) max_pages: u16,
     pub(super) map_alignment: u16,
     pub(super) flags2: u32,
-    pub(super) unused: [u32; 7],
+    /// How many file systems may lie on one another below files that the kernel uses by itself.
+    pub(super) max_stack_depth: u32,
+    pub(super) unused: [u32; 6],
 }
 
 /// Of a node, in attributes and entries.
@@ -406,6 +423,64 @@ pub(super) struct StatfsOut {
     pub(super) spare: [u32; 6],
 }
 
+/// Seconds since 1970, and nanoseconds.
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(super) struct StatxTime {
+    pub(super) seconds: i64,
+    pub(super) nanos: u32,
+    pub(super) reserved: i32,
+}
+
+/// Answers statx(2): as [`AttrOut`], with when the node was made.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(super) struct StatxOut {
+    pub(super) valid: u64,
+    pub(super) valid_ns: u32,
+    pub(super) flags: u32,
+    pub(super) spare: [u64; 2],
+    /// What of the following is said, as statx(2) has it.
+    pub(super) mask: u32,
+    pub(super) blksize: u32,
+    pub(super) attributes: u64,
+    pub(super) nlink: u32,
+    pub(super) uid: u32,
+    pub(super) gid: u32,
+    pub(super) mode: u16,
+    pub(super) spare0: u16,
+    pub(super) ino: u64,
+    pub(super) size: u64,
+    /// Of 512 bytes.
+    pub(super) blocks: u64,
+    pub(super) attributes_mask: u64,
+    pub(super) atime: StatxTime,
+    pub(super) btime: StatxTime,
+    pub(super) ctime: StatxTime,
+    pub(super) mtime: StatxTime,
+    pub(super) rdev: [u32; 2],
+    pub(super) dev: [u32; 2],
+    pub(super) spare2: [u64; 14],
+}
+
+/// Of a node that has changed; bytes from `offset` on, or none if that is negative.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(super) struct NotifyInodeOut {
+    pub(super) node: u64,
+    pub(super) offset: i64,
+    pub(super) length: i64,
+}
+
+/// Of a name in a directory that leads elsewhere; the name follows, with a zero.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(super) struct NotifyEntryOut {
+    pub(super) directory: u64,
+    pub(super) namelen: u32,
+    pub(super) flags: u32,
+}
+
 /// The head of an entry of a directory; the name follows, and zeros up to a multiple of eight.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
@@ -441,7 +516,7 @@ pub(super) fn name_of(bytes: &[u8]) -> &[u8] {
 mod tests {
     use super::*;
 
-    /// Sizes that `linux/fuse.h` of version 7.38 gives.
+    /// Sizes that `linux/fuse.h` of version 7.40 gives.
     #[test]
     fn layouts_are_as_long_as_the_kernels() {
         assert_eq!([IN_HEADER_BYTES, size_of::<OutHeader>()], [40, 16]);
@@ -466,6 +541,8 @@ mod tests {
         );
         assert_eq!([size_of::<RenameIn>(), size_of::<LinkIn>(), size_of::<FsyncIn>()], [16, 8, 16]);
         assert_eq!([size_of::<SetxattrIn>(), size_of::<GetxattrIn>()], [8, 8]);
+        assert_eq!([size_of::<StatxTime>(), size_of::<StatxOut>()], [16, 288]);
+        assert_eq!([size_of::<NotifyInodeOut>(), size_of::<NotifyEntryOut>()], [24, 16]);
         assert_eq!([size_of::<BatchForgetIn>(), size_of::<ForgetOne>()], [8, 16]);
     }
 

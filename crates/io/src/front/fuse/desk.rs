@@ -84,6 +84,9 @@ impl Request {
     pub(super) fn count(&self) {
         if let Some(file) = &self.file {
             file.count(self.classes);
+            if self.kind == Kind::Write {
+                file.write_over();
+            }
         }
     }
 
@@ -164,8 +167,8 @@ pub(super) struct Over {
 pub(super) enum Owner {
     /// A volume that is shown as a file.
     Volume(Arc<VolumeFile>),
-    /// The volume that all files of a folder are.
-    Folder,
+    /// The volume that files of a folder are, by their section.
+    Folder(usize),
 }
 
 /// One thread's place at a volume.
@@ -212,7 +215,7 @@ impl Desk {
     pub(super) fn file(&self) -> &Arc<VolumeFile> {
         match &self.owner {
             Owner::Volume(file) => file,
-            Owner::Folder => unreachable!("the files of a folder are not volumes"),
+            Owner::Folder(_) => unreachable!("the files of a folder are not volumes"),
         }
     }
 

@@ -15,29 +15,41 @@ mod data;
 mod entries;
 mod figures;
 mod names;
+mod news;
 mod nodes;
 mod requests;
+mod rules;
+mod sections;
 
 pub(super) use clerk::{Clerks, own_mask};
 pub(super) use data::Recent;
-pub use figures::FileFigures;
+pub use figures::{FailingFile, FileFigures};
+pub use news::FolderNews;
+pub use rules::{FileGlob, FileOptions, FileRule, KernelPages};
 
+use super::abi::capability;
+use super::handshake;
 use super::mount::{How, MountError, UnmountError};
 use super::mounted::{Mounted, Tree};
+use super::notify::Kernel;
+use super::passthrough::Passthrough;
 use crate::engine::{ArenaVolume, Engine};
 use crate::store::EngineStore;
-use crate::store::files::FileTable;
+use crate::store::files::{FileTable, SourceFile};
 use clerk::Job;
 use entries::Listing;
 use larder_core::clock::Clock;
+use news::News;
 use nodes::{Forgotten, Node, Nodes};
+use rules::Rules;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit};
+use sections::Section;
 use std::collections::HashMap;
 use std::fmt;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -74,22 +86,40 @@ pub enum FolderError {
 }
 
 /// How a folder is shown.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct FolderOptions {
     /// Nothing in it can be changed through the mount.
     pub read_only: bool,
     /// How long the kernel may believe names and attributes without asking.
     pub ttl: Duration,
+    /// Others change the folder too: nothing is believed without asking, as long as nobody tells
+    /// what they change by [`FolderMount::news`].
+    pub shared: bool,
     /// Use plain calls even where io_uring is there.
     pub plain: bool,
+    /// How files are handled that are called so; the first one that matches a file decides.
+    pub rules: Vec<FileRule>,
+    /// How all other files are handled.
+    pub rest: FileOptions,
 }
 
 /// A folder that is locked and can be mounted.
 pub struct Folder {
-    pub(super) table: Arc<FileTable>,
+    /// What is open holds the lock.
+    _root: Arc<OwnedFd>,
+    /// The rest, then one for each rule.
+    sections: Vec<Section>,
     path: PathBuf,
     options: FolderOptions,
     nodes: Nodes,
+    /// Files that the kernel reads and writes by itself.
+    passthrough: Passthrough,
+    /// Who is told what others have changed.
+    kernel: Kernel,
+    /// Whether we are told of that.
+    news: News,
+    /// What is not as good as it could be, and is known only since it is mounted.
+    notes: Mutex<Vec<String>>,
     listings: Mutex<HashMap<u64, Arc<Listing>>>,
     next_listing: AtomicU64,
     /// What the kernel has forgotten and the cache has not may be so many.
@@ -105,12 +135,13 @@ impl fmt::Debug for Folder {
     }
 }
 
-/// An opened folder, and the store that all its files are.
+/// An opened folder, and the stores that its files are.
 pub struct OpenedFolder {
     /// To be mounted.
     pub folder: Folder,
-    /// To have a volume made of it.
-    pub store: Box<dyn EngineStore>,
+    /// To have a volume made of each: those of the rest, then those of each rule whose files are
+    /// cached.
+    pub stores: Vec<Box<dyn EngineStore>>,
     /// One sentence for each thing that is not as good as it could be.
     pub notes: Vec<String>,
 }
@@ -129,7 +160,7 @@ impl Folder {
     pub fn open(
         path: &Path,
         options: FolderOptions,
-        clock: Arc<dyn Clock>,
+        clock: &Arc<dyn Clock>,
     ) -> Result<OpenedFolder, FolderError> {
         let failed = |source: Errno| FolderError::Open { path: path.into(), source: source.into() };
         let path = path
@@ -149,28 +180,82 @@ impl Folder {
             Mode::empty(),
         );
         let reopens = rustix::process::geteuid().is_root();
-        let nodes = named.and_then(|root| Nodes::new(root, reopens)).map_err(failed)?;
+        let link = format!("/proc/self/fd/{}", root.as_raw_fd());
+        let rules = Rules::new(&options.rules, link);
+        let nodes = named.and_then(|root| Nodes::new(root, rules, reopens)).map_err(failed)?;
         let descriptors = raise_descriptors();
-        let table = Arc::new(FileTable::new(root, path.clone(), options.read_only));
-        let (store, note) = table.store(clock, options.plain);
+        let news = News::none(nodes.device());
+        let root = Arc::new(root);
+        let (mut stores, mut said) = (Vec::new(), None);
+        let mut section = |files: FileOptions| {
+            if files.uncached {
+                return Section::new(files, None);
+            }
+            let table = FileTable::new(Arc::clone(&root), path.clone(), options.read_only);
+            let table = Arc::new(table);
+            let (store, note) = table.store(Arc::clone(clock), options.plain);
+            stores.push(store);
+            // It is the same for all of them.
+            said = note;
+            Section::new(files, Some(table))
+        };
+        let of_rules = options.rules.iter().map(|rule| rule.files);
+        let sections = std::iter::once(options.rest).chain(of_rules).map(&mut section).collect();
         let folder = Folder {
-            table,
+            _root: root,
+            sections,
             path,
             options,
             nodes,
+            passthrough: Passthrough::default(),
+            kernel: Kernel::default(),
+            news,
+            notes: Mutex::default(),
             listings: Mutex::default(),
             next_listing: AtomicU64::new(1),
             resting_max: descriptors / 4,
             uid: rustix::process::geteuid().as_raw(),
             gid: rustix::process::getegid().as_raw(),
         };
-        Ok(OpenedFolder { folder, store, notes: note.into_iter().collect() })
+        Ok(OpenedFolder { folder, stores, notes: said.into_iter().collect() })
     }
 
     /// Where it is.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// What it wants of the kernel.
+    pub(super) fn wanted(&self) -> u64 {
+        if self.has_uncached() {
+            handshake::FOLDER | capability::PASSTHROUGH
+        } else {
+            handshake::FOLDER
+        }
+    }
+
+    fn has_uncached(&self) -> bool {
+        self.sections.iter().any(|section| section.options().uncached)
+    }
+
+    /// The kernel has agreed to so much, on the connection of `device`.
+    pub(super) fn agreed(&self, agreed: u64, device: &OwnedFd) {
+        self.kernel.connect(device);
+        if !self.has_uncached() {
+            return;
+        }
+        let begun = if agreed & capability::PASSTHROUGH == 0 {
+            Err("the kernel has no FUSE passthrough (Linux 6.9)".to_owned())
+        } else {
+            self.passthrough.begin(device)
+        };
+        if let Err(reason) = begun {
+            self.notes.lock().expect("no holder panics").push(format!(
+                "files that are not cached are read and written by larder, past the cache, and not \
+                 by the kernel itself: {reason}"
+            ));
+        }
     }
 
     fn is_root(&self) -> bool {
@@ -215,19 +300,20 @@ pub struct FolderMount {
     mounted: Mounted,
     engine: Arc<Engine>,
     folder: Arc<Folder>,
-    volume: Arc<ArenaVolume>,
+    clerks: Clerks,
+    volumes: Vec<Arc<ArenaVolume>>,
 }
 
 impl FolderMount {
-    /// Mounts `folder`, whose files are `volume`, at the empty directory `at`. What a killed
-    /// process of ours left mounted there is taken away first.
+    /// Mounts `folder`, whose files are `volumes`, made of its stores in their order, at the empty
+    /// directory `at`. What a killed process of ours left mounted there is taken away first.
     ///
     /// # Errors
     /// If the directory cannot be mounted on, or the machine does not allow it.
     pub fn start(
         engine: Arc<Engine>,
         folder: Folder,
-        volume: Arc<ArenaVolume>,
+        volumes: Vec<Arc<ArenaVolume>>,
         at: &Path,
         allow_other: bool,
     ) -> Result<Self, MountError> {
@@ -237,14 +323,19 @@ impl FolderMount {
             trusted: true,
             read_only: folder.options.read_only,
         };
+        let cached = folder.sections.iter().filter(|section| section.table().is_some());
+        for (section, volume) in cached.zip(&volumes) {
+            section.set_volume(Arc::clone(volume));
+        }
         let folder = Arc::new(folder);
-        let clerks = Clerks::start(&engine, &folder, &volume);
+        let clerks = Clerks::start(&engine, &folder);
         let clerks =
             clerks.map_err(|source| MountError::Refused { path: at.to_owned(), source })?;
         let ending = clerks.clone();
-        let tree = Tree::Folder { folder: Arc::clone(&folder), clerks, volume: volume.clone() };
+        let others = clerks.clone();
+        let tree = Tree::Folder { folder: Arc::clone(&folder), clerks };
         match Mounted::start(Arc::clone(&engine), tree, at, &how, None) {
-            Ok(mounted) => Ok(FolderMount { mounted, engine, folder, volume }),
+            Ok(mounted) => Ok(FolderMount { mounted, engine, folder, clerks: others, volumes }),
             Err(error) => {
                 ending.end();
                 Err(error)
@@ -277,6 +368,19 @@ impl FolderMount {
         self.mounted.took_over()
     }
 
+    /// What others change in the folder is told by this from now on; until it is gone, or says that
+    /// something was missed, names and attributes are believed.
+    #[must_use]
+    pub fn news(&self) -> FolderNews {
+        FolderNews::new(Arc::clone(&self.folder), self.clerks.clone())
+    }
+
+    /// One sentence for each thing that is not as good as it could be.
+    #[must_use]
+    pub fn notes(&self) -> Vec<String> {
+        self.folder.notes.lock().expect("no holder panics").clone()
+    }
+
     /// Where it is mounted.
     #[must_use]
     pub fn path(&self) -> &Path {
@@ -289,10 +393,10 @@ impl FolderMount {
         &self.folder.path
     }
 
-    /// The volume that its files are.
+    /// The volumes that its files are: of the rest, then of each rule whose files are cached.
     #[must_use]
-    pub fn volume(&self) -> &Arc<ArenaVolume> {
-        &self.volume
+    pub fn volumes(&self) -> &[Arc<ArenaVolume>] {
+        &self.volumes
     }
 
     /// Unmounts. `lazily` takes it out of sight even if it is used; those who use it are served
@@ -326,6 +430,11 @@ impl Folder {
 
     fn close_listing(&self, number: u64) {
         self.listings.lock().expect("no holder panics").remove(&number);
+    }
+
+    /// The section that a file is of.
+    pub(super) fn section(&self, file: &SourceFile) -> &Section {
+        &self.sections[file.section()]
     }
 
     fn node(&self, id: u64) -> Result<Arc<Node>, Errno> {

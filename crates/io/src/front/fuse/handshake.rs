@@ -35,11 +35,15 @@ pub(super) const FOLDER: u64 = VOLUMES
     | capability::POSIX_ACL
     | capability::CACHE_SYMLINKS;
 
-/// Agrees with the kernel on as much of what is `good` as it can.
+/// Below files that the kernel uses by itself there is no file system on another one, so that one
+/// can be on ours.
+const STACK_DEPTH: u32 = 1;
+
+/// Agrees with the kernel on as much of what is `good` as it can; what that is.
 ///
 /// # Errors
 /// If it does not ask, or speaks another protocol.
-pub(super) fn shake_hands(device: &OwnedFd, good: u64) -> io::Result<()> {
+pub(super) fn shake_hands(device: &OwnedFd, good: u64) -> io::Result<u64> {
     let mut buffer = vec![0; BUFFER_BYTES];
     loop {
         let mut waited = [PollFd::new(device, PollFlags::IN)];
@@ -64,10 +68,11 @@ pub(super) fn shake_hands(device: &OwnedFd, good: u64) -> io::Result<()> {
             let version = format!("{}.{}", asked.major, asked.minor);
             return Err(io::Error::other(format!("the kernel speaks the old version {version}")));
         }
-        answer(device, header.unique, 0, agreed(&asked, good).as_bytes())?;
+        let agreed = agreed(&asked, good);
+        answer(device, header.unique, 0, agreed.as_bytes())?;
         // A kernel of a later protocol asks again in this one.
         if asked.major == abi::MAJOR {
-            return Ok(());
+            return Ok(u64::from(agreed.flags2) << 32 | u64::from(agreed.flags));
         }
     }
 }
@@ -100,7 +105,8 @@ fn agreed(asked: &InitIn, good: u64) -> InitOut {
         max_pages: u16::try_from(pages).expect("at most 256"),
         map_alignment: 0,
         flags2: half(flags >> 32),
-        unused: [0; 7],
+        max_stack_depth: if flags & capability::PASSTHROUGH == 0 { 0 } else { STACK_DEPTH },
+        unused: [0; 6],
     }
 }
 
@@ -117,8 +123,12 @@ mod tests {
     #[test]
     fn what_the_kernel_cannot_is_not_agreed_on() {
         let new = agreed(&asked(44, u64::MAX), VOLUMES);
-        assert_eq!((new.minor, new.max_pages, new.max_write), (38, 256, WRITE_BYTES_MAX));
+        assert_eq!((new.minor, new.max_pages, new.max_write), (40, 256, WRITE_BYTES_MAX));
         assert_eq!(u64::from(new.flags2) << 32 | u64::from(new.flags), VOLUMES);
+        assert_eq!(new.max_stack_depth, 0, "nobody wants it");
+        let wanted = VOLUMES | capability::PASSTHROUGH;
+        assert_eq!(agreed(&asked(44, u64::MAX), wanted).max_stack_depth, 1);
+        assert_eq!(agreed(&asked(39, VOLUMES), wanted).max_stack_depth, 0, "it cannot");
         let old = asked(31, capability::ASYNC_READ | capability::DIRECT_IO_ALLOW_MMAP);
         let old = agreed(&old, VOLUMES);
         assert_eq!((old.minor, old.flags, old.flags2), (31, 1, 0), "flags2 means nothing there");

@@ -173,10 +173,27 @@ fn take_over(path: &Path) -> Result<bool, MountError> {
         }
         (true, true) => {}
     }
-    let by_helper = !rustix::process::geteuid().is_root();
-    let left = Mount { path: path.to_owned(), by_helper };
-    left.unmount(true).map_err(|error| reason(format!("what is mounted is dead; {error}")))?;
+    detach(path).map_err(|error| reason(format!("what is mounted is dead; {error}")))?;
     Ok(true)
+}
+
+/// Takes out of sight what a process of ours has mounted at `path`, whoever uses it; whether there
+/// was something. For those who know that it is not needed any more: they started that process.
+///
+/// # Errors
+/// If the kernel refuses.
+pub fn detach_ours(path: &Path) -> Result<bool, UnmountError> {
+    let path = absolute(path);
+    let is_ours = is_ours(&path);
+    if is_ours {
+        detach(&path)?;
+    }
+    Ok(is_ours)
+}
+
+fn detach(path: &Path) -> Result<(), UnmountError> {
+    let by_helper = !rustix::process::geteuid().is_root();
+    Mount { path: path.to_owned(), by_helper }.unmount(true)
 }
 
 /// Whether the last thing that is mounted at `path` is of ours.

@@ -32,8 +32,8 @@ const FOLDER_THREADS_MIN: usize = 3;
 pub(super) enum Tree {
     /// Volumes as files.
     Volumes(Files),
-    /// A folder, whose files are one volume.
-    Folder { folder: Arc<Folder>, clerks: Clerks, volume: Arc<ArenaVolume> },
+    /// A folder, whose files are a volume, or one for each of its sections.
+    Folder { folder: Arc<Folder>, clerks: Clerks },
 }
 
 /// What all threads share.
@@ -100,7 +100,7 @@ impl Mounted {
         let (least, wanted) = match tree {
             Tree::Volumes(_) => (1, handshake::VOLUMES),
             // One of them may wait for the folder's disk.
-            Tree::Folder { .. } => (FOLDER_THREADS_MIN, handshake::FOLDER),
+            Tree::Folder { ref folder, .. } => (FOLDER_THREADS_MIN, folder.wanted()),
         };
         let wakers = (0..cpus.clamp(least, THREADS_MAX)).map(|_| Waker::new());
         let wakers = wakers.collect::<io::Result<Vec<_>>>().map_err(refused)?;
@@ -115,8 +115,12 @@ impl Mounted {
             wakers,
             unmounted: AtomicBool::new(false),
         });
-        let threads =
-            shake_hands(&descriptor, wanted).and_then(|()| start_threads(&shared, descriptor));
+        let threads = shake_hands(&descriptor, wanted).and_then(|agreed| {
+            if let Tree::Folder { folder, .. } = &shared.tree {
+                folder.agreed(agreed, &descriptor);
+            }
+            start_threads(&shared, descriptor)
+        });
         match threads {
             Ok(threads) => {
                 let threads = Mutex::new(threads);

@@ -169,8 +169,8 @@ impl Worker {
                     self.take_node_request(&header, body);
                 }
             }
-            Tree::Folder { folder, clerks, volume } => {
-                if !self.take_file_request((folder, clerks, volume), now, &header, body) {
+            Tree::Folder { folder, clerks } => {
+                if !self.take_file_request((folder, clerks), now, &header, body) {
                     self.take_folder_request(folder, clerks, &header, body);
                 }
             }
@@ -182,15 +182,21 @@ impl Worker {
         matches!(self.shared.tree, Tree::Folder { .. })
     }
 
-    /// The desk for the volume that the files of a folder are.
-    pub(super) fn folder_desk(&mut self, volume: &Arc<ArenaVolume>) -> Result<usize, Errno> {
-        if self.desks.is_empty() {
-            let notify = Box::new(self.waker.clone());
-            let lane = self.cache.try_open_lane(volume, notify);
-            let lane = lane.map_err(|_closed| Errno::SHUTDOWN)?;
-            self.desks.push(Desk::new(Owner::Folder, lane, None));
+    /// The desk for the volume that the files of a folder's section are.
+    pub(super) fn folder_desk(
+        &mut self,
+        section: usize,
+        volume: &Arc<ArenaVolume>,
+    ) -> Result<usize, Errno> {
+        let is_its = |desk: &Desk| matches!(desk.owner, Owner::Folder(of) if of == section);
+        if let Some(desk) = self.desks.iter().position(is_its) {
+            return Ok(desk);
         }
-        Ok(0)
+        let notify = Box::new(self.waker.clone());
+        let lane = self.cache.try_open_lane(volume, notify);
+        let lane = lane.map_err(|_closed| Errno::SHUTDOWN)?;
+        self.desks.push(Desk::new(Owner::Folder(section), lane, None));
+        Ok(self.desks.len() - 1)
     }
 
     /// The desk for the volume of a node, opened if need be. One that is there is found without a
@@ -343,7 +349,7 @@ impl Worker {
     fn leave_removed(&mut self) {
         let is_left = |desk: &Desk| match &desk.owner {
             Owner::Volume(file) => file.is_cut() || file.is_removed() && desk.is_quiet(),
-            Owner::Folder => false,
+            Owner::Folder(_) => false,
         };
         while let Some(index) = self.desks.iter().position(is_left) {
             let desk = self.desks.swap_remove(index);

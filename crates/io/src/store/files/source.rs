@@ -8,11 +8,11 @@
 use larder_core::counters::{Class, Classes};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, Timespec, Timestamps};
 use rustix::io::Errno;
+use rustix::time::{ClockId, clock_gettime};
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::SystemTime;
 
 /// `STATX_DIOALIGN` of linux/stat.h, which says what direct I/O must be aligned to.
 const DIO_ALIGN: u32 = 0x2000;
@@ -22,11 +22,35 @@ const ALIGN: u64 = 512;
 /// Seconds since 1970, and nanoseconds.
 type Time = (i64, i64);
 
-/// Now, as a file system would note it.
+/// Nanoseconds of a second.
+const SECOND: i64 = 1_000_000_000;
+
+/// The latest time, in nanoseconds, that the folder's file system was seen to have noted.
+static NOTED: AtomicI64 = AtomicI64::new(0);
+
+/// Now, as a file system would note it: by the clock that moves with the ticks of the kernel, or as
+/// finely as it has just noted something else. So a later change never gets an older time than one
+/// before it, whether its time is noted here or in the folder.
 fn now() -> Time {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let seconds = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
-    (seconds, i64::from(since.subsec_nanos()))
+    let coarse = clock_gettime(ClockId::RealtimeCoarse);
+    let coarse = nanos_of((coarse.tv_sec, coarse.tv_nsec));
+    let now = coarse.max(NOTED.load(Ordering::Acquire));
+    (now.div_euclid(SECOND), now.rem_euclid(SECOND))
+}
+
+/// Takes notice of a time that the folder's file system has noted, unless it is of the future.
+fn note(time: Time) {
+    let time = nanos_of(time);
+    if time > NOTED.load(Ordering::Relaxed) {
+        let now = clock_gettime(ClockId::Realtime);
+        if time <= nanos_of((now.tv_sec, now.tv_nsec)) {
+            NOTED.fetch_max(time, Ordering::AcqRel);
+        }
+    }
+}
+
+fn nanos_of((seconds, nanos): Time) -> i64 {
+    seconds.saturating_mul(SECOND).saturating_add(nanos)
 }
 
 fn mtime_of(stat: &Stat) -> Time {
@@ -48,6 +72,8 @@ pub(crate) enum Act {
     Forget,
     /// It gets another length.
     Truncate(u64),
+    /// As for `Forget`, if it was not written to through the mount since it had been so often.
+    Renew(u64),
 }
 
 /// Descriptors for data; opened when they are needed.
@@ -87,18 +113,35 @@ pub(crate) struct SourceFile {
     meta: Mutex<Meta>,
     /// The segment of its first bytes, plus one; 0 if it has none.
     first: AtomicU32,
-    /// Those of the rest, by number.
+    /// Those of the rest, by number. Whoever holds it decides of the section too.
     more: Mutex<BTreeMap<u64, u32>>,
+    /// Whose segments these are: files of one rule have a store of their own.
+    section: AtomicUsize,
+    /// How often it was opened.
+    openings: AtomicU64,
+    /// It was renamed and belongs to another section once nobody has it open.
+    moves: AtomicBool,
+    /// So much of it is pinned in the cache, from its beginning on.
+    pinned: AtomicU64,
     /// Nobody can read it any more: nothing of it need be written.
     dead: AtomicBool,
     /// The last error of a late write, for whoever closes the file.
     late: Mutex<Option<Errno>>,
+    /// Why the last write that failed has, until a flush has succeeded.
+    failure: Mutex<Option<Errno>>,
     /// A failed fsync(2): what it lost is not known, so that all later ones fail too.
     flush_failed: Mutex<Option<Errno>>,
     act: Mutex<Act>,
     /// Held by whoever changes the file as a whole.
     changing: Mutex<()>,
     written: AtomicBool,
+    /// Writes that have begun to come into the cache, and those that are over.
+    begun: AtomicU64,
+    over: AtomicU64,
+    /// It is not what it was when it was opened last: others have changed it.
+    anew: AtomicBool,
+    /// How many had begun when it was last taken as others had left it.
+    renewed: AtomicU64,
     metadata: AtomicBool,
     /// How often it is open.
     opens: AtomicUsize,
@@ -129,9 +172,9 @@ impl Attributes {
 }
 
 impl SourceFile {
-    /// The file that `path`, opened with `O_PATH`, names. `reopens` says whether this process may
-    /// open it whatever its mode becomes, as root may.
-    pub(crate) fn new(path: OwnedFd, reopens: bool) -> Self {
+    /// The file of a section that `path`, opened with `O_PATH`, names. `reopens` says whether this
+    /// process may open it whatever its mode becomes, as root may.
+    pub(crate) fn new(path: OwnedFd, section: usize, reopens: bool) -> Self {
         SourceFile {
             path,
             access: Mutex::default(),
@@ -139,12 +182,21 @@ impl SourceFile {
             meta: Mutex::default(),
             first: AtomicU32::new(0),
             more: Mutex::default(),
+            section: AtomicUsize::new(section),
+            openings: AtomicU64::new(0),
+            moves: AtomicBool::new(false),
+            pinned: AtomicU64::new(0),
             dead: AtomicBool::new(false),
             late: Mutex::new(None),
+            failure: Mutex::new(None),
             flush_failed: Mutex::new(None),
             act: Mutex::new(Act::Forget),
             changing: Mutex::new(()),
             written: AtomicBool::new(false),
+            begun: AtomicU64::new(0),
+            over: AtomicU64::new(0),
+            anew: AtomicBool::new(false),
+            renewed: AtomicU64::new(0),
             metadata: AtomicBool::new(false),
             opens: AtomicUsize::new(0),
             reach: AtomicU64::new(0),
@@ -175,7 +227,56 @@ impl SourceFile {
 
     /// It is open once more.
     pub(crate) fn opened(&self) {
+        // Under the lock, so that nobody finds it closed and moves it after this.
+        let _section_stays = self.more.lock().expect("no holder panics");
+        self.openings.fetch_add(1, Ordering::AcqRel);
         self.opens.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// How often it was opened.
+    pub(crate) fn openings(&self) -> u64 {
+        self.openings.load(Ordering::Acquire)
+    }
+
+    /// The section that it is of.
+    pub(crate) fn section(&self) -> usize {
+        self.section.load(Ordering::Acquire)
+    }
+
+    /// Makes it one of another section if it is not open and was not opened since it had been so
+    /// `openings` times; the segments that it had then, of which nothing may be cached.
+    pub(crate) fn move_to(&self, section: usize, openings: u64) -> Option<Vec<u32>> {
+        let mut more = self.more.lock().expect("no holder panics");
+        if self.is_open() || self.openings() != openings {
+            return None;
+        }
+        self.section.store(section, Ordering::Release);
+        Some(self.take_from(&mut more))
+    }
+
+    /// Says that it is to be moved once nobody has it open.
+    pub(crate) fn set_moves(&self) {
+        self.moves.store(true, Ordering::Release);
+    }
+
+    /// It has been moved.
+    pub(crate) fn has_moved(&self) {
+        self.moves.store(false, Ordering::Release);
+    }
+
+    /// Whether it is to be moved once nobody has it open.
+    pub(crate) fn moves(&self) -> bool {
+        self.moves.load(Ordering::Acquire)
+    }
+
+    /// So much of it is pinned, from its beginning on. Changed by who has [`SourceFile::change`].
+    pub(crate) fn pinned(&self) -> u64 {
+        self.pinned.load(Ordering::Acquire)
+    }
+
+    /// So much of it is pinned from now on.
+    pub(crate) fn set_pinned(&self, end: u64) {
+        self.pinned.store(end, Ordering::Release);
     }
 
     /// It is open once less; whether it was the last time.
@@ -249,6 +350,7 @@ impl SourceFile {
     /// Finds out whether somebody else has changed the file.
     fn compare(&self, meta: &mut Meta, stat: &Stat) {
         let (mtime, ctime, size) = (mtime_of(stat), ctime_of(stat), size_of(stat));
+        note(ctime);
         let is_known = meta.settled_mtime.is_some();
         if is_known && meta.settled_mtime != Some(mtime) {
             (meta.mtime, meta.stale) = (None, true);
@@ -261,8 +363,63 @@ impl SourceFile {
             meta.grown = size < self.size();
         } else if size != self.size() {
             meta.stale |= is_known;
-            self.size.store(size, Ordering::Release);
+            // What is not written yet lies where the size as it was says that it is.
+            if !self.may_be_dirty() {
+                self.size.store(size, Ordering::Release);
+            }
         }
+    }
+
+    fn may_be_dirty(&self) -> bool {
+        self.begun.load(Ordering::Acquire) != self.renewed.load(Ordering::Acquire)
+    }
+
+    /// Whether somebody else has changed it and something of it may be in the cache, so that it
+    /// takes a clerk to say what it is now.
+    pub(crate) fn must_be_renewed(&self) -> bool {
+        self.is_stale() && (self.has_segments() || self.may_be_dirty())
+    }
+
+    /// Somebody else has changed it.
+    pub(crate) fn set_stale(&self) {
+        let mut meta = self.meta();
+        (meta.stale, meta.mtime, meta.ctime) = (true, None, None);
+    }
+
+    /// Somebody else had changed it since it was opened last, and that has been taken over.
+    pub(crate) fn set_anew(&self) {
+        self.anew.store(true, Ordering::Release);
+    }
+
+    /// Whether it is so; it is opened now.
+    pub(crate) fn take_anew(&self) -> bool {
+        self.anew.swap(false, Ordering::AcqRel)
+    }
+
+    /// How many writes have come into the cache; none while one is under way.
+    pub(crate) fn writes(&self) -> Option<u64> {
+        let begun = self.begun.load(Ordering::Acquire);
+        (self.over.load(Ordering::Acquire) == begun).then_some(begun)
+    }
+
+    /// A write that had begun is over.
+    pub(crate) fn write_over(&self) {
+        self.over.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Takes size and times as the folder has them, if no write has begun since there had been
+    /// `writes`, all of which the folder has; whether that is so.
+    pub(crate) fn adopt(&self, writes: u64) -> Result<bool, Errno> {
+        let mut meta = self.meta();
+        if self.begun.load(Ordering::Acquire) != writes {
+            return Ok(false);
+        }
+        let stat = rustix::fs::fstat(&self.path)?;
+        (meta.grown, meta.mtime, meta.ctime) = (false, None, None);
+        self.size.store(size_of(&stat), Ordering::Release);
+        self.settled(&mut meta, &stat);
+        self.renewed.store(writes, Ordering::Release);
+        Ok(true)
     }
 
     /// Whether somebody else has changed it.
@@ -275,10 +432,12 @@ impl SourceFile {
         std::mem::take(&mut self.meta().stale)
     }
 
-    /// Bytes up to `end` are about to be written into the cache; what the size was before.
+    /// Bytes up to `end` are about to be written into the cache, which [`SourceFile::write_over`]
+    /// ends; what the size was before.
     pub(crate) fn grow(&self, end: u64) -> u64 {
         self.written.store(true, Ordering::Release);
         let mut meta = self.meta();
+        self.begun.fetch_add(1, Ordering::AcqRel);
         let now = now();
         (meta.mtime, meta.ctime) = (Some(now), Some(now));
         let size = self.size();
@@ -315,6 +474,7 @@ impl SourceFile {
     }
 
     fn settled(&self, meta: &mut Meta, stat: &Stat) {
+        note(ctime_of(stat));
         (meta.settled_mtime, meta.settled_ctime) = (Some(mtime_of(stat)), Some(ctime_of(stat)));
         meta.grown &= size_of(stat) < self.size();
     }
@@ -348,6 +508,7 @@ impl SourceFile {
     pub(super) fn write_ended(&self, error: Option<Errno>) {
         if error.is_some() {
             *self.late.lock().expect("no holder panics") = error;
+            *self.failure.lock().expect("no holder panics") = error;
         }
         let mut meta = self.meta();
         meta.writing -= 1;
@@ -373,17 +534,22 @@ impl SourceFile {
         self.late.lock().expect("no holder panics").take()
     }
 
+    /// Why the last write that failed has, unless a flush has succeeded since.
+    pub(crate) fn failure(&self) -> Option<Errno> {
+        *self.failure.lock().expect("no holder panics")
+    }
+
     /// Why no fsync can succeed any more, if that is so.
     pub(super) fn flush_failed(&self) -> Option<Errno> {
         *self.flush_failed.lock().expect("no holder panics")
     }
 
     pub(super) fn flush_ended(&self, error: Option<Errno>) {
-        match error {
-            Some(error) => {
-                self.flush_failed.lock().expect("no holder panics").get_or_insert(error);
-            }
-            None => *self.late.lock().expect("no holder panics") = None,
+        if let Some(error) = error {
+            self.flush_failed.lock().expect("no holder panics").get_or_insert(error);
+        } else {
+            *self.late.lock().expect("no holder panics") = None;
+            *self.failure.lock().expect("no holder panics") = None;
         }
         self.rest();
     }
@@ -516,17 +682,26 @@ impl SourceFile {
 
     /// All segments with their numbers, in order.
     pub(super) fn segments(&self) -> Vec<(u64, u32)> {
+        self.placed().1
+    }
+
+    /// The same with the section that they are of.
+    pub(super) fn placed(&self) -> (usize, Vec<(u64, u32)>) {
         let more = self.more.lock().expect("no holder panics");
         let first = self.first.load(Ordering::Acquire).checked_sub(1);
         let rest = more.iter().map(|(&number, &segment)| (number, segment));
-        first.map(|segment| (0, segment)).into_iter().chain(rest).collect()
+        let segments = first.map(|segment| (0, segment)).into_iter().chain(rest).collect();
+        (self.section(), segments)
     }
 
     /// Takes all segments away.
     pub(super) fn take_segments(&self) -> Vec<u32> {
-        let mut more = self.more.lock().expect("no holder panics");
+        self.take_from(&mut self.more.lock().expect("no holder panics"))
+    }
+
+    fn take_from(&self, more: &mut BTreeMap<u64, u32>) -> Vec<u32> {
         let first = self.first.swap(0, Ordering::AcqRel).checked_sub(1);
-        first.into_iter().chain(std::mem::take(&mut *more).into_values()).collect()
+        first.into_iter().chain(std::mem::take(more).into_values()).collect()
     }
 }
 

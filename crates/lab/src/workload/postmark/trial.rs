@@ -105,6 +105,22 @@ pub fn clear_up(config: &Config) -> Vec<PathBuf> {
     locations(config).into_iter().flat_map(remove_left_over).collect()
 }
 
+/// The most bytes that the files of a run take at a time, in blocks of 4 KiB. Nothing is written.
+///
+/// # Errors
+/// The files would run out, or there is no memory for their table.
+pub fn room_bytes(options: &Options) -> Result<u64, PostmarkError> {
+    let mut sum = Room::default();
+    for thread in 0..options.threads.get() {
+        let engine = Engine::new(&options.of_thread(thread), None)?;
+        let locations = locations(&options.config).len();
+        for room in rehearse(&engine, locations, &Control::default())? {
+            sum.add(&room);
+        }
+    }
+    Ok(sum.bytes_max())
+}
+
 /// One thread's share.
 struct Worker<'a> {
     engine: Engine,

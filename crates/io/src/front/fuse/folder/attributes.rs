@@ -1,20 +1,70 @@
 //! Requests on attributes: what stat(2) says and what changes it, extended ones, and the room that
 //! the folder's file system has.
 
-use super::super::abi::{self, GetxattrIn, InHeader, SetattrIn, SetxattrIn, StatfsOut, attribute};
+use super::super::abi::{
+    self, GetxattrIn, InHeader, SetattrIn, SetxattrIn, StatfsOut, StatxOut, StatxTime, attribute,
+    opcode,
+};
 use super::requests::{Answer, Answered, behind, done, name};
 use super::{Folder, Node};
-use rustix::fs::{AtFlags, Gid, Mode, Timespec, Timestamps, Uid, XattrFlags};
+use crate::store::files::Attributes;
+use rustix::fs::{AtFlags, Gid, Mode, StatxFlags, Timespec, Timestamps, Uid, XattrFlags};
 use rustix::io::Errno;
-use zerocopy::IntoBytes;
+use zerocopy::{FromZeros, IntoBytes};
 
 /// The longest value or list of extended attributes that Linux has.
 const XATTR_BYTES_MAX: usize = 64 << 10;
 
 impl Folder {
-    pub(super) fn getattr(&self, header: &InHeader) -> Answered {
+    /// What stat(2) or statx(2) shall say.
+    pub(super) fn stat(&self, header: &InHeader) -> Answered {
         let node = self.node(header.nodeid)?;
-        Ok(self.attr_out(&node.file.attributes()?).into())
+        let attributes = node.file.attributes()?;
+        if node.is_regular() && node.file.must_be_renewed() {
+            return Ok(Answer::Clerk);
+        }
+        Ok(self.told(header, &node, &attributes).into())
+    }
+
+    /// The answer about attributes that are right.
+    pub(super) fn told(&self, header: &InHeader, node: &Node, of: &Attributes) -> Vec<u8> {
+        if header.opcode == opcode::STATX {
+            return self.statx_out(node, of);
+        }
+        self.attr_out(node, of)
+    }
+
+    fn statx_out(&self, node: &Node, of: &Attributes) -> Vec<u8> {
+        let (ttl, attr) = (self.ttl(node), self.attr(of));
+        let made = rustix::fs::statx(node.file.path(), "", AtFlags::EMPTY_PATH, StatxFlags::BTIME);
+        let made = made.ok().filter(|made| made.stx_mask & StatxFlags::BTIME.bits() != 0);
+        let born = if made.is_some() { StatxFlags::BTIME } else { StatxFlags::empty() };
+        let time =
+            |seconds: u64, nanos| StatxTime { seconds: seconds.cast_signed(), nanos, reserved: 0 };
+        let btime = made.map(|made| made.stx_btime);
+        let btime =
+            btime.map(|at| StatxTime { seconds: at.tv_sec, nanos: at.tv_nsec, reserved: 0 });
+        let device = of.stat.st_rdev;
+        let statx = StatxOut {
+            valid: ttl.as_secs(),
+            valid_ns: ttl.subsec_nanos(),
+            mask: (StatxFlags::BASIC_STATS | born).bits(),
+            blksize: attr.blksize,
+            nlink: attr.nlink,
+            uid: attr.uid,
+            gid: attr.gid,
+            mode: u16::try_from(attr.mode & 0xffff).expect("16 bits"),
+            ino: attr.ino,
+            size: attr.size,
+            blocks: attr.blocks,
+            atime: time(attr.atime, attr.atime_ns),
+            btime: btime.unwrap_or_default(),
+            ctime: time(attr.ctime, attr.ctime_ns),
+            mtime: time(attr.mtime, attr.mtime_ns),
+            rdev: [rustix::fs::major(device), rustix::fs::minor(device)],
+            ..StatxOut::new_zeroed()
+        };
+        statx.as_bytes().to_vec()
     }
 
     /// Changes attributes, unless data in the cache is concerned.
@@ -60,6 +110,7 @@ impl Folder {
             if !node.is_regular() {
                 return Err(Errno::INVAL);
             }
+            self.section(file).check_writable()?;
             resize(asked.size)?;
         }
         let times = [
@@ -81,7 +132,7 @@ impl Folder {
                 file.take_times();
             }
         }
-        Ok(self.attr_out(&file.attributes()?).into())
+        Ok(self.attr_out(node, &file.attributes()?).into())
     }
 
     pub(super) fn statfs(&self, header: &InHeader) -> Answered {

@@ -3,6 +3,9 @@
 //! Each has a lane of its own and makes one call at a time. Invariant: data that is cut off, or of
 //! a file that is gone, is not written after that; what remains of the file is untouched by it.
 
+mod keep;
+mod uncached;
+
 use super::super::abi::{
     self, FallocateIn, FsyncIn, InHeader, LseekIn, LseekOut, OpenIn, SetattrIn, TransferIn,
     WriteOut, opcode,
@@ -11,10 +14,11 @@ use super::super::desk::errno_of;
 use super::super::device::Device;
 use super::data::{self, BLOCK, ZEROS};
 use super::names::Renaming;
-use super::requests::{Answer, Answered, behind, done, opened};
+use super::requests::{Answer, Answered, behind, done};
+use super::sections::Cached;
 use super::{Folder, Node};
 use crate::call::{Call, Exclude, Flush, FlushRange, Write, wait};
-use crate::engine::{ArenaCache, ArenaLane, ArenaVolume, Engine};
+use crate::engine::{ArenaCache, ArenaLane, Engine};
 use crate::reclaim::reserve_stack;
 use crate::store::files::{Act, FileTable, SEGMENT_BYTES, SourceFile};
 use crate::wake::Waker;
@@ -22,20 +26,25 @@ use larder_core::cache::cut;
 use larder_core::clock::Clock;
 use larder_core::counters::Interface;
 use larder_core::request::{Assembly, WriteTask};
-use larder_core::store::StoreOpKind;
+use larder_core::store::{StoreError, StoreOpKind};
 use rustix::fs::{FallocateFlags, OFlags, SeekFrom};
 use rustix::io::Errno;
 use rustix::thread::UnshareFlags;
+use std::ffi::CString;
 use std::io;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 use zerocopy::IntoBytes;
 
 /// So many do not make hits wait for a core, and keep a slow disk busy.
 const CLERKS: usize = 4;
+
+/// How long the kernel may take at the end for what it is being told.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// What a clerk is asked for.
 pub(in crate::front::fuse) enum Job {
@@ -45,6 +54,15 @@ pub(in crate::front::fuse) enum Job {
     Retire(Arc<Node>),
     /// To write what is left of a file that nobody has open, and to close it.
     Close(Arc<Node>),
+    /// To have a file stay in the cache as a whole.
+    Pin(Arc<Node>),
+    /// To make a file that was renamed one of the section that its name is of.
+    Move(Arc<Node>),
+    /// To have the kernel forget what it knows of a node that others have changed: its attributes,
+    /// and its contents too if so.
+    Changed { node: Arc<Node>, contents: bool },
+    /// To have it forget what a name in a directory leads to.
+    Renamed { directory: Arc<Node>, name: CString },
     /// To end.
     End,
 }
@@ -53,41 +71,45 @@ pub(in crate::front::fuse) enum Job {
 #[derive(Clone, Debug)]
 pub(in crate::front::fuse) struct Clerks {
     jobs: Sender<Job>,
+    /// The way to the one who tells the kernel what others have changed. It may have to wait for
+    /// requests, so it answers none.
+    news: Sender<Job>,
     threads: Arc<Mutex<Vec<JoinHandle<()>>>>,
+    herald: Arc<Mutex<Option<JoinHandle<()>>>>,
 }
 
 impl Clerks {
-    pub(super) fn start(
-        engine: &Arc<Engine>,
-        folder: &Arc<Folder>,
-        volume: &Arc<ArenaVolume>,
-    ) -> io::Result<Self> {
-        let (sender, jobs) = channel();
-        let clerks = Clerks { jobs: sender, threads: Arc::default() };
-        let jobs = Arc::new(Mutex::new(jobs));
-        for _ in 0..CLERKS {
+    pub(super) fn start(engine: &Arc<Engine>, folder: &Arc<Folder>) -> io::Result<Self> {
+        let ((jobs, to_do), (news, to_tell)) = (channel(), channel());
+        let (threads, herald) = (Arc::default(), Arc::default());
+        let clerks = Clerks { jobs, news, threads, herald };
+        let start = |name: &str, jobs: &Arc<Mutex<Receiver<Job>>>| {
             let waker = Waker::new()?;
             let cache = Arc::clone(engine.cache());
             let clerk = Clerk {
                 folder: Arc::clone(folder),
                 clerks: clerks.clone(),
-                volume: Arc::clone(volume),
-                lane: cache.open_lane(volume, Box::new(waker.clone())),
+                lanes: folder.sections.iter().map(|_| None).collect(),
                 cache,
                 waker,
                 clock: engine.clock(),
-                jobs: Arc::clone(&jobs),
+                jobs: Arc::clone(jobs),
             };
-            let named = std::thread::Builder::new().name("clerk".into());
-            let thread = named.spawn(move || {
+            std::thread::Builder::new().name(name.into()).spawn(move || {
                 // Whoever waits for a clerk that is gone would wait for ever, in the kernel.
                 if catch_unwind(AssertUnwindSafe(|| clerk.run())).is_err() {
                     tracing::error!("a broken invariant; ending at once, as after a power failure");
                     std::process::abort();
                 }
-            })?;
+            })
+        };
+        let to_do = Arc::new(Mutex::new(to_do));
+        for _ in 0..CLERKS {
+            let thread = start("clerk", &to_do)?;
             clerks.threads.lock().expect("no holder panics").push(thread);
         }
+        let herald = start("herald", &Arc::new(Mutex::new(to_tell)))?;
+        *clerks.herald.lock().expect("no holder panics") = Some(herald);
         Ok(clerks)
     }
 
@@ -95,6 +117,13 @@ impl Clerks {
         // Without clerks the mount is gone, and nobody waits for it.
         if self.jobs.send(job).is_err() {
             tracing::debug!("a request came after the end");
+        }
+    }
+
+    /// Has the kernel told what others have changed.
+    pub(super) fn tell(&self, job: Job) {
+        if self.news.send(job).is_err() {
+            tracing::debug!("news came after the end");
         }
     }
 
@@ -109,6 +138,18 @@ impl Clerks {
                 tracing::error!("a thread of the mount panicked");
             }
         }
+        self.tell(Job::End);
+        let Some(herald) = self.herald.lock().expect("no holder panics").take() else { return };
+        // It may wait in the kernel for a request that nobody answers any more.
+        let begun = Instant::now();
+        while !herald.is_finished() && begun.elapsed() < PATIENCE {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        if !herald.is_finished() {
+            tracing::warn!("the kernel was still being told of changes at the end");
+        } else if herald.join().is_err() {
+            tracing::error!("a thread of the mount panicked");
+        }
     }
 }
 
@@ -116,8 +157,8 @@ struct Clerk {
     folder: Arc<Folder>,
     clerks: Clerks,
     cache: Arc<ArenaCache>,
-    volume: Arc<ArenaVolume>,
-    lane: ArenaLane,
+    /// One for each section, opened when it is needed.
+    lanes: Vec<Option<ArenaLane>>,
     waker: Waker,
     clock: Arc<dyn Clock>,
     jobs: Arc<Mutex<Receiver<Job>>>,
@@ -152,10 +193,18 @@ impl Clerk {
                 },
                 Ok(Job::Retire(node)) => self.retire(&node),
                 Ok(Job::Close(node)) => self.close(&node),
+                Ok(Job::Pin(node)) => self.pin(&node.file),
+                Ok(Job::Move(node)) => self.relocate(&node),
+                Ok(Job::Changed { node, contents }) => self.changed(&node, contents),
+                Ok(Job::Renamed { directory, name }) => {
+                    self.folder.kernel.renamed(directory.id, &name);
+                }
                 Ok(Job::End) | Err(_) => break,
             }
         }
-        self.cache.close_lane(self.lane);
+        for lane in self.lanes.into_iter().flatten() {
+            self.cache.close_lane(lane);
+        }
     }
 
     fn answer(&mut self, header: &InHeader, body: &[u8]) -> Answered {
@@ -171,11 +220,22 @@ impl Clerk {
                 Ok(done())
             }
             opcode::SYNCFS => {
-                self.call(&mut Flush { token: 0 })?;
+                let folder = Arc::clone(&self.folder);
+                let is_cached = |&section: &usize| folder.sections[section].cached().is_some();
+                for section in (0..folder.sections.len()).filter(is_cached) {
+                    self.call(section, &mut Flush { token: 0 })?;
+                }
                 Ok(done())
             }
             opcode::FALLOCATE => self.fallocate(header, &abi::head_of(body)),
             opcode::LSEEK => self.seek(header, &abi::head_of(body)),
+            opcode::GETATTR | opcode::STATX => {
+                let node = self.folder.node(header.nodeid)?;
+                // What cannot be written now is no reason not to tell what there is.
+                self.renew(&node.file).ok();
+                let attributes = node.file.attributes()?;
+                Ok(self.folder.told(header, &node, &attributes).into())
+            }
             opcode::OPEN => self.open(header, abi::head_of(body)),
             opcode::SETATTR => {
                 let asked: SetattrIn = abi::head_of(body);
@@ -188,18 +248,29 @@ impl Clerk {
         }
     }
 
-    /// Makes a call on the cache and waits for its end.
-    fn call(&mut self, call: &mut dyn Call) -> Result<(), Errno> {
+    /// Makes a call on the volume of a section and waits for its end.
+    fn call(&mut self, section: usize, call: &mut dyn Call) -> Result<(), Errno> {
+        self.try_call(section, call)?.map_err(|error| {
+            tracing::warn!(%error, "a request failed");
+            errno_of(&error)
+        })
+    }
+
+    /// The same where failures are nothing special.
+    fn try_call(
+        &mut self,
+        section: usize,
+        call: &mut dyn Call,
+    ) -> Result<Result<(), StoreError>, Errno> {
         let clock = Arc::clone(&self.clock);
-        let waited = wait(call, &self.cache, &mut self.lane, &self.waker, &|| clock.now());
-        match waited {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => {
-                tracing::warn!(%error, "a request failed");
-                Err(errno_of(&error))
-            }
-            Err(error) => Err(Errno::from_io_error(&error).unwrap_or(Errno::IO)),
+        if self.lanes[section].is_none() {
+            let cached = self.folder.sections[section].cached().ok_or(Errno::INVAL)?;
+            let lane = self.cache.try_open_lane(cached.volume, Box::new(self.waker.clone()));
+            self.lanes[section] = Some(lane.map_err(|_closed| Errno::SHUTDOWN)?);
         }
+        let lane = self.lanes[section].as_mut().expect("opened before");
+        let waited = wait(call, &self.cache, lane, &self.waker, &|| clock.now());
+        waited.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
     }
 
     /// Writes what is in the cache of a part of a file.
@@ -209,9 +280,10 @@ impl Clerk {
         part: Range<u64>,
         stable: bool,
     ) -> Result<(), Errno> {
-        for range in FileTable::ranges(file, part.start, part.end) {
+        let (section, ranges) = FileTable::ranges(file, part.start, part.end);
+        for range in ranges {
             let blocks = blocks_of(&range);
-            self.call(&mut FlushRange { token: 0, blocks, stable })?;
+            self.call(section, &mut FlushRange { token: 0, blocks, stable })?;
         }
         Ok(())
     }
@@ -219,21 +291,21 @@ impl Clerk {
     /// Has the cache forget a part of a file, which begins at a block; the folder's file becomes
     /// what `act` says when nothing of it is under way. False if nothing of it can be cached.
     fn forget(&mut self, file: &SourceFile, part: Range<u64>, act: Act) -> Result<bool, Errno> {
-        let mut ranges = FileTable::ranges(file, part.start, part.end);
+        let (section, mut ranges) = FileTable::ranges(file, part.start, part.end);
         let Some(first) = (!ranges.is_empty()).then(|| ranges.remove(0)) else { return Ok(false) };
-        for (range, act) in
-            ranges.into_iter().rev().map(|range| (range, Act::Forget)).chain([(first, act)])
-        {
+        // A condition holds for all of it.
+        let other = if let Act::Renew(_) = act { act } else { Act::Forget };
+        let others = ranges.into_iter().rev().map(|range| (range, other));
+        for (range, act) in others.chain([(first, act)]) {
             file.plan(act);
             let (kind, blocks) = (StoreOpKind::Discard, blocks_of(&range));
-            self.call(&mut Exclude { token: 0, kind, blocks })?;
+            let ended = self.try_call(section, &mut Exclude { token: 0, kind, blocks })?;
+            ended.map_err(|error| {
+                tracing::debug!(%error, "nothing was forgotten");
+                errno_of(&error)
+            })?;
         }
         Ok(true)
-    }
-
-    /// All of a file may come into the cache, and what its last page has beyond the end.
-    fn note_reach(&self, file: &SourceFile) {
-        file.note_reach(file.size().next_multiple_of(self.volume.page_bytes()));
     }
 
     /// Gives a file another length.
@@ -252,6 +324,7 @@ impl Clerk {
             // The block that the end lies in is forgotten as a whole.
             self.write_out(file, first..size, false)?;
         }
+        self.unpin(file, size);
         file.set_size(size);
         let forgotten =
             match self.forget(file, first..file.reach().max(first + BLOCK), Act::Truncate(size)) {
@@ -274,10 +347,14 @@ impl Clerk {
         let end = end.ok_or(Errno::FBIG)?;
         let keeps_size = mode.contains(FallocateFlags::KEEP_SIZE);
         let zeroes = mode.intersects(FallocateFlags::PUNCH_HOLE | FallocateFlags::ZERO_RANGE);
+        let folder = Arc::clone(&self.folder);
+        let section = folder.section(file);
+        section.check_writable()?;
+        let Some(cached) = section.cached() else { return uncached::allocate(file, asked) };
         let size = file.size();
         if zeroes && offset < size {
             let keep_allocated = mode.contains(FallocateFlags::ZERO_RANGE);
-            self.zero(file, offset..end.min(size), keep_allocated)?;
+            self.zero(file, cached, offset..end.min(size), keep_allocated)?;
         }
         let rest = if zeroes { offset.max(size).min(end)..end } else { offset..end };
         if !rest.is_empty() {
@@ -295,24 +372,25 @@ impl Clerk {
     fn zero(
         &mut self,
         file: &Arc<SourceFile>,
+        cached: Cached<'_>,
         part: Range<u64>,
         keep_allocated: bool,
     ) -> Result<(), Errno> {
         // What lies behind the end in its last block is zeros already.
         let end = if part.end == file.size() { part.end.next_multiple_of(BLOCK) } else { part.end };
-        let folder = Arc::clone(&self.folder);
-        self.note_reach(file);
+        let section = file.section();
+        cached.note_reach(file);
         let mut at = part.start;
         while at < end {
             let next = end.min((at / SEGMENT_BYTES + 1) * SEGMENT_BYTES);
-            let start = folder.table.place(file, at)?;
+            let start = cached.table.place(file, at)?;
             let pieces = cut(start..start + (next - at), u64::MAX);
             for ragged in [pieces.head, pieces.tail] {
-                self.write_zeros(ragged)?;
+                self.write_zeros(section, ragged)?;
             }
             if !pieces.blocks.is_empty() {
                 let (kind, blocks) = (StoreOpKind::Zero { keep_allocated }, pieces.blocks);
-                self.call(&mut Exclude { token: 0, kind, blocks })?;
+                self.call(section, &mut Exclude { token: 0, kind, blocks })?;
             }
             at = next;
         }
@@ -320,12 +398,12 @@ impl Clerk {
     }
 
     /// Writes zeros to what is no whole block; it may touch two of them.
-    fn write_zeros(&mut self, mut range: Range<u64>) -> Result<(), Errno> {
+    fn write_zeros(&mut self, section: usize, mut range: Range<u64>) -> Result<(), Errno> {
         while !range.is_empty() {
             let len = (range.end - range.start).min(ZEROS.len() as u64);
             let len = u32::try_from(len).expect("at most a block");
             let task = WriteTask::new(0, range.start, len, false);
-            self.call(&mut Write { task, bytes: &ZEROS[..len as usize] })?;
+            self.call(section, &mut Write { task, bytes: &ZEROS[..len as usize] })?;
             range.start += u64::from(len);
         }
         Ok(())
@@ -340,7 +418,8 @@ impl Clerk {
             Ok(libc::SEEK_HOLE) => SeekFrom::Hole(asked.offset),
             _ => return Err(Errno::INVAL),
         };
-        if asked.offset >= file.size() {
+        let is_cached = self.folder.section(file).cached().is_some();
+        if is_cached && asked.offset >= file.size() {
             return Err(Errno::NXIO);
         }
         self.write_out(file, 0..file.size(), false)?;
@@ -353,15 +432,8 @@ impl Clerk {
     /// Opens a file that somebody else has changed: what is cached of it is forgotten.
     fn open(&mut self, header: &InHeader, asked: OpenIn) -> Answered {
         let node = self.folder.node(header.nodeid)?;
-        {
-            let _alone = node.file.change();
-            if node.file.take_stale() {
-                tracing::info!(file = node.file.name(), "it was changed behind the mount");
-                self.write_out(&node.file, 0..node.file.reach(), false)?;
-                self.forget(&node.file, 0..node.file.reach(), Act::Forget)?;
-            }
-        }
-        Ok(opened(&node, asked.flags)?.into())
+        self.renew(&node.file)?;
+        Ok(self.folder.opened(&self.clerks, &node, asked.flags)?.into())
     }
 
     /// Renames a file after its data has gone out; where it takes the place of another one, after
@@ -369,10 +441,15 @@ impl Clerk {
     fn rename(&mut self, header: &InHeader, body: &[u8]) -> Answered {
         let folder = Arc::clone(&self.folder);
         let asked = Renaming::parse(&folder, header, body)?;
-        if let Some(node) = asked.file(&folder)? {
+        let (file, moving) = (asked.file(&folder)?, asked.moving(&folder)?);
+        if let Some(node) = &file {
             self.write_out(&node.file, 0..node.file.size(), asked.replaces())?;
         }
         asked.perform()?;
+        for node in moving {
+            node.file.set_moves();
+            self.relocate(&node);
+        }
         Ok(done())
     }
 
@@ -386,16 +463,18 @@ impl Clerk {
     /// A read that touches two segments.
     fn read(&mut self, header: &InHeader, asked: &TransferIn) -> Answered {
         let node = self.folder.node(header.nodeid)?;
+        let (folder, section) = (Arc::clone(&self.folder), node.file.section());
+        let cached = folder.sections[section].cached();
+        let Some(cached) = cached else { return uncached::read(&node.file, asked) };
         let left = node.file.size().saturating_sub(asked.offset);
         let len = left.min(u64::from(asked.size));
         let mut bytes = vec![0; usize::try_from(len).expect("at most 1 MiB")];
-        let folder = Arc::clone(&self.folder);
-        self.note_reach(&node.file);
+        cached.note_reach(&node.file);
         for (part, at) in data::segments(asked.offset..asked.offset + len) {
-            let start = folder.table.place(&node.file, part.start)?;
+            let start = cached.table.place(&node.file, part.start)?;
             let len = u32::try_from(part.end - part.start).expect("at most 1 MiB");
             let mut read = Assembly::new(0, start, len).through(Interface::Copy);
-            self.call(&mut read)?;
+            self.call(section, &mut read)?;
             read.copy_to(self.cache.frames(), &mut bytes[at..at + len as usize]);
             read.release(self.cache.frames());
         }
@@ -405,21 +484,14 @@ impl Clerk {
     /// A write that touches two segments.
     fn write(&mut self, header: &InHeader, asked: &TransferIn, payload: &[u8]) -> Answered {
         let node = self.folder.node(header.nodeid)?;
+        let (folder, section) = (Arc::clone(&self.folder), node.file.section());
+        let cached = folder.sections[section].cached();
+        let Some(cached) = cached else { return uncached::write(&node.file, asked, payload) };
         let end = asked.offset + payload.len() as u64;
         let old = node.file.grow(end);
-        self.note_reach(&node.file);
-        let folder = Arc::clone(&self.folder);
-        for (part, at) in data::segments(asked.offset..end) {
-            let start = folder.table.place(&node.file, part.start)?;
-            let len = usize::try_from(part.end - part.start).expect("at most 1 MiB");
-            let bytes = &payload[at..at + len];
-            let is_end = part.end == end && end >= old;
-            for (offset, bytes) in data::padded(start, bytes, is_end, &mut [0; 512]) {
-                let len = u32::try_from(bytes.len()).expect("at most 1 MiB");
-                let task = WriteTask::new(0, offset, len, false);
-                self.call(&mut Write { task, bytes })?;
-            }
-        }
+        let written = self.write_parts(&node, section, cached, asked, payload, old);
+        node.file.write_over();
+        written?;
         if asked.flags & data::SYNCHRONOUS != 0 {
             self.write_out(&node.file, asked.offset..end, true)?;
         }
@@ -427,28 +499,30 @@ impl Clerk {
         Ok(WriteOut { size, padding: 0 }.as_bytes().to_vec().into())
     }
 
-    /// Has the cache forget a node, unless somebody uses it again.
-    fn retire(&mut self, node: &Node) {
-        let file = &node.file;
-        if node.file.is_open() {
-            return;
+    /// Writes to a file that was as long as `old`.
+    fn write_parts(
+        &mut self,
+        node: &Node,
+        section: usize,
+        cached: Cached<'_>,
+        asked: &TransferIn,
+        payload: &[u8],
+        old: u64,
+    ) -> Result<(), Errno> {
+        let end = asked.offset + payload.len() as u64;
+        cached.note_reach(&node.file);
+        for (part, at) in data::segments(asked.offset..end) {
+            let start = cached.table.place(&node.file, part.start)?;
+            let len = usize::try_from(part.end - part.start).expect("at most 1 MiB");
+            let bytes = &payload[at..at + len];
+            let is_end = part.end == end && end >= old;
+            for (offset, bytes) in data::padded(start, bytes, is_end, &mut [0; 512]) {
+                let len = u32::try_from(bytes.len()).expect("at most 1 MiB");
+                let task = WriteTask::new(0, offset, len, false);
+                self.call(section, &mut Write { task, bytes })?;
+            }
         }
-        let _alone = file.change();
-        if !file.is_dead() && self.write_out(file, 0..file.reach(), false).is_err() {
-            // It stays until it can be written.
-            return;
-        }
-        if let Err(error) = self.forget(file, 0..file.reach(), Act::Forget) {
-            tracing::warn!(file = file.name(), %error, "the cache keeps what nobody asks for");
-            return;
-        }
-        self.folder.nodes.leave(node, || self.folder.table.free(file));
-    }
-
-    fn close(&mut self, node: &Node) {
-        if self.write_out(&node.file, 0..node.file.reach(), false).is_ok() && !node.file.is_open() {
-            node.file.close_data();
-        }
+        Ok(())
     }
 }
 

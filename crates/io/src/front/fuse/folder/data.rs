@@ -10,7 +10,6 @@ use super::super::desk::{Kind, Request, Work};
 use super::super::worker::{READ_BYTES_MAX, Worker};
 use super::{Clerks, Folder, Job, Node};
 use crate::call::{Call as _, FlushRange};
-use crate::engine::ArenaVolume;
 use crate::store::files::{FileTable, SEGMENT_BYTES};
 use larder_core::clock::Nanos;
 use larder_core::counters::Counter;
@@ -93,19 +92,19 @@ impl Worker {
     /// Takes a request about data of a folder's file; false if it is about something else.
     pub(in crate::front::fuse) fn take_file_request(
         &mut self,
-        (folder, clerks, volume): (&Arc<Folder>, &Clerks, &Arc<ArenaVolume>),
+        (folder, clerks): (&Arc<Folder>, &Clerks),
         now: Nanos,
         header: &InHeader,
         body: &[u8],
     ) -> bool {
         let begun = match header.opcode {
-            opcode::READ => self.read_file((folder, volume), now, header, &abi::head_of(body)),
+            opcode::READ => self.read_file(folder, now, header, &abi::head_of(body)),
             opcode::WRITE => {
                 let payload = body.get(size_of::<TransferIn>()..).unwrap_or_default();
                 let asked = abi::head_of(body);
-                self.write_file((folder, volume), now, header, &asked, payload)
+                self.write_file(folder, now, header, &asked, payload)
             }
-            opcode::FSYNC => self.sync_file((folder, volume), now, header, &abi::head_of(body)),
+            opcode::FSYNC => self.sync_file(folder, now, header, &abi::head_of(body)),
             _ => return false,
         };
         match begun {
@@ -122,12 +121,13 @@ impl Worker {
     /// Each of these says whether it has begun; else a clerk has to do it.
     fn read_file(
         &mut self,
-        (folder, volume): (&Arc<Folder>, &Arc<ArenaVolume>),
+        folder: &Arc<Folder>,
         now: Nanos,
         header: &InHeader,
         asked: &TransferIn,
     ) -> Result<bool, Errno> {
         let node = self.recent.find(folder, header.nodeid)?;
+        let Some(cached) = folder.section(&node.file).cached() else { return Ok(false) };
         let size = node.file.size();
         let left = size.saturating_sub(asked.offset);
         let len = left.min(u64::from(asked.size.min(READ_BYTES_MAX)));
@@ -139,12 +139,12 @@ impl Worker {
         if begin + len > SEGMENT_BYTES {
             return Ok(false);
         }
-        let start = folder.table.place(&node.file, asked.offset)?;
-        node.file.note_reach(size.next_multiple_of(volume.page_bytes()));
+        let start = cached.table.place(&node.file, asked.offset)?;
+        node.file.note_reach(size.next_multiple_of(cached.volume.page_bytes()));
         // Nothing is read ahead of what does not belong to the file.
         let segment = start - begin;
         let end = segment + (size - (asked.offset - begin)).min(SEGMENT_BYTES);
-        let desk = self.folder_desk(volume)?;
+        let desk = self.folder_desk(node.file.section(), cached.volume)?;
         let len = u32::try_from(len).expect("at most 1 MiB");
         let of = Some((&node.file, segment..end));
         self.read_at(now, desk, header.unique, (start, len), of);
@@ -153,7 +153,7 @@ impl Worker {
 
     fn write_file(
         &mut self,
-        (folder, volume): (&Arc<Folder>, &Arc<ArenaVolume>),
+        folder: &Arc<Folder>,
         now: Nanos,
         header: &InHeader,
         asked: &TransferIn,
@@ -171,18 +171,19 @@ impl Worker {
         if asked.transfer_flags & abi::WRITE_KILL_SUIDGID != 0 {
             strip_rights(&node)?;
         }
+        let Some(cached) = folder.section(&node.file).cached() else { return Ok(false) };
         if end > FAR && end > node.file.size() {
             rustix::fs::ftruncate(node.file.buffered(true)?, end)?;
         }
         if asked.offset / SEGMENT_BYTES != (end - 1) / SEGMENT_BYTES {
             return Ok(false);
         }
-        let start = folder.table.place(&node.file, asked.offset)?;
-        let desk = self.folder_desk(volume)?;
+        let start = cached.table.place(&node.file, asked.offset)?;
+        let desk = self.folder_desk(node.file.section(), cached.volume)?;
         self.desks[desk].lane.recorder().add(Counter::WriteRequests, 1);
         // Before its bytes are there: the store is given nothing that lies behind the end.
         let is_end = end >= node.file.grow(end);
-        node.file.note_reach(node.file.size().next_multiple_of(volume.page_bytes()));
+        cached.note_reach(&node.file);
         let at = self.arrived_at;
         let mut request = Request::new(Kind::Write, header.unique, start, len as u64, at);
         if asked.flags & SYNCHRONOUS != 0 {
@@ -199,20 +200,19 @@ impl Worker {
 
     fn sync_file(
         &mut self,
-        (folder, volume): (&Arc<Folder>, &Arc<ArenaVolume>),
+        folder: &Arc<Folder>,
         now: Nanos,
         header: &InHeader,
         asked: &FsyncIn,
     ) -> Result<bool, Errno> {
         let node = self.recent.find(folder, header.nodeid)?;
-        let ranges = FileTable::ranges(&node.file, 0, node.file.size());
-        if ranges.is_empty() {
-            return Ok(false);
-        }
+        let (section, ranges) = FileTable::ranges(&node.file, 0, node.file.size());
+        let cached = folder.section(&node.file).cached();
+        let Some(cached) = cached.filter(|_| !ranges.is_empty()) else { return Ok(false) };
         if asked.flags & abi::FSYNC_DATA == 0 {
             node.file.want_metadata();
         }
-        let desk = self.folder_desk(volume)?;
+        let desk = self.folder_desk(section, cached.volume)?;
         let at = self.arrived_at;
         self.desks[desk].lane.recorder().add(Counter::FlushRequests, 1);
         let request = self.desks[desk].open(Request::new(Kind::Flush, header.unique, 0, 0, at));
@@ -247,7 +247,7 @@ impl Worker {
 
 /// Takes from a file what lets it run as somebody else, since it is written by somebody who may not
 /// decide about that.
-fn strip_rights(node: &Node) -> Result<(), Errno> {
+pub(super) fn strip_rights(node: &Node) -> Result<(), Errno> {
     let mode = rustix::fs::fstat(node.file.path())?.st_mode;
     // A group bit without the right to run means something else.
     let group = if mode & 0o010 != 0 { 0o2000 } else { 0 };

@@ -6,8 +6,8 @@
 use super::super::abi::{
     self, CreateIn, EntryOut, InHeader, LinkIn, MkdirIn, MknodIn, RenameIn, opcode,
 };
-use super::requests::{Answer, Answered, behind, done, name, names, open_out};
-use super::{Folder, Node};
+use super::requests::{Answer, Answered, behind, done, name, names, writes};
+use super::{Clerks, Folder, Job, Node};
 use crate::store::files::Attributes;
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, Uid};
 use rustix::io::Errno;
@@ -44,9 +44,10 @@ impl Folder {
         match self.nodes.lookup(&parent, name(body)?) {
             Ok((node, attributes)) => Ok(self.found(&node, &attributes)),
             // That there is nothing may be believed as long as anything else.
-            Err(Errno::NOENT) if !self.options.ttl.is_zero() => {
+            Err(Errno::NOENT) if !self.ttl(&parent).is_zero() => {
+                let ttl = self.ttl(&parent);
                 let mut entry = EntryOut::new_zeroed();
-                (entry.entry_valid, entry.entry_valid_ns) = self.ttl();
+                (entry.entry_valid, entry.entry_valid_ns) = (ttl.as_secs(), ttl.subsec_nanos());
                 Ok(entry.as_bytes().to_vec().into())
             }
             Err(errno) => Err(errno),
@@ -138,9 +139,14 @@ impl Folder {
         Ok(done())
     }
 
-    pub(super) fn create(&self, header: &InHeader, body: &[u8]) -> Answered {
+    pub(super) fn create(&self, clerks: &Clerks, header: &InHeader, body: &[u8]) -> Answered {
         let asked: CreateIn = abi::head_of(body);
         let (parent, name) = (self.node(header.nodeid)?, name(behind::<CreateIn>(body))?);
+        if writes(asked.flags) {
+            let rules = self.nodes.rules();
+            let section = rules.section_in(&parent.file.link(), name.to_bytes());
+            self.sections[section].check_writable()?;
+        }
         let flags = libc::c_int::try_from(asked.flags).unwrap_or(0);
         let mut how = OFlags::CREATE | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         how.set(OFlags::EXCL, flags & libc::O_EXCL != 0);
@@ -149,10 +155,10 @@ impl Folder {
             rustix::fs::unlinkat(parent.file.path(), name, AtFlags::empty()).ok();
             return Err(errno);
         }
-        self.created(file, asked.flags)
+        self.created(clerks, file, asked.flags)
     }
 
-    pub(super) fn tmpfile(&self, header: &InHeader, body: &[u8]) -> Answered {
+    pub(super) fn tmpfile(&self, clerks: &Clerks, header: &InHeader, body: &[u8]) -> Answered {
         let asked: CreateIn = abi::head_of(body);
         let parent = self.node(header.nodeid)?;
         let mut how = OFlags::TMPFILE | OFlags::RDWR;
@@ -160,7 +166,7 @@ impl Folder {
         how.set(OFlags::EXCL, flags & libc::O_EXCL != 0);
         let file = make(&parent, c".", how, &asked)?;
         self.give_created(header, &parent, &file, asked.mode)?;
-        self.created(file, asked.flags)
+        self.created(clerks, file, asked.flags)
     }
 
     fn give_created(
@@ -178,23 +184,29 @@ impl Folder {
     }
 
     /// The answer about a file that was made and opened in one.
-    fn created(&self, file: OwnedFd, flags: u32) -> Answered {
+    fn created(&self, clerks: &Clerks, file: OwnedFd, flags: u32) -> Answered {
         let named = format!("/proc/self/fd/{}", file.as_raw_fd());
         let path = rustix::fs::open(named, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
         let (node, attributes) = self.nodes.take_in(path)?;
         node.file.give(file);
         node.file.opened();
-        let access = libc::c_int::try_from(flags).unwrap_or(0) & libc::O_ACCMODE;
+        // It may be one that was there before.
+        if self.section(&node.file).options().pin {
+            clerks.send(Job::Pin(Arc::clone(&node)));
+        }
+        if node.file.is_stale() {
+            node.file.set_anew();
+        }
         let mut bytes = self.entry(&node, &attributes).as_bytes().to_vec();
-        bytes.extend(open_out(access != libc::O_RDONLY));
+        bytes.extend(self.open_out(&node, writes(flags)));
         Ok(bytes.into())
     }
 
     /// Renames, unless something of the file has to be written first.
     pub(super) fn rename(&self, header: &InHeader, body: &[u8]) -> Answered {
         let asked = Renaming::parse(self, header, body)?;
-        let is_written = asked.file(self)?.is_none_or(|node| !node.file.was_written());
-        if !is_written {
+        let (file, moving) = (asked.file(self)?, asked.moving(self)?);
+        if file.is_some_and(|node| node.file.was_written()) || !moving.is_empty() {
             return Ok(Answer::Clerk);
         }
         asked.perform()?;
@@ -239,6 +251,21 @@ impl<'a> Renaming<'a> {
     pub(super) fn file(&self, folder: &Folder) -> Result<Option<Arc<Node>>, Errno> {
         let node = folder.nodes.named(&self.from, self.old)?;
         Ok(node.filter(|node| node.is_regular()))
+    }
+
+    /// The files that will be of other sections than they are, the one that takes the old name
+    /// included, if one does.
+    pub(super) fn moving(&self, folder: &Folder) -> Result<Vec<Arc<Node>>, Errno> {
+        let rules = folder.nodes.rules();
+        let is_moved = |node: &Arc<Node>, to: &Node, name: &CStr| {
+            let section = rules.section_in(&to.file.link(), name.to_bytes());
+            node.is_regular() && section != node.file.section()
+        };
+        let file = self.file(folder)?.filter(|node| is_moved(node, &self.to, self.new));
+        let exchanges = self.flags.contains(RenameFlags::EXCHANGE);
+        let other = if exchanges { folder.nodes.named(&self.to, self.new)? } else { None };
+        let other = other.filter(|node| is_moved(node, &self.from, self.old));
+        Ok(file.into_iter().chain(other).collect())
     }
 
     /// Whether it takes the place of something.

@@ -5,12 +5,14 @@
 //! has no name any more is gone when the kernel has forgotten it.
 
 use super::super::abi;
+use super::super::passthrough::Backed;
+use super::rules::Rules;
 use crate::store::files::{Attributes, SourceFile};
 use rustix::fs::{FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use std::collections::{HashMap, VecDeque};
 use std::ffi::CStr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::{Arc, Mutex};
 
 /// Device and inode.
@@ -21,6 +23,8 @@ type Key = (u64, u64);
 pub(in crate::front::fuse) struct Node {
     pub(in crate::front::fuse) id: u64,
     pub(in crate::front::fuse) file: Arc<SourceFile>,
+    /// What the kernel has of it, if it uses it by itself.
+    pub(super) backed: Backed,
     key: Key,
     kind: FileType,
 }
@@ -28,6 +32,11 @@ pub(in crate::front::fuse) struct Node {
 impl Node {
     pub(super) fn is_regular(&self) -> bool {
         self.kind == FileType::RegularFile
+    }
+
+    /// The device that it lies on.
+    pub(super) fn device(&self) -> u64 {
+        self.key.0
     }
 
     pub(super) fn is_link(&self) -> bool {
@@ -60,6 +69,8 @@ pub(super) enum Forgotten {
 #[derive(Debug)]
 pub(super) struct Nodes {
     known: Mutex<Known>,
+    /// By which files are of sections.
+    rules: Rules,
     /// The device of the folder itself.
     device: u64,
 }
@@ -70,11 +81,16 @@ fn key_of(stat: &Stat) -> Key {
 
 impl Nodes {
     /// The root alone, which is never forgotten.
-    pub(super) fn new(root: OwnedFd, reopens: bool) -> Result<Self, Errno> {
+    pub(super) fn new(root: OwnedFd, rules: Rules, reopens: bool) -> Result<Self, Errno> {
         let stat = rustix::fs::fstat(&root)?;
         let mut known = Known { next: abi::ROOT, reopens, ..Known::default() };
-        known.add(root, &stat);
-        Ok(Nodes { known: Mutex::new(known), device: stat.st_dev })
+        known.add(root, &stat, &rules);
+        Ok(Nodes { known: Mutex::new(known), rules, device: stat.st_dev })
+    }
+
+    /// By which files are of sections.
+    pub(super) fn rules(&self) -> &Rules {
+        &self.rules
     }
 
     fn known(&self) -> std::sync::MutexGuard<'_, Known> {
@@ -84,6 +100,23 @@ impl Nodes {
     /// The node of this number.
     pub(super) fn at(&self, id: u64) -> Result<Arc<Node>, Errno> {
         self.known().by_id.get(&id).map(|(node, _)| Arc::clone(node)).ok_or(Errno::STALE)
+    }
+
+    /// The node of an inode, if it is known.
+    pub(super) fn of(&self, device: u64, ino: u64) -> Option<Arc<Node>> {
+        let known = self.known();
+        let id = known.by_key.get(&(device, ino))?;
+        known.by_id.get(id).map(|(node, _)| Arc::clone(node))
+    }
+
+    /// All nodes.
+    pub(super) fn all(&self) -> Vec<Arc<Node>> {
+        self.known().by_id.values().map(|(node, _)| Arc::clone(node)).collect()
+    }
+
+    /// The device of the folder itself.
+    pub(super) fn device(&self) -> u64 {
+        self.device
     }
 
     /// The node of what a name leads to, if it is known; it is not counted as looked up.
@@ -118,7 +151,7 @@ impl Nodes {
             let attributes = node.file.attributes()?;
             return Ok((node, attributes));
         }
-        let node = known.add(path, &stat);
+        let node = known.add(path, &stat, &self.rules);
         drop(known);
         let attributes = node.file.attributes_from(stat);
         Ok((node, attributes))
@@ -175,15 +208,14 @@ impl Nodes {
 }
 
 impl Known {
-    fn add(&mut self, path: OwnedFd, stat: &Stat) -> Arc<Node> {
+    fn add(&mut self, path: OwnedFd, stat: &Stat, rules: &Rules) -> Arc<Node> {
         let (id, key) = (self.next, key_of(stat));
         self.next += 1;
-        let node = Arc::new(Node {
-            id,
-            file: Arc::new(SourceFile::new(path, self.reopens)),
-            key,
-            kind: FileType::from_raw_mode(stat.st_mode),
-        });
+        let kind = FileType::from_raw_mode(stat.st_mode);
+        let link = format!("/proc/self/fd/{}", path.as_raw_fd());
+        let section = if kind == FileType::RegularFile { rules.section(&link) } else { 0 };
+        let file = Arc::new(SourceFile::new(path, section, self.reopens));
+        let node = Arc::new(Node { id, file, backed: Backed::default(), key, kind });
         self.by_id.insert(id, (Arc::clone(&node), 1));
         self.by_key.insert(key, id);
         node

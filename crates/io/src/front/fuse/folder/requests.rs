@@ -7,11 +7,12 @@ use super::super::abi::{
 };
 use super::super::device::Device;
 use super::super::worker::Worker;
-use super::{Clerks, Folder, Job, Node};
+use super::{Clerks, Folder, Job, KernelPages, Node};
 use crate::store::files::Attributes;
 use rustix::io::Errno;
 use std::ffi::CStr;
 use std::sync::Arc;
+use std::time::Duration;
 use zerocopy::IntoBytes;
 
 /// What a request leads to.
@@ -85,6 +86,7 @@ fn is_never_slow(code: u32) -> bool {
             | opcode::INTERRUPT
             | opcode::FLUSH
             | opcode::GETATTR
+            | opcode::STATX
             | opcode::RELEASE
             | opcode::RELEASEDIR
             | opcode::DESTROY
@@ -133,10 +135,10 @@ impl Folder {
                 self.released(clerks, header, body)
             }
             opcode::LOOKUP => self.lookup(header, body),
-            opcode::GETATTR => self.getattr(header),
+            opcode::GETATTR | opcode::STATX => self.stat(header),
             opcode::SETATTR => self.setattr(header, body),
             opcode::STATFS => self.statfs(header),
-            opcode::OPEN => self.open_file(header, abi::head_of(body)),
+            opcode::OPEN => self.open_file(clerks, header, abi::head_of(body)),
             opcode::FLUSH => match self.node(header.nodeid)?.file.take_late() {
                 Some(errno) => Err(errno),
                 None => Ok(done()),
@@ -144,8 +146,8 @@ impl Folder {
             opcode::OPENDIR => self.opendir(header),
             opcode::READDIR => self.readdir(header, &abi::head_of(body), false),
             opcode::READDIRPLUS => self.readdir(header, &abi::head_of(body), true),
-            opcode::CREATE => self.create(header, body),
-            opcode::TMPFILE => self.tmpfile(header, body),
+            opcode::CREATE => self.create(clerks, header, body),
+            opcode::TMPFILE => self.tmpfile(clerks, header, body),
             opcode::MKNOD => self.mknod(header, body),
             opcode::MKDIR => self.mkdir(header, body),
             opcode::SYMLINK => self.symlink(header, body),
@@ -172,6 +174,9 @@ impl Folder {
             opcode::RELEASEDIR => self.close_listing(closed.fh),
             opcode::RELEASE => {
                 let node = self.node(header.nodeid)?;
+                if self.section(&node.file).options().uncached {
+                    node.backed.close(&self.passthrough);
+                }
                 if node.file.closed() {
                     self.last_close(clerks, node);
                 }
@@ -184,6 +189,11 @@ impl Folder {
     /// Nobody has a file open any more: its descriptors need not stay. Root can open any file
     /// again to write what is left; others may not be able to, so for them it is written first.
     fn last_close(&self, clerks: &Clerks, node: Arc<Node>) {
+        if node.file.moves() {
+            clerks.send(Job::Move(Arc::clone(&node)));
+        } else if node.file.was_written() && self.section(&node.file).options().pin {
+            clerks.send(Job::Pin(Arc::clone(&node)));
+        }
         if self.is_root() || !node.file.was_written() {
             node.file.close_data();
         } else {
@@ -191,14 +201,61 @@ impl Folder {
         }
     }
 
-    fn open_file(&self, header: &InHeader, asked: OpenIn) -> Answered {
+    fn open_file(&self, clerks: &Clerks, header: &InHeader, asked: OpenIn) -> Answered {
         let node = self.node(header.nodeid)?;
         // Whether somebody else has changed it is looked at when it is opened.
         node.file.attributes()?;
-        if node.file.is_stale() && node.file.has_segments() {
+        if node.file.must_be_renewed() {
             return Ok(Answer::Clerk);
         }
-        Ok(opened(&node, asked.flags)?.into())
+        if node.file.take_stale() {
+            node.file.set_anew();
+        }
+        Ok(self.opened(clerks, &node, asked.flags)?.into())
+    }
+
+    /// Opens a file for as long as the kernel has it open.
+    pub(super) fn opened(
+        &self,
+        clerks: &Clerks,
+        node: &Arc<Node>,
+        flags: u32,
+    ) -> Result<Vec<u8>, Errno> {
+        let writes = writes(flags);
+        if writes {
+            self.section(&node.file).check_writable()?;
+        }
+        // What the folder refuses is refused here too, and not when it is too late.
+        node.file.buffered(writes)?;
+        node.file.opened();
+        if self.section(&node.file).options().pin {
+            clerks.send(Job::Pin(Arc::clone(node)));
+        }
+        Ok(self.open_out(node, writes))
+    }
+
+    /// The answer to an opening.
+    pub(super) fn open_out(&self, node: &Node, writes: bool) -> Vec<u8> {
+        let options = self.section(&node.file).options();
+        let backing = options.uncached.then(|| self.back(node)).flatten();
+        let mut open_flags = match options.kernel_pages {
+            _ if backing.is_some() => open_flag::PASSTHROUGH,
+            KernelPages::Off => open_flag::DIRECT_IO | open_flag::PARALLEL_DIRECT_WRITES,
+            // What the kernel has of it may be what it was before others changed it.
+            KernelPages::Keep if !node.file.take_anew() => open_flag::KEEP_CACHE,
+            KernelPages::Keep | KernelPages::Open => 0,
+        };
+        if !writes {
+            open_flags |= open_flag::NOFLUSH;
+        }
+        let backing_id = backing.unwrap_or(0);
+        OpenOut { fh: 0, open_flags, backing_id }.as_bytes().to_vec()
+    }
+
+    /// Has the kernel use a file by itself, if it can; the number of the file with it.
+    fn back(&self, node: &Node) -> Option<u32> {
+        let register = || self.passthrough.register(node.file.buffered(false)?);
+        node.backed.open(&self.passthrough, register)
     }
 
     /// How the kernel sees attributes.
@@ -230,45 +287,36 @@ impl Folder {
 
     /// What an entry of a directory is, and for how long that may be believed.
     pub(super) fn entry(&self, node: &Node, attributes: &Attributes) -> EntryOut {
-        let (seconds, nanos) = self.ttl();
+        let ttl = self.ttl(node);
+        // What the attributes are now is found out when they are asked for.
+        let attr_ttl = if node.file.must_be_renewed() { Duration::ZERO } else { ttl };
         EntryOut {
             nodeid: node.id,
             generation: 0,
-            entry_valid: seconds,
-            attr_valid: seconds,
-            entry_valid_ns: nanos,
-            attr_valid_ns: nanos,
+            entry_valid: ttl.as_secs(),
+            attr_valid: attr_ttl.as_secs(),
+            entry_valid_ns: ttl.subsec_nanos(),
+            attr_valid_ns: attr_ttl.subsec_nanos(),
             attr: self.attr(attributes),
         }
     }
 
     /// The attributes of a node as an answer.
-    pub(super) fn attr_out(&self, attributes: &Attributes) -> Vec<u8> {
-        let (valid, valid_ns) = self.ttl();
-        let attr = self.attr(attributes);
-        AttrOut { valid, valid_ns, dummy: 0, attr }.as_bytes().to_vec()
+    pub(super) fn attr_out(&self, node: &Node, attributes: &Attributes) -> Vec<u8> {
+        let (ttl, attr) = (self.ttl(node), self.attr(attributes));
+        AttrOut { valid: ttl.as_secs(), valid_ns: ttl.subsec_nanos(), dummy: 0, attr }
+            .as_bytes()
+            .to_vec()
     }
 
-    pub(super) fn ttl(&self) -> (u64, u32) {
-        (self.options.ttl.as_secs(), self.options.ttl.subsec_nanos())
+    /// How long the kernel may believe what it is told of a node.
+    pub(super) fn ttl(&self, node: &Node) -> Duration {
+        let others = self.options.shared;
+        if others && !self.news.covers(node.device()) { Duration::ZERO } else { self.options.ttl }
     }
 }
 
-/// Opens a file for as long as the kernel has it open.
-pub(super) fn opened(node: &Node, flags: u32) -> Result<Vec<u8>, Errno> {
-    let access = libc::c_int::try_from(flags).unwrap_or(0) & libc::O_ACCMODE;
-    let writes = access != libc::O_RDONLY;
-    // What the folder refuses is refused here too, and not when it is too late.
-    node.file.buffered(writes)?;
-    node.file.opened();
-    Ok(open_out(writes))
-}
-
-/// The answer to an opening. The kernel keeps no pages of the file but for mappings.
-pub(super) fn open_out(writes: bool) -> Vec<u8> {
-    let mut open_flags = open_flag::DIRECT_IO | open_flag::PARALLEL_DIRECT_WRITES;
-    if !writes {
-        open_flags |= open_flag::NOFLUSH;
-    }
-    OpenOut { fh: 0, open_flags, backing_id: 0 }.as_bytes().to_vec()
+/// Whether open(2) with these flags is for writing too.
+pub(super) fn writes(flags: u32) -> bool {
+    libc::c_int::try_from(flags).unwrap_or(0) & libc::O_ACCMODE != libc::O_RDONLY
 }

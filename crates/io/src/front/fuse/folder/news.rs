@@ -1,0 +1,87 @@
+//! News: what others have changed in the folder, told by somebody who knows.
+//!
+//! Invariant: names and attributes are believed for a while only as long as every change by others
+//! is told; once one may have been missed they are not.
+
+use super::clerk::{Clerks, Job};
+use super::{Folder, Node};
+use std::ffi::CString;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Whether we are told what others change.
+#[derive(Debug)]
+pub(super) struct News {
+    /// On this device alone.
+    device: u64,
+    come: AtomicBool,
+    missed: AtomicBool,
+}
+
+impl News {
+    /// Not yet, of files on a device.
+    pub(super) fn none(device: u64) -> Self {
+        News { device, come: AtomicBool::new(false), missed: AtomicBool::new(false) }
+    }
+
+    /// Whether what others change on a device is told.
+    pub(super) fn covers(&self, device: u64) -> bool {
+        let come = self.come.load(Ordering::Acquire) && !self.missed.load(Ordering::Acquire);
+        come && device == self.device
+    }
+}
+
+/// Tells a mounted folder what others have changed in it. What is not known of there is no news.
+#[derive(Debug)]
+pub struct FolderNews {
+    folder: Arc<Folder>,
+    clerks: Clerks,
+}
+
+impl FolderNews {
+    pub(super) fn new(folder: Arc<Folder>, clerks: Clerks) -> Self {
+        folder.news.come.store(true, Ordering::Release);
+        FolderNews { folder, clerks }
+    }
+
+    fn of(&self, device: u64, inode: u64, tell: impl FnOnce(Arc<Node>) -> Job) {
+        if let Some(node) = self.folder.nodes.of(device, inode) {
+            self.clerks.tell(tell(node));
+        }
+    }
+
+    /// Others have changed the bytes of a file, named by the numbers of stat(2).
+    pub fn contents(&self, device: u64, inode: u64) {
+        self.of(device, inode, |node| Job::Changed { node, contents: true });
+    }
+
+    /// Others have changed attributes of a file or directory.
+    pub fn attributes(&self, device: u64, inode: u64) {
+        self.of(device, inode, |node| Job::Changed { node, contents: false });
+    }
+
+    /// Others have changed what a name in a directory leads to.
+    pub fn name(&self, device: u64, directory: u64, name: CString) {
+        self.of(device, directory, |directory| Job::Renamed { directory, name });
+    }
+
+    /// Others may have changed anything: from now on nothing is believed without asking.
+    pub fn missed(&self) {
+        if self.folder.news.missed.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        tracing::warn!(
+            "not all changes behind the mount could be told: from now on nothing is believed \
+             without asking"
+        );
+        for node in self.folder.nodes.all() {
+            self.clerks.tell(Job::Changed { node, contents: true });
+        }
+    }
+}
+
+impl Drop for FolderNews {
+    fn drop(&mut self) {
+        self.folder.news.come.store(false, Ordering::Release);
+    }
+}

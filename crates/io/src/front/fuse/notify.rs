@@ -1,0 +1,58 @@
+//! What the kernel is told without having asked: that what it knows of a file or a name is old.
+//!
+//! Whoever tells it may have to wait for requests that are under way, so it must be nobody who
+//! answers requests.
+
+use super::abi::{NotifyEntryOut, NotifyInodeOut, OutHeader, notice};
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use std::ffi::CStr;
+use std::io::IoSlice;
+use std::sync::OnceLock;
+use zerocopy::IntoBytes;
+
+/// The kernel, once it is connected.
+#[derive(Debug, Default)]
+pub(super) struct Kernel(OnceLock<OwnedFd>);
+
+impl Kernel {
+    /// It is on the other side of this device.
+    pub(super) fn connect(&self, device: &OwnedFd) {
+        match device.try_clone() {
+            Ok(device) => {
+                let is_first = self.0.set(device).is_ok();
+                debug_assert!(is_first, "a folder is mounted once");
+            }
+            Err(error) => tracing::warn!(%error, "the kernel cannot be told of changes"),
+        }
+    }
+
+    /// The attributes of a node are others now, and its contents too if so.
+    pub(super) fn changed(&self, node: u64, contents: bool) {
+        // All from the beginning on, or no bytes at all.
+        let offset = if contents { 0 } else { -1 };
+        let told = NotifyInodeOut { node, offset, length: 0 };
+        self.tell(notice::INODE, &[told.as_bytes()]);
+    }
+
+    /// A name in a directory leads elsewhere now, or nowhere.
+    pub(super) fn renamed(&self, directory: u64, name: &CStr) {
+        let Ok(namelen) = u32::try_from(name.count_bytes()) else { return };
+        let told = NotifyEntryOut { directory, namelen, flags: 0 };
+        self.tell(notice::ENTRY, &[told.as_bytes(), name.to_bytes_with_nul()]);
+    }
+
+    fn tell(&self, what: i32, parts: &[&[u8]]) {
+        let Some(device) = self.0.get() else { return };
+        let len = size_of::<OutHeader>() + parts.iter().map(|part| part.len()).sum::<usize>();
+        let len = u32::try_from(len).expect("at most some hundred bytes");
+        let header = OutHeader { len, error: what, unique: 0 };
+        let head = std::iter::once(header.as_bytes());
+        let slices: Vec<_> = head.chain(parts.iter().copied()).map(IoSlice::new).collect();
+        match rustix::io::writev(device, &slices) {
+            // It does not know it, or is gone.
+            Ok(_) | Err(Errno::NOENT | Errno::NOTDIR | Errno::NODEV | Errno::CONNABORTED) => {}
+            Err(error) => tracing::debug!(%error, "the kernel did not take a notice"),
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! Parts of tests that another process does: this program once more, asked for one test alone.
+//!
+//! A process that serves a mount must not touch mappings of its files: while one of its threads
+//! waits for a page, another may wait for the address space that both are in.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::io::Seek as _;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Longer than any part takes, even on a machine that is busy with something else.
+const PATIENCE: Duration = Duration::from_mins(4);
+
+fn variable(part: &str) -> String {
+    format!("LARDER_PART_{}", part.to_uppercase())
+}
+
+/// What this process was asked for, if it is the other one.
+pub(crate) fn words(part: &str) -> Option<Vec<String>> {
+    let words = std::env::var(variable(part)).ok()?;
+    Some(words.split('\n').map(str::to_owned).collect())
+}
+
+/// Has another process run `test` with these words, and fails as it does.
+pub(crate) fn run(part: &str, test: &str, words: &[String]) {
+    let program = std::env::current_exe().expect("this program has a name");
+    let mut said: File = tempfile::tempfile().expect("a file");
+    let mut child = Command::new(program)
+        .args(["--exact", test, "--nocapture"])
+        .env(variable(part), words.join("\n"))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(said.try_clone().expect("a descriptor"))
+        .spawn()
+        .expect("this program runs");
+    let begun = Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait().expect("it is ours") {
+            break Some(status);
+        }
+        if begun.elapsed() > PATIENCE {
+            child.kill().expect("it is ours");
+            break None;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    };
+    let mut error = String::new();
+    said.rewind().expect("a file");
+    said.read_to_string(&mut error).expect("text");
+    assert!(status.is_some_and(|status| status.success()), "{status:?}\n{error}");
+}

@@ -1,0 +1,172 @@
+//! What is measured in a mounted folder, and how.
+
+use std::fs::{File, OpenOptions};
+use std::path::Path;
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, ensure};
+
+use crate::image::{self, MIB};
+use crate::prove::{Lab, to_f64};
+use crate::{fio, run};
+
+/// Bytes of the file that is read.
+const FILE_MIB: u64 = 128;
+
+/// How much of each workload.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Size {
+    /// Files that are made and removed.
+    files: u64,
+    /// Files and transactions of PostMark.
+    postmark: (u64, u64),
+    /// Seconds of reading.
+    seconds: u64,
+}
+
+impl Size {
+    pub(super) const LONG: Size = Size { files: 5000, postmark: (1000, 4000), seconds: 3 };
+    pub(super) const QUICK: Size = Size { files: 1000, postmark: (200, 800), seconds: 1 };
+}
+
+/// One workload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Workload {
+    /// Empty files, made and closed one after the other.
+    Creates,
+    /// The same, removed.
+    Deletes,
+    /// Debian's PostMark.
+    PostMark,
+    /// Random reads of 4 KiB with so many jobs, opened for direct I/O.
+    Direct(usize),
+    /// The same, opened without that.
+    Buffered(usize),
+    /// Reads of 1 MiB in order, opened for direct I/O.
+    DirectLarge,
+}
+
+impl Workload {
+    pub(super) const ALL: [Workload; 8] = [
+        Workload::Creates,
+        Workload::Deletes,
+        Workload::PostMark,
+        Workload::Direct(1),
+        Workload::Buffered(1),
+        Workload::Direct(2),
+        Workload::Buffered(2),
+        Workload::DirectLarge,
+    ];
+
+    pub(super) fn name(self) -> String {
+        let jobs = |jobs: usize| if jobs == 1 { "1 job".into() } else { format!("{jobs} jobs") };
+        match self {
+            Workload::Creates => "creates".into(),
+            Workload::Deletes => "deletes".into(),
+            Workload::PostMark => "PostMark".into(),
+            Workload::Direct(count) => format!("4 KiB direct random hits, {}", jobs(count)),
+            Workload::Buffered(count) => format!("4 KiB random hits, {}", jobs(count)),
+            Workload::DirectLarge => "1 MiB direct reads".into(),
+        }
+    }
+
+    pub(super) fn unit(self) -> &'static str {
+        match self {
+            Workload::Creates | Workload::Deletes => "files/s",
+            Workload::PostMark => "transactions/s",
+            Workload::Direct(_) | Workload::Buffered(_) => "reads/s",
+            Workload::DirectLarge => "MB/s",
+        }
+    }
+
+    /// Whether a file is read.
+    fn reads(self) -> bool {
+        matches!(self, Workload::Direct(_) | Workload::Buffered(_) | Workload::DirectLarge)
+    }
+
+    /// Makes what the trials at a mountpoint need, once.
+    pub(super) fn prepare(self, point: &Path) -> Result<()> {
+        let file = point.join("file");
+        if self.reads() && !file.exists() {
+            image::filled(&file, FILE_MIB, 1)?;
+            // On the disk, so that no trial waits for it.
+            File::open(&file).and_then(|file| file.sync_all()).context("write the file out")?;
+        }
+        Ok(())
+    }
+
+    /// What is done in a second.
+    pub(super) fn trial(self, lab: &Lab, point: &Path, size: Size) -> Result<f64> {
+        match self {
+            Workload::Creates => made_and_removed(point, size.files).map(|(creates, _)| creates),
+            Workload::Deletes => made_and_removed(point, size.files).map(|(_, deletes)| deletes),
+            Workload::PostMark => postmark(lab, point, size.postmark),
+            Workload::Direct(jobs) => {
+                let jobs = format!("--numjobs={jobs}");
+                reads(point, size, &["--direct=1", "--rw=randread", "--bs=4k", &jobs])
+            }
+            Workload::Buffered(jobs) => {
+                let jobs = format!("--numjobs={jobs}");
+                reads(point, size, &["--rw=randread", "--bs=4k", &jobs])
+            }
+            Workload::DirectLarge => {
+                let per_s = reads(point, size, &["--direct=1", "--rw=read", "--bs=1m"])?;
+                Ok(per_s * to_f64(MIB) / 1e6)
+            }
+        }
+    }
+}
+
+/// Files made in a second, and removed.
+fn made_and_removed(point: &Path, files: u64) -> Result<(f64, f64)> {
+    let folder = point.join("files");
+    std::fs::create_dir(&folder).context("make a folder for files")?;
+    let name = |number: u64| folder.join(number.to_string());
+    let mut how = OpenOptions::new();
+    how.write(true).create_new(true);
+    let begun = Instant::now();
+    for number in 0..files {
+        how.open(name(number)).context("make a file")?;
+    }
+    let made = begun.elapsed();
+    for number in 0..files {
+        std::fs::remove_file(name(number)).context("remove a file")?;
+    }
+    let removed = begun.elapsed().saturating_sub(made);
+    std::fs::remove_dir(&folder).context("remove the folder of the files")?;
+    Ok((to_f64(files) / made.as_secs_f64(), to_f64(files) / removed.as_secs_f64()))
+}
+
+/// Transactions of Debian's PostMark in a second of its whole run: it counts whole seconds alone.
+fn postmark(lab: &Lab, point: &Path, (files, transactions): (u64, u64)) -> Result<f64> {
+    let folder = point.join("postmark");
+    std::fs::create_dir(&folder).context("make a folder for PostMark")?;
+    let script = lab.file("mount-speed.script");
+    let commands = format!(
+        "set location {}\nset number {files}\nset size 500 10000\nset subdirectories 5\n\
+         set transactions {transactions}\nset read 4096\nset write 4096\nrun\nquit\n",
+        folder.display()
+    );
+    std::fs::write(&script, commands).context("write a script for PostMark")?;
+    let begun = Instant::now();
+    let out = run::keep(run::client(300, "postmark").arg(&script))?;
+    let took = begun.elapsed().as_secs_f64();
+    let words = run::tail(&out.stderr);
+    ensure!(out.ok() && out.stdout.contains("deleted"), "PostMark failed: {words}");
+    ensure!(!out.stderr.contains("Error"), "PostMark says: {words}");
+    std::fs::remove_dir(&folder).context("PostMark left something")?;
+    Ok(to_f64(transactions) / took)
+}
+
+/// Reads in a second, of a file that was read just before.
+fn reads(point: &Path, size: Size, options: &[&str]) -> Result<f64> {
+    let file = point.join("file");
+    let mut read = File::open(&file).context("open the file")?;
+    std::io::copy(&mut read, &mut std::io::sink()).context("read the file once")?;
+    let mut fio = run::client(size.seconds + 60, "fio");
+    fio.args(["--name=job", "--ioengine=psync", "--readonly", "--group_reporting", "--thread"]);
+    fio.args(["--output-format=json", "--time_based", "--invalidate=0"]);
+    fio.arg(format!("--runtime={}", size.seconds)).arg(format!("--size={FILE_MIB}m"));
+    fio.arg(format!("--filename={}", file.display())).args(options);
+    Ok(fio::parse(&run::text(&mut fio)?)?.per_s)
+}
