@@ -9,7 +9,6 @@
 
 mod abi;
 mod data;
-mod desk;
 mod device;
 mod files;
 mod folder;
@@ -19,6 +18,7 @@ mod mounted;
 mod nodes;
 mod worker;
 
+pub(in crate::front) use files::VolumeFile;
 pub use files::check_name;
 pub use folder::{FileFigures, Folder, FolderError, FolderMount, FolderOptions, OpenedFolder};
 pub use mount::{MountError, UnmountError, detach_ours};

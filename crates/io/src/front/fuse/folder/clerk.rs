@@ -7,7 +7,6 @@ use super::super::abi::{
     self, FallocateIn, FsyncIn, InHeader, LseekIn, LseekOut, OpenIn, SetattrIn, TransferIn,
     WriteOut, opcode,
 };
-use super::super::desk::errno_of;
 use super::super::device::Device;
 use super::data::{self, BLOCK, ZEROS};
 use super::names::Renaming;
@@ -15,6 +14,7 @@ use super::requests::{Answer, Answered, behind, done, opened};
 use super::{Folder, Node};
 use crate::call::{Call, Exclude, Flush, FlushRange, Write, wait};
 use crate::engine::{ArenaCache, ArenaLane, ArenaVolume, Engine};
+use crate::front::desk::errno_of;
 use crate::reclaim::reserve_stack;
 use crate::store::files::{Act, FileTable, SEGMENT_BYTES, SourceFile};
 use crate::wake::Waker;
