@@ -1,4 +1,5 @@
-//! Volumes as block devices: `/dev/ublkbN`, where the kernel has ublk (Documentation/block/ublk.rst).
+//! Volumes as block devices, `/dev/ublkbN`, where the kernel has ublk (its admin guide:
+//! Documentation/block/ublk.rst).
 //!
 //! * [`abi`]: the structures and numbers of `linux/ublk_cmd.h`.
 //! * [`driver`]: the seams [`driver::Driver`] and [`driver::Queue`], behind which the kernel is;
