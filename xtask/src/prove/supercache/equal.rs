@@ -14,7 +14,7 @@ use crate::{fio, run};
 /// What is read: twice the memory.
 const FILE_MIB: u64 = 2 * (GROUP_MIB + MEMORY_MIB);
 /// Of Zipf's distribution: some blocks are read very often, and most are read at last.
-const SKEW: &str = "--random_distribution=zipf:1.0";
+const SKEW: &str = "--random_distribution=zipf:1.1";
 /// Requests before the measured ones, on a disk that is not slow yet: four for each block of the file.
 const WARM_REQUESTS: u64 = 4 * FILE_MIB * 256;
 
