@@ -37,6 +37,7 @@ complete -c larder -n "__fish_larder_needs_command" -f -a "sim" -d 'Simulate cac
 complete -c larder -n "__fish_larder_needs_command" -f -a "watch" -d 'See what the host\'s own file cache does, by file and process'
 complete -c larder -n "__fish_larder_needs_command" -f -a "resident" -d 'Say what of files and folders is in memory'
 complete -c larder -n "__fish_larder_needs_command" -f -a "bench" -d 'Run a benchmark, the result of which can be believed and compared'
+complete -c larder -n "__fish_larder_needs_command" -f -a "try" -d 'What a cache would gain in a folder: the same work natively and through a temporary one'
 complete -c larder -n "__fish_larder_needs_command" -f -a "compare" -d 'Compare two runs: better, worse, or cannot tell'
 complete -c larder -n "__fish_larder_needs_command" -f -a "report" -d 'Show a run: text, CSV, JSON, or a page with charts'
 complete -c larder -n "__fish_larder_needs_command" -f -a "top" -d 'Files, processes, disks and caches of this machine, live'
@@ -66,6 +67,7 @@ complete -c larder -n "__fish_larder_using_subcommand serve" -l control-tcp -d '
 complete -c larder -n "__fish_larder_using_subcommand serve" -l control-token -d 'File whose one line must be shown by whoever controls over TCP; for its owner\'s eyes only' -r -F
 complete -c larder -n "__fish_larder_using_subcommand serve" -l warm-list -d 'Folder for lists of what is cached, which is read back at the next start, or none [default: the folder for state that a service manager gives, else none]' -r
 complete -c larder -n "__fish_larder_using_subcommand serve" -l warm-list-every -d 'How often the lists are saved besides at the end, or off' -r
+complete -c larder -n "__fish_larder_using_subcommand serve" -l ublk -d 'Show each volume as a block device, /dev/ublkbN, where the kernel has ublk'
 complete -c larder -n "__fish_larder_using_subcommand serve" -l tls-verify-peer -d 'Refuse clients without a certificate that ca-cert.pem of the folder vouches for'
 complete -c larder -n "__fish_larder_using_subcommand serve" -l lock -d 'Lock the memory, so that it is never swapped out'
 complete -c larder -n "__fish_larder_using_subcommand serve" -l plain-io -d 'Use plain system calls even where io_uring is there'
@@ -89,6 +91,7 @@ complete -c larder -n "__fish_larder_using_subcommand mount" -l allow-other -d '
 complete -c larder -n "__fish_larder_using_subcommand mount" -l shared -d 'Others change the folder too: nothing about names and attributes is believed without asking, as with --ttl 0s'
 complete -c larder -n "__fish_larder_using_subcommand mount" -l lock -d 'Lock the memory, so that it is never swapped out'
 complete -c larder -n "__fish_larder_using_subcommand mount" -l plain-io -d 'Use plain system calls even where io_uring is there'
+complete -c larder -n "__fish_larder_using_subcommand mount" -l while-input -d 'End as SIGTERM asks when standard input ends: for a program that mounts for itself'
 complete -c larder -n "__fish_larder_using_subcommand mount" -s h -l help -d 'Print help'
 complete -c larder -n "__fish_larder_using_subcommand ctl; and not __fish_seen_subcommand_from stats volumes curve files at-risk metrics set flush warm add remove drop freeze unfreeze pin unpin stop" -l control -d 'The server: the path of its control socket, or http://127.0.0.1:PORT. Without it, the only one that is found' -r
 complete -c larder -n "__fish_larder_using_subcommand ctl; and not __fish_seen_subcommand_from stats volumes curve files at-risk metrics set flush warm add remove drop freeze unfreeze pin unpin stop" -l token -d 'File with the token, for a server that is controlled over TCP' -r -F
@@ -587,6 +590,15 @@ complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_sub
 complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from cold" -s h -l help -d 'Print help'
 complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from warm" -l drop-all -d 'Drop everything that the machine has cached as well: inodes, directories, and what lies below FUSE and loop devices. Needs root, and slows down whatever else runs'
 complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from warm" -s h -l help -d 'Print help'
+complete -c larder -n "__fish_larder_using_subcommand try" -l memory -d 'Memory of the cache, with everything that goes with it' -r
+complete -c larder -n "__fish_larder_using_subcommand try" -l workload -d 'What is done. Its own words may stand behind --' -r -f -a "postmark\t'Many small files: create, read, append, delete'
+fileload\t'A file read in order, or at random'
+probe\t'Random records of a file, read and written'"
+complete -c larder -n "__fish_larder_using_subcommand try" -l flush -d 'What fsync does in the cache: keep its promise, or ignore it, which loses what a crash finds unwritten' -r
+complete -c larder -n "__fish_larder_using_subcommand try" -l trials -d 'Trials of each side from each start; a verdict needs four' -r
+complete -c larder -n "__fish_larder_using_subcommand try" -s o -l output -d 'Where the page with the charts goes, replacing what is there; JSON if the name ends so' -r -F
+complete -c larder -n "__fish_larder_using_subcommand try" -l yes -d 'Use more than a tenth of the free space without being asked'
+complete -c larder -n "__fish_larder_using_subcommand try" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c larder -n "__fish_larder_using_subcommand compare" -l threshold -d 'Differences of less than this count as none' -r
 complete -c larder -n "__fish_larder_using_subcommand compare" -l format -d 'How to print the result' -r -f -a "text\t'A table, and what else is different'
 csv\t'The table alone'

@@ -36,6 +36,12 @@ pub(crate) fn command() -> Ending {
     step(&mut lines, "unit and integration tests", || {
         cargo(&["test", "--workspace", "--no-fail-fast"], &[])
     });
+    step(&mut lines, "block devices (feature ublk)", || {
+        let both = ["--package", "larder-io", "--package", "larder", "--features", "ublk"];
+        let lint = ["--all-targets", "--", "--deny", "warnings"];
+        cargo(&[&["clippy"], &both[..], &lint].concat(), &[])?;
+        cargo(&["test", "--package", "larder-io", "--features", "ublk", "--lib", "ublk"], &[])
+    });
     step(&mut lines, "loom: every interleaving of the latches", loom);
     step(&mut lines, "shuttle: many schedules of threads on one cache", shuttle);
     step(&mut lines, "documentation", || {

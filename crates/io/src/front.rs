@@ -1,5 +1,6 @@
 //! Front ends: how clients reach the cache.
 
+mod desk;
 mod extents;
 pub mod fuse;
 pub mod listen;
@@ -7,3 +8,5 @@ pub mod nbd;
 pub mod observe;
 mod spare;
 mod spin;
+#[cfg(feature = "ublk")]
+pub mod ublk;

@@ -2,6 +2,7 @@
 
 pub(crate) mod changes;
 pub(crate) mod config;
+mod devices;
 mod files;
 pub(crate) mod give_back;
 pub(crate) mod plan;
@@ -38,6 +39,7 @@ use std::time::Duration;
 const TELL: Duration = Duration::from_millis(100);
 
 #[derive(Clone, Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub(crate) struct Arguments {
     /// A file, a block device, or an export of another NBD server by its address (schemes nbd,
     /// nbds, nbd+unix, nbds+unix), as [NAME=]PATH; the export is called NAME, else the file name
@@ -62,6 +64,10 @@ pub(crate) struct Arguments {
     /// Show each volume as a file in this empty directory, by FUSE, for loop devices and mounts.
     #[arg(long, value_name = "DIR")]
     pub(crate) fuse: Option<PathBuf>,
+
+    /// Show each volume as a block device, /dev/ublkbN, where the kernel has ublk.
+    #[arg(long)]
+    pub(crate) ublk: bool,
 
     /// Speak TLS, with server-cert.pem and server-key.pem of this folder.
     #[arg(long, value_name = "DIR", help_heading = "TLS")]
@@ -267,8 +273,12 @@ fn serve(arguments: &Arguments, plan: &Plan, reload: &mut dyn FnMut(&Arc<Service
     }
     manager.stopping();
     let mut drained = drain(&service, &signals, &manager);
-    if drained.is_ok() && service.unmount(&signals) {
-        drained = drain(&service, &signals, &manager);
+    if drained.is_ok() {
+        // Both are to end, whoever waited.
+        let waited = [service.unmount(&signals), service.hide_devices(&signals)];
+        if waited.contains(&true) {
+            drained = drain(&service, &signals, &manager);
+        }
     }
     service.stopped(drained.as_ref().err().map(ToString::to_string));
     if let Err(error) = drained {

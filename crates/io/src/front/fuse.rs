@@ -9,7 +9,6 @@
 
 mod abi;
 mod data;
-mod desk;
 mod device;
 mod files;
 mod folder;
@@ -21,6 +20,7 @@ mod notify;
 mod passthrough;
 mod worker;
 
+pub(in crate::front) use files::VolumeFile;
 pub use files::check_name;
 pub use folder::{
     FailingFile, FileFigures, FileGlob, FileOptions, FileRule, Folder, FolderError, FolderMount,

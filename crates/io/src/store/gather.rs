@@ -1,11 +1,11 @@
 //! Gathering: on a slow device, one operation of ours is one operation of the device.
 //!
-//! The frames of a cache that has been in use for a while lie anywhere in memory, and a device takes
-//! only so many pieces of memory at once (`queue/max_segments`: a loop device 128, `NVMe` 127, SATA
-//! 168). The kernel cuts what has more of them into several operations, although 1 MiB would have
-//! been one. A disk that turns, and a volume of a cloud that is counted by operations, lose half of
-//! their speed by that. So what has many pieces goes through a buffer in one piece, as long as the copy is
-//! nothing beside the time that the device takes.
+//! The frames of a cache that has been in use for a while lie anywhere in memory, and a device
+//! takes only so many pieces of memory at once (`queue/max_segments`: a loop device 128, `NVMe`
+//! 127, SATA 168). The kernel cuts what has more of them into several operations, although 1 MiB
+//! would have been one. A disk that turns, and a volume of a cloud that is counted by operations,
+//! lose half of their speed by that. So what has many pieces goes through a buffer in one piece, as
+//! long as the copy is nothing beside the time that the device takes.
 //!
 //! Invariant: a buffer belongs to one operation from [`Gather::take`] to [`Gather::give_back`], and
 //! stays where it is as long as the gathering is there.

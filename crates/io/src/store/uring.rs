@@ -149,8 +149,8 @@ impl UringStore {
     fn fill_queue(&mut self) {
         let mut queue = self.ring.submission();
         while let Some(entry) = self.backlog.front() {
-            // SAFETY: the entry points at memory that stays in place until the completion: frames by
-            // their holds and vectors in a box, both of its InFlight, and the buffers of `gather`.
+            // SAFETY: the entry points at memory that stays in place until the completion: frames
+            // by their holds, vectors in a box, both of its InFlight, or a buffer of `gather`.
             let pushed = unsafe { queue.push(entry) };
             if pushed.is_err() {
                 break;

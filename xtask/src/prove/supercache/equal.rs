@@ -1,9 +1,9 @@
 //! As much memory on both sides: the page cache of the disk alone gets in addition what Larder has
 //! on the other.
 //!
-//! Nothing has to be won here. Larder lies below a file system whose page cache holds what is read
-//! most a second time, so that of the same memory it makes less; what it can win is by what it keeps
-//! and by how it writes.
+//! Nothing has to be won here. Larder lies below a file system whose page cache holds a second time
+//! what is read most, so that of the same memory it makes less; what it can win is by what it
+//! keeps and by how it writes.
 
 use anyhow::Result;
 
@@ -15,7 +15,7 @@ use crate::{fio, run};
 const FILE_MIB: u64 = 2 * (GROUP_MIB + MEMORY_MIB);
 /// Of Zipf's distribution: some blocks are read very often, and most are read at last.
 const SKEW: &str = "--random_distribution=zipf:1.1";
-/// Requests before the measured ones, on a disk that is not slow yet: four for each block of the file.
+/// Requests before the measured ones, on a disk that is not slow yet: four for each block.
 const WARM_REQUESTS: u64 = 4 * FILE_MIB * 256;
 
 /// Shows both workloads; `cached` are the seconds of PostMark with Larder, by `--flush`.

@@ -11,7 +11,7 @@ mod sides;
 mod work;
 
 use super::bar::{Bar, left};
-use super::playing::{finish, trials};
+use super::playing::finish;
 use crate::commands::report::Format;
 use crate::signals::Stop;
 use crate::{args, output};
@@ -31,7 +31,6 @@ use larder_report::tried::{self, LARDER, NATIVE, SIDE};
 use scratch::Scratch;
 use sides::{Side, Through};
 use std::io::IsTerminal;
-use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Mutex;
@@ -63,8 +62,9 @@ pub(crate) struct Arguments {
     flush: FlushMode,
 
     /// Trials of each side from each start; a verdict needs four.
-    #[arg(long, value_name = "MIN..MAX", default_value = "6", value_parser = trials)]
-    trials: RangeInclusive<u64>,
+    #[arg(long, value_name = "NUMBER", default_value_t = 6,
+          value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    trials: u64,
 
     /// Use more than a tenth of the free space without being asked.
     #[arg(long)]
@@ -169,13 +169,13 @@ impl Arguments {
         let (native_side, larder_side) =
             (Side::native(&cache, &files), Side::through(&cache, &files, &mount));
         let plan = Plan {
-            trials: self.trials.clone(),
+            trials: self.trials..=self.trials,
             confidence: None,
             same_speed: None,
             ..Plan::default()
         };
         let ways = 2 * starts.len() as u64;
-        let mut shown = Shown::new(ways, *self.trials.end() * ways);
+        let mut shown = Shown::new(ways, self.trials * ways);
         let played = work.on_both_sides([&files, &mount], self.memory, |both| {
             let Both { native, larder } = both;
             let mut larder = Through::new(larder, &cache, work.writes());

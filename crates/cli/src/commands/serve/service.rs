@@ -5,6 +5,7 @@
 //! set last.
 
 use super::Arguments;
+use super::devices::Devices;
 use super::files::Files;
 use super::give_back::Giving;
 use super::plan::{Plan, VolumePlan};
@@ -53,6 +54,7 @@ pub(crate) struct Service {
     /// None once it is closed.
     server: RwLock<Option<Server>>,
     files: Files,
+    devices: Devices,
     volumes: Mutex<Vec<Served>>,
     /// Where each volume is, and what was there when it was opened.
     stores: Mutex<Stores>,
@@ -101,8 +103,9 @@ impl Service {
         let memory_bytes = plan.memory_bytes;
         let opening = Opening { engine: &engine, lists: lists.as_ref(), arguments, memory_bytes };
         if let Some(folder) = &arguments.folder {
-            let mounted = opening.mount(folder, &plan.volumes)?;
-            return Ok(Service::of(arguments, plan, engine, mounted, asker));
+            let (served, files) = opening.mount(folder, &plan.volumes)?;
+            let shown = (files, Devices::start(arguments, &engine, &[])?);
+            return Ok(Service::of(arguments, plan, engine, (served, shown), asker));
         }
         let default = plan.volumes.len() == 1;
         let volumes = plan.volumes.iter().map(|plan| opening.open(&mut stores, plan, default));
@@ -124,9 +127,10 @@ impl Service {
         let server = Server::start_on(Arc::clone(&engine), listener, exports, options);
         let started = server.map_err(anyhow::Error::from).and_then(|server| {
             let files = Files::start(arguments, &engine, &volumes, observer)?;
-            Ok((server, files))
+            let devices = Devices::start(arguments, &engine, &volumes)?;
+            Ok((server, (files, devices)))
         });
-        let (server, files) = match started {
+        let (server, shown) = match started {
             Ok(started) => started,
             Err(error) => {
                 if let Some((recording, path)) = recording {
@@ -140,7 +144,7 @@ impl Service {
             stores: Mutex::new(stores),
             lists,
             recording: Mutex::new(recording),
-            ..Service::of(arguments, plan, engine, (volumes, files), asker)
+            ..Service::of(arguments, plan, engine, (volumes, shown), asker)
         })
     }
 
@@ -149,7 +153,7 @@ impl Service {
         arguments: &Arguments,
         plan: &Plan,
         engine: Arc<Engine>,
-        (volumes, files): (Vec<Served>, Files),
+        (volumes, (files, devices)): (Vec<Served>, (Files, Devices)),
         asker: Sender<Asked>,
     ) -> Self {
         Service {
@@ -157,6 +161,7 @@ impl Service {
             engine,
             server: RwLock::new(None),
             files,
+            devices,
             volumes: Mutex::new(volumes),
             stores: Mutex::default(),
             bytes_beside: AtomicU64::new(stores::bytes_beside(plan)),
@@ -209,6 +214,11 @@ impl Service {
     /// Volumes as files.
     pub(super) fn files(&self) -> &Files {
         &self.files
+    }
+
+    /// Volumes as block devices.
+    pub(super) fn devices(&self) -> &Devices {
+        &self.devices
     }
 
     /// A volume has come.
@@ -293,6 +303,10 @@ impl Service {
         for Served { volume, .. } in self.volumes() {
             if let Some(file) = self.files.file(volume.name()) {
                 writeln!(out, "serving {} as the file {}", volume.name(), file.display())?;
+            }
+            if let Some(device) = self.devices.path(volume.name()) {
+                let (name, device) = (volume.name(), device.display());
+                writeln!(out, "serving {name} as the block device {device}")?;
             }
         }
         out.flush()?;

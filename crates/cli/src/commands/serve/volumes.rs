@@ -208,9 +208,10 @@ impl Service {
     fn offer(&self, served: &Served) -> Result<()> {
         let export = served.export(&ServerLimits::default());
         self.with_server(|server| Ok(server.add_export(export)?))?;
-        let shown = self.files().add(served);
+        let shown = self.files().add(served).and_then(|()| self.devices().add(served));
         if shown.is_err() {
             let name = served.volume.name();
+            self.files().remove(name, PATIENCE);
             self.with_server(|server| Ok(server.remove_export(name, PATIENCE)))?;
         }
         shown
@@ -228,7 +229,8 @@ impl Service {
             "remove {name}: {clients} {word} connected; let them go first, or use \
              larder ctl remove --disconnect"
         );
-        if let Some(why) = self.files().use_of(name).filter(|_| !disconnect) {
+        let why = self.files().use_of(name).or_else(|| self.use_of_device(name));
+        if let Some(why) = why.filter(|_| !disconnect) {
             anyhow::bail!(
                 "remove {name}: {why}; end that first, or use larder ctl remove --disconnect"
             );
@@ -257,6 +259,7 @@ impl Service {
         self.check_unused(name, disconnect)?;
         self.with_server(|server| Ok(server.remove_export(name, PATIENCE)))?;
         self.files().remove(name, PATIENCE);
+        self.devices().remove(name);
         let list = self.lists().and_then(|lists| lists.before_removal(&served.volume));
         let removed = self.engine().remove_volume(&served.volume, |at| {
             progress(at);

@@ -1,29 +1,22 @@
 //! Requests that move or look at data: read, write, flush, zeroing, and where data is.
 
 use super::abi::{self, FallocateIn, InHeader, LseekIn, LseekOut, TransferIn, WriteOut, opcode};
-use super::desk::{Kind, Request, Work};
 use super::files::VolumeFile;
 use super::worker::{READ_BYTES_MAX, Worker};
-use crate::call::{Call as _, Exclude, Flush, Write};
+use crate::call::Call as _;
+use crate::front::desk::{Kind, Request, Work};
 use crate::front::extents::extents;
 use crate::store::files::SourceFile;
-use larder_core::cache::cut;
 use larder_core::clock::Nanos;
 use larder_core::counters::{Counter, Latency};
-use larder_core::request::{Status, WriteTask};
-use larder_core::store::StoreOpKind;
-use larder_core::units::BLOCK_BYTES;
+use larder_core::request::Status;
 use rustix::io::Errno;
 use std::ops::Range;
 use std::sync::Arc;
 use zerocopy::IntoBytes;
 
-/// What the ragged ends of a zeroing are written with.
-static ZEROS: [u8; BLOCK_BYTES] = [0; BLOCK_BYTES];
 /// Flags of open(2) under which a write is to be on stable storage when it returns.
 const SYNCHRONOUS: u32 = (libc::O_DSYNC | libc::O_SYNC).cast_unsigned();
-/// A larger zeroing is given to the store in pieces of this many bytes, so that each is over soon.
-const ZERO_PIECE_BYTES: u64 = 1 << 30;
 /// The allocation is asked for this many bytes at a time.
 const SEEK_PIECE_BYTES: u64 = 1 << 30;
 
@@ -173,21 +166,7 @@ impl Worker {
         bytes: &[u8],
         fua: bool,
     ) {
-        let desk = &mut self.desks[index];
-        let len = u32::try_from(bytes.len()).expect("at most 1 MiB");
-        desk.lane.recorder().add(Counter::WriteBytes, u64::from(len));
-        let token = desk.next_token();
-        let mut write = Write { task: WriteTask::new(token, offset, len, fua), bytes };
-        let status = write.ask(&self.cache, &mut desk.lane, now);
-        let task = write.task;
-        if matches!(status, Status::Pending | Status::Stalled) {
-            let bytes = if task.is_placed() { Vec::new() } else { bytes.to_vec() };
-            let work = Work::Write(Write { task, bytes });
-            desk.keep(request, work, status == Status::Stalled);
-            return;
-        }
-        desk.request(request).classes.add(task.classes());
-        self.note_status(now, index, request, &status);
+        self.desks[index].write_part(&self.cache, now, request, (offset, bytes), fua);
     }
 
     pub(super) fn reply_written(&self, unique: u64, len: u64) {
@@ -199,11 +178,7 @@ impl Worker {
         let desk = &mut self.desks[index];
         desk.lane.recorder().add(Counter::FlushRequests, 1);
         let request = desk.open(Request::new(Kind::Flush, unique, 0, 0, self.arrived_at));
-        let mut flush = Flush { token: desk.next_token() };
-        match flush.ask(&self.cache, &mut desk.lane, now) {
-            Status::Pending => desk.keep(request, Work::Flush(flush), false),
-            status => debug_assert_eq!(status, Status::Done, "a flush waits or is ignored"),
-        }
+        desk.flush_part(&self.cache, now, request);
         self.end_request(now, index, request);
     }
 
@@ -237,41 +212,10 @@ impl Worker {
         desk.file().note_written(now);
         let kind = Kind::Zero { keep_allocated };
         let len = range.end - range.start;
-        let mut opened = Request::new(kind, unique, range.start, len, self.arrived_at);
-        let pieces = if range.is_empty() { cut(0..0, 0) } else { cut(range, length) };
-        opened.rest = pieces.blocks;
-        let request = desk.open(opened);
-        for ragged in [pieces.head, pieces.tail] {
-            self.write_zeros(now, index, request, &ragged);
-        }
+        let opened = Request::new(kind, unique, range.start, len, self.arrived_at);
+        let request = desk.open_exclusion(&self.cache, now, opened, length);
         self.end_request(now, index, request);
         Ok(())
-    }
-
-    fn write_zeros(&mut self, now: Nanos, index: usize, request: usize, range: &Range<u64>) {
-        let mut at = range.start;
-        while at < range.end {
-            let len = usize::try_from((range.end - at).min(ZEROS.len() as u64)).expect("a block");
-            self.write_part(now, index, request, at, &ZEROS[..len], false);
-            at += len as u64;
-        }
-    }
-
-    /// Asks for the next piece of a zeroing, if nothing of the request is under way.
-    pub(super) fn go_on_zeroing(&mut self, now: Nanos, index: usize, request: usize) {
-        let desk = &mut self.desks[index];
-        let under_way = desk.request(request);
-        let Kind::Zero { keep_allocated } = under_way.kind else { return };
-        if under_way.calls > 0 || under_way.rest.is_empty() || under_way.failure.is_some() {
-            return;
-        }
-        let start = under_way.rest.start;
-        let end = under_way.rest.end.min(start + ZERO_PIECE_BYTES / BLOCK_BYTES as u64);
-        under_way.rest.start = end;
-        let kind = StoreOpKind::Zero { keep_allocated };
-        let mut zero = Exclude { token: desk.next_token(), kind, blocks: start..end };
-        let status = zero.ask(&self.cache, &mut desk.lane, now);
-        desk.keep(request, Work::Exclude(zero), status == Status::Stalled);
     }
 
     /// Where data or a hole begins, at or after an offset.

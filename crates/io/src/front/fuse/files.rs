@@ -44,7 +44,7 @@ struct Rights {
 }
 
 /// A volume as a file.
-pub(super) struct VolumeFile {
+pub(in crate::front) struct VolumeFile {
     pub(super) node: u64,
     pub(super) name: String,
     pub(super) volume: Arc<ArenaVolume>,
@@ -58,7 +58,7 @@ pub(super) struct VolumeFile {
     /// How often it is open.
     pub(super) opens: AtomicUsize,
     /// Threads that have a way to its volume.
-    pub(super) desks: AtomicUsize,
+    pub(in crate::front) desks: AtomicUsize,
     /// What is asked from now on is refused.
     removed: AtomicBool,
     /// What is under way is given up.

@@ -5,16 +5,16 @@
 //! requests that wait is bounded, and beyond that it takes no more of them.
 
 use super::abi::{self, InHeader};
-use super::desk::{Desk, Kind, Over, Owner, Request, Work};
 use super::device::{Device, Received};
 use super::folder::Recent;
 use super::mounted::{Shared, Tree};
 use crate::engine::{ArenaCache, ArenaVolume};
+use crate::front::desk::{Desk, Kind, Over, Owner, Request, Work};
 use crate::front::observe::{Event, Operation, Watch};
 use crate::front::spin::SpinHistory;
 use crate::wake::Waker;
 use larder_core::clock::{Clock, Nanos};
-use larder_core::counters::{Classes, Counter, Latency};
+use larder_core::counters::{Classes, Latency};
 use larder_core::lane::Notify;
 use larder_core::request::{READ_PIECE_BYTES, Status};
 use larder_core::units::BLOCK_BYTES;
@@ -275,24 +275,13 @@ impl Worker {
 
     /// What a call that is over means for its request.
     pub(super) fn note_status(&mut self, now: Nanos, desk: usize, index: usize, status: &Status) {
-        let recorder_of = &mut self.desks[desk];
-        match status {
-            Status::DoneAt(at) => {
-                let request = recorder_of.request(index);
-                request.not_before = request.not_before.max(*at);
-                let recorder = recorder_of.lane.recorder();
-                recorder.add(Counter::ThrottledWrites, 1);
-                recorder.add(Counter::ThrottledTime, at.saturating_sub(now));
-            }
-            Status::Failed(error) => recorder_of.request(index).fail(error),
-            Status::Done | Status::Pending | Status::Stalled => {}
-        }
+        self.desks[desk].note_status(now, index, status);
     }
 
     /// Answers a request if nothing of it is left to do.
     pub(super) fn end_request(&mut self, now: Nanos, desk: usize, index: usize) {
-        self.go_on_zeroing(now, desk, index);
-        self.go_on_syncing(now, desk, index);
+        self.desks[desk].go_on_excluding(&self.cache, now, index);
+        self.desks[desk].go_on_syncing(&self.cache, now, index);
         let Some(request) = self.desks[desk].close(index, now) else { return };
         request.count();
         let Request { unique, kind, started_at, .. } = request;
@@ -301,13 +290,15 @@ impl Worker {
             // It was answered when its bytes were there.
             (None, Kind::Read) => {}
             (None, Kind::Write) => self.reply_written(unique, request.len),
-            (None, Kind::Flush | Kind::Zero { .. }) => self.device.reply(unique, &[]),
+            (None, Kind::Flush | Kind::Zero { .. } | Kind::Discard) => {
+                self.device.reply(unique, &[]);
+            }
         }
         let latency = match kind {
             Kind::Read => Some(Latency::Read),
             Kind::Write => Some(Latency::Write),
             Kind::Flush => Some(Latency::Flush),
-            Kind::Zero { .. } => None,
+            Kind::Zero { .. } | Kind::Discard => None,
         };
         if let Some(latency) = latency {
             let duration = self.clock.now().saturating_sub(started_at);
@@ -331,6 +322,7 @@ impl Worker {
             Kind::Write => Operation::Write,
             Kind::Flush => Operation::Flush,
             Kind::Zero { .. } => Operation::Zero,
+            Kind::Discard => Operation::Trim,
         };
         let (offset, len) = (span.start, u32::try_from(span.end).unwrap_or(u32::MAX));
         let class = classes.worst();
@@ -347,9 +339,9 @@ impl Worker {
 
     /// Gives up the desks of files that were removed, once nothing is under way there or it is cut.
     fn leave_removed(&mut self) {
-        let is_left = |desk: &Desk| match &desk.owner {
-            Owner::Volume(file) => file.is_cut() || file.is_removed() && desk.is_quiet(),
-            Owner::Folder(_) => false,
+        let is_left = |desk: &Desk| {
+            let Owner::Volume(file) = &desk.owner else { return false };
+            file.is_cut() || file.is_removed() && desk.is_quiet()
         };
         while let Some(index) = self.desks.iter().position(is_left) {
             let desk = self.desks.swap_remove(index);

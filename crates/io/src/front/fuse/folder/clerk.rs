@@ -9,7 +9,6 @@ mod space;
 mod uncached;
 
 use super::super::abi::{self, FsyncIn, InHeader, OpenIn, SetattrIn, TransferIn, opcode};
-use super::super::desk::errno_of;
 use super::super::device::Device;
 use super::data::BLOCK;
 use super::names::Renaming;
@@ -17,6 +16,7 @@ use super::requests::{Answer, Answered, behind, done};
 use super::{Folder, Node};
 use crate::call::{Call, Exclude, Flush, FlushRange, wait};
 use crate::engine::{ArenaCache, ArenaLane, Engine};
+use crate::front::desk::errno_of;
 use crate::reclaim::reserve_stack;
 use crate::store::files::{Act, FileTable, SourceFile};
 use crate::wake::Waker;

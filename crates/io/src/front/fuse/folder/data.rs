@@ -6,14 +6,12 @@
 //! what is there.
 
 use super::super::abi::{self, FsyncIn, InHeader, TransferIn, opcode};
-use super::super::desk::{Kind, Request, Work};
 use super::super::worker::{READ_BYTES_MAX, Worker};
 use super::{Clerks, Folder, Job, Node};
-use crate::call::{Call as _, FlushRange};
+use crate::front::desk::{Kind, Request};
 use crate::store::files::{FileTable, SEGMENT_BYTES};
 use larder_core::clock::Nanos;
 use larder_core::counters::Counter;
-use larder_core::request::Status;
 use larder_core::units::{BLOCK_BYTES, BLOCK_BYTES_U64, SECTOR_BYTES};
 use rustix::fs::Mode;
 use rustix::io::Errno;
@@ -217,31 +215,11 @@ impl Worker {
         self.desks[desk].lane.recorder().add(Counter::FlushRequests, 1);
         let request = self.desks[desk].open(Request::new(Kind::Flush, header.unique, 0, 0, at));
         for range in ranges {
-            self.sync_part(now, desk, request, range.start / BLOCK..range.end.div_ceil(BLOCK));
+            let blocks = range.start / BLOCK..range.end.div_ceil(BLOCK);
+            self.desks[desk].sync_part(&self.cache, now, request, blocks);
         }
         self.end_request(now, desk, request);
         Ok(true)
-    }
-
-    /// Has blocks written and made stable as a part of a request.
-    fn sync_part(&mut self, now: Nanos, desk: usize, request: usize, blocks: Range<u64>) {
-        let place = &mut self.desks[desk];
-        let mut flush = FlushRange { token: place.next_token(), blocks, stable: true };
-        match flush.ask(&self.cache, &mut place.lane, now) {
-            Status::Pending => place.keep(request, Work::FlushRange(flush), false),
-            status => debug_assert_eq!(status, Status::Done, "a flush waits or is ignored"),
-        }
-    }
-
-    /// Makes a write stable whose bytes are in the cache, if that was asked for.
-    pub(in crate::front::fuse) fn go_on_syncing(&mut self, now: Nanos, desk: usize, index: usize) {
-        let request = self.desks[desk].request(index);
-        if request.calls > 0 || request.failure.is_some() {
-            return;
-        }
-        if let Some(blocks) = request.to_sync.take() {
-            self.sync_part(now, desk, index, blocks);
-        }
     }
 }
 

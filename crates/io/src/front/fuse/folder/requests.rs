@@ -67,7 +67,7 @@ impl Worker {
         body: &[u8],
     ) {
         // Whoever waits for this thread must not wait for the folder's disk.
-        let is_free = self.desks.iter().all(super::super::desk::Desk::is_quiet);
+        let is_free = self.desks.iter().all(crate::front::desk::Desk::is_quiet);
         let answered = if is_free || is_never_slow(header.opcode) {
             folder.answer(clerks, header, body)
         } else {

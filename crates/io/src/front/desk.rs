@@ -5,18 +5,20 @@
 //! last of its calls is over and its time has come; what is given up is refused, so that nobody
 //! waits for ever.
 
-use super::files::VolumeFile;
+use super::fuse::VolumeFile;
 use crate::call::{Call, Exclude, Flush, FlushRange, Mail, Write};
 use crate::engine::{ArenaCache, ArenaLane};
 use crate::frames::ArenaFrames;
 use crate::front::observe::Watch;
 use crate::front::spare::Spare;
 use crate::store::files::SourceFile;
+use larder_core::cache::cut;
 use larder_core::clock::Nanos;
-use larder_core::counters::Classes;
+use larder_core::counters::{Classes, Counter};
 use larder_core::lane::Completion;
-use larder_core::request::{Assembly, Status};
-use larder_core::store::{StoreError, StoreErrorKind};
+use larder_core::request::{Assembly, Status, WriteTask};
+use larder_core::store::{StoreError, StoreErrorKind, StoreOpKind};
+use larder_core::units::BLOCK_BYTES;
 use rustix::io::Errno;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -24,40 +26,49 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+/// What the ragged ends of a zeroing are written with.
+static ZEROS: [u8; BLOCK_BYTES] = [0; BLOCK_BYTES];
+/// A larger zeroing is given to the store in pieces of this many bytes, so that each is over soon.
+const ZERO_PIECE_BYTES: u64 = 1 << 30;
+
 /// What a request asks for, as far as it takes time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(in crate::front) enum Kind {
     Read,
     Write,
     Flush,
-    Zero { keep_allocated: bool },
+    Zero {
+        keep_allocated: bool,
+    },
+    #[cfg_attr(not(feature = "ublk"), expect(dead_code, reason = "only block devices ask so"))]
+    Discard,
 }
 
 /// A request under way.
 #[derive(Debug)]
-pub(super) struct Request {
-    pub(super) unique: u64,
-    pub(super) kind: Kind,
-    pub(super) started_at: Nanos,
-    pub(super) offset: u64,
+pub(in crate::front) struct Request {
+    pub(in crate::front) unique: u64,
+    pub(in crate::front) kind: Kind,
+    pub(in crate::front) started_at: Nanos,
+    pub(in crate::front) offset: u64,
     /// Bytes that the answer will speak of.
-    pub(super) len: u64,
+    pub(in crate::front) len: u64,
     /// Calls that are not over.
-    pub(super) calls: u32,
-    /// What of a zeroing has not been asked for yet.
-    pub(super) rest: Range<u64>,
+    pub(in crate::front) calls: u32,
+    /// What of a zeroing or discard has not been asked for yet.
+    pub(in crate::front) rest: Range<u64>,
     /// Blocks of a write that must be on stable storage before it is answered.
-    pub(super) to_sync: Option<Range<u64>>,
+    pub(in crate::front) to_sync: Option<Range<u64>>,
     /// The file of a folder that it is about.
     file: Option<Arc<SourceFile>>,
     /// Not to be answered before then.
-    pub(super) not_before: Nanos,
-    pub(super) classes: Classes,
-    pub(super) failure: Option<Errno>,
+    pub(in crate::front) not_before: Nanos,
+    pub(in crate::front) classes: Classes,
+    pub(in crate::front) failure: Option<Errno>,
 }
 
 impl Request {
-    pub(super) fn new(kind: Kind, unique: u64, offset: u64, len: u64, at: Nanos) -> Self {
+    pub(in crate::front) fn new(kind: Kind, unique: u64, offset: u64, len: u64, at: Nanos) -> Self {
         Request {
             unique,
             kind,
@@ -75,13 +86,13 @@ impl Request {
     }
 
     /// Says which file of a folder it is about, if any.
-    pub(super) fn about(mut self, file: Option<&Arc<SourceFile>>) -> Self {
+    pub(in crate::front) fn about(mut self, file: Option<&Arc<SourceFile>>) -> Self {
         self.file = file.cloned();
         self
     }
 
     /// Counts it where its file is counted.
-    pub(super) fn count(&self) {
+    pub(in crate::front) fn count(&self) {
         if let Some(file) = &self.file {
             file.count(self.classes);
             if self.kind == Kind::Write {
@@ -91,14 +102,14 @@ impl Request {
     }
 
     /// Notes a failure; the first one counts.
-    pub(super) fn fail(&mut self, error: &StoreError) {
+    pub(in crate::front) fn fail(&mut self, error: &StoreError) {
         tracing::warn!(%error, "a request failed");
         self.failure.get_or_insert(errno_of(error));
     }
 }
 
 /// What a program is told about an error of a store.
-pub(super) fn errno_of(error: &StoreError) -> Errno {
+pub(in crate::front) fn errno_of(error: &StoreError) -> Errno {
     match error.kind {
         StoreErrorKind::NoSpace => Errno::NOSPC,
         StoreErrorKind::ReadOnly => Errno::ROFS,
@@ -113,7 +124,7 @@ pub(super) fn errno_of(error: &StoreError) -> Errno {
 
 /// A call that was not over at once.
 #[derive(Debug)]
-pub(super) enum Work {
+pub(in crate::front) enum Work {
     Read(Assembly<ArenaFrames>),
     /// With the bytes that are not in the cache yet.
     Write(Write<Vec<u8>>),
@@ -156,27 +167,30 @@ struct Part {
 
 /// A call that is over, and the request that it was a part of.
 #[derive(Debug)]
-pub(super) struct Over {
-    pub(super) request: usize,
-    pub(super) work: Work,
-    pub(super) status: Status,
+pub(in crate::front) struct Over {
+    pub(in crate::front) request: usize,
+    pub(in crate::front) work: Work,
+    pub(in crate::front) status: Status,
 }
 
 /// What a desk is for.
 #[derive(Debug)]
-pub(super) enum Owner {
+pub(in crate::front) enum Owner {
     /// A volume that is shown as a file.
     Volume(Arc<VolumeFile>),
     /// The volume that files of a folder are, by their section.
     Folder(usize),
+    /// A volume that is a block device.
+    #[cfg(feature = "ublk")]
+    Device,
 }
 
 /// One thread's place at a volume.
-pub(super) struct Desk {
-    pub(super) owner: Owner,
-    pub(super) lane: ArenaLane,
+pub(in crate::front) struct Desk {
+    pub(in crate::front) owner: Owner,
+    pub(in crate::front) lane: ArenaLane,
     /// Who is told of the requests that were answered.
-    pub(super) watch: Option<Watch>,
+    pub(in crate::front) watch: Option<Watch>,
     parts: Vec<Option<Part>>,
     free: Vec<usize>,
     requests: Vec<Option<Request>>,
@@ -187,11 +201,11 @@ pub(super) struct Desk {
     parked_bytes: usize,
     reading_bytes: usize,
     /// Assemblies to be used again, with their memory.
-    pub(super) spare: Spare,
+    pub(in crate::front) spare: Spare,
 }
 
 impl Desk {
-    pub(super) fn new(owner: Owner, lane: ArenaLane, watch: Option<Watch>) -> Self {
+    pub(in crate::front) fn new(owner: Owner, lane: ArenaLane, watch: Option<Watch>) -> Self {
         if let Owner::Volume(file) = &owner {
             file.desks.fetch_add(1, Ordering::AcqRel);
         }
@@ -212,38 +226,38 @@ impl Desk {
     }
 
     /// The file, of a volume that is shown as one.
-    pub(super) fn file(&self) -> &Arc<VolumeFile> {
-        match &self.owner {
-            Owner::Volume(file) => file,
-            Owner::Folder(_) => unreachable!("the files of a folder are not volumes"),
-        }
+    pub(in crate::front) fn file(&self) -> &Arc<VolumeFile> {
+        let Owner::Volume(file) = &self.owner else {
+            unreachable!("only volumes that are shown as files are asked for theirs")
+        };
+        file
     }
 
     /// Whether nothing is under way.
-    pub(super) fn is_quiet(&self) -> bool {
+    pub(in crate::front) fn is_quiet(&self) -> bool {
         self.requests.len() == self.free_requests.len()
     }
 
     /// Requests under way.
-    pub(super) fn requests_len(&self) -> usize {
+    pub(in crate::front) fn requests_len(&self) -> usize {
         self.requests.len() - self.free_requests.len()
     }
 
     /// Bytes of writes that wait here for room.
-    pub(super) fn parked_bytes(&self) -> usize {
+    pub(in crate::front) fn parked_bytes(&self) -> usize {
         self.parked_bytes
     }
 
     /// Bytes of reads that are under way.
-    pub(super) fn reading_bytes(&self) -> usize {
+    pub(in crate::front) fn reading_bytes(&self) -> usize {
         self.reading_bytes
     }
 
-    pub(super) fn has_stalled(&self) -> bool {
+    pub(in crate::front) fn has_stalled(&self) -> bool {
         !self.stalled.is_empty()
     }
 
-    pub(super) fn open(&mut self, request: Request) -> usize {
+    pub(in crate::front) fn open(&mut self, request: Request) -> usize {
         if let Some(index) = self.free_requests.pop() {
             self.requests[index] = Some(request);
             return index;
@@ -252,12 +266,12 @@ impl Desk {
         self.requests.len() - 1
     }
 
-    pub(super) fn request(&mut self, index: usize) -> &mut Request {
+    pub(in crate::front) fn request(&mut self, index: usize) -> &mut Request {
         self.requests[index].as_mut().expect("a request under way")
     }
 
     /// Takes a request out that is to be answered now. One whose time has not come waits for it.
-    pub(super) fn close(&mut self, index: usize, now: Nanos) -> Option<Request> {
+    pub(in crate::front) fn close(&mut self, index: usize, now: Nanos) -> Option<Request> {
         let request = self.request(index);
         if request.calls > 0 {
             return None;
@@ -272,12 +286,12 @@ impl Desk {
     }
 
     /// When the next request's time comes.
-    pub(super) fn next_delayed(&self) -> Option<Nanos> {
+    pub(in crate::front) fn next_delayed(&self) -> Option<Nanos> {
         self.delayed.peek().map(|Reverse((at, _))| *at)
     }
 
     /// A request whose time has come.
-    pub(super) fn take_delayed(&mut self, now: Nanos) -> Option<usize> {
+    pub(in crate::front) fn take_delayed(&mut self, now: Nanos) -> Option<usize> {
         if self.next_delayed()? > now {
             return None;
         }
@@ -285,7 +299,7 @@ impl Desk {
     }
 
     /// The token of the next call.
-    pub(super) fn next_token(&mut self) -> u64 {
+    pub(in crate::front) fn next_token(&mut self) -> u64 {
         if self.free.is_empty() {
             self.parts.push(None);
             self.free.push(self.parts.len() - 1);
@@ -295,7 +309,7 @@ impl Desk {
 
     /// Keeps a call, under the token that [`Desk::next_token`] gave, that is pending or, if
     /// `stalled`, to be made again.
-    pub(super) fn keep(&mut self, request: usize, work: Work, stalled: bool) {
+    pub(in crate::front) fn keep(&mut self, request: usize, work: Work, stalled: bool) {
         self.parked_bytes += work.parked_bytes();
         self.reading_bytes += work.reading_bytes();
         let index = self.free.pop().expect("a token was asked for");
@@ -308,7 +322,12 @@ impl Desk {
     }
 
     /// Tells a call what has come; it, if it is over.
-    pub(super) fn tell(&mut self, cache: &ArenaCache, now: Nanos, mail: Mail) -> Option<Over> {
+    pub(in crate::front) fn tell(
+        &mut self,
+        cache: &ArenaCache,
+        now: Nanos,
+        mail: Mail,
+    ) -> Option<Over> {
         let token = match &mail {
             Completion::Unstalled => return None,
             Completion::Filled { token, .. }
@@ -323,13 +342,138 @@ impl Desk {
         self.moved(index, status)
     }
 
+    /// Writes bytes as a part of a request.
+    pub(in crate::front) fn write_part(
+        &mut self,
+        cache: &ArenaCache,
+        now: Nanos,
+        request: usize,
+        (offset, bytes): (u64, &[u8]),
+        fua: bool,
+    ) {
+        let len = u32::try_from(bytes.len()).expect("at most 1 MiB");
+        self.lane.recorder().add(Counter::WriteBytes, u64::from(len));
+        let token = self.next_token();
+        let mut write = Write { task: WriteTask::new(token, offset, len, fua), bytes };
+        let status = write.ask(cache, &mut self.lane, now);
+        let task = write.task;
+        if matches!(status, Status::Pending | Status::Stalled) {
+            let bytes = if task.is_placed() { Vec::new() } else { bytes.to_vec() };
+            let work = Work::Write(Write { task, bytes });
+            self.keep(request, work, status == Status::Stalled);
+            return;
+        }
+        self.request(request).classes.add(task.classes());
+        self.note_status(now, request, &status);
+    }
+
+    /// Flushes the volume as a part of a request.
+    pub(in crate::front) fn flush_part(&mut self, cache: &ArenaCache, now: Nanos, request: usize) {
+        let mut flush = Flush { token: self.next_token() };
+        match flush.ask(cache, &mut self.lane, now) {
+            Status::Pending => self.keep(request, Work::Flush(flush), false),
+            status => debug_assert_eq!(status, Status::Done, "a flush waits or is ignored"),
+        }
+    }
+
+    /// Opens a request to zero or discard a range of a volume of this length, and writes zeros to
+    /// the ragged ends of a zeroing; [`Desk::go_on_excluding`] does the blocks between.
+    pub(in crate::front) fn open_exclusion(
+        &mut self,
+        cache: &ArenaCache,
+        now: Nanos,
+        mut request: Request,
+        length: u64,
+    ) -> usize {
+        let range = request.offset..request.offset + request.len;
+        let pieces = if range.is_empty() { cut(0..0, 0) } else { cut(range, length) };
+        request.rest = pieces.blocks;
+        let is_zero = matches!(request.kind, Kind::Zero { .. });
+        let index = self.open(request);
+        for ragged in [pieces.head, pieces.tail].into_iter().filter(|_| is_zero) {
+            let mut at = ragged.start;
+            while at < ragged.end {
+                let len = usize::try_from((ragged.end - at).min(ZEROS.len() as u64));
+                let len = len.expect("a block");
+                self.write_part(cache, now, index, (at, &ZEROS[..len]), false);
+                at += len as u64;
+            }
+        }
+        index
+    }
+
+    /// Asks for the next piece of a zeroing or discard, if nothing of the request is under way.
+    pub(in crate::front) fn go_on_excluding(
+        &mut self,
+        cache: &ArenaCache,
+        now: Nanos,
+        index: usize,
+    ) {
+        let under_way = self.request(index);
+        let kind = match under_way.kind {
+            Kind::Zero { keep_allocated } => StoreOpKind::Zero { keep_allocated },
+            Kind::Discard => StoreOpKind::Discard,
+            Kind::Read | Kind::Write | Kind::Flush => return,
+        };
+        if under_way.calls > 0 || under_way.rest.is_empty() || under_way.failure.is_some() {
+            return;
+        }
+        let start = under_way.rest.start;
+        let end = under_way.rest.end.min(start + ZERO_PIECE_BYTES / BLOCK_BYTES as u64);
+        under_way.rest.start = end;
+        let mut piece = Exclude { token: self.next_token(), kind, blocks: start..end };
+        let status = piece.ask(cache, &mut self.lane, now);
+        self.keep(index, Work::Exclude(piece), status == Status::Stalled);
+    }
+
+    /// Has blocks written and made stable as a part of a request.
+    pub(in crate::front) fn sync_part(
+        &mut self,
+        cache: &ArenaCache,
+        now: Nanos,
+        request: usize,
+        blocks: Range<u64>,
+    ) {
+        let mut flush = FlushRange { token: self.next_token(), blocks, stable: true };
+        match flush.ask(cache, &mut self.lane, now) {
+            Status::Pending => self.keep(request, Work::FlushRange(flush), false),
+            status => debug_assert_eq!(status, Status::Done, "a flush waits or is ignored"),
+        }
+    }
+
+    /// Makes what a request has changed stable, if that was asked for and all of it is done.
+    pub(in crate::front) fn go_on_syncing(&mut self, cache: &ArenaCache, now: Nanos, index: usize) {
+        let request = self.request(index);
+        if request.calls > 0 || !request.rest.is_empty() || request.failure.is_some() {
+            return;
+        }
+        if let Some(blocks) = request.to_sync.take() {
+            self.sync_part(cache, now, index, blocks);
+        }
+    }
+
+    /// What a call that is over means for its request.
+    pub(in crate::front) fn note_status(&mut self, now: Nanos, index: usize, status: &Status) {
+        match status {
+            Status::DoneAt(at) => {
+                let request = self.request(index);
+                request.not_before = request.not_before.max(*at);
+                let recorder = self.lane.recorder();
+                recorder.add(Counter::ThrottledWrites, 1);
+                recorder.add(Counter::ThrottledTime, at.saturating_sub(now));
+            }
+            Status::Failed(error) => self.request(index).fail(error),
+            Status::Done | Status::Pending | Status::Stalled => {}
+        }
+    }
+
     /// The calls that are to be made again, in their order.
-    pub(super) fn take_stalled(&mut self) -> VecDeque<usize> {
+    pub(in crate::front) fn take_stalled(&mut self) -> VecDeque<usize> {
         std::mem::take(&mut self.stalled)
     }
 
     /// Makes a call again; it, if it is over.
-    pub(super) fn ask_again(
+    pub(in crate::front) fn ask_again(
         &mut self,
         cache: &ArenaCache,
         now: Nanos,
@@ -366,7 +510,7 @@ impl Desk {
     }
 
     /// Gives everything up and closes the lane; the requests that nobody will answer any more.
-    pub(super) fn abandon(self, cache: &ArenaCache) -> Vec<u64> {
+    pub(in crate::front) fn abandon(self, cache: &ArenaCache) -> Vec<u64> {
         let Desk { owner, lane, parts, requests, .. } = self;
         cache.close_lane(lane);
         for part in parts.into_iter().flatten() {

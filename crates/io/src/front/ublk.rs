@@ -1,0 +1,28 @@
+//! Volumes as block devices, `/dev/ublkbN`, where the kernel has ublk (its admin guide:
+//! Documentation/block/ublk.rst).
+//!
+//! * [`abi`]: the structures and numbers of `linux/ublk_cmd.h`.
+//! * [`driver`]: the seams [`driver::Driver`] and [`driver::Queue`], behind which the kernel is;
+//!   [`kernel`] is the real one.
+//! * [`device`]: a device from its making to its end.
+//! * [`worker`]: the thread of a queue, which works at a desk as the threads of FUSE do.
+//!
+//! Data goes between the frames of the cache and the kernel's requests by pread(2) and pwrite(2)
+//! on the device of the server (`UBLK_F_USER_COPY`): one copy, and none in between.
+//!
+//! Invariants: what was made is undone when a later step fails; every request is answered once;
+//! after [`BlockDevice::close`] no thread runs and the device is gone.
+
+mod abi;
+mod device;
+mod driver;
+mod kernel;
+#[cfg(test)]
+mod pretended;
+#[cfg(test)]
+mod tests;
+mod worker;
+
+pub use device::{BlockDevice, DeviceOptions, left_behind};
+pub use driver::{Driver, UblkError};
+pub use kernel::KernelDriver;
