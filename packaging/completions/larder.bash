@@ -1602,7 +1602,7 @@ _larder() {
             return 0
             ;;
         larder__subcmd__mount)
-            opts="-h --memory --allow-other --shared --ttl --page-size --policy --read-ahead --hint --give-back --lock --write-mode --flush --preset --set --counters --control --control-tcp --control-token --plain-io --while-input --help"
+            opts="-h --memory --allow-other --shared --ttl --rule --page-size --policy --read-ahead --hint --give-back --lock --write-mode --flush --preset --set --counters --control --control-tcp --control-token --plain-io --while-input --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1613,6 +1613,10 @@ _larder() {
                     return 0
                     ;;
                 --ttl)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --rule)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -2017,7 +2021,7 @@ _larder() {
                     return 0
                     ;;
                 --view)
-                    COMPREPLY=($(compgen -W "files processes disks caches" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "files processes disks caches uses" -- "${cur}"))
                     return 0
                     ;;
                 --output)
@@ -2364,7 +2368,7 @@ _larder() {
             return 0
             ;;
         larder__subcmd__watch)
-            opts="-o -h --pid --cgroup --for --interval --rows --output --format --json --buffer --help"
+            opts="-o -h --pid --cgroup --for --interval --rows --output --format --json --bpf --buffer --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2400,6 +2404,10 @@ _larder() {
                     ;;
                 --format)
                     COMPREPLY=($(compgen -W "text json" -- "${cur}"))
+                    return 0
+                    ;;
+                --bpf)
+                    COMPREPLY=($(compgen -W "auto on off" -- "${cur}"))
                     return 0
                     ;;
                 --buffer)

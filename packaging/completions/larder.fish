@@ -74,6 +74,7 @@ complete -c larder -n "__fish_larder_using_subcommand serve" -l plain-io -d 'Use
 complete -c larder -n "__fish_larder_using_subcommand serve" -s h -l help -d 'Print help'
 complete -c larder -n "__fish_larder_using_subcommand mount" -l memory -d 'Memory of the cache, with everything that goes with it' -r
 complete -c larder -n "__fish_larder_using_subcommand mount" -l ttl -d 'How long names and attributes are believed without asking the folder' -r
+complete -c larder -n "__fish_larder_using_subcommand mount" -l rule -d 'Files that are handled in another way, by their name or by where they are: GLOB and words for hint, write mode, page size, pin, no-cache, kernel-pages=off|open|keep; what is left out is as for all files. Of several rules the first that matches a file counts (docs/mount.md)' -r
 complete -c larder -n "__fish_larder_using_subcommand mount" -l page-size -d 'Unit of replacement, 4KiB to 1MiB [default: 4KiB]' -r
 complete -c larder -n "__fish_larder_using_subcommand mount" -l policy -d 'Replacement policy, or auto; see larder serve [default: s3fifo]' -r
 complete -c larder -n "__fish_larder_using_subcommand mount" -l read-ahead -d 'The most that is read ahead of a stream at a time, or "off" [default: 1MiB]' -r
@@ -88,7 +89,7 @@ complete -c larder -n "__fish_larder_using_subcommand mount" -l control -d 'Sock
 complete -c larder -n "__fish_larder_using_subcommand mount" -l control-tcp -d 'Be controlled over TCP as well, from this machine only; needs --control-token' -r
 complete -c larder -n "__fish_larder_using_subcommand mount" -l control-token -d 'File whose one line must be shown by whoever controls over TCP; for its owner\'s eyes only' -r -F
 complete -c larder -n "__fish_larder_using_subcommand mount" -l allow-other -d 'Let all users in, as the modes of files say, and not only who mounts'
-complete -c larder -n "__fish_larder_using_subcommand mount" -l shared -d 'Others change the folder too: nothing about names and attributes is believed without asking, as with --ttl 0s'
+complete -c larder -n "__fish_larder_using_subcommand mount" -l shared -d 'Others change the folder too: the kernel tells what they change, which takes root; else nothing about names and attributes is believed without asking, as with --ttl 0s'
 complete -c larder -n "__fish_larder_using_subcommand mount" -l lock -d 'Lock the memory, so that it is never swapped out'
 complete -c larder -n "__fish_larder_using_subcommand mount" -l plain-io -d 'Use plain system calls even where io_uring is there'
 complete -c larder -n "__fish_larder_using_subcommand mount" -l while-input -d 'End as SIGTERM asks when standard input ends: for a program that mounts for itself'
@@ -360,6 +361,9 @@ complete -c larder -n "__fish_larder_using_subcommand watch" -l rows -d 'How man
 complete -c larder -n "__fish_larder_using_subcommand watch" -s o -l output -d 'Write the result as JSON into a file as well' -r -F
 complete -c larder -n "__fish_larder_using_subcommand watch" -l format -d 'How to print the result' -r -f -a "text\t''
 json\t''"
+complete -c larder -n "__fish_larder_using_subcommand watch" -l bpf -d 'Whether the kernel counts look-ups itself, which costs the watched far less than telling of each: auto where it can be done' -r -f -a "auto\t''
+on\t''
+off\t''"
 complete -c larder -n "__fish_larder_using_subcommand watch" -l buffer -d 'Memory for events that were not read yet, for each processor' -r
 complete -c larder -n "__fish_larder_using_subcommand watch" -l json -d 'The same as --format json'
 complete -c larder -n "__fish_larder_using_subcommand watch" -s h -l help -d 'Print help'
@@ -617,6 +621,7 @@ complete -c larder -n "__fish_larder_using_subcommand top" -l interval -d 'How o
 complete -c larder -n "__fish_larder_using_subcommand top" -l view -d 'What to show first' -r -f -a "files\t'Open files and what of them is in memory'
 processes\t'What processes read and write'
 disks\t'What disks do'
-caches\t'What larder serves here'"
+caches\t'What larder serves here'
+uses\t'Files by the processes that use them, and who hits; needs root'"
 complete -c larder -n "__fish_larder_using_subcommand top" -s o -l output -d 'Record from the beginning, one line of JSON for each look' -r -F
 complete -c larder -n "__fish_larder_using_subcommand top" -s h -l help -d 'Print help (see more with \'--help\')'
