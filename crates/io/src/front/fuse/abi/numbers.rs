@@ -87,7 +87,7 @@ pub(in crate::front::fuse) mod open_flag {
     pub(in crate::front::fuse) const NOFLUSH: u32 = 1 << 5;
     /// Writes do not wait for one another.
     pub(in crate::front::fuse) const PARALLEL_DIRECT_WRITES: u32 = 1 << 6;
-    /// The kernel reads and writes the file of [`OpenOut::backing_id`](super::OpenOut) by itself.
+    /// The kernel reads and writes the file behind the backing id of the answer by itself.
     pub(in crate::front::fuse) const PASSTHROUGH: u32 = 1 << 7;
 }
 
