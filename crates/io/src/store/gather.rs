@@ -7,6 +7,9 @@
 //! lose half of their speed by that. So what has many pieces goes through a buffer in one piece, as
 //! long as the copy is nothing beside the time that the device takes.
 //!
+//! As many buffers as a slow device needs to be busy are enough: what wants one waits for it, since
+//! in pieces it would only be in the way.
+//!
 //! Invariant: a buffer belongs to one operation from [`Gather::take`] to [`Gather::give_back`], and
 //! stays where it is as long as the gathering is there.
 
@@ -51,11 +54,21 @@ impl Gather {
         self.service = if self.service == 0 { one } else { (self.service * 3 + one) / 4 };
     }
 
-    /// A buffer for an operation on `pieces` pieces of memory, if it is worth it and one is free.
-    pub(super) fn take(&mut self, op: &StoreOp<ArenaFrames>, pieces: usize) -> Option<Taken> {
+    /// Whether a buffer is worth it for an operation on `pieces` pieces of memory.
+    pub(super) fn wants(&self, op: &StoreOp<ArenaFrames>, pieces: usize) -> bool {
         let moves = matches!(op.kind, StoreOpKind::Read | StoreOpKind::Write { .. });
         let fits = op.len <= BUFFER_BYTES as u64;
-        if !moves || !fits || pieces <= PIECES_MAX || self.service < SLOW {
+        moves && fits && pieces > PIECES_MAX && self.service >= SLOW
+    }
+
+    /// Whether all buffers belong to operations.
+    pub(super) fn is_full(&self) -> bool {
+        self.busy.iter().all(|&busy| busy)
+    }
+
+    /// A buffer for an operation on `pieces` pieces of memory, if it is worth it and one is free.
+    pub(super) fn take(&mut self, op: &StoreOp<ArenaFrames>, pieces: usize) -> Option<Taken> {
+        if !self.wants(op, pieces) {
             return None;
         }
         let free = self.busy.iter().position(|busy| !busy)?;

@@ -56,6 +56,8 @@ pub struct UringStore {
     wake_armed: bool,
     count: usize,
     gather: Gather,
+    /// Begun, and waiting for a buffer; while there are any, the buffers are in use.
+    held: VecDeque<StoreOp<ArenaFrames>>,
 }
 
 impl fmt::Debug for UringStore {
@@ -89,6 +91,7 @@ impl UringStore {
             wake_armed: false,
             count: 0,
             gather: Gather::default(),
+            held: VecDeque::new(),
         })
     }
 
@@ -138,6 +141,42 @@ impl UringStore {
             }
             Err(error) => Some(Err(error)),
         }
+    }
+
+    /// Has the kernel do an operation that has begun.
+    fn start(&mut self, now: Nanos, frames: &ArenaFrames, mut op: StoreOp<ArenaFrames>) {
+        let transfer = match self.file.next(&op, 0) {
+            Ok(Some(transfer)) => transfer,
+            other => {
+                let mut result = other.map(|_nothing| zero_rest(frames, &mut op, 0));
+                self.file.ended(&op, &mut result);
+                self.done.push(StoreDone { op, result, started_at: now, finished_at: now });
+                return;
+            }
+        };
+        let mut rest = vectors(frames, &mut op.segments);
+        let gathered = self.gather.take(&op, rest.len());
+        if let Some(taken) = gathered {
+            if op.kind != StoreOpKind::Read {
+                self.gather.fill(taken, frames, &op.segments);
+            }
+            let iov_base = self.gather.bytes(taken).as_mut_ptr().cast();
+            let iov_len = usize::try_from(op.len).expect("at most a buffer");
+            rest = vec![libc::iovec { iov_base, iov_len }];
+        }
+        let (vectors, started_at) = (Box::default(), now);
+        let together = self.count + 1;
+        let mut flight =
+            InFlight { op, vectors, rest, transfer: None, started_at, together, gathered, done: 0 };
+        point(&mut flight, transfer);
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.in_flight.push(None);
+            self.in_flight.len() - 1
+        });
+        self.in_flight[index] = Some(Box::new(flight));
+        self.count += 1;
+        let entry = self.entry(index);
+        self.push(entry);
     }
 
     fn push(&mut self, entry: squeue::Entry) {
@@ -305,38 +344,16 @@ impl Store<ArenaFrames> for UringStore {
             self.done.push(StoreDone { op, result, started_at: now, finished_at: now });
             return;
         }
-        let transfer = match self.file.next(&op, 0) {
-            Ok(Some(transfer)) => transfer,
-            other => {
-                let mut result = other.map(|_nothing| zero_rest(frames, &mut op, 0));
-                self.file.ended(&op, &mut result);
-                self.done.push(StoreDone { op, result, started_at: now, finished_at: now });
-                return;
+        let pieces = vectors(frames, &mut op.segments).len();
+        if self.gather.is_full() && self.gather.wants(&op, pieces) {
+            // Somebody may wait for a read, and nobody for most writes.
+            match op.kind {
+                StoreOpKind::Read => self.held.push_front(op),
+                _ => self.held.push_back(op),
             }
-        };
-        let mut rest = vectors(frames, &mut op.segments);
-        let gathered = self.gather.take(&op, rest.len());
-        if let Some(taken) = gathered {
-            if op.kind != StoreOpKind::Read {
-                self.gather.fill(taken, frames, &op.segments);
-            }
-            let iov_base = self.gather.bytes(taken).as_mut_ptr().cast();
-            let iov_len = usize::try_from(op.len).expect("at most a buffer");
-            rest = vec![libc::iovec { iov_base, iov_len }];
+            return;
         }
-        let (vectors, started_at) = (Box::default(), now);
-        let together = self.count + 1;
-        let mut flight =
-            InFlight { op, vectors, rest, transfer: None, started_at, together, gathered, done: 0 };
-        point(&mut flight, transfer);
-        let index = self.free.pop().unwrap_or_else(|| {
-            self.in_flight.push(None);
-            self.in_flight.len() - 1
-        });
-        self.in_flight[index] = Some(Box::new(flight));
-        self.count += 1;
-        let entry = self.entry(index);
-        self.push(entry);
+        self.start(now, frames, op);
     }
 
     fn reap(&mut self, now: Nanos, frames: &ArenaFrames, done: &mut Vec<StoreDone<ArenaFrames>>) {
@@ -362,11 +379,18 @@ impl Store<ArenaFrames> for UringStore {
             let index = usize::try_from(tag).expect("an index");
             done.extend(self.completed((index, code), now, frames));
         }
+        while !self.gather.is_full()
+            && let Some(op) = self.held.pop_front()
+        {
+            self.start(now, frames, op);
+        }
+        // What was found to be wrong just now.
+        done.append(&mut self.done);
         self.fill_queue();
     }
 
     fn in_flight(&self) -> usize {
-        self.count + self.done.len()
+        self.count + self.held.len() + self.done.len()
     }
 
     fn next_event(&self) -> Option<Nanos> {
@@ -413,5 +437,74 @@ impl Drop for UringStore {
             }
         }
         std::mem::forget(std::mem::take(&mut self.in_flight));
+        std::mem::forget(std::mem::take(&mut self.held));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::open_file;
+    use larder_core::clock::MILLISECOND;
+    use larder_core::frames::Frames;
+    use larder_mem::{Arena, ArenaOptions};
+    use std::os::unix::fs::FileExt as _;
+
+    const OPS: u32 = 6;
+    const EACH: u32 = 256;
+
+    #[test]
+    fn what_waits_for_a_buffer_is_done_as_the_rest() {
+        let image = tempfile::NamedTempFile::new().expect("a file");
+        let bytes = u64::from(OPS * EACH) * 4096;
+        image.as_file().set_len(bytes).expect("make it long");
+        let file = Arc::new(open_file(image.path(), false).expect("open it"));
+        let Ok(mut store) = UringStore::new(file) else { return };
+        let options = ArenaOptions { frames: OPS * EACH, huge_pages: false, lock: false };
+        let frames = ArenaFrames::new(Arena::new(options).expect("6 MiB"));
+        for frame in 0..OPS * EACH {
+            let mut own = frames.try_own(frame).expect("free");
+            let number = u8::try_from(frame % 251).expect("below 256");
+            frames.arena().bytes_mut(&mut own).fill(number);
+            frames.disown(own);
+        }
+        store.gather.took(1 << 20, 10_000 * MILLISECOND, 1);
+        for tag in 0..OPS {
+            // Backwards, so that no two frames make one piece.
+            let of_op = (tag * EACH..(tag + 1) * EACH).rev();
+            let segments = of_op.map(|frame| {
+                let buffer = Buffer::Pinned(frames.try_pin(frame).expect("free"));
+                Segment { buffer, offset: 0, len: 4096 }
+            });
+            let (offset, len) = (u64::from(tag * EACH) * 4096, u64::from(EACH) * 4096);
+            let kind = StoreOpKind::Write { fua: false };
+            let segments = segments.collect();
+            let tag = u64::from(tag);
+            let op = StoreOp { tag, kind, offset, len, segments, queued_at: 0 };
+            store.submit(0, &frames, op);
+        }
+        assert_eq!((store.in_flight(), store.held.len()), (6, 4));
+        let waker = Waker::new().expect("a waker");
+        let mut done = Vec::new();
+        while store.in_flight() > 0 {
+            store.wait(&waker, None).expect("wait");
+            store.reap(0, &frames, &mut done);
+        }
+        assert_eq!(done.len(), 6);
+        for StoreDone { op, result, .. } in done {
+            assert_eq!(result, Ok(()));
+            for segment in op.segments {
+                let Buffer::Pinned(pin) = segment.buffer else { unreachable!("it was written") };
+                frames.unpin(pin);
+            }
+        }
+        for frame in 0..OPS * EACH {
+            let (tag, place) = (frame / EACH, frame % EACH);
+            let number = (tag * EACH + EACH - 1 - place) % 251;
+            let mut block = [0; 4096];
+            let at = u64::from(frame) * 4096;
+            image.as_file().read_exact_at(&mut block, at).expect("read");
+            assert!(block.iter().all(|&byte| u32::from(byte) == number), "block {frame}");
+        }
     }
 }
