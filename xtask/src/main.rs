@@ -14,6 +14,7 @@ mod image;
 mod memory_group;
 mod nbd;
 mod packages;
+mod postmark;
 mod prove;
 mod random;
 mod run;

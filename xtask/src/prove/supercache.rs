@@ -212,16 +212,11 @@ fn iozone(Stand { lab, group, .. }: &Stand<'_>, folder: &Path, file: &str) -> Re
 
 /// Runs Debian's PostMark; seconds.
 fn postmark(Stand { lab, group, point, .. }: &Stand<'_>) -> Result<f64> {
-    let (files, transactions) = lab.either((4000, 8000), (2000, 1000));
+    let size = lab.either((4000, 8000), (2000, 1000));
     let folder = point.join("postmark");
     std::fs::create_dir(&folder).context("make a folder for PostMark")?;
     let script = lab.file("postmark.script");
-    let commands = format!(
-        "set location {}\nset number {files}\nset size 500 100000\nset subdirectories 5\n\
-         set transactions {transactions}\nset read 4096\nset write 4096\nrun\nquit\n",
-        folder.display()
-    );
-    std::fs::write(&script, commands).context("write a script for PostMark")?;
+    crate::postmark::write_script(&script, &folder, size, 100_000)?;
     let begun = Instant::now();
     let said = run::text(&mut group.enter(Command::new("postmark").arg(&script)))?;
     let took = begun.elapsed().as_secs_f64();

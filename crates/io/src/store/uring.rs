@@ -344,14 +344,16 @@ impl Store<ArenaFrames> for UringStore {
             self.done.push(StoreDone { op, result, started_at: now, finished_at: now });
             return;
         }
-        let pieces = vectors(frames, &mut op.segments).len();
-        if self.gather.is_full() && self.gather.wants(&op, pieces) {
-            // Somebody may wait for a read, and nobody for most writes.
-            match op.kind {
-                StoreOpKind::Read => self.held.push_front(op),
-                _ => self.held.push_back(op),
+        if self.gather.is_full() {
+            let pieces = vectors(frames, &mut op.segments).len();
+            if self.gather.wants(&op, pieces) {
+                // Somebody may wait for a read, and nobody for most writes.
+                match op.kind {
+                    StoreOpKind::Read => self.held.push_front(op),
+                    _ => self.held.push_back(op),
+                }
+                return;
             }
-            return;
         }
         self.start(now, frames, op);
     }

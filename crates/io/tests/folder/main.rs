@@ -17,6 +17,8 @@ mod elsewhere;
 mod faults;
 mod mapped;
 mod mirror;
+#[path = "../common/mounting.rs"]
+mod mounting;
 mod names;
 mod promises;
 #[path = "../common/rig.rs"]
@@ -30,25 +32,13 @@ use larder_core::mode::WriteMode;
 use larder_core::volume::VolumeOptions;
 use larder_io::engine::{ArenaVolume, Engine};
 use larder_io::front::fuse::{FileGlob, FileOptions, FileRule, Folder, FolderMount, FolderOptions};
-use std::fs::OpenOptions;
+use mounting::can_mount;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tempfile::TempDir;
 
 const MIB: u64 = 1 << 20;
-
-/// Whether anything can be mounted here; says why not.
-fn can_mount() -> bool {
-    let device = OpenOptions::new().read(true).write(true).open("/dev/fuse");
-    let is_root = rustix::process::geteuid().is_root();
-    if let Err(error) = &device {
-        eprintln!("skipped: /dev/fuse cannot be opened: {error}");
-    } else if !is_root {
-        eprintln!("skipped: this user may not mount");
-    }
-    device.is_ok() && is_root
-}
 
 /// How files are handled that are called so.
 #[derive(Clone, Copy)]

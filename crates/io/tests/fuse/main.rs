@@ -10,6 +10,8 @@ mod come_and_go;
 #[path = "../common/mod.rs"]
 mod common;
 mod model;
+#[path = "../common/mounting.rs"]
+mod mounting;
 mod nodes;
 mod promises;
 #[path = "../common/rig.rs"]
@@ -20,24 +22,13 @@ use larder_io::engine::{ArenaVolume, Engine};
 use larder_io::frames::ArenaFrames;
 use larder_io::front::fuse::VolumeMount;
 use larder_io::store::{AllocationMap, Solid};
+use mounting::can_mount;
 use std::fs::{File, OpenOptions};
 use std::path::PathBuf;
 use std::sync::Arc;
 use tempfile::TempDir;
 
 const MIB: u64 = 1 << 20;
-
-/// Whether files can be mounted here; says why not.
-fn can_mount() -> bool {
-    let device = OpenOptions::new().read(true).write(true).open("/dev/fuse");
-    let is_root = rustix::process::geteuid().is_root();
-    if let Err(error) = &device {
-        eprintln!("skipped: /dev/fuse cannot be opened: {error}");
-    } else if !is_root {
-        eprintln!("skipped: this user may not mount");
-    }
-    device.is_ok() && is_root
-}
 
 /// A mount with a volume called disk.
 struct Service {

@@ -19,14 +19,9 @@ const COMMITS: usize = 20;
 pub(in crate::prove) fn postmark(point: &Path, quick: bool) -> Result<String> {
     let place = point.join("postmark");
     std::fs::create_dir(&place).context("make a folder for PostMark")?;
-    let (files, transactions) = if quick { (500, 1000) } else { (10_000, 20_000) };
+    let size = if quick { (500, 1000) } else { (10_000, 20_000) };
     let script = place.join("script");
-    let lines = format!(
-        "set location {}\nset number {files}\nset transactions {transactions}\nset subdirectories \
-         5\nset size 500 100000\nset read 4096\nset write 4096\nrun\nquit\n",
-        place.display()
-    );
-    std::fs::write(&script, lines).context("write PostMark's script")?;
+    crate::postmark::write_script(&script, &place, size, 100_000)?;
     let said = run::text(run::client(PATIENCE_S, "postmark").arg(&script))?;
     if !quick {
         for count in COUNTS {

@@ -142,12 +142,7 @@ fn postmark(lab: &Lab, point: &Path, (files, transactions): (u64, u64)) -> Resul
     let folder = point.join("postmark");
     std::fs::create_dir(&folder).context("make a folder for PostMark")?;
     let script = lab.file("mount-speed.script");
-    let commands = format!(
-        "set location {}\nset number {files}\nset size 500 10000\nset subdirectories 5\n\
-         set transactions {transactions}\nset read 4096\nset write 4096\nrun\nquit\n",
-        folder.display()
-    );
-    std::fs::write(&script, commands).context("write a script for PostMark")?;
+    crate::postmark::write_script(&script, &folder, (files, transactions), 10_000)?;
     let begun = Instant::now();
     let out = run::keep(run::client(300, "postmark").arg(&script))?;
     let took = begun.elapsed().as_secs_f64();
