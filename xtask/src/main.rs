@@ -17,6 +17,7 @@ mod packages;
 mod postmark;
 mod prove;
 mod random;
+mod rings;
 mod run;
 mod server;
 mod table;
@@ -33,7 +34,7 @@ usage: cargo xtask COMMAND
   docs [--check]         write the generated parts of docs and packaging, or fail if they differ
   captures [BINARY]      show larder top to docs/top.md, in tmux; needs root
   test                   install what the tests need, run everything that takes minutes
-  prove [NAME...]        run the long proofs, all of them or those named
+  prove [NAME...]        install what the proofs need, run all of them or those named
       --quick            seconds instead of minutes
       --for TIME         how long to fuzz: 90s, 10m, 1h (default 1h; 5s with --quick)
       --seed N           seed of everything random (default 1)

@@ -39,7 +39,7 @@ const NEEDS: &[(&str, &str)] = &[
 ];
 
 /// Programs that are not here.
-pub(crate) fn missing() -> Vec<&'static str> {
+fn missing() -> Vec<&'static str> {
     let absent = |(program, _): &&(&'static str, &str)| !run::installed(program);
     NEEDS.iter().filter(absent).map(|(program, _)| *program).collect()
 }

@@ -326,9 +326,8 @@ pub(crate) fn claims(names: &[&str], options: &Options) -> Result<Vec<Claim>> {
 /// `prove [NAME...] [OPTIONS]`.
 pub(crate) fn command(args: &[String]) -> Result<Ending> {
     let (names, options) = parse(args)?;
-    let missing = packages::missing();
-    if !missing.is_empty() {
-        println!("not installed: {}; what needs them will fail", missing.join(", "));
+    if let Err(error) = packages::install() {
+        println!("{error:#}; what needs them will fail");
     }
     let claims = claims(&names, &options)?;
     let rows: Vec<Vec<String>> = claims

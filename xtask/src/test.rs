@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, ensure};
 
 use crate::prove::{self, Options};
 use crate::table::{self, Verdict};
-use crate::{Ending, docs, packages, run, tidy};
+use crate::{Ending, docs, packages, rings, run, tidy};
 
 /// The proofs that have a short form worth running each time.
 const QUICK: &[&str] =
@@ -35,6 +35,13 @@ pub(crate) fn command() -> Ending {
     });
     step(&mut lines, "unit and integration tests", || {
         cargo(&["test", "--workspace", "--no-fail-fast"], &[])
+    });
+    step(&mut lines, "file systems by io_uring", || {
+        // Where the machine has it switched on, they ran so before.
+        let _rings = rings::on()?;
+        ensure!(rings::are_on(), "the kernel has no FUSE over io_uring");
+        let which = ["--package", "larder-io", "--test", "folder", "--test", "fuse"];
+        cargo(&[&["test", "--no-fail-fast"], &which[..]].concat(), &[])
     });
     step(&mut lines, "block devices (feature ublk)", || {
         let both = ["--package", "larder-io", "--package", "larder", "--features", "ublk"];

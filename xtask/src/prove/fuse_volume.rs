@@ -39,6 +39,7 @@ pub(super) fn run(lab: &Lab, claims: &mut Claims) -> Result<()> {
         claims.skip("file systems on cached volumes", reason);
         return Ok(());
     }
+    let _rings = crate::rings::on()?;
     for kind in Kind::ALL {
         let name = kind.name();
         claims.tried(format!("{name}: postmark, git, cargo; fsck clean; the same again"), || {

@@ -109,6 +109,7 @@ pub(super) fn run(lab: &Lab, claims: &mut Claims) -> Result<()> {
         claims.skip("programs on a mounted folder", reason);
         return Ok(());
     }
+    let _rings = crate::rings::on()?;
     let world = World::new(lab)?;
     databases::run(&world, claims);
     copies::run(&world, claims)?;

@@ -3,7 +3,8 @@
 //! Everybody shows a folder of their own of one ext4, which is on a loop device with direct I/O.
 //! In each round each of them gets one trial of each workload, the order turning round from round
 //! to round; compared are the trials of the same round. All reads are hits: the file was read just
-//! before, through the mount that is measured.
+//! before, through the mount that is measured. FUSE over io_uring is switched on for the time, where
+//! the kernel has it: of those who take part larder alone asks for it.
 
 mod workloads;
 
@@ -19,18 +20,20 @@ use super::mount::shown::{By, Shown};
 use super::speed::{median, record};
 use super::{Claims, Lab};
 use crate::image::{self, MIB};
-use crate::run;
+use crate::{rings, run};
 use workloads::{Size, Workload};
 
 const IMAGE_MIB: u64 = 2048;
 
 /// So much that nothing that is read has to go, and that writers are not slowed down.
 const LARDER: By = By::Larder("--memory 512MiB");
+/// The kernel keeps pages too, as it does for bindfs.
+const LARDER_PAGES: By = By::Larder("--memory 512MiB --rule *=kernel-pages=keep");
 const RCLONE: By = By::Rclone("full");
 /// The least that PostMark works with: what is read is not cached on disk.
 const RCLONE_LEAST: By = By::Rclone("minimal");
 
-const ALL: [By; 5] = [LARDER, By::Bindfs, By::Mergerfs, RCLONE, RCLONE_LEAST];
+const ALL: [By; 6] = [LARDER, LARDER_PAGES, By::Bindfs, By::Mergerfs, RCLONE, RCLONE_LEAST];
 
 /// What a workload's rate has to be.
 #[derive(Debug, Clone, Copy)]
@@ -61,7 +64,14 @@ const BARS: &[(Workload, Bar)] = &[
     (Workload::Direct(2), Bar::Times(By::Mergerfs, Workload::Buffered(2), 1.0)),
     (Workload::Direct(2), Bar::Rate(130_000.0)),
     (Workload::DirectLarge, Bar::Rate(2500.0)),
+    (Workload::Kept, Bar::Times(By::Bindfs, Workload::Kept, 0.9)),
+    (Workload::KeptLarge, Bar::Times(By::Bindfs, Workload::KeptLarge, 0.9)),
 ];
+
+/// Larder as it is with this workload.
+fn ours(workload: Workload) -> By {
+    if matches!(workload, Workload::Kept | Workload::KeptLarge) { LARDER_PAGES } else { LARDER }
+}
 
 /// What one participant brought with one workload, in the order of the rounds.
 #[derive(Debug)]
@@ -98,6 +108,7 @@ pub(super) fn run(lab: &Lab, claims: &mut Claims) -> Result<()> {
         return Ok(());
     }
     let started = record::now()?;
+    let _rings = rings::on()?;
     let image = image::sparse(&lab.file("mount-speed.img"), IMAGE_MIB * MIB)?;
     let mut file_system = FileSystem::attach(lab, &image, Kind::Ext4)?;
     file_system.make()?;
@@ -119,7 +130,8 @@ pub(super) fn run(lab: &Lab, claims: &mut Claims) -> Result<()> {
             started: &started,
             software: software(&lab.root),
             settings: json!({
-                "larder": LARDER.words(), "mergerfs": By::Mergerfs.words(),
+                "larder": LARDER.words(), "larder with kernel pages": LARDER_PAGES.words(),
+                "fuse over io_uring": rings::are_on(), "mergerfs": By::Mergerfs.words(),
                 "bindfs": By::Bindfs.words(), "rclone": RCLONE.words(),
                 "source": "ext4 on a loop device with direct I/O", "rounds": rounds(lab),
             }),
@@ -147,7 +159,7 @@ fn measure(lab: &Lab, at: &Path) -> Result<Vec<Series>> {
     let mut series = Vec::new();
     for workload in Workload::ALL {
         let takes_part = |shown: &&Shown| {
-            let is_asked = |(of, bar): &(Workload, Bar)| match (shown.by() == LARDER, bar) {
+            let is_asked = |(of, bar): &(Workload, Bar)| match (shown.by() == ours(*of), bar) {
                 (true, _) => *of == workload,
                 (false, Bar::Times(peer, with, _)) => *peer == shown.by() && *with == workload,
                 (false, Bar::Rate(_)) => false,
@@ -189,7 +201,7 @@ fn find(series: &[Series], by: By, workload: Workload) -> Result<&[f64]> {
 }
 
 fn outcome(series: &[Series], workload: Workload, bar: Bar) -> Result<Outcome> {
-    let ours = find(series, LARDER, workload)?;
+    let ours = find(series, ours(workload), workload)?;
     let (theirs, ratios, required): (_, Vec<f64>, _) = match bar {
         Bar::Times(peer, with, times) => {
             let theirs = find(series, peer, with)?;
@@ -239,7 +251,7 @@ fn comparison(made: &Outcome) -> Value {
     };
     json!({
         "what": made.what,
-        "ours": series_name(LARDER, made.workload),
+        "ours": series_name(ours(made.workload), made.workload),
         "theirs": theirs,
         "ratio_median": middle,
         "ratio_min": least,

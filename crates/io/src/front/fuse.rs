@@ -13,11 +13,13 @@ mod device;
 mod files;
 mod folder;
 mod handshake;
+mod link;
 mod mount;
 mod mounted;
 mod nodes;
 mod notify;
 mod passthrough;
+mod ring;
 mod worker;
 
 pub(in crate::front) use files::VolumeFile;

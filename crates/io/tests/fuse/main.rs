@@ -51,7 +51,7 @@ impl Service {
     fn start(engine: Arc<Engine>, volume: Arc<ArenaVolume>, map: Arc<dyn AllocationMap>) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let volumes = vec![(Arc::clone(&volume), map)];
-        let mount = VolumeMount::start(Arc::clone(&engine), folder.path(), volumes, None);
+        let mount = VolumeMount::start(Arc::clone(&engine), folder.path(), volumes, None, false);
         Service { engine, volume, mount: Some(mount.expect("a mount")), folder }
     }
 

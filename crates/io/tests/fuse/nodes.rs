@@ -194,7 +194,7 @@ fn a_mount_in_use_stays_until_it_is_cut_off() {
     assert!(matches!(busy, UnmountError::Busy(_)), "{busy}");
     file.write_all_at(b"still served", 0).expect("room");
     let second =
-        VolumeMount::start(Arc::clone(&service.engine), service.folder.path(), vec![], None);
+        VolumeMount::start(Arc::clone(&service.engine), service.folder.path(), vec![], None, false);
     let second = second.expect_err("it is taken").to_string();
     assert!(second.ends_with("a larder that runs has it mounted"), "{second}");
     mount.unmount(true).expect("lazily");

@@ -44,10 +44,14 @@ pub(super) enum Workload {
     Buffered(usize),
     /// Reads of 1 MiB in order, opened for direct I/O.
     DirectLarge,
+    /// Random reads of 4 KiB that the kernel answers from its own pages.
+    Kept,
+    /// The same of 1 MiB in order.
+    KeptLarge,
 }
 
 impl Workload {
-    pub(super) const ALL: [Workload; 8] = [
+    pub(super) const ALL: [Workload; 10] = [
         Workload::Creates,
         Workload::Deletes,
         Workload::PostMark,
@@ -56,6 +60,8 @@ impl Workload {
         Workload::Direct(2),
         Workload::Buffered(2),
         Workload::DirectLarge,
+        Workload::Kept,
+        Workload::KeptLarge,
     ];
 
     pub(super) fn name(self) -> String {
@@ -67,6 +73,8 @@ impl Workload {
             Workload::Direct(count) => format!("4 KiB direct random hits, {}", jobs(count)),
             Workload::Buffered(count) => format!("4 KiB random hits, {}", jobs(count)),
             Workload::DirectLarge => "1 MiB direct reads".into(),
+            Workload::Kept => "4 KiB random reads of kernel pages".into(),
+            Workload::KeptLarge => "1 MiB reads of kernel pages".into(),
         }
     }
 
@@ -74,14 +82,14 @@ impl Workload {
         match self {
             Workload::Creates | Workload::Deletes => "files/s",
             Workload::PostMark => "transactions/s",
-            Workload::Direct(_) | Workload::Buffered(_) => "reads/s",
-            Workload::DirectLarge => "MB/s",
+            Workload::Direct(_) | Workload::Buffered(_) | Workload::Kept => "reads/s",
+            Workload::DirectLarge | Workload::KeptLarge => "MB/s",
         }
     }
 
     /// Whether a file is read.
     fn reads(self) -> bool {
-        matches!(self, Workload::Direct(_) | Workload::Buffered(_) | Workload::DirectLarge)
+        !matches!(self, Workload::Creates | Workload::Deletes | Workload::PostMark)
     }
 
     /// Makes what the trials at a mountpoint need, once.
@@ -111,6 +119,11 @@ impl Workload {
             }
             Workload::DirectLarge => {
                 let per_s = reads(point, size, &["--direct=1", "--rw=read", "--bs=1m"])?;
+                Ok(per_s * to_f64(MIB) / 1e6)
+            }
+            Workload::Kept => reads(point, size, &["--rw=randread", "--bs=4k"]),
+            Workload::KeptLarge => {
+                let per_s = reads(point, size, &["--rw=read", "--bs=1m"])?;
                 Ok(per_s * to_f64(MIB) / 1e6)
             }
         }

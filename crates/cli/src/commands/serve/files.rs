@@ -96,7 +96,12 @@ impl Files {
     ) -> Result<Self> {
         let Some(directory) = &arguments.fuse else { return Ok(Files(RwLock::new(None))) };
         let volumes = volumes.iter().map(|served| (Arc::clone(&served.volume), served.map.clone()));
-        let mount = VolumeMount::start(Arc::clone(engine), directory, volumes.collect(), observer)?;
+        let (engine, volumes) = (Arc::clone(engine), volumes.collect());
+        let mount =
+            VolumeMount::start(engine, directory, volumes, observer, arguments.plain_io)?;
+        if let Some(note) = mount.note() {
+            eprintln!("larder: note: {note}");
+        }
         Ok(Files::of(Mounted::Volumes(mount)))
     }
 

@@ -1,7 +1,8 @@
 //! Requests that move or look at data: read, write, flush, zeroing, and where data is.
 
-use super::abi::{self, FallocateIn, InHeader, LseekIn, LseekOut, TransferIn, WriteOut, opcode};
+use super::abi::{self, FallocateIn, LseekIn, LseekOut, TransferIn, WriteOut, opcode};
 use super::files::VolumeFile;
+use super::link::Asked;
 use super::worker::{READ_BYTES_MAX, Worker};
 use crate::call::Call as _;
 use crate::front::desk::{Kind, Request, Work};
@@ -22,25 +23,26 @@ const SEEK_PIECE_BYTES: u64 = 1 << 30;
 
 impl Worker {
     /// Takes a request that is about data; false if it is about something else.
-    pub(super) fn take_data_request(&mut self, now: Nanos, header: &InHeader, body: &[u8]) -> bool {
+    pub(super) fn take_data_request(&mut self, now: Nanos, asked: Asked<'_>) -> bool {
         if !matches!(
-            header.opcode,
+            asked.header.opcode,
             opcode::READ | opcode::WRITE | opcode::FSYNC | opcode::FALLOCATE | opcode::LSEEK
         ) {
             return false;
         }
-        if let Err(errno) = self.begin(now, header, body) {
-            self.device.refuse(header.unique, errno);
+        if let Err(errno) = self.begin(now, asked) {
+            self.link.refuse(asked.header.unique, errno);
         }
         true
     }
 
-    fn begin(&mut self, now: Nanos, header: &InHeader, body: &[u8]) -> Result<(), Errno> {
+    fn begin(&mut self, now: Nanos, asked: Asked<'_>) -> Result<(), Errno> {
+        let Asked { header, body, data } = asked;
         let unique = header.unique;
         if header.opcode == opcode::LSEEK {
             let file = self.shared.files().at(header.nodeid).ok_or(Errno::SHUTDOWN)?;
             let found = self.seek(&file, &abi::head_of(body))?;
-            self.device.reply(unique, LseekOut { offset: found }.as_bytes());
+            self.link.reply(unique, LseekOut { offset: found }.as_bytes());
             return Ok(());
         }
         let desk = self.desk(header.nodeid)?;
@@ -50,9 +52,7 @@ impl Worker {
                 Ok(())
             }
             opcode::WRITE => {
-                let asked: TransferIn = abi::head_of(body);
-                let payload = body.get(size_of::<TransferIn>()..).unwrap_or_default();
-                self.begin_write(now, desk, unique, &asked, payload)
+                self.begin_write(now, desk, unique, &abi::head_of(body), data)
             }
             opcode::FSYNC => {
                 self.begin_flush(now, desk, unique);
@@ -68,7 +68,7 @@ impl Worker {
         let wanted = asked.size.min(READ_BYTES_MAX);
         let len = u32::try_from(left.min(u64::from(wanted))).expect("at most 1 MiB");
         if len == 0 {
-            self.device.reply(unique, &[]);
+            self.link.reply(unique, &[]);
             return;
         }
         self.read_at(now, index, unique, (asked.offset, len), None);
@@ -98,7 +98,7 @@ impl Worker {
         let span = offset..u64::from(len);
         match status {
             Status::Done => {
-                self.device.reply_read(unique, self.cache.frames(), &read);
+                self.link.reply_read(unique, self.cache.frames(), &read);
                 read.release(self.cache.frames());
                 let duration = self.clock.now().saturating_sub(now);
                 desk.lane.recorder().record(Latency::Read, duration);
@@ -169,9 +169,9 @@ impl Worker {
         self.desks[index].write_part(&self.cache, now, request, (offset, bytes), fua);
     }
 
-    pub(super) fn reply_written(&self, unique: u64, len: u64) {
+    pub(super) fn reply_written(&mut self, unique: u64, len: u64) {
         let size = u32::try_from(len).expect("at most 1 MiB");
-        self.device.reply(unique, WriteOut { size, padding: 0 }.as_bytes());
+        self.link.reply(unique, WriteOut { size, padding: 0 }.as_bytes());
     }
 
     fn begin_flush(&mut self, now: Nanos, index: usize, unique: u64) {

@@ -5,6 +5,7 @@
 //! from, as the kernel demands.
 
 use super::abi::OutHeader;
+use super::ring::Lent;
 use crate::frames::ArenaFrames;
 use crate::wake::Waker;
 use larder_core::request::{Assembly, READ_PIECE_BYTES};
@@ -28,10 +29,10 @@ const IOC_CLONE: rustix::ioctl::Opcode = rustix::ioctl::opcode::read::<u32>(229,
 const SLICES_MAX: usize = 1 + READ_PIECE_BYTES as usize / BLOCK_BYTES + 1;
 
 /// What a look for a request brought.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) enum Received {
-    /// A request of so many bytes.
-    Request(usize),
+    /// A request of so many bytes; the data of a write that lies elsewhere.
+    Request(usize, Option<Lent>),
     /// Nothing now.
     Nothing,
     /// The file system is unmounted.
@@ -86,7 +87,7 @@ impl Device {
     /// If the kernel refuses to hand it over.
     pub(super) fn receive(&self, buffer: &mut [u8]) -> io::Result<Received> {
         match rustix::io::read(&self.descriptor, buffer) {
-            Ok(bytes) => Ok(Received::Request(bytes)),
+            Ok(bytes) => Ok(Received::Request(bytes, None)),
             // Who asked was killed before the request was taken: there may be another.
             Err(Errno::AGAIN | Errno::INTR | Errno::NOENT) => Ok(Received::Nothing),
             Err(Errno::NODEV | Errno::CONNABORTED) => Ok(Received::Gone),

@@ -48,7 +48,7 @@ use sections::Section;
 use std::collections::HashMap;
 use std::fmt;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -288,7 +288,24 @@ fn raise_descriptors() -> usize {
         }
     }
     let limit = rustix::process::getrlimit(Resource::Nofile).current;
-    usize::try_from(limit.unwrap_or(1 << 20)).unwrap_or(1 << 20)
+    let limit = usize::try_from(limit.unwrap_or(1 << 20)).unwrap_or(1 << 20);
+    reserve_descriptors(limit);
+    limit
+}
+
+/// Descriptors that there is room for in the kernel's table of this process from the beginning.
+const DESCRIPTORS_AT_ONCE: usize = 1 << 16;
+
+/// Has the kernel make its table of descriptors large while nobody makes files: with several
+/// threads each doubling of it takes the kernel some ten milliseconds, in which none are made.
+fn reserve_descriptors(limit: usize) {
+    let last = limit.min(DESCRIPTORS_AT_ONCE).saturating_sub(1);
+    let Ok(last) = RawFd::try_from(last) else { return };
+    // That there is room stays when it is closed again; without it, it is only slower.
+    let any = std::io::stderr();
+    if let Err(error) = rustix::io::fcntl_dupfd_cloexec(any, last) {
+        tracing::debug!(%error, "the table of descriptors grows when it has to");
+    }
 }
 
 impl Folder {

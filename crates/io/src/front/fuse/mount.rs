@@ -106,6 +106,8 @@ pub(super) struct How {
     /// Whether programs may run as somebody else, and devices be opened, where that may be said.
     pub(super) trusted: bool,
     pub(super) read_only: bool,
+    /// Whether the kernel is to ask through the device, even where it could by io_uring.
+    pub(super) plain: bool,
 }
 
 /// Mounts at `path`; the descriptor through which the kernel asks, and whether a dead mount had to

@@ -6,8 +6,11 @@
 use super::device::Device;
 use super::files::Files;
 use super::folder::{Clerks, Folder, own_mask};
+use super::abi::capability;
 use super::handshake::{self, shake_hands};
+use super::link::Link;
 use super::mount::{self, How, Mount, MountError, UnmountError};
+use super::ring::{self, Prepared, Ring};
 use super::worker::Worker;
 use crate::engine::{ArenaVolume, Engine};
 use crate::front::observe::Observer;
@@ -19,6 +22,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -78,6 +82,8 @@ pub(super) struct Mounted {
     mount: Mount,
     threads: Mutex<Vec<JoinHandle<()>>>,
     took_over: bool,
+    /// What is not as good as it could be.
+    note: Option<String>,
 }
 
 impl fmt::Debug for Mounted {
@@ -102,7 +108,15 @@ impl Mounted {
             // One of them may wait for the folder's disk.
             Tree::Folder { ref folder, .. } => (FOLDER_THREADS_MIN, folder.wanted()),
         };
-        let wakers = (0..cpus.clamp(least, THREADS_MAX)).map(|_| Waker::new());
+        let touch = matches!(tree, Tree::Volumes(_));
+        let (rings, note) = match rings(cpus.min(THREADS_MAX), how.plain, touch) {
+            Ok(rings) => (rings, None),
+            Err(note) => (Vec::new(), Some(note)),
+        };
+        // What comes by a ring is for its thread alone.
+        let by_rings = if rings.is_empty() { 0 } else { capability::OVER_IO_URING };
+        let count = if by_rings == 0 { cpus.clamp(least, THREADS_MAX) } else { rings.len() };
+        let wakers = (0..count).map(|_| Waker::new());
         let wakers = wakers.collect::<io::Result<Vec<_>>>().map_err(refused)?;
         let (descriptor, mount, took_over) = mount::mount(at, how)?;
         let shared = Arc::new(Shared {
@@ -115,16 +129,17 @@ impl Mounted {
             wakers,
             unmounted: AtomicBool::new(false),
         });
-        let threads = shake_hands(&descriptor, wanted).and_then(|agreed| {
+        let threads = shake_hands(&descriptor, wanted | by_rings).and_then(|agreed| {
             if let Tree::Folder { folder, .. } = &shared.tree {
                 folder.agreed(agreed, &descriptor);
             }
-            start_threads(&shared, descriptor)
+            let by_rings = agreed & capability::OVER_IO_URING != 0;
+            start_threads(&shared, descriptor, if by_rings { rings } else { Vec::new() })
         });
         match threads {
             Ok(threads) => {
                 let threads = Mutex::new(threads);
-                Ok(Mounted { shared, mount, threads, took_over })
+                Ok(Mounted { shared, mount, threads, took_over, note })
             }
             Err(error) => {
                 shared.closing.store(true, Ordering::Release);
@@ -139,6 +154,10 @@ impl Mounted {
 
     pub(super) fn took_over(&self) -> bool {
         self.took_over
+    }
+
+    pub(super) fn note(&self) -> Option<&str> {
+        self.note.as_deref()
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -191,7 +210,8 @@ pub struct VolumeMount(Mounted);
 
 impl VolumeMount {
     /// Shows `volumes` as files in the empty directory `at`, each under its name. `observer` is
-    /// told of every request that was answered.
+    /// told of every request that was answered. `plain`: the kernel is to ask through /dev/fuse,
+    /// even where it could by io_uring.
     ///
     /// What a killed process of ours left mounted there is taken away first.
     ///
@@ -203,6 +223,7 @@ impl VolumeMount {
         at: &Path,
         volumes: Vec<(Arc<ArenaVolume>, Arc<dyn AllocationMap>)>,
         observer: Option<Arc<dyn Observer>>,
+        plain: bool,
     ) -> Result<Self, MountError> {
         let files = Files::new();
         for (volume, map) in volumes {
@@ -214,6 +235,7 @@ impl VolumeMount {
             allow_other: rustix::process::geteuid().is_root(),
             trusted: false,
             read_only: false,
+            plain,
         };
         Mounted::start(engine, Tree::Volumes(files), at, &how, observer).map(VolumeMount)
     }
@@ -222,6 +244,12 @@ impl VolumeMount {
     #[must_use]
     pub fn took_over(&self) -> bool {
         self.0.took_over()
+    }
+
+    /// One sentence, if it is not as good as it could be.
+    #[must_use]
+    pub fn note(&self) -> Option<&str> {
+        self.0.note()
     }
 
     /// The directory.
@@ -289,23 +317,68 @@ impl VolumeMount {
     }
 }
 
+/// Whether the kernel has FUSE over io_uring, and lets it be used.
+const RINGS: &str = "/sys/module/fuse/parameters/enable_uring";
+
+/// A ring for each of so many threads; none where the kernel has none, and one sentence where there
+/// could be some.
+fn rings(threads: usize, plain: bool, touch: bool) -> Result<Vec<Prepared>, String> {
+    let Ok(enabled) = std::fs::read_to_string(RINGS) else { return Ok(Vec::new()) };
+    if plain {
+        return Ok(Vec::new());
+    }
+    if enabled.trim() != "Y" {
+        return Err(format!(
+            "requests come through /dev/fuse, which is slower than io_uring: the kernel has that \
+             switched off (echo Y > {RINGS}, before mounting)"
+        ));
+    }
+    ring::prepare(threads, touch).map_err(|error| {
+        format!("requests come through /dev/fuse, which is slower than io_uring: {error}")
+    })
+}
+
 fn start_threads(
     shared: &Arc<Shared>,
     descriptor: rustix::fd::OwnedFd,
+    rings: Vec<Prepared>,
 ) -> io::Result<Vec<JoinHandle<()>>> {
     let mut devices = vec![Device::new(descriptor, &shared.wakers[0])?];
     for waker in &shared.wakers[1..] {
         devices.push(Device::new(devices[0].another()?, waker)?);
     }
-    let start = |(device, waker): (Device, &Waker)| {
-        let worker = Worker::new(Arc::clone(shared), device, waker.clone());
+    let mut rings = rings.into_iter();
+    let (started, is_ready) = channel();
+    let start = |(index, (device, waker)): (usize, (Device, &Waker))| {
+        let (shared, waker, ring) = (Arc::clone(shared), waker.clone(), rings.next());
+        let started = started.clone();
         std::thread::Builder::new().name("fuse".into()).spawn(move || {
             reserve_stack();
+            let link = match ring {
+                None => Ok(Link::Device(Arc::new(device))),
+                // A ring belongs to the thread that begins to use it.
+                Some(ring) => Ring::begin(ring, device, index == 0)
+                    .map(|ring| Link::by_ring(ring, waker.clone())),
+            };
+            let (told, link) = match link {
+                Ok(link) => (Ok(()), Some(link)),
+                Err(error) => (Err(error), None),
+            };
+            // Whoever started us may have given up already.
+            let _is_heard = started.send(told).is_ok();
+            let Some(link) = link else { return shared.thread_over() };
+            let worker = Worker::new(shared, link, waker);
             if worker.makes_files() {
                 own_mask();
             }
             worker.run();
         })
     };
-    devices.into_iter().zip(&shared.wakers).map(start).collect()
+    let threads = devices.into_iter().zip(&shared.wakers).enumerate().map(start);
+    let threads = threads.collect::<io::Result<Vec<_>>>()?;
+    for _ in &threads {
+        let gone = |_| io::Error::other("a thread of the mount is gone");
+        is_ready.recv().map_err(gone)??;
+    }
+    Ok(threads)
 }

@@ -39,8 +39,8 @@ impl Worker {
             _ => Err(Errno::NOSYS),
         };
         match answered {
-            Ok(bytes) => self.device.reply(unique, &bytes),
-            Err(errno) => self.device.refuse(unique, errno),
+            Ok(bytes) => self.link.reply(unique, &bytes),
+            Err(errno) => self.link.refuse(unique, errno),
         }
     }
 

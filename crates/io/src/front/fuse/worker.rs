@@ -4,10 +4,12 @@
 //! Invariants: the thread waits only in its sleep, for whatever comes next; what it holds for
 //! requests that wait is bounded, and beyond that it takes no more of them.
 
-use super::abi::{self, InHeader};
-use super::device::{Device, Received};
+use super::abi::{self, InHeader, TransferIn, opcode};
+use super::device::Received;
 use super::folder::Recent;
+use super::link::{Asked, Link};
 use super::mounted::{Shared, Tree};
+use super::ring::Lent;
 use crate::engine::{ArenaCache, ArenaVolume};
 use crate::front::desk::{Desk, Kind, Over, Owner, Request, Work};
 use crate::front::observe::{Event, Operation, Watch};
@@ -47,7 +49,7 @@ const STALL_RETRY: Duration = Duration::from_millis(5);
 /// A thread's state.
 pub(super) struct Worker {
     pub(super) shared: Arc<Shared>,
-    pub(super) device: Arc<Device>,
+    pub(super) link: Link,
     pub(super) waker: Waker,
     pub(super) cache: Arc<ArenaCache>,
     pub(super) clock: Arc<dyn Clock>,
@@ -57,6 +59,8 @@ pub(super) struct Worker {
     buffer: Box<[u8]>,
     reading_max: usize,
     parked_max: usize,
+    /// Until then a folder's disk is waited for by others.
+    pub(super) slow_until: Nanos,
     /// When the last request was taken in; grows from one to the next.
     pub(super) arrived_at: Nanos,
     /// Whether a read was among those that were taken in together.
@@ -64,14 +68,14 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    pub(super) fn new(shared: Arc<Shared>, device: Device, waker: Waker) -> Self {
+    pub(super) fn new(shared: Arc<Shared>, link: Link, waker: Waker) -> Self {
         let cache = Arc::clone(shared.engine.cache());
         let clock = shared.engine.clock();
         let pool = cache.frame_count() as usize * BLOCK_BYTES;
         let parked_max = PARKED_BYTES_MAX / shared.wakers().len();
         Worker {
             shared,
-            device: Arc::new(device),
+            link,
             waker,
             cache,
             clock,
@@ -81,6 +85,7 @@ impl Worker {
             buffer: vec![1; BUFFER_BYTES].into(),
             parked_max,
             reading_max: (pool / READING_SHARE).min(READING_BYTES_MAX),
+            slow_until: 0,
             arrived_at: 0,
             read_in_batch: false,
         }
@@ -92,7 +97,7 @@ impl Worker {
         let mut spun = false;
         while !self.shared.is_closing() {
             let now = self.clock.now();
-            let mut moved = self.take_completions(now) | spun;
+            let mut moved = self.take_completions(now) | self.link.send() | spun;
             // What a spin found counts as taken now.
             self.read_in_batch &= spun;
             spun = false;
@@ -103,6 +108,10 @@ impl Worker {
             if moved {
                 let alone = taken <= 1 && self.desks.iter().all(Desk::is_quiet);
                 if spins.pays(now, alone, self.read_in_batch) {
+                    if let Err(error) = self.link.submit() {
+                        tracing::error!(%error, "answers cannot be handed over");
+                        break;
+                    }
                     spun = self.spin();
                     spins.ended(spun);
                 }
@@ -124,10 +133,13 @@ impl Worker {
         let mut buffer = std::mem::take(&mut self.buffer);
         let mut is_there = true;
         while taken < BATCH_MAX && self.has_room() {
-            match self.device.receive(&mut buffer) {
-                Ok(Received::Request(len)) => {
+            match self.link.receive(&mut buffer) {
+                Ok(Received::Request(len, lent)) => {
                     taken += 1;
-                    self.take_request(now, &buffer[..len]);
+                    self.take_request(now, &buffer[..len], lent.as_ref().map(Lent::data));
+                    if let Some(lent) = lent {
+                        self.link.give_back(lent);
+                    }
                 }
                 Ok(Received::Nothing) => break,
                 Ok(Received::Gone) => {
@@ -153,25 +165,29 @@ impl Worker {
             && sum(Desk::reading_bytes) < self.reading_max
     }
 
-    fn take_request(&mut self, now: Nanos, bytes: &[u8]) {
+    fn take_request(&mut self, now: Nanos, bytes: &[u8], lent: Option<&[u8]>) {
         let header: InHeader = abi::head_of(bytes);
-        if bytes.len() < abi::IN_HEADER_BYTES || header.len as usize != bytes.len() {
-            tracing::error!(bytes = bytes.len(), "the kernel sent a torn request");
+        let len = bytes.len() + lent.map_or(0, <[u8]>::len);
+        if bytes.len() < abi::IN_HEADER_BYTES || header.len as usize != len {
+            tracing::error!(bytes = len, "the kernel sent a torn request");
             return;
         }
         // Requests that came together are told apart by a nanosecond, which keeps their order.
         self.arrived_at = now.max(self.arrived_at + 1);
         let body = &bytes[abi::IN_HEADER_BYTES..];
+        let own = if header.opcode == opcode::WRITE { size_of::<TransferIn>() } else { body.len() };
+        let (body, data) = body.split_at(own.min(body.len()));
+        let asked = Asked { header: &header, body, data: lent.unwrap_or(data) };
         let shared = Arc::clone(&self.shared);
         match &shared.tree {
             Tree::Volumes(_) => {
-                if !self.take_data_request(now, &header, body) {
+                if !self.take_data_request(now, asked) {
                     self.take_node_request(&header, body);
                 }
             }
             Tree::Folder { folder, clerks } => {
-                if !self.take_file_request((folder, clerks), now, &header, body) {
-                    self.take_folder_request(folder, clerks, &header, body);
+                if !self.take_file_request((folder, clerks), now, asked) {
+                    self.take_folder_request(folder, clerks, now, asked);
                 }
             }
         }
@@ -261,7 +277,7 @@ impl Worker {
                 place.request(request).classes.add(read.classes());
                 if status == Status::Done {
                     let unique = place.request(request).unique;
-                    self.device.reply_read(unique, self.cache.frames(), &read);
+                    self.link.reply_read(unique, self.cache.frames(), &read);
                     read.release(self.cache.frames());
                 }
                 place.spare.recycle(read);
@@ -286,12 +302,12 @@ impl Worker {
         request.count();
         let Request { unique, kind, started_at, .. } = request;
         match (request.failure, kind) {
-            (Some(errno), _) => self.device.refuse(unique, errno),
+            (Some(errno), _) => self.link.refuse(unique, errno),
             // It was answered when its bytes were there.
             (None, Kind::Read) => {}
             (None, Kind::Write) => self.reply_written(unique, request.len),
             (None, Kind::Flush | Kind::Zero { .. } | Kind::Discard) => {
-                self.device.reply(unique, &[]);
+                self.link.reply(unique, &[]);
             }
         }
         let latency = match kind {
@@ -349,9 +365,9 @@ impl Worker {
         }
     }
 
-    fn abandon(&self, desk: Desk) {
+    fn abandon(&mut self, desk: Desk) {
         for unique in desk.abandon(&self.cache) {
-            self.device.refuse(unique, Errno::SHUTDOWN);
+            self.link.refuse(unique, Errno::SHUTDOWN);
         }
         // Frames that were pinned here may be what others wait for.
         self.shared.wake_all();
@@ -377,8 +393,9 @@ impl Worker {
             return Ok(());
         }
         if self.has_room() {
-            self.device.sleep(&self.waker, timeout)?;
+            self.link.sleep(&self.waker, timeout)?;
         } else {
+            self.link.submit()?;
             self.waker.sleep(None, timeout)?;
         }
         if has_stalled {

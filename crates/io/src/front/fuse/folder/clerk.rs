@@ -9,7 +9,7 @@ mod space;
 mod uncached;
 
 use super::super::abi::{self, FsyncIn, InHeader, OpenIn, SetattrIn, TransferIn, opcode};
-use super::super::device::Device;
+use super::super::link::Way;
 use super::data::BLOCK;
 use super::names::Renaming;
 use super::requests::{Answer, Answered, behind, done};
@@ -43,7 +43,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// What a clerk is asked for.
 pub(in crate::front::fuse) enum Job {
     /// To answer a request.
-    Request { device: Arc<Device>, header: InHeader, body: Vec<u8> },
+    Request { way: Way, header: InHeader, body: Vec<u8> },
     /// To have the cache forget a node that the kernel has forgotten.
     Retire(Arc<Node>),
     /// To write what is left of a file that nobody has open, and to close it.
@@ -179,11 +179,11 @@ impl Clerk {
         loop {
             let job = self.jobs.lock().expect("no holder panics").recv();
             match job {
-                Ok(Job::Request { device, header, body }) => match self.answer(&header, &body) {
-                    Ok(Answer::Bytes(bytes)) => device.reply(header.unique, &bytes),
+                Ok(Job::Request { way, header, body }) => match self.answer(&header, &body) {
+                    Ok(Answer::Bytes(bytes)) => way.answer(header.unique, Ok(bytes)),
                     Ok(Answer::None) => {}
                     Ok(Answer::Clerk) => unreachable!("a clerk does not pass work on"),
-                    Err(errno) => device.refuse(header.unique, errno),
+                    Err(errno) => way.answer(header.unique, Err(errno)),
                 },
                 Ok(Job::Retire(node)) => self.retire(&node),
                 Ok(Job::Close(node)) => self.close(&node),

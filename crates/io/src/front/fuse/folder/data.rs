@@ -6,6 +6,7 @@
 //! what is there.
 
 use super::super::abi::{self, FsyncIn, InHeader, TransferIn, opcode};
+use super::super::link::Asked;
 use super::super::worker::{READ_BYTES_MAX, Worker};
 use super::{Clerks, Folder, Job, Node};
 use crate::front::desk::{Kind, Request};
@@ -92,15 +93,13 @@ impl Worker {
         &mut self,
         (folder, clerks): (&Arc<Folder>, &Clerks),
         now: Nanos,
-        header: &InHeader,
-        body: &[u8],
+        asked: Asked<'_>,
     ) -> bool {
+        let Asked { header, body, data } = asked;
         let begun = match header.opcode {
             opcode::READ => self.read_file(folder, now, header, &abi::head_of(body)),
             opcode::WRITE => {
-                let payload = body.get(size_of::<TransferIn>()..).unwrap_or_default();
-                let asked = abi::head_of(body);
-                self.write_file(folder, now, header, &asked, payload)
+                self.write_file(folder, now, header, &abi::head_of(body), data)
             }
             opcode::FSYNC => self.sync_file(folder, now, header, &abi::head_of(body)),
             _ => return false,
@@ -108,10 +107,10 @@ impl Worker {
         match begun {
             Ok(true) => {}
             Ok(false) => {
-                let device = Arc::clone(&self.device);
-                clerks.send(Job::Request { device, header: *header, body: body.to_vec() });
+                let way = self.link.way();
+                clerks.send(Job::Request { way, header: *header, body: asked.whole() });
             }
-            Err(errno) => self.device.refuse(header.unique, errno),
+            Err(errno) => self.link.refuse(header.unique, errno),
         }
         true
     }
@@ -130,7 +129,7 @@ impl Worker {
         let left = size.saturating_sub(asked.offset);
         let len = left.min(u64::from(asked.size.min(READ_BYTES_MAX)));
         if len == 0 {
-            self.device.reply(header.unique, &[]);
+            self.link.reply(header.unique, &[]);
             return Ok(true);
         }
         let begin = asked.offset % SEGMENT_BYTES;

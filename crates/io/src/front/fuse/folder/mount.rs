@@ -38,6 +38,7 @@ impl FolderMount {
             allow_other,
             trusted: true,
             read_only: folder.options.read_only,
+            plain: folder.options.plain,
         };
         let cached = folder.sections.iter().filter(|section| section.table().is_some());
         for (section, volume) in cached.zip(&volumes) {
@@ -94,7 +95,8 @@ impl FolderMount {
     /// One sentence for each thing that is not as good as it could be.
     #[must_use]
     pub fn notes(&self) -> Vec<String> {
-        self.folder.notes.lock().expect("no holder panics").clone()
+        let own = self.folder.notes.lock().expect("no holder panics").clone();
+        self.mounted.note().map(str::to_owned).into_iter().chain(own).collect()
     }
 
     /// Where it is mounted.

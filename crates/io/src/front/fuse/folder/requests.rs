@@ -5,15 +5,21 @@ use super::super::abi::{
     self, Attr, AttrOut, BatchForgetIn, EntryOut, ForgetIn, ForgetOne, InHeader, OpenIn, OpenOut,
     opcode, open_flag,
 };
-use super::super::device::Device;
+use super::super::link::{Asked, Link};
 use super::super::worker::Worker;
 use super::{Clerks, Folder, Job, KernelPages, Node};
 use crate::store::files::Attributes;
+use larder_core::clock::Nanos;
 use rustix::io::Errno;
 use std::ffi::CStr;
 use std::sync::Arc;
 use std::time::Duration;
 use zerocopy::IntoBytes;
+
+/// A folder that takes longer than this to answer has a disk that others must not wait for,
+const SLOW: Nanos = 4_000_000;
+/// for so long.
+const SLOW_FOR: Nanos = 40_000_000;
 
 /// What a request leads to.
 #[derive(Debug)]
@@ -63,17 +69,25 @@ impl Worker {
         &mut self,
         folder: &Arc<Folder>,
         clerks: &Clerks,
-        header: &InHeader,
-        body: &[u8],
+        now: Nanos,
+        asked: Asked<'_>,
     ) {
+        let Asked { header, body, .. } = asked;
         // Whoever waits for this thread must not wait for the folder's disk.
         let is_free = self.desks.iter().all(crate::front::desk::Desk::is_quiet);
-        let answered = if is_free || is_never_slow(header.opcode) {
+        let answered = if is_never_slow(header.opcode) {
             folder.answer(clerks, header, body)
+        } else if is_free && now >= self.slow_until {
+            let answered = folder.answer(clerks, header, body);
+            let end = self.clock.now();
+            if end.saturating_sub(now) > SLOW {
+                self.slow_until = end + SLOW_FOR;
+            }
+            answered
         } else {
             Ok(Answer::Clerk)
         };
-        reply(&self.device, clerks, header, body, answered);
+        reply(&mut self.link, clerks, asked, answered);
     }
 }
 
@@ -94,21 +108,16 @@ fn is_never_slow(code: u32) -> bool {
 }
 
 /// Gives the kernel an answer, or a clerk the request.
-fn reply(
-    device: &Arc<Device>,
-    clerks: &Clerks,
-    header: &InHeader,
-    body: &[u8],
-    answered: Answered,
-) {
+fn reply(link: &mut Link, clerks: &Clerks, asked: Asked<'_>, answered: Answered) {
+    let unique = asked.header.unique;
     match answered {
-        Ok(Answer::Bytes(bytes)) => device.reply(header.unique, &bytes),
+        Ok(Answer::Bytes(bytes)) => link.reply(unique, &bytes),
         Ok(Answer::None) => {}
         Ok(Answer::Clerk) => {
-            let device = Arc::clone(device);
-            clerks.send(Job::Request { device, header: *header, body: body.to_vec() });
+            let (way, header) = (link.way(), *asked.header);
+            clerks.send(Job::Request { way, header, body: asked.whole() });
         }
-        Err(errno) => device.refuse(header.unique, errno),
+        Err(errno) => link.refuse(unique, errno),
     }
 }
 

@@ -1,0 +1,177 @@
+//! How requests come to a thread and answers go: through the device, or by a ring where the kernel
+//! has FUSE over io_uring.
+
+use super::abi::InHeader;
+use super::device::{Device, Received};
+use super::ring::{Lent, Ring};
+use crate::frames::ArenaFrames;
+use crate::wake::Waker;
+use larder_core::lane::Notify as _;
+use larder_core::request::Assembly;
+use rustix::io::Errno;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// A request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked<'a> {
+    pub(super) header: &'a InHeader,
+    /// What follows the head, without the data of a write.
+    pub(super) body: &'a [u8],
+    /// The data of a write.
+    pub(super) data: &'a [u8],
+}
+
+impl Asked<'_> {
+    /// All that follows the head, in one piece.
+    pub(super) fn whole(&self) -> Vec<u8> {
+        [self.body, self.data].concat()
+    }
+}
+
+/// Answers that others than the thread of a ring have made, until it hands them over.
+#[derive(Debug)]
+pub(super) struct Mailbox {
+    answers: Mutex<Vec<(u64, Result<Vec<u8>, Errno>)>>,
+    has_some: AtomicBool,
+    waker: Waker,
+}
+
+/// The way for an answer of somebody who is not the thread that took the request.
+#[derive(Clone, Debug)]
+pub(super) enum Way {
+    Device(Arc<Device>),
+    Mailbox(Arc<Mailbox>),
+}
+
+impl Way {
+    /// Answers a request.
+    pub(super) fn answer(&self, unique: u64, answer: Result<Vec<u8>, Errno>) {
+        match (self, answer) {
+            (Way::Device(device), Ok(bytes)) => device.reply(unique, &bytes),
+            (Way::Device(device), Err(errno)) => device.refuse(unique, errno),
+            (Way::Mailbox(mailbox), answer) => {
+                let mut answers = mailbox.answers.lock().expect("no holder panics");
+                answers.push((unique, answer));
+                mailbox.has_some.store(true, Ordering::Release);
+                drop(answers);
+                mailbox.waker.notify();
+            }
+        }
+    }
+}
+
+/// The way of one thread's requests and answers.
+#[derive(Debug)]
+pub(super) enum Link {
+    Device(Arc<Device>),
+    Ring { ring: Box<Ring>, mailbox: Arc<Mailbox> },
+}
+
+impl Link {
+    /// By a ring, for a thread that `waker` wakes.
+    pub(super) fn by_ring(ring: Ring, waker: Waker) -> Self {
+        let (answers, has_some) = (Mutex::default(), AtomicBool::new(false));
+        let mailbox = Arc::new(Mailbox { answers, has_some, waker });
+        Link::Ring { ring: Box::new(ring), mailbox }
+    }
+
+    /// The way for answers of others.
+    pub(super) fn way(&self) -> Way {
+        match self {
+            Link::Device(device) => Way::Device(Arc::clone(device)),
+            Link::Ring { mailbox, .. } => Way::Mailbox(Arc::clone(mailbox)),
+        }
+    }
+
+    /// Takes a request, if one has come.
+    ///
+    /// # Errors
+    /// If the kernel refuses to hand it over.
+    pub(super) fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Received> {
+        match self {
+            Link::Device(device) => device.receive(buffer),
+            Link::Ring { ring, .. } => ring.receive(buffer),
+        }
+    }
+
+    /// What was lent with a request is not needed any more.
+    pub(super) fn give_back(&mut self, lent: Lent) {
+        match self {
+            Link::Device(_) => debug_assert!(false, "the device lends nothing"),
+            Link::Ring { ring, .. } => ring.give_back(lent),
+        }
+    }
+
+    /// Hands over all answers that are there, those of others as well; whether there were some of
+    /// others.
+    pub(super) fn send(&mut self) -> bool {
+        let Link::Ring { ring, mailbox } = self else { return false };
+        let mut came = Vec::new();
+        if mailbox.has_some.load(Ordering::Acquire) {
+            let mut answers = mailbox.answers.lock().expect("no holder panics");
+            mailbox.has_some.store(false, Ordering::Release);
+            came = std::mem::take(&mut *answers);
+        }
+        for (unique, answer) in &came {
+            match answer {
+                Ok(bytes) => ring.reply(*unique, bytes),
+                Err(errno) => ring.refuse(*unique, *errno),
+            }
+        }
+        !came.is_empty()
+    }
+
+    /// Hands over what was answered before a time in which nothing else is asked of the kernel.
+    ///
+    /// # Errors
+    /// The kernel takes nothing any more.
+    pub(super) fn submit(&mut self) -> io::Result<()> {
+        match self {
+            Link::Device(_) => Ok(()),
+            Link::Ring { ring, .. } => ring.submit(),
+        }
+    }
+
+    /// Sleeps until a request comes, the waker is notified, or `timeout` has passed.
+    ///
+    /// # Errors
+    /// If the kernel refuses to wait.
+    pub(super) fn sleep(&mut self, waker: &Waker, timeout: Option<Duration>) -> io::Result<()> {
+        match self {
+            Link::Device(device) => device.sleep(waker, timeout),
+            Link::Ring { ring, .. } => ring.sleep(waker, timeout),
+        }
+    }
+
+    /// Answers with `body`.
+    pub(super) fn reply(&mut self, unique: u64, body: &[u8]) {
+        match self {
+            Link::Device(device) => device.reply(unique, body),
+            Link::Ring { ring, .. } => ring.reply(unique, body),
+        }
+    }
+
+    /// Answers with an errno.
+    pub(super) fn refuse(&mut self, unique: u64, errno: Errno) {
+        match self {
+            Link::Device(device) => device.refuse(unique, errno),
+            Link::Ring { ring, .. } => ring.refuse(unique, errno),
+        }
+    }
+
+    /// Answers with what a read that is done has found, from where it lies.
+    pub(super) fn reply_read(
+        &mut self,
+        unique: u64,
+        frames: &ArenaFrames,
+        read: &Assembly<ArenaFrames>,
+    ) {
+        match self {
+            Link::Device(device) => device.reply_read(unique, frames, read),
+            Link::Ring { ring, .. } => ring.reply_read(unique, frames, read),
+        }
+    }
+}

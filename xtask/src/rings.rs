@@ -1,0 +1,23 @@
+//! FUSE over io_uring, which a kernel can have switched off: on for as long as a proof takes.
+
+use anyhow::{Context as _, Result};
+
+use crate::undo::Undo;
+
+/// The switch, of kernels that have it.
+const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
+
+/// Whether mounts that begin now may use it.
+pub(crate) fn are_on() -> bool {
+    std::fs::read_to_string(SWITCH).is_ok_and(|state| state.trim() == "Y")
+}
+
+/// Switches it on, where that takes something, until this is dropped.
+pub(crate) fn on() -> Result<Option<Undo>> {
+    if are_on() || std::fs::metadata(SWITCH).is_err() {
+        return Ok(None);
+    }
+    let undo = Undo::with("echo N > \"$1\"", &[SWITCH])?;
+    std::fs::write(SWITCH, "Y").with_context(|| format!("switch {SWITCH} on"))?;
+    Ok(Some(undo))
+}
