@@ -4,7 +4,7 @@
 //! Invariant: one processor is always left to those who ask.
 
 use larder_core::clock::{Clock, Nanos};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// How long a thread looks for its next request. Longer than a client needs to turn round, shorter
 /// than the two wake-ups that it saves.
@@ -23,12 +23,24 @@ const STREAM_GAP: Nanos = 15_000;
 pub(super) struct Spinners {
     count: AtomicUsize,
     max: usize,
+    /// Batches of requests that all threads together have taken.
+    batches: AtomicU64,
 }
 
 impl Spinners {
     pub(super) fn new() -> Self {
         let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        Spinners { count: AtomicUsize::new(0), max: cpus - 1 }
+        Spinners { count: AtomicUsize::new(0), max: cpus - 1, batches: AtomicU64::new(0) }
+    }
+
+    /// A thread has taken requests.
+    pub(super) fn note_batch(&self) {
+        self.batches.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many batches of requests all threads together have taken.
+    pub(super) fn batches(&self) -> u64 {
+        self.batches.load(Ordering::Relaxed)
     }
 
     /// Looks with `found` for a while, if not too many others do; whether it found something.
@@ -107,7 +119,7 @@ mod tests {
     #[test]
     fn a_spin_ends_when_something_is_found_or_time_is_up() {
         let clock = VirtualClock::at(5);
-        let spinners = Spinners { count: AtomicUsize::new(0), max: 1 };
+        let spinners = Spinners { count: AtomicUsize::new(0), max: 1, batches: AtomicU64::new(0) };
         let mut looks = 0;
         assert!(spinners.spin(&clock, || {
             looks += 1;

@@ -16,6 +16,7 @@ mod nodes;
 mod promises;
 #[path = "../common/rig.rs"]
 mod rig;
+mod ways;
 
 use larder_core::store::Store;
 use larder_io::engine::{ArenaVolume, Engine};

@@ -97,8 +97,7 @@ impl Files {
         let Some(directory) = &arguments.fuse else { return Ok(Files(RwLock::new(None))) };
         let volumes = volumes.iter().map(|served| (Arc::clone(&served.volume), served.map.clone()));
         let (engine, volumes) = (Arc::clone(engine), volumes.collect());
-        let mount =
-            VolumeMount::start(engine, directory, volumes, observer, arguments.plain_io)?;
+        let mount = VolumeMount::start(engine, directory, volumes, observer, arguments.plain_io)?;
         if let Some(note) = mount.note() {
             eprintln!("larder: note: {note}");
         }

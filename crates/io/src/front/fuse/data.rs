@@ -51,9 +51,7 @@ impl Worker {
                 self.begin_read(now, desk, unique, &abi::head_of(body));
                 Ok(())
             }
-            opcode::WRITE => {
-                self.begin_write(now, desk, unique, &abi::head_of(body), data)
-            }
+            opcode::WRITE => self.begin_write(now, desk, unique, &abi::head_of(body), data),
             opcode::FSYNC => {
                 self.begin_flush(now, desk, unique);
                 Ok(())

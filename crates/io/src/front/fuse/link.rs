@@ -97,6 +97,11 @@ impl Link {
         }
     }
 
+    /// Whether those who ask run on the processor of this thread.
+    pub(super) fn shares_processor(&self) -> bool {
+        matches!(self, Link::Ring { .. })
+    }
+
     /// What was lent with a request is not needed any more.
     pub(super) fn give_back(&mut self, lent: Lent) {
         match self {

@@ -3,10 +3,10 @@
 //! Invariant: the mount is there before the kernel's first question is answered and the threads
 //! run, and nothing is left mounted when that fails.
 
+use super::abi::capability;
 use super::device::Device;
 use super::files::Files;
 use super::folder::{Clerks, Folder, own_mask};
-use super::abi::capability;
 use super::handshake::{self, shake_hands};
 use super::link::Link;
 use super::mount::{self, How, Mount, MountError, UnmountError};

@@ -32,8 +32,10 @@ pub(super) use place::Lent;
 const PLACES: usize = 32;
 /// With more processors than this, which need a place each, requests come through the device.
 const QUEUES_MAX: u16 = 64;
-/// How long the device is not looked at while requests come by the ring.
+/// How long a thread that does not sleep for longer leaves the device alone,
 const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// and how many requests it takes by the ring meanwhile, if it does not sleep at all.
+const LOOK_AFTER: u32 = 256;
 
 /// What completions are of that are not of a place.
 const OF_WAKER: u64 = u64::MAX;
@@ -112,8 +114,10 @@ pub(super) struct Ring {
     waits: [bool; 2],
     /// Whether the device is to be looked at now.
     look: bool,
-    /// Whether a request has come since the device was last looked at.
+    /// Whether a request has come since the device was last looked at in vain.
     is_busy: bool,
+    /// Requests since the device was last looked at for their sake.
+    taken: u32,
 }
 
 impl std::fmt::Debug for Ring {
@@ -135,8 +139,17 @@ impl Ring {
         }
         ring.submitter().register_enable_rings()?;
         let alive = places.len();
-        let (waits, look, is_busy) = ([false; 2], looks, false);
-        let mut new = Ring { ring, places, device, looks, alive, waits, look, is_busy };
+        let mut new = Ring {
+            ring,
+            places,
+            device,
+            looks,
+            alive,
+            waits: [false; 2],
+            look: looks,
+            is_busy: false,
+            taken: 0,
+        };
         for index in 0..alive {
             new.push(index, REGISTER);
         }
@@ -216,6 +229,8 @@ impl Ring {
         }
         let received = self.device.receive(buffer)?;
         self.look = !matches!(received, Received::Nothing);
+        // Where something came more will come.
+        self.is_busy |= self.look;
         Ok(received)
     }
 
@@ -247,6 +262,10 @@ impl Ring {
             return None;
         }
         self.is_busy = true;
+        self.taken += 1;
+        if self.taken >= LOOK_AFTER {
+            (self.taken, self.look) = (0, self.looks);
+        }
         let is_write = |code| code == opcode::WRITE;
         let taken = self.places[index].take(index, is_write, buffer);
         if let Some((len, lent)) = taken {
@@ -339,7 +358,6 @@ impl Ring {
         }
         let least = is_later.then_some(LOOK_EVERY);
         let least = least.into_iter().chain(timeout).min();
-        let begun = std::time::Instant::now();
         let waited = match least {
             None => self.ring.submit_and_wait(1).map(drop),
             Some(time) => {
@@ -349,7 +367,7 @@ impl Ring {
             }
         };
         let is_time = matches!(&waited, Err(error) if error.raw_os_error() == Some(libc::ETIME));
-        if is_later && is_time && begun.elapsed() >= LOOK_EVERY {
+        if is_later && is_time {
             (self.look, self.is_busy) = (true, false);
         }
         match waited {

@@ -112,8 +112,13 @@ impl Worker {
                         tracing::error!(%error, "answers cannot be handed over");
                         break;
                     }
+                    let before = self.shared.spinners.batches();
                     spun = self.spin();
-                    spins.ended(spun);
+                    // A processor that is not idle keeps those who ask where their requests are
+                    // taken, so that it pays for another thread too.
+                    let others =
+                        self.link.shares_processor() && self.shared.spinners.batches() != before;
+                    spins.ended(spun || others);
                 }
                 continue;
             }
@@ -154,6 +159,9 @@ impl Worker {
             }
         }
         self.buffer = buffer;
+        if taken > 0 {
+            self.shared.spinners.note_batch();
+        }
         is_there.then_some(taken)
     }
 
@@ -377,6 +385,10 @@ impl Worker {
     fn spin(&mut self) -> bool {
         let (shared, clock) = (Arc::clone(&self.shared), Arc::clone(&self.clock));
         shared.spinners.spin(&*clock, || {
+            // Who was just answered may have been given this processor.
+            if self.link.shares_processor() {
+                rustix::thread::sched_yield();
+            }
             let came = self.has_room() && self.take_requests(clock.now()).is_none_or(|n| n > 0);
             came || self.desks.iter().any(|desk| desk.lane.has_mail())
         })

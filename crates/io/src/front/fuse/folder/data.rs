@@ -98,9 +98,7 @@ impl Worker {
         let Asked { header, body, data } = asked;
         let begun = match header.opcode {
             opcode::READ => self.read_file(folder, now, header, &abi::head_of(body)),
-            opcode::WRITE => {
-                self.write_file(folder, now, header, &abi::head_of(body), data)
-            }
+            opcode::WRITE => self.write_file(folder, now, header, &abi::head_of(body), data),
             opcode::FSYNC => self.sync_file(folder, now, header, &abi::head_of(body)),
             _ => return false,
         };

@@ -170,7 +170,10 @@ impl Nodes {
             known.resting.push_back(id);
             return Forgotten::Rests(node);
         }
-        known.remove(id);
+        let gone = known.remove(id);
+        drop(known);
+        // Closing it may delete a file, which takes longer than others should wait here.
+        drop(gone);
         Forgotten::Nothing
     }
 
@@ -221,10 +224,12 @@ impl Known {
         node
     }
 
-    fn remove(&mut self, id: u64) {
-        let Some((node, _)) = self.by_id.remove(&id) else { return };
+    /// Takes a node out; whoever lets go of it last closes it.
+    fn remove(&mut self, id: u64) -> Option<Arc<Node>> {
+        let (node, _) = self.by_id.remove(&id)?;
         if self.by_key.get(&node.key) == Some(&id) {
             self.by_key.remove(&node.key);
         }
+        Some(node)
     }
 }

@@ -152,11 +152,7 @@ impl Place {
     }
 
     /// Puts an answer there; whether it can be committed, which waits for what is lent.
-    pub(super) fn answer<'a>(
-        &mut self,
-        error: i32,
-        parts: impl Iterator<Item = &'a [u8]>,
-    ) -> bool {
+    pub(super) fn answer<'a>(&mut self, error: i32, parts: impl Iterator<Item = &'a [u8]>) -> bool {
         self.state = State::Answered;
         let mut len = 0;
         match &mut self.room {
