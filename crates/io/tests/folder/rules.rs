@@ -185,7 +185,9 @@ fn what_is_not_cached_the_kernel_reads_by_itself_or_says_why_not() {
         return;
     }
     let service = Service::new(Setting { rules: &RULES, ..Setting::default() });
-    let notes = service.mount.as_ref().expect("a mount").notes();
+    let mut notes = service.mount.as_ref().expect("a mount").notes();
+    // How requests come is another matter.
+    notes.retain(|note| !note.contains("io_uring"));
     if let [note] = &notes[..] {
         assert!(note.contains("past the cache, and not by the kernel itself: "), "{note}");
         eprintln!("skipped: {note}");

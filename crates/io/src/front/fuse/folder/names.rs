@@ -134,8 +134,18 @@ impl Folder {
 
     pub(super) fn unlink(&self, header: &InHeader, body: &[u8], directory: bool) -> Answered {
         let parent = self.node(header.nodeid)?;
-        let flags = if directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
-        rustix::fs::unlinkat(parent.file.path(), name(body)?, flags)?;
+        let name = name(body)?;
+        if directory {
+            rustix::fs::unlinkat(parent.file.path(), name, AtFlags::REMOVEDIR)?;
+            return Ok(done());
+        }
+        let node = self.nodes.named(&parent, name).ok().flatten();
+        let node = node.filter(|node| node.file.was_written());
+        rustix::fs::unlinkat(parent.file.path(), name, AtFlags::empty())?;
+        // It may have other names, by which its times are still seen.
+        if let Some(node) = node {
+            node.file.take_ctime();
+        }
         Ok(done())
     }
 

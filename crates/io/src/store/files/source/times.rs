@@ -48,7 +48,8 @@ impl SourceFile {
             (meta.mtime, meta.stale) = (None, true);
         }
         if meta.settled_ctime != Some(ctime) {
-            meta.ctime = None;
+            // Writing late does not move it.
+            meta.ctime = Some(ctime);
         }
         (meta.settled_mtime, meta.settled_ctime) = (Some(mtime), Some(ctime));
         if meta.grown {
@@ -159,9 +160,18 @@ impl SourceFile {
     pub(crate) fn take_times(&self) {
         let mut meta = self.meta();
         if let Ok(stat) = rustix::fs::fstat(&self.path) {
-            meta.mtime = Some(mtime_of(&stat));
-            meta.ctime = None;
+            (meta.mtime, meta.ctime) = (Some(mtime_of(&stat)), Some(ctime_of(&stat)));
             self.settled(&mut meta, &stat);
+        }
+    }
+
+    /// The time of its last change that the folder has now is right, and stays so when data is
+    /// written late.
+    pub(crate) fn take_ctime(&self) {
+        let mut meta = self.meta();
+        if let Ok(stat) = rustix::fs::fstat(&self.path) {
+            meta.ctime = Some(ctime_of(&stat));
+            meta.settled_ctime = meta.ctime;
         }
     }
 
