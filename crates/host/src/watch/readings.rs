@@ -1,5 +1,6 @@
 //! What disks have done and how memory is: procfs, read twice and subtracted.
 
+use super::group::{Group, GroupMemory};
 use super::homes;
 use crate::disk_counters::{self, DiskCounters, SECTOR_BYTES};
 use crate::proc;
@@ -15,13 +16,16 @@ pub(crate) struct Readings {
     /// Microseconds in which somebody waited.
     memory_stall_us: Option<u64>,
     io_stall_us: Option<u64>,
+    /// Of the group that is watched.
+    group: Option<GroupMemory>,
 }
 
 impl Readings {
-    /// Reads them.
+    /// Reads them; memory also of a group, if one is watched.
     #[must_use]
-    pub(crate) fn now() -> Readings {
+    pub(crate) fn now(group: Option<&Group>) -> Readings {
         Readings {
+            group: group.and_then(Group::now),
             time_ns: tracefs::now_ns(),
             disks: disk_counters::with_partitions().into_iter().map(disk).collect(),
             vmstat: proc::read("/proc/vmstat").unwrap_or_default(),
@@ -57,7 +61,7 @@ impl Readings {
             let share = stalled as f64 / us.max(1) as f64;
             Some(share.min(1.0))
         };
-        Memory {
+        let machine = Memory {
             // Memory of tmpfs is counted there as well, and is no cache.
             resident_bytes: (kib("Cached") + kib("Buffers")).saturating_sub(kib("Shmem")),
             dirty_bytes: kib("Dirty"),
@@ -70,6 +74,10 @@ impl Readings {
             io_pressure: share(self.io_stall_us, before.io_stall_us),
             refault_pages: since("workingset_refault_file"),
             reclaimed_pages: since("pgsteal_file"),
+        };
+        match (&self.group, &before.group) {
+            (Some(now), Some(then)) => now.within(machine, then),
+            _ => machine,
         }
     }
 }
@@ -153,7 +161,7 @@ mod tests {
         assert_eq!(stall("full total=7"), None);
         let vmstat = "nr_dirty_threshold 17\nnr_dirty 5\n";
         assert_eq!((value(vmstat, "nr_dirty"), value(vmstat, "no")), (5, 0));
-        let (before, now) = (Readings::now(), Readings::now());
+        let (before, now) = (Readings::now(None), Readings::now(None));
         let memory = now.memory_since(&before);
         assert!(memory.total_bytes > memory.available_bytes && memory.resident_bytes > 0);
     }

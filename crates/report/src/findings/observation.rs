@@ -22,6 +22,8 @@ pub struct Moment {
     pub paging_per_s: Option<f64>,
     /// Bytes that the lazy writer and flushes wrote, per second.
     pub written_per_s: Option<f64>,
+    /// Share of the time in which the disk that worked most was at work, 0 to 1.
+    pub busy_ratio: Option<f64>,
 }
 
 /// What was done to a file, or to a volume.
@@ -140,11 +142,22 @@ impl Observation {
     }
 
     /// The fastest that was written in any part of the time, bytes per second; nothing if nothing
-    /// was.
+    /// was. The disk writes at least so fast.
     pub(super) fn write_speed(&self) -> Option<f64> {
-        let speeds = self.values(|moment| moment.written_per_s);
-        speeds.into_iter().max_by(f64::total_cmp).filter(|speed| *speed > 0.0)
+        fastest(self.values(|moment| moment.written_per_s))
     }
+
+    /// The same of those parts in which a disk was at work for at least this share of the time:
+    /// hardly more can be asked of it.
+    pub(super) fn write_speed_busy(&self, share: f64) -> Option<f64> {
+        let busy = |moment: &&Moment| moment.busy_ratio.is_some_and(|busy| busy >= share);
+        let moments = self.moments.iter().filter(busy);
+        fastest(moments.filter_map(|moment| moment.written_per_s).collect())
+    }
+}
+
+fn fastest(speeds: Vec<f64>) -> Option<f64> {
+    speeds.into_iter().max_by(f64::total_cmp).filter(|speed| *speed > 0.0)
 }
 
 /// The part of a whole; 0 of nothing.

@@ -15,6 +15,7 @@ fn calm() -> Observation {
         available_bytes: Some(500.0 * MIB),
         paging_per_s: Some(1.0),
         written_per_s: Some(2.0 * MIB),
+        busy_ratio: Some(0.1),
     };
     Observation {
         source: "made".to_owned(),
@@ -118,6 +119,7 @@ fn sick() -> Vec<(&'static str, Observation)> {
     for moment in &mut high.moments {
         moment.dirty_bytes = Some(200.0 * MIB);
         moment.written_per_s = Some(4.0 * MIB);
+        moment.busy_ratio = Some(0.9);
     }
     all.push(("dirty-limit-high", high));
     let mut wasted = database.clone();
@@ -180,6 +182,20 @@ fn each_rule_fires_on_what_shows_it_and_says_with_which_numbers() {
         let text = to_text(&found);
         assert!(text.contains(&finding.seen) && text.contains("Try: larder"), "{text}");
     }
+}
+
+/// A journal writes a little, and nobody has asked the disk for more yet.
+#[test]
+fn what_is_dirty_is_not_set_against_a_disk_that_hardly_works() {
+    let [.., (_, mut build), _] = healthy();
+    for moment in &mut build.moments {
+        moment.dirty_bytes = Some(200.0 * MIB);
+        moment.written_per_s = Some(0.5 * MIB);
+        moment.busy_ratio = Some(0.05);
+    }
+    assert_eq!(rules(&build), [""; 0]);
+    build.moments[3].busy_ratio = Some(0.8);
+    assert_eq!(rules(&build), ["dirty-limit-high"], "so slow is it");
 }
 
 #[test]
@@ -252,7 +268,8 @@ fn maybe() -> impl Strategy<Value = Option<f64>> {
 }
 
 fn moment() -> impl Strategy<Value = Moment> {
-    (wild(), maybe(), maybe(), maybe(), maybe(), maybe(), maybe()).prop_map(|parts| Moment {
+    let all = (wild(), maybe(), maybe(), maybe(), maybe(), maybe(), maybe(), maybe());
+    all.prop_map(|parts| Moment {
         at_s: parts.0,
         cache_bytes: parts.1,
         dirty_bytes: parts.2,
@@ -260,6 +277,7 @@ fn moment() -> impl Strategy<Value = Moment> {
         available_bytes: parts.4,
         paging_per_s: parts.5,
         written_per_s: parts.6,
+        busy_ratio: parts.7,
     })
 }
 

@@ -17,6 +17,7 @@ fn moment(interval: &Interval, whole: bool) -> Moment {
     let seconds = as_f64(interval.duration_ns.max(1)) / SECOND;
     let known = memory.total_bytes > 0;
     let bytes = |bytes: u64| known.then(|| as_f64(bytes));
+    let busy_ms = interval.disks.iter().map(|disk| disk.busy_ms).max().unwrap_or(0);
     let written = interval.sum.disk_lazy_write_bytes + interval.sum.disk_write_bytes;
     Moment {
         at_s: as_f64(interval.begin_ns + interval.duration_ns) / SECOND,
@@ -26,6 +27,7 @@ fn moment(interval: &Interval, whole: bool) -> Moment {
         available_bytes: bytes(memory.available_bytes),
         paging_per_s: Some(as_f64(memory.refault_pages) / seconds),
         written_per_s: whole.then(|| as_f64(written) / seconds),
+        busy_ratio: whole.then(|| as_f64(busy_ms) / 1000.0 / seconds),
     }
 }
 
