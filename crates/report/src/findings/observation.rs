@@ -12,7 +12,7 @@ pub struct Moment {
     pub at_s: f64,
     /// What the file cache holds.
     pub cache_bytes: Option<f64>,
-    /// What of it is dirty.
+    /// What of it is dirty, or on its way to the disk.
     pub dirty_bytes: Option<f64>,
     /// More may not be dirty: writers wait then.
     pub dirty_limit_bytes: Option<f64>,
@@ -20,9 +20,9 @@ pub struct Moment {
     pub available_bytes: Option<f64>,
     /// Pages read from disk since a program or the cache had lost them, per second.
     pub paging_per_s: Option<f64>,
-    /// Bytes that the lazy writer and flushes wrote, per second.
+    /// Bytes that the disk that wrote most has written, per second.
     pub written_per_s: Option<f64>,
-    /// Share of the time in which the disk that worked most was at work, 0 to 1.
+    /// Share of the time in which that disk was at work, 0 to 1.
     pub busy_ratio: Option<f64>,
 }
 

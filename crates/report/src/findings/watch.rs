@@ -11,18 +11,24 @@ use std::collections::BTreeMap;
 
 /// Nanoseconds of a second.
 const SECOND: f64 = 1e9;
+/// Sectors of the counters of disks, whatever those of the disk are.
+const SECTOR_BYTES: u64 = 512;
 
 fn moment(interval: &Interval, whole: bool) -> Moment {
     let memory = &interval.memory;
     let seconds = as_f64(interval.duration_ns.max(1)) / SECOND;
     let known = memory.total_bytes > 0;
     let bytes = |bytes: u64| known.then(|| as_f64(bytes));
-    let busy_ms = interval.disks.iter().map(|disk| disk.busy_ms).max().unwrap_or(0);
-    let written = interval.sum.disk_lazy_write_bytes + interval.sum.disk_write_bytes;
+    // Processes only ask for writes; disks tell what they have done. Of disks above each other all
+    // tell the same, so the one that wrote most speaks for them.
+    let writer = interval.disks.iter().max_by_key(|disk| disk.write_sectors);
+    let (sectors, busy_ms) = writer.map_or((0, 0), |disk| (disk.write_sectors, disk.busy_ms));
+    let written = sectors * SECTOR_BYTES;
     Moment {
         at_s: as_f64(interval.begin_ns + interval.duration_ns) / SECOND,
         cache_bytes: bytes(memory.resident_bytes),
-        dirty_bytes: bytes(memory.dirty_bytes),
+        // What is on its way is not on the disk yet.
+        dirty_bytes: bytes(memory.dirty_bytes + memory.write_back_bytes),
         dirty_limit_bytes: bytes(memory.dirty_threshold_bytes),
         available_bytes: bytes(memory.available_bytes),
         paging_per_s: Some(as_f64(memory.refault_pages) / seconds),
@@ -115,7 +121,7 @@ impl From<&Watch> for Observation {
 mod tests {
     use super::*;
     use crate::findings::find;
-    use crate::watch::{Counts, Memory, Row};
+    use crate::watch::{Counts, Disk, Memory, Row};
 
     const SECOND: u64 = 1_000_000_000;
 
@@ -175,6 +181,25 @@ mod tests {
         let mut part = watch(Vec::new());
         part.scope = "/data".to_owned();
         assert_eq!(Observation::from(&part).moments[0].written_per_s, None);
+    }
+
+    #[test]
+    fn disks_tell_what_was_written_and_how_busy_they_were() {
+        let mut seen = watch(Vec::new());
+        let of = &mut seen.intervals[1];
+        of.sum.disk_lazy_write_bytes = 1 << 30;
+        (of.memory.dirty_bytes, of.memory.write_back_bytes) = (3 << 20, 5 << 20);
+        let disk = |name: &str, write_sectors, busy_ms| Disk {
+            name: name.to_owned(),
+            write_sectors,
+            busy_ms,
+            ..Disk::default()
+        };
+        of.disks = vec![disk("a", 10, 4900), disk("b", 10_000, 4000), disk("c", 9_000, 10)];
+        let moment = Observation::from(&seen).moments[1];
+        assert_eq!(moment.written_per_s, Some(1_024_000.0), "and not what was asked for");
+        assert_eq!(moment.busy_ratio, Some(0.8));
+        assert_eq!(moment.dirty_bytes, Some(f64::from(8 << 20)), "some is on its way");
     }
 
     #[test]
