@@ -41,7 +41,8 @@ impl Readings {
             let then = before.disks.iter().find(|(known, _)| known == dev);
             let then = then.map(|(_, disk)| disk.clone()).unwrap_or_default();
             let since = subtract(now, &then);
-            (since.reads + since.writes > 0).then_some((*dev, since))
+            // A slow one may be at a request that is not done yet.
+            (since.reads + since.writes + since.busy_ms > 0).then_some((*dev, since))
         });
         pairs.collect()
     }
@@ -150,6 +151,8 @@ mod tests {
         let since = readings(now.clone()).disks_since(&readings(before.clone()));
         assert_eq!((since.len(), since[0].1.reads, since[0].1.read_ms), (1, 3, 0));
         assert_eq!(readings(before.clone()).disks_since(&readings(before)), [], "it did nothing");
+        let slow = readings(Disk { busy_ms: before.busy_ms + 200, ..before.clone() });
+        assert_eq!(slow.disks_since(&readings(before.clone()))[0].1.busy_ms, 200, "it is at it");
         let new = readings(now).disks_since(&Readings::default());
         assert_eq!(new[0].1.reads, 103, "it was not there before");
     }

@@ -147,14 +147,37 @@ impl Observation {
         fastest(self.values(|moment| moment.written_per_s))
     }
 
-    /// The same of those parts in which a disk was at work for at least this share of the time:
-    /// hardly more can be asked of it.
+    /// The same of those parts, of at least [`PART_S`], in which the disk was at work for at least
+    /// this share of the time: hardly more can be asked of it.
     pub(super) fn write_speed_busy(&self, share: f64) -> Option<f64> {
-        let busy = |moment: &&Moment| moment.busy_ratio.is_some_and(|busy| busy >= share);
-        let moments = self.moments.iter().filter(busy);
-        fastest(moments.filter_map(|moment| moment.written_per_s).collect())
+        let places = 0..self.moments.len();
+        let parts = places.filter_map(|first| self.part(first)).filter(|part| part.1 >= share);
+        fastest(parts.map(|part| part.0).collect())
+    }
+
+    /// What was written per second, and how busy the disk was, from a moment on until the part of
+    /// the time is long enough. Nothing if it never is.
+    fn part(&self, first: usize) -> Option<(f64, f64)> {
+        let (mut seconds, mut written, mut busy) = (0.0, 0.0, 0.0);
+        let before = first.checked_sub(1).map_or(0.0, |place| self.moments[place].at_s);
+        let mut from = before;
+        for moment in &self.moments[first..] {
+            let length = moment.at_s - from;
+            from = moment.at_s;
+            seconds += length;
+            written += moment.written_per_s? * length;
+            busy += moment.busy_ratio? * length;
+            if seconds >= PART_S {
+                return Some((written / seconds, busy / seconds));
+            }
+        }
+        None
     }
 }
+
+/// Seconds of a part of the time that tells how fast a disk is: a slow one has only a few large
+/// requests in each, and they are told when they are done.
+const PART_S: f64 = 0.99;
 
 fn fastest(speeds: Vec<f64>) -> Option<f64> {
     speeds.into_iter().max_by(f64::total_cmp).filter(|speed| *speed > 0.0)

@@ -198,6 +198,19 @@ fn what_is_dirty_is_not_set_against_a_disk_that_hardly_works() {
     assert_eq!(rules(&build), ["dirty-limit-high"], "so slow is it");
 }
 
+/// Of a slow disk a request is told now and then, as if all of it had been done at that moment.
+#[test]
+fn how_fast_a_disk_is_is_not_told_by_a_moment() {
+    let mut seen = calm();
+    for (at, moment) in (1..).zip(&mut seen.moments) {
+        moment.at_s = f64::from(at) * 0.2;
+        moment.dirty_bytes = Some(90.0 * MIB);
+        moment.busy_ratio = Some(1.0);
+        moment.written_per_s = Some(if at % 5 == 0 { 10.0 * MIB } else { 0.0 });
+    }
+    assert_eq!(rules(&seen), ["dirty-limit-high"], "it is 2 MiB/s");
+}
+
 #[test]
 fn rules_are_named_once_and_explained() {
     for (place, rule) in RULES.iter().enumerate() {

@@ -6,7 +6,7 @@
 
 use super::{AccessTimes, FileUse, Layer, Moment, Observation, ProcessUse, ReadAhead, Writes};
 use crate::advise::as_f64;
-use crate::watch::{Interval, ProcessMemory, WHOLE, Watch};
+use crate::watch::{Disk, Interval, ProcessMemory, WHOLE, Watch};
 use std::collections::BTreeMap;
 
 /// Nanoseconds of a second.
@@ -14,14 +14,20 @@ const SECOND: f64 = 1e9;
 /// Sectors of the counters of disks, whatever those of the disk are.
 const SECTOR_BYTES: u64 = 512;
 
+/// The disk that speaks for all. Processes only ask for writes; disks tell what they have done. Of
+/// disks above each other all have written the same, and the busiest is the slow one.
+fn writer(disks: &[Disk]) -> Option<&Disk> {
+    let most = disks.iter().map(|disk| disk.write_sectors).max().unwrap_or(0);
+    let much = disks.iter().filter(|disk| disk.write_sectors >= most / 2);
+    much.max_by_key(|disk| (disk.busy_ms, disk.write_sectors))
+}
+
 fn moment(interval: &Interval, whole: bool) -> Moment {
     let memory = &interval.memory;
     let seconds = as_f64(interval.duration_ns.max(1)) / SECOND;
     let known = memory.total_bytes > 0;
     let bytes = |bytes: u64| known.then(|| as_f64(bytes));
-    // Processes only ask for writes; disks tell what they have done. Of disks above each other all
-    // tell the same, so the one that wrote most speaks for them.
-    let writer = interval.disks.iter().max_by_key(|disk| disk.write_sectors);
+    let writer = writer(&interval.disks);
     let (sectors, busy_ms) = writer.map_or((0, 0), |disk| (disk.write_sectors, disk.busy_ms));
     let written = sectors * SECTOR_BYTES;
     Moment {
@@ -121,7 +127,7 @@ impl From<&Watch> for Observation {
 mod tests {
     use super::*;
     use crate::findings::find;
-    use crate::watch::{Counts, Disk, Memory, Row};
+    use crate::watch::{Counts, Memory, Row};
 
     const SECOND: u64 = 1_000_000_000;
 
@@ -195,7 +201,7 @@ mod tests {
             busy_ms,
             ..Disk::default()
         };
-        of.disks = vec![disk("a", 10, 4900), disk("b", 10_000, 4000), disk("c", 9_000, 10)];
+        of.disks = vec![disk("a", 10, 4900), disk("b", 10_000, 4000), disk("c", 10_010, 10)];
         let moment = Observation::from(&seen).moments[1];
         assert_eq!(moment.written_per_s, Some(1_024_000.0), "and not what was asked for");
         assert_eq!(moment.busy_ratio, Some(0.8));
