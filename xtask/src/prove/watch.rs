@@ -182,10 +182,11 @@ impl Drop for Floor {
         };
         // What it would find is not asked for; the shell ends with its input.
         let pid = rustix::process::Pid::from_child(child);
-        if child.stdin.take().is_none() {
-            drop(rustix::process::kill_process(pid, rustix::process::Signal::INT));
+        let asked = child.stdin.take().is_some()
+            || rustix::process::kill_process(pid, rustix::process::Signal::INT).is_ok();
+        if asked {
+            drop(child.wait());
         }
-        drop(child.wait());
     }
 }
 

@@ -18,11 +18,11 @@ impl Field {
     pub fn unsigned(self, record: &[u8]) -> u64 {
         let Some(bytes) = record.get(self.offset..self.offset + self.size) else { return 0 };
         // Nearly all are one of these, which then are one load and no copy.
-        match *bytes {
-            [a, b, c, d, e, f, g, h] => return u64::from_le_bytes([a, b, c, d, e, f, g, h]),
-            [a, b, c, d] => return u32::from_le_bytes([a, b, c, d]).into(),
-            [a, b] => return u16::from_le_bytes([a, b]).into(),
-            _ => {}
+        if let Ok(bytes) = bytes.try_into() {
+            return u64::from_le_bytes(bytes);
+        }
+        if let Ok(bytes) = bytes.try_into() {
+            return u32::from_le_bytes(bytes).into();
         }
         if bytes.len() > 8 {
             return 0;

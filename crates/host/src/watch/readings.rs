@@ -150,9 +150,9 @@ mod tests {
         let readings = |disk| Readings { disks: vec![(dev, disk)], ..Readings::default() };
         let since = readings(now.clone()).disks_since(&readings(before.clone()));
         assert_eq!((since.len(), since[0].1.reads, since[0].1.read_ms), (1, 3, 0));
-        assert_eq!(readings(before.clone()).disks_since(&readings(before)), [], "it did nothing");
         let slow = readings(Disk { busy_ms: before.busy_ms + 200, ..before.clone() });
         assert_eq!(slow.disks_since(&readings(before.clone()))[0].1.busy_ms, 200, "it is at it");
+        assert_eq!(readings(before.clone()).disks_since(&readings(before)), [], "it did nothing");
         let new = readings(now).disks_since(&Readings::default());
         assert_eq!(new[0].1.reads, 103, "it was not there before");
     }
