@@ -17,7 +17,7 @@ const PAIRS: [(&str, &str); 2] =
 /// What a disk of any kind writes in a moment.
 const LOW_BYTES: u64 = 8 << 20;
 /// A disk that writes so much in a second, and what is dirty then.
-const SLOW_BYTES: u64 = 2 << 20;
+const SLOW_BYTES: u64 = 1 << 20;
 const DIRTY_BYTES: u64 = 96 << 20;
 const BLKIO: &str = "/sys/fs/cgroup/blkio/blkio.throttle.write_bps_device";
 

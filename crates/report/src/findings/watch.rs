@@ -14,7 +14,7 @@ const SECOND: f64 = 1e9;
 /// Sectors of the counters of disks, whatever those of the disk are.
 const SECTOR_BYTES: u64 = 512;
 
-/// The disk that speaks for all. Processes only ask for writes; disks tell what they have done. Of
+/// The disk that speaks for all, all the time. Processes only ask for writes; disks tell what they have done. Of
 /// disks above each other all have written the same, and the busiest is the slow one.
 fn writer(disks: &[Disk]) -> Option<&Disk> {
     let most = disks.iter().map(|disk| disk.write_sectors).max().unwrap_or(0);
@@ -22,12 +22,12 @@ fn writer(disks: &[Disk]) -> Option<&Disk> {
     much.max_by_key(|disk| (disk.busy_ms, disk.write_sectors))
 }
 
-fn moment(interval: &Interval, whole: bool) -> Moment {
+fn moment(interval: &Interval, writer: Option<&str>, whole: bool) -> Moment {
     let memory = &interval.memory;
     let seconds = as_f64(interval.duration_ns.max(1)) / SECOND;
     let known = memory.total_bytes > 0;
     let bytes = |bytes: u64| known.then(|| as_f64(bytes));
-    let writer = writer(&interval.disks);
+    let writer = interval.disks.iter().find(|disk| Some(disk.name.as_str()) == writer);
     let (sectors, busy_ms) = writer.map_or((0, 0), |disk| (disk.write_sectors, disk.busy_ms));
     let written = sectors * SECTOR_BYTES;
     Moment {
@@ -85,13 +85,14 @@ impl From<&Watch> for Observation {
     fn from(watch: &Watch) -> Observation {
         let (total, sum) = (&watch.total, &watch.total.sum);
         let whole = watch.scope == WHOLE;
+        let writer = writer(&total.disks).map(|disk| disk.name.as_str());
         let memory = total.memory.total_bytes;
         Observation {
             source: "watch".to_owned(),
             seconds: as_f64(total.duration_ns) / SECOND,
             page_bytes: watch.page_bytes,
             memory_bytes: (memory > 0).then(|| as_f64(memory)),
-            moments: watch.intervals.iter().map(|it| moment(it, whole)).collect(),
+            moments: watch.intervals.iter().map(|it| moment(it, writer, whole)).collect(),
             files: files(total),
             processes: processes(watch),
             read_ahead: Some(ReadAhead {
@@ -202,6 +203,10 @@ mod tests {
             ..Disk::default()
         };
         of.disks = vec![disk("a", 10, 4900), disk("b", 10_000, 4000), disk("c", 10_010, 10)];
+        seen.total.disks.clone_from(&seen.intervals[1].disks);
+        // Another one wrote more for a moment.
+        seen.intervals[2].disks = vec![disk("a", 1_000_000, 1000)];
+        assert_eq!(Observation::from(&seen).moments[2].written_per_s, Some(0.0));
         let moment = Observation::from(&seen).moments[1];
         assert_eq!(moment.written_per_s, Some(1_024_000.0), "and not what was asked for");
         assert_eq!(moment.busy_ratio, Some(0.8));
