@@ -20,6 +20,9 @@ const REMOVE: &str = "for try in 1 2 3 4 5 6 7 8 9 10; do \
                       for process in $(cat \"$1/cgroup.procs\"); do kill -9 $process; done; \
                       rmdir \"$1\" && break; sleep 0.2; done";
 
+/// A name, and what is done with the file.
+pub(crate) type Work = (&'static str, fn(&Path, &dyn Fn()));
+
 /// A script that is run when this is dropped, or when this process ends in whichever way.
 pub(crate) struct Undo(Child);
 
@@ -109,7 +112,7 @@ impl Working {
 
 /// The other side: calls what was asked for with the file; it is to call its argument when it has
 /// prepared.
-pub(crate) fn work(known: &[(&str, fn(&Path, &dyn Fn()))]) {
+pub(crate) fn work(known: &[Work]) {
     let (Ok(wanted), Some(file)) = (std::env::var(WORK), std::env::var_os(FILE)) else { return };
     let (_, work) = known.iter().find(|(name, _)| *name == wanted).unwrap();
     work(Path::new(&file), &|| {

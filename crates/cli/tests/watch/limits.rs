@@ -1,9 +1,10 @@
-//! Findings about what may be dirty. The limits are those of the whole machine, so this is done only
-//! where the proof asks for it, and they are put back whatever happens.
+//! Findings about what may be dirty. The limits are those of the whole machine, so this is done
+//! only where the proof asks for it, and they are put back whatever happens.
 
 use super::group::Undo;
 use super::rig::Bench;
 use super::sick;
+use std::fmt::Write;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -33,7 +34,7 @@ fn keep() -> Undo {
         for name in [ratio, bytes] {
             let value = std::fs::read_to_string(Path::new(VM).join(name)).unwrap();
             if value.trim() != "0" {
-                script.push_str(&format!("echo {} > {VM}/{name};", value.trim()));
+                write!(script, "echo {} > {VM}/{name};", value.trim()).unwrap();
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Findings: workloads made to show one each, and five that nothing is wrong with.
 //!
-//! Those that are about the memory of a machine are in [`super::squeezed`], and those about what may
-//! be dirty in [`super::limits`].
+//! Those that are about the memory of a machine are in [`super::squeezed`], and those about what
+//! may be dirty in [`super::limits`].
 
 use super::manners;
 use super::reads::{Random, Workload};

@@ -1,7 +1,7 @@
 //! Findings that are about the memory of a whole machine: shown in a memory group, which is as good
 //! as a machine to those that live in it.
 
-use super::group::{self, Group, Undo};
+use super::group::{self, Group, Undo, Work};
 use super::reads::Random;
 use super::rig::{Bench, FILE_PAGES};
 use super::sick;
@@ -28,8 +28,7 @@ const DEEP_PAGES: u64 = 8_192;
 const LONG: Duration = Duration::from_millis(2500);
 
 /// What the program in a group does.
-pub(crate) const WORKS: &[(&str, fn(&Path, &dyn Fn()))] =
-    &[("leak", leak), ("page", page), ("scan", scan), ("read", read)];
+pub(crate) const WORKS: &[Work] = &[("leak", leak), ("page", page), ("scan", scan), ("read", read)];
 
 fn read_all(file: &Path) {
     std::io::copy(&mut File::open(file).unwrap(), &mut std::io::sink()).unwrap();

@@ -14,8 +14,8 @@ const SECOND: f64 = 1e9;
 /// Sectors of the counters of disks, whatever those of the disk are.
 const SECTOR_BYTES: u64 = 512;
 
-/// The disk that speaks for all, all the time. Processes only ask for writes; disks tell what they have done. Of
-/// disks above each other all have written the same, and the busiest is the slow one.
+/// The disk that speaks for all, all the time. Processes only ask for writes; disks tell what they
+/// have done. Of disks above each other all have written the same, and the busiest is the slow one.
 fn writer(disks: &[Disk]) -> Option<&Disk> {
     let most = disks.iter().map(|disk| disk.write_sectors).max().unwrap_or(0);
     let much = disks.iter().filter(|disk| disk.write_sectors >= most / 2);
