@@ -16,6 +16,7 @@
 
 mod event;
 mod fast;
+mod group;
 mod homes;
 #[cfg(feature = "bpf")]
 mod inside;
@@ -39,6 +40,7 @@ pub use tasks::Process;
 use crate::residency;
 use crate::tracefs::{TraceError, now_ns};
 use crate::{machine, mounts, proc};
+use group::Group;
 use larder_report::findings;
 use larder_report::watch::{
     Counts, Interval, Memory, ProcessMemory, Row, SCHEMA, Unattributed, VERSION, Watch,
@@ -133,6 +135,8 @@ struct Mark {
 pub struct Watcher {
     options: Options,
     scope: Scope,
+    /// The group that is watched, where its memory is counted.
+    group: Option<Group>,
     source: Option<Source>,
     ledger: Ledger,
     names: Names,
@@ -154,11 +158,13 @@ fn cpu_ns() -> u64 {
     seconds * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
 }
 
-/// Those with most memory of their own.
-fn processes() -> Vec<ProcessMemory> {
+/// Those with most memory of their own, of those that are watched.
+fn processes(wanted: &Wanted) -> Vec<ProcessMemory> {
     let mut all = crate::processes::all();
+    all.retain(|process| process.private_bytes > 0);
     all.sort_by_key(|process| std::cmp::Reverse(process.private_bytes));
-    let all = all.into_iter().take(PROCESSES_MAX).filter(|process| process.private_bytes > 0);
+    let watched = |pid| scope::told(wanted, pid).is_some_and(|told| told.watched);
+    let all = all.into_iter().filter(|process| watched(process.pid)).take(PROCESSES_MAX);
     all.map(|it| ProcessMemory { process: it.name, pid: it.pid, private_bytes: it.private_bytes })
         .collect()
 }
@@ -193,12 +199,18 @@ impl Watcher {
             holds_blocks: Box::new(homes::is_block_device),
             page_bytes: residency::page_bytes(),
         });
-        let mark = || Mark { time_ns: now_ns(), readings: Readings::now(), ..Mark::default() };
+        let group = match &options.wanted {
+            Wanted::Group(group) => Group::find(group),
+            Wanted::Machine | Wanted::Path(_) | Wanted::Process(_) => None,
+        };
+        let readings = || Readings::now(group.as_ref());
+        let mark = || Mark { time_ns: now_ns(), readings: readings(), ..Mark::default() };
         Ok(Watcher {
             begun: mark(),
             mark: mark(),
             options,
             scope,
+            group,
             source,
             ledger,
             names: Names::default(),
@@ -342,7 +354,7 @@ impl Watcher {
     }
 
     fn mark_now(&self) -> Mark {
-        let readings = Readings::now();
+        let readings = Readings::now(self.group.as_ref());
         let disks = readings.disks_since(&Readings::default());
         Mark {
             time_ns: now_ns(),
@@ -381,14 +393,18 @@ impl Watcher {
         }
         let page_bytes = residency::page_bytes();
         let (rows, rows_all) = larder_report::watch::rows(all, page_bytes, self.options.rows_max);
-        let readings = Readings::now();
+        let readings = Readings::now(self.group.as_ref());
         let mut disks = readings.disks_since(&mark.readings);
         for (dev, disk) in &mut disks {
             let before = mark.splits.iter().find(|(known, _)| known == dev);
             disk.splits = self.ledger.splits(*dev) - before.map_or(0, |(_, splits)| *splits);
         }
         let (now, then) = (self.ledger.unattributed(), mark.unattributed);
-        let memory: Memory = readings.memory_since(&mark.readings);
+        let mut memory: Memory = readings.memory_since(&mark.readings);
+        if self.group.is_some() {
+            // Groups do not all tell, and events do.
+            memory.reclaimed_pages = sum.evicted_pages;
+        }
         Interval {
             begin_ns: mark.time_ns.saturating_sub(self.begun.time_ns),
             duration_ns: now_ns().saturating_sub(mark.time_ns),
@@ -397,7 +413,7 @@ impl Watcher {
             rows_all,
             disks: disks.into_iter().map(|(_, disk)| disk).collect(),
             memory,
-            processes: processes(),
+            processes: processes(&self.options.wanted),
             unattributed: Unattributed {
                 metadata_bytes: now.metadata_bytes - then.metadata_bytes,
                 read_bytes: now.read_bytes - then.read_bytes,

@@ -1,9 +1,12 @@
 //! `larder watch` says what happened, costs little, loses nothing; `larder size --live` predicts.
 //!
 //! The exactness is shown by a test of the command, with cachestat(2) right before each read. What
-//! it costs is measured by a loop of reads here, in pairs: a batch without it, a batch with it.
+//! it costs is measured by a loop of reads here, in pairs: batches without it, batches with it; and
+//! beside it the floor, which is what reading costs where the kernel is asked at all.
 
+use std::fmt;
 use std::fs::File;
+use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -127,6 +130,96 @@ fn batches(file: &File, count: u64) -> Result<f64> {
     Ok(best)
 }
 
+/// What reading becomes slower by at the least, however little is done then; until dropped.
+enum Floor {
+    /// The kernel calls a program of ours, for a file that is not watched.
+    Called(Watching),
+    /// It records each look-up for nobody.
+    Recorded(Child),
+}
+
+/// Records look-ups until the end of its input.
+const RECORD: &str = "
+mount -t tracefs none /sys/kernel/tracing 2>/dev/null
+own=/sys/kernel/tracing/instances/larder-floor-$$
+mkdir \"$own\" && echo mono > \"$own/trace_clock\" &&
+  echo 1 > \"$own/events/filemap/mm_filemap_get_pages/enable\" && echo records
+read -r end
+echo 0 > \"$own/events/enable\"
+rmdir \"$own\"";
+
+impl Floor {
+    fn name(way: &str) -> &'static str {
+        if way == "on" { "another file watched" } else { "recorded for nobody" }
+    }
+
+    fn start(lab: &Lab, way: &str) -> Result<Self> {
+        if way == "on" {
+            let other = lab.file("other");
+            std::fs::write(&other, "nobody reads it").context("make a file")?;
+            return Ok(Self::Called(Watching::start(
+                lab,
+                &["--bpf", way, &other.to_string_lossy()],
+            )?));
+        }
+        let mut command = Command::new("unshare");
+        command.args(["-m", "sh", "-c", RECORD]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().context("start a shell with tracefs")?;
+        let mut said = String::new();
+        let out = child.stdout.take().context("no output")?;
+        BufReader::new(out).read_line(&mut said).context("wait for the event")?;
+        let floor = Self::Recorded(child);
+        ensure!(said.trim() == "records", "the event cannot be enabled");
+        Ok(floor)
+    }
+}
+
+impl Drop for Floor {
+    fn drop(&mut self) {
+        let child = match self {
+            Self::Called(watching) => &mut watching.child,
+            Self::Recorded(child) => child,
+        };
+        // What it would find is not asked for; the shell ends with its input.
+        let pid = rustix::process::Pid::from_child(child);
+        let asked = child.stdin.take().is_some()
+            || rustix::process::kill_process(pid, rustix::process::Signal::INT).is_ok();
+        if asked {
+            drop(child.wait());
+        }
+    }
+}
+
+/// What a read has become slower by, over all pairs.
+#[derive(Debug, Default)]
+struct Added {
+    /// Share and nanoseconds.
+    pairs: Vec<(f64, f64)>,
+}
+
+impl Added {
+    fn put(&mut self, off: f64, on: f64) {
+        self.pairs.push((on / off - 1.0, on - off));
+    }
+
+    fn median(&self, part: fn(&(f64, f64)) -> f64) -> f64 {
+        let mut all: Vec<f64> = self.pairs.iter().map(part).collect();
+        all.sort_by(f64::total_cmp);
+        all.get(all.len() / 2).copied().unwrap_or(f64::NAN)
+    }
+
+    /// The median.
+    fn ratio(&self) -> f64 {
+        self.median(|pair| pair.0)
+    }
+}
+
+impl fmt::Display for Added {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{:+.1} % ({:+.0} ns)", 100.0 * self.ratio(), self.median(|pair| pair.1))
+    }
+}
+
 fn cost(lab: &Lab, claims: &mut Claims, way: &str, bound: f64, claim: &str) -> Result<()> {
     if way == "on" {
         let mut tried = run::client(LONG_S, &lab.binary.to_string_lossy());
@@ -142,11 +235,15 @@ fn cost(lab: &Lab, claims: &mut Claims, way: &str, bound: f64, claim: &str) -> R
     std::fs::write(&path, vec![7; bytes]).context("make a file")?;
     let file = File::open(&path).context("open it")?;
     batches(&file, 4)?;
-    let (rounds, count) = (lab.either(5, 2), lab.either(40, 10));
-    let (mut ratios, mut added) = (Vec::new(), Vec::new());
+    let (rounds, count) = (lab.either(12, 3), lab.either(15, 8));
+    let (mut added, mut floors) = (Added::default(), Added::default());
     let (mut lost, mut looked_up, mut seconds, mut cpu, mut memory) = (0, 0, 0.0, 0, 0);
+    let mut before = batches(&file, count)?;
     for _ in 0..rounds {
-        let off = batches(&file, count)?;
+        let floor = {
+            let _floor = Floor::start(lab, way)?;
+            batches(&file, count)?
+        };
         let watching = Watching::start(lab, &["--bpf", way])?;
         let begun = Instant::now();
         let on = batches(&file, count)?;
@@ -158,18 +255,19 @@ fn cost(lab: &Lab, claims: &mut Claims, way: &str, bound: f64, claim: &str) -> R
         let rows = found["total"]["rows"].as_array().context("no rows")?;
         let own = rows.iter().filter(|row| row["file"] == name.as_str());
         looked_up += own.filter_map(|row| row["read_pages"].as_u64()).sum::<u64>();
-        println!("   {off:.0} ns without, {on:.0} ns with");
-        ratios.push(on / off - 1.0);
-        added.push(on - off);
+        // The machine is faster and slower by the second, so both sides of it are looked at.
+        let after = batches(&file, count)?;
+        let off = f64::midpoint(before, after);
+        println!("   {off:.0} ns without, {on:.0} ns with; floor {floor:.0} ns");
+        added.put(off, on);
+        floors.put(off, floor);
+        before = after;
     }
-    ratios.sort_by(f64::total_cmp);
-    added.sort_by(f64::total_cmp);
-    let median = ratios[ratios.len() / 2];
+    let median = added.ratio();
     let figure = format!(
-        "+{:.1} % (+{:.0} ns), {} pairs; its own processor time {:.0} ns a look-up, {} MiB",
-        100.0 * median,
-        added[added.len() / 2],
-        ratios.len(),
+        "{added}, {} pairs; {}: {floors}; its own processor time {:.0} ns a look-up, {} MiB",
+        added.pairs.len(),
+        Floor::name(way),
         to_f64(cpu) / to_f64(looked_up.max(1)),
         memory >> 20
     );

@@ -11,10 +11,13 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on is to panic")]
 
 mod attribution;
+mod group;
+mod limits;
 mod manners;
 mod reads;
 mod rig;
 mod sick;
+mod squeezed;
 mod without;
 
 use rig::{Bench, file_systems};
@@ -82,5 +85,14 @@ fn a_folder_whose_server_is_dead_holds_nobody_up() {
 fn findings_fire_on_what_is_sick_and_on_nothing_that_is_healthy() {
     let Some(bench) = Bench::on("ext4") else { return };
     sick::all(&bench);
+    squeezed::all(&bench);
+    if rig::is_full() {
+        limits::all(&bench);
+    }
     sick::none(&bench);
+}
+
+#[test]
+fn what_is_done_in_a_group() {
+    squeezed::in_a_group();
 }

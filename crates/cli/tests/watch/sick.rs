@@ -1,8 +1,7 @@
 //! Findings: workloads made to show one each, and five that nothing is wrong with.
 //!
-//! What needs the whole machine (a leak, paging, a scan that flushes its cache, limits on what may
-//! be dirty, two copies of a twentieth of its memory) is not done to a machine that others use:
-//! those rules are tried on records, in the crate of reports.
+//! Those that are about the memory of a machine are in [`super::squeezed`], and those about what
+//! may be dirty in [`super::limits`].
 
 use super::manners;
 use super::reads::{Random, Workload};
@@ -23,22 +22,24 @@ fn read(file: &File, page: u64) {
     file.read_exact_at(&mut [0; 4096], page * PAGE).unwrap();
 }
 
-/// The rules that fire while `work` is done, at least once and for long enough.
-fn found(bench: &Bench, mut work: impl FnMut()) -> Vec<String> {
-    let path = bench.path().to_str().unwrap();
-    let watching = Watching::start(&[path, "--interval", INTERVAL]);
+/// The rules that fire while `work` is done, at least once and for long enough, and what was seen.
+fn found(words: &[&str], mut work: impl FnMut()) -> Vec<(String, String)> {
+    let watching = Watching::start(&[words, &["--interval", INTERVAL]].concat());
     let begun = Instant::now();
     work();
     // Some are over at once, and nothing is said of less than three intervals.
     std::thread::sleep(LONG.saturating_sub(begun.elapsed()));
     let watch = watching.end();
-    watch.findings.into_iter().map(|finding| finding.rule).collect()
+    watch.findings.into_iter().map(|finding| (finding.rule, finding.seen)).collect()
 }
 
-fn expect(bench: &Bench, rule: &str, work: impl FnMut()) {
-    let rules = found(bench, work);
-    assert!(rules.iter().any(|found| found == rule), "{rule} is not among {rules:?}");
-    println!("shown: finding {rule}: {}", rules.join(", "));
+/// What `words` say is watched; the rule fires.
+pub(crate) fn expect(words: &[&str], rule: &str, work: impl FnMut()) {
+    let found = found(words, work);
+    let Some((_, seen)) = found.iter().find(|(name, _)| name == rule) else {
+        panic!("{rule} is not among {found:?}");
+    };
+    println!("shown: finding {rule}: {seen}");
 }
 
 /// Each page is waited for, since nobody reads ahead.
@@ -82,27 +83,28 @@ fn read_all(folder: &Path, count: usize) {
 /// Those that can be shown without touching the rest of the machine.
 pub(crate) fn all(bench: &Bench) {
     let path = bench.file();
+    let words = [bench.path().to_str().unwrap()];
     let open = || {
         residency::drop::file(&path).unwrap();
         File::open(&path).unwrap()
     };
     let others = ["one", "two"].map(|name| bench.fill(name, 64));
     let file = open();
-    expect(bench, "one-file-misses", || {
+    expect(&words, "one-file-misses", || {
         cold_random(&file);
         for path in &others {
             std::fs::read(path).unwrap();
         }
     });
     let file = open();
-    expect(bench, "read-ahead-small", || cold_in_order(&file));
+    expect(&words, "read-ahead-small", || cold_in_order(&file));
     let file = open();
-    expect(bench, "read-ahead-wasted", || promises(&file));
+    expect(&words, "read-ahead-wasted", || promises(&file));
     let folder = bench.path().join("many");
     small_files(&folder, 300);
     let folder_itself = File::open(&folder).unwrap();
     rustix::fs::syncfs(&folder_itself).unwrap();
-    expect(bench, "access-times", || read_all(&folder, 300));
+    expect(&words, "access-times", || read_all(&folder, 300));
     throttled(bench);
 }
 
@@ -116,8 +118,8 @@ fn throttled(bench: &Bench) {
         println!("skipped: throttled-writers: this kernel has no bounds for one disk");
         return;
     }
-    let path = bench.path().join("flood");
-    expect(bench, "throttled-writers", || {
+    let (path, words) = (bench.path().join("flood"), [bench.path().to_str().unwrap()]);
+    expect(&words, "throttled-writers", || {
         let file = File::create(&path).unwrap();
         let block = vec![1; 1 << 20];
         for place in 0..96 {
@@ -139,26 +141,27 @@ pub(crate) fn none(bench: &Bench) {
             read(file, random.below(2000));
         }
     };
-    let nothing = |rules: Vec<String>, name: &str| {
+    let words = [bench.path().to_str().unwrap()];
+    let nothing = |rules: Vec<(String, String)>, name: &str| {
         assert!(rules.is_empty(), "{name}: {rules:?}");
         println!("shown: no finding: {name}");
     };
-    nothing(found(bench, || ()), "an idle file system");
+    nothing(found(&words, || ()), "an idle file system");
     hot(&file);
-    nothing(found(bench, || hot(&file)), "a database that fits");
+    nothing(found(&words, || hot(&file)), "a database that fits");
     residency::drop::file(&path).unwrap();
     let backup = || {
         let mut source = File::open(&path).unwrap();
         std::io::copy(&mut source, &mut std::io::sink()).unwrap();
     };
-    nothing(found(bench, backup), "a backup");
+    nothing(found(&words, backup), "a backup");
     let folder = bench.path().join("build");
     let build = || {
         small_files(&folder, 400);
         read_all(&folder, 400);
         small_files(&folder, 400);
     };
-    nothing(found(bench, build), "a build");
+    nothing(found(&words, build), "a build");
     let ways: &[Workload] = manners::WAYS;
     let warm = || {
         for (_, way) in ways {
@@ -166,5 +169,5 @@ pub(crate) fn none(bench: &Bench) {
         }
     };
     std::fs::read(&path).unwrap();
-    nothing(found(bench, warm), "mappings and sendfile of what is resident");
+    nothing(found(&words, warm), "mappings and sendfile of what is resident");
 }

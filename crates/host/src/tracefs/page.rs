@@ -4,6 +4,7 @@
 //! Invariant: a page that is cut or wrong ends the walk, it never makes it leave the page.
 
 use super::format;
+use std::ops::Range;
 
 /// The kernel lost events before this page.
 const MISSED_EVENTS: u64 = 1 << 31;
@@ -43,7 +44,9 @@ impl PageLayout {
         let missed = commit & MISSED_EVENTS != 0;
         let told = format::Field { offset: end, size: 8 }.unsigned(page);
         Records {
-            data: page.get(self.data..end).unwrap_or_default(),
+            page,
+            at: self.data.min(end),
+            end,
             time: self.time.unsigned(page),
             missed: match (missed, commit & MISSED_STORED != 0) {
                 (false, _) => 0,
@@ -57,28 +60,23 @@ impl PageLayout {
 /// The records of a page, each with its time in nanoseconds and its bytes.
 #[derive(Clone, Debug)]
 pub struct Records<'a> {
-    data: &'a [u8],
+    page: &'a [u8],
+    /// Where what was not handed out yet begins, and where it ends.
+    at: usize,
+    end: usize,
     time: u64,
     /// Events that the kernel lost before the first of these; at least 1 if it lost any.
     pub missed: u64,
 }
 
-impl<'a> Records<'a> {
-    fn take(&mut self, bytes: usize) -> Option<&'a [u8]> {
-        let (taken, rest) = self.data.split_at_checked(bytes)?;
-        self.data = rest;
-        Some(taken)
+impl Records<'_> {
+    /// Where in the page the data end.
+    pub(super) fn end(&self) -> usize {
+        self.end
     }
 
-    fn word(&mut self) -> Option<u32> {
-        self.take(4).and_then(|bytes| bytes.try_into().ok()).map(u32::from_le_bytes)
-    }
-}
-
-impl<'a> Iterator for Records<'a> {
-    type Item = (u64, &'a [u8]);
-
-    fn next(&mut self) -> Option<Self::Item> {
+    /// The next one: its time, and where in the page it lies.
+    pub(super) fn place(&mut self) -> Option<(u64, Range<usize>)> {
         loop {
             let head = self.word()?;
             let (kind, delta) = (head & 31, u64::from(head >> 5));
@@ -110,5 +108,24 @@ impl<'a> Iterator for Records<'a> {
                 }
             }
         }
+    }
+
+    fn take(&mut self, bytes: usize) -> Option<Range<usize>> {
+        let end = self.at.checked_add(bytes).filter(|end| *end <= self.end)?;
+        Some(std::mem::replace(&mut self.at, end)..end)
+    }
+
+    fn word(&mut self) -> Option<u32> {
+        let place = self.take(4)?;
+        self.page[place].try_into().ok().map(u32::from_le_bytes)
+    }
+}
+
+impl<'a> Iterator for Records<'a> {
+    type Item = (u64, &'a [u8]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let (time, place) = self.place()?;
+        Some((time, &self.page[place]))
     }
 }

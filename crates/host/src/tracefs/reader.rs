@@ -11,6 +11,7 @@ use super::{Instance, PageLayout, TraceError, Tracefs};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 
 /// Records that were begun so long ago are finished: nobody is kept from finishing one for longer,
@@ -18,6 +19,9 @@ use std::os::fd::OwnedFd;
 const UNFINISHED_NS: u64 = 2_000_000;
 /// Bytes for records of one round; more are left for the next.
 const ROUND_BYTES: usize = 64 << 20;
+/// Bytes that are kept for the next rounds: what a million look-ups a second leave in two of them.
+/// Memory that is asked for anew in each round costs more than all else that is done here.
+const KEPT_BYTES: usize = 4 << 20;
 
 /// A record, in the bytes of the round.
 #[derive(Clone, Copy, Debug)]
@@ -33,13 +37,46 @@ pub struct Raw {
 pub struct Reader {
     buffers: Vec<OwnedFd>,
     layout: PageLayout,
-    page: Vec<u8>,
-    bytes: Vec<u8>,
+    bytes: Store,
+    /// The store of the round before, to be used again.
+    spare: Store,
     records: Vec<Raw>,
     /// How many of them have been handed out.
     done: usize,
     missed: u64,
     until_ns: u64,
+}
+
+/// Bytes one after the other, in memory that is used again.
+#[derive(Debug, Default)]
+struct Store {
+    memory: Vec<u8>,
+    used: usize,
+}
+
+impl Store {
+    /// Room behind what is there.
+    fn room(&mut self, bytes: usize) -> &mut [u8] {
+        let end = self.used + bytes;
+        if self.memory.len() < end {
+            self.memory.resize(end, 0);
+        }
+        &mut self.memory[self.used..end]
+    }
+
+    /// Puts bytes behind what is there, and says where.
+    fn put(&mut self, bytes: &[u8]) -> Range<usize> {
+        self.room(bytes.len()).copy_from_slice(bytes);
+        self.used += bytes.len();
+        self.used - bytes.len()..self.used
+    }
+
+    /// Forgets everything, and gives back what is rarely needed.
+    fn clear(&mut self) {
+        self.used = 0;
+        self.memory.truncate(KEPT_BYTES);
+        self.memory.shrink_to(KEPT_BYTES);
+    }
 }
 
 /// Nanoseconds of the clock that records carry.
@@ -63,9 +100,16 @@ impl Reader {
             let opened = rustix::fs::open(&path, flags, Mode::empty());
             buffers.push(opened.map_err(|error| TraceError::io("open", &path)(error.into()))?);
         }
-        let page = vec![0; layout.bytes];
-        let (bytes, records) = (Vec::new(), Vec::new());
-        Ok(Reader { buffers, layout, page, bytes, records, done: 0, missed: 0, until_ns: 0 })
+        Ok(Reader {
+            buffers,
+            layout,
+            bytes: Store::default(),
+            spare: Store::default(),
+            records: Vec::new(),
+            done: 0,
+            missed: 0,
+            until_ns: 0,
+        })
     }
 
     /// Reads what is there and hands out the records that are old enough, in their order; with
@@ -92,16 +136,15 @@ impl Reader {
         let (until, more) = self.empty_buffers()?;
         let (bytes, records) = (&mut self.bytes, &mut self.records);
         others(&mut |time_ns, data| {
-            let begin = bytes.len();
-            bytes.extend_from_slice(data);
-            records.push(Raw { time_ns, begin, end: bytes.len() });
+            let Range { start: begin, end } = bytes.put(data);
+            records.push(Raw { time_ns, begin, end });
         });
         self.records.sort_by_key(|record| record.time_ns);
         let until = if all && !more { u64::MAX } else { until.saturating_sub(UNFINISHED_NS) };
         self.until_ns = until;
         self.done = self.records.partition_point(|record| record.time_ns < until);
         for record in &self.records[..self.done] {
-            each(record.time_ns, &self.bytes[record.begin..record.end]);
+            each(record.time_ns, &self.bytes.memory[record.begin..record.end]);
         }
         Ok(more)
     }
@@ -121,14 +164,13 @@ impl Reader {
 
     /// Moves what was kept back to the front.
     fn forget_done(&mut self) {
-        let mut kept = Vec::new();
+        self.spare.clear();
         for record in &mut self.records[self.done..] {
-            let begin = kept.len();
-            kept.extend_from_slice(&self.bytes[record.begin..record.end]);
-            (record.begin, record.end) = (begin, kept.len());
+            let kept = self.spare.put(&self.bytes.memory[record.begin..record.end]);
+            (record.begin, record.end) = (kept.start, kept.end);
         }
         self.records.drain(..self.done);
-        self.bytes = kept;
+        std::mem::swap(&mut self.bytes, &mut self.spare);
         self.done = 0;
     }
 
@@ -139,15 +181,15 @@ impl Reader {
         let (mut until, mut left) = (begun, false);
         let share = ROUND_BYTES / self.buffers.len().max(1);
         for number in 0..self.buffers.len() {
-            let room = self.bytes.len() + share;
+            let room = self.bytes.used + share;
             loop {
-                if self.bytes.len() > room {
+                if self.bytes.used > room {
                     // Its next record is not older than its last one.
                     until = until.min(self.records.last().map_or(0, |record| record.time_ns));
                     left = true;
                     break;
                 }
-                match rustix::io::read(&self.buffers[number], &mut self.page[..]) {
+                match rustix::io::read(&self.buffers[number], self.bytes.room(self.layout.bytes)) {
                     Ok(0) | Err(Errno::AGAIN) => break,
                     Ok(bytes) => self.take_apart(bytes),
                     Err(Errno::INTR) => {}
@@ -161,13 +203,14 @@ impl Reader {
         Ok((until, left))
     }
 
+    /// Takes a page apart that was read behind what is there.
     fn take_apart(&mut self, bytes: usize) {
-        let records = self.layout.records(&self.page[..bytes]);
+        let begin = self.bytes.used;
+        let mut records = self.layout.records(&self.bytes.memory[begin..begin + bytes]);
         self.missed += records.missed;
-        for (time_ns, data) in records {
-            let begin = self.bytes.len();
-            self.bytes.extend_from_slice(data);
-            self.records.push(Raw { time_ns, begin, end: self.bytes.len() });
+        self.bytes.used += records.end();
+        while let Some((time_ns, Range { start, end })) = records.place() {
+            self.records.push(Raw { time_ns, begin: begin + start, end: begin + end });
         }
     }
 }

@@ -94,9 +94,22 @@ struct Doing {
     pair: Option<(FileId, ProcessId, usize)>,
 }
 
+/// A look-up: most are of the same thread and file as the one before.
+#[derive(Clone, Copy, Debug)]
+struct Same {
+    thread: u32,
+    key: Key,
+    who: Who,
+    file: FileId,
+    /// Place of their counts.
+    place: usize,
+}
+
 /// All counts.
 pub(crate) struct Ledger {
     tasks: Tasks,
+    /// The last look-up, until threads come, go or change.
+    same: Option<Same>,
     homes: Homes,
     holds_blocks: HoldsBlocks,
     known_homes: HashMap<Home, Vec<u32>>,
@@ -127,6 +140,7 @@ impl Ledger {
     pub(crate) fn new(machine: Machine) -> Ledger {
         Ledger {
             tasks: Tasks::new(machine.ask),
+            same: None,
             homes: machine.homes,
             holds_blocks: machine.holds_blocks,
             known_homes: HashMap::new(),
@@ -244,28 +258,36 @@ impl Ledger {
         self.doing.entry(thread).or_default()
     }
 
-    fn at(&mut self, file: FileId, process: ProcessId) -> &mut Counts {
+    fn place(&mut self, file: FileId, process: ProcessId) -> usize {
         let pair = u64::from(file) << 32 | u64::from(process);
-        let place = *self.pairs.entry(pair).or_insert_with(|| {
+        *self.pairs.entry(pair).or_insert_with(|| {
             self.counts.push((file, process, Counts::default()));
             self.counts.len() - 1
-        });
+        })
+    }
+
+    fn at(&mut self, file: FileId, process: ProcessId) -> &mut Counts {
+        let place = self.place(file, process);
         &mut self.counts[place].2
     }
 
     /// The same for a thread that mostly does the same again.
     fn at_again(&mut self, who: Who, file: FileId) -> &mut Counts {
+        let place = self.place_again(who, file);
+        &mut self.counts[place].2
+    }
+
+    fn place_again(&mut self, who: Who, file: FileId) -> usize {
         let doing = self.doing.entry(who.thread).or_default();
         if let Some((same, process, place)) = doing.pair
             && same == file
             && process == who.process
         {
-            return &mut self.counts[place].2;
+            return place;
         }
-        self.at(file, who.process);
-        let place = self.pairs[&(u64::from(file) << 32 | u64::from(who.process))];
+        let place = self.place(file, who.process);
         self.doing(who.thread).pair = Some((file, who.process, place));
-        &mut self.counts[place].2
+        place
     }
 
     /// Takes an event of a thread; answers with the request that it began, if it is one.
@@ -304,12 +326,17 @@ impl Ledger {
             }
             Event::Bio { dev, sectors, write, meta } => self.bio(thread, dev, sectors, write, meta),
             Event::Split { dev } => *self.splits.entry(dev).or_default() += 1,
-            Event::NewTask { tid, thread: same } => self.tasks.made(thread, tid, same),
+            Event::NewTask { tid, thread: same } => {
+                self.same = None;
+                self.tasks.made(thread, tid, same);
+            }
             Event::Rename { tid, name } => {
+                self.same = None;
                 let end = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
                 self.tasks.renamed(tid, &String::from_utf8_lossy(&name[..end]));
             }
             Event::Exit { tid } => {
+                self.same = None;
                 self.tasks.ended(tid);
                 self.lookups.gone(tid);
                 self.doing.remove(&tid);
@@ -318,13 +345,24 @@ impl Ledger {
         None
     }
 
+    /// Who looks up, which file, and where that is counted.
+    fn same(&mut self, thread: u32, key: Key) -> Same {
+        if let Some(same) = self.same.filter(|same| same.thread == thread && same.key == key) {
+            return same;
+        }
+        let (who, file) = (self.tasks.who(thread), self.file_of(key));
+        let same = Same { thread, key, who, file, place: self.place_again(who, file) };
+        self.same = Some(same);
+        same
+    }
+
     fn looked_up(&mut self, thread: u32, key: Key, first: u64, last: u64) -> Option<Reference> {
         if last < first {
             return None;
         }
-        let (who, file) = (self.tasks.who(thread), self.file_of(key));
+        let Same { who, file, place, .. } = self.same(thread, key);
         let found = self.lookups.looked_up(who, file, first, last);
-        let counts = self.at_again(who, file);
+        let counts = &mut self.counts[place].2;
         let Found { first, hits, ahead, misses, corrected, is_new, in_order } = found;
         counts.hit_pages = (counts.hit_pages + hits).saturating_sub(corrected);
         counts.read_ahead_hit_pages += ahead;

@@ -166,7 +166,7 @@ impl Lookups {
         thread.epoch = epoch.wrapping_add(1);
         thread.request = Some((file, first, last));
         thread.ahead = Ahead::Nothing;
-        let first = if rest { first } else { self.beginning(before, file, first, end) };
+        let first = if rest { first } else { beginning(&self.fresh, before, file, first, end) };
         let mut found = Found { first, is_new: !rest, ..Found::default() };
         if !rest {
             let pages = end - first;
@@ -175,7 +175,6 @@ impl Lookups {
             });
             let in_order = if goes_on { before.in_order.saturating_add(1) } else { 0 };
             found.in_order = goes_on;
-            let thread = self.threads.entry(who.thread).or_default();
             (thread.in_order, thread.pages) = (in_order, pages);
         }
         if let Some(spans) = self.fresh.get_mut(&file).filter(|spans| !spans.is_empty()) {
@@ -201,29 +200,6 @@ impl Lookups {
             found.hits = (end - first).saturating_sub(found.misses + found.ahead);
         }
         found
-    }
-
-    /// The first page of a request that was told from `first` on.
-    fn beginning(&self, before: Thread, file: FileId, first: u64, end: u64) -> u64 {
-        match (before.ahead, before.request) {
-            (Ahead::For { file: of, first: from, end: to }, _)
-                if of == file && to == end && from < first =>
-            {
-                from
-            }
-            (_, Some((of, _, last)))
-                if of == file && before.in_order >= IN_ORDER_MIN && first > last =>
-            {
-                let from = last.saturating_add(1);
-                // With it, the request is as long as the one before.
-                let brought = end - from == before.pages
-                    && self.fresh.get(&file).is_some_and(|spans| {
-                        spans.count(from, first, |fresh| fresh.why != Why::Demand) == first - from
-                    });
-                if brought { from } else { first }
-            }
-            _ => first,
-        }
     }
 
     /// The file in which a thread looked pages up last.
@@ -322,6 +298,35 @@ impl Lookups {
             self.fresh.clear();
             self.spans = 0;
         }
+    }
+}
+
+/// The first page of a request that was told from `first` on.
+fn beginning(
+    fresh: &Map<FileId, Spans<Fresh>>,
+    before: Thread,
+    file: FileId,
+    first: u64,
+    end: u64,
+) -> u64 {
+    match (before.ahead, before.request) {
+        (Ahead::For { file: of, first: from, end: to }, _)
+            if of == file && to == end && from < first =>
+        {
+            from
+        }
+        (_, Some((of, _, last)))
+            if of == file && before.in_order >= IN_ORDER_MIN && first > last =>
+        {
+            let from = last.saturating_add(1);
+            // With it, the request is as long as the one before.
+            let brought = end - from == before.pages
+                && fresh.get(&file).is_some_and(|spans| {
+                    spans.count(from, first, |fresh| fresh.why != Why::Demand) == first - from
+                });
+            if brought { from } else { first }
+        }
+        _ => first,
     }
 }
 

@@ -1,5 +1,6 @@
 //! What disks have done and how memory is: procfs, read twice and subtracted.
 
+use super::group::{Group, GroupMemory};
 use super::homes;
 use crate::disk_counters::{self, DiskCounters, SECTOR_BYTES};
 use crate::proc;
@@ -15,13 +16,16 @@ pub(crate) struct Readings {
     /// Microseconds in which somebody waited.
     memory_stall_us: Option<u64>,
     io_stall_us: Option<u64>,
+    /// Of the group that is watched.
+    group: Option<GroupMemory>,
 }
 
 impl Readings {
-    /// Reads them.
+    /// Reads them; memory also of a group, if one is watched.
     #[must_use]
-    pub(crate) fn now() -> Readings {
+    pub(crate) fn now(group: Option<&Group>) -> Readings {
         Readings {
+            group: group.and_then(Group::now),
             time_ns: tracefs::now_ns(),
             disks: disk_counters::with_partitions().into_iter().map(disk).collect(),
             vmstat: proc::read("/proc/vmstat").unwrap_or_default(),
@@ -37,7 +41,8 @@ impl Readings {
             let then = before.disks.iter().find(|(known, _)| known == dev);
             let then = then.map(|(_, disk)| disk.clone()).unwrap_or_default();
             let since = subtract(now, &then);
-            (since.reads + since.writes > 0).then_some((*dev, since))
+            // A slow one may be at a request that is not done yet.
+            (since.reads + since.writes + since.busy_ms > 0).then_some((*dev, since))
         });
         pairs.collect()
     }
@@ -57,7 +62,7 @@ impl Readings {
             let share = stalled as f64 / us.max(1) as f64;
             Some(share.min(1.0))
         };
-        Memory {
+        let machine = Memory {
             // Memory of tmpfs is counted there as well, and is no cache.
             resident_bytes: (kib("Cached") + kib("Buffers")).saturating_sub(kib("Shmem")),
             dirty_bytes: kib("Dirty"),
@@ -70,6 +75,10 @@ impl Readings {
             io_pressure: share(self.io_stall_us, before.io_stall_us),
             refault_pages: since("workingset_refault_file"),
             reclaimed_pages: since("pgsteal_file"),
+        };
+        match (&self.group, &before.group) {
+            (Some(now), Some(then)) => now.within(machine, then),
+            _ => machine,
         }
     }
 }
@@ -141,6 +150,8 @@ mod tests {
         let readings = |disk| Readings { disks: vec![(dev, disk)], ..Readings::default() };
         let since = readings(now.clone()).disks_since(&readings(before.clone()));
         assert_eq!((since.len(), since[0].1.reads, since[0].1.read_ms), (1, 3, 0));
+        let slow = readings(Disk { busy_ms: before.busy_ms + 200, ..before.clone() });
+        assert_eq!(slow.disks_since(&readings(before.clone()))[0].1.busy_ms, 200, "it is at it");
         assert_eq!(readings(before.clone()).disks_since(&readings(before)), [], "it did nothing");
         let new = readings(now).disks_since(&Readings::default());
         assert_eq!(new[0].1.reads, 103, "it was not there before");
@@ -153,7 +164,7 @@ mod tests {
         assert_eq!(stall("full total=7"), None);
         let vmstat = "nr_dirty_threshold 17\nnr_dirty 5\n";
         assert_eq!((value(vmstat, "nr_dirty"), value(vmstat, "no")), (5, 0));
-        let (before, now) = (Readings::now(), Readings::now());
+        let (before, now) = (Readings::now(None), Readings::now(None));
         let memory = now.memory_since(&before);
         assert!(memory.total_bytes > memory.available_bytes && memory.resident_bytes > 0);
     }

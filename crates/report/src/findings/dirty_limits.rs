@@ -11,9 +11,13 @@ const EXPIRE_S: f64 = 30.0;
 /// (`vm.dirty_writeback_centisecs` 500).
 const ROUND_S: f64 = 5.0;
 
+/// A disk that worked for less than half of the time was not asked for what it can.
+const BUSY: f64 = 0.5;
+
 pub(super) const TOO_HIGH: Rule = Rule {
     name: "dirty-limit-high",
-    when: "more is dirty than the disk wrote in any 30 s, by the fastest part of the time",
+    when: "more is dirty than the disk writes in 30 s, by the fastest part of the time in which it \
+           was busy for at least half",
     source: "30 s is the age at which Linux writes dirty data (vm.dirty_expire_centisecs 3000)",
     why: "A flush, a stop or a loss of power meets so much data that it takes, or costs, half a \
           minute and more.",
@@ -35,7 +39,7 @@ pub(super) const TOO_LOW: Rule = Rule {
 };
 
 fn too_high(observation: &Observation) -> Option<String> {
-    let speed = observation.write_speed()?;
+    let speed = observation.write_speed_busy(BUSY)?;
     let dirty = observation.values(|moment| moment.dirty_bytes);
     let most = dirty.into_iter().max_by(f64::total_cmp)?;
     let takes = most / speed;

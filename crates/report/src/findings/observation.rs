@@ -12,7 +12,7 @@ pub struct Moment {
     pub at_s: f64,
     /// What the file cache holds.
     pub cache_bytes: Option<f64>,
-    /// What of it is dirty.
+    /// What of it is dirty, or on its way to the disk.
     pub dirty_bytes: Option<f64>,
     /// More may not be dirty: writers wait then.
     pub dirty_limit_bytes: Option<f64>,
@@ -20,8 +20,10 @@ pub struct Moment {
     pub available_bytes: Option<f64>,
     /// Pages read from disk since a program or the cache had lost them, per second.
     pub paging_per_s: Option<f64>,
-    /// Bytes that the lazy writer and flushes wrote, per second.
+    /// Bytes that the disk that wrote most has written, per second.
     pub written_per_s: Option<f64>,
+    /// Share of the time in which that disk was at work, 0 to 1.
+    pub busy_ratio: Option<f64>,
 }
 
 /// What was done to a file, or to a volume.
@@ -140,11 +142,45 @@ impl Observation {
     }
 
     /// The fastest that was written in any part of the time, bytes per second; nothing if nothing
-    /// was.
+    /// was. The disk writes at least so fast.
     pub(super) fn write_speed(&self) -> Option<f64> {
-        let speeds = self.values(|moment| moment.written_per_s);
-        speeds.into_iter().max_by(f64::total_cmp).filter(|speed| *speed > 0.0)
+        fastest(self.values(|moment| moment.written_per_s))
     }
+
+    /// The same of those parts, of at least [`PART_S`], in which the disk was at work for at least
+    /// this share of the time: hardly more can be asked of it.
+    pub(super) fn write_speed_busy(&self, share: f64) -> Option<f64> {
+        let places = 0..self.moments.len();
+        let parts = places.filter_map(|first| self.part(first)).filter(|part| part.1 >= share);
+        fastest(parts.map(|part| part.0).collect())
+    }
+
+    /// What was written per second, and how busy the disk was, from a moment on until the part of
+    /// the time is long enough. Nothing if it never is.
+    fn part(&self, first: usize) -> Option<(f64, f64)> {
+        let (mut seconds, mut written, mut busy) = (0.0, 0.0, 0.0);
+        let before = first.checked_sub(1).map_or(0.0, |place| self.moments[place].at_s);
+        let mut from = before;
+        for moment in &self.moments[first..] {
+            let length = moment.at_s - from;
+            from = moment.at_s;
+            seconds += length;
+            written += moment.written_per_s? * length;
+            busy += moment.busy_ratio? * length;
+            if seconds >= PART_S {
+                return Some((written / seconds, busy / seconds));
+            }
+        }
+        None
+    }
+}
+
+/// Seconds of a part of the time that tells how fast a disk is: a slow one has only a few large
+/// requests in each, and they are told when they are done.
+const PART_S: f64 = 0.99;
+
+fn fastest(speeds: Vec<f64>) -> Option<f64> {
+    speeds.into_iter().max_by(f64::total_cmp).filter(|speed| *speed > 0.0)
 }
 
 /// The part of a whole; 0 of nothing.

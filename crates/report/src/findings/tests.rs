@@ -15,6 +15,7 @@ fn calm() -> Observation {
         available_bytes: Some(500.0 * MIB),
         paging_per_s: Some(1.0),
         written_per_s: Some(2.0 * MIB),
+        busy_ratio: Some(0.1),
     };
     Observation {
         source: "made".to_owned(),
@@ -118,6 +119,7 @@ fn sick() -> Vec<(&'static str, Observation)> {
     for moment in &mut high.moments {
         moment.dirty_bytes = Some(200.0 * MIB);
         moment.written_per_s = Some(4.0 * MIB);
+        moment.busy_ratio = Some(0.9);
     }
     all.push(("dirty-limit-high", high));
     let mut wasted = database.clone();
@@ -180,6 +182,33 @@ fn each_rule_fires_on_what_shows_it_and_says_with_which_numbers() {
         let text = to_text(&found);
         assert!(text.contains(&finding.seen) && text.contains("Try: larder"), "{text}");
     }
+}
+
+/// A journal writes a little, and nobody has asked the disk for more yet.
+#[test]
+fn what_is_dirty_is_not_set_against_a_disk_that_hardly_works() {
+    let [.., (_, mut build), _] = healthy();
+    for moment in &mut build.moments {
+        moment.dirty_bytes = Some(200.0 * MIB);
+        moment.written_per_s = Some(0.5 * MIB);
+        moment.busy_ratio = Some(0.05);
+    }
+    assert_eq!(rules(&build), [""; 0]);
+    build.moments[3].busy_ratio = Some(0.8);
+    assert_eq!(rules(&build), ["dirty-limit-high"], "so slow is it");
+}
+
+/// Of a slow disk a request is told now and then, as if all of it had been done at that moment.
+#[test]
+fn how_fast_a_disk_is_is_not_told_by_a_moment() {
+    let mut seen = calm();
+    for (at, moment) in (1..).zip(&mut seen.moments) {
+        moment.at_s = f64::from(at) * 0.2;
+        moment.dirty_bytes = Some(90.0 * MIB);
+        moment.busy_ratio = Some(1.0);
+        moment.written_per_s = Some(if at % 5 == 0 { 10.0 * MIB } else { 0.0 });
+    }
+    assert_eq!(rules(&seen), ["dirty-limit-high"], "it is 2 MiB/s");
 }
 
 #[test]
@@ -252,7 +281,8 @@ fn maybe() -> impl Strategy<Value = Option<f64>> {
 }
 
 fn moment() -> impl Strategy<Value = Moment> {
-    (wild(), maybe(), maybe(), maybe(), maybe(), maybe(), maybe()).prop_map(|parts| Moment {
+    let all = (wild(), maybe(), maybe(), maybe(), maybe(), maybe(), maybe(), maybe());
+    all.prop_map(|parts| Moment {
         at_s: parts.0,
         cache_bytes: parts.1,
         dirty_bytes: parts.2,
@@ -260,6 +290,7 @@ fn moment() -> impl Strategy<Value = Moment> {
         available_bytes: parts.4,
         paging_per_s: parts.5,
         written_per_s: parts.6,
+        busy_ratio: parts.7,
     })
 }
 

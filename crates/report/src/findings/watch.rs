@@ -6,26 +6,40 @@
 
 use super::{AccessTimes, FileUse, Layer, Moment, Observation, ProcessUse, ReadAhead, Writes};
 use crate::advise::as_f64;
-use crate::watch::{Interval, ProcessMemory, WHOLE, Watch};
+use crate::watch::{Disk, Interval, ProcessMemory, WHOLE, Watch};
 use std::collections::BTreeMap;
 
 /// Nanoseconds of a second.
 const SECOND: f64 = 1e9;
+/// Sectors of the counters of disks, whatever those of the disk are.
+const SECTOR_BYTES: u64 = 512;
 
-fn moment(interval: &Interval, whole: bool) -> Moment {
+/// The disk that speaks for all, all the time. Processes only ask for writes; disks tell what they
+/// have done. Of disks above each other all have written the same, and the busiest is the slow one.
+fn writer(disks: &[Disk]) -> Option<&Disk> {
+    let most = disks.iter().map(|disk| disk.write_sectors).max().unwrap_or(0);
+    let much = disks.iter().filter(|disk| disk.write_sectors >= most / 2);
+    much.max_by_key(|disk| (disk.busy_ms, disk.write_sectors))
+}
+
+fn moment(interval: &Interval, writer: Option<&str>, whole: bool) -> Moment {
     let memory = &interval.memory;
     let seconds = as_f64(interval.duration_ns.max(1)) / SECOND;
     let known = memory.total_bytes > 0;
     let bytes = |bytes: u64| known.then(|| as_f64(bytes));
-    let written = interval.sum.disk_lazy_write_bytes + interval.sum.disk_write_bytes;
+    let writer = interval.disks.iter().find(|disk| Some(disk.name.as_str()) == writer);
+    let (sectors, busy_ms) = writer.map_or((0, 0), |disk| (disk.write_sectors, disk.busy_ms));
+    let written = sectors * SECTOR_BYTES;
     Moment {
         at_s: as_f64(interval.begin_ns + interval.duration_ns) / SECOND,
         cache_bytes: bytes(memory.resident_bytes),
-        dirty_bytes: bytes(memory.dirty_bytes),
+        // What is on its way is not on the disk yet.
+        dirty_bytes: bytes(memory.dirty_bytes + memory.write_back_bytes),
         dirty_limit_bytes: bytes(memory.dirty_threshold_bytes),
         available_bytes: bytes(memory.available_bytes),
         paging_per_s: Some(as_f64(memory.refault_pages) / seconds),
         written_per_s: whole.then(|| as_f64(written) / seconds),
+        busy_ratio: whole.then(|| as_f64(busy_ms) / 1000.0 / seconds),
     }
 }
 
@@ -71,13 +85,14 @@ impl From<&Watch> for Observation {
     fn from(watch: &Watch) -> Observation {
         let (total, sum) = (&watch.total, &watch.total.sum);
         let whole = watch.scope == WHOLE;
+        let writer = writer(&total.disks).map(|disk| disk.name.as_str());
         let memory = total.memory.total_bytes;
         Observation {
             source: "watch".to_owned(),
             seconds: as_f64(total.duration_ns) / SECOND,
             page_bytes: watch.page_bytes,
             memory_bytes: (memory > 0).then(|| as_f64(memory)),
-            moments: watch.intervals.iter().map(|it| moment(it, whole)).collect(),
+            moments: watch.intervals.iter().map(|it| moment(it, writer, whole)).collect(),
             files: files(total),
             processes: processes(watch),
             read_ahead: Some(ReadAhead {
@@ -173,6 +188,29 @@ mod tests {
         let mut part = watch(Vec::new());
         part.scope = "/data".to_owned();
         assert_eq!(Observation::from(&part).moments[0].written_per_s, None);
+    }
+
+    #[test]
+    fn disks_tell_what_was_written_and_how_busy_they_were() {
+        let mut seen = watch(Vec::new());
+        let of = &mut seen.intervals[1];
+        of.sum.disk_lazy_write_bytes = 1 << 30;
+        (of.memory.dirty_bytes, of.memory.write_back_bytes) = (3 << 20, 5 << 20);
+        let disk = |name: &str, write_sectors, busy_ms| Disk {
+            name: name.to_owned(),
+            write_sectors,
+            busy_ms,
+            ..Disk::default()
+        };
+        of.disks = vec![disk("a", 10, 4900), disk("b", 10_000, 4000), disk("c", 10_010, 10)];
+        seen.total.disks.clone_from(&seen.intervals[1].disks);
+        // Another one wrote more for a moment.
+        seen.intervals[2].disks = vec![disk("a", 1_000_000, 1000)];
+        assert_eq!(Observation::from(&seen).moments[2].written_per_s, Some(0.0));
+        let moment = Observation::from(&seen).moments[1];
+        assert_eq!(moment.written_per_s, Some(1_024_000.0), "and not what was asked for");
+        assert_eq!(moment.busy_ratio, Some(0.8));
+        assert_eq!(moment.dirty_bytes, Some(f64::from(8 << 20)), "some is on its way");
     }
 
     #[test]

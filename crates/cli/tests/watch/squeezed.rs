@@ -1,0 +1,136 @@
+//! Findings that are about the memory of a whole machine: shown in a memory group, which is as good
+//! as a machine to those that live in it.
+
+use super::group::{self, Group, Undo, Work};
+use super::reads::Random;
+use super::rig::{Bench, FILE_PAGES};
+use super::sick;
+use larder_host::residency;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+const MIB: usize = 1 << 20;
+/// Memory of the groups.
+const LEAK_MIB: u64 = 96;
+const PAGING_MIB: u64 = 128;
+const SCAN_MIB: u64 = 64;
+const LAYERS_MIB: u64 = 256;
+/// What the program that pages holds of it; programs may have a sixteenth then.
+const HELD_MIB: usize = 121;
+/// Pages of the file that is read again and again beside the scan.
+const HOT_PAGES: u64 = 10_000;
+/// Pages of the file on the file system in an image.
+const DEEP_PAGES: u64 = 8_192;
+/// How long something goes on.
+const LONG: Duration = Duration::from_millis(2500);
+
+/// What the program in a group does.
+pub(crate) const WORKS: &[Work] = &[("leak", leak), ("page", page), ("scan", scan), ("read", read)];
+
+fn read_all(file: &Path) {
+    std::io::copy(&mut File::open(file).unwrap(), &mut std::io::sink()).unwrap();
+}
+
+fn read_page(file: &File, page: u64) {
+    file.read_exact_at(&mut [0; 4096], page * 4096).unwrap();
+}
+
+/// Takes and takes, and gives nothing back.
+fn leak(file: &Path, prepared: &dyn Fn()) {
+    read_all(file);
+    prepared();
+    let mut all = Vec::new();
+    for _ in 0..42 {
+        all.push(vec![1_u8; 2 * MIB]);
+        std::thread::sleep(LONG / 42);
+    }
+    assert!(all.iter().all(|it| it[MIB] == 1));
+}
+
+/// Holds nearly everything, and reads a file for which there is no room.
+fn page(file: &Path, prepared: &dyn Fn()) {
+    let held = vec![1_u8; HELD_MIB * MIB];
+    let opened = File::open(file).unwrap();
+    prepared();
+    let (begun, mut random) = (Instant::now(), Random(3));
+    while begun.elapsed() < LONG {
+        read_page(&opened, random.below(FILE_PAGES));
+    }
+    assert_eq!(held[MIB], 1);
+}
+
+/// Reads a file in order, by turns with one that would fit.
+fn scan(file: &Path, prepared: &dyn Fn()) {
+    let hot = File::open(file.with_file_name("hot")).unwrap();
+    let mut random = Random(4);
+    let mut often = || (0..HOT_PAGES).for_each(|_| read_page(&hot, random.below(HOT_PAGES)));
+    often();
+    prepared();
+    let begun = Instant::now();
+    while begun.elapsed() < LONG {
+        read_all(file);
+        often();
+    }
+}
+
+fn read(file: &Path, prepared: &dyn Fn()) {
+    prepared();
+    read_all(file);
+    std::thread::sleep(LONG);
+}
+
+/// The finding that is made while the work is done in a group of so many MiB.
+fn expect(rule: &str, mib: u64, work: &str, file: &Path) {
+    let Some(group) = Group::of(mib) else { return };
+    let working = group.start(work, file);
+    let words = ["--cgroup", group.name()];
+    let mut working = Some(working);
+    sick::expect(&words, rule, || working.take().unwrap().run());
+}
+
+pub(crate) fn all(bench: &Bench) {
+    let (file, hot) = (bench.file(), bench.fill("hot", HOT_PAGES));
+    for (rule, mib, work) in
+        [("leak", LEAK_MIB, "leak"), ("paging", PAGING_MIB, "page"), ("scan", SCAN_MIB, "scan")]
+    {
+        // Pages belong to the group that brings them.
+        for path in [&file, &hot] {
+            residency::drop::file(path).unwrap();
+        }
+        expect(rule, mib, work, &file);
+    }
+    std::fs::remove_file(&hot).unwrap();
+    layered(bench);
+}
+
+/// A file system in an image whose own pages are cached too.
+fn layered(bench: &Bench) {
+    let (image, folder) = (bench.path().join("deep.img"), bench.path().join("deep"));
+    std::fs::create_dir(&folder).unwrap();
+    File::create(&image).unwrap().set_len(96 << 20).unwrap();
+    let (image_name, folder_name) = (image.to_str().unwrap(), folder.to_str().unwrap());
+    let undo = Undo::with("umount \"$1\"", &[folder_name]);
+    let run = |command: &str, words: &[&str]| {
+        assert!(Command::new(command).args(words).status().unwrap().success(), "{command}");
+    };
+    run("mkfs.ext4", &["-q", image_name]);
+    run("mount", &["-o", "loop", image_name, folder_name]);
+    let file = folder.join("file");
+    let content = vec![5; usize::try_from(DEEP_PAGES * residency::page_bytes()).unwrap()];
+    std::fs::write(&file, content).unwrap();
+    rustix::fs::syncfs(File::open(&folder).unwrap()).unwrap();
+    for path in [&file, &image] {
+        residency::drop::file(path).unwrap();
+    }
+    expect("layered-caches", LAYERS_MIB, "read", &file);
+    drop(undo);
+    std::fs::remove_file(&image).unwrap();
+}
+
+/// The test of this name is run in a group by the others, and does nothing by itself.
+pub(crate) fn in_a_group() {
+    group::work(WORKS);
+}

@@ -1,0 +1,175 @@
+//! The memory of a control group, as if it were that of a machine.
+//!
+//! Who lives in a group with a limit has that much memory and no more: its cache is squeezed and
+//! its pages go while the machine has plenty. Both versions of the controller are known; what one
+//! of them does not tell is `None` or left as the machine has it. Sizes are bytes.
+
+use crate::{mounts, proc};
+use larder_report::watch::Memory;
+use std::path::{Path, PathBuf};
+
+/// How the two versions call the same; the first is the older one.
+const VERSIONS: [Version; 2] = [
+    Version {
+        fs_type: "cgroup",
+        used: "memory.usage_in_bytes",
+        cache: "total_cache",
+        shared: "total_shmem",
+        dirty: "total_dirty",
+        write_back: "total_writeback",
+        active: "total_active_file",
+        inactive: "total_inactive_file",
+        refaults: "total_workingset_refault_file",
+    },
+    Version {
+        fs_type: "cgroup2",
+        used: "memory.current",
+        cache: "file",
+        shared: "shmem",
+        dirty: "file_dirty",
+        write_back: "file_writeback",
+        active: "active_file",
+        inactive: "inactive_file",
+        refaults: "workingset_refault_file",
+    },
+];
+
+#[derive(Debug)]
+struct Version {
+    fs_type: &'static str,
+    used: &'static str,
+    cache: &'static str,
+    shared: &'static str,
+    dirty: &'static str,
+    write_back: &'static str,
+    active: &'static str,
+    inactive: &'static str,
+    refaults: &'static str,
+}
+
+/// A group whose memory is counted.
+#[derive(Clone, Debug)]
+pub(super) struct Group {
+    folder: PathBuf,
+    /// Where its version is mounted: no group above has a limit of interest.
+    root: PathBuf,
+    version: &'static Version,
+}
+
+/// Counters of a group at a moment.
+#[derive(Clone, Debug)]
+pub(super) struct GroupMemory {
+    limit: u64,
+    used: u64,
+    stat: String,
+    version: &'static Version,
+}
+
+/// A line of memory.stat: a name and a number.
+fn value(stat: &str, name: &str) -> u64 {
+    let line = stat.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    line.and_then(|number| number.trim().parse().ok()).unwrap_or(0)
+}
+
+impl Group {
+    /// The group with this path below the root of the groups; nothing if its memory is not counted.
+    pub(super) fn find(group: &str) -> Option<Group> {
+        let below = group.trim_start_matches('/');
+        mounts::all().into_iter().find_map(|mount| {
+            let version = VERSIONS.iter().find(|version| version.fs_type == mount.fs_type)?;
+            let folder = mount.point.join(below);
+            let counted = folder.join(version.used).exists();
+            counted.then_some(Group { folder, root: mount.point, version })
+        })
+    }
+
+    /// As it is now; nothing if it is gone.
+    pub(super) fn now(&self) -> Option<GroupMemory> {
+        let stat = proc::read(self.folder.join("memory.stat"))?;
+        let used = number(&self.folder.join(self.version.used))?;
+        let hierarchy = value(&stat, "hierarchical_memory_limit");
+        let limit = if hierarchy > 0 { hierarchy } else { self.limit_above() };
+        Some(GroupMemory { limit, used, stat, version: self.version })
+    }
+
+    /// The least limit of this group and those above.
+    fn limit_above(&self) -> u64 {
+        let own = self.folder.ancestors().take_while(|folder| *folder != self.root);
+        own.filter_map(|folder| number(&folder.join("memory.max"))).min().unwrap_or(u64::MAX)
+    }
+}
+
+/// The number that a file holds; none if it is the word "max".
+fn number(path: &Path) -> Option<u64> {
+    proc::read(path)?.trim().parse().ok()
+}
+
+impl GroupMemory {
+    fn bytes(&self, name: fn(&Version) -> &'static str) -> u64 {
+        value(&self.stat, name(self.version))
+    }
+
+    /// The memory of the machine, with what the group has of it, and what happened to that since
+    /// `before`.
+    pub(super) fn within(&self, machine: Memory, before: &GroupMemory) -> Memory {
+        let files = self.bytes(|it| it.active) + self.bytes(|it| it.inactive);
+        let free = self.limit.saturating_sub(self.used);
+        let refaults = self.bytes(|it| it.refaults);
+        Memory {
+            resident_bytes: self.bytes(|it| it.cache).saturating_sub(self.bytes(|it| it.shared)),
+            dirty_bytes: self.bytes(|it| it.dirty),
+            write_back_bytes: self.bytes(|it| it.write_back),
+            // Pages of files can all be taken back; nothing is kept free for a group.
+            available_bytes: free.saturating_add(files).min(machine.available_bytes),
+            total_bytes: self.limit.min(machine.total_bytes),
+            refault_pages: refaults.saturating_sub(before.bytes(|it| it.refaults)),
+            memory_pressure: None,
+            io_pressure: None,
+            ..machine
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn memory(version: usize, limit: u64, used: u64, stat: &str) -> GroupMemory {
+        GroupMemory { limit, used, stat: stat.to_owned(), version: &VERSIONS[version] }
+    }
+
+    #[test]
+    fn a_group_with_a_limit_is_a_small_machine() {
+        let machine = Memory {
+            total_bytes: 1000,
+            available_bytes: 900,
+            resident_bytes: 700,
+            dirty_threshold_bytes: 50,
+            refault_pages: 77,
+            ..Memory::default()
+        };
+        let old = "cache 1\ntotal_cache 60\ntotal_shmem 10\ntotal_dirty 5\ntotal_writeback 2\n\
+                   total_active_file 20\ntotal_inactive_file 25\ntotal_workingset_refault_file 9\n";
+        let new = "file 60\nshmem 10\nfile_dirty 5\nfile_writeback 2\nactive_file 20\n\
+                   inactive_file 25\nworkingset_refault_file 9\n";
+        for (version, stat) in [(0, old), (1, new)] {
+            let before = memory(version, 100, 90, "");
+            let found = memory(version, 100, 95, stat).within(machine, &before);
+            assert_eq!((found.total_bytes, found.available_bytes), (100, 50));
+            assert_eq!(
+                (found.resident_bytes, found.dirty_bytes, found.write_back_bytes),
+                (50, 5, 2)
+            );
+            assert_eq!((found.refault_pages, found.dirty_threshold_bytes), (9, 50));
+            let free = memory(version, u64::MAX, 95, stat).within(machine, &before);
+            assert_eq!((free.total_bytes, free.available_bytes), (1000, 900), "it has no limit");
+        }
+    }
+
+    #[test]
+    fn a_group_of_this_machine_is_found_where_memory_is_counted() {
+        assert!(Group::find("/no/such/group").is_none());
+        let Some(root) = Group::find("/").and_then(|root| root.now()) else { return };
+        assert!(root.used > 0 && root.bytes(|it| it.cache) > 0, "{root:?}");
+    }
+}
