@@ -33,7 +33,6 @@ fn missing() -> Option<&'static str> {
 }
 
 /// Runs the proof.
-#[expect(clippy::unnecessary_wraps, reason = "proofs have one form")]
 pub(super) fn run(lab: &Lab, claims: &mut Claims) -> Result<()> {
     if let Some(reason) = missing() {
         claims.skip("file systems on cached volumes", reason);

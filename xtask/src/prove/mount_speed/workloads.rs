@@ -103,6 +103,17 @@ impl Workload {
         Ok(())
     }
 
+    /// Removes what a trial that failed has left.
+    pub(super) fn clear(self, point: &Path) {
+        let folder = match self {
+            Workload::Creates | Workload::Deletes => "files",
+            _ => "postmark",
+        };
+        if let Err(error) = std::fs::remove_dir_all(point.join(folder)) {
+            println!("   {folder}: {error}");
+        }
+    }
+
     /// What is done in a second.
     pub(super) fn trial(self, lab: &Lab, point: &Path, size: Size) -> Result<f64> {
         match self {

@@ -31,10 +31,13 @@ impl Asked<'_> {
     }
 }
 
+/// An answer, and which request it is to.
+type Answer = (u64, Result<Vec<u8>, Errno>);
+
 /// Answers that others than the thread of a ring have made, until it hands them over.
 #[derive(Debug)]
 pub(super) struct Mailbox {
-    answers: Mutex<Vec<(u64, Result<Vec<u8>, Errno>)>>,
+    answers: Mutex<Vec<Answer>>,
     has_some: AtomicBool,
     waker: Waker,
 }

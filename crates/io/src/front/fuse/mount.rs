@@ -98,6 +98,7 @@ pub(super) struct Mount {
 
 /// How something is mounted.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each says something of its own")]
 pub(super) struct How {
     /// What lists of mounts call it.
     pub(super) source: String,

@@ -89,8 +89,8 @@ pub(super) fn prepare(threads: usize, touch: bool) -> io::Result<Vec<Prepared>> 
     (0..threads).map(ring).collect()
 }
 
-/// Has this thread run where those run whose requests it takes: who asks makes room for it, and gets
-/// the processor back, and no other processor has to be woken.
+/// Has this thread run where those run whose requests it takes: who asks makes room for it and gets
+/// the processor back, and no other one has to be woken.
 fn stay_on(processor: u16) {
     let mut processors = CpuSet::new();
     processors.set(processor.into());
@@ -102,7 +102,7 @@ fn stay_on(processor: u16) {
 
 /// One thread's ring.
 pub(super) struct Ring {
-    ring: IoUring<squeue::Entry128, cqueue::Entry>,
+    kernel: IoUring<squeue::Entry128, cqueue::Entry>,
     /// Behind the ring, which uses them.
     places: Vec<Place>,
     device: Device,
@@ -140,7 +140,7 @@ impl Ring {
         ring.submitter().register_enable_rings()?;
         let alive = places.len();
         let mut new = Ring {
-            ring,
+            kernel: ring,
             places,
             device,
             looks,
@@ -173,16 +173,18 @@ impl Ring {
         let entry = operation::UringCmd80::new(fd, code).cmd(bytes);
         let mut entry = entry.addr(Some(place.address())).build().user_data(index as u64);
         // The library has no way to say how many parts the address is of.
-        let at = std::ptr::from_mut(&mut entry).cast::<u8>();
+        let start = std::ptr::from_mut(&mut entry).cast::<u8>();
         // SAFETY: a submission is 128 bytes long, of which these four are the length.
-        unsafe { at.add(SUBMISSION_LEN_AT).cast::<u32>().write_unaligned(2) };
+        let len = unsafe { start.add(SUBMISSION_LEN_AT) };
+        // SAFETY: as above, and the submission is ours.
+        unsafe { len.cast::<u32>().write_unaligned(2) };
         self.add(&entry);
     }
 
     fn add(&mut self, entry: &squeue::Entry128) {
         // SAFETY: what it points at belongs to a place, or is a descriptor of ours; all live longer
         // than the ring, and a place that is pushed is left to the kernel.
-        let pushed = unsafe { self.ring.submission().push(entry) };
+        let pushed = unsafe { self.kernel.submission().push(entry) };
         pushed.expect("there is room for all places, the waker and the device");
     }
 
@@ -191,7 +193,7 @@ impl Ring {
     /// # Errors
     /// The kernel takes nothing any more.
     pub(super) fn submit(&mut self) -> io::Result<()> {
-        match self.ring.submit() {
+        match self.kernel.submit() {
             Ok(_) => Ok(()),
             Err(error) if is_passing(&error) => Ok(()),
             Err(error) => Err(error),
@@ -200,7 +202,7 @@ impl Ring {
 
     /// Whether something was answered that was not handed over.
     fn has_answers(&mut self) -> bool {
-        !self.ring.submission().is_empty()
+        !self.kernel.submission().is_empty()
     }
 
     /// Takes a request, if one has come: into `buffer`, but for the data of a write.
@@ -219,7 +221,7 @@ impl Ring {
             if self.is_over() {
                 return self.device.receive(buffer);
             }
-            if !self.ring.submission().taskrun() {
+            if !self.kernel.submission().taskrun() {
                 break;
             }
             self.submit()?;
@@ -237,7 +239,7 @@ impl Ring {
     /// The next request of those that the kernel has put there.
     fn taken(&mut self, buffer: &mut [u8]) -> Option<Received> {
         loop {
-            let done = self.ring.completion().next()?;
+            let done = self.kernel.completion().next()?;
             match done.user_data() {
                 OF_WAKER => self.waits[0] = false,
                 OF_DEVICE => (self.waits[1], self.look) = (false, true),
@@ -359,11 +361,11 @@ impl Ring {
         let least = is_later.then_some(LOOK_EVERY);
         let least = least.into_iter().chain(timeout).min();
         let waited = match least {
-            None => self.ring.submit_and_wait(1).map(drop),
+            None => self.kernel.submit_and_wait(1).map(drop),
             Some(time) => {
                 let time = types::Timespec::from(time);
                 let how = types::SubmitArgs::new().timespec(&time);
-                self.ring.submitter().submit_with_args(1, &how).map(drop)
+                self.kernel.submitter().submit_with_args(1, &how).map(drop)
             }
         };
         let is_time = matches!(&waited, Err(error) if error.raw_os_error() == Some(libc::ETIME));

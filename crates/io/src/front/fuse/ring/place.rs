@@ -155,19 +155,16 @@ impl Place {
     pub(super) fn answer<'a>(&mut self, error: i32, parts: impl Iterator<Item = &'a [u8]>) -> bool {
         self.state = State::Answered;
         let mut len = 0;
-        match &mut self.room {
-            Some(room) => {
-                let room = room.bytes_mut();
-                for part in parts {
-                    room[len..len + part.len()].copy_from_slice(part);
-                    len += part.len();
-                }
+        if let Some(room) = &mut self.room {
+            let room = room.bytes_mut();
+            for part in parts {
+                room[len..len + part.len()].copy_from_slice(part);
+                len += part.len();
             }
-            None => {
-                self.kept.clear();
-                parts.for_each(|part| self.kept.extend_from_slice(part));
-                len = self.kept.len();
-            }
+        } else {
+            self.kept.clear();
+            parts.for_each(|part| self.kept.extend_from_slice(part));
+            len = self.kept.len();
         }
         let len = u32::try_from(len).expect("at most 1 MiB");
         let unique = self.unique;
