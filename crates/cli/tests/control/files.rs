@@ -6,7 +6,7 @@ use crate::rig::{MIB, Server, eventually, images, larder, text};
 use rustix::io::Errno;
 use rustix::process::Signal;
 use std::fs::{File, OpenOptions};
-use std::os::unix::fs::{FileExt, MetadataExt, chown};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
@@ -257,6 +257,11 @@ fn a_user_mounts_with_the_helper() {
     let paths = std::env::var_os("PATH").unwrap_or_default();
     if !std::env::split_paths(&paths).any(in_path) {
         eprintln!("skipped: fusermount3 is not installed");
+        return;
+    }
+    let mode = std::fs::metadata("/dev/fuse").unwrap().permissions().mode();
+    if mode & 0o006 != 0o006 {
+        eprintln!("skipped: root alone may open /dev/fuse here");
         return;
     }
     let (folder, mountpoint) = (TempDir::new().unwrap(), Mountpoint::new());

@@ -90,6 +90,22 @@ fn a_stop_writes_everything_and_waits_for_those_who_use_it() {
 }
 
 #[test]
+fn an_unmount_by_somebody_else_writes_everything_and_ends_it() {
+    if !can_mount() {
+        return;
+    }
+    let mountpoint = Mountpoint::new();
+    let mut server = mount(TempDir::new().unwrap(), &mountpoint, &LAZY);
+    fs::write(mountpoint.file("f"), vec![9; 300_001]).unwrap();
+    let folder = std::mem::replace(&mut server.folder, TempDir::new().unwrap());
+    let flags = rustix::mount::UnmountFlags::empty();
+    rustix::mount::unmount(mountpoint.path(), flags).expect("nobody uses it");
+    let said = server.wait();
+    assert!(said.contains("somebody has unmounted it"), "{said}");
+    assert!(fs::read(source(folder.path()).join("f")).unwrap() == vec![9; 300_001]);
+}
+
+#[test]
 fn what_cannot_be_mounted_is_said() {
     if !can_mount() {
         return;

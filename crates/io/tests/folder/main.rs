@@ -15,6 +15,7 @@ mod common;
 mod contents;
 mod elsewhere;
 mod faults;
+mod locks;
 mod mapped;
 mod mirror;
 #[path = "../common/mounting.rs"]

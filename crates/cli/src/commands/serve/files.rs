@@ -16,6 +16,7 @@ use larder_io::front::fuse::{
 };
 use larder_io::front::observe::Observer;
 use larder_io::reclaim;
+use rustix::process::{Signal, getpid, kill_process};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, RwLock};
@@ -117,6 +118,12 @@ impl Files {
         for note in mount.notes() {
             eprintln!("larder: note: {note}");
         }
+        // Whoever unmounts it wants it to end, with everything written.
+        mount.when_gone(|| {
+            if let Err(error) = kill_process(getpid(), Signal::TERM) {
+                tracing::warn!(%error, "what is not mounted any more is served on");
+            }
+        });
         let shared = arguments.shared;
         let listening = shared.then(|| Listening::start(&arguments.source, &mount)).flatten();
         Ok(Files::of(Mounted::Folder(mount, listening)))

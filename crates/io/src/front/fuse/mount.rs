@@ -27,11 +27,7 @@ const HELPER: &str = "fusermount3";
 #[derive(Debug, thiserror::Error)]
 pub enum MountError {
     /// There is no FUSE.
-    #[error(
-        "open {}: {source}; it comes with the kernel's module fuse (modprobe fuse), and a \
-         container must be given it",
-        device::PATH
-    )]
+    #[error("open {}: {source}; {}", device::PATH, way_to_it(.source))]
     NoDevice {
         /// Why.
         source: io::Error,
@@ -71,6 +67,15 @@ pub enum MountError {
         /// Why.
         reason: &'static str,
     },
+}
+
+/// How whoever may not open the device, or has none, gets it.
+fn way_to_it(error: &io::Error) -> &'static str {
+    if error.kind() == io::ErrorKind::PermissionDenied {
+        "root alone may open it here, where it is for all elsewhere (chmod 666 /dev/fuse)"
+    } else {
+        "it comes with the kernel's module fuse (modprobe fuse), and a container must be given it"
+    }
 }
 
 /// Why nothing was unmounted.
@@ -338,6 +343,13 @@ impl Mount {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_has_no_device_is_told_how_to_get_it() {
+        let said = |kind| MountError::NoDevice { source: io::Error::from(kind) }.to_string();
+        assert!(said(io::ErrorKind::NotFound).contains("modprobe fuse"));
+        assert!(said(io::ErrorKind::PermissionDenied).contains("chmod 666 /dev/fuse"));
+    }
 
     #[test]
     fn listed_paths_are_read_as_they_were_meant() {

@@ -51,7 +51,14 @@ pub(super) struct Shared {
     running: AtomicUsize,
     /// Whether we have unmounted it.
     unmounted: AtomicBool,
+    /// Whether somebody else has, or the kernel has cut it off.
+    is_gone: AtomicBool,
+    /// Who is told of that, once.
+    gone: Mutex<Option<Gone>>,
 }
+
+/// Is told that what was mounted is gone.
+type Gone = Box<dyn FnOnce() + Send>;
 
 impl Shared {
     /// The files, of a mount of volumes.
@@ -72,6 +79,16 @@ impl Shared {
         let is_expected = self.is_closing() || self.unmounted.load(Ordering::Acquire);
         if is_last && !is_expected {
             tracing::warn!("what was mounted is gone: somebody has unmounted it");
+            self.is_gone.store(true, Ordering::Release);
+            self.tell_if_gone();
+        }
+    }
+
+    fn tell_if_gone(&self) {
+        if self.is_gone.load(Ordering::Acquire)
+            && let Some(tell) = self.gone.lock().expect("no holder panics").take()
+        {
+            tell();
         }
     }
 }
@@ -128,6 +145,8 @@ impl Mounted {
             running: AtomicUsize::new(wakers.len()),
             wakers,
             unmounted: AtomicBool::new(false),
+            is_gone: AtomicBool::new(false),
+            gone: Mutex::new(None),
         });
         let threads = shake_hands(&descriptor, wanted | by_rings).and_then(|agreed| {
             if let Tree::Folder { folder, .. } = &shared.tree {
@@ -158,6 +177,12 @@ impl Mounted {
 
     pub(super) fn note(&self) -> Option<&str> {
         self.note.as_deref()
+    }
+
+    /// Has `tell` called when somebody else has unmounted it, at once if that has happened.
+    pub(super) fn when_gone(&self, tell: Gone) {
+        *self.shared.gone.lock().expect("no holder panics") = Some(tell);
+        self.shared.tell_if_gone();
     }
 
     pub(super) fn path(&self) -> &Path {

@@ -99,6 +99,11 @@ impl FolderMount {
         self.mounted.note().map(str::to_owned).into_iter().chain(own).collect()
     }
 
+    /// Has `tell` called once somebody else has unmounted it; at once, if that has happened.
+    pub fn when_gone(&self, tell: impl FnOnce() + Send + 'static) {
+        self.mounted.when_gone(Box::new(tell));
+    }
+
     /// Where it is mounted.
     #[must_use]
     pub fn path(&self) -> &Path {
