@@ -7,10 +7,25 @@ use std::fs::File;
 use std::io::Read as _;
 use std::io::Seek as _;
 use std::process::{Command, Stdio};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
 /// Longer than any part takes, even on a machine that is busy with something else.
 const PATIENCE: Duration = Duration::from_mins(4);
+
+/// A program that is being started has all files of this process open, and closes them when it
+/// runs: whoever is told by such a close what another waits for takes it from them.
+static STARTS: RwLock<()> = RwLock::new(());
+
+/// Held by whoever starts a program, until it runs.
+pub(crate) fn starting() -> RwLockWriteGuard<'static, ()> {
+    STARTS.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Held by whoever must be the only one that closes a file.
+pub(crate) fn closing() -> RwLockReadGuard<'static, ()> {
+    STARTS.read().unwrap_or_else(PoisonError::into_inner)
+}
 
 fn variable(part: &str) -> String {
     format!("LARDER_PART_{}", part.to_uppercase())
@@ -26,6 +41,7 @@ pub(crate) fn words(part: &str) -> Option<Vec<String>> {
 pub(crate) fn run(part: &str, test: &str, words: &[String]) {
     let program = std::env::current_exe().expect("this program has a name");
     let mut said: File = tempfile::tempfile().expect("a file");
+    let starting = starting();
     let mut child = Command::new(program)
         .args(["--exact", test, "--nocapture"])
         .env(variable(part), words.join("\n"))
@@ -34,6 +50,7 @@ pub(crate) fn run(part: &str, test: &str, words: &[String]) {
         .stderr(said.try_clone().expect("a descriptor"))
         .spawn()
         .expect("this program runs");
+    drop(starting);
     let begun = Instant::now();
     let status = loop {
         if let Some(status) = child.try_wait().expect("it is ours") {

@@ -2,7 +2,7 @@
 //! told, nothing that was accepted is lost, and nobody waits for ever.
 
 use super::promises::Small;
-use super::{Service, Setting, can_mount, rig};
+use super::{Service, Setting, can_mount, elsewhere, rig};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags};
@@ -48,6 +48,7 @@ fn an_error_of_a_late_write_is_told_by_close_to_its_own_file_and_listed_under_it
     let room = fs::write(path.join("filler"), vec![0; 2 << 20]).expect_err("it is small");
     assert_eq!(Errno::from_io_error(&room), Some(Errno::NOSPC));
     let service = Service::over(source, Setting::default());
+    let closing = elsewhere::closing();
     let large = File::create(service.path("logs/large")).expect("a name needs little room");
     large.write_all_at(&[2; 300_000], 0).expect("the cache has room");
     let fits = OpenOptions::new().write(true).open(service.path("fits")).expect("it");
@@ -67,6 +68,7 @@ fn an_error_of_a_late_write_is_told_by_close_to_its_own_file_and_listed_under_it
     assert!(mount.failing("another", &risk.failing).is_empty());
     assert_eq!(close(fits), Ok(()), "its own data could be written");
     assert_eq!(close(large), Err(Errno::NOSPC));
+    drop(closing);
     // It is kept, read from the cache, and written once there is room.
     assert!(fs::read(service.path("logs/large")).expect("it") == [2; 300_000]);
     let again = OpenOptions::new().write(true).open(service.path("logs/large")).expect("it");

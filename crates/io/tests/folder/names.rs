@@ -53,6 +53,7 @@ fn what_others_make_is_theirs_under_their_mask() {
     );
     fs::write(service.path("root-only"), "mine").expect("root may");
     fs::set_permissions(service.path("root-only"), fs::Permissions::from_mode(0o600)).expect("it");
+    let _starting = super::elsewhere::starting();
     let ran = Command::new("setpriv")
         .args(["--reuid=65534", "--regid=65534", "--clear-groups", "sh", "-c", &script])
         .output();
