@@ -79,6 +79,8 @@ struct Series {
     by: By,
     workload: Workload,
     per_s: Vec<f64>,
+    /// Whether a trial did not come to its end.
+    is_stuck: bool,
 }
 
 /// What came of a bar.
@@ -119,7 +121,18 @@ pub(super) fn run(lab: &Lab, claims: &mut Claims) -> Result<()> {
     file_system.detach()?;
     std::fs::remove_file(&image).context("remove the image")?;
     let series = measured?;
-    let outcomes = BARS.iter().map(|(workload, bar)| outcome(&series, *workload, *bar));
+    let mut is_told = |(workload, bar): &&(Workload, Bar)| {
+        let Bar::Times(peer, with, _) = *bar else { return true };
+        let is_it = |one: &Series| one.is_stuck && one.by == peer && one.workload == with;
+        let found = series.iter().any(is_it);
+        if found {
+            let what = format!("{}, beside {}", workload.name(), peer.name());
+            claims.skip(what, "it did not come to its end");
+        }
+        !found
+    };
+    let shown: Vec<_> = BARS.iter().filter(&mut is_told).collect();
+    let outcomes = shown.iter().map(|(workload, bar)| outcome(&series, *workload, *bar));
     let outcomes = outcomes.collect::<Result<Vec<_>>>()?;
     for outcome in &outcomes {
         claim(outcome, claims);
@@ -173,6 +186,7 @@ fn measure(lab: &Lab, at: &Path) -> Result<Vec<Series>> {
             by: shown.by(),
             workload,
             per_s: Vec::new(),
+            is_stuck: false,
         }));
         for shown in &who {
             workload.prepare(shown.point())?;
@@ -181,15 +195,18 @@ fn measure(lab: &Lab, at: &Path) -> Result<Vec<Series>> {
             for turn in 0..who.len() {
                 let index = (round + turn) % who.len();
                 let (shown, name) = (who[index], workload.name());
-                let mut rate = workload.trial(lab, shown.point(), size);
-                if let (Err(error), true) = (&rate, shown.by() != ours(workload)) {
-                    // A peer that stops once is not what this is about.
-                    println!("   {name} of {}, once more: {error:#}", shown.by().name());
-                    workload.clear(shown.point());
-                    rate = workload.trial(lab, shown.point(), size);
+                if series[first + index].is_stuck {
+                    continue;
                 }
-                let rate = rate.with_context(|| format!("{name} of {}", shown.by().name()))?;
-                series[first + index].per_s.push(rate);
+                match workload.trial(lab, shown.point(), size) {
+                    Ok(rate) => series[first + index].per_s.push(rate),
+                    // A peer that does not come to the end is nothing to compare with.
+                    Err(error) if shown.by() != ours(workload) => {
+                        println!("   {name} of {}: {error:#}", shown.by().name());
+                        series[first + index].is_stuck = true;
+                    }
+                    Err(error) => return Err(error.context(name)),
+                }
             }
         }
     }
@@ -287,7 +304,7 @@ mod tests {
     use super::*;
 
     fn series(by: By, workload: Workload, values: [f64; 3]) -> Series {
-        Series { by, workload, per_s: values.into() }
+        Series { by, workload, per_s: values.into(), is_stuck: false }
     }
 
     #[test]

@@ -103,17 +103,6 @@ impl Workload {
         Ok(())
     }
 
-    /// Removes what a trial that failed has left.
-    pub(super) fn clear(self, point: &Path) {
-        let folder = match self {
-            Workload::Creates | Workload::Deletes => "files",
-            _ => "postmark",
-        };
-        if let Err(error) = std::fs::remove_dir_all(point.join(folder)) {
-            println!("   {folder}: {error}");
-        }
-    }
-
     /// What is done in a second.
     pub(super) fn trial(self, lab: &Lab, point: &Path, size: Size) -> Result<f64> {
         match self {
@@ -168,7 +157,7 @@ fn postmark(lab: &Lab, point: &Path, (files, transactions): (u64, u64)) -> Resul
     let script = lab.file("mount-speed.script");
     crate::postmark::write_script(&script, &folder, (files, transactions), 10_000)?;
     let begun = Instant::now();
-    let out = run::keep(run::client(300, "postmark").arg(&script))?;
+    let out = run::keep(run::client(60, "postmark").arg(&script))?;
     let took = begun.elapsed().as_secs_f64();
     let words = run::tail(&out.stderr);
     ensure!(out.ok() && out.stdout.contains("deleted"), "PostMark failed: {words}");
