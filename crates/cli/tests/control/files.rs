@@ -2,6 +2,7 @@
 //!
 //! As root on a machine with FUSE; else each test says why it is skipped.
 
+use crate::mounting::can_mount;
 use crate::rig::{MIB, Server, eventually, images, larder, text};
 use rustix::io::Errno;
 use rustix::process::Signal;
@@ -14,18 +15,6 @@ use tempfile::TempDir;
 /// Nothing is written unless it is asked for.
 pub(crate) const LAZY: [&str; 6] =
     ["--set", "first-delay=60000", "--set", "idle-delay=60000", "--set", "age-max=3600000"];
-
-/// Whether files can be mounted here; says why not.
-pub(crate) fn can_mount() -> bool {
-    let device = OpenOptions::new().read(true).write(true).open("/dev/fuse");
-    let is_root = rustix::process::geteuid().is_root();
-    if let Err(error) = &device {
-        eprintln!("skipped: /dev/fuse cannot be opened: {error}");
-    } else if !is_root {
-        eprintln!("skipped: this user may not mount");
-    }
-    device.is_ok() && is_root
-}
 
 /// A directory for files that is not left mounted, whatever happens.
 pub(crate) struct Mountpoint(TempDir);

@@ -17,6 +17,8 @@ mod manager;
 mod mount;
 mod mount_faults;
 mod mount_rules;
+#[path = "../../../io/tests/common/mounting.rs"]
+mod mounting;
 mod openmetrics;
 mod rig;
 mod security;

@@ -2,7 +2,8 @@
 //!
 //! As root on a machine with FUSE; else each test says why it is skipped.
 
-use crate::files::{LAZY, Mountpoint, can_mount};
+use crate::files::{LAZY, Mountpoint};
+use crate::mounting::can_mount;
 use crate::rig::{Server, larder, text};
 use rustix::io::Errno;
 use rustix::process::Signal;

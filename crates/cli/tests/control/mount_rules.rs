@@ -3,8 +3,9 @@
 //!
 //! As root on a machine with FUSE; else each test says why it is skipped.
 
-use crate::files::{LAZY, Mountpoint, can_mount};
+use crate::files::{LAZY, Mountpoint};
 use crate::mount::{mount, source};
+use crate::mounting::can_mount;
 use crate::rig::{larder, text};
 use std::fs;
 use tempfile::TempDir;

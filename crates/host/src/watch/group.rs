@@ -4,6 +4,7 @@
 //! its pages go while the machine has plenty. Both versions of the controller are known; what one
 //! of them does not tell is `None` or left as the machine has it. Sizes are bytes.
 
+use super::readings::value;
 use crate::{mounts, proc};
 use larder_report::watch::Memory;
 use std::path::{Path, PathBuf};
@@ -63,12 +64,6 @@ pub(super) struct GroupMemory {
     used: u64,
     stat: String,
     version: &'static Version,
-}
-
-/// A line of memory.stat: a name and a number.
-fn value(stat: &str, name: &str) -> u64 {
-    let line = stat.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-    line.and_then(|number| number.trim().parse().ok()).unwrap_or(0)
 }
 
 impl Group {

@@ -128,8 +128,8 @@ fn stall(text: &str) -> Option<u64> {
     line.split_whitespace().find_map(|word| word.strip_prefix("total="))?.parse().ok()
 }
 
-/// A line of /proc/vmstat: a name and a number.
-fn value(vmstat: &str, name: &str) -> u64 {
+/// A line of /proc/vmstat, or of a group's memory.stat: a name and a number.
+pub(super) fn value(vmstat: &str, name: &str) -> u64 {
     let line = vmstat.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
     line.and_then(|number| number.trim().parse().ok()).unwrap_or(0)
 }

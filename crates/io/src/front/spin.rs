@@ -23,7 +23,7 @@ const STREAM_GAP: Nanos = 15_000;
 pub(super) struct Spinners {
     count: AtomicUsize,
     max: usize,
-    /// Batches of requests that all threads together have taken.
+    /// Batches of requests that threads have taken who keep their processors from being idle.
     batches: AtomicU64,
 }
 
@@ -33,12 +33,12 @@ impl Spinners {
         Spinners { count: AtomicUsize::new(0), max: cpus - 1, batches: AtomicU64::new(0) }
     }
 
-    /// A thread has taken requests.
+    /// A thread has taken requests, and others may spin for its sake.
     pub(super) fn note_batch(&self) {
         self.batches.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How many batches of requests all threads together have taken.
+    /// How many batches of requests such threads have taken together.
     pub(super) fn batches(&self) -> u64 {
         self.batches.load(Ordering::Relaxed)
     }

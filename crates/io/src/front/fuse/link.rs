@@ -113,9 +113,9 @@ impl Link {
         }
     }
 
-    /// Hands over all answers that are there, those of others as well; whether there were some of
-    /// others.
-    pub(super) fn send(&mut self) -> bool {
+    /// Takes in the answers of others, which go with the next that is handed over; whether there
+    /// were some.
+    pub(super) fn take_answers(&mut self) -> bool {
         let Link::Ring { ring, mailbox } = self else { return false };
         let mut came = Vec::new();
         if mailbox.has_some.load(Ordering::Acquire) {

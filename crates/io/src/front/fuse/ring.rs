@@ -9,13 +9,12 @@
 mod abi;
 mod place;
 
-use super::abi::opcode;
 use super::device::{Device, Received};
 use super::worker::READ_BYTES_MAX;
 use crate::frames::ArenaFrames;
 use crate::wake::Waker;
 use abi::{COMMAND_BYTES, COMMIT_AND_FETCH, Command, REGISTER, SUBMISSION_LEN_AT};
-use io_uring::{IoUring, cqueue, opcode as operation, squeue, types};
+use io_uring::{IoUring, cqueue, opcode, squeue, types};
 use larder_core::request::Assembly;
 use place::Place;
 use rustix::fd::{AsFd as _, AsRawFd as _};
@@ -131,7 +130,7 @@ impl Ring {
     /// through the device too.
     ///
     /// # Errors
-    /// The kernel refuses the ring; then the kernel asks through the device.
+    /// The kernel refuses the ring.
     pub(super) fn begin(prepared: Prepared, device: Device, looks: bool) -> io::Result<Self> {
         let Prepared { ring, places, processor } = prepared;
         if let Some(processor) = processor {
@@ -170,7 +169,7 @@ impl Ring {
         let mut bytes = [0; COMMAND_BYTES];
         bytes[..size_of::<Command>()].copy_from_slice(command.as_bytes());
         let fd = types::Fd(self.device.as_fd().as_raw_fd());
-        let entry = operation::UringCmd80::new(fd, code).cmd(bytes);
+        let entry = opcode::UringCmd80::new(fd, code).cmd(bytes);
         let mut entry = entry.addr(Some(place.address())).build().user_data(index as u64);
         // The library has no way to say how many parts the address is of.
         let start = std::ptr::from_mut(&mut entry).cast::<u8>();
@@ -268,8 +267,7 @@ impl Ring {
         if self.taken >= LOOK_AFTER {
             (self.taken, self.look) = (0, self.looks);
         }
-        let is_write = |code| code == opcode::WRITE;
-        let taken = self.places[index].take(index, is_write, buffer);
+        let taken = self.places[index].take(index, buffer);
         if let Some((len, lent)) = taken {
             return Some(Received::Request(len, lent));
         }
@@ -345,7 +343,7 @@ impl Ring {
     fn wait(&mut self, waker: &Waker, timeout: Option<Duration>) -> io::Result<()> {
         let poll = |fd: std::os::fd::RawFd, of| {
             let flags = u32::try_from(libc::POLLIN).expect("a flag");
-            let entry = operation::PollAdd::new(types::Fd(fd), flags).build();
+            let entry = opcode::PollAdd::new(types::Fd(fd), flags).build();
             squeue::Entry128::from(entry.user_data(of))
         };
         if !self.waits[0] {

@@ -97,7 +97,7 @@ impl Worker {
         let mut spun = false;
         while !self.shared.is_closing() {
             let now = self.clock.now();
-            let mut moved = self.take_completions(now) | self.link.send() | spun;
+            let mut moved = self.take_completions(now) | self.link.take_answers() | spun;
             // What a spin found counts as taken now.
             self.read_in_batch &= spun;
             spun = false;
@@ -159,7 +159,7 @@ impl Worker {
             }
         }
         self.buffer = buffer;
-        if taken > 0 {
+        if taken > 0 && self.link.shares_processor() {
             self.shared.spinners.note_batch();
         }
         is_there.then_some(taken)
@@ -424,6 +424,9 @@ impl Worker {
         self.publish_events();
         for desk in std::mem::take(&mut self.desks) {
             self.abandon(desk);
+        }
+        if let Err(error) = self.link.submit() {
+            tracing::debug!(%error, "nobody is there for the last answers");
         }
         self.shared.thread_over();
     }

@@ -59,8 +59,6 @@ pub(in crate::front::fuse) mod capability {
     pub(in crate::front::fuse) const DO_READDIRPLUS: u64 = 1 << 13;
     /// as the kernel sees fit.
     pub(in crate::front::fuse) const READDIRPLUS_AUTO: u64 = 1 << 14;
-    /// Requests can come by rings.
-    pub(in crate::front::fuse) const OVER_IO_URING: u64 = 1 << 41;
     /// Asynchronous direct I/O stays asynchronous: a loop device has many requests under way.
     pub(in crate::front::fuse) const ASYNC_DIO: u64 = 1 << 15;
     /// Lookups in one directory do not wait for one another.
@@ -77,6 +75,8 @@ pub(in crate::front::fuse) mod capability {
     pub(in crate::front::fuse) const DIRECT_IO_ALLOW_MMAP: u64 = 1 << 36;
     /// The kernel can read and write files of ours by itself.
     pub(in crate::front::fuse) const PASSTHROUGH: u64 = 1 << 37;
+    /// Requests can come by rings.
+    pub(in crate::front::fuse) const OVER_IO_URING: u64 = 1 << 41;
 }
 
 /// How a file is opened, in [`OpenOut`](super::OpenOut).

@@ -3,7 +3,7 @@
 //! Invariant: either the kernel has a place or we have; what is in it is touched by us alone while
 //! we have it.
 
-use super::super::abi::{self, InHeader, OutHeader};
+use super::super::abi::{self, InHeader, OutHeader, opcode};
 use super::abi::Heads;
 use std::cell::UnsafeCell;
 use zerocopy::{FromZeros, IntoBytes};
@@ -118,7 +118,6 @@ impl Place {
     pub(super) fn take(
         &mut self,
         index: usize,
-        is_write: fn(u32) -> bool,
         buffer: &mut [u8],
     ) -> Option<(usize, Option<Lent>)> {
         debug_assert_eq!(self.state, State::Kernels, "a place was handed over twice");
@@ -136,7 +135,7 @@ impl Place {
             len += part.len();
         }
         (self.unique, self.commit_id) = (header.unique, commit_id);
-        if is_write(header.opcode) {
+        if header.opcode == opcode::WRITE {
             let room = self.room.take()?;
             (payload <= room.0.len()).then_some(())?;
             return Some((len, Some(Lent { place: index, room, len: payload })));
@@ -196,8 +195,6 @@ impl Place {
 mod tests {
     use super::*;
 
-    const WRITE: u32 = 16;
-
     /// What the kernel puts at a place.
     fn put(place: &mut Place, opcode: u32, own: &[u8], payload: &[u8]) {
         let len = u32::try_from(abi::IN_HEADER_BYTES + own.len() + payload.len()).unwrap();
@@ -220,16 +217,12 @@ mod tests {
         place.room.as_mut().unwrap().bytes_mut()[..payload.len()].copy_from_slice(payload);
     }
 
-    fn is_write(opcode: u32) -> bool {
-        opcode == WRITE
-    }
-
     #[test]
     fn a_request_is_put_together_and_its_answer_lies_where_it_came() {
         let mut place = Place::new(0, 4096);
-        put(&mut place, 1, b"12345678", b"name\0");
+        put(&mut place, opcode::LOOKUP, b"12345678", b"name\0");
         let mut buffer = [0; 256];
-        let (len, lent) = place.take(3, is_write, &mut buffer).unwrap();
+        let (len, lent) = place.take(3, &mut buffer).unwrap();
         assert!(lent.is_none() && buffer[abi::IN_HEADER_BYTES..len] == *b"12345678name\0");
         assert!(place.is_asked(7) && !place.is_asked(8) && place.commit_id == 9);
         assert!(place.answer(0, [&b"ab"[..], b"c"].into_iter()), "nothing is lent");
@@ -244,9 +237,9 @@ mod tests {
     #[test]
     fn the_data_of_a_write_stays_and_the_answer_waits_for_it() {
         let mut place = Place::new(0, 4096);
-        put(&mut place, WRITE, &[5; 40], b"data");
+        put(&mut place, opcode::WRITE, &[5; 40], b"data");
         let mut buffer = [0; 256];
-        let (len, lent) = place.take(3, is_write, &mut buffer).unwrap();
+        let (len, lent) = place.take(3, &mut buffer).unwrap();
         let lent = lent.unwrap();
         assert_eq!((len, lent.data(), lent.place), (abi::IN_HEADER_BYTES + 40, &b"data"[..], 3));
         assert!(!place.answer(0, std::iter::once(&b"12345678"[..])), "it is lent");
@@ -254,8 +247,8 @@ mod tests {
         assert!(place.give_back(lent), "now it can be committed");
         assert_eq!(&place.room.as_ref().unwrap().bytes()[..8], b"12345678");
         place.hand_over();
-        put(&mut place, WRITE, &[5; 40], b"more");
-        let (_, lent) = place.take(3, is_write, &mut buffer).unwrap();
+        put(&mut place, opcode::WRITE, &[5; 40], b"more");
+        let (_, lent) = place.take(3, &mut buffer).unwrap();
         assert!(!place.give_back(lent.unwrap()), "it is not answered yet");
         assert!(place.answer(28, std::iter::empty()));
         let header: OutHeader = abi::head_of(&place.heads().head);
@@ -266,11 +259,11 @@ mod tests {
     fn what_no_kernel_makes_is_none() {
         let mut buffer = [0; 256];
         let mut place = Place::new(0, 4096);
-        put(&mut place, 1, b"1", b"name\0");
+        put(&mut place, opcode::LOOKUP, b"1", b"name\0");
         place.heads().payload_bytes = 4000;
-        assert!(place.take(0, is_write, &mut buffer).is_none(), "longer than it says");
+        assert!(place.take(0, &mut buffer).is_none(), "longer than it says");
         let mut place = Place::new(0, 4096);
-        put(&mut place, 1, b"1", &[0; 1000]);
-        assert!(place.take(0, is_write, &mut buffer).is_none(), "longer than the buffer");
+        put(&mut place, opcode::LOOKUP, b"1", &[0; 1000]);
+        assert!(place.take(0, &mut buffer).is_none(), "longer than the buffer");
     }
 }
