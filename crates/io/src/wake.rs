@@ -5,8 +5,9 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
+use zerocopy::IntoBytes as _;
 
 const AWAKE: u32 = 0;
 const NOTIFIED: u32 = 1;
@@ -20,6 +21,8 @@ pub struct Waker(Arc<Inner>);
 struct Inner {
     state: AtomicU32,
     event: OwnedFd,
+    /// Writes to the event that the sleeper knows of and has not read. Only the sleeper uses it.
+    owed: AtomicU64,
 }
 
 impl Waker {
@@ -29,7 +32,8 @@ impl Waker {
     /// If the process has no file descriptor left.
     pub fn new() -> io::Result<Self> {
         let event = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
-        Ok(Waker(Arc::new(Inner { state: AtomicU32::new(AWAKE), event })))
+        let (state, owed) = (AtomicU32::new(AWAKE), AtomicU64::new(0));
+        Ok(Waker(Arc::new(Inner { state, event, owed })))
     }
 
     /// Announces that the thread will sleep on [`Waker::event`]; false if it was notified since it
@@ -49,12 +53,19 @@ impl Waker {
 
     /// Ends a sleep, however it ended.
     pub fn awake(&self) {
-        if self.0.state.swap(AWAKE, Ordering::AcqRel) == NOTIFIED {
-            let mut count = [0; 8];
-            // Nonblocking: where the writer has not come so far yet, the next sleep is cut short.
-            let read = rustix::io::read(&self.0.event, &mut count);
-            debug_assert!(read.is_ok() || read == Err(rustix::io::Errno::AGAIN), "{read:?}");
+        let Inner { state, event, owed } = &*self.0;
+        let mut owes = owed.load(Ordering::Relaxed);
+        owes += u64::from(state.swap(AWAKE, Ordering::AcqRel) == NOTIFIED);
+        if owes > 0 {
+            let mut count = 0_u64;
+            // Nonblocking: where the writer has not come so far yet, the next sleep is cut short,
+            // and what it writes is read then. Were it left there, all sleeps would be cut short.
+            match rustix::io::read(event, count.as_mut_bytes()) {
+                Ok(_) => owes = owes.saturating_sub(count),
+                Err(error) => debug_assert_eq!(error, rustix::io::Errno::AGAIN),
+            }
         }
+        owed.store(owes, Ordering::Relaxed);
     }
 
     /// What to wait for while asleep: readable when notified.
@@ -98,8 +109,52 @@ impl Waker {
 impl Notify for Waker {
     fn notify(&self) {
         if self.0.state.swap(NOTIFIED, Ordering::AcqRel) == ASLEEP {
-            let written = rustix::io::write(&self.0.event, zerocopy::IntoBytes::as_bytes(&1u64));
+            let written = rustix::io::write(&self.0.event, 1_u64.as_bytes());
             debug_assert!(written.is_ok(), "{written:?}");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether a sleep would be cut short.
+    fn is_readable(waker: &Waker) -> bool {
+        let mut event = [PollFd::from_borrowed_fd(waker.event(), PollFlags::IN)];
+        let at_once = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };
+        rustix::event::poll(&mut event, Some(&at_once)).expect("poll") > 0
+    }
+
+    #[test]
+    fn a_notification_that_is_late_cuts_one_sleep_short_and_no_other() {
+        let waker = Waker::new().expect("a waker");
+        assert!(waker.prepare_sleep());
+        // Somebody notifies, and is held up before the event is written.
+        assert_eq!(waker.0.state.swap(NOTIFIED, Ordering::AcqRel), ASLEEP);
+        waker.awake();
+        assert!(waker.prepare_sleep() && !is_readable(&waker));
+        // Somebody else meanwhile is not.
+        waker.notify();
+        assert!(is_readable(&waker));
+        waker.awake();
+        rustix::io::write(waker.event(), 1_u64.as_bytes()).expect("write late");
+        assert!(waker.prepare_sleep() && is_readable(&waker), "cut short");
+        waker.awake();
+        assert!(waker.prepare_sleep() && !is_readable(&waker), "it sleeps");
+        waker.awake();
+    }
+
+    #[test]
+    fn whoever_is_notified_while_awake_does_not_sleep() {
+        let waker = Waker::new().expect("a waker");
+        waker.notify();
+        assert!(!waker.prepare_sleep() && !is_readable(&waker));
+        assert!(waker.prepare_sleep());
+        waker.notify();
+        waker.notify();
+        assert!(is_readable(&waker));
+        waker.awake();
+        assert!(!is_readable(&waker));
     }
 }
