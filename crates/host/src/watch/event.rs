@@ -300,11 +300,29 @@ pub(crate) const WANTED: &[Wanted] = &[
 /// The new thread belongs to the process of its maker (include/uapi/linux/sched.h).
 const CLONE_THREAD: u64 = 0x1_0000;
 
+/// Where every record has the number of its event,
+const ID: Field = Field { offset: 0, size: 2 };
+/// and, behind flags, its thread.
+const THREAD: Field = Field { offset: 4, size: 4 };
+
+/// All pages from `first` to `last` were looked up by a thread: [`Event::Lookup`] by itself. There
+/// can be a million in a second, and moving the events of all kinds about costs more than to count
+/// them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Lookup {
+    pub(crate) thread: u32,
+    pub(crate) key: Key,
+    pub(crate) first: u64,
+    pub(crate) last: u64,
+}
+
 /// Takes records apart that are of events whose formats are known.
 #[derive(Debug, Default)]
 pub(crate) struct Decoder {
     /// By number of the event.
     known: Vec<Option<(usize, Vec<Field>)>>,
+    /// The number of look-ups and their fields, in the order of [`RANGE`].
+    lookup: Option<(u64, [Field; 4])>,
 }
 
 impl Decoder {
@@ -316,16 +334,32 @@ impl Decoder {
         }
         let place = WANTED.iter().position(|known| known.name == wanted.name);
         let fields = wanted.fields.iter().map(|name| format.field(name).unwrap_or_default());
-        self.known[id] = place.map(|place| (place, fields.collect()));
+        let fields: Vec<Field> = fields.collect();
+        if wanted.part == Part::Lookups {
+            self.lookup =
+                fields.as_slice().try_into().ok().map(|fields| (format.id.into(), fields));
+        }
+        self.known[id] = place.map(|place| (place, fields));
+    }
+
+    /// The look-up of a record; nothing if it is of something else.
+    #[must_use]
+    pub(crate) fn lookup(&self, record: &[u8]) -> Option<Lookup> {
+        let (id, [dev, ino, first, last]) = &self.lookup?;
+        (ID.unsigned(record) == *id).then(|| Lookup {
+            thread: THREAD.word(record),
+            key: Key { dev: dev.word(record), ino: ino.unsigned(record) },
+            first: first.unsigned(record),
+            last: last.unsigned(record),
+        })
     }
 
     /// The thread that a record is of, and what happened; nothing for events that were not learnt.
     #[must_use]
     pub(crate) fn decode(&self, record: &[u8]) -> Option<(u32, Event)> {
-        // Every record begins with the number of the event, flags, and the thread.
-        let id = Field { offset: 0, size: 2 }.word(record);
-        let (place, fields) = self.known.get(usize::try_from(id).ok()?)?.as_ref()?;
-        let thread = Field { offset: 4, size: 4 }.word(record);
+        let id = usize::try_from(ID.unsigned(record)).ok()?;
+        let (place, fields) = self.known.get(id)?.as_ref()?;
+        let thread = THREAD.word(record);
         let make = WANTED[*place].make;
         Some((thread, make(&View { fields, record })))
     }
@@ -362,7 +396,10 @@ mod tests {
         let key = Key { dev: 0x0070_0001, ino: 12 };
         let expected = Event::Lookup { key, first: 5, last: 9 };
         assert_eq!(decoder.decode(&record), Some((77, expected)));
+        let lookup = Lookup { thread: 77, key, first: 5, last: 9 };
+        assert_eq!(decoder.lookup(&record), Some(lookup));
         record[0] = 4;
+        assert_eq!(decoder.lookup(&record), None);
         assert_eq!(decoder.decode(&record), None);
         assert_eq!(decoder.decode(&[]), None);
     }

@@ -4,7 +4,7 @@
 //! (see [`super::lookup`]); memory is bounded by files and processes met, and by the bounds named
 //! here. Nothing here reads the machine, but through what it is given.
 
-use super::event::{Event, Home, Key, Place, Reason};
+use super::event::{Event, Home, Key, Lookup, Place, Reason};
 use super::fast::Map;
 use super::lookup::{FileId, Found, Lookups, ProcessId, Who};
 use super::owners::Owners;
@@ -293,7 +293,9 @@ impl Ledger {
     /// Takes an event of a thread; answers with the request that it began, if it is one.
     pub(crate) fn take(&mut self, thread: u32, event: Event) -> Option<Reference> {
         match event {
-            Event::Lookup { key, first, last } => return self.looked_up(thread, key, first, last),
+            Event::Lookup { key, first, last } => {
+                return self.looked_up(&Lookup { thread, key, first, last });
+            }
             Event::MapPages { key, first, last } => self.mapped(thread, key, first, last),
             Event::Fault { key, page } => return self.fault(thread, key, page),
             Event::Add { key, first, order } => self.added(thread, key, first, order),
@@ -356,7 +358,9 @@ impl Ledger {
         same
     }
 
-    fn looked_up(&mut self, thread: u32, key: Key, first: u64, last: u64) -> Option<Reference> {
+    /// Takes a look-up; answers with the request that it began, if it did.
+    pub(crate) fn looked_up(&mut self, lookup: &Lookup) -> Option<Reference> {
+        let Lookup { thread, key, first, last } = *lookup;
         if last < first {
             return None;
         }

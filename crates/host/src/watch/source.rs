@@ -176,6 +176,12 @@ impl Source {
         let (decoder, events) = (&self.decoder, &mut self.events);
         self.reader.round(all, |time, record| {
             *events += 1;
+            if let Some(lookup) = decoder.lookup(record) {
+                if let Some(reference) = ledger.looked_up(&lookup) {
+                    each(time, &reference);
+                }
+                return;
+            }
             let Some((thread, event)) = decoder.decode(record) else { return };
             if let Some(reference) = ledger.take(thread, event) {
                 each(time, &reference);
@@ -199,6 +205,12 @@ impl Source {
         };
         self.reader.round_with(all, others, |time, record| {
             *events += 1;
+            if let Some(lookup) = decoder.lookup(record) {
+                if let Some(reference) = ledger.looked_up(&lookup) {
+                    each(time, &reference);
+                }
+                return;
+            }
             let mut inside = inside.borrow_mut();
             let told = inside.as_mut().and_then(|inside| Some((inside, inside::decode(record)?)));
             if let Some((inside, (thread, skipped, event))) = told {
