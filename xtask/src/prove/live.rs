@@ -44,11 +44,16 @@ pub(super) fn run(lab: &Lab, claims: &mut Claims) -> Result<()> {
     let Some(changed) = restless_outcome else { return Ok(()) };
     let unchanged = before.p999_ms.midpoint(after.p999_ms);
     let ratio = changed.p999_ms / unchanged;
+    // The short form runs among tests, where whatever else the machine does may decide.
+    let bound = lab.either(
+        format!("at most {DELAY_MAX} times that without changes"),
+        "beside that without changes (told only)".to_owned(),
+    );
     claims.against(
-        format!("p99.9 of these requests, at most {DELAY_MAX} times that without changes"),
+        format!("p99.9 of these requests, {bound}"),
         format!("{:.0} ms, {ratio:.2} times", changed.p999_ms),
         format!("{:.0} and {:.0} ms", before.p999_ms, after.p999_ms),
-        ratio <= DELAY_MAX,
+        lab.options.quick || ratio <= DELAY_MAX,
     );
     std::fs::remove_file(&image).with_context(|| format!("remove {}", image.display()))
 }
