@@ -1,6 +1,7 @@
 //! The first request of a connection: version, capabilities, sizes.
 
 use super::abi::{self, InHeader, InitIn, InitOut, OutHeader, capability, opcode};
+use super::ring;
 use super::worker::{READ_BYTES_MAX, WRITE_BYTES_MAX};
 use larder_core::units::BLOCK_BYTES;
 use rustix::event::{PollFd, PollFlags};
@@ -92,7 +93,9 @@ fn agreed(asked: &InitIn, good: u64) -> InitOut {
     }
     let flags = offered & good;
     let half = |word: u64| u32::try_from(word & u64::from(u32::MAX)).expect("32 bits");
-    let pages = READ_BYTES_MAX as usize / BLOCK_BYTES;
+    let by_ring = flags & capability::OVER_IO_URING != 0;
+    let read_max = if by_ring { ring::READ_BYTES_MAX } else { READ_BYTES_MAX };
+    let pages = read_max as usize / BLOCK_BYTES;
     InitOut {
         major: abi::MAJOR,
         minor: asked.minor.min(abi::MINOR),
@@ -126,6 +129,8 @@ mod tests {
         assert_eq!((new.minor, new.max_pages, new.max_write), (40, 256, WRITE_BYTES_MAX));
         assert_eq!(u64::from(new.flags2) << 32 | u64::from(new.flags), VOLUMES);
         assert_eq!(new.max_stack_depth, 0, "nobody wants it");
+        let by_ring = agreed(&asked(44, u64::MAX), VOLUMES | capability::OVER_IO_URING);
+        assert_eq!(by_ring.max_pages, 64, "a place has room for no more");
         let wanted = VOLUMES | capability::PASSTHROUGH;
         assert_eq!(agreed(&asked(44, u64::MAX), wanted).max_stack_depth, 1);
         assert_eq!(agreed(&asked(39, VOLUMES), wanted).max_stack_depth, 0, "it cannot");

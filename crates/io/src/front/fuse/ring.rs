@@ -10,13 +10,13 @@ mod abi;
 mod place;
 
 use super::device::{Device, Received};
-use super::worker::READ_BYTES_MAX;
+use super::worker::WRITE_BYTES_MAX;
 use crate::frames::ArenaFrames;
 use crate::wake::Waker;
 use abi::{COMMAND_BYTES, COMMIT_AND_FETCH, Command, REGISTER, SUBMISSION_LEN_AT};
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
 use larder_core::request::Assembly;
-use place::Place;
+use place::{Place, Room};
 use rustix::fd::{AsFd as _, AsRawFd as _};
 use rustix::io::Errno;
 use rustix::thread::{CpuSet, sched_setaffinity};
@@ -26,8 +26,15 @@ use zerocopy::IntoBytes;
 
 pub(super) use place::Lent;
 
-/// Places of all rings together; each takes as much memory as the largest request, once it was
-/// used for one.
+/// What a read by a ring brings at most. It is copied twice on the way to whoever asked; so much of
+/// it the processor still has at hand the second time.
+pub(super) const READ_BYTES_MAX: u32 = 256 << 10;
+/// What a request or an answer carries at most.
+const ROOM_BYTES: usize = {
+    let more = if READ_BYTES_MAX > WRITE_BYTES_MAX { READ_BYTES_MAX } else { WRITE_BYTES_MAX };
+    more as usize
+};
+/// Places of all rings together.
 const PLACES: usize = 32;
 /// With more processors than this, which need a place each, requests come through the device.
 const QUEUES_MAX: u16 = 64;
@@ -68,9 +75,10 @@ pub(super) fn prepare(threads: usize, touch: bool) -> io::Result<Vec<Prepared>> 
     let depth = (PLACES / usize::from(queues)).max(1);
     let ring = |thread: usize| {
         let own = (0..queues).filter(|queue| usize::from(*queue) % threads == thread);
-        let place = |queue| std::iter::repeat_with(move || queue).take(depth);
-        let mut places: Vec<_> =
-            own.flat_map(place).map(|queue| Place::new(queue, READ_BYTES_MAX as usize)).collect();
+        let of: Vec<_> = own.flat_map(|queue| std::iter::repeat_n(queue, depth)).collect();
+        let rooms = Room::several(of.len(), ROOM_BYTES);
+        let new = |(queue, room)| Place::new(queue, room);
+        let mut places: Vec<_> = of.into_iter().zip(rooms).map(new).collect();
         if touch {
             places.iter_mut().for_each(Place::touch);
         }
@@ -117,6 +125,8 @@ pub(super) struct Ring {
     is_busy: bool,
     /// Requests since the device was last looked at for their sake.
     taken: u32,
+    /// Answers that somebody waits for and that were not handed over.
+    awaited: usize,
 }
 
 impl std::fmt::Debug for Ring {
@@ -148,6 +158,7 @@ impl Ring {
             look: looks,
             is_busy: false,
             taken: 0,
+            awaited: 0,
         };
         for index in 0..alive {
             new.push(index, REGISTER);
@@ -192,6 +203,7 @@ impl Ring {
     /// # Errors
     /// The kernel takes nothing any more.
     pub(super) fn submit(&mut self) -> io::Result<()> {
+        self.awaited = 0;
         match self.kernel.submit() {
             Ok(_) => Ok(()),
             Err(error) if is_passing(&error) => Ok(()),
@@ -199,20 +211,16 @@ impl Ring {
         }
     }
 
-    /// Whether something was answered that was not handed over.
-    fn has_answers(&mut self) -> bool {
-        !self.kernel.submission().is_empty()
-    }
-
     /// Takes a request, if one has come: into `buffer`, but for the data of a write.
     ///
     /// # Errors
     /// If the kernel takes nothing any more.
     pub(super) fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Received> {
+        let mut has_run = false;
         loop {
             if let Some(received) = self.taken(buffer) {
                 // Whoever waits for the answer before this one is not to wait for it too.
-                if self.has_answers() {
+                if self.awaited > 0 {
                     self.submit()?;
                 }
                 return Ok(received);
@@ -220,7 +228,9 @@ impl Ring {
             if self.is_over() {
                 return self.device.receive(buffer);
             }
-            if !self.kernel.submission().taskrun() {
+            // The kernel may say that something is to be run when it has just been, and take that
+            // back only when more comes.
+            if std::mem::replace(&mut has_run, true) || !self.kernel.submission().taskrun() {
                 break;
             }
             self.submit()?;
@@ -280,14 +290,19 @@ impl Ring {
     pub(super) fn give_back(&mut self, lent: Lent) {
         let index = lent.place;
         if self.places[index].give_back(lent) {
-            self.push(index, COMMIT_AND_FETCH);
+            self.commit(index);
         }
     }
 
     fn answer<'a>(&mut self, index: usize, error: i32, parts: impl Iterator<Item = &'a [u8]>) {
         if self.places[index].answer(error, parts) {
-            self.push(index, COMMIT_AND_FETCH);
+            self.commit(index);
         }
+    }
+
+    fn commit(&mut self, index: usize) {
+        self.awaited += usize::from(self.places[index].is_awaited);
+        self.push(index, COMMIT_AND_FETCH);
     }
 
     fn place_of(&self, unique: u64) -> Option<usize> {
@@ -341,6 +356,7 @@ impl Ring {
     }
 
     fn wait(&mut self, waker: &Waker, timeout: Option<Duration>) -> io::Result<()> {
+        self.awaited = 0;
         let poll = |fd: std::os::fd::RawFd, of| {
             let flags = u32::try_from(libc::POLLIN).expect("a flag");
             let entry = opcode::PollAdd::new(types::Fd(fd), flags).build();

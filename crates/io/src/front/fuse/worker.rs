@@ -108,10 +108,6 @@ impl Worker {
             if moved {
                 let alone = taken <= 1 && self.desks.iter().all(Desk::is_quiet);
                 if spins.pays(now, alone, self.read_in_batch) {
-                    if let Err(error) = self.link.submit() {
-                        tracing::error!(%error, "answers cannot be handed over");
-                        break;
-                    }
                     let before = self.shared.spinners.batches();
                     spun = self.spin();
                     // A processor that is not idle keeps those who ask where their requests are
@@ -384,7 +380,15 @@ impl Worker {
     /// Looks for the next request without sleeping; whether one came.
     fn spin(&mut self) -> bool {
         let (shared, clock) = (Arc::clone(&self.shared), Arc::clone(&self.clock));
+        let mut handed_over = false;
         shared.spinners.spin(&*clock, || {
+            // Where this thread may not spin they go with its sleep, which is one call less.
+            if !std::mem::replace(&mut handed_over, true)
+                && let Err(error) = self.link.submit()
+            {
+                tracing::error!(%error, "answers cannot be handed over");
+                return true;
+            }
             // Who was just answered may have been given this processor.
             if self.link.shares_processor() {
                 rustix::thread::sched_yield();

@@ -165,7 +165,8 @@ impl Folder {
             rustix::fs::unlinkat(parent.file.path(), name, AtFlags::empty()).ok();
             return Err(errno);
         }
-        self.created(clerks, file, asked.flags)
+        let path = named(&parent, name, &file)?;
+        self.created(clerks, path, file, asked.flags)
     }
 
     pub(super) fn tmpfile(&self, clerks: &Clerks, header: &InHeader, body: &[u8]) -> Answered {
@@ -176,7 +177,7 @@ impl Folder {
         how.set(OFlags::EXCL, flags & libc::O_EXCL != 0);
         let file = make(&parent, c".", how, &asked)?;
         self.give_created(header, &parent, &file, asked.mode)?;
-        self.created(clerks, file, asked.flags)
+        self.created(clerks, again(&file)?, file, asked.flags)
     }
 
     fn give_created(
@@ -194,9 +195,7 @@ impl Folder {
     }
 
     /// The answer about a file that was made and opened in one.
-    fn created(&self, clerks: &Clerks, file: OwnedFd, flags: u32) -> Answered {
-        let named = format!("/proc/self/fd/{}", file.as_raw_fd());
-        let path = rustix::fs::open(named, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+    fn created(&self, clerks: &Clerks, path: OwnedFd, file: OwnedFd, flags: u32) -> Answered {
         let (node, attributes) = self.nodes.take_in(path)?;
         node.file.give(file);
         node.file.opened();
@@ -229,6 +228,23 @@ fn make(parent: &Node, name: &CStr, how: OFlags, asked: &CreateIn) -> Result<Own
     mask(asked.umask);
     let how = how | OFlags::CLOEXEC;
     rustix::fs::openat(parent.file.path(), name, how, mode_of(asked.mode))
+}
+
+/// A descriptor that names an open file, by no name of its.
+fn again(file: &OwnedFd) -> Result<OwnedFd, Errno> {
+    let link = format!("/proc/self/fd/{}", file.as_raw_fd());
+    rustix::fs::open(link, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
+}
+
+/// The same for one that was just opened by a name. The name is the shorter way, if it is not that
+/// of something else by now.
+fn named(parent: &Node, name: &CStr, file: &OwnedFd) -> Result<OwnedFd, Errno> {
+    let how = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let inode = |of: &OwnedFd| rustix::fs::fstat(of).map(|stat| (stat.st_dev, stat.st_ino));
+    match rustix::fs::openat(parent.file.path(), name, how, Mode::empty()) {
+        Ok(path) if inode(&path) == inode(file) => Ok(path),
+        _ => again(file),
+    }
 }
 
 /// A request to rename.

@@ -6,33 +6,58 @@
 use super::super::abi::{self, InHeader, OutHeader, opcode};
 use super::abi::Heads;
 use std::cell::UnsafeCell;
+use std::ops::Range;
+use std::sync::Arc;
 use zerocopy::{FromZeros, IntoBytes};
 
-/// Room for what does not fit the heads. Only whoever has the place touches it.
+/// The memory of rooms in one piece, for which the kernel may grant huge pages.
 #[derive(Debug)]
-pub(super) struct Room(Box<[UnsafeCell<u8>]>);
+struct Memory(Box<[UnsafeCell<u8>]>);
 
-// SAFETY: it is memory like any other; which thread of this process has it is said by who owns it.
-unsafe impl Send for Room {}
+// SAFETY: nobody touches it but whoever has a room of it, and that room alone.
+unsafe impl Sync for Memory {}
 
-impl Room {
+impl Memory {
     fn new(bytes: usize) -> Self {
         let zeros: Box<[u8]> = vec![0; bytes].into();
         // SAFETY: an `UnsafeCell<u8>` is laid out as a byte, and the box is turned as a whole.
-        Room(unsafe { Box::from_raw(Box::into_raw(zeros) as *mut [UnsafeCell<u8>]) })
+        Memory(unsafe { Box::from_raw(Box::into_raw(zeros) as *mut [UnsafeCell<u8>]) })
+    }
+}
+
+/// Room for what does not fit the heads. Only whoever has the place touches it.
+#[derive(Debug)]
+pub(super) struct Room {
+    memory: Arc<Memory>,
+    part: Range<usize>,
+}
+
+impl Room {
+    /// So many of them, each of so many bytes.
+    pub(super) fn several(count: usize, bytes: usize) -> impl Iterator<Item = Room> {
+        let memory = Arc::new(Memory::new(count * bytes));
+        let room = move |number: usize| Room {
+            memory: Arc::clone(&memory),
+            part: number * bytes..(number + 1) * bytes,
+        };
+        (0..count).map(room)
+    }
+
+    fn cells(&self) -> &[UnsafeCell<u8>] {
+        &self.memory.0[self.part.clone()]
     }
 
     /// What is in it.
     pub(super) fn bytes(&self) -> &[u8] {
         // SAFETY: whoever calls has the place, so that the kernel writes nothing there; writing by
         // us takes `&mut self`.
-        unsafe { std::slice::from_raw_parts(self.0.as_ptr().cast(), self.0.len()) }
+        unsafe { std::slice::from_raw_parts(self.cells().as_ptr().cast(), self.part.len()) }
     }
 
     fn bytes_mut(&mut self) -> &mut [u8] {
-        let len = self.0.len();
+        let first = UnsafeCell::raw_get(self.cells().as_ptr());
         // SAFETY: as above, and the borrow is the only one.
-        unsafe { std::slice::from_raw_parts_mut(self.0.as_mut_ptr().cast(), len) }
+        unsafe { std::slice::from_raw_parts_mut(first, self.part.len()) }
     }
 }
 
@@ -75,6 +100,8 @@ pub(super) struct Place {
     state: State,
     unique: u64,
     pub(super) commit_id: u64,
+    /// Whether somebody waits for the answer.
+    pub(super) is_awaited: bool,
     /// An answer that waits for the room.
     kept: Vec<u8>,
 }
@@ -84,16 +111,24 @@ unsafe impl Send for Place {}
 
 impl Place {
     /// A place that the kernel is about to be given.
-    pub(super) fn new(queue: u16, bytes: usize) -> Self {
+    pub(super) fn new(queue: u16, room: Room) -> Self {
         let heads = Box::new(UnsafeCell::new(Heads::new_zeroed()));
-        let room = Room::new(bytes);
         let part = |base: *mut libc::c_void, len| libc::iovec { iov_base: base, iov_len: len };
         let parts = Box::new([
             part(heads.get().cast(), size_of::<Heads>()),
-            part(room.0.as_ptr().cast_mut().cast(), bytes),
+            part(room.cells().as_ptr().cast_mut().cast(), room.part.len()),
         ]);
-        let (state, kept) = (State::Kernels, Vec::new());
-        Place { queue, heads, room: Some(room), parts, state, unique: 0, commit_id: 0, kept }
+        Place {
+            queue,
+            heads,
+            room: Some(room),
+            parts,
+            state: State::Kernels,
+            unique: 0,
+            commit_id: 0,
+            is_awaited: true,
+            kept: Vec::new(),
+        }
     }
 
     /// Has its memory there before the kernel wants to fill it.
@@ -135,9 +170,10 @@ impl Place {
             len += part.len();
         }
         (self.unique, self.commit_id) = (header.unique, commit_id);
+        self.is_awaited = !matches!(header.opcode, opcode::RELEASE | opcode::RELEASEDIR);
         if header.opcode == opcode::WRITE {
             let room = self.room.take()?;
-            (payload <= room.0.len()).then_some(())?;
+            (payload <= room.part.len()).then_some(())?;
             return Some((len, Some(Lent { place: index, room, len: payload })));
         }
         let data = self.room.as_ref()?.bytes().get(..payload)?;
@@ -165,7 +201,7 @@ impl Place {
             parts.for_each(|part| self.kept.extend_from_slice(part));
             len = self.kept.len();
         }
-        let len = u32::try_from(len).expect("at most 1 MiB");
+        let len = u32::try_from(len).expect("a small answer");
         let unique = self.unique;
         let head_bytes = u32::try_from(size_of::<OutHeader>()).expect("small");
         let header = OutHeader { len: head_bytes + len, error: -error, unique };
@@ -195,6 +231,10 @@ impl Place {
 mod tests {
     use super::*;
 
+    fn a_place() -> Place {
+        Place::new(0, Room::several(3, 4096).nth(1).unwrap())
+    }
+
     /// What the kernel puts at a place.
     fn put(place: &mut Place, opcode: u32, own: &[u8], payload: &[u8]) {
         let len = u32::try_from(abi::IN_HEADER_BYTES + own.len() + payload.len()).unwrap();
@@ -219,12 +259,13 @@ mod tests {
 
     #[test]
     fn a_request_is_put_together_and_its_answer_lies_where_it_came() {
-        let mut place = Place::new(0, 4096);
+        let mut place = a_place();
         put(&mut place, opcode::LOOKUP, b"12345678", b"name\0");
         let mut buffer = [0; 256];
         let (len, lent) = place.take(3, &mut buffer).unwrap();
         assert!(lent.is_none() && buffer[abi::IN_HEADER_BYTES..len] == *b"12345678name\0");
         assert!(place.is_asked(7) && !place.is_asked(8) && place.commit_id == 9);
+        assert!(place.is_awaited, "whoever looks up waits");
         assert!(place.answer(0, [&b"ab"[..], b"c"].into_iter()), "nothing is lent");
         assert!(!place.is_asked(7), "one answer");
         assert_eq!(&place.room.as_ref().unwrap().bytes()[..3], b"abc");
@@ -236,7 +277,7 @@ mod tests {
 
     #[test]
     fn the_data_of_a_write_stays_and_the_answer_waits_for_it() {
-        let mut place = Place::new(0, 4096);
+        let mut place = a_place();
         put(&mut place, opcode::WRITE, &[5; 40], b"data");
         let mut buffer = [0; 256];
         let (len, lent) = place.take(3, &mut buffer).unwrap();
@@ -258,11 +299,11 @@ mod tests {
     #[test]
     fn what_no_kernel_makes_is_none() {
         let mut buffer = [0; 256];
-        let mut place = Place::new(0, 4096);
+        let mut place = a_place();
         put(&mut place, opcode::LOOKUP, b"1", b"name\0");
         place.heads().payload_bytes = 4000;
         assert!(place.take(0, &mut buffer).is_none(), "longer than it says");
-        let mut place = Place::new(0, 4096);
+        let mut place = a_place();
         put(&mut place, opcode::LOOKUP, b"1", &[0; 1000]);
         assert!(place.take(0, &mut buffer).is_none(), "longer than the buffer");
     }
