@@ -2,6 +2,7 @@
 
 use anyhow::{Context as _, Result};
 
+use crate::run;
 use crate::undo::Undo;
 
 /// The switch, of kernels that have it.
@@ -10,6 +11,15 @@ const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
 /// Whether mounts that begin now may use it.
 pub(crate) fn are_on() -> bool {
     std::fs::read_to_string(SWITCH).is_ok_and(|state| state.trim() == "Y")
+}
+
+/// Why mounts cannot use it here, if so.
+pub(crate) fn missing() -> Option<&'static str> {
+    match std::fs::metadata(SWITCH) {
+        Err(_) => Some("this kernel has no FUSE over io_uring"),
+        Ok(_) if !are_on() && !run::is_root() => Some("only root may switch it on"),
+        Ok(_) => None,
+    }
 }
 
 /// Switches it on, where that takes something, until this is dropped.

@@ -28,7 +28,7 @@ pub(crate) struct Plan {
     /// Until a signal, if there is none.
     pub(crate) time: Option<Duration>,
     /// One page of so many.
-    pub(crate) sample: NonZero<u64>,
+    pub(crate) sample: NonZero<u32>,
 }
 
 /// What was recorded.
@@ -125,11 +125,13 @@ pub(crate) fn record<W: Write>(plan: &Plan, stop: &Stop, to: W) -> Result<(Recor
     eprintln!("watching {}", watcher.words());
     let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let begun_unix_ns = u64::try_from(unix.as_nanos()).unwrap_or(0);
-    let writer = Writer::new(to, WriterOptions { begun_unix_ns, ..WriterOptions::default() })?;
+    let sample = plan.sample.get();
+    let options = WriterOptions { begun_unix_ns, sample, ..WriterOptions::default() };
+    let writer = Writer::new(to, options)?;
     let mut recorder = Recorder {
         writer,
         page_bytes: larder_host::residency::page_bytes(),
-        sample: plan.sample.get(),
+        sample: sample.into(),
         volumes: Numbers::default(),
         processes: Numbers::default(),
         requests: 0,

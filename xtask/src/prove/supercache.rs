@@ -24,7 +24,7 @@ use super::{Claims, Lab};
 use crate::disk::SlowDisk;
 use crate::image::{self, MIB};
 use crate::memory_group::MemoryGroup;
-use crate::run;
+use crate::{rings, run};
 
 const PER_S: u32 = 100;
 const IMAGE_MIB: u64 = 3072;
@@ -77,6 +77,7 @@ pub(super) fn run(lab: &Lab, claims: &mut Claims) -> Result<()> {
         claims.skip("a cache below the file system, on a slow disk", reason);
         return Ok(());
     }
+    let _rings = rings::on()?;
     let alone = stand(lab, Side::Alone, GROUP_MIB, measure)?;
     let mut cached_postmark = Vec::new();
     for flush in ["keep", "ignore"] {

@@ -57,7 +57,8 @@ pub(super) fn run(lab: &Lab, claims: &mut Claims) -> Result<()> {
 fn exactness(lab: &Lab, claims: &mut Claims) -> Result<()> {
     let mut cargo = run::cargo(&lab.root);
     // The test only starts and checks; what it starts is the binary that is to be proved.
-    cargo.args(["test", "--package", "larder", "--test", "watch"]);
+    // As the tests are built anyway: of one package alone all would be built anew.
+    cargo.args(["test", "--workspace", "--test", "watch"]);
     cargo.args(["--", "--nocapture", "--test-threads", "1"]).env("LARDER_BINARY", &lab.binary);
     if !lab.options.quick {
         cargo.env("LARDER_WATCH_FULL", "1");

@@ -36,6 +36,8 @@ const PAYLOAD_BYTES_MAX: usize = 8 << 20;
 struct Header {
     addressing: Addressing,
     begun_unix_ns: u64,
+    /// One page of so many is in it; 0 and 1 for all.
+    sample: u32,
 }
 
 impl Header {
@@ -51,6 +53,7 @@ impl Header {
         head[10] = kind;
         head[12..16].copy_from_slice(&page_bytes.to_le_bytes());
         head[16..24].copy_from_slice(&self.begun_unix_ns.to_le_bytes());
+        head[24..28].copy_from_slice(&self.sample.to_le_bytes());
         let crc = crc32c::crc32c(&head[..28]);
         head[28..].copy_from_slice(&crc.to_le_bytes());
         head
@@ -77,6 +80,7 @@ impl Header {
             2 => Addressing::Objects,
             kind => return Err(format!("addressing {kind} with pages of {page_bytes} bytes")),
         };
-        Ok(Header { addressing, begun_unix_ns: bytes::u64_at(head, 16) })
+        let (begun_unix_ns, sample) = (bytes::u64_at(head, 16), bytes::u32_at(head, 24));
+        Ok(Header { addressing, begun_unix_ns, sample })
     }
 }

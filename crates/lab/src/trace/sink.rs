@@ -74,7 +74,7 @@ impl Target {
     ) -> io::Result<Box<dyn Sink>> {
         Ok(match self {
             Target::Larder => {
-                let options = ltr::WriterOptions { addressing, begun_unix_ns: 0 };
+                let options = ltr::WriterOptions { addressing, ..ltr::WriterOptions::default() };
                 let writer = ltr::Writer::new(BufWriter::new(to), options)?;
                 Box::new(LtrSink { writer, named: HashSet::new(), last: [None; 3] })
             }

@@ -28,7 +28,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<()> {
     };
     let stop = Stop::listen()?;
     let time = arguments.time.map(Duration::from_nanos);
-    let plan = Plan { wanted, time, sample: NonZero::<u64>::MIN };
+    let plan = Plan { wanted, time, sample: NonZero::<u32>::MIN };
     let file = tempfile::Builder::new().prefix(".larder-").suffix(".ltr").tempfile()?;
     let (recorded, file) = live::record(&plan, &stop, std::io::BufWriter::new(file))?;
     let file = file.into_inner()?;

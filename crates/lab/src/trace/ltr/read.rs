@@ -177,6 +177,13 @@ impl Decode for Reader {
             State::Lost => vec![format!("nothing could be read behind record {}", self.next)],
             State::End => Vec::new(),
         };
+        let sample = self.header.sample;
+        if sample > 1 {
+            notes.push(format!(
+                "of {sample} pages one was recorded: sizes and counts of all are {sample} times those of \
+                 this trace, hit ratios the same"
+            ));
+        }
         if self.lost > 0 {
             let lost = self.lost;
             notes.push(format!("{lost} requests are missing: their recorder had no room for them"));

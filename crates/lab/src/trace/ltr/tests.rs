@@ -38,8 +38,8 @@ fn open(bytes: &[u8], max_bad: u64) -> Result<BoxedSource, TraceError> {
 #[test]
 fn what_is_written_is_read_back_unchanged() {
     let records = records(BLOCK_RECORDS_MAX as u64 + 5);
-    let options =
-        WriterOptions { addressing: Addressing::Pages { bytes: 4096 }, begun_unix_ns: 17 };
+    let addressing = Addressing::Pages { bytes: 4096 };
+    let options = WriterOptions { addressing, begun_unix_ns: 17, sample: 1 };
     let mut writer = Writer::new(Vec::new(), options).unwrap();
     writer.name(NameOf::Process, 3, "a process").unwrap();
     writer.append(&records).unwrap();
@@ -49,6 +49,16 @@ fn what_is_written_is_read_back_unchanged() {
     assert_eq!(source.addressing(), options.addressing);
     assert_eq!(source.name(NameOf::Process, 3), Some("a process"));
     assert!(source.notes().is_empty());
+}
+
+#[test]
+fn a_sample_says_what_it_is_of() {
+    let options = WriterOptions { sample: 16, ..WriterOptions::default() };
+    let mut writer = Writer::new(Vec::new(), options).unwrap();
+    writer.append(&records(7)).unwrap();
+    let mut source = open(&writer.finish().unwrap(), 0).unwrap();
+    assert_eq!(drain(&mut source).unwrap().len(), 7);
+    assert!(matches!(&source.notes()[..], [note] if note.contains("of 16 pages one")));
 }
 
 #[test]

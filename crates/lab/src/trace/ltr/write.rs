@@ -25,6 +25,9 @@ pub struct WriterOptions {
     pub addressing: Addressing,
     /// When time 0 was, in nanoseconds since 1970 in UTC; 0 if that is not known.
     pub begun_unix_ns: u64,
+    /// Only one page of so many is written, chosen once for the whole trace; 0 and 1 for all. Who
+    /// reads the trace is told.
+    pub sample: u32,
 }
 
 /// Appends to a trace. Dropped without [`Writer::finish`] it leaves a file that is cut short.
@@ -61,8 +64,8 @@ impl<W: Write> Writer<W> {
     /// # Errors
     /// Writing failed.
     pub fn new(mut to: W, options: WriterOptions) -> io::Result<Self> {
-        let WriterOptions { addressing, begun_unix_ns } = options;
-        to.write_all(&Header { addressing, begun_unix_ns }.to_bytes())?;
+        let WriterOptions { addressing, begun_unix_ns, sample } = options;
+        to.write_all(&Header { addressing, begun_unix_ns, sample }.to_bytes())?;
         Ok(Writer {
             to,
             position: HEADER_BYTES as u64,
