@@ -180,8 +180,8 @@ impl Decode for Reader {
         let sample = self.header.sample;
         if sample > 1 {
             notes.push(format!(
-                "of {sample} pages one was recorded: sizes and counts of all are {sample} times those \
-                 of this trace, hit ratios the same"
+                "of {sample} pages one was recorded: sizes and counts of all are {sample} times \
+                 those of this trace, hit ratios the same"
             ));
         }
         if self.lost > 0 {
