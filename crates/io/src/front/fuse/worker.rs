@@ -109,7 +109,13 @@ impl Worker {
                 let alone = taken <= 1 && self.desks.iter().all(Desk::is_quiet);
                 if spins.pays(now, alone, self.read_in_batch) {
                     let before = self.shared.spinners.batches();
-                    spun = self.spin();
+                    spun = match self.spin() {
+                        Ok(spun) => spun,
+                        Err(error) => {
+                            tracing::error!(%error, "answers cannot be handed over");
+                            break;
+                        }
+                    };
                     // A processor that is not idle keeps those who ask where their requests are
                     // taken, so that it pays for another thread too.
                     let others =
@@ -378,15 +384,12 @@ impl Worker {
     }
 
     /// Looks for the next request without sleeping; whether one came.
-    fn spin(&mut self) -> bool {
+    fn spin(&mut self) -> std::io::Result<bool> {
         let (shared, clock) = (Arc::clone(&self.shared), Arc::clone(&self.clock));
-        let mut handed_over = false;
-        shared.spinners.spin(&*clock, || {
+        let mut handed_over = None;
+        let came = shared.spinners.spin(&*clock, || {
             // Where this thread may not spin they go with its sleep, which is one call less.
-            if !std::mem::replace(&mut handed_over, true)
-                && let Err(error) = self.link.submit()
-            {
-                tracing::error!(%error, "answers cannot be handed over");
+            if handed_over.get_or_insert_with(|| self.link.submit()).is_err() {
                 return true;
             }
             // Who was just answered may have been given this processor.
@@ -395,7 +398,8 @@ impl Worker {
             }
             let came = self.has_room() && self.take_requests(clock.now()).is_none_or(|n| n > 0);
             came || self.desks.iter().any(|desk| desk.lane.has_mail())
-        })
+        });
+        handed_over.unwrap_or(Ok(())).map(|()| came)
     }
 
     fn sleep(&mut self, now: Nanos) -> std::io::Result<()> {
