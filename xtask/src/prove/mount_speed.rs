@@ -121,19 +121,16 @@ pub(super) fn run(lab: &Lab, claims: &mut Claims) -> Result<()> {
     file_system.detach()?;
     std::fs::remove_file(&image).context("remove the image")?;
     let series = measured?;
-    let mut is_told = |(workload, bar): &&(Workload, Bar)| {
-        let Bar::Times(peer, with, _) = *bar else { return true };
-        let is_it = |one: &Series| one.is_stuck && one.by == peer && one.workload == with;
-        let found = series.iter().any(is_it);
-        if found {
-            let what = format!("{}, beside {}", workload.name(), peer.name());
-            claims.skip(what, "it did not come to its end");
+    let mut outcomes = Vec::new();
+    for &(workload, bar) in BARS {
+        match stuck(&series, bar) {
+            Some(peer) => {
+                let what = format!("{}, beside {}", workload.name(), peer.name());
+                claims.skip(what, "it did not come to its end");
+            }
+            None => outcomes.push(outcome(&series, workload, bar)?),
         }
-        !found
-    };
-    let shown: Vec<_> = BARS.iter().filter(&mut is_told).collect();
-    let outcomes = shown.iter().map(|(workload, bar)| outcome(&series, *workload, *bar));
-    let outcomes = outcomes.collect::<Result<Vec<_>>>()?;
+    }
     for outcome in &outcomes {
         claim(outcome, claims);
     }
@@ -221,6 +218,13 @@ fn find(series: &[Series], by: By, workload: Workload) -> Result<&[f64]> {
     let found = found.with_context(|| format!("{} had no {}", by.name(), workload.name()))?;
     ensure!(!found.per_s.is_empty(), "{} had no trial of {}", by.name(), workload.name());
     Ok(&found.per_s)
+}
+
+/// The peer of a bar, if a trial of it did not come to its end.
+fn stuck(series: &[Series], bar: Bar) -> Option<By> {
+    let Bar::Times(peer, with, _) = bar else { return None };
+    let is_it = |one: &Series| one.is_stuck && one.by == peer && one.workload == with;
+    series.iter().any(is_it).then_some(peer)
 }
 
 fn outcome(series: &[Series], workload: Workload, bar: Bar) -> Result<Outcome> {

@@ -176,14 +176,13 @@ impl Source {
         let (decoder, events) = (&self.decoder, &mut self.events);
         self.reader.round(all, |time, record| {
             *events += 1;
-            if let Some(lookup) = decoder.lookup(record) {
-                if let Some(reference) = ledger.looked_up(&lookup) {
-                    each(time, &reference);
+            let reference = match decoder.lookup(record) {
+                Some(lookup) => ledger.looked_up(&lookup),
+                None => {
+                    decoder.decode(record).and_then(|(thread, event)| ledger.take(thread, event))
                 }
-                return;
-            }
-            let Some((thread, event)) = decoder.decode(record) else { return };
-            if let Some(reference) = ledger.take(thread, event) {
+            };
+            if let Some(reference) = reference {
                 each(time, &reference);
             }
         })
@@ -205,27 +204,11 @@ impl Source {
         };
         self.reader.round_with(all, others, |time, record| {
             *events += 1;
-            if let Some(lookup) = decoder.lookup(record) {
-                if let Some(reference) = ledger.looked_up(&lookup) {
-                    each(time, &reference);
-                }
-                return;
-            }
-            let mut inside = inside.borrow_mut();
-            let told = inside.as_mut().and_then(|inside| Some((inside, inside::decode(record)?)));
-            if let Some((inside, (thread, skipped, event))) = told {
-                if let Some(reference) = take_inside(inside, ledger, thread, &skipped, event) {
-                    each(time, &reference);
-                }
-                return;
-            }
-            let Some((thread, event)) = decoder.decode(record) else { return };
-            if let (Event::Exit { tid }, Some(inside)) = (event, inside.as_mut()) {
-                inside.ended(tid, |file, process, counted| {
-                    ledger.counted(file, process, counted);
-                });
-            }
-            if let Some(reference) = ledger.take(thread, event) {
+            let reference = match decoder.lookup(record) {
+                Some(lookup) => ledger.looked_up(&lookup),
+                None => take_other(decoder, inside.borrow_mut().as_deref_mut(), ledger, record),
+            };
+            if let Some(reference) = reference {
                 each(time, &reference);
             }
         })
@@ -266,6 +249,28 @@ impl Source {
     pub(super) fn pause(&self) -> Result<(), TraceError> {
         self.instance.record(false)
     }
+}
+
+/// Takes a record that is no look-up of tracefs.
+#[cfg(feature = "bpf")]
+fn take_other(
+    decoder: &Decoder,
+    mut inside: Option<&mut Inside>,
+    ledger: &mut Ledger,
+    record: &[u8],
+) -> Option<Reference> {
+    if let Some(inside) = &mut inside
+        && let Some((thread, skipped, event)) = inside::decode(record)
+    {
+        return take_inside(inside, ledger, thread, &skipped, event);
+    }
+    let (thread, event) = decoder.decode(record)?;
+    if let (Event::Exit { tid }, Some(inside)) = (event, inside) {
+        inside.ended(tid, |file, process, counted| {
+            ledger.counted(file, process, counted);
+        });
+    }
+    ledger.take(thread, event)
 }
 
 /// Takes a record of the programs.

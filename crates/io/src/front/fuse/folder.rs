@@ -34,7 +34,7 @@ use super::handshake;
 use super::notify::Kernel;
 use super::passthrough::Passthrough;
 use crate::store::EngineStore;
-use crate::store::files::{FileTable, SourceFile};
+use crate::store::files::{FileTable, SourceFile, link_to};
 use clerk::Job;
 use entries::Listing;
 use larder_core::clock::Clock;
@@ -48,7 +48,7 @@ use sections::Section;
 use std::collections::HashMap;
 use std::fmt;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -179,8 +179,7 @@ impl Folder {
             Mode::empty(),
         );
         let reopens = rustix::process::geteuid().is_root();
-        let link = format!("/proc/self/fd/{}", root.as_raw_fd());
-        let rules = Rules::new(&options.rules, link);
+        let rules = Rules::new(&options.rules, link_to(&root));
         let nodes = named.and_then(|root| Nodes::new(root, rules, reopens)).map_err(failed)?;
         let descriptors = raise_descriptors();
         let news = News::none(nodes.device());

@@ -94,7 +94,7 @@ fn agreed(asked: &InitIn, good: u64) -> InitOut {
     let flags = offered & good;
     let half = |word: u64| u32::try_from(word & u64::from(u32::MAX)).expect("32 bits");
     let by_ring = flags & capability::OVER_IO_URING != 0;
-    let read_max = if by_ring { ring::READ_BYTES_MAX } else { READ_BYTES_MAX };
+    let read_max = if by_ring { ring::ROOM_BYTES } else { READ_BYTES_MAX };
     let pages = read_max as usize / BLOCK_BYTES;
     InitOut {
         major: abi::MAJOR,

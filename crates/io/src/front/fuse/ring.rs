@@ -26,14 +26,9 @@ use zerocopy::IntoBytes;
 
 pub(super) use place::Lent;
 
-/// What a read by a ring brings at most. It is copied twice on the way to whoever asked; so much of
-/// it the processor still has at hand the second time.
-pub(super) const READ_BYTES_MAX: u32 = 256 << 10;
-/// What a request or an answer carries at most.
-const ROOM_BYTES: usize = {
-    let more = if READ_BYTES_MAX > WRITE_BYTES_MAX { READ_BYTES_MAX } else { WRITE_BYTES_MAX };
-    more as usize
-};
+/// What a request or an answer carries at most. What was read is copied twice on the way to whoever
+/// asked; so much of it the processor still has at hand the second time.
+pub(super) const ROOM_BYTES: u32 = WRITE_BYTES_MAX;
 /// Places of all rings together.
 const PLACES: usize = 32;
 /// With more processors than this, which need a place each, requests come through the device.
@@ -76,7 +71,7 @@ pub(super) fn prepare(threads: usize, touch: bool) -> io::Result<Vec<Prepared>> 
     let ring = |thread: usize| {
         let own = (0..queues).filter(|queue| usize::from(*queue) % threads == thread);
         let of: Vec<_> = own.flat_map(|queue| std::iter::repeat_n(queue, depth)).collect();
-        let rooms = Room::several(of.len(), ROOM_BYTES);
+        let rooms = Room::several(of.len(), ROOM_BYTES as usize);
         let new = |(queue, room)| Place::new(queue, room);
         let mut places: Vec<_> = of.into_iter().zip(rooms).map(new).collect();
         if touch {

@@ -388,7 +388,7 @@ impl Worker {
         let (shared, clock) = (Arc::clone(&self.shared), Arc::clone(&self.clock));
         let mut handed_over = None;
         let came = shared.spinners.spin(&*clock, || {
-            // Where this thread may not spin they go with its sleep, which is one call less.
+            // Where this thread may not spin, answers go with its sleep, which is one call less.
             if handed_over.get_or_insert_with(|| self.link.submit()).is_err() {
                 return true;
             }

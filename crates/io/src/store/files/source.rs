@@ -69,6 +69,11 @@ fn size_of(stat: &Stat) -> u64 {
     u64::try_from(stat.st_size).unwrap_or(0)
 }
 
+/// A path that leads to what is open, for calls that take no descriptor.
+pub(crate) fn link_to(file: &OwnedFd) -> String {
+    format!("/proc/self/fd/{}", file.as_raw_fd())
+}
+
 /// What the folder's file is to become once nothing of it is under way in the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Act {
@@ -216,7 +221,7 @@ impl SourceFile {
 
     /// A path that leads to it, for calls that take no descriptor.
     pub(crate) fn link(&self) -> String {
-        format!("/proc/self/fd/{}", self.path.as_raw_fd())
+        link_to(&self.path)
     }
 
     /// Where it is in the folder, for messages.

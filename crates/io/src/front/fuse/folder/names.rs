@@ -6,14 +6,15 @@
 use super::super::abi::{
     self, CreateIn, EntryOut, InHeader, LinkIn, MkdirIn, MknodIn, RenameIn, opcode,
 };
+use super::nodes::{key_of, path_of};
 use super::requests::{Answer, Answered, behind, done, name, names, writes};
 use super::{Clerks, Folder, Job, Node};
-use crate::store::files::Attributes;
-use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, Uid};
+use crate::store::files::{Attributes, link_to};
+use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, Stat, Uid};
 use rustix::io::Errno;
 use std::cell::Cell;
 use std::ffi::CStr;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -165,8 +166,8 @@ impl Folder {
             rustix::fs::unlinkat(parent.file.path(), name, AtFlags::empty()).ok();
             return Err(errno);
         }
-        let path = named(&parent, name, &file)?;
-        self.created(clerks, path, file, asked.flags)
+        let named = named(&parent, name, &file)?;
+        self.created(clerks, named, file, asked.flags)
     }
 
     pub(super) fn tmpfile(&self, clerks: &Clerks, header: &InHeader, body: &[u8]) -> Answered {
@@ -195,8 +196,14 @@ impl Folder {
     }
 
     /// The answer about a file that was made and opened in one.
-    fn created(&self, clerks: &Clerks, path: OwnedFd, file: OwnedFd, flags: u32) -> Answered {
-        let (node, attributes) = self.nodes.take_in(path)?;
+    fn created(
+        &self,
+        clerks: &Clerks,
+        (path, stat): (OwnedFd, Stat),
+        file: OwnedFd,
+        flags: u32,
+    ) -> Answered {
+        let (node, attributes) = self.nodes.take_in(path, stat)?;
         node.file.give(file);
         node.file.opened();
         // It may be one that was there before.
@@ -230,19 +237,20 @@ fn make(parent: &Node, name: &CStr, how: OFlags, asked: &CreateIn) -> Result<Own
     rustix::fs::openat(parent.file.path(), name, how, mode_of(asked.mode))
 }
 
-/// A descriptor that names an open file, by no name of its.
-fn again(file: &OwnedFd) -> Result<OwnedFd, Errno> {
-    let link = format!("/proc/self/fd/{}", file.as_raw_fd());
-    rustix::fs::open(link, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
+/// A descriptor that names an open file, by no name of its, and what stat(2) says of it.
+fn again(file: &OwnedFd) -> Result<(OwnedFd, Stat), Errno> {
+    let how = OFlags::PATH | OFlags::CLOEXEC;
+    let path = rustix::fs::open(link_to(file), how, Mode::empty())?;
+    let stat = rustix::fs::fstat(&path)?;
+    Ok((path, stat))
 }
 
 /// The same for one that was just opened by a name. The name is the shorter way, if it is not that
 /// of something else by now.
-fn named(parent: &Node, name: &CStr, file: &OwnedFd) -> Result<OwnedFd, Errno> {
-    let how = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let inode = |of: &OwnedFd| rustix::fs::fstat(of).map(|stat| (stat.st_dev, stat.st_ino));
-    match rustix::fs::openat(parent.file.path(), name, how, Mode::empty()) {
-        Ok(path) if inode(&path) == inode(file) => Ok(path),
+fn named(parent: &Node, name: &CStr, file: &OwnedFd) -> Result<(OwnedFd, Stat), Errno> {
+    let of_file = rustix::fs::fstat(file)?;
+    match path_of(parent, name).and_then(|path| Ok((rustix::fs::fstat(&path)?, path))) {
+        Ok((stat, path)) if key_of(&stat) == key_of(&of_file) => Ok((path, stat)),
         _ => again(file),
     }
 }

@@ -7,16 +7,16 @@
 use super::super::abi;
 use super::super::passthrough::Backed;
 use super::rules::Rules;
-use crate::store::files::{Attributes, SourceFile};
+use crate::store::files::{Attributes, SourceFile, link_to};
 use rustix::fs::{FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use std::collections::{HashMap, VecDeque};
 use std::ffi::CStr;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 
 /// Device and inode.
-type Key = (u64, u64);
+pub(super) type Key = (u64, u64);
 
 /// An inode of the folder.
 #[derive(Debug)]
@@ -75,8 +75,15 @@ pub(super) struct Nodes {
     device: u64,
 }
 
-fn key_of(stat: &Stat) -> Key {
+/// What tells an inode from all others.
+pub(super) fn key_of(stat: &Stat) -> Key {
     (stat.st_dev, stat.st_ino)
+}
+
+/// A descriptor that names what a name leads to, a symbolic link included.
+pub(super) fn path_of(parent: &Node, name: &CStr) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    rustix::fs::openat(parent.file.path(), name, flags, Mode::empty())
 }
 
 impl Nodes {
@@ -134,14 +141,17 @@ impl Nodes {
         parent: &Node,
         name: &CStr,
     ) -> Result<(Arc<Node>, Attributes), Errno> {
-        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let path = rustix::fs::openat(parent.file.path(), name, flags, Mode::empty())?;
-        self.take_in(path)
+        let path = path_of(parent, name)?;
+        let stat = rustix::fs::fstat(&path)?;
+        self.take_in(path, stat)
     }
 
-    /// The node of an inode that `path` names, counted as looked up.
-    pub(super) fn take_in(&self, path: OwnedFd) -> Result<(Arc<Node>, Attributes), Errno> {
-        let stat = rustix::fs::fstat(&path)?;
+    /// The node of an inode that `path` names, counted as looked up; `stat` is of it.
+    pub(super) fn take_in(
+        &self,
+        path: OwnedFd,
+        stat: Stat,
+    ) -> Result<(Arc<Node>, Attributes), Errno> {
         let mut known = self.known();
         if let Some(id) = known.by_key.get(&key_of(&stat)).copied() {
             let (node, count) = known.by_id.get_mut(&id).expect("of a number that is known");
@@ -215,8 +225,8 @@ impl Known {
         let (id, key) = (self.next, key_of(stat));
         self.next += 1;
         let kind = FileType::from_raw_mode(stat.st_mode);
-        let link = format!("/proc/self/fd/{}", path.as_raw_fd());
-        let section = if kind == FileType::RegularFile { rules.section(&link) } else { 0 };
+        let is_regular = kind == FileType::RegularFile;
+        let section = if is_regular { rules.section(&link_to(&path)) } else { 0 };
         let file = Arc::new(SourceFile::new(path, section, self.reopens));
         let node = Arc::new(Node { id, file, backed: Backed::default(), key, kind });
         self.by_id.insert(id, (Arc::clone(&node), 1));
