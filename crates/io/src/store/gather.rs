@@ -26,6 +26,8 @@ const BUFFERS: usize = 2;
 const PIECES_MAX: usize = 64;
 /// A device that takes longer for an operation is slow: the copy takes a tenth of this at most.
 const SLOW: Nanos = 2 * MILLISECOND;
+/// So many operations tell how slow a device is: more than one hands over at once.
+const MEMORY: u64 = 32;
 /// Operations from this size on tell how slow a device is.
 const TELLING_BYTES: u64 = 64 << 10;
 const ALIGN: usize = 4096;
@@ -40,25 +42,53 @@ pub(super) struct Gather {
     /// Empty until the first is wanted.
     memory: Vec<u8>,
     busy: [bool; BUFFERS],
-    /// How long the device takes for an operation, smoothed; 0 while unknown.
-    service: Nanos,
+    service: Service,
 }
 
-impl Gather {
-    /// Notes that an operation of `len` bytes, one of `together` in flight, took so long.
-    pub(super) fn took(&mut self, len: u64, elapsed: Nanos, together: usize) {
+/// How long a device takes for an operation: the mean of about the last [`MEMORY`] of them.
+///
+/// Each counts for the time since the one before it was done, if that was later than its own start:
+/// what a device does side by side, or hands over by tens after a pause, as one does that is limited
+/// to a number of operations per second, adds up to the time in which it was busy.
+#[derive(Debug, Default)]
+struct Service {
+    elapsed: Nanos,
+    operations: u64,
+    last_finished: Nanos,
+}
+
+impl Service {
+    fn took(&mut self, len: u64, started_at: Nanos, finished_at: Nanos) {
+        let elapsed = finished_at.saturating_sub(started_at.max(self.last_finished));
+        self.last_finished = self.last_finished.max(finished_at);
         if len < TELLING_BYTES {
             return;
         }
-        let one = elapsed / (together.max(1) as u64);
-        self.service = if self.service == 0 { one } else { (self.service * 3 + one) / 4 };
+        if self.operations == MEMORY {
+            self.elapsed -= self.elapsed / MEMORY;
+        } else {
+            self.operations += 1;
+        }
+        self.elapsed += elapsed;
+    }
+
+    /// 0 while unknown.
+    fn mean(&self) -> Nanos {
+        self.elapsed / self.operations.max(1)
+    }
+}
+
+impl Gather {
+    /// Notes from when to when an operation of `len` bytes was under way.
+    pub(super) fn took(&mut self, len: u64, started_at: Nanos, finished_at: Nanos) {
+        self.service.took(len, started_at, finished_at);
     }
 
     /// Whether a buffer is worth it for an operation on `pieces` pieces of memory.
     pub(super) fn wants(&self, op: &StoreOp<ArenaFrames>, pieces: usize) -> bool {
         let moves = matches!(op.kind, StoreOpKind::Read | StoreOpKind::Write { .. });
         let fits = op.len <= BUFFER_BYTES as u64;
-        moves && fits && pieces > PIECES_MAX && self.service >= SLOW
+        moves && fits && pieces > PIECES_MAX && self.service.mean() >= SLOW
     }
 
     /// Whether all buffers belong to operations.
@@ -174,7 +204,7 @@ mod tests {
 
     fn slow() -> Gather {
         let mut gather = Gather::default();
-        gather.took(1 << 20, 10 * MILLISECOND, 1);
+        gather.took(1 << 20, 0, 10 * MILLISECOND);
         gather
     }
 
@@ -200,6 +230,19 @@ mod tests {
         let_go(&frames, write);
     }
 
+    /// A hundred per second, as the kernel limits them: ten at once, every 100 ms.
+    #[test]
+    fn a_device_that_answers_by_tens_is_slow_all_the_time() {
+        let mut gather = Gather::default();
+        for burst in 1..20 {
+            let finished_at = burst * 100 * MILLISECOND;
+            for _ in 0..10 {
+                gather.took(1 << 20, finished_at - 60 * MILLISECOND, finished_at);
+                assert!(gather.service.mean() >= SLOW, "{gather:?}");
+            }
+        }
+    }
+
     #[test]
     fn only_a_slow_device_and_many_pieces_are_worth_a_copy() {
         let frames = frames();
@@ -208,9 +251,11 @@ mod tests {
         let mut unknown = Gather::default();
         assert_eq!(unknown.take(&write, pieces), None);
         let mut fast = Gather::default();
-        fast.took(1 << 20, 10 * MILLISECOND, 16);
+        for _ in 0..16 {
+            fast.took(1 << 20, 0, 10 * MILLISECOND);
+        }
         assert_eq!(fast.take(&write, pieces), None, "16 at once: 0.6 ms each");
-        fast.took(4096, 900 * MILLISECOND, 1);
+        fast.took(4096, 0, 900 * MILLISECOND);
         assert_eq!(fast.take(&write, pieces), None, "small operations tell nothing");
         let mut slow = slow();
         assert_eq!(slow.take(&write, PIECES_MAX), None);

@@ -36,8 +36,6 @@ struct InFlight {
     /// What the kernel was asked to do.
     transfer: Option<Transfer>,
     started_at: Nanos,
-    /// Operations that were in flight when this was, itself included.
-    together: usize,
     /// The buffer that stands for the memory of the segments.
     gathered: Option<Taken>,
     /// Bytes of earlier calls.
@@ -165,9 +163,8 @@ impl UringStore {
             rest = vec![libc::iovec { iov_base, iov_len }];
         }
         let (vectors, started_at) = (Box::default(), now);
-        let together = self.count + 1;
         let mut flight =
-            InFlight { op, vectors, rest, transfer: None, started_at, together, gathered, done: 0 };
+            InFlight { op, vectors, rest, transfer: None, started_at, gathered, done: 0 };
         point(&mut flight, transfer);
         let index = self.free.pop().unwrap_or_else(|| {
             self.in_flight.push(None);
@@ -251,8 +248,8 @@ impl UringStore {
         now: Nanos,
         frames: &ArenaFrames,
     ) -> StoreDone<ArenaFrames> {
-        let InFlight { mut op, started_at, together, gathered, done, .. } = self.take(index);
-        self.gather.took(done, now.saturating_sub(started_at), together);
+        let InFlight { mut op, started_at, gathered, done, .. } = self.take(index);
+        self.gather.took(done, started_at, now);
         if let Some(taken) = gathered {
             if op.kind == StoreOpKind::Read && result.is_ok() {
                 self.gather.spread(taken, frames, &mut op.segments, done);
@@ -470,7 +467,7 @@ mod tests {
             frames.arena().bytes_mut(&mut own).fill(number);
             frames.disown(own);
         }
-        store.gather.took(1 << 20, 10_000 * MILLISECOND, 1);
+        store.gather.took(1 << 20, 0, 10_000 * MILLISECOND);
         for tag in 0..OPS {
             // Backwards, so that no two frames make one piece.
             let of_op = (tag * EACH..(tag + 1) * EACH).rev();
