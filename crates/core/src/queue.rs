@@ -288,6 +288,11 @@ impl<F: Frames> Queue<F> {
         !self.reads.is_empty() || self.reads_in_flight > self.ahead_tags.len()
     }
 
+    /// Writes that do not wait for the lazy writer, and those that the store has.
+    pub(crate) fn writes_started(&self) -> usize {
+        self.forced.len() + self.writes_in_flight
+    }
+
     /// Counts an operation as given to the store.
     pub(crate) fn start(&mut self, op: &StoreOp<F>) {
         self.in_flight += 1;

@@ -92,18 +92,29 @@ impl<F: Frames> Cache<F> {
         volume.ordered.with_any(Groups::flush_begun);
     }
 
-    /// Where clients' flushes are ignored, the store is flushed when the lazy writer has come to an
-    /// end, and while it does not, every `age-max`: that bounds what a power failure loses.
-    pub(super) fn flush_unasked(volume: &Volume<F>, writer: &mut Writer, now: Nanos) {
+    /// Where clients' flushes are ignored, the store is flushed when all has been written and the
+    /// volume is idle, and while it never is, every `age-max`: that bounds what a power failure
+    /// loses. When to ask again, if no completion tells.
+    pub(super) fn flush_unasked(
+        volume: &Volume<F>,
+        writer: &mut Writer,
+        now: Nanos,
+    ) -> Option<Nanos> {
+        let mut due = writer.unflushed_since? + volume.tunables.nanos(Tunable::AgeMax);
         let mut queue = lock(&volume.queue);
-        let Some(since) = writer.unflushed_since else { return };
-        let at_rest = writer.lazy.is_empty() && queue.writes_in_flight == 0;
-        let due = now >= since + volume.tunables.nanos(Tunable::AgeMax);
-        if queue.flush_in_flight || !(at_rest || due) {
-            return;
+        if queue.flush_in_flight {
+            // Its completion will say when to go on.
+            return None;
+        }
+        if volume.unclean_blocks() == 0 && queue.writes_in_flight == 0 {
+            due = due.min(volume.last_request() + volume.tunables.nanos(Tunable::IdleDelay));
+        }
+        if now < due {
+            return Some(due);
         }
         writer.unflushed_since = None;
         Self::flush_store(volume, &mut queue, now);
+        None
     }
 
     /// Flushes the store though no client waits for it.
@@ -128,10 +139,7 @@ impl<F: Frames> Cache<F> {
         let depth = usize::try_from(volume.tunables.get(Tunable::ForcedDepth)).expect("small");
         let mut gathered = false;
         loop {
-            let queue = lock(&volume.queue);
-            let started = queue.forced.len() + queue.writes_in_flight;
-            drop(queue);
-            if started >= depth {
+            if lock(&volume.queue).writes_started() >= depth {
                 return;
             }
             if writer.forced.is_empty() {

@@ -111,7 +111,7 @@ impl<F: Frames> Cache<F> {
         let mut gathered = false;
         loop {
             let queue = lock(&volume.queue);
-            let started = queue.forced.len() + queue.writes_in_flight;
+            let started = queue.writes_started();
             let is_writing = queue.has_writes_in(blocks, epoch);
             drop(queue);
             if batch.is_empty() {

@@ -86,10 +86,7 @@ impl<F: Frames> Cache<F> {
         }
         let depth = usize::try_from(volume.tunables.get(Tunable::ForcedDepth)).expect("small");
         for block in due {
-            let queue = lock(&volume.queue);
-            let started = queue.forced.len() + queue.writes_in_flight;
-            drop(queue);
-            if started >= depth {
+            if lock(&volume.queue).writes_started() >= depth {
                 break;
             }
             self.write_back_around(volume, block, Cause::Forced, recorder, now);

@@ -42,10 +42,9 @@ impl<F: Frames> Cache<F> {
         // What groups wait for goes on: a change of the page size may wait for it.
         let ordered = self.advance_groups(volume, &mut writer, recorder, now);
         let pinned = if may_begin { self.fill_pinned(volume, recorder, now) } else { None };
-        let next = lazy.into_iter().chain(ordered).chain(pinned).min();
-        if volume.flush_mode() == FlushMode::Ignore {
-            Self::flush_unasked(volume, &mut writer, now);
-        }
+        let ignores = volume.flush_mode() == FlushMode::Ignore;
+        let flush = if ignores { Self::flush_unasked(volume, &mut writer, now) } else { None };
+        let next = lazy.into_iter().chain(ordered).chain(pinned).chain(flush).min();
         drop(writer);
         let mut again = false;
         if may_begin {
@@ -65,12 +64,15 @@ impl<F: Frames> Cache<F> {
         volume.unclean_blocks() == 0 && lock(&volume.queue).is_idle()
     }
 
-    /// Writes dirty pages whose room is wanted, before anything of the lazy writer.
+    /// Writes dirty pages whose room is wanted, before anything of the lazy writer: as many as the
+    /// store may have. Whoever still wants room then names the others again.
     fn steal(&self, volume: &Volume<F>, recorder: &Recorder, now: Nanos) {
-        let mut queue = lock(&volume.queue);
-        let steals = std::mem::take(&mut queue.steals);
-        drop(queue);
+        let depth = usize::try_from(volume.tunables.get(Tunable::ForcedDepth)).expect("small");
+        let steals = std::mem::take(&mut lock(&volume.queue).steals);
         for block in steals {
+            if lock(&volume.queue).writes_started() >= depth {
+                return;
+            }
             self.write_back_around(volume, block, Cause::Steal, recorder, now);
         }
     }

@@ -449,3 +449,31 @@ fn ignored_flushes_lose_nothing_older_than_the_bound_in_age_max() {
     let [by_age, others @ ..] = runs.map(|counter| totals.get(counter));
     assert!(by_age > 0 && others == [0, 0], "{by_age} runs by age, {others:?} others");
 }
+
+#[test]
+fn where_flushes_are_ignored_a_busy_store_is_flushed_once_an_age_and_an_idle_one_at_once() {
+    const AGE_MAX: Nanos = SECOND;
+    const BLOCKS: u64 = 4096;
+    let tuned = tuned(BLOCKS, &[("age-max", AGE_MAX / MILLISECOND)]);
+    let ignoring = VolumeOptions { flush_mode: FlushMode::Ignore, ..tuned };
+    let mut rig = Rig::new(64, [ignoring]);
+    let mut lane = rig.lane(0);
+    let flushes = |rig: &Rig| rig.ops.iter().filter(|op| op.1 == StoreOpKind::Flush).count();
+    // The lazy writer comes to an end of what it took again and again, and never of all.
+    for block in 0..1000 {
+        rig.write(&mut lane, block, 1);
+        rig.run_until(rig.now + 10 * MILLISECOND);
+    }
+    assert!(rig.writes().len() > 20, "{:?}", rig.writes());
+    assert!((8..=10).contains(&flushes(&rig)), "{} flushes in 10 s", flushes(&rig));
+    rig.run_until(rig.now + 3 * AGE_MAX);
+    assert_eq!(rig.gauge(Gauge::Dirty), 0);
+    let (written, flushed) = (rig.writes().len(), flushes(&rig));
+    rig.run_until(rig.now + 3 * AGE_MAX);
+    assert_eq!(flushes(&rig), flushed, "nothing was written");
+    rig.write(&mut lane, 7, 2);
+    while rig.writes().len() == written {
+        rig.run_until(rig.now + 10 * MILLISECOND);
+    }
+    assert_eq!(flushes(&rig), flushed + 1, "at once");
+}
