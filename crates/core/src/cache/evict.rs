@@ -20,7 +20,8 @@ const STEALS_MAX: usize = 16;
 const AWAITED: Nanos = SECOND;
 /// How many pages that a reader has passed are looked at for one that may go.
 const BEHIND_LOOKS: usize = 16;
-/// Where the coldest pages are all pinned, so many others are looked at for one that may go.
+/// Where the coldest pages are all dirty or pinned, so many others are looked at for one that may
+/// go.
 const OTHER_LOOKS: u32 = 4096;
 
 /// A part of the cache that may give up a page.
@@ -200,14 +201,12 @@ impl<F: Frames> Cache<F> {
             return (owned, steals);
         }
         let Instance { volume, paging, pages, policy, .. } = instance;
-        let mut busy = false;
         let chosen = policy.victim(&mut |slot| {
             let page = pages.get(slot);
             if page.is_quiet() {
                 let blocks = paging.blocks_of(page.number);
                 return self.own_page(volume.id, blocks, &mut owned);
             }
-            busy = true;
             if page.can_start_round() && steals.len() < STEALS_MAX {
                 steals.push(paging.blocks_of(page.number).start);
             }
@@ -219,8 +218,9 @@ impl<F: Frames> Cache<F> {
                 return (owned, steals);
             }
             self.remove_owned(instance, slot, &owned, recorder, true);
-        } else if !busy && !ahead {
-            // Whoever pinned them may be the one who wants room, and would wait for himself.
+        } else if !ahead {
+            // Whoever pinned them may be the one who wants room, and would wait for himself; and
+            // dirty ones may take the store a while, on which a client need not wait.
             if let Some(slot) = self.own_other(instance, &mut owned) {
                 self.remove_owned(instance, slot, &owned, recorder, false);
             }
@@ -228,8 +228,8 @@ impl<F: Frames> Cache<F> {
         (owned, steals)
     }
 
-    /// Owns the frames of any page that may go: those that the policy would rather give are pinned.
-    /// The next search begins where this one ends.
+    /// Owns the frames of any page that may go: those that the policy would rather give cannot. The
+    /// next search begins where this one ends.
     fn own_other(&self, instance: &mut Instance<F>, owned: &mut Vec<F::Own>) -> Option<Slot> {
         let end = instance.pages.end();
         for _ in 0..end.min(OTHER_LOOKS) {

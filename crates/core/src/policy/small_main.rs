@@ -71,19 +71,18 @@ impl SmallMain {
     }
 
     /// The page to evict, where so many references carry a page from the small queue to the main
-    /// one.
+    /// one. Each queue is searched as if it were alone: a small one full of dirty pages must not
+    /// hide what is clean in the main one.
     pub(super) fn victim(
         &mut self,
         promote_at: u8,
         accept: &mut dyn FnMut(Slot) -> bool,
     ) -> Option<Slot> {
-        let mut budget = PASSED_OVER_MAX;
-        let small_first = self.main.len() == 0 || self.small.len() >= self.small_max();
-        let small = small_first.then(|| self.victim_small(promote_at, &mut budget, accept));
-        small
-            .flatten()
-            .or_else(|| self.victim_main(&mut budget, accept))
-            .or_else(|| self.victim_small(promote_at, &mut budget, accept))
+        if self.main.len() == 0 || self.small.len() >= self.small_max() {
+            self.victim_small(promote_at, accept).or_else(|| self.victim_main(accept))
+        } else {
+            self.victim_main(accept).or_else(|| self.victim_small(promote_at, accept))
+        }
     }
 
     /// The oldest page of the small queue that may go; pages that earned it move to the main queue
@@ -91,11 +90,11 @@ impl SmallMain {
     fn victim_small(
         &mut self,
         promote_at: u8,
-        budget: &mut u32,
         accept: &mut dyn FnMut(Slot) -> bool,
     ) -> Option<Slot> {
+        let mut budget = PASSED_OVER_MAX;
         let mut slot = self.small.tail();
-        while slot != NO_SLOT && *budget > 0 {
+        while slot != NO_SLOT && budget > 0 {
             let newer = self.links.newer(slot);
             let entry = self.entries.get_mut(slot);
             if entry.count >= promote_at {
@@ -105,7 +104,7 @@ impl SmallMain {
             } else if accept(slot) {
                 return Some(slot);
             } else {
-                *budget -= 1;
+                budget -= 1;
             }
             slot = newer;
         }
@@ -113,13 +112,10 @@ impl SmallMain {
     }
 
     /// The oldest page of the main queue that may go; pages with references left go round.
-    fn victim_main(
-        &mut self,
-        budget: &mut u32,
-        accept: &mut dyn FnMut(Slot) -> bool,
-    ) -> Option<Slot> {
+    fn victim_main(&mut self, accept: &mut dyn FnMut(Slot) -> bool) -> Option<Slot> {
+        let mut budget = PASSED_OVER_MAX;
         let mut slot = self.main.tail();
-        while slot != NO_SLOT && *budget > 0 {
+        while slot != NO_SLOT && budget > 0 {
             let newer = self.links.newer(slot);
             let entry = self.entries.get_mut(slot);
             if entry.count > 0 {
@@ -130,7 +126,7 @@ impl SmallMain {
             } else if accept(slot) {
                 return Some(slot);
             } else {
-                *budget -= 1;
+                budget -= 1;
                 slot = newer;
             }
         }

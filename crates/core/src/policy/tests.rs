@@ -153,7 +153,7 @@ impl Pair {
         let victim = self.policy.victim(&mut |slot| ask(&mut asked, slot));
         let expected = self.twin.victim(&mut |slot| ask(&mut asked_twin, slot));
         assert_eq!((victim, &asked), (expected, &asked_twin), "victim and the slots asked for");
-        assert!(asked.len() <= PASSED_OVER_MAX as usize + 1, "it looked too long");
+        assert!(asked.len() <= 2 * PASSED_OVER_MAX as usize, "it looked too long");
         if let Some(slot) = victim {
             self.remove(slot, true);
             self.evictions += 1;

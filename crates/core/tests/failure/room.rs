@@ -1,12 +1,15 @@
 //! Room that a request needs while it holds pages itself.
 
 use crate::rig::{Plain, Rig, options};
+use larder_core::clock::SECOND;
+use larder_core::counters::Gauge;
 use larder_core::hint::Hint;
 use larder_core::lane::Lane;
 use larder_core::policy::PolicyKind;
 use larder_core::request::{Assembly, Status};
 use larder_core::units::BLOCK_BYTES_U64 as BLOCK;
 use larder_core::volume::VolumeOptions;
+use std::sync::atomic::Ordering;
 
 /// How often a read is tried again.
 const TRIES: usize = 8;
@@ -48,5 +51,33 @@ fn a_read_that_holds_the_coldest_pages_gets_room_all_the_same() {
         let status = read_stubbornly(&mut rig, &mut lane, [100, 256]);
         assert_eq!(status, Status::Done, "{policy:?}");
         rig.cache.check(rig.now);
+    }
+}
+
+/// Whatever the policy thinks of what is there: half of the memory may become dirty at once, and a
+/// writer need not wait for the store as long as there is something clean.
+#[test]
+fn a_burst_of_writes_takes_the_place_of_what_is_clean_wherever_the_policy_keeps_it() {
+    const FRAMES: u32 = 1024;
+    for policy in PolicyKind::ALL {
+        let volume = VolumeOptions { policy, hint: Hint::Random, ..options(8192) };
+        let mut rig = Rig::new(FRAMES, [volume]);
+        let mut lane = rig.lane(0);
+        for _ in 0..4 {
+            for block in 0..u64::from(FRAMES) {
+                rig.now += 1000;
+                rig.read(&mut lane, block).unwrap();
+            }
+        }
+        rig.disks[0].stall.store(true, Ordering::Relaxed);
+        for block in 4096..4096 + u64::from(FRAMES / 2) {
+            rig.now += 1000;
+            let status = rig.try_write(&mut lane, [block, 1], 1, false);
+            assert!(matches!(status, Status::Done | Status::DoneAt(_)), "{policy:?}: {status:?}");
+        }
+        rig.disks[0].stall.store(false, Ordering::Relaxed);
+        rig.run_until(rig.now + 20 * SECOND);
+        rig.cache.check(rig.now);
+        assert_eq!(rig.gauge(Gauge::Dirty), 0, "{policy:?}");
     }
 }

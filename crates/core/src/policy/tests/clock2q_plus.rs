@@ -27,14 +27,10 @@ impl Slow {
     }
 
     /// Searches one queue; what has its bit set goes to the young end of the main queue.
-    fn search(
-        &mut self,
-        small: bool,
-        budget: &mut usize,
-        accept: &mut dyn FnMut(Slot) -> bool,
-    ) -> Option<Slot> {
+    fn search(&mut self, small: bool, accept: &mut dyn FnMut(Slot) -> bool) -> Option<Slot> {
+        let mut budget = PASSED_OVER_MAX;
         let mut place = 0;
-        while *budget > 0 {
+        while budget > 0 {
             let queue = if small { &mut self.small } else { &mut self.main };
             let entry = queue.get(place)?;
             if entry.referenced {
@@ -43,7 +39,7 @@ impl Slow {
             } else if accept(entry.slot) {
                 return Some(entry.slot);
             } else {
-                *budget -= 1;
+                budget -= 1;
                 place += 1;
             }
         }
@@ -74,15 +70,8 @@ impl Twin for Slow {
     }
 
     fn victim(&mut self, accept: &mut dyn FnMut(Slot) -> bool) -> Option<Slot> {
-        let mut budget = PASSED_OVER_MAX as usize;
         let small_first = self.main.is_empty() || self.small.len() >= self.small_max();
-        let mut victim = None;
-        if small_first {
-            victim = self.search(true, &mut budget, accept);
-        }
-        victim
-            .or_else(|| self.search(false, &mut budget, accept))
-            .or_else(|| self.search(true, &mut budget, accept))
+        self.search(small_first, accept).or_else(|| self.search(!small_first, accept))
     }
 
     fn remove(&mut self, slot: Slot, page: u64, evicted: bool) {

@@ -15,13 +15,10 @@ impl Slow {
         self.told.max(self.small.len() + self.main.len())
     }
 
-    fn victim_small(
-        &mut self,
-        budget: &mut usize,
-        accept: &mut dyn FnMut(Slot) -> bool,
-    ) -> Option<Slot> {
+    fn victim_small(&mut self, accept: &mut dyn FnMut(Slot) -> bool) -> Option<Slot> {
+        let mut budget = PASSED_OVER_MAX;
         let mut place = 0;
-        while place < self.small.len() && *budget > 0 {
+        while place < self.small.len() && budget > 0 {
             let (slot, count) = self.small[place];
             if count > 1 {
                 self.small.remove(place);
@@ -29,20 +26,17 @@ impl Slow {
             } else if accept(slot) {
                 return Some(slot);
             } else {
-                *budget -= 1;
+                budget -= 1;
                 place += 1;
             }
         }
         None
     }
 
-    fn victim_main(
-        &mut self,
-        budget: &mut usize,
-        accept: &mut dyn FnMut(Slot) -> bool,
-    ) -> Option<Slot> {
+    fn victim_main(&mut self, accept: &mut dyn FnMut(Slot) -> bool) -> Option<Slot> {
+        let mut budget = PASSED_OVER_MAX;
         let mut place = 0;
-        while place < self.main.len() && *budget > 0 {
+        while place < self.main.len() && budget > 0 {
             let (slot, count) = self.main[place];
             if count > 0 {
                 self.main.remove(place);
@@ -50,7 +44,7 @@ impl Slow {
             } else if accept(slot) {
                 return Some(slot);
             } else {
-                *budget -= 1;
+                budget -= 1;
                 place += 1;
             }
         }
@@ -78,15 +72,11 @@ impl Twin for Slow {
     }
 
     fn victim(&mut self, accept: &mut dyn FnMut(Slot) -> bool) -> Option<Slot> {
-        let mut budget = PASSED_OVER_MAX as usize;
         if self.main.is_empty() || self.small.len() >= (self.capacity() / 10).max(1) {
-            let victim = self.victim_small(&mut budget, accept);
-            if victim.is_some() {
-                return victim;
-            }
+            self.victim_small(accept).or_else(|| self.victim_main(accept))
+        } else {
+            self.victim_main(accept).or_else(|| self.victim_small(accept))
         }
-        let victim = self.victim_main(&mut budget, accept);
-        victim.or_else(|| self.victim_small(&mut budget, accept))
     }
 
     fn remove(&mut self, slot: Slot, page: u64, evicted: bool) {
