@@ -119,11 +119,19 @@ impl<F: Frames> Cache<F> {
             (volume.is_frozen(), coldest, volume.id, Reverse(pages), shard)
         };
         candidates.sort_unstable_by_key(order);
-        candidates.into_iter().find_map(|Candidate { shard, volume, .. }| {
-            let recorder = recorder.unwrap_or(&volume.tended);
-            let owned = self.evict_from(&volume, shard, recorder, now, steal);
-            (!owned.is_empty()).then_some((volume, owned))
-        })
+        let find = |any: bool| {
+            candidates.iter().find_map(|Candidate { shard, volume, .. }| {
+                let recorder = recorder.unwrap_or(&volume.tended);
+                let owned = if any {
+                    self.evict_any_from(volume, *shard, recorder, now)
+                } else {
+                    self.evict_from(volume, *shard, recorder, now, steal)
+                };
+                (!owned.is_empty()).then(|| (Arc::clone(volume), owned))
+            })
+        };
+        // Read-ahead is not worth a page that its policy would keep.
+        find(false).or_else(|| if steal { find(true) } else { None })
     }
 
     /// The parts of the cache that may give up a page, for `volume` if it is for one.
@@ -177,8 +185,32 @@ impl<F: Frames> Cache<F> {
         let (owned, steals) = self.evict_page(instance, recorder, now, !steal);
         drop(shard);
         if steal && !steals.is_empty() {
-            lock(&victim.queue).steals.extend(steals);
-            victim.notify.notify();
+            let mut queue = lock(&victim.queue);
+            // Each victim that is looked for meets the same ones until they are written.
+            if queue.steals.len() < STEALS_MAX {
+                queue.steals.extend(steals);
+                drop(queue);
+                victim.notify.notify();
+            }
+        }
+        owned
+    }
+
+    /// Evicts any page of a shard that may go, where its policy had none to give.
+    fn evict_any_from(
+        &self,
+        victim: &Volume<F>,
+        index: usize,
+        recorder: &Recorder,
+        now: Nanos,
+    ) -> Vec<F::Own> {
+        let mut owned = Vec::new();
+        let mut shard = self.shard(index);
+        shard.drain(now);
+        if let Some(instance) = shard.instance_of(victim)
+            && let Some(slot) = self.own_other(instance, &mut owned)
+        {
+            self.remove_owned(instance, slot, &owned, recorder, false);
         }
         owned
     }
@@ -218,18 +250,14 @@ impl<F: Frames> Cache<F> {
                 return (owned, steals);
             }
             self.remove_owned(instance, slot, &owned, recorder, true);
-        } else if !ahead {
-            // Whoever pinned them may be the one who wants room, and would wait for himself; and
-            // dirty ones may take the store a while, on which a client need not wait.
-            if let Some(slot) = self.own_other(instance, &mut owned) {
-                self.remove_owned(instance, slot, &owned, recorder, false);
-            }
         }
         (owned, steals)
     }
 
-    /// Owns the frames of any page that may go: those that the policy would rather give cannot. The
-    /// next search begins where this one ends.
+    /// Owns the frames of any page that may go. Those that the policy would rather give cannot: they
+    /// are pinned, and whoever pinned them may be the one who wants room, and would wait for
+    /// himself; or they are dirty, and may take the store a while, on which a client need not wait.
+    /// The next search begins where this one ends.
     fn own_other(&self, instance: &mut Instance<F>, owned: &mut Vec<F::Own>) -> Option<Slot> {
         let end = instance.pages.end();
         for _ in 0..end.min(OTHER_LOOKS) {

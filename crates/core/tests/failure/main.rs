@@ -468,12 +468,12 @@ fn where_flushes_are_ignored_a_busy_store_is_flushed_once_an_age_and_an_idle_one
     assert!((8..=10).contains(&flushes(&rig)), "{} flushes in 10 s", flushes(&rig));
     rig.run_until(rig.now + 3 * AGE_MAX);
     assert_eq!(rig.gauge(Gauge::Dirty), 0);
-    let (written, flushed) = (rig.writes().len(), flushes(&rig));
+    let (written, before) = (rig.writes().len(), flushes(&rig));
     rig.run_until(rig.now + 3 * AGE_MAX);
-    assert_eq!(flushes(&rig), flushed, "nothing was written");
+    assert_eq!(flushes(&rig), before, "nothing was written");
     rig.write(&mut lane, 7, 2);
     while rig.writes().len() == written {
         rig.run_until(rig.now + 10 * MILLISECOND);
     }
-    assert_eq!(flushes(&rig), flushed + 1, "at once");
+    assert_eq!(flushes(&rig), before + 1, "at once");
 }
