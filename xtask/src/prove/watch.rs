@@ -33,6 +33,10 @@ const PAGES: u64 = 16_384;
 const PAGE_BYTES: u64 = 4096;
 /// Reads of a batch.
 const BATCH: u64 = 50_000;
+/// Batches with it, and without: a fifth of a second, since the machine is not the same for long.
+const BATCHES: u64 = 5;
+/// Pairs for each look at the floor.
+const FLOOR_EVERY: u64 = 4;
 /// What a command may take.
 const LONG_S: u64 = 300;
 /// How long a watcher may take to begin.
@@ -213,11 +217,23 @@ impl Added {
     fn ratio(&self) -> f64 {
         self.median(|pair| pair.0)
     }
+
+    /// Between what the median lies, at 95 %: a root of the number of pairs away from the middle
+    /// one, whatever their spread (the binomial law, by its normal approximation).
+    fn bounds(&self) -> [f64; 2] {
+        let mut all: Vec<f64> = self.pairs.iter().map(|pair| pair.0).collect();
+        all.sort_by(f64::total_cmp);
+        let (middle, away) = (all.len() / 2, all.len().isqrt());
+        [middle.saturating_sub(away), middle + away]
+            .map(|place| all.get(place).or(all.last()).copied().unwrap_or(f64::NAN))
+    }
 }
 
 impl fmt::Display for Added {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{:+.1} % ({:+.0} ns)", 100.0 * self.ratio(), self.median(|pair| pair.1))
+        let [low, high] = self.bounds().map(|bound| 100.0 * bound);
+        let ns = self.median(|pair| pair.1);
+        write!(out, "{:+.1} % ({low:+.1} to {high:+.1}; {ns:+.0} ns)", 100.0 * self.ratio())
     }
 }
 
@@ -236,15 +252,20 @@ fn cost(lab: &Lab, claims: &mut Claims, way: &str, bound: f64, claim: &str) -> R
     std::fs::write(&path, vec![7; bytes]).context("make a file")?;
     let file = File::open(&path).context("open it")?;
     batches(&file, 4)?;
-    let (rounds, count) = (lab.either(12, 3), lab.either(15, 8));
+    let (rounds, count) = (lab.either(96, 6), BATCHES);
     let (mut added, mut floors) = (Added::default(), Added::default());
     let (mut lost, mut looked_up, mut seconds, mut cpu, mut memory) = (0, 0, 0.0, 0, 0);
     let mut before = batches(&file, count)?;
-    for _ in 0..rounds {
-        let floor = {
-            let _floor = Floor::start(lab, way)?;
-            batches(&file, count)?
-        };
+    for round in 0..rounds {
+        if round % FLOOR_EVERY == 0 {
+            let floor = {
+                let _floor = Floor::start(lab, way)?;
+                batches(&file, count)?
+            };
+            let after = batches(&file, count)?;
+            floors.put(f64::midpoint(before, after), floor);
+            before = after;
+        }
         let watching = Watching::start(lab, &["--bpf", way])?;
         let begun = Instant::now();
         let on = batches(&file, count)?;
@@ -259,9 +280,8 @@ fn cost(lab: &Lab, claims: &mut Claims, way: &str, bound: f64, claim: &str) -> R
         // The machine is faster and slower by the second, so both sides of it are looked at.
         let after = batches(&file, count)?;
         let off = f64::midpoint(before, after);
-        println!("   {off:.0} ns without, {on:.0} ns with; floor {floor:.0} ns");
+        println!("   {off:.0} ns without, {on:.0} ns with");
         added.put(off, on);
-        floors.put(off, floor);
         before = after;
     }
     let median = added.ratio();
