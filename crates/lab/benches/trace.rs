@@ -9,7 +9,7 @@
 #[path = "../tests/trace/samples.rs"]
 mod samples;
 
-use larder_lab::trace::{Addressing, Format, OpenOptions, Record, Source, Target, open_stream};
+use larder_lab::trace::{Format, OpenOptions, Record, Source, Target, open_stream};
 use samples::{Sample, asked, binaries, texts};
 use std::io::{self, Cursor, Write};
 use std::time::Instant;
@@ -93,7 +93,7 @@ impl Source for Listed {
 /// The same requests in our own format.
 fn own(records: &[Record]) -> Sample {
     let file = tempfile::NamedTempFile::new().unwrap();
-    let mut sink = Target::Larder.begin(file.reopen().unwrap(), Addressing::Bytes).unwrap();
+    let mut sink = Target::Larder.begin(file.reopen().unwrap(), &Listed).unwrap();
     sink.append(records, &Listed).unwrap();
     sink.finish(&Listed).unwrap();
     let bytes = std::fs::read(file.path()).unwrap();

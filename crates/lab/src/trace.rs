@@ -126,6 +126,12 @@ pub trait Source {
         Addressing::Bytes
     }
 
+    /// Of so many pages one is in the trace, each with all of its references or with none; 1 if all
+    /// are. The same from the first call on.
+    fn sample(&self) -> u32 {
+        1
+    }
+
     /// What the user should know about the reading, a sentence each: what was guessed, what was
     /// passed over, that the file was cut short. Complete once the end has been reached.
     fn notes(&self) -> Vec<String> {
@@ -144,6 +150,10 @@ impl<S: Source + ?Sized> Source for Box<S> {
 
     fn addressing(&self) -> Addressing {
         (**self).addressing()
+    }
+
+    fn sample(&self) -> u32 {
+        (**self).sample()
     }
 
     fn notes(&self) -> Vec<String> {

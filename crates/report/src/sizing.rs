@@ -6,6 +6,7 @@
 //! says memory; hit ratios are shares of references from 0 to 1; times are nanoseconds.
 
 mod html;
+mod scale;
 mod text;
 
 use crate::advise::curve::{Curve, Point};

@@ -86,13 +86,17 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     }
 }
 
+/// Which traces cannot be made one, and why.
+const NOTHING_COMMON: &str = "traces of volumes with traces of objects, or samples of one page in so \
+                              many with whole traces: they do not count the same";
+
 fn convert(arguments: &ConvertArguments) -> Result<()> {
     let (to, traces) = arguments.files.split_last().context("name a file to write")?;
     if let [trace] = traces {
         return write_all(Input::open(trace, &arguments.input)?, to, arguments.to);
     }
     let Some(joined) = Merge::in_turn(open_all(traces, &arguments.input)?) else {
-        bail!("join traces of volumes with traces of objects: they have no common places");
+        bail!("join {NOTHING_COMMON}");
     };
     write_all(Input::of(Box::new(joined)), to, arguments.to)
 }
@@ -101,7 +105,7 @@ fn merge(arguments: &ConvertArguments) -> Result<()> {
     let (to, traces) = arguments.files.split_last().context("name a file to write")?;
     ensure!(traces.len() > 1, "merge a single trace: name two or more, and the file to write");
     let Some(merged) = Merge::by_time(open_all(traces, &arguments.input)?) else {
-        bail!("merge traces of volumes with traces of objects: they have no common places");
+        bail!("merge {NOTHING_COMMON}");
     };
     write_all(Input::of(Box::new(merged)), to, arguments.to)
 }
@@ -113,7 +117,7 @@ fn open_all(traces: &[PathBuf], arguments: &InputArguments) -> Result<Vec<BoxedS
 }
 
 fn write_all(mut input: Input, to: &Path, target: Option<Target>) -> Result<()> {
-    let mut output = Output::create(to, target, input.source.addressing())?;
+    let mut output = Output::create(to, target, &*input.source)?;
     copy(&mut input, &mut output, |_, _| true)?;
     output.finish(&*input.source)
 }
@@ -137,7 +141,7 @@ fn copy(
 fn head(arguments: &HeadArguments) -> Result<()> {
     let mut input = Input::open(&arguments.trace, &arguments.input)?;
     let stdout = PathBuf::from("-");
-    let mut output = Output::create(&stdout, Some(Target::Csv), input.source.addressing())?;
+    let mut output = Output::create(&stdout, Some(Target::Csv), &*input.source)?;
     let (mut batch, mut left) = (Vec::new(), arguments.requests);
     while left > 0 && input.read(&mut batch)? {
         batch.truncate(usize::try_from(left).unwrap_or(usize::MAX));

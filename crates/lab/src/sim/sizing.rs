@@ -10,7 +10,8 @@
 //!
 //! Caches are simulated in full where that costs no more than [`COUNTED_MAX`] references run, else
 //! in miniature, and every result says which. The outcome depends on the seed and on nothing else.
-//! Sizes are pages unless a name says bytes.
+//! Sizes are pages unless a name says bytes. Of a trace that is itself a sample of the pages, they are
+//! those of the sample up to the end, where all is scaled.
 
 mod caches;
 mod compose;
@@ -172,12 +173,21 @@ pub fn measure(
     if survey.footprints[0].pages >= u64::from(u32::MAX) {
         return Err(SizingError::TooLarge { name: name() });
     }
-    let case = Case { open, options, survey };
+    let sample = survey.sample;
+    let budget_bytes = options.goal.budget_bytes;
+    let goal =
+        Goal { budget_bytes: budget_bytes.map(|bytes| bytes / u64::from(sample)), ..options.goal };
+    // Its part of the budget for what is in the trace.
+    let case = Case { open, options: &Options { goal, ..options.clone() }, survey };
     if case.pages_max() == 0 {
-        let budget_bytes = options.goal.budget_bytes.unwrap_or(0);
+        let budget_bytes = budget_bytes.unwrap_or(0);
         return Err(SizingError::Budget { budget_bytes });
     }
-    compose::compose(&case, tell)
+    let made = compose::compose(&case, tell)?;
+    if sample == 1 {
+        return Ok(made);
+    }
+    Ok(Sizing { goal: options.goal, ..made.scaled(sample) })
 }
 
 #[cfg(test)]

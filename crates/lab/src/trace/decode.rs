@@ -32,6 +32,11 @@ pub(super) trait Decode: Send {
         Addressing::Bytes
     }
 
+    /// Of so many pages one is in the trace.
+    fn sample(&self) -> u32 {
+        1
+    }
+
     /// What the user should know about this reading.
     fn notes(&self) -> Vec<String> {
         Vec::new()
@@ -213,6 +218,10 @@ impl<D: Decode> Source for Stream<D> {
 
     fn addressing(&self) -> Addressing {
         self.decoder.addressing()
+    }
+
+    fn sample(&self) -> u32 {
+        self.decoder.sample()
     }
 
     fn notes(&self) -> Vec<String> {

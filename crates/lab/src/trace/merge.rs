@@ -50,8 +50,8 @@ impl std::fmt::Debug for Merge {
 const BATCH_RECORDS: usize = 8192;
 
 impl Merge {
-    /// Merges traces by time; none if they count different things: bytes and objects have no common
-    /// places.
+    /// Merges traces by time; none if they count different things, bytes and objects, which have no
+    /// common places, or are samples of different parts of all pages.
     #[must_use]
     pub fn by_time(sources: Vec<BoxedSource>) -> Option<Self> {
         Merge::new(sources, Order::Time)
@@ -64,7 +64,9 @@ impl Merge {
     }
 
     fn new(sources: Vec<BoxedSource>, order: Order) -> Option<Self> {
-        let mut kinds = sources.iter().map(|source| source.addressing() == Addressing::Objects);
+        let kind =
+            |source: &BoxedSource| (source.addressing() == Addressing::Objects, source.sample());
+        let mut kinds = sources.iter().map(kind);
         let first = kinds.next()?;
         if kinds.any(|kind| kind != first) {
             return None;
@@ -159,6 +161,10 @@ impl Source for Merge {
         if all.all(|other| other == first) { first } else { Addressing::Bytes }
     }
 
+    fn sample(&self) -> u32 {
+        self.parts.first().map_or(1, |part| part.source.sample())
+    }
+
     fn notes(&self) -> Vec<String> {
         self.parts.iter().flat_map(|part| part.source.notes()).collect()
     }
@@ -167,6 +173,7 @@ impl Source for Merge {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::trace::ltr::{Writer, WriterOptions};
     use crate::trace::{OpenOptions, open_stream};
 
     fn source(text: &'static str) -> BoxedSource {
@@ -209,9 +216,18 @@ mod tests {
         assert_eq!(seen, [(0, 0), (5_000, 1), (5_000, 1), (5_000, 0), (6_000, 2)]);
     }
 
+    /// One page of so many, of nothing.
+    fn sample(sample: u32) -> BoxedSource {
+        let options = WriterOptions { sample, ..WriterOptions::default() };
+        let bytes = Writer::new(Vec::new(), options).unwrap().finish().unwrap();
+        open_stream("test", Box::new(std::io::Cursor::new(bytes)), &OpenOptions::default()).unwrap()
+    }
+
     #[test]
-    fn bytes_and_objects_do_not_mix() {
+    fn bytes_and_objects_do_not_mix_and_samples_only_with_their_like() {
         let keys = source("0,key,3,10,1,get,0\n");
         assert!(Merge::by_time(vec![source("1,R,0,512,100\n"), keys]).is_none());
+        assert!(Merge::by_time(vec![sample(1), sample(8)]).is_none());
+        assert_eq!(Merge::by_time(vec![sample(8), sample(8)]).unwrap().sample(), 8);
     }
 }

@@ -3,7 +3,7 @@
 //! Invariant: what a source hands out is read back from any of them as the same records, but for
 //! what docs/FORMATS.md says of CSV.
 
-use super::{Addressing, CsvWriter, NameOf, Record, Source, ltr};
+use super::{CsvWriter, NameOf, Record, Source, ltr};
 use std::collections::HashSet;
 use std::io::{self, BufWriter, Write};
 
@@ -63,18 +63,22 @@ impl Target {
         Target::ALL.iter().copied().find(|target| target.extension() == extension)
     }
 
-    /// Begins a trace in this format.
+    /// Begins a trace in this format that counts what `source` counts. Only our own keeps that it
+    /// is a sample.
     ///
     /// # Errors
     /// Writing failed.
     pub fn begin<W: Write + Send + 'static>(
         self,
         to: W,
-        addressing: Addressing,
+        source: &dyn Source,
     ) -> io::Result<Box<dyn Sink>> {
+        let addressing = source.addressing();
         Ok(match self {
             Target::Larder => {
-                let options = ltr::WriterOptions { addressing, ..ltr::WriterOptions::default() };
+                let sample = source.sample();
+                let options =
+                    ltr::WriterOptions { addressing, sample, ..ltr::WriterOptions::default() };
                 let writer = ltr::Writer::new(BufWriter::new(to), options)?;
                 Box::new(LtrSink { writer, named: HashSet::new(), last: [None; 3] })
             }

@@ -63,7 +63,7 @@ pub(crate) fn anything(random: &mut Random, count: u64, addressing: Addressing) 
 pub(crate) fn written(records: &[Record], target: Target, addressing: Addressing) -> Vec<u8> {
     let file = tempfile::NamedTempFile::new().unwrap();
     let listed = Listed { records: Vec::new(), addressing };
-    let mut sink = target.begin(file.reopen().unwrap(), addressing).unwrap();
+    let mut sink = target.begin(file.reopen().unwrap(), &listed).unwrap();
     for part in records.chunks(10_000) {
         sink.append(part, &listed).unwrap();
     }

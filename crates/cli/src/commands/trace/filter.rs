@@ -85,8 +85,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<()> {
     };
     let times = filter.times.clone();
     let mut input = Input::open_times(&arguments.trace, &arguments.input, times)?;
-    let mut output =
-        Output::create(&arguments.file, arguments.to_format, input.source.addressing())?;
+    let mut output = Output::create(&arguments.file, arguments.to_format, &*input.source)?;
     let (total, kept) =
         copy(&mut input, &mut output, |record, source| filter.takes(record, source))?;
     output.finish(&*input.source)?;

@@ -1,7 +1,7 @@
 //! Traces that are written: under another name first, renamed when whole; or to standard output.
 
 use anyhow::{Context, Result, ensure};
-use larder_lab::trace::{Addressing, Record, Sink, Source, Target};
+use larder_lab::trace::{Record, Sink, Source, Target};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
@@ -51,15 +51,11 @@ pub(super) struct Output {
 impl Output {
     /// Begins a trace in a file, or on standard output for `-`. The format is the one that is
     /// given, else that of the name, else our own.
-    pub(super) fn create(
-        path: &Path,
-        target: Option<Target>,
-        addressing: Addressing,
-    ) -> Result<Self> {
+    pub(super) fn create(path: &Path, target: Option<Target>, source: &dyn Source) -> Result<Self> {
         let name = path.to_string_lossy();
         let target = target.or_else(|| Target::from_file_name(&name)).unwrap_or(Target::Larder);
         if path == Path::new("-") {
-            let sink = target.begin(Stdout, addressing)?;
+            let sink = target.begin(Stdout, source)?;
             return Ok(Output { sink, file: None });
         }
         let what = || format!("write {}", path.display());
@@ -74,7 +70,7 @@ impl Output {
             .with_context(what)?;
         remove_when_ended(file.path())?;
         let writer: File = file.reopen().with_context(what)?;
-        let sink = target.begin(writer, addressing).with_context(what)?;
+        let sink = target.begin(writer, source).with_context(what)?;
         Ok(Output { sink, file: Some((file, path.to_owned())) })
     }
 

@@ -6,8 +6,8 @@ use super::output::{Output, target};
 use crate::args;
 use anyhow::{Result, anyhow};
 use clap::Args;
+use larder_lab::trace::Target;
 use larder_lab::trace::synth::{Pattern, Synth, SynthOptions};
-use larder_lab::trace::{Addressing, Target};
 use std::path::PathBuf;
 
 #[derive(Debug, Args)]
@@ -79,7 +79,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<()> {
     };
     let synth = Synth::new(options).map_err(|why| anyhow!("make a trace: {why}"))?;
     let mut input = Input::of(Box::new(synth));
-    let mut output = Output::create(&arguments.file, arguments.to, Addressing::Bytes)?;
+    let mut output = Output::create(&arguments.file, arguments.to, &*input.source)?;
     copy(&mut input, &mut output, |_, _| true)?;
     output.finish(&*input.source)
 }

@@ -188,7 +188,14 @@ fn rest(
             format::count(MIN_REFERENCES_MAX)
         ));
     }
-    page_sizes(case, made, (policy, pages), tell)?;
+    if case.survey.sample == 1 {
+        page_sizes(case, made, (policy, pages), tell)?;
+    } else {
+        made.notes.push(
+            "page sizes were not compared: of a sample of the pages, neighbours are missing"
+                .to_owned(),
+        );
+    }
     if case.survey.volumes.len() > 1 {
         let claimants = volumes::claimants(case, tell)?;
         if claimants.len() < case.survey.volumes.len() {

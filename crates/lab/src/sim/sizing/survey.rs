@@ -37,6 +37,8 @@ pub(super) struct Survey {
     pub(super) references: [u64; PAGE_SIZES.len()],
     pub(super) footprints: [Pages; PAGE_SIZES.len()],
     pub(super) volumes: BTreeMap<u32, VolumeSurvey>,
+    /// Of so many pages one is in the trace.
+    pub(super) sample: u32,
     /// What the reader has to say.
     pub(super) notes: Vec<String>,
 }
@@ -77,6 +79,7 @@ pub(super) fn survey(mut source: BoxedSource, tell: &mut Tell<'_>) -> Result<Sur
         volume.name =
             source.name(NameOf::Volume, *number).map_or_else(|| number.to_string(), str::to_owned);
     }
+    found.sample = source.sample();
     found.notes = source.notes();
     found.footprints =
         footprints.map(|pages| Pages { pages: pages.pages(), exact: pages.is_exact() });

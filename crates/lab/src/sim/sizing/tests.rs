@@ -138,3 +138,57 @@ fn what_cannot_be_sized_is_refused_with_a_sentence() {
     let refused = size(&one, &Options { goal, ..options() });
     assert!(matches!(refused, Err(SizingError::Budget { .. })), "{refused:?}");
 }
+
+/// One page in so many, chosen by a hash of the page.
+struct Part(Memory, u32);
+
+impl crate::trace::Source for Part {
+    fn read_batch(&mut self, batch: &mut Vec<Record>) -> Result<(), TraceError> {
+        self.0.read_batch(batch)
+    }
+
+    fn name(&self, of: crate::trace::NameOf, number: u32) -> Option<&str> {
+        self.0.name(of, number)
+    }
+
+    fn sample(&self) -> u32 {
+        self.1
+    }
+}
+
+#[test]
+fn of_a_sample_of_the_pages_as_much_is_recommended_as_of_all() {
+    const SAMPLE: u32 = 8;
+    let references = skewed_references(&mut Random::from_seed(5), 400_000, 40_000);
+    let policies = vec![PolicyKind::Lru];
+    let goal = Goal { target: 0.8, budget_bytes: Some(1 << 30) };
+    let options = Options { goal, policies, ..options() };
+    let whole = size(&records(references.iter().copied()), &options).unwrap();
+    let holds = |page: u64| Random::from_seed(page).below(SAMPLE.into()) == 0;
+    let part = records(references.iter().copied().filter(|made| holds(made.page)));
+    let open = || Ok(Box::new(Part(Memory(part.clone().into_iter()), SAMPLE)) as BoxedSource);
+    let made = measure(&open, &options, &mut |_| ()).unwrap();
+    let near = |what: &str, [one, other]: [u64; 2]| {
+        let ratio = real(one) / real(other);
+        assert!((0.8..1.25).contains(&ratio), "{what}: {one} of a sample, {other} of all");
+    };
+    let [advice, right] = [&made, &whole].map(|made| made.recommendation.clone().unwrap());
+    near("bytes", [advice.bytes, right.bytes]);
+    near("memory", [advice.memory_bytes, right.memory_bytes]);
+    near("footprint", [made.workload.footprint_pages, whole.workload.footprint_pages]);
+    near("references", [made.workload.references, whole.workload.references]);
+    let [regions, flat] = [&made, &whole].map(|made| made.regions.clone().unwrap());
+    near("flat region", [regions.flat_begin_bytes, flat.flat_begin_bytes]);
+    assert_eq!(made.goal, options.goal, "the budget is that for all");
+    assert!(made.page_sizes.is_empty() && made.notes.iter().any(|it| it.contains("neighbours")));
+    // The budget is one for all pages, too.
+    let goal = Goal { budget_bytes: Some(1 << 20), ..goal };
+    let small = measure(&open, &Options { goal, ..options }, &mut |_| ()).unwrap();
+    let advice = small.recommendation.unwrap();
+    assert!((900 << 10..=1 << 20).contains(&advice.memory_bytes), "{}", advice.memory_bytes);
+}
+
+#[expect(clippy::cast_precision_loss, reason = "sizes in tests are small")]
+fn real(count: u64) -> f64 {
+    count as f64
+}

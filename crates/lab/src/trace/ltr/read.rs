@@ -167,6 +167,10 @@ impl Decode for Reader {
         self.header.addressing
     }
 
+    fn sample(&self) -> u32 {
+        self.header.sample.max(1)
+    }
+
     fn notes(&self) -> Vec<String> {
         let mut notes = match self.state {
             State::Sections if self.in_pieces => Vec::new(),
@@ -180,8 +184,8 @@ impl Decode for Reader {
         let sample = self.header.sample;
         if sample > 1 {
             notes.push(format!(
-                "of {sample} pages one was recorded: sizes and counts of all are {sample} times \
-                 those of this trace, hit ratios the same"
+                "of {sample} pages one is in this trace: to it a cache of 1 MiB is what one of \
+                 {sample} MiB is to all; `larder size` reckons with that"
             ));
         }
         if self.lost > 0 {

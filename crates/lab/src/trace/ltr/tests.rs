@@ -58,6 +58,7 @@ fn a_sample_says_what_it_is_of() {
     writer.append(&records(7)).unwrap();
     let mut source = open(&writer.finish().unwrap(), 0).unwrap();
     assert_eq!(drain(&mut source).unwrap().len(), 7);
+    assert_eq!(source.sample(), 16);
     assert!(matches!(&source.notes()[..], [note] if note.contains("of 16 pages one")));
 }
 
