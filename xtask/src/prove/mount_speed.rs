@@ -143,7 +143,9 @@ pub(super) fn run(lab: &Lab, claims: &mut Claims) -> Result<()> {
                 "larder": LARDER.words(), "larder with kernel pages": LARDER_PAGES.words(),
                 "fuse over io_uring": rings::are_on(), "mergerfs": By::Mergerfs.words(),
                 "bindfs": By::Bindfs.words(), "rclone": RCLONE.words(),
-                "source": "ext4 on a loop device with direct I/O", "rounds": rounds(lab),
+                "source": "ext4 on a loop device with direct I/O",
+                "rounds": Workload::DirectLarge.rounds(true),
+                "rounds of creates and deletes": Workload::Creates.rounds(true),
             }),
             samples: series.iter().map(sample).collect(),
             comparisons: outcomes.iter().map(comparison).collect(),
@@ -151,10 +153,6 @@ pub(super) fn run(lab: &Lab, claims: &mut Claims) -> Result<()> {
         println!("   recorded in {}", record.write(&lab.root, "mount-speed")?.display());
     }
     Ok(())
-}
-
-fn rounds(lab: &Lab) -> usize {
-    lab.either(7, 3)
 }
 
 /// All trials, of all participants, in turns.
@@ -188,7 +186,7 @@ fn measure(lab: &Lab, at: &Path) -> Result<Vec<Series>> {
         for shown in &who {
             workload.prepare(shown.point())?;
         }
-        for round in 0..rounds(lab) {
+        for round in 0..workload.rounds(!lab.options.quick) {
             for turn in 0..who.len() {
                 let index = (round + turn) % who.len();
                 let (shown, name) = (who[index], workload.name());

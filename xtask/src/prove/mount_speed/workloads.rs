@@ -12,12 +12,13 @@ use crate::{fio, run};
 
 /// Bytes of the file that is read.
 const FILE_MIB: u64 = 128;
+/// Files that are made and removed: so few that all who take part have their turn in one and the
+/// same state of the machine.
+const FILES: u64 = 1000;
 
 /// How much of each workload.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Size {
-    /// Files that are made and removed.
-    files: u64,
     /// Files and transactions of PostMark.
     postmark: (u64, u64),
     /// Seconds of reading.
@@ -25,8 +26,8 @@ pub(super) struct Size {
 }
 
 impl Size {
-    pub(super) const LONG: Size = Size { files: 5000, postmark: (1000, 4000), seconds: 3 };
-    pub(super) const QUICK: Size = Size { files: 1000, postmark: (200, 800), seconds: 1 };
+    pub(super) const LONG: Size = Size { postmark: (1000, 4000), seconds: 3 };
+    pub(super) const QUICK: Size = Size { postmark: (200, 800), seconds: 1 };
 }
 
 /// One workload.
@@ -87,6 +88,15 @@ impl Workload {
         }
     }
 
+    /// Rounds, at full length or not. Where a trial takes a tenth of a second there are many.
+    pub(super) fn rounds(self, full: bool) -> usize {
+        match (full, self) {
+            (false, _) => 3,
+            (true, Workload::Creates | Workload::Deletes) => 35,
+            (true, _) => 7,
+        }
+    }
+
     /// Whether a file is read.
     fn reads(self) -> bool {
         !matches!(self, Workload::Creates | Workload::Deletes | Workload::PostMark)
@@ -106,8 +116,8 @@ impl Workload {
     /// What is done in a second.
     pub(super) fn trial(self, lab: &Lab, point: &Path, size: Size) -> Result<f64> {
         match self {
-            Workload::Creates => made_and_removed(point, size.files).map(|(creates, _)| creates),
-            Workload::Deletes => made_and_removed(point, size.files).map(|(_, deletes)| deletes),
+            Workload::Creates => made_and_removed(point).map(|(creates, _)| creates),
+            Workload::Deletes => made_and_removed(point).map(|(_, deletes)| deletes),
             Workload::PostMark => postmark(lab, point, size.postmark),
             Workload::Direct(jobs) => {
                 let jobs = format!("--numjobs={jobs}");
@@ -126,23 +136,23 @@ impl Workload {
 }
 
 /// Files made in a second, and removed.
-fn made_and_removed(point: &Path, files: u64) -> Result<(f64, f64)> {
+fn made_and_removed(point: &Path) -> Result<(f64, f64)> {
     let folder = point.join("files");
     std::fs::create_dir(&folder).context("make a folder for files")?;
     let name = |number: u64| folder.join(number.to_string());
     let mut how = OpenOptions::new();
     how.write(true).create_new(true);
     let begun = Instant::now();
-    for number in 0..files {
+    for number in 0..FILES {
         how.open(name(number)).context("make a file")?;
     }
     let made = begun.elapsed();
-    for number in 0..files {
+    for number in 0..FILES {
         std::fs::remove_file(name(number)).context("remove a file")?;
     }
     let removed = begun.elapsed().saturating_sub(made);
     std::fs::remove_dir(&folder).context("remove the folder of the files")?;
-    Ok((to_f64(files) / made.as_secs_f64(), to_f64(files) / removed.as_secs_f64()))
+    Ok((to_f64(FILES) / made.as_secs_f64(), to_f64(FILES) / removed.as_secs_f64()))
 }
 
 /// Transactions of Debian's PostMark in a second of its whole run: it counts whole seconds alone.
