@@ -14,8 +14,7 @@ use crate::run;
 const PAGE: &str = "docs/top.md";
 
 /// Columns, lines, view.
-const SCREENS: [(u32, u32, &str); 6] = [
-    (80, 24, "uses"),
+const SCREENS: [(u32, u32, &str); 5] = [
     (80, 24, "files"),
     (80, 24, "processes"),
     (80, 24, "disks"),
