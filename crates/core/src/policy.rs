@@ -51,8 +51,8 @@ pub const NO_SLOT: Slot = u32::MAX;
 
 /// How many candidates that cannot be evicted now (dirty, pinned, being filled) a search for a
 /// victim passes over before it gives up, or before it goes on to the other queue. Bounds the time
-/// under the lock of a shard; the lazy writer is told of the first dirty pages that are passed over,
-/// so that a later search finds them clean.
+/// under the lock of a shard; the lazy writer is told of the first dirty pages that are passed
+/// over, so that a later search finds them clean.
 pub const PASSED_OVER_MAX: u32 = 64;
 
 /// A replacement policy over resident pages.

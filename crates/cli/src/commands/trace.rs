@@ -87,8 +87,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
 }
 
 /// Which traces cannot be made one, and why.
-const NOTHING_COMMON: &str = "traces of volumes with traces of objects, or samples of one page in so \
-                              many with whole traces: they do not count the same";
+const NOTHING_COMMON: &str = "traces of volumes with traces of objects, or samples of one page in \
+                              so many with whole traces: they do not count the same";
 
 fn convert(arguments: &ConvertArguments) -> Result<()> {
     let (to, traces) = arguments.files.split_last().context("name a file to write")?;

@@ -254,8 +254,8 @@ impl<F: Frames> Cache<F> {
         (owned, steals)
     }
 
-    /// Owns the frames of any page that may go. Those that the policy would rather give cannot: they
-    /// are pinned, and whoever pinned them may be the one who wants room, and would wait for
+    /// Owns the frames of any page that may go. Those that the policy would rather give cannot:
+    /// they are pinned, and whoever pinned them may be the one who wants room, and would wait for
     /// himself; or they are dirty, and may take the store a while, on which a client need not wait.
     /// The next search begins where this one ends.
     fn own_other(&self, instance: &mut Instance<F>, owned: &mut Vec<F::Own>) -> Option<Slot> {

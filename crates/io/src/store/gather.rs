@@ -47,9 +47,9 @@ pub(super) struct Gather {
 
 /// How long a device takes for an operation: the mean of about the last [`MEMORY`] of them.
 ///
-/// Each counts for the time since the one before it was done, if that was later than its own start:
-/// what a device does side by side, or hands over by tens after a pause, as one does that is limited
-/// to a number of operations per second, adds up to the time in which it was busy.
+/// Each counts for the time since the one before it was done, if that was later than its own
+/// start: what a device does side by side, or hands over by tens after a pause, as one does that
+/// is limited to a number of operations per second, adds up to the time in which it was busy.
 #[derive(Debug, Default)]
 struct Service {
     elapsed: Nanos,

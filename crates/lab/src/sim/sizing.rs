@@ -10,8 +10,8 @@
 //!
 //! Caches are simulated in full where that costs no more than [`COUNTED_MAX`] references run, else
 //! in miniature, and every result says which. The outcome depends on the seed and on nothing else.
-//! Sizes are pages unless a name says bytes. Of a trace that is itself a sample of the pages, they are
-//! those of the sample up to the end, where all is scaled.
+//! Sizes are pages unless a name says bytes. Of a trace that is itself a sample of the pages, they
+//! are those of the sample up to the end, where all is scaled.
 
 mod caches;
 mod compose;
