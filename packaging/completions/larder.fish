@@ -294,7 +294,7 @@ complete -c larder -n "__fish_larder_using_subcommand trace; and __fish_seen_sub
 complete -c larder -n "__fish_larder_using_subcommand trace; and __fish_seen_subcommand_from record" -l pid -d 'Only this process and those that it makes' -r
 complete -c larder -n "__fish_larder_using_subcommand trace; and __fish_seen_subcommand_from record" -l cgroup -d 'Only the processes of this control group, by its path below the root of the groups' -r
 complete -c larder -n "__fish_larder_using_subcommand trace; and __fish_seen_subcommand_from record" -l for -d 'How long; until Ctrl-C, if not given' -r
-complete -c larder -n "__fish_larder_using_subcommand trace; and __fish_seen_subcommand_from record" -l sample -d 'Keep one page of so many, by a hash of its file and number; sizes that are found in such a trace must be multiplied by it' -r
+complete -c larder -n "__fish_larder_using_subcommand trace; and __fish_seen_subcommand_from record" -l sample -d 'Keep one page of so many, by a hash of its file and number. The trace says so, and `larder size` answers for all of them' -r
 complete -c larder -n "__fish_larder_using_subcommand trace; and __fish_seen_subcommand_from record" -s h -l help -d 'Print help'
 complete -c larder -n "__fish_larder_using_subcommand trace; and __fish_seen_subcommand_from replay" -l to -d 'The export to replay to, if the trace has one volume' -r
 complete -c larder -n "__fish_larder_using_subcommand trace; and __fish_seen_subcommand_from replay" -l volume -d 'The export of one volume of the trace, by name, or by number if it has none; may be given several times' -r

@@ -25,8 +25,8 @@ pub(super) struct Arguments {
     #[arg(long = "for", value_name = "TIME", value_parser = args::time)]
     time: Option<u64>,
 
-    /// Keep one page of so many, by a hash of its file and number. The trace says so: sizes that
-    /// are found in it must be multiplied by it.
+    /// Keep one page of so many, by a hash of its file and number. The trace says so, and
+    /// `larder size` answers for all of them.
     #[arg(long, value_name = "NUMBER", default_value = "1")]
     sample: NonZero<u32>,
 }
