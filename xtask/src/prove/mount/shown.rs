@@ -116,11 +116,7 @@ impl Shown {
             if let Some(status) = self.child.try_wait().context("look after a mount")? {
                 bail!("{} ended at its start: {status}\n{}", self.by.name(), self.notes());
             }
-            let mounts = std::fs::read_to_string("/proc/self/mountinfo");
-            let mounts = mounts.context("read the mounts of this machine")?;
-            // Its directory has no blanks in its name.
-            let point = format!(" {} ", self.point.display());
-            if mounts.lines().any(|line| line.contains(&point)) {
+            if self.is_mounted()? {
                 return Ok(());
             }
             ensure!(
@@ -132,6 +128,14 @@ impl Shown {
             );
             std::thread::sleep(Duration::from_millis(10));
         }
+    }
+
+    fn is_mounted(&self) -> Result<bool> {
+        let mounts = std::fs::read_to_string("/proc/self/mountinfo");
+        let mounts = mounts.context("read the mounts of this machine")?;
+        // Its directory has no blanks in its name.
+        let point = format!(" {} ", self.point.display());
+        Ok(mounts.lines().any(|line| line.contains(&point)))
     }
 
     /// Who shows it.
@@ -171,6 +175,11 @@ impl Shown {
         // rclone says by its exit code that it was told to end.
         let is_well = status.success() || !matches!(self.by, By::Larder(_));
         ensure!(is_well, "{name}: {status} after SIGTERM\n{}", self.notes());
+        if self.is_mounted()? {
+            // rclone leaves it where it was stuck.
+            ensure!(!matches!(self.by, By::Larder(_)), "{name} has left its mount behind");
+            run::text(Command::new("umount").arg("--lazy").arg(&self.point))?;
+        }
         self.undo.cancel();
         Ok(())
     }
