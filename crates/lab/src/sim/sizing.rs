@@ -39,6 +39,9 @@ const MIN_REFERENCES_MAX: u64 = 16_000_000;
 /// Page sizes that are compared; the first one is what references count.
 pub const PAGE_SIZES: [u32; 3] = [4096, 16_384, 65_536];
 
+/// What the curve of a volume takes, whatever its size.
+const TRACKER: u64 = TRACKER_BYTES as u64;
+
 /// What is asked for.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -136,7 +139,7 @@ impl Case<'_> {
     fn pages_max(&self) -> u32 {
         let footprint = self.survey.footprints[0].pages;
         let budget = self.options.goal.budget_bytes.map_or(u64::MAX, |bytes| {
-            let bytes = bytes.saturating_sub(TRACKER_BYTES as u64);
+            let bytes = bytes.saturating_sub(TRACKER);
             bytes / self.options.policies.iter().map(|&kind| page_memory(kind)).max().unwrap_or(1)
         });
         u32::try_from(footprint.min(budget)).unwrap_or(u32::MAX)
@@ -175,9 +178,9 @@ pub fn measure(
     }
     let sample = survey.sample;
     let budget_bytes = options.goal.budget_bytes;
-    let goal =
-        Goal { budget_bytes: budget_bytes.map(|bytes| bytes / u64::from(sample)), ..options.goal };
-    // Its part of the budget for what is in the trace.
+    // Its part of the budget for what is in the trace; the tracker is as large for all.
+    let part = |bytes: u64| bytes.saturating_sub(TRACKER) / u64::from(sample) + TRACKER;
+    let goal = Goal { budget_bytes: budget_bytes.map(part), ..options.goal };
     let case = Case { open, options: &Options { goal, ..options.clone() }, survey };
     if case.pages_max() == 0 {
         let budget_bytes = budget_bytes.unwrap_or(0);
@@ -187,7 +190,11 @@ pub fn measure(
     if sample == 1 {
         return Ok(made);
     }
-    Ok(Sizing { goal: options.goal, ..made.scaled(sample) })
+    let mut made = Sizing { goal: options.goal, ..made.scaled(sample) };
+    if let Some(advice) = &mut made.recommendation {
+        advice.memory_bytes -= u64::from(sample - 1) * TRACKER;
+    }
+    Ok(made)
 }
 
 #[cfg(test)]

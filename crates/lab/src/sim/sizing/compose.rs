@@ -3,12 +3,11 @@
 use super::caches::{Found, Plan, Table};
 use super::search::{self, Choice};
 use super::{
-    Case, MIN_REFERENCES_MAX, PAGE_SIZES, Progress, SizingError, Tell, page_bytes, page_memory,
-    picture, volumes, windows,
+    Case, MIN_REFERENCES_MAX, PAGE_SIZES, Progress, SizingError, TRACKER, Tell, page_bytes,
+    page_memory, picture, volumes, windows,
 };
 use crate::sim::min::Future;
 use crate::sim::references::Batch;
-use larder_core::cache::TRACKER_BYTES;
 use larder_core::curve::estimate::as_f64;
 use larder_core::policy::PolicyKind;
 use larder_core::share::{self, Claim};
@@ -132,7 +131,7 @@ fn recommend(
     }
     made.recommendation = Some(Recommendation {
         bytes: page_bytes(choice.pages.into()),
-        memory_bytes: page_memory(policy) * u64::from(choice.pages) + TRACKER_BYTES as u64,
+        memory_bytes: page_memory(policy) * u64::from(choice.pages) + TRACKER,
         policy: policy.name().to_owned(),
         page_bytes: PAGE_SIZES[0],
         reach: choice.reach,
