@@ -207,10 +207,14 @@ impl Added {
         self.pairs.push((on / off - 1.0, on - off));
     }
 
-    fn median(&self, part: fn(&(f64, f64)) -> f64) -> f64 {
+    fn sorted(&self, part: fn(&(f64, f64)) -> f64) -> Vec<f64> {
         let mut all: Vec<f64> = self.pairs.iter().map(part).collect();
         all.sort_by(f64::total_cmp);
-        all.get(all.len() / 2).copied().unwrap_or(f64::NAN)
+        all
+    }
+
+    fn median(&self, part: fn(&(f64, f64)) -> f64) -> f64 {
+        self.sorted(part).get(self.pairs.len() / 2).copied().unwrap_or(f64::NAN)
     }
 
     /// The median.
@@ -221,8 +225,7 @@ impl Added {
     /// Between what the median lies, at 95 %: a root of the number of pairs away from the middle
     /// one, whatever their spread (the binomial law, by its normal approximation).
     fn bounds(&self) -> [f64; 2] {
-        let mut all: Vec<f64> = self.pairs.iter().map(|pair| pair.0).collect();
-        all.sort_by(f64::total_cmp);
+        let all = self.sorted(|pair| pair.0);
         let (middle, away) = (all.len() / 2, all.len().isqrt());
         [middle.saturating_sub(away), middle + away]
             .map(|place| all.get(place).or(all.last()).copied().unwrap_or(f64::NAN))

@@ -62,10 +62,14 @@ fn a_file_that_is_read_in_order_is_read_ahead_through_larder() {
     let words = ["--memory", "32MiB", "--trials", "1", "--", "--size", "4MiB"];
     let (run, said) = recorded(folder.path(), &words);
     assert!(said.contains("Fileload: sequential"), "{said}");
+    // Of 1,024 pages; how many of them had come before their reader did is a matter of the disk.
     let ahead = values(&run, "larder, cold", "pages read, of these read ahead")[0];
-    assert!(ahead > 512.0, "most of 1,024 pages: {ahead}");
+    assert!(ahead > 128.0, "{ahead}");
+    let hits = values(&run, "larder, cold", "pages read, of these in the cache")[0];
+    assert_eq!(hits.to_bits(), ahead.to_bits(), "nothing else has brought any: {hits}");
     assert!(values(&run, "larder, warm", "hits")[0] > 99.9);
-    assert!(run.verdict.contains("too few values"), "{}", run.verdict);
+    // One trial is too few, whatever else there is to say of a busy machine.
+    assert!(run.verdict.contains("cannot tell from a cold start"), "{}", run.verdict);
     assert!(!said.contains("pages per disk write"), "nothing is written: {said}");
     // What does not fit has no warm start.
     let words = ["--memory", "32MiB", "--trials", "1", "--", "--size", "48MiB"];

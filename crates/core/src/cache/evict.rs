@@ -131,7 +131,7 @@ impl<F: Frames> Cache<F> {
             })
         };
         // Read-ahead is not worth a page that its policy would keep.
-        find(false).or_else(|| if steal { find(true) } else { None })
+        find(false).or_else(|| steal.then(|| find(true)).flatten())
     }
 
     /// The parts of the cache that may give up a page, for `volume` if it is for one.

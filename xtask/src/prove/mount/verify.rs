@@ -41,6 +41,8 @@ fn verified(world: &World<'_>, place: &Path, options: &[&str]) -> Result<String>
     let mut fio = run::client(300, "fio");
     fio.args(["--name=job", "--numjobs=4", "--group_reporting", "--output-format=json"]);
     fio.args(["--verify=crc32c", "--verify_fatal=1", "--do_verify=1", "--randrepeat=1"]);
+    // What it would go on with after a stop, it leaves in the folder that it is called in.
+    fio.arg("--verify_state_save=0");
     // More than the cache holds, in the long form.
     fio.arg(world.lab.either("--size=48m", "--size=8m"));
     fio.arg(format!("--directory={}", place.display()));

@@ -21,7 +21,7 @@ use std::time::{Duration, SystemTime};
 const ROUND: Duration = Duration::from_millis(250);
 /// A request is kept back for so long before it is written, so that one that arrived earlier and
 /// was answered later comes before it.
-const HOLD: Nanos = SECOND / 4;
+const HOLD: Nanos = 2 * SECOND;
 /// What was written becomes a block of its own after so long.
 const CUT: Nanos = SECOND;
 /// The most records that are kept back from one round to the next.

@@ -101,7 +101,7 @@ impl Worker {
             // What a spin found counts as taken now.
             self.read_in_batch &= spun;
             spun = false;
-            let Some(taken) = self.take_requests(now) else { break };
+            let Some(taken) = self.take_requests() else { break };
             moved |= taken > 0;
             self.publish_events();
             self.leave_removed();
@@ -134,7 +134,7 @@ impl Worker {
 
     /// Takes in all requests that have come and that there is room for; how many. `None` if the
     /// file system is gone.
-    fn take_requests(&mut self, now: Nanos) -> Option<u32> {
+    fn take_requests(&mut self) -> Option<u32> {
         let mut taken = 0;
         // The buffer is lent to the request at hand.
         let mut buffer = std::mem::take(&mut self.buffer);
@@ -143,6 +143,8 @@ impl Worker {
             match self.link.receive(&mut buffer) {
                 Ok(Received::Request(len, lent)) => {
                     taken += 1;
+                    // By now it has arrived, and whatever its asker has seen answered came before.
+                    let now = self.clock.now();
                     self.take_request(now, &buffer[..len], lent.as_ref().map(Lent::data));
                     if let Some(lent) = lent {
                         self.link.give_back(lent);
@@ -396,7 +398,7 @@ impl Worker {
             if self.link.shares_processor() {
                 rustix::thread::sched_yield();
             }
-            let came = self.has_room() && self.take_requests(clock.now()).is_none_or(|n| n > 0);
+            let came = self.has_room() && self.take_requests().is_none_or(|n| n > 0);
             came || self.desks.iter().any(|desk| desk.lane.has_mail())
         });
         handed_over.unwrap_or(Ok(())).map(|()| came)

@@ -211,7 +211,7 @@ impl Session<'_> {
         let mut completions = Vec::new();
         let mut spins = SpinHistory::default();
         loop {
-            let now = self.clock.now();
+            let mut now = self.clock.now();
             self.lane.collect(&mut completions);
             let mut moved = !completions.is_empty();
             for completion in completions.drain(..) {
@@ -220,7 +220,12 @@ impl Session<'_> {
             moved |= self.release_delayed(now);
             if self.is_open() {
                 match self.input.receive(&mut self.transport) {
-                    Received::Some => moved = true,
+                    Received::Some => {
+                        moved = true;
+                        // What has come arrived before this, and after whatever its client has seen
+                        // answered on other connections.
+                        now = self.clock.now();
+                    }
                     Received::Nothing => {}
                     Received::Closed => return,
                 }
