@@ -24,7 +24,7 @@ use shown::{By, Shown};
 const IMAGE_MIB: u64 = 4096;
 
 /// Less than what most of the works write, so that the cache has to let go of things.
-const OPTIONS: &str = "--memory 96MiB";
+const OPTIONS: &str = "--memory 96MiB --allow-other";
 
 /// Why this cannot be tried here, if so.
 pub(super) fn missing(programs: &[&str]) -> Option<String> {

@@ -3,7 +3,8 @@
 //! Everybody shows a folder of their own of one ext4, which is on a loop device with direct I/O.
 //! In each round each of them gets one trial of each workload, the order turning round from round
 //! to round; compared are the trials of the same round. All reads are hits: the file was read just
-//! before, through the mount that is measured. FUSE over io_uring is switched on for the time,
+//! before, through the mount that is measured. Nobody is let in by anybody but who mounts, of which
+//! larder alone makes something (docs/mount.md). FUSE over io_uring is switched on for the time,
 //! where the kernel has it: of those who take part larder alone asks for it.
 
 mod workloads;
@@ -27,13 +28,16 @@ const IMAGE_MIB: u64 = 2048;
 
 /// So much that nothing that is read has to go, and that writers are not slowed down.
 const LARDER: By = By::Larder("--memory 512MiB");
+/// All users are let in, whom the kernel holds against the modes of files.
+const LARDER_FOR_ALL: By = By::Larder("--memory 512MiB --allow-other");
 /// The kernel keeps pages too, as it does for bindfs.
 const LARDER_PAGES: By = By::Larder("--memory 512MiB --rule *=kernel-pages=keep");
 const RCLONE: By = By::Rclone("full");
 /// The least that PostMark works with: what is read is not cached on disk.
 const RCLONE_LEAST: By = By::Rclone("minimal");
 
-const ALL: [By; 6] = [LARDER, LARDER_PAGES, By::Bindfs, By::Mergerfs, RCLONE, RCLONE_LEAST];
+const ALL: [By; 7] =
+    [LARDER, LARDER_FOR_ALL, LARDER_PAGES, By::Bindfs, By::Mergerfs, RCLONE, RCLONE_LEAST];
 
 /// What a workload's rate has to be.
 #[derive(Debug, Clone, Copy)]
@@ -50,10 +54,12 @@ const BARS: &[(Workload, Bar)] = &[
     (Workload::Creates, Bar::Times(RCLONE_LEAST, Workload::Creates, 2.0)),
     (Workload::Creates, Bar::Times(By::Bindfs, Workload::Creates, 1.3)),
     (Workload::Creates, Bar::Times(By::Mergerfs, Workload::Creates, 1.3)),
+    (Workload::Creates, Bar::Times(LARDER_FOR_ALL, Workload::Creates, 1.0)),
     (Workload::Deletes, Bar::Times(RCLONE, Workload::Deletes, 2.0)),
     (Workload::Deletes, Bar::Times(RCLONE_LEAST, Workload::Deletes, 2.0)),
     (Workload::Deletes, Bar::Times(By::Bindfs, Workload::Deletes, 1.3)),
     (Workload::Deletes, Bar::Times(By::Mergerfs, Workload::Deletes, 1.3)),
+    (Workload::Deletes, Bar::Times(LARDER_FOR_ALL, Workload::Deletes, 1.0)),
     (Workload::PostMark, Bar::Times(RCLONE, Workload::PostMark, 2.0)),
     (Workload::PostMark, Bar::Times(RCLONE_LEAST, Workload::PostMark, 2.0)),
     (Workload::PostMark, Bar::Times(By::Bindfs, Workload::PostMark, 1.3)),
@@ -140,7 +146,8 @@ pub(super) fn run(lab: &Lab, claims: &mut Claims) -> Result<()> {
             started: &started,
             software: software(&lab.root),
             settings: json!({
-                "larder": LARDER.words(), "larder with kernel pages": LARDER_PAGES.words(),
+                "larder": LARDER.words(), "larder for all": LARDER_FOR_ALL.words(),
+                "larder with kernel pages": LARDER_PAGES.words(),
                 "fuse over io_uring": rings::are_on(), "mergerfs": By::Mergerfs.words(),
                 "bindfs": By::Bindfs.words(), "rclone": RCLONE.words(),
                 "source": "ext4 on a loop device with direct I/O",

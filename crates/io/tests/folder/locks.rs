@@ -70,10 +70,16 @@ fn a_copy_within_the_kernel_copies_what_is_not_written_yet() {
 
 #[test]
 fn access_lists_are_kept_and_count() {
+    for private in [false, true] {
+        access_list(private);
+    }
+}
+
+fn access_list(private: bool) {
     if !can_mount() {
         return;
     }
-    let service = Service::new(Setting::default());
+    let service = Service::new(Setting { private, ..Setting::default() });
     let path = service.path("f");
     fs::write(&path, "x").expect("room");
     let entries = ACCESS.into_iter().flat_map(|(tag, rights, who)| {

@@ -21,6 +21,7 @@ mod mirror;
 #[path = "../common/mounting.rs"]
 mod mounting;
 mod names;
+mod private;
 mod promises;
 #[path = "../common/rig.rs"]
 #[expect(dead_code, reason = "other tests need more of it")]
@@ -57,12 +58,15 @@ fn rule(glob: &'static str) -> Rule {
 
 /// How a folder is mounted for a test.
 #[derive(Clone, Copy)]
+#[expect(clippy::struct_excessive_bools, reason = "each says something of its own")]
 struct Setting {
     memory: u64,
     mode: WriteMode,
     /// Nothing is written before it must be.
     lazy: bool,
     plain: bool,
+    /// For nobody but who mounts, which is not checked.
+    private: bool,
     ttl: Duration,
     shared: bool,
     rest: FileOptions,
@@ -77,6 +81,7 @@ impl Default for Setting {
             mode: WriteMode::Back,
             lazy: false,
             plain: false,
+            private: false,
             ttl,
             shared: false,
             rest: FileOptions::default(),
@@ -131,8 +136,9 @@ impl Service {
         });
         let volumes = volumes.collect();
         let at = tempfile::tempdir().expect("a folder");
+        let others = !setting.private;
         let mount =
-            FolderMount::start(Arc::clone(&engine), opened.folder, volumes, at.path(), true);
+            FolderMount::start(Arc::clone(&engine), opened.folder, volumes, at.path(), others);
         Service { engine, mount: Some(mount.expect("a mount")), source, at }
     }
 

@@ -7,7 +7,7 @@ use super::{MIB, Rule, Service, Setting, can_mount};
 use larder_core::mode::WriteMode;
 use larder_io::front::fuse::{FileOptions, KernelPages};
 use rustix::fs::{
-    AtFlags, FallocateFlags, Mode, OFlags, RenameFlags, SeekFrom, Timespec, Timestamps,
+    Access, AtFlags, FallocateFlags, Mode, OFlags, RenameFlags, SeekFrom, Timespec, Timestamps,
 };
 use rustix::io::Errno;
 use std::collections::BTreeMap;
@@ -42,6 +42,7 @@ enum Step {
     Times { name: String, seconds: i64, nanos: i64 },
     SetAttribute { name: String, value: Vec<u8> },
     GetAttribute(String),
+    Access { name: String, rights: Access },
     Stat(String),
     List(String),
 }
@@ -82,7 +83,7 @@ fn step(random: &mut Random, files: usize) -> Step {
         return Step::Open { name: name(random), flags, mode: 0o600 | u32::from(seed(random)) };
     }
     let file = random.below(files);
-    match random.below(48) {
+    match random.below(49) {
         0..2 => Step::Close(file),
         2..12 => {
             let bits = random.below(18);
@@ -130,6 +131,10 @@ fn step(random: &mut Random, files: usize) -> Step {
         43 => Step::SetAttribute { name: name(random), value: bytes_of(seed(random), 40) },
         44 => Step::GetAttribute(name(random)),
         45..47 => Step::Stat(name(random)),
+        47 => {
+            let rights = [Access::EXEC_OK, Access::EXISTS, Access::READ_OK | Access::WRITE_OK];
+            Step::Access { name: name(random), rights: rights[random.below(3)] }
+        }
         _ => Step::List(folder(random)),
     }
 }
@@ -237,6 +242,7 @@ impl World {
                 value.truncate(n);
                 Ok(Outcome::Bytes(value))
             }
+            Step::Access { name, rights } => done(rustix::fs::access(self.path(name), *rights)),
             Step::Stat(name) => {
                 let stat = rustix::fs::lstat(self.path(name))?;
                 // Directories have sizes of their own, by file system and history.
@@ -372,6 +378,14 @@ fn writing_through_changes_nothing() {
         return;
     }
     mirrored(Setting { mode: WriteMode::Through, ..Setting::default() }, 4, 300, 4000);
+}
+
+#[test]
+fn nobody_else_being_let_in_changes_nothing() {
+    if !can_mount() {
+        return;
+    }
+    mirrored(Setting { private: true, ..Setting::default() }, 6, 400, 8000);
 }
 
 #[test]

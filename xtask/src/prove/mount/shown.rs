@@ -36,6 +36,7 @@ impl By {
     /// Its name in tables and records.
     pub(in crate::prove) fn name(self) -> String {
         match self {
+            By::Larder(options) if options.contains("--allow-other") => "larder for all".into(),
             By::Larder(_) => "larder".into(),
             By::Bindfs => "bindfs".into(),
             By::Mergerfs => "mergerfs".into(),
@@ -53,14 +54,15 @@ impl By {
         }
     }
 
-    /// What it is told, beside what is shown and where.
+    /// What it is told, beside what is shown and where. Nobody lets others in than who mounts, if
+    /// nothing else is said.
     pub(in crate::prove) fn words(self) -> String {
         match self {
-            By::Larder(options) => format!("--allow-other --control none {options}"),
-            By::Bindfs => "-f".into(),
+            By::Larder(options) => format!("--control none {options}"),
+            By::Bindfs => "-f --no-allow-other".into(),
             // Without the last one it makes no file where less than 4 GiB are free.
-            By::Mergerfs => "-f -o cache.files=off,allow_other,minfreespace=0".into(),
-            By::Rclone(mode) => format!("--allow-other --vfs-cache-mode {mode}"),
+            By::Mergerfs => "-f -o cache.files=off,minfreespace=0".into(),
+            By::Rclone(mode) => format!("--vfs-cache-mode {mode}"),
         }
     }
 

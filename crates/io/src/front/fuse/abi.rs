@@ -220,6 +220,14 @@ pub(super) struct ReleaseIn {
     pub(super) fh: u64,
 }
 
+/// What access(2) asks about, as that has it.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(super) struct AccessIn {
+    pub(super) mask: u32,
+    pub(super) unused: u32,
+}
+
 /// How often a node that the kernel forgets was looked up.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]

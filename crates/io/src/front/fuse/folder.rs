@@ -29,6 +29,7 @@ pub use mount::FolderMount;
 pub use news::FolderNews;
 pub use rules::{FileGlob, FileOptions, FileRule, KernelPages};
 
+use super::abi::InHeader;
 use super::abi::capability;
 use super::handshake;
 use super::notify::Kernel;
@@ -126,6 +127,9 @@ pub struct Folder {
     /// Who this process is: what it makes belongs to them.
     uid: u32,
     gid: u32,
+    /// Whether the kernel holds those who ask against the modes and lists of files. Else it lets in
+    /// nobody but this user, who may do on the folder whatever they like.
+    checks: bool,
 }
 
 impl fmt::Debug for Folder {
@@ -214,6 +218,7 @@ impl Folder {
             resting_max: descriptors / 4,
             uid: rustix::process::geteuid().as_raw(),
             gid: rustix::process::getegid().as_raw(),
+            checks: true,
         };
         Ok(OpenedFolder { folder, stores, notes: said.into_iter().collect() })
     }
@@ -226,11 +231,21 @@ impl Folder {
 
     /// What it wants of the kernel.
     pub(super) fn wanted(&self) -> u64 {
+        let mut wanted = handshake::FOLDER;
         if self.has_uncached() {
-            handshake::FOLDER | capability::PASSTHROUGH
-        } else {
-            handshake::FOLDER
+            wanted |= capability::PASSTHROUGH;
         }
+        // It comes with checks.
+        if self.checks {
+            wanted |= capability::POSIX_ACL;
+        }
+        wanted
+    }
+
+    /// Whether whoever asks has got in for whom it is not. The kernel lets in by user; for whom a
+    /// thread of that user acts (setfsuid(2), a server of NFS) only checks would tell.
+    fn is_strange(&self, header: &InHeader) -> bool {
+        !self.checks && header.uid != self.uid
     }
 
     fn has_uncached(&self) -> bool {

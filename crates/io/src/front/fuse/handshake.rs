@@ -33,7 +33,6 @@ pub(super) const FOLDER: u64 = VOLUMES
     | capability::DONT_MASK
     | capability::DO_READDIRPLUS
     | capability::READDIRPLUS_AUTO
-    | capability::POSIX_ACL
     | capability::CACHE_SYMLINKS;
 
 /// Below files that the kernel uses by itself there is no file system on another one, so that one

@@ -109,11 +109,21 @@ pub(super) struct How {
     pub(super) source: String,
     /// Whether others than who mounts may use it, where that may be said.
     pub(super) allow_other: bool,
+    /// Whether the kernel holds those who use it against the modes of files.
+    pub(super) checks: bool,
     /// Whether programs may run as somebody else, and devices be opened, where that may be said.
     pub(super) trusted: bool,
     pub(super) read_only: bool,
     /// Whether the kernel is to ask through the device, even where it could by io_uring.
     pub(super) plain: bool,
+}
+
+impl How {
+    /// The options that say who may do what.
+    fn rights(&self) -> String {
+        let options = [(self.checks, ",default_permissions"), (self.allow_other, ",allow_other")];
+        options.into_iter().filter_map(|(is_said, option)| is_said.then_some(option)).collect()
+    }
 }
 
 /// Mounts at `path`; the descriptor through which the kernel asks, and whether a dead mount had to
@@ -130,11 +140,11 @@ pub(super) fn mount(path: &Path, how: &How) -> Result<(OwnedFd, Mount, bool), Mo
     if rustix::process::geteuid().is_root() {
         let (uid, gid) = (rustix::process::getuid(), rustix::process::getgid());
         let options = format!(
-            "fd={},rootmode=40000,user_id={},group_id={},default_permissions{}",
+            "fd={},rootmode=40000,user_id={},group_id={}{}",
             descriptor.as_raw_fd(),
             uid.as_raw(),
             gid.as_raw(),
-            if how.allow_other { ",allow_other" } else { "" }
+            how.rights()
         );
         let options = CString::new(options).expect("no zero in it");
         let mut flags = MountFlags::NOATIME;
@@ -264,8 +274,8 @@ fn mount_by_helper(path: &Path, how: &How) -> Result<OwnedFd, MountError> {
     // A comma in a name would end the option.
     let source = how.source.replace('\\', "\\\\").replace(',', "\\,");
     let options = format!(
-        "fsname={source},subtype=larder,default_permissions,nosuid,nodev,noatime{}{}",
-        if how.allow_other { ",allow_other" } else { "" },
+        "fsname={source},subtype=larder,nosuid,nodev,noatime{}{}",
+        how.rights(),
         if how.read_only { ",ro" } else { "" }
     );
     let ran = Command::new(HELPER)

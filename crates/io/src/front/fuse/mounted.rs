@@ -258,6 +258,7 @@ impl VolumeMount {
             source: "larder".to_owned(),
             // The helper lets others in only where root has allowed that.
             allow_other: rustix::process::geteuid().is_root(),
+            checks: true,
             trusted: false,
             read_only: false,
             plain,

@@ -34,6 +34,7 @@ pub(in crate::front::fuse) mod opcode {
     pub(in crate::front::fuse) const READDIR: u32 = 28;
     pub(in crate::front::fuse) const RELEASEDIR: u32 = 29;
     pub(in crate::front::fuse) const FSYNCDIR: u32 = 30;
+    pub(in crate::front::fuse) const ACCESS: u32 = 34;
     pub(in crate::front::fuse) const CREATE: u32 = 35;
     pub(in crate::front::fuse) const INTERRUPT: u32 = 36;
     pub(in crate::front::fuse) const DESTROY: u32 = 38;

@@ -2,13 +2,13 @@
 //! the folder's file system has.
 
 use super::super::abi::{
-    self, GetxattrIn, InHeader, SetattrIn, SetxattrIn, StatfsOut, StatxOut, StatxTime, attribute,
-    opcode,
+    self, AccessIn, GetxattrIn, InHeader, SetattrIn, SetxattrIn, StatfsOut, StatxOut, StatxTime,
+    attribute, opcode,
 };
 use super::requests::{Answer, Answered, behind, done, name};
 use super::{Folder, Node};
 use crate::store::files::Attributes;
-use rustix::fs::{AtFlags, Gid, Mode, StatxFlags, Timespec, Timestamps, Uid, XattrFlags};
+use rustix::fs::{Access, AtFlags, Gid, Mode, StatxFlags, Timespec, Timestamps, Uid, XattrFlags};
 use rustix::io::Errno;
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -32,6 +32,15 @@ impl Folder {
             return self.statx_out(node, of);
         }
         self.attr_out(node, of)
+    }
+
+    /// What access(2) and chdir(2) ask, where the kernel does not check it.
+    pub(super) fn access(&self, header: &InHeader, body: &[u8]) -> Answered {
+        let asked: AccessIn = abi::head_of(body);
+        let node = self.node(header.nodeid)?;
+        let rights = Access::from_bits_retain(asked.mask);
+        rustix::fs::accessat(rustix::fs::CWD, node.file.link(), rights, AtFlags::EACCESS)?;
+        Ok(done())
     }
 
     fn statx_out(&self, node: &Node, of: &Attributes) -> Vec<u8> {

@@ -5,6 +5,7 @@ use super::super::mounted::{Mounted, Tree};
 use super::clerk::Clerks;
 use super::{Folder, FolderError, FolderNews};
 use crate::engine::{ArenaVolume, Engine};
+use rustix::thread::{CapabilitySet, capabilities};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -24,18 +25,25 @@ impl FolderMount {
     /// Mounts `folder`, whose files are `volumes`, made of its stores in their order, at the empty
     /// directory `at`. What a killed process of ours left mounted there is taken away first.
     ///
+    /// With `allow_other` all users may use it, as the modes and lists of files say; else only the
+    /// user who mounts, of whom nothing is checked but by the folder's file system if that is root
+    /// with all rights on files.
+    ///
     /// # Errors
     /// If the directory cannot be mounted on, or the machine does not allow it.
     pub fn start(
         engine: Arc<Engine>,
-        folder: Folder,
+        mut folder: Folder,
         volumes: Vec<Arc<ArenaVolume>>,
         at: &Path,
         allow_other: bool,
     ) -> Result<Self, MountError> {
+        // To check, the kernel asks what a directory is like after each change in it.
+        folder.checks = allow_other || !may_everything();
         let how = How {
             source: folder.path.display().to_string(),
             allow_other,
+            checks: folder.checks,
             trusted: true,
             read_only: folder.options.read_only,
             plain: folder.options.plain,
@@ -135,4 +143,14 @@ impl FolderMount {
     pub fn close(self) {
         drop(self);
     }
+}
+
+/// Whether this process may do with files whatever it likes, as root mostly may, and so may all
+/// whom the kernel takes for its user.
+fn may_everything() -> bool {
+    if rustix::process::getuid() != rustix::process::geteuid() {
+        return false;
+    }
+    let all = CapabilitySet::DAC_OVERRIDE | CapabilitySet::DAC_READ_SEARCH | CapabilitySet::FOWNER;
+    capabilities(None).is_ok_and(|sets| sets.effective.contains(all))
 }

@@ -75,7 +75,9 @@ impl Worker {
         let Asked { header, body, .. } = asked;
         // Whoever waits for this thread must not wait for the folder's disk.
         let is_free = self.desks.iter().all(crate::front::desk::Desk::is_quiet);
-        let answered = if is_never_slow(header.opcode) {
+        let answered = if folder.is_strange(header) && !is_end(header.opcode) {
+            Err(Errno::ACCESS)
+        } else if is_never_slow(header.opcode) {
             folder.answer(clerks, header, body)
         } else if is_free && now >= self.slow_until {
             let answered = folder.answer(clerks, header, body);
@@ -101,6 +103,21 @@ fn is_never_slow(code: u32) -> bool {
             | opcode::FLUSH
             | opcode::GETATTR
             | opcode::STATX
+            | opcode::ACCESS
+            | opcode::RELEASE
+            | opcode::RELEASEDIR
+            | opcode::DESTROY
+    )
+}
+
+/// Whether a request only ends something, which nobody is refused.
+fn is_end(code: u32) -> bool {
+    matches!(
+        code,
+        opcode::FORGET
+            | opcode::BATCH_FORGET
+            | opcode::INTERRUPT
+            | opcode::FLUSH
             | opcode::RELEASE
             | opcode::RELEASEDIR
             | opcode::DESTROY
@@ -145,6 +162,7 @@ impl Folder {
             }
             opcode::LOOKUP => self.lookup(header, body),
             opcode::GETATTR | opcode::STATX => self.stat(header),
+            opcode::ACCESS => self.access(header, body),
             opcode::SETATTR => self.setattr(header, body),
             opcode::STATFS => self.statfs(header),
             opcode::OPEN => self.open_file(clerks, header, abi::head_of(body)),
