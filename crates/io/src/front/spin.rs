@@ -33,6 +33,11 @@ impl Spinners {
         Spinners { count: AtomicUsize::new(0), max: cpus - 1, batches: AtomicU64::new(0) }
     }
 
+    /// Whether there are two processors, so that one who spins keeps the only other one.
+    pub(super) fn is_pair(&self) -> bool {
+        self.max == 1
+    }
+
     /// A thread has taken requests, and others may spin for its sake.
     pub(super) fn note_batch(&self) {
         self.batches.fetch_add(1, Ordering::Relaxed);

@@ -108,19 +108,13 @@ impl Worker {
             if moved {
                 let alone = taken <= 1 && self.desks.iter().all(Desk::is_quiet);
                 if spins.pays(now, alone, self.read_in_batch) {
-                    let before = self.shared.spinners.batches();
-                    spun = match self.spin() {
+                    spun = match self.spin_on(&mut spins) {
                         Ok(spun) => spun,
                         Err(error) => {
                             tracing::error!(%error, "answers cannot be handed over");
                             break;
                         }
                     };
-                    // A processor that is not idle keeps those who ask where their requests are
-                    // taken, so that it pays for another thread too.
-                    let others =
-                        self.link.shares_processor() && self.shared.spinners.batches() != before;
-                    spins.ended(spun || others);
                 }
                 continue;
             }
@@ -383,6 +377,23 @@ impl Worker {
         }
         // Frames that were pinned here may be what others wait for.
         self.shared.wake_all();
+    }
+
+    /// Looks for the next request as long as that pays; whether one came.
+    fn spin_on(&mut self, spins: &mut SpinHistory) -> std::io::Result<bool> {
+        loop {
+            let before = self.shared.spinners.batches();
+            let spun = self.spin()?;
+            // A processor that is not idle keeps those who ask where their requests are taken, so
+            // that it pays for another thread too: as long as that takes some, if this is the only
+            // processor that they could be moved to.
+            let others = self.link.shares_processor() && self.shared.spinners.batches() != before;
+            spins.ended(spun || others);
+            let goes_on = others && self.shared.spinners.is_pair() && !self.shared.is_closing();
+            if spun || !goes_on {
+                return Ok(spun);
+            }
+        }
     }
 
     /// Looks for the next request without sleeping; whether one came.
