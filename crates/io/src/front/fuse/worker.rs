@@ -94,13 +94,13 @@ impl Worker {
     /// Serves until the file system is unmounted or closed.
     pub(super) fn run(mut self) {
         let mut spins = SpinHistory::default();
-        let mut spun = false;
+        let (mut spun, mut stays) = (false, false);
         while !self.shared.is_closing() {
             let now = self.clock.now();
             let mut moved = self.take_completions(now) | self.link.take_answers() | spun;
+            moved |= std::mem::take(&mut stays);
             // What a spin found counts as taken now.
-            self.read_in_batch &= spun;
-            spun = false;
+            self.read_in_batch &= std::mem::take(&mut spun);
             let Some(taken) = self.take_requests() else { break };
             moved |= taken > 0;
             self.publish_events();
@@ -108,13 +108,21 @@ impl Worker {
             if moved {
                 let alone = taken <= 1 && self.desks.iter().all(Desk::is_quiet);
                 if spins.pays(now, alone, self.read_in_batch) {
-                    spun = match self.spin_on(&mut spins) {
+                    let before = self.shared.spinners.batches();
+                    spun = match self.spin() {
                         Ok(spun) => spun,
                         Err(error) => {
                             tracing::error!(%error, "answers cannot be handed over");
                             break;
                         }
                     };
+                    // A processor that is not idle keeps those who ask where their requests are
+                    // taken, so that it pays for another thread too: as long as that takes some,
+                    // if this is the only processor that they could be moved to.
+                    let others =
+                        self.link.shares_processor() && self.shared.spinners.batches() != before;
+                    spins.ended(spun || others);
+                    stays = others && self.shared.spinners.is_pair();
                 }
                 continue;
             }
@@ -377,23 +385,6 @@ impl Worker {
         }
         // Frames that were pinned here may be what others wait for.
         self.shared.wake_all();
-    }
-
-    /// Looks for the next request as long as that pays; whether one came.
-    fn spin_on(&mut self, spins: &mut SpinHistory) -> std::io::Result<bool> {
-        loop {
-            let before = self.shared.spinners.batches();
-            let spun = self.spin()?;
-            // A processor that is not idle keeps those who ask where their requests are taken, so
-            // that it pays for another thread too: as long as that takes some, if this is the only
-            // processor that they could be moved to.
-            let others = self.link.shares_processor() && self.shared.spinners.batches() != before;
-            spins.ended(spun || others);
-            let goes_on = others && self.shared.spinners.is_pair() && !self.shared.is_closing();
-            if spun || !goes_on {
-                return Ok(spun);
-            }
-        }
     }
 
     /// Looks for the next request without sleeping; whether one came.
