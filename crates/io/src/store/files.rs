@@ -338,6 +338,7 @@ fn truncate(file: &SourceFile, size: u64) -> Result<(), Errno> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::fs::{Mode, OFlags};
 
     #[test]
     fn only_whole_blocks_go_past_the_page_cache() {
@@ -362,5 +363,19 @@ mod tests {
         assert_eq!(piece(512, 300_000, 512), (false, 4096 - 512));
         assert_eq!(piece(4096, 300_000, 512), (true, 294_912));
         assert_eq!(piece(299_008, 300_000, 512), (false, 992));
+    }
+
+    #[test]
+    fn what_the_kernel_wrote_by_itself_is_seen_before_a_file_is_changed() {
+        let folder = tempfile::tempdir().unwrap();
+        let name = folder.path().join("f");
+        std::fs::write(&name, "12345").unwrap();
+        let path = rustix::fs::open(&name, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).unwrap();
+        let file = SourceFile::new(path, 0, true);
+        assert_eq!(file.attributes().unwrap().size, 5);
+        std::fs::write(&name, "1234567").unwrap();
+        let alone = file.change();
+        assert_eq!(file.attributes().unwrap().size, 7);
+        drop(alone);
     }
 }

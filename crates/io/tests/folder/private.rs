@@ -29,10 +29,10 @@ fn access_is_what_the_folder_says() {
         rustix::fs::chmod(&path, Mode::from_raw_mode(mode)).expect("it is there");
         (rustix::fs::access(&path, Access::EXEC_OK), Command::new(&path).status())
     };
+    let _starting = elsewhere::starting();
     let (may, ran) = executable(0o600);
     assert_eq!(may, Err(Errno::ACCESS));
     assert_eq!(Errno::from_io_error(&ran.expect_err("nobody may")), Some(Errno::ACCESS));
-    let _starting = elsewhere::starting();
     let (may, ran) = executable(0o700);
     assert_eq!((may, ran.expect("it runs").code()), (Ok(()), Some(7)));
     // Root reads and writes whatever the mode is.

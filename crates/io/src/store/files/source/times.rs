@@ -182,7 +182,11 @@ impl SourceFile {
     }
 
     /// Keeps others from changing what is done to the file as a whole, until it is dropped.
+    ///
+    /// Who asks meanwhile is told the size as it was last seen, so it is looked at first: of a file
+    /// that is not cached the kernel may have written more by itself.
     pub(crate) fn change(&self) -> MutexGuard<'_, ()> {
+        drop(self.attributes());
         self.changing.lock().expect("no holder panics")
     }
 
