@@ -220,22 +220,25 @@ impl Bench {
     }
 }
 
-/// Instances of ours.
-fn instances() -> usize {
+/// Instances that a process has made: other tests have theirs at the same time.
+fn instances(maker: u32) -> usize {
     let tracefs = Tracefs::open().unwrap();
     let entries = std::fs::read_dir(tracefs.root().join("instances")).unwrap();
-    entries.flatten().filter(|it| it.file_name().to_string_lossy().starts_with("larder-")).count()
+    let name = format!("larder-{maker}-");
+    entries.flatten().filter(|it| it.file_name().to_string_lossy().starts_with(&name)).count()
 }
 
 /// A run that is killed leaves an instance, which the next one removes.
 pub(crate) fn nothing_stays_after_a_kill() {
     let watching = Watching::start(&[]);
-    let busy = instances();
-    assert!(busy >= 1);
+    let killed = watching.child.id();
+    assert!(instances(killed) >= 1);
+    // It is gone already if another test's run has begun since.
     watching.kill();
-    assert!(instances() >= 1, "nobody was there to remove it");
-    let next = Watching::start(&[]);
-    assert!(instances() <= busy, "the next one has removed it");
-    next.end();
-    assert!(instances() < busy, "and itself");
+    let watching = Watching::start(&[]);
+    let next = watching.child.id();
+    assert_eq!(instances(killed), 0, "the next one has removed it");
+    assert!(instances(next) >= 1);
+    watching.end();
+    assert_eq!(instances(next), 0, "and itself");
 }

@@ -8,6 +8,7 @@ use super::{TraceError, Tracefs};
 use crate::proc;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// What instances of ours are called; two numbers and a third follow.
 const PREFIX: &str = "larder-";
@@ -15,6 +16,9 @@ const PREFIX: &str = "larder-";
 const INSTANCES_MAX: u32 = 64;
 /// Clocks whose times can be compared between processors and with ours, the best first.
 const CLOCK: &str = "mono";
+/// How long somebody may be waited for who has it open when it is to be removed: a child of ours
+/// that another thread has just begun holds all that we had open until it runs its program.
+const BUSY: Duration = Duration::from_millis(500);
 
 /// What was lost, in events, over all processors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -126,9 +130,15 @@ impl Instance {
 
 impl Drop for Instance {
     fn drop(&mut self) {
-        // Nobody is left to be told; the next start finds what stays.
         drop(self.record(false));
-        drop(std::fs::remove_dir(&self.path));
+        let begun = Instant::now();
+        while let Err(error) = std::fs::remove_dir(&self.path) {
+            // Nobody is left to be told; the next start finds what stays.
+            if error.kind() != io::ErrorKind::ResourceBusy || begun.elapsed() > BUSY {
+                break;
+            }
+            std::thread::sleep(BUSY / 100);
+        }
     }
 }
 
