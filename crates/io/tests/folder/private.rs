@@ -4,17 +4,20 @@ use super::{Service, Setting, can_mount, elsewhere};
 use rustix::fs::{Access, Mode};
 use rustix::io::Errno;
 use std::fs;
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::Command;
 
-fn service(mode: larder_core::mode::WriteMode) -> Service {
-    let service = Service::new(Setting { private: true, mode, ..Setting::default() });
-    let all = Mode::from_raw_mode(0o777);
-    for path in [service.at.path().to_owned(), service.source.path().to_owned()] {
-        // The mountpoint of one that only reads cannot be changed.
-        rustix::fs::chmod(path, all).ok();
+/// A mount that the modes of files would let everybody into, with a file of this text that all may
+/// write to.
+fn service_with(text: &str) -> (Service, PathBuf) {
+    let service = Service::new(Setting { private: true, ..Setting::default() });
+    for folder in [service.at.path(), service.source.path()] {
+        rustix::fs::chmod(folder, Mode::from_raw_mode(0o777)).expect("it is there");
     }
-    service
+    let path = service.path("f");
+    fs::write(&path, text).expect("room");
+    rustix::fs::chmod(&path, Mode::from_raw_mode(0o666)).expect("it is there");
+    (service, path)
 }
 
 #[test]
@@ -22,9 +25,7 @@ fn access_is_what_the_folder_says() {
     if !can_mount() {
         return;
     }
-    let service = service(larder_core::mode::WriteMode::Back);
-    let path = service.path("f");
-    fs::write(&path, "#!/bin/sh\nexit 7\n").expect("room");
+    let (service, path) = service_with("#!/bin/sh\nexit 7\n");
     let executable = |mode| {
         rustix::fs::chmod(&path, Mode::from_raw_mode(mode)).expect("it is there");
         (rustix::fs::access(&path, Access::EXEC_OK), Command::new(&path).status())
@@ -53,10 +54,7 @@ fn nobody_else_gets_in_whoever_acts_for_them() {
     if !can_mount() {
         return;
     }
-    let service = service(larder_core::mode::WriteMode::Back);
-    let path = service.path("f");
-    fs::write(&path, "mine").expect("room");
-    rustix::fs::chmod(&path, Mode::from_raw_mode(0o666)).expect("it is there");
+    let (service, path) = service_with("mine");
     let starting = elsewhere::starting();
     let other = Command::new("setpriv")
         .args(["--reuid=65534", "--regid=65534", "--clear-groups", "cat"])
@@ -69,17 +67,15 @@ fn nobody_else_gets_in_whoever_acts_for_them() {
     }
     // A thread of root's that acts for another, as servers of files do; that root may open it, and
     // the kernel has its name, counts for nothing.
-    let acting = |path: &Path| {
-        std::thread::scope(|scope| {
-            let opened = scope.spawn(|| {
-                // SAFETY: it changes as whom this thread alone acts on files, until it ends here.
-                unsafe { libc::setfsuid(65534) };
-                [fs::read(path).map(drop), fs::write(service.path("new"), "theirs")]
-            });
-            opened.join().expect("it does not panic")
-        })
-    };
-    for refused in acting(&path) {
+    let acting = std::thread::scope(|scope| {
+        let opened = scope.spawn(|| {
+            // SAFETY: it changes as whom this thread alone acts on files, until it ends here.
+            unsafe { libc::setfsuid(65534) };
+            [fs::read(&path).map(drop), fs::write(service.path("new"), "theirs")]
+        });
+        opened.join().expect("it does not panic")
+    });
+    for refused in acting {
         let errno = Errno::from_io_error(&refused.expect_err("it is not for them"));
         assert_eq!(errno, Some(Errno::ACCESS));
     }

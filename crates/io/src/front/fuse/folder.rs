@@ -29,8 +29,7 @@ pub use mount::FolderMount;
 pub use news::FolderNews;
 pub use rules::{FileGlob, FileOptions, FileRule, KernelPages};
 
-use super::abi::InHeader;
-use super::abi::capability;
+use super::abi::{InHeader, capability};
 use super::handshake;
 use super::notify::Kernel;
 use super::passthrough::Passthrough;

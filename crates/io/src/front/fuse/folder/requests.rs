@@ -95,19 +95,7 @@ impl Worker {
 
 /// Whether a request can be answered without looking at the folder's disk.
 fn is_never_slow(code: u32) -> bool {
-    matches!(
-        code,
-        opcode::FORGET
-            | opcode::BATCH_FORGET
-            | opcode::INTERRUPT
-            | opcode::FLUSH
-            | opcode::GETATTR
-            | opcode::STATX
-            | opcode::ACCESS
-            | opcode::RELEASE
-            | opcode::RELEASEDIR
-            | opcode::DESTROY
-    )
+    is_end(code) || matches!(code, opcode::GETATTR | opcode::STATX | opcode::ACCESS)
 }
 
 /// Whether a request only ends something, which nobody is refused.
