@@ -26,7 +26,7 @@ end
 
 complete -c larder -n "__fish_larder_needs_command" -s h -l help -d 'Print help'
 complete -c larder -n "__fish_larder_needs_command" -s V -l version -d 'Print version'
-complete -c larder -n "__fish_larder_needs_command" -f -a "serve" -d 'Serve volumes with a cache over NBD'
+complete -c larder -n "__fish_larder_needs_command" -f -a "serve" -d 'Serve volumes with a cache: over NBD, as files, as block devices'
 complete -c larder -n "__fish_larder_needs_command" -f -a "mount" -d 'Mount a folder once more, with a cache for what is in its files'
 complete -c larder -n "__fish_larder_needs_command" -f -a "ctl" -d 'Ask a running server, and change it'
 complete -c larder -n "__fish_larder_needs_command" -f -a "check-config" -d 'Check a configuration file of larder serve'

@@ -33,7 +33,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Serve volumes with a cache over NBD.
+    /// Serve volumes with a cache: over NBD, as files, as block devices.
     Serve(Box<commands::serve::Arguments>),
     /// Mount a folder once more, with a cache for what is in its files.
     Mount(Box<commands::mount::Arguments>),

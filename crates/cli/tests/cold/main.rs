@@ -233,7 +233,7 @@ fn wrong_calls_are_one_sentence_and_leave_nothing_behind() {
 fn a_signal_ends_a_run_with_what_it_has_and_removes_what_it_made() {
     let folder = tempfile::tempdir().unwrap();
     let words = ["bench", "probe", folder.path().to_str().unwrap(), "--size", "1MiB"];
-    let more = ["--start", "as-is", "--length", "100ms", "--trials", "1000", "--confidence", "off"];
+    let more = ["--start", "as-is", "--length", "400ms", "--trials", "1000", "--confidence", "off"];
     let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
     command.args(words).args(more).stdout(std::process::Stdio::piped());
     command.stderr(std::process::Stdio::piped());

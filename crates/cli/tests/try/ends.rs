@@ -1,6 +1,8 @@
 //! Stopped and killed, it and its cache.
 
-use crate::rig::{LONG, SHORT, children, command, done, folder, may, mounts, names, text, until};
+use crate::rig::{
+    LENGTH, LONG, SHORT, children, command, done, folder, may, mounts, names, text, until,
+};
 use rustix::process::{Pid, Signal, kill_process};
 use std::path::Path;
 use std::process::Child;
@@ -14,7 +16,7 @@ fn signal(pid: i32, signal: Signal) {
 fn start(folder: &Path) -> (Child, i32) {
     let mut words = LONG.map(str::to_owned);
     // Short trials without an end, so that all sides have their turns.
-    "20ms".clone_into(words.last_mut().unwrap());
+    LENGTH.clone_into(words.last_mut().unwrap());
     let mut words: Vec<&str> = words.iter().map(String::as_str).collect();
     words.splice(4..4, ["--trials", "10000"]);
     let child = command(folder, &words).spawn().unwrap();

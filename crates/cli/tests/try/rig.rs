@@ -8,6 +8,8 @@ use tempfile::TempDir;
 /// How long anything may take on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(2);
 
+/// How long a trial is: a machine may stand still for half of it, and something is measured.
+pub(crate) const LENGTH: &str = "400ms";
 /// Work that takes a moment, and all of it so often that there can be a verdict.
 pub(crate) const SHORT: [&str; 11] = [
     "--workload",
@@ -20,7 +22,7 @@ pub(crate) const SHORT: [&str; 11] = [
     "--size",
     "1MiB",
     "--length",
-    "60ms",
+    LENGTH,
 ];
 /// Work that would take for ever.
 pub(crate) const LONG: [&str; 9] =
