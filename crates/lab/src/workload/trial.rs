@@ -1,8 +1,9 @@
 //! The second-half rule and the answer times that it lets through.
 //!
 //! A trial is measured from the first cycle that begins after half of it has passed, to its end:
-//! the first half warms the cache. What is counted is stated by the summary itself.
-//! Times are nanoseconds.
+//! the first half warms the cache. If nothing is measured until then, because cycles take so long
+//! or the machine stood still, it goes on until one cycle is. What is counted is stated by the
+//! summary itself. Times are nanoseconds.
 
 use larder_core::clock::Nanos;
 
@@ -34,7 +35,7 @@ struct Tally {
 pub struct ResponseTimes {
     /// Cycles measured.
     pub count: u64,
-    /// Cycles that belong to the first half or ended after the trial.
+    /// Cycles that belong to the first half or ended after the trial, beside one that was waited for.
     pub unmeasured: u64,
     /// Mean, nanoseconds.
     pub mean_ns: f64,
@@ -46,6 +47,8 @@ pub struct ResponseTimes {
     pub max_ns: Nanos,
     /// Nanoseconds from the begin of the first measured cycle to the end of the last.
     pub measured_ns: Nanos,
+    /// Nanoseconds that the trial went on for, because nothing was measured before its end.
+    pub prolonged_ns: Nanos,
 }
 
 impl Trial {
@@ -72,21 +75,23 @@ impl Trial {
     /// Whether the trial is over: no cycle begins at `now`.
     #[must_use]
     pub fn is_over(&self, now: Nanos) -> bool {
-        now >= self.ends_at
+        now >= self.ends_at && self.measured_from.is_some()
     }
 
     /// Whether a cycle that begins at `now` is measured.
     #[must_use]
     pub fn measures(&self, now: Nanos) -> bool {
-        now >= self.measures_from && now < self.ends_at
+        now >= self.measures_from && !self.is_over(now)
     }
 
     /// Takes a cycle that ran from `begun_at` to `finished_at` and answered in `response`
     /// nanoseconds (its own overhead and, if wanted, its think time taken off by the caller).
-    /// Cycles that began in the first half or ended after the trial are counted, not measured.
+    /// Cycles that began in the first half or ended after the trial are counted, not measured; one
+    /// is measured in any case.
     pub fn record(&mut self, begun_at: Nanos, finished_at: Nanos, response: Nanos) {
         assert!(finished_at >= begun_at, "a cycle ends after it begins");
-        if !self.measures(begun_at) || finished_at > self.ends_at {
+        let is_late = finished_at > self.ends_at && self.measured_from.is_some();
+        if !self.measures(begun_at) || is_late {
             self.unmeasured += 1;
             return;
         }
@@ -108,6 +113,7 @@ impl Trial {
             min_ns: self.tally.min,
             max_ns: self.tally.max,
             measured_ns: self.measured_to - from,
+            prolonged_ns: self.measured_to.saturating_sub(self.ends_at),
         })
     }
 }
@@ -136,7 +142,7 @@ mod tests {
     #[test]
     fn only_cycles_that_begin_in_the_second_half_are_measured() {
         let mut trial = Trial::new(1_000, 300);
-        assert!(!trial.measures(1_149) && trial.measures(1_150) && !trial.measures(1_300));
+        assert!(!trial.measures(1_149) && trial.measures(1_150));
         trial.record(1_000, 1_100, 100);
         // It ends in the second half but began in the first.
         trial.record(1_149, 1_160, 11);
@@ -147,15 +153,24 @@ mod tests {
         let times = trial.response_times().unwrap();
         assert_eq!((times.count, times.unmeasured), (2, 3));
         assert_eq!((times.min_ns, times.max_ns, times.measured_ns), (40, 60, 100));
+        assert_eq!(times.prolonged_ns, 0);
         assert!((times.mean_ns - 50.0).abs() < 1e-9);
         assert!((times.sdev_ns - 200_f64.sqrt()).abs() < 1e-9, "{}", times.sdev_ns);
-        assert!(trial.is_over(1_300) && !trial.is_over(1_299));
+        assert!(trial.is_over(1_300) && !trial.is_over(1_299) && !trial.measures(1_300));
     }
 
     #[test]
-    fn a_trial_without_a_measured_cycle_has_no_answer_times() {
+    fn a_trial_that_measured_nothing_goes_on_until_one_cycle_is() {
         let mut trial = Trial::new(0, 100);
-        trial.record(0, 40, 40);
         assert_eq!(trial.response_times(), None);
+        trial.record(0, 120, 120);
+        assert_eq!(trial.response_times(), None);
+        assert!(!trial.is_over(120) && trial.measures(120));
+        trial.record(120, 250, 130);
+        assert!(trial.is_over(250) && !trial.measures(250));
+        trial.record(250, 260, 10);
+        let times = trial.response_times().unwrap();
+        assert_eq!((times.count, times.unmeasured, times.max_ns), (1, 2, 130));
+        assert_eq!((times.measured_ns, times.prolonged_ns), (130, 150));
     }
 }

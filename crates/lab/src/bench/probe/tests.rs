@@ -171,6 +171,21 @@ fn thinking_takes_time_that_no_answer_has_and_computing_takes_time_that_each_has
     assert!((1_000.0..1_200.0).contains(&answer), "{answer}");
 }
 
+#[test]
+fn cycles_that_are_longer_than_a_trial_are_waited_for_and_doubted() {
+    let asked = Asked::default();
+    let mut bench = bench(&asked, usize::MAX, 1);
+    bench.compute = Spread::exactly(150_000.0);
+    let plan = one_trial(Start::AsIs);
+    let run = play(&mut bench, &plan, &Double::default(), &never(), &mut |_| ()).unwrap().run;
+    // One that begins with the trial, and one that is measured.
+    assert_eq!(asked.lock().unwrap().len(), 3, "two and a flush");
+    let answer = run.sample("answer time").unwrap().values[0];
+    assert!((150_000.0..151_000.0).contains(&answer), "{answer}");
+    let said = "no cycle fitted into half of a trial";
+    assert!(run.doubts.iter().any(|doubt| doubt.text.starts_with(said)), "{:?}", run.doubts);
+}
+
 /// Notes when it is begun and ended among the requests.
 #[derive(Debug)]
 struct Company {
