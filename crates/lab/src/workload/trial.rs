@@ -35,7 +35,7 @@ struct Tally {
 pub struct ResponseTimes {
     /// Cycles measured.
     pub count: u64,
-    /// Cycles that belong to the first half or ended after the trial, beside one that was waited for.
+    /// Cycles that belong to the first half or ended after the trial, but for one waited for.
     pub unmeasured: u64,
     /// Mean, nanoseconds.
     pub mean_ns: f64,
