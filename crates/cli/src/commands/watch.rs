@@ -6,7 +6,7 @@
 use crate::args;
 use crate::output;
 use crate::signals::Stop;
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::{Args, ValueEnum};
 use larder_host::watch::{BUFFER_KIB, Bpf, Options, STEP, Wanted, Watcher};
 use std::io::Write;
@@ -114,6 +114,9 @@ fn interval(text: &str) -> Result<u64, String> {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let json = arguments.json || arguments.format == Format::Json;
+    if let Some(file) = &arguments.output {
+        output::check(file)?;
+    }
     let stop = Stop::listen()?;
     let options = Options {
         wanted: arguments.what.wanted(),
@@ -155,12 +158,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let result = watcher.result();
     // The instance goes before anything is written, which may fail.
     drop(watcher);
-    if let Some(file) = &arguments.output {
-        output::write_whole(file, &result.to_json()).context("keep the result")?;
-    }
     let text = if json { result.to_json() } else { format!("\n{}", result.to_text()) };
+    let printed = std::io::stdout().write_all(text.as_bytes());
+    // What was watched is kept though nobody reads on, and shown though it cannot be kept.
+    if let Some(file) = &arguments.output {
+        output::write_whole(file, &result.to_json())?;
+    }
     // A reader that has had enough is no failure, so the error must reach the caller as it is.
-    Ok(std::io::stdout().write_all(text.as_bytes())?)
+    Ok(printed?)
 }
 
 #[cfg(test)]
