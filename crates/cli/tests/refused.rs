@@ -30,3 +30,43 @@ fn a_watch_whose_result_cannot_be_kept_does_not_begin() {
     let said = refusal(folder.path(), &["watch", "-o", "."]);
     assert_eq!(said, "larder: failed to write .: it is a directory\n");
 }
+
+#[test]
+fn a_group_that_does_not_exist_is_not_watched() {
+    let folder = tempfile::tempdir().unwrap();
+    for words in [
+        &["watch", "--cgroup", "no/such/group"][..],
+        &["size", "--live", "--cgroup", "no/such/group"],
+        &["trace", "record", "a.ltr", "--cgroup", "no/such/group"],
+    ] {
+        let said = refusal(folder.path(), words);
+        let begins = "larder: failed to watch group no/such/group: there is no such control group";
+        assert!(said.starts_with(begins), "{words:?}: {said}");
+    }
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_trace_is_not_replaced_by_what_is_made_of_it() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["a.csv", "b.csv"] {
+        let made = larder(folder.path(), &["trace", "synth", "zipf", name, "--requests", "9"]);
+        assert!(made.status.success());
+    }
+    let before = std::fs::read(folder.path().join("a.csv")).unwrap();
+    std::os::unix::fs::symlink("a.csv", folder.path().join("link.csv")).unwrap();
+    for (words, to, trace) in [
+        (&["convert", "a.csv", "a.csv"][..], "a.csv", "a.csv"),
+        (&["convert", "b.csv", "a.csv", "./a.csv"], "./a.csv", "a.csv"),
+        (&["convert", "link.csv", "a.csv"], "a.csv", "link.csv"),
+        (&["merge", "a.csv", "b.csv", "a.csv"], "a.csv", "a.csv"),
+        (&["filter", "a.csv", "a.csv", "--op", "read"], "a.csv", "a.csv"),
+    ] {
+        let said = refusal(folder.path(), &[&["trace"], words].concat());
+        let wanted =
+            format!("larder: failed to write {to}: it is the trace {trace} that is read\n");
+        assert_eq!(said, wanted, "{words:?}");
+    }
+    assert_eq!(std::fs::read(folder.path().join("a.csv")).unwrap(), before);
+    assert!(larder(folder.path(), &["trace", "convert", "a.csv", "b.csv"]).status.success());
+}

@@ -1,9 +1,9 @@
 //! `larder trace filter`: the requests that are wanted. Of a whole file of our own format only the
 //! blocks are read whose times can be wanted.
 
-use super::copy;
 use super::input::{Input, InputArguments};
 use super::output::{Output, target};
+use super::{copy, refuse_own_input};
 use crate::args;
 use anyhow::Result;
 use clap::Args;
@@ -73,6 +73,7 @@ fn range(text: &str) -> Result<Range<u64>, String> {
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<()> {
+    refuse_own_input(&arguments.file, std::slice::from_ref(&arguments.trace))?;
     let times = (arguments.from.is_some() || arguments.to.is_some())
         .then(|| arguments.from.unwrap_or(0)..arguments.to.unwrap_or(u64::MAX));
     let filter = Filter {
