@@ -34,7 +34,7 @@ pub fn all() -> Vec<ProcessIo> {
     pids().into_iter().filter_map(of).collect()
 }
 
-fn pids() -> Vec<u32> {
+pub(crate) fn pids() -> Vec<u32> {
     let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
     let mut pids: Vec<u32> =
         entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();

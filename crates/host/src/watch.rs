@@ -175,16 +175,17 @@ impl Watcher {
     /// # Errors
     /// What is to be watched is not there. That events cannot be had is no error; see
     /// [`Watcher::missing`].
-    pub fn start(options: Options) -> Result<Watcher, WatchError> {
+    pub fn start(mut options: Options) -> Result<Watcher, WatchError> {
         let scope = Scope::find(&options.wanted).map_err(|source| {
             let wanted = Scope { wanted: options.wanted.clone(), path: None };
             WatchError::NotThere { what: wanted.words(), source }
         })?;
+        options.wanted = scope.wanted.clone();
         let mut missing: Vec<String> = Vec::new();
         let source = match Source::start(&options, &scope, &mut missing) {
             Ok(source) => Some(source),
             Err(WatchError::Trace(error)) => {
-                missing.push(missing::all(&error));
+                missing.push(missing::all(&error, options.references_only));
                 None
             }
             Err(error) => return Err(error),

@@ -4,12 +4,14 @@ use super::event::Part;
 use super::scope::Scope;
 use crate::tracefs::TraceError;
 
-/// Why there are no events at all.
-pub(super) fn all(error: &TraceError) -> String {
-    format!(
-        "hits, misses, files and processes ({}); disks and memory are shown",
-        error.to_string().trim_start_matches("trace: ")
-    )
+/// Why there are no events at all. Who wants nothing but requests is left with nothing.
+pub(super) fn all(error: &TraceError, references_only: bool) -> String {
+    let error = error.to_string();
+    let reason = error.trim_start_matches("trace: ");
+    if references_only {
+        return reason.to_owned();
+    }
+    format!("hits, misses, files and processes ({reason}); disks and memory are shown")
 }
 
 /// What is lost with a part of the events.
@@ -80,8 +82,11 @@ mod tests {
 
     #[test]
     fn each_sentence_says_what_and_how_to_get_it() {
-        let sentence = all(&TraceError::NotAllowed);
+        let sentence = all(&TraceError::NotAllowed, false);
         assert!(sentence.contains("is for root") && sentence.ends_with("are shown"), "{sentence}");
+        let sentence = all(&TraceError::NotAllowed, true);
+        assert!(sentence.starts_with("tracefs is for root"), "{sentence}");
+        assert!(!sentence.contains("shown"), "nothing is: {sentence}");
         let sentence = part(Part::Lookups, "6.1.0").unwrap();
         assert!(sentence.contains("6.12") && sentence.contains("6.1.0"), "{sentence}");
         assert_eq!(part(Part::Tasks, "6.1.0"), None);

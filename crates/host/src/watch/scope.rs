@@ -4,8 +4,8 @@
 use super::event::Key;
 use super::homes;
 use super::tasks::Told;
-use crate::mounts::Mount;
-use crate::proc;
+use crate::mounts::{self, Mount};
+use crate::{proc, processes};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,8 @@ pub enum Wanted {
     Path(PathBuf),
     /// A process, its threads, and the processes that it has made and makes.
     Process(u32),
-    /// The processes of a control group, by its path below the root of the groups.
+    /// The processes of a control group, by its path below the root of the groups, or by its
+    /// folder.
     Group(String),
 }
 
@@ -73,7 +74,11 @@ impl Scope {
             }
             Wanted::Machine | Wanted::Process(_) | Wanted::Group(_) => None,
         };
-        Ok(Scope { wanted: wanted.clone(), path })
+        let wanted = match wanted {
+            Wanted::Group(group) => Wanted::Group(group_of(group)?),
+            Wanted::Machine | Wanted::Path(_) | Wanted::Process(_) => wanted.clone(),
+        };
+        Ok(Scope { wanted, path })
     }
 
     /// In a few words.
@@ -129,6 +134,24 @@ fn place(path: &Path) -> io::Result<Place> {
     let ino = (!found.is_dir()).then(|| found.ino());
     let is_root = path == mount.point;
     Ok(Place { path, dev, ino, is_root, mount })
+}
+
+/// The path below the root of the groups of one that may be named by its folder.
+fn group_of(named: &str) -> io::Result<String> {
+    let is_of_groups = |mount: &Mount| matches!(mount.fs_type.as_str(), "cgroup" | "cgroup2");
+    let roots: Vec<_> = mounts::all().into_iter().filter(is_of_groups).collect();
+    let below = |mount: &Mount| Path::new(named).strip_prefix(&mount.point).ok()?.to_str();
+    // Roots may lie in one another; the shortest rest belongs to the innermost.
+    let group = roots.iter().filter_map(below).min_by_key(|rest| rest.len()).unwrap_or(named);
+    let group = Path::new("/").join(group.trim_matches('/')).to_string_lossy().into_owned();
+    let is_there = |mount: &Mount| mount.point.join(group.trim_start_matches('/')).is_dir();
+    if roots.iter().any(is_there) || processes::pids().into_iter().any(|pid| in_group(&group, pid))
+    {
+        return Ok(group);
+    }
+    let why = "there is no such control group; it is named by its path below the root of the \
+               groups, as in /proc/PID/cgroup, or by its folder";
+    Err(io::Error::new(io::ErrorKind::NotFound, why))
 }
 
 /// What procfs says of a thread.
@@ -225,5 +248,23 @@ mod tests {
         let group = line.lines().next().unwrap().splitn(3, ':').nth(2).unwrap().to_owned();
         assert!(told(&Wanted::Group(group), own).unwrap().watched);
         assert!(!told(&Wanted::Group("/no/such/group".into()), own).unwrap().watched);
+    }
+
+    #[test]
+    fn groups_are_those_that_exist_by_path_or_by_folder() {
+        let line = proc::read("/proc/self/cgroup").unwrap();
+        let own = line.lines().next().unwrap().splitn(3, ':').nth(2).unwrap().to_owned();
+        let found = Scope::find(&Wanted::Group(own.clone())).unwrap();
+        assert_eq!(found.wanted, Wanted::Group(own));
+        let why = Scope::find(&Wanted::Group("no/such/group".into())).unwrap_err().to_string();
+        assert!(why.starts_with("there is no such control group"), "{why}");
+        let mounts = mounts::all();
+        let Some(root) = mounts.iter().find(|mount| mount.fs_type.starts_with("cgroup")) else {
+            return;
+        };
+        let folder = root.point.to_str().unwrap();
+        let found = Scope::find(&Wanted::Group(format!("{folder}/"))).unwrap();
+        assert_eq!(found.wanted, Wanted::Group("/".into()));
+        assert!(Scope::find(&Wanted::Group(format!("{folder}/no/such"))).is_err());
     }
 }
