@@ -17,6 +17,7 @@ mod systemd;
 mod tui;
 
 use clap::{Parser, Subcommand};
+use std::io::IsTerminal;
 use std::process::ExitCode;
 
 /// The tables of the cache and of the simulator are looked at in random places.
@@ -80,7 +81,11 @@ const FAILURE: u8 = 2;
 fn main() -> ExitCode {
     let log = tracing_subscriber::EnvFilter::try_from_env("LARDER_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
-    tracing_subscriber::fmt().with_env_filter(log).with_writer(std::io::stderr).init();
+    tracing_subscriber::fmt()
+        .with_env_filter(log)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_writer(std::io::stderr)
+        .init();
     let result = match Cli::parse().command {
         Command::Serve(arguments) => succeed(commands::serve::run(&arguments)),
         Command::Mount(arguments) => succeed(commands::mount::run(&arguments)),
