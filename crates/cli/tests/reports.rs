@@ -88,17 +88,43 @@ fn reports_are_written_as_their_names_say() {
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 4);
 }
 
+fn refused(line: &str, said: &str) {
+    let output = larder(line);
+    assert_eq!(output.status.code(), Some(2), "{line}");
+    assert!(text(&output.stderr).contains(said), "{line}: {}", text(&output.stderr));
+}
+
 #[test]
 fn wrong_runs_are_refused_with_a_sentence() {
     for (line, said) in [
         ("larder report absent.json", "failed to read absent.json: "),
-        ("larder report README.md", "it is not JSON"),
+        ("larder report README.md", "neither a result of larder nor a log of Perfmon\n"),
+        ("larder compare README.md probe-after.json", "it is not JSON"),
         ("larder compare probe-before.json absent.json", "read absent.json"),
         ("larder report probe-before.json -o /no/such/folder/x.html", "failed to write "),
         ("larder compare probe-before.json probe-after.json --threshold 2", "is not a share"),
     ] {
-        let output = larder(line);
-        assert_eq!(output.status.code(), Some(2), "{line}");
-        assert!(text(&output.stderr).contains(said), "{line}: {}", text(&output.stderr));
+        refused(line, said);
+    }
+}
+
+#[test]
+fn files_that_are_no_results_are_refused_with_a_sentence() {
+    let folder = tempfile::tempdir().unwrap();
+    let neither = "it is neither a result of larder nor a log of Perfmon\n";
+    for (name, bytes, said) in [
+        ("empty.csv", &b""[..], neither),
+        ("other.csv", b"time,value\n1,2\n", neither),
+        ("random", b"\xff\x00\x9c{", neither),
+        ("cut.json", b"{\"schema\": \"larder-run\"", "it is not JSON (EOF"),
+        (
+            "no-samples.csv",
+            b"\"(PDH-CSV 4.0) (UTC)(0)\",\"\\\\SRV\\Cache\\Copy Reads/sec\"\r\n",
+            "the log has no samples\n",
+        ),
+    ] {
+        let file = folder.path().join(name);
+        std::fs::write(&file, bytes).unwrap();
+        refused(&format!("larder report {}", file.display()), said);
     }
 }

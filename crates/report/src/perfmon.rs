@@ -38,6 +38,9 @@ pub enum PerfmonError {
     /// It is something else.
     #[error("this is no log of Perfmon: its first line does not begin with (PDH-CSV")]
     NoLog,
+    /// It ends behind its first line.
+    #[error("the log has no samples")]
+    NoSamples,
     /// One line is wrong.
     #[error("line {line}: {reason}")]
     Line {
@@ -74,7 +77,7 @@ pub fn is_log(head: &[u8]) -> bool {
 /// Reads a log and adds it up.
 ///
 /// # Errors
-/// It is no log, a line of it is wrong, or none of its counters is known.
+/// It is no log, has no samples, a line of it is wrong, or none of its counters is known.
 pub fn read(bytes: &[u8], options: &Options<'_>) -> Result<Summary, PerfmonError> {
     Ok(Summary::of(&log::read(bytes, options)?))
 }

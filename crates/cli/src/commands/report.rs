@@ -1,7 +1,7 @@
 //! `larder report`: a recorded run, or a log of Perfmon, for people and for other programs.
 
 use crate::output;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, ValueEnum};
 use larder_report::perfmon::{self, Decimal, Names, Options, Summary};
 use larder_report::run::Run;
@@ -98,6 +98,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
             arguments.file.display()
         );
     } else {
+        ensure!(
+            bytes.trim_ascii_start().starts_with(b"{"),
+            "read {}: it is neither a result of larder nor a log of Perfmon",
+            arguments.file.display()
+        );
         format.write(&parse(&arguments.file, &bytes)?)?
     };
     match &arguments.output {

@@ -27,7 +27,9 @@ impl From<&Summary> for Observation {
                 ..Moment::default()
             })
             .collect();
-        let seconds = times.last().copied().unwrap_or_default() + log.interval_s;
+        // One sample counts as a second.
+        let interval = log.interval_s.unwrap_or(1.0);
+        let seconds = times.last().copied().unwrap_or_default() + interval;
         let processes = log.processes.iter().map(|process| ProcessUse {
             process: process.process.clone(),
             throttled_s: None,

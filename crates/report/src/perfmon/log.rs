@@ -71,6 +71,9 @@ pub(super) fn read(bytes: &[u8], options: &Options<'_>) -> Result<Log, PerfmonEr
     if places.is_empty() {
         return Err(PerfmonError::NothingKnown { headings: examples(&lines.headings) });
     }
+    if lines.rows.is_empty() {
+        return Err(PerfmonError::NoSamples);
+    }
     let decimal = match options.decimal {
         Some(decimal) => decimal,
         None => told(&lines, &places)?,

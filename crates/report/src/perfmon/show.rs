@@ -158,14 +158,17 @@ impl Summary {
 
     fn heading(&self) -> String {
         let host = if self.host.is_empty() { String::new() } else { format!("{}: ", self.host) };
-        format!(
-            "{host}{} samples from {} to {}, one in {}; names of counters: {}",
-            format::count(self.samples),
-            self.begin,
-            self.end,
-            format::duration(whole(self.interval_s * 1e9)),
-            self.language
-        )
+        let samples = match self.interval_s {
+            Some(interval) => format!(
+                "{} samples from {} to {}, one in {}",
+                format::count(self.samples),
+                self.begin,
+                self.end,
+                format::duration(whole(interval * 1e9))
+            ),
+            None => format!("one sample at {}", self.begin),
+        };
+        format!("{host}{samples}; names of counters: {}", self.language)
     }
 
     fn chart_section(&self, unit: &str, what: &str) -> String {

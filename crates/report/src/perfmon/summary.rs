@@ -141,8 +141,8 @@ pub struct Summary {
     pub end: String,
     /// Samples.
     pub samples: u64,
-    /// The middle interval, seconds.
-    pub interval_s: f64,
+    /// The middle interval, seconds; none if there is one sample only.
+    pub interval_s: Option<f64>,
     /// The interfaces of the cache of which there is something in the log.
     pub interfaces: Vec<Interface>,
     /// Reads of the copy interface that took the fast way, per second.
@@ -212,7 +212,7 @@ impl Summary {
             begin: at(log.times.first()),
             end: at(log.times.last()),
             samples: log.times.len() as u64,
-            interval_s: adding.intervals.middle,
+            interval_s: (log.times.len() > 1).then_some(adding.intervals.middle),
             interfaces: adding.interfaces(),
             fast_reads_per_s: rate(Counter::FastReads),
             read_aheads_per_s: rate(Counter::ReadAheads),

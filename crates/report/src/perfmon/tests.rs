@@ -208,10 +208,18 @@ fn wrong_lines_are_refused_with_their_place() {
 }
 
 #[test]
-fn a_log_without_samples_says_nothing_and_breaks_nothing() {
-    let found = summary(&log(&[("Cache\\Copy Reads/sec", Vec::new())]));
-    assert_eq!((found.samples, found.interfaces[0].calls_per_s), (0, None));
-    assert!(!found.to_text().is_empty() && found.to_html().contains("</html>"));
+fn a_log_without_samples_is_refused() {
+    let text = log(&[("Cache\\Copy Reads/sec", Vec::new())]);
+    assert_eq!(read(text.as_bytes(), &Options::default()), Err(PerfmonError::NoSamples));
+}
+
+#[test]
+fn a_log_with_one_sample_has_no_interval() {
+    let found = summary(&log(&[("Cache\\Copy Reads/sec", column(&[5.0]))]));
+    assert_eq!((found.samples, found.interval_s), (1, None));
+    let text = found.to_text();
+    assert!(text.contains("SRV: one sample at 2000-04-15 10:00:00; names"), "{text}");
+    assert!(found.to_html().contains("</html>"));
 }
 
 #[test]
