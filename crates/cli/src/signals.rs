@@ -2,7 +2,7 @@
 //! until it is done, as a flag that the first one raises.
 
 use anyhow::{Context, Result};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1};
 use signal_hook::flag;
 use signal_hook::iterator::{Handle, Signals};
 use signal_hook::low_level::emulate_default_handler;
@@ -84,6 +84,16 @@ pub(crate) fn wait_for_end_of_input() {
     let mut nothing = [0];
     // Nobody writes to it; it ends, or fails, when the other side is gone.
     while matches!(std::io::stdin().read(&mut nothing), Ok(1..)) {}
+}
+
+/// A flag that every signal raises by which a program at a terminal is ended: for one that looks at
+/// it often, and has the terminal to restore.
+pub(crate) fn ended() -> Result<Arc<AtomicBool>> {
+    let ended = Arc::default();
+    for number in [SIGHUP, SIGINT, SIGQUIT, SIGTERM] {
+        flag::register(number, Arc::clone(&ended)).context("receive signals")?;
+    }
+    Ok(ended)
 }
 
 /// Raised by the first signal that asks for an end; the second one ends the process at once. It may

@@ -8,6 +8,7 @@
 mod draw;
 mod eye;
 mod picture;
+mod recording;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -16,4 +17,5 @@ mod uses;
 pub(crate) use draw::draw;
 pub(crate) use eye::Procfs;
 pub(crate) use picture::{Eye, Picture, View};
+pub(crate) use recording::Recording;
 pub(crate) use state::{Act, State};

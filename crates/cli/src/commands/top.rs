@@ -1,14 +1,15 @@
 //! `larder top`: files, processes, disks and caches of this machine, live; docs/top.md.
 
 use crate::args;
-use crate::tui::{Act, Eye, Picture, Procfs, State, View, draw};
+use crate::signals;
+use crate::tui::{Act, Eye, Picture, Procfs, Recording, State, View, draw};
 use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};
 use larder_host::watch::STEP;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
-use std::fs::File;
-use std::io::{IsTerminal, Write};
-use std::path::PathBuf;
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 #[derive(Debug, Args)]
@@ -21,7 +22,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "VIEW", default_value = "processes")]
     view: First,
 
-    /// Record from the beginning, one line of JSON for each look.
+    /// Record from the beginning, one line of JSON for each look; where there is such a file
+    /// already, under the next name that is free.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 }
@@ -57,24 +59,22 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         "show a live view: this is no terminal"
     );
     let mut recording = match &arguments.output {
-        Some(file) => Some(create(file)?),
+        Some(file) => Some(Recording::begin(file)?),
         None => None,
     };
+    let ended = signals::ended()?;
     // Restores the terminal at a panic as well.
     let mut terminal = ratatui::try_init().context("show a live view")?;
-    let result = watch(&mut terminal, arguments, &mut recording);
+    let result = watch(&mut terminal, arguments, &mut recording, &ended);
     ratatui::try_restore().context("restore the terminal")?;
     result
-}
-
-fn create(file: &PathBuf) -> Result<File> {
-    File::create(file).with_context(|| format!("record to {}", file.display()))
 }
 
 fn watch(
     terminal: &mut ratatui::DefaultTerminal,
     arguments: &Arguments,
-    recording: &mut Option<File>,
+    recording: &mut Option<Recording>,
+    ended: &AtomicBool,
 ) -> Result<()> {
     let mut state = State::new(match arguments.view {
         First::Files => View::Files,
@@ -84,13 +84,14 @@ fn watch(
         First::Uses => View::Uses,
     });
     state.recording = recording.is_some();
+    state.said = recording.as_ref().map(begun);
     let interval = Duration::from_nanos(arguments.interval);
     let mut eye = Procfs::new();
     // Rates need two looks; the first interval is a short one.
     let mut picture = eye.look(state.view);
     let mut next = Instant::now() + interval.min(Duration::from_millis(500));
     let mut changed = true;
-    loop {
+    while !ended.load(Ordering::Acquire) {
         if std::mem::take(&mut changed) {
             terminal.draw(|frame| draw(frame, &picture, &state))?;
         }
@@ -110,13 +111,9 @@ fn watch(
                     Act::Quit => return Ok(()),
                     Act::Draw => {}
                     Act::Record => {
-                        *recording = if recording.is_some() {
-                            None
-                        } else {
-                            let named = arguments.output.clone();
-                            Some(create(&named.unwrap_or_else(|| RECORDING.into()))?)
-                        };
-                        state.recording = recording.is_some();
+                        let named = arguments.output.as_deref();
+                        let named = named.unwrap_or(Path::new(RECORDING));
+                        switch(recording, named, &mut state);
                     }
                 }
             }
@@ -128,14 +125,71 @@ fn watch(
         next = Instant::now() + interval;
         if !state.frozen {
             picture = eye.look(state.view);
-            record(recording, &picture)?;
+            record(recording, &picture, &mut state);
         }
+    }
+    Ok(())
+}
+
+/// Begins or ends the recording. That it cannot begin is said, and nothing else ends.
+fn switch(recording: &mut Option<Recording>, named: &Path, state: &mut State) {
+    state.said = Some(match recording.take() {
+        Some(it) => format!("recorded to {}", it.path().display()),
+        None => match Recording::begin(named) {
+            Ok(it) => begun(recording.insert(it)),
+            Err(error) => format!("failed to {error:#}"),
+        },
+    });
+    state.recording = recording.is_some();
+}
+
+fn begun(recording: &Recording) -> String {
+    format!("recording to {}", recording.path().display())
+}
+
+/// Records what is seen; what cannot be written ends the recording.
+fn record(recording: &mut Option<Recording>, picture: &Picture, state: &mut State) {
+    if let Some(it) = recording
+        && let Err(error) = it.append(picture)
+    {
+        *recording = None;
+        state.recording = false;
+        state.said = Some(format!("failed to {error:#}"));
     }
 }
 
-fn record(recording: &mut Option<File>, picture: &Picture) -> Result<()> {
-    if let Some(file) = recording {
-        writeln!(file, "{}", picture.to_json()).context("record what is seen")?;
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_recording_begins_ends_and_fails_with_a_sentence() {
+        let folder = tempfile::tempdir().unwrap();
+        let named = folder.path().join("top.json");
+        let (mut recording, mut state) = (None, State::new(View::Files));
+        let mut said = Vec::new();
+        for _ in 0..3 {
+            switch(&mut recording, &named, &mut state);
+            said.push(state.said.clone().unwrap());
+            assert_eq!(state.recording, recording.is_some());
+        }
+        let second = folder.path().join("top-2.json");
+        assert_eq!(
+            said,
+            [
+                format!("recording to {}", named.display()),
+                format!("recorded to {}", named.display()),
+                format!("recording to {}", second.display()),
+            ]
+        );
+        let (mut recording, mut state) = (None, State::new(View::Files));
+        switch(&mut recording, &folder.path().join("no/top.json"), &mut state);
+        assert!(recording.is_none() && !state.recording);
+        assert!(state.said.unwrap().starts_with("failed to record to "));
+        let (mut recording, mut state) = (None, State::new(View::Files));
+        switch(&mut recording, Path::new("/dev/full"), &mut state);
+        assert!(state.recording);
+        record(&mut recording, &Picture::default(), &mut state);
+        assert!(!state.recording && state.said.unwrap().contains("No space left"));
     }
-    Ok(())
 }

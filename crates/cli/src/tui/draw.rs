@@ -37,6 +37,8 @@ pub(crate) fn draw(frame: &mut Frame<'_>, picture: &Picture, state: &State) {
     frame.render_widget(Paragraph::new(said_lines).dim(), said);
     let bottom = if state.typing {
         Line::from(format!("/{}_   Enter keeps it, Esc forgets it", state.filter()))
+    } else if let Some(said) = &state.said {
+        Line::from(said.as_str()).bold()
     } else {
         Line::from(KEYS).dim()
     };

@@ -33,11 +33,20 @@ pub(crate) struct State {
     pub(crate) typing: bool,
     pub(crate) frozen: bool,
     pub(crate) recording: bool,
+    /// A sentence in place of the keys, until the next one is pressed.
+    pub(crate) said: Option<String>,
 }
 
 impl State {
     pub(crate) fn new(view: View) -> Self {
-        State { view, choices: Default::default(), typing: false, frozen: false, recording: false }
+        State {
+            view,
+            choices: Default::default(),
+            typing: false,
+            frozen: false,
+            recording: false,
+            said: None,
+        }
     }
 
     fn choice(&mut self) -> &mut Choice {
@@ -87,6 +96,7 @@ impl State {
 
     /// A key; `grid` is what the view shows now.
     pub(crate) fn key(&mut self, key: KeyEvent, grid: &Grid) -> Act {
+        self.said = None;
         let control = key.modifiers.contains(KeyModifiers::CONTROL);
         if control && key.code == KeyCode::Char('c') {
             return Act::Quit;

@@ -111,6 +111,15 @@ fn keys_sort_filter_scroll_and_freeze() {
 }
 
 #[test]
+fn what_is_said_of_a_recording_stands_until_the_next_key() {
+    let (picture, mut state) = (picture(), State::new(View::Files));
+    state.said = Some("recording to larder-top-2.json".to_owned());
+    assert_eq!(screen(&picture, &state, 80, 24)[23], "recording to larder-top-2.json");
+    press(&mut state, &picture, &[KeyCode::Down]);
+    assert!(screen(&picture, &state, 80, 24)[23].contains("q quit"));
+}
+
+#[test]
 fn a_recorded_line_has_plain_numbers_under_the_names_of_columns() {
     let json = picture().to_json();
     assert_eq!(json["schema"], "larder-top");
