@@ -91,7 +91,13 @@ pub(crate) fn policy(text: &str) -> Result<PolicyKind, String> {
 
 /// A policy by name, or `auto`.
 pub(crate) fn policy_choice(text: &str) -> Result<PolicyChoice, String> {
-    if text == "auto" { Ok(PolicyChoice::Auto) } else { policy(text).map(PolicyChoice::Fixed) }
+    let found = match text {
+        "auto" => Some(PolicyChoice::Auto),
+        name => PolicyKind::from_name(name).map(PolicyChoice::Fixed),
+    };
+    let mut names = PolicyKind::ALL.map(PolicyKind::name).to_vec();
+    names.push("auto");
+    one_of("policy", text, found, &names)
 }
 
 /// How volumes share the memory, by name.

@@ -30,9 +30,10 @@ fn set<T>(place: &mut Option<T>, value: T, what: &str) -> Result<(), String> {
 /// `GLOB=WORD,...`, each word a hint, a write mode, a page size, `pin`, `no-cache` or
 /// `kernel-pages=...`; all of them may be left out.
 pub(crate) fn rule(text: &str) -> Result<RuleArgument, String> {
-    let (glob, words) = text
-        .split_once('=')
-        .ok_or("write it as GLOB=hint,mode,page-size,pin, of which all may be left out")?;
+    let (glob, words) = text.split_once('=').ok_or(
+        "write it as GLOB=hint,mode,page-size,pin,no-cache,kernel-pages=off|open|keep, of which \
+         all may be left out",
+    )?;
     let rule = FileRule { glob: FileGlob::parse(glob)?, files: FileOptions::default() };
     let mut found = RuleArgument { rule, hint: None, write_mode: None, page_blocks: None };
     let mut kernel_pages = None;

@@ -8,11 +8,14 @@ use crate::output;
 use crate::signals::Stop;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-use larder_host::watch::{BUFFER_KIB, Bpf, Options, STEP, Wanted, Watcher};
+use larder_host::watch::{Bpf, Options, STEP, Wanted, Watcher};
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
+
+/// Memory for events where nothing else is said.
+const BUFFER: &str = "8MiB";
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -49,8 +52,7 @@ pub(crate) struct Arguments {
     bpf: Counting,
 
     /// Memory for events that were not read yet, for each processor.
-    #[arg(long, value_name = "SIZE", default_value_t = BUFFER_KIB * 1024,
-          value_parser = args::bytes)]
+    #[arg(long, value_name = "SIZE", default_value = BUFFER, value_parser = args::bytes)]
     buffer: u64,
 }
 
@@ -181,6 +183,11 @@ mod tests {
         assert_eq!(What { pid: Some(7), ..none.clone() }.wanted(), Wanted::Process(7));
         let group = What { cgroup: Some("a/b".into()), ..none };
         assert_eq!(group.wanted(), Wanted::Group("a/b".into()));
+    }
+
+    #[test]
+    fn the_buffer_is_what_watching_takes_by_itself() {
+        assert_eq!(args::bytes(BUFFER), Ok(larder_host::watch::BUFFER_KIB << 10));
     }
 
     #[test]

@@ -57,7 +57,10 @@ fn the_files_of_a_rule_are_a_volume_that_ctl_knows() {
 #[test]
 fn a_wrong_rule_is_refused_before_anything_is_mounted() {
     let cases = [
-        (&["--rule", "*.db"][..], "write it as GLOB=hint,mode,page-size,pin"),
+        (
+            &["--rule", "*.db"][..],
+            "GLOB=hint,mode,page-size,pin,no-cache,kernel-pages=off|open|keep",
+        ),
         (&["--rule", "a[=pin"], "\"a[\" is not a glob"),
         (&["--rule", "*.db=random,fast"], "word 2, \"fast\": there is no such word"),
         (&["--rule", "*=no-cache,pin"], "no-cache goes with nothing but read-only"),
