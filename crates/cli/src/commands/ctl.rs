@@ -77,7 +77,7 @@ enum Command {
     },
     /// The files of a mounted folder with most in the cache: resident, dirty, reads that hit.
     Files {
-        /// So many of them.
+        /// So many of them, however they are printed.
         #[arg(long, value_name = "N", default_value_t = 20)]
         top: usize,
     },
@@ -211,9 +211,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
             return Ok(risk.exit_code());
         }
         Command::Curve { volume } => curve(&client, volume.as_deref())?.print(format),
-        Command::Files { top } => {
-            output::Cached { files: client.get("files")?, top: *top }.print(format)
-        }
+        Command::Files { top } => output::Cached::first(client.get("files")?, *top).print(format),
         Command::Drop { volume } => {
             let dropped: Dropped = client.post("drop", &one(volume.as_ref()))?;
             output::print(&json!(dropped), &dropped.table(), "", format)
@@ -305,9 +303,7 @@ fn ask(client: &Client, command: &Command) -> Result<Option<Box<dyn Answer>>> {
         }
         Command::AtRisk => Box::new(Risk(client.get("at-risk")?)),
         Command::Curve { volume } => Box::new(curve(client, volume.as_deref())?),
-        Command::Files { top } => {
-            Box::new(output::Cached { files: client.get("files")?, top: *top })
-        }
+        Command::Files { top } => Box::new(output::Cached::first(client.get("files")?, *top)),
         _ => return Ok(None),
     }))
 }

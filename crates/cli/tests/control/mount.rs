@@ -77,6 +77,10 @@ fn a_stop_writes_everything_and_waits_for_those_who_use_it() {
     assert!(volumes.contains("source"), "{volumes}");
     let files = server.ctl_text(&["files", "--top", "5"]);
     assert!(files.lines().any(|line| line.starts_with("f ") && line.contains("MiB")), "{files}");
+    let none = server.ctl_text(&["files", "--top", "0", "--format", "json"]);
+    let none: serde_json::Value = serde_json::from_str(&none).unwrap();
+    assert!(none["files"].as_array().is_some_and(Vec::is_empty), "{none}");
+    assert!(none["total"].as_u64().is_some_and(|total| total > 0), "{none}");
     let refused = server.ctl(&["add", "/etc/hostname"]);
     let why = text(&refused.stderr);
     assert!(why.contains("this is a mounted folder, which is one volume"), "{why}");

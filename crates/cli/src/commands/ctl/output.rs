@@ -185,29 +185,34 @@ pub(super) fn print(json: &Value, table: &Table, otherwise: &str, format: Format
     }
 }
 
-/// Files of a folder, so many of them.
-pub(super) struct Cached {
-    pub(super) files: Files,
-    pub(super) top: usize,
+/// Files of a folder.
+pub(super) struct Cached(Files);
+
+impl Cached {
+    /// So many of them, in every form; the total says how many there are.
+    pub(super) fn first(mut files: Files, top: usize) -> Cached {
+        files.files.truncate(top);
+        Cached(files)
+    }
 }
 
 impl Answer for Cached {
     fn to_text(&self) -> String {
-        let shown = (self.files.files.len().min(self.top)) as u64;
+        let shown = self.0.files.len() as u64;
         let mut text = self.table().to_text();
-        if shown < self.files.total {
-            let more = self.files.total - shown;
+        if shown < self.0.total {
+            let more = self.0.total - shown;
             text = format!("{text}... and {more} more\n");
         }
         text
     }
 
     fn to_json(&self) -> Value {
-        json!(self.files)
+        json!(self.0)
     }
 
     fn table(&self) -> Table {
-        self.files.table(self.top)
+        self.0.table(usize::MAX)
     }
 
     fn as_any(&self) -> &dyn Any {
