@@ -110,23 +110,10 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("larder: failed to {}", sentence(&error));
+            eprintln!("larder: failed to {}", output::sentence(&error));
             ExitCode::from(FAILURE)
         }
     }
-}
-
-/// An error and its causes in one sentence; a cause that is part of it already is not said twice.
-fn sentence(error: &anyhow::Error) -> String {
-    let mut sentence = String::new();
-    for cause in error.chain().map(ToString::to_string) {
-        if sentence.is_empty() {
-            sentence = cause;
-        } else if !sentence.contains(&cause) {
-            sentence = format!("{sentence}: {cause}");
-        }
-    }
-    sentence
 }
 
 /// The exit code of a command that finds nothing.

@@ -1,9 +1,22 @@
-//! Results into files.
+//! Results into files, and errors as sentences.
 
 use anyhow::{Context, Result, ensure};
 use std::io::Write;
 use std::path::Path;
 use tempfile::NamedTempFile;
+
+/// An error and its causes in one sentence; a cause that is part of it already is not said twice.
+pub(crate) fn sentence(error: &anyhow::Error) -> String {
+    let mut sentence = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if sentence.is_empty() {
+            sentence = cause;
+        } else if !sentence.contains(&cause) {
+            sentence = format!("{sentence}: {cause}");
+        }
+    }
+    sentence
+}
 
 /// Writes a file under another name first, so that it is whole or as it was.
 pub(crate) fn write_whole(file: &Path, text: &str) -> Result<()> {
@@ -36,6 +49,18 @@ fn beside(file: &Path) -> Result<NamedTempFile> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_cause_is_said_once() {
+        let cause = std::io::Error::from(std::io::ErrorKind::NotFound);
+        let error = anyhow::Error::new(cause);
+        assert_eq!(sentence(&error), "entity not found");
+        assert_eq!(sentence(&error.context("open x")), "open x: entity not found");
+        let path = std::path::PathBuf::from("/x");
+        let source = std::io::Error::from(std::io::ErrorKind::NotFound);
+        let error = larder_io::store::OpenError::Open { path, source, hint: "" };
+        assert_eq!(sentence(&anyhow::Error::new(error)), "open /x: entity not found");
+    }
 
     #[test]
     fn a_file_that_cannot_be_written_is_refused_and_nothing_is_left_of_a_try() {

@@ -70,3 +70,24 @@ fn a_trace_is_not_replaced_by_what_is_made_of_it() {
     assert_eq!(std::fs::read(folder.path().join("a.csv")).unwrap(), before);
     assert!(larder(folder.path(), &["trace", "convert", "a.csv", "b.csv"]).status.success());
 }
+
+#[test]
+fn a_folder_is_not_mounted_whose_counters_cannot_be_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["source", "place"] {
+        std::fs::create_dir(folder.path().join(name)).unwrap();
+    }
+    let mount = ["mount", "source", "place", "--memory", "32MiB"];
+    let said = refusal(folder.path(), &[&mount[..], &["--counters", "no/file"]].concat());
+    assert_eq!(said, "larder: failed to write no/file: No such file or directory (os error 2)\n");
+}
+
+#[test]
+fn a_server_that_cannot_be_controlled_as_it_was_told_does_not_serve() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("disk.img"), vec![0; 1 << 20]).unwrap();
+    let serve = ["serve", "disk.img", "--memory", "32MiB", "--listen", "unix:nbd"];
+    let said = refusal(folder.path(), &[&serve[..], &["--control", "no/socket"]].concat());
+    assert!(said.starts_with("larder: failed to listen on unix:no/socket: "), "{said}");
+    assert_eq!(said.matches("No such file").count(), 1, "{said}");
+}

@@ -17,6 +17,7 @@ mod warm;
 
 use crate::args::{self, Named, PathOrNone, PolicyChoice, VolumeArgument};
 use crate::control;
+use crate::output;
 use crate::signals::{Asked, SignalChannel, channel_of_signals};
 use crate::systemd::Manager;
 use anyhow::{Result, ensure};
@@ -246,6 +247,9 @@ pub(crate) fn run_folder(arguments: &Arguments) -> Result<()> {
 }
 
 fn serve(arguments: &Arguments, plan: &Plan, reload: &mut dyn FnMut(&Arc<Service>)) -> Result<()> {
+    if let Some(file) = &arguments.counters {
+        output::check(file)?;
+    }
     let signals = channel_of_signals()?;
     let manager = Manager::from_environment();
     let mut handed_over = crate::systemd::handed_over()?;

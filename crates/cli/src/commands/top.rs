@@ -1,6 +1,7 @@
 //! `larder top`: files, processes, disks and caches of this machine, live; docs/top.md.
 
 use crate::args;
+use crate::output::sentence;
 use crate::signals;
 use crate::tui::{Act, Eye, Picture, Procfs, Recording, State, View, draw};
 use anyhow::{Context, Result, ensure};
@@ -137,7 +138,7 @@ fn switch(recording: &mut Option<Recording>, named: &Path, state: &mut State) {
         Some(it) => format!("recorded to {}", it.path().display()),
         None => match Recording::begin(named) {
             Ok(it) => begun(recording.insert(it)),
-            Err(error) => format!("failed to {error:#}"),
+            Err(error) => format!("failed to {}", sentence(&error)),
         },
     });
     state.recording = recording.is_some();
@@ -154,7 +155,7 @@ fn record(recording: &mut Option<Recording>, picture: &Picture, state: &mut Stat
     {
         *recording = None;
         state.recording = false;
-        state.said = Some(format!("failed to {error:#}"));
+        state.said = Some(format!("failed to {}", sentence(&error)));
     }
 }
 

@@ -214,7 +214,7 @@ pub(super) fn remove(service: &Service, served: Served, disconnect: bool, told: 
             error: at.error.clone(),
         }));
     });
-    ended.failures.extend(removed.err().map(|error| format!("{error:#}")));
+    ended.failures.extend(removed.err().map(|error| crate::output::sentence(&error)));
     ended
 }
 

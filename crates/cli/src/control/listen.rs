@@ -5,7 +5,7 @@ use super::token::Token;
 use crate::args::PathOrNone;
 use crate::commands::serve::Arguments;
 use crate::commands::serve::service;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use larder_io::front::listen::{ListenAddress, Listener};
 use std::path::PathBuf;
 
@@ -28,7 +28,7 @@ pub(super) fn doors(arguments: &Arguments, handed_over: Option<Listener>) -> Res
     }
     if let (Some(address), Some(file)) = (arguments.control_tcp, &arguments.control_token) {
         let token = Some(Token::read(file)?);
-        let listener = Listener::bind(&ListenAddress::Tcp(address)).context("be controlled")?;
+        let listener = Listener::bind(&ListenAddress::Tcp(address))?;
         doors.push(Door { listener, token });
     }
     Ok(doors)
@@ -42,7 +42,7 @@ fn on_unix(arguments: &Arguments) -> Result<Option<Door>> {
     };
     match Listener::bind(&ListenAddress::Unix(path)) {
         Ok(listener) => Ok(Some(Door { listener, token: None })),
-        Err(error) if asked_for => Err(error).context("be controlled"),
+        Err(error) if asked_for => Err(error.into()),
         Err(error) => {
             eprintln!("larder: note: larder ctl cannot reach this server: failed to {error}");
             Ok(None)

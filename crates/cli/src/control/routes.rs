@@ -179,7 +179,7 @@ async fn add(
     // Another server may take its time to answer.
     let added = tokio::task::spawn_blocking(move || service.add(&volume, &set));
     let added = added.await.map_err(|error| Refused::failed(format!("add: {error}")))?;
-    let served = added.map_err(|error| Refused::wrong(format!("{error:#}")))?;
+    let served = added.map_err(|error| Refused::wrong(crate::output::sentence(&error)))?;
     Ok(json(&answers::of_volumes(&shared.service, vec![served])))
 }
 

@@ -112,6 +112,7 @@ fn what_cannot_be_added_changes_nothing() {
     for (words, reason) in wrong {
         let said = refused(&server, &[&["add"], words].concat());
         assert!(said.starts_with("larder: failed to ") && said.contains(reason), "{said}");
+        assert!(said.matches("No such file").count() < 2, "{said}");
         assert_eq!(
             server.get("/v1/volumes").json()["volumes"][0]["settings"],
             before[0]["settings"]

@@ -9,6 +9,7 @@ use super::changes;
 use super::config::ConfigFile;
 use super::plan::{Plan, VolumePlan};
 use super::service::Service;
+use crate::output::sentence;
 use anyhow::{Result, anyhow};
 use std::ffi::OsString;
 
@@ -54,7 +55,7 @@ impl Reloader {
     pub(crate) fn reload(&mut self, service: &Service) {
         match self.change(service) {
             Ok(()) => eprintln!("larder: read again"),
-            Err(error) => eprintln!("larder: failed to {error:#}; nothing has changed"),
+            Err(error) => eprintln!("larder: failed to {}; nothing has changed", sentence(&error)),
         }
     }
 
@@ -86,7 +87,10 @@ impl Reloader {
             match if is_served { service.remove(&gone.name, false, |_| {}) } else { Ok(()) } {
                 Ok(()) => eprintln!("larder: {} is not served any more", gone.name),
                 Err(error) => {
-                    eprintln!("larder: note: failed to {error:#}; the next reload tries again");
+                    eprintln!(
+                        "larder: note: failed to {}; the next reload tries again",
+                        sentence(&error)
+                    );
                     stay.push(gone.clone());
                 }
             }
@@ -97,7 +101,10 @@ impl Reloader {
             match service.add_planned(&volume) {
                 Ok(served) => eprintln!("larder: {}", service.line_about(&served.volume)),
                 Err(error) => {
-                    eprintln!("larder: note: failed to {error:#}; the next reload tries again");
+                    eprintln!(
+                        "larder: note: failed to {}; the next reload tries again",
+                        sentence(&error)
+                    );
                     plan.volumes.retain(|one| one.name != volume.name);
                 }
             }

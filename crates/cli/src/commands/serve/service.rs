@@ -16,6 +16,7 @@ use super::volumes::Opening;
 use super::warm::{self, Gathered, WarmLists};
 use crate::args;
 use crate::counters;
+use crate::output::sentence;
 use crate::progress::WriteOut;
 use crate::signals::Asked;
 use anyhow::{Context, Result, anyhow};
@@ -343,7 +344,7 @@ impl Service {
         if let Some(path) = &self.arguments.counters
             && let Err(error) = self.write_counters(path)
         {
-            eprintln!("larder: note: {error:#}");
+            eprintln!("larder: note: failed to {}", sentence(&error));
         }
     }
 
