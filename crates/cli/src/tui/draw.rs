@@ -20,8 +20,7 @@ const KEYS: &str = "1-5 Tab view  s r sort  / filter  Space freeze  w record  q 
 /// Draws a picture as the user wants it.
 pub(crate) fn draw(frame: &mut Frame<'_>, picture: &Picture, state: &State) {
     let grid = picture.grid(state.view);
-    let note = grid.note.as_deref().unwrap_or_default();
-    let note_lines = wrapped(note, frame.area().width);
+    let note_lines = wrapped(&note(grid, state, frame.area()), frame.area().width);
     let [memory, tabs, table, said, keys] = Layout::vertical([
         Constraint::Length(1),
         Constraint::Length(1),
@@ -31,7 +30,7 @@ pub(crate) fn draw(frame: &mut Frame<'_>, picture: &Picture, state: &State) {
     ])
     .areas(frame.area());
     frame.render_widget(Paragraph::new(picture.memory.as_str()), memory);
-    frame.render_widget(Paragraph::new(views(picture, state)), tabs);
+    draw_views(frame, tabs, picture, state);
     draw_grid(frame, table, grid, state);
     let said_lines: Vec<Line<'_>> = note_lines.into_iter().map(Line::from).collect();
     frame.render_widget(Paragraph::new(said_lines).dim(), said);
@@ -43,6 +42,21 @@ pub(crate) fn draw(frame: &mut Frame<'_>, picture: &Picture, state: &State) {
         Line::from(KEYS).dim()
     };
     frame.render_widget(Paragraph::new(bottom), keys);
+}
+
+/// What is said of a grid, and of a column of it if that is shown.
+fn note(grid: &Grid, state: &State, area: Rect) -> String {
+    let note = grid.note.clone().unwrap_or_default();
+    match grid.of_column {
+        Some((title, words)) if is_shown(grid, state, title, area) => format!("{note} {words}"),
+        _ => note,
+    }
+}
+
+/// Whether a column has room.
+fn is_shown(grid: &Grid, state: &State, title: &str, area: Rect) -> bool {
+    let Shown { kept, .. } = shown(grid, state, area);
+    kept.iter().any(|&(place, _)| grid.columns[place] == title)
 }
 
 /// A sentence in lines of this width, cut between words.
@@ -60,24 +74,55 @@ fn wrapped(text: &str, width: u16) -> Vec<String> {
     lines
 }
 
-fn views(picture: &Picture, state: &State) -> Line<'static> {
+/// The views, the filter, and the state. The state is there as a whole; where there is no room for
+/// the rest, views that are not shown lose their counts, and then the filter its end.
+fn draw_views(frame: &mut Frame<'_>, area: Rect, picture: &Picture, state: &State) {
+    let said = Line::from(doing(state)).bold();
+    let room = usize::from(area.width).saturating_sub(said.width());
+    let whole = views(picture, state, true);
+    let shown = if whole.width() <= room { whole } else { views(picture, state, false) };
+    let width = u16::try_from(shown.width().min(room)).unwrap_or(u16::MAX);
+    let [left, right] =
+        Layout::horizontal([Constraint::Length(width), Constraint::Min(0)]).areas(area);
+    frame.render_widget(Paragraph::new(shown), left);
+    frame.render_widget(Paragraph::new(said), right);
+}
+
+/// What goes on beside looking.
+fn doing(state: &State) -> &'static str {
+    match (state.frozen, state.recording) {
+        (false, false) => "",
+        (true, false) => "  frozen",
+        (false, true) => "  recording",
+        (true, true) => "  frozen  recording",
+    }
+}
+
+fn views(picture: &Picture, state: &State, counts: bool) -> Line<'static> {
     let mut spans = Vec::new();
     for (number, view) in (1..).zip(View::ALL) {
-        let text = format!(" {number} {} {} ", view.name(), picture.grid(view).rows.len());
-        spans.push(if view == state.view { text.reversed() } else { Span::from(text) });
+        let (is_shown, rows) = (view == state.view, picture.grid(view).rows.len());
+        let count = if counts || is_shown { format!("{rows} ") } else { String::new() };
+        let text = format!(" {number} {} {count}", view.name());
+        spans.push(if is_shown { text.reversed() } else { Span::from(text) });
     }
     if !state.filter().is_empty() && !state.typing {
         spans.push(format!("  /{}", state.filter()).bold());
     }
-    for (is, word) in [(state.frozen, "  frozen"), (state.recording, "  recording")] {
-        if is {
-            spans.push(word.bold());
-        }
-    }
     Line::from(spans)
 }
 
-fn draw_grid(frame: &mut Frame<'_>, area: Rect, grid: &Grid, state: &State) {
+/// What of a grid is shown.
+struct Shown {
+    headings: Vec<String>,
+    /// As text, and whether it is a word.
+    rows: Vec<Vec<(String, bool)>>,
+    /// Columns that are shown, and how wide.
+    kept: Vec<(usize, usize)>,
+}
+
+/// What has room in an area.
+fn shown(grid: &Grid, state: &State, area: Rect) -> Shown {
     let (sort, reverse) = state.sort(grid);
     let heading = |place: usize, title: &str| match (place == sort, reverse) {
         (true, false) => format!("{title} v"),
@@ -95,6 +140,11 @@ fn draw_grid(frame: &mut Frame<'_>, area: Rect, grid: &Grid, state: &State) {
         .map(|row| row.iter().map(|value| (value.shown(), value.is_word())).collect())
         .collect();
     let kept = widths(&headings, &rows, usize::from(area.width), sort);
+    Shown { headings, rows, kept }
+}
+
+fn draw_grid(frame: &mut Frame<'_>, area: Rect, grid: &Grid, state: &State) {
+    let Shown { headings, rows, kept } = shown(grid, state, area);
     let cell = |width: usize, text: &str, word: bool| {
         Cell::from(if word { cut(text, width) } else { format!("{text:>width$}") })
     };

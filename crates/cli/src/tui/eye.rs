@@ -108,6 +108,7 @@ fn files() -> Grid {
             "Files that are open now. Who reads them, and who hits or misses, is in the view uses."
                 .to_owned(),
         ),
+        ..Grid::default()
     }
 }
 
@@ -154,6 +155,7 @@ impl Procfs {
             sort: 1,
             rows,
             note: Some(note.to_owned()),
+            ..Grid::default()
         }
     }
 
@@ -210,7 +212,7 @@ impl Procfs {
             ],
             sort: 1,
             rows,
-            note: None,
+            ..Grid::default()
         }
     }
 
@@ -264,6 +266,7 @@ impl Procfs {
             sort: 2,
             rows,
             note,
+            ..Grid::default()
         }
     }
 }

@@ -132,6 +132,8 @@ pub(crate) struct Grid {
     pub(crate) rows: Vec<Vec<Value>>,
     /// What is to be said instead of rows, or beside them.
     pub(crate) note: Option<String>,
+    /// A column, and what is to be said of it where it is shown.
+    pub(crate) of_column: Option<(&'static str, &'static str)>,
 }
 
 /// A moment.

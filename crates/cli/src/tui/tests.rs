@@ -30,6 +30,7 @@ fn picture() -> Picture {
                     screen is wide."
                 .to_owned(),
         ),
+        of_column: None,
     };
     picture
 }
@@ -108,6 +109,34 @@ fn keys_sort_filter_scroll_and_freeze() {
     assert_eq!(state.view, View::Caches);
     assert_eq!(press(&mut state, &picture, &[Char('w')]), Act::Record);
     assert_eq!(press(&mut state, &picture, &[Char('q')]), Act::Quit);
+}
+
+#[test]
+fn the_state_is_whole_whatever_else_there_is() {
+    let (picture, mut state) = (picture(), State::new(View::Files));
+    let second = |state: &State| screen(&picture, state, 80, 24)[1].clone();
+    assert!(second(&state).ends_with("5 uses 0"), "{}", second(&state));
+    let letters = "/a-long-name-of-a-file".chars().map(KeyCode::Char);
+    let keys: Vec<KeyCode> = letters.chain([KeyCode::Enter]).collect();
+    press(&mut state, &picture, &keys);
+    state.recording = true;
+    let line = second(&state);
+    assert!(line.contains("1 files 40") && line.contains("  /a-long-name"), "{line}");
+    assert!(line.ends_with("  recording"), "{line}");
+    state.frozen = true;
+    assert!(second(&state).ends_with("  frozen  recording"), "{}", second(&state));
+    for width in [20, 40, 60, 79] {
+        let line = screen(&picture, &state, width, 24)[1].clone();
+        assert!(line.ends_with("  frozen  recording"), "{width}: {line}");
+    }
+}
+
+#[test]
+fn a_column_is_explained_where_it_is_shown() {
+    let (mut picture, state) = (picture(), State::new(View::Files));
+    picture.grids[0].of_column = Some(("size", "Size is what it would be as a whole."));
+    let explained = |width| screen(&picture, &state, width, 24).join(" ").contains("Size is what");
+    assert!(explained(80) && !explained(60));
 }
 
 #[test]

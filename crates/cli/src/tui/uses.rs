@@ -58,7 +58,7 @@ impl Uses {
 }
 
 fn empty(note: &str) -> Grid {
-    Grid { columns: COLUMNS.to_vec(), sort: 1, rows: Vec::new(), note: Some(note.to_owned()) }
+    Grid { columns: COLUMNS.to_vec(), sort: 1, note: Some(note.to_owned()), ..Grid::default() }
 }
 
 fn grid(interval: &Interval) -> Grid {
@@ -92,11 +92,11 @@ fn grid(interval: &Interval) -> Grid {
     let note = if lost > 0 {
         format!("{lost} events were lost, so there is more than is shown.")
     } else {
-        "Through the cache of this machine; to disk is what was written for whoever made it dirty."
-            .to_owned()
+        "Through the cache of this machine.".to_owned()
     };
     let rows = interval.rows.iter().map(row).collect();
-    Grid { columns: COLUMNS.to_vec(), sort: 1, rows, note: Some(note) }
+    let of_column = Some(("to disk", "To disk is what was written for whoever made it dirty."));
+    Grid { columns: COLUMNS.to_vec(), sort: 1, rows, note: Some(note), of_column }
 }
 
 #[cfg(test)]
