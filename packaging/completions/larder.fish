@@ -141,7 +141,7 @@ json\t'What the server says, as it is'
 csv\t'One table with plain numbers'"
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from curve" -l watch -d 'Ask again and again, this far apart: rates of each interval and what they add up to' -r
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from curve" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from files" -l top -d 'So many of them' -r
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from files" -l top -d 'So many of them, however they are printed' -r
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from files" -l control -d 'The server: the path of its control socket, or http://127.0.0.1:PORT. Without it, the only one that is found' -r
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from files" -l token -d 'File with the token, for a server that is controlled over TCP' -r -F
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from files" -l format -d 'How to print' -r -f -a "text\t'For people'
@@ -623,5 +623,5 @@ processes\t'What processes read and write'
 disks\t'What disks do'
 caches\t'What larder serves here'
 uses\t'Files by the processes that use them, and who hits; needs root'"
-complete -c larder -n "__fish_larder_using_subcommand top" -s o -l output -d 'Record from the beginning, one line of JSON for each look' -r -F
+complete -c larder -n "__fish_larder_using_subcommand top" -s o -l output -d 'Record from the beginning, one line of JSON for each look; where there is such a file already, under the next name that is free' -r -F
 complete -c larder -n "__fish_larder_using_subcommand top" -s h -l help -d 'Print help (see more with \'--help\')'
