@@ -164,9 +164,8 @@ async fn warm(
     State(shared): State<Shared>,
     Json(request): Json<RangeRequest>,
 ) -> Result<Response, Refused> {
-    let served = shared.service.volume(&request.volume);
-    let served = served.ok_or_else(|| Refused::no_volume(&request.volume))?;
-    jobs::check_ranges(&request.ranges, served.volume.geometry().length)?;
+    let instead = "whose files are warm once they were read";
+    let served = keep::find(&shared.service, &request, "warm", instead)?;
     let service = Arc::clone(&shared.service);
     shared.jobs.start(move |told| jobs::warm(&service, &served, &request.ranges, told))
 }

@@ -81,9 +81,20 @@ fn a_stop_writes_everything_and_waits_for_those_who_use_it() {
     let none: serde_json::Value = serde_json::from_str(&none).unwrap();
     assert!(none["files"].as_array().is_some_and(Vec::is_empty), "{none}");
     assert!(none["total"].as_u64().is_some_and(|total| total > 0), "{none}");
-    let refused = server.ctl(&["add", "/etc/hostname"]);
-    let why = text(&refused.stderr);
-    assert!(why.contains("this is a mounted folder, which is one volume"), "{why}");
+    let refused = [
+        (
+            &["add", "/etc/hostname"][..],
+            "add hostname: this is a mounted folder, which is one volume",
+        ),
+        (&["remove", "source"], "remove source: this is a mounted folder, which is one volume"),
+        (&["warm", "source"], "warm source: this is a mounted folder, whose files are warm"),
+        (&["pin", "source", "0+1MiB"], "pin source: this is a mounted folder, whose files are"),
+        (&["unpin", "source"], "unpin source: this is a mounted folder, whose files are pinned by"),
+    ];
+    for (words, why) in refused {
+        let said = text(&server.ctl(words).stderr);
+        assert!(said.contains(&format!("failed to {why}")), "{words:?}: {said}");
+    }
     let open = File::open(mountpoint.file("f")).unwrap();
     server.signal(Signal::TERM);
     let said = server.hear(|line| line.contains("is in use"));

@@ -141,14 +141,23 @@ impl Service {
         self.add_planned(&plan)
     }
 
-    /// Whether it is volumes that are served.
+    /// Whether volumes are served that come and go.
     fn check_volumes(&self, what: &str, name: &str) -> Result<()> {
-        let is_folder = self.arguments().folder.is_some();
         let what_it_is = match self.volumes().len() {
             1 => "which is one volume",
             _ => "whose volumes are those of its rules",
         };
-        anyhow::ensure!(!is_folder, "{what} {name}: this is a mounted folder, {what_it_is}");
+        self.check_no_folder(what, name, what_it_is)
+    }
+
+    /// Whether the addresses of volumes are the client's: those of a folder are given to its files as
+    /// they come.
+    ///
+    /// # Errors
+    /// A sentence that can follow "failed to": `what` to do with the name, and what there is instead.
+    pub(crate) fn check_no_folder(&self, what: &str, name: &str, instead: &str) -> Result<()> {
+        let is_folder = self.arguments().folder.is_some();
+        anyhow::ensure!(!is_folder, "{what} {name}: this is a mounted folder, {instead}");
         Ok(())
     }
 
@@ -222,6 +231,7 @@ impl Service {
     /// # Errors
     /// A sentence that can follow "failed to".
     pub(crate) fn check_unused(&self, name: &str, disconnect: bool) -> Result<()> {
+        self.check_volumes("remove", name)?;
         let clients = self.with_server(|server| Ok(server.clients(name)))?;
         let word = if clients == 1 { "client is" } else { "clients are" };
         anyhow::ensure!(
@@ -252,7 +262,6 @@ impl Service {
     ) -> Result<()> {
         let _one_at_a_time = self.changing();
         anyhow::ensure!(!self.is_stopping(), "remove {name}: the server is stopping");
-        self.check_volumes("remove", name)?;
         let Some(served) = self.volume(name) else {
             anyhow::bail!("find the volume \"{name}\": none is called so");
         };
