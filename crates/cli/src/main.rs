@@ -3,7 +3,10 @@
 //! Results go to standard output, progress and notes to standard error. Exit codes: 0 for success,
 //! 1 for a finding, 2 for wrong use or failure.
 
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line prints")]
+#![expect(clippy::print_stdout, reason = "a command line prints")]
+
+#[macro_use]
+mod said;
 
 mod args;
 mod commands;
@@ -83,8 +86,10 @@ fn main() -> ExitCode {
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
     tracing_subscriber::fmt()
         .with_env_filter(log)
-        .with_ansi(std::io::stderr().is_terminal())
         .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        // They would be told on standard error, which is what has failed.
+        .log_internal_errors(false)
         .init();
     let result = match Cli::parse().command {
         Command::Serve(arguments) => succeed(commands::serve::run(&arguments)),

@@ -304,6 +304,8 @@ fn serve(arguments: &Arguments, plan: &Plan, reload: &mut dyn FnMut(&Arc<Service
 
 /// Writes everything out, telling whoever asks meanwhile that this goes on.
 fn drain(service: &Service, signals: &SignalChannel, manager: &Manager) -> Result<()> {
+    // At once, however busy the machine is: the other thread may not run before all is written.
+    manager.still_stopping(&service.status());
     let stopping = AtomicBool::new(true);
     std::thread::scope(|scope| {
         scope.spawn(|| {

@@ -216,3 +216,17 @@ fn a_file_that_is_read_again_adds_and_removes_volumes() {
     reload(&mut server, &["one", "three", "nowhere"], "serving nowhere");
     server.stop();
 }
+
+#[test]
+fn nobody_need_hear_what_it_says() {
+    let mut server = Server::start(&["one"], &["--set", "age-max=60000"]);
+    server.hear_no_more();
+    let mut client = server.client(0);
+    client.write_at(0, &vec![7; 100_000], false).unwrap();
+    client.disconnect().unwrap();
+    // Its counters, and then its progress.
+    server.signal(Signal::USR1);
+    let folder = server.stop_and_keep().0;
+    let written = std::fs::read(folder.path().join("one.img")).unwrap();
+    assert!(written[..100_000] == vec![7; 100_000], "all of it is written");
+}

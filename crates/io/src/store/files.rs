@@ -378,4 +378,28 @@ mod tests {
         assert_eq!(file.attributes().unwrap().size, 7);
         drop(alone);
     }
+
+    #[test]
+    fn what_may_not_be_opened_again_is_written_by_what_is_open() {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("skipped: root alone can act as somebody else");
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let name = folder.path().join("f");
+        let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC;
+        let made = rustix::fs::open(&name, flags, Mode::RUSR).unwrap();
+        let path = rustix::fs::open(&name, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).unwrap();
+        let file = SourceFile::new(path, 0, false);
+        let other = std::thread::spawn(move || {
+            // SAFETY: it changes as whom this thread alone acts on files, until it ends here.
+            unsafe { libc::setfsuid(65_534) };
+            assert_eq!(file.direct(true).unwrap_err(), Errno::ACCESS, "nothing is open");
+            file.give(made);
+            assert!(file.direct(true).unwrap().is_none());
+            rustix::io::pwrite(&*file.buffered(true).unwrap(), b"text", 0).unwrap();
+        });
+        other.join().unwrap();
+        assert_eq!(std::fs::read(&name).unwrap(), b"text");
+    }
 }

@@ -40,7 +40,8 @@ impl SourceFile {
     }
 
     /// A descriptor for direct I/O, and what that must be aligned to; none where there is no such
-    /// thing.
+    /// thing, or where the file's mode does not let us have one any more: a file may be made whose
+    /// mode lets nobody write to it but who has just made it.
     pub(in crate::store::files) fn direct(
         &self,
         write: bool,
@@ -58,6 +59,11 @@ impl SourceFile {
             Ok(opened) => Arc::new(opened),
             Err(Errno::INVAL | Errno::OPNOTSUPP) => {
                 access.align = Some(0);
+                return Ok(None);
+            }
+            Err(Errno::ACCESS)
+                if access.buffered.is_some() && (access.buffered_writes || !write) =>
+            {
                 return Ok(None);
             }
             Err(error) => return Err(error),

@@ -1,0 +1,22 @@
+//! What is said on standard error, whether anybody listens or not.
+//!
+//! The macros of the standard library panic where standard error is gone: a server whose terminal
+//! was closed would end in the middle of what it says, with what it had promised to write. These go
+//! before them wherever this crate prints.
+
+/// Prints a line to standard error; nothing where nobody listens any more.
+macro_rules! eprintln {
+    ($($what:tt)*) => {{
+        use std::io::Write as _;
+        // Nobody is left who could be told.
+        drop(writeln!(std::io::stderr().lock(), $($what)*));
+    }};
+}
+
+/// The same without an end of the line.
+macro_rules! eprint {
+    ($($what:tt)*) => {{
+        use std::io::Write as _;
+        drop(write!(std::io::stderr().lock(), $($what)*));
+    }};
+}
