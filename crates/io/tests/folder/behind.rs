@@ -61,6 +61,17 @@ fn a_folder_is_mounted_once_and_not_inside_of_itself() {
     let refused = Folder::open(&missing, options, &engine.clock()).expect_err("not there");
     assert!(refused.to_string().contains("No such file"), "{refused}");
     fs::create_dir(service.behind("inner")).expect("a folder");
+    let overlapping =
+        [service.behind("inner"), service.source.path().parent().expect("one").into()];
+    for folder in overlapping {
+        let refused = Folder::open(&folder, FolderOptions::default(), &engine.clock());
+        let refused = refused.expect_err("it overlaps").to_string();
+        let other = format!("another larder has {} mounted", service.source.path().display());
+        // Other tests have theirs mounted beside this one.
+        let is_above = folder != service.behind("inner");
+        assert!(refused.contains(&other) || is_above, "{refused}");
+        assert!(refused.contains("one cache for each file"), "{refused}");
+    }
     let inside = FolderMount::check(service.source.path(), &service.behind("inner"));
     assert!(inside.expect_err("it is inside").to_string().contains("inside of it"));
     FolderMount::check(service.source.path(), service.at.path()).expect("it is elsewhere");

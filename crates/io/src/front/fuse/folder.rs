@@ -9,6 +9,7 @@
 //! Invariants: what the kernel has looked up stays known until the kernel forgets it; data of a
 //! file that nobody can reach any more is never written.
 
+mod alone;
 mod attributes;
 mod clerk;
 mod data;
@@ -41,7 +42,7 @@ use larder_core::clock::Clock;
 use news::News;
 use nodes::{Forgotten, Node, Nodes};
 use rules::Rules;
-use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit};
 use sections::Section;
@@ -71,6 +72,17 @@ pub enum FolderError {
         .0.display()
     )]
     Busy(PathBuf),
+    /// Somebody else has a folder that it lies in, or that lies in it.
+    #[error(
+        "lock {}: another larder has {} mounted; one cache for each file, or data would be lost",
+        path.display(), other.display()
+    )]
+    Overlaps {
+        /// The folder.
+        path: PathBuf,
+        /// The one that is mounted.
+        other: PathBuf,
+    },
     /// It would be mounted inside of itself.
     #[error(
         "mount {} at {}: that is inside of it; choose another mountpoint",
@@ -158,7 +170,8 @@ impl Folder {
     /// Opens and locks a folder.
     ///
     /// # Errors
-    /// One sentence: it is missing, no folder, or mounted by another larder.
+    /// One sentence: it is missing, no folder, or mounted by another larder, it or a folder that it
+    /// is in or that is in it.
     pub fn open(
         path: &Path,
         options: FolderOptions,
@@ -168,13 +181,7 @@ impl Folder {
         let path = path
             .canonicalize()
             .map_err(|source| FolderError::Open { path: path.to_owned(), source })?;
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let root = rustix::fs::open(&path, flags, Mode::empty()).map_err(failed)?;
-        match rustix::fs::flock(&root, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {}
-            Err(Errno::AGAIN) => return Err(FolderError::Busy(path)),
-            Err(error) => return Err(failed(error)),
-        }
+        let root = alone::lock(&path)?;
         let named = rustix::fs::openat(
             &root,
             ".",

@@ -11,10 +11,10 @@ use rustix::mount::{MountFlags, UnmountFlags};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType,
 };
-use std::ffi::{CString, OsStr};
+use std::ffi::{CString, OsStr, OsString};
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -216,15 +216,33 @@ fn detach(path: &Path) -> Result<(), UnmountError> {
 
 /// Whether the last thing that is mounted at `path` is of ours.
 fn is_ours(path: &Path) -> bool {
+    let at_path = mounts().into_iter().rfind(|mount| mount.at == path.as_os_str().as_bytes());
+    at_path.is_some_and(|mount| mount.kind == TYPE.as_bytes())
+}
+
+/// What lists of mounts call those of ours: folders by where they are, some of which may be dead.
+pub(super) fn sources() -> Vec<PathBuf> {
+    let ours = mounts().into_iter().filter(|mount| mount.kind == TYPE.as_bytes());
+    ours.map(|mount| OsString::from_vec(mount.source).into()).collect()
+}
+
+/// A line of mountinfo (proc(5)).
+struct Line {
+    at: Vec<u8>,
+    kind: Vec<u8>,
+    source: Vec<u8>,
+}
+
+/// Everything that is mounted, in the order of the kernel: what covers another comes later.
+fn mounts() -> Vec<Line> {
     let mounts = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
-    let lines = mounts.split(|&byte| byte == b'\n');
-    let mut at_path = lines.filter_map(|line| {
+    let parse = |line: &[u8]| {
         let mut words = line.split(|&byte| byte == b' ');
         let at = unescaped(words.nth(4)?);
-        let kind = words.skip_while(|word| *word != b"-").nth(1)?;
-        (at == path.as_os_str().as_bytes()).then(|| kind == TYPE.as_bytes())
-    });
-    at_path.next_back().unwrap_or(false)
+        let mut words = words.skip_while(|word| *word != b"-").skip(1);
+        Some(Line { at, kind: words.next()?.to_vec(), source: unescaped(words.next()?) })
+    };
+    mounts.split(|&byte| byte == b'\n').filter_map(parse).collect()
 }
 
 /// A path as the kernel lists it: spaces and the like as a backslash and three octal digits.
