@@ -157,7 +157,9 @@ impl Arguments {
                 bail!("write what \"{glob}\" names: --write-mode read-only is of all files");
             }
             if !rule.files.uncached {
-                let (name, path) = (rule_name(index), self.source.join(glob));
+                // One that is of the folder itself begins with a slash.
+                let path = self.source.join(glob.trim_start_matches('/'));
+                let name = rule_name(index);
                 volumes.push(VolumeArgument { name, path, upstream: None });
             }
         }

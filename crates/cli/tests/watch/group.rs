@@ -7,6 +7,7 @@
 use std::io::{BufRead, BufReader, Lines, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// What the program is to do, and to which file.
 const WORK: &str = "LARDER_GROUP_WORK";
@@ -52,7 +53,9 @@ pub(crate) struct Group {
 impl Group {
     /// Nothing where this machine cannot: then why was printed.
     pub(crate) fn of(mib: u64) -> Option<Group> {
-        let name = format!("larder-test-{}", std::process::id());
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("larder-test-{}-{number}", std::process::id());
         for (root, limit) in ROOTS {
             let folder = Path::new(root).join(&name);
             if !Path::new(root).join("cgroup.procs").exists()
@@ -74,11 +77,16 @@ impl Group {
         &self.name
     }
 
+    /// Where a process is told to go into it.
+    pub(crate) fn door(&self) -> PathBuf {
+        self.folder.join("cgroup.procs")
+    }
+
     /// Starts this program in the group, and waits until it has prepared.
     pub(crate) fn start(&self, work: &str, file: &Path) -> Working {
         let mut child = Command::new("sh")
             .args(["-c", "echo $$ > \"$1\"; shift; exec \"$@\"", "enter"])
-            .arg(self.folder.join("cgroup.procs"))
+            .arg(self.door())
             .arg(std::env::current_exe().unwrap())
             .args(["--exact", "what_is_done_in_a_group", "--nocapture"])
             .env(WORK, work)

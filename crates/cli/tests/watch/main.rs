@@ -93,6 +93,12 @@ fn findings_fire_on_what_is_sick_and_on_nothing_that_is_healthy() {
 }
 
 #[test]
+fn who_goes_into_a_group_is_watched_from_then_on() {
+    let Some(bench) = Bench::on("ext4") else { return };
+    manners::into_a_group(&bench);
+}
+
+#[test]
 fn what_is_done_in_a_group() {
     squeezed::in_a_group();
 }

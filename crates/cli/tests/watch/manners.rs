@@ -1,5 +1,6 @@
 //! Other ways to read than read(2), and readers beside each other.
 
+use super::group::Group;
 use super::reads::{Random, Workload, read};
 use super::rig::{Bench, FILE_PAGES, Truth, Watching, counts, requests};
 use larder_host::residency::{self, of_range, page_bytes};
@@ -7,6 +8,7 @@ use larder_io::file_map::FileMap;
 use rustix::fs::{Advice, fadvise};
 use std::fs::File;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 pub(crate) const WAYS: &[Workload] = &[("a mapping", mapping), ("sendfile", sendfile)];
@@ -156,4 +158,27 @@ pub(crate) fn past_the_cache(bench: &Bench) {
     let mut truth = Truth::default();
     read(&File::open(&path).unwrap(), 1, 1, &mut truth);
     assert_eq!(truth.misses, 1, "and nothing is resident");
+}
+
+/// Who goes into a group is watched from then on, with what it starts there.
+pub(crate) fn into_a_group(bench: &Bench) {
+    let Some(group) = Group::of(64) else { return };
+    let (outside, inside) = (bench.fill("outside", 16), bench.fill("inside", 16));
+    let watching = Watching::start(&["--cgroup", group.name()]);
+    let script = "read -r line < \"$1\"; dd bs=4096 status=none < \"$1\"; echo $$ > \"$3\"; \
+                  dd bs=4096 status=none < \"$2\"; read -r line < \"$2\"";
+    let mut shell = Command::new("sh");
+    shell.args(["-c", script, "joins"]).args([&outside, &inside]).arg(group.door());
+    let _read_fails_without_a_line = shell.stdout(Stdio::null()).status().unwrap();
+    let watch = watching.end();
+    let pages = |file: &Path, process: &str| {
+        let rows = watch.total.rows.iter();
+        let name = file.display().to_string();
+        let own = rows.filter(|row| row.file == name && row.process == process);
+        own.map(|row| row.counts.read_pages).sum::<u64>()
+    };
+    let rows = &watch.total.rows;
+    assert_eq!((pages(&outside, "sh"), pages(&outside, "dd")), (0, 0), "{rows:?}");
+    assert_eq!(pages(&inside, "dd"), 16, "{rows:?}");
+    assert!(pages(&inside, "sh") > 0, "{rows:?}");
 }

@@ -93,8 +93,10 @@ pub(crate) enum Event {
     Bio { dev: u32, sectors: u64, write: bool, meta: bool },
     /// A request was cut in two.
     Split { dev: u32 },
-    /// A thread was made, by the one that the record is of.
-    NewTask { tid: u32, thread: bool },
+    /// A thread was made, by the one that the record is of; it may be in a group of its own.
+    NewTask { tid: u32, thread: bool, grouped: bool },
+    /// A process went into the control group that is watched.
+    Joined { tid: u32 },
     /// A thread has another name.
     Rename { tid: u32, name: [u8; 16] },
     /// A thread ends.
@@ -128,6 +130,8 @@ pub(crate) enum Part {
     AccessTimes,
     /// Names of processes that come and go.
     Tasks,
+    /// Processes that go into the control group that is watched.
+    Groups,
 }
 
 /// An event that is wanted.
@@ -290,7 +294,13 @@ pub(crate) const WANTED: &[Wanted] = &[
     wanted("block/block_split", Part::Physical, NONE, &["dev"],
         |v| Event::Split { dev: v.word(0) }),
     wanted("task/task_newtask", Part::Tasks, NONE, &["pid", "clone_flags"],
-        |v| Event::NewTask { tid: v.word(0), thread: v.number(1) & CLONE_THREAD != 0 }),
+        |v| Event::NewTask {
+            tid: v.word(0),
+            thread: v.number(1) & CLONE_THREAD != 0,
+            grouped: v.number(1) & CLONE_INTO_CGROUP != 0,
+        }),
+    wanted("cgroup/cgroup_attach_task", Part::Groups, NONE, &["pid"],
+        |v| Event::Joined { tid: v.word(0) }),
     wanted("task/task_rename", Part::Tasks, NONE, &["pid", "newcomm"],
         |v| Event::Rename { tid: v.word(0), name: v.bytes(1) }),
     wanted("sched/sched_process_exit", Part::Tasks, NONE, &["pid"],
@@ -299,6 +309,8 @@ pub(crate) const WANTED: &[Wanted] = &[
 
 /// The new thread belongs to the process of its maker (include/uapi/linux/sched.h).
 const CLONE_THREAD: u64 = 0x1_0000;
+/// It is made in another control group than its maker's.
+const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 
 /// Where every record has the number of its event,
 const ID: Field = Field { offset: 0, size: 2 };

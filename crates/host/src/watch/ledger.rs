@@ -328,9 +328,16 @@ impl Ledger {
             }
             Event::Bio { dev, sectors, write, meta } => self.bio(thread, dev, sectors, write, meta),
             Event::Split { dev } => *self.splits.entry(dev).or_default() += 1,
-            Event::NewTask { tid, thread: same } => {
+            Event::NewTask { tid, thread: same, grouped } => {
                 self.same = None;
                 self.tasks.made(thread, tid, same);
+                if grouped {
+                    self.tasks.grouped(tid);
+                }
+            }
+            Event::Joined { tid } => {
+                self.same = None;
+                self.tasks.joined(tid);
             }
             Event::Rename { tid, name } => {
                 self.same = None;

@@ -41,7 +41,8 @@ pub(super) fn part(part: Part, kernel: &str) -> Option<String> {
         | Part::Writes
         | Part::Throttle
         | Part::Reclaim
-        | Part::Tasks => {
+        | Part::Tasks
+        | Part::Groups => {
             return None;
         }
     })

@@ -110,6 +110,15 @@ impl Scope {
         }
     }
 
+    /// The filter of the kernel for processes that go into the group that is watched; nothing if
+    /// none is, or if its name cannot be said in a filter.
+    pub(super) fn joins(&self) -> Option<String> {
+        let Wanted::Group(group) = &self.wanted else { return None };
+        let group = group.trim_matches('/');
+        let is_plain = !group.is_empty() && !group.contains(['"', '*', '?', '[', '\\']);
+        is_plain.then(|| format!("dst_path == \"/{group}\" || dst_path ~ \"/{group}/*\""))
+    }
+
     /// Device and inode of the only files of interest, for look-ups.
     #[cfg(feature = "bpf")]
     pub(super) fn files(&self) -> (Option<u32>, Option<u64>) {
@@ -215,6 +224,7 @@ mod tests {
         assert_eq!(hot, format!("s_dev == {dev} && i_ino == {ino}"));
         assert_eq!(scope.filter(("s_dev", "i_ino"), false), format!("s_dev == {dev}"));
         assert_eq!(scope.filter(("", ""), true), "");
+        assert_eq!(scope.joins(), None);
         assert!(scope.has_file(Key { dev, ino }, None));
         assert!(!scope.has_file(Key { dev, ino: ino + 1 }, Some(file.path())));
         let everything = Scope::find(&Wanted::Machine).unwrap();

@@ -115,6 +115,7 @@ impl Source {
             let filter = scope.filter(event.file_fields, is_hot(event.part));
             let filter = match event.part {
                 Part::AccessTimes => inodes(),
+                Part::Groups => scope.joins(),
                 _ => Some(filter),
             };
             if let Some(filter) = filter {

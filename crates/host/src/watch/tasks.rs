@@ -145,6 +145,33 @@ impl Tasks {
         self.threads.insert(thread, Task { who, kernel: false, kswapd: false });
     }
 
+    /// A process went into the control group that is watched.
+    pub(crate) fn joined(&mut self, thread: u32) {
+        self.regroup(thread, true);
+    }
+
+    /// A process was made in another control group than that of its maker.
+    pub(crate) fn grouped(&mut self, thread: u32) {
+        if let Some(told) = (self.ask)(thread) {
+            self.regroup(thread, told.watched);
+        }
+    }
+
+    /// From now on a process is watched, or not. What it did before stays what another one did.
+    fn regroup(&mut self, thread: u32, is_watched: bool) {
+        // Who is not known is looked up when met.
+        let Some(before) = self.threads.get(&thread).map(|task| task.who.process) else { return };
+        let Process { pid, name, watched } = self.process(before).clone();
+        if watched == is_watched {
+            return;
+        }
+        self.by_pid.remove(&pid);
+        let now = self.process_of(pid, &name, is_watched);
+        for task in self.threads.values_mut().filter(|task| task.who.process == before) {
+            task.who.process = now;
+        }
+    }
+
     /// A thread has another name; that of the first thread is the name of the process.
     pub(crate) fn renamed(&mut self, thread: u32, name: &str) {
         let Some(task) = self.threads.get_mut(&thread) else { return };
@@ -203,6 +230,30 @@ mod tests {
         assert!(tasks.is_kswapd(9) && !tasks.is_kswapd(7));
         let gone = tasks.who(5).process;
         assert_eq!(tasks.process(gone).name, "(gone)");
+    }
+
+    #[test]
+    fn who_goes_into_a_group_is_another_from_then_on() {
+        let mut tasks = tasks();
+        tasks.made(7, 200, false);
+        let before = tasks.who(200).process;
+        tasks.made(200, 201, true);
+        tasks.joined(300);
+        tasks.joined(200);
+        let after = tasks.who(200).process;
+        assert_ne!(before, after);
+        assert_eq!(tasks.who(201).process, after, "all of its threads");
+        assert!(tasks.process(after).watched && !tasks.process(before).watched);
+        tasks.made(200, 202, false);
+        let made = tasks.who(202).process;
+        assert!(tasks.process(made).watched, "and what it makes then");
+        tasks.joined(200);
+        assert_eq!(tasks.who(200).process, after, "nothing has changed");
+        // The maker is outside, and what it made in the group was asked for.
+        tasks.made(9, 100, false);
+        tasks.grouped(100);
+        let grouped = tasks.who(100).process;
+        assert!(tasks.process(grouped).watched);
     }
 
     #[test]

@@ -110,8 +110,8 @@ impl Symptom<'_> {
                 format!("{policy} would hit {:.1} of 100 references more", gain * 100.0)
             }
             Symptom::Scanned { share } => format!(
-                "{} of its references are to pages that no memory would still hold: it is read \
-                 through",
+                "{} of its references are to pages that no memory would still hold: it is gone \
+                 through once",
                 format::percent(share)
             ),
             Symptom::AheadWasted { share } => {
@@ -153,7 +153,9 @@ impl Symptom<'_> {
                 "its memory goes to volumes that gain more".to_owned()
             }
             Symptom::Scanned { .. } => {
-                "larder ctl set share=auto keeps it from taking memory of others".to_owned()
+                "where there are other volumes, larder ctl set share=auto keeps it from taking their \
+                 memory"
+                    .to_owned()
             }
             Symptom::AheadWasted { .. } => format!(
                 "windows were made smaller and begin later; larder ctl set {volume}.hint=random \
@@ -164,8 +166,8 @@ impl Symptom<'_> {
                  memory helps as well"
             ),
             Symptom::WriteAmplification { .. } => {
-                "writes of less than a block that are each flushed do that; let clients flush less \
-                 often"
+                "writes of less than a block that are each flushed do that, and writes that failed \
+                 and were tried again; let clients flush less often"
                     .to_owned()
             }
         }

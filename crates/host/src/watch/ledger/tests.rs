@@ -173,7 +173,7 @@ fn waits_metadata_and_the_lives_of_threads() {
     assert_eq!(ledger.unattributed().metadata_bytes, PAGE);
     let mut name = [0; 16];
     name[..4].copy_from_slice(b"tail");
-    let made = Event::NewTask { tid: 300, thread: false };
+    let made = Event::NewTask { tid: 300, thread: false, grouped: false };
     take(&mut ledger, DB, &[made, Event::Rename { tid: 300, name }]);
     take(&mut ledger, 300, &[lookup, Event::Exit { tid: 300 }]);
     assert_eq!(of(&ledger, "tail").read_pages, 1);
