@@ -90,8 +90,8 @@ fn unpin_one(service: &Service, volume: &ArenaVolume, range: Range<u64>) -> Resu
     unpinned.map_err(|error| Refused::wrong(error.to_string()))
 }
 
-/// The volume of a request whose ranges lie in it, and which is no folder: `what` is to be done, and
-/// what there is `instead` for the files of one.
+/// The volume of a request whose ranges lie in it, and which is no folder: `what` is to be done,
+/// and what there is `instead` for the files of one.
 pub(super) fn find(
     service: &Service,
     request: &RangeRequest,

@@ -153,8 +153,8 @@ impl Symptom<'_> {
                 "its memory goes to volumes that gain more".to_owned()
             }
             Symptom::Scanned { .. } => {
-                "where there are other volumes, larder ctl set share=auto keeps it from taking their \
-                 memory"
+                "where there are other volumes, larder ctl set share=auto keeps it from taking \
+                 their memory"
                     .to_owned()
             }
             Symptom::AheadWasted { .. } => format!(

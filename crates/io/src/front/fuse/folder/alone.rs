@@ -2,8 +2,8 @@
 //! that one lies in.
 //!
 //! The lock is flock(2) on the folder itself. Of folders above and below nobody takes one, since
-//! programs that clean up pass by what is locked; the list of mounts says which there are, and their
-//! locks which of them live.
+//! programs that clean up pass by what is locked; the list of mounts says which there are, and
+//! their locks which of them live.
 
 use super::super::mount::sources;
 use super::FolderError;
