@@ -45,6 +45,7 @@ fn every_way_to_read_is_seen() {
         manners::several_processes(&bench);
         manners::a_ring(&bench);
         manners::past_the_cache(&bench);
+        manners::past_the_end(&bench);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::group::Group;
 use super::reads::{Random, Workload, read};
-use super::rig::{Bench, FILE_PAGES, Truth, Watching, counts, requests};
+use super::rig::{Bench, FILE_PAGES, Truth, Watching, counts, requests, ways};
 use larder_host::residency::{self, of_range, page_bytes};
 use larder_io::file_map::FileMap;
 use rustix::fs::{Advice, fadvise};
@@ -158,6 +158,30 @@ pub(crate) fn past_the_cache(bench: &Bench) {
     let mut truth = Truth::default();
     read(&File::open(&path).unwrap(), 1, 1, &mut truth);
     assert_eq!(truth.misses, 1, "and nothing is resident");
+}
+
+/// A reader that asks for more than there is, as most do, looks up what there is.
+pub(crate) fn past_the_end(bench: &Bench) {
+    if !ways().contains(&"on") {
+        return;
+    }
+    let path = bench.fill("short", 16);
+    residency::drop::file(&path).unwrap();
+    let watching = Watching::start(&[bench.path().to_str().unwrap(), "--bpf", "on"]);
+    let file = File::open(&path).unwrap();
+    let mut room = vec![0; 1 << 17];
+    for (offset, pages) in [(0, 16), (0, 16), (4096, 15)] {
+        let bytes = file.read_at(&mut room, offset).unwrap();
+        assert_eq!(bytes as u64, pages * page_bytes());
+    }
+    let watch = watching.end();
+    let found = counts(&watch, &path, std::process::id());
+    let (hits, misses) = (found.hit_pages + found.read_ahead_hit_pages, found.miss_pages);
+    println!(
+        "shown: {}, past the end: 31 hits and 16 misses, told {hits} and {misses}",
+        bench.kind
+    );
+    assert_eq!((found.read_pages, hits, misses), (47, 31, 16), "{found:?}");
 }
 
 /// Who goes into a group is watched from then on, with what it starts there.

@@ -37,6 +37,8 @@ pub(crate) enum Alu {
     Sub = 0x10,
     And = 0x50,
     ShiftLeft = 0x60,
+    /// Zeros come in.
+    ShiftRight = 0x70,
     Set = 0xb0,
 }
 

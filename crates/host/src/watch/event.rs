@@ -55,8 +55,9 @@ pub(crate) enum Reason {
 /// What happened. Fields are called as everywhere in [`super`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// All pages from `first` to `last` were looked up.
-    Lookup { key: Key, first: u64, last: u64 },
+    /// All pages from `first` to `last` were looked up, of which the file has those up to `held`,
+    /// as far as that is known.
+    Lookup { key: Key, first: u64, last: u64, held: u64 },
     /// Resident pages of a range were mapped.
     MapPages { key: Key, first: u64, last: u64 },
     /// A page was not mapped.
@@ -237,7 +238,7 @@ fn bio(view: &View<'_>) -> Event {
 #[rustfmt::skip]
 pub(crate) const WANTED: &[Wanted] = &[
     wanted("filemap/mm_filemap_get_pages", Part::Lookups, S_DEV, RANGE, |v| Event::Lookup {
-        key: v.key(), first: v.number(2), last: v.number(3),
+        key: v.key(), first: v.number(2), last: v.number(3), held: v.number(3),
     }),
     wanted("filemap/mm_filemap_map_pages", Part::Mappings, S_DEV, RANGE, |v| Event::MapPages {
         key: v.key(), first: v.number(2), last: v.number(3),
@@ -326,6 +327,7 @@ pub(crate) struct Lookup {
     pub(crate) key: Key,
     pub(crate) first: u64,
     pub(crate) last: u64,
+    pub(crate) held: u64,
 }
 
 /// Takes records apart that are of events whose formats are known.
@@ -363,6 +365,7 @@ impl Decoder {
             key: Key { dev: dev.word(record), ino: ino.unsigned(record) },
             first: first.unsigned(record),
             last: last.unsigned(record),
+            held: last.unsigned(record),
         })
     }
 
@@ -406,9 +409,9 @@ mod tests {
         record[24..28].copy_from_slice(&0x0070_0001_u32.to_le_bytes());
         record[32] = 9;
         let key = Key { dev: 0x0070_0001, ino: 12 };
-        let expected = Event::Lookup { key, first: 5, last: 9 };
+        let expected = Event::Lookup { key, first: 5, last: 9, held: 9 };
         assert_eq!(decoder.decode(&record), Some((77, expected)));
-        let lookup = Lookup { thread: 77, key, first: 5, last: 9 };
+        let lookup = Lookup { thread: 77, key, first: 5, last: 9, held: 9 };
         assert_eq!(decoder.lookup(&record), Some(lookup));
         record[0] = 4;
         assert_eq!(decoder.lookup(&record), None);

@@ -122,7 +122,7 @@ pub(crate) fn decode(record: &[u8]) -> Option<(u32, Skipped, Event)> {
     let event = if word(record, 0) >> 16 & 0xffff == u64::from(program::CAME) {
         Event::Add { key, first, order: u32::try_from(last).unwrap_or(0) }
     } else {
-        Event::Lookup { key, first, last }
+        Event::Lookup { key, first, last, held: word(record, program::HELD) }
     };
     let dev = half(record, program::BEFORE_DEV);
     let skipped = Skipped {

@@ -293,8 +293,8 @@ impl Ledger {
     /// Takes an event of a thread; answers with the request that it began, if it is one.
     pub(crate) fn take(&mut self, thread: u32, event: Event) -> Option<Reference> {
         match event {
-            Event::Lookup { key, first, last } => {
-                return self.looked_up(&Lookup { thread, key, first, last });
+            Event::Lookup { key, first, last, held } => {
+                return self.looked_up(&Lookup { thread, key, first, last, held });
             }
             Event::MapPages { key, first, last } => self.mapped(thread, key, first, last),
             Event::Fault { key, page } => return self.fault(thread, key, page),
@@ -367,12 +367,12 @@ impl Ledger {
 
     /// Takes a look-up; answers with the request that it began, if it did.
     pub(crate) fn looked_up(&mut self, lookup: &Lookup) -> Option<Reference> {
-        let Lookup { thread, key, first, last } = *lookup;
-        if last < first {
+        let Lookup { thread, key, first, last, held } = *lookup;
+        if last.min(held) < first {
             return None;
         }
         let Same { who, file, place, .. } = self.same(thread, key);
-        let found = self.lookups.looked_up(who, file, first, last);
+        let found = self.lookups.looked_up(who, file, first, (last, held));
         let counts = &mut self.counts[place].2;
         let Found { first, hits, ahead, misses, corrected, is_new, in_order } = found;
         counts.hit_pages = (counts.hit_pages + hits).saturating_sub(corrected);
@@ -382,7 +382,7 @@ impl Ledger {
             return None;
         }
         counts.read_requests += 1;
-        let pages = last.saturating_add(1) - first;
+        let pages = last.min(held).saturating_add(1) - first;
         counts.read_pages += pages;
         counts.in_order_pages += if in_order { pages } else { 0 };
         Some(Reference {

@@ -102,7 +102,7 @@ struct Thread {
     epoch: u32,
     /// Requests in a row that began where the one before had ended.
     in_order: u32,
-    /// Pages of the last request.
+    /// Pages that the last request asked for.
     pages: u64,
     /// The request that it looked up last: file, where it has come to, last page.
     request: Option<(FileId, u64, u64)>,
@@ -155,21 +155,28 @@ impl Lookups {
         }
     }
 
-    /// A thread has looked up all pages from `first` to `last`.
-    pub(crate) fn looked_up(&mut self, who: Who, file: FileId, first: u64, last: u64) -> Found {
+    /// A thread has looked up all pages from `first` to `last`, of which the file has those up to
+    /// `held`: they count. Requests are told from one another by what they asked for.
+    pub(crate) fn looked_up(
+        &mut self,
+        who: Who,
+        file: FileId,
+        first: u64,
+        (last, held): (u64, u64),
+    ) -> Found {
         let thread = self.threads.entry(who.thread).or_default();
         let epoch = thread.epoch;
         let rest =
             thread.request.is_some_and(|(of, come, end)| of == file && end == last && first > come);
-        let end = last.saturating_add(1);
+        let (end, asked) = (last.min(held).saturating_add(1), last.saturating_add(1));
         let before = *thread;
         thread.epoch = epoch.wrapping_add(1);
         thread.request = Some((file, first, last));
         thread.ahead = Ahead::Nothing;
-        let first = if rest { first } else { beginning(&self.fresh, before, file, first, end) };
+        let first = if rest { first } else { beginning(&self.fresh, before, file, first, asked) };
         let mut found = Found { first, is_new: !rest, ..Found::default() };
         if !rest {
-            let pages = end - first;
+            let pages = asked - first;
             let goes_on = before.request.is_some_and(|(of, _, last)| {
                 of == file && (first == last || first == last.saturating_add(1))
             });
@@ -197,7 +204,7 @@ impl Lookups {
         if rest {
             found.corrected = found.misses;
         } else {
-            found.hits = (end - first).saturating_sub(found.misses + found.ahead);
+            found.hits = end.saturating_sub(first).saturating_sub(found.misses + found.ahead);
         }
         found
     }

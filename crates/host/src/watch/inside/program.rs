@@ -31,7 +31,7 @@ pub(super) const RECORD_ID: u16 = 0xfffe;
 pub(super) const LOOK_UP: u16 = 0;
 pub(super) const CAME: u16 = 1;
 /// Bytes of a record. Its fields are at the places below.
-pub(super) const RECORD_BYTES: i32 = 88;
+pub(super) const RECORD_BYTES: i32 = 96;
 const KIND: i16 = 2;
 const THREAD: i16 = 4;
 pub(super) const TIME: i16 = 8;
@@ -46,6 +46,7 @@ pub(super) const BEFORE_IN_ORDER: i16 = 60;
 pub(super) const BEFORE_FIRST: i16 = 64;
 pub(super) const BEFORE_LAST: i16 = 72;
 pub(super) const BEFORE_PAGES: i16 = 80;
+pub(super) const HELD: i16 = 88;
 
 /// Words of what is kept of a thread: its last look-up, and where it is counted.
 pub(super) const THREAD_WORDS: u32 = 7;
@@ -65,6 +66,7 @@ const SAME: i16 = -8;
 const COUNTS: i16 = -16;
 const KEY: i16 = -32;
 const NOW: i16 = -40;
+const HELD_LAST: i16 = -48;
 
 /// "Nobody has to be woken": the ring is looked at every few milliseconds anyway.
 const NO_WAKEUP: i32 = 1;
@@ -76,6 +78,7 @@ const CREATE: i32 = 1;
 pub(super) struct Layout {
     host: i16,
     ino: i16,
+    size: i16,
     sb: i16,
     dev: i16,
     pid: i16,
@@ -101,6 +104,7 @@ impl Layout {
         Ok(Layout {
             host: types.offset("address_space", "host")?,
             ino: types.offset("inode", "i_ino")?,
+            size: types.offset("inode", "i_size")?,
             sb: types.offset("inode", "i_sb")?,
             dev: types.offset("super_block", "s_dev")?,
             pid: types.offset("task_struct", "pid")?,
@@ -242,6 +246,22 @@ fn end(code: &mut Code, maps: &Maps, lost: Label, out: Label) {
     code.exit();
 }
 
+/// The last page of a request that the file has, whose inode is in `R7`, onto the stack. Readers
+/// ask for as much as they have room for.
+fn last_page(code: &mut Code, layout: &Layout) {
+    let inside = code.label();
+    let shift = i32::try_from(crate::residency::page_bytes().trailing_zeros()).expect("small");
+    code.load(Access::U64, R1, R6, 16);
+    code.load(Access::U64, R2, R7, layout.size);
+    // Of what has no size it becomes more than any page.
+    code.alu_value(Alu::Add, R2, -1);
+    code.alu_value(Alu::ShiftRight, R2, shift);
+    code.jump_if(R2, If::Above, R1, inside);
+    code.alu(Alu::Set, R1, R2);
+    code.set(inside);
+    code.store(Access::U64, R10, HELD_LAST, R1);
+}
+
 /// `(struct address_space *mapping, pgoff_t first, pgoff_t last)`
 pub(super) fn looked_up(layout: &Layout, maps: &Maps, only: Only) -> Vec<u64> {
     let mut code = Code::default();
@@ -250,8 +270,9 @@ pub(super) fn looked_up(layout: &Layout, maps: &Maps, only: Only) -> Vec<u64> {
     code.alu(Alu::Set, R6, R1);
     code.load(Access::U64, R7, R6, 0);
     file(&mut code, layout, only, out);
+    last_page(&mut code, layout);
     code.load(Access::U64, R1, R6, 8);
-    code.load(Access::U64, R2, R6, 16);
+    code.load(Access::U64, R2, R10, HELD_LAST);
     code.jump_if(R1, If::Above, R2, out);
     thread(&mut code, layout, maps, CREATE);
     code.jump_if_value(R7, If::Equal, 0, lost);
@@ -294,6 +315,8 @@ pub(super) fn looked_up(layout: &Layout, maps: &Maps, only: Only) -> Vec<u64> {
     code.store(Access::U64, R0, FIRST, R1);
     code.load(Access::U64, R1, R6, 16);
     code.store(Access::U64, R0, LAST, R1);
+    code.load(Access::U64, R1, R10, HELD_LAST);
+    code.store(Access::U64, R0, HELD, R1);
     since(&mut code);
     submit(&mut code);
     code.set(update);
@@ -335,6 +358,10 @@ fn remember(code: &mut Code, maps: &Maps, out: Label) {
     code.store(Access::U64, R7, OF_PAGES, R2);
     code.load(Access::U32, R3, R10, COUNTS);
     code.jump_if_value(R3, If::Equal, 0, out);
+    // Of those that were asked for, the file has these.
+    code.load(Access::U64, R2, R10, HELD_LAST);
+    code.alu(Alu::Sub, R2, R1);
+    code.alu_value(Alu::Add, R2, 1);
     code.load(Access::U32, R1, R7, OF_PAIR);
     element(code, R3, maps.counts, R1, PAIRS_MAX, COUNTS_SHIFT);
     code.load(Access::U64, R1, R3, 0);

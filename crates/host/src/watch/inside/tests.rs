@@ -50,12 +50,34 @@ fn own_thread() -> u32 {
 }
 
 #[test]
+fn requests_end_where_the_file_ends() {
+    let Some(file) = file(5) else { return };
+    let Some((mut inside, key)) = started(&file, true) else { return };
+    let mut room = vec![0; 32 * 4096];
+    // As large as its room, from its third page on, inside, and of a file that is no whole page.
+    for (offset, bytes) in [(0, 5), (2, 3)] {
+        assert_eq!(file.read_at(&mut room, offset * 4096).unwrap(), bytes * 4096);
+    }
+    file.read_exact_at(&mut room[..8192], 4096).unwrap();
+    file.set_len(4 * 4096 + 1).unwrap();
+    file.read_at(&mut room, 3 * 4096).unwrap();
+    file.set_len(4 * 4096).unwrap();
+    file.read_at(&mut room, 3 * 4096).unwrap();
+    let look_ups = told(&mut inside, key).into_iter().filter_map(|(.., event)| match event {
+        Event::Lookup { first, held, .. } => Some((first, held)),
+        _ => None,
+    });
+    let look_ups: Vec<_> = look_ups.collect();
+    assert_eq!(look_ups, [(0, 4), (2, 4), (1, 2), (3, 4), (3, 3)]);
+}
+
+#[test]
 fn look_ups_are_told_until_they_may_be_counted_and_again_when_a_page_comes() {
     let Some(file) = file(20) else { return };
     let Some((mut inside, key)) = started(&file, false) else { return };
     page(&file, 3);
     let thread = own_thread();
-    let look_up = |page| Event::Lookup { key, first: page, last: page };
+    let look_up = |page| Event::Lookup { key, first: page, last: page, held: page };
     assert_eq!(told(&mut inside, key), [(thread, Skipped::default(), look_up(3))]);
     inside.met(thread, key, (7, 8), REQUESTS_MIN - 1);
     assert!(inside.by_thread.is_empty(), "not worth it yet");

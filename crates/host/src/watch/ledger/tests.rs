@@ -70,7 +70,7 @@ fn bio(sectors: u64, write: bool) -> Event {
 fn a_cold_read_is_charged_to_the_reader_with_its_disk() {
     let mut ledger = ledger();
     let wanted = Event::Wanted { key: FILE, first: 0, count: 1 };
-    let lookup = |page| Event::Lookup { key: FILE, first: page, last: page };
+    let lookup = |page| Event::Lookup { key: FILE, first: page, last: page, held: page };
     take(&mut ledger, DB, &[wanted, add(0, 2), bio(32, false)]);
     let first = ledger.take(DB, lookup(0)).unwrap();
     assert_eq!((first.offset, first.bytes, first.misses), (0, PAGE, 1));
@@ -79,7 +79,7 @@ fn a_cold_read_is_charged_to_the_reader_with_its_disk() {
     assert_eq!((counts.read_pages, counts.read_requests, counts.added_pages), (3, 3, 4));
     assert_eq!((counts.miss_pages, counts.read_ahead_hit_pages, counts.hit_pages), (1, 1, 1));
     assert_eq!(counts.disk_read_bytes, 4 * PAGE);
-    assert!(ledger.take(DB, Event::Lookup { key: FILE, first: 5, last: 4 }).is_none());
+    assert!(ledger.take(DB, Event::Lookup { key: FILE, first: 5, last: 4, held: 4 }).is_none());
 }
 
 #[test]
@@ -166,7 +166,7 @@ fn files_of_block_devices_and_of_partitions_are_found() {
 #[test]
 fn waits_metadata_and_the_lives_of_threads() {
     let mut ledger = ledger();
-    let lookup = Event::Lookup { key: FILE, first: 0, last: 0 };
+    let lookup = Event::Lookup { key: FILE, first: 0, last: 0, held: 0 };
     take(&mut ledger, DB, &[lookup, Event::Throttled { ms: 20 }, Event::Throttled { ms: 0 }]);
     assert_eq!((of(&ledger, "db").throttles, of(&ledger, "db").throttled_ms), (1, 20));
     take(&mut ledger, DB, &[Event::Bio { dev: DEV, sectors: 8, write: true, meta: true }]);

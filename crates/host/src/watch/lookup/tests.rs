@@ -12,7 +12,7 @@ fn found(hits: u64, ahead: u64, misses: u64) -> Found {
 
 /// A look-up without its place, and without where the one before was.
 fn look(lookups: &mut Lookups, who: Who, file: FileId, first: u64, last: u64) -> Found {
-    Found { first: 0, in_order: false, ..lookups.looked_up(who, file, first, last) }
+    Found { first: 0, in_order: false, ..lookups.looked_up(who, file, first, (last, last)) }
 }
 
 #[test]
@@ -82,11 +82,11 @@ fn a_piece_that_was_not_told_is_found_by_what_read_ahead_was_asked_for() {
     lookups.wanted(A, 0, 100, 16);
     lookups.added(A, 0, 100, 16);
     // The first folio was there at once, so the kernel tells of the second one on.
-    let rest = lookups.looked_up(A, 0, 104, 115);
+    let rest = lookups.looked_up(A, 0, 104, (115, 115));
     assert_eq!((rest.first, rest.is_new, rest.misses), (100, true, 16));
     lookups.wanted(A, 0, 200, 4);
     lookups.added(A, 0, 200, 4);
-    assert_eq!(lookups.looked_up(A, 0, 202, 300).first, 202, "asked for something else");
+    assert_eq!(lookups.looked_up(A, 0, 202, (300, 300)).first, 202, "asked for something else");
 }
 
 #[test]
@@ -97,18 +97,18 @@ fn a_piece_that_was_not_told_is_found_in_a_run_and_nowhere_else() {
     for first in [0, 16, 32] {
         assert_eq!(look(&mut lookups, A, 0, first, first + 15), found(0, 16, 0));
     }
-    let rest = lookups.looked_up(A, 0, 60, 63);
+    let rest = lookups.looked_up(A, 0, 60, (63, 63));
     assert_eq!((rest.first, rest.ahead), (48, 16));
     // Every second page is no run.
     for page in (100..200).step_by(2) {
-        let one = lookups.looked_up(A, 0, page, page);
+        let one = lookups.looked_up(A, 0, page, (page, page));
         assert_eq!((one.first, one.ahead), (page, 1));
     }
     // In a run, but what lies between was not read ahead.
     for first in [600, 601, 602] {
         look(&mut lookups, A, 0, first, first);
     }
-    assert_eq!(lookups.looked_up(A, 0, 610, 610).first, 610);
+    assert_eq!(lookups.looked_up(A, 0, 610, (610, 610)).first, 610);
 }
 
 #[test]
@@ -246,7 +246,13 @@ struct Kernel {
 #[cfg(feature = "bpf")]
 impl Kernel {
     /// A look-up; if it is counted here, its pages.
-    fn looked_up(&mut self, file: FileId, first: u64, last: u64, counts: bool) -> Option<u64> {
+    fn looked_up(
+        &mut self,
+        file: FileId,
+        first: u64,
+        (last, held): (u64, u64),
+        counts: bool,
+    ) -> Option<u64> {
         let same = self.request.filter(|(of, ..)| *of == file);
         self.skipped += u32::from(counts);
         if let Some((_, come, end)) = same
@@ -260,7 +266,7 @@ impl Kernel {
         self.in_order = if goes_on { self.in_order + 1 } else { 0 };
         self.pages = last - first + 1;
         self.request = Some((file, first, last));
-        counts.then_some(self.pages)
+        counts.then_some(last.min(held) + 1 - first)
     }
 }
 
@@ -331,17 +337,19 @@ fn what_is_only_counted_gives_the_same_numbers() {
                         _ => (next(20), 20 + next(10)),
                     };
                     (at[number], counted) = (last + 1, counted + 1);
-                    let pages = last - first + 1;
-                    add(&mut told, &all.looked_up(who, file, first, last), pages);
+                    // The file may end in it.
+                    let range = (last, last.min(first + next(12)));
+                    let pages = range.1 - first + 1;
+                    add(&mut told, &all.looked_up(who, file, first, range), pages);
                     if some.none_fresh(file) {
-                        let hits = of.looked_up(file, first, last, true).expect("counted");
+                        let hits = of.looked_up(file, first, range, true).expect("counted");
                         let in_order = hits > 0 && of.in_order > 0;
                         add(&mut found, &Found { hits, in_order, ..Found::default() }, hits);
                     } else {
                         counted -= 1;
                         catch_up(&mut some, who.thread, of);
-                        of.looked_up(file, first, last, false);
-                        add(&mut found, &some.looked_up(who, file, first, last), pages);
+                        of.looked_up(file, first, range, false);
+                        add(&mut found, &some.looked_up(who, file, first, range), pages);
                     }
                 }
             }
