@@ -1,10 +1,17 @@
 //! The descriptors by which a file is read and written: opened when they are needed.
 
-use super::{ALIGN, DIO_ALIGN, SourceFile};
+use super::{ALIGN, Access, DIO_ALIGN, SourceFile};
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+
+impl Access {
+    /// The descriptor that goes through the kernel's page cache, if it is open and will do.
+    fn buffered_for(&self, write: bool) -> Option<&Arc<OwnedFd>> {
+        self.buffered.as_ref().filter(|_| self.buffered_writes || !write)
+    }
+}
 
 impl SourceFile {
     /// Opens the file once more.
@@ -31,7 +38,7 @@ impl SourceFile {
     /// A descriptor that goes through the kernel's page cache.
     pub(crate) fn buffered(&self, write: bool) -> Result<Arc<OwnedFd>, Errno> {
         let mut access = self.access.lock().expect("no holder panics");
-        if let Some(known) = access.buffered.as_ref().filter(|_| access.buffered_writes || !write) {
+        if let Some(known) = access.buffered_for(write) {
             return Ok(Arc::clone(known));
         }
         let opened = Arc::new(self.open_data(OFlags::empty(), write)?);
@@ -61,11 +68,7 @@ impl SourceFile {
                 access.align = Some(0);
                 return Ok(None);
             }
-            Err(Errno::ACCESS)
-                if access.buffered.is_some() && (access.buffered_writes || !write) =>
-            {
-                return Ok(None);
-            }
+            Err(Errno::ACCESS) if access.buffered_for(write).is_some() => return Ok(None),
             Err(error) => return Err(error),
         };
         let align = *access.align.get_or_insert_with(|| alignment(&opened));
