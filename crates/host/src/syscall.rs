@@ -1,6 +1,6 @@
 //! System calls that neither the standard library nor rustix has: cachestat(2), mincore(2) over a
-//! mapping of a file, the ioctl(2) FIEMAP, `open_by_handle_at(2)`, fanotify(7), the control of loop
-//! devices, scheduling policy and I/O priority of a thread.
+//! mapping of a file, the ioctl(2) FIEMAP, XFS's generation of an inode, `open_by_handle_at(2)`,
+//! fanotify(7), the control of loop devices, scheduling policy and I/O priority of a thread.
 //!
 //! The only `unsafe` of this crate. Invariants: every pointer that is handed to the kernel points
 //! to memory of the stated length that lives until the call is back; a mapping is never read or
@@ -162,6 +162,55 @@ pub(crate) fn loop_control(control: &File, command: LoopControl, number: u32) ->
     // SAFETY: both commands take a number and no pointer. rustix has neither.
     let result = unsafe { libc::ioctl(control.as_raw_fd(), request, libc::c_ulong::from(number)) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// `struct xfs_bulkstat` (`fs/xfs/libxfs/xfs_fs.h`), as far as it is wanted.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct XfsInode {
+    number: u64,
+    others: [u64; 7],
+    generation: u32,
+    another: u32,
+    rest: [u64; 15],
+}
+
+/// The fixed part of `struct xfs_bulkstat_req`, which is what the number of the call is made of.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct XfsInodesHead {
+    first: u64,
+    flags: u32,
+    wanted: u32,
+    found: u32,
+    group: u32,
+    reserved: [u64; 5],
+}
+
+/// The same with room for one inode behind it.
+#[repr(C)]
+struct XfsInodes {
+    head: XfsInodesHead,
+    inode: XfsInode,
+}
+
+/// The generation of an inode of the XFS that `root` is on: how often its number was given to a
+/// file. `ENOENT` if there is no such inode now; `ENOTTY` on other file systems, and before Linux
+/// 5.4.
+pub(crate) fn xfs_generation(root: &File, number: u64) -> io::Result<u32> {
+    let head = XfsInodesHead { first: number, wanted: 1, ..XfsInodesHead::default() };
+    let mut asked = XfsInodes { head, inode: XfsInode::default() };
+    let call = rustix::ioctl::opcode::read::<XfsInodesHead>(b'X', 127);
+    // SAFETY: the pointer is to a live value with the layout that the kernel expects; it says that
+    // there is room for one inode, and the kernel writes no more and keeps nothing. rustix has no
+    // such call.
+    let result = unsafe { libc::ioctl(root.as_raw_fd(), call.into(), ptr::from_mut(&mut asked)) };
+    if result != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // It tells of the next one if there is none of that number.
+    let is_it = asked.head.found == 1 && asked.inode.number == number;
+    if is_it { Ok(asked.inode.generation) } else { Err(io::ErrorKind::NotFound.into()) }
 }
 
 /// The longest handle of a file (include/linux/exportfs.h, `MAX_HANDLE_SZ`).

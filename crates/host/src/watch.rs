@@ -14,6 +14,7 @@
 //! Invariants: without events the rest works, and says what is missing; the instance of tracefs is
 //! removed when the watcher is dropped; events that the kernel could not keep are counted.
 
+mod by_number;
 mod event;
 mod fast;
 mod group;
@@ -40,12 +41,13 @@ pub use tasks::Process;
 use crate::residency;
 use crate::tracefs::{TraceError, now_ns};
 use crate::{machine, mounts, proc};
+use by_number::ByNumber;
 use group::Group;
 use larder_report::findings;
 use larder_report::watch::{
     Counts, Interval, Memory, ProcessMemory, Row, SCHEMA, Unattributed, VERSION, Watch,
 };
-use ledger::{Ledger, Machine};
+use ledger::{Ledger, Machine, REMOVED_MAX};
 use names::Names;
 use readings::Readings;
 use rustix::time::{ClockId, clock_gettime};
@@ -194,10 +196,12 @@ impl Watcher {
             missing.extend(missing::scope(&scope));
         }
         let wanted = options.wanted.clone();
+        let mut numbers = ByNumber::default();
         let ledger = Ledger::new(Machine {
             ask: Box::new(move |thread| scope::told(&wanted, thread)),
             homes: Box::new(homes::devices),
             holds_blocks: Box::new(homes::is_block_device),
+            ends: Box::new(move |key| numbers.bytes(key)),
             page_bytes: residency::page_bytes(),
         });
         let group = match &options.wanted {
@@ -260,6 +264,9 @@ impl Watcher {
     fn read(&mut self, all: bool, mut each: impl FnMut(u64, &Reference)) -> Result<(), WatchError> {
         let Some(source) = &mut self.source else { return Ok(()) };
         source.read(all, &mut self.ledger, &mut each)?;
+        for (file, when_ns) in self.ledger.gone() {
+            self.names.gone(file, when_ns);
+        }
         self.find_names();
         Ok(())
     }
@@ -269,9 +276,12 @@ impl Watcher {
         let counts = self.ledger.counts();
         let new = counts.iter().skip(self.named).take(NAMES_PER_STEP);
         for (file, process, _) in new {
-            let pid = self.ledger.tasks().process(*process).pid;
-            self.names.find(*file, self.ledger.key(*file), pid);
             self.named += 1;
+            // Its number may be another one's by now.
+            if !self.ledger.is_removed(*file) {
+                let pid = self.ledger.tasks().process(*process).pid;
+                self.names.find(*file, self.ledger.key(*file), pid);
+            }
         }
     }
 
@@ -280,7 +290,7 @@ impl Watcher {
     fn find_rest(&mut self) {
         let mut lacking: HashMap<u32, fast::Map<u64, FileId>> = HashMap::new();
         for (file, ..) in self.ledger.counts() {
-            if self.names.lacks(*file) {
+            if !self.ledger.is_removed(*file) && self.names.lacks(*file) {
                 let key = self.ledger.key(*file);
                 lacking.entry(key.dev).or_default().insert(key.ino, *file);
             }
@@ -305,7 +315,8 @@ impl Watcher {
         let key = self.ledger.key(file);
         let numbers = || {
             let (major, minor) = homes::parts(key.dev);
-            format!("device {major}:{minor} inode {}", key.ino)
+            let removed = if self.ledger.is_removed(file) { ", removed" } else { "" };
+            format!("device {major}:{minor} inode {}{removed}", key.ino)
         };
         self.names.get(file).map_or_else(numbers, |path| path.display().to_string())
     }
@@ -321,8 +332,11 @@ impl Watcher {
         if self.scope.by_process() {
             return process.watched;
         }
+        // One file is watched, and not who has its number after it.
+        let is_other = self.scope.is_file() && self.ledger.is_second(file);
         // What we write ourselves is nobody's business, unless it is the file in question.
-        self.scope.has_file(self.ledger.key(file), self.names.get(file))
+        !is_other
+            && self.scope.has_file(self.ledger.key(file), self.names.get(file))
             && (process.pid != self.own || self.scope.path.is_some())
     }
 
@@ -448,6 +462,12 @@ impl Watcher {
             missing.push(format!(
                 "which of {forgotten} pages read-ahead had brought: more were waiting to be read \
                  than are remembered; those that were read count as hits"
+            ));
+        }
+        if self.ledger.mixes_removed() {
+            missing.push(format!(
+                "which of two files had a number: more than {REMOVED_MAX} were removed, and those \
+                 that get their numbers from then on stand under their names"
             ));
         }
         let total = self.since(&self.begun);

@@ -68,10 +68,14 @@ fn exactness(lab: &Lab, claims: &mut Claims) -> Result<()> {
         cargo.env("LARDER_WATCH_FULL", "1");
     }
     let out = run::keep(&mut cargo)?;
+    // The first line of a test stands behind its name.
     let shown: Vec<&str> =
-        out.stdout.lines().filter_map(|line| line.trim().strip_prefix("shown: ")).collect();
+        out.stdout.lines().filter_map(|line| Some(line.split_once("shown: ")?.1)).collect();
     for line in &shown {
         println!("   {line}");
+    }
+    if !out.ok() {
+        println!("{}\n{}", out.stdout, out.stderr);
     }
     for line in out.stdout.lines().filter(|line| line.starts_with("skipped: ")) {
         claims.skip("hits and misses", line.trim_start_matches("skipped: "));

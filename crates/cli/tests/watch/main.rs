@@ -46,6 +46,7 @@ fn every_way_to_read_is_seen() {
         manners::a_ring(&bench);
         manners::past_the_cache(&bench);
         manners::past_the_end(&bench);
+        manners::the_same_number(&bench);
     }
 }
 

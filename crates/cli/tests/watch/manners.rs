@@ -5,11 +5,13 @@ use super::reads::{Random, Workload, read};
 use super::rig::{Bench, FILE_PAGES, Truth, Watching, counts, requests, ways};
 use larder_host::residency::{self, of_range, page_bytes};
 use larder_io::file_map::FileMap;
+use larder_report::watch::Row;
 use rustix::fs::{Advice, fadvise};
 use std::fs::File;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 pub(crate) const WAYS: &[Workload] = &[("a mapping", mapping), ("sendfile", sendfile)];
 
@@ -162,26 +164,81 @@ pub(crate) fn past_the_cache(bench: &Bench) {
 
 /// A reader that asks for more than there is, as most do, looks up what there is.
 pub(crate) fn past_the_end(bench: &Bench) {
-    if !ways().contains(&"on") {
-        return;
+    for way in ways() {
+        let path = bench.fill("short", 16);
+        residency::drop::file(&path).unwrap();
+        let watching = Watching::start(&[bench.path().to_str().unwrap(), "--bpf", way]);
+        let file = File::open(&path).unwrap();
+        let mut room = vec![0; 1 << 17];
+        for (offset, pages) in [(0, 16), (0, 16), (4096, 15)] {
+            let bytes = file.read_at(&mut room, offset).unwrap();
+            assert_eq!(bytes as u64, pages * page_bytes());
+        }
+        let watch = watching.end();
+        let found = counts(&watch, &path, std::process::id());
+        let (hits, misses) = (found.hit_pages + found.read_ahead_hit_pages, found.miss_pages);
+        println!(
+            "shown: {}, --bpf {way}, past the end: 31 hits and 16 misses, told {hits} and {misses}",
+            bench.kind
+        );
+        assert_eq!((found.read_pages, hits, misses), (47, 31, 16), "{found:?}");
     }
-    let path = bench.fill("short", 16);
-    residency::drop::file(&path).unwrap();
-    let watching = Watching::start(&[bench.path().to_str().unwrap(), "--bpf", "on"]);
-    let file = File::open(&path).unwrap();
-    let mut room = vec![0; 1 << 17];
-    for (offset, pages) in [(0, 16), (0, 16), (4096, 15)] {
-        let bytes = file.read_at(&mut room, offset).unwrap();
-        assert_eq!(bytes as u64, pages * page_bytes());
+}
+
+/// A removed file and the one that gets its number stay apart.
+pub(crate) fn the_same_number(bench: &Bench) {
+    for way in ways() {
+        let inode = |path: &Path| std::fs::metadata(path).unwrap().ino();
+        let name = |number: usize| format!("again-{way}-{number}");
+        let watching = Watching::start(&[bench.path().to_str().unwrap(), "--bpf", way]);
+        let (first, mut next) = (bench.fill(&name(0), 16), 0);
+        let number = inode(&first);
+        let times = 64;
+        let all = |path: &Path, passes: u64| {
+            let file = File::open(path).unwrap();
+            (0..passes * 16).for_each(|page| {
+                file.read_exact_at(&mut [0; 4096], page % 16 * page_bytes()).unwrap();
+            });
+        };
+        all(&first, times);
+        std::fs::remove_file(&first).unwrap();
+        let begun = Instant::now();
+        let found = loop {
+            next += 1;
+            let path = bench.fill(&name(next), 16);
+            if inode(&path) == number {
+                break Some(path);
+            }
+            // btrfs never gives one again.
+            if begun.elapsed() > Duration::from_secs(2) {
+                break None;
+            }
+        };
+        let Some(second) = found else {
+            watching.end();
+            println!("skipped: {}, no number was given again", bench.kind);
+            return;
+        };
+        all(&second, 2 * times);
+        let watch = watching.end();
+        let own = |row: &&Row| row.inode == number && row.pid == std::process::id();
+        let rows: Vec<&Row> = watch.total.rows.iter().filter(own).collect();
+        // It is known if it was met long enough before it was removed.
+        let is_second = |row: &&&Row| Path::new(&row.file) == second;
+        let [before, after] = [false, true].map(|wanted| {
+            let of_it = rows.iter().filter(|row| is_second(row) == wanted);
+            of_it.map(|row| (row.counts.read_pages, row.counts.hit_pages)).collect::<Vec<_>>()
+        });
+        println!(
+            "shown: {}, --bpf {way}, a number that is given again: {} and {} pages, told \
+             {before:?} and {after:?}",
+            bench.kind,
+            16 * times,
+            32 * times,
+        );
+        let expected = |pages| vec![(pages, pages)];
+        assert_eq!((before, after), (expected(16 * times), expected(32 * times)), "{rows:?}");
     }
-    let watch = watching.end();
-    let found = counts(&watch, &path, std::process::id());
-    let (hits, misses) = (found.hit_pages + found.read_ahead_hit_pages, found.miss_pages);
-    println!(
-        "shown: {}, past the end: 31 hits and 16 misses, told {hits} and {misses}",
-        bench.kind
-    );
-    assert_eq!((found.read_pages, hits, misses), (47, 31, 16), "{found:?}");
 }
 
 /// Who goes into a group is watched from then on, with what it starts there.

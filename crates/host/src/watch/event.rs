@@ -56,8 +56,8 @@ pub(crate) enum Reason {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     /// All pages from `first` to `last` were looked up, of which the file has those up to `held`,
-    /// as far as that is known.
-    Lookup { key: Key, first: u64, last: u64, held: u64 },
+    /// if that is known.
+    Lookup { key: Key, first: u64, last: u64, held: Option<u64> },
     /// Resident pages of a range were mapped.
     MapPages { key: Key, first: u64, last: u64 },
     /// A page was not mapped.
@@ -88,6 +88,12 @@ pub(crate) enum Event {
     Throttled { ms: u64 },
     /// The thread takes memory back itself, or no longer.
     Reclaim { begins: bool },
+    /// The number of a file was freed.
+    Removed { key: Key },
+    /// The last user of a file of XFS is gone, and the thread tidies up after it,
+    Inactive { key: Key },
+    /// and frees its number, since it was removed.
+    Unlinked,
     /// I/O past the cache.
     Direct { key: Key },
     /// A request to a device.
@@ -125,6 +131,8 @@ pub(crate) enum Part {
     Throttle,
     /// Who takes memory back.
     Reclaim,
+    /// Files that are removed.
+    Removals,
     /// Disks.
     Physical,
     /// Times of access.
@@ -238,7 +246,7 @@ fn bio(view: &View<'_>) -> Event {
 #[rustfmt::skip]
 pub(crate) const WANTED: &[Wanted] = &[
     wanted("filemap/mm_filemap_get_pages", Part::Lookups, S_DEV, RANGE, |v| Event::Lookup {
-        key: v.key(), first: v.number(2), last: v.number(3), held: v.number(3),
+        key: v.key(), first: v.number(2), last: v.number(3), held: None,
     }),
     wanted("filemap/mm_filemap_map_pages", Part::Mappings, S_DEV, RANGE, |v| Event::MapPages {
         key: v.key(), first: v.number(2), last: v.number(3),
@@ -289,6 +297,11 @@ pub(crate) const WANTED: &[Wanted] = &[
         |_| Event::Reclaim { begins: true }),
     wanted("vmscan/mm_vmscan_memcg_reclaim_end", Part::Reclaim, NONE, &[],
         |_| Event::Reclaim { begins: false }),
+    wanted("ext4/ext4_free_inode", Part::Removals, DEV, &["dev", "ino"],
+        |v| Event::Removed { key: v.key() }),
+    wanted("xfs/xfs_inode_inactivating", Part::Removals, DEV, &["dev", "ino"],
+        |v| Event::Inactive { key: v.key() }),
+    wanted("xfs/xfs_iunlink_remove", Part::Removals, DEV, &[], |_| Event::Unlinked),
     wanted("iomap/iomap_dio_rw_begin", Part::Physical, DEV, &["dev", "ino"],
         |v| Event::Direct { key: v.key() }),
     wanted("block/block_bio_queue", Part::Physical, NONE, &["dev", "nr_sector", "rwbs"], bio),
@@ -327,7 +340,7 @@ pub(crate) struct Lookup {
     pub(crate) key: Key,
     pub(crate) first: u64,
     pub(crate) last: u64,
-    pub(crate) held: u64,
+    pub(crate) held: Option<u64>,
 }
 
 /// Takes records apart that are of events whose formats are known.
@@ -365,7 +378,7 @@ impl Decoder {
             key: Key { dev: dev.word(record), ino: ino.unsigned(record) },
             first: first.unsigned(record),
             last: last.unsigned(record),
-            held: last.unsigned(record),
+            held: None,
         })
     }
 
@@ -409,9 +422,9 @@ mod tests {
         record[24..28].copy_from_slice(&0x0070_0001_u32.to_le_bytes());
         record[32] = 9;
         let key = Key { dev: 0x0070_0001, ino: 12 };
-        let expected = Event::Lookup { key, first: 5, last: 9, held: 9 };
+        let expected = Event::Lookup { key, first: 5, last: 9, held: None };
         assert_eq!(decoder.decode(&record), Some((77, expected)));
-        let lookup = Lookup { thread: 77, key, first: 5, last: 9, held: 9 };
+        let lookup = Lookup { thread: 77, key, first: 5, last: 9, held: None };
         assert_eq!(decoder.lookup(&record), Some(lookup));
         record[0] = 4;
         assert_eq!(decoder.lookup(&record), None);

@@ -122,7 +122,7 @@ pub(crate) fn decode(record: &[u8]) -> Option<(u32, Skipped, Event)> {
     let event = if word(record, 0) >> 16 & 0xffff == u64::from(program::CAME) {
         Event::Add { key, first, order: u32::try_from(last).unwrap_or(0) }
     } else {
-        Event::Lookup { key, first, last, held: word(record, program::HELD) }
+        Event::Lookup { key, first, last, held: Some(word(record, program::HELD)) }
     };
     let dev = half(record, program::BEFORE_DEV);
     let skipped = Skipped {
@@ -397,6 +397,33 @@ impl Inside {
         if let Some(&pair) = pair {
             self.take_of(pair, &mut each);
         }
+    }
+
+    /// A file was removed, and its number is that of `next` from here on: its counts are taken for
+    /// the last time. Not one of those of `next` is among them, since pages that come are told of
+    /// before anything is counted.
+    pub(crate) fn removed(
+        &mut self,
+        slot: u32,
+        next: FileId,
+        mut each: impl FnMut(FileId, ProcessId, Counted),
+    ) {
+        if let Some(file) = &mut self.file_slots[index(slot)] {
+            file.id = next;
+        }
+        let pairs = u32::try_from(self.pair_slots.len()).expect("a small array");
+        for number in 1..pairs {
+            if self.pair_slots[index(number)].is_some_and(|pair| pair.slot == slot) {
+                self.take_of(number, &mut each);
+            }
+        }
+        let of_it = self.pair_slots.iter_mut().flatten().filter(|pair| pair.slot == slot);
+        of_it.for_each(|pair| pair.file = next);
+    }
+
+    /// The number that a file has here, if it is counted.
+    pub(crate) fn slot(&self, key: Key) -> Option<u32> {
+        self.by_file.get(&key).copied()
     }
 
     /// A thread has ended: its counts are taken for the last time.

@@ -4,17 +4,20 @@
 //! (see [`super::lookup`]); memory is bounded by files and processes met, and by the bounds named
 //! here. Nothing here reads the machine, but through what it is given.
 
-use super::event::{Event, Home, Key, Lookup, Place, Reason};
+use super::event::{Event, Home, Key, Lookup, Reason};
 use super::fast::Map;
 use super::lookup::{FileId, Found, Lookups, ProcessId, Who};
-use super::owners::Owners;
 use super::spans::Spans;
 use super::tasks::{Ask, Tasks};
 use larder_report::watch::{Counts, Unattributed};
 use std::collections::HashMap;
 
+mod files;
 mod physical;
 mod write;
+
+use files::File;
+pub(crate) use files::REMOVED_MAX;
 
 /// Spans of pages that were evicted, and large folios, that are remembered over all files; beyond
 /// it all are forgotten.
@@ -28,6 +31,9 @@ pub(crate) type Homes = Box<dyn FnMut(&Home) -> Vec<u32> + Send>;
 /// Whether a number of a device is that of the file system that holds block devices.
 pub(crate) type HoldsBlocks = Box<dyn FnMut(Key) -> bool + Send>;
 
+/// How many bytes a file has now, if that can be known.
+pub(crate) type Ends = Box<dyn FnMut(Key) -> Option<u64> + Send>;
+
 /// What of the machine the ledger asks.
 pub(crate) struct Machine {
     /// Threads.
@@ -36,6 +42,8 @@ pub(crate) struct Machine {
     pub(crate) homes: Homes,
     /// Block devices.
     pub(crate) holds_blocks: HoldsBlocks,
+    /// Files.
+    pub(crate) ends: Ends,
     /// Bytes of a page.
     pub(crate) page_bytes: u64,
 }
@@ -59,19 +67,6 @@ pub struct Reference {
     pub ahead: u64,
 }
 
-/// A file.
-#[derive(Clone, Debug, Default)]
-struct File {
-    key: Key,
-    owners: Owners,
-    /// Large folios: pages that become dirty and go together.
-    folios: Spans<u8>,
-    /// Pages that reclaim took.
-    evicted: Spans<()>,
-    /// The file system tells of single writes.
-    tells_writes: bool,
-}
-
 /// What a thread is doing.
 #[derive(Clone, Copy, Debug, Default)]
 struct Doing {
@@ -88,6 +83,8 @@ struct Doing {
     fault: Option<(FileId, u64, bool)>,
     /// The file that it read and whose inode became dirty then.
     touched: Option<FileId>,
+    /// The file that XFS has it tidy up after its last user.
+    inactive: Option<Key>,
     reason: Reason,
     reclaims: bool,
     /// It may be a look-up, an I/O or a change of the last file: found without a search.
@@ -112,6 +109,9 @@ pub(crate) struct Ledger {
     same: Option<Same>,
     homes: Homes,
     holds_blocks: HoldsBlocks,
+    ends: Ends,
+    /// How often what a file system says of ends may be asked for.
+    round: u32,
     known_homes: HashMap<Home, Vec<u32>>,
     block_homes: Map<u32, bool>,
     page_bytes: u64,
@@ -121,6 +121,12 @@ pub(crate) struct Ledger {
     doing: Map<u32, Doing>,
     pairs: Map<u64, usize>,
     counts: Vec<(FileId, ProcessId, Counts)>,
+    /// Files that were removed and have their own number here.
+    removed: usize,
+    /// Files that were removed since somebody asked, with when.
+    gone: Vec<(FileId, u64)>,
+    /// When what is taken happened.
+    now_ns: u64,
     unattributed: Unattributed,
     remembered: usize,
     /// Devices whose requests are counted where they come from, not here.
@@ -143,6 +149,8 @@ impl Ledger {
             same: None,
             homes: machine.homes,
             holds_blocks: machine.holds_blocks,
+            ends: machine.ends,
+            round: 1,
             known_homes: HashMap::new(),
             block_homes: Map::default(),
             page_bytes: machine.page_bytes,
@@ -152,6 +160,9 @@ impl Ledger {
             doing: Map::default(),
             pairs: Map::default(),
             counts: Vec::new(),
+            removed: 0,
+            gone: Vec::new(),
+            now_ns: 0,
             unattributed: Unattributed::default(),
             remembered: 0,
             lower: Map::default(),
@@ -177,12 +188,6 @@ impl Ledger {
         self.splits.get(&dev).copied().unwrap_or(0)
     }
 
-    /// How the kernel names a file.
-    #[must_use]
-    pub(crate) fn key(&self, file: FileId) -> Key {
-        self.file(file).key
-    }
-
     /// Pages whose read-ahead was forgotten for want of room.
     #[must_use]
     pub(crate) fn forgotten(&self) -> u64 {
@@ -199,59 +204,6 @@ impl Ledger {
     pub(crate) fn forget_homes(&mut self) {
         self.known_homes.clear();
         self.lower.clear();
-    }
-
-    fn file(&self, id: FileId) -> &File {
-        &self.files[usize::try_from(id).expect("numbers are places")]
-    }
-
-    fn file_mut(&mut self, id: FileId) -> &mut File {
-        &mut self.files[usize::try_from(id).expect("numbers are places")]
-    }
-
-    fn file_of(&mut self, key: Key) -> FileId {
-        let key = self.canonical(key);
-        if let Some(&id) = self.by_key.get(&key) {
-            return id;
-        }
-        let id = FileId::try_from(self.files.len()).expect("fewer files than 2^32");
-        self.files.push(File { key, ..File::default() });
-        self.by_key.insert(key, id);
-        id
-    }
-
-    /// Block devices are files of a file system of their own, which has a number that nobody
-    /// knows; their inodes are the numbers of the devices.
-    fn canonical(&mut self, key: Key) -> Key {
-        // Only a file system without a device has a major number of 0.
-        if key.dev >> 20 != 0 {
-            return key;
-        }
-        let ask = &mut self.holds_blocks;
-        let holds = *self.block_homes.entry(key.dev).or_insert_with(|| ask(key));
-        if holds { Key { dev: BLOCK_DEVICES, ..key } } else { key }
-    }
-
-    /// The file at a place; of several devices that it may be on, the one where it is known.
-    fn file_at(&mut self, place: Place) -> FileId {
-        let devices = match place.home {
-            Home::Device(dev) => return self.file_of(Key { dev, ino: place.ino }),
-            home => {
-                if !self.known_homes.contains_key(&home) {
-                    let devices = (self.homes)(&home);
-                    self.known_homes.insert(home, devices);
-                }
-                &self.known_homes[&home]
-            }
-        };
-        let keys = devices.iter().map(|&dev| Key { dev, ino: place.ino });
-        // The file of a block device itself, where file systems keep what is no file's.
-        if devices.iter().any(|&dev| u64::from(dev) == place.ino) {
-            return self.file_of(Key { dev: BLOCK_DEVICES, ino: place.ino });
-        }
-        let known = keys.clone().find(|key| self.by_key.contains_key(key));
-        let key = known.or_else(|| keys.clone().next());
-        self.file_of(key.unwrap_or(Key { dev: 0, ino: place.ino }))
     }
 
     fn doing(&mut self, thread: u32) -> &mut Doing {
@@ -290,6 +242,11 @@ impl Ledger {
         place
     }
 
+    /// What is taken from here on happened then.
+    pub(crate) fn at_time(&mut self, now_ns: u64) {
+        self.now_ns = now_ns;
+    }
+
     /// Takes an event of a thread; answers with the request that it began, if it is one.
     pub(crate) fn take(&mut self, thread: u32, event: Event) -> Option<Reference> {
         match event {
@@ -321,6 +278,15 @@ impl Ledger {
             Event::LazyStart { reason } => self.doing(thread).reason = reason,
             Event::Throttled { ms } => self.throttled(thread, ms),
             Event::Reclaim { begins } => self.doing(thread).reclaims = begins,
+            Event::Removed { key } => {
+                self.removed(key);
+            }
+            Event::Inactive { key } => self.doing(thread).inactive = Some(key),
+            Event::Unlinked => {
+                if let Some(key) = self.doing(thread).inactive.take() {
+                    self.removed(key);
+                }
+            }
             Event::Direct { key } => {
                 let file = self.file_of(key);
                 let doing = self.doing(thread);
@@ -368,10 +334,11 @@ impl Ledger {
     /// Takes a look-up; answers with the request that it began, if it did.
     pub(crate) fn looked_up(&mut self, lookup: &Lookup) -> Option<Reference> {
         let Lookup { thread, key, first, last, held } = *lookup;
+        let Same { who, file, place, .. } = self.same(thread, key);
+        let held = held.unwrap_or_else(|| self.held(file, first, last));
         if last.min(held) < first {
             return None;
         }
-        let Same { who, file, place, .. } = self.same(thread, key);
         let found = self.lookups.looked_up(who, file, first, (last, held));
         let counts = &mut self.counts[place].2;
         let Found { first, hits, ahead, misses, corrected, is_new, in_order } = found;
@@ -474,6 +441,7 @@ impl Ledger {
         let pages = 1_u64 << order.min(63);
         let end = first.saturating_add(pages);
         self.lookups.added(who, file, first, pages);
+        self.file_mut(file).reaches(end);
         let doing = self.doing(thread);
         doing.reads = Some(file);
         let missed = match &mut doing.fault {
@@ -531,6 +499,8 @@ impl Ledger {
         if evicts {
             of.evicted.put(first, end, ());
             remembered += 1;
+        } else {
+            of.may_end_before();
         }
         self.remember(remembered);
         let counts = self.at_again(who, file);

@@ -266,6 +266,12 @@ impl Lookups {
         });
     }
 
+    /// A file is gone.
+    pub(crate) fn removed(&mut self, file: FileId) {
+        let spans = self.fresh.remove(&file).map_or(0, |spans| spans.len());
+        self.spans = self.spans.saturating_sub(spans);
+    }
+
     /// A thread is gone.
     pub(crate) fn gone(&mut self, thread: u32) {
         self.threads.remove(&thread);

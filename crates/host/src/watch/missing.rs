@@ -41,6 +41,7 @@ pub(super) fn part(part: Part, kernel: &str) -> Option<String> {
         | Part::Writes
         | Part::Throttle
         | Part::Reclaim
+        | Part::Removals
         | Part::Tasks
         | Part::Groups => {
             return None;

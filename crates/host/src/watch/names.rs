@@ -1,20 +1,18 @@
 //! Names of files: from device and inode to a path.
 //!
-//! Asked in this order: what was found before; the file itself by its number (ext4 and btrfs open a
-//! file by its inode, if one is root); the descriptors and mappings of the process that uses it; at
+//! Asked in this order: what was found before; the file itself by its number ([`ByNumber`]); the descriptors and mappings of the process that uses it; at
 //! the end the folders of the file system.
 //! Invariant: a path that is told is one that the kernel itself names, and never a guess.
 
+use super::by_number::ByNumber;
 use super::event::Key;
 use super::fast::Map;
 use super::homes;
 use super::ledger::BLOCK_DEVICES;
 use super::lookup::FileId;
-use crate::mounts::{self, Mount};
-use crate::{proc, syscall};
+use crate::tracefs::now_ns;
+use crate::{mounts, proc};
 use std::collections::HashSet;
-use std::fs::File;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirEntryExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
@@ -24,24 +22,22 @@ const TRIES_MAX: u8 = 3;
 const DESCRIPTORS_MAX: usize = 4096;
 /// Entries of folders that are looked at in one walk: a second or two.
 const ENTRIES_MAX: usize = 300_000;
-/// The top of a btrfs; files of other subvolumes are found through processes.
-const BTRFS_TOP: u64 = 5;
 
 /// What is known of names.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
-    known: Map<FileId, PathBuf>,
+    /// Paths, and when they were found.
+    known: Map<FileId, (PathBuf, u64)>,
     tries: Map<FileId, u8>,
     walked: HashSet<FileId>,
-    /// An open file of each file system, by its number.
-    homes: Map<u32, Option<(Mount, File)>>,
+    numbers: ByNumber,
 }
 
 impl Names {
     /// The path of a file, if it is known.
     #[must_use]
     pub(crate) fn get(&self, file: FileId) -> Option<&Path> {
-        self.known.get(&file).map(PathBuf::as_path)
+        self.known.get(&file).map(|(path, _)| path.as_path())
     }
 
     /// Looks for the path of a file that a process uses, unless it is known or was looked for in
@@ -56,8 +52,16 @@ impl Names {
         }
         *tries += 1;
         if let Some(path) = self.look(key, pid) {
-            self.known.insert(file, path);
+            self.known.insert(file, (path, now_ns()));
             self.tries.remove(&file);
+        }
+    }
+
+    /// A file was removed at a time: what was found for it later is the path of who has its number.
+    pub(crate) fn gone(&mut self, file: FileId, when_ns: u64) {
+        self.tries.remove(&file);
+        if self.known.get(&file).is_some_and(|(_, found_ns)| *found_ns >= when_ns) {
+            self.known.remove(&file);
         }
     }
 
@@ -85,7 +89,7 @@ impl Names {
                         folders.push(path);
                     }
                 } else if let Some(file) = wanted.remove(&entry.ino()) {
-                    self.known.insert(file, entry.path());
+                    self.known.insert(file, (entry.path(), now_ns()));
                 }
             }
         }
@@ -98,55 +102,21 @@ impl Names {
 
     /// File systems may have come and gone.
     pub(crate) fn forget_homes(&mut self) {
-        self.homes.retain(|_, home| home.is_some());
+        self.numbers.forget();
     }
 
     fn look(&mut self, key: Key, pid: u32) -> Option<PathBuf> {
         if key.dev == BLOCK_DEVICES {
             return block_device(key.ino);
         }
-        self.by_number(key).or_else(|| of_process(key, pid))
-    }
-
-    fn by_number(&mut self, key: Key) -> Option<PathBuf> {
-        let home = self.homes.entry(key.dev).or_insert_with(|| {
-            let all = mounts::all().into_iter();
-            let mut ours = all.filter(|it| homes::number(it.device.0, it.device.1) == key.dev);
-            ours.find_map(|mount| File::open(&mount.point).ok().map(|file| (mount, file)))
-        });
-        let (mount, root) = home.as_ref()?;
-        let handle = handle(&mount.fs_type, key.ino)?;
-        let file = syscall::open_by_handle(root, handle.0, &handle.1).ok()?;
-        let path = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()?;
-        // A file whose folder is not in memory has no path that the kernel could tell.
-        (path.starts_with(&mount.point) && path != mount.point).then(|| without_deleted(path))
+        self.numbers.path(key).or_else(|| of_process(key, pid))
     }
 }
 
-fn without_deleted(path: PathBuf) -> PathBuf {
+pub(super) fn without_deleted(path: PathBuf) -> PathBuf {
     match path.to_str().and_then(|text| text.strip_suffix(" (deleted)")) {
         Some(text) => PathBuf::from(text),
         None => path,
-    }
-}
-
-/// What `name_to_handle_at(2)` would give, without the generation of the inode, which both file
-/// systems take as "any" if it is 0.
-#[expect(clippy::host_endian_bytes, reason = "the kernel takes numbers as they lie")]
-fn handle(fs_type: &str, ino: u64) -> Option<(i32, Vec<u8>)> {
-    match fs_type {
-        "ext2" | "ext3" | "ext4" => {
-            let mut bytes = u32::try_from(ino).ok()?.to_ne_bytes().to_vec();
-            bytes.extend(0_u32.to_ne_bytes());
-            Some((1, bytes))
-        }
-        "btrfs" => {
-            let mut bytes = ino.to_ne_bytes().to_vec();
-            bytes.extend(BTRFS_TOP.to_ne_bytes());
-            bytes.extend(0_u32.to_ne_bytes());
-            Some((0x4d, bytes))
-        }
-        _ => None,
     }
 }
 

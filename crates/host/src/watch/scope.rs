@@ -92,6 +92,11 @@ impl Scope {
         }
     }
 
+    /// Whether it is one file.
+    pub(super) fn is_file(&self) -> bool {
+        self.path.as_ref().is_some_and(|place| place.ino.is_some())
+    }
+
     /// Whether rows are chosen by process.
     pub(super) fn by_process(&self) -> bool {
         matches!(self.wanted, Wanted::Process(_) | Wanted::Group(_))

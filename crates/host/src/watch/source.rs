@@ -159,6 +159,7 @@ impl Source {
         ledger: &mut Ledger,
         each: &mut impl FnMut(u64, &Reference),
     ) -> Result<(), TraceError> {
+        ledger.next_round();
         while self.round(all, ledger, each)? {}
         #[cfg(feature = "bpf")]
         if let Some(inside) = &mut self.inside {
@@ -177,6 +178,7 @@ impl Source {
         let (decoder, events) = (&self.decoder, &mut self.events);
         self.reader.round(all, |time, record| {
             *events += 1;
+            ledger.at_time(time);
             let reference = match decoder.lookup(record) {
                 Some(lookup) => ledger.looked_up(&lookup),
                 None => {
@@ -205,6 +207,7 @@ impl Source {
         };
         self.reader.round_with(all, others, |time, record| {
             *events += 1;
+            ledger.at_time(time);
             let reference = match decoder.lookup(record) {
                 Some(lookup) => ledger.looked_up(&lookup),
                 None => take_other(decoder, inside.borrow_mut().as_deref_mut(), ledger, record),
@@ -266,12 +269,21 @@ fn take_other(
         return take_inside(inside, ledger, thread, &skipped, event);
     }
     let (thread, event) = decoder.decode(record)?;
-    if let (Event::Exit { tid }, Some(inside)) = (event, inside) {
+    let Some(inside) = inside else { return ledger.take(thread, event) };
+    if let Event::Exit { tid } = event {
         inside.ended(tid, |file, process, counted| {
             ledger.counted(file, process, counted);
         });
     }
-    ledger.take(thread, event)
+    let slot = ledger.frees(thread, event).and_then(|key| Some((key, inside.slot(key)?)));
+    let reference = ledger.take(thread, event);
+    if let Some((key, slot)) = slot {
+        let next = ledger.file_of(key);
+        inside.removed(slot, next, |file, process, counted| {
+            ledger.counted(file, process, counted);
+        });
+    }
+    reference
 }
 
 /// Takes a record of the programs.

@@ -64,7 +64,7 @@ fn requests_end_where_the_file_ends() {
     file.set_len(4 * 4096).unwrap();
     file.read_at(&mut room, 3 * 4096).unwrap();
     let look_ups = told(&mut inside, key).into_iter().filter_map(|(.., event)| match event {
-        Event::Lookup { first, held, .. } => Some((first, held)),
+        Event::Lookup { first, held, .. } => Some((first, held.unwrap())),
         _ => None,
     });
     let look_ups: Vec<_> = look_ups.collect();
@@ -77,7 +77,7 @@ fn look_ups_are_told_until_they_may_be_counted_and_again_when_a_page_comes() {
     let Some((mut inside, key)) = started(&file, false) else { return };
     page(&file, 3);
     let thread = own_thread();
-    let look_up = |page| Event::Lookup { key, first: page, last: page, held: page };
+    let look_up = |page| Event::Lookup { key, first: page, last: page, held: Some(page) };
     assert_eq!(told(&mut inside, key), [(thread, Skipped::default(), look_up(3))]);
     inside.met(thread, key, (7, 8), REQUESTS_MIN - 1);
     assert!(inside.by_thread.is_empty(), "not worth it yet");
@@ -134,4 +134,24 @@ fn what_finds_no_room_is_counted_as_lost() {
     assert!(kept <= room && inside.lost() >= 99, "{kept} and {}", inside.lost());
     page(&file, 2);
     assert_eq!(told(&mut inside, key).len(), 1, "there is room again");
+}
+
+#[test]
+fn what_is_counted_after_a_removal_is_the_next_files() {
+    let Some(file) = file(4) else { return };
+    let Some((mut inside, key)) = started(&file, false) else { return };
+    page(&file, 1);
+    inside.met(own_thread(), key, (7, 8), REQUESTS_MIN);
+    inside.settle(now_ns(), |_| true);
+    (0..5).for_each(|_| page(&file, 1));
+    let slot = inside.slot(key).unwrap();
+    let mut counted = Vec::new();
+    inside.removed(slot, 9, |file, process, of| counted.push((file, process, of.pages)));
+    page(&file, 2);
+    inside.take(|file, process, of| counted.push((file, process, of.pages)));
+    assert_eq!(counted, [(7, 8, 5), (9, 8, 1)]);
+    inside.settle(now_ns(), |file| {
+        assert_eq!(file, 9);
+        true
+    });
 }

@@ -1,6 +1,6 @@
 //! Events by hand, and what they must come to.
 
-use super::super::event::Event;
+use super::super::event::{Event, Place};
 use super::super::tasks::Told;
 use super::*;
 
@@ -31,6 +31,7 @@ fn ledger() -> Ledger {
             _ => Vec::new(),
         }),
         holds_blocks: Box::new(|key| key.dev == 3),
+        ends: Box::new(|key| (key.ino == 13).then_some(2 * PAGE + 1)),
         page_bytes: PAGE,
     })
 }
@@ -70,7 +71,7 @@ fn bio(sectors: u64, write: bool) -> Event {
 fn a_cold_read_is_charged_to_the_reader_with_its_disk() {
     let mut ledger = ledger();
     let wanted = Event::Wanted { key: FILE, first: 0, count: 1 };
-    let lookup = |page| Event::Lookup { key: FILE, first: page, last: page, held: page };
+    let lookup = |page| Event::Lookup { key: FILE, first: page, last: page, held: Some(page) };
     take(&mut ledger, DB, &[wanted, add(0, 2), bio(32, false)]);
     let first = ledger.take(DB, lookup(0)).unwrap();
     assert_eq!((first.offset, first.bytes, first.misses), (0, PAGE, 1));
@@ -79,7 +80,9 @@ fn a_cold_read_is_charged_to_the_reader_with_its_disk() {
     assert_eq!((counts.read_pages, counts.read_requests, counts.added_pages), (3, 3, 4));
     assert_eq!((counts.miss_pages, counts.read_ahead_hit_pages, counts.hit_pages), (1, 1, 1));
     assert_eq!(counts.disk_read_bytes, 4 * PAGE);
-    assert!(ledger.take(DB, Event::Lookup { key: FILE, first: 5, last: 4, held: 4 }).is_none());
+    assert!(
+        ledger.take(DB, Event::Lookup { key: FILE, first: 5, last: 4, held: Some(4) }).is_none()
+    );
 }
 
 #[test]
@@ -166,7 +169,7 @@ fn files_of_block_devices_and_of_partitions_are_found() {
 #[test]
 fn waits_metadata_and_the_lives_of_threads() {
     let mut ledger = ledger();
-    let lookup = Event::Lookup { key: FILE, first: 0, last: 0, held: 0 };
+    let lookup = Event::Lookup { key: FILE, first: 0, last: 0, held: Some(0) };
     take(&mut ledger, DB, &[lookup, Event::Throttled { ms: 20 }, Event::Throttled { ms: 0 }]);
     assert_eq!((of(&ledger, "db").throttles, of(&ledger, "db").throttled_ms), (1, 20));
     take(&mut ledger, DB, &[Event::Bio { dev: DEV, sectors: 8, write: true, meta: true }]);
@@ -179,4 +182,79 @@ fn waits_metadata_and_the_lives_of_threads() {
     assert_eq!(of(&ledger, "tail").read_pages, 1);
     take(&mut ledger, DB, &[Event::Split { dev: DEV }]);
     assert_eq!((ledger.splits(DEV), ledger.splits(1)), (1, 0));
+}
+
+/// What was looked up, in pages, where the kernel does not say where the file ends.
+fn asked(ledger: &mut Ledger, key: Key, first: u64, last: u64) -> u64 {
+    let found = ledger.take(DB, Event::Lookup { key, first, last, held: None }).unwrap();
+    found.bytes / PAGE
+}
+
+#[test]
+fn a_number_that_is_given_again_is_another_file() {
+    let mut ledger = ledger();
+    let freed = |key| [Event::Inactive { key }, Event::Unlinked];
+    let lookup = Event::Lookup { key: FILE, first: 0, last: 1, held: Some(1) };
+    ledger.at_time(5);
+    // XFS tidies up after files that stay as well.
+    take(&mut ledger, FLUSHER, &[Event::Inactive { key: FILE }]);
+    take(&mut ledger, DB, &[lookup, add(4, 2)]);
+    let first = ledger.file_of(FILE);
+    ledger.at_time(6);
+    take(&mut ledger, FLUSHER, &freed(FILE));
+    assert!(ledger.is_removed(first));
+    assert_eq!((ledger.gone(), ledger.gone()), (vec![(first, 6)], Vec::new()));
+    // Nobody has the number yet, and freeing it twice changes nothing.
+    take(&mut ledger, CP, &[Event::Removed { key: FILE }, Event::Unlinked]);
+    assert_eq!(ledger.gone(), []);
+    take(&mut ledger, CP, &[lookup]);
+    let second = ledger.file_of(FILE);
+    assert!(second != first && ledger.is_second(second) && !ledger.is_removed(second));
+    assert!(!ledger.is_second(first));
+    assert_eq!((ledger.key(first), ledger.key(second)), (FILE, FILE));
+    // Pages of the one that came and were not looked up are not the other's.
+    let found = ledger.take(CP, Event::Lookup { key: FILE, first: 4, last: 4, held: Some(4) });
+    assert_eq!(found.map(|found| (found.ahead, found.misses)), Some((0, 0)));
+    let pages = |file| {
+        let of_it = ledger.counts().iter().filter(|(of, ..)| *of == file);
+        of_it.map(|(.., counts)| counts.read_pages).sum::<u64>()
+    };
+    assert_eq!((pages(first), pages(second)), (2, 3));
+    // A file of several devices is still the one that is known.
+    let place = backing(FILE.ino);
+    take(&mut ledger, CP, &[Event::Removed { key: FILE }, Event::Dirty { place, page: 0 }]);
+    let third = ledger.file_of(FILE);
+    assert!(third != second && ledger.key(third) == FILE);
+    let counts = of(&ledger, "cp");
+    assert_eq!((counts.dirtied_pages, ledger.counts().last().unwrap().2.dirtied_pages), (1, 1));
+}
+
+#[test]
+fn removed_files_are_kept_apart_up_to_a_bound() {
+    let mut ledger = ledger();
+    let lookup = Event::Lookup { key: FILE, first: 0, last: 0, held: Some(0) };
+    for _ in 0..files::REMOVED_MAX + 3 {
+        assert_eq!(ledger.mixes_removed(), ledger.counts().len() >= files::REMOVED_MAX);
+        take(&mut ledger, DB, &[lookup, Event::Removed { key: FILE }]);
+    }
+    assert_eq!(ledger.counts().len(), files::REMOVED_MAX + 1);
+    assert_eq!(of(&ledger, "db").read_pages, files::REMOVED_MAX as u64 + 3);
+}
+
+#[test]
+fn where_the_kernel_does_not_say_it_the_file_system_knows_the_end() {
+    let mut ledger = ledger();
+    let known = Key { dev: DEV, ino: 13 };
+    // Of three pages, asked for as by a reader with much room; beyond the end nothing is known.
+    assert_eq!(asked(&mut ledger, known, 0, 31), 3);
+    assert_eq!(asked(&mut ledger, known, 2, 33), 1);
+    assert_eq!(asked(&mut ledger, known, 3, 4), 2, "it was longer then");
+    assert_eq!(asked(&mut ledger, FILE, 0, 31), 32, "its end is not known");
+    // It grows, is cut off and grows by itself.
+    take(&mut ledger, DB, &[Event::Add { key: known, first: 4, order: 2 }]);
+    assert_eq!(asked(&mut ledger, known, 0, 31), 8);
+    take(&mut ledger, DB, &[Event::Delete { key: known, first: 4, order: 2 }]);
+    assert_eq!(asked(&mut ledger, known, 1, 32), 2);
+    ledger.next_round();
+    assert_eq!(asked(&mut ledger, known, 0, 30), 3);
 }
