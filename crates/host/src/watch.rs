@@ -349,8 +349,10 @@ impl Watcher {
     /// Ends an interval and begins the next one.
     pub fn interval(&mut self) -> &Interval {
         self.take_counted();
-        let interval = self.since(&self.mark);
-        self.mark = self.mark_now();
+        // Where this one ends the next one begins, also for what happens while it is told.
+        let now = self.mark_now();
+        let interval = self.between(&self.mark, &now);
+        self.mark = now;
         self.ledger.forget_homes();
         self.names.forget_homes();
         self.intervals.push(interval);
@@ -386,7 +388,7 @@ impl Watcher {
         self.source.as_ref().map_or(0, Source::lost)
     }
 
-    fn since(&self, mark: &Mark) -> Interval {
+    fn between(&self, mark: &Mark, now: &Mark) -> Interval {
         let mut sum = Counts::default();
         let mut all = Vec::new();
         for (place, (file, process, counts)) in self.ledger.counts().iter().enumerate() {
@@ -408,21 +410,20 @@ impl Watcher {
         }
         let page_bytes = residency::page_bytes();
         let (rows, rows_all) = larder_report::watch::rows(all, page_bytes, self.options.rows_max);
-        let readings = Readings::now(self.group.as_ref());
-        let mut disks = readings.disks_since(&mark.readings);
+        let mut disks = now.readings.disks_since(&mark.readings);
         for (dev, disk) in &mut disks {
             let before = mark.splits.iter().find(|(known, _)| known == dev);
             disk.splits = self.ledger.splits(*dev) - before.map_or(0, |(_, splits)| *splits);
         }
-        let (now, then) = (self.ledger.unattributed(), mark.unattributed);
-        let mut memory: Memory = readings.memory_since(&mark.readings);
+        let (after, before) = (now.unattributed, mark.unattributed);
+        let mut memory: Memory = now.readings.memory_since(&mark.readings);
         if self.group.is_some() {
             // Groups do not all tell, and events do.
             memory.reclaimed_pages = sum.evicted_pages;
         }
         Interval {
             begin_ns: mark.time_ns.saturating_sub(self.begun.time_ns),
-            duration_ns: now_ns().saturating_sub(mark.time_ns),
+            duration_ns: now.time_ns.saturating_sub(mark.time_ns),
             sum,
             rows,
             rows_all,
@@ -430,11 +431,11 @@ impl Watcher {
             memory,
             processes: processes(&self.options.wanted),
             unattributed: Unattributed {
-                metadata_bytes: now.metadata_bytes - then.metadata_bytes,
-                read_bytes: now.read_bytes - then.read_bytes,
-                write_bytes: now.write_bytes - then.write_bytes,
+                metadata_bytes: after.metadata_bytes - before.metadata_bytes,
+                read_bytes: after.read_bytes - before.read_bytes,
+                write_bytes: after.write_bytes - before.write_bytes,
             },
-            lost_events: self.lost().saturating_sub(mark.lost),
+            lost_events: now.lost.saturating_sub(mark.lost),
         }
     }
 
@@ -470,7 +471,7 @@ impl Watcher {
                  that get their numbers from then on stand under their names"
             ));
         }
-        let total = self.since(&self.begun);
+        let total = self.between(&self.begun, &self.mark_now());
         let layers = layers::all(&self.ledger);
         let mut watch = Watch {
             schema: SCHEMA.to_owned(),

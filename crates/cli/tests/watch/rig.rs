@@ -114,6 +114,10 @@ impl Watching {
         assert!(status.success(), "{status}");
         let watch = Watch::from_json(&std::fs::read_to_string(&self.result).unwrap()).unwrap();
         assert_eq!(watch.total.lost_events, 0, "events were lost");
+        for two in watch.intervals.windows(2) {
+            let end_ns = two[0].begin_ns + two[0].duration_ns;
+            assert_eq!(end_ns, two[1].begin_ns, "nothing lies between intervals");
+        }
         watch
     }
 }

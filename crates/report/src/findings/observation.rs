@@ -177,7 +177,7 @@ impl Observation {
 
 /// Seconds of a part of the time that tells how fast a disk is: a slow one has only a few large
 /// requests in each, and they are told when they are done.
-const PART_S: f64 = 0.99;
+const PART_S: f64 = 1.99;
 
 fn fastest(speeds: Vec<f64>) -> Option<f64> {
     speeds.into_iter().max_by(f64::total_cmp).filter(|speed| *speed > 0.0)
