@@ -19,6 +19,8 @@ mod reader;
 pub use format::{Field, Format};
 pub use instance::{Instance, Losses};
 pub use page::{PageLayout, Records};
+#[cfg(feature = "bpf")]
+pub(crate) use reader::UNFINISHED;
 pub(crate) use reader::now_ns;
 pub use reader::{Raw, Reader};
 

@@ -13,10 +13,11 @@ use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 use std::ops::Range;
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 /// Records that were begun so long ago are finished: nobody is kept from finishing one for longer,
 /// since interrupts and what they interrupt run to their end.
-const UNFINISHED_NS: u64 = 2_000_000;
+pub(crate) const UNFINISHED: Duration = Duration::from_millis(2);
 /// Bytes for records of one round; more are left for the next.
 const ROUND_BYTES: usize = 64 << 20;
 /// Bytes that are kept for the next rounds: what a million look-ups a second leave in two of them.
@@ -140,7 +141,8 @@ impl Reader {
             records.push(Raw { time_ns, begin, end });
         });
         self.records.sort_by_key(|record| record.time_ns);
-        let until = if all && !more { u64::MAX } else { until.saturating_sub(UNFINISHED_NS) };
+        let unfinished_ns = u64::try_from(UNFINISHED.as_nanos()).expect("short");
+        let until = if all && !more { u64::MAX } else { until.saturating_sub(unfinished_ns) };
         self.until_ns = until;
         self.done = self.records.partition_point(|record| record.time_ns < until);
         for record in &self.records[..self.done] {

@@ -96,6 +96,8 @@ pub(crate) struct Inside {
     /// Each look-up is told, since more than their number is wanted.
     tells_all: bool,
     requests: u64,
+    /// A file has got a number since somebody asked.
+    has_begun: bool,
 }
 
 fn word(bytes: &[u8], place: i16) -> u64 {
@@ -252,6 +254,7 @@ impl Inside {
             free_pairs: Vec::new(),
             tells_all,
             requests: 0,
+            has_begun: false,
         })
     }
 
@@ -327,6 +330,7 @@ impl Inside {
         }
         self.file_slots[index(slot)] = Some(File { id: file, key, since_ns: now_ns(), pairs: 0 });
         self.by_file.insert(key, slot);
+        self.has_begun = true;
         Some(slot)
     }
 
@@ -354,6 +358,11 @@ impl Inside {
                 self.states.write(at + 1, came, Ordering::Release);
             }
         }
+    }
+
+    /// Whether there are files that are counted since this was asked last.
+    pub(crate) fn has_begun(&mut self) -> bool {
+        std::mem::take(&mut self.has_begun)
     }
 
     fn counted(&self, pair: u32) -> Counted {

@@ -14,10 +14,16 @@ use super::{Bpf, Options, WatchError, missing};
 #[cfg(feature = "bpf")]
 use crate::bpf::Types;
 use crate::machine;
+#[cfg(feature = "bpf")]
+use crate::tracefs::UNFINISHED;
 use crate::tracefs::{Instance, Reader, TraceError, Tracefs};
 
 /// Events that the programs in the kernel tell of instead.
 const INSIDE: [&str; 2] = ["filemap/mm_filemap_get_pages", "filemap/mm_filemap_add_to_page_cache"];
+
+/// Processors whose room for events the ring has.
+#[cfg(feature = "bpf")]
+const RING_PROCESSORS_MAX: u32 = 8;
 
 /// Events; the reader goes first, since an instance that is open cannot be removed.
 #[derive(Debug)]
@@ -70,8 +76,11 @@ fn start_inside(options: &Options, scope: &Scope, tracefs: &Tracefs) -> Result<I
     if let Some(lacks) = INSIDE.iter().find(|event| !tracefs.has(event)) {
         return Err(format!("this kernel has no event {lacks}"));
     }
-    // One ring for all processors is enough where most look-ups are only counted.
-    Inside::start(options.buffer_kib.saturating_mul(1024), scope.files(), options.references_only)
+    // One ring for all processors, with their room together, but not without end: most look-ups are
+    // only counted.
+    let processors = machine::machine().cores.clamp(1, RING_PROCESSORS_MAX);
+    let ring = options.buffer_kib.saturating_mul(1024).saturating_mul(processors.into());
+    Inside::start(ring, scope.files(), options.references_only)
 }
 
 impl Source {
@@ -162,10 +171,22 @@ impl Source {
         ledger.next_round();
         while self.round(all, ledger, each)? {}
         #[cfg(feature = "bpf")]
-        if let Some(inside) = &mut self.inside {
-            inside.settle(self.reader.until_ns(), |file| ledger.none_fresh(file));
+        if self.settle(ledger) {
+            // What is hot enough to be counted is told until then, so that is not left for long.
+            std::thread::sleep(2 * UNFINISHED);
+            while self.round(all, ledger, each)? {}
+            self.settle(ledger);
         }
         Ok(())
+    }
+
+    /// Has the kernel count where it may. Whether it may where it could not yet, as soon as what
+    /// has come until now is told.
+    #[cfg(feature = "bpf")]
+    fn settle(&mut self, ledger: &Ledger) -> bool {
+        let Some(inside) = &mut self.inside else { return false };
+        inside.settle(self.reader.until_ns(), |file| ledger.none_fresh(file));
+        inside.has_begun()
     }
 
     #[cfg(not(feature = "bpf"))]

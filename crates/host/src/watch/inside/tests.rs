@@ -82,6 +82,7 @@ fn look_ups_are_told_until_they_may_be_counted_and_again_when_a_page_comes() {
     inside.met(thread, key, (7, 8), REQUESTS_MIN - 1);
     assert!(inside.by_thread.is_empty(), "not worth it yet");
     inside.met(thread, key, (7, 8), REQUESTS_MIN);
+    assert_eq!([inside.has_begun(), inside.has_begun()], [true, false]);
     page(&file, 4);
     assert_eq!(told(&mut inside, key).len(), 1, "a page may be fresh");
     inside.settle(now_ns(), |_| false);
