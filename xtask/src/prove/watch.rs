@@ -4,7 +4,6 @@
 //! it costs is measured by a loop of reads here, in pairs: batches without it, batches with it; and
 //! beside it the floor, which is what reading costs where the kernel is asked at all.
 
-use std::fmt;
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::FileExt as _;
@@ -13,11 +12,15 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use super::speed::record::{self, Record};
 use super::{Claims, Lab, to_f64};
 use crate::memory_group::MemoryGroup;
 use crate::run;
+
+mod added;
+use added::Added;
 
 /// How look-ups are learnt of, as `--bpf` takes it; what reading may become slower by; in words.
 const WAYS: [(&str, f64, &str); 2] = [
@@ -49,8 +52,26 @@ pub(super) fn run(lab: &Lab, claims: &mut Claims) -> Result<()> {
         return Ok(());
     }
     exactness(lab, claims)?;
+    let started = record::now()?;
+    let (mut samples, mut comparisons) = (Vec::new(), Vec::new());
     for (way, bound, claim) in WAYS {
-        cost(lab, claims, way, bound, claim)?;
+        let Some((added, floors)) = cost(lab, claims, way, bound, claim)? else { continue };
+        let (read, floor) = (format!("watched with --bpf {way}"), Floor::name(way));
+        comparisons.push(added.comparison(&read, bound));
+        samples.extend(added.series(&read).into_iter().chain(floors.series(floor)));
+    }
+    if !lab.options.quick {
+        let record = Record {
+            what: "a read of 4 KiB from memory, without and with larder watch, in pairs",
+            started: &started,
+            software: json!({ "larder": record::commit(&lab.root) }),
+            settings: json!({ "reads of a batch": BATCH, "batches": BATCHES, "pages": PAGES }),
+            samples,
+            comparisons,
+        };
+        let path = Path::new("bench-runs/watch.json");
+        record.write_to(&lab.root, path)?;
+        println!("   {} written", path.display());
     }
     claims.tried("killed with -9, the next start removes the instance", || killed(lab));
     claims.tried("without root it says what is missing, and shows the rest", || refused(lab));
@@ -199,58 +220,20 @@ impl Drop for Floor {
     }
 }
 
-/// What a read has become slower by, over all pairs.
-#[derive(Debug, Default)]
-struct Added {
-    /// Share and nanoseconds.
-    pairs: Vec<(f64, f64)>,
-}
-
-impl Added {
-    fn put(&mut self, off: f64, on: f64) {
-        self.pairs.push((on / off - 1.0, on - off));
-    }
-
-    fn sorted(&self, part: fn(&(f64, f64)) -> f64) -> Vec<f64> {
-        let mut all: Vec<f64> = self.pairs.iter().map(part).collect();
-        all.sort_by(f64::total_cmp);
-        all
-    }
-
-    fn median(&self, part: fn(&(f64, f64)) -> f64) -> f64 {
-        self.sorted(part).get(self.pairs.len() / 2).copied().unwrap_or(f64::NAN)
-    }
-
-    /// The median.
-    fn ratio(&self) -> f64 {
-        self.median(|pair| pair.0)
-    }
-
-    /// Between what the median lies, at 95 %: a root of the number of pairs away from the middle
-    /// one, whatever their spread (the binomial law, by its normal approximation).
-    fn bounds(&self) -> [f64; 2] {
-        let all = self.sorted(|pair| pair.0);
-        let (middle, away) = (all.len() / 2, all.len().isqrt());
-        [middle.saturating_sub(away), middle + away]
-            .map(|place| all.get(place).or(all.last()).copied().unwrap_or(f64::NAN))
-    }
-}
-
-impl fmt::Display for Added {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [low, high] = self.bounds().map(|bound| 100.0 * bound);
-        let ns = self.median(|pair| pair.1);
-        write!(out, "{:+.1} % ({low:+.1} to {high:+.1}; {ns:+.0} ns)", 100.0 * self.ratio())
-    }
-}
-
-fn cost(lab: &Lab, claims: &mut Claims, way: &str, bound: f64, claim: &str) -> Result<()> {
+/// Measures one way; answers with what it adds, and with what asking the kernel at all does.
+fn cost(
+    lab: &Lab,
+    claims: &mut Claims,
+    way: &str,
+    bound: f64,
+    claim: &str,
+) -> Result<Option<(Added, Added)>> {
     if way == "on" {
         let mut tried = run::client(LONG_S, &lab.binary.to_string_lossy());
         let out = run::keep(tried.args(["watch", "--bpf", way, "--for", "100ms"]))?;
         if !out.ok() {
             claims.skip(claim, out.stderr.trim());
-            return Ok(());
+            return Ok(None);
         }
     }
     let path = lab.file("hot");
@@ -297,7 +280,7 @@ fn cost(lab: &Lab, claims: &mut Claims, way: &str, bound: f64, claim: &str) -> R
     let median = added.ratio();
     let figure = format!(
         "{added}, {} pairs; {}: {floors}; its own processor time {:.0} ns a look-up, {} MiB",
-        added.pairs.len(),
+        added.pairs(),
         Floor::name(way),
         to_f64(cpu) / to_f64(looked_up.max(1)),
         memory >> 20
@@ -309,7 +292,7 @@ fn cost(lab: &Lab, claims: &mut Claims, way: &str, bound: f64, claim: &str) -> R
     let all = lost == 0 && looked_up == expected && rate >= PER_S_MIN;
     let claim = format!("500,000 look-ups per second and more, none lost (--bpf {way})");
     claims.add(&claim, figure, all);
-    Ok(())
+    Ok(Some((added, floors)))
 }
 
 /// Instances of tracefs, read by another program.

@@ -216,7 +216,7 @@ pub(crate) fn the_same_number(bench: &Bench) {
         };
         let Some(second) = found else {
             watching.end();
-            println!("skipped: {}, no number was given again", bench.kind);
+            println!("{}: no number was given again", bench.kind);
             return;
         };
         all(&second, 2 * times);

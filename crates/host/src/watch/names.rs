@@ -1,7 +1,7 @@
 //! Names of files: from device and inode to a path.
 //!
-//! Asked in this order: what was found before; the file itself by its number ([`ByNumber`]); the descriptors and mappings of the process that uses it; at
-//! the end the folders of the file system.
+//! Asked in this order: what was found before; the file itself by its number ([`ByNumber`]); the
+//! descriptors and mappings of the process that uses it; at the end the folders of the file system.
 //! Invariant: a path that is told is one that the kernel itself names, and never a guess.
 
 use super::by_number::ByNumber;
