@@ -3,8 +3,6 @@
 //! Results go to standard output, progress and notes to standard error. Exit codes: 0 for success,
 //! 1 for a finding, 2 for wrong use or failure.
 
-#![expect(clippy::print_stdout, reason = "a command line prints")]
-
 #[macro_use]
 mod said;
 

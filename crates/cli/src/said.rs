@@ -1,7 +1,7 @@
-//! What is said on standard error, whether anybody listens or not.
+//! What is said on standard output and standard error, whether anybody listens or not.
 //!
-//! The macros of the standard library panic where standard error is gone: a server whose terminal
-//! was closed would end in the middle of what it says, with what it had promised to write. These go
+//! The macros of the standard library panic where a stream is gone: a server whose terminal was
+//! closed would end in the middle of what it says, with what it had promised to write. These go
 //! before them wherever this crate prints.
 
 /// Prints a line to standard error; nothing where nobody listens any more.
@@ -18,5 +18,21 @@ macro_rules! eprint {
     ($($what:tt)*) => {{
         use std::io::Write as _;
         drop(write!(std::io::stderr().lock(), $($what)*));
+    }};
+}
+
+/// Prints a line to standard output; nothing where nobody reads it any more.
+macro_rules! println {
+    ($($what:tt)*) => {{
+        use std::io::Write as _;
+        drop(writeln!(std::io::stdout().lock(), $($what)*));
+    }};
+}
+
+/// The same without an end of the line.
+macro_rules! print {
+    ($($what:tt)*) => {{
+        use std::io::Write as _;
+        drop(write!(std::io::stdout().lock(), $($what)*));
     }};
 }

@@ -17,10 +17,14 @@ fn watch(before: &[&str], words: &[&str]) -> Output {
     Command::new(&all[0]).args(&all[1..]).output().unwrap()
 }
 
+/// What is mounted from here on is for nobody else, and tracefs is there; it may have been before.
+const PRIVATE: &str = "mount --make-rprivate / && \
+     { mountpoint -q /sys/kernel/tracing || mount -t tracefs none /sys/kernel/tracing; }";
+
 /// In a mount namespace of its own, with tracefs, after a line of shell.
 fn hidden(line: &str, words: &[&str]) -> Output {
     let script = format!(
-        "mount --make-rprivate / && mount -t tracefs none /sys/kernel/tracing && {line} && \
+        "{PRIVATE} && {line} && \
          exec \"$0\" watch --for 500ms \"$@\""
     );
     let mut command = Command::new("unshare");
@@ -44,8 +48,7 @@ fn says(out: &Output, wanted: &[&str]) {
 
 /// Whether this machine lets us hide things.
 pub(crate) fn may_hide() -> bool {
-    let script = "mount --make-rprivate / && mount -t tracefs none /sys/kernel/tracing";
-    let tried = Command::new("unshare").args(["--mount", "sh", "-c", script]).output();
+    let tried = Command::new("unshare").args(["--mount", "sh", "-c", PRIVATE]).output();
     let may = tried.is_ok_and(|out| out.status.success());
     if !may {
         println!("skipped: no mount namespace with tracefs here");

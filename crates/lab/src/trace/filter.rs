@@ -27,6 +27,7 @@ impl Filter {
     pub fn takes(&self, record: &Record, source: &dyn Source) -> bool {
         let named = |wanted: &[String], of, number: u32| {
             let is = |want: &String| match source.name(of, number) {
+                Some(name) if of == NameOf::Process => is_process(name, want),
                 Some(name) => name == want,
                 None => want.parse() == Ok(number),
             };
@@ -43,6 +44,13 @@ impl Filter {
             && named(&self.files, NameOf::File, record.file)
             && named(&self.processes, NameOf::Process, record.process)
     }
+}
+
+/// Processes that larder has recorded are called `name (number)`; either is enough.
+fn is_process(name: &str, want: &str) -> bool {
+    let parts = name.strip_suffix(')').and_then(|rest| rest.rsplit_once(" ("));
+    let parts = parts.filter(|(_, number)| number.bytes().all(|byte| byte.is_ascii_digit()));
+    name == want || parts.is_some_and(|(called, number)| called == want || number == want)
 }
 
 #[cfg(test)]
@@ -69,5 +77,14 @@ mod tests {
         assert_eq!(count(&Filter { range: Some(4095..8193), ..Filter::default() }), 3);
         assert_eq!(count(&Filter { processes: vec!["0".into()], ..Filter::default() }), 3);
         assert_eq!(count(&Filter { files: vec!["a".into()], ..Filter::default() }), 0);
+    }
+
+    #[test]
+    fn processes_are_called_by_their_names_or_numbers() {
+        for want in ["fio", "1234", "fio (1234)"] {
+            assert!(is_process("fio (1234)", want), "{want}");
+        }
+        assert!(!is_process("fio (1234)", "fi") && !is_process("fio (1234)", "123"));
+        assert!(is_process("(sd-pam)", "(sd-pam)") && !is_process("a (copy)", "a"));
     }
 }

@@ -186,14 +186,25 @@ fn named(server: &str, token: Option<&Path>) -> Result<Place> {
 
 /// The only socket at which somebody listens.
 fn only_one(found: Vec<PathBuf>) -> Result<PathBuf> {
-    let mut live: Vec<_> =
-        found.into_iter().filter(|path| BlockingStream::connect(path).is_ok()).collect();
-    match live.len() {
-        0 => bail!(
+    let (mut live, mut others) = (Vec::new(), Vec::new());
+    for path in found {
+        match BlockingStream::connect(&path) {
+            Ok(_) => live.push(path),
+            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => others.push(path),
+            Err(_) => {}
+        }
+    }
+    match (live.len(), others.first()) {
+        (0, Some(path)) => bail!(
+            "find a server that you may ask: {} is another user's, and only the user who runs the \
+             server may",
+            path.display()
+        ),
+        (0, None) => bail!(
             "find a server: none listens in the usual places; is larder serve running? Name its \
              control socket with --control"
         ),
-        1 => Ok(live.remove(0)),
+        (1, _) => Ok(live.remove(0)),
         _ => {
             let live: Vec<_> = live.iter().map(|path| path.display().to_string()).collect();
             bail!("choose a server: name one with --control, of {}", live.join(", "))
