@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
 
 use crate::run;
 
@@ -14,13 +14,17 @@ use crate::run;
 const PAGE: &str = "docs/top.md";
 
 /// Columns, lines, view.
-const SCREENS: [(u32, u32, &str); 5] = [
+const SCREENS: [(u32, u32, &str); 7] = [
     (80, 24, "files"),
     (80, 24, "processes"),
     (80, 24, "disks"),
     (80, 24, "caches"),
+    (80, 24, "uses"),
     (200, 50, "files"),
+    (200, 50, "uses"),
 ];
+/// The view that needs the kernel's own numbers of processes.
+const USES: &str = "uses";
 
 /// What goes on while it is looked at; `$0` is the program, `$1` the folder for everything. The
 /// screens that `$1/asked` names are written to `$1/screens`.
@@ -52,6 +56,27 @@ while read -r columns lines view; do
 done <asked
 "#;
 
+/// The same for the view of uses, outside of namespaces, since events number processes as the
+/// machine does. A filter leaves nothing but what is done here.
+const USES_SCENE: &str = r#"
+set -eu
+cd "$1"
+exec >uses.out 2>&1
+mkdir -p screens
+"$0" bench probe "$1" --size 256MiB --length 20s >probe.out 2>&1 &
+echo 'set -g status off' >tmux.conf
+while read -r columns lines view; do
+  server="larder-$columns-$view"
+  tmux -L "$server" -f tmux.conf new-session -d -x "$columns" -y "$lines" "'$0' top --view $view"
+  sleep 2
+  tmux -L "$server" send-keys / larder-probe Enter
+  sleep 6
+  tmux -L "$server" capture-pane -p >"screens/$columns-$lines-$view"
+  tmux -L "$server" kill-server
+done <asked
+kill $!
+"#;
+
 /// `captures [BINARY]`.
 pub(crate) fn command(args: &[String]) -> Result<()> {
     ensure!(run::is_root(), "captures needs root, for namespaces of its own");
@@ -68,21 +93,37 @@ pub(crate) fn command(args: &[String]) -> Result<()> {
         [binary] => std::fs::canonicalize(binary).with_context(|| format!("find {binary}"))?,
         _ => bail!("captures takes a binary or nothing"),
     };
-    let folder = tempfile::tempdir().context("make a folder")?;
+    // A short name, and one that says nothing of the machine.
+    std::fs::create_dir_all("/srv").context("make /srv")?;
+    let folder = tempfile::Builder::new().prefix("larder-").tempdir_in("/srv");
+    let folder = folder.context("make a folder")?;
     // The program is called larder in lists of processes, and lies where the scene can see it.
     let program = folder.path().join("larder");
     std::fs::copy(&binary, &program).context("copy the program")?;
-    let asked: String =
-        SCREENS.map(|(columns, lines, view)| format!("{columns} {lines} {view}\n")).concat();
-    std::fs::write(folder.path().join("asked"), asked).context("say which screens")?;
+    let asked = |of_uses: bool| -> Result<()> {
+        let screens = SCREENS.into_iter().filter(|(.., view)| (*view == USES) == of_uses);
+        let lines = screens.map(|(columns, lines, view)| format!("{columns} {lines} {view}\n"));
+        let lines: String = lines.collect();
+        std::fs::write(folder.path().join("asked"), lines).context("say which screens")
+    };
+    asked(false)?;
     let mut scene = Command::new("unshare");
     scene.args(["--mount", "--pid", "--fork", "--mount-proc", "--kill-child", "--"]);
     scene.args(["bash", "-c", SCENE]).arg("/srv/larder").arg(folder.path());
-    if let Err(error) = run::show(&mut scene) {
-        let said = std::fs::read_to_string(folder.path().join("scene.out")).unwrap_or_default();
-        bail!("{error}\n{}", run::tail(&said));
-    }
+    play(&mut scene, &folder.path().join("scene.out"))?;
+    asked(true)?;
+    let mut scene = Command::new("bash");
+    scene.args(["-c", USES_SCENE]).arg(&program).arg(folder.path());
+    play(&mut scene, &folder.path().join("uses.out"))?;
     write(&root, folder.path())
+}
+
+/// Plays a scene; if that fails, the end of what it said is told.
+fn play(scene: &mut Command, said: &Path) -> Result<()> {
+    run::show(scene).map_err(|error| {
+        let said = std::fs::read_to_string(said).unwrap_or_default();
+        anyhow!("{error}\n{}", run::tail(&said))
+    })
 }
 
 /// Puts the screens into their places on the page.

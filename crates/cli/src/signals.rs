@@ -103,11 +103,21 @@ pub(crate) struct Stop {
     signal: Arc<AtomicUsize>,
 }
 
+/// Whether whoever started this process has it ignore a signal, as nohup(1) does.
+fn is_ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    mask >> (signal - 1) & 1 == 1
+}
+
 impl Stop {
     pub(crate) fn listen() -> Result<Self> {
         let (stopped, signalled) = (Arc::default(), Arc::new(AtomicBool::new(false)));
         let signal = Arc::default();
-        for number in [SIGINT, SIGTERM] {
+        // Who was told to go on without a terminal does.
+        let hang_up = (!is_ignored(SIGHUP)).then_some(SIGHUP);
+        for number in [SIGINT, SIGTERM].into_iter().chain(hang_up) {
             let value = usize::try_from(number).expect("signals are positive");
             flag::register_conditional_default(number, Arc::clone(&signalled))
                 .and_then(|_| flag::register(number, Arc::clone(&signalled)))

@@ -288,7 +288,7 @@ fn whole(client: &Client, name: &str) -> Result<Vec<ByteRange>> {
         let names: Vec<_> = volumes.volumes.iter().map(|volume| volume.name.as_str()).collect();
         bail!("find the volume \"{name}\": there are {}", names.join(", "));
     };
-    Ok(vec![ByteRange { offset: 0, length: volume.length_bytes }])
+    Ok(vec![ByteRange { offset: 0, length: volume.length_bytes.unwrap_or_default() }])
 }
 
 /// What can be asked again and again.

@@ -30,7 +30,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = interval)]
     interval: u64,
 
-    /// How many files by processes to show.
+    /// How many files by processes to show; as JSON there are at least 1,000.
     #[arg(long, value_name = "NUMBER", default_value_t = 20)]
     rows: usize,
 
@@ -89,6 +89,9 @@ enum Format {
     Json,
 }
 
+/// Files by processes that are kept of each interval, and of all.
+const KEPT_ROWS: usize = 1000;
+
 /// When look-ups are counted in the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Counting {
@@ -123,7 +126,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let options = Options {
         wanted: arguments.what.wanted(),
         buffer_kib: arguments.buffer.div_ceil(1024).max(64),
-        rows_max: arguments.rows,
+        rows_max: arguments.rows.max(KEPT_ROWS),
         bpf: arguments.bpf.into(),
         ..Options::default()
     };
@@ -160,7 +163,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let result = watcher.result();
     // The instance goes before anything is written, which may fail.
     drop(watcher);
-    let text = if json { result.to_json() } else { format!("\n{}", result.to_text()) };
+    let text = if json {
+        result.to_json()
+    } else {
+        let mut shown = result.clone();
+        shown.total.rows.truncate(arguments.rows);
+        format!("\n{}", shown.to_text())
+    };
     let printed = std::io::stdout().write_all(text.as_bytes());
     // What was watched is kept though nobody reads on, and shown though it cannot be kept.
     if let Some(file) = &arguments.output {

@@ -104,6 +104,8 @@ pub(super) fn volumes(service: &Service) -> Volumes {
 /// These volumes.
 pub(super) fn of_volumes(service: &Service, volumes: Vec<Served>) -> Volumes {
     let cache = service.engine().cache();
+    // Of a folder it is the addresses that files may be given, which tells nobody anything.
+    let has_length = !service.is_folder();
     let one = |served: Served| {
         let findings = curves::findings(service, &served);
         let Served { volume, plan, .. } = served;
@@ -117,7 +119,7 @@ pub(super) fn of_volumes(service: &Service, volumes: Vec<Served>) -> Volumes {
             name: volume.name().to_owned(),
             path: plan.path.display().to_string(),
             uri: service.uri(volume.name()),
-            length_bytes: volume.geometry().length,
+            length_bytes: has_length.then(|| volume.geometry().length),
             resident_bytes: cache.gauge(&volume, Gauge::Resident),
             warming_bytes: cache.gauge(&volume, Gauge::Warming),
             target_bytes: volume.target_frames().map(|frames| u64::from(frames) * BLOCK_BYTES_U64),

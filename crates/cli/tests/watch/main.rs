@@ -47,6 +47,7 @@ fn every_way_to_read_is_seen() {
         manners::past_the_cache(&bench);
         manners::past_the_end(&bench);
         manners::the_same_number(&bench);
+        manners::writes_of_any_size(&bench);
     }
 }
 

@@ -185,6 +185,43 @@ pub(crate) fn past_the_end(bench: &Bench) {
     }
 }
 
+/// Writes of any size are as many, and as long, as they were asked for, and new but for the pages
+/// in which one ends and the next begins. They end before 2 MiB, where ext4 begins anew.
+pub(crate) fn writes_of_any_size(bench: &Bench) {
+    if bench.kind == "btrfs" {
+        println!("btrfs: it does not tell of single writes");
+        return;
+    }
+    for way in ways() {
+        let path = bench.path().join(format!("written-{way}"));
+        let watching = Watching::start(&[bench.path().to_str().unwrap(), "--bpf", way]);
+        let file = File::create(&path).unwrap();
+        let (mut requests, mut offset, mut again) = (0, 0, 0);
+        for (bytes, times) in [(100_000, 8), (1_000_000, 1), (5_000, 40), (100, 50)] {
+            for _ in 0..times {
+                file.write_all_at(&vec![1; bytes], offset).unwrap();
+                requests += 1;
+                again += u64::from(offset % page_bytes() != 0);
+                offset += bytes as u64;
+            }
+        }
+        let watch = watching.end();
+        let found = counts(&watch, &path, std::process::id());
+        println!(
+            "shown: {}, --bpf {way}, {requests} writes of {offset} bytes, {again} pages of them \
+             again; told {} of {}, {} again",
+            bench.kind,
+            found.write_requests,
+            found.write_bytes,
+            found.write_pages - found.write_dirtied_pages
+        );
+        let told = (found.write_requests, found.write_bytes);
+        assert_eq!(told, (requests, offset), "{found:?}");
+        assert_eq!(found.write_pages - found.write_dirtied_pages, again, "{found:?}");
+        assert_eq!(found.write_new_pages, offset.div_ceil(page_bytes()), "{found:?}");
+    }
+}
+
 /// A removed file and the one that gets its number stay apart.
 pub(crate) fn the_same_number(bench: &Bench) {
     for way in ways() {

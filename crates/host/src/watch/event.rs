@@ -74,8 +74,8 @@ pub(crate) enum Event {
     Dirty { place: Place, page: u64 },
     /// An inode became dirty that was clean, as were the pages of its file.
     InodeDirty { place: Place },
-    /// The file system was asked to write.
-    Write { key: Key, offset: u64, bytes: u64 },
+    /// The file system was asked to write: a whole request, or what is left of one from here on.
+    Write { key: Key, offset: u64, bytes: u64, whole: bool },
     /// A thread writes pages of a file out, or is about to.
     WriteOut { place: Place },
     /// The lazy writer comes to a file.
@@ -221,8 +221,14 @@ const fn wanted(
     Wanted { name, part, file_fields, fields, make }
 }
 
+/// ext4 tells of each folio that a request comes to, with all that is left of the request; before
+/// Linux 6.16 of each page with its part.
 fn ext4_write(view: &View<'_>) -> Event {
-    Event::Write { key: view.key(), offset: view.number(2), bytes: view.number(3) }
+    Event::Write { key: view.key(), offset: view.number(2), bytes: view.number(3), whole: false }
+}
+
+fn xfs_write(view: &View<'_>) -> Event {
+    Event::Write { key: view.key(), offset: view.number(2), bytes: view.number(3), whole: true }
 }
 
 fn is(rwbs: [u8; 10], letter: u8) -> bool {
@@ -269,7 +275,7 @@ pub(crate) const WANTED: &[Wanted] = &[
     wanted("ext4/ext4_da_write_begin", Part::Writes, DEV, WRITE, ext4_write),
     wanted("ext4/ext4_write_begin", Part::Writes, DEV, WRITE, ext4_write),
     wanted("xfs/xfs_file_buffered_write", Part::Writes, DEV, &["dev", "ino", "offset", "count"],
-        ext4_write),
+        xfs_write),
     wanted("ext4/ext4_writepages", Part::LazyWrite, DEV, &["dev", "ino"],
         |v| Event::WriteOut { place: v.device() }),
     wanted("iomap/iomap_writeback_folio", Part::LazyWrite, DEV, &["dev", "ino"],

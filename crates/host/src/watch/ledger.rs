@@ -76,6 +76,8 @@ struct Doing {
     writes_out: Option<FileId>,
     /// The pages that it was asked to write.
     writes: Option<(FileId, u64, u64)>,
+    /// What is left of that request, in bytes: where it has come to, and where it ends.
+    left: (u64, u64),
     /// Pages around one that it touched through a mapping, which were mapped before it was asked
     /// for itself.
     around: Option<(FileId, u64, u64)>,
@@ -266,8 +268,8 @@ impl Ledger {
                 self.lookups.ahead(who);
             }
             Event::Dirty { place, page } => return self.dirtied(thread, place, page),
-            Event::Write { key, offset, bytes } => {
-                return self.write(thread, key, offset, bytes);
+            Event::Write { key, offset, bytes, whole } => {
+                return self.write(thread, key, (offset, bytes), whole);
             }
             Event::InodeDirty { place } => self.inode_dirtied(thread, place),
             Event::WriteOut { place } | Event::InodeStart { place } => {

@@ -46,9 +46,9 @@ impl Filter {
     }
 }
 
-/// Processes that larder has recorded are called `name (number)`; either is enough.
+/// Processes that larder has recorded are called `name number`; either is enough.
 fn is_process(name: &str, want: &str) -> bool {
-    let parts = name.strip_suffix(')').and_then(|rest| rest.rsplit_once(" ("));
+    let parts = name.rsplit_once(' ');
     let parts = parts.filter(|(_, number)| number.bytes().all(|byte| byte.is_ascii_digit()));
     name == want || parts.is_some_and(|(called, number)| called == want || number == want)
 }
@@ -81,10 +81,10 @@ mod tests {
 
     #[test]
     fn processes_are_called_by_their_names_or_numbers() {
-        for want in ["fio", "1234", "fio (1234)"] {
-            assert!(is_process("fio (1234)", want), "{want}");
+        for want in ["fio", "1234", "fio 1234"] {
+            assert!(is_process("fio 1234", want), "{want}");
         }
-        assert!(!is_process("fio (1234)", "fi") && !is_process("fio (1234)", "123"));
-        assert!(is_process("(sd-pam)", "(sd-pam)") && !is_process("a (copy)", "a"));
+        assert!(!is_process("fio 1234", "fi") && !is_process("fio 1234", "123"));
+        assert!(is_process("Web Content 7", "Web Content") && !is_process("a copy", "a"));
     }
 }

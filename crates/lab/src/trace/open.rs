@@ -55,12 +55,20 @@ pub fn open(path: &Path, options: &OpenOptions) -> Result<BoxedSource, TraceErro
         return open_parquet(&name, file, options.max_bad);
     }
     let own = magic == ltr::MAGIC[..4] && options.format.is_none_or(|f| f == Format::Larder);
-    if let Some(times) = options.times.as_ref().filter(|_| own) {
+    if own && file.metadata().map_err(wrap)?.is_file() {
         if let Some(index) = ltr::Index::read(&mut file).map_err(wrap)? {
+            // Recorders learn names last, and who reads wants to go by them.
+            let names = index.names(&mut file).map_err(wrap)?;
+            file.rewind().map_err(wrap)?;
+            let Some(times) = &options.times else {
+                let input = beginning(&name, Box::new(file), options)?;
+                let reader = ltr::Reader::from_head(input.bytes()).map_err(|e| input.bad(e))?;
+                return decoded(reader.knowing(names), input, options.max_bad);
+            };
             let stream = Box::new(ltr::Pieces::new(file, index.pieces(times)));
             let input = beginning(&name, stream, options)?;
             let reader = ltr::Reader::from_head(input.bytes()).map_err(|error| input.bad(error))?;
-            return decoded(reader.in_pieces(), input, options.max_bad);
+            return decoded(reader.in_pieces().knowing(names), input, options.max_bad);
         }
         file.seek(std::io::SeekFrom::Start(magic.len() as u64)).map_err(wrap)?;
     }
@@ -116,7 +124,10 @@ fn open_parquet(name: &str, _file: File, _max_bad: u64) -> Result<BoxedSource, T
 fn told(input: &Input) -> Result<Format, TraceError> {
     let found = Format::from_content(input.bytes());
     found.or_else(|| Format::from_file_name(input.name())).ok_or_else(|| {
-        input.bad("no format that is known begins like this; say which it is with --format")
+        input.bad(
+            "no format that is known begins like this; say which it is \
+                   (--format; larder size --trace-format)",
+        )
     })
 }
 

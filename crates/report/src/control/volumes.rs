@@ -30,8 +30,8 @@ pub struct Volume {
     pub path: String,
     /// Its address for NBD clients.
     pub uri: String,
-    /// Its length.
-    pub length_bytes: u64,
+    /// Its length; null for a mounted folder, which has none.
+    pub length_bytes: Option<u64>,
     /// Memory that holds its blocks now.
     pub resident_bytes: u64,
     /// What a warm restart has still to read back.
@@ -114,7 +114,7 @@ impl Volumes {
                 |name: &str| volume.settings.get(name).map_or_else(Cell::missing, Cell::word);
             table.push([
                 Cell::word(&volume.name),
-                Cell::bytes(volume.length_bytes),
+                volume.length_bytes.map_or_else(Cell::missing, Cell::bytes),
                 Cell::bytes(volume.resident_bytes),
                 volume.target_bytes.map_or_else(Cell::missing, Cell::bytes),
                 setting("min"),

@@ -43,8 +43,7 @@ impl Sizing {
             return text;
         };
         text.push_str("<div class=\"cards\">\n");
-        let region = advice.region.map_or("", crate::advise::regions::Region::title);
-        text.push_str(&card("Size", &format::bytes(advice.bytes), region));
+        text.push_str(&card("Size", &format::bytes(advice.bytes), &self.lies(advice)));
         let others = format!("the best of {}, or as good", effect.policies.len());
         text.push_str(&card("Policy", &advice.policy, &others));
         text.push_str(&card("Page", &format::bytes(advice.page_bytes.into()), "of the cache"));

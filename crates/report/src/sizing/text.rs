@@ -1,6 +1,6 @@
 //! The text form, for a terminal.
 
-use super::{Effect, Recommendation, Sizing};
+use super::{Effect, Recommendation, Region, Sizing};
 use crate::advise::goal::{self, Source};
 use crate::advise::page_size::{BYTES_MORE, HITS_LOST};
 use crate::chart::{Axis, Chart, Labels, Scale};
@@ -112,11 +112,23 @@ impl Sizing {
                 format::percent(1.0 - self.workload.ceiling)
             );
         }
-        if let Some(region) = advice.region {
-            put_line!(text, "  It lies in {}.", region.title());
+        let lies = self.lies(advice);
+        if !lies.is_empty() {
+            put_line!(text, "  It lies {lies}.");
         }
         put_line!(text, "  {}", serve(advice));
         text
+    }
+
+    /// Where on the curve this size lies; empty if that is not known.
+    pub(super) fn lies(&self, advice: &Recommendation) -> String {
+        match (advice.region, &self.regions) {
+            (Some(Region::Useful), Some(regions)) if regions.is_cliff() => {
+                "where region 3, flat, begins".to_owned()
+            }
+            (Some(region), _) => format!("in {}", region.title()),
+            (None, _) => String::new(),
+        }
     }
 
     /// Why this size.

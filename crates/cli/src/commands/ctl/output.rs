@@ -59,7 +59,7 @@ impl Added {
     pub(super) fn print(&self, format: Format) -> Result<()> {
         match format {
             Format::Text => self.0.volumes.iter().try_for_each(|volume| {
-                let size = format::bytes(volume.length_bytes);
+                let size = volume.length_bytes.map_or_else(String::new, format::bytes);
                 let mode = volume.settings.get("write-mode").map_or("", String::as_str);
                 text(&format!("serving {} ({size}, {mode}) at {}\n", volume.name, volume.uri))
             }),

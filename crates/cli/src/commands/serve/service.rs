@@ -16,7 +16,7 @@ use super::volumes::Opening;
 use super::warm::{self, Gathered, WarmLists};
 use crate::args;
 use crate::counters;
-use crate::output::sentence;
+use crate::output::{self, sentence};
 use crate::progress::WriteOut;
 use crate::signals::Asked;
 use anyhow::{Context, Result, anyhow};
@@ -352,14 +352,7 @@ impl Service {
     fn write_counters(&self, path: &Path) -> Result<()> {
         let volumes: Vec<_> = self.volumes().into_iter().map(|served| served.volume).collect();
         let json = counters::json(self.engine.cache(), &volumes);
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let write = || -> std::io::Result<()> {
-            let mut file = tempfile::NamedTempFile::new_in(folder.unwrap_or(Path::new(".")))?;
-            writeln!(file, "{json:#}")?;
-            file.persist(path)?;
-            Ok(())
-        };
-        write().with_context(|| format!("write the counters to {}", path.display()))
+        output::write_whole(path, &format!("{json:#}\n"))
     }
 
     /// Asks for a stop, as SIGTERM does.

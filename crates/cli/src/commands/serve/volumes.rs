@@ -150,6 +150,11 @@ impl Service {
         self.check_no_folder(what, name, what_it_is)
     }
 
+    /// Whether a folder is mounted here.
+    pub(crate) fn is_folder(&self) -> bool {
+        self.arguments().folder.is_some()
+    }
+
     /// Whether the addresses of volumes are the client's: those of a folder are given to its files
     /// as they come.
     ///
@@ -157,8 +162,7 @@ impl Service {
     /// A sentence that can follow "failed to": `what` to do with the name, and what there is
     /// instead.
     pub(crate) fn check_no_folder(&self, what: &str, name: &str, instead: &str) -> Result<()> {
-        let is_folder = self.arguments().folder.is_some();
-        anyhow::ensure!(!is_folder, "{what} {name}: this is a mounted folder, {instead}");
+        anyhow::ensure!(!self.is_folder(), "{what} {name}: this is a mounted folder, {instead}");
         Ok(())
     }
 

@@ -1,15 +1,14 @@
 //! Traces that are written: under another name first, renamed when whole; or to standard output.
 
-use anyhow::{Context, Result, ensure};
+use crate::output::Whole;
+use anyhow::{Context, Result};
 use larder_lab::trace::{Record, Sink, Source, Target};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
-use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use tempfile::NamedTempFile;
 
 /// The file under its other name, while there is one.
 static PART: Mutex<Option<PathBuf>> = Mutex::new(None);
@@ -44,8 +43,8 @@ pub(super) fn target(text: &str) -> Result<Target, String> {
 /// A trace being written.
 pub(super) struct Output {
     sink: Box<dyn Sink>,
-    /// Under which name it is, and which it gets; none on standard output.
-    file: Option<(NamedTempFile, PathBuf)>,
+    /// None on standard output.
+    file: Option<Whole>,
 }
 
 impl Output {
@@ -58,20 +57,13 @@ impl Output {
             let sink = target.begin(Stdout, source)?;
             return Ok(Output { sink, file: None });
         }
-        let what = || format!("write {}", path.display());
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let folder = folder.unwrap_or(Path::new("."));
-        ensure!(!path.is_dir(), "write {}: it is a directory", path.display());
-        let file = tempfile::Builder::new()
-            .prefix(".larder-")
-            .suffix(".part")
-            .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644))
-            .tempfile_in(folder)
-            .with_context(what)?;
-        remove_when_ended(file.path())?;
-        let writer: File = file.reopen().with_context(what)?;
-        let sink = target.begin(writer, source).with_context(what)?;
-        Ok(Output { sink, file: Some((file, path.to_owned())) })
+        let file = Whole::begin(path, ".part")?;
+        if let Some(part) = file.part() {
+            remove_when_ended(part)?;
+        }
+        let sink = target.begin(file.reopen()?, source);
+        let sink = sink.with_context(|| format!("write {}", path.display()))?;
+        Ok(Output { sink, file: Some(file) })
     }
 
     /// Appends records of `source`.
@@ -82,10 +74,8 @@ impl Output {
     /// Ends the trace and gives it its name.
     pub(super) fn finish(self, source: &dyn Source) -> Result<()> {
         self.sink.finish(source)?;
-        if let Some((file, path)) = self.file {
-            let what = || format!("write {}", path.display());
-            file.as_file().sync_all().with_context(what)?;
-            file.persist(&path).map_err(|error| error.error).with_context(what)?;
+        if let Some(file) = self.file {
+            file.finish()?;
             // Under its name it stays.
             PART.lock().expect("no holder panics").take();
         }

@@ -3,6 +3,7 @@
 use crate::args;
 use crate::commands::watch::What;
 use crate::live::{self, Plan};
+use crate::output::Whole;
 use crate::signals::Stop;
 use anyhow::{Context, Result, ensure};
 use clap::Args;
@@ -34,25 +35,16 @@ pub(super) struct Arguments {
 pub(super) fn run(arguments: &Arguments) -> Result<()> {
     let path = &arguments.file;
     ensure!(path != Path::new("-"), "record into standard output: name a file");
-    ensure!(!path.is_dir(), "write {}: it is a directory", path.display());
     let stop = Stop::listen()?;
-    let what = || format!("write {}", path.display());
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let file = tempfile::Builder::new()
-        .prefix(".larder-")
-        .suffix(".part")
-        .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644))
-        .tempfile_in(folder.unwrap_or(Path::new(".")))
-        .with_context(what)?;
+    let file = Whole::begin(path, ".part")?;
     let plan = Plan {
         wanted: arguments.what.wanted(),
         time: arguments.time.map(Duration::from_nanos),
         sample: arguments.sample,
     };
     let (recorded, writer) = live::record(&plan, &stop, BufWriter::new(file))?;
-    let file = writer.into_inner().with_context(what)?;
-    file.as_file().sync_all().with_context(what)?;
-    file.persist(path).map_err(|error| error.error).with_context(what)?;
+    let file = writer.into_inner().with_context(|| format!("write {}", path.display()))?;
+    file.finish()?;
     let lost = recorded.watch.total.lost_events;
     eprintln!(
         "recorded {} {} of {} files, {} events lost",

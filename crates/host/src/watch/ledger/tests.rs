@@ -88,7 +88,7 @@ fn a_cold_read_is_charged_to_the_reader_with_its_disk() {
 #[test]
 fn what_is_written_back_later_carries_the_name_of_its_writer() {
     let mut ledger = ledger();
-    let write = Event::Write { key: FILE, offset: 0, bytes: 2 * PAGE };
+    let write = Event::Write { key: FILE, offset: 0, bytes: 2 * PAGE, whole: false };
     let dirty = |page| Event::Dirty { place: backing(12), page };
     take(&mut ledger, CP, &[write, add(0, 0), dirty(0), add(1, 0), dirty(1)]);
     // Written again while dirty: no event but the write.
@@ -115,7 +115,7 @@ fn what_is_written_back_later_carries_the_name_of_its_writer() {
 fn large_folios_become_dirty_and_go_as_one() {
     let mut ledger = ledger();
     let dirty = Event::Dirty { place: backing(12), page: 16 };
-    let write = Event::Write { key: FILE, offset: 16 * PAGE, bytes: 100 };
+    let write = Event::Write { key: FILE, offset: 16 * PAGE, bytes: 100, whole: false };
     take(&mut ledger, DB, &[add(16, 4), write, dirty]);
     let counts = of(&ledger, "db");
     assert_eq!((counts.dirtied_pages, counts.write_dirtied_pages), (16, 1));
@@ -257,4 +257,22 @@ fn where_the_kernel_does_not_say_it_the_file_system_knows_the_end() {
     assert_eq!(asked(&mut ledger, known, 1, 32), 2);
     ledger.next_round();
     assert_eq!(asked(&mut ledger, known, 0, 30), 3);
+}
+
+#[test]
+fn a_write_is_one_however_many_folios_it_goes_through() {
+    let mut ledger = ledger();
+    let write = |offset, bytes, whole| Event::Write { key: FILE, offset, bytes, whole };
+    let first = ledger.take(DB, write(100, 100_000, false)).unwrap();
+    assert_eq!((first.offset, first.bytes), (100, 100_000));
+    for from in [65_536, 98_304] {
+        assert_eq!(ledger.take(DB, write(from, 100_100 - from, false)), None, "the rest");
+    }
+    // Another one that ends there, and one of a file system that tells of whole ones.
+    assert!(ledger.take(DB, write(98_305, 1_795, false)).is_some());
+    assert!(ledger.take(DB, write(8192, 4096, true)).is_some());
+    assert!(ledger.take(DB, write(8192, 4096, true)).is_some());
+    assert!(ledger.take(CP, write(8192, 4096, false)).is_some());
+    let counts = of(&ledger, "db");
+    assert_eq!((counts.write_requests, counts.write_bytes), (4, 100_000 + 1_795 + 2 * 4096));
 }

@@ -1,7 +1,8 @@
 //! Writes, from the call to the lazy writer.
 //!
-//! ext4 and XFS tell of each write; of other file systems only pages that become dirty are seen,
-//! so that a page that was dirty already and is written again is not.
+//! ext4 and XFS tell of each write, ext4 once more for each folio that it goes on in; of other file
+//! systems only pages that become dirty are seen, so that a page that was dirty already and is
+//! written again is not.
 
 use super::super::event::{Key, Place, Reason};
 use super::super::lookup::FileId;
@@ -12,15 +13,24 @@ impl Ledger {
         &mut self,
         thread: u32,
         key: Key,
-        offset: u64,
-        bytes: u64,
+        (offset, bytes): (u64, u64),
+        whole: bool,
     ) -> Option<Reference> {
         if bytes == 0 {
             return None;
         }
         let (who, file) = (self.tasks.who(thread), self.file_of(key));
+        let last = offset.saturating_add(bytes);
+        let page_bytes = self.page_bytes;
+        let doing = self.doing(thread);
+        let (come, end) = std::mem::replace(&mut doing.left, (offset, last));
+        let same = doing.writes.is_some_and(|(of, ..)| of == file) && !whole;
+        // Folios begin at a page, so the rest of a request does.
+        if same && last == end && offset > come && offset.is_multiple_of(page_bytes) {
+            return None;
+        }
         let first = offset / self.page_bytes;
-        let end = offset.saturating_add(bytes).div_ceil(self.page_bytes);
+        let end = last.div_ceil(page_bytes);
         self.file_mut(file).tells_writes = true;
         self.was_no_reading(thread, file);
         self.doing(thread).writes = Some((file, first, end));

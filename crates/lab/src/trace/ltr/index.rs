@@ -104,6 +104,22 @@ impl Index {
         Ok(Some(Index { entries, records, end }))
     }
 
+    /// The sections of names, one behind the other.
+    ///
+    /// # Errors
+    /// Reading failed.
+    pub(in super::super) fn names(&self, file: &mut (impl Read + Seek)) -> io::Result<Vec<u8>> {
+        let mut names = Vec::new();
+        for (at, entry) in self.entries.iter().enumerate() {
+            if Kind::from_code(entry.kind) == Kind::Names {
+                let end = self.entries.get(at + 1).map_or(self.end, |next| next.offset);
+                file.seek(SeekFrom::Start(entry.offset))?;
+                file.by_ref().take(end.saturating_sub(entry.offset)).read_to_end(&mut names)?;
+            }
+        }
+        Ok(names)
+    }
+
     /// What of the file is needed for the records of these times, in bytes and in order: the
     /// header, all names, and the blocks that may hold such records.
     #[must_use]

@@ -30,6 +30,8 @@ pub(in super::super) struct Reader {
     in_pieces: bool,
     /// Requests that their recorder lost.
     lost: u64,
+    /// Sections of names that are known before the first record.
+    known: Vec<u8>,
     raw: Vec<u8>,
     records: Vec<Record>,
 }
@@ -41,12 +43,40 @@ impl Reader {
         let (raw, records) = (Vec::new(), Vec::new());
         let (state, next) = (State::Header, 0);
         let (cut_short, in_pieces) = (false, false);
-        Ok(Reader { header, state, next, cut_short, in_pieces, lost: 0, raw, records })
+        Ok(Reader {
+            header,
+            state,
+            next,
+            cut_short,
+            in_pieces,
+            lost: 0,
+            known: Vec::new(),
+            raw,
+            records,
+        })
     }
 
     /// The same for a file of which blocks were left out.
     pub(in super::super) fn in_pieces(self) -> Self {
         Reader { in_pieces: true, ..self }
+    }
+
+    /// The same with the sections of names, wherever they are in the file. What is wrong with them
+    /// is said when they are met there.
+    pub(in super::super) fn knowing(self, known: Vec<u8>) -> Self {
+        Reader { known, ..self }
+    }
+
+    fn take_known(&mut self, out: &mut Out<'_>) {
+        let known = std::mem::take(&mut self.known);
+        let mut rest = &known[..];
+        while let Some(Ok(frame)) = rest.get(..FRAME_BYTES).map(Frame::from_bytes) {
+            let Some(payload) = rest.get(FRAME_BYTES..frame.section_bytes()) else { return };
+            if self.names(&frame, payload, out).is_err() {
+                return;
+            }
+            rest = &rest[frame.section_bytes()..];
+        }
     }
 
     /// Decodes the section or trailer at the front; answers its length, 0 if it is not whole.
@@ -146,6 +176,7 @@ impl Decode for Reader {
         let used = match self.state {
             State::Header => {
                 self.state = State::Sections;
+                self.take_known(out);
                 HEADER_BYTES
             }
             State::Sections => self.section(bytes, out)?,

@@ -160,6 +160,33 @@ fn only_blocks_that_can_be_wanted_are_read() {
 }
 
 #[test]
+fn names_at_the_end_of_a_file_are_known_from_its_first_record_on() {
+    let mut writer = Writer::new(Vec::new(), WriterOptions::default()).unwrap();
+    for block in records(1_000).chunks(100) {
+        writer.append(block).unwrap();
+        writer.cut().unwrap();
+    }
+    writer.name(NameOf::Volume, 1, "disk").unwrap();
+    let bytes = writer.finish().unwrap();
+    let there = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(there.path(), &bytes).unwrap();
+    for times in [None, Some(0..250_000)] {
+        let options = OpenOptions { times, ..OpenOptions::default() };
+        let mut source = super::super::open(there.path(), &options).unwrap();
+        let mut batch = Vec::new();
+        source.read_batch(&mut batch).unwrap();
+        assert_eq!(source.name(NameOf::Volume, 1), Some("disk"));
+        assert_eq!(batch[..100], records(1_000)[..100]);
+        drain(&mut source).unwrap();
+        assert!(source.notes().is_empty(), "{:?}", source.notes());
+    }
+    // A stream has them when it comes to them.
+    let mut stream = open(&bytes, 0).unwrap();
+    assert_eq!(drain(&mut stream).unwrap().len(), 1_000);
+    assert_eq!(stream.name(NameOf::Volume, 1), Some("disk"));
+}
+
+#[test]
 fn the_index_finds_times() {
     let records = records(1_000);
     let bytes = file(&records);

@@ -1,0 +1,199 @@
+//! A file that is written as a whole, or not at all.
+//!
+//! It is written beside the one that it replaces, and gets its name when it is whole. A rename
+//! would put a file in the place of a device or a pipe, and cut off whoever has standard output
+//! open: what is no ordinary file is written through its name, as it comes. Invariants: until
+//! `finish` an ordinary file is as it was, also if the process is killed; a link stays a link.
+
+use anyhow::{Context, Result, ensure};
+use std::fs::{File, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use tempfile::NamedTempFile;
+
+/// Of a file that was not there before.
+const MODE: u32 = 0o644;
+/// Links to links that are followed.
+const LINKS_MAX: usize = 40;
+
+/// A file that is being written.
+#[derive(Debug)]
+pub(crate) struct Whole {
+    /// As it was asked for.
+    path: PathBuf,
+    to: To,
+}
+
+#[derive(Debug)]
+enum To {
+    /// An ordinary file, under another name, and the one it gets.
+    Beside(NamedTempFile, PathBuf),
+    /// Something else.
+    Through(File),
+}
+
+/// Whether the name is that of something that a process has open, as /dev/stdout.
+fn is_open_file(path: &Path) -> bool {
+    let mut at = path.to_owned();
+    for _ in 0..LINKS_MAX {
+        // /dev/fd is a link itself.
+        let Some(Ok(folder)) = at.parent().map(std::fs::canonicalize) else { return false };
+        if folder.starts_with("/proc") {
+            return true;
+        }
+        let Ok(next) = std::fs::read_link(&at) else { return false };
+        at = folder.join(next);
+    }
+    false
+}
+
+impl Whole {
+    /// Begins to write.
+    ///
+    /// # Errors
+    /// It is a folder, or cannot be written: a sentence that can follow "failed to".
+    pub(crate) fn begin(path: &Path, suffix: &str) -> Result<Whole> {
+        let what = || format!("write {}", path.display());
+        let there = std::fs::metadata(path).ok();
+        ensure!(
+            !there.as_ref().is_some_and(std::fs::Metadata::is_dir),
+            "{}: it is a directory",
+            what()
+        );
+        if there.as_ref().is_some_and(|found| !found.is_file()) || is_open_file(path) {
+            let opened = File::options().append(true).open(path).with_context(what)?;
+            return Ok(Whole { path: path.to_owned(), to: To::Through(opened) });
+        }
+        let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let folder = folder.unwrap_or(Path::new("."));
+        // Its own error would name the other name.
+        std::fs::metadata(folder).with_context(what)?;
+        let mode = there.map_or(MODE, |found| found.permissions().mode() & 0o7777);
+        let file = tempfile::Builder::new()
+            .prefix(".larder-")
+            .suffix(suffix)
+            .permissions(Permissions::from_mode(mode))
+            .tempfile_in(folder)
+            .with_context(what)?;
+        Ok(Whole { path: path.to_owned(), to: To::Beside(file, target) })
+    }
+
+    /// The file under its other name, to be removed if this process ends before it is whole.
+    pub(crate) fn part(&self) -> Option<&Path> {
+        match &self.to {
+            To::Beside(file, _) => Some(file.path()),
+            To::Through(_) => None,
+        }
+    }
+
+    /// The file itself once more.
+    ///
+    /// # Errors
+    /// There are too many open files.
+    pub(crate) fn reopen(&self) -> Result<File> {
+        let file = match &self.to {
+            To::Beside(file, _) => file.reopen(),
+            To::Through(file) => file.try_clone(),
+        };
+        file.with_context(|| format!("write {}", self.path.display()))
+    }
+
+    /// It is whole: it gets its name, and is on the disk.
+    ///
+    /// # Errors
+    /// Nothing has changed then.
+    pub(crate) fn finish(self) -> Result<()> {
+        let what = || format!("write {}", self.path.display());
+        match self.to {
+            To::Beside(file, target) => {
+                file.as_file().sync_all().with_context(what)?;
+                file.persist(target).map_err(|error| error.error).with_context(what)?;
+            }
+            To::Through(mut file) => file.flush().with_context(what)?,
+        }
+        Ok(())
+    }
+}
+
+impl Write for Whole {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match &mut self.to {
+            To::Beside(file, _) => file.write(bytes),
+            To::Through(file) => file.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match &mut self.to {
+            To::Beside(file, _) => file.flush(),
+            To::Through(file) => file.flush(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+    use std::os::unix::fs::symlink;
+
+    fn write(path: &Path, text: &str) -> Result<()> {
+        let mut file = Whole::begin(path, "")?;
+        file.write_all(text.as_bytes())?;
+        file.finish()
+    }
+
+    #[test]
+    fn a_file_changes_when_the_new_one_is_whole_and_keeps_its_mode() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, link) = (folder.path().join("file"), folder.path().join("link"));
+        write(&path, "one").unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, MODE);
+        std::fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+        symlink("file", &link).unwrap();
+        let mut second = Whole::begin(&link, ".part").unwrap();
+        assert_eq!(second.part().unwrap().extension(), Some("part".as_ref()));
+        second.write_all(b"two").unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "one");
+        second.finish().unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "two");
+        assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        drop(Whole::begin(&path, "").unwrap());
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2, "nothing is left");
+    }
+
+    #[test]
+    fn what_is_no_ordinary_file_stays_what_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let device = folder.path().join("device");
+        symlink("/dev/full", &device).unwrap();
+        let mut file = Whole::begin(&device, "").unwrap();
+        assert_eq!(file.write_all(b"x").unwrap_err().kind(), io::ErrorKind::StorageFull);
+        assert!(file.part().is_none());
+        write(Path::new("/dev/null"), "x").unwrap();
+        for device in ["/dev/full", "/dev/null"] {
+            assert!(!std::fs::metadata(device).unwrap().is_file(), "{device}");
+        }
+        // What a process has open, by its number; it goes on behind what was written before.
+        let mut open = tempfile::tempfile().unwrap();
+        open.write_all(b"before ").unwrap();
+        let number = std::os::fd::AsRawFd::as_raw_fd(&open);
+        write(Path::new(&format!("/dev/fd/{number}")), "after").unwrap();
+        let mut text = String::new();
+        std::io::Seek::rewind(&mut open).unwrap();
+        open.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "before after");
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_refused_in_words() {
+        let folder = tempfile::tempdir().unwrap();
+        let said = |path: &Path| format!("{:#}", Whole::begin(path, "").unwrap_err());
+        assert!(said(folder.path()).ends_with("it is a directory"));
+        let missing = said(&folder.path().join("no/file"));
+        assert!(missing.contains("No such file") && !missing.contains(".larder-"), "{missing}");
+    }
+}
