@@ -113,7 +113,8 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("larder: failed to {}", output::sentence(&error));
+            let what = if is_of_output(&error) { "write to standard output: " } else { "" };
+            eprintln!("larder: failed to {what}{}", output::sentence(&error));
             ExitCode::from(FAILURE)
         }
     }
@@ -122,6 +123,11 @@ fn main() -> ExitCode {
 /// The exit code of a command that finds nothing.
 fn succeed(result: anyhow::Result<()>) -> anyhow::Result<ExitCode> {
     result.map(|()| ExitCode::SUCCESS)
+}
+
+/// Whether it is an error of our output: all others say what was to be done.
+fn is_of_output(error: &anyhow::Error) -> bool {
+    error.chain().count() == 1 && error.is::<std::io::Error>()
 }
 
 /// Whoever reads our output has had enough: that is no failure.
@@ -134,6 +140,13 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_error_of_the_output_is_one_that_says_nothing_else() {
+        let full = || anyhow::Error::new(std::io::Error::from(std::io::ErrorKind::StorageFull));
+        assert!(is_of_output(&full()) && !is_of_output(&full().context("write x")));
+        assert!(!is_of_output(&anyhow::anyhow!("find the volume")));
+    }
 
     #[test]
     fn what_findings_say_to_try_are_commands_that_exist() {
