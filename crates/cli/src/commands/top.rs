@@ -72,7 +72,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     // Not dropped where it is gone: ratatui would say so on it, and panic.
     let mut terminal = ManuallyDrop::new(ratatui::try_init().context("show a live view")?);
     let result = watch(&mut terminal, arguments, &mut recording, &ended);
-    if is_gone(std::io::stdin(), Duration::ZERO)? {
+    if is_gone(std::io::stdin(), Duration::ZERO).unwrap_or(false) {
         return Ok(());
     }
     drop(ManuallyDrop::into_inner(terminal));

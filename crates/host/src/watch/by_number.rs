@@ -53,6 +53,10 @@ impl ByNumber {
         });
         let mount = home.as_ref()?;
         let root = File::open(&mount.point).ok()?;
+        // It may have been unmounted, and the point be a folder of another one.
+        if !homes::may_be_on(key.dev, &root.metadata().ok()?) {
+            return None;
+        }
         let (kind, handle) = handle(&mount.fs_type, &root, key.ino)?;
         let file = syscall::open_by_handle(&root, kind, &handle).ok()?;
         Some((mount, file))

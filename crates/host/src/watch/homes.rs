@@ -4,6 +4,7 @@ use super::event::{Home, Key};
 use crate::mounts;
 use crate::proc;
 use std::fmt::Write;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// A number of a device as the kernel counts within.
@@ -15,6 +16,13 @@ pub(super) fn number(major: u32, minor: u32) -> u32 {
 #[must_use]
 pub(crate) fn parts(dev: u32) -> (u32, u32) {
     (dev >> 20, dev & 0xf_ffff)
+}
+
+/// Whether a file may be on a device. On btrfs stat(2) tells another number for each subvolume, so
+/// that only such numbers can be told from those of disks.
+pub(super) fn may_be_on(dev: u32, found: &std::fs::Metadata) -> bool {
+    let own = number(rustix::fs::major(found.dev()), rustix::fs::minor(found.dev()));
+    own == dev || (own >> 20 == 0 && dev >> 20 == 0)
 }
 
 fn parse(text: &str) -> Option<u32> {

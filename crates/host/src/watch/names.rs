@@ -127,15 +127,12 @@ fn block_device(ino: u64) -> Option<PathBuf> {
     Some(Path::new("/dev").join(name))
 }
 
-/// A file that a process has open or mapped. On btrfs the number of the device is another one for
-/// each subvolume, so that only the inode can be compared there.
+/// A file that a process has open or mapped.
 fn of_process(key: Key, pid: u32) -> Option<PathBuf> {
     let folder = PathBuf::from(format!("/proc/{pid}"));
     let same = |path: &Path| {
-        std::fs::metadata(path).is_ok_and(|found| {
-            let dev = homes::number(rustix::fs::major(found.dev()), rustix::fs::minor(found.dev()));
-            found.ino() == key.ino && (dev == key.dev || (dev >> 20 == 0 && key.dev >> 20 == 0))
-        })
+        std::fs::metadata(path)
+            .is_ok_and(|found| found.ino() == key.ino && homes::may_be_on(key.dev, &found))
     };
     let open = std::fs::read_dir(folder.join("fd")).ok()?.flatten().take(DESCRIPTORS_MAX);
     let mut open = open.map(|entry| entry.path());

@@ -60,15 +60,15 @@ pub fn open(path: &Path, options: &OpenOptions) -> Result<BoxedSource, TraceErro
             // Recorders learn names last, and who reads wants to go by them.
             let names = index.names(&mut file).map_err(wrap)?;
             file.rewind().map_err(wrap)?;
-            let Some(times) = &options.times else {
-                let input = beginning(&name, Box::new(file), options)?;
-                let reader = ltr::Reader::from_head(input.bytes()).map_err(|e| input.bad(e))?;
-                return decoded(reader.knowing(names), input, options.max_bad);
+            let stream: Box<dyn Read + Send> = match &options.times {
+                Some(times) => Box::new(ltr::Pieces::new(file, index.pieces(times))),
+                None => Box::new(file),
             };
-            let stream = Box::new(ltr::Pieces::new(file, index.pieces(times)));
             let input = beginning(&name, stream, options)?;
             let reader = ltr::Reader::from_head(input.bytes()).map_err(|error| input.bad(error))?;
-            return decoded(reader.in_pieces().knowing(names), input, options.max_bad);
+            let reader = reader.knowing(names);
+            let reader = if options.times.is_some() { reader.in_pieces() } else { reader };
+            return decoded(reader, input, options.max_bad);
         }
         file.seek(std::io::SeekFrom::Start(magic.len() as u64)).map_err(wrap)?;
     }
