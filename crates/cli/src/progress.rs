@@ -48,7 +48,7 @@ impl WriteOut {
         if self.volume != progress.volume {
             self.finish();
             self.volume.clone_from(&progress.volume);
-            self.total = progress.left_bytes;
+            self.total = progress.total_bytes;
             self.started = Instant::now();
             self.last_line = None;
             self.bar = None;

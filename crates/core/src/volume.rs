@@ -363,6 +363,12 @@ impl<F: Frames> Volume<F> {
         self.dirty.load(Ordering::Acquire) + self.writing.load(Ordering::Acquire)
     }
 
+    /// Bytes that the store does not have yet, written now or not, in whole blocks.
+    #[must_use]
+    pub fn unclean_bytes(&self) -> u64 {
+        self.unclean_blocks() * BLOCK_BYTES_U64
+    }
+
     /// More unclean blocks than this are never made.
     #[must_use]
     pub fn dirty_limit_blocks(&self) -> u64 {

@@ -207,6 +207,6 @@ impl CachedVolume {
     /// Bytes that the store does not have yet.
     #[must_use]
     pub fn dirty_bytes(&self) -> u64 {
-        self.volume.unclean_blocks() * larder_core::units::BLOCK_BYTES_U64
+        self.volume.unclean_bytes()
     }
 }

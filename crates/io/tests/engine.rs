@@ -55,6 +55,29 @@ fn threads_share_a_volume_and_a_drain_leaves_nothing_dirty() {
 }
 
 #[test]
+fn a_stop_tells_what_was_dirty_when_it_began() {
+    let engine = engine(8 * MIB);
+    let volumes = ["one", "two"].map(|name| {
+        let volume = volume(&engine, name, MIB, Memory::new(MIB));
+        volume.set_tunable("first-delay", 60_000).expect("in range");
+        volume.set_tunable("age-max", 3_600_000).expect("in range");
+        User::new(&engine, &volume).write(0, &[1; 9000], false).unwrap();
+        volume
+    });
+    let mut told = Vec::new();
+    engine
+        .drain(|at| {
+            // However soon the second one is written, it is not looked at before the first is.
+            User::new(&engine, &volumes[1]).flush().unwrap();
+            told.push((at.volume.clone(), at.total_bytes));
+        })
+        .unwrap();
+    told.dedup();
+    assert_eq!(told, [("one".to_owned(), 3 * 4096), ("two".to_owned(), 3 * 4096)]);
+    end(&engine);
+}
+
+#[test]
 fn writes_after_the_stop_has_begun_go_through() {
     let engine = engine(8 * MIB);
     let memory = Memory::new(MIB);

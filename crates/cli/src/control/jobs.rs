@@ -14,7 +14,6 @@ use axum::response::{IntoResponse, Response};
 use http_body_util::channel::{Channel, Sender};
 use larder_core::lane::Completion;
 use larder_core::request::{Assembly, Status};
-use larder_core::units::BLOCK_BYTES_U64;
 use larder_io::engine::ArenaLane;
 use larder_io::wake::Waker;
 use larder_report::control::{ByteRange, Progress};
@@ -140,6 +139,10 @@ pub(super) fn flush(service: &Service, volumes: &[Served], told: &Told) -> Ended
         Ok(waker) => waker,
         Err(error) => return failed("flush", &error),
     };
+    let unclean = || -> u64 { volumes.iter().map(|served| served.volume.unclean_bytes()).sum() };
+    // Before the first is asked to flush: a small one is done before it is looked at.
+    let total_bytes = unclean();
+    let mut left = total_bytes;
     let mut lanes: Vec<ArenaLane> = Vec::new();
     let mut failures = Vec::new();
     for Served { volume, .. } in volumes {
@@ -155,11 +158,6 @@ pub(super) fn flush(service: &Service, volumes: &[Served], told: &Told) -> Ended
         debug_assert_eq!(status, Status::Pending, "a flush always waits");
         lanes.push(lane);
     }
-    let unclean = || -> u64 {
-        volumes.iter().map(|served| served.volume.unclean_blocks() * BLOCK_BYTES_U64).sum()
-    };
-    let total_bytes = unclean();
-    let mut left = total_bytes;
     let name = match volumes {
         [one] => one.volume.name().to_owned(),
         _ => "all".to_owned(),
@@ -209,8 +207,8 @@ pub(super) fn remove(service: &Service, served: Served, disconnect: bool, told: 
     let removed = service.remove(&name, disconnect, |at| {
         told.send_replace(Some(Progress::Volume {
             volume: at.volume.clone(),
-            done_bytes: ended.done_bytes,
-            total_bytes: ended.done_bytes + at.left_bytes,
+            done_bytes: ended.done_bytes + at.total_bytes.saturating_sub(at.left_bytes),
+            total_bytes: ended.done_bytes + at.total_bytes,
             error: at.error.clone(),
         }));
     });

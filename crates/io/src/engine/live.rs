@@ -134,8 +134,9 @@ impl Engine {
         if volume.is_removed() {
             return Err(SettingError::Removed { volume: volume.name().to_owned() }.into());
         }
+        let total_bytes = volume.unclean_bytes();
         volume.begin_stop();
-        let written = self.drain_volume(volume, &mut progress);
+        let written = self.drain_volume(volume, total_bytes, &mut progress);
         let closed = written
             .map_err(|why| RemoveError::NotWritten { volume: volume.name().to_owned(), why })
             .and_then(|()| Ok(self.cache.close_volume(volume)?));

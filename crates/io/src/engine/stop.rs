@@ -6,7 +6,6 @@ use crate::wake::Waker;
 use larder_core::lane::Completion;
 use larder_core::request::Status;
 use larder_core::store::StoreErrorKind;
-use larder_core::units::BLOCK_BYTES_U64;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,6 +19,8 @@ const RETRY_TICKS: u32 = 10;
 pub struct StopProgress {
     /// The volume.
     pub volume: String,
+    /// Bytes that its store did not have when the stop began.
+    pub total_bytes: u64,
     /// Bytes that its store does not have yet.
     pub left_bytes: u64,
     /// Why the last try failed, if it did; the next one comes by itself.
@@ -43,24 +44,30 @@ impl Engine {
     /// to it but what must not be there before something else is stable, and what it did with that
     /// is not known.
     pub fn drain(&self, mut progress: impl FnMut(&StopProgress)) -> Result<(), Vec<String>> {
-        self.begin_stop();
         let volumes: Vec<_> = {
             let drivers = self.drivers.lock().expect("no holder panics");
             drivers.iter().map(|driver| Arc::clone(&driver.volume)).collect()
         };
+        // Of all of them before the first is written: a small one is done before it is looked at.
+        let volumes: Vec<_> =
+            volumes.into_iter().map(|volume| (volume.unclean_bytes(), volume)).collect();
+        self.begin_stop();
         let mut go_on = |at: &StopProgress| {
             progress(at);
             ControlFlow::Continue(())
         };
-        let drained = volumes.iter().map(|volume| self.drain_volume(volume, &mut go_on));
+        let drained =
+            volumes.iter().map(|(total, volume)| self.drain_volume(volume, *total, &mut go_on));
         let failures: Vec<_> = drained.filter_map(Result::err).collect();
         if failures.is_empty() { Ok(()) } else { Err(failures) }
     }
 
-    /// Writes and flushes everything of one volume, unless `progress` breaks it off.
+    /// Writes and flushes everything of one volume, `total_bytes` when that began, unless
+    /// `progress` breaks it off.
     pub(super) fn drain_volume(
         &self,
         volume: &Arc<ArenaVolume>,
+        total_bytes: u64,
         progress: &mut dyn FnMut(&StopProgress) -> ControlFlow<()>,
     ) -> Result<(), String> {
         let waker = Waker::new().expect("a file descriptor for stopping");
@@ -71,7 +78,8 @@ impl Engine {
         let mut tell = |error: &Option<String>| {
             progress(&StopProgress {
                 volume: volume.name().to_owned(),
-                left_bytes: volume.unclean_blocks() * BLOCK_BYTES_U64,
+                total_bytes,
+                left_bytes: volume.unclean_bytes(),
                 error: error.clone(),
             })
         };

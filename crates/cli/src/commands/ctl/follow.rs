@@ -38,6 +38,7 @@ pub(super) fn run<B: Serialize>(
         let Progress::Volume { volume, done_bytes, total_bytes, error } = progress else { return };
         shown.show(&StopProgress {
             volume: volume.clone(),
+            total_bytes: *total_bytes,
             left_bytes: total_bytes - done_bytes,
             error: error.clone(),
         });

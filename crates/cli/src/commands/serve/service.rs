@@ -381,18 +381,17 @@ impl Service {
             lists.before_stop();
         }
         let mut shown = WriteOut::new("writing");
-        // Of the volume at hand: its name, what was to be written at first.
-        let mut total = (String::new(), 0);
+        let mut at_hand = String::new();
         let drained = self.engine.drain(|at| {
             shown.show(at);
-            if total.0 != at.volume {
-                total = (at.volume.clone(), at.left_bytes);
-                self.drained_bytes.fetch_add(at.left_bytes, Ordering::AcqRel);
+            if at_hand != at.volume {
+                at_hand.clone_from(&at.volume);
+                self.drained_bytes.fetch_add(at.total_bytes, Ordering::AcqRel);
             }
             *self.progress.lock().expect("no holder panics") = Some(Progress::Volume {
                 volume: at.volume.clone(),
-                done_bytes: total.1.saturating_sub(at.left_bytes),
-                total_bytes: total.1,
+                done_bytes: at.total_bytes.saturating_sub(at.left_bytes),
+                total_bytes: at.total_bytes,
                 error: at.error.clone(),
             });
         });
