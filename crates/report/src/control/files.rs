@@ -64,9 +64,9 @@ impl FileStats {
 }
 
 impl Files {
-    /// As a table, of the first `top` files.
+    /// As a table.
     #[must_use]
-    pub fn table(&self, top: usize) -> Table {
+    pub fn table(&self) -> Table {
         let columns = [
             Column::words("path", "file"),
             Column::numbers("size_bytes", "size"),
@@ -78,7 +78,7 @@ impl Files {
             Column::numbers("writes", "writes"),
         ];
         let mut table = Table::new("", columns);
-        for file in self.files.iter().take(top) {
+        for file in &self.files {
             let reads = file.reads();
             #[expect(clippy::cast_precision_loss, reason = "a ratio that is shown")]
             let ratio = (reads > 0).then(|| file.hits() as f64 / reads as f64);
@@ -114,7 +114,6 @@ mod tests {
         assert_eq!((one.hits(), one.reads(), one.writes()), (7, 10, 2));
         let two = FileStats { path: "idle".into(), ..FileStats::default() };
         let files = Files { total: 2, files: vec![one, two], ..Files::default() };
-        assert_eq!(files.table(1).to_csv().lines().count(), 2);
-        assert_eq!(files.table(9).to_csv().lines().count(), 3);
+        assert_eq!(files.table().to_csv().lines().count(), 3);
     }
 }

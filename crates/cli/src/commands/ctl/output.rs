@@ -212,7 +212,7 @@ impl Answer for Cached {
     }
 
     fn table(&self) -> Table {
-        self.0.table(usize::MAX)
+        self.0.table()
     }
 
     fn as_any(&self) -> &dyn Any {
