@@ -94,6 +94,13 @@ pub fn byte_rate(bytes_per_second: f64) -> String {
     format!("{}/s", bytes(whole))
 }
 
+/// A count of things that are named by a regular noun: `1 file`, `1,234 files`.
+#[must_use]
+pub fn counted(value: u64, one: &str) -> String {
+    let plural = if value == 1 { "" } else { "s" };
+    format!("{} {one}{plural}", count(value))
+}
+
 /// A share as per cent with one digit: `61.0 %`. What is not all is never written as 100.0 %, and
 /// what is not nothing never as 0.0 %.
 #[must_use]
@@ -175,6 +182,12 @@ mod tests {
     fn counts_have_separators() {
         let texts = [0, 999, 1_000, 1_234_567, u64::MAX].map(count);
         assert_eq!(texts, ["0", "999", "1,000", "1,234,567", "18,446,744,073,709,551,615"]);
+    }
+
+    #[test]
+    fn one_is_no_plural() {
+        let texts = [0, 1, 2_000].map(|value| counted(value, "line"));
+        assert_eq!(texts, ["0 lines", "1 line", "2,000 lines"]);
     }
 
     #[test]

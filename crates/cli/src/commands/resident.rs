@@ -74,6 +74,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
             })
         ),
         (_, Format::Csv) => table.to_csv(),
+        (_, Format::Text) if rows.is_empty() => String::new(),
         (_, Format::Text) => table.to_text(),
     };
     // A reader that has had enough is no failure, so the error must reach the caller as it is.

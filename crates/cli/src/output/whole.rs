@@ -55,6 +55,11 @@ impl Whole {
     /// It is a folder, or cannot be written: a sentence that can follow "failed to".
     pub(crate) fn begin(path: &Path, suffix: &str) -> Result<Whole> {
         let what = || format!("write {}", path.display());
+        // Elsewhere it is a name for standard output, so that nobody wants a file of this name.
+        ensure!(
+            path != Path::new("-"),
+            "write -: standard output is /dev/stdout, a file of this name is ./-"
+        );
         let there = std::fs::metadata(path).ok();
         ensure!(
             !there.as_ref().is_some_and(std::fs::Metadata::is_dir),
@@ -195,5 +200,6 @@ mod tests {
         assert!(said(folder.path()).ends_with("it is a directory"));
         let missing = said(&folder.path().join("no/file"));
         assert!(missing.contains("No such file") && !missing.contains(".larder-"), "{missing}");
+        assert!(said(Path::new("-")).contains("a file of this name is ./-"));
     }
 }

@@ -10,6 +10,7 @@ use super::counters::{Counter, Kind, Object};
 use super::number::{self, Decimal, Shows};
 use super::time::{self, Stamp};
 use super::{Names, PerfmonError, text};
+use crate::format;
 
 /// Calls per second beyond which a counter has run over or begun anew: a 32-bit counter that goes
 /// back by one appears as 4,294,967,295.
@@ -284,10 +285,10 @@ impl Log {
             .collect();
         let back = keep.iter().filter(|keep| !**keep).count();
         if back > 0 {
+            let lines_back = format::counted(back as u64, "line");
             let line = keep.iter().position(|keep| !keep).and_then(|place| lines.rows.get(place));
             self.notes.push(format!(
-                "{back} lines are not later than the one before, the first of them line {}; they \
-                 are left out",
+                "left out: {lines_back} not later than the one before, the first of them line {}",
                 line.map_or(0, |row| row.0)
             ));
         }
@@ -331,8 +332,9 @@ impl Log {
         if let Some((place, counter)) = first {
             let at = self.times.get(place).copied().map_or_else(String::new, time::show);
             self.notes.push(format!(
-                "{dropped} values are impossible, as after a reset of the counters; they are left \
-                 out, the first is {counter} at {at}"
+                "left out: {} that cannot be, as after a reset of the counters, the first of \
+                 {counter} at {at}",
+                format::counted(dropped, "value")
             ));
         }
     }

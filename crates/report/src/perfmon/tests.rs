@@ -178,7 +178,7 @@ fn blanks_resets_and_clocks_that_go_back() {
     near(found.interfaces[0].hit_ratio, 0.85);
     assert_eq!(found.interfaces[0].calls_per_s, Some(100.0));
     let notes = found.notes.join("\n");
-    assert!(notes.contains("2 values are impossible"), "{notes}");
+    assert!(notes.contains("left out: 2 values that cannot be"), "{notes}");
     assert!(notes.contains("the first of them line 6"), "{notes}");
     assert_eq!(found.samples, 4);
 }

@@ -14,10 +14,9 @@ impl Machine {
     /// The machine in one line.
     #[must_use]
     pub fn in_words(&self) -> String {
-        let cores = if self.cores == 1 { "core" } else { "cores" };
         let parts = [
             self.cpu.clone(),
-            format!("{} {cores}", self.cores),
+            format::counted(self.cores.into(), "core"),
             format::bytes(self.memory_bytes),
             format!("Linux {}", self.kernel),
             self.distribution.clone(),
@@ -102,37 +101,32 @@ impl Run {
 
     fn started_in_words(&self) -> String {
         let Some(first) = self.trials.first() else { return String::new() };
-        let count = self.trials.len();
-        let files = match first.started.files {
-            1 => "1 file".to_owned(),
-            files => format!("{} files", format::count(files)),
-        };
+        let files = format::counted(first.started.files, "file");
         let pages = first.started.pages.map(format::count);
-        let trials = if count == 1 { "trial" } else { "trials" };
+        let trials = format::counted(self.trials.len() as u64, "trial");
         match (first.started.start, pages) {
             (start, Some(_)) if first.started.files == 0 => format!(
-                "{count} {trials}, started {}: no file of the workload was there before.",
+                "{trials}, started {}: no file of the workload was there before.",
                 start.name()
             ),
             (Start::Cold, Some(pages)) => format!(
-                "{count} {trials} from a cold start: before each, none of {pages} pages of {files} \
+                "{trials} from a cold start: before each, none of {pages} pages of {files} \
                  was in memory, as read back."
             ),
             (Start::Warm, Some(pages)) => format!(
-                "{count} {trials} from a warm start: before each, all of {pages} pages of {files} \
+                "{trials} from a warm start: before each, all of {pages} pages of {files} \
                  were in memory, as read back."
             ),
-            (start, None) => format!(
-                "{count} {trials}, started {}: what was in memory cannot be known.",
-                start.name()
-            ),
+            (start, None) => {
+                format!("{trials}, started {}: what was in memory cannot be known.", start.name())
+            }
             (Start::AsIs, Some(_)) => {
                 let shares = self.trials.iter().filter_map(|trial| trial.started.share());
                 let (least, most) = shares.fold((1.0_f64, 0.0_f64), |(least, most), share| {
                     (least.min(share), most.max(share))
                 });
                 format!(
-                    "{count} {trials}, started as it was: {} to {} of {files} was in memory.",
+                    "{trials}, started as it was: {} to {} of {files} was in memory.",
                     format::percent(least.min(most)),
                     format::percent(most)
                 )

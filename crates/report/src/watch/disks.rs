@@ -53,6 +53,11 @@ fn ratio(part: u64, whole: u64) -> f64 {
     super::share(part, whole).unwrap_or(f64::NAN)
 }
 
+/// A mean number of requests; what is next to none has no digits worth reading.
+fn queue(mean: f64) -> Cell {
+    if mean > 0.0 && mean < 0.01 { Cell::shown(mean, "< 0.01") } else { Cell::number(mean) }
+}
+
 /// Disks as a table; `seconds` is the length of the interval.
 pub(super) fn table(disks: &[Disk], duration_ns: u64) -> Table {
     let columns = [
@@ -88,7 +93,7 @@ pub(super) fn table(disks: &[Disk], duration_ns: u64) -> Table {
             size(disk.write_bytes(), disk.writes),
             Cell::percent(ratio(disk.write_ms, ms)),
             Cell::percent(ratio(disk.busy_ms, ms).min(1.0)),
-            Cell::number(ratio(disk.queue_ms, ms)),
+            queue(ratio(disk.queue_ms, ms)),
             rate(disk.splits),
             rate(disk.read_merges + disk.write_merges),
         ]);
