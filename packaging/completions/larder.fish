@@ -357,7 +357,7 @@ complete -c larder -n "__fish_larder_using_subcommand watch" -l pid -d 'Only thi
 complete -c larder -n "__fish_larder_using_subcommand watch" -l cgroup -d 'Only the processes of this control group, by its path below the root of the groups' -r
 complete -c larder -n "__fish_larder_using_subcommand watch" -l for -d 'How long; until Ctrl-C, if not given' -r
 complete -c larder -n "__fish_larder_using_subcommand watch" -l interval -d 'How often to tell' -r
-complete -c larder -n "__fish_larder_using_subcommand watch" -l rows -d 'How many files by processes to show' -r
+complete -c larder -n "__fish_larder_using_subcommand watch" -l rows -d 'How many files by processes to show in each table; as JSON there are at least 1,000' -r
 complete -c larder -n "__fish_larder_using_subcommand watch" -s o -l output -d 'Write the result as JSON into a file as well' -r -F
 complete -c larder -n "__fish_larder_using_subcommand watch" -l format -d 'How to print the result' -r -f -a "text\t''
 json\t''"

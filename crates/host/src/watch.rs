@@ -175,8 +175,8 @@ impl Watcher {
     /// Begins.
     ///
     /// # Errors
-    /// What is to be watched is not there. That events cannot be had is no error; see
-    /// [`Watcher::missing`].
+    /// What is to be watched is not there, or the kernel was to count and cannot. Else, that events
+    /// cannot be had is no error; see [`Watcher::missing`].
     pub fn start(mut options: Options) -> Result<Watcher, WatchError> {
         let scope = Scope::find(&options.wanted).map_err(|source| {
             let wanted = Scope { wanted: options.wanted.clone(), path: None };
@@ -186,6 +186,10 @@ impl Watcher {
         let mut missing: Vec<String> = Vec::new();
         let source = match Source::start(&options, &scope, &mut missing) {
             Ok(source) => Some(source),
+            // Who asked for the kernel to count is not served by less.
+            Err(WatchError::Trace(error)) if options.bpf == Bpf::On => {
+                return Err(WatchError::NoBpf(missing::all(&error, true)));
+            }
             Err(WatchError::Trace(error)) => {
                 missing.push(missing::all(&error, options.references_only));
                 None

@@ -30,7 +30,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = interval)]
     interval: u64,
 
-    /// How many files by processes to show; as JSON there are at least 1,000.
+    /// How many files by processes to show in each table; as JSON there are at least 1,000.
     #[arg(long, value_name = "NUMBER", default_value_t = 20)]
     rows: usize,
 
@@ -163,13 +163,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let result = watcher.result();
     // The instance goes before anything is written, which may fail.
     drop(watcher);
-    let text = if json {
-        result.to_json()
-    } else {
-        let mut shown = result.clone();
-        shown.total.rows.truncate(arguments.rows);
-        format!("\n{}", shown.to_text())
-    };
+    let text =
+        if json { result.to_json() } else { format!("\n{}", result.to_text(arguments.rows)) };
     let printed = std::io::stdout().write_all(text.as_bytes());
     // What was watched is kept though nobody reads on, and shown though it cannot be kept.
     if let Some(file) = &arguments.output {

@@ -58,12 +58,17 @@ pub(crate) fn may_hide() -> bool {
 
 pub(crate) fn without_root() {
     let nobody = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"];
-    let out = if rustix::process::geteuid().is_root() {
-        watch(&nobody, &[])
-    } else {
-        watch(&["env"], &[])
-    };
+    let as_nobody = if rustix::process::geteuid().is_root() { &nobody[..] } else { &["env"] };
+    let out = watch(as_nobody, &[]);
     says(&out, &["missing: hits, misses, files and processes", "root"]);
+    refuses_to_count(&watch(as_nobody, &["--bpf", "on"]), "root");
+}
+
+/// Who asks for `--bpf on` gets it, or hears why not.
+fn refuses_to_count(out: &Output, why: &str) {
+    assert!(!out.status.success(), "it was to count, and cannot");
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert!(said.contains("count look-ups in the kernel: ") && said.contains(why), "{said}");
 }
 
 /// Root, but not of the machine.
@@ -97,10 +102,7 @@ pub(crate) fn without_types() {
     let line = "mount --bind /dev/null /sys/kernel/btf/vmlinux";
     let out = hidden(line, &[]);
     says(&out, &["look-ups through tracefs, not counted in the kernel", "/sys/kernel/btf/vmlinux"]);
-    let out = hidden(line, &["--bpf", "on"]);
-    assert!(!out.status.success(), "it was to count, and cannot");
-    let said = String::from_utf8_lossy(&out.stderr);
-    assert!(said.contains("count look-ups in the kernel: understand"), "{said}");
+    refuses_to_count(&hidden(line, &["--bpf", "on"]), "kernel: understand");
 }
 
 /// A FUSE file system that nobody answers for, until dropped.

@@ -1,19 +1,55 @@
-//! Files by processes, in the order in which people want to see them.
+//! Files by processes, in the order in which people want to see them. Who reads much, who writes
+//! much and whose pages leave are three questions: of each, the first are kept and shown.
 
 use super::{Counts, Row};
+use std::cmp::Reverse;
 
-/// How much a row matters: pages asked for, and disks kept busy.
-fn weight(counts: &Counts, page_bytes: u64) -> u64 {
-    let asked = counts.read_pages
-        + counts.map_touches
-        + counts.write_pages.max(counts.dirtied_pages)
-        + counts.evicted_pages
-        + counts.dropped_pages;
-    // A page that a disk has to move is worth many that memory answers.
-    asked + 16 * (counts.disk_bytes() / page_bytes.max(1))
+/// A page that a disk has to move is worth many that memory answers.
+const DISK_PAGE: u64 = 16;
+
+/// What may be asked of rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Matter {
+    Reads,
+    Writes,
+    Leaving,
 }
 
-/// The rows in the order of their weight, at most `max` of them; and how many there were.
+impl Matter {
+    const ALL: [Matter; 3] = [Matter::Reads, Matter::Writes, Matter::Leaving];
+
+    /// How much a row has to do with it: pages, and disks kept busy; 0 if nothing.
+    pub(super) fn weight(self, it: &Counts, page_bytes: u64) -> u64 {
+        let of_disk = |bytes: u64| DISK_PAGE * bytes.div_ceil(page_bytes.max(1));
+        match self {
+            Matter::Reads => it.read_pages + it.map_touches + of_disk(it.disk_read_bytes),
+            Matter::Writes => {
+                let pages = it.write_pages.max(it.write_requests).max(it.dirtied_pages);
+                let moved = of_disk(it.disk_write_bytes + it.disk_lazy_write_bytes);
+                pages + it.lazy_flushes + it.throttles + moved
+            }
+            Matter::Leaving => {
+                it.evicted_pages + it.dropped_pages + it.refault_pages + it.read_ahead_unused_pages
+            }
+        }
+    }
+
+    /// The places of the rows that have to do with it, those with most to do first.
+    pub(super) fn order(self, rows: &[Row], page_bytes: u64) -> Vec<usize> {
+        let weight = |place: usize| self.weight(&rows[place].counts, page_bytes);
+        let mut places: Vec<usize> = (0..rows.len()).filter(|&place| weight(place) > 0).collect();
+        places.sort_by_cached_key(|&place| Reverse(weight(place)));
+        places
+    }
+}
+
+/// How much a row matters altogether.
+fn weight(counts: &Counts, page_bytes: u64) -> u64 {
+    Matter::ALL.iter().map(|matter| matter.weight(counts, page_bytes)).sum()
+}
+
+/// The rows in the order of their weight, at most `max` of them; and how many there were. If there
+/// are too many, those are kept that come first in some matter.
 #[must_use]
 pub fn rows(mut all: Vec<Row>, page_bytes: u64, max: usize) -> (Vec<Row>, u64) {
     all.retain(|row| !row.counts.is_zero());
@@ -22,6 +58,27 @@ pub fn rows(mut all: Vec<Row>, page_bytes: u64, max: usize) -> (Vec<Row>, u64) {
         by_weight.then_with(|| (&a.file, &a.process).cmp(&(&b.file, &b.process)))
     });
     let count = all.len() as u64;
-    all.truncate(max);
+    if all.len() > max {
+        keep_first(&mut all, page_bytes, max);
+    }
     (all, count)
+}
+
+/// Keeps `max` rows, in the order that they are in.
+fn keep_first(all: &mut Vec<Row>, page_bytes: u64, max: usize) {
+    // The best rank that each has in any matter; those without one come last, by their weight.
+    let mut ranks = vec![usize::MAX; all.len()];
+    for matter in Matter::ALL {
+        for (rank, place) in matter.order(all, page_bytes).into_iter().enumerate() {
+            ranks[place] = ranks[place].min(rank);
+        }
+    }
+    let mut places: Vec<usize> = (0..all.len()).collect();
+    places.sort_by_key(|&place| ranks[place]);
+    let mut kept = vec![false; all.len()];
+    for place in places.into_iter().take(max) {
+        kept[place] = true;
+    }
+    let mut kept = kept.into_iter();
+    all.retain(|_| kept.next() == Some(true));
 }

@@ -53,6 +53,23 @@ fn rows_are_ordered_by_weight_and_counted_before_they_are_cut() {
     assert_eq!((names, count), (vec!["disk", "many"], 3));
 }
 
+#[test]
+fn the_first_of_each_matter_are_kept_and_shown() {
+    let write = |pages| Counts { dirtied_pages: pages, ..Counts::default() };
+    let evicted = Counts { evicted_pages: 2, ..Counts::default() };
+    let mut all: Vec<Row> = (0..9_u64).map(|n| row(&format!("w{n}"), write(1000 - n))).collect();
+    all.extend([row("r1", read(5, 5, 0)), row("r2", read(4, 0, 0)), row("e", evicted)]);
+    let (kept, count) = super::rows(all, 4096, 5);
+    let names: Vec<&str> = kept.iter().map(|row| row.file.as_str()).collect();
+    assert_eq!((names, count), (vec!["w0", "w1", "r1", "r2", "e"], 12));
+    let text = Interval { rows: kept, rows_all: count, ..Interval::default() }.to_text(4096, 1);
+    for part in ["w0", "r1", "e   ", "and 1 more\n", "7 more files by processes did less"]
+    {
+        assert!(text.contains(part), "{part} in\n{text}");
+    }
+    assert!(!text.contains("w1") && !text.contains("r2"), "{text}");
+}
+
 fn watch() -> Watch {
     let total = Interval {
         duration_ns: 2_000_000_000,
@@ -93,12 +110,12 @@ fn what_is_written_is_read_back_unchanged() {
 
 #[test]
 fn the_text_says_what_is_known_and_what_is_missing() {
-    let text = watch().to_text();
+    let text = watch().to_text(20);
     for part in [
         "95.0 % of 1,000 pages read were resident, 50 of them by read-ahead",
         "x/end",
         "200 KiB",
-        "2 files by processes did less",
+        "2 more files by processes did less, and were not kept",
         "sda",
         "5.00 ms",
         "metadata 4 KiB",

@@ -1,5 +1,6 @@
 //! The text form.
 
+use super::rows::Matter;
 use super::{Counts, Interval, Row, Unattributed, Watch, disks};
 use crate::format;
 use crate::table::{Cell, Column, Table};
@@ -33,18 +34,30 @@ fn table<const N: usize>(title: &str, columns: [(&str, &str); N]) -> Table {
     Table::new(title, names.into_iter().chain(numbers))
 }
 
-fn put_rows<const N: usize>(
-    table: &mut Table,
-    rows: &[Row],
-    matters: impl Fn(&Counts) -> bool,
-    cells: impl Fn(&Counts) -> [Cell; N],
-) {
-    for row in rows.iter().filter(|row| matters(&row.counts)) {
-        table.push(who(row).into_iter().chain(cells(&row.counts)));
+/// Rows of an interval, as many as are wanted of each matter.
+struct Wanted<'a> {
+    rows: &'a [Row],
+    page_bytes: u64,
+    rows_max: usize,
+}
+
+impl Wanted<'_> {
+    /// Puts in the rows that have most to do with a matter; how many others have to do with it.
+    fn put<const N: usize>(
+        &self,
+        table: &mut Table,
+        matter: Matter,
+        cells: impl Fn(&Counts) -> [Cell; N],
+    ) -> usize {
+        let order = matter.order(self.rows, self.page_bytes);
+        for row in order.iter().take(self.rows_max).map(|&place| &self.rows[place]) {
+            table.push(who(row).into_iter().chain(cells(&row.counts)));
+        }
+        order.len().saturating_sub(self.rows_max)
     }
 }
 
-fn reads(interval: &Interval, page_bytes: u64) -> Table {
+fn reads(wanted: &Wanted<'_>) -> (Table, usize) {
     let columns = [
         ("read_pages", "pages read"),
         ("hit_pages", "hits"),
@@ -57,24 +70,23 @@ fn reads(interval: &Interval, page_bytes: u64) -> Table {
         ("disk_read_bytes", "from disk"),
     ];
     let mut table = table("reads, in pages", columns);
-    let matters = |it: &Counts| it.read_pages + it.map_touches + it.disk_read_bytes > 0;
-    put_rows(&mut table, &interval.rows, matters, |it| {
+    let more = wanted.put(&mut table, Matter::Reads, |it| {
         [
             Cell::count(it.read_pages),
             Cell::count(it.hit_pages),
             Cell::count(it.read_ahead_hit_pages),
             Cell::count(it.miss_pages),
-            Cell::bytes(it.miss_pages * page_bytes),
+            Cell::bytes(it.miss_pages * wanted.page_bytes),
             ratio(it),
             Cell::count(it.map_touches),
             Cell::count(it.map_misses),
             Cell::bytes(it.disk_read_bytes),
         ]
     });
-    table
+    (table, more)
 }
 
-fn writes(interval: &Interval) -> Table {
+fn writes(wanted: &Wanted<'_>) -> (Table, usize) {
     let columns = [
         ("write_bytes", "written"),
         ("write_new_pages", "new pages"),
@@ -87,11 +99,7 @@ fn writes(interval: &Interval) -> Table {
         ("throttled_ms", "throttled"),
     ];
     let mut table = table("writes", columns);
-    let matters = |it: &Counts| {
-        it.write_requests + it.dirtied_pages + it.lazy_flushes + it.throttles > 0
-            || it.disk_lazy_write_bytes + it.disk_write_bytes > 0
-    };
-    put_rows(&mut table, &interval.rows, matters, |it| {
+    let more = wanted.put(&mut table, Matter::Writes, |it| {
         [
             if it.write_requests > 0 { Cell::bytes(it.write_bytes) } else { Cell::missing() },
             Cell::count(it.write_new_pages),
@@ -108,10 +116,10 @@ fn writes(interval: &Interval) -> Table {
             Cell::duration(it.throttled_ms * 1_000_000),
         ]
     });
-    table
+    (table, more)
 }
 
-fn leaving(interval: &Interval) -> Table {
+fn leaving(wanted: &Wanted<'_>) -> (Table, usize) {
     let columns = [
         ("evicted_pages", "evicted"),
         ("dropped_pages", "dropped"),
@@ -119,10 +127,7 @@ fn leaving(interval: &Interval) -> Table {
         ("read_ahead_unused_pages", "read ahead unused"),
     ];
     let mut table = table("pages that left, and by whom", columns);
-    let matters = |it: &Counts| {
-        it.evicted_pages + it.dropped_pages + it.refault_pages + it.read_ahead_unused_pages > 0
-    };
-    put_rows(&mut table, &interval.rows, matters, |it| {
+    let more = wanted.put(&mut table, Matter::Leaving, |it| {
         [
             Cell::count(it.evicted_pages),
             Cell::count(it.dropped_pages),
@@ -130,7 +135,7 @@ fn leaving(interval: &Interval) -> Table {
             Cell::count(it.read_ahead_unused_pages),
         ]
     });
-    table
+    (table, more)
 }
 
 impl Interval {
@@ -159,22 +164,26 @@ impl Interval {
         line
     }
 
-    /// All tables of it that have rows.
+    /// All tables of it that have rows, of files by processes at most `rows_max` in each.
     #[must_use]
-    pub fn to_text(&self, page_bytes: u64) -> String {
+    pub fn to_text(&self, page_bytes: u64, rows_max: usize) -> String {
         let mut text = String::new();
-        let tables = [
-            reads(self, page_bytes),
-            writes(self),
-            leaving(self),
-            disks::table(&self.disks, self.duration_ns),
-        ];
-        for table in tables.iter().filter(|table| !table.is_empty()) {
-            put_line!(text, "{}", table.to_text());
+        let wanted = Wanted { rows: &self.rows, page_bytes, rows_max };
+        let disks = disks::table(&self.disks, self.duration_ns);
+        for (table, more) in [reads(&wanted), writes(&wanted), leaving(&wanted), (disks, 0)] {
+            if table.is_empty() && more == 0 {
+                continue;
+            }
+            put!(text, "{}", table.to_text());
+            if more > 0 {
+                put_line!(text, "and {} more", format::count(more as u64));
+            }
+            text.push('\n');
         }
-        let left_out = self.rows_all.saturating_sub(self.rows.len() as u64);
-        if left_out > 0 {
-            put_line!(text, "{} files by processes did less, and are left out\n", left_out);
+        let not_kept = self.rows_all.saturating_sub(self.rows.len() as u64);
+        if not_kept > 0 {
+            let count = format::count(not_kept);
+            put_line!(text, "{count} more files by processes did less, and were not kept\n");
         }
         let sum = &self.sum;
         put_line!(
@@ -231,9 +240,9 @@ impl Interval {
 }
 
 impl Watch {
-    /// The total as text.
+    /// The total as text, with at most `rows_max` files by processes in each table.
     #[must_use]
-    pub fn to_text(&self) -> String {
+    pub fn to_text(&self, rows_max: usize) -> String {
         let mut text = String::new();
         let total = &self.total;
         put_line!(
@@ -251,7 +260,7 @@ impl Watch {
                 None => "nothing was read that could be seen".to_owned(),
             }
         );
-        put!(text, "{}", total.to_text(self.page_bytes));
+        put!(text, "{}", total.to_text(self.page_bytes, rows_max));
         put_line!(
             text,
             "watching: {} events, {} lost, {} of processor time, {} of memory",
