@@ -364,7 +364,7 @@ json\t''"
 complete -c larder -n "__fish_larder_using_subcommand watch" -l bpf -d 'Whether the kernel counts look-ups itself, which costs the watched far less than telling of each: auto where it can be done' -r -f -a "auto\t''
 on\t''
 off\t''"
-complete -c larder -n "__fish_larder_using_subcommand watch" -l buffer -d 'Memory for events that were not read yet, for each processor' -r
+complete -c larder -n "__fish_larder_using_subcommand watch" -l buffer -d 'Memory for events that were not read yet, for each processor [default: 8MiB; up to 32MiB where each look-up is told]' -r
 complete -c larder -n "__fish_larder_using_subcommand watch" -l json -d 'The same as --format json'
 complete -c larder -n "__fish_larder_using_subcommand watch" -s h -l help -d 'Print help'
 complete -c larder -n "__fish_larder_using_subcommand resident" -l depth -d 'So many levels below each folder have a row of their own; all sums hold everything below' -r

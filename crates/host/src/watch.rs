@@ -57,8 +57,8 @@ use std::collections::HashMap;
 use std::io;
 use std::time::Duration;
 
-/// What each processor's buffer holds unless told otherwise: a fifth of a second at a million
-/// look-ups per second, while the reader comes back every 20 ms.
+/// What each processor's buffer holds at least unless told otherwise: a tenth of a second at a
+/// million look-ups per second, while the reader comes back every 20 ms.
 pub const BUFFER_KIB: u64 = 8 << 10;
 /// How often [`Watcher::step`] should be called.
 pub const STEP: Duration = Duration::from_millis(20);
@@ -72,8 +72,9 @@ const NAMES_PER_STEP: usize = 2000;
 pub struct Options {
     /// What.
     pub wanted: Wanted,
-    /// Memory for events, for each processor.
-    pub buffer_kib: u64,
+    /// Memory for events, for each processor; [`BUFFER_KIB`] if nothing is said, or up to four
+    /// times as much where each look-up is told.
+    pub buffer_kib: Option<u64>,
     /// Rows of an interval.
     pub rows_max: usize,
     /// Only what requests are needs to be known, not what becomes of them on disks.
@@ -97,8 +98,7 @@ pub enum Bpf {
 impl Default for Options {
     fn default() -> Self {
         let wanted = Wanted::Machine;
-        let (buffer_kib, bpf) = (BUFFER_KIB, Bpf::Auto);
-        Options { wanted, buffer_kib, rows_max: 1000, references_only: false, bpf }
+        Options { wanted, buffer_kib: None, rows_max: 1000, references_only: false, bpf: Bpf::Auto }
     }
 }
 
@@ -122,7 +122,7 @@ pub enum WatchError {
 }
 
 /// Where the last interval ended.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Mark {
     time_ns: u64,
     counts: Vec<Counts>,
@@ -212,11 +212,11 @@ impl Watcher {
             Wanted::Group(group) => Group::find(group),
             Wanted::Machine | Wanted::Path(_) | Wanted::Process(_) => None,
         };
-        let readings = || Readings::now(group.as_ref());
-        let mark = || Mark { time_ns: now_ns(), readings: readings(), ..Mark::default() };
+        let readings = Readings::now(group.as_ref());
+        let mark = Mark { time_ns: now_ns(), readings, ..Mark::default() };
         Ok(Watcher {
-            begun: mark(),
-            mark: mark(),
+            begun: mark.clone(),
+            mark,
             options,
             scope,
             group,

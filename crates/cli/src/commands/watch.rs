@@ -14,9 +14,6 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// Memory for events where nothing else is said.
-const BUFFER: &str = "8MiB";
-
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -51,9 +48,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     bpf: Counting,
 
-    /// Memory for events that were not read yet, for each processor.
-    #[arg(long, value_name = "SIZE", default_value = BUFFER, value_parser = args::bytes)]
-    buffer: u64,
+    /// Memory for events that were not read yet, for each processor [default: 8MiB; up to 32MiB where
+    /// each look-up is told].
+    #[arg(long, value_name = "SIZE", value_parser = args::bytes)]
+    buffer: Option<u64>,
 }
 
 /// What of the machine is watched; for those commands that watch.
@@ -125,7 +123,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let stop = Stop::listen()?;
     let options = Options {
         wanted: arguments.what.wanted(),
-        buffer_kib: arguments.buffer.div_ceil(1024).max(64),
+        buffer_kib: arguments.buffer.map(|bytes| bytes.div_ceil(1024).max(64)),
         rows_max: arguments.rows.max(KEPT_ROWS),
         bpf: arguments.bpf.into(),
         ..Options::default()
@@ -187,11 +185,6 @@ mod tests {
         assert_eq!(What { pid: Some(7), ..none.clone() }.wanted(), Wanted::Process(7));
         let group = What { cgroup: Some("a/b".into()), ..none };
         assert_eq!(group.wanted(), Wanted::Group("a/b".into()));
-    }
-
-    #[test]
-    fn the_buffer_is_what_watching_takes_by_itself() {
-        assert_eq!(args::bytes(BUFFER), Ok(larder_host::watch::BUFFER_KIB << 10));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use super::event::{Decoder, Part, WANTED};
 use super::inside::{self, Inside};
 use super::ledger::{Ledger, Reference};
 use super::scope::Scope;
-use super::{Bpf, Options, WatchError, missing};
+use super::{BUFFER_KIB, Bpf, Options, WatchError, missing};
 #[cfg(feature = "bpf")]
 use crate::bpf::Types;
 use crate::machine;
@@ -24,6 +24,22 @@ const INSIDE: [&str; 2] = ["filemap/mm_filemap_get_pages", "filemap/mm_filemap_a
 /// Processors whose room for events the ring has.
 #[cfg(feature = "bpf")]
 const RING_PROCESSORS_MAX: u32 = 8;
+
+/// What all buffers have together where each look-up is told, by default; see [`buffer_kib`].
+const TOLD_KIB: u64 = 64 << 10;
+const TOLD_EACH_KIB_MAX: u64 = 32 << 10;
+
+/// What each processor's buffer holds. Where each look-up is told, few processors have more each: a
+/// look-up fills some 60 bytes, and a machine that is one of several on its host may stand still for
+/// half a second.
+fn buffer_kib(options: &Options, each_is_told: bool) -> u64 {
+    let processors = u64::from(machine::machine().cores.max(1));
+    options.buffer_kib.unwrap_or(if each_is_told {
+        (TOLD_KIB / processors).clamp(BUFFER_KIB, TOLD_EACH_KIB_MAX)
+    } else {
+        BUFFER_KIB
+    })
+}
 
 /// Events; the reader goes first, since an instance that is open cannot be removed.
 #[derive(Debug)]
@@ -79,7 +95,8 @@ fn start_inside(options: &Options, scope: &Scope, tracefs: &Tracefs) -> Result<I
     // One ring for all processors, with their room together, but not without end: most look-ups are
     // only counted.
     let processors = machine::machine().cores.clamp(1, RING_PROCESSORS_MAX);
-    let ring = options.buffer_kib.saturating_mul(1024).saturating_mul(processors.into());
+    let each = buffer_kib(options, options.references_only);
+    let ring = each.saturating_mul(1024).saturating_mul(processors.into());
     Inside::start(ring, scope.files(), options.references_only)
 }
 
@@ -94,7 +111,6 @@ impl Source {
         missing: &mut Vec<String>,
     ) -> Result<Source, WatchError> {
         let tracefs = Tracefs::open()?;
-        let instance = Instance::make(&tracefs, options.buffer_kib)?;
         #[cfg(feature = "bpf")]
         let (inside, why_not) = match start_inside(options, scope, &tracefs) {
             Ok(inside) => (Some(inside), None),
@@ -105,6 +121,7 @@ impl Source {
         if let (Bpf::On, Some(why)) = (options.bpf, &why_not) {
             return Err(WatchError::NoBpf(why.clone()));
         }
+        let instance = Instance::make(&tracefs, buffer_kib(options, why_not.is_some()))?;
         let mut decoder = Decoder::default();
         let kernel = machine::machine().kernel;
         let wanted =

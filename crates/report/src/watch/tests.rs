@@ -63,8 +63,7 @@ fn the_first_of_each_matter_are_kept_and_shown() {
     let names: Vec<&str> = kept.iter().map(|row| row.file.as_str()).collect();
     assert_eq!((names, count), (vec!["w0", "w1", "r1", "r2", "e"], 12));
     let text = Interval { rows: kept, rows_all: count, ..Interval::default() }.to_text(4096, 1);
-    for part in ["w0", "r1", "e   ", "and 1 more\n", "7 more files by processes did less"]
-    {
+    for part in ["w0", "r1", "e   ", "and 1 more\n", "7 more files by processes did less"] {
         assert!(text.contains(part), "{part} in\n{text}");
     }
     assert!(!text.contains("w1") && !text.contains("r2"), "{text}");
