@@ -246,6 +246,8 @@ impl Worker {
         let mut trial = Trial::new(place.begun_at, length);
         let mut begun_at = place.begun_at;
         let mut begins = true;
+        // Requests of the cycle at hand: they count if it does, over the same time.
+        let mut cycle: Vec<(Action, Nanos)> = Vec::new();
         while let Some(request) = self.requests.next() {
             if begins {
                 stage.sleep(request.think)?;
@@ -256,14 +258,15 @@ impl Worker {
             }
             let before = stage.now();
             self.ask(&request)?;
-            if trial.measures(begun_at) {
-                let times = if request.action == Action::Read { &self.reads } else { &self.writes };
-                times.record(stage.now() - before);
-            }
+            cycle.push((request.action, stage.now() - before));
             begins = request.ends_cycle;
             if request.ends_cycle {
                 let finished = self.compute(stage);
-                trial.record(begun_at, finished, finished - begun_at);
+                let is_measured = trial.record(begun_at, finished, finished - begun_at);
+                for (action, took) in cycle.drain(..).filter(|_| is_measured) {
+                    let times = if action == Action::Read { &self.reads } else { &self.writes };
+                    times.record(took);
+                }
             }
         }
         self.times = trial.response_times();

@@ -87,18 +87,19 @@ impl Trial {
     /// Takes a cycle that ran from `begun_at` to `finished_at` and answered in `response`
     /// nanoseconds (its own overhead and, if wanted, its think time taken off by the caller).
     /// Cycles that began in the first half or ended after the trial are counted, not measured; one
-    /// is measured in any case.
-    pub fn record(&mut self, begun_at: Nanos, finished_at: Nanos, response: Nanos) {
+    /// is measured in any case. Whether this one is.
+    pub fn record(&mut self, begun_at: Nanos, finished_at: Nanos, response: Nanos) -> bool {
         assert!(finished_at >= begun_at, "a cycle ends after it begins");
         let is_late = finished_at > self.ends_at && self.measured_from.is_some();
         if !self.measures(begun_at) || is_late {
             self.unmeasured += 1;
-            return;
+            return false;
         }
         let first = self.measured_from.map_or(begun_at, |from| from.min(begun_at));
         self.measured_from = Some(first);
         self.measured_to = self.measured_to.max(finished_at);
         self.tally.add(response);
+        true
     }
 
     /// The answer times, or nothing if no cycle was measured.
