@@ -79,13 +79,14 @@ impl<F: Frames> Cache<F> {
 
     /// Sets how volumes share the pool, from now on.
     pub fn set_share_mode(&self, mode: ShareMode) {
+        // A division that was begun under the mode before must not outlive it.
+        let _one_at_a_time = lock(&self.settings);
         self.sharing.mode.store(index_in(ShareMode::ALL, &mode), Ordering::Relaxed);
         self.sharing.due.store(0, Ordering::Relaxed);
         if mode == ShareMode::Coldest {
             for volume in lock(&self.pool.volumes).iter().flatten() {
                 volume.target.store(u32::MAX, Ordering::Relaxed);
             }
-            let _one_at_a_time = lock(&self.settings);
             self.tell_capacities();
         }
     }
@@ -120,11 +121,14 @@ impl<F: Frames> Cache<F> {
         let total: f64 = paces.1.values().map(|pace| pace.rate).sum();
         drop(paces);
         let targets = targets(&claims, &self.present(&volumes), self.pool.size().into(), total);
+        let _one_at_a_time = lock(&self.settings);
+        if self.share_mode() == ShareMode::Coldest {
+            return;
+        }
         for (volume, target) in volumes.iter().zip(targets) {
             let target = u32::try_from(target).unwrap_or(u32::MAX - 1);
             volume.target.store(target, Ordering::Relaxed);
         }
-        let _one_at_a_time = lock(&self.settings);
         self.tell_capacities();
     }
 
