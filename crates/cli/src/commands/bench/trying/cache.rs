@@ -45,6 +45,10 @@ impl Mounting {
     }
 }
 
+fn ended_with(status: ExitStatus) -> String {
+    format!("the cache ended in the middle of it ({status})")
+}
+
 /// The cache, which runs or does not.
 #[derive(Debug)]
 pub(super) struct Cache {
@@ -84,7 +88,7 @@ impl Cache {
         let client = Client::at(&self.how.control)?;
         self.running = Some(Running { child, client });
         if heard.context(what)? == 0 {
-            self.stop()?;
+            self.end()?;
             bail!("{}", self.why_it_ended());
         }
         Ok(())
@@ -99,8 +103,18 @@ impl Cache {
 
     /// Ends it, if it runs: everything is written and nothing is mounted any more. One that does
     /// not end is killed.
+    ///
+    /// # Errors
+    /// It had ended before, on its own, or was killed by somebody else.
     pub(super) fn stop(&mut self) -> Result<()> {
-        let Some(Running { mut child, .. }) = self.running.take() else { return Ok(()) };
+        let before = self.ended();
+        let after = self.end()?.filter(|status| !status.success()).map(ended_with);
+        before.or(after).map_or(Ok(()), |how| Err(anyhow!("go on: {how}")))
+    }
+
+    /// Ends it in any case; how it ended, if it did when it was asked to.
+    fn end(&mut self) -> Result<Option<ExitStatus>> {
+        let Some(Running { mut child, .. }) = self.running.take() else { return Ok(None) };
         let asked = kill_process(Pid::from_child(&child), Signal::TERM);
         let begun = Instant::now();
         let mut ended = child.try_wait().context("end the cache")?;
@@ -113,13 +127,13 @@ impl Cache {
         }
         // One that was killed leaves a dead mount.
         detach_ours(&self.how.mount)?;
-        Ok(())
+        Ok(ended)
     }
 
     /// How it ended, if it did so on its own.
     pub(super) fn ended(&mut self) -> Option<String> {
         let status: ExitStatus = self.running.as_mut()?.child.try_wait().ok()??;
-        Some(format!("the cache ended in the middle of it ({status})"))
+        Some(ended_with(status))
     }
 
     fn client(&self) -> Result<&Client> {
@@ -158,7 +172,7 @@ impl Cache {
 
 impl Drop for Cache {
     fn drop(&mut self) {
-        if let Err(error) = self.stop() {
+        if let Err(error) = self.end() {
             eprintln!("larder: note: failed to {error:#}");
         }
     }
