@@ -24,6 +24,8 @@ pub(crate) struct WriteOut {
     doing: &'static str,
     volume: String,
     total: u64,
+    /// Of these, written when it was first looked at.
+    before: u64,
     bar: Option<ProgressBar>,
     started: Instant,
     last_line: Option<Instant>,
@@ -36,6 +38,7 @@ impl WriteOut {
             doing,
             volume: String::new(),
             total: 0,
+            before: 0,
             bar: None,
             started: Instant::now(),
             last_line: None,
@@ -49,6 +52,7 @@ impl WriteOut {
             self.finish();
             self.volume.clone_from(&progress.volume);
             self.total = progress.total_bytes;
+            self.before = self.total.saturating_sub(progress.left_bytes);
             self.started = Instant::now();
             self.last_line = None;
             self.bar = None;
@@ -57,7 +61,8 @@ impl WriteOut {
                                 {binary_bytes_per_sec}, {eta} left";
                 self.bar = Some(
                     bar(self.total, template)
-                        .with_prefix(format!("{} {}", self.doing, self.volume)),
+                        .with_prefix(format!("{} {}", self.doing, self.volume))
+                        .with_position(self.before),
                 );
             }
         }
@@ -79,8 +84,8 @@ impl WriteOut {
     fn line(&self, written: u64) {
         let seconds = self.started.elapsed().as_secs_f64();
         #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
-        let rate = written as f64 / seconds.max(0.001);
-        let left = if written > 0 {
+        let rate = written.saturating_sub(self.before) as f64 / seconds.max(0.001);
+        let left = if rate > 0.0 {
             #[expect(clippy::cast_precision_loss, reason = "a time for people")]
             let seconds = (self.total - written) as f64 / rate;
             format!(", {} left", format::duration(nanoseconds(seconds)))

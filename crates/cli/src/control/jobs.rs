@@ -112,23 +112,10 @@ async fn send(sender: &mut Sender<Bytes, Infallible>, line: &Progress) -> bool {
 }
 
 /// An answer that follows a stop to its end.
-pub(super) fn watch_stop(service: Arc<Service>) -> Response {
-    let (told, progress) = watch::channel(None);
-    tokio::spawn(async move {
-        loop {
-            let now = service.stop_progress();
-            let is_last = matches!(now, Some(Progress::Done { .. }));
-            told.send_if_modified(|before| {
-                let changed = *before != now;
-                *before = now;
-                changed
-            });
-            if is_last {
-                return;
-            }
-            tokio::time::sleep(TICK).await;
-        }
-    });
+pub(super) fn follow_stop(service: &Service) -> Response {
+    let mut progress = service.stop_progress();
+    // It may have begun before, or be over.
+    progress.mark_changed();
     stream(progress)
 }
 
@@ -204,7 +191,9 @@ pub(super) fn remove(service: &Service, served: Served, disconnect: bool, told: 
     let name = served.plan.name.clone();
     // The store is let go of with its last user.
     drop(served);
+    let mut late_bytes = 0;
     let removed = service.remove(&name, disconnect, |at| {
+        late_bytes = at.total_bytes;
         told.send_replace(Some(Progress::Volume {
             volume: at.volume.clone(),
             done_bytes: ended.done_bytes + at.total_bytes.saturating_sub(at.left_bytes),
@@ -212,6 +201,9 @@ pub(super) fn remove(service: &Service, served: Served, disconnect: bool, told: 
             error: at.error.clone(),
         }));
     });
+    if removed.is_ok() {
+        ended.done_bytes += late_bytes;
+    }
     ended.failures.extend(removed.err().map(|error| crate::output::sentence(&error)));
     ended
 }

@@ -195,7 +195,7 @@ async fn remove(
 
 async fn stop(State(shared): State<Shared>, Json(_): Json<Empty>) -> Response {
     shared.service.ask_to_stop();
-    jobs::watch_stop(shared.service)
+    jobs::follow_stop(&shared.service)
 }
 
 /// A body with nothing in it.

@@ -29,7 +29,7 @@ const BUFFER_BYTES_MAX: usize = 16 << 10;
 /// How long the head of a request may take, also on a connection that waits for the next one.
 const HEAD_TIME_MAX: Duration = Duration::from_secs(10);
 /// How long answers under way are waited for at the end.
-const END_TIME_MAX: Duration = Duration::from_secs(2);
+const END_TIME_MAX: Duration = Duration::from_secs(5);
 /// Requests under way that take their time: flushing, warming.
 pub(super) const JOBS_MAX: usize = 3;
 /// Threads for what would block the one that answers: a job each, and one for short things.

@@ -34,6 +34,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 use std::time::{Duration, Instant};
+use tokio::sync::watch;
 
 /// A volume that is served.
 #[derive(Clone)]
@@ -75,7 +76,7 @@ pub(crate) struct Service {
     asker: Sender<Asked>,
     stopping: AtomicBool,
     /// How far a stop is.
-    progress: Mutex<Option<Progress>>,
+    progress: watch::Sender<Option<Progress>>,
     /// What a stop has to write.
     drained_bytes: AtomicU64,
 }
@@ -174,7 +175,7 @@ impl Service {
             begun: Instant::now(),
             asker,
             stopping: AtomicBool::new(false),
-            progress: Mutex::new(None),
+            progress: watch::Sender::new(None),
             drained_bytes: AtomicU64::new(0),
         }
     }
@@ -367,9 +368,9 @@ impl Service {
         self.stopping.load(Ordering::Acquire)
     }
 
-    /// How far a stop is; none before it has begun.
-    pub(crate) fn stop_progress(&self) -> Option<Progress> {
-        self.progress.lock().expect("no holder panics").clone()
+    /// How far a stop is, from now on; nothing before it has begun.
+    pub(crate) fn stop_progress(&self) -> watch::Receiver<Option<Progress>> {
+        self.progress.subscribe()
     }
 
     /// Writes everything out, for as long as it takes.
@@ -388,12 +389,12 @@ impl Service {
                 at_hand.clone_from(&at.volume);
                 self.drained_bytes.fetch_add(at.total_bytes, Ordering::AcqRel);
             }
-            *self.progress.lock().expect("no holder panics") = Some(Progress::Volume {
+            self.progress.send_replace(Some(Progress::Volume {
                 volume: at.volume.clone(),
                 done_bytes: at.total_bytes.saturating_sub(at.left_bytes),
                 total_bytes: at.total_bytes,
                 error: at.error.clone(),
-            });
+            }));
         });
         shown.finish();
         drained.map_err(|failures| {
@@ -410,7 +411,7 @@ impl Service {
         let failures = failure.into_iter().collect();
         let done_bytes = self.drained_bytes.load(Ordering::Acquire);
         let done = Progress::Done { done_bytes, failures };
-        *self.progress.lock().expect("no holder panics") = Some(done);
+        self.progress.send_replace(Some(done));
     }
 
     /// Paths that do not lead to what was written any more.
