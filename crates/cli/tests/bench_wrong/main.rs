@@ -47,7 +47,7 @@ const BENCHES: [Bench; 5] = [
     Bench {
         name: "server",
         long: "FOLDER --clients 1 --items 2 --size 4MiB --measure 10m --trials 1",
-        short: "FOLDER --clients 1 --items 1 --size 64KiB --warm-up 0s --measure 1s --trials 1",
+        short: "FOLDER --clients 1 --items 1 --size 64KiB --warm-up 0s --measure 3s --trials 1",
     },
 ];
 

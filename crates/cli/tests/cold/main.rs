@@ -186,7 +186,8 @@ fn mapped_pages_make_it_refuse_and_name_who_maps_them() {
     let Some(folder) = rig::on_a_disk() else { return };
     // A program that runs has its own file mapped.
     let program = folder.path().join("sleeper");
-    std::fs::copy("/bin/sleep", &program).unwrap();
+    // Copied by us, a child of another test could have it open for writing.
+    assert!(Command::new("cp").arg("/bin/sleep").arg(&program).status().unwrap().success());
     let mut child = Command::new(&program).arg("600").spawn().unwrap();
     let found = bench(&["cold", program.to_str().unwrap()]);
     let refused = trials(&program, Start::Cold, &[]);

@@ -20,8 +20,11 @@ fn a_mapped_file_starts_as_told_and_is_read_and_written() {
             let share = if start == "cold" { 0.0 } else { 1.0 };
             assert_eq!(trial.started.share(), Some(share));
         }
+        // Where the machine stood still for most of a trial, one request is all that is measured.
+        let all = !run.doubts.iter().any(|doubt| doubt.text.contains("no cycle fitted"));
         for series in ["reads", "writes"] {
-            assert!(run.sample(series).unwrap().values.iter().all(|value| *value > 0.0));
+            let values = &run.sample(series).unwrap().values;
+            assert!(values.iter().all(|value| *value > 0.0 || !all), "{series}: {values:?}");
         }
     }
     let both = bench(&["probe", here, "--mapped", "--unbuffered"]);
@@ -35,7 +38,9 @@ fn a_leak_takes_what_was_said_and_no_more() {
     let Some(folder) = on_a_disk() else { return };
     let here = folder.path().to_str().unwrap();
     let words = ["probe", here, "--scenario", "leak", "--memory", "4MiB", "--leak", "8MiB"];
-    let done = bench(&[&words[..], &SHORT, &["--format", "json"]].concat());
+    // All is taken within a fifth of a second, once there is a processor for it.
+    let long = ["--trials", "2", "--confidence", "off", "--length", "2s", "--format", "json"];
+    let done = bench(&[&words[..], &long].concat());
     assert!(done.succeeded(), "{done:?}");
     let run = Run::from_json(&done.out).unwrap();
     let taken = f64::from(8 << 20);

@@ -32,7 +32,12 @@ fn is_empty(folder: &Path) -> bool {
 
 /// Runs three short steps; what they showed.
 fn steps_of(target: &str, more: &[&str]) -> Run {
-    let done = bench(&[&["server", target][..], &SHORT, &PLAY, more].concat());
+    let words = [&["server", target][..], &SHORT, &PLAY, more].concat();
+    // A machine that stands still for as long as a step is measured shows nothing.
+    let done = (0..5)
+        .map(|_| bench(&words))
+        .find(|done| !done.err.contains("no transaction ended within"))
+        .expect("a machine that goes on");
     assert!(done.succeeded(), "{done:?}");
     let run = Run::from_json(&done.out).unwrap();
     assert_eq!(run.workload, "server");

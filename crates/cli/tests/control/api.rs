@@ -1,10 +1,11 @@
 //! What the control interface answers.
 
+use crate::files::LAZY;
 use crate::rig::{MIB, Server, eventually};
 
 #[test]
 fn stats_are_those_of_the_clients() {
-    let server = Server::start(&["one", "two"], &[]);
+    let server = Server::start(&["one", "two"], &LAZY);
     let mut client = server.client(1);
     client.write_at(0, &[7; 8192], false).unwrap();
     for _ in 0..3 {

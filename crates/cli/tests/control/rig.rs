@@ -233,9 +233,14 @@ impl Answer {
 
 /// Sends a request and reads until the other side closes.
 pub(crate) fn talk(mut stream: impl Read + Write, request: &str) -> Answer {
-    stream.write_all(request.as_bytes()).expect("it listens");
+    let sent = stream.write_all(request.as_bytes());
     let mut bytes = Vec::new();
-    // A server that refuses a request may reset the connection after its answer.
+    // A server that refuses a request may close the connection before it has read all of it, and
+    // reset it after its answer.
+    if let Err(error) = sent {
+        let known = [std::io::ErrorKind::BrokenPipe, std::io::ErrorKind::ConnectionReset];
+        assert!(known.contains(&error.kind()), "{error}");
+    }
     if let Err(error) = stream.read_to_end(&mut bytes) {
         assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "{error}");
     }

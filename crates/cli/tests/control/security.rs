@@ -174,7 +174,7 @@ fn slow_clients_stop_nobody_and_are_let_go() {
     for _ in 0..20 {
         assert_eq!(server.get("/v1/stats").status, 200);
     }
-    assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(9), "{:?}", started.elapsed());
     // All places taken: whoever comes then waits until the slow ones have been let go.
     let more: Vec<_> = (0..16).map(|_| UnixStream::connect(server.socket()).unwrap()).collect();
     assert_eq!(server.get("/v1/stats").status, 200);

@@ -6,7 +6,7 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 /// What would take minutes; without creation and deletion no file can run out.
-const LONG: [&str; 6] = ["--transactions", "20000000", "--bias-create", "-1", "--trials", "1"];
+const LONG: [&str; 6] = ["--transactions", "2000000", "--bias-create", "-1", "--trials", "1"];
 
 /// How long anything may take before it counts as stuck.
 const PATIENCE: Duration = Duration::from_mins(1);

@@ -10,7 +10,7 @@ const LONG: [&str; 9] = [
     "--number",
     "200",
     "--transactions",
-    "20000000",
+    "2000000",
     "--bias-create",
     "-1",
     "--trials",

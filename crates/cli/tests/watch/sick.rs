@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 /// An interval, and so long that there are enough of them for a finding.
 const INTERVAL: &str = "200ms";
-const LONG: Duration = Duration::from_millis(1100);
+const LONG: Duration = Duration::from_millis(1900);
 const PAGE: u64 = 4096;
 
 fn read(file: &File, page: u64) {
