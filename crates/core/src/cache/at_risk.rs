@@ -44,7 +44,7 @@ impl<F: Frames> Cache<F> {
     /// What of `volume` its store does not have yet, with at most `ranges_max` failing ranges.
     #[must_use]
     pub fn at_risk(&self, volume: &Volume<F>, ranges_max: usize) -> AtRisk {
-        let (in_rounds, flush_failed) = {
+        let (mut in_rounds, flush_failed) = {
             let queue = lock(&volume.queue);
             (queue.pages_in_rounds(), queue.flush_failed.clone())
         };
@@ -74,6 +74,8 @@ impl<F: Frames> Cache<F> {
                 }
             }
         }
+        // What began to be written meanwhile may have left a list before that was looked at.
+        in_rounds.extend(lock(&volume.queue).pages_in_rounds());
         for page in in_rounds {
             // Should the page size have changed since, the page is not found, or is another one.
             let first =
@@ -83,9 +85,10 @@ impl<F: Frames> Cache<F> {
                 continue;
             };
             if let Some(slot) = instance.find(&self.table, page)
-                && instance.pages.get(slot).writing > 0
+                && let page = instance.pages.get(slot)
+                && page.writing + page.dirty > 0
             {
-                look(instance.pages.get(slot), instance.paging);
+                look(page, instance.paging);
             }
         }
         AtRisk {
