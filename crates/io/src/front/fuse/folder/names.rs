@@ -293,7 +293,8 @@ impl<'a> Renaming<'a> {
         let rules = folder.nodes.rules();
         let is_moved = |node: &Arc<Node>, to: &Node, name: &CStr| {
             let section = rules.section_in(&to.file.link(), name.to_bytes());
-            node.is_regular() && section != node.file.section()
+            // One that is being moved goes where its old name says.
+            node.is_regular() && (node.file.moves() || section != node.file.section())
         };
         let file = self.file(folder)?.filter(|node| is_moved(node, &self.to, self.new));
         let exchanges = self.flags.contains(RenameFlags::EXCHANGE);

@@ -172,6 +172,10 @@ impl Clerk {
         let before = folder.section(file).table();
         let Some(segments) = file.move_to(section, openings) else { return };
         file.has_moved();
+        // Who has renamed it meanwhile waits to move it, and would be told that it is done.
+        if self.folder.nodes.rules().section(&file.link()) != section {
+            file.set_moves();
+        }
         if let Some(table) = before {
             table.free_segments(segments);
         }
