@@ -116,6 +116,14 @@ impl Folder {
     }
 }
 
+impl Drop for Folder {
+    /// Gives the lock back now: a child between fork and exec would keep it.
+    fn drop(&mut self) {
+        let unlocked = self.journal.unlock();
+        debug_assert!(unlocked.is_ok(), "{unlocked:?}");
+    }
+}
+
 /// What runs that were killed had left.
 #[derive(Debug, Default)]
 pub struct LeftOver {

@@ -88,6 +88,7 @@ fn a_file_system_is_made_as_wanted_and_nothing_stays() {
 #[test]
 fn what_cannot_be_made_is_named_and_leaves_nothing() {
     let Some(good) = wanted() else { return };
+    let _alone = alone();
     let parent = tempfile::tempdir().unwrap();
     let parent = parent.path();
     let before = state::of_machine(parent);

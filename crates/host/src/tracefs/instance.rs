@@ -8,7 +8,7 @@ use super::{TraceError, Tracefs};
 use crate::proc;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// What instances of ours are called; two numbers and a third follow.
 const PREFIX: &str = "larder-";
@@ -16,9 +16,12 @@ const PREFIX: &str = "larder-";
 const INSTANCES_MAX: u32 = 64;
 /// Clocks whose times can be compared between processors and with ours, the best first.
 const CLOCK: &str = "mono";
-/// How long somebody may be waited for who has it open when it is to be removed: a child of ours
-/// that another thread has just begun holds all that we had open until it runs its program.
-const BUSY: Duration = Duration::from_millis(500);
+/// How often it is tried again to remove one that somebody has open: a child of ours that another
+/// thread has just begun holds all that we had open until it runs its program. By number and not by
+/// time, which passes also while nobody runs.
+const ATTEMPTS: u32 = 100;
+/// Time between two attempts.
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// What was lost, in events, over all processors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -131,13 +134,13 @@ impl Instance {
 impl Drop for Instance {
     fn drop(&mut self) {
         drop(self.record(false));
-        let begun = Instant::now();
+        let mut left = 0..ATTEMPTS;
         while let Err(error) = std::fs::remove_dir(&self.path) {
             // Nobody is left to be told; the next start finds what stays.
-            if error.kind() != io::ErrorKind::ResourceBusy || begun.elapsed() > BUSY {
+            if error.kind() != io::ErrorKind::ResourceBusy || left.next().is_none() {
                 break;
             }
-            std::thread::sleep(BUSY / 100);
+            std::thread::sleep(PAUSE);
         }
     }
 }

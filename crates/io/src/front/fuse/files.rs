@@ -105,7 +105,11 @@ impl VolumeFile {
     pub(super) fn attr(&self, clock: &dyn Clock) -> Attr {
         let changed = match self.written.load(Ordering::Relaxed) {
             0 => self.made,
-            at => SystemTime::now() - Duration::from_nanos(clock.now().saturating_sub(at)),
+            at => {
+                let since = clock.now().saturating_sub(at);
+                // Time that passes between the two makes it later, and never older than the write.
+                SystemTime::now() - Duration::from_nanos(since)
+            }
         };
         let (made, made_ns) = parts(self.made);
         let (changed, changed_ns) = parts(changed);

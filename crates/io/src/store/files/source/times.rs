@@ -149,10 +149,9 @@ impl SourceFile {
     }
 
     /// What the folder says now is of our doing, size included.
-    fn settle(&self) {
-        let mut meta = self.meta();
+    fn settle(&self, meta: &mut Meta) {
         if let Ok(stat) = rustix::fs::fstat(&self.path) {
-            self.settled(&mut meta, &stat);
+            self.settled(meta, &stat);
         }
     }
 
@@ -230,8 +229,8 @@ impl SourceFile {
                 tracing::warn!(file = self.name(), %error, "times could not be set");
             }
         }
+        self.settle(&mut meta);
         drop(meta);
-        self.settle();
         self.rest();
     }
 
