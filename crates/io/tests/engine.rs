@@ -97,6 +97,8 @@ fn writes_after_the_stop_has_begun_go_through() {
 fn shutting_down_with_operations_in_flight_neither_hangs_nor_panics() {
     let engine = engine(8 * MIB);
     let store = DelayStore::new(Memory::new(64 * MIB), 50 * MILLISECOND);
+    let stalled = store.stall_switch();
+    stalled.store(true, Ordering::Release);
     let volume = volume(&engine, "slow", 64 * MIB, store);
     let cache = Arc::clone(engine.cache());
     let mut user = User::new(&engine, &volume);
@@ -114,6 +116,7 @@ fn shutting_down_with_operations_in_flight_neither_hangs_nor_panics() {
     eventually("the store has something", || {
         cache.gauge(&volume, larder_core::counters::Gauge::InFlight) > 0
     });
+    stalled.store(false, Ordering::Release);
     let started = Instant::now();
     engine.shut_down();
     assert!(started.elapsed() < Duration::from_secs(9), "{:?}", started.elapsed());

@@ -6,8 +6,15 @@
 #[cfg(test)]
 mod tests {
     use larder_mem::{Arena, ArenaError, ArenaOptions, FRAME_BYTES};
+    use std::sync::{Mutex, MutexGuard, PoisonError};
 
     const PLAIN: ArenaOptions = ArenaOptions { frames: 4096, huge_pages: false, lock: false };
+
+    /// For tests that lock memory, whose limit is that of the process: one at a time.
+    fn alone() -> MutexGuard<'static, ()> {
+        static ALONE: Mutex<()> = Mutex::new(());
+        ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 
     /// How many frames of the arena are in memory.
     fn resident(arena: &Arena) -> usize {
@@ -92,6 +99,7 @@ mod tests {
 
     #[test]
     fn an_arena_has_room_to_grow_and_uses_what_it_was_asked_for() {
+        let _alone = alone();
         let options = ArenaOptions { frames: 4, huge_pages: false, lock: true };
         let arena = Arena::growable(options, 1 << 20).unwrap();
         assert_eq!(arena.frames(), 1 << 20);
@@ -106,6 +114,7 @@ mod tests {
 
     #[test]
     fn locking_brings_all_in_or_is_refused_with_the_way_out() {
+        let _alone = alone();
         // Small enough for the smallest limit in use, 64 KiB.
         let options = ArenaOptions { frames: 4, huge_pages: false, lock: true };
         let arena = Arena::new(options).unwrap();
@@ -120,8 +129,10 @@ mod tests {
         arena.disown(own);
 
         let error = std::thread::spawn(move || {
-            give_up_the_right_to_lock();
-            Arena::new(options).expect_err("neither limit nor capability")
+            let before = give_up_the_right_to_lock();
+            let refused = Arena::new(options).expect_err("neither limit nor capability");
+            limit_locking(before);
+            refused
         });
         let error = error.join().unwrap();
         assert!(matches!(error, ArenaError::Lock { bytes: 16_384, limit_bytes: Some(0), .. }));
@@ -132,18 +143,25 @@ mod tests {
         assert!(std::error::Error::source(&error).is_some());
     }
 
-    /// Sets the limit of the process to 0, and takes the capabilities of this thread.
-    fn give_up_the_right_to_lock() {
-        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-        // SAFETY: fills the structure.
-        let read = unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &raw mut limit) };
-        limit.rlim_cur = 0;
+    /// Sets the limit of the process.
+    fn limit_locking(limit: libc::rlimit) {
         // SAFETY: reads the structure.
         let set = unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const limit) };
-        assert_eq!((read, set), (0, 0));
+        assert_eq!(set, 0);
+    }
+
+    /// Sets the limit of the process to 0, and takes the capabilities of this thread; the limit as
+    /// it was.
+    fn give_up_the_right_to_lock() -> libc::rlimit {
+        let mut before = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        // SAFETY: fills the structure.
+        let read = unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &raw mut before) };
+        assert_eq!(read, 0);
+        limit_locking(libc::rlimit { rlim_cur: 0, ..before });
         // The plain call changes this thread alone. Leaving root empties its effective
         // capabilities; who is not root has none, and is refused here without harm.
         // SAFETY: changes the user of this thread, which ends after the test.
         unsafe { libc::syscall(libc::SYS_setresuid, -1, 65_534, -1) };
+        before
     }
 }

@@ -19,6 +19,9 @@ use crate::random::Random;
 use crate::run;
 use crate::undo::Undo;
 
+/// A hit that takes longer is held up, by the store or by the machine.
+const HIT_MAX: Duration = Duration::from_millis(200);
+
 /// Runs the proof.
 pub(super) fn run(lab: &Lab, claims: &mut Claims) -> Result<()> {
     std::fs::create_dir(lab.file("faults")).context("make a directory")?;
@@ -146,17 +149,28 @@ fn stalls(lab: &Lab) -> Result<String> {
     expect(hits.read(0, &mut bytes)?, "the first read")?;
     let socket = server.socket();
     let misses = std::thread::spawn(move || misses(&socket));
-    let begun = Instant::now();
-    let (mut count, mut slowest) = (0_u32, Duration::ZERO);
-    while begun.elapsed() < Duration::from_secs(2) {
+    let (mut count, mut slowest, mut held_up) = (0_u32, Duration::ZERO, Duration::ZERO);
+    while !misses.is_finished() {
         let asked = Instant::now();
         expect(hits.read(0, &mut bytes)?, "a hit")?;
-        slowest = slowest.max(asked.elapsed());
+        let took = asked.elapsed();
+        slowest = slowest.max(took);
+        if took > HIT_MAX {
+            held_up += took;
+        }
         count += 1;
     }
     let stalled = misses.join().ok().context("the client of misses panicked")??;
     ensure!(stalled > Duration::from_millis(500), "the disk did not stall");
-    ensure!(slowest < Duration::from_millis(200), "a hit took {} ms", slowest.as_millis());
+    // Were hits to wait for the store, they would be held up nearly all of the time. The machine
+    // may hold up a few, most of all in the short form, which runs among tests.
+    let part = lab.either(10, 2);
+    ensure!(
+        held_up * part < stalled,
+        "hits were held up for {} of {} ms",
+        held_up.as_millis(),
+        stalled.as_millis()
+    );
     drop(hits);
     server.stop_clean()?;
     Ok(format!("{count} hits, slowest {:.1} ms", slowest.as_secs_f64() * 1000.0))

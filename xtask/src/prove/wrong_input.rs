@@ -21,7 +21,7 @@ const WRONG_INPUT: &str = "2";
 const TOOK_TOO_LONG: i32 = 124;
 
 /// A server that is not refused within this time serves.
-pub(super) const REFUSAL_MAX_S: u64 = 20;
+pub(super) const REFUSAL_MAX_S: u64 = 60;
 
 /// One wrong call of `larder serve`.
 #[derive(Debug)]

@@ -11,7 +11,7 @@ use larder_core::store::{Geometry, MemoryStore, Store};
 use larder_core::units::{BLOCK_BYTES, BLOCK_BYTES_U64};
 use larder_core::volume::{Volume, VolumeOptions};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 #[cfg(larder_shuttle)]
 use shuttle::{sync::Arc, thread};
@@ -21,6 +21,10 @@ use std::{sync::Arc, thread};
 type Plain = PlainFrames;
 const WRITERS: u64 = 2;
 const READERS: usize = 2;
+/// Reads that a run of some time does at least, should it take longer.
+pub(crate) const READS_MIN: u64 = 100;
+/// No run takes as long, even on a machine that is busy with something else.
+const PATIENCE: Duration = Duration::from_mins(1);
 /// Changes that are made while clients read and write.
 const CHANGES: u64 = 50;
 /// The low bits of what a block holds are its own number, those above are that of the write.
@@ -44,6 +48,7 @@ pub(crate) struct Shared {
     volume: Arc<Volume<Plain>>,
     scale: Scale,
     now: AtomicU64,
+    reads: AtomicU64,
     stop: AtomicBool,
     stop_engine: AtomicBool,
 }
@@ -51,6 +56,10 @@ pub(crate) struct Shared {
 impl Shared {
     fn now(&self) -> u64 {
         self.now.load(Ordering::Relaxed)
+    }
+
+    fn reads(&self) -> u64 {
+        self.reads.load(Ordering::Relaxed)
     }
 
     /// Waits until a completion comes, or for so long that trying again does no harm.
@@ -152,7 +161,7 @@ fn writer(shared: &Shared, index: u64) -> Vec<u64> {
     written
 }
 
-fn reader(shared: &Shared, index: usize) -> u64 {
+fn reader(shared: &Shared, index: usize) {
     let mut lane = shared.cache.open_lane(&shared.volume, Box::new(Silent));
     let blocks = shared.scale.blocks;
     let mut seen = vec![0; usize::try_from(blocks).unwrap()];
@@ -169,9 +178,9 @@ fn reader(shared: &Shared, index: usize) -> u64 {
         assert!(now == 0 || now % (1 << BLOCK_BITS) == block, "block {block} holds {now}");
         *before = now;
         reads += 1;
+        shared.reads.fetch_add(1, Ordering::Relaxed);
     }
     shared.cache.close_lane(lane);
-    reads
 }
 
 /// Changes what can be changed while the others go on, [`CHANGES`] times.
@@ -224,9 +233,9 @@ pub(crate) fn hammer(
     let cache = Cache::with_memory(frames, scale.frames, scale.shards);
     let volume = cache.add_volume(options, Box::new(Silent));
     let [stop, stop_engine] = [false, false].map(AtomicBool::new);
-    let shared = Shared { cache, volume, scale, now: AtomicU64::new(SECOND), stop, stop_engine };
-    let mut store = MemoryStore::new(geometry);
-    let (mut written, mut reads) = (Vec::new(), 0);
+    let [now, reads] = [SECOND, 0].map(AtomicU64::new);
+    let shared = Shared { cache, volume, scale, now, reads, stop, stop_engine };
+    let (mut store, mut written) = (MemoryStore::new(geometry), Vec::new());
     thread::scope(|scope| {
         let shared = &shared;
         let engine = scope.spawn(|| shared.drive_store(&mut store));
@@ -236,14 +245,20 @@ pub(crate) fn hammer(
             (0..READERS).map(|i| scope.spawn(move || reader(shared, i))).collect();
         let changes = changing.then(|| scope.spawn(|| changer(shared)));
         if let Some(time) = time {
+            let begun = Instant::now();
             std::thread::sleep(time);
+            while shared.reads() < READS_MIN && begun.elapsed() < PATIENCE {
+                std::thread::sleep(Duration::from_millis(10));
+            }
             if let Some(changes) = changes {
                 changes.join().unwrap();
             }
             shared.stop.store(true, Ordering::Release);
         }
         written.extend(writers.into_iter().map(|thread| thread.join().unwrap()));
-        reads += readers.into_iter().map(|thread| thread.join().unwrap()).sum::<u64>();
+        for reader in readers {
+            reader.join().unwrap();
+        }
         shared.stop_engine.store(true, Ordering::Release);
         engine.join().unwrap();
     });
@@ -258,5 +273,5 @@ pub(crate) fn hammer(
         let own = usize::try_from(block % WRITERS).unwrap();
         assert_eq!(number(&bytes), written[own][usize::try_from(block).unwrap()], "block {block}");
     }
-    reads
+    shared.reads()
 }

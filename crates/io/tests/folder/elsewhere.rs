@@ -4,9 +4,9 @@
 //! waits for a page, another may wait for the address space that both are in.
 
 use std::fs::File;
-use std::io::Read as _;
-use std::io::Seek as _;
-use std::process::{Command, Stdio};
+use std::io::{self, Read as _, Seek as _};
+use std::path::Path;
+use std::process::{Command, ExitStatus, Stdio};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
@@ -25,6 +25,22 @@ pub(crate) fn starting() -> RwLockWriteGuard<'static, ()> {
 /// Held by whoever must be the only one that closes a file.
 pub(crate) fn closing() -> RwLockReadGuard<'static, ()> {
     STARTS.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Runs a program that this process has written: who is being started has it open as well, and
+/// until that is over the kernel refuses to run it.
+pub(crate) fn status(program: &Path) -> io::Result<ExitStatus> {
+    let begun = Instant::now();
+    loop {
+        let starting = starting();
+        let ran = Command::new(program).status();
+        drop(starting);
+        let is_busy = |error: &io::Error| error.kind() == io::ErrorKind::ExecutableFileBusy;
+        if !ran.as_ref().is_err_and(is_busy) || begun.elapsed() > PATIENCE {
+            return ran;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
 fn variable(part: &str) -> String {

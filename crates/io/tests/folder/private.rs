@@ -28,9 +28,8 @@ fn access_is_what_the_folder_says() {
     let (service, path) = service_with("#!/bin/sh\nexit 7\n");
     let executable = |mode| {
         rustix::fs::chmod(&path, Mode::from_raw_mode(mode)).expect("it is there");
-        (rustix::fs::access(&path, Access::EXEC_OK), Command::new(&path).status())
+        (rustix::fs::access(&path, Access::EXEC_OK), elsewhere::status(&path))
     };
-    let _starting = elsewhere::starting();
     let (may, ran) = executable(0o600);
     assert_eq!(may, Err(Errno::ACCESS));
     assert_eq!(Errno::from_io_error(&ran.expect_err("nobody may")), Some(Errno::ACCESS));
@@ -42,6 +41,7 @@ fn access_is_what_the_folder_says() {
     assert_eq!(fs::read(&path).expect("root may").len(), 17);
     assert_eq!(rustix::fs::access(service.path("g"), Access::EXISTS), Err(Errno::NOENT));
     fs::create_dir(service.path("d")).expect("room");
+    let _starting = elsewhere::starting();
     let mut going_into = Command::new("sh");
     going_into.args(["-c", "cd d && ls .."]).current_dir(service.at.path());
     let gone_into = going_into.output().expect("it runs");

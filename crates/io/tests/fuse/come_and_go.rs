@@ -2,10 +2,9 @@
 
 use super::common::PATIENCE;
 use super::rig::{Memory, eventually, volume};
+use super::stalled::stalled;
 use super::{MIB, Service, can_mount};
-use larder_core::clock::{MILLISECOND, SECOND};
 use larder_core::counters::Gauge;
-use larder_core::store::DelayStore;
 use larder_io::store::Solid;
 use rustix::io::Errno;
 use std::fs::File;
@@ -50,16 +49,19 @@ fn what_was_asked_of_a_volume_that_goes_is_answered() {
     if !can_mount() {
         return;
     }
-    let slow = DelayStore::new(Memory::new(MIB), 300 * MILLISECOND);
-    let service = Service::new(8 * MIB, MIB, slow);
+    let (store, stalled) = stalled(MIB);
+    let service = Service::new(8 * MIB, MIB, store);
     let file = service.open();
     std::thread::scope(|scope| {
         let reader = scope.spawn(|| file.read_at(&mut [1; 4096], 0));
         eventually("the read is under way", || {
             service.engine.cache().gauge(&service.volume, Gauge::InFlight) > 0
         });
-        assert!(service.mount().remove("disk", PATIENCE));
+        let remover = scope.spawn(|| service.mount().remove("disk", PATIENCE));
+        eventually("it goes", || service.mount().opens("disk") == 0);
+        stalled.go_on(&service.engine, &service.volume);
         assert_eq!(reader.join().expect("no panic").expect("bytes"), 4096);
+        assert!(remover.join().expect("no panic"));
     });
     drop(file);
     service.end();
@@ -70,8 +72,8 @@ fn a_store_that_does_not_answer_does_not_keep_a_volume() {
     if !can_mount() {
         return;
     }
-    let stuck = DelayStore::new(Memory::new(MIB), 2 * SECOND);
-    let service = Service::new(8 * MIB, MIB, stuck);
+    let (store, stalled) = stalled(MIB);
+    let service = Service::new(8 * MIB, MIB, store);
     let file = service.open();
     std::thread::scope(|scope| {
         let reader = scope.spawn(|| file.read_at(&mut [1; 4096], 0));
@@ -82,6 +84,7 @@ fn a_store_that_does_not_answer_does_not_keep_a_volume() {
         let given_up = reader.join().expect("no panic").expect_err("given up");
         assert_eq!(Errno::from_io_error(&given_up), Some(Errno::SHUTDOWN));
     });
+    stalled.go_on(&service.engine, &service.volume);
     eventually("the store is done", || {
         service.engine.cache().gauge(&service.volume, Gauge::InFlight) == 0
     });

@@ -16,6 +16,8 @@ mod nodes;
 mod promises;
 #[path = "../common/rig.rs"]
 mod rig;
+#[path = "../common/stalled.rs"]
+mod stalled;
 mod ways;
 
 use larder_core::store::Store;

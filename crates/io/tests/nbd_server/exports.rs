@@ -1,8 +1,7 @@
 //! Exports come and go while the server runs.
 
+use super::stalled::stalled;
 use super::{MIB, Service, common, request, rig, simple_reply};
-use larder_core::clock::MILLISECOND;
-use larder_core::store::DelayStore;
 use larder_io::front::nbd::{Export, ServerLimits, wire};
 use larder_io::nbd_client::{Client, ConnectOptions};
 use larder_io::store::Solid;
@@ -51,7 +50,7 @@ fn an_export_that_is_added_is_served_and_one_that_is_removed_is_unknown() {
 
 #[test]
 fn what_was_asked_of_a_removed_export_is_answered_and_what_comes_later_is_refused() {
-    let store = DelayStore::new(rig::Memory::new(MIB), 300 * MILLISECOND);
+    let (store, stalled) = stalled(MIB);
     let service = Service::new(8 * MIB, MIB, store);
     let mut stream = service.connect_raw();
     stream.write_all(&request(wire::CMD_READ, 1, 0, 4096)).expect("it listens");
@@ -63,6 +62,7 @@ fn what_was_asked_of_a_removed_export_is_answered_and_what_comes_later_is_refuse
         rig::eventually("it is removed", || connect(&service, "disk").is_err());
         stream.write_all(&request(wire::CMD_READ, 2, 0, 4096)).expect("it listens");
         assert_eq!(simple_reply(&mut stream, 2), libc::ESHUTDOWN.cast_unsigned(), "no more");
+        stalled.go_on(&service.engine, &service.volume);
         assert_eq!(simple_reply(&mut stream, 1), 0, "asked before");
         stream.read_exact(&mut [0; 4096]).expect("its bytes");
         assert_eq!(stream.read(&mut [0]).expect("the end"), 0, "then it is over");

@@ -40,7 +40,13 @@ fn a_stale_socket_is_taken_over_and_a_live_one_is_not() {
     assert!(matches!(busy, ListenError::Busy(_)), "somebody else listens: {busy}");
     drop(listener);
     assert!(path.exists(), "it is stale");
-    let server = start(&service, &path).unwrap();
+    // A child that another test is about to start has the listener open until it runs.
+    let mut server = None;
+    eventually("nobody listens", || {
+        server = start(&service, &path).ok();
+        server.is_some()
+    });
+    let server = server.unwrap();
     assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
     let uri = server.uri("").parse().unwrap();
     Client::connect(&uri).unwrap().disconnect().unwrap();
@@ -95,9 +101,10 @@ fn connections_beyond_the_limit_are_closed_and_room_comes_back() {
 fn a_handshake_that_takes_too_long_is_ended() {
     let engine = engine(16 * MIB);
     let volume = volume(&engine, "disk", MIB, Memory::new(MIB));
-    let handshake_time_max = Duration::from_millis(200);
+    let handshake_time_max = Duration::from_secs(2);
     let limits = ServerLimits { handshake_time_max, connections_max: 2, ..ServerLimits::default() };
     let service = Service::start(engine, volume, Arc::new(Solid), limits, false);
+    let mut client = service.connect(true);
     let started = Instant::now();
     let mut silent = UnixStream::connect(service.socket()).unwrap();
     silent.set_read_timeout(Some(super::common::PATIENCE)).unwrap();
@@ -105,8 +112,7 @@ fn a_handshake_that_takes_too_long_is_ended() {
     assert_eq!(silent.read(&mut [0; 1]).unwrap(), 0, "closed by the server");
     assert!(started.elapsed() >= handshake_time_max, "{:?}", started.elapsed());
     // Time spent in transmission does not count.
-    let mut client = service.connect(true);
-    eventually("twice the time", || started.elapsed() > handshake_time_max * 4);
+    eventually("more than the time", || started.elapsed() > handshake_time_max * 5 / 4);
     client.read_at(0, &mut [0; 512]).unwrap();
     client.disconnect().unwrap();
     service.end();

@@ -17,6 +17,8 @@ mod observed;
 mod promises;
 #[path = "../common/rig.rs"]
 mod rig;
+#[path = "../common/stalled.rs"]
+mod stalled;
 mod status;
 mod tls;
 

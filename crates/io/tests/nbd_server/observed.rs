@@ -96,6 +96,10 @@ fn every_answered_request_is_told_in_order_with_its_class() {
 fn the_worst_page_stands_for_a_request() {
     let keeper = Arc::new(Keeper::default());
     let service = Service::observed(16 * MIB, 8 * MIB, Memory::new(8 * MIB), keeper.clone());
+    // What is dirty stays so.
+    for name in ["first-delay", "idle-delay", "age-max"] {
+        service.volume.set_tunable(name, 60_000).expect("in range");
+    }
     let mut client = service.connect(false);
     let read = |client: &mut Client, blocks: std::ops::Range<u64>| {
         let len = usize::try_from((blocks.end - blocks.start) * BLOCK).unwrap();

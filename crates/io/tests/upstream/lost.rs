@@ -209,7 +209,7 @@ fn a_flush_that_finds_the_upstream_away_is_not_final() {
 #[test]
 fn an_export_that_came_back_as_another_one_is_not_written() {
     let mut origin = Origin::new(LENGTH, WriteMode::Back);
-    let away_after = Duration::from_millis(100);
+    let away_after = Duration::from_secs(5);
     let options = NbdOptions { away_after, ..NbdOptions::default() };
     let downstream = Downstream::new(&origin.uri(), options).unwrap();
     let mut client = downstream.connect();

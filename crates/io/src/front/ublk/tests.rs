@@ -167,6 +167,9 @@ fn random_requests_on_two_queues_read_what_a_plain_array_has() {
 #[test]
 fn what_is_flushed_or_written_with_fua_is_in_the_store() {
     let rig = Rig::new(WriteMode::Back);
+    for name in ["first-delay", "idle-delay", "age-max"] {
+        rig.volume.set_tunable(name, 60_000).unwrap();
+    }
     let device = rig.start(1);
     assert_eq!(rig.write(0, 0, &[1; 4096]), 4096);
     assert_eq!(rig.volume.unclean_blocks(), 1, "it is lazy");

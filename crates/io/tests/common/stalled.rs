@@ -1,0 +1,30 @@
+//! A store that stands still until it is let go.
+
+use super::rig::Memory;
+use larder_core::lane::Silent;
+use larder_core::store::{DelayStore, Store};
+use larder_io::engine::{ArenaVolume, Engine};
+use larder_io::frames::ArenaFrames;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// What lets it go.
+pub(crate) struct Stalled(Arc<AtomicBool>);
+
+/// A store of `length` bytes that stands still.
+pub(crate) fn stalled(length: u64) -> (impl Store<ArenaFrames>, Stalled) {
+    let store = DelayStore::new(Memory::new(length), 0);
+    let switch = store.stall_switch();
+    switch.store(true, Ordering::Release);
+    (store, Stalled(switch))
+}
+
+impl Stalled {
+    /// Lets it go on. Its thread hears of it with the next request, which is made here.
+    pub(crate) fn go_on(self, engine: &Engine, volume: &Arc<ArenaVolume>) {
+        self.0.store(false, Ordering::Release);
+        let mut lane = engine.cache().open_lane(volume, Box::new(Silent));
+        engine.cache().flush(&mut lane, engine.now(), 0);
+        engine.cache().close_lane(lane);
+    }
+}
