@@ -48,8 +48,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     bpf: Counting,
 
-    /// Memory for events that were not read yet, for each processor [default: 8MiB; up to 32MiB where
-    /// each look-up is told].
+    /// Memory for events that were not read yet, for each processor [default: 8MiB; up to 32MiB
+    /// where each look-up is told].
     #[arg(long, value_name = "SIZE", value_parser = args::bytes)]
     buffer: Option<u64>,
 }

@@ -29,9 +29,9 @@ const RING_PROCESSORS_MAX: u32 = 8;
 const TOLD_KIB: u64 = 64 << 10;
 const TOLD_EACH_KIB_MAX: u64 = 32 << 10;
 
-/// What each processor's buffer holds. Where each look-up is told, few processors have more each: a
-/// look-up fills some 60 bytes, and a machine that is one of several on its host may stand still for
-/// half a second.
+/// What each processor's buffer holds. Where each look-up is told, few processors have more each:
+/// a look-up fills some 60 bytes, and a machine that is one of several on its host may stand still
+/// for half a second.
 fn buffer_kib(options: &Options, each_is_told: bool) -> u64 {
     let processors = u64::from(machine::machine().cores.max(1));
     options.buffer_kib.unwrap_or(if each_is_told {
