@@ -2,9 +2,9 @@
 
 use crate::rig::{PATIENCE, Server, images, larder, talk, text};
 use larder_io::nbd_client::Client;
-use rustix::io::FdFlags;
+use rustix::io::{FdFlags, fcntl_dupfd_cloexec};
 use rustix::process::Signal;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsRawFd;
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::process::Command;
 use tempfile::TempDir;
@@ -65,21 +65,22 @@ fn sockets_that_were_handed_over_are_used_and_left_where_they_are() {
     let folder = TempDir::new().unwrap();
     let [nbd, control] = ["given", "steered"].map(|name| folder.path().join(name));
     let sockets = [&nbd, &control].map(|path| UnixListener::bind(path).unwrap());
-    for socket in &sockets {
-        // The service inherits them, as from systemd.
-        rustix::io::fcntl_setfd(socket.as_fd(), FdFlags::empty()).unwrap();
+    // The service inherits them, as from systemd; by numbers that are none of those they get.
+    let inherited = sockets.map(|socket| fcntl_dupfd_cloexec(socket, 100).unwrap());
+    for socket in &inherited {
+        rustix::io::fcntl_setfd(socket, FdFlags::empty()).unwrap();
     }
     let image = images(folder.path(), &["one"]).remove(0);
     let mut command = Command::new("bash");
     command.env("LISTEN_FDS", "2").env("LISTEN_FDNAMES", "nbd:control").arg("-c").arg(format!(
         "exec 3<&{} 4<&{} && LISTEN_PID=$$ exec {} serve {} --memory 16MiB",
-        sockets[0].as_raw_fd(),
-        sockets[1].as_raw_fd(),
+        inherited[0].as_raw_fd(),
+        inherited[1].as_raw_fd(),
         env!("CARGO_BIN_EXE_larder"),
         image.display()
     ));
     let server = Server::spawn(folder, command, 1);
-    drop(sockets);
+    drop(inherited);
     assert!(server.uris[0].ends_with("/given"), "{}", server.uris[0]);
     let client = Client::connect(&server.uris[0].parse().unwrap()).unwrap();
     client.disconnect().unwrap();
