@@ -60,6 +60,8 @@ use std::time::Duration;
 /// What each processor's buffer holds at least unless told otherwise: a tenth of a second at a
 /// million look-ups per second, while the reader comes back every 20 ms.
 pub const BUFFER_KIB: u64 = 8 << 10;
+/// And at most, where each look-up is told and processors are few.
+pub const BUFFER_KIB_MAX: u64 = 32 << 10;
 /// How often [`Watcher::step`] should be called.
 pub const STEP: Duration = Duration::from_millis(20);
 /// Processes whose memory is told.
@@ -72,8 +74,8 @@ const NAMES_PER_STEP: usize = 2000;
 pub struct Options {
     /// What.
     pub wanted: Wanted,
-    /// Memory for events, for each processor; [`BUFFER_KIB`] if nothing is said, or up to four
-    /// times as much where each look-up is told.
+    /// Memory for events, for each processor; [`BUFFER_KIB`] if nothing is said, or up to
+    /// [`BUFFER_KIB_MAX`] where each look-up is told.
     pub buffer_kib: Option<u64>,
     /// Rows of an interval.
     pub rows_max: usize,

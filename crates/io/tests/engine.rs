@@ -3,6 +3,8 @@
 #![expect(clippy::tests_outside_test_module, reason = "all of this is a test")]
 
 mod common;
+#[path = "common/lazy.rs"]
+mod lazy;
 #[path = "common/rig.rs"]
 mod rig;
 #[path = "common/user.rs"]
@@ -15,6 +17,7 @@ use larder_core::store::{DelayStore, Fault, FaultPlan, FaultyStore, StoreErrorKi
 use larder_io::engine::{
     Engine, EngineError, EngineOptions, MEMORY_BYTES_MIN, machine_memory_bytes,
 };
+use lazy::keep_dirty;
 use rig::{Memory, end, engine, eventually, volume};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -59,8 +62,7 @@ fn a_stop_tells_what_was_dirty_when_it_began() {
     let engine = engine(8 * MIB);
     let volumes = ["one", "two"].map(|name| {
         let volume = volume(&engine, name, MIB, Memory::new(MIB));
-        volume.set_tunable("first-delay", 60_000).expect("in range");
-        volume.set_tunable("age-max", 3_600_000).expect("in range");
+        keep_dirty(&volume);
         User::new(&engine, &volume).write(0, &[1; 9000], false).unwrap();
         volume
     });

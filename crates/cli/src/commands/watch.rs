@@ -175,6 +175,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use larder_host::watch::{BUFFER_KIB, BUFFER_KIB_MAX};
 
     #[test]
     fn what_is_watched_is_one_of_four() {
@@ -185,6 +186,16 @@ mod tests {
         assert_eq!(What { pid: Some(7), ..none.clone() }.wanted(), Wanted::Process(7));
         let group = What { cgroup: Some("a/b".into()), ..none };
         assert_eq!(group.wanted(), Wanted::Group("a/b".into()));
+    }
+
+    #[test]
+    fn the_help_says_what_the_buffer_is_by_itself() {
+        let command = Arguments::augment_args(clap::Command::new("watch"));
+        let buffer =
+            command.get_arguments().find(|it| it.get_id() == "buffer").expect("it is there");
+        let (least, most) = (BUFFER_KIB / 1024, BUFFER_KIB_MAX / 1024);
+        let known = format!("[default: {least}MiB; up to {most}MiB where each look-up is told]");
+        assert!(buffer.get_help().expect("help").to_string().ends_with(&known), "{known}");
     }
 
     #[test]

@@ -50,7 +50,7 @@ fn files_that_a_full_folder_cannot_take_are_listed_by_name_until_it_can() {
     fs::create_dir(mountpoint.file("logs")).unwrap();
     fs::write(mountpoint.file("logs/new"), vec![7; 100_000]).unwrap();
     let at_risk = || server.ctl(&["at-risk"]);
-    // While it tries again, what fails is listed as being written.
+    // It tries again and again, also while it is asked.
     let mut said = String::new();
     eventually("the lazy writer has tried", || {
         let listed = at_risk();

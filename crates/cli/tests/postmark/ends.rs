@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-/// What would take minutes; without creation and deletion no file can run out.
+/// What would take far longer than it is let; without creation and deletion no file can run out.
 const LONG: [&str; 6] = ["--transactions", "2000000", "--bias-create", "-1", "--trials", "1"];
 
 /// How long anything may take before it counts as stuck.

@@ -4,7 +4,7 @@ use crate::rig::{meeting, names, rank, said, start, wait, wait_for_work};
 use rustix::process::{Pid, Signal, kill_process};
 use std::process::Child;
 
-/// What would take minutes.
+/// What would take far longer than it is let.
 const LONG: [&str; 9] = [
     "postmark",
     "--number",

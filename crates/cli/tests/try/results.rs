@@ -50,7 +50,9 @@ fn cold_is_cold_and_warm_is_warm_on_both_sides() {
     assert!(cold.iter().zip(read).all(|(hit, read)| hit < read), "some had to be read: {cold:?}");
     // Three of four records are written, over and over in one place.
     let gathered = values(&run, "larder, warm", "pages per disk write");
-    assert!(gathered.iter().any(|pages| *pages > 2.0), "{gathered:?}");
+    // A machine that stands still at the begin of a trial leaves no time for it in that one.
+    let few = gathered.iter().filter(|pages| **pages <= 2.0).count();
+    assert!(few <= 1, "{gathered:?}");
 }
 
 #[test]

@@ -32,7 +32,7 @@ fn threads_see_whole_blocks_that_never_go_back() {
     let scale = Scale { blocks: 96, frames: 48, shards: 2, steps: u64::MAX, looks: 1_000 };
     for case in CASES {
         let reads = hammer(scale, case, Some(std::time::Duration::from_millis(800)), false);
-        assert!(reads >= shared::READS_MIN, "only {reads} reads");
+        assert!(reads > shared::READS_MIN, "only {reads} reads");
     }
 }
 
@@ -42,7 +42,7 @@ fn threads_see_whole_blocks_that_never_go_back_while_everything_changes() {
     let scale = Scale { blocks: 96, frames: 48, shards: 2, steps: u64::MAX, looks: 1_000 };
     for case in [(1, WriteMode::Back, PolicyKind::S3Fifo), (4, WriteMode::Back, PolicyKind::Lru)] {
         let reads = hammer(scale, case, Some(std::time::Duration::from_millis(800)), true);
-        assert!(reads >= shared::READS_MIN, "only {reads} reads");
+        assert!(reads > shared::READS_MIN, "only {reads} reads");
     }
 }
 

@@ -21,7 +21,7 @@ use std::{sync::Arc, thread};
 type Plain = PlainFrames;
 const WRITERS: u64 = 2;
 const READERS: usize = 2;
-/// Reads that a run of some time does at least, should it take longer.
+/// More reads than these are done in a run of some time, should it take longer.
 pub(crate) const READS_MIN: u64 = 100;
 /// No run takes as long, even on a machine that is busy with something else.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -247,7 +247,7 @@ pub(crate) fn hammer(
         if let Some(time) = time {
             let begun = Instant::now();
             std::thread::sleep(time);
-            while shared.reads() < READS_MIN && begun.elapsed() < PATIENCE {
+            while shared.reads() <= READS_MIN && begun.elapsed() < PATIENCE {
                 std::thread::sleep(Duration::from_millis(10));
             }
             if let Some(changes) = changes {

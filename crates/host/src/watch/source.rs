@@ -10,7 +10,7 @@ use super::event::{Decoder, Part, WANTED};
 use super::inside::{self, Inside};
 use super::ledger::{Ledger, Reference};
 use super::scope::Scope;
-use super::{BUFFER_KIB, Bpf, Options, WatchError, missing};
+use super::{BUFFER_KIB, BUFFER_KIB_MAX, Bpf, Options, WatchError, missing};
 #[cfg(feature = "bpf")]
 use crate::bpf::Types;
 use crate::machine;
@@ -27,7 +27,6 @@ const RING_PROCESSORS_MAX: u32 = 8;
 
 /// What all buffers have together where each look-up is told, by default; see [`buffer_kib`].
 const TOLD_KIB: u64 = 64 << 10;
-const TOLD_EACH_KIB_MAX: u64 = 32 << 10;
 
 /// What each processor's buffer holds. Where each look-up is told, few processors have more each:
 /// a look-up fills some 60 bytes, and a machine that is one of several on its host may stand still
@@ -35,7 +34,7 @@ const TOLD_EACH_KIB_MAX: u64 = 32 << 10;
 fn buffer_kib(options: &Options, each_is_told: bool) -> u64 {
     let processors = u64::from(machine::machine().cores.max(1));
     options.buffer_kib.unwrap_or(if each_is_told {
-        (TOLD_KIB / processors).clamp(BUFFER_KIB, TOLD_EACH_KIB_MAX)
+        (TOLD_KIB / processors).clamp(BUFFER_KIB, BUFFER_KIB_MAX)
     } else {
         BUFFER_KIB
     })

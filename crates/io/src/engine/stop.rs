@@ -44,13 +44,12 @@ impl Engine {
     /// to it but what must not be there before something else is stable, and what it did with that
     /// is not known.
     pub fn drain(&self, mut progress: impl FnMut(&StopProgress)) -> Result<(), Vec<String>> {
+        // What all have to write before the first does: a small one is done before its turn.
         let volumes: Vec<_> = {
             let drivers = self.drivers.lock().expect("no holder panics");
-            drivers.iter().map(|driver| Arc::clone(&driver.volume)).collect()
+            let volumes = drivers.iter().map(|driver| &driver.volume);
+            volumes.map(|volume| (volume.unclean_bytes(), Arc::clone(volume))).collect()
         };
-        // Of all of them before the first is written: a small one is done before it is looked at.
-        let volumes: Vec<_> =
-            volumes.into_iter().map(|volume| (volume.unclean_bytes(), volume)).collect();
         self.begin_stop();
         let mut go_on = |at: &StopProgress| {
             progress(at);

@@ -15,6 +15,8 @@ mod common;
 mod contents;
 mod elsewhere;
 mod faults;
+#[path = "../common/lazy.rs"]
+mod lazy;
 mod locks;
 mod mapped;
 mod mirror;
@@ -34,6 +36,7 @@ use larder_core::mode::WriteMode;
 use larder_core::volume::VolumeOptions;
 use larder_io::engine::{ArenaVolume, Engine};
 use larder_io::front::fuse::{FileGlob, FileOptions, FileRule, Folder, FolderMount, FolderOptions};
+use lazy::keep_dirty;
 use mounting::can_mount;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -127,12 +130,11 @@ impl Service {
         let volumes = planned.zip(opened.stores).map(|((name, mode, page_blocks), store)| {
             let mut volume = VolumeOptions::new(name, store.geometry());
             (volume.write_mode, volume.page_blocks) = (mode, page_blocks);
+            let volume = engine.add_volume(volume, store).expect("a thread");
             if setting.lazy {
-                for name in ["first-delay", "idle-delay", "age-max"] {
-                    volume.tunables.set(name, 60_000).expect("a tunable");
-                }
+                keep_dirty(&volume);
             }
-            engine.add_volume(volume, store).expect("a thread")
+            volume
         });
         let volumes = volumes.collect();
         let at = tempfile::tempdir().expect("a folder");
@@ -154,7 +156,7 @@ impl Service {
 
     /// Bytes that the folder does not have yet.
     fn dirty(&self) -> u64 {
-        self.volumes().iter().map(|volume| volume.unclean_blocks() * 4096).sum()
+        self.volumes().iter().map(|volume| volume.unclean_bytes()).sum()
     }
 
     /// The volume of the rest, and those of rules.

@@ -10,6 +10,8 @@ mod certificates;
 mod common;
 mod errors;
 mod exports;
+#[path = "../common/lazy.rs"]
+mod lazy;
 mod listening;
 mod manners;
 mod model;

@@ -1,6 +1,7 @@
 //! Whoever observes a server is told of every request that was answered, in order, with classes
 //! that agree with the counters.
 
+use super::lazy::keep_dirty;
 use super::rig::{self, Memory};
 use super::{MIB, Service, common::Random};
 use larder_core::counters::{Class, Counter};
@@ -97,9 +98,7 @@ fn the_worst_page_stands_for_a_request() {
     let keeper = Arc::new(Keeper::default());
     let service = Service::observed(16 * MIB, 8 * MIB, Memory::new(8 * MIB), keeper.clone());
     // What is dirty stays so.
-    for name in ["first-delay", "idle-delay", "age-max"] {
-        service.volume.set_tunable(name, 60_000).expect("in range");
-    }
+    keep_dirty(&service.volume);
     let mut client = service.connect(false);
     let read = |client: &mut Client, blocks: std::ops::Range<u64>| {
         let len = usize::try_from((blocks.end - blocks.start) * BLOCK).unwrap();

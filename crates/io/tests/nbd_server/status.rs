@@ -1,5 +1,6 @@
 //! Block status: a hole of the store under blocks that only the cache has is data.
 
+use super::lazy::keep_dirty;
 use super::rig::{engine, geometry};
 use super::{MIB, Service};
 use larder_core::volume::VolumeOptions;
@@ -43,12 +44,9 @@ fn what_only_the_cache_has_is_data() {
     file.write_all_at(&vec![1; 1 << 20], 16 * MIB).unwrap();
     let engine = engine(16 * MIB);
     let opened = open(&path, OpenOptions::default(), engine.clock()).unwrap();
-    let mut options = VolumeOptions::new("disk", geometry(length));
-    // Nothing is written before it is asked for.
-    for (name, value) in [("first-delay", 60_000), ("idle-delay", 60_000), ("age-max", 600_000)] {
-        options.tunables.set(name, value).unwrap();
-    }
+    let options = VolumeOptions::new("disk", geometry(length));
     let volume = engine.add_volume(options, opened.store).unwrap();
+    keep_dirty(&volume);
     let service = Service::start(engine, volume, opened.map, ServerLimits::default(), false);
     let mut client = service.connect(true);
     let stored = [(16 * MIB, HOLE), (MIB, DATA), (47 * MIB, HOLE)];

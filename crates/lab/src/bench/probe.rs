@@ -262,11 +262,13 @@ impl Worker {
             begins = request.ends_cycle;
             if request.ends_cycle {
                 let finished = self.compute(stage);
-                let is_measured = trial.record(begun_at, finished, finished - begun_at);
-                for (action, took) in cycle.drain(..).filter(|_| is_measured) {
-                    let times = if action == Action::Read { &self.reads } else { &self.writes };
-                    times.record(took);
+                if trial.record(begun_at, finished, finished - begun_at) {
+                    for &(action, took) in &cycle {
+                        let times = if action == Action::Read { &self.reads } else { &self.writes };
+                        times.record(took);
+                    }
                 }
+                cycle.clear();
             }
         }
         self.times = trial.response_times();

@@ -51,8 +51,7 @@ fn pieces(file: &File) -> Result<u64, String> {
 pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let folder = arguments.folder.as_path();
     let text = if arguments.remove {
-        let files = remove(folder)?;
-        format!("removed {} file{}\n", format::count(files), if files == 1 { "" } else { "s" })
+        format!("removed {}\n", format::counted(remove(folder)?, "file"))
     } else {
         make(arguments, folder)?
     };

@@ -77,12 +77,11 @@ fn say(what: &str, found: &Found, done: bool, why: impl Fn() -> String) -> Resul
     let Residency { files, pages, resident, .. } = found.sum;
     let not = if done { "" } else { "not " };
     let line = format!(
-        "{not}{what}: {} of {} pages ({}) of {} file{} in memory\n",
+        "{not}{what}: {} of {} pages ({}) of {} in memory\n",
         format::count(resident),
         format::count(pages),
         format::bytes(pages * page_bytes()),
-        format::count(files),
-        if files == 1 { "" } else { "s" }
+        format::counted(files, "file")
     );
     std::io::stdout().write_all(line.as_bytes()).context("say what was found")?;
     if done {

@@ -21,7 +21,6 @@ use crate::progress::WriteOut;
 use crate::signals::Asked;
 use anyhow::{Context, Result, anyhow};
 use larder_core::mode::FlushMode;
-use larder_core::units::BLOCK_BYTES_U64;
 use larder_io::engine::{ArenaVolume, Engine, EngineOptions};
 use larder_io::front::listen::Listener;
 use larder_io::front::nbd::{ListenAddress, Server, ServerLimits, ServerOptions};
@@ -325,8 +324,8 @@ impl Service {
     /// One line on what it does now, for the service manager.
     pub(crate) fn status(&self) -> String {
         let volumes = self.volumes();
-        let left: u64 = volumes.iter().map(|served| served.volume.unclean_blocks()).sum();
-        let left = format::bytes(left * BLOCK_BYTES_U64);
+        let left: u64 = volumes.iter().map(|served| served.volume.unclean_bytes()).sum();
+        let left = format::bytes(left);
         if self.is_stopping() {
             return format!("stopping: {left} to write");
         }
