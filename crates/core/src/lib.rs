@@ -36,4 +36,7 @@ pub mod units;
 pub mod volume;
 mod writeback;
 
+#[cfg(larder_shuttle)]
+pub use page::table_schedules;
+
 pub use page::mix;

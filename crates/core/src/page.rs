@@ -6,6 +6,8 @@ mod paging;
 mod slab;
 mod state;
 mod table;
+#[cfg(larder_shuttle)]
+pub use table::schedules as table_schedules;
 
 pub(crate) use chunked::Chunked;
 pub(crate) use paging::Paging;

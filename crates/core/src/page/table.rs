@@ -338,16 +338,14 @@ impl Table {
     }
 }
 
-#[cfg(all(test, larder_shuttle))]
-mod tests {
-    use super::*;
+/// The table under a scheduler that tries interleavings, for the tests of `larder-core-shuttle`.
+#[cfg(larder_shuttle)]
+pub mod schedules {
+    use super::{AtomicU64, FrameId, FrameState, Frames, Key, Ordering, Table};
     use crate::frames::NoFrames;
     use crate::sync::{Arc, spin};
     use shuttle::scheduler::RandomScheduler;
     use shuttle::{Config, Runner, thread};
-
-    const SCHEDULES: usize = 20_000;
-    const SEED: u64 = 1;
 
     /// Two frames that one thread moves between three blocks, as evictions and fills do, and what
     /// each frame holds.
@@ -394,9 +392,12 @@ mod tests {
         }
     }
 
-    #[test]
-    fn in_every_schedule_a_frame_that_is_found_holds_the_block() {
-        let scheduler = RandomScheduler::new_from_seed(SEED, SCHEDULES);
+    /// Moves frames while others look blocks up; a frame that is found must hold its block.
+    ///
+    /// # Panics
+    /// In the first schedule in which it does not.
+    pub fn move_and_look_up(seed: u64, rounds: usize) {
+        let scheduler = RandomScheduler::new_from_seed(seed, rounds);
         Runner::new(scheduler, Config::default()).run(|| {
             let holds = [0, 1].map(AtomicU64::new);
             let world = World { table: Table::new(2, 2, 1), frames: NoFrames::new(2), holds };

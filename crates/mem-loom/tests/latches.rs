@@ -1,10 +1,8 @@
 //! The latch under loom: every order in which threads can meet at it, with all that the memory
-//! model allows. Run: `RUSTFLAGS="--cfg larder_loom" cargo test -p larder-mem --release --test
-//! loom`.
+//! model allows.
 //!
 //! The memory of a frame is a cell of loom, which itself fails the test when two accesses that
 //! exclude each other are not ordered.
-#![cfg(larder_loom)]
 
 #[cfg(test)]
 mod tests {

@@ -1,0 +1,48 @@
+//! The cache under shuttle: one thread runs at a time, and at each lock and atomic of the cache a
+//! generator chooses the next one, from the seed `LARDER_SEED`.
+//!
+//! It finds what happens in a bad order, but not what happens because memory is seen out of order:
+//! the atomics of shuttle are sequentially consistent.
+
+#![expect(clippy::tests_outside_test_module, reason = "all of this is a test")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on is to panic")]
+
+#[path = "../../core/tests/threads/shared.rs"]
+mod shared;
+
+use shared::{CASES, Scale, hammer};
+
+fn seed() -> u64 {
+    std::env::var("LARDER_SEED").map_or(1, |seed| seed.parse().unwrap())
+}
+
+/// A recorder with its histograms is put together on the stack.
+fn config() -> shuttle::Config {
+    let mut config = shuttle::Config::new();
+    config.stack_size = 1 << 20;
+    config
+}
+
+/// Few blocks and fewer frames, so that threads meet at the same ones, and pages must go.
+#[test]
+fn every_schedule_shows_whole_blocks_that_never_go_back() {
+    use shuttle::scheduler::{PctScheduler, RandomScheduler};
+    const SCHEDULES: usize = 150;
+    const ORDER_CHANGES: usize = 3;
+    let seed = seed();
+    let scale = Scale { blocks: 8, frames: 6, shards: 2, steps: 8, looks: 8 };
+    for case in CASES {
+        let run = move || {
+            hammer(scale, case, None, false);
+        };
+        let random = RandomScheduler::new_from_seed(seed, SCHEDULES);
+        shuttle::Runner::new(random, config()).run(run);
+        let pct = PctScheduler::new_from_seed(seed, ORDER_CHANGES, SCHEDULES);
+        shuttle::Runner::new(pct, config()).run(run);
+    }
+}
+
+#[test]
+fn in_every_schedule_a_frame_that_is_found_holds_the_block() {
+    larder_core::table_schedules::move_and_look_up(seed(), 20_000);
+}
