@@ -11,6 +11,7 @@ mod commands;
 mod control;
 mod counters;
 mod live;
+mod logging;
 mod output;
 mod progress;
 mod signals;
@@ -18,7 +19,6 @@ mod systemd;
 mod tui;
 
 use clap::{Parser, Subcommand};
-use std::io::IsTerminal;
 use std::process::ExitCode;
 
 /// The tables of the cache and of the simulator are looked at in random places.
@@ -80,15 +80,7 @@ enum Command {
 const FAILURE: u8 = 2;
 
 fn main() -> ExitCode {
-    let log = tracing_subscriber::EnvFilter::try_from_env("LARDER_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
-    tracing_subscriber::fmt()
-        .with_env_filter(log)
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
-        // They would be told on standard error, which is what has failed.
-        .log_internal_errors(false)
-        .init();
+    logging::start();
     let result = match Cli::parse().command {
         Command::Serve(arguments) => succeed(commands::serve::run(&arguments)),
         Command::Mount(arguments) => succeed(commands::mount::run(&arguments)),

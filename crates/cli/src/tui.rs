@@ -10,6 +10,7 @@ mod eye;
 mod picture;
 mod recording;
 mod state;
+mod terminal;
 #[cfg(test)]
 mod tests;
 mod uses;
@@ -19,3 +20,4 @@ pub(crate) use eye::Procfs;
 pub(crate) use picture::{Eye, Picture, View};
 pub(crate) use recording::Recording;
 pub(crate) use state::{Act, State};
+pub(crate) use terminal::{Input, LiveTerminal, wait_for_keys};

@@ -1,23 +1,36 @@
-//! TLS for NBD over TCP: who we are, whom we believe, and the channel that bytes go through.
+//! TLS for NBD: the certificates of this side, the authorities that it trusts, and the channel
+//! that encrypts a connection.
 //!
-//! Certificates lie in a folder as nbdkit(1), qemu-nbd(8) and libnbd(3) have them: `ca-cert.pem`,
-//! and `server-cert.pem` with `server-key.pem`, or `client-cert.pem` with `client-key.pem`. TLS 1.2
-//! and 1.3, no resumption, no tickets: a connection lives as long as its client, so a handshake
-//! that is a little shorter is not worth state that lives longer.
+//! Certificates lie in a directory as nbdkit(1), qemu-nbd(8) and libnbd(3) have them:
+//! `ca-cert.pem`, and `server-cert.pem` with `server-key.pem`, or `client-cert.pem` with
+//! `client-key.pem`. TLS 1.2 and 1.3, no resumption, no tickets: a connection lives as long as its
+//! client, so a handshake that is a little shorter is not worth state that lives longer.
+//!
+//! A build without the feature `tls` has the same types, whose constructors return
+//! [`TlsError::NotBuilt`]; the callers are the same in both builds.
 
+#[cfg(not(feature = "tls"))]
+mod absent;
+#[cfg(feature = "tls")]
 mod channel;
+#[cfg(feature = "tls")]
+mod config;
 
-pub(crate) use channel::{Channel, Failure, RawSocket};
+#[cfg(not(feature = "tls"))]
+pub(crate) use absent::Channel;
+#[cfg(not(feature = "tls"))]
+pub use absent::{TlsClient, TlsServer};
+#[cfg(feature = "tls")]
+pub(crate) use channel::Channel;
+#[cfg(feature = "tls")]
+pub use config::{TlsClient, TlsServer};
 
-use rustls::client::WebPkiServerVerifier;
-use rustls::crypto::{CryptoProvider, ring};
-use rustls::pki_types::pem::{self, PemObject};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
-use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection};
-use std::fmt;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use rustix::io::Errno;
+use std::io::IoSlice;
+use std::path::PathBuf;
+
+/// Whether this build can speak TLS.
+pub const AVAILABLE: bool = cfg!(feature = "tls");
 
 /// Whether a server speaks TLS, and whether it speaks anything else.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,139 +66,34 @@ pub enum TlsError {
     /// The name of a server cannot stand in a certificate.
     #[error("ask for the certificate of {0:?}: it is neither a host name nor an address")]
     Name(String),
+    /// This program was built without TLS.
+    #[error(
+        "use TLS: this build of larder has none; install a package of larder, or build it with \
+         `cargo build --release --features full`"
+    )]
+    NotBuilt,
 }
 
-/// What a server needs: its certificate and key, and whom it believes.
-#[derive(Clone)]
-pub struct TlsServer(Arc<ServerConfig>);
-
-/// What a client needs: whom it believes and, if the server asks for it, its certificate and key.
-#[derive(Clone)]
-pub struct TlsClient(Arc<ClientConfig>);
-
-impl fmt::Debug for TlsServer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TlsServer").finish_non_exhaustive()
-    }
+/// A socket under a channel. Neither call waits: `Errno::AGAIN` says that it would have to.
+pub(crate) trait RawSocket {
+    /// Receives what has come; 0 at the end.
+    #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "only TLS receives through it"))]
+    fn receive(&self, to: &mut [u8]) -> Result<usize, Errno>;
+    /// Sends what the socket takes.
+    fn send(&self, slices: &[IoSlice<'_>]) -> Result<usize, Errno>;
 }
 
-impl fmt::Debug for TlsClient {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TlsClient").finish_non_exhaustive()
-    }
+/// The reason why a channel stopped.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The socket has nothing, or takes nothing; or it failed.
+    Socket(Errno),
+    /// The peer breaks the protocol, or this side does not trust its certificate.
+    Tls(String),
 }
 
-fn provider() -> Arc<CryptoProvider> {
-    Arc::new(ring::default_provider())
-}
-
-fn content(path: &Path, reason: impl fmt::Display) -> TlsError {
-    TlsError::Content { path: path.to_owned(), reason: reason.to_string() }
-}
-
-fn pem_error(path: &Path, error: pem::Error) -> TlsError {
-    match error {
-        pem::Error::Io(source) => TlsError::Read { path: path.to_owned(), source },
-        pem::Error::NoItemsFound => content(path, "nothing of its kind is in it"),
-        error => content(path, error),
-    }
-}
-
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let items = CertificateDer::pem_file_iter(path).map_err(|error| pem_error(path, error))?;
-    let found: Vec<_> = items.collect::<Result<_, _>>().map_err(|error| pem_error(path, error))?;
-    if found.is_empty() { Err(content(path, "no certificate is in it")) } else { Ok(found) }
-}
-
-fn key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
-    PrivateKeyDer::from_pem_file(path).map_err(|error| match error {
-        pem::Error::NoItemsFound => content(path, "no private key is in it"),
-        error => pem_error(path, error),
-    })
-}
-
-/// Those who may vouch for the other side.
-fn authorities(directory: &Path) -> Result<Arc<RootCertStore>, TlsError> {
-    let path = directory.join("ca-cert.pem");
-    let mut roots = RootCertStore::empty();
-    for certificate in certificates(&path)? {
-        roots.add(certificate).map_err(|error| content(&path, error))?;
-    }
-    Ok(Arc::new(roots))
-}
-
-impl TlsServer {
-    /// Reads `server-cert.pem` and `server-key.pem` of `directory`; with `verify_peer` also
-    /// `ca-cert.pem`, and clients without a certificate of that authority are refused.
-    ///
-    /// # Errors
-    /// Names the file that is missing or of no use.
-    pub fn from_directory(directory: &Path, verify_peer: bool) -> Result<Self, TlsError> {
-        let certificate_path = directory.join("server-cert.pem");
-        let chain = certificates(&certificate_path)?;
-        let key = key(&directory.join("server-key.pem"))?;
-        let builder = ServerConfig::builder_with_provider(provider())
-            .with_safe_default_protocol_versions()
-            .map_err(|error| content(directory, error))?;
-        let builder = if verify_peer {
-            let roots = authorities(directory)?;
-            let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider())
-                .build()
-                .map_err(|error| content(&directory.join("ca-cert.pem"), error))?;
-            builder.with_client_cert_verifier(verifier)
-        } else {
-            builder.with_no_client_auth()
-        };
-        let mut config = builder
-            .with_single_cert(chain, key)
-            .map_err(|error| content(&certificate_path, error))?;
-        config.session_storage = Arc::new(NoServerSessionStorage {});
-        config.send_tls13_tickets = 0;
-        Ok(TlsServer(Arc::new(config)))
-    }
-
-    /// The server's side of one connection. `received` came ahead of it and is part of it.
-    pub(crate) fn accept(&self, received: &[u8]) -> Result<Channel, rustls::Error> {
-        let connection = ServerConnection::new(Arc::clone(&self.0))?;
-        Ok(Channel::new(connection.into(), received))
-    }
-}
-
-impl TlsClient {
-    /// Reads `ca-cert.pem` of `directory`, and `client-cert.pem` with `client-key.pem` if they are
-    /// there.
-    ///
-    /// # Errors
-    /// Names the file that is missing or of no use.
-    pub fn from_directory(directory: &Path) -> Result<Self, TlsError> {
-        let authority_path = directory.join("ca-cert.pem");
-        let roots = authorities(directory)?;
-        let verifier = WebPkiServerVerifier::builder_with_provider(roots, provider())
-            .build()
-            .map_err(|error| content(&authority_path, error))?;
-        let builder = ClientConfig::builder_with_provider(provider())
-            .with_safe_default_protocol_versions()
-            .map_err(|error| content(directory, error))?
-            .with_webpki_verifier(verifier);
-        let certificate_path = directory.join("client-cert.pem");
-        let mut config = if certificate_path.exists() {
-            let chain = certificates(&certificate_path)?;
-            let key = key(&directory.join("client-key.pem"))?;
-            builder
-                .with_client_auth_cert(chain, key)
-                .map_err(|error| content(&certificate_path, error))?
-        } else {
-            builder.with_no_client_auth()
-        };
-        config.resumption = rustls::client::Resumption::disabled();
-        Ok(TlsClient(Arc::new(config)))
-    }
-
-    /// The client's side of one connection to the server called `name`.
-    pub(crate) fn connect(&self, name: &str) -> Result<Channel, TlsError> {
-        let wrong = || TlsError::Name(name.to_owned());
-        let server = ServerName::try_from(name.to_owned()).or(Err(wrong()))?;
-        let connection = ClientConnection::new(Arc::clone(&self.0), server).or(Err(wrong()))?;
-        Ok(Channel::new(connection.into(), &[]))
+impl Failure {
+    pub(crate) fn is_wait(&self) -> bool {
+        matches!(self, Failure::Socket(Errno::AGAIN))
     }
 }

@@ -3,16 +3,13 @@
 use crate::args;
 use crate::output::sentence;
 use crate::signals;
-use crate::tui::{Act, Eye, Picture, Procfs, Recording, State, View, draw};
+use crate::tui::{
+    Act, Eye, Input, LiveTerminal, Picture, Procfs, Recording, State, View, draw, wait_for_keys,
+};
 use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};
 use larder_host::watch::STEP;
-use ratatui::crossterm::event::{self, Event, KeyEventKind};
-use rustix::event::{PollFd, PollFlags, Timespec};
-use rustix::io::Errno;
 use std::io::IsTerminal;
-use std::mem::ManuallyDrop;
-use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -68,20 +65,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         None => None,
     };
     let ended = signals::ended()?;
-    // Restores the terminal at a panic as well.
-    // Not dropped where it is gone: ratatui would say so on it, and panic.
-    let mut terminal = ManuallyDrop::new(ratatui::try_init().context("show a live view")?);
-    let result = watch(&mut terminal, arguments, &mut recording, &ended);
-    if is_gone(std::io::stdin(), Duration::ZERO).unwrap_or(false) {
-        return Ok(());
-    }
-    drop(ManuallyDrop::into_inner(terminal));
-    ratatui::try_restore().context("restore the terminal")?;
-    result
+    let mut terminal = LiveTerminal::enter().context("show a live view")?;
+    watch(&mut terminal, arguments, &mut recording, &ended)
 }
 
 fn watch(
-    terminal: &mut ratatui::DefaultTerminal,
+    terminal: &mut LiveTerminal,
     arguments: &Arguments,
     recording: &mut Option<Recording>,
     ended: &AtomicBool,
@@ -106,20 +95,20 @@ fn watch(
             terminal.draw(|frame| draw(frame, &picture, &state))?;
         }
         let left = next.saturating_duration_since(Instant::now());
-        if is_gone(std::io::stdin(), left.min(STEP))? {
-            return Ok(());
-        }
-        let has_event = event::poll(Duration::ZERO)?;
-        if !left.is_zero() && !has_event {
-            eye.step();
-            continue;
-        }
+        let keys = match wait_for_keys(std::io::stdin(), left.min(STEP))? {
+            Input::Closed => return Ok(()),
+            Input::Keys(keys) => keys,
+            Input::Nothing if left.is_zero() => Vec::new(),
+            Input::Nothing => {
+                changed = terminal.is_resized();
+                eye.step();
+                continue;
+            }
+        };
         changed = true;
-        if has_event {
+        if !keys.is_empty() {
             let view = state.view;
-            if let Event::Key(key) = event::read()?
-                && key.kind != KeyEventKind::Release
-            {
+            for key in keys {
                 let grid = picture.grid(state.view);
                 match state.key(key, grid) {
                     Act::Quit => return Ok(()),
@@ -143,19 +132,6 @@ fn watch(
         }
     }
     Ok(())
-}
-
-/// Waits for input, at most so long; whether the terminal is gone. crossterm must not be asked
-/// then: it reads the end of the input again and again, and never comes back.
-fn is_gone(input: impl AsFd, most: Duration) -> Result<bool> {
-    let mut polled = [PollFd::new(&input, PollFlags::IN)];
-    let most = Timespec::try_from(most).context("wait for input")?;
-    match rustix::event::poll(&mut polled, Some(&most)) {
-        // A signal: it has been noted.
-        Ok(_) | Err(Errno::INTR) => {}
-        Err(error) => return Err(error).context("wait for input"),
-    }
-    Ok(polled[0].revents().intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL))
 }
 
 /// Begins or ends the recording. That it cannot begin is said, and nothing else ends.
@@ -188,17 +164,6 @@ fn record(recording: &mut Option<Recording>, picture: &Picture, state: &mut Stat
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Write;
-
-    #[test]
-    fn a_terminal_that_is_gone_is_noticed_and_one_that_is_quiet_is_not() {
-        let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
-        assert!(!is_gone(&ours, Duration::ZERO).unwrap());
-        (&theirs).write_all(b"q").unwrap();
-        assert!(!is_gone(&ours, Duration::from_mins(1)).unwrap(), "it comes back at once");
-        drop(theirs);
-        assert!(is_gone(&ours, Duration::from_mins(1)).unwrap());
-    }
 
     #[test]
     fn a_recording_begins_ends_and_fails_with_a_sentence() {

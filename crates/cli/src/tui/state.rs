@@ -1,7 +1,7 @@
 //! What the user has chosen: the view, how it is sorted and filtered, whether it stands still.
 
 use super::picture::{Grid, VIEWS, Value, View};
-use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use super::terminal::Key;
 
 /// What a key asks of whoever owns the view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,39 +95,38 @@ impl State {
     }
 
     /// A key; `grid` is what the view shows now.
-    pub(crate) fn key(&mut self, key: KeyEvent, grid: &Grid) -> Act {
+    pub(crate) fn key(&mut self, key: Key, grid: &Grid) -> Act {
         self.said = None;
-        let control = key.modifiers.contains(KeyModifiers::CONTROL);
-        if control && key.code == KeyCode::Char('c') {
+        if key == Key::Interrupt {
             return Act::Quit;
         }
         if self.typing {
-            self.type_filter(key.code);
+            self.type_filter(key);
             return Act::Draw;
         }
         let columns = grid.columns.len().max(1);
         let (sort, reverse) = self.sort(grid);
-        match key.code {
-            KeyCode::Char('q') => return Act::Quit,
-            KeyCode::Char('w') => return Act::Record,
-            KeyCode::Char(' ') => self.frozen = !self.frozen,
-            KeyCode::Char('/') => self.typing = true,
-            KeyCode::Char('r') => self.choice().reverse = !reverse,
-            KeyCode::Char('s') | KeyCode::Right => self.choice().sort = Some((sort + 1) % columns),
-            KeyCode::Char('S') | KeyCode::Left => {
+        match key {
+            Key::Char('q') => return Act::Quit,
+            Key::Char('w') => return Act::Record,
+            Key::Char(' ') => self.frozen = !self.frozen,
+            Key::Char('/') => self.typing = true,
+            Key::Char('r') => self.choice().reverse = !reverse,
+            Key::Char('s') | Key::Right => self.choice().sort = Some((sort + 1) % columns),
+            Key::Char('S') | Key::Left => {
                 self.choice().sort = Some((sort + columns - 1) % columns);
             }
-            KeyCode::Down => self.choice().first = self.first() + 1,
-            KeyCode::Up => self.choice().first = self.first().saturating_sub(1),
-            KeyCode::PageDown => self.choice().first = self.first() + 10,
-            KeyCode::PageUp => self.choice().first = self.first().saturating_sub(10),
-            KeyCode::Home => self.choice().first = 0,
-            KeyCode::Esc => self.choice().filter.clear(),
-            KeyCode::Tab => self.view = View::ALL[(self.view.place() + 1) % View::ALL.len()],
-            KeyCode::BackTab => {
+            Key::Down => self.choice().first = self.first() + 1,
+            Key::Up => self.choice().first = self.first().saturating_sub(1),
+            Key::PageDown => self.choice().first = self.first() + 10,
+            Key::PageUp => self.choice().first = self.first().saturating_sub(10),
+            Key::Home => self.choice().first = 0,
+            Key::Esc => self.choice().filter.clear(),
+            Key::Tab => self.view = View::ALL[(self.view.place() + 1) % View::ALL.len()],
+            Key::BackTab => {
                 self.view = View::ALL[(self.view.place() + View::ALL.len() - 1) % View::ALL.len()];
             }
-            KeyCode::Char(digit @ '1'..='5') => {
+            Key::Char(digit @ '1'..='5') => {
                 let place = digit.to_digit(10).and_then(|digit| usize::try_from(digit).ok());
                 self.view = View::ALL[place.map_or(0, |place| place - 1)];
             }
@@ -139,15 +138,15 @@ impl State {
         Act::Draw
     }
 
-    fn type_filter(&mut self, code: KeyCode) {
-        match code {
-            KeyCode::Enter => self.typing = false,
-            KeyCode::Esc => {
+    fn type_filter(&mut self, key: Key) {
+        match key {
+            Key::Enter => self.typing = false,
+            Key::Esc => {
                 self.typing = false;
                 self.choice().filter.clear();
             }
-            KeyCode::Backspace => drop(self.choice().filter.pop()),
-            KeyCode::Char(letter) => self.choice().filter.push(letter),
+            Key::Backspace => drop(self.choice().filter.pop()),
+            Key::Char(letter) => self.choice().filter.push(letter),
             _ => {}
         }
         self.choice().first = 0;

@@ -1,10 +1,10 @@
 //! The view as it is drawn, on the sizes that it must be readable on, and what keys do.
 
 use super::picture::{Grid, Value};
+use super::terminal::Key;
 use super::*;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
-use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 /// A made-up moment with forty files.
 fn picture() -> Picture {
@@ -43,10 +43,9 @@ fn screen(picture: &Picture, state: &State, width: u16, height: u16) -> Vec<Stri
     cells.chunks(usize::from(width)).map(|line| line.concat().trim_end().to_owned()).collect()
 }
 
-fn press(state: &mut State, picture: &Picture, codes: &[KeyCode]) -> Act {
+fn press(state: &mut State, picture: &Picture, keys: &[Key]) -> Act {
     let grid = picture.grids[state.view.place()].clone();
-    let keys = codes.iter().map(|code| KeyEvent::new(*code, KeyModifiers::NONE));
-    keys.map(|key| state.key(key, &grid)).last().expect("a key")
+    keys.iter().map(|key| state.key(*key, &grid)).last().expect("a key")
 }
 
 #[test]
@@ -85,7 +84,7 @@ fn any_size_of_screen_is_drawn() {
 
 #[test]
 fn keys_sort_filter_scroll_and_freeze() {
-    use KeyCode::{Backspace, Char, Down, Enter, Esc, Tab};
+    use Key::{Backspace, Char, Down, Enter, Esc, Tab};
     let (picture, mut state) = (picture(), State::new(View::Files));
     let grid = &picture.grids[0];
     let first = |state: &State| state.rows(grid)[0][0].shown();
@@ -116,8 +115,8 @@ fn the_state_is_whole_whatever_else_there_is() {
     let (picture, mut state) = (picture(), State::new(View::Files));
     let second = |state: &State| screen(&picture, state, 80, 24)[1].clone();
     assert!(second(&state).ends_with("5 uses 0"), "{}", second(&state));
-    let letters = "/a-long-name-of-a-file".chars().map(KeyCode::Char);
-    let keys: Vec<KeyCode> = letters.chain([KeyCode::Enter]).collect();
+    let letters = "/a-long-name-of-a-file".chars().map(Key::Char);
+    let keys: Vec<Key> = letters.chain([Key::Enter]).collect();
     press(&mut state, &picture, &keys);
     state.recording = true;
     let line = second(&state);
@@ -144,7 +143,7 @@ fn what_is_said_of_a_recording_stands_until_the_next_key() {
     let (picture, mut state) = (picture(), State::new(View::Files));
     state.said = Some("recording to larder-top-2.json".to_owned());
     assert_eq!(screen(&picture, &state, 80, 24)[23], "recording to larder-top-2.json");
-    press(&mut state, &picture, &[KeyCode::Down]);
+    press(&mut state, &picture, &[Key::Down]);
     assert!(screen(&picture, &state, 80, 24)[23].contains("q quit"));
 }
 

@@ -6,6 +6,7 @@
 //! most once, so that a peer that sends records without content cannot keep its caller from
 //! looking at the time. Whoever is told to wait for the socket has taken out all that had come.
 
+use super::{Failure, RawSocket};
 use rustix::io::Errno;
 use rustls::Connection;
 use std::fmt;
@@ -15,29 +16,6 @@ use std::io::{self, BufRead, IoSlice, Read, Write};
 const RECEIVED_BYTES_MAX: usize = 64 << 10;
 /// Bytes in records that the socket has not taken; nothing more is sealed meanwhile.
 const SEALED_BYTES_MAX: usize = 64 << 10;
-
-/// A socket under a channel. Neither call waits: `Errno::AGAIN` says that it would have to.
-pub(crate) trait RawSocket {
-    /// Receives what has come; 0 at the end.
-    fn receive(&self, to: &mut [u8]) -> Result<usize, Errno>;
-    /// Sends what the socket takes.
-    fn send(&self, slices: &[IoSlice<'_>]) -> Result<usize, Errno>;
-}
-
-/// Why a channel does not go on.
-#[derive(Debug)]
-pub(crate) enum Failure {
-    /// The socket has nothing, or takes nothing; or it failed.
-    Socket(Errno),
-    /// The peer breaks TLS, or is not whom we believe.
-    Tls(rustls::Error),
-}
-
-impl Failure {
-    pub(crate) fn is_wait(&self) -> bool {
-        matches!(self, Failure::Socket(Errno::AGAIN))
-    }
-}
 
 /// One side of a TLS connection.
 pub(crate) struct Channel {
@@ -150,12 +128,12 @@ impl Channel {
             // What comes after the peer's goodbye is nobody's.
             Ok(0) => self.start = self.end,
             Ok(count) => self.start += count,
-            Err(error) => return Err(Failure::Tls(rustls::Error::General(error.to_string()))),
+            Err(error) => return Err(Failure::Tls(error.to_string())),
         }
         let processed = self.tls.process_new_packets();
         // An answer of the handshake, or the alert that says what is wrong.
         let flushed = self.flush(socket);
-        processed.map_err(Failure::Tls)?;
+        processed.map_err(|error| Failure::Tls(error.to_string()))?;
         match flushed {
             Err(failure) if !failure.is_wait() => Err(failure),
             _ => Ok(()),
@@ -168,10 +146,8 @@ impl Channel {
         socket: &impl RawSocket,
         slices: &[IoSlice<'_>],
     ) -> Result<usize, Failure> {
-        let sealed = self.tls.writer().write_vectored(slices).map_err(|error| {
-            let message = error.to_string();
-            Failure::Tls(rustls::Error::General(message))
-        })?;
+        let sealed = self.tls.writer().write_vectored(slices);
+        let sealed = sealed.map_err(|error| Failure::Tls(error.to_string()))?;
         match self.flush(socket) {
             Err(failure) if !failure.is_wait() || sealed == 0 => Err(failure),
             _ => Ok(sealed),

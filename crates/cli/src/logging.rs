@@ -1,0 +1,33 @@
+//! The log on standard error: warnings and errors, or what `LARDER_LOG` asks for.
+//!
+//! `LARDER_LOG` is a level (`info`) or a list of levels by module (`warn,larder_io::store=debug`).
+
+use std::io::IsTerminal;
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+
+/// The environment variable that chooses levels.
+const VARIABLE: &str = "LARDER_LOG";
+
+/// Starts the log of this process.
+pub(crate) fn start() {
+    let asked = std::env::var(VARIABLE).ok().filter(|text| !text.is_empty());
+    let parsed = asked.as_deref().map(str::parse::<Targets>);
+    let refused = matches!(parsed, Some(Err(_)));
+    let warnings = Targets::new().with_default(LevelFilter::WARN);
+    let lines = tracing_subscriber::fmt::layer()
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        // It would report on standard error, which is what has failed.
+        .log_internal_errors(false);
+    let filter = parsed.and_then(Result::ok).unwrap_or(warnings);
+    tracing_subscriber::registry().with(lines).with(filter).init();
+    if refused {
+        tracing::warn!(
+            "{VARIABLE} is not understood; warnings are logged (write a level such as info, or \
+             MODULE=LEVEL,...)"
+        );
+    }
+}

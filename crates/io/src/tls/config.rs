@@ -1,0 +1,148 @@
+//! Certificates and trusted authorities of both sides, by rustls.
+
+use super::{Channel, TlsError};
+use rustls::client::WebPkiServerVerifier;
+use rustls::crypto::{CryptoProvider, ring};
+use rustls::pki_types::pem::{self, PemObject};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection};
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+/// What a server needs: its certificate and key, and whom it believes.
+#[derive(Clone)]
+pub struct TlsServer(Arc<ServerConfig>);
+
+/// What a client needs: whom it believes and, if the server asks for it, its certificate and key.
+#[derive(Clone)]
+pub struct TlsClient(Arc<ClientConfig>);
+
+impl fmt::Debug for TlsServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TlsServer").finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for TlsClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TlsClient").finish_non_exhaustive()
+    }
+}
+
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(ring::default_provider())
+}
+
+fn content(path: &Path, reason: impl fmt::Display) -> TlsError {
+    TlsError::Content { path: path.to_owned(), reason: reason.to_string() }
+}
+
+fn pem_error(path: &Path, error: pem::Error) -> TlsError {
+    match error {
+        pem::Error::Io(source) => TlsError::Read { path: path.to_owned(), source },
+        pem::Error::NoItemsFound => content(path, "nothing of its kind is in it"),
+        error => content(path, error),
+    }
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let items = CertificateDer::pem_file_iter(path).map_err(|error| pem_error(path, error))?;
+    let found: Vec<_> = items.collect::<Result<_, _>>().map_err(|error| pem_error(path, error))?;
+    if found.is_empty() { Err(content(path, "no certificate is in it")) } else { Ok(found) }
+}
+
+fn key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
+    PrivateKeyDer::from_pem_file(path).map_err(|error| match error {
+        pem::Error::NoItemsFound => content(path, "no private key is in it"),
+        error => pem_error(path, error),
+    })
+}
+
+/// Those who may vouch for the other side.
+fn authorities(directory: &Path) -> Result<Arc<RootCertStore>, TlsError> {
+    let path = directory.join("ca-cert.pem");
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(&path)? {
+        roots.add(certificate).map_err(|error| content(&path, error))?;
+    }
+    Ok(Arc::new(roots))
+}
+
+impl TlsServer {
+    /// Reads `server-cert.pem` and `server-key.pem` of `directory`; with `verify_peer` also
+    /// `ca-cert.pem`, and clients without a certificate of that authority are refused.
+    ///
+    /// # Errors
+    /// Names the file that is missing or of no use.
+    pub fn from_directory(directory: &Path, verify_peer: bool) -> Result<Self, TlsError> {
+        let certificate_path = directory.join("server-cert.pem");
+        let chain = certificates(&certificate_path)?;
+        let key = key(&directory.join("server-key.pem"))?;
+        let builder = ServerConfig::builder_with_provider(provider())
+            .with_safe_default_protocol_versions()
+            .map_err(|error| content(directory, error))?;
+        let builder = if verify_peer {
+            let roots = authorities(directory)?;
+            let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider())
+                .build()
+                .map_err(|error| content(&directory.join("ca-cert.pem"), error))?;
+            builder.with_client_cert_verifier(verifier)
+        } else {
+            builder.with_no_client_auth()
+        };
+        let mut config = builder
+            .with_single_cert(chain, key)
+            .map_err(|error| content(&certificate_path, error))?;
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        config.send_tls13_tickets = 0;
+        Ok(TlsServer(Arc::new(config)))
+    }
+
+    /// The server's side of one connection. `received` came ahead of it and is part of it.
+    pub(crate) fn accept(&self, received: &[u8]) -> Result<Channel, String> {
+        let connection = ServerConnection::new(Arc::clone(&self.0));
+        let connection = connection.map_err(|error| error.to_string())?;
+        Ok(Channel::new(connection.into(), received))
+    }
+}
+
+impl TlsClient {
+    /// Reads `ca-cert.pem` of `directory`, and `client-cert.pem` with `client-key.pem` if they are
+    /// there.
+    ///
+    /// # Errors
+    /// Names the file that is missing or of no use.
+    pub fn from_directory(directory: &Path) -> Result<Self, TlsError> {
+        let authority_path = directory.join("ca-cert.pem");
+        let roots = authorities(directory)?;
+        let verifier = WebPkiServerVerifier::builder_with_provider(roots, provider())
+            .build()
+            .map_err(|error| content(&authority_path, error))?;
+        let builder = ClientConfig::builder_with_provider(provider())
+            .with_safe_default_protocol_versions()
+            .map_err(|error| content(directory, error))?
+            .with_webpki_verifier(verifier);
+        let certificate_path = directory.join("client-cert.pem");
+        let mut config = if certificate_path.exists() {
+            let chain = certificates(&certificate_path)?;
+            let key = key(&directory.join("client-key.pem"))?;
+            builder
+                .with_client_auth_cert(chain, key)
+                .map_err(|error| content(&certificate_path, error))?
+        } else {
+            builder.with_no_client_auth()
+        };
+        config.resumption = rustls::client::Resumption::disabled();
+        Ok(TlsClient(Arc::new(config)))
+    }
+
+    /// The client's side of one connection to the server called `name`.
+    pub(crate) fn connect(&self, name: &str) -> Result<Channel, TlsError> {
+        let wrong = || TlsError::Name(name.to_owned());
+        let server = ServerName::try_from(name.to_owned()).or(Err(wrong()))?;
+        let connection = ClientConnection::new(Arc::clone(&self.0), server).or(Err(wrong()))?;
+        Ok(Channel::new(connection.into(), &[]))
+    }
+}
