@@ -164,7 +164,9 @@ fn describe(command: &Command) -> String {
     let mut words = vec![command.get_program().to_string_lossy().into_owned()];
     words.extend(command.get_args().map(|arg| arg.to_string_lossy().into_owned()));
     if words[0] == "timeout" {
-        words.drain(..3);
+        words.drain(..1);
+        let is_limit = |word: &String| word.starts_with('-') || word.parse::<u64>().is_ok();
+        words.drain(..words.iter().take_while(|word| is_limit(word)).count());
     }
     if let Some(name) = Path::new(&words[0]).file_name() {
         words[0] = name.to_string_lossy().into_owned();
