@@ -13,7 +13,7 @@ use crate::cleanup::Cleanup;
 use crate::run;
 
 /// Time from a start until the program is ready, and from a signal to its end.
-const START_MAX: Duration = Duration::from_mins(1);
+const START_MAX: Duration = Duration::from_secs(30);
 const STOP_MAX: Duration = Duration::from_mins(2);
 
 /// Waits until something is so.

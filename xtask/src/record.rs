@@ -106,8 +106,8 @@ impl Record {
         let short = |value: f64| (value * 1000.0).round() / 1000.0;
         self.comparisons.push(json!({
             "what": what, "ours": ours, "theirs": theirs, "ratio_median": short(ratio.median),
-            "ratio_min": short(ratio.min), "ratio_max": short(ratio.max), "required": required,
-            "holds": ratio.median >= required,
+            "ratio_min": short(ratio.min), "ratio_max": short(ratio.max),
+            "required": short(required), "holds": ratio.median >= required,
         }));
     }
 

@@ -53,12 +53,14 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     let hosts = Hosts::new()?;
     claims.tried("two namespaces over TCP: one total, with their names", || apart(env, &hosts));
     claims.tried("two namespaces started by --hosts: one total, with their names", || {
-        let (dir, record, larder) = (directory(env, "started")?, env.file("started.json"), &env.larder);
+        let (dir, larder) = (directory(env, "started")?, &env.larder);
+        let record = env.file("started.json");
         let (work, names) = (WORK.split(' '), hosts.names.join(","));
         let ssh = ["--ssh", "ip netns exec"];
         text(cmd!(
             RUN_MAX_S,
-            "{larder} {work...} --location {dir} --hosts {names} {ssh...} --program {larder} -o {record}"
+            "{larder} {work...} --location {dir} --hosts {names} {ssh...} --program {larder}
+             -o {record}"
         ))?;
         nothing_left(&dir)?;
         total(&record, Some(&hosts.names))
