@@ -8,7 +8,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 
-use crate::run;
+use crate::run::{self, cmd};
 
 /// Where the page keeps its screens.
 const PAGE: &str = "docs/top.md";
@@ -107,20 +107,18 @@ pub(crate) fn command(args: &[String]) -> Result<()> {
         std::fs::write(folder.path().join("asked"), lines).context("say which screens")
     };
     asked(false)?;
-    let mut scene = Command::new("unshare");
-    scene.args(["--mount", "--pid", "--fork", "--mount-proc", "--kill-child", "--"]);
-    scene.args(["bash", "-c", SCENE]).arg("/srv/larder").arg(folder.path());
-    play(&mut scene, &folder.path().join("scene.out"))?;
+    let dir = folder.path();
+    let own = "--mount --pid --fork --mount-proc --kill-child --".split(' ');
+    let scene = cmd!("unshare {own...} bash -c {SCENE} /srv/larder {dir}");
+    play(scene, &dir.join("scene.out"))?;
     asked(true)?;
-    let mut scene = Command::new("bash");
-    scene.args(["-c", USES_SCENE]).arg(&program).arg(folder.path());
-    play(&mut scene, &folder.path().join("uses.out"))?;
+    play(cmd!("bash -c {USES_SCENE} {program} {dir}"), &dir.join("uses.out"))?;
     write(&root, folder.path())
 }
 
 /// Plays a scene; if that fails, the end of what it said is told.
-fn play(scene: &mut Command, said: &Path) -> Result<()> {
-    run::show(scene).map_err(|error| {
+fn play(mut scene: Command, said: &Path) -> Result<()> {
+    run::show(&mut scene).map_err(|error| {
         let said = std::fs::read_to_string(said).unwrap_or_default();
         anyhow!("{error}\n{}", run::tail(&said))
     })

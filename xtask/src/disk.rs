@@ -1,80 +1,61 @@
-//! A slow disk: a loop device over an image, limited to so many operations per second.
-//!
-//! Needs the administrator's rights and the version 1 blkio controller. The limit and the device
-//! are undone when the value is dropped and when this process dies.
+//! Loop devices over images, limits on them, and file systems on them; all removed when dropped,
+//! and when this process dies. Needs the administrator's rights.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::run;
-use crate::undo::Undo;
+use crate::cleanup::Cleanup;
+use crate::run::{self, cmd};
 
+/// Time for a program that works on a file system.
+pub(crate) const WORK_MAX_S: u64 = 300;
+
+/// The blkio controller, version 1, and where it has the limits.
 const GROUP: &str = "/sys/fs/cgroup/blkio";
-
-/// Where the limits are set.
 const LIMITS: [&str; 2] = [
     "/sys/fs/cgroup/blkio/blkio.throttle.read_iops_device",
     "/sys/fs/cgroup/blkio/blkio.throttle.write_iops_device",
 ];
 
-const UNDO: &str = "
+const CLEANUP: &str = "
 for side in read write; do
-  echo \"$1 0\" > \"$3/blkio.throttle.${side}_iops_device\"
+  [ -e \"$3\" ] && echo \"$1 0\" > \"$3/blkio.throttle.${side}_iops_device\"
 done
 losetup --detach \"$2\"";
 
-/// Attaches an image to a loop device that goes past the page cache; whoever asks detaches it.
-pub(crate) fn attach(image: &Path) -> Result<PathBuf> {
-    let mut losetup = run::client(30, "losetup");
-    losetup.args(["--find", "--show", "--direct-io=on"]).arg(image);
-    Ok(PathBuf::from(run::text(&mut losetup)?.trim()))
-}
-
-/// A loop device with a limit.
+/// A loop device over an image, past the page cache. It may have a limit.
 #[derive(Debug)]
-pub(crate) struct SlowDisk {
+pub(crate) struct Disk {
     device: PathBuf,
     /// Major and minor, as the controller names it.
     numbers: String,
-    _undo: Undo,
+    _cleanup: Cleanup,
 }
 
-impl SlowDisk {
-    /// Why there can be none on this machine, if so.
-    pub(crate) fn missing() -> Option<&'static str> {
-        if !run::is_root() {
-            return Some("needs root");
-        }
-        if !LIMITS.iter().all(|path| Path::new(path).exists()) {
-            return Some("no blkio controller (version 1)");
-        }
-        (!run::installed("losetup")).then_some("no losetup")
+impl Disk {
+    /// The reason why a disk cannot have a limit on this machine.
+    pub(crate) fn missing() -> Option<String> {
+        let reason = run::missing(&["losetup"]);
+        let has_limits = LIMITS.iter().all(|path| Path::new(path).exists());
+        reason.or_else(|| (!has_limits).then(|| "no blkio controller (version 1)".into()))
     }
 
-    /// A device over the image that does `per_s` reads and `per_s` writes in a second.
-    pub(crate) fn over(image: &Path, per_s: u32) -> Result<Self> {
-        let disk = Self::unlimited(image)?;
-        disk.limit(per_s)?;
-        Ok(disk)
-    }
-
-    /// A device over the image without a limit yet.
-    pub(crate) fn unlimited(image: &Path) -> Result<Self> {
-        let device = attach(image)?;
+    /// A device over the image.
+    pub(crate) fn over(image: &Path) -> Result<Self> {
+        let device = run::text(cmd!(30, "losetup --find --show --direct-io=on {image}"))?;
+        let device = PathBuf::from(device.trim());
         let name = device.file_name().context("losetup printed no device")?;
-        let numbers = Path::new("/sys/block").join(name).join("dev");
-        let numbers = std::fs::read_to_string(&numbers);
+        let numbers = std::fs::read_to_string(Path::new("/sys/block").join(name).join("dev"));
         let Ok(numbers) = numbers.map(|text| text.trim().to_owned()) else {
-            run::text(Command::new("losetup").arg("--detach").arg(&device))?;
+            run::text(cmd!("losetup --detach {device}"))?;
             bail!("no device numbers for {}", device.display());
         };
-        let undo = Undo::with(UNDO, &[&numbers, &device.to_string_lossy(), GROUP])?;
-        Ok(Self { device, numbers, _undo: undo })
+        let cleanup = Cleanup::with(CLEANUP, &[&numbers, &device.to_string_lossy(), GROUP])?;
+        Ok(Self { device, numbers, _cleanup: cleanup })
     }
 
-    /// From now on it does `per_s` reads and `per_s` writes in a second.
+    /// Limits it to `per_s` reads and `per_s` writes in a second; 0 lifts the limit.
     pub(crate) fn limit(&self, per_s: u32) -> Result<()> {
         for path in LIMITS {
             std::fs::write(path, format!("{} {per_s}\n", self.numbers))
@@ -99,7 +80,6 @@ impl SlowDisk {
         Ok(false)
     }
 
-    /// The device.
     pub(crate) fn path(&self) -> &Path {
         &self.device
     }
@@ -115,5 +95,117 @@ impl SlowDisk {
             (Some(&requests), Some(&sectors)) => Ok((requests, sectors * 512)),
             _ => bail!("{} has an unknown form", path.display()),
         }
+    }
+}
+
+/// A kind of file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Ext4,
+    Xfs,
+    Btrfs,
+}
+
+impl Kind {
+    pub(crate) const ALL: [Kind; 3] = [Kind::Ext4, Kind::Xfs, Kind::Btrfs];
+
+    /// The name, the command that makes one and leaves nothing to be written later, and the one
+    /// that checks and changes nothing.
+    fn words(self) -> (&'static str, &'static str, &'static str) {
+        match self {
+            Kind::Ext4 => (
+                "ext4",
+                "mkfs.ext4 -q -F -E lazy_itable_init=0,lazy_journal_init=0",
+                "e2fsck -f -n",
+            ),
+            Kind::Xfs => ("xfs", "mkfs.xfs -q -f", "xfs_repair -n"),
+            Kind::Btrfs => ("btrfs", "mkfs.btrfs -q -f", "btrfs check"),
+        }
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        self.words().0
+    }
+}
+
+/// A file system on a device, mounted at a directory of the scratch directory.
+#[derive(Debug)]
+pub(crate) struct FileSystem {
+    kind: Kind,
+    device: PathBuf,
+    point: PathBuf,
+    cleanup: Cleanup,
+    /// Its own device, detached after it is unmounted.
+    own: Option<Disk>,
+}
+
+impl FileSystem {
+    /// On a device that the caller detaches later.
+    pub(crate) fn on(scratch: &Path, device: &Path, kind: Kind) -> Result<Self> {
+        let (device, point) = (device.to_path_buf(), scratch.join("mounted"));
+        std::fs::create_dir_all(&point).context("make a mountpoint")?;
+        let cleanup = Cleanup::with("umount --lazy \"$1\"", &[&point.to_string_lossy()])?;
+        Ok(FileSystem { kind, device, point, cleanup, own: None })
+    }
+
+    /// On a loop device of its own.
+    pub(crate) fn attach(scratch: &Path, file: &Path, kind: Kind) -> Result<Self> {
+        let disk = Disk::over(file)?;
+        let mut made = Self::on(scratch, disk.path(), kind)?;
+        made.own = Some(disk);
+        Ok(made)
+    }
+
+    /// A new one on a loop device over an image, mounted.
+    pub(crate) fn new(scratch: &Path, image: &Path) -> Result<Self> {
+        let made = Self::attach(scratch, image, Kind::Ext4)?;
+        made.make()?;
+        made.mount()?;
+        Ok(made)
+    }
+
+    pub(crate) fn point(&self) -> &Path {
+        &self.point
+    }
+
+    fn on_device(&self, words: &str) -> Result<()> {
+        let (device, mut words) = (&self.device, words.split(' '));
+        let program = words.next().unwrap_or_default();
+        run::text(cmd!(WORK_MAX_S, "{program} {words...} {device}")).map(drop)
+    }
+
+    pub(crate) fn make(&self) -> Result<()> {
+        self.on_device(self.kind.words().1)
+    }
+
+    /// An error unless it is clean.
+    pub(crate) fn check(&self) -> Result<()> {
+        let (name, _, check) = self.kind.words();
+        self.on_device(check).with_context(|| format!("check {name}"))
+    }
+
+    pub(crate) fn mount(&self) -> Result<()> {
+        let (name, device, point) = (self.kind.name(), &self.device, &self.point);
+        run::text(cmd!(WORK_MAX_S, "mount -t {name} {device} {point}")).map(drop)
+    }
+
+    pub(crate) fn unmount(&self) -> Result<()> {
+        let point = &self.point;
+        run::text(cmd!(WORK_MAX_S, "umount {point}")).map(drop)
+    }
+
+    /// Unmounts and checks it, and detaches its own device.
+    pub(crate) fn end(mut self) -> Result<()> {
+        self.unmount()?;
+        self.check()?;
+        self.cleanup.cancel();
+        Ok(())
+    }
+
+    /// Unmounts it without a check, and detaches its own device.
+    pub(crate) fn leave(mut self) -> Result<()> {
+        self.unmount()?;
+        self.cleanup.cancel();
+        Ok(())
     }
 }

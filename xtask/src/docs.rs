@@ -2,10 +2,10 @@
 
 use std::io::Write as _;
 use std::path::Path;
-use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, bail};
 
+use crate::run::cmd;
 use crate::{Ending, run};
 
 /// What is asked of `larder docs`, and where the answer goes.
@@ -71,15 +71,11 @@ fn matches(root: &Path, path: &str, fresh: &str) -> Result<bool> {
         return Ok(true);
     }
     println!("{path}: differs from what the code prints; run `cargo xtask docs`");
-    let mut diff = Command::new("diff")
-        .args(["--new-file", "--unified=1", "--label", path, "--label", "printed", path, "-"])
-        .current_dir(root)
-        .stdin(Stdio::piped())
-        .spawn()
-        .context("run diff")?;
-    if let Some(mut pipe) = diff.stdin.take() {
-        pipe.write_all(fresh.as_bytes()).context("talk to diff")?;
-    }
-    diff.wait().context("wait for diff")?;
+    let mut printed = tempfile::NamedTempFile::new().context("make a file")?;
+    printed.write_all(fresh.as_bytes()).context("write what is printed")?;
+    let how = ["--new-file", "--unified=1", "--label", path, "--label", "printed", path];
+    let printed = printed.path();
+    // That they differ is its exit code.
+    cmd!("diff {how...} {printed}").current_dir(root).status().context("run diff")?;
     Ok(false)
 }

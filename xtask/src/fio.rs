@@ -1,13 +1,14 @@
-//! fio: as an NBD client what it is asked, and whatever it does what it answers.
+//! fio and Debian's PostMark: how they are run, and what they print.
 
+use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
-use crate::run;
+use crate::run::{self, cmd};
 
-/// Room for the set-up of the jobs and the last answers, on top of the run itself.
+/// Time for the setup of the jobs and the last answers, on top of the run itself.
 const SPARE_S: u64 = 120;
 
 /// What fio did.
@@ -31,34 +32,24 @@ impl Outcome {
     }
 }
 
-/// Runs one group of fio jobs against an export.
+/// Runs one group of fio jobs against an export, for so many seconds or to the end of its file.
 pub(crate) fn run(uri: &str, seconds: u64, options: &[&str]) -> Result<Outcome> {
-    let mut command = command(uri, seconds, options);
-    let text = run::text(&mut command)?;
-    parse(&text)
-}
-
-/// The command of a run, for those who start it in the background.
-pub(crate) fn command(uri: &str, seconds: u64, options: &[&str]) -> Command {
-    let mut command = run::client(seconds + SPARE_S, "fio");
-    command.args(["--name=job", "--ioengine=nbd", "--output-format=json", "--group_reporting"]);
-    command.arg(format!("--uri={uri}")).args(options);
+    let mut fio = cmd!(seconds + SPARE_S, "fio --name=job --ioengine=nbd --uri={uri} {options...}");
     if seconds > 0 {
-        command.arg("--time_based").arg(format!("--runtime={seconds}"));
+        fio.arg("--time_based").arg(format!("--runtime={seconds}"));
     }
-    command
+    outcome(&mut fio)
 }
 
-/// What fio printed as JSON; an error if it met one.
-pub(crate) fn parse(text: &str) -> Result<Outcome> {
-    // Notes may come before the JSON.
-    let start = text.find('{').context("fio printed no JSON")?;
-    let whole: Value = serde_json::from_str(&text[start..]).context("parse what fio printed")?;
+/// Runs a command of fio; an error if it met one.
+pub(crate) fn outcome(fio: &mut Command) -> Result<Outcome> {
+    parse(&run::json_of(fio.args(["--output-format=json", "--group_reporting"]))?)
+}
+
+fn parse(whole: &Value) -> Result<Outcome> {
     let job = whole.pointer("/jobs/0").context("fio reports no job")?;
     let error = job["error"].as_i64().context("fio reports no error field")?;
-    if error != 0 {
-        bail!("fio met error {error}");
-    }
+    ensure!(error == 0, "fio met error {error}");
     let sum = |field: &str| -> Option<u64> {
         Some(job["read"][field].as_u64()? + job["write"][field].as_u64()?)
     };
@@ -73,21 +64,35 @@ pub(crate) fn parse(text: &str) -> Result<Outcome> {
     })
 }
 
+/// Writes a script for a run of PostMark in `dir`, with as many `files` of 500 bytes up to
+/// `largest`, and 4 KiB for each read and write.
+pub(crate) fn postmark_script(
+    script: &Path,
+    dir: &Path,
+    (files, transactions): (u64, u64),
+    largest: u64,
+) -> Result<()> {
+    let lines = format!(
+        "set location {}\nset number {files}\nset size 500 {largest}\nset subdirectories 5\n\
+         set transactions {transactions}\nset read 4096\nset write 4096\nrun\nquit\n",
+        dir.display()
+    );
+    std::fs::write(script, lines).context("write a script for PostMark")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn an_error_that_fio_reports_is_an_error() {
-        let times = r#"{"percentile": {"99.900000": 3000000}}"#;
-        let side =
-            format!(r#"{{"total_ios": 2, "iops": 1.5, "io_bytes": 4096, "clat_ns": {times}}}"#);
-        let text = |error| {
-            format!("note\n{{\"jobs\":[{{\"error\":{error},\"read\":{side},\"write\":{side}}}]}}")
-        };
-        let good = parse(&text(0)).unwrap();
+        let times = json!({"percentile": {"99.900000": 3_000_000}});
+        let side = json!({"total_ios": 2, "iops": 1.5, "io_bytes": 4096, "clat_ns": times});
+        let made = |error: u32| json!({"jobs": [{"error": error, "read": side, "write": side}]});
+        let good = parse(&made(0)).unwrap();
         assert_eq!((good.requests, good.bytes), (4, 8192));
         assert!((good.p999_ms - 3.0).abs() < 1e-9, "{good:?}");
-        assert!(parse(&text(5)).is_err());
+        assert!(parse(&made(5)).is_err());
     }
 }

@@ -6,6 +6,8 @@
 #![forbid(unsafe_code)]
 
 mod captures;
+mod cleanup;
+mod daemon;
 mod disk;
 mod docs;
 mod fio;
@@ -13,17 +15,19 @@ mod flood;
 mod image;
 mod memory_group;
 mod nbd;
+mod out;
 mod packages;
-mod postmark;
+
 mod prove;
 mod random;
+mod record;
 mod rings;
 mod run;
 mod server;
+mod stats;
 mod table;
 mod test;
 mod tidy;
-mod undo;
 
 use std::process::ExitCode;
 

@@ -8,13 +8,13 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result};
 
+use crate::cleanup::Cleanup;
 use crate::image::MIB;
 use crate::run;
-use crate::undo::Undo;
 
 const CONTROLLER: &str = "/sys/fs/cgroup/memory";
 
-const UNDO: &str = "
+const CLEANUP: &str = "
 for try in 1 2 3 4 5 6 7 8 9 10; do
   for process in $(cat \"$1/cgroup.procs\"); do kill -9 \"$process\"; done
   rmdir \"$1\" && break
@@ -28,27 +28,25 @@ const ENTER: &str = "echo $$ > \"$1\"; shift; exec \"$@\"";
 #[derive(Debug)]
 pub(crate) struct MemoryGroup {
     path: PathBuf,
-    _undo: Undo,
+    _cleanup: Cleanup,
 }
 
 impl MemoryGroup {
     /// Why there can be none on this machine, if so.
-    pub(crate) fn missing() -> Option<&'static str> {
-        if !run::is_root() {
-            return Some("needs root");
-        }
-        let limit = Path::new(CONTROLLER).join("memory.limit_in_bytes");
-        (!limit.exists()).then_some("no memory controller (version 1)")
+    pub(crate) fn missing() -> Option<String> {
+        let has_limit = Path::new(CONTROLLER).join("memory.limit_in_bytes").exists();
+        let no_group = || (!has_limit).then(|| "no memory controller (version 1)".into());
+        run::missing(&[]).or_else(no_group)
     }
 
     /// A group whose processes have so much memory together.
     pub(crate) fn of(mib: u64) -> Result<Self> {
         let path = Path::new(CONTROLLER).join(format!("larder-{}", std::process::id()));
         std::fs::create_dir(&path).with_context(|| format!("make {}", path.display()))?;
-        let undo = Undo::with(UNDO, &[&path.to_string_lossy()])?;
+        let cleanup = Cleanup::with(CLEANUP, &[&path.to_string_lossy()])?;
         std::fs::write(path.join("memory.limit_in_bytes"), (mib * MIB).to_string())
             .context("limit the memory of the group")?;
-        Ok(Self { path, _undo: undo })
+        Ok(Self { path, _cleanup: cleanup })
     }
 
     /// The same command, inside.

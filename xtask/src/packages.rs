@@ -33,6 +33,7 @@ const NEEDS: &[(&str, &str)] = &[
     ("setfacl", "acl"),
     ("setfattr", "attr"),
     ("fusermount3", "fuse3"),
+    ("openssl", "openssl"),
     ("smbd", "samba"),
     ("smbnetfs", "smbnetfs"),
     (OPENMETRICS_PARSER, "python3-prometheus-client"),

@@ -1,182 +1,147 @@
 //! The long proofs: what was to be shown, the figure, the peer's figure, whether it holds.
 //!
-//! Each proof is a module. It fills a list of claims; an error ends the proof and becomes a claim
-//! that does not hold, so that nothing is left out in silence.
+//! Each proof is a function that fills a list of claims; an error ends the proof and becomes a
+//! claim that does not hold. Proofs that measure no time run two at once.
+#![expect(clippy::unnecessary_wraps, reason = "all proofs have the same signature")]
 
+mod changes;
 mod clients;
 mod compare;
-mod default_policy;
 mod faults;
 mod fuse_volume;
 mod fuzz;
-mod guest;
-mod in_process;
 mod iozone;
 mod kill;
 mod lazy;
 mod leak;
-mod live;
-mod matrix;
+mod long_tests;
 mod mount;
 mod mount_speed;
-mod page_size;
+mod policies;
 mod postmark;
 mod ranks;
 mod rss;
 mod same_cache;
-mod settings;
 mod sim_memory;
 mod sim_speed;
-mod simulation;
 mod size;
 mod slow_disk;
 mod speed;
 mod supercache;
-mod trace_fuzz;
 mod tuning;
-mod unrest;
 mod upstream;
 mod warm;
 mod watch;
-mod wrong_input;
 
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 
+use crate::cleanup::Scratch;
+use crate::out::{self, say};
 use crate::server::{Larder, Server};
 use crate::table::{self, Verdict};
-use crate::undo::Scratch;
 use crate::{Ending, packages, run};
+
+/// What most proofs use.
+mod prelude {
+    pub(super) use std::path::{Path, PathBuf};
+    pub(super) use std::process::Command;
+    pub(super) use std::time::{Duration, Instant};
+
+    pub(super) use anyhow::{Context as _, Result, bail, ensure};
+    pub(super) use serde_json::{Value, json};
+
+    pub(super) use super::{Claims, Env, to_f64};
+    pub(super) use crate::image::{self, MIB};
+    pub(super) use crate::out::say;
+    pub(super) use crate::record::{self, number};
+    pub(super) use crate::run::{self, cmd, json_of, keep, text};
+    pub(super) use crate::server::{Peer, Server};
+    pub(super) use crate::{fio, table};
+}
+
+/// Whether a proof may run beside another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Beside {
+    Another,
+    /// In the short form, which judges no time.
+    AnotherIfQuick,
+    /// It measures time, or uses the whole machine.
+    None,
+}
 
 /// One proof.
 #[derive(Debug)]
 pub(crate) struct Proof {
-    /// What it is called on the command line.
+    /// Its name on the command line.
     pub(crate) name: &'static str,
     /// What it shows.
     pub(crate) about: &'static str,
-    run: fn(&Lab, &mut Claims) -> Result<()>,
+    beside: Beside,
+    run: Work,
 }
 
-/// All proofs, in the order in which they run.
+type Work = fn(&Env, &mut Claims) -> Result<()>;
+
+const fn proof(name: &'static str, about: &'static str, beside: Beside, run: Work) -> Proof {
+    Proof { name, about, beside, run }
+}
+
+/// A proof that runs alone.
+const fn alone(name: &'static str, about: &'static str, run: Work) -> Proof {
+    proof(name, about, Beside::None, run)
+}
+
+use Beside::{Another, AnotherIfQuick};
+
+/// All proofs, in the order in which they are shown.
 pub(crate) const PROOFS: &[Proof] = &[
-    Proof {
-        name: "clients",
-        about: "real clients meet no error, no difference",
-        run: clients::run,
-    },
-    Proof {
-        name: "faults",
-        about: "a store that fills, shrinks, stalls, is shared",
-        run: faults::run,
-    },
-    Proof { name: "wrong-input", about: "one clear sentence each; fuzzing", run: wrong_input::run },
-    Proof { name: "kill", about: "kill -9 under load loses nothing flushed", run: kill::run },
-    Proof {
-        name: "fuse-volume",
-        about: "ext4, xfs, btrfs on a volume as a file (root)",
-        run: fuse_volume::run,
-    },
-    Proof {
-        name: "mount",
-        about: "the programs that people use, on a mounted folder (root)",
-        run: mount::run,
-    },
-    Proof {
-        name: "mount-speed",
-        about: "a mounted folder, against bindfs, mergerfs and rclone (root)",
-        run: mount_speed::run,
-    },
-    Proof {
-        name: "supercache",
-        about: "a disk of 100 operations per second, without and with a cache (root)",
-        run: supercache::run,
-    },
-    Proof { name: "live", about: "clients verify while every setting changes", run: live::run },
-    Proof { name: "rss", about: "memory stays within what was asked for", run: rss::run },
-    Proof { name: "lazy", about: "lazy write on a slow disk (root)", run: lazy::run },
-    Proof { name: "speed", about: "all hits, against the peers", run: speed::run },
-    Proof { name: "in-process", about: "hits without a socket", run: in_process::run },
-    Proof {
-        name: "trace-fuzz",
-        about: "wrong traces of every format harm nobody",
-        run: trace_fuzz::run,
-    },
-    Proof {
-        name: "default-policy",
-        about: "the default hits most over the block traces",
-        run: default_policy::run,
-    },
-    Proof {
-        name: "same-cache",
-        about: "a trace replayed to the server and simulated",
-        run: same_cache::run,
-    },
-    Proof { name: "sim-speed", about: "the simulator, against libCacheSim", run: sim_speed::run },
-    Proof {
-        name: "sim-memory",
-        about: "memory of a sweep, beside what its caches need",
-        run: sim_memory::run,
-    },
-    Proof { name: "size", about: "the recommended size, against full sweeps", run: size::run },
-    Proof { name: "leak", about: "a floor, a flood and a leak (root)", run: leak::run },
-    Proof {
-        name: "page-size",
-        about: "page sizes and client threads under a database",
-        run: page_size::run,
-    },
-    Proof { name: "auto", about: "--policy auto, against each policy", run: tuning::auto },
-    Proof {
-        name: "online-curve",
-        about: "the curve of the running cache, against the exact one",
-        run: tuning::online_curve,
-    },
-    Proof { name: "curve-cost", about: "what the curve costs a hit", run: tuning::curve_cost },
-    Proof { name: "share", about: "--share auto, against fixed divisions", run: tuning::share },
-    Proof { name: "warm", about: "a restart that reads back what was cached", run: warm::run },
-    Proof {
-        name: "compare",
-        about: "larder compare, against what is known to be so",
-        run: compare::run,
-    },
-    Proof { name: "iozone", about: "the grid of IOzone on 4 GiB (root)", run: iozone::run },
-    Proof {
-        name: "slow-disk",
-        about: "the benchmarks on a disk of 100 operations per second (root)",
-        run: slow_disk::run,
-    },
-    Proof { name: "postmark", about: "PostMark, beside Debian's", run: postmark::run },
-    Proof {
-        name: "matrix",
-        about: "file systems and schedulers, the machine as before (root)",
-        run: matrix::run,
-    },
-    Proof {
-        name: "ranks",
-        about: "mpirun and two namespaces: one barrier, one total",
-        run: ranks::run,
-    },
-    Proof {
-        name: "watch",
-        about: "hits and misses by file and process, exact and cheap (root)",
-        run: watch::run,
-    },
-    Proof {
-        name: "size-live",
-        about: "a live recording predicts the kernel's cache (root)",
-        run: watch::size_live,
-    },
-    Proof { name: "simulation", about: "20,000 seeds of crashes and faults", run: simulation::run },
+    proof("clients", "real clients meet no error, no difference", Another, clients::run),
+    proof("faults", "a store that fills, shrinks, stalls, is shared", AnotherIfQuick, faults::run),
+    proof("wrong-input", "one clear sentence each; fuzzing", AnotherIfQuick, fuzz::run),
+    proof("kill", "kill -9 under load loses nothing flushed", Another, kill::run),
+    alone("fuse-volume", "ext4, xfs, btrfs on a volume as a file (root)", fuse_volume::run),
+    alone("mount", "programs of every day on a mounted directory (root)", mount::run),
+    alone("mount-speed", "against bindfs, mergerfs and rclone (root)", mount_speed::run),
+    alone("supercache", "a disk of 100 operations per second, cached (root)", supercache::run),
+    proof("live", "clients verify while every setting changes", AnotherIfQuick, changes::run),
+    proof("rss", "memory stays within --memory and 32 MiB", AnotherIfQuick, rss::run),
+    alone("lazy", "lazy write on a slow disk (root)", lazy::run),
+    alone("speed", "all hits, against the peers", speed::run),
+    alone("in-process", "hits without a socket", speed::in_process),
+    proof("trace-fuzz", "wrong traces of every format", AnotherIfQuick, long_tests::trace_fuzz),
+    alone("default-policy", "the default hits most over the block traces", policies::default),
+    alone("same-cache", "a trace replayed to the server and simulated", same_cache::run),
+    alone("sim-speed", "the simulator, against libCacheSim", sim_speed::run),
+    alone("sim-memory", "memory of a sweep, beside the need of its caches", sim_memory::run),
+    alone("size", "the recommended size, against full sweeps", size::run),
+    alone("leak", "a floor, a flood and a leak (root)", leak::run),
+    alone("page-size", "page sizes and client threads under a database", policies::page_size),
+    alone("auto", "--policy auto, against each policy", tuning::auto),
+    alone("online-curve", "the curve of the running cache, against the exact", tuning::curve),
+    alone("curve-cost", "instructions that the curve adds to a hit", tuning::curve_cost),
+    alone("share", "--share auto, against fixed divisions", tuning::share),
+    alone("warm", "a restart that reads back what was cached", warm::run),
+    alone("compare", "larder compare, against known differences", compare::run),
+    proof("iozone", "the grid of IOzone on 4 GiB (root)", AnotherIfQuick, iozone::run),
+    alone("slow-disk", "benchmarks on a disk of 100 operations per second", slow_disk::run),
+    proof("postmark", "PostMark, beside Debian's", AnotherIfQuick, postmark::run),
+    alone("matrix", "file systems and schedulers (root)", long_tests::matrix),
+    alone("ranks", "mpirun and two namespaces: one barrier, one total", ranks::run),
+    alone("watch", "hits and misses, exact and cheap (root)", watch::run),
+    alone("size-live", "a recording predicts the kernel's cache (root)", watch::size_live),
+    alone("simulation", "20,000 seeds of crashes and faults", long_tests::simulation),
 ];
 
-/// What was asked for on the command line.
+/// Options of the command line.
 #[derive(Debug, Clone)]
 pub(crate) struct Options {
     /// Seconds instead of minutes.
     pub(crate) quick: bool,
-    /// How long to fuzz, if said.
+    /// Time to fuzz.
     pub(crate) fuzz: Option<Duration>,
     /// The seed of everything random.
     pub(crate) seed: u64,
@@ -192,27 +157,16 @@ impl Default for Options {
     }
 }
 
-/// Where a proof works.
+/// The environment of one proof: options, the binary, a scratch directory of its own.
 #[derive(Debug)]
-pub(crate) struct Lab {
+pub(crate) struct Env {
     options: Options,
-    binary: PathBuf,
+    larder: PathBuf,
     root: PathBuf,
     scratch: Scratch,
 }
 
-impl Lab {
-    fn new(options: &Options) -> Result<Self> {
-        let binary = match &options.binary {
-            Some(path) => {
-                path.canonicalize().with_context(|| format!("find {}", path.display()))?
-            }
-            None => build()?,
-        };
-        let (root, scratch) = (run::workspace()?, Scratch::new()?);
-        Ok(Self { options: options.clone(), binary, root, scratch })
-    }
-
+impl Env {
     /// The directory for images and sockets.
     fn dir(&self) -> &Path {
         self.scratch.path()
@@ -228,28 +182,43 @@ impl Lab {
         if self.options.quick { quick } else { long }
     }
 
-    /// Serves one image with options given as one line.
+    /// The time to fuzz.
+    fn fuzz_seconds(&self) -> u64 {
+        let default = self.either(Duration::from_hours(1), Duration::from_secs(5));
+        self.options.fuzz.unwrap_or(default).as_secs()
+    }
+
+    /// A shared trace beside the repository, if it is there.
+    fn trace(&self, name: &str) -> Option<PathBuf> {
+        Some(self.root.join("../shared/traces").join(name)).filter(|path| path.exists())
+    }
+
+    /// `larder serve` of volumes, each `PATH` or `NAME=PATH`, with options in one line.
+    fn larder(&self, volumes: &[&str], options: &str) -> Larder<'_> {
+        let volumes = volumes.iter().map(|&volume| volume.to_owned()).collect();
+        Larder { binary: &self.larder, volumes, options: options.to_owned() }
+    }
+
+    /// Serves one image with options in one line.
     fn serve(&self, image: &Path, options: &str) -> Result<Server> {
-        Server::start(&Larder::serving(&self.binary, image, options), self.dir())
+        self.larder(&[&image.to_string_lossy()], options).start(self.dir())
     }
 }
 
 /// One line of the final table.
 #[derive(Debug)]
 pub(crate) struct Claim {
-    /// The proof it comes from.
+    /// The proof that makes it.
     pub(crate) proof: &'static str,
     /// What was to be shown.
     pub(crate) what: String,
-    /// What came out.
     pub(crate) figure: String,
-    /// What came out with the peer.
+    /// The peer's figure.
     pub(crate) peer: String,
-    /// Whether it was shown.
     pub(crate) verdict: Verdict,
 }
 
-/// The claims of a run, printed as they come.
+/// The claims of a proof, printed as they come.
 #[derive(Debug, Default)]
 pub(crate) struct Claims {
     proof: &'static str,
@@ -267,7 +236,7 @@ impl Claims {
     ) {
         let (what, figure, peer) = (what.into(), figure.into(), peer.into());
         let verdict = verdict.into();
-        println!("   {what}: {figure} [{}]", verdict.word());
+        say!("   {what}: {figure} [{}]", verdict.word());
         self.list.push(Claim { proof: self.proof, what, figure, peer, verdict });
     }
 
@@ -281,46 +250,75 @@ impl Claims {
         self.against(what, reason, "", Verdict::Skipped);
     }
 
+    /// A claim that cannot be tried if there is a reason; whether there is.
+    fn skipped(&mut self, what: &str, reason: Option<String>) -> bool {
+        let is_skipped = reason.is_some();
+        if let Some(reason) = reason {
+            self.skip(what, reason);
+        }
+        is_skipped
+    }
+
     /// A claim that holds, with the figure, unless the work fails.
     fn tried(&mut self, what: impl Into<String>, work: impl FnOnce() -> Result<String>) {
         match work() {
             Ok(figure) => self.add(what, figure, true),
             Err(error) => {
                 let message = format!("{error:#}");
-                println!("{message}");
+                say!("{message}");
                 self.add(what, message.lines().next().unwrap_or_default(), false);
             }
         }
     }
 }
 
-/// Builds the product; answers where the binary is.
-fn build() -> Result<PathBuf> {
+/// The binary to prove, built if none is named.
+fn binary(options: &Options) -> Result<PathBuf> {
+    if let Some(path) = &options.binary {
+        return path.canonicalize().with_context(|| format!("find {}", path.display()));
+    }
     println!("building larder");
-    let mut cargo = run::cargo(&run::workspace()?);
-    cargo.args(["build", "--release", "--package", "larder", "--message-format=json"]);
-    let text = run::text(&mut cargo)?;
-    let mut executables = text.lines().filter_map(|line| {
-        let message: serde_json::Value = serde_json::from_str(line).ok()?;
-        Some(PathBuf::from(message["executable"].as_str()?))
-    });
-    executables
-        .rfind(|path| path.file_name().is_some_and(|name| name == "larder"))
-        .context("cargo built no binary called larder")
+    run::built(&run::workspace()?, &["build", "--release", "--package", "larder"], "larder")
 }
 
-/// Runs the named proofs.
+/// Runs the named proofs: first those that may run beside another one, two at once.
 pub(crate) fn claims(names: &[&str], options: &Options) -> Result<Vec<Claim>> {
-    let lab = Lab::new(options)?;
-    let mut claims = Claims::default();
-    for proof in PROOFS.iter().filter(|proof| names.contains(&proof.name)) {
-        println!("\n== prove {}: {}", proof.name, proof.about);
-        claims.proof = proof.name;
-        if let Err(error) = (proof.run)(&lab, &mut claims) {
+    let (larder, root) = (binary(options)?, run::workspace()?);
+    let one = |proof: &Proof| -> Vec<Claim> {
+        let mut claims = Claims { proof: proof.name, list: Vec::new() };
+        say!("\n== prove {}: {}", proof.name, proof.about);
+        let done = Scratch::new().and_then(|scratch| {
+            let (options, larder, root) = (options.clone(), larder.clone(), root.clone());
+            (proof.run)(&Env { options, larder, root, scratch }, &mut claims)
+        });
+        if let Err(error) = done {
             claims.tried("the proof can be carried out", || Err(error));
         }
-    }
-    Ok(claims.list)
+        claims.list
+    };
+    let may_share = |proof: &&Proof| match proof.beside {
+        Beside::Another => true,
+        Beside::AnotherIfQuick => options.quick,
+        Beside::None => false,
+    };
+    let wanted = PROOFS.iter().filter(|proof| names.contains(&proof.name));
+    let (shared, alone): (Vec<_>, Vec<_>) = wanted.partition(may_share);
+    let (queue, done) = (Mutex::new(shared.into_iter()), Mutex::new(Vec::new()));
+    let next = || queue.lock().expect("no proof panics while it holds the queue").next();
+    let work = || {
+        while let Some(proof) = next() {
+            out::keep();
+            let made = one(proof);
+            let mut done = done.lock().expect("nothing panics while it holds the claims");
+            print!("{}", out::kept());
+            done.extend(made);
+        }
+    };
+    std::thread::scope(|scope| [scope.spawn(work), scope.spawn(work)].map(drop));
+    let mut all = done.into_inner().expect("nothing panics while it holds the claims");
+    all.extend(alone.into_iter().flat_map(one));
+    all.sort_by_key(|claim| PROOFS.iter().position(|proof| proof.name == claim.proof));
+    Ok(all)
 }
 
 /// `prove [NAME...] [OPTIONS]`.
@@ -330,13 +328,11 @@ pub(crate) fn command(args: &[String]) -> Result<Ending> {
         println!("{error:#}; what needs them will fail");
     }
     let claims = claims(&names, &options)?;
-    let rows: Vec<Vec<String>> = claims
-        .iter()
-        .map(|claim| {
-            let what = format!("{}: {}", claim.proof, claim.what);
-            vec![what, claim.figure.clone(), claim.peer.clone(), claim.verdict.word().to_owned()]
-        })
-        .collect();
+    let row = |claim: &Claim| {
+        let what = format!("{}: {}", claim.proof, claim.what);
+        vec![what, claim.figure.clone(), claim.peer.clone(), claim.verdict.word().to_owned()]
+    };
+    let rows: Vec<_> = claims.iter().map(row).collect();
     println!();
     table::print(&["what was to be shown", "figure", "peer's figure", "holds"], &rows);
     let broken = claims.iter().any(|claim| claim.verdict == Verdict::Fails);

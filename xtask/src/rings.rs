@@ -2,8 +2,8 @@
 
 use anyhow::{Context as _, Result};
 
+use crate::cleanup::Cleanup;
 use crate::run;
-use crate::undo::Undo;
 
 /// The switch, of kernels that have it.
 const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
@@ -23,11 +23,11 @@ pub(crate) fn missing() -> Option<&'static str> {
 }
 
 /// Switches it on, where that takes something, until this is dropped.
-pub(crate) fn on() -> Result<Option<Undo>> {
+pub(crate) fn on() -> Result<Option<Cleanup>> {
     if are_on() || std::fs::metadata(SWITCH).is_err() {
         return Ok(None);
     }
-    let undo = Undo::with("echo N > \"$1\"", &[SWITCH])?;
+    let cleanup = Cleanup::with("echo N > \"$1\"", &[SWITCH])?;
     std::fs::write(SWITCH, "Y").with_context(|| format!("switch {SWITCH} on"))?;
-    Ok(Some(undo))
+    Ok(Some(cleanup))
 }

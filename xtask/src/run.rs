@@ -1,5 +1,6 @@
-//! Running other programs: with their output shown, or kept for the message when they fail.
+//! Runs other programs: shows their output, or keeps it for the message when they fail.
 
+use std::borrow::BorrowMut;
 use std::fs::File;
 use std::io::{Read as _, Seek as _};
 use std::path::{Path, PathBuf};
@@ -7,22 +8,38 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, bail};
 
-/// How much of a failed program's output goes into a message.
+/// Lines of a failed program's output in a message.
 const TAIL_LINES: usize = 12;
 
-/// What a program left.
+/// A [`Command`] from a line as a person types it, with variables in braces; after a number, it is
+/// ended after so many seconds.
+macro_rules! cmd {
+    ($line:literal) => {{
+        let shell = crate::run::shell();
+        std::process::Command::from(xshell::cmd!(shell, $line))
+    }};
+    ($seconds:expr, $line:literal) => {
+        crate::run::within($seconds, &crate::run::cmd!($line))
+    };
+}
+pub(crate) use cmd;
+
+/// The shell that `cmd!` takes its current directory from.
+pub(crate) fn shell() -> xshell::Shell {
+    xshell::Shell::new().expect("the current directory exists")
+}
+
+/// Result of a program.
 #[derive(Debug)]
 pub(crate) struct Output {
     /// Exit code; none if a signal ended it.
     pub(crate) code: Option<i32>,
-    /// Everything it printed as a result.
     pub(crate) stdout: String,
-    /// Everything it printed as a note.
     pub(crate) stderr: String,
 }
 
 impl Output {
-    /// Whether the program ended with exit code 0.
+    /// Whether the exit code is 0.
     pub(crate) fn ok(&self) -> bool {
         self.code == Some(0)
     }
@@ -38,42 +55,53 @@ pub(crate) fn workspace() -> Result<PathBuf> {
         .with_context(|| format!("no xtask/Cargo.toml in or above {}", start.display()))
 }
 
-fn cargo_program() -> String {
-    std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned())
-}
-
 /// `cargo`, in the root of the workspace.
 pub(crate) fn cargo(root: &Path) -> Command {
-    let mut command = Command::new(cargo_program());
+    let mut command = Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned()));
     command.current_dir(root);
     command
 }
 
 /// The same, ended after `seconds` with all the tests that it runs.
 pub(crate) fn cargo_within(seconds: u64, root: &Path) -> Command {
-    let mut command = client(seconds, &cargo_program());
-    command.current_dir(root);
-    command
+    within(seconds, &cargo(root))
+}
+
+/// The output of `cargo metadata` about the crates of a workspace.
+pub(crate) fn metadata(root: &Path) -> Result<serde_json::Value> {
+    json_of(cargo(root).args(["metadata", "--no-deps", "--offline", "--format-version=1"]))
 }
 
 /// The directory that cargo builds into.
 pub(crate) fn target_dir() -> Result<PathBuf> {
-    let mut command = cargo(&workspace()?);
-    let text = text(command.args(["metadata", "--no-deps", "--offline", "--format-version=1"]))?;
-    let facts: serde_json::Value = serde_json::from_str(&text).context("parse cargo metadata")?;
-    let dir = facts["target_directory"].as_str().context("cargo names no target directory")?;
-    Ok(PathBuf::from(dir))
+    let dir = metadata(&workspace()?)?["target_directory"].as_str().map(PathBuf::from);
+    dir.context("cargo names no target directory")
 }
 
-/// A client program that is ended after `seconds`, with its process group, so that a stuck server
-/// is a failure.
-pub(crate) fn client(seconds: u64, program: &str) -> Command {
-    let mut command = Command::new("timeout");
-    command.args(["--kill-after=5", &seconds.to_string()]).arg(program);
-    command
+/// Has cargo build something; the path of the executable of this name.
+pub(crate) fn built(root: &Path, words: &[&str], name: &str) -> Result<PathBuf> {
+    let text = text(cargo(root).args(words).arg("--message-format=json"))?;
+    let of_name = |line: &str| {
+        let message: serde_json::Value = serde_json::from_str(line).ok()?;
+        let is_it = message["target"]["name"] == name;
+        message["executable"].as_str().filter(|_| is_it).map(PathBuf::from)
+    };
+    text.lines().filter_map(of_name).next_back().with_context(|| format!("cargo built no {name}"))
 }
 
-/// Runs with everything shown; an error if it does not end well.
+/// A command that is ended after `seconds`, with its process group, so that a stuck server is a
+/// failure.
+pub(crate) fn within(seconds: u64, command: &Command) -> Command {
+    let mut limited = cmd!("timeout --kill-after=5");
+    limited.arg(seconds.to_string()).arg(command.get_program()).args(command.get_args());
+    limited.envs(command.get_envs().filter_map(|(key, value)| Some((key, value?))));
+    if let Some(dir) = command.get_current_dir() {
+        limited.current_dir(dir);
+    }
+    limited
+}
+
+/// Runs with everything shown; an error if it fails.
 pub(crate) fn show(command: &mut Command) -> Result<()> {
     let line = describe(command);
     println!("$ {line}");
@@ -86,39 +114,43 @@ pub(crate) fn show(command: &mut Command) -> Result<()> {
 
 /// Runs with the output kept, whatever the exit code. It goes through files: a pipe would stay
 /// open as long as anything that the program started and left behind.
-pub(crate) fn keep(command: &mut Command) -> Result<Output> {
+pub(crate) fn keep(mut command: impl BorrowMut<Command>) -> Result<Output> {
+    let command = command.borrow_mut();
     let line = describe(command);
-    let file = || tempfile::tempfile().context("make a file for what a program prints");
+    let file = || tempfile::tempfile().context("make a file for the output of a program");
     let [stdout, stderr] = [file()?, file()?];
-    for (file, is_result) in [(&stdout, true), (&stderr, false)] {
-        let copy = file.try_clone().context("hand on a file for what a program prints")?;
-        if is_result {
-            command.stdout(copy)
-        } else {
-            command.stderr(copy)
-        };
-    }
-    let status = command.stdin(Stdio::null()).status().with_context(|| format!("run {line}"))?;
+    let copy = |file: &File| file.try_clone().context("duplicate a file descriptor");
+    command.stdin(Stdio::null()).stdout(copy(&stdout)?).stderr(copy(&stderr)?);
+    let status = command.status().with_context(|| format!("run {line}"))?;
     let printed = |mut file: File| -> Result<String> {
         let mut bytes = Vec::new();
-        file.rewind()
-            .and_then(|()| file.read_to_end(&mut bytes))
-            .context("read what it printed")?;
+        file.rewind().and_then(|()| file.read_to_end(&mut bytes)).context("read an output")?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     };
     Ok(Output { code: status.code(), stdout: printed(stdout)?, stderr: printed(stderr)? })
 }
 
-/// Runs and answers the standard output; an error, with the end of its notes, if it fails.
-pub(crate) fn text(command: &mut Command) -> Result<String> {
-    let line = describe(command);
-    let out = keep(command)?;
+/// Runs and returns the standard output; an error, with the end of its output, if it fails.
+pub(crate) fn text(mut command: impl BorrowMut<Command>) -> Result<String> {
+    let out = keep(command.borrow_mut())?;
     if !out.ok() {
+        let line = describe(command.borrow());
         let code = out.code.map_or_else(|| "a signal".into(), |code| format!("exit code {code}"));
         let late = if out.code == Some(124) { " (took too long)" } else { "" };
         bail!("{line}: {code}{late}\n{}", tail(&format!("{}{}", out.stdout, out.stderr)));
     }
     Ok(out.stdout)
+}
+
+/// Runs and parses the standard output as JSON, from the first brace on.
+pub(crate) fn json_of(mut command: impl BorrowMut<Command>) -> Result<serde_json::Value> {
+    let out = text(command.borrow_mut())?;
+    let parse = || {
+        let start = out.find('{').context("it printed no JSON")?;
+        let mut values = serde_json::Deserializer::from_str(&out[start..]).into_iter();
+        values.next().context("it printed no JSON")?.context("parse JSON")
+    };
+    parse().with_context(|| describe(command.borrow()))
 }
 
 /// The last lines of a text.
@@ -132,7 +164,9 @@ fn describe(command: &Command) -> String {
     let mut words = vec![command.get_program().to_string_lossy().into_owned()];
     words.extend(command.get_args().map(|arg| arg.to_string_lossy().into_owned()));
     if words[0] == "timeout" {
-        words.drain(..3);
+        words.drain(..1);
+        let is_limit = |word: &String| word.starts_with('-') || word.parse::<u64>().is_ok();
+        words.drain(..words.iter().take_while(|word| is_limit(word)).count());
     }
     if let Some(name) = Path::new(&words[0]).file_name() {
         words[0] = name.to_string_lossy().into_owned();
@@ -140,7 +174,7 @@ fn describe(command: &Command) -> String {
     words.join(" ")
 }
 
-/// Whether a program can be found in the search path.
+/// Whether a program is in the search path.
 pub(crate) fn installed(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
@@ -148,7 +182,15 @@ pub(crate) fn installed(program: &str) -> bool {
         .any(|dir| dir.join(program).is_file())
 }
 
-/// Whether this process may do what only the administrator may.
+/// The reason why a proof that needs root and these programs or files cannot run here.
+pub(crate) fn missing(needs: &[&str]) -> Option<String> {
+    if !is_root() {
+        return Some("needs root".into());
+    }
+    needs.iter().find(|name| !installed(name)).map(|name| format!("no {name}"))
+}
+
+/// Whether this process has the administrator's rights.
 pub(crate) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
@@ -159,21 +201,21 @@ mod tests {
 
     #[test]
     fn a_failing_program_is_an_error_that_carries_its_words() {
-        let error = text(Command::new("sh").args(["-c", "echo reason >&2; exit 3"])).unwrap_err();
+        let error = text(cmd!("sh -c 'echo reason >&2; exit 3'")).unwrap_err();
         let message = format!("{error:#}");
         assert!(message.contains("exit code 3") && message.contains("reason"), "{message}");
     }
 
     #[test]
     fn a_stuck_client_is_ended() {
-        let error = text(client(1, "sleep").arg("30")).unwrap_err();
+        let error = text(cmd!(1, "sleep 30")).unwrap_err();
         assert!(format!("{error:#}").starts_with("sleep 30: "), "{error:#}");
     }
 
     #[test]
     fn what_a_stuck_client_leaves_behind_is_not_waited_for() {
         let begun = std::time::Instant::now();
-        text(client(1, "sh").args(["-c", "setsid sleep 60 & sleep 60"])).unwrap_err();
+        text(cmd!(1, "sh -c 'setsid sleep 60 & sleep 60'")).unwrap_err();
         assert!(begun.elapsed().as_secs() < 50, "it waits for what the client started");
     }
 }

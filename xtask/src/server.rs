@@ -1,78 +1,16 @@
-//! The servers under test: Larder and its peers, started, watched and ended in one way.
-//!
-//! A [`Recipe`] says how to start one; a [`Server`] is one that answers on its unix socket. It dies
-//! with its value, and with this process.
+//! The NBD servers under test, Larder and its peers: each answers on a unix socket of its own.
 
-use std::fs::File;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
+use serde_json::Value;
 
-use crate::run;
-use crate::undo::Undo;
-
-/// How long a server may take from start to the first connection.
-const START_MAX: Duration = Duration::from_secs(30);
-
-/// How long a server may take from SIGTERM to its end.
-const STOP_MAX: Duration = Duration::from_mins(2);
-
-/// How a server is started.
-pub(crate) trait Recipe {
-    /// Its name in tables and records.
-    fn name(&self) -> String;
-
-    /// The command that serves in the foreground on a unix socket until SIGTERM.
-    fn command(&self, socket: &Path, scratch: &Path) -> Command;
-
-    /// Whether it prints a line with each URI once it serves.
-    fn announces(&self) -> bool {
-        false
-    }
-}
-
-/// Larder, the product.
-#[derive(Debug, Clone)]
-pub(crate) struct Larder {
-    /// The binary.
-    pub(crate) binary: PathBuf,
-    /// Volumes, each `PATH` or `NAME=PATH`.
-    pub(crate) volumes: Vec<String>,
-    /// Further options of `serve`.
-    pub(crate) options: Vec<String>,
-}
-
-impl Larder {
-    /// A server of one image with options given as one line.
-    pub(crate) fn serving(binary: &Path, image: &Path, options: &str) -> Self {
-        Self {
-            binary: binary.to_path_buf(),
-            volumes: vec![image.to_string_lossy().into_owned()],
-            options: options.split_whitespace().map(str::to_owned).collect(),
-        }
-    }
-}
-
-impl Recipe for Larder {
-    fn name(&self) -> String {
-        "larder".into()
-    }
-
-    fn command(&self, socket: &Path, _scratch: &Path) -> Command {
-        let mut command = Command::new(&self.binary);
-        command.arg("serve").args(&self.volumes).args(&self.options);
-        command.arg("--listen").arg(format!("unix:{}", socket.display()));
-        command
-    }
-
-    fn announces(&self) -> bool {
-        true
-    }
-}
+use crate::daemon::{Daemon, Ended};
+use crate::run::{self, cmd};
 
 /// The servers that Larder is compared with.
 #[derive(Debug, Clone)]
@@ -83,236 +21,197 @@ pub(crate) enum Peer {
     NbdkitCache(PathBuf),
     /// `qemu-nbd --cache=writeback`.
     QemuNbd(PathBuf),
-    /// `nbdkit null` of so many bytes, where each read and write takes so long.
-    NbdkitSlow(u64, Duration),
-    /// The same, one read or write after the other.
-    NbdkitDisk(u64, Duration),
+    /// `nbdkit null` of so many bytes, where each read and write takes so long, on this many
+    /// threads.
+    NbdkitSlow(u64, Duration, u32),
 }
 
-impl Recipe for Peer {
-    fn name(&self) -> String {
+impl Peer {
+    /// Its name in tables and records.
+    pub(crate) fn name(&self) -> &'static str {
         match self {
-            Self::NbdkitMemory(_) => "nbdkit memory".into(),
-            Self::NbdkitCache(_) => "nbdkit cache filter".into(),
-            Self::QemuNbd(_) => "qemu-nbd writeback".into(),
-            Self::NbdkitSlow(..) => "nbdkit delay filter".into(),
-            Self::NbdkitDisk(..) => "nbdkit delay filter, one at a time".into(),
+            Self::NbdkitMemory(_) => "nbdkit memory",
+            Self::NbdkitCache(_) => "nbdkit cache filter",
+            Self::QemuNbd(_) => "qemu-nbd writeback",
+            Self::NbdkitSlow(..) => "nbdkit delay filter",
         }
     }
 
-    fn command(&self, socket: &Path, scratch: &Path) -> Command {
-        let mut command = Command::new(match self {
-            Self::QemuNbd(_) => "qemu-nbd",
-            _ => "nbdkit",
-        });
+    /// The command that serves on `dir/socket` in the foreground until SIGTERM.
+    fn command(&self, dir: &Path) -> Command {
+        let socket = dir.join("socket");
+        let text = |number: u64| number.to_string();
         match self {
             Self::NbdkitMemory(bytes) => {
-                command.args(["--foreground", "--unix"]).arg(socket);
-                command.arg("memory").arg(bytes.to_string());
-            }
-            Self::NbdkitSlow(bytes, time) | Self::NbdkitDisk(bytes, time) => {
-                if matches!(self, Self::NbdkitDisk(..)) {
-                    command.arg("--threads=1");
-                }
-                command.args(["--foreground", "--unix"]).arg(socket).arg("--filter=delay");
-                let time = format!("{}ms", time.as_millis());
-                command.arg("null").arg(format!("size={bytes}"));
-                command.args([format!("rdelay={time}"), format!("wdelay={time}")]);
+                let bytes = text(*bytes);
+                cmd!("nbdkit --foreground --unix {socket} memory {bytes}")
             }
             Self::NbdkitCache(image) => {
-                command.args(["--foreground", "--unix"]).arg(socket).arg("--filter=cache");
-                command.arg("file").arg(image).arg("cache-on-read=true");
+                let serve = "cache-on-read=true";
+                let mut command =
+                    cmd!("nbdkit --foreground --unix {socket} --filter=cache file {image} {serve}");
                 // The filter keeps its copy in a file there.
-                command.env("TMPDIR", scratch);
+                command.env("TMPDIR", dir);
+                command
             }
             Self::QemuNbd(image) => {
-                command.args(["--persistent", "--shared=0", "--format=raw", "--cache=writeback"]);
-                command.arg(format!("--socket={}", socket.display())).arg(image);
+                let how = ["--persistent", "--shared=0", "--format=raw", "--cache=writeback"];
+                cmd!("qemu-nbd {how...} --socket={socket} {image}")
+            }
+            Self::NbdkitSlow(bytes, time, threads) => {
+                let (bytes, threads) = (text(*bytes), threads.to_string());
+                let delays = ["rdelay", "wdelay"].map(|it| format!("{it}={}ms", time.as_millis()));
+                let nbdkit = cmd!("nbdkit --foreground --threads={threads} --unix {socket}");
+                let mut command = nbdkit;
+                command.args(["--filter=delay", "null", &format!("size={bytes}")]).args(delays);
+                command
             }
         }
-        command
+    }
+
+    pub(crate) fn start(&self, scratch: &Path) -> Result<Server> {
+        Server::start(self.name(), scratch, |dir| self.command(dir), false)
     }
 }
 
-/// How a server ended.
-#[derive(Debug)]
-pub(crate) struct Ended {
-    /// Exit code; none if a signal ended it.
-    pub(crate) code: Option<i32>,
-    /// From the signal to the end.
-    pub(crate) took: Duration,
-    /// Everything it said on standard error.
-    pub(crate) stderr: String,
+/// `larder serve` of volumes, each `PATH` or `NAME=PATH`, with options in one line.
+#[derive(Debug, Clone)]
+pub(crate) struct Larder<'a> {
+    pub(crate) binary: &'a Path,
+    pub(crate) volumes: Vec<String>,
+    pub(crate) options: String,
+}
+
+impl Larder<'_> {
+    /// The command that serves on `dir/socket`.
+    fn command(&self, dir: &Path) -> Command {
+        let (binary, volumes, socket) = (self.binary, &self.volumes, dir.join("socket"));
+        let options = self.options.split_whitespace();
+        cmd!("{binary} serve {volumes...} {options...} --listen unix:{socket}")
+    }
+
+    pub(crate) fn start(&self, scratch: &Path) -> Result<Server> {
+        self.start_as(scratch, |command| command)
+    }
+
+    /// Starts what `place` makes of the command.
+    pub(crate) fn start_as(
+        &self,
+        scratch: &Path,
+        place: impl FnOnce(Command) -> Command,
+    ) -> Result<Server> {
+        Server::start("larder", scratch, |dir| place(self.command(dir)), true)
+    }
 }
 
 /// A server that answers.
 #[derive(Debug)]
-pub(crate) struct Server {
-    name: String,
-    child: Child,
-    undo: Undo,
-    scratch: tempfile::TempDir,
-}
+pub(crate) struct Server(pub(crate) Daemon);
 
 impl Server {
-    /// Starts a server and waits until it accepts connections (and has said so, if it does).
-    pub(crate) fn start(recipe: &dyn Recipe, dir: &Path) -> Result<Self> {
-        let scratch = tempfile::Builder::new()
-            .prefix("server-")
-            .tempdir_in(dir)
-            .context("make a directory for the server")?;
-        let log = |name: &str| File::create(scratch.path().join(name)).context("create a log");
-        let mut command = recipe.command(&scratch.path().join("socket"), scratch.path());
-        command.stdin(Stdio::null()).stdout(log("stdout")?).stderr(log("stderr")?);
-        let name = recipe.name();
-        let child = command.spawn().with_context(|| format!("start {name}"))?;
-        let undo = Undo::with("kill -9 \"$1\"", &[&child.id().to_string()])?;
-        let mut server = Self { name, child, undo, scratch };
-        server.wait_until_it_answers(recipe.announces())?;
+    /// Starts a server and waits until it accepts connections and, if it `announces` its address,
+    /// has printed it.
+    fn start(
+        name: &str,
+        scratch: &Path,
+        command: impl FnOnce(&Path) -> Command,
+        announces: bool,
+    ) -> Result<Self> {
+        let mut server = Self(Daemon::start(name, scratch, command)?);
+        server.0.wait_until(|daemon| {
+            let said = !announces || !announced(&daemon.stdout()).is_empty();
+            said && UnixStream::connect(daemon.file("socket")).is_ok()
+        })?;
         Ok(server)
-    }
-
-    fn wait_until_it_answers(&mut self, announces: bool) -> Result<()> {
-        let begun = Instant::now();
-        loop {
-            if let Some(status) = self.child.try_wait().context("look after the server")? {
-                bail!("{} ended at its start: {status}\n{}", self.name, run::tail(&self.stderr()));
-            }
-            let said = !announces || !self.announced().is_empty();
-            if said && UnixStream::connect(self.socket()).is_ok() {
-                return Ok(());
-            }
-            if begun.elapsed() > START_MAX {
-                bail!(
-                    "{} does not answer after {} s (URI printed: {said})\n{}",
-                    self.name,
-                    START_MAX.as_secs(),
-                    run::tail(&self.stderr())
-                );
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
     }
 
     /// The URIs it printed, in order.
     pub(crate) fn announced(&self) -> Vec<String> {
-        let text = std::fs::read_to_string(self.scratch.path().join("stdout")).unwrap_or_default();
-        text.split_whitespace()
-            .filter(|word| word.starts_with("nbd+unix:///") || word.starts_with("nbds+unix:///"))
-            .map(|word| word.trim_matches(['\'', '"', ',']).to_owned())
-            .collect()
+        announced(&self.0.stdout())
     }
 
-    /// The socket it answers on.
     pub(crate) fn socket(&self) -> PathBuf {
-        self.scratch.path().join("socket")
+        self.0.file("socket")
     }
 
-    /// The socket that it is controlled by, if it is Larder.
+    /// The control socket of Larder.
     pub(crate) fn control(&self) -> PathBuf {
-        self.scratch.path().join("socket.control")
+        self.0.file("socket.control")
     }
 
     /// The address of its default export.
     pub(crate) fn uri(&self) -> String {
-        format!("nbd+unix:///?socket={}", self.socket().display())
+        self.uri_of("")
     }
 
-    /// The process.
-    pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
+    /// The address of an export.
+    pub(crate) fn uri_of(&self, export: &str) -> String {
+        format!("nbd+unix:///{export}?socket={}", self.socket().display())
     }
 
-    /// What it said on standard error so far.
-    pub(crate) fn stderr(&self) -> String {
-        std::fs::read_to_string(self.scratch.path().join("stderr")).unwrap_or_default()
+    /// The volume of this name in the answer of `larder ctl WHAT`, the first one without a name.
+    pub(crate) fn volume(&self, larder: &Path, what: &str, name: &str) -> Result<Value> {
+        let control = self.control();
+        let answer =
+            run::json_of(cmd!(30, "{larder} ctl {what} --format json --control {control}"))?;
+        let volumes = answer["volumes"].as_array().context("no volumes in an answer")?;
+        let is_it = |it: &&Value| name.is_empty() || it["name"] == name || it["volume"] == name;
+        volumes.iter().find(is_it).cloned().with_context(|| format!("no volume {name}"))
     }
 
-    /// An error, with its last words, if it has ended.
-    pub(crate) fn check_alive(&mut self) -> Result<()> {
-        match self.child.try_wait().context("look after the server")? {
-            None => Ok(()),
-            Some(status) => bail!("{} ended: {status}\n{}", self.name, run::tail(&self.stderr())),
-        }
-    }
-
-    /// Sends a signal.
-    pub(crate) fn signal(&self, signal: Signal) -> Result<()> {
-        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
-        let pid = pid.context("a process id out of range")?;
-        kill_process(pid, signal).with_context(|| format!("signal {}", self.name))
-    }
-
-    /// Ends it with SIGTERM and waits.
     pub(crate) fn stop(self) -> Result<Ended> {
-        self.end(Signal::TERM)
+        self.0.end(Signal::TERM)
     }
 
-    /// Ends it with SIGKILL and waits.
     pub(crate) fn kill(self) -> Result<Ended> {
-        self.end(Signal::KILL)
-    }
-
-    fn end(mut self, signal: Signal) -> Result<Ended> {
-        let begun = Instant::now();
-        self.signal(signal)?;
-        loop {
-            if let Some(status) = self.child.try_wait().context("wait for the server")? {
-                let stderr = self.stderr();
-                return Ok(Ended { code: status.code(), took: begun.elapsed(), stderr });
-            }
-            if begun.elapsed() > STOP_MAX {
-                bail!("{} does not end within {} s", self.name, STOP_MAX.as_secs());
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        self.0.end(Signal::KILL)
     }
 
     /// Ends it with SIGTERM; an error unless its exit code is 0.
     pub(crate) fn stop_clean(self) -> Result<Ended> {
-        let name = self.name.clone();
-        let ended = self.stop()?;
-        if ended.code != Some(0) {
-            bail!("{name}: exit code {:?} after SIGTERM\n{}", ended.code, run::tail(&ended.stderr));
-        }
-        Ok(ended)
+        self.0.end_well(Signal::TERM)
+    }
+
+    fn proc(&self, file: &str) -> Result<String> {
+        let path = format!("/proc/{}/{file}", self.0.pid());
+        std::fs::read_to_string(&path).with_context(|| format!("read {path}"))
     }
 
     /// A field of `/proc/PID/status` that is given in kB, in bytes.
     pub(crate) fn memory_bytes(&self, field: &str) -> Result<u64> {
-        let path = format!("/proc/{}/status", self.pid());
-        let text = std::fs::read_to_string(&path).with_context(|| format!("read {path}"))?;
-        let value = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
-        let kib = value.and_then(|value| value.trim().strip_suffix("kB")?.trim().parse().ok());
-        kib.map(|kib: u64| kib * 1024).with_context(|| format!("no {field} in {path}"))
+        let text = self.proc("status")?;
+        kib_field(&text, field).with_context(|| format!("no {field} in /proc/PID/status"))
     }
 
     /// Processor time it has used, user and system.
     pub(crate) fn cpu(&self) -> Result<Duration> {
-        let path = format!("/proc/{}/stat", self.pid());
-        let text = std::fs::read_to_string(&path).with_context(|| format!("read {path}"))?;
+        let text = self.proc("stat")?;
         // The name, in brackets, may hold blanks; utime and stime are fields 14 and 15.
         let fields = text.rsplit_once(')').map_or("", |(_, rest)| rest);
         let ticks: Vec<u64> =
             fields.split_whitespace().skip(11).take(2).filter_map(|f| f.parse().ok()).collect();
-        let [user, system] = ticks[..] else { bail!("{path} has an unknown form") };
+        let [user, system] = ticks[..] else { bail!("/proc/PID/stat has an unknown form") };
         let ms = (user + system) * 1000 / rustix::param::clock_ticks_per_second();
         Ok(Duration::from_millis(ms))
     }
 
-    /// How many files and sockets it holds open.
+    /// The number of files and sockets that it holds open.
     pub(crate) fn open_files(&self) -> Result<usize> {
-        let path = format!("/proc/{}/fd", self.pid());
+        let path = format!("/proc/{}/fd", self.0.pid());
         Ok(std::fs::read_dir(&path).with_context(|| format!("read {path}"))?.count())
     }
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        if !matches!(self.child.try_wait(), Ok(Some(_))) {
-            drop(self.child.kill());
-            drop(self.child.wait());
-        }
-        self.undo.cancel();
-    }
+/// A field of a file such as `/proc/meminfo` that is given in kB, in bytes.
+pub(crate) fn kib_field(text: &str, field: &str) -> Option<u64> {
+    let value = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))?;
+    value.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib * 1024)
+}
+
+fn announced(stdout: &str) -> Vec<String> {
+    let words = stdout.split_whitespace();
+    words
+        .filter(|word| word.starts_with("nbd+unix:///") || word.starts_with("nbds+unix:///"))
+        .map(|word| word.trim_matches(['\'', '"', ',']).to_owned())
+        .collect()
 }

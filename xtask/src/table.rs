@@ -39,7 +39,7 @@ pub(crate) fn print(head: &[&str], rows: &[Vec<String>]) {
     let line = |cells: Vec<&str>| {
         let padded: Vec<String> =
             cells.iter().zip(&widths).map(|(cell, &width)| format!("{cell:<width$}")).collect();
-        println!("{}", padded.join("  ").trim_end());
+        crate::out::line(padded.join("  ").trim_end());
     };
     line(head.to_vec());
     let rules: Vec<String> = widths.iter().map(|&width| "-".repeat(width)).collect();

@@ -1,12 +1,8 @@
 //! The rules of this repository as a test: each violation is one line, `path:line: rule`.
 //!
-//! Reads what is on disk, so that a file not yet committed is judged as well. A rule about code
-//! looks at code alone: comments and the contents of strings are blanked first.
+//! Reads what is on disk, so that a file not yet committed is judged as well. Rules about code
+//! itself are lints of rustc and clippy, in Cargo.toml.
 
-mod crates;
-mod lines;
-mod links;
-mod source;
 #[cfg(test)]
 mod tests;
 
@@ -14,14 +10,44 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
+use serde_json::Value;
 
 use crate::{Ending, run};
 
 /// No file of the repository is longer; images and traces are made, not kept.
 const FILE_BYTES_MAX: u64 = 1 << 20;
-
-/// Folders that are not part of the repository, in the root of the tree.
+/// As in rustfmt.toml.
+const COLUMNS_MAX: usize = 100;
+/// A longer source does more than one thing.
+const CODE_LINES_MAX: usize = 800;
+/// Directories that are not part of the repository, in the root of the tree.
 const OUTSIDE: &[&str] = &[".git", "target"];
+
+/// Beginnings of paths that exist on one machine only. Written in parts, so that this file keeps
+/// its own rule.
+const MACHINE_PATHS: &[&str] = &[
+    concat!("/wo", "rk/"),
+    concat!("/ro", "ot/"),
+    concat!("/ho", "me/"),
+    concat!("/tmp/pe", "ers"),
+];
+/// Words that mark unfinished work.
+const UNFINISHED: &[&str] = &[concat!("TO", "DO"), concat!("FIX", "ME")];
+
+/// Crate and the crates that it may use, in any kind of dependency.
+const MAY_USE: &[(&str, &[&str])] = &[
+    ("larder-mem", &[]),
+    ("larder-core", &[]),
+    ("larder-report", &[]),
+    ("larder-io", &["larder-mem", "larder-core"]),
+    ("larder-lab", &["larder-core", "larder-report"]),
+    ("larder-host", &["larder-report"]),
+    (
+        "larder",
+        &["larder-mem", "larder-core", "larder-report", "larder-io", "larder-lab", "larder-host"],
+    ),
+    ("xtask", &[]),
+];
 
 /// One violation.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -46,7 +72,9 @@ impl fmt::Display for Violation {
 
 /// `tidy`.
 pub(crate) fn command() -> Result<Ending> {
-    let violations = check(&run::workspace()?)?;
+    let root = run::workspace()?;
+    let mut violations = check(&root)?;
+    violations.extend(direction(&run::metadata(&root)?));
     for violation in &violations {
         println!("{violation}");
     }
@@ -54,25 +82,49 @@ pub(crate) fn command() -> Result<Ending> {
     Ok(if violations.is_empty() { Ending::Holds } else { Ending::Broken })
 }
 
-/// All violations in a tree, in the order of their places.
-pub(crate) fn check(root: &Path) -> Result<Vec<Violation>> {
+/// The direction between our crates, from the metadata of cargo.
+fn direction(metadata: &Value) -> Vec<Violation> {
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let name = |value: &Value| value["name"].as_str().unwrap_or_default().to_owned();
+    let packages = list(&metadata["packages"]);
+    let ours: Vec<String> = packages.iter().map(name).collect();
+    let mut found = Vec::new();
+    for package in &packages {
+        let this = name(package);
+        let manifest = Path::new(package["manifest_path"].as_str().unwrap_or_default());
+        let Some((_, allowed)) = MAY_USE.iter().find(|(known, _)| *known == this) else {
+            let rule = format!("crate {this} has no place in the direction (xtask/src/tidy.rs)");
+            found.push(Violation::at(manifest, 1, rule));
+            continue;
+        };
+        let used = list(&package["dependencies"]);
+        let wrong = used.iter().map(name).filter(|it| ours.contains(it));
+        let wrong = wrong.filter(|it| *it != this && !allowed.contains(&it.as_str()));
+        let rule = |used| Violation::at(manifest, 1, format!("{this} may not depend on {used}"));
+        found.extend(wrong.map(rule));
+    }
+    found
+}
+
+/// All violations in the files of a tree, in the order of their places.
+fn check(root: &Path) -> Result<Vec<Violation>> {
     let mut files = Vec::new();
     collect(root, Path::new(""), &mut files)?;
     let mut violations = Vec::new();
     for path in &files {
-        check_file(root, path, &mut violations)?;
+        check_file(root, path, &mut violations)
+            .with_context(|| format!("check {}", path.display()))?;
     }
     violations.sort();
     Ok(violations)
 }
 
-/// The files below a folder, as paths from the root.
-fn collect(root: &Path, folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
-    let here = root.join(folder);
+/// The files below a directory, as paths from the root.
+fn collect(root: &Path, dir: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
+    let here = root.join(dir);
     for entry in std::fs::read_dir(&here).with_context(|| format!("list {}", here.display()))? {
         let entry = entry.with_context(|| format!("list {}", here.display()))?;
-        let path = folder.join(entry.file_name());
-        let kind = entry.file_type().with_context(|| format!("look at {}", path.display()))?;
+        let (path, kind) = (dir.join(entry.file_name()), entry.file_type()?);
         if kind.is_file() {
             files.push(path);
         } else if kind.is_dir() && !OUTSIDE.iter().any(|name| path == Path::new(name)) {
@@ -82,29 +134,68 @@ fn collect(root: &Path, folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
     Ok(())
 }
 
-fn check_file(root: &Path, path: &Path, violations: &mut Vec<Violation>) -> Result<()> {
+fn check_file(root: &Path, path: &Path, found: &mut Vec<Violation>) -> Result<()> {
     let whole = root.join(path);
-    let length = whole.metadata().with_context(|| format!("look at {}", path.display()))?.len();
-    if length > FILE_BYTES_MAX {
-        violations.push(Violation::at(path, 1, "file over 1 MiB"));
+    if whole.metadata()?.len() > FILE_BYTES_MAX {
+        found.push(Violation::at(path, 1, "file over 1 MiB"));
         return Ok(());
     }
-    let bytes = std::fs::read(&whole).with_context(|| format!("read {}", path.display()))?;
-    let Ok(text) = String::from_utf8(bytes) else {
+    let Ok(text) = String::from_utf8(std::fs::read(&whole)?) else {
         return Ok(());
     };
-    violations.extend(lines::machine_paths(path, &text));
-    match path.extension().and_then(|extension| extension.to_str()) {
-        Some("rs") => {
-            violations.extend(lines::plain(path, &text));
-            violations.extend(source::check(path, &text));
+    let extension = path.extension().and_then(|extension| extension.to_str());
+    let (is_source, is_document) = (extension == Some("rs"), extension == Some("md"));
+    let is_plain = is_source || extension == Some("toml");
+    let (mut in_code, mut code_lines) = (false, 0);
+    for (index, line) in text.lines().enumerate() {
+        let mut add = |rule: String| found.push(Violation::at(path, index + 1, rule));
+        let is_inside = |c: char| c.is_alphanumeric() || "._-~/*}>".contains(c);
+        for start in MACHINE_PATHS {
+            if line.match_indices(start).any(|(at, _)| !line[..at].ends_with(is_inside)) {
+                add(format!("path of one machine: {start}"));
+            }
         }
-        Some("toml") => {
-            violations.extend(lines::plain(path, &text));
-            violations.extend(crates::check(path, &text));
+        if is_plain && line.chars().count() > COLUMNS_MAX {
+            add(format!("line over {COLUMNS_MAX} columns"));
         }
-        Some("md") => violations.extend(links::check(root, path, &text)),
-        _ => {}
+        if is_plain && !line.is_ascii() {
+            add("not ASCII".into());
+        }
+        let is_unfinished = |word: &&&str| {
+            line.split(|c: char| !c.is_alphanumeric() && c != '_').any(|it| it == **word)
+        };
+        if let Some(word) = UNFINISHED.iter().find(is_unfinished).filter(|_| is_plain) {
+            add(format!("unfinished: {word}"));
+        }
+        let trimmed = line.trim_start();
+        if is_source && trimmed.starts_with("#[ignore") {
+            add("#[ignore]: a test runs or goes; long ones are proofs of xtask".into());
+        }
+        code_lines += usize::from(!trimmed.is_empty() && !trimmed.starts_with("//"));
+        in_code ^= trimmed.starts_with("```");
+        if is_document && !in_code {
+            let dir = root.join(path.parent().unwrap_or(Path::new("")));
+            missing_links(&dir, line).for_each(add);
+        }
+    }
+    if is_source && !text.starts_with("//!") {
+        found.push(Violation::at(path, 1, "does not begin with //!: say what the file is for"));
+    }
+    if is_source && code_lines > CODE_LINES_MAX {
+        let rule = format!("{code_lines} lines of code, more than {CODE_LINES_MAX}");
+        found.push(Violation::at(path, 1, rule));
     }
     Ok(())
+}
+
+/// The links of a line, `](TARGET)` with a title after a blank left out, to files that do not
+/// exist.
+fn missing_links<'a>(dir: &'a Path, line: &'a str) -> impl Iterator<Item = String> + 'a {
+    let target = |rest: &'a str| rest.split(')').next()?.split_whitespace().next();
+    let files = line.split("](").skip(1).filter_map(target);
+    let files = files.map(|target| target.split('#').next().unwrap_or_default());
+    let is_web = |file: &str| file.contains("://") || file.starts_with("mailto:");
+    files
+        .filter(move |file| !file.is_empty() && !is_web(file) && !dir.join(file).exists())
+        .map(|file| format!("link to a missing file: {file}"))
 }

@@ -6,6 +6,8 @@
 //! operation is in flight, in `file_map`, in one call each of `front::fuse::device` and `reclaim`,
 //! and in one line each of `handed_over` and `store::backing`.
 
+#![expect(unsafe_code, reason = "the kernel uses memory during an operation")]
+
 mod call;
 pub mod clock;
 pub mod embed;

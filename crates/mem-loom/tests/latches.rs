@@ -3,6 +3,7 @@
 //!
 //! The memory of a frame is a cell of loom, which itself fails the test when two accesses that
 //! exclude each other are not ordered.
+#![expect(unsafe_code, reason = "the interface of frames is unsafe")]
 
 #[cfg(test)]
 mod tests {

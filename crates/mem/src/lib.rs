@@ -15,6 +15,8 @@
 //! so that loom can explore it. [`HugeAllocator`] is for the tables beside it. All sizes are in
 //! bytes unless a name says frames.
 
+#![expect(unsafe_code, reason = "memory of frames is shared by a protocol of its own")]
+
 mod allocator;
 mod arena;
 mod error;

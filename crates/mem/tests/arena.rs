@@ -1,5 +1,7 @@
 //! The arena against a plain model, under many threads, and at its edges.
 
+#![expect(unsafe_code, reason = "the interface of frames is unsafe in parts")]
+
 #[cfg(not(larder_loom))]
 #[cfg(test)]
 mod tests {

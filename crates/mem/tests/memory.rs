@@ -2,6 +2,8 @@
 //!
 //! A process of its own, since the refusal lowers a limit of the process.
 
+#![expect(unsafe_code, reason = "the interface of frames is unsafe in parts")]
+
 #[cfg(not(larder_loom))]
 #[cfg(test)]
 mod tests {

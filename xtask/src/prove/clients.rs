@@ -1,153 +1,143 @@
-//! Real clients: what went in comes out, byte by byte, with no error on the way.
+//! Real clients: what was written is read back, byte by byte, with no error on the way.
 //!
 //! The cache is an eighth of the image, so that hits, fills and evictions all take part. fio
 //! verifies with four connections on regions of their own; its blocks are 512 bytes to 1 MiB at
 //! multiples of 512. (`bs_unaligned` would let fio's own blocks overlap, which it then reports as
 //! damage with every server.)
 
-use std::path::Path;
-use std::process::Command;
-
-use anyhow::{Context as _, Result, ensure};
-use serde_json::Value;
-
-use super::{Claims, Lab, settings, upstream};
+use super::prelude::*;
+use super::upstream;
 use crate::fio::Outcome;
-use crate::image::{self, MIB};
-use crate::server::Server;
-use crate::{fio, run};
 
-/// How long one client may take.
+/// Time for one client.
 const CLIENT_MAX_S: u64 = 600;
 
+const PAGE_SIZES: [&str; 3] = ["4KiB", "64KiB", "1MiB"];
+const POLICIES: [&str; 2] = ["lru", "s3fifo"];
+/// These are tried once each, in the long form.
+const OTHER_POLICIES: [&str; 11] = [
+    "random", "fifo", "clock", "2q", "slru", "arc", "lirs", "sieve", "wtinylfu", "clock2q+",
+    "linux",
+];
+const WRITE_MODES: [&str; 3] = ["back", "through", "around"];
+/// Length of the image that the settings are tried on, four times the cache.
+const SETTINGS_MIB: u64 = 64;
+
 /// Runs the proof.
-pub(super) fn run(lab: &Lab, claims: &mut Claims) -> Result<()> {
-    let mib = lab.either(2048, 64);
+pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
+    let mib = env.either(2048, 64);
     let options = format!("--memory {}MiB", mib / 8);
-    let source = image::filled(&lab.file("source.img"), mib, lab.options.seed)?;
-    let target = lab.file("served.img");
-    run::text(Command::new("cp").arg("--sparse=always").arg(&source).arg(&target))?;
-    let server = lab.serve(&target, &options)?;
+    let source = image::filled(&env.file("source.img"), mib, env.options.seed)?;
+    let target = env.file("served.img");
+    text(cmd!("cp --sparse=always {source} {target}"))?;
+    let server = env.serve(&target, &options)?;
     facts(&server, mib * MIB, claims);
-    reads(lab, &server, &source, claims);
+    reads(env, &server, &source, claims);
     claims.tried("stops clean after reads", || {
         server.stop_clean()?;
         image::same(&source, &target)?;
         Ok("exit code 0, image untouched".into())
     });
-    writes(lab, &source, &options, claims)?;
-    verify(lab, &target, mib, &options, claims)?;
+    writes(env, &source, &options, claims)?;
+    let (seconds, server) = (env.either(60, 4), env.serve(&target, &options)?);
+    let what = format!("fio verify, 4 connections, 512 B to 1 MiB, {seconds} s");
+    claims.tried(what, || Ok(fio_verify(&server.uri(), mib, seconds)?.in_words()));
+    claims.tried("after fio: the image is what the export was", || {
+        verified_image(env, server, &target)?;
+        Ok("identical".into())
+    });
     for path in [&source, &target] {
         std::fs::remove_file(path).with_context(|| format!("remove {}", path.display()))?;
     }
-    settings::run(lab, claims)?;
-    upstream::run(lab, claims)
+    settings(env, claims)?;
+    upstream::run(env, claims)
 }
 
-/// What the server says about itself.
+/// The server's description of itself.
 fn facts(server: &Server, bytes: u64, claims: &mut Claims) {
+    let uri = server.uri();
     claims.tried("nbdinfo: length and abilities", || {
-        let text = run::text(run::client(30, "nbdinfo").args(["--json", &server.uri()]))?;
-        let facts: Value = serde_json::from_str(&text).context("parse what nbdinfo printed")?;
+        let facts = json_of(cmd!(30, "nbdinfo --json {uri}"))?;
         ensure!(facts["protocol"] == "newstyle-fixed", "protocol {}", facts["protocol"]);
         ensure!(facts["structured"] == true, "no structured replies");
         let export = &facts["exports"][0];
         ensure!(export["export-size"] == bytes, "length {}", export["export-size"]);
-        let abilities =
-            ["can_multi_conn", "can_flush", "can_fua", "can_trim", "can_zero", "can_cache"];
-        for ability in abilities {
-            ensure!(export[ability] == true, "{ability} is {}", export[ability]);
+        for ability in ["multi_conn", "flush", "fua", "trim", "zero", "cache"] {
+            let ability = format!("can_{ability}");
+            ensure!(export[&ability] == true, "{ability} is {}", export[&ability]);
         }
         ensure!(export["contexts"].to_string().contains("base:allocation"), "no base:allocation");
         Ok(format!("{} MiB, all abilities", bytes / MIB))
     });
     claims.tried("nbdinfo --list: the export by its name", || {
-        let uri = server.announced().first().cloned().context("no URI was printed")?;
-        run::text(run::client(30, "nbdinfo").arg(&uri)).context("the URI that was printed")?;
-        let text = run::text(run::client(30, "nbdinfo").args(["--list", &server.uri()]))?;
-        ensure!(text.contains("served"), "no export 'served' in the list:\n{text}");
-        Ok(uri.split('?').next().unwrap_or_default().to_owned())
+        let printed = server.announced().first().cloned().context("no URI was printed")?;
+        text(cmd!(30, "nbdinfo {printed}")).context("the URI that was printed")?;
+        let list = text(cmd!(30, "nbdinfo --list {uri}"))?;
+        ensure!(list.contains("served"), "no export 'served' in the list:\n{list}");
+        Ok(printed.split('?').next().unwrap_or_default().to_owned())
     });
 }
 
 /// Clients that read everything.
-fn reads(lab: &Lab, server: &Server, source: &Path, claims: &mut Claims) {
-    let uri = server.uri();
-    let target = lab.file("copied.img");
-    for (what, program, args) in [
-        ("nbdcopy from the export", "nbdcopy", vec![]),
-        ("qemu-img convert from the export", "qemu-img", vec!["convert", "-f", "raw", "-O", "raw"]),
+fn reads(env: &Env, server: &Server, source: &Path, claims: &mut Claims) {
+    let (uri, target) = (server.uri(), env.file("copied.img"));
+    for (what, client) in [
+        ("nbdcopy from the export", cmd!(CLIENT_MAX_S, "nbdcopy {uri} {target}")),
+        (
+            "qemu-img convert from the export",
+            cmd!(CLIENT_MAX_S, "qemu-img convert -f raw -O raw {uri} {target}"),
+        ),
     ] {
         claims.tried(what, || {
-            run::text(run::client(CLIENT_MAX_S, program).args(args).arg(&uri).arg(&target))?;
+            text(client)?;
             image::same(source, &target)?;
             std::fs::remove_file(&target).context("remove the copy")?;
             Ok("identical".into())
         });
     }
     claims.tried("qemu-img compare", || {
-        let mut client = run::client(CLIENT_MAX_S, "qemu-img");
-        run::text(client.args(["compare", "-f", "raw", "-F", "raw"]).arg(source).arg(&uri))?;
+        text(cmd!(CLIENT_MAX_S, "qemu-img compare -f raw -F raw {source} {uri}"))?;
         Ok("identical".into())
     });
     claims.tried("qemu-img bench, reads, depth 32", || {
-        let mut client = run::client(CLIENT_MAX_S, "qemu-img");
-        client.args(["bench", "-f", "raw", "-t", "none", "-d", "32", "-s", "4096", "-c"]);
-        run::text(client.args([lab.either("200000", "5000"), &uri]))?;
+        let count = env.either("200000", "5000");
+        text(cmd!(CLIENT_MAX_S, "qemu-img bench -f raw -t none -d 32 -s 4096 -c {count} {uri}"))?;
         Ok("no error".into())
     });
 }
 
 /// Clients that write everything.
-fn writes(lab: &Lab, source: &Path, options: &str, claims: &mut Claims) -> Result<()> {
+fn writes(env: &Env, source: &Path, options: &str, claims: &mut Claims) -> Result<()> {
     let bytes = source.metadata().context("look at the source")?.len();
-    let target = lab.file("target.img");
-    for (what, program, args) in [
-        ("nbdcopy to the export, flushed", "nbdcopy", vec!["--flush"]),
-        (
-            "qemu-img convert to the export",
-            "qemu-img",
-            vec!["convert", "-n", "-f", "raw", "-O", "raw"],
-        ),
+    let target = env.file("target.img");
+    for (what, words) in [
+        ("nbdcopy to the export, flushed", "nbdcopy --flush"),
+        ("qemu-img convert to the export", "qemu-img convert -n -f raw -O raw"),
     ] {
-        let server = lab.serve(&image::sparse(&target, bytes)?, options)?;
+        let server = env.serve(&image::sparse(&target, bytes)?, options)?;
         claims.tried(what, || {
-            let mut client = run::client(CLIENT_MAX_S, program);
-            run::text(client.args(args).arg(source).arg(server.uri()))?;
+            let (words, uri) = (words.split(' '), server.uri());
+            text(cmd!("timeout 600 {words...} {source} {uri}"))?;
             let ended = server.stop_clean()?;
             image::same(source, &target)?;
             Ok(format!("identical, stopped in {:.1} s", ended.took.as_secs_f64()))
         });
     }
-    let server = lab.serve(&target, options)?;
+    let server = env.serve(&target, options)?;
     claims.tried("qemu-img bench, writes with flushes", || {
-        let mut client = run::client(CLIENT_MAX_S, "qemu-img");
-        client.args(["bench", "-w", "-f", "raw", "-t", "none", "-d", "32", "-s", "4096"]);
-        client.args(["--flush-interval=256", "-c", lab.either("200000", "5000")]);
-        run::text(client.arg(server.uri()))?;
+        let (count, uri) = (env.either("200000", "5000"), server.uri());
+        let how = "-w -f raw -t none -d 32 -s 4096 --flush-interval=256".split(' ');
+        text(cmd!(CLIENT_MAX_S, "qemu-img bench {how...} -c {count} {uri}"))?;
         server.stop_clean()?;
         Ok("no error".into())
     });
     std::fs::remove_file(&target).context("remove the target")
 }
 
-/// fio writes and verifies, and the image is what fio read at the end.
-fn verify(lab: &Lab, image: &Path, mib: u64, options: &str, claims: &mut Claims) -> Result<()> {
-    let seconds = lab.either(60, 4);
-    let server = lab.serve(image, options)?;
-    let what = format!("fio verify, 4 connections, 512 B to 1 MiB, {seconds} s");
-    claims.tried(what, || Ok(fio_verify(&server.uri(), mib, seconds)?.in_words()));
-    claims.tried("after fio: the image is what the export was", || {
-        verified_image(lab, server, image)?;
-        Ok("identical".into())
-    });
-    Ok(())
-}
-
 /// Copies the export, stops the server, and compares the copy with the image.
-pub(super) fn verified_image(lab: &Lab, server: Server, image: &Path) -> Result<()> {
-    let last = lab.file("last.img");
-    run::text(run::client(CLIENT_MAX_S, "nbdcopy").arg(server.uri()).arg(&last))?;
+pub(super) fn verified_image(env: &Env, server: Server, image: &Path) -> Result<()> {
+    let (last, uri) = (env.file("last.img"), server.uri());
+    text(cmd!(CLIENT_MAX_S, "nbdcopy {uri} {last}"))?;
     server.stop_clean()?;
     image::same(&last, image)?;
     std::fs::remove_file(&last).context("remove the copy")
@@ -155,22 +145,80 @@ pub(super) fn verified_image(lab: &Lab, server: Server, image: &Path) -> Result<
 
 /// fio on an export of `mib` MiB, four connections on regions of their own.
 pub(super) fn fio_verify(uri: &str, mib: u64, seconds: u64) -> Result<Outcome> {
-    let size = format!("--size={}m", mib / 4);
-    let offset = format!("--offset_increment={}m", mib / 4);
-    fio::run(
-        uri,
-        seconds,
-        &[
-            "--rw=randrw",
-            "--bsrange=512-1m",
-            "--blockalign=512",
-            "--iodepth=8",
-            "--numjobs=4",
-            "--verify=crc32c",
-            "--verify_fatal=1",
-            "--verify_state_save=0",
-            &size,
-            &offset,
-        ],
-    )
+    let region = mib / 4;
+    let options = format!(
+        "--rw=randrw --bsrange=512-1m --blockalign=512 --iodepth=8 --numjobs=4 --verify=crc32c \
+         --verify_fatal=1 --verify_state_save=0 --size={region}m --offset_increment={region}m"
+    );
+    fio::run(uri, seconds, &options.split_whitespace().collect::<Vec<_>>())
+}
+
+/// Every combination of page size, write mode and the two policies that differ most in how they
+/// remember, and the other policies; or each value of the former at least once in the short form.
+fn combinations(quick: bool) -> Vec<String> {
+    let mut list = Vec::new();
+    let mut put = |page: &str, policy: &str, mode: &str| {
+        list.push(format!("--page-size {page} --policy {policy} --write-mode {mode}"));
+    };
+    for (p, page) in PAGE_SIZES.iter().enumerate() {
+        for (r, policy) in POLICIES.iter().enumerate() {
+            for (w, mode) in WRITE_MODES.iter().enumerate() {
+                if !quick || (p == w && r == p % POLICIES.len()) {
+                    put(page, policy, mode);
+                }
+            }
+        }
+    }
+    for (o, policy) in OTHER_POLICIES.iter().filter(|_| !quick).enumerate() {
+        put(PAGE_SIZES[o % PAGE_SIZES.len()], policy, WRITE_MODES[o % 2]);
+    }
+    list
+}
+
+/// Page sizes, policies and write modes in combination, then an export that is read-only.
+fn settings(env: &Env, claims: &mut Claims) -> Result<()> {
+    let source = image::filled(&env.file("small.img"), SETTINGS_MIB, env.options.seed)?;
+    let (target, back) = (env.file("settings.img"), env.file("back.img"));
+    for options in combinations(env.options.quick) {
+        let all = format!("--memory {}MiB {options}", SETTINGS_MIB / 4);
+        let server = env.serve(&image::sparse(&target, SETTINGS_MIB * MIB)?, &all)?;
+        claims.tried(options, || {
+            let uri = server.uri();
+            text(cmd!(120, "nbdcopy --flush {source} {uri}"))?;
+            text(cmd!(120, "nbdcopy {uri} {back}"))?;
+            image::same(&source, &back)?;
+            let figure = fio_verify(&uri, SETTINGS_MIB, env.either(3, 1))?.in_words();
+            text(cmd!(120, "nbdcopy {uri} {back}"))?;
+            server.stop_clean()?;
+            image::same(&target, &back)?;
+            Ok(figure)
+        });
+    }
+    let server = env.serve(&source, "--memory 16MiB --write-mode read-only")?;
+    claims.tried("--write-mode read-only: said to clients, writes refused", || {
+        let uri = server.uri();
+        text(cmd!(30, "nbdinfo --is read-only {uri}"))?;
+        ensure!(!keep(cmd!(30, "nbdcopy {target} {uri}"))?.ok(), "a client could write");
+        server.stop_clean()?;
+        Ok("refused".into())
+    });
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_short_form_has_each_value() {
+        let (all, quick) = (combinations(false), combinations(true));
+        assert_eq!((all.len(), quick.len()), (29, 3));
+        for policy in OTHER_POLICIES {
+            assert!(all.iter().any(|options| options.contains(&format!("--policy {policy} "))));
+        }
+        let text = quick.join("\n");
+        for value in PAGE_SIZES.iter().chain(&POLICIES).chain(&WRITE_MODES) {
+            assert!(text.contains(&format!(" {value}")), "{value} in {text}");
+        }
+    }
 }

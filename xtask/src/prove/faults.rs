@@ -1,109 +1,82 @@
-//! Faults of the store as a user meets them: the failure rules from outside of the binary.
+//! Faults of the store as a user meets them, from outside of the binary.
 //!
 //! The faults that need a double (a read or a write that fails, torn and reordered writes) are
-//! tests of larder-core. Here are those that a real machine gives: the image served twice, an image
-//! that shrinks behind the cache, a file system that is full, a disk that stalls.
+//! tests of larder-core. Here are those of a real machine: the image served twice, an image that
+//! shrinks while it is served, a file system that is full, a disk that stalls.
 
 use std::fs::OpenOptions;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, ensure};
-
-use super::{Claims, Lab, wrong_input};
-use crate::disk::SlowDisk;
-use crate::image::{self, MIB};
+use super::prelude::*;
+use crate::cleanup::Cleanup;
+use crate::daemon::until;
+use crate::disk::Disk;
 use crate::nbd::{Client, Refused};
 use crate::random::Random;
-use crate::run;
-use crate::undo::Undo;
 
-/// A hit that takes longer is held up, by the store or by the machine.
+/// A longer hit waits for the store, or for the machine.
 const HIT_MAX: Duration = Duration::from_millis(200);
 
 /// Runs the proof.
-pub(super) fn run(lab: &Lab, claims: &mut Claims) -> Result<()> {
-    std::fs::create_dir(lab.file("faults")).context("make a directory")?;
-    claims.tried("the image served twice is refused", || twice(lab));
-    claims.tried("an image that shrinks: errors there, service elsewhere", || shrinks(lab));
-    if run::is_root() {
-        claims.tried("a file system that is full: errors, then nothing lost", || fills(lab));
-    } else {
-        claims.skip("a file system that is full", "needs root");
+pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
+    claims.tried("the image served twice is refused", || twice(env));
+    claims.tried("an image that shrinks: errors there, service elsewhere", || shrinks(env));
+    if !claims.skipped("a file system that is full", run::missing(&[])) {
+        claims.tried("a file system that is full: errors, then nothing lost", || fills(env));
     }
-    match SlowDisk::missing() {
-        Some(reason) => claims.skip("a disk that stalls", reason),
-        None => claims.tried("a disk that stalls: hits go on", || stalls(lab)),
+    if !claims.skipped("a disk that stalls", Disk::missing()) {
+        claims.tried("a disk that stalls: hits go on", || stalls(env));
     }
     Ok(())
 }
 
-fn twice(lab: &Lab) -> Result<String> {
-    let image = image::sparse(&lab.file("faults/twice.img"), 8 * MIB)?;
-    let first = lab.serve(&image, "--memory 16MiB")?;
-    let listen = format!("unix:{}", lab.file("faults/twice.socket").display());
-    let mut second = run::client(wrong_input::REFUSAL_MAX_S, &lab.binary.to_string_lossy());
-    second.arg("serve").arg(&image).args(["--memory", "16MiB", "--listen", &listen]);
-    let sentence = wrong_input::refusal(&mut second, &["twice.img"])?;
+fn twice(env: &Env) -> Result<String> {
+    let image = image::sparse(&env.file("twice.img"), 8 * MIB)?;
+    let first = env.serve(&image, "--memory 16MiB")?;
+    let (larder, listen) = (&env.larder, env.file("twice.socket"));
+    let out = keep(cmd!(60, "{larder} serve {image} --memory 16MiB --listen unix:{listen}"))?;
+    let lines: Vec<&str> = out.stderr.lines().filter(|line| !line.trim().is_empty()).collect();
+    let [sentence] = lines[..] else { bail!("not one sentence: {}", out.stderr) };
+    let is_clear = sentence.contains("twice.img") && !sentence.contains("panicked");
+    ensure!(out.code == Some(2) && is_clear, "exit code {:?}: {sentence}", out.code);
     let mut client = Client::connect(&first.socket(), "")?;
-    expect(client.write(0, &[7; 4096])?, "the first server still writes")?;
+    expect(client.write(0, &[7; 4096])?, "a write to the first server")?;
     drop(client);
     first.stop_clean()?;
-    Ok(sentence)
+    Ok(sentence.replace(&format!("{}/", env.dir().display()), ""))
 }
 
-fn shrinks(lab: &Lab) -> Result<String> {
-    let image = image::filled(&lab.file("faults/shrinks.img"), 64, 3)?;
-    let mut server = lab.serve(&image, "--memory 16MiB")?;
+fn shrinks(env: &Env) -> Result<String> {
+    let image = image::filled(&env.file("shrinks.img"), 64, 3)?;
+    let mut server = env.serve(&image, "--memory 16MiB")?;
     let file = OpenOptions::new().write(true).open(&image).context("open the image")?;
     file.set_len(32 * MIB).context("shrink the image")?;
     let mut client = Client::connect(&server.socket(), "")?;
     let mut bytes = vec![0; 4096];
-    let beyond = client.read(48 * MIB, &mut bytes)?;
-    ensure!(beyond.is_err(), "a read beyond the end was answered with data");
+    let Err(beyond) = client.read(48 * MIB, &mut bytes)? else {
+        bail!("a read beyond the end was answered with data");
+    };
     expect(client.read(MIB, &mut bytes)?, "a read before the end")?;
     let mut made = vec![0; 4096];
     Random::seeded(3 ^ (1 << 20)).fill(&mut made);
-    ensure!(bytes == made, "a read before the end brought other data");
-    server.check_alive()?;
+    ensure!(bytes == made, "a read before the end returned other data");
+    server.0.check_alive()?;
     drop(client);
     server.stop_clean()?;
-    Ok(format!("error {}", beyond.map_or_else(|refused| refused.0, |()| 0)))
+    Ok(format!("error {}", beyond.0))
 }
 
-/// A small file system in memory, taken away at the end.
-#[derive(Debug)]
-struct SmallFs {
-    path: PathBuf,
-    _undo: Undo,
-}
-
-impl SmallFs {
-    fn new(path: PathBuf, mib: u64) -> Result<Self> {
-        std::fs::create_dir(&path).context("make a mount point")?;
-        let undo = Undo::with("umount --lazy \"$1\"", &[&path.to_string_lossy()])?;
-        let size = format!("size={mib}m");
-        run::text(Command::new("mount").args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(&path))?;
-        Ok(Self { path, _undo: undo })
-    }
-
-    fn grow(&self, mib: u64) -> Result<()> {
-        let size = format!("remount,size={mib}m");
-        run::text(Command::new("mount").args(["-o", &size]).arg(&self.path))?;
-        Ok(())
-    }
-}
-
-fn fills(lab: &Lab) -> Result<String> {
-    let small = SmallFs::new(lab.file("faults/small-fs"), 8)?;
-    let image = image::sparse(&small.path.join("fills.img"), 64 * MIB)?;
-    let server = lab.serve(&image, "--memory 64MiB")?;
+fn fills(env: &Env) -> Result<String> {
+    let point = env.file("small-fs");
+    std::fs::create_dir(&point).context("make a mount point")?;
+    let _cleanup = Cleanup::with("umount --lazy \"$1\"", &[&point.to_string_lossy()])?;
+    text(cmd!("mount -t tmpfs -o size=8m tmpfs {point}"))?;
+    let image = image::sparse(&point.join("fills.img"), 64 * MIB)?;
+    let server = env.serve(&image, "--memory 64MiB")?;
     let mut client = Client::connect(&server.socket(), "")?;
-    let mut data = vec![0; usize::try_from(MIB).context("a MiB fits")?];
-    let mut made = |index: u64| {
+    let made = |index: u64| {
+        let mut data = vec![0; 1 << 20];
         Random::seeded(index + 1).fill(&mut data);
-        data.clone()
+        data
     };
     let mut refused = Vec::new();
     for index in 0..16 {
@@ -112,13 +85,14 @@ fn fills(lab: &Lab) -> Result<String> {
         }
     }
     let flush = client.flush()?;
-    ensure!(!refused.is_empty() || flush.is_err(), "a full file system and nobody said so");
-    small.grow(128)?;
+    ensure!(!refused.is_empty() || flush.is_err(), "a full file system and no error");
+    text(cmd!("mount -o remount,size=128m {point}"))?;
     // Only what was refused is written again: what was accepted must not be lost.
     for &(index, _) in &refused {
         expect(client.write(index * MIB, &made(index))?, "a write with room")?;
     }
-    flush_until(&mut client, Duration::from_secs(30))?;
+    // The error of an earlier write-back is reported once to each client.
+    until("a flush succeeds", Duration::from_secs(30), || Ok(client.flush()?.is_ok()))?;
     drop(client);
     server.stop_clean()?;
     let bytes = std::fs::read(&image).context("read the image")?;
@@ -130,20 +104,10 @@ fn fills(lab: &Lab) -> Result<String> {
     Ok(format!("error {}, all there once there is room", error.map_or(0, |refused| refused.0)))
 }
 
-/// The error of an earlier write-back is told once to each client; then a flush must succeed.
-fn flush_until(client: &mut Client, limit: Duration) -> Result<()> {
-    let begun = Instant::now();
-    while let Err(refused) = client.flush()? {
-        ensure!(begun.elapsed() < limit, "flush still fails with error {}", refused.0);
-        std::thread::sleep(Duration::from_millis(200));
-    }
-    Ok(())
-}
-
-fn stalls(lab: &Lab) -> Result<String> {
-    let image = image::filled(&lab.file("faults/stalls.img"), 64, 5)?;
-    let disk = SlowDisk::over(&image, 1)?;
-    let server = lab.serve(disk.path(), "--memory 32MiB --page-size 4KiB")?;
+fn stalls(env: &Env) -> Result<String> {
+    let disk = Disk::over(&image::filled(&env.file("stalls.img"), 64, 5)?)?;
+    disk.limit(1)?;
+    let server = env.serve(disk.path(), "--memory 32MiB --page-size 4KiB")?;
     let mut hits = Client::connect(&server.socket(), "")?;
     let mut bytes = vec![0; 4096];
     expect(hits.read(0, &mut bytes)?, "the first read")?;
@@ -151,38 +115,30 @@ fn stalls(lab: &Lab) -> Result<String> {
     let misses = std::thread::spawn(move || misses(&socket));
     let (mut count, mut slowest, mut held_up) = (0_u32, Duration::ZERO, Duration::ZERO);
     while !misses.is_finished() {
-        let asked = Instant::now();
+        let begun = Instant::now();
         expect(hits.read(0, &mut bytes)?, "a hit")?;
-        let took = asked.elapsed();
+        let took = begun.elapsed();
         slowest = slowest.max(took);
-        if took > HIT_MAX {
-            held_up += took;
-        }
+        held_up += if took > HIT_MAX { took } else { Duration::ZERO };
         count += 1;
     }
     let stalled = misses.join().ok().context("the client of misses panicked")??;
     ensure!(stalled > Duration::from_millis(500), "the disk did not stall");
     // Were hits to wait for the store, they would be held up nearly all of the time. The machine
     // may hold up a few, most of all in the short form, which runs among tests.
-    let part = lab.either(10, 2);
-    ensure!(
-        held_up * part < stalled,
-        "hits were held up for {} of {} ms",
-        held_up.as_millis(),
-        stalled.as_millis()
-    );
+    let (part, held_up, stalled) = (env.either(10, 2), held_up.as_millis(), stalled.as_millis());
+    ensure!(held_up * part < stalled, "hits were held up for {held_up} of {stalled} ms");
     drop(hits);
     server.stop_clean()?;
     Ok(format!("{count} hits, slowest {:.1} ms", slowest.as_secs_f64() * 1000.0))
 }
 
-/// Reads far apart, none of which the cache holds; answers how long three of them took.
+/// Reads far apart, none of which the cache holds; the time of three of them.
 fn misses(socket: &Path) -> Result<Duration> {
     let mut client = Client::connect(socket, "")?;
-    let mut bytes = vec![0; 4096];
     let begun = Instant::now();
     for index in 1..4 {
-        expect(client.read(index * 16 * MIB + MIB, &mut bytes)?, "a miss")?;
+        expect(client.read(index * 16 * MIB + MIB, &mut [0; 4096])?, "a miss")?;
     }
     Ok(begun.elapsed())
 }

@@ -1,76 +1,73 @@
-//! Garbage on the socket: a malformed client never hurts another.
+//! Garbage on the socket: a malformed client never harms another. (Wrong calls of `larder serve`
+//! are tests of the program, `crates/cli/tests/refused.rs`.)
 //!
-//! Sessions are lists of messages; valid ones come from `xtask/corpus`, and from each the fuzzer
-//! makes broken ones by a seed. They go to the export `fuzz` of a server whose other export,
-//! `healthy`, is written and verified by a client all the time. The server must live, the healthy
-//! client must meet no error, no wrong byte and no long wait, and at the end the server must hold
-//! no more files open and hardly more memory than before.
+//! A session is a list of messages; `xtask/corpus` has valid and broken ones, and from each the
+//! fuzzer makes further ones by a seed. They go to the export `fuzz` of a server whose other
+//! export, `healthy`, is written and verified by a client all the time. The server must live, the
+//! healthy client must meet no error, no wrong byte and no long wait, and at the end the server
+//! must hold no more files open and hardly more memory than before.
 //!
-//! A session is interesting if the server answers it in a way not seen before; such sessions join
-//! the corpus of the run, and with `--keep` the one in the tree.
-
-mod corpus;
-mod mutate;
+//! A session that the server answers in a new way joins the corpus of the run, and with `--keep`
+//! the one in the tree.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::fmt::Write as _;
 use std::io::{Read as _, Write as _};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, ensure};
-
-use self::corpus::Session;
-use super::{Claims, Lab};
-use crate::image::{self, MIB};
+use super::prelude::*;
+use crate::daemon::until;
 use crate::nbd::Client;
 use crate::random::Random;
-use crate::server::{Larder, Server};
 
-/// How long a fuzzed session may wait for an answer that may never come.
+/// Time that a fuzzed session waits for an answer, and the longest wait of the healthy client.
 const ANSWER_MAX: Duration = Duration::from_millis(20);
-
-/// How long the healthy client may wait for one answer.
 const HEALTHY_MAX: Duration = Duration::from_secs(10);
-
-/// More of an answer is not looked at.
+/// Bytes of an answer that are looked at.
 const ANSWER_BYTES: usize = 1 << 16;
-
-/// How much memory may grow: buffers and tables that the first broken sessions made.
+/// Growth of memory (buffers and tables of the first broken sessions) and of open files.
 const GROWTH_BYTES_MAX: u64 = 32 * MIB;
-
-/// How many more files may be open than before.
 const GROWTH_FILES_MAX: usize = 2;
-
-/// So many sessions are shown if the server ended.
+/// Sessions that are shown if the server ended.
 const LAST_SHOWN: usize = 3;
-
-/// The handshake may last so long before the server gives a silent client up.
+/// Time until the server gives up a silent client in the handshake.
 const SETTLE_MAX: Duration = Duration::from_mins(1);
+/// Bytes of a session, and of one that is kept in the tree.
+const SESSION_BYTES_MAX: usize = 1 << 16;
+const KEPT_BYTES_MAX: usize = 1024;
+
+/// Numbers at which arithmetic goes wrong.
+const EDGES: [u64; 12] = [
+    0,
+    1,
+    511,
+    512,
+    4096,
+    0x7fff_ffff,
+    0x8000_0000,
+    0xffff_ffff,
+    0x0200_0001,
+    0x7fff_ffff_ffff_ffff,
+    0xffff_ffff_ffff_fe00,
+    u64::MAX,
+];
 
 /// The kinds of replies in an answer.
 type Form = BTreeSet<[u8; 4]>;
 
-/// Runs the fuzzer for the time that was asked for.
-pub(super) fn run(lab: &Lab, claims: &mut Claims) -> Result<()> {
-    let long = lab.either(Duration::from_hours(1), Duration::from_secs(5));
-    let span = lab.options.fuzz.unwrap_or(long);
-    let what = format!("garbage on the socket for {} s, seed {}", span.as_secs(), lab.options.seed);
-    let dir = lab.file("fuzz-images");
-    std::fs::create_dir(&dir).context("make a directory")?;
+/// Runs the fuzzer.
+pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
+    let (seconds, seed) = (env.fuzz_seconds(), env.options.seed);
     let volume = |name: &str| -> Result<String> {
-        let path = image::sparse(&dir.join(name), 16 * MIB)?;
-        Ok(format!("{name}={}", path.display()))
+        Ok(format!("{name}={}", image::sparse(&env.file(name), 16 * MIB)?.display()))
     };
-    let recipe = Larder {
-        binary: lab.binary.clone(),
-        volumes: vec![volume("healthy")?, volume("fuzz")?],
-        options: vec!["--memory".into(), "16MiB".into()],
-    };
-    let mut server = Server::start(&recipe, lab.dir())?;
-    claims.tried(what, || fuzz(lab, &mut server, span));
+    let volumes = [volume("healthy")?, volume("fuzz")?];
+    let mut server = env.larder(&[&volumes[0], &volumes[1]], "--memory 16MiB").start(env.dir())?;
+    claims.tried(format!("garbage on the socket for {seconds} s, seed {seed}"), || {
+        fuzz(env, &mut server, Duration::from_secs(seconds))
+    });
     claims.tried("after the garbage: stops clean", || {
         server.stop_clean()?;
         Ok("exit code 0".into())
@@ -78,45 +75,44 @@ pub(super) fn run(lab: &Lab, claims: &mut Claims) -> Result<()> {
     Ok(())
 }
 
-fn fuzz(lab: &Lab, server: &mut Server, span: Duration) -> Result<String> {
-    let sessions = corpus::load(&lab.root)?;
-    let socket = server.socket();
-    let stop = AtomicBool::new(false);
+fn fuzz(env: &Env, server: &mut Server, span: Duration) -> Result<String> {
+    let sessions = load(&env.root)?;
+    let (socket, stop) = (server.socket(), AtomicBool::new(false));
     std::thread::scope(|scope| {
         let healthy = scope.spawn(|| healthy(&socket, &stop));
-        let outcome = attack(lab, server, sessions, span, || healthy.is_finished());
+        let outcome = attack(env, server, sessions, span, || healthy.is_finished());
         stop.store(true, Ordering::Relaxed);
         let healthy = healthy.join().ok().context("the healthy client panicked")?;
         let (count, found) = outcome?;
         let (verified, slowest) = healthy.context("the healthy client")?;
-        ensure!(slowest < HEALTHY_MAX, "the healthy client waited {} ms", slowest.as_millis());
+        let ms = slowest.as_millis();
+        ensure!(slowest < HEALTHY_MAX, "the healthy client waited {ms} ms");
         Ok(format!(
-            "{count} sessions, {found} new answers; healthy: {verified} requests, slowest {} ms",
-            slowest.as_millis()
+            "{count} sessions, {found} new answers; healthy: {verified} requests, slowest {ms} ms"
         ))
     })
 }
 
-/// Sends sessions until the time is over; answers how many, and how many met a new answer.
+/// Sends sessions until the time is over; how many, and how many met a new answer.
 fn attack(
-    lab: &Lab,
+    env: &Env,
     server: &mut Server,
     mut sessions: Vec<Session>,
     span: Duration,
-    hurt: impl Fn() -> bool,
+    is_harmed: impl Fn() -> bool,
 ) -> Result<(u64, usize)> {
     let socket = server.socket();
     let mut seen = Form::new();
     for session in &sessions {
         seen.append(&mut send(&socket, session)?);
     }
-    settle(server, usize::MAX)?;
+    std::thread::sleep(Duration::from_millis(200));
     let (files, memory) = (server.open_files()?, server.memory_bytes("VmRSS")?);
-    let mut random = Random::seeded(lab.options.seed);
+    let mut random = Random::seeded(env.options.seed);
     let (begun, mut count, mut found) = (Instant::now(), 0_u64, 0);
     let mut last = VecDeque::new();
-    while begun.elapsed() < span && !hurt() {
-        let session = mutate::mutate(&sessions, &mut random);
+    while begun.elapsed() < span && !is_harmed() {
+        let session = mutate(&sessions, &mut random);
         count += 1;
         last.push_back(session.to_hex());
         if last.len() > LAST_SHOWN {
@@ -128,37 +124,26 @@ fn attack(
         if !form.is_subset(&seen) {
             seen.append(&mut form);
             found += 1;
-            if lab.options.keep {
-                corpus::keep(&lab.root, &session)?;
+            if env.options.keep {
+                session.keep(&env.root)?;
             }
             sessions.push(session);
         }
     }
-    server.check_alive().with_context(|| {
+    server.0.check_alive().with_context(|| {
         let last = last.make_contiguous().join("\n");
         format!("the server ended after {count} sessions; the last were\n{last}")
     })?;
     Client::connect(&socket, "fuzz").context("the server takes no new client")?;
-    settle(server, files + GROWTH_FILES_MAX)?;
+    // The server closes what the sessions left open.
+    until("as few open files as before", SETTLE_MAX, || {
+        Ok(server.open_files()? <= files + GROWTH_FILES_MAX)
+    })?;
     let now = server.memory_bytes("VmRSS")?;
     // The cache itself may have filled in the meantime.
-    let most = memory + GROWTH_BYTES_MAX;
-    ensure!(now <= most, "memory grew from {} to {} MiB", memory / MIB, now / MIB);
+    let grew = now.saturating_sub(memory);
+    ensure!(grew <= GROWTH_BYTES_MAX, "memory grew by {} MiB", grew / MIB);
     Ok((count, found))
-}
-
-/// Waits until the server has closed what the sessions left open.
-fn settle(server: &Server, files_max: usize) -> Result<()> {
-    let begun = Instant::now();
-    std::thread::sleep(Duration::from_millis(200));
-    loop {
-        let open = server.open_files()?;
-        if open <= files_max {
-            return Ok(());
-        }
-        ensure!(begun.elapsed() < SETTLE_MAX, "{open} files open, at most {files_max} before");
-        std::thread::sleep(Duration::from_millis(100));
-    }
 }
 
 /// Sends a session and answers the form of what came back.
@@ -166,17 +151,12 @@ fn send(socket: &Path, session: &Session) -> Result<Form> {
     let mut stream = UnixStream::connect(socket).context("connect to the server")?;
     stream.set_read_timeout(Some(ANSWER_MAX)).context("set a timeout")?;
     stream.set_write_timeout(Some(ANSWER_MAX)).context("set a timeout")?;
-    let mut answer = Vec::new();
-    for message in &session.messages {
-        // The server may hang up at any time: that is an answer too.
-        if stream.write_all(message).is_err() {
-            break;
-        }
-    }
+    // The server may hang up at any time: that is an answer too.
+    let _is_sent = session.messages.iter().all(|message| stream.write_all(message).is_ok());
     if session.half_close {
         drop(stream.shutdown(Shutdown::Write));
     }
-    let mut part = vec![0; 1 << 14];
+    let (mut answer, mut part) = (Vec::new(), vec![0; 1 << 14]);
     while answer.len() < ANSWER_BYTES {
         match stream.read(&mut part) {
             Ok(0) | Err(_) => break,
@@ -186,26 +166,20 @@ fn send(socket: &Path, session: &Session) -> Result<Form> {
     Ok(form(&answer))
 }
 
-/// What distinguishes answers: which kinds and errors occur, without handles and data.
+/// What distinguishes answers: the kinds and errors that occur, without handles and data.
 fn form(answer: &[u8]) -> Form {
-    const OPTION_REPLY: [u8; 4] = [0x00, 0x03, 0xe8, 0x89];
-    const SIMPLE: [u8; 4] = [0x67, 0x44, 0x66, 0x98];
-    const CHUNK: [u8; 4] = [0x66, 0x8e, 0x33, 0xef];
-    let mut form = Form::new();
-    for here in answer.windows(16) {
-        if here.starts_with(&OPTION_REPLY) {
-            // Which option (unknown ones are all the same), and how it was answered.
-            form.insert([1, here[11].min(11), here[12], here[15]]);
-        } else if here.starts_with(&SIMPLE) {
-            form.insert([2, here[7], 0, 0]);
-        } else if here.starts_with(&CHUNK) {
-            form.insert([3, here[5], here[6], here[7]]);
-        }
-    }
-    form
+    let kind = |here: &[u8]| match here[..4] {
+        // Which option (unknown ones are all the same), and how it was answered.
+        [0x00, 0x03, 0xe8, 0x89] => Some([1, here[11].min(11), here[12], here[15]]),
+        // A simple reply with its error; a chunk with its flags and type.
+        [0x67, 0x44, 0x66, 0x98] => Some([2, here[7], 0, 0]),
+        [0x66, 0x8e, 0x33, 0xef] => Some([3, here[5], here[6], here[7]]),
+        _ => None,
+    };
+    answer.windows(16).filter_map(kind).collect()
 }
 
-/// Writes, flushes and verifies until told to stop; answers requests and the longest wait.
+/// Writes, flushes and verifies until it is stopped; requests and the longest wait.
 fn healthy(socket: &Path, stop: &AtomicBool) -> Result<(u64, Duration)> {
     let mut client = Client::connect(socket, "healthy")?;
     ensure!(client.bytes() == 16 * MIB, "the export has {} bytes", client.bytes());
@@ -227,4 +201,168 @@ fn healthy(socket: &Path, stop: &AtomicBool) -> Result<(u64, Duration)> {
         std::thread::sleep(Duration::from_micros(200));
     }
     Ok((count, slowest))
+}
+
+/// What a client sends on one connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Session {
+    /// Written one after the other.
+    messages: Vec<Vec<u8>>,
+    /// Whether to shut down the sending side at the end.
+    half_close: bool,
+}
+
+impl Session {
+    /// As a file of the corpus.
+    fn to_hex(&self) -> String {
+        let mut text = String::new();
+        for message in &self.messages {
+            for byte in message {
+                write!(text, "{byte:02x}").expect("a string takes everything");
+            }
+            text.push('\n');
+        }
+        text
+    }
+
+    /// From a file of the corpus: a message on a line, in hex with blanks; `5a*512` is a byte so
+    /// often; `#` begins a comment.
+    fn from_hex(text: &str) -> Result<Self> {
+        let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default().trim());
+        let message = |line: &str| -> Result<Vec<u8>> {
+            let mut bytes = Vec::new();
+            for word in line.split_whitespace() {
+                let (digits, times) = word.split_once('*').unwrap_or((word, "1"));
+                let is_whole = digits.is_ascii() && digits.len() % 2 == 0;
+                ensure!(is_whole, "half a byte in '{line}'");
+                let byte = |at: usize| u8::from_str_radix(&digits[at..at + 2], 16);
+                let made: Result<Vec<u8>, _> = (0..digits.len()).step_by(2).map(byte).collect();
+                let made = made.with_context(|| format!("not hex: '{line}'"))?;
+                bytes.extend(made.repeat(times.parse().context("not a count")?));
+            }
+            Ok(bytes)
+        };
+        let messages = lines.filter(|line| !line.is_empty()).map(message).collect::<Result<_>>()?;
+        Ok(Self { messages, half_close: true })
+    }
+
+    /// Keeps a short one in the tree, under a name made of its bytes.
+    fn keep(&self, root: &Path) -> Result<()> {
+        let text = self.to_hex();
+        if text.len() > 2 * KEPT_BYTES_MAX {
+            return Ok(());
+        }
+        // FNV-1a: the same session gets the same name.
+        let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+        });
+        let path = root.join("xtask/corpus").join(format!("found-{hash:016x}.hex"));
+        std::fs::write(&path, text).with_context(|| format!("write {}", path.display()))
+    }
+}
+
+/// The sessions of the tree.
+fn load(root: &Path) -> Result<Vec<Session>> {
+    let entries = std::fs::read_dir(root.join("xtask/corpus")).context("list xtask/corpus")?;
+    let mut paths: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
+    // The order decides what a seed means.
+    paths.sort();
+    let read = |path: &PathBuf| -> Result<Session> {
+        Session::from_hex(&std::fs::read_to_string(path)?)
+            .with_context(|| format!("parse {}", path.display()))
+    };
+    paths.iter().map(read).collect()
+}
+
+/// A session made from one or two others by one to six changes.
+fn mutate(sessions: &[Session], random: &mut Random) -> Session {
+    let mut session = sessions[random.below(sessions.len())].clone();
+    for _ in 0..=random.below(6) {
+        let messages = &mut session.messages;
+        let count = messages.len();
+        match random.below(10) {
+            // A message is left out, repeated, or swapped with another.
+            0 if count > 1 => drop(messages.remove(random.below(count))),
+            1 if count > 0 => {
+                let at = random.below(count);
+                let copies = vec![messages[at].clone(); 1 + random.below(8)];
+                messages.splice(at..at, copies);
+            }
+            2 if count > 1 => messages.swap(random.below(count), random.below(count)),
+            // The beginning of one session, the end of another.
+            3 => {
+                let other = &sessions[random.below(sessions.len())].messages;
+                messages.truncate(random.below(count + 1));
+                messages.extend_from_slice(&other[random.below(other.len() + 1)..]);
+            }
+            4 => session.half_close = random.below(2) == 0,
+            change if count > 0 => {
+                break_message(&mut messages[random.below(count)], change, random);
+            }
+            _ => {}
+        }
+    }
+    let mut room = SESSION_BYTES_MAX;
+    session.messages.retain(|message| {
+        let fits = message.len() <= room;
+        room = room.saturating_sub(message.len());
+        fits
+    });
+    session
+}
+
+/// A change within one message.
+fn break_message(bytes: &mut Vec<u8>, change: usize, random: &mut Random) {
+    if bytes.is_empty() {
+        return;
+    }
+    let place = random.below(bytes.len());
+    match change {
+        5 => bytes[place] ^= 1 << random.below(8),
+        6 => {
+            // A number from the edges in a field of two, four or eight bytes, big-endian. Fields of
+            // the protocol lie at even places.
+            let width = [2, 4, 8][random.below(3)];
+            if bytes.len() >= width {
+                let place = random.below((bytes.len() - width) / 2 + 1) * 2;
+                let value = EDGES[random.below(EDGES.len())].to_be_bytes();
+                bytes[place..place + width].copy_from_slice(&value[8 - width..]);
+            }
+        }
+        7 => bytes.truncate(place),
+        8 => {
+            let mut garbage = vec![0; 1 + random.below(64)];
+            random.fill(&mut garbage);
+            bytes.splice(place..place, garbage);
+        }
+        _ => bytes[place] = random.next().to_be_bytes()[0],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_survives_its_file() {
+        for session in load(&run::workspace().unwrap()).unwrap() {
+            assert_eq!(Session::from_hex(&session.to_hex()).unwrap(), session);
+        }
+        let text = "# what\n00ff 01*3 # why\n\n";
+        assert_eq!(Session::from_hex(text).unwrap().messages, [[0, 255, 1, 1, 1]]);
+        assert!(Session::from_hex("0").is_err() && Session::from_hex("xy").is_err());
+    }
+
+    #[test]
+    fn the_seed_decides_and_sessions_stay_bounded() {
+        let sessions = load(&run::workspace().unwrap()).unwrap();
+        let run = |seed| {
+            let mut random = Random::seeded(seed);
+            (0..2000).map(|_| mutate(&sessions, &mut random)).collect::<Vec<_>>()
+        };
+        assert_eq!(run(1), run(1));
+        assert_ne!(run(1), run(2));
+        let size = |session: &Session| session.messages.iter().map(Vec::len).sum::<usize>();
+        assert!(run(3).iter().all(|session| size(session) <= SESSION_BYTES_MAX));
+    }
 }

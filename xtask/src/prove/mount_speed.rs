@@ -1,343 +1,358 @@
 //! The speed of `larder mount` beside bindfs, mergerfs and rclone, alternating in one run.
 //!
-//! Everybody shows a folder of their own of one ext4, which is on a loop device with direct I/O.
-//! In each round each of them gets one trial of each workload, the order turning round from round
-//! to round; compared are the trials of the same round. All reads are hits: the file was read just
-//! before, through the mount that is measured. Nobody is let in by anybody but who mounts, of which
-//! larder alone makes something (docs/mount.md). FUSE over io_uring is switched on for the time,
-//! where the kernel has it: of those who take part larder alone asks for it.
+//! Each program mounts a directory of its own of one ext4, which is on a loop device with direct
+//! I/O. In each round each of them gets one trial of each workload, the order turning from round to
+//! round; compared are the trials of the same round. All reads are hits: the file was read just
+//! before, through the mount that is measured. No other users are let in, from which larder alone
+//! gains (docs/mount.md). FUSE over io_uring is switched on where the kernel has it; larder alone
+//! uses it.
 
-mod workloads;
+use std::fs::{File, OpenOptions};
 
-use std::path::Path;
-use std::process::Command;
+use rustix::fs::{Advice, fadvise};
 
-use anyhow::{Context as _, Result, ensure};
-use serde_json::{Value, json};
-
-use super::fuse_volume::mounted::{FileSystem, Kind};
-use super::mount::missing;
-use super::mount::shown::{By, Shown};
-use super::speed::{median, record};
-use super::{Claims, Lab};
-use crate::image::{self, MIB};
-use crate::{rings, run};
-use workloads::{Size, Workload};
+use super::mount::fuse::{FuseMount, Program};
+use super::prelude::*;
+use crate::disk::FileSystem;
+use crate::record::Record;
+use crate::rings;
+use crate::stats::{Spread, median, take_turns};
 
 const IMAGE_MIB: u64 = 2048;
+const NEEDS: [&str; 7] =
+    ["losetup", "mkfs.ext4", "bindfs", "mergerfs", "rclone", "postmark", "fio"];
+/// Bytes of the file that is read.
+const FILE_MIB: u64 = 128;
+/// Files that are made and removed: so few that all take their turns in the same state of the
+/// machine.
+const FILES: u64 = 1000;
 
-/// So much that nothing that is read has to go, and that writers are not slowed down.
-const LARDER: By = By::Larder("--memory 512MiB");
-/// All users are let in, whom the kernel holds against the modes of files.
-const LARDER_FOR_ALL: By = By::Larder("--memory 512MiB --allow-other");
+/// So much memory that nothing that is read is evicted, and that writers are not throttled.
+const LARDER: Program = Program::Larder("--memory 512MiB");
+/// All users are let in, whom the kernel checks against the modes of files.
+const LARDER_FOR_ALL: Program = Program::Larder("--memory 512MiB --allow-other");
 /// The kernel keeps pages too, as it does for bindfs.
-const LARDER_PAGES: By = By::Larder("--memory 512MiB --rule *=kernel-pages=keep");
-const RCLONE: By = By::Rclone("full");
+const LARDER_PAGES: Program = Program::Larder("--memory 512MiB --rule *=kernel-pages=keep");
+const RCLONE: Program = Program::Rclone("full");
 /// The least that PostMark works with: what is read is not cached on disk.
-const RCLONE_LEAST: By = By::Rclone("minimal");
-
-const ALL: [By; 7] =
-    [LARDER, LARDER_FOR_ALL, LARDER_PAGES, By::Bindfs, By::Mergerfs, RCLONE, RCLONE_LEAST];
-
-/// What a workload's rate has to be.
-#[derive(Debug, Clone, Copy)]
-enum Bar {
-    /// So many times the rate of a peer, with the workload that is its counterpart.
-    Times(By, Workload, f64),
-    /// So much a second.
-    Rate(f64),
-}
-
-/// Every bar, with the workload that it is about.
-const BARS: &[(Workload, Bar)] = &[
-    (Workload::Creates, Bar::Times(RCLONE, Workload::Creates, 2.0)),
-    (Workload::Creates, Bar::Times(RCLONE_LEAST, Workload::Creates, 2.0)),
-    (Workload::Creates, Bar::Times(By::Bindfs, Workload::Creates, 1.3)),
-    (Workload::Creates, Bar::Times(By::Mergerfs, Workload::Creates, 1.3)),
-    (Workload::Creates, Bar::Times(LARDER_FOR_ALL, Workload::Creates, 1.0)),
-    (Workload::Deletes, Bar::Times(RCLONE, Workload::Deletes, 2.0)),
-    (Workload::Deletes, Bar::Times(RCLONE_LEAST, Workload::Deletes, 2.0)),
-    (Workload::Deletes, Bar::Times(By::Bindfs, Workload::Deletes, 1.3)),
-    (Workload::Deletes, Bar::Times(By::Mergerfs, Workload::Deletes, 1.3)),
-    (Workload::Deletes, Bar::Times(LARDER_FOR_ALL, Workload::Deletes, 1.0)),
-    (Workload::PostMark, Bar::Times(RCLONE, Workload::PostMark, 2.0)),
-    (Workload::PostMark, Bar::Times(RCLONE_LEAST, Workload::PostMark, 2.0)),
-    (Workload::PostMark, Bar::Times(By::Bindfs, Workload::PostMark, 1.3)),
-    (Workload::PostMark, Bar::Times(By::Mergerfs, Workload::PostMark, 1.3)),
-    // Opened for direct I/O, mergerfs would ask the disk; without it, it has its kernel keep no
-    // pages either, and finds its hits in the page cache below.
-    (Workload::Direct(1), Bar::Times(By::Mergerfs, Workload::Buffered(1), 1.0)),
-    (Workload::Direct(2), Bar::Times(By::Mergerfs, Workload::Buffered(2), 1.0)),
-    (Workload::Direct(2), Bar::Rate(130_000.0)),
-    (Workload::DirectLarge, Bar::Rate(2500.0)),
-    (Workload::Kept, Bar::Times(By::Bindfs, Workload::Kept, 0.9)),
-    (Workload::KeptLarge, Bar::Times(By::Bindfs, Workload::KeptLarge, 0.9)),
+const RCLONE_LEAST: Program = Program::Rclone("minimal");
+const ALL: [Program; 7] = [
+    LARDER,
+    LARDER_FOR_ALL,
+    LARDER_PAGES,
+    Program::Bindfs,
+    Program::Mergerfs,
+    RCLONE,
+    RCLONE_LEAST,
 ];
 
-/// Larder as it is with this workload.
-fn ours(workload: Workload) -> By {
-    if matches!(workload, Workload::Kept | Workload::KeptLarge) { LARDER_PAGES } else { LARDER }
+/// A workload: its name, and the unit of its rate.
+type Workload = (&'static str, &'static str);
+const CREATES: Workload = ("creates", "files/s");
+const DELETES: Workload = ("deletes", "files/s");
+const POSTMARK: Workload = ("PostMark", "transactions/s");
+const DIRECT_1: Workload = ("4 KiB direct random hits, 1 job", "reads/s");
+const BUFFERED_1: Workload = ("4 KiB random hits, 1 job", "reads/s");
+const DIRECT_2: Workload = ("4 KiB direct random hits, 2 jobs", "reads/s");
+const BUFFERED_2: Workload = ("4 KiB random hits, 2 jobs", "reads/s");
+const DIRECT_LARGE: Workload = ("1 MiB direct reads", "MB/s");
+const KEPT: Workload = ("4 KiB random reads of kernel pages", "reads/s");
+const KEPT_LARGE: Workload = ("1 MiB reads of kernel pages", "MB/s");
+const WORKLOADS: [Workload; 10] = [
+    CREATES,
+    DELETES,
+    POSTMARK,
+    DIRECT_1,
+    BUFFERED_1,
+    DIRECT_2,
+    BUFFERED_2,
+    DIRECT_LARGE,
+    KEPT,
+    KEPT_LARGE,
+];
+
+/// A rate of larder that is required: so many times that of a peer with the workload that is its
+/// counterpart, or so much a second.
+type Bar = (Workload, Option<(Program, Workload)>, f64);
+
+/// All bars.
+fn bars() -> Vec<Bar> {
+    let mut bars = Vec::new();
+    for workload in [CREATES, DELETES, POSTMARK] {
+        for (peer, times) in
+            [(RCLONE, 2.0), (RCLONE_LEAST, 2.0), (Program::Bindfs, 1.3), (Program::Mergerfs, 1.3)]
+        {
+            bars.push((workload, Some((peer, workload)), times));
+        }
+        if workload != POSTMARK {
+            bars.push((workload, Some((LARDER_FOR_ALL, workload)), 1.0));
+        }
+    }
+    // Opened for direct I/O, mergerfs would ask the disk; without it, it has its kernel keep no
+    // pages either, and finds its hits in the page cache below.
+    bars.extend([
+        (DIRECT_1, Some((Program::Mergerfs, BUFFERED_1)), 1.0),
+        (DIRECT_2, Some((Program::Mergerfs, BUFFERED_2)), 1.0),
+        (DIRECT_2, None, 130_000.0),
+        (DIRECT_LARGE, None, 2500.0),
+        (KEPT, Some((Program::Bindfs, KEPT)), 0.9),
+        (KEPT_LARGE, Some((Program::Bindfs, KEPT_LARGE)), 0.9),
+    ]);
+    bars
 }
 
-/// What one participant brought with one workload, in the order of the rounds.
+/// Larder as it is with this workload.
+fn ours(workload: Workload) -> Program {
+    if [KEPT, KEPT_LARGE].contains(&workload) { LARDER_PAGES } else { LARDER }
+}
+
+/// The trials of one program with one workload, in the order of the rounds.
 #[derive(Debug)]
 struct Series {
-    by: By,
+    program: Program,
     workload: Workload,
     per_s: Vec<f64>,
-    /// Whether a trial did not come to its end.
+    /// Whether a trial failed.
     is_stuck: bool,
 }
 
-/// What came of a bar.
-#[derive(Debug)]
-struct Outcome {
-    what: String,
-    ours: f64,
-    theirs: Option<f64>,
-    /// Median, least and most of the ratios to what is required to be reached or beaten.
-    ratio: [f64; 3],
-    required: f64,
-    bar: Bar,
-    workload: Workload,
-}
-
-impl Outcome {
-    fn holds(&self) -> bool {
-        self.ratio[0] >= self.required
-    }
-}
-
 /// Runs the proof.
-pub(super) fn run(lab: &Lab, claims: &mut Claims) -> Result<()> {
-    let programs = ["losetup", "mkfs.ext4", "bindfs", "mergerfs", "rclone", "postmark", "fio"];
-    if let Some(reason) = missing(&programs) {
-        claims.skip("speed of a mounted folder", reason);
+pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
+    if claims.skipped("speed of a mounted directory", run::missing(&NEEDS)) {
         return Ok(());
     }
-    let started = record::now()?;
     let _rings = rings::on()?;
-    let image = image::sparse(&lab.file("mount-speed.img"), IMAGE_MIB * MIB)?;
-    let mut file_system = FileSystem::attach(lab, &image, Kind::Ext4)?;
-    file_system.make()?;
-    file_system.mount()?;
-    let measured = measure(lab, file_system.point());
-    file_system.unmount()?;
-    file_system.check()?;
-    file_system.detach()?;
-    std::fs::remove_file(&image).context("remove the image")?;
+    let mut settings = json!({
+        "larder": LARDER.options(), "larder for all": LARDER_FOR_ALL.options(),
+        "larder with kernel pages": LARDER_PAGES.options(), "rclone": RCLONE.options(),
+        "fuse over io_uring": rings::are_on(), "mergerfs": Program::Mergerfs.options(),
+        "bindfs": Program::Bindfs.options(), "source": "ext4 on a loop device with direct I/O",
+    });
+    settings["rounds"] = rounds(POSTMARK, false).into();
+    settings["rounds of creates and deletes"] = rounds(CREATES, false).into();
+    let what = "a mounted directory on ext4, beside bindfs, mergerfs and rclone";
+    let programs = ["bindfs", "mergerfs", "rclone", "fio"];
+    let mut record = Record::new(&env.root, what, &programs, &settings)?;
+    let image = image::sparse(&env.file("mount-speed.img"), IMAGE_MIB * MIB)?;
+    let file_system = FileSystem::new(env.dir(), &image)?;
+    let measured = measure(env, file_system.point());
+    file_system.end()?;
     let series = measured?;
-    let mut outcomes = Vec::new();
-    for &(workload, bar) in BARS {
-        match stuck(&series, bar) {
-            Some(peer) => {
-                let what = format!("{}, beside {}", workload.name(), peer.name());
-                claims.skip(what, "it did not come to its end");
-            }
-            None => outcomes.push(outcome(&series, workload, bar)?),
-        }
+    for one in &series {
+        record.series(&name(one.program, one.workload), one.workload.1, &one.per_s, 0);
     }
-    for outcome in &outcomes {
-        claim(outcome, claims);
+    for bar in bars() {
+        judge(&series, bar, claims, &mut record)?;
     }
-    if !lab.options.quick {
-        let record = record::Record {
-            what: "a mounted folder on ext4, beside bindfs, mergerfs and rclone",
-            started: &started,
-            software: software(&lab.root),
-            settings: json!({
-                "larder": LARDER.words(), "larder for all": LARDER_FOR_ALL.words(),
-                "larder with kernel pages": LARDER_PAGES.words(),
-                "fuse over io_uring": rings::are_on(), "mergerfs": By::Mergerfs.words(),
-                "bindfs": By::Bindfs.words(), "rclone": RCLONE.words(),
-                "source": "ext4 on a loop device with direct I/O",
-                "rounds": Workload::DirectLarge.rounds(true),
-                "rounds of creates and deletes": Workload::Creates.rounds(true),
-            }),
-            samples: series.iter().map(sample).collect(),
-            comparisons: outcomes.iter().map(comparison).collect(),
-        };
-        println!("   recorded in {}", record.write(&lab.root, "mount-speed")?.display());
+    if !env.options.quick {
+        say!("   recorded in {}", record.write("mount-speed")?);
     }
     Ok(())
 }
 
-/// All trials, of all participants, in turns.
-fn measure(lab: &Lab, at: &Path) -> Result<Vec<Series>> {
-    let mut all = Vec::new();
-    for (number, by) in ALL.into_iter().enumerate() {
-        let source = at.join(number.to_string());
-        std::fs::create_dir(&source).context("make a folder to be shown")?;
-        all.push(Shown::start(lab, by, &source)?);
+/// The name of a series.
+fn name(program: Program, workload: Workload) -> String {
+    format!("{}: {}", program.name(), workload.0)
+}
+
+/// Rounds of a workload. Where a trial takes a tenth of a second there are many.
+fn rounds(workload: Workload, quick: bool) -> usize {
+    let is_short = [CREATES, DELETES].contains(&workload);
+    match (quick, is_short) {
+        (true, _) => 3,
+        (false, true) => 35,
+        (false, false) => 7,
     }
-    let size = lab.either(Size::LONG, Size::QUICK);
-    let mut series = Vec::new();
-    for workload in Workload::ALL {
-        let takes_part = |shown: &&Shown| {
-            let is_asked = |(of, bar): &(Workload, Bar)| match (shown.by() == ours(*of), bar) {
-                (true, _) => *of == workload,
-                (false, Bar::Times(peer, with, _)) => *peer == shown.by() && *with == workload,
-                (false, Bar::Rate(_)) => false,
-            };
-            BARS.iter().any(is_asked)
+}
+
+/// All trials of all programs, in turns.
+fn measure(env: &Env, at: &Path) -> Result<Vec<Series>> {
+    let mut mounts = Vec::new();
+    for (number, program) in ALL.into_iter().enumerate() {
+        let source = at.join(number.to_string());
+        std::fs::create_dir(&source).context("make a directory to be mounted")?;
+        mounts.push(FuseMount::start(env, program, &source)?);
+    }
+    let (mut all, bars) = (Vec::new(), bars());
+    for workload in WORKLOADS {
+        let takes_part = |mount: &&FuseMount| {
+            let side = (mount.program(), workload);
+            bars.iter().any(|(of, peer, _)| side == (ours(*of), *of) || *peer == Some(side))
         };
-        let who: Vec<&Shown> = all.iter().filter(takes_part).collect();
-        println!("   {}", workload.name());
-        let first = series.len();
-        series.extend(who.iter().map(|shown| Series {
-            by: shown.by(),
+        let taking_part: Vec<&FuseMount> = mounts.iter().filter(takes_part).collect();
+        say!("   {}", workload.0);
+        let series = |mount: &&FuseMount| Series {
+            program: mount.program(),
             workload,
             per_s: Vec::new(),
             is_stuck: false,
-        }));
-        for shown in &who {
-            workload.prepare(shown.point())?;
-        }
-        for round in 0..workload.rounds(!lab.options.quick) {
-            for turn in 0..who.len() {
-                let index = (round + turn) % who.len();
-                let (shown, name) = (who[index], workload.name());
-                if series[first + index].is_stuck {
-                    continue;
-                }
-                match workload.trial(lab, shown.point(), size) {
-                    Ok(rate) => series[first + index].per_s.push(rate),
-                    // A peer that does not come to the end is nothing to compare with.
-                    Err(error) if shown.by() != ours(workload) => {
-                        println!("   {name} of {}: {error:#}", shown.by().name());
-                        series[first + index].is_stuck = true;
-                    }
-                    Err(error) => return Err(error.context(name)),
-                }
+        };
+        let mut made: Vec<Series> = taking_part.iter().map(series).collect();
+        take_turns(rounds(workload, env.options.quick), made.len(), |index| {
+            let series = &mut made[index];
+            if series.is_stuck {
+                return Ok(());
             }
-        }
+            match trial(env, workload, taking_part[index].point()) {
+                Ok(rate) => series.per_s.push(rate),
+                // A peer whose trial fails is nothing to compare with.
+                Err(error) if series.program != ours(workload) => {
+                    say!("   {}: {error:#}", name(series.program, workload));
+                    series.is_stuck = true;
+                }
+                Err(error) => return Err(error.context(workload.0)),
+            }
+            Ok(())
+        })?;
+        all.extend(made);
     }
-    for shown in all {
-        shown.stop_clean()?;
+    mounts.into_iter().try_for_each(FuseMount::stop_clean)?;
+    Ok(all)
+}
+
+fn judge(all: &[Series], bar: Bar, claims: &mut Claims, record: &mut Record) -> Result<()> {
+    let (workload, peer, required) = bar;
+    let (title, unit) = workload;
+    let find = |program: Program, workload: Workload| {
+        let found = all.iter().find(|it| it.program == program && it.workload == workload);
+        let found = found.filter(|it| it.is_stuck || !it.per_s.is_empty());
+        found.with_context(|| format!("no trial of {}", name(program, workload)))
+    };
+    let mine = &find(ours(workload), workload)?.per_s;
+    let (what, theirs, ratio, side) = if let Some((program, with)) = peer {
+        let theirs = find(program, with)?;
+        let peer = program.name();
+        if theirs.is_stuck {
+            claims.skip(format!("{title}, beside {peer}"), "a trial of it failed");
+            return Ok(());
+        }
+        let middle = format!("{:.0} {unit}", median(&theirs.per_s));
+        let ratio = Spread::of_ratios(mine, &theirs.per_s);
+        (format!("{title}, at least {required} times {peer}"), middle, ratio, name(program, with))
+    } else {
+        let ratio = Spread::of(&mine.iter().map(|rate| rate / required).collect::<Vec<_>>());
+        let rate = format!("{required:.0} {unit}");
+        (format!("{title}, at least {rate}"), String::new(), ratio, rate)
+    };
+    let required = if peer.is_some() { required } else { 1.0 };
+    record.comparison(&what, [&name(ours(workload), workload), &side], ratio, required);
+    let (number, middle) = (median(mine), ratio.median);
+    let figure =
+        format!("{number:.0} {unit}, {middle:.2} times ({:.2} to {:.2})", ratio.min, ratio.max);
+    claims.against(what, figure, theirs, middle >= required);
+    Ok(())
+}
+
+/// The rate of one trial at a mountpoint.
+fn trial(env: &Env, workload: Workload, point: &Path) -> Result<f64> {
+    let reads = |options: &str| reads(env, point, options);
+    let large = |direct: &str| Ok(reads(&format!("{direct} --rw=read --bs=1m"))? * 1.048_576);
+    match workload {
+        CREATES => made_and_removed(point).map(|(creates, _)| creates),
+        DELETES => made_and_removed(point).map(|(_, deletes)| deletes),
+        POSTMARK => postmark(env, point),
+        DIRECT_LARGE => large("--direct=1"),
+        KEPT_LARGE => large("--direct=0"),
+        DIRECT_1 => reads("--direct=1 --rw=randread --bs=4k"),
+        DIRECT_2 => reads("--direct=1 --rw=randread --bs=4k --numjobs=2"),
+        BUFFERED_2 => reads("--rw=randread --bs=4k --numjobs=2"),
+        // With kernel pages the options of the mount make the difference.
+        _ => reads("--rw=randread --bs=4k"),
     }
-    Ok(series)
 }
 
-fn find(series: &[Series], by: By, workload: Workload) -> Result<&[f64]> {
-    let found = series.iter().find(|one| one.by == by && one.workload == workload);
-    let found = found.with_context(|| format!("{} had no {}", by.name(), workload.name()))?;
-    ensure!(!found.per_s.is_empty(), "{} had no trial of {}", by.name(), workload.name());
-    Ok(&found.per_s)
+/// Empty files made and closed one after the other in a second, and removed.
+fn made_and_removed(point: &Path) -> Result<(f64, f64)> {
+    let dir = point.join("files");
+    std::fs::create_dir(&dir).context("make a directory for files")?;
+    let names: Vec<_> = (0..FILES).map(|number| dir.join(number.to_string())).collect();
+    let mut how = OpenOptions::new();
+    how.write(true).create_new(true);
+    let begun = Instant::now();
+    for name in &names {
+        how.open(name).context("make a file")?;
+    }
+    let made = begun.elapsed();
+    for name in &names {
+        std::fs::remove_file(name).context("remove a file")?;
+    }
+    let removed = begun.elapsed().saturating_sub(made);
+    std::fs::remove_dir(&dir).context("remove the directory of the files")?;
+    Ok((to_f64(FILES) / made.as_secs_f64(), to_f64(FILES) / removed.as_secs_f64()))
 }
 
-/// The peer of a bar, if a trial of it did not come to its end.
-fn stuck(series: &[Series], bar: Bar) -> Option<By> {
-    let Bar::Times(peer, with, _) = bar else { return None };
-    let is_it = |one: &Series| one.is_stuck && one.by == peer && one.workload == with;
-    series.iter().any(is_it).then_some(peer)
+/// Transactions of Debian's PostMark in a second of its whole run: it counts whole seconds alone.
+fn postmark(env: &Env, point: &Path) -> Result<f64> {
+    let (files, transactions) = env.either((1000, 4000), (200, 800));
+    let (dir, script) = (point.join("postmark"), env.file("mount-speed.script"));
+    std::fs::create_dir(&dir).context("make a directory for PostMark")?;
+    fio::postmark_script(&script, &dir, (files, transactions), 10_000)?;
+    let begun = Instant::now();
+    let out = keep(cmd!(60, "postmark {script}"))?;
+    let took = begun.elapsed().as_secs_f64();
+    let is_well = out.ok() && out.stdout.contains("deleted") && !out.stderr.contains("Error");
+    ensure!(is_well, "PostMark failed: {}", run::tail(&out.stderr));
+    std::fs::remove_dir(&dir).context("PostMark left something")?;
+    Ok(to_f64(transactions) / took)
 }
 
-fn outcome(series: &[Series], workload: Workload, bar: Bar) -> Result<Outcome> {
-    let ours = find(series, ours(workload), workload)?;
-    let (theirs, ratios, required): (_, Vec<f64>, _) = match bar {
-        Bar::Times(peer, with, times) => {
-            let theirs = find(series, peer, with)?;
-            let ratios = ours.iter().zip(theirs).map(|(a, b)| a / b).collect();
-            (Some(median(theirs)), ratios, times)
-        }
-        Bar::Rate(rate) => (None, ours.iter().map(|a| a / rate).collect(), 1.0),
-    };
-    let least = ratios.iter().copied().fold(f64::INFINITY, f64::min);
-    let most = ratios.iter().copied().fold(0.0, f64::max);
-    let what = match bar {
-        Bar::Times(peer, ..) => {
-            format!("{}, at least {required} times {}", workload.name(), peer.name())
-        }
-        Bar::Rate(rate) => {
-            format!("{}, at least {rate:.0} {}", workload.name(), workload.unit())
-        }
-    };
-    let ratio = [median(&ratios), least, most];
-    Ok(Outcome { what, ours: median(ours), theirs, ratio, required, bar, workload })
-}
-
-fn claim(made: &Outcome, claims: &mut Claims) {
-    let ([middle, least, most], unit) = (made.ratio, made.workload.unit());
-    let figure = format!("{:.0} {unit}, {middle:.2} times ({least:.2} to {most:.2})", made.ours);
-    let peer = made.theirs.map_or_else(String::new, |theirs| format!("{theirs:.0} {unit}"));
-    claims.against(made.what.clone(), figure, peer, made.holds());
-}
-
-fn series_name(by: By, workload: Workload) -> String {
-    format!("{}: {}", by.name(), workload.name())
-}
-
-fn sample(of: &Series) -> Value {
-    json!({
-        "series": series_name(of.by, of.workload),
-        "unit": of.workload.unit(),
-        "values": of.per_s.iter().map(|value| value.round()).collect::<Vec<_>>(),
-    })
-}
-
-fn comparison(made: &Outcome) -> Value {
-    let [middle, least, most] = made.ratio.map(|value| (value * 1000.0).round() / 1000.0);
-    let theirs = match made.bar {
-        Bar::Times(peer, with, _) => series_name(peer, with),
-        Bar::Rate(rate) => format!("{rate:.0} {}", made.workload.unit()),
-    };
-    json!({
-        "what": made.what,
-        "ours": series_name(ours(made.workload), made.workload),
-        "theirs": theirs,
-        "ratio_median": middle,
-        "ratio_min": least,
-        "ratio_max": most,
-        "required": made.required,
-        "holds": made.holds(),
-    })
-}
-
-/// Versions of what takes part.
-fn software(root: &Path) -> Value {
-    let version = |program: &str| {
-        let text = run::text(Command::new(program).arg("--version")).unwrap_or_default();
-        text.lines().next().unwrap_or_default().to_owned()
-    };
-    json!({
-        "larder": record::commit(root),
-        "bindfs": version("bindfs"),
-        "mergerfs": version("mergerfs"),
-        "rclone": version("rclone"),
-        "fio": version("fio"),
-    })
+/// Reads in a second, of a file that was read just before.
+fn reads(env: &Env, point: &Path, options: &str) -> Result<f64> {
+    let file = point.join("file");
+    if !file.exists() {
+        image::filled(&file, FILE_MIB, 1)?;
+        // On the disk, so that no trial waits for it.
+        File::open(&file).and_then(|file| file.sync_all()).context("write the file out")?;
+    }
+    let mut read = File::open(&file).context("open the file")?;
+    // Where the kernel's pages happen to lie in memory is worth a fifth of the speed of reading
+    // them, and they would lie there in all rounds if they were kept.
+    fadvise(&read, 0, None, Advice::DontNeed).context("have the kernel forget the file")?;
+    std::io::copy(&mut read, &mut std::io::sink()).context("read the file once")?;
+    let (seconds, size) = (env.either("3", "1"), FILE_MIB.to_string());
+    let how = "--ioengine=psync --readonly --thread --time_based --invalidate=0".split(' ');
+    let options = options.split(' ');
+    let mut fio = cmd!(
+        63,
+        "fio --name=job {how...} --runtime={seconds} --size={size}m --filename={file} {options...}"
+    );
+    Ok(fio::outcome(&mut fio)?.per_s)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn series(by: By, workload: Workload, values: [f64; 3]) -> Series {
-        Series { by, workload, per_s: values.into(), is_stuck: false }
-    }
-
     #[test]
     fn a_bar_is_the_median_of_the_ratios_of_the_rounds() {
-        let all = [
-            series(LARDER, Workload::Creates, [140.0, 120.0, 130.0]),
-            series(By::Bindfs, Workload::Creates, [100.0, 100.0, 100.0]),
-        ];
-        let bar = |times| Bar::Times(By::Bindfs, Workload::Creates, times);
-        let made = outcome(&all, Workload::Creates, bar(1.3)).unwrap();
-        assert!(made.holds() && (made.ratio[1] - 1.2).abs() < 1e-9, "{made:?}");
-        assert!(!outcome(&all, Workload::Creates, bar(1.31)).unwrap().holds());
-        let rate = |rate| outcome(&all, Workload::Creates, Bar::Rate(rate)).unwrap();
-        assert!(rate(130.0).holds() && !rate(131.0).holds());
-        assert!(outcome(&all, Workload::Deletes, bar(1.0)).is_err(), "nobody did that");
+        let series = |program, per_s: [f64; 3]| Series {
+            program,
+            workload: CREATES,
+            per_s: per_s.into(),
+            is_stuck: false,
+        };
+        let all =
+            [series(LARDER, [140.0, 120.0, 130.0]), series(Program::Bindfs, [100.0, 100.0, 100.0])];
+        let mut record = Record::new(Path::new("."), "a test", &[], &json!({})).unwrap();
+        let mut claims = Claims::default();
+        let peer = Some((Program::Bindfs, CREATES));
+        for (peer, required) in [(peer, 1.3), (peer, 1.31), (None, 130.0), (None, 131.0)] {
+            judge(&all, (CREATES, peer, required), &mut claims, &mut record).unwrap();
+        }
+        let figures: Vec<_> =
+            claims.list.iter().map(|it| (it.verdict.word(), &it.figure)).collect();
+        assert_eq!(figures.iter().map(|it| it.0).collect::<Vec<_>>(), ["yes", "NO", "yes", "NO"]);
+        assert!(figures[0].1.contains("1.30 times (1.20 to 1.40)"), "{figures:?}");
+        let missing = (DELETES, Some((Program::Bindfs, DELETES)), 1.0);
+        assert!(judge(&all, missing, &mut claims, &mut record).is_err(), "it was not measured");
     }
 
     #[test]
-    fn every_bar_is_about_a_workload_that_is_run_by_who_takes_part() {
-        for (workload, bar) in BARS {
-            assert!(Workload::ALL.contains(workload));
-            if let Bar::Times(peer, with, _) = bar {
-                assert!(ALL.contains(peer) && Workload::ALL.contains(with));
-            }
+    fn every_bar_is_about_a_workload_and_a_program_that_take_part() {
+        for (workload, peer, _) in bars() {
+            assert!(WORKLOADS.contains(&workload));
+            let takes_part = |(of, with)| ALL.contains(&of) && WORKLOADS.contains(&with);
+            assert!(peer.is_none_or(takes_part));
         }
     }
 }

@@ -2,94 +2,93 @@
 //! the same system calls, no more processor time.
 //!
 //! Configurations come from the seed. Times and rates are masked before words are compared, and so
-//! is the advice after `out of files!`, which is in words of our own.
+//! is the advice after `out of files!`, which is in words of our own. Processor time is measured in
+//! memory: on a disk the time that the kernel spends varies by a factor of five from run to run.
 
 mod calls;
-mod cost;
 mod script;
 
-use std::path::Path;
-use std::process::Command;
-
-use anyhow::{Context as _, Result, ensure};
-
-use super::{Claims, Lab};
+use super::prelude::*;
 use crate::random::Random;
-use crate::run;
+use crate::record::Record;
+use crate::stats::{Spread, median, take_turns};
 
-/// What a session may take.
-const SESSION_MAX_S: u64 = 120;
+/// Rounds of the comparison of processor time; the figure is the median of the ratios of each.
+const ROUNDS: usize = 7;
+/// The first published result, and one in small blocks without a buffer.
+const COSTS: [(&str, &str); 2] = [
+    (
+        "the first published configuration",
+        "set number 10000\nset transactions 20000\nset subdirectories 5\nset size 500 100000\n\
+         set read 4096\nset write 4096\n",
+    ),
+    (
+        "sizes and blocks as they are by default, unbuffered",
+        "set number 20000\nset transactions 20000\nset buffering false\n",
+    ),
+];
+/// A file system in memory.
+const MEMORY: &str = "/dev/shm";
 
-/// Who is asked.
+/// The program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Who {
+enum Program {
     Ours,
     Theirs,
 }
 
-/// What a session came to.
-#[derive(Debug, PartialEq, Eq)]
-struct Session {
-    stdout: String,
-    stderr: String,
-    /// What the report file holds, if one was made.
-    report: Option<String>,
+impl Program {
+    /// Its command line with a script of the current directory.
+    fn words(self, env: &Env) -> Vec<std::ffi::OsString> {
+        let ours = ["bench", "postmark", "--classic", "script"].map(Into::into);
+        match self {
+            Self::Ours => [&[env.larder.clone().into()][..], &ours].concat(),
+            Self::Theirs => vec!["postmark".into(), "script".into()],
+        }
+    }
 }
 
 /// Runs the proof.
-pub(super) fn run(lab: &Lab, claims: &mut Claims) -> Result<()> {
-    if !run::installed("postmark") {
-        let reason = "postmark is not installed (apt-get install postmark)";
-        claims.skip("larder bench postmark --classic is the original", reason);
+pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
+    let what = "larder bench postmark --classic is the original";
+    let reason = "postmark is not installed (apt-get install postmark)";
+    if claims.skipped(what, (!run::installed("postmark")).then(|| reason.into())) {
         return Ok(());
     }
-    let count = lab.either(200, 40);
-    let mut random = Random::seeded(lab.options.seed);
-    claims.tried(
-        format!("{count} random configurations: counts and words of the original"),
-        || {
+    let (count, seed) = (env.either(200, 40), env.options.seed);
+    let mut random = Random::seeded(seed);
+    for (what, make) in [
+        ("configurations: counts and words", script::random as fn(&mut Random) -> String),
+        ("sessions of commands: words", script::commands),
+    ] {
+        claims.tried(format!("{count} random {what} of the original"), || {
             for number in 0..count {
-                let script = script::random(&mut random);
-                compare(lab, &script).with_context(|| format!("configuration {number}"))?;
+                let script = make(&mut random);
+                let [theirs, ours] =
+                    [Program::Theirs, Program::Ours].map(|it| session(env, it, &script));
+                let (theirs, ours) = (theirs?, ours?);
+                ensure!(
+                    ours == theirs,
+                    "number {number} differs\n{script}\noriginal: {theirs:#?}\nours: {ours:#?}"
+                );
             }
-            Ok(format!("all the same, seed {}", lab.options.seed))
-        },
-    );
-    claims.tried(format!("{count} random sessions of commands: words of the original"), || {
-        for number in 0..count {
-            let lines = script::commands(&mut random);
-            compare(lab, &lines).with_context(|| format!("session {number}"))?;
-        }
-        Ok(format!("all the same, seed {}", lab.options.seed))
-    });
-    calls::run(lab, claims);
-    cost::run(lab, claims)
+            Ok(format!("all the same, seed {seed}"))
+        });
+    }
+    calls::run(env, claims);
+    // Not in the short form, which runs beside other work.
+    if env.options.quick { Ok(()) } else { cost(env, claims) }
 }
 
-/// The program with a script, in a folder of its own.
-fn command(lab: &Lab, who: Who, dir: &Path) -> Command {
-    let mut command = match who {
-        Who::Ours => {
-            let mut command = run::client(SESSION_MAX_S, &lab.binary.to_string_lossy());
-            command.args(["bench", "postmark", "--classic"]);
-            command
-        }
-        Who::Theirs => run::client(SESSION_MAX_S, "postmark"),
-    };
-    command.arg("script").current_dir(dir);
-    command
-}
-
-/// A new folder with a script and the folders that scripts speak of. Both programs get one of the
-/// same name, since it is part of what they print.
-fn prepare(lab: &Lab, script: &str) -> Result<std::path::PathBuf> {
-    let dir = lab.file("postmark");
+/// A new directory with a script and the directories that scripts name. Both programs get one of
+/// the same name, since it is part of what they print.
+fn prepare(env: &Env, script: &str) -> Result<PathBuf> {
+    let dir = env.file("postmark");
     if dir.exists() {
         std::fs::remove_dir_all(&dir).with_context(|| format!("remove {}", dir.display()))?;
     }
-    for name in script::FOLDERS {
-        let folder = dir.join(name);
-        std::fs::create_dir_all(&folder).with_context(|| format!("make {}", folder.display()))?;
+    for name in script::DIRECTORIES {
+        std::fs::create_dir_all(dir.join(name)).with_context(|| format!("make {name}"))?;
     }
     for (name, text) in [("script", script), ("loaded", script::LOADED)] {
         std::fs::write(dir.join(name), text).with_context(|| format!("write {name}"))?;
@@ -97,30 +96,19 @@ fn prepare(lab: &Lab, script: &str) -> Result<std::path::PathBuf> {
     Ok(dir)
 }
 
-fn session(lab: &Lab, who: Who, script: &str) -> Result<Session> {
-    let dir = prepare(lab, script)?;
-    let out = run::keep(&mut command(lab, who, &dir))?;
-    ensure!(out.code == Some(0), "{who:?}: exit code {:?}\n{}", out.code, run::tail(&out.stderr));
+/// Runs a script; standard output, standard error, and the report file if one was made.
+fn session(env: &Env, program: Program, script: &str) -> Result<[Option<String>; 3]> {
+    let (dir, words) = (prepare(env, script)?, program.words(env));
+    let mut command = cmd!("timeout 120 {words...}");
+    let out = keep(command.current_dir(&dir))?;
+    ensure!(out.ok(), "{program:?}: exit code {:?}\n{}", out.code, run::tail(&out.stderr));
     let report = std::fs::read_to_string(dir.join("report")).ok();
-    Ok(Session {
-        stdout: masked(&out.stdout),
-        stderr: out.stderr,
-        report: report.map(|text| masked(&text)),
-    })
-}
-
-/// Asks both and compares.
-fn compare(lab: &Lab, script: &str) -> Result<()> {
-    let theirs = session(lab, Who::Theirs, script)?;
-    let ours = session(lab, Who::Ours, script)?;
-    ensure!(ours == theirs, "they differ\n{script}\noriginal: {theirs:#?}\nours: {ours:#?}");
-    Ok(())
+    Ok([Some(masked(&out.stdout)), Some(out.stderr), report.map(|text| masked(&text))])
 }
 
 /// The text without what differs from run to run: times, rates, and words of our own.
 fn masked(text: &str) -> String {
-    let mut masked = String::new();
-    let mut advice = 0;
+    let (mut masked, mut advice) = (String::new(), 0);
     for line in text.lines() {
         if advice > 0 {
             advice -= 1;
@@ -129,8 +117,7 @@ fn masked(text: &str) -> String {
         if line.ends_with("out of files!") {
             advice = 2;
         }
-        masked.push_str(&masked_line(line));
-        masked.push('\n');
+        masked.extend([&*masked_line(line), "\n"]);
     }
     masked
 }
@@ -154,6 +141,70 @@ fn masked_line(line: &str) -> String {
     }
 }
 
+/// Processor time, user and system, of the same run by both, taking turns.
+fn cost(env: &Env, claims: &mut Claims) -> Result<()> {
+    let settings = json!({ "rounds": ROUNDS, "place": MEMORY });
+    let what = "PostMark as it was, against Debian's";
+    let mut record = Record::new(&env.root, what, &[], &settings)?;
+    let version = cmd!("dpkg-query --show '--showformat=${Version}' postmark");
+    record.software("postmark", &text(version).unwrap_or_default());
+    for (name, script) in COSTS {
+        let script = format!("{script}run\nquit\n");
+        // Of ours and theirs: seconds of processor time, and of time.
+        let mut spent = [[vec![], vec![]], [vec![], vec![]]];
+        take_turns(ROUNDS, 2, |index| {
+            let program = [Program::Ours, Program::Theirs][index];
+            let measured = measure(env, program, &script)?;
+            spent[index].iter_mut().zip(measured).for_each(|(all, one)| all.push(one));
+            Ok(())
+        })?;
+        let [ours, theirs] = &spent;
+        let ratio = Spread::of_ratios(&theirs[0], &ours[0]);
+        let (middle, min, max) = (ratio.median, ratio.min, ratio.max);
+        claims.against(
+            format!("{name}: user and system time no higher than the original's"),
+            format!("{:.2} s ({middle:.2} times better, {min:.2} to {max:.2})", median(&ours[0])),
+            format!("{:.2} s", median(&theirs[0])),
+            middle >= 1.0,
+        );
+        let series = |program: &str, what: &str| format!("{program}: {name}: {what}");
+        for (program, spent) in [("larder", ours), ("postmark", theirs)] {
+            for (what, values) in ["processor time", "time"].iter().zip(spent) {
+                record.series(&series(program, what), "s", values, 6);
+            }
+        }
+        let sides = ["larder", "postmark"].map(|it| series(it, "processor time"));
+        let what = format!("{name}: user and system time");
+        record.comparison(&what, [&sides[0], &sides[1]], ratio, 1.0);
+    }
+    say!("   recorded in {}", record.write("postmark")?);
+    Ok(())
+}
+
+/// Seconds of processor time of the program and what it starts, and of time. The program runs
+/// under a shell's `times`, which counts all of its children and nothing else.
+fn measure(env: &Env, program: Program, script: &str) -> Result<[f64; 2]> {
+    let dir = tempfile::Builder::new().prefix("larder-").tempdir_in(MEMORY);
+    let dir = dir.context("make a directory in memory")?;
+    std::fs::write(dir.path().join("script"), script).context("write the script")?;
+    let (words, begun) = (program.words(env), Instant::now());
+    let measure = "\"$@\" > /dev/null; times";
+    let mut shell = cmd!("timeout 300 bash -c {measure} measure {words...}");
+    let text = text(shell.current_dir(dir.path()))?;
+    let time = begun.elapsed().as_secs_f64();
+    let line = text.lines().nth(1).context("the shell says no times of children")?;
+    let times: Option<Vec<f64>> = line.split_whitespace().map(seconds).collect();
+    let sum: f64 = times.with_context(|| format!("read the times {line}"))?.iter().sum();
+    ensure!(sum > 0.0, "the shell says that nothing was done");
+    Ok([sum, time])
+}
+
+/// A time as `times` writes it: 0m1.230000s.
+fn seconds(word: &str) -> Option<f64> {
+    let (minutes, seconds) = word.strip_suffix('s')?.split_once('m')?;
+    Some(minutes.parse::<f64>().ok()? * 60.0 + seconds.parse::<f64>().ok()?)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -173,5 +224,11 @@ mod tests {
             masked_line("1 1 5.00 3.00 1.00 2.00 2.00 2.00 3.00 9.00 2.00 17.00 22.00"),
             "13 NUMBERS"
         );
+    }
+
+    #[test]
+    fn times_of_the_shell_are_read() {
+        assert_eq!(seconds("1m2.500000s"), Some(62.5));
+        assert_eq!(seconds("1.5"), None);
     }
 }

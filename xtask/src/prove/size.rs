@@ -1,20 +1,11 @@
-//! `larder size` on the shared traces, as a new user would, against full sweeps.
+//! `larder size` on the shared traces, as a new user would, against full sweeps. (Wrong input is
+//! tried by tests of the command.)
 //!
 //! The sweep is `larder sim`: every policy, at every size, over the whole trace; no sampling. It
 //! knows nothing of the search that led to the recommendation.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
-
-use anyhow::{Context as _, Result, ensure};
-use serde_json::Value;
-
-use super::wrong_input::{REFUSAL_MAX_S, refusal};
-use super::{Claims, Lab, to_f64};
-use crate::{run, table};
-
-const TRACES: [&str; 4] =
-    ["cloudPhysicsIO.vscsi", "arc_OLTP.lis.zst", "arc_P3.lis.zst", "mqsim_tpcc-small.trace"];
+use super::policies::TRACES;
+use super::prelude::*;
 
 /// Pages that the recommendation counts.
 const PAGE: u64 = 4096;
@@ -38,58 +29,36 @@ struct Swept {
 }
 
 /// Runs the proof.
-pub(super) fn run(lab: &Lab, claims: &mut Claims) -> Result<()> {
+pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     let mut rows = Vec::new();
-    for name in TRACES {
-        let path = lab.root.join("../shared/traces").join(name);
-        if !path.exists() {
+    for (name, _) in TRACES {
+        let Some(path) = env.trace(name) else {
             claims.skip(format!("{name}: the recommendation"), "it is not in ../shared/traces");
             continue;
-        }
+        };
         let ways = [&[][..], &["--sampled"], &["--target", "80%"]];
-        for how in &ways[..lab.either(3, 1)] {
-            check(lab, (name, &path), how, claims, &mut rows)?;
+        for how in &ways[..env.either(3, 1)] {
+            rows.push(check(env, (name, &path), how, claims)?);
         }
     }
-    println!();
-    let head = [
-        "trace",
-        "how",
-        "size",
-        "smallest by the sweep",
-        "policy",
-        "best there",
-        "predicted",
-        "counted",
-        "seconds",
-    ];
-    table::print(&head, &rows);
-    refusals(lab, claims)
+    say!();
+    let head = "trace,how,size,smallest by the sweep,policy,best there,predicted,counted,seconds";
+    table::print(&head.split(',').collect::<Vec<_>>(), &rows);
+    Ok(())
 }
 
-/// What `larder size --json` says, and how long it took.
-fn sized(lab: &Lab, path: &Path, how: &[&str]) -> Result<(Value, f64)> {
-    let begun = std::time::Instant::now();
-    let mut command = Command::new(&lab.binary);
-    let text = run::text(command.arg("size").arg(path).args(how).arg("--json"))?;
-    let seconds = begun.elapsed().as_secs_f64();
-    Ok((serde_json::from_str(&text).context("parse what larder size printed")?, seconds))
-}
-
-fn sweep(lab: &Lab, path: &Path, pages: &[u64]) -> Result<Vec<Swept>> {
-    let mut swept = Vec::new();
+fn sweep(env: &Env, path: &Path, pages: &[u64]) -> Result<Vec<Swept>> {
+    let (larder, mut swept) = (&env.larder, Vec::new());
     // All caches of a run are in memory together.
     for pages in pages.chunks(6) {
-        let sizes: Vec<String> = pages.iter().map(|pages| format!("{pages}p")).collect();
-        let mut command = Command::new(&lab.binary);
-        command.arg("sim").arg(path).args(["--page-size", "4KiB", "--format", "json", "--size"]);
-        let text = run::text(command.arg(sizes.join(",")))?;
-        let made: Value = serde_json::from_str(&text).context("parse what larder sim printed")?;
+        let sizes = pages.iter().map(|pages| format!("{pages}p")).collect::<Vec<_>>().join(",");
+        let how = ["--page-size", "4KiB", "--format", "json"];
+        let made = json_of(cmd!("{larder} sim {path} {how...} --size {sizes}"))?;
         for row in made["rows"].as_array().context("larder sim printed no rows")? {
             swept.push(Swept {
                 policy: row["policy"].as_str().context("a row without policy")?.to_owned(),
                 pages: row["size_pages"].as_u64().context("a row without size")?,
-                hit_ratio: row["hit_ratio"].as_f64().context("a row without hit ratio")?,
+                hit_ratio: number(row, "hit_ratio")?,
             });
         }
     }
@@ -120,56 +89,51 @@ fn sizes(footprint: u64, recommended: u64) -> Vec<u64> {
     sizes
 }
 
+/// Judges one recommendation; its row in the table.
 fn check(
-    lab: &Lab,
+    env: &Env,
     (name, path): (&str, &Path),
     how: &[&str],
     claims: &mut Claims,
-    rows: &mut Vec<Vec<String>>,
-) -> Result<()> {
-    let (made, seconds) = sized(lab, path, how)?;
+) -> Result<Vec<String>> {
+    let (larder, begun) = (&env.larder, Instant::now());
+    let made = json_of(cmd!("{larder} size {path} {how...} --json"))?;
+    let seconds = begun.elapsed().as_secs_f64();
     let how = if how.is_empty() { "default".to_owned() } else { how.join(" ") };
     let advice = &made["recommendation"];
-    let number = |value: &Value| value.as_f64().context("larder size left out a number");
     let pages = advice["bytes"].as_u64().context("larder size recommends nothing")? / PAGE;
     let footprint = made["workload"]["footprint_pages"].as_u64().context("no footprint")?;
     let policy = advice["policy"].as_str().context("no policy")?;
-    let swept = sweep(lab, path, &sizes(footprint, pages))?;
+    let swept = sweep(env, path, &sizes(footprint, pages))?;
+    let at = |pages: u64| {
+        let row = swept.iter().find(|row| row.pages == pages && row.policy == policy);
+        row.map(|row| row.hit_ratio).with_context(|| format!("the sweep lacks {pages} pages"))
+    };
     // The goal from the trace itself, not from what was predicted.
     let ceiling = best(&swept, footprint).context("the sweep lacks the footprint")?.hit_ratio;
-    let wanted = number(&made["goal"]["target"])? * ceiling;
+    let wanted = number(&made, "/goal/target")? * ceiling;
     let needed = smallest(&swept, wanted).context("no size of the sweep reaches the goal")?;
     let there = best(&swept, pages).context("the sweep lacks the recommended size")?;
-    let own = swept
-        .iter()
-        .find(|row| row.pages == pages && row.policy == policy)
-        .context("the sweep lacks the recommended policy")?;
-    let off = to_f64(pages) / to_f64(needed);
-    let reaches = own.hit_ratio >= wanted - RATIO_OFF;
+    let (own, off) = (at(pages)?, to_f64(pages) / to_f64(needed));
     claims.add(
         format!("{name}, {how}: the size is the smallest that reaches the goal, within 15 %"),
-        format!("{pages} pages, {needed} by the sweep, hits {:.4} of {wanted:.4}", own.hit_ratio),
-        (1.0 / SIZE_OFF..=SIZE_OFF).contains(&off) && reaches,
+        format!("{pages} pages, {needed} by the sweep, hits {own:.4} of {wanted:.4}"),
+        (1.0 / SIZE_OFF..=SIZE_OFF).contains(&off) && own >= wanted - RATIO_OFF,
     );
     claims.add(
         format!("{name}, {how}: no policy is better by more than half a point"),
-        format!("{policy} {:.4}, {} {:.4}", own.hit_ratio, there.policy, there.hit_ratio),
-        there.hit_ratio - own.hit_ratio <= POLICY_OFF,
+        format!("{policy} {own:.4}, {} {:.4}", there.policy, there.hit_ratio),
+        there.hit_ratio - own <= POLICY_OFF,
     );
     let (mut predicted, mut counted, mut hold) = (Vec::new(), Vec::new(), true);
     for effect in made["effects"].as_array().context("no effects")? {
         let pages = effect["bytes"].as_u64().context("an effect without size")? / PAGE;
-        let true_ratio = swept
-            .iter()
-            .find(|row| row.pages == pages && row.policy == policy)
-            .context("the sweep lacks an effect")?
-            .hit_ratio;
-        let [ratio, low, high] = ["hit_ratio", "low", "high"].map(|key| number(&effect[key]));
-        let (ratio, low, high) = (ratio?, low?, high?);
+        let (true_ratio, ratio) = (at(pages)?, number(effect, "hit_ratio")?);
+        let (low, high) = (number(effect, "low")?, number(effect, "high")?);
         predicted.push(format!("{:.1}", ratio * 100.0));
         counted.push(format!("{:.1}", true_ratio * 100.0));
-        let within = (low..=high).contains(&true_ratio);
-        hold &= within || (ratio - true_ratio).abs() <= RATIO_OFF;
+        let is_within = (low..=high).contains(&true_ratio);
+        hold &= is_within || (ratio - true_ratio).abs() <= RATIO_OFF;
     }
     let (predicted, counted) = (predicted.join(" / "), counted.join(" / "));
     claims.add(
@@ -182,90 +146,33 @@ fn check(
         format!("{seconds:.1} s"),
         seconds < SECONDS_MAX,
     );
-    #[expect(clippy::cast_precision_loss, reason = "sizes for people")]
-    let mib = |pages: u64| format!("{:.1} MiB", (pages * PAGE) as f64 / f64::from(1 << 20));
-    let best_there = format!("{} {:.1}", there.policy, there.hit_ratio * 100.0);
-    rows.push(vec![
+    let mib = |pages: u64| format!("{:.1} MiB", to_f64(pages * PAGE) / to_f64(MIB));
+    Ok(vec![
         name.to_owned(),
         how,
         mib(pages),
         mib(needed),
-        format!("{policy} {:.1}", own.hit_ratio * 100.0),
-        best_there,
+        format!("{policy} {:.1}", own * 100.0),
+        format!("{} {:.1}", there.policy, there.hit_ratio * 100.0),
         predicted,
         counted,
         format!("{seconds:.1}"),
-    ]);
-    Ok(())
-}
-
-/// Wrong input: one sentence each.
-fn refusals(lab: &Lab, claims: &mut Claims) -> Result<()> {
-    let file = |name: &str, content: &[u8]| -> Result<PathBuf> {
-        let path = lab.file(name);
-        std::fs::write(&path, content).with_context(|| format!("write {name}"))?;
-        Ok(path)
-    };
-    let csv = |what: &str, lines: &str| {
-        format!(
-            "time_ns,{what},len,latency_ns,volume,file,process,op,class,volume_name,file_name,\
-             process_name\n{lines}"
-        )
-    };
-    let twice = "0,0,4096,0,0,0,0,read,0,,,\n1,0,4096,0,0,0,0,read,0,,,\n";
-    let good = file("good.csv", csv("offset", twice).as_bytes())?;
-    let empty = file("empty.csv", csv("offset", "").as_bytes())?;
-    let nothing = file("nothing.vscsi", b"")?;
-    let objects = file("objects.csv", csv("object", twice).as_bytes())?;
-    let cut = file("cut.vscsi", &[1; 47])?;
-    let cases: [(&str, &Path, &[&str], &str); 9] = [
-        ("a trace without requests", &empty, &[], "empty.csv"),
-        ("an empty file", &nothing, &["--trace-format", "vscsi1"], "nothing.vscsi"),
-        ("a trace of objects", &objects, &[], "objects.csv"),
-        ("a truncated trace", &cut, &["--trace-format", "vscsi1"], "cut.vscsi"),
-        ("a missing trace", Path::new("absent.csv"), &[], "absent.csv"),
-        ("standard input", Path::new("-"), &[], "standard input"),
-        ("a budget below a page", &good, &["--budget", "100B"], "budget"),
-        ("a page that cannot be written", &good, &["--html", "/no/such/page.html"], "page.html"),
-        ("a format that is not one", &good, &["--trace-format", "vscsi1"], "good.csv"),
-    ];
-    for (what, path, options, word) in cases {
-        claims.tried(format!("refused: {what}"), || {
-            let mut command = run::client(REFUSAL_MAX_S, &lab.binary.to_string_lossy());
-            refusal(command.arg("size").arg(path).args(options), &[word])
-        });
-    }
-    // What the parser of the command line refuses takes more lines to say how it is used.
-    for options in [["--target", "0%"], ["--target", "200%"], ["--target", "x"], ["--budget", "x"]]
-    {
-        claims.tried(format!("refused: {}", options.join(" ")), || {
-            let out = run::keep(Command::new(&lab.binary).arg("size").arg(&good).args(options))?;
-            ensure!(out.code == Some(2), "exit code {:?}\n{}", out.code, out.stderr);
-            ensure!(!out.stderr.contains("panicked"), "a panic\n{}", out.stderr);
-            let first = out.stderr.lines().next().unwrap_or_default().to_owned();
-            ensure!(first.contains(options[0]), "does not name {}: {first}", options[0]);
-            Ok(first)
-        });
-    }
-    Ok(())
+    ])
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn row(policy: &str, pages: u64, hit_ratio: f64) -> Swept {
-        Swept { policy: policy.to_owned(), pages, hit_ratio }
-    }
-
     #[test]
     fn a_sweep_tells_the_best_policy_and_the_smallest_size() {
+        let row =
+            |policy: &str, pages, hit_ratio| Swept { policy: policy.into(), pages, hit_ratio };
         let swept = [row("lru", 10, 0.2), row("arc", 10, 0.3), row("lru", 20, 0.5)];
         assert_eq!(best(&swept, 10).unwrap().policy, "arc");
         assert_eq!(best(&swept, 11), None);
-        assert_eq!(smallest(&swept, 0.3), Some(10));
-        assert_eq!(smallest(&swept, 0.4), Some(20));
-        assert_eq!(smallest(&swept, 0.6), None);
+        let found = [0.3, 0.4, 0.6].map(|hit_ratio| smallest(&swept, hit_ratio));
+        assert_eq!(found, [Some(10), Some(20), None]);
     }
 
     #[test]

@@ -1,283 +1,248 @@
-//! Speed over a unix socket, all hits, alternating with the peers in one run.
+//! Speed over a unix socket, all hits, alternating with the peers in one run; and hits without a
+//! socket.
 //!
 //! Every server holds the same 1 GiB, has read it once, and stays up; in each round each server
-//! gets one short trial of each workload, the order turning round from round to round. Compared
-//! are the trials of the same round; the median and the spread of these ratios are shown. The
-//! client and the server share the processors, so the processor time of the server per request is
-//! recorded as well; and since fio itself is what limits the faster servers, a lean client of our
-//! own asks them too.
+//! gets one short trial of each workload, the order turning from round to round. Compared are the
+//! trials of the same round; the median and the spread of these ratios are shown. The client and
+//! the server share the processors, so the processor time of the server per request is recorded as
+//! well; and since fio itself limits the faster servers, a lean client of our own asks them too.
 
-pub(super) mod record;
+use super::prelude::*;
+use crate::flood;
+use crate::nbd;
+use crate::record::Record;
+use crate::stats::{Spread, median, take_turns};
 
-use std::path::Path;
-use std::process::Command;
-
-use anyhow::{Context as _, Result};
-
-use super::{Claims, Lab, to_f64};
-use crate::flood::{self, Kind};
-use crate::image::{self, MIB};
-use crate::server::{Larder, Peer, Recipe, Server};
-use crate::{fio, run};
-
-/// So much that 1 GiB of dirty pages stays below the limit at which writers are slowed down.
+/// So much that 1 GiB of dirty pages stays below the limit at which writers are throttled.
 const OPTIONS: &str = "--memory 3072MiB --write-mode back";
 
 const MEMORY: &str = "nbdkit memory";
 const CACHE: &str = "nbdkit cache filter";
 const QEMU: &str = "qemu-nbd writeback";
 
-/// Who asks.
+/// The client of a workload.
 #[derive(Debug)]
 enum Client {
-    /// fio with these options: one look at the clock and more for each request.
+    /// fio with these options.
     Fio(&'static [&'static str]),
-    /// Our own, which costs next to nothing, with so many requests in flight.
-    Flood(Kind, usize),
+    /// The lean client, with so many requests in flight.
+    Flood(nbd::Command, usize),
 }
 
-/// One workload, and how many times the peer's rate is promised.
-#[derive(Debug)]
-struct Workload {
-    name: &'static str,
-    client: Client,
-    least: &'static [(&'static str, f64)],
-    /// Whether the server must also use less processor time than the first peer.
-    less_cpu: bool,
-}
+/// A workload, the times of each peer's rate that are required, and whether the server must also
+/// use less processor time than the first peer.
+type Workload = (&'static str, Client, &'static [(&'static str, f64)], bool);
 
+/// The last ones make everything dirty.
 const WORKLOADS: &[Workload] = &[
-    Workload {
-        name: "4 KiB random read, depth 32",
-        client: Client::Fio(&["--rw=randread", "--bs=4k", "--iodepth=32"]),
-        least: &[(MEMORY, 1.35)],
-        less_cpu: false,
-    },
-    Workload {
-        name: "4 KiB random read, depth 1",
-        client: Client::Fio(&["--rw=randread", "--bs=4k", "--iodepth=1"]),
-        least: &[(MEMORY, 1.0)],
-        less_cpu: false,
-    },
-    Workload {
-        name: "1 MiB read, depth 4",
-        client: Client::Fio(&["--rw=read", "--bs=1m", "--iodepth=4"]),
-        least: &[(MEMORY, 1.25)],
-        less_cpu: false,
-    },
-    Workload {
-        name: "4 KiB random read, depth 32, lean client",
-        client: Client::Flood(Kind::Read, 32),
-        least: &[(MEMORY, 1.0), (CACHE, 3.0), (QEMU, 3.0)],
-        less_cpu: true,
-    },
-    // Last: they make everything dirty.
-    Workload {
-        name: "4 KiB random write, depth 32",
-        client: Client::Fio(&["--rw=randwrite", "--bs=4k", "--iodepth=32"]),
-        least: &[(MEMORY, 0.95)],
-        less_cpu: true,
-    },
-    Workload {
-        name: "4 KiB random write, depth 32, lean client",
-        client: Client::Flood(Kind::Write, 32),
-        least: &[(MEMORY, 0.95), (CACHE, 3.0), (QEMU, 3.0)],
-        less_cpu: true,
-    },
+    (
+        "4 KiB random read, depth 32",
+        Client::Fio(&["--rw=randread", "--bs=4k", "--iodepth=32"]),
+        &[(MEMORY, 1.35)],
+        false,
+    ),
+    (
+        "4 KiB random read, depth 1",
+        Client::Fio(&["--rw=randread", "--bs=4k", "--iodepth=1"]),
+        &[(MEMORY, 1.0)],
+        false,
+    ),
+    (
+        "1 MiB read, depth 4",
+        Client::Fio(&["--rw=read", "--bs=1m", "--iodepth=4"]),
+        &[(MEMORY, 1.25)],
+        false,
+    ),
+    (
+        "4 KiB random read, depth 32, lean client",
+        Client::Flood(nbd::Command::Read, 32),
+        &[(MEMORY, 1.0), (CACHE, 3.0), (QEMU, 3.0)],
+        true,
+    ),
+    (
+        "4 KiB random write, depth 32",
+        Client::Fio(&["--rw=randwrite", "--bs=4k", "--iodepth=32"]),
+        &[(MEMORY, 0.95)],
+        true,
+    ),
+    (
+        "4 KiB random write, depth 32, lean client",
+        Client::Flood(nbd::Command::Write, 32),
+        &[(MEMORY, 0.95), (CACHE, 3.0), (QEMU, 3.0)],
+        true,
+    ),
 ];
 
-/// What the trials of one server with one workload gave, in the order of the rounds.
-#[derive(Debug, Default, Clone)]
-struct Samples {
-    per_s: Vec<f64>,
-    cpu_ns: Vec<f64>,
-}
-
-/// Ours against a peer's; a ratio above 1 says that ours is better.
-#[derive(Debug)]
-struct Comparison {
-    what: String,
-    peer: &'static str,
-    unit: &'static str,
-    ours: f64,
-    theirs: f64,
-    ratio_median: f64,
-    ratio_min: f64,
-    ratio_max: f64,
-    required: f64,
-}
-
-impl Comparison {
-    fn holds(&self) -> bool {
-        self.ratio_median >= self.required
-    }
-}
+/// Requests per second of the trials of one server, and nanoseconds of processor time per request.
+type Samples = [Vec<f64>; 2];
 
 /// Runs the proof.
-pub(super) fn run(lab: &Lab, claims: &mut Claims) -> Result<()> {
-    let (mib, rounds, seconds) = lab.either((1024, 7, 3), (128, 3, 1));
-    let servers = start(lab, mib)?;
-    let started = record::now()?;
-    let mut comparisons = Vec::new();
-    let mut table = Vec::new();
+pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
+    let (mib, rounds, seconds) = env.either((1024, 7, 3), (128, 3, 1));
+    let settings = json!({ "larder": OPTIONS, "image_bytes": mib * MIB, "trial_s": seconds });
+    let what = "all hits over a unix socket, against the peers";
+    let mut record = Record::new(&env.root, what, &["fio", "nbdkit", "qemu-nbd"], &settings)?;
+    let servers = start(env, mib)?;
     for workload in WORKLOADS {
-        println!("   {}", workload.name);
-        let samples = trials(&servers, workload, rounds, seconds)?;
-        for &(peer, required) in workload.least {
-            let theirs = servers.iter().position(|(name, _)| name == peer);
-            let theirs = &samples[theirs.context("a peer that was not started")?];
-            let first = comparisons.len();
-            comparisons.push(rates(workload, &samples[0], theirs, peer, required));
-            if workload.less_cpu && peer == MEMORY {
-                comparisons.push(times(workload, &samples[0], theirs, peer));
-            }
-            comparisons[first..].iter().for_each(|comparison| claim(comparison, claims));
-        }
-        let names = servers.iter().map(|(name, _)| name.clone());
-        table.extend(names.zip(samples).map(|(name, samples)| (workload.name, name, samples)));
+        say!("   {}", workload.0);
+        let mut samples: Vec<Samples> = vec![Samples::default(); servers.len()];
+        // The record shows all servers, even where nothing is required against one.
+        take_turns(rounds, servers.len(), |index| {
+            let (name, server) = &servers[index];
+            let before = server.cpu()?;
+            let outcome = match workload.1 {
+                Client::Fio(options) => fio::run(&server.uri(), seconds, options),
+                Client::Flood(command, depth) => {
+                    flood::run(&server.socket(), command, depth, seconds)
+                }
+            };
+            let outcome = outcome.with_context(|| format!("{} of {name}", workload.0))?;
+            let used = server.cpu()?.saturating_sub(before);
+            samples[index][0].push(outcome.per_s);
+            samples[index][1].push(used.as_secs_f64() * 1e9 / to_f64(outcome.requests));
+            Ok(())
+        })?;
+        let samples: Vec<_> = servers.iter().map(|it| it.0).zip(samples).collect();
+        judge(workload, &samples, claims, &mut record)?;
     }
-    if !lab.options.quick {
-        let path = record::write(&lab.root, &started, &table, &comparisons, (seconds, mib))?;
-        println!("   recorded in {}", path.display());
+    if !env.options.quick {
+        say!("   recorded in {}", record.write("speed")?);
     }
     Ok(())
 }
 
 /// Starts all servers and makes each hold everything.
-fn start(lab: &Lab, mib: u64) -> Result<Vec<(String, Server)>> {
-    let ours = image::filled(&lab.file("speed.img"), mib, lab.options.seed)?;
+fn start(env: &Env, mib: u64) -> Result<Vec<(&'static str, Server)>> {
+    let ours = image::filled(&env.file("speed.img"), mib, env.options.seed)?;
     let copy = |name: &str| -> Result<_> {
-        let path = lab.file(name);
-        run::text(Command::new("cp").arg("--sparse=never").arg(&ours).arg(&path))?;
+        let path = env.file(name);
+        text(cmd!("cp --sparse=never {ours} {path}"))?;
         Ok(path)
     };
-    let recipes: [Box<dyn Recipe>; 4] = [
-        Box::new(Larder::serving(&lab.binary, &ours, OPTIONS)),
-        Box::new(Peer::NbdkitMemory(mib * MIB)),
-        Box::new(Peer::NbdkitCache(copy("speed-cache.img")?)),
-        Box::new(Peer::QemuNbd(copy("speed-qemu.img")?)),
-    ];
-    let mut servers = Vec::new();
-    for recipe in recipes {
-        let server = Server::start(recipe.as_ref(), lab.dir())?;
-        if recipe.name() == MEMORY {
-            fill(&server, &ours)?;
+    let mut servers = vec![("larder", env.serve(&ours, OPTIONS)?)];
+    for peer in [
+        Peer::NbdkitMemory(mib * MIB),
+        Peer::NbdkitCache(copy("speed-cache.img")?),
+        Peer::QemuNbd(copy("speed-qemu.img")?),
+    ] {
+        servers.push((peer.name(), peer.start(env.dir())?));
+    }
+    for (name, server) in &servers {
+        let uri = server.uri();
+        if *name == MEMORY {
+            // Memory that was never written would be read faster than data.
+            text(cmd!(300, "nbdcopy --sparse=0 {ours} {uri}"))?;
         }
-        fio::run(&server.uri(), 0, &["--rw=read", "--bs=1m", "--iodepth=4"])?;
-        servers.push((recipe.name(), server));
+        fio::run(&uri, 0, &["--rw=read", "--bs=1m", "--iodepth=4"])?;
     }
     Ok(servers)
 }
 
-/// Memory that was never written would be read faster than data.
-fn fill(server: &Server, image: &Path) -> Result<()> {
-    run::text(run::client(300, "nbdcopy").args(["--sparse=0"]).arg(image).arg(server.uri()))?;
+/// Claims and records of one workload; the first samples are ours.
+fn judge(
+    (workload, _, least, less_cpu): &Workload,
+    samples: &[(&str, Samples)],
+    claims: &mut Claims,
+    record: &mut Record,
+) -> Result<()> {
+    let whats = ["requests", "processor time per request"].map(|it| format!("{workload}: {it}"));
+    let name = |server: &str, what: &str| format!("{server}: {what}");
+    for (server, samples) in samples {
+        for (number, unit) in ["requests/s", "ns"].into_iter().enumerate() {
+            record.series(&name(server, &whats[number]), unit, &samples[number], 0);
+        }
+    }
+    let ours = &samples[0].1;
+    for &(peer, required) in *least {
+        let theirs = samples.iter().find(|it| it.0 == peer).context("a peer that did not run")?;
+        let theirs = &theirs.1;
+        // More requests are better, and less processor time.
+        let rates = (0, "per s", Spread::of_ratios(&ours[0], &theirs[0]), required);
+        let times = (1, "ns", Spread::of_ratios(&theirs[1], &ours[1]), 1.0);
+        let with_times = [rates, times];
+        let count = if *less_cpu && peer == MEMORY { 2 } else { 1 };
+        for (number, unit, ratio, required) in with_times.into_iter().take(count) {
+            let what = &whats[number];
+            let [mine, other] = [ours, theirs].map(|samples| median(&samples[number]));
+            let (middle, min, max) = (ratio.median, ratio.min, ratio.max);
+            claims.against(
+                format!("{what}, at least {required} times as good as {peer}"),
+                format!("{middle:.2} times ({min:.2} to {max:.2}), {mine:.0} {unit}"),
+                format!("{other:.0} {unit}"),
+                middle >= required,
+            );
+            record.comparison(what, [&name("larder", what), &name(peer, what)], ratio, required);
+        }
+    }
     Ok(())
 }
 
-/// Samples of each server, alternating.
-fn trials(
-    servers: &[(String, Server)],
-    workload: &Workload,
-    rounds: usize,
-    seconds: u64,
-) -> Result<Vec<Samples>> {
-    let mut samples = vec![Samples::default(); servers.len()];
-    for round in 0..rounds {
-        for turn in 0..servers.len() {
-            let index = (round + turn) % servers.len();
-            let (name, server) = &servers[index];
-            // Server after server is asked even where nothing is promised against it: the record
-            // shows them all.
-            let before = server.cpu()?;
-            let outcome = match workload.client {
-                Client::Fio(options) => fio::run(&server.uri(), seconds, options),
-                Client::Flood(kind, depth) => flood::run(&server.socket(), kind, depth, seconds),
-            };
-            let outcome = outcome.with_context(|| format!("{} of {name}", workload.name))?;
-            let used = server.cpu()?.saturating_sub(before);
-            samples[index].per_s.push(outcome.per_s);
-            samples[index].cpu_ns.push(used.as_secs_f64() * 1e9 / to_f64(outcome.requests));
-        }
-    }
-    Ok(samples)
+/// The proof `in-process`: how far hits are from a bare copy and from the page cache. The bench of
+/// larder-io prints one JSON object of medians; times are of one 4 KiB copy.
+pub(super) fn in_process(env: &Env, claims: &mut Claims) -> Result<()> {
+    let mut cargo = run::cargo(&env.root);
+    cargo.args(["bench", "--package", "larder-io", "--bench", "hit", "--", "--json"]);
+    cargo.args(env.either(None, Some("--quick")));
+    judge_hits(&json_of(cargo)?, claims)
 }
 
-/// More requests are better.
-fn rates(
-    workload: &Workload,
-    ours: &Samples,
-    theirs: &Samples,
-    peer: &'static str,
-    required: f64,
-) -> Comparison {
-    let ratios: Vec<f64> = ours.per_s.iter().zip(&theirs.per_s).map(|(a, b)| a / b).collect();
-    Comparison {
-        what: format!("{}: requests", workload.name),
-        peer,
-        unit: "per s",
-        ours: median(&ours.per_s),
-        theirs: median(&theirs.per_s),
-        ratio_median: median(&ratios),
-        ratio_min: ratios.iter().copied().fold(f64::INFINITY, f64::min),
-        ratio_max: ratios.iter().copied().fold(0.0, f64::max),
-        required,
-    }
-}
-
-/// Less processor time is better.
-fn times(workload: &Workload, ours: &Samples, theirs: &Samples, peer: &'static str) -> Comparison {
-    let swapped = Samples { per_s: theirs.cpu_ns.clone(), cpu_ns: Vec::new() };
-    let other = Samples { per_s: ours.cpu_ns.clone(), cpu_ns: Vec::new() };
-    let made = rates(workload, &swapped, &other, peer, 1.0);
-    Comparison {
-        what: format!("{}: processor time per request", workload.name),
-        unit: "ns",
-        ours: made.theirs,
-        theirs: made.ours,
-        ..made
-    }
-}
-
-fn claim(made: &Comparison, claims: &mut Claims) {
-    let Comparison { what, peer, unit, ours, theirs, required, .. } = made;
+fn judge_hits(medians: &Value, claims: &mut Claims) -> Result<()> {
+    // A number, or a median with its least and greatest.
+    let get =
+        |name: &str| number(medians, name).or_else(|_| number(medians, &format!("/{name}/0")));
+    let (copy, alone, batch) = (get("memcpy_ns")?, get("hit_ns")?, get("hits_ns")?);
+    let (over_copy, pread_over) = (get("hits_over_memcpy")?, get("pread_over_hits")?);
+    let (scaling, copy_scaling) = (get("scaling_2_threads")?, get("memcpy_scaling_2_threads")?);
     claims.against(
-        format!("{what}, at least {required} times as good as {peer}"),
-        format!(
-            "{:.2} times ({:.2} to {:.2}), {ours:.0} {unit}",
-            made.ratio_median, made.ratio_min, made.ratio_max
-        ),
-        format!("{theirs:.0} {unit}"),
-        made.holds(),
+        "a copy hit, of eight at hand, takes at most 1.25 times a memcpy",
+        format!("{batch:.0} ns, {over_copy:.2} times ({alone:.0} ns one at a time)"),
+        format!("memcpy {copy:.0} ns"),
+        over_copy <= 1.25,
     );
-}
-
-/// The middle value, or the mean of the two in the middle.
-pub(super) fn median(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let middle = sorted.len() / 2;
-    if sorted.len() % 2 == 1 {
-        sorted[middle]
-    } else {
-        f64::midpoint(sorted[middle - 1], sorted[middle])
-    }
+    claims.against(
+        "it is at least 2 times as fast as pread from the page cache",
+        format!("{batch:.0} ns, {pread_over:.2} times"),
+        format!("pread {:.0} ns", get("pread_ns")?),
+        pread_over >= 2.0,
+    );
+    claims.against(
+        "two threads do at least 1.8 times as much as one, or 0.9 of what memory allows",
+        format!("{scaling:.2} times"),
+        format!("memcpy {copy_scaling:.2} times"),
+        scaling >= 1.8 || scaling >= 0.9 * copy_scaling,
+    );
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::table::Verdict;
 
     #[test]
-    fn the_ratio_is_the_median_of_the_rounds_and_above_one_is_better() {
-        let samples = |values: [f64; 3]| Samples { per_s: values.into(), cpu_ns: values.into() };
-        let (ours, theirs) = (samples([150.0, 130.0, 140.0]), samples([100.0, 100.0, 100.0]));
-        let made = rates(&WORKLOADS[0], &ours, &theirs, MEMORY, 1.4);
-        assert!((made.ratio_median - 1.4).abs() < 1e-9 && made.holds());
-        assert!((made.ratio_min - 1.3).abs() < 1e-9 && (made.ratio_max - 1.5).abs() < 1e-9);
-        let made = times(&WORKLOADS[0], &ours, &theirs, MEMORY);
-        assert!((made.ratio_median - 1.0 / 1.4).abs() < 1e-9 && !made.holds());
-        assert!((made.ours - 140.0).abs() < 1e-9 && (made.theirs - 100.0).abs() < 1e-9);
-        assert!((median(&[1.0, 4.0, 2.0, 3.0]) - 2.5).abs() < 1e-9);
+    fn the_limits_of_hits_are_those_that_were_promised() {
+        let mut claims = Claims::default();
+        let medians = json!({
+            "memcpy_ns": 100, "hit_ns": 140, "hits_ns": 126, "hits_over_memcpy": [1.26, 1, 2],
+            "pread_ns": 252, "pread_over_hits": [2.0, 1, 3],
+            "scaling_2_threads": [1.7, 1, 2], "memcpy_scaling_2_threads": [1.9, 1, 2],
+        });
+        judge_hits(&medians, &mut claims).unwrap();
+        let verdicts: Vec<Verdict> = claims.list.iter().map(|claim| claim.verdict).collect();
+        assert_eq!(verdicts, [Verdict::Fails, Verdict::Holds, Verdict::Fails]);
+        assert!(judge_hits(&json!({}), &mut claims).is_err());
+    }
+
+    #[test]
+    fn more_requests_and_less_processor_time_are_better() {
+        let mut record = Record::new(Path::new("."), "a test", &[], &json!({})).unwrap();
+        let samples = |values: [f64; 3]| [values.to_vec(), values.to_vec()];
+        let samples = [("larder", samples([150.0, 130.0, 140.0])), (MEMORY, samples([100.0; 3]))];
+        let workload = ("reads", Client::Fio(&[]), &[(MEMORY, 1.4)][..], true);
+        let mut claims = Claims::default();
+        judge(&workload, &samples, &mut claims, &mut record).unwrap();
+        let figures: Vec<_> = claims.list.iter().map(|it| (it.verdict, &*it.figure)).collect();
+        assert_eq!(figures[0], (Verdict::Holds, "1.40 times (1.30 to 1.50), 140 per s"));
+        assert_eq!(figures[1], (Verdict::Fails, "0.71 times (0.67 to 0.77), 140 ns"));
     }
 }

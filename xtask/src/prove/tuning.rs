@@ -1,96 +1,92 @@
-//! What the running cache knows of its workload and decides by itself: the online curve, the policy
-//! and the division of the pool, over the shared traces, and what the curve costs a hit.
+//! Knowledge and decisions of the running cache: the online curve, the policy and the division of
+//! the pool, over the shared traces, and the cost of the curve for a hit.
 //!
 //! The benches of larder-lab and larder-io run the cache; this judges what they print.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
-use std::process::Command;
 
-use anyhow::{Context as _, Result, ensure};
+use super::policies::traces;
+use super::prelude::*;
+use crate::stats::mean_and_most;
 
-use super::default_policy::traces;
-use super::{Claims, Lab, to_f64};
-use crate::{run, table};
-
-/// Sizes in per cent of the footprint, and the one that a quick look takes.
+/// Sizes in per cent of the footprint; the short form takes the second.
 const SIZES: [&str; 4] = ["1", "5", "10", "20"];
-const QUICK_SIZES: [&str; 1] = ["5"];
 /// Traces with fewer references are left out.
-const REFERENCES_MIN: usize = 100_000;
-/// What `auto` may hit less than the best policy of its set on average, and at worst.
+const REFERENCES_MIN: f64 = 100_000.0;
+/// How much less than the best policy of its set `auto` may hit on average, and at worst.
 const AUTO_MEAN: f64 = 0.01;
 const AUTO_WORST: f64 = 0.03;
 /// How far the online curve may be off on average.
 const CURVE_MEAN: f64 = 0.01;
-/// What the automatic division may hit less than the best fixed one.
+/// How much less than the best fixed division the automatic one may hit.
 const SHARE_OFF: f64 = 0.01;
-/// What the curve may cost, as a part of the instructions of a hit.
+/// The cost of the curve, as a part of the instructions of a hit.
 const COST_MAX: f64 = 0.01;
 /// Hits that are counted.
 const HITS: u32 = 400_000;
 
-fn bench(lab: &Lab, args: &[&str]) -> Result<String> {
-    let mut cargo = run::cargo(&lab.root);
+/// Lines of fields.
+type Lines = Vec<Vec<String>>;
+
+/// The lines of so many fields that the bench prints.
+fn bench(env: &Env, args: &[&str], count: usize) -> Result<Lines> {
+    let mut cargo = run::cargo(&env.root);
     cargo.args(["bench", "--package", "larder-lab", "--bench", "tuning", "--"]).args(args);
-    run::text(&mut cargo)
+    Ok(fields(&text(cargo)?, count))
 }
 
-/// The sizes that are looked at.
-fn sizes(lab: &Lab) -> Vec<&'static str> {
-    lab.either(SIZES.to_vec(), QUICK_SIZES.to_vec())
-}
-
-/// Lines of so many fields.
-fn fields(text: &str, count: usize) -> Vec<Vec<String>> {
+fn fields(text: &str, count: usize) -> Lines {
     let lines = text.lines().map(|line| line.split(',').map(str::to_owned).collect());
     lines.filter(|fields: &Vec<String>| fields.len() == count).collect()
 }
 
-fn number(text: &str) -> Result<f64> {
-    text.parse().with_context(|| format!("no number: {text}"))
+fn float(text: &str) -> Result<f64> {
+    text.trim().parse().with_context(|| format!("no number: {text}"))
 }
 
-/// The traces that are long enough.
-fn long_traces(lab: &Lab) -> Result<Vec<(PathBuf, &'static str)>> {
-    let mut long = Vec::new();
-    for (path, name) in traces(lab) {
-        let mut command = Command::new(&lab.binary);
-        command.arg("sim").arg(&path).args(["--policy", "fifo", "--size", "10%"]);
-        let text = run::text(command.args(["--page-size", "4KiB", "--format", "csv"]))?;
-        let line = text.lines().nth(1).context("larder sim printed no line")?;
-        let references = line.split(',').nth(4).context("larder sim printed a short line")?;
-        if references.parse::<usize>().context("references are a number")? >= REFERENCES_MIN {
-            long.push((path, name));
+/// The output of the bench on each trace that is long enough, with its name, at the sizes that are
+/// tried; none if there is no trace, which is a claim that is skipped.
+fn of_traces(
+    env: &Env,
+    claims: &mut Claims,
+    what: &str,
+    word: &str,
+    count: usize,
+) -> Result<Vec<(&'static str, Lines)>> {
+    let (larder, mut all) = (&env.larder, Vec::new());
+    for (path, name) in traces(env) {
+        let how = "--policy fifo --size 10% --page-size 4KiB --format json".split(' ');
+        let made = json_of(cmd!("{larder} sim {path} {how...}"))?;
+        if number(&made, "/rows/0/references")? >= REFERENCES_MIN {
+            let path = path.to_str().context("a path that is text")?;
+            all.push((name, bench(env, &[&[word, path], sizes(env)].concat(), count)?));
         }
     }
-    Ok(long)
+    claims.skipped(what, all.is_empty().then(|| "no trace in ../shared/traces".into()));
+    Ok(all)
+}
+
+fn sizes(env: &Env) -> &'static [&'static str] {
+    env.either(&SIZES[..], &SIZES[1..2])
 }
 
 /// `--policy auto` against the best policy of its set.
-pub(super) fn auto(lab: &Lab, claims: &mut Claims) -> Result<()> {
+pub(super) fn auto(env: &Env, claims: &mut Claims) -> Result<()> {
     let what = "auto hits at most 1 point less than the best of its set on average, 3 at worst";
-    let traces = long_traces(lab)?;
-    if traces.is_empty() {
-        claims.skip(what, "no trace in ../shared/traces");
-        return Ok(());
-    }
-    let sizes = sizes(lab);
     let (mut rows, mut behind) = (Vec::new(), Vec::new());
-    for (path, name) in traces {
-        let path = path.to_str().context("a path that is text")?;
-        let text = bench(lab, &[&["auto", path], &sizes[..]].concat())?;
-        let made = auto_rows(name, &fields(&text, 5))?;
-        ensure!(made.len() == sizes.len(), "the bench printed {} sizes", made.len());
+    for (name, lines) in of_traces(env, claims, what, "auto", 5)? {
+        let made = auto_rows(name, &lines)?;
+        ensure!(made.len() == sizes(env).len(), "the bench printed {} sizes", made.len());
         for (row, off) in made {
             rows.push(row);
             behind.push(off);
         }
     }
-    table::print(
-        &["trace", "size", "best of the set", "hits", "auto", "behind", "switches"],
-        &rows,
-    );
+    if behind.is_empty() {
+        return Ok(());
+    }
+    let heads = ["trace", "size", "best of the set", "hits", "auto", "behind", "switches"];
+    table::print(&heads, &rows);
     let (mean, worst) = mean_and_most(&behind);
     let figure = format!("mean {:.2}, worst {:.2} points", mean * 100.0, worst * 100.0);
     claims.add(what, figure, mean <= AUTO_MEAN && worst <= AUTO_WORST);
@@ -99,10 +95,9 @@ pub(super) fn auto(lab: &Lab, claims: &mut Claims) -> Result<()> {
 
 /// A row for each size, and how far auto is behind.
 fn auto_rows(trace: &str, lines: &[Vec<String>]) -> Result<Vec<(Vec<String>, f64)>> {
-    let mut rows = Vec::new();
-    let mut best: Option<(String, f64)> = None;
+    let (mut rows, mut best) = (Vec::new(), None::<(String, f64)>);
     for line in lines {
-        let ratio = number(&line[3])?;
+        let ratio = float(&line[3])?;
         if line[2] != "auto" {
             if best.as_ref().is_none_or(|(_, most)| ratio > *most) {
                 best = Some((line[2].clone(), ratio));
@@ -110,81 +105,52 @@ fn auto_rows(trace: &str, lines: &[Vec<String>]) -> Result<Vec<(Vec<String>, f64
             continue;
         }
         let (name, most) = best.take().context("auto came before the policies")?;
-        let percent = |ratio: f64| format!("{:.2}", ratio * 100.0);
-        let size = format!("{} %", line[0]);
-        let row = vec![
-            trace.to_owned(),
-            size,
-            name,
-            percent(most),
-            percent(ratio),
-            percent(most - ratio),
-            line[4].clone(),
-        ];
-        rows.push((row, most - ratio));
+        let words = [trace.to_owned(), format!("{} %", line[0]), name];
+        let points = [most, ratio, most - ratio].map(|ratio| format!("{:.2}", ratio * 100.0));
+        rows.push(([&words[..], &points, &line[4..]].concat(), most - ratio));
     }
     Ok(rows)
 }
 
-fn mean_and_most(values: &[f64]) -> (f64, f64) {
-    let mean = values.iter().sum::<f64>() / to_f64(values.len().max(1) as u64);
-    (mean, values.iter().copied().fold(f64::NEG_INFINITY, f64::max))
-}
-
 /// The curve that the whole cache kept against the exact one.
-pub(super) fn online_curve(lab: &Lab, claims: &mut Claims) -> Result<()> {
+pub(super) fn curve(env: &Env, claims: &mut Claims) -> Result<()> {
     let what = "the online curve is at most 1 point off the exact one on average";
-    let traces = long_traces(lab)?;
-    if traces.is_empty() {
-        claims.skip(what, "no trace in ../shared/traces");
-        return Ok(());
-    }
-    let wanted = sizes(lab);
     let (mut rows, mut all, mut held) = (Vec::new(), Vec::new(), 0_u64);
-    for (path, name) in traces {
-        let path = path.to_str().context("a path that is text")?;
-        let text = bench(lab, &[&["curve", path], &wanted[..]].concat())?;
-        let mut sizes: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
-        for line in fields(&text, 6) {
-            let [made, low, high, truth] =
-                [number(&line[2])?, number(&line[3])?, number(&line[4])?, number(&line[5])?];
+    for (name, lines) in of_traces(env, claims, what, "curve", 6)? {
+        let mut of_sizes: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
+        for line in lines {
+            let [made, low, high, truth] = [2, 3, 4, 5].map(|at| float(&line[at]));
+            let (made, truth) = (made?, truth?);
             // Rounded in print.
-            held += u64::from(low <= truth + 1e-6 && truth <= high + 1e-6);
+            held += u64::from(low? <= truth + 1e-6 && truth <= high? + 1e-6);
             let size = line[0].parse().context("a size in per cent")?;
-            sizes.entry(size).or_default().push((made - truth).abs());
+            of_sizes.entry(size).or_default().push((made - truth).abs());
         }
-        ensure!(sizes.len() == wanted.len(), "the bench printed {} sizes", sizes.len());
-        for (size, off) in sizes {
+        let count = of_sizes.len();
+        ensure!(count == sizes(env).len(), "the bench printed {count} sizes");
+        for (size, off) in of_sizes {
             let (mean, most) = mean_and_most(&off);
-            let points = |off: f64| format!("{:.2}", off * 100.0);
-            rows.push(vec![
-                name.to_owned(),
-                format!("{size} %"),
-                off.len().to_string(),
-                points(mean),
-                points(most),
-            ]);
+            let words = [name.to_owned(), format!("{size} %"), off.len().to_string()];
+            rows.push([&words[..], &[mean, most].map(|it| format!("{:.2}", it * 100.0))].concat());
             all.extend(off);
         }
     }
+    if all.is_empty() {
+        return Ok(());
+    }
     table::print(&["trace", "size", "points", "mean off", "most off"], &rows);
     let (mean, most) = mean_and_most(&all);
-    let part = to_f64(held) / to_f64(all.len().max(1) as u64) * 100.0;
-    let figure = format!(
-        "mean {:.2}, most {:.2} points; {part:.0} % of the bars hold",
-        mean * 100.0,
-        most * 100.0
-    );
-    claims.add(what, figure, mean <= CURVE_MEAN);
+    let part = to_f64(held) / to_f64(all.len() as u64) * 100.0;
+    let points = format!("mean {:.2}, most {:.2} points", mean * 100.0, most * 100.0);
+    claims.add(what, format!("{points}; {part:.0} % of the bars hold"), mean <= CURVE_MEAN);
     Ok(())
 }
 
 /// Two volumes in one pool.
-pub(super) fn share(lab: &Lab, claims: &mut Claims) -> Result<()> {
-    let text = bench(lab, &["share"])?;
+pub(super) fn share(env: &Env, claims: &mut Claims) -> Result<()> {
     let mut policies: BTreeMap<String, Vec<(String, f64)>> = BTreeMap::new();
-    for line in fields(&text, 3) {
-        let ratio = number(&line[2])?;
+    for line in bench(env, &["share"], 3)? {
+        let ratio = 100.0 * float(&line[2])?;
         policies.entry(line[0].clone()).or_default().push((line[1].clone(), ratio));
     }
     ensure!(!policies.is_empty(), "the bench printed nothing");
@@ -194,44 +160,40 @@ pub(super) fn share(lab: &Lab, claims: &mut Claims) -> Result<()> {
             found.map(|(_, ratio)| *ratio).with_context(|| format!("no line of {name}"))
         };
         let fixed = list.iter().filter(|(division, _)| division.ends_with("/8"));
-        let (best, most) = fixed
-            .max_by(|one, other| one.1.total_cmp(&other.1))
-            .context("no fixed division was tried")?;
+        let best = fixed.max_by(|one, other| one.1.total_cmp(&other.1));
+        let (best, most) = best.context("no fixed division was tried")?;
         let (auto, coldest) = (of("auto")?, of("coldest")?);
         claims.against(
             format!("--share auto is within 1 point of the best fixed division, {policy}"),
-            format!("{:.2} %", auto * 100.0),
-            format!(
-                "hot {best} of the memory: {:.2} %; coldest: {:.2} %",
-                most * 100.0,
-                coldest * 100.0
-            ),
-            auto >= most - SHARE_OFF,
+            format!("{auto:.2} %"),
+            format!("hot {best} of the memory: {most:.2} %; coldest: {coldest:.2} %"),
+            auto >= most - 100.0 * SHARE_OFF,
         );
     }
     Ok(())
 }
 
 /// Instructions of a hit with the curve and without, counted by callgrind.
-pub(super) fn curve_cost(lab: &Lab, claims: &mut Claims) -> Result<()> {
+pub(super) fn curve_cost(env: &Env, claims: &mut Claims) -> Result<()> {
     let what =
-        |mib: u32| format!("the curve costs a hit at most 1 % of its instructions, {mib} MiB");
-    if !run::installed("valgrind") {
-        claims.skip(what(1024), "valgrind is not installed");
+        |mib: &str| format!("the curve costs a hit at most 1 % of its instructions, {mib} MiB");
+    let reason = (!run::installed("valgrind")).then(|| "valgrind is not installed".into());
+    if claims.skipped(&what("1024"), reason) {
         return Ok(());
     }
-    let mut cargo = run::cargo(&lab.root);
-    cargo.args(["bench", "--package", "larder-io", "--bench", "hit_cost", "--no-run"]);
-    let text = run::text(cargo.arg("--message-format=json"))?;
-    let binary = text
-        .lines()
-        .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
-        .filter(|message| message["target"]["name"] == "hit_cost")
-        .find_map(|message| message["executable"].as_str().map(str::to_owned))
-        .context("cargo built no bench called hit_cost")?;
-    for mib in lab.either(vec![256, 1024], vec![256]) {
-        let without = instructions(&binary, mib, "none")?;
-        let with = instructions(&binary, mib, "curve")?;
+    let words = ["bench", "--package", "larder-io", "--bench", "hit_cost", "--no-run"];
+    let bench = run::built(&env.root, &words, "hit_cost")?;
+    // Instructions of a hit of 4 KiB, its copy included.
+    let instructions = |mib: &str, curve: &str| -> Result<f64> {
+        let how = "--callgrind-out-file=/dev/null --collect-atstart=no".split(' ');
+        let (toggle, hits) = ("--toggle-collect=*hit_cost*measured*", HITS.to_string());
+        let work = [mib, &hits, curve];
+        let out = keep(cmd!("valgrind --tool=callgrind {how...} {toggle} {bench} {work...}"))?;
+        ensure!(out.ok(), "valgrind failed: {}", run::tail(&out.stderr));
+        Ok(collected(&out.stderr)? / f64::from(HITS))
+    };
+    for mib in env.either(&["256", "1024"][..], &["256"]) {
+        let (without, with) = (instructions(mib, "none")?, instructions(mib, "curve")?);
         let cost = (with - without) / without;
         claims.against(
             what(mib),
@@ -243,20 +205,9 @@ pub(super) fn curve_cost(lab: &Lab, claims: &mut Claims) -> Result<()> {
     Ok(())
 }
 
-/// Instructions of a hit of 4 KiB, its copy included.
-fn instructions(binary: &str, mib: u32, curve: &str) -> Result<f64> {
-    let mut valgrind = Command::new("valgrind");
-    valgrind.args(["--tool=callgrind", "--callgrind-out-file=/dev/null", "--collect-atstart=no"]);
-    valgrind.args(["--toggle-collect=*hit_cost*measured*", binary]);
-    valgrind.args([&mib.to_string(), &HITS.to_string(), curve]);
-    let out = run::keep(&mut valgrind)?;
-    ensure!(out.ok(), "valgrind failed: {}", run::tail(&out.stderr));
-    Ok(collected(&out.stderr)? / f64::from(HITS))
-}
-
 fn collected(text: &str) -> Result<f64> {
     let line = text.lines().find_map(|line| line.split_once("Collected :"));
-    number(line.context("callgrind told no count")?.1.trim())
+    float(line.context("callgrind printed no count")?.1)
 }
 
 #[cfg(test)]

@@ -12,18 +12,12 @@
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, ensure};
-use serde_json::Value;
-
-use super::{Claims, Lab, to_f64};
-use crate::image::MIB;
+use super::prelude::*;
 use crate::nbd::Client;
 use crate::random::Random;
-use crate::server::{Larder, Peer, Server};
+use crate::stats::{Spread, take_turns};
 
 /// What the store takes for a request, whatever its length.
 const STORE_TIME: Duration = Duration::from_millis(1);
@@ -74,27 +68,27 @@ struct Trial {
 }
 
 /// Runs the proof.
-pub(super) fn run(lab: &Lab, claims: &mut Claims) -> Result<()> {
-    let store = Server::start(&Peer::NbdkitDisk(IMAGE_BYTES, STORE_TIME), lab.dir())?;
+pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
+    let store = Peer::NbdkitSlow(IMAGE_BYTES, STORE_TIME, 1).start(env.dir())?;
     let image = PathBuf::from(store.uri());
-    let lists = lab.file("lists");
-    std::fs::create_dir(&lists).context("make a folder for lists")?;
+    let lists = env.file("lists");
+    std::fs::create_dir(&lists).context("make a directory for lists")?;
     let with_list = format!("{OPTIONS} --warm-list {}", lists.display());
-    let before = steady(lab, &image, &with_list)?;
-    println!("   hit ratio before: {:.1} %", 100.0 * before);
-    let in_order = in_order(lab, &image)?;
-    println!("   misses to read the hot set once in order: {in_order}");
-    let (mut warm, mut cold) = (Vec::new(), Vec::new());
-    for round in 0..lab.either(5, 2) {
-        for turn in 0..2 {
-            let is_warm = (round + turn) % 2 == 0;
-            let options =
-                if is_warm { with_list.clone() } else { format!("{OPTIONS} --warm-list none") };
-            let trial = trial(lab, &image, &options, BACK * before, round)?;
-            println!("   {}: {}", if is_warm { "with the list" } else { "without" }, trial.told());
-            (if is_warm { &mut warm } else { &mut cold }).push(trial);
-        }
-    }
+    let before = steady(env, &image, &with_list)?;
+    say!("   hit ratio before: {:.1} %", 100.0 * before);
+    let in_order = in_order(env, &image)?;
+    say!("   misses to read the hot set once in order: {in_order}");
+    let (mut round, mut trials) = (0, [vec![], vec![]]);
+    take_turns(env.either(5, 2), 2, |index| {
+        let without = format!("{OPTIONS} --warm-list none");
+        let options = if index == 0 { &with_list } else { &without };
+        let trial = trial(env, &image, options, BACK * before, round / 2)?;
+        say!("   {}: {}", ["with the list", "without"][index], trial.in_words());
+        trials[index].push(trial);
+        round += 1;
+        Ok(())
+    })?;
+    let [warm, cold] = trials;
     store.stop()?;
     judge(&warm, &cold, (before, in_order), claims);
     Ok(())
@@ -104,17 +98,13 @@ fn judge(warm: &[Trial], cold: &[Trial], (before, in_order): (f64, u64), claims:
     let misses = |trials: &[Trial]| -> Option<Vec<f64>> {
         trials.iter().map(|trial| Some(to_f64(trial.back?.misses()))).collect()
     };
-    let told = |trials: &[Trial]| {
+    let in_words = |trials: &[Trial]| {
         let Some(misses) = misses(trials) else { return "not back in time".to_owned() };
         let back = trials.iter().filter_map(|trial| trial.back);
-        let seconds = back.clone().map(|back| back.at.as_secs_f64()).collect();
-        let mib = back.map(|back| to_f64(back.read_blocks * BLOCK_BYTES / MIB)).collect();
-        format!(
-            "{} misses, {} MiB read, {} s",
-            spread(misses, 0),
-            spread(mib, 0),
-            spread(seconds, 1)
-        )
+        let seconds: Vec<_> = back.clone().map(|back| back.at.as_secs_f64()).collect();
+        let mib: Vec<_> = back.map(|it| to_f64(it.read_blocks * BLOCK_BYTES / MIB)).collect();
+        let [misses, mib, seconds] = [misses, mib, seconds].map(|values| Spread::of(&values));
+        format!("{misses:.0} misses, {mib:.0} MiB read, {seconds:.1} s")
     };
     let is_soon = |trials: &[Trial]| {
         misses(trials).is_some_and(|misses| misses.iter().all(|&misses| misses < to_f64(in_order)))
@@ -125,40 +115,27 @@ fn judge(warm: &[Trial], cold: &[Trial], (before, in_order): (f64, u64), claims:
              set once in order ({in_order}), which a cold start does not do",
             100.0 * before
         ),
-        told(warm),
-        format!("cold: {}", told(cold)),
+        in_words(warm),
+        format!("cold: {}", in_words(cold)),
         is_soon(warm) && !is_soon(cold),
     );
     for (place, what) in ["first second", "first three seconds"].iter().enumerate() {
         let ms = |trials: &[Trial]| -> Vec<f64> {
             trials.iter().map(|trial| trial.p99[place] / 1e6).collect()
         };
-        let ratios: Vec<_> =
-            ms(warm).iter().zip(ms(cold)).map(|(warm, cold)| warm / cold).collect();
-        let ratio = median(ratios.clone());
+        let ratio = Spread::of_ratios(&ms(warm), &ms(cold));
+        let [warm, cold] = [ms(warm), ms(cold)].map(|ms| Spread::of(&ms));
         claims.against(
             format!("p99 of clients in the {what}, at most that of a cold start"),
-            format!("{} ms, {} of cold", spread(ms(warm), 2), spread(ratios, 2)),
-            format!("cold: {} ms", spread(ms(cold), 2)),
-            ratio <= NOISE,
+            format!("{warm} ms, {ratio} of cold"),
+            format!("cold: {cold} ms"),
+            ratio.median <= NOISE,
         );
     }
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
-}
-
-/// Median, least and most.
-fn spread(mut values: Vec<f64>, digits: usize) -> String {
-    values.sort_by(f64::total_cmp);
-    let [least, most] = [values[0], values[values.len() - 1]];
-    format!("{:.digits$} ({least:.digits$} to {most:.digits$})", median(values))
-}
-
 impl Trial {
-    fn told(&self) -> String {
+    fn in_words(&self) -> String {
         let back = match self.back {
             Some(back) => {
                 format!("back after {} misses and {:.1} s", back.misses(), back.at.as_secs_f64())
@@ -184,9 +161,9 @@ fn read_hot_set(server: &Server) -> Result<()> {
 }
 
 /// The misses that it takes a cold cache to read the hot set once in order.
-fn in_order(lab: &Lab, image: &Path) -> Result<u64> {
+fn in_order(env: &Env, image: &Path) -> Result<u64> {
     let options = format!("{OPTIONS} --warm-list none");
-    let server = Server::start(&Larder::serving(&lab.binary, image, &options), lab.dir())?;
+    let server = env.serve(image, &options)?;
     read_hot_set(&server)?;
     let misses = sample(&server, Instant::now())?.misses();
     server.stop_clean()?;
@@ -194,10 +171,10 @@ fn in_order(lab: &Lab, image: &Path) -> Result<u64> {
 }
 
 /// The hit ratio of a server with everything hot in its cache, which is then stopped.
-fn steady(lab: &Lab, image: &Path, options: &str) -> Result<f64> {
-    let server = Server::start(&Larder::serving(&lab.binary, image, options), lab.dir())?;
+fn steady(env: &Env, image: &Path, options: &str) -> Result<f64> {
+    let server = env.serve(image, options)?;
     read_hot_set(&server)?;
-    let seconds = lab.either(8, 3);
+    let seconds = env.either(8, 3);
     let (samples, _) = load(&server, 1, |samples| {
         samples.last().is_some_and(|last| last.at >= Duration::from_secs(seconds))
     })?;
@@ -209,8 +186,8 @@ fn steady(lab: &Lab, image: &Path, options: &str) -> Result<f64> {
 }
 
 /// Starts a server and has clients ask until the hit ratio is back.
-fn trial(lab: &Lab, image: &Path, options: &str, wanted: f64, round: u64) -> Result<Trial> {
-    let server = Server::start(&Larder::serving(&lab.binary, image, options), lab.dir())?;
+fn trial(env: &Env, image: &Path, options: &str, wanted: f64, round: u64) -> Result<Trial> {
+    let server = env.serve(image, options)?;
     let (samples, requests) = load(&server, round, |samples| {
         let Some(last) = samples.last() else { return false };
         last.at >= TRIAL_MAX || last.at >= FIRST && back(samples, wanted).is_some()
@@ -326,10 +303,5 @@ mod tests {
         samples.push(sample(2000, 1850));
         assert_eq!(back(&samples, 0.91).unwrap().pages, 2000);
         assert_eq!(back(&samples, 0.90).unwrap().pages, 1000);
-    }
-
-    #[test]
-    fn the_spread_names_the_median_and_both_ends() {
-        assert_eq!(spread(vec![3.0, 1.0, 2.0], 0), "2 (1 to 3)");
     }
 }

@@ -1,9 +1,10 @@
 //! The grid: rows, tables as for a spreadsheet, charts, starts and openings.
 
-use crate::rig::{recorded, run};
+use crate::rig::{names, recorded, run};
 use larder_lab::workload::iozone::tables::RateTable;
 use larder_report::run::Run;
 use larder_report::run::trial::Start;
+use std::time::{Duration, Instant};
 
 const KIB: u64 = 1024;
 /// Two files by two records, one of which does not fit.
@@ -138,4 +139,84 @@ fn the_default_is_the_automatic_grid() {
     let said = run(folder.path(), &["-i", "0", "-n", "900000g", "-g", "900000g", "-y", "16m"]);
     assert_eq!(said.code, Some(2), "{said:?}");
     assert!(said.err.contains("it needs 879 TiB and "), "{said:?}");
+}
+
+/// The columns of tests 0 to 7, as series are called, and whether they write.
+const COLUMNS: [(&str, bool); 13] = [
+    ("write", true),
+    ("rewrite", true),
+    ("read", false),
+    ("reread", false),
+    ("random read", false),
+    ("random write", true),
+    ("bkwd read", false),
+    ("record rewrite", true),
+    ("stride read", false),
+    ("fwrite", true),
+    ("frewrite", true),
+    ("fread", false),
+    ("freread", false),
+];
+
+/// The cells of the automatic mode up to a largest file: bytes of a file and of a record.
+fn cells(largest: u64) -> Vec<(u64, u64)> {
+    let doubling = |first: u64| std::iter::successors(Some(first), |size| Some(size * 2));
+    let mut cells = Vec::new();
+    for file in doubling(64 * KIB).take_while(|file| *file <= largest) {
+        let least = if file > 16 * KIB * KIB { 64 * KIB } else { 4 * KIB };
+        let records = doubling(least).take_while(|record| *record <= file.min(16 * KIB * KIB));
+        cells.extend(records.map(|record| (file, record)));
+    }
+    cells
+}
+
+#[test]
+fn the_automatic_grid_is_one_command_with_tables_and_maps() {
+    // `cargo xtask prove iozone` has a file system of 4 GiB for the whole grid.
+    let place = std::env::var_os("LARDER_IOZONE_DIR");
+    let largest = if place.is_some() { 512 * KIB * KIB } else { 256 * KIB };
+    let folder = place
+        .as_ref()
+        .map_or_else(crate::rig::on_disk, |place| tempfile::tempdir_in(place).unwrap());
+    let line = "--trials 1 --format tables --output run.json --page run.html -g 256k";
+    let words: Vec<&str> = line.split(' ').collect();
+    let begun = Instant::now();
+    let said = run(folder.path(), if place.is_some() { &words[..8] } else { &words });
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let took = begun.elapsed();
+    assert!(took <= Duration::from_mins(20), "{} s", took.as_secs());
+    assert_eq!(names(folder.path()), ["run.html", "run.json"]);
+    let cells = cells(largest);
+    assert!(place.is_none() || cells.len() == 126, "{} cells", cells.len());
+    let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
+    let record = Run::from_json(&read("run.json")).unwrap();
+    let tables = RateTable::parse_all(&said.out).unwrap();
+    assert_eq!(tables.len(), COLUMNS.len());
+    let page = read("run.html");
+    for (table, (column, writes)) in tables.iter().zip(COLUMNS) {
+        let mut found = Vec::new();
+        for (file, rates) in &table.files {
+            for (bytes, rate) in table.records.iter().zip(rates) {
+                // What was not measured is left out, and is no 0.
+                let Some(rate) = *rate else { continue };
+                found.push((*file, *bytes));
+                let name = format!("{column} at file_bytes {file}, record_bytes {bytes}");
+                let value = record.sample(&name).unwrap_or_else(|| panic!("no {name}")).values[0];
+                #[expect(clippy::cast_precision_loss, reason = "a rate in bytes per second")]
+                let shown = rate as f64;
+                assert!(shown > 0.0 && shown <= value && value < shown + 1024.0, "{name}: {value}");
+            }
+        }
+        assert_eq!(found, cells, "{column}");
+        for name in
+            [column.to_owned()].into_iter().chain(writes.then(|| format!("{column}, flushed")))
+        {
+            let label = format!("aria-label=\"{name} by file (up) by record (across)\"");
+            let map = page.split("<svg").find(|map| map.contains(&label));
+            let map = map.unwrap_or_else(|| panic!("no map of {name}"));
+            let map = map.split("</svg>").next().unwrap();
+            assert_eq!(map.matches("<rect class=\"h").count(), cells.len(), "{name}");
+        }
+    }
+    println!("shown: {} cells of 13 columns in {} s, tables and maps", cells.len(), took.as_secs());
 }

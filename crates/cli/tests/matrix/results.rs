@@ -1,6 +1,6 @@
 //! What comes out: one run of all cells, and the machine compared.
 
-use crate::rig::{alone, command, may, names, said, traces};
+use crate::rig::{alone, command, may, names, program, said, traces};
 use larder_report::run::Run;
 use std::process::Command;
 
@@ -134,4 +134,51 @@ fn a_cell_that_cannot_be_made_ends_it_and_what_was_measured_is_kept() {
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(said.contains("the files need ") && said.contains("are free"), "{said}");
     assert_eq!((names(folder.path()), traces(folder.path())), (vec![], vec![]));
+}
+
+/// Devices, schedulers, mounts and priorities of the machine, as other programs show them.
+fn machine() -> String {
+    let script = "losetup --list --noheadings; grep . /sys/block/*/queue/scheduler \
+                  /sys/block/*/queue/nr_requests; cut -d' ' -f1-4 /proc/self/mounts; \
+                  ls /dev/loop*; nice";
+    let output = Command::new("sh").args(["-c", script]).output().unwrap();
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The long form, for `cargo xtask prove matrix`.
+#[test]
+fn three_file_systems_on_four_schedulers_leave_the_machine_as_it_was() {
+    const SYSTEMS: [&str; 3] = ["ext4", "xfs", "btrfs"];
+    const SCHEDULERS: [&str; 4] = ["none", "mq-deadline", "bfq", "kyber"];
+    let Some(trials) = std::env::var_os("LARDER_MATRIX_TRIALS") else { return };
+    let _alone = alone();
+    assert!(may(), "it needs root and loop devices");
+    let folder = tempfile::tempdir().unwrap();
+    let (record, before) = (folder.path().join("run.json"), machine());
+    let mut matrix = Command::new(program());
+    matrix.args(["bench", "matrix", "--workload", "postmark", "--fs", &SYSTEMS.join(",")]);
+    matrix.args(["--scheduler", &SCHEDULERS.join(","), "--scratch"]).arg(folder.path());
+    // XFS needs 300 MiB at least.
+    matrix.args(["--size", "2000MiB", "--confidence", "off", "--trials"]).arg(&trials);
+    matrix.arg("-o").arg(&record).args(["--", "--number", "500", "--size", "500-10000"]);
+    matrix.args(["--subdirectories", "5", "--transactions", "2000"]);
+    let output = matrix.output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert_eq!(machine(), before);
+    assert_eq!(names(folder.path()), ["run.json"]);
+    let run = Run::from_json(&std::fs::read_to_string(&record).unwrap()).unwrap();
+    assert!(run.environment_changes.is_empty(), "{:?}", run.environment_changes);
+    assert_eq!(run.parts.len(), SYSTEMS.len() * SCHEDULERS.len());
+    for (system, scheduler) in SYSTEMS.iter().flat_map(|it| SCHEDULERS.map(|other| (*it, other))) {
+        let name = format!("{system}, {scheduler}");
+        let part = &run.parts.iter().find(|part| part.name == name).unwrap().run;
+        assert_eq!(part.environment["disk.scheduler"], scheduler, "{name}");
+        assert_eq!(part.environment["mount.type"], system, "{name}");
+        assert!(part.environment_changes.is_empty(), "{name} changed");
+    }
+    let page = Command::new(program()).args(["report", "--format", "html"]).arg(&record).output();
+    let page = String::from_utf8(page.unwrap().stdout).unwrap();
+    assert_eq!(page.matches("<figure>").count(), 8, "a chart for each column of the table");
+    assert!(!page.contains("<script src") && !page.contains("href=\"http"), "it fetches something");
+    println!("shown: {} cells, 8 charts, nothing of the machine changed", run.parts.len());
 }

@@ -32,9 +32,14 @@ pub(crate) fn may() -> bool {
     lacks.is_none()
 }
 
+/// The program that is tried: another one for `cargo xtask prove matrix`.
+pub(crate) fn program() -> std::ffi::OsString {
+    std::env::var_os("LARDER_BINARY").unwrap_or_else(|| env!("CARGO_BIN_EXE_larder").into())
+}
+
 /// `larder bench matrix` on ext4 with these words and images in `scratch`.
 pub(crate) fn command(scratch: &Path, words: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
+    let mut command = Command::new(program());
     command.args(["bench", "matrix", "--workload", "postmark", "--fs", "ext4"]);
     command.args(["--size", "64MiB", "--scratch"]).arg(scratch).args(words);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());

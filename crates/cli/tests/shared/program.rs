@@ -11,9 +11,14 @@ pub(crate) struct Said {
     pub(crate) err: String,
 }
 
+/// The program that is tried: another one for `cargo xtask prove`.
+pub(crate) fn program() -> std::ffi::OsString {
+    std::env::var_os("LARDER_BINARY").unwrap_or_else(|| env!("CARGO_BIN_EXE_larder").into())
+}
+
 /// `larder bench NAME` with these words, in a folder.
 pub(crate) fn bench(name: &str, folder: &Path, words: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
+    let mut command = Command::new(program());
     command.args(["bench", name]).args(words).current_dir(folder).stdin(Stdio::null());
     command
 }

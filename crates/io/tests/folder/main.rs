@@ -4,6 +4,7 @@
 //!
 //! As root on a machine with FUSE; else each test says why it is skipped.
 
+#![expect(unsafe_code, reason = "tests call the kernel as well")]
 #![expect(clippy::tests_outside_test_module, reason = "all of this is a test")]
 #![expect(clippy::print_stderr, reason = "a test that is skipped says so")]
 #![expect(clippy::large_stack_arrays, reason = "what is compared is short to write so")]

@@ -1,14 +1,10 @@
 //! Copies there and back, by rsync and by tar, of files with all that a file can have.
 
 use std::os::unix::net::UnixListener;
-use std::path::{Path, PathBuf};
-
-use anyhow::{Context as _, Result, ensure};
 
 use super::World;
-use crate::prove::Claims;
-use crate::prove::fuse_volume::mounted::PATIENCE_S;
-use crate::run;
+use crate::disk::WORK_MAX_S;
+use crate::prove::prelude::*;
 
 /// What every copy has to keep: hard and symbolic links, owners, modes with their upper bits,
 /// times in nanoseconds and of other centuries, attributes, ACLs, holes, special files, odd names.
@@ -58,37 +54,24 @@ find . ! -type l ! -type s -print0 | sort -z \
   | xargs -0 getfattr --no-dereference --dump --match=- --encoding=hex --absolute-names
 "#;
 
+/// Runs a script on a directory.
 fn shell(script: &str, place: &Path) -> Result<String> {
-    run::text(run::client(PATIENCE_S, "sh").args(["-c", script, "sh"]).arg(place))
-}
-
-/// Everything about a tree.
-fn listing(place: &Path) -> Result<String> {
-    shell(LISTING, place)
+    text(cmd!(WORK_MAX_S, "sh -c {script} sh {place}"))
 }
 
 /// An error, with the first difference, unless two trees are alike.
 fn alike(what: &str, one: &Path, other: &Path) -> Result<()> {
-    let (one, other) = (listing(one)?, listing(other)?);
-    let differ = one.lines().zip(other.lines()).find(|(a, b)| a != b);
-    if let Some((a, b)) = differ {
-        anyhow::bail!("{what}: '{a}' became '{b}'");
+    let (one, other) = (shell(LISTING, one)?, shell(LISTING, other)?);
+    if let Some((a, b)) = one.lines().zip(other.lines()).find(|(a, b)| a != b) {
+        bail!("{what}: '{a}' became '{b}'");
     }
     ensure!(one == other, "{what}: one has more than the other");
     ensure!(one.lines().count() > 150, "there is hardly anything to compare");
     Ok(())
 }
 
-/// An error unless the holes of a file are still holes.
-fn sparse(tree: &Path) -> Result<()> {
-    let about = std::fs::metadata(tree.join("sparse")).context("look at the sparse file")?;
-    let taken = std::os::unix::fs::MetadataExt::blocks(&about) * 512;
-    ensure!(taken < about.len() / 16, "the sparse file takes {taken} bytes");
-    Ok(())
-}
-
 pub(super) fn run(world: &World<'_>, claims: &mut Claims) -> Result<()> {
-    let origin = world.folder("origin")?;
+    let origin = world.directory("origin")?;
     shell(TREE, &origin)?;
     // tar passes over sockets, rsync copies them.
     drop(UnixListener::bind(origin.join("socket")).context("make a socket")?);
@@ -96,41 +79,32 @@ pub(super) fn run(world: &World<'_>, claims: &mut Claims) -> Result<()> {
         claims.tried(format!("{what} there and back: no difference"), || {
             let back = world.path("back");
             let figure = world.mounted("copy", |place| {
-                there_and_back(copy, &origin, place, &back)?;
+                let there = place.join("tree");
+                for dir in [&there, &back] {
+                    std::fs::create_dir(dir).context("make a directory for the copy")?;
+                }
+                copy(&origin, &there)?;
+                alike("there", &origin, &there)?;
+                copy(&there, &back)?;
+                alike("back", &origin, &back)?;
                 Ok("links, holes, owners, attributes, ACLs, special files, times".into())
             })?;
+            // The holes of a file are still holes.
+            let sparse = std::fs::metadata(back.join("sparse")).context("look at a sparse file")?;
+            let taken = std::os::unix::fs::MetadataExt::blocks(&sparse) * 512;
+            ensure!(taken < sparse.len() / 16, "the sparse file takes {taken} bytes");
             std::fs::remove_dir_all(&back).context("remove the copy")?;
             Ok(figure)
         });
     }
-    std::fs::remove_dir_all(&origin).context("remove the tree")?;
-    Ok(())
-}
-
-fn there_and_back(
-    copy: fn(&Path, &Path) -> Result<()>,
-    origin: &Path,
-    place: &Path,
-    back: &Path,
-) -> Result<()> {
-    let there = place.join("tree");
-    for folder in [&there, &PathBuf::from(back)] {
-        std::fs::create_dir(folder).context("make a folder for the copy")?;
-    }
-    copy(origin, &there)?;
-    alike("there", origin, &there)?;
-    copy(&there, back)?;
-    alike("back", origin, back)?;
-    sparse(back)
+    std::fs::remove_dir_all(&origin).context("remove the tree")
 }
 
 /// Copies, and then finds nothing left to copy.
 fn rsync(from: &Path, to: &Path) -> Result<()> {
     let rsync = |more: &[&str]| {
-        let mut rsync = run::client(PATIENCE_S, "rsync");
-        rsync.args(["-aHAX", "--sparse", "--numeric-ids", "--modify-window=-1", "--delete"]);
-        rsync.args(more).arg(format!("{}/", from.display())).arg(to);
-        run::text(&mut rsync)
+        let how = ["-aHAX", "--sparse", "--numeric-ids", "--modify-window=-1", "--delete"];
+        text(cmd!(WORK_MAX_S, "rsync {how...} {more...} {from}/ {to}"))
     };
     rsync(&[])?;
     let left = rsync(&["--dry-run", "--checksum", "--itemize-changes"])?;
@@ -143,7 +117,5 @@ fn tar(from: &Path, to: &Path) -> Result<()> {
                   --xattrs-include='*' --format=posix --numeric-owner --directory=\"$1\" . \
                   | tar --extract --acls --xattrs --xattrs-include='*' --numeric-owner \
                   --preserve-permissions --directory=\"$2\"";
-    let mut bash = run::client(PATIENCE_S, "bash");
-    run::text(bash.args(["-c", script, "bash"]).arg(from).arg(to))?;
-    Ok(())
+    text(cmd!(WORK_MAX_S, "bash -c {script} bash {from} {to}")).map(drop)
 }

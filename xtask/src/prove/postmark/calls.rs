@@ -1,10 +1,7 @@
 //! The system calls on work files, as strace shows them.
 
-use anyhow::{Context as _, Result, ensure};
-
-use super::{Who, command, prepare};
-use crate::prove::{Claims, Lab};
-use crate::run;
+use super::{Program, prepare};
+use crate::prove::prelude::*;
 
 /// Sizes, blocks, buffer, places: a file system call differs by these.
 const SCRIPTS: [&str; 5] = [
@@ -19,22 +16,22 @@ const SCRIPTS: [&str; 5] = [
 const COMMON: &str = "set number 20\nset transactions 100\n";
 
 /// Compares the calls of both.
-pub(super) fn run(lab: &Lab, claims: &mut Claims) {
+pub(super) fn run(env: &Env, claims: &mut Claims) {
     let what = "the system calls of the original, in kind, path, bytes and order";
-    if !run::installed("strace") {
-        claims.skip(what, "strace is not installed (apt-get install strace)");
+    let reason = "strace is not installed (apt-get install strace)";
+    if claims.skipped(what, (!run::installed("strace")).then(|| reason.into())) {
         return;
     }
     claims.tried(what, || {
         let mut calls = 0;
         for script in SCRIPTS {
             let script = format!("{COMMON}{script}run\nquit\n");
-            let [theirs, ours] = [Who::Theirs, Who::Ours].map(|who| traced(lab, who, &script));
+            let [theirs, ours] =
+                [Program::Theirs, Program::Ours].map(|it| traced(env, it, &script));
             let (theirs, ours) = (theirs?, ours?);
             let differs = theirs.iter().zip(&ours).position(|(theirs, ours)| theirs != ours);
             if let Some(at) = differs {
-                let (theirs, ours) = (&theirs[at], &ours[at]);
-                anyhow::bail!("call {at}: {ours}, not {theirs}\n{script}");
+                bail!("call {at}: {}, not {}\n{script}", ours[at], theirs[at]);
             }
             ensure!(theirs.len() == ours.len(), "{} calls, not {}", ours.len(), theirs.len());
             calls += ours.len();
@@ -43,22 +40,18 @@ pub(super) fn run(lab: &Lab, claims: &mut Claims) {
     });
 }
 
-/// The calls on work files, from the first folder or file that is made.
-fn traced(lab: &Lab, who: Who, script: &str) -> Result<Vec<String>> {
-    let dir = prepare(lab, script)?;
-    let plain = command(lab, who, &dir);
+/// The calls on work files, from the first directory or file that is made to the last one that is
+/// removed: the rest is the program's own start and end.
+fn traced(env: &Env, program: Program, script: &str) -> Result<Vec<String>> {
+    let (dir, words) = (prepare(env, script)?, program.words(env));
     let log = dir.join("calls");
-    let mut strace = run::client(120, "strace");
     let kinds = "trace=?open,openat,read,write,lseek,fstat,newfstatat,statx,close,?unlink,unlinkat,\
                  ?mkdir,mkdirat,?rmdir,fsync";
-    strace.args(["-qq", "-f", "-s", "0", "-e", kinds, "-e", "signal=none", "-o"]).arg(&log);
-    // Past the arguments that limit the time.
-    strace.args(plain.get_args().skip(2)).current_dir(&dir);
-    run::text(&mut strace)?;
-    let text = std::fs::read_to_string(&log).context("read what strace saw")?;
-    let calls = text.lines().filter_map(normal).skip_while(|call| !call.starts_with("make"));
+    let how = ["-qq", "-f", "-s", "0", "-e", kinds, "-e", "signal=none"];
+    text(cmd!("timeout 120 strace {how...} -o {log} {words...}").current_dir(&dir))?;
+    let seen = std::fs::read_to_string(&log).context("read what strace saw")?;
+    let calls = seen.lines().filter_map(normal).skip_while(|call| !call.starts_with("make"));
     let mut found: Vec<String> = calls.collect();
-    // What follows the last file is the program's own end.
     let end = found.iter().rposition(|call| call.starts_with("remove")).map_or(0, |at| at + 1);
     found.truncate(end);
     ensure!(!found.is_empty(), "strace saw no work file");
@@ -96,7 +89,7 @@ fn normal(line: &str) -> Option<String> {
             let path = path()?;
             format!("remove {path}{failed}")
         }
-        "mkdir" | "mkdirat" => format!("make folder {}{failed}", path()?),
+        "mkdir" | "mkdirat" => format!("make directory {}{failed}", path()?),
         "lseek" => format!("seek {}", rest.rsplit_once(", ")?.1),
         other => other.to_owned(),
     };
@@ -113,7 +106,7 @@ mod tests {
             ("7 openat(AT_FDCWD, \"d0/1\", O_RDONLY|O_LARGEFILE) = 4", "open d0/1 O_RDONLY"),
             ("7 write(4, \"\"..., 4096)       = 4096", "write 4096 gives 4096"),
             ("7 unlink(\"s1/2\") = -1 ENOENT (No such file)", "remove s1/2 fails"),
-            ("7 mkdir(\"s0\", 0700)    = 0", "make folder s0"),
+            ("7 mkdir(\"s0\", 0700)    = 0", "make directory s0"),
             ("7 fstat(4, {st_mode=S_IFREG}) = 0", "stat"),
         ];
         for (line, call) in known {

@@ -2,73 +2,31 @@
 
 use crate::random::Random;
 
-/// Folders that are there when a script runs. `missing` is not.
-pub(super) const FOLDERS: [&str; 3] = ["d0", "d1", "d2"];
+/// Directories that exist when a script runs. `missing` does not.
+pub(super) const DIRECTORIES: [&str; 3] = ["d0", "d1", "d2"];
 
-/// A script that others load.
+/// A script that other scripts load.
 pub(super) const LOADED: &str = "set number 3\nquit\nset number 4\n";
 
-/// Blocks that a buffer of 4 KiB treats in different ways.
+/// Block sizes that a buffer of 4 KiB treats in different ways.
 const BLOCKS: [u64; 10] = [1, 7, 512, 1000, 4095, 4096, 4097, 5000, 8192, 100_000];
 
-const COMMANDS: [&str; 16] = [
-    "set size",
-    "set number",
-    "set seed",
-    "set transactions",
-    "set location",
-    "set subdirectories",
-    "set read",
-    "set write",
-    "set buffering",
-    "set bias read",
-    "set bias create",
-    "set report",
-    "load",
-    "show",
-    "help",
-    "set",
-];
+const COMMANDS: &str = "set size|set number|set seed|set transactions|set location|\
+    set subdirectories|set read|set write|set buffering|set bias read|set bias create|set report|\
+    load|show|help|set";
 
-const PARAMETERS: [&str; 32] = [
-    "",
-    "1",
-    "5",
-    "12",
-    "-1",
-    "0",
-    "10",
-    "11",
-    "abc",
-    "12abc",
-    "true",
-    "false",
-    "verbose",
-    "terse",
-    "a",
-    "b",
-    "+a",
-    "-a",
-    "+b 3",
-    "a b 2",
-    "-b",
-    "x y z",
-    "1 2",
-    "3 1",
-    "  4",
-    "7 8 9",
-    "99999999999",
-    "2147483648",
-    "+",
-    " ",
-    "\t3",
-    "loaded",
-];
+const PARAMETERS: &str = "|1|5|12|-1|0|10|11|abc|12abc|true|false|verbose|terse|a|b|+a|-a|+b 3|\
+    a b 2|-b|x y z|1 2|3 1|\x20 4|7 8 9|99999999999|2147483648|+|\x20|\t3|loaded";
 
-/// Whether a line of help is about this, perhaps behind a prompt.
+/// The words between bars.
+fn words(of: &'static str) -> Vec<&'static str> {
+    of.split('|').collect()
+}
+
+/// Whether a line of help is about this command, perhaps behind a prompt.
 pub(super) fn is_command(name: &str) -> bool {
     let name = name.trim_start_matches("pm>");
-    COMMANDS.contains(&name) || ["run", "quit"].contains(&name)
+    words(COMMANDS).contains(&name) || ["run", "quit"].contains(&name)
 }
 
 fn one<T: Copy>(random: &mut Random, of: &[T]) -> T {
@@ -101,8 +59,8 @@ pub(super) fn random(random: &mut Random) -> String {
     if random.below(2) == 0 {
         lines.push(format!("set subdirectories {}", number(random, 1, 9)));
     }
-    for folder in FOLDERS.iter().take(random.below(4)) {
-        lines.push(format!("set location +{folder} {}", number(random, 1, 5)));
+    for name in DIRECTORIES.iter().take(random.below(4)) {
+        lines.push(format!("set location +{name} {}", number(random, 1, 5)));
     }
     if random.below(8) == 0 {
         lines.push("set location +missing".to_owned());
@@ -120,10 +78,11 @@ pub(super) fn random(random: &mut Random) -> String {
 pub(super) fn commands(random: &mut Random) -> String {
     let mut text = String::new();
     for _ in 0..number(random, 1, 25) {
-        let [command, other] = [one(random, &COMMANDS), one(random, &["exit", "?", "foo", ""])];
+        let [command, other] =
+            [one(random, &words(COMMANDS)), one(random, &["exit", "?", "foo", ""])];
         text.push_str(one(random, &[command, command, command, command, command, other]));
         text.push_str(one(random, &[" ", " ", " ", "", "\t", "x", "  "]));
-        text.push_str(one(random, &PARAMETERS));
+        text.push_str(one(random, &words(PARAMETERS)));
         text.push_str(one(random, &["\n", "\n", "\n", "\n", "\r\n", "\nshow\n"]));
     }
     text

@@ -1,4 +1,4 @@
-//! Undoing what a proof changed on the machine, also when the proof is interrupted.
+//! Cleanup of what a proof changed on the machine, also when the proof is interrupted.
 //!
 //! A guard is a small shell that waits on a pipe held by this process. The pipe closes when the
 //! guard is dropped, when a panic unwinds, and when this process dies in any way, kill -9 included;
@@ -14,63 +14,51 @@ use anyhow::{Context as _, Result};
 
 /// Runs a shell script when dropped, or when this process dies.
 #[derive(Debug)]
-pub(crate) struct Undo {
-    shell: Child,
-}
+pub(crate) struct Cleanup(Child);
 
-impl Undo {
+impl Cleanup {
     /// Arms the script; its arguments are `$1`, `$2` and so on.
     pub(crate) fn with(script: &str, args: &[&str]) -> Result<Self> {
         let guarded = format!("read -r word; if [ \"$word\" != done ]; then {script}\nfi");
-        let shell = Command::new("sh")
-            .args(["-c", &guarded, "undo"])
-            .args(args)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .process_group(0)
-            .spawn()
-            .context("start the shell that undoes")?;
-        Ok(Self { shell })
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &guarded, "cleanup"]).args(args).process_group(0);
+        shell.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        Ok(Self(shell.spawn().context("start the shell that cleans up")?))
     }
 
-    /// Ends the guard without running the script: somebody else has done it.
+    /// Ends the guard without running the script: its work is done.
     pub(crate) fn cancel(&mut self) {
-        if let Some(mut pipe) = self.shell.stdin.take() {
+        if let Some(mut pipe) = self.0.stdin.take() {
             // A shell that is gone needs no cancelling.
             drop(pipe.write_all(b"done\n"));
         }
     }
 }
 
-impl Drop for Undo {
+impl Drop for Cleanup {
     fn drop(&mut self) {
-        drop(self.shell.stdin.take());
-        drop(self.shell.wait());
+        drop(self.0.stdin.take());
+        drop(self.0.wait());
     }
 }
 
-/// A directory for images and sockets, open to every user, removed whatever happens.
+/// A directory for images and sockets, open to every user, always removed.
 #[derive(Debug)]
 pub(crate) struct Scratch {
     path: PathBuf,
-    _undo: Undo,
+    _cleanup: Cleanup,
 }
 
 impl Scratch {
     /// A new directory under TMPDIR.
     pub(crate) fn new() -> Result<Self> {
         let all = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-        let dir = tempfile::Builder::new()
-            .prefix("larder-")
-            .permissions(all)
-            .tempdir()
-            .context("make a directory under TMPDIR")?;
-        let undo = Undo::with("rm -rf -- \"$1\"", &[&dir.path().to_string_lossy()])?;
-        Ok(Self { path: dir.keep(), _undo: undo })
+        let dir = tempfile::Builder::new().prefix("larder-").permissions(all).tempdir();
+        let dir = dir.context("make a directory under TMPDIR")?;
+        let cleanup = Cleanup::with("rm -rf -- \"$1\"", &[&dir.path().to_string_lossy()])?;
+        Ok(Self { path: dir.keep(), _cleanup: cleanup })
     }
 
-    /// Where it is.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -84,7 +72,7 @@ mod tests {
     fn the_script_runs_on_drop_and_not_after_cancel() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("made");
-        let arm = || Undo::with("touch \"$1\"", &[&file.to_string_lossy()]).unwrap();
+        let arm = || Cleanup::with("touch \"$1\"", &[&file.to_string_lossy()]).unwrap();
         let mut cancelled = arm();
         cancelled.cancel();
         drop(cancelled);

@@ -1,0 +1,161 @@
+//! A program in the background: started, waited for, watched and ended in one way. It dies with
+//! its value, and with this process.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::cleanup::Cleanup;
+use crate::run;
+
+/// Time from a start until the program is ready, and from a signal to its end.
+const START_MAX: Duration = Duration::from_secs(30);
+const STOP_MAX: Duration = Duration::from_mins(2);
+
+/// Waits until something is so.
+pub(crate) fn until(
+    what: &str,
+    limit: Duration,
+    mut is_so: impl FnMut() -> Result<bool>,
+) -> Result<()> {
+    let begun = Instant::now();
+    while !is_so()? {
+        ensure!(begun.elapsed() < limit, "waited {} s in vain: {what}", limit.as_secs());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Ok(())
+}
+
+/// How a program ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    /// Exit code; none if a signal ended it.
+    pub(crate) code: Option<i32>,
+    /// From the signal to the end.
+    pub(crate) took: Duration,
+    pub(crate) stderr: String,
+}
+
+/// A program that runs, with its output in a directory of its own.
+#[derive(Debug)]
+pub(crate) struct Daemon {
+    pub(crate) name: String,
+    child: Child,
+    cleanup: Cleanup,
+    dir: tempfile::TempDir,
+}
+
+impl Daemon {
+    /// Starts the command that `make` returns for the program's own directory.
+    pub(crate) fn start(
+        name: &str,
+        scratch: &Path,
+        make: impl FnOnce(&Path) -> Command,
+    ) -> Result<Self> {
+        let dir = tempfile::Builder::new().prefix("run-").tempdir_in(scratch);
+        let dir = dir.context("make a directory for a program")?;
+        let log = |name: &str| File::create(dir.path().join(name)).context("create a log");
+        let mut command = make(dir.path());
+        command.stdin(Stdio::null()).stdout(log("stdout")?).stderr(log("stderr")?);
+        let child = command.spawn().with_context(|| format!("start {name}"))?;
+        let cleanup = Cleanup::with("kill -9 \"$1\"", &[&child.id().to_string()])?;
+        Ok(Self { name: name.to_owned(), child, cleanup, dir })
+    }
+
+    /// Waits until it is ready; an error if it ends before.
+    pub(crate) fn wait_until(&mut self, is_ready: impl Fn(&Self) -> bool) -> Result<()> {
+        let begun = Instant::now();
+        loop {
+            self.check_alive().context("at its start")?;
+            if is_ready(self) {
+                return Ok(());
+            }
+            if begun.elapsed() > START_MAX {
+                let (name, said) = (&self.name, run::tail(&self.stderr()));
+                bail!("{name} is not ready after {} s\n{said}", START_MAX.as_secs());
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// A file in its own directory.
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// Its output so far.
+    pub(crate) fn stdout(&self) -> String {
+        std::fs::read_to_string(self.file("stdout")).unwrap_or_default()
+    }
+
+    pub(crate) fn stderr(&self) -> String {
+        std::fs::read_to_string(self.file("stderr")).unwrap_or_default()
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Whether it has ended.
+    pub(crate) fn has_ended(&mut self) -> Result<bool> {
+        Ok(self.child.try_wait().with_context(|| format!("wait for {}", self.name))?.is_some())
+    }
+
+    /// An error, with the end of its output, if it has ended.
+    pub(crate) fn check_alive(&mut self) -> Result<()> {
+        match self.child.try_wait().with_context(|| format!("wait for {}", self.name))? {
+            None => Ok(()),
+            Some(status) => bail!("{} ended: {status}\n{}", self.name, run::tail(&self.stderr())),
+        }
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) -> Result<()> {
+        let sent = kill_process(Pid::from_child(&self.child), signal);
+        sent.with_context(|| format!("signal {}", self.name))
+    }
+
+    /// Waits for its end.
+    pub(crate) fn wait(mut self, limit: Duration) -> Result<Ended> {
+        let begun = Instant::now();
+        loop {
+            let status =
+                self.child.try_wait().with_context(|| format!("wait for {}", self.name))?;
+            if let Some(status) = status {
+                let (code, stderr) = (status.code(), self.stderr());
+                return Ok(Ended { code, took: begun.elapsed(), stderr });
+            }
+            let seconds = limit.as_secs();
+            ensure!(begun.elapsed() <= limit, "{} does not end within {seconds} s", self.name);
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Ends it with a signal and waits.
+    pub(crate) fn end(self, signal: Signal) -> Result<Ended> {
+        self.signal(signal)?;
+        self.wait(STOP_MAX)
+    }
+
+    /// Ends it with a signal; an error unless its exit code is 0.
+    pub(crate) fn end_well(self, signal: Signal) -> Result<Ended> {
+        let name = self.name.clone();
+        let ended = self.end(signal)?;
+        let (code, said) = (ended.code, run::tail(&ended.stderr));
+        ensure!(code == Some(0), "{name}: exit code {code:?} after a signal\n{said}");
+        Ok(ended)
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        if !matches!(self.child.try_wait(), Ok(Some(_))) {
+            drop(self.child.kill());
+            drop(self.child.wait());
+        }
+        self.cleanup.cancel();
+    }
+}

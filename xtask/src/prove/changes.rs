@@ -1,0 +1,225 @@
+//! Every setting changes while clients verify what they read: no error, no difference, and no more
+//! delay than a change is worth.
+//!
+//! `larder ctl set` changes memory, page size, policy and write mode, and a further volume is added
+//! or removed and used by a client of its own. What is written to that volume is not flushed: the
+//! server has to write it before the volume is removed. The same load on an unchanged server comes
+//! before and after, for its delays.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+use super::clients::{fio_verify, verified_image};
+use super::prelude::*;
+use crate::fio::Outcome;
+use crate::nbd::Client;
+use crate::random::Random;
+
+/// Between two changes.
+const PAUSE: Duration = Duration::from_secs(1);
+/// Memory sizes; the middle one is that of the unchanged server.
+const MEMORY: [&str; 5] = ["16MiB", "32MiB", "64MiB", "96MiB", "128MiB"];
+const IMAGE_MIB: u64 = 256;
+/// At most so many times the delay of an unchanged server, at the 99.9th percentile.
+const DELAY_MAX: f64 = 2.0;
+
+const PAGE_SIZES: [&str; 5] = ["4KiB", "16KiB", "64KiB", "256KiB", "1MiB"];
+const POLICIES: [&str; 13] = [
+    "random", "fifo", "lru", "clock", "2q", "slru", "arc", "lirs", "s3fifo", "sieve", "wtinylfu",
+    "clock2q+", "linux",
+];
+const WRITE_MODES: [&str; 3] = ["back", "through", "around"];
+
+const VOLUME: &str = "extra";
+const VOLUME_BYTES: u64 = 16 * MIB;
+const BLOCK: usize = 4096;
+/// Writes while the volume is served, each of up to sixteen blocks.
+const WRITES: usize = 200;
+const WRITE_BLOCKS_MAX: usize = 16;
+
+/// Runs the proof `live`.
+pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
+    let seconds = env.either(60, 6);
+    let image = image::sparse(&env.file("live.img"), IMAGE_MIB * MIB)?;
+    let before = unchanged(env, &image, seconds)?;
+    let mut changed = None;
+    let what = "while all settings change and a volume comes or goes every second";
+    claims.tried(format!("fio verify for {seconds} s {what}"), || {
+        let (outcome, count) = changing(env, &image, seconds)?;
+        changed = Some(outcome);
+        Ok(format!("{count} changes, {} requests, no error, no difference", outcome.requests))
+    });
+    let after = unchanged(env, &image, seconds)?;
+    let Some(changed) = changed else { return Ok(()) };
+    let ratio = changed.p999_ms / before.p999_ms.midpoint(after.p999_ms);
+    // The short form runs among tests, where whatever else the machine does may decide.
+    let bound = env.either(
+        format!("at most {DELAY_MAX} times that without changes"),
+        "beside that without changes (not judged)".to_owned(),
+    );
+    claims.against(
+        format!("p99.9 of these requests, {bound}"),
+        format!("{:.0} ms, {ratio:.2} times", changed.p999_ms),
+        format!("{:.0} and {:.0} ms", before.p999_ms, after.p999_ms),
+        env.options.quick || ratio <= DELAY_MAX,
+    );
+    Ok(())
+}
+
+/// The load on a server whose settings stay.
+fn unchanged(env: &Env, image: &Path, seconds: u64) -> Result<Outcome> {
+    let server = env.serve(image, &format!("--memory {}", MEMORY[2]))?;
+    let outcome = fio_verify(&server.uri(), IMAGE_MIB, seconds)?;
+    server.stop_clean()?;
+    Ok(outcome)
+}
+
+/// The load on a server whose settings change; and how often they did.
+fn changing(env: &Env, image: &Path, seconds: u64) -> Result<(Outcome, usize)> {
+    let server = env.serve(image, &format!("--memory {}", MEMORY[2]))?;
+    let volume = Some(ExtraVolume::new(env, &server)?);
+    let changes = Changes::begin(env, &server, &MEMORY, PAUSE, env.options.seed, volume);
+    let outcome = fio_verify(&server.uri(), IMAGE_MIB, seconds);
+    let count = match changes.end() {
+        (count, None) => count,
+        (count, Some(error)) => return Err(error.context(format!("after {count} changes"))),
+    };
+    let least = env.either(seconds / 2 + 1, 2);
+    ensure!(count as u64 >= least, "only {count} changes in {seconds} s");
+    verified_image(env, server, image)?;
+    Ok((outcome?, count))
+}
+
+/// Changes the settings of a server, one time after the other, until it is ended.
+#[derive(Debug)]
+pub(super) struct Changes {
+    quit: Arc<AtomicBool>,
+    thread: JoinHandle<(usize, Option<anyhow::Error>)>,
+}
+
+impl Changes {
+    /// Begins: a change each time that `pause` has passed. Memory is one of `memory`. The volume,
+    /// if there is one, is added and removed in turns.
+    pub(super) fn begin(
+        env: &Env,
+        server: &Server,
+        memory: &'static [&'static str],
+        pause: Duration,
+        seed: u64,
+        mut volume: Option<ExtraVolume>,
+    ) -> Self {
+        let (larder, control) = (env.larder.clone(), server.control());
+        let quit = Arc::new(AtomicBool::new(false));
+        let shall_quit = Arc::clone(&quit);
+        let thread = std::thread::spawn(move || {
+            let (mut random, mut count) = (Random::seeded(seed), 0);
+            let begun = Instant::now();
+            while !shall_quit.load(Ordering::Acquire) {
+                let settings = settings(&mut random, memory);
+                let set = text(cmd!(60, "{larder} ctl set --control {control} {settings...}"));
+                let set =
+                    set.and_then(|_| volume.as_mut().map_or(Ok(()), ExtraVolume::add_or_remove));
+                if let Err(error) = set {
+                    return (count, Some(error));
+                }
+                count += 1;
+                // At a fixed rate, however long the changes themselves take.
+                let next = begun + pause * u32::try_from(count).expect("few");
+                std::thread::sleep(next.saturating_duration_since(Instant::now()));
+            }
+            (count, None)
+        });
+        Self { quit, thread }
+    }
+
+    /// Ends it; how many changes were made, and the error of one that was refused, as it is where
+    /// the server was killed.
+    pub(super) fn end(self) -> (usize, Option<anyhow::Error>) {
+        self.quit.store(true, Ordering::Release);
+        self.thread.join().expect("the thread that changes settings does not panic")
+    }
+}
+
+/// One setting of each kind.
+fn settings(random: &mut Random, memory: &[&str]) -> [String; 4] {
+    [
+        ("memory", memory),
+        ("page-size", &PAGE_SIZES),
+        ("policy", &POLICIES),
+        ("write-mode", &WRITE_MODES),
+    ]
+    .map(|(name, values)| format!("{name}={}", values[random.below(values.len())]))
+}
+
+/// A volume that is added and removed, and the content that it must have.
+#[derive(Debug)]
+pub(super) struct ExtraVolume {
+    larder: PathBuf,
+    control: PathBuf,
+    socket: PathBuf,
+    image: PathBuf,
+    content: Vec<u8>,
+    random: Random,
+    is_added: bool,
+}
+
+impl ExtraVolume {
+    fn new(env: &Env, server: &Server) -> Result<Self> {
+        Ok(Self {
+            larder: env.larder.clone(),
+            control: server.control(),
+            socket: server.socket(),
+            image: image::sparse(&env.file("extra.img"), VOLUME_BYTES)?,
+            content: vec![0; usize::try_from(VOLUME_BYTES)?],
+            random: Random::seeded(env.options.seed),
+            is_added: false,
+        })
+    }
+
+    /// Adds it and uses it; or removes it and compares its image.
+    fn add_or_remove(&mut self) -> Result<()> {
+        let (larder, control, image) = (&self.larder, &self.control, &self.image);
+        self.is_added = !self.is_added;
+        if self.is_added {
+            text(cmd!(60, "{larder} ctl add --control {control} {VOLUME}={image}"))?;
+            return self.write_and_read().context("use the volume");
+        }
+        text(cmd!(60, "{larder} ctl remove --control {control} {VOLUME}"))?;
+        let left = std::fs::read(image).context("read the image of the volume")?;
+        ensure!(left == self.content, "the image of a removed volume is not what was written");
+        Ok(())
+    }
+
+    fn write_and_read(&mut self) -> Result<()> {
+        let mut client = Client::connect(&self.socket, VOLUME)?;
+        let mut read = vec![0; BLOCK];
+        for _ in 0..WRITES {
+            let blocks = 1 + self.random.below(WRITE_BLOCKS_MAX);
+            let start = self.random.below(self.content.len() / BLOCK - blocks) * BLOCK;
+            let range = start..start + blocks * BLOCK;
+            self.random.fill(&mut self.content[range.clone()]);
+            let written = client.write(u64::try_from(start)?, &self.content[range])?;
+            ensure!(written.is_ok(), "a write was refused");
+            // Elsewhere: what earlier writes left.
+            let start = self.random.below(self.content.len() / BLOCK) * BLOCK;
+            ensure!(client.read(u64::try_from(start)?, &mut read)?.is_ok(), "a read was refused");
+            ensure!(read == self.content[start..start + BLOCK], "wrong bytes at {start}");
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_of_setting_changes() {
+        let made = settings(&mut Random::seeded(1), &["8MiB"]);
+        let names: Vec<_> =
+            made.iter().filter_map(|one| one.split_once('=')).map(|(n, _)| n).collect();
+        assert_eq!(names, ["memory", "page-size", "policy", "write-mode"]);
+        assert_eq!(made[0], "memory=8MiB");
+    }
+}

@@ -1,0 +1,87 @@
+//! Medians, spreads, and trials that take turns.
+
+use std::fmt;
+
+use anyhow::Result;
+
+/// The middle value, or the mean of the two in the middle; NaN without values.
+pub(crate) fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let at = |place: usize| sorted.get(place).copied().unwrap_or(f64::NAN);
+    let middle = sorted.len() / 2;
+    if sorted.len() % 2 == 1 {
+        at(middle)
+    } else {
+        f64::midpoint(at(middle.wrapping_sub(1)), at(middle))
+    }
+}
+
+/// The mean and the greatest value.
+pub(crate) fn mean_and_most(values: &[f64]) -> (f64, f64) {
+    let count = super::prove::to_f64(values.len().max(1) as u64);
+    (values.iter().sum::<f64>() / count, values.iter().copied().fold(f64::NEG_INFINITY, f64::max))
+}
+
+/// Median, least and greatest value. Shown with as many digits as the format asks for.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Spread {
+    pub(crate) median: f64,
+    pub(crate) min: f64,
+    pub(crate) max: f64,
+}
+
+impl Spread {
+    pub(crate) fn of(values: &[f64]) -> Self {
+        let fold = |first, least: fn(f64, f64) -> f64| values.iter().copied().fold(first, least);
+        let (min, max) = (fold(f64::INFINITY, f64::min), fold(f64::NEG_INFINITY, f64::max));
+        Self { median: median(values), min, max }
+    }
+
+    /// The ratios of the trials of the same round.
+    pub(crate) fn of_ratios(ours: &[f64], theirs: &[f64]) -> Self {
+        Self::of(&ours.iter().zip(theirs).map(|(a, b)| a / b).collect::<Vec<_>>())
+    }
+}
+
+impl fmt::Display for Spread {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let digits = out.precision().unwrap_or(2);
+        let Self { median, min, max } = self;
+        write!(out, "{median:.digits$} ({min:.digits$} to {max:.digits$})")
+    }
+}
+
+/// Runs a trial of each of `count` participants in each round; the order turns from round to
+/// round.
+pub(crate) fn take_turns(
+    rounds: usize,
+    count: usize,
+    mut trial: impl FnMut(usize) -> Result<()>,
+) -> Result<()> {
+    (0..rounds).try_for_each(|round| (0..count).try_for_each(|turn| trial((round + turn) % count)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_spread_of_ratios_is_that_of_the_rounds() {
+        let spread = Spread::of_ratios(&[150.0, 130.0, 140.0], &[100.0, 100.0, 100.0]);
+        assert_eq!(spread, Spread { median: 1.4, min: 1.3, max: 1.5 });
+        assert_eq!((format!("{spread:.1}"), format!("{spread}")).0, "1.4 (1.3 to 1.5)");
+        assert!((median(&[1.0, 4.0, 2.0, 3.0]) - 2.5).abs() < 1e-9);
+    }
+
+    #[test]
+    fn the_order_turns_from_round_to_round() {
+        let mut order = Vec::new();
+        take_turns(2, 3, |index| {
+            order.push(index);
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!(order, [0, 1, 2, 1, 2, 0]);
+    }
+}
