@@ -13,8 +13,11 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("lab", &["core", "report"]),
     ("host", &["report"]),
     ("cli", &["mem", "core", "report", "io", "lab", "host"]),
+    ("testing", &[]),
     ("xtask", &[]),
 ];
+/// The crate of test helpers: each other crate may use it, in dev-dependencies alone.
+const TESTING: &str = "testing";
 
 /// Judges one manifest.
 pub(super) fn check(path: &Path, text: &str) -> Vec<Violation> {
@@ -29,20 +32,29 @@ pub(super) fn check(path: &Path, text: &str) -> Vec<Violation> {
     };
     dependencies(text)
         .into_iter()
-        .filter(|(_, used)| !allowed.contains(&used.as_str()))
-        .map(|(line, used)| Violation::at(path, line, format!("{name} may not depend on {used}")))
+        .filter(|it| !allowed.contains(&it.used.as_str()) && !(it.is_dev && it.used == TESTING))
+        .map(|it| Violation::at(path, it.line, format!("{name} may not depend on {}", it.used)))
         .collect()
 }
 
-/// Our crates among the dependencies of a manifest, with their lines.
-fn dependencies(text: &str) -> Vec<(usize, String)> {
+/// A dependency on one of our crates.
+struct Dependency {
+    line: usize,
+    used: String,
+    /// For tests, examples and benches alone.
+    is_dev: bool,
+}
+
+/// Our crates among the dependencies of a manifest.
+fn dependencies(text: &str) -> Vec<Dependency> {
     let mut found = Vec::new();
-    let mut inside = false;
+    let (mut inside, mut is_dev) = (false, false);
     for (index, line) in text.lines().enumerate() {
         let line = line.trim();
         let key = if let Some(section) = line.strip_prefix('[') {
             let section = section.trim_end_matches(']');
             inside = section.ends_with("dependencies");
+            is_dev = section.split('.').any(|part| part == "dev-dependencies");
             // A dependency with a section of its own: [dependencies.NAME].
             match section.rsplit_once("dependencies.") {
                 Some((_, key)) => key,
@@ -53,13 +65,14 @@ fn dependencies(text: &str) -> Vec<(usize, String)> {
         } else {
             continue;
         };
-        match key.trim_matches('"') {
-            "larder" => found.push((index + 1, "cli".to_owned())),
-            key => {
-                let used = key.strip_prefix("larder-");
-                found.extend(used.map(|used| (index + 1, used.to_owned())));
-            }
-        }
+        let used = match key.trim_matches('"') {
+            "larder" => "cli",
+            key => match key.strip_prefix("larder-") {
+                Some(used) => used,
+                None => continue,
+            },
+        };
+        found.push(Dependency { line: index + 1, used: used.to_owned(), is_dev });
     }
     found
 }

@@ -71,6 +71,9 @@ fn crates_depend_in_one_direction() {
     fires("crates/io/Cargo.toml", "[dependencies]\nlarder-lab.workspace = true\n", 2, "lab");
     fires("crates/lab/Cargo.toml", "[dependencies]\nlarder = \"1\"\n", 2, "lab may not");
     fires("crates/new/Cargo.toml", "[package]\n", 1, "no place");
+    fires(core, "[dependencies]\nlarder-testing.workspace = true\n", 2, "testing");
+    passes(core, "[dev-dependencies]\nlarder-testing.workspace = true\n");
+    fires("crates/testing/Cargo.toml", "[dependencies]\nlarder-mem = \"1\"\n", 2, "mem");
     passes("crates/io/Cargo.toml", "[dependencies]\nlarder-core = \"1\"\nlarder-mem = \"1\"\n");
     passes("Cargo.toml", "[workspace.dependencies]\nlarder-mem = { path = \"crates/mem\" }\n");
 }
