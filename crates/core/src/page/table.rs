@@ -346,7 +346,6 @@ mod tests {
     use shuttle::scheduler::RandomScheduler;
     use shuttle::{Config, Runner, thread};
 
-    const SCHEDULES: usize = 20_000;
     const SEED: u64 = 1;
 
     /// Two frames that one thread moves between three blocks, as evictions and fills do, and what
@@ -396,7 +395,8 @@ mod tests {
 
     #[test]
     fn in_every_schedule_a_frame_that_is_found_holds_the_block() {
-        let scheduler = RandomScheduler::new_from_seed(SEED, SCHEDULES);
+        let scheduler =
+            RandomScheduler::new_from_seed(SEED, larder_testing::budget(10_000, 100_000));
         Runner::new(scheduler, Config::default()).run(|| {
             let holds = [0, 1].map(AtomicU64::new);
             let world = World { table: Table::new(2, 2, 1), frames: NoFrames::new(2), holds };
