@@ -7,7 +7,7 @@
 #![expect(clippy::tests_outside_test_module, reason = "all of this is a test")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on is to panic")]
 
-#[path = "../../core/tests/threads/shared.rs"]
+#[path = "../../core/tests/it/threads/shared.rs"]
 mod shared;
 
 use shared::{CASES, Scale, hammer};
@@ -27,22 +27,22 @@ fn config() -> shuttle::Config {
 #[test]
 fn every_schedule_shows_whole_blocks_that_never_go_back() {
     use shuttle::scheduler::{PctScheduler, RandomScheduler};
-    const SCHEDULES: usize = 150;
     const ORDER_CHANGES: usize = 3;
     let seed = seed();
+    let schedules = larder_testing::budget(60, 1_000);
     let scale = Scale { blocks: 8, frames: 6, shards: 2, steps: 8, looks: 8 };
     for case in CASES {
         let run = move || {
             hammer(scale, case, None, false);
         };
-        let random = RandomScheduler::new_from_seed(seed, SCHEDULES);
+        let random = RandomScheduler::new_from_seed(seed, schedules);
         shuttle::Runner::new(random, config()).run(run);
-        let pct = PctScheduler::new_from_seed(seed, ORDER_CHANGES, SCHEDULES);
+        let pct = PctScheduler::new_from_seed(seed, ORDER_CHANGES, schedules);
         shuttle::Runner::new(pct, config()).run(run);
     }
 }
 
 #[test]
 fn in_every_schedule_a_frame_that_is_found_holds_the_block() {
-    larder_core::table_schedules::move_and_look_up(seed(), 20_000);
+    larder_core::table_schedules::move_and_look_up(seed(), larder_testing::budget(10_000, 100_000));
 }

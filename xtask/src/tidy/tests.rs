@@ -71,6 +71,14 @@ fn crates_depend_in_one_direction() {
         found.iter().map(|it| it.rule.clone()).collect::<Vec<_>>()
     };
     assert_eq!(judge("larder-host", &["larder-mem"]), ["larder-host may not depend on larder-mem"]);
+    let of_kind = |kind: &str| {
+        let used = json!({ "name": "larder-testing", "kind": kind });
+        let package =
+            json!({ "name": "larder-core", "manifest_path": "x", "dependencies": [used] });
+        let testing = json!({ "name": "larder-testing", "manifest_path": "x", "dependencies": [] });
+        direction(&json!({ "packages": [package, testing] })).len()
+    };
+    assert_eq!((of_kind("dev"), of_kind("normal")), (0, 1), "test helpers are for tests alone");
     assert!(judge("new", &[])[0].contains("no place"));
     assert!(judge("larder-io", &["larder-core", "larder-mem", "libc"]).is_empty());
 }

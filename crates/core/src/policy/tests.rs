@@ -19,10 +19,14 @@ use super::index::fingerprint;
 use super::{NO_SLOT, PASSED_OVER_MAX, Policy, PolicyKind, Slot};
 use crate::curve::testing::Random;
 use crate::page::mix;
+use larder_testing::budget;
 use std::collections::{BTreeSet, VecDeque};
 
 /// Random traces for each policy.
-const TRACES: u64 = 10_000;
+fn traces() -> u64 {
+    budget(4_000, 20_000)
+}
+
 /// The most pages in the caches of the traces.
 const PAGES_MAX: usize = 60;
 /// Different pages in the traces.
@@ -270,8 +274,8 @@ fn run(kind: PolicyKind, twin: Box<dyn Twin>, seed: u64) -> u64 {
 
 /// Asserts that a policy does what its twin does on all traces.
 fn compare(kind: PolicyKind, twin: impl Fn() -> Box<dyn Twin>) {
-    let evictions: u64 = (0..TRACES).map(|seed| run(kind, twin(), seed)).sum();
-    assert!(evictions > TRACES * 10, "{} evicted only {evictions} pages", kind.name());
+    let evictions: u64 = (0..traces()).map(|seed| run(kind, twin(), seed)).sum();
+    assert!(evictions > traces() * 10, "{} evicted only {evictions} pages", kind.name());
 }
 
 #[test]

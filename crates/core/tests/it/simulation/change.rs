@@ -1,9 +1,9 @@
 //! Changes while the cache serves: what a random world, and an administrator, may ask for at any
 //! moment. They must not show in anything that a client was promised.
 
-use crate::model::Outcome;
-use crate::random::{Rng, tunables, volume_options};
-use crate::world::World;
+use super::model::Outcome;
+use super::random::{Rng, tunables, volume_options};
+use super::world::World;
 use larder_core::clock::MILLISECOND;
 use larder_core::counters::Gauge;
 use larder_core::frames::Frames;

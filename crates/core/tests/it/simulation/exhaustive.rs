@@ -1,9 +1,9 @@
 //! Every sequence of up to three operations, with a flush after them, and a crash after every event
 //! of the store.
 
-use crate::broken::Lie;
-use crate::guarded;
-use crate::world::{Action, Figures, Setup, World};
+use super::broken::Lie;
+use super::guarded;
+use super::world::{Action, Figures, Setup, World};
 use larder_core::clock::SECOND;
 use larder_core::mode::WriteMode;
 use larder_core::store::{Geometry, StoreOpKind};

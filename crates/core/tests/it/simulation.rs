@@ -1,11 +1,10 @@
 //! The whole cache against a model, in worlds that a seed decides: random requests, faults, lanes
 //! that come and go, time that jumps, and crashes at any moment.
 //!
-//! `LARDER_SEEDS=20000` runs that many; `LARDER_SEED=17` runs one and prints what happened last.
+//! `LARDER_BUDGET=long` runs 20,000 worlds, `LARDER_SEEDS=N` so many; `LARDER_SEED=17` runs one and
+//! prints what happened last.
 
-#![expect(clippy::tests_outside_test_module, reason = "all of this is a test")]
 #![expect(clippy::print_stdout, reason = "a seed that fails is told to whoever runs it")]
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on is to panic")]
 
 mod broken;
 mod change;
@@ -20,6 +19,7 @@ mod world;
 
 use broken::Lie;
 use larder_core::policy::PolicyKind;
+use larder_testing::budget;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 use world::{Figures, Log};
@@ -59,14 +59,14 @@ fn add(sum: &mut Figures, one: Figures) {
 fn a_random_world_keeps_every_promise() {
     let seeds = match number("LARDER_SEED") {
         Some(seed) => seed..seed + 1,
-        None => 0..number("LARDER_SEEDS").unwrap_or(1500),
+        None => 0..number("LARDER_SEEDS").unwrap_or(budget(600, 20_000)),
     };
     let begin = Instant::now();
     let mut sum = Figures::default();
     let count = seeds.end - seeds.start;
     for seed in seeds {
         let name =
-            format!("rerun with LARDER_SEED={seed} cargo test -p larder-core --test simulation");
+            format!("rerun with LARDER_SEED={seed} cargo test -p larder-core --test it simulation");
         add(&mut sum, guarded(&name, |log| random::run(seed, Lie::Nothing, log)));
     }
     println!(
@@ -92,7 +92,7 @@ fn a_random_world_keeps_every_promise() {
 fn every_policy_keeps_every_promise() {
     for kind in PolicyKind::ALL {
         let mut sum = Figures::default();
-        for seed in 0..60 {
+        for seed in 0..budget(20, 300) {
             let name = format!("policy {}, seed {seed}", kind.name());
             let world = |log| random::run_with(seed, Lie::Nothing, Some(kind), log);
             add(&mut sum, guarded(&name, world));

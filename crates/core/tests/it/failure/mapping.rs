@@ -1,6 +1,6 @@
 //! Mappings for change: what others see of them, what they hold, and what is refused.
 
-use crate::rig::{Plain, Rig, options};
+use super::rig::{Plain, Rig, options};
 use larder_core::clock::SECOND;
 use larder_core::counters::{Counter, Gauge, Interface};
 use larder_core::lane::{Completion, Lane};

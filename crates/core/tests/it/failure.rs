@@ -1,9 +1,6 @@
 //! The failure rules of docs/ARCHITECTURE.md, one test each, and the promises about room, order and
 //! pace that are easiest to see from outside.
 
-#![expect(clippy::tests_outside_test_module, reason = "all of this is a test")]
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on is to panic")]
-
 mod ahead;
 mod frozen;
 mod mapping;

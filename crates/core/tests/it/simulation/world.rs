@@ -1,9 +1,9 @@
 //! A world with one cache, its stores and its clients, in which everything happens in one thread
 //! and in the order in which it is called.
 
-use crate::broken::{Broken, Lie};
-use crate::client::{Client, Held};
-use crate::model::{Model, Outcome, bytes_of};
+use super::broken::{Broken, Lie};
+use super::client::{Client, Held};
+use super::model::{Model, Outcome, bytes_of};
 use larder_core::cache::Cache;
 use larder_core::clock::{MILLISECOND, Nanos};
 use larder_core::counters::Recorder;
@@ -70,12 +70,12 @@ pub(crate) enum Action {
 
 /// What a request under way consists of.
 pub(crate) enum Work {
-    Read { assembly: Assembly<PlainFrames>, allowed: Vec<Vec<crate::model::Content>> },
+    Read { assembly: Assembly<PlainFrames>, allowed: Vec<Vec<super::model::Content>> },
     Write { task: WriteTask, data: Vec<u8> },
     Flush,
     FlushRange { blocks: Range<u64>, stable: bool },
     Exclude { kind: StoreOpKind, blocks: Range<u64> },
-    Map { mapping: Mapping<PlainFrames>, allowed: Vec<Vec<crate::model::Content>> },
+    Map { mapping: Mapping<PlainFrames>, allowed: Vec<Vec<super::model::Content>> },
     Unpin { mapping: Mapping<PlainFrames> },
 }
 
@@ -436,7 +436,7 @@ impl World {
                 assert_eq!(modes.1, FlushMode::Ignore, "promised nothing");
             }
             Work::Map { mapping, allowed } => {
-                crate::mapped::mapped(disk, client, frames, mapping, (bytes, allowed, error));
+                super::mapped::mapped(disk, client, frames, mapping, (bytes, allowed, error));
             }
             Work::Unpin { mut mapping } => {
                 let may_fail = disk.writes_failed || read_fault;

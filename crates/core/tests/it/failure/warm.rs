@@ -1,6 +1,6 @@
 //! Warm restart: what was resident, by heat, and how it comes back.
 
-use crate::rig::{Plain, Rig, options};
+use super::rig::{Plain, Rig, options};
 use larder_core::counters::{Counter, Gauge};
 use larder_core::hint::Hint;
 use larder_core::lane::Lane;

@@ -1,11 +1,11 @@
 //! A world driven by a seed: what it consists of, and what happens in it.
 
-use crate::broken::Lie;
-use crate::change;
-use crate::client::Client;
-use crate::mapped;
-use crate::model::Outcome;
-use crate::world::{Action, Figures, Log, Setup, World};
+use super::broken::Lie;
+use super::change;
+use super::client::Client;
+use super::mapped;
+use super::model::Outcome;
+use super::world::{Action, Figures, Log, Setup, World};
 use larder_core::cache::{BlockCut, cut};
 use larder_core::clock::{MILLISECOND, SECOND};
 use larder_core::counters::Counter;

@@ -1,6 +1,6 @@
 //! A frozen volume keeps what it has, and what is dropped is gone.
 
-use crate::rig::{Rig, tuned};
+use super::rig::{Rig, tuned};
 use larder_core::clock::SECOND;
 use larder_core::counters::{Counter, Gauge};
 use larder_core::units::BLOCK_BYTES_U64 as BLOCK;

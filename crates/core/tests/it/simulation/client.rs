@@ -1,7 +1,7 @@
 //! A client: a lane, what it asked for, and what it still reads from.
 
-use crate::model::Model;
-use crate::world::{Request, Work};
+use super::model::Model;
+use super::world::{Request, Work};
 use larder_core::frames::PlainFrames;
 use larder_core::lane::{Completion, Lane};
 use larder_core::mapping::Mapping;

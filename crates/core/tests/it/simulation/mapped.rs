@@ -3,10 +3,10 @@
 //! While a mapping is held the model knows nothing of it: readers and the store must see what was
 //! there before. From the unpin on it is a write.
 
-use crate::client::Client;
-use crate::model::{Content, Model, bytes_of};
-use crate::random::Rng;
-use crate::world::{Action, Disk, Request, Work, World};
+use super::client::Client;
+use super::model::{Content, Model, bytes_of};
+use super::random::Rng;
+use super::world::{Action, Disk, Request, Work, World};
 use larder_core::frames::{Frames, PlainFrames};
 use larder_core::mapping::{Access, Mapping};
 use larder_core::store::{StoreError, StoreErrorKind};

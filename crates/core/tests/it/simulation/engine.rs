@@ -1,6 +1,6 @@
 //! What happens to a world by itself: stores work, completions arrive, power fails.
 
-use crate::world::{Request, Work, World};
+use super::world::{Request, Work, World};
 use larder_core::counters::Gauge;
 use larder_core::frames::{Frames, PlainFrames};
 use larder_core::lane::Completion;

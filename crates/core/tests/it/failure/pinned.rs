@@ -1,6 +1,6 @@
 //! Pinned ranges: read in, never evicted, bounded, and none the worse for what happens to them.
 
-use crate::rig::{Rig, options, tuned};
+use super::rig::{Rig, options, tuned};
 use larder_core::clock::SECOND;
 use larder_core::counters::Gauge;
 use larder_core::mode::WriteMode;

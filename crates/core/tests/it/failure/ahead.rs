@@ -1,7 +1,7 @@
 //! Read-ahead and hints, seen from outside: what the store is asked, what clients wait for, and
 //! what the counters say.
 
-use crate::rig::{Plain, Rig, options, tuned};
+use super::rig::{Plain, Rig, options, tuned};
 use larder_core::counters::{Class, Counter, Gauge};
 use larder_core::hint::Hint;
 use larder_core::lane::Lane;

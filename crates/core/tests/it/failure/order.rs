@@ -1,6 +1,6 @@
 //! Ordered groups where the store fails, and who pushes what is held back.
 
-use crate::rig::{Plain, Rig, options};
+use super::rig::{Plain, Rig, options};
 use larder_core::clock::SECOND;
 use larder_core::counters::{Counter, Gauge};
 use larder_core::group::{GroupId, OrderError};

@@ -5,11 +5,11 @@
 //! order was asked for, and which were asked for after it. Every write has a content of its own and
 //! covers whole sectors, so each sector of a store tells which write it is of.
 
-use crate::broken::Lie;
-use crate::model::byte_of;
-use crate::random::{Rng, drain, tunables};
-use crate::world::{Action, Figures, Log, Setup, World};
-use crate::{add, guarded};
+use super::broken::Lie;
+use super::model::byte_of;
+use super::random::{Rng, drain, tunables};
+use super::world::{Action, Figures, Log, Setup, World};
+use super::{add, guarded};
 use larder_core::clock::{MILLISECOND, SECOND};
 use larder_core::group::{GroupId, OrderError};
 use larder_core::mode::WriteMode;
@@ -17,6 +17,7 @@ use larder_core::policy::PolicyKind;
 use larder_core::store::{Fault, Geometry, SparseBytes};
 use larder_core::units::{BLOCK_BYTES_U64, SECTOR_BYTES};
 use larder_core::volume::VolumeOptions;
+use larder_testing::budget;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -299,13 +300,13 @@ fn run(seed: u64, lie: Lie, tell: bool, log: Log) -> (Figures, u64, u64) {
 #[test]
 fn a_random_world_keeps_every_order() {
     let (mut sum, mut accepted, mut refused) = (Figures::default(), 0, 0);
-    let seeds = match crate::number("LARDER_SEED") {
+    let seeds = match super::number("LARDER_SEED") {
         Some(seed) => seed..seed + 1,
-        None => 0..crate::number("LARDER_SEEDS").unwrap_or(600),
+        None => 0..super::number("LARDER_SEEDS").unwrap_or(budget(250, 20_000)),
     };
     for seed in seeds {
         let name = format!(
-            "rerun with LARDER_SEED={seed} cargo test -p larder-core --test simulation every_order"
+            "rerun with LARDER_SEED={seed} cargo test -p larder-core --test it every_order"
         );
         let world = |log| {
             let (figures, yes, no) = run(seed, Lie::Nothing, true, log);

@@ -1,6 +1,6 @@
 //! Room that a request needs while it holds pages itself.
 
-use crate::rig::{Plain, Rig, options};
+use super::rig::{Plain, Rig, options};
 use larder_core::clock::SECOND;
 use larder_core::counters::Gauge;
 use larder_core::hint::Hint;

@@ -1,26 +1,18 @@
 //! The policies against published hit ratios, on the traces that these were published for.
 //!
 //! The traces are no part of the repository; they are looked for in `../shared/traces` beside it.
-//! Where they are not, the tests say so and pass.
+//! Where they are not, the tests report that they are skipped.
 
 #![expect(clippy::cast_precision_loss, reason = "counts of a trace are far below 2^53")]
-#![expect(clippy::tests_outside_test_module, reason = "all of this is a test")]
 #![expect(clippy::print_stdout, reason = "the figures are told to whoever runs it")]
-#![expect(clippy::print_stderr, reason = "a trace that is not there is told to whoever runs it")]
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on is to panic")]
 
 use larder_core::policy::{PolicyKind, Slot};
 use std::collections::HashMap;
-use std::path::PathBuf;
 
 /// A trace's bytes, unpacked; none if it is not there.
 fn bytes_of(name: &str) -> Option<Vec<u8>> {
-    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let path = root.join("../shared/traces").join(name);
-    let Ok(bytes) = std::fs::read(&path) else {
-        eprintln!("{} is not there: nothing is checked against it", path.display());
-        return None;
-    };
+    let path = larder_testing::shared_trace(name)?;
+    let bytes = std::fs::read(&path).unwrap();
     let packed = path.extension().is_some_and(|extension| extension == "zst");
     Some(if packed { zstd::decode_all(bytes.as_slice()).unwrap() } else { bytes })
 }

@@ -1,0 +1,90 @@
+//! Holds that go astray: dropped, or brought to the wrong arena.
+
+use larder_mem::{Arena, ArenaOptions};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+fn arena(frames: u32) -> Arena {
+    Arena::new(ArenaOptions { frames, huge_pages: false, lock: false }).unwrap()
+}
+
+fn panic_text(work: impl FnOnce()) -> Option<String> {
+    let panic = catch_unwind(AssertUnwindSafe(work)).err()?;
+    Some(*panic.downcast::<String>().expect("our panics are formatted"))
+}
+
+#[test]
+fn a_dropped_hold_panics_in_debug_builds_and_stays_held() {
+    let arena = arena(8);
+    let pin = panic_text(|| drop(arena.try_pin(3)));
+    let own = panic_text(|| drop(arena.try_own(5)));
+    if cfg!(debug_assertions) {
+        assert_eq!(pin.unwrap(), "a hold on frame 3 was dropped");
+        assert_eq!(own.unwrap(), "a hold on frame 5 was dropped");
+    } else {
+        assert_eq!((pin, own), (None, None));
+    }
+    assert!(arena.try_own(3).is_none());
+    assert!(arena.try_pin(5).is_none());
+    assert_eq!(arena.frames_held(), 2);
+}
+
+#[test]
+fn a_hold_dropped_while_panicking_does_not_abort() {
+    let arena = arena(1);
+    let text = panic_text(|| {
+        let _pin = arena.try_pin(0);
+        panic!("{}", "the first panic is the one that is reported");
+    });
+    assert_eq!(text.unwrap(), "the first panic is the one that is reported");
+}
+
+#[test]
+fn a_hold_of_another_arena_is_caught_by_every_method() {
+    let (small, large) = (arena(1), arena(8));
+    let caught = |work: &mut dyn FnMut()| {
+        let text = panic_text(work).expect("caught");
+        assert!(text.contains("did not grant it"), "{text}");
+    };
+    let pin = large.try_pin(7).unwrap();
+    let mut own = large.try_own(6).unwrap();
+    let mut local = small.try_own(0).unwrap();
+    caught(&mut || drop(small.bytes(&pin).to_vec()));
+    caught(&mut || small.read(&pin, 0, &mut [0]));
+    caught(&mut || assert!(!small.address(&pin).is_null()));
+    caught(&mut || small.copy(&pin, &mut local, 0, 1));
+    caught(&mut || small.write(&mut own, 0, &[1]));
+    caught(&mut || small.zero(&mut own, 0, 1));
+    caught(&mut || assert!(!small.release(&mut own)));
+    caught(&mut || assert!(!small.address_mut(&mut own).is_null()));
+    // Neighbours by number, one of each arena.
+    let next = large.try_own(1).unwrap();
+    let mut mixed = [local, next];
+    caught(&mut || assert_eq!(small.release_all(&mut mixed), 0));
+    let [local, next] = mixed;
+    large.disown(next);
+    let (mut pin, mut own) = (Some(pin), Some(own));
+    caught(&mut || small.unpin(pin.take().unwrap()));
+    caught(&mut || small.disown(own.take().unwrap()));
+    let mut other = Some(large.try_own(5).unwrap());
+    caught(&mut || small.unpin(small.downgrade(other.take().unwrap())));
+    small.disown(local);
+}
+
+#[test]
+fn a_frame_that_does_not_exist_cannot_be_held() {
+    let arena = arena(2);
+    assert!(catch_unwind(AssertUnwindSafe(|| arena.try_pin(2).is_some())).is_err());
+    assert!(catch_unwind(AssertUnwindSafe(|| arena.try_own(u32::MAX).is_some())).is_err());
+}
+
+#[test]
+fn holds_are_small_and_travel() {
+    fn travels<T: Send + Sync + 'static>(_: &T) {}
+    let arena = arena(1);
+    let pin = arena.try_pin(0);
+    assert_eq!(size_of_val(&pin), 8);
+    travels(&pin);
+    travels(&arena);
+    assert_eq!(Arena::metadata_bytes_per_frame(), 4);
+    arena.unpin(pin.unwrap());
+}

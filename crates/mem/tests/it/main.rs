@@ -1,0 +1,9 @@
+//! Integration tests of the arena: against a plain model, misused, and with the kernel.
+
+#![expect(clippy::tests_outside_test_module, reason = "all of this is a test")]
+#![expect(unsafe_code, reason = "the interface of frames is unsafe in parts")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on is to panic")]
+
+mod arena;
+mod holds;
+mod memory;

@@ -1,0 +1,162 @@
+//! What the kernel does with an arena: lazily taken, given back, locked or refused.
+//!
+//! One test lowers a limit of the process; those that depend on the limit run one at a time.
+
+use larder_mem::{Arena, ArenaError, ArenaOptions, FRAME_BYTES};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+const PLAIN: ArenaOptions = ArenaOptions { frames: 4096, huge_pages: false, lock: false };
+
+/// For tests that lock memory, whose limit is that of the process: one at a time.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// How many frames of the arena are in memory.
+fn resident(arena: &Arena) -> usize {
+    let mut pages = vec![0_u8; arena.frames() as usize];
+    // SAFETY: the vector has a byte for each page of the arena's mapping.
+    let result =
+        unsafe { libc::mincore(arena.base().cast(), arena.len_bytes(), pages.as_mut_ptr().cast()) };
+    assert_eq!(result, 0);
+    pages.iter().filter(|&page| page & 1 == 1).count()
+}
+
+#[test]
+fn making_an_arena_touches_nothing_and_writing_takes_one_frame() {
+    for huge_pages in [false, true] {
+        let arena = Arena::new(ArenaOptions { huge_pages, ..PLAIN }).unwrap();
+        assert_eq!(resident(&arena), 0);
+        assert!(!arena.locked());
+        assert!(arena.left_out_of_dumps());
+        assert!(huge_pages || !arena.huge_pages());
+    }
+    let arena = Arena::new(PLAIN).unwrap();
+    let mut own = arena.try_own(700).unwrap();
+    arena.write(&mut own, 10, b"one frame");
+    assert_eq!(resident(&arena), 1);
+    arena.disown(own);
+}
+
+#[test]
+fn a_released_frame_is_out_of_memory_and_zero_and_its_neighbours_are_not() {
+    let arena = Arena::new(PLAIN).unwrap();
+    let mut owns: Vec<_> = (0..3).map(|frame| arena.try_own(frame).unwrap()).collect();
+    for own in &mut owns {
+        arena.write(own, 0, &[7; FRAME_BYTES]);
+    }
+    assert_eq!(resident(&arena), 3);
+    assert!(arena.release(&mut owns[1]));
+    assert_eq!(resident(&arena), 2);
+    let firsts: Vec<u8> = owns.iter_mut().map(|own| arena.bytes_mut(own)[0]).collect();
+    assert_eq!(firsts, [7, 0, 7]);
+    for own in owns {
+        arena.disown(own);
+    }
+}
+
+#[test]
+fn a_released_run_of_512_frames_gives_a_huge_page_back() {
+    let arena = Arena::new(ArenaOptions { huge_pages: true, ..PLAIN }).unwrap();
+    let mut owns: Vec<_> = (0..512).map(|frame| arena.try_own(frame).unwrap()).collect();
+    for own in &mut owns {
+        arena.write(own, 0, &[7]);
+    }
+    assert_eq!(resident(&arena), 512);
+    // One by one would not do: now and then the kernel joins the rest meanwhile.
+    assert_eq!(arena.release_all(&mut owns), 512);
+    assert_eq!(resident(&arena), 0);
+    for own in owns {
+        arena.disown(own);
+    }
+}
+
+#[test]
+fn releasing_scattered_frames_spares_those_between() {
+    let arena = Arena::new(PLAIN).unwrap();
+    let all = 0..10;
+    let mut owns: Vec<_> = all.map(|frame| arena.try_own(frame).unwrap()).collect();
+    for own in &mut owns {
+        arena.write(own, 0, &[7; FRAME_BYTES]);
+    }
+    let (mut chosen, mut spared): (Vec<_>, Vec<_>) =
+        owns.into_iter().partition(|own| [0, 1, 4, 6, 7, 8].contains(&own.frame()));
+    chosen.swap(0, 1);
+    assert_eq!(arena.release_all(&mut chosen), 6);
+    assert_eq!(resident(&arena), 4);
+    assert!(spared.iter_mut().all(|own| *arena.bytes_mut(own) == [7; FRAME_BYTES]));
+    assert!(chosen.iter_mut().all(|own| *arena.bytes_mut(own) == [0; FRAME_BYTES]));
+    assert_eq!(arena.release_all(&mut []), 0);
+    for own in chosen.into_iter().chain(spared) {
+        arena.disown(own);
+    }
+}
+
+#[test]
+fn an_arena_has_room_to_grow_and_uses_what_it_was_asked_for() {
+    let _alone = alone();
+    let options = ArenaOptions { frames: 4, huge_pages: false, lock: true };
+    let arena = Arena::growable(options, 1 << 20).unwrap();
+    assert_eq!(arena.frames(), 1 << 20);
+    assert_eq!(resident(&arena), 4, "only what is used at first is locked");
+    let mut owns: Vec<_> = (9..12).map(|frame| arena.try_own(frame).unwrap()).collect();
+    arena.commit(&mut owns).unwrap();
+    assert_eq!(resident(&arena), 7);
+    for own in owns {
+        arena.disown(own);
+    }
+}
+
+#[test]
+fn locking_brings_all_in_or_is_refused_with_the_way_out() {
+    let _alone = alone();
+    // Small enough for the smallest limit in use, 64 KiB.
+    let options = ArenaOptions { frames: 4, huge_pages: false, lock: true };
+    let arena = Arena::new(options).unwrap();
+    assert!(arena.locked());
+    assert_eq!(resident(&arena), 4);
+    let mut own = arena.try_own(0).unwrap();
+    arena.write(&mut own, 0, &[1]);
+    assert!(arena.release(&mut own), "it is unlocked first");
+    assert_eq!(resident(&arena), 3);
+    arena.commit(std::slice::from_mut(&mut own)).unwrap();
+    assert_eq!((resident(&arena), arena.bytes_mut(&mut own)[0]), (4, 0), "it is locked again");
+    arena.disown(own);
+
+    let error = std::thread::spawn(move || {
+        let before = give_up_the_right_to_lock();
+        let refused = Arena::new(options).expect_err("neither limit nor capability");
+        limit_locking(before);
+        refused
+    });
+    let error = error.join().unwrap();
+    assert!(matches!(error, ArenaError::Lock { bytes: 16_384, limit_bytes: Some(0), .. }));
+    let text = error.to_string();
+    for part in ["lock 16384 bytes", "RLIMIT_MEMLOCK is 0 bytes", "CAP_IPC_LOCK"] {
+        assert!(text.contains(part), "{text}");
+    }
+    assert!(std::error::Error::source(&error).is_some());
+}
+
+/// Sets the limit of the process.
+fn limit_locking(limit: libc::rlimit) {
+    // SAFETY: reads the structure.
+    let set = unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const limit) };
+    assert_eq!(set, 0);
+}
+
+/// Sets the limit of the process to 0, and takes the capabilities of this thread; the limit as
+/// it was.
+fn give_up_the_right_to_lock() -> libc::rlimit {
+    let mut before = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: fills the structure.
+    let read = unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &raw mut before) };
+    assert_eq!(read, 0);
+    limit_locking(libc::rlimit { rlim_cur: 0, ..before });
+    // The plain call changes this thread alone. Leaving root empties its effective
+    // capabilities; who is not root has none, and is refused here without harm.
+    // SAFETY: changes the user of this thread, which ends after the test.
+    unsafe { libc::syscall(libc::SYS_setresuid, -1, 65_534, -1) };
+    before
+}

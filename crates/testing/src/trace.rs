@@ -1,0 +1,17 @@
+//! Published traces, which are no part of the repository.
+
+use crate::skip;
+use std::path::{Path, PathBuf};
+
+/// Returns the path of a trace in `../shared/traces` beside the repository; reports the skip if it
+/// is not there.
+#[must_use]
+pub fn shared_trace(name: &str) -> Option<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces");
+    let path = folder.join(name);
+    if !path.exists() {
+        skip(format_args!("{name} is not in ../shared/traces"));
+        return None;
+    }
+    Some(path)
+}
