@@ -63,8 +63,11 @@ fn a_source_has_at_most_800_lines_of_code() {
 fn crates_depend_in_one_direction() {
     let judge = |name: &str, used: &[&str]| {
         let used: Vec<_> = used.iter().map(|name| json!({ "name": name })).collect();
-        let path = "x/Cargo.toml";
-        let package = |name: &str, used: &[_]| json!({ "name": name, "manifest_path": path, "dependencies": used });
+        let package = |name: &str, used: &[Value]| {
+            let mut package = json!({ "name": name, "manifest_path": "x/Cargo.toml" });
+            package["dependencies"] = used.into();
+            package
+        };
         let others = ["larder-mem", "larder-core"].map(|name| package(name, &[]));
         let all = [&others[..], &[package(name, &used)]].concat();
         let found = direction(&json!({ "packages": all }));
