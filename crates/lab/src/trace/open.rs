@@ -116,7 +116,9 @@ fn open_parquet(name: &str, _file: File, _max_bad: u64) -> Result<BoxedSource, T
     Err(TraceError::Bad {
         name: name.to_owned(),
         place: "byte 0".to_owned(),
-        reason: "this program was built without Parquet".to_owned(),
+        reason: "this build of larder reads no Parquet; install a package of larder, or build it \
+                 with `cargo build --release --features full`"
+            .to_owned(),
     })
 }
 

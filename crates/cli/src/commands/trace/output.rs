@@ -1,7 +1,7 @@
 //! Traces that are written: under another name first, renamed when whole; or to standard output.
 
 use crate::output::Whole;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use larder_lab::trace::{Record, Sink, Source, Target};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -36,7 +36,9 @@ fn remove_when_ended(part: &Path) -> Result<()> {
 pub(super) fn target(text: &str) -> Result<Target, String> {
     Target::from_name(text).ok_or_else(|| {
         let names: Vec<_> = Target::ALL.iter().map(|target| target.name()).collect();
-        format!("\"{text}\" is not a format that can be written; there are {}", names.join(", "))
+        let hint = if text == "parquet" { " (Parquet: --features full)" } else { "" };
+        let names = names.join(", ");
+        format!("\"{text}\" is not a format that this build writes; there are {names}{hint}")
     })
 }
 
@@ -52,7 +54,14 @@ impl Output {
     /// given, else that of the name, else our own.
     pub(super) fn create(path: &Path, target: Option<Target>, source: &dyn Source) -> Result<Self> {
         let name = path.to_string_lossy();
-        let target = target.or_else(|| Target::from_file_name(&name)).unwrap_or(Target::Larder);
+        let by_name = Target::from_file_name(&name);
+        let is_parquet = name.to_ascii_lowercase().ends_with(".parquet");
+        ensure!(
+            target.is_some() || by_name.is_some() || !is_parquet,
+            "write {name}: this build writes no Parquet; give another name, or build larder with \
+             `cargo build --release --features full`"
+        );
+        let target = target.or(by_name).unwrap_or(Target::Larder);
         if path == Path::new("-") {
             let sink = target.begin(Stdout, source)?;
             return Ok(Output { sink, file: None });
