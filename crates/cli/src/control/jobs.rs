@@ -5,13 +5,12 @@
 //! Invariant: a client that does not read holds up nobody, since only the latest progress is kept
 //! for it.
 
-use super::request::Refused;
+use super::request::{Refused, Response, response};
 use super::server::JOBS_MAX;
 use crate::commands::serve::service::{Served, Service};
-use axum::body::{Body, Bytes};
-use axum::http::header;
-use axum::response::{IntoResponse, Response};
+use http_body_util::Either;
 use http_body_util::channel::{Channel, Sender};
+use hyper::body::Bytes;
 use larder_core::lane::Completion;
 use larder_core::request::{Assembly, Status};
 use larder_io::engine::ArenaLane;
@@ -100,7 +99,7 @@ fn stream(mut progress: watch::Receiver<Option<Progress>>) -> Response {
             }
         }
     });
-    ([(header::CONTENT_TYPE, "application/x-ndjson")], Body::new(body)).into_response()
+    response("application/x-ndjson", Either::Right(body))
 }
 
 /// Sends a line; whether the client took it.

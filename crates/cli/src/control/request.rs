@@ -1,14 +1,20 @@
-//! Bodies of requests, which are bounded in size and time, and refusals.
+//! Checks of methods, bodies of requests, which are bounded in size and time, and answers.
 
-use axum::body::Body;
-use axum::extract::{FromRequest, Request};
-use axum::http::{StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use http_body_util::channel::Channel;
+use http_body_util::{BodyExt, Either, Full, Limited};
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{ALLOW, CONTENT_TYPE, HeaderName, HeaderValue, WWW_AUTHENTICATE};
+use hyper::{Method, StatusCode};
 use larder_report::control::Refusal;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
+use std::convert::Infallible;
 use std::time::Duration;
+
+pub(super) type Request = hyper::Request<Incoming>;
+/// An answer, as a whole or piece by piece.
+pub(super) type Response = hyper::Response<Either<Full<Bytes>, Channel<Bytes, Infallible>>>;
 
 /// Larger bodies are refused.
 pub(super) const BODY_BYTES_MAX: usize = 64 << 10;
@@ -21,86 +27,120 @@ pub(super) struct Refused {
     status: StatusCode,
     /// A sentence that can follow "failed to".
     error: String,
+    /// A header that the status requires.
+    header: Option<(HeaderName, &'static str)>,
 }
 
 impl Refused {
+    fn new(status: StatusCode, error: impl Into<String>) -> Self {
+        Refused { status, error: error.into(), header: None }
+    }
+
     /// What was asked for makes no sense or is not there.
     pub(super) fn wrong(error: impl Into<String>) -> Self {
-        Refused { status: StatusCode::UNPROCESSABLE_ENTITY, error: error.into() }
+        Refused::new(StatusCode::UNPROCESSABLE_ENTITY, error)
     }
 
     /// No volume has this name.
     pub(super) fn no_volume(name: &str) -> Self {
         let error = format!("find the volume \"{name}\": none is called so");
-        Refused { status: StatusCode::NOT_FOUND, error }
+        Refused::new(StatusCode::NOT_FOUND, error)
     }
 
     /// There is no folder here whose files could be told.
     pub(super) fn no_folder() -> Self {
-        let error = "list files: this server serves volumes; ask a larder mount".to_owned();
-        Refused { status: StatusCode::NOT_FOUND, error }
+        let error = "list files: this server serves volumes; ask a larder mount";
+        Refused::new(StatusCode::NOT_FOUND, error)
+    }
+
+    /// The control API has no such path.
+    pub(super) fn no_path(path: &str) -> Self {
+        let error = format!("find {path}: there is no such path; see docs/control.md");
+        Refused::new(StatusCode::NOT_FOUND, error)
+    }
+
+    /// The path allows other methods only.
+    fn no_method(path: &str, allowed: &'static str) -> Self {
+        let error = format!("do this with {path}: another method is meant");
+        let header = Some((ALLOW, allowed));
+        Refused { header, ..Refused::new(StatusCode::METHOD_NOT_ALLOWED, error) }
+    }
+
+    /// The request does not show the token.
+    pub(super) fn no_token() -> Self {
+        let error = "control this server: show its token, as in Authorization: Bearer TOKEN";
+        let header = Some((WWW_AUTHENTICATE, "Bearer"));
+        Refused { header, ..Refused::new(StatusCode::UNAUTHORIZED, error) }
     }
 
     /// It could be done at another time.
     pub(super) fn busy(error: impl Into<String>) -> Self {
-        Refused { status: StatusCode::SERVICE_UNAVAILABLE, error: error.into() }
+        Refused::new(StatusCode::SERVICE_UNAVAILABLE, error)
     }
 
     /// Something went wrong here.
     pub(super) fn failed(error: impl Into<String>) -> Self {
-        Refused { status: StatusCode::INTERNAL_SERVER_ERROR, error: error.into() }
+        Refused::new(StatusCode::INTERNAL_SERVER_ERROR, error)
     }
-}
 
-impl IntoResponse for Refused {
-    fn into_response(self) -> Response {
-        refusal(self.status, self.error)
+    /// Makes the answer that states the reason.
+    pub(super) fn into_response(self) -> Response {
+        let mut response = json(&Refusal { error: self.error });
+        *response.status_mut() = self.status;
+        let header = self.header.map(|(name, value)| (name, HeaderValue::from_static(value)));
+        response.headers_mut().extend(header);
+        response
     }
-}
-
-/// An answer that says why there is no other.
-pub(super) fn refusal(status: StatusCode, error: impl Into<String>) -> Response {
-    let mut response = json(&Refusal { error: error.into() });
-    *response.status_mut() = status;
-    response
 }
 
 /// An answer in JSON.
 pub(super) fn json<T: Serialize>(value: &T) -> Response {
     let mut text = serde_json::to_vec_pretty(value).expect("maps with keys of text");
     text.push(b'\n');
-    ([(header::CONTENT_TYPE, "application/json")], text).into_response()
+    response("application/json", Either::Left(text.into()))
 }
 
-/// The body of a request, read from JSON. An empty one is an empty object.
-pub(super) struct Json<T>(pub(super) T);
+/// Makes an answer of this media type.
+pub(super) fn response(
+    media_type: &'static str,
+    body: Either<Full<Bytes>, Channel<Bytes, Infallible>>,
+) -> Response {
+    let mut response = Response::new(body);
+    let media_type = HeaderValue::from_static(media_type);
+    response.headers_mut().insert(CONTENT_TYPE, media_type);
+    response
+}
 
-impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
-    type Rejection = Refused;
-
-    async fn from_request(request: Request, _: &S) -> Result<Self, Refused> {
-        let body = Body::new(request.into_body());
-        let bytes = tokio::time::timeout(BODY_TIME_MAX, axum::body::to_bytes(body, BODY_BYTES_MAX));
-        let bytes = match bytes.await {
-            Ok(Ok(bytes)) => bytes,
-            Ok(Err(error)) => {
-                let error = format!("read the request, at most {BODY_BYTES_MAX} bytes: {error}");
-                return Err(Refused { status: StatusCode::PAYLOAD_TOO_LARGE, error });
-            }
-            Err(_) => {
-                let error = "read the request: it took too long to come".to_owned();
-                return Err(Refused { status: StatusCode::REQUEST_TIMEOUT, error });
-            }
-        };
-        let text = if bytes.is_empty() { b"{}" } else { bytes.as_ref() };
-        // As an object first: a list would pass for the fields in their order.
-        let object = serde_json::from_slice::<Map<String, Value>>(text);
-        match object.and_then(|object| serde_json::from_value(Value::Object(object))) {
-            Ok(value) => Ok(Json(value)),
-            Err(error) => {
-                let error = format!("understand the request: {error}");
-                Err(Refused { status: StatusCode::BAD_REQUEST, error })
-            }
-        }
+/// Answers a GET or a HEAD; hyper leaves the body of the answer to a HEAD out.
+pub(super) fn get<T>(request: &Request, answer: impl FnOnce() -> T) -> Result<T, Refused> {
+    if [Method::GET, Method::HEAD].contains(request.method()) {
+        return Ok(answer());
     }
+    Err(Refused::no_method(request.uri().path(), "GET,HEAD"))
+}
+
+/// Reads the body of a POST from JSON. An empty body is an empty object.
+pub(super) async fn post<T: DeserializeOwned>(request: Request) -> Result<T, Refused> {
+    if request.method() != Method::POST {
+        return Err(Refused::no_method(request.uri().path(), "POST"));
+    }
+    let body = Limited::new(request.into_body(), BODY_BYTES_MAX).collect();
+    let bytes = match tokio::time::timeout(BODY_TIME_MAX, body).await {
+        Ok(Ok(body)) => body.to_bytes(),
+        Ok(Err(error)) => {
+            let error = format!("read the request, at most {BODY_BYTES_MAX} bytes: {error}");
+            return Err(Refused::new(StatusCode::PAYLOAD_TOO_LARGE, error));
+        }
+        Err(_) => {
+            let error = "read the request: it took too long to come";
+            return Err(Refused::new(StatusCode::REQUEST_TIMEOUT, error));
+        }
+    };
+    let text = if bytes.is_empty() { b"{}" } else { bytes.as_ref() };
+    // As an object first: a list would pass for the fields in their order.
+    let object = serde_json::from_slice::<Map<String, Value>>(text);
+    let value = object.and_then(|object| serde_json::from_value(Value::Object(object)));
+    value.map_err(|error| {
+        Refused::new(StatusCode::BAD_REQUEST, format!("understand the request: {error}"))
+    })
 }

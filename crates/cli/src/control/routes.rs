@@ -1,204 +1,152 @@
-//! What can be asked for: one row for each path.
+//! The paths of the control API: one row each.
 
-use super::request::{Json, Refused, json, refusal};
+use super::request::{Refused, Request, Response, get, json, post, response};
+use super::token::Token;
 use super::{answers, curves, jobs, keep, metrics};
 use crate::commands::serve::changes::Setting;
 use crate::commands::serve::service::Service;
-use axum::Router;
-use axum::extract::State;
-use axum::http::{StatusCode, Uri, header};
-use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use http_body_util::Either;
+use hyper::header::AUTHORIZATION;
 use larder_report::control::{
     AddRequest, Changed, RangeRequest, RemoveRequest, SetRequest, VolumeRequest,
 };
 use larder_report::openmetrics::MEDIA_TYPE;
 use std::sync::Arc;
 
-/// What handlers share.
-#[derive(Clone)]
-pub(super) struct Shared {
-    pub(super) service: Arc<Service>,
-    pub(super) jobs: jobs::Jobs,
+/// The state that all requests at one socket share.
+pub(super) struct Api {
+    service: Arc<Service>,
+    jobs: jobs::Jobs,
+    /// The token that each request must show, if any.
+    token: Option<Token>,
 }
 
-/// The table of paths.
-pub(super) fn router(service: Arc<Service>) -> Router {
-    let shared = Shared { service, jobs: jobs::Jobs::new() };
-    Router::new()
-        .route("/metrics", get(metrics))
-        .route("/v1/stats", get(stats))
-        .route("/v1/volumes", get(volumes))
-        .route("/v1/at-risk", get(at_risk))
-        .route("/v1/curve", get(curve))
-        .route("/v1/files", get(files))
-        .route("/v1/drop", post(drop_clean))
-        .route("/v1/freeze", post(freeze))
-        .route("/v1/unfreeze", post(unfreeze))
-        .route("/v1/pin", post(pin))
-        .route("/v1/unpin", post(unpin))
-        .route("/v1/set", post(set))
-        .route("/v1/flush", post(flush))
-        .route("/v1/warm", post(warm))
-        .route("/v1/add", post(add))
-        .route("/v1/remove", post(remove))
-        .route("/v1/stop", post(stop))
-        .fallback(no_path)
-        .method_not_allowed_fallback(no_method)
-        .with_state(shared)
-}
+impl Api {
+    pub(super) fn new(service: Arc<Service>, token: Option<Token>) -> Self {
+        Api { service, jobs: jobs::Jobs::new(), token }
+    }
 
-async fn no_path(uri: Uri) -> Response {
-    let error = format!("find {}: there is no such path; see docs/control.md", uri.path());
-    refusal(StatusCode::NOT_FOUND, error)
-}
+    /// Answers one request.
+    pub(super) async fn answer(&self, request: Request) -> Response {
+        self.route(request).await.unwrap_or_else(Refused::into_response)
+    }
 
-async fn no_method(uri: Uri) -> Response {
-    let error = format!("do this with {}: another method is meant", uri.path());
-    refusal(StatusCode::METHOD_NOT_ALLOWED, error)
-}
+    /// Finds the row of a request, and answers as it says.
+    async fn route(&self, request: Request) -> Result<Response, Refused> {
+        self.check_token(&request)?;
+        let service = &*self.service;
+        let uri = request.uri().clone();
+        match uri.path() {
+            "/metrics" => {
+                get(&request, || response(MEDIA_TYPE, Either::Left(metrics::text(service).into())))
+            }
+            "/v1/stats" => get(&request, || json(&answers::stats(service))),
+            "/v1/volumes" => get(&request, || json(&answers::volumes(service))),
+            "/v1/at-risk" => get(&request, || json(&answers::at_risk(service))),
+            "/v1/curve" => get(&request, || json(&curves::curves(service))),
+            "/v1/files" => get(&request, || self.files())?.await,
+            "/v1/drop" => self.drop_clean(post(request).await?).await,
+            "/v1/freeze" => self.freeze(&post(request).await?, true),
+            "/v1/unfreeze" => self.freeze(&post(request).await?, false),
+            "/v1/pin" => self.pin(post(request).await?).await,
+            "/v1/unpin" => self.unpin(post(request).await?).await,
+            "/v1/set" => self.set(post(request).await?).await,
+            "/v1/flush" => self.flush(&post(request).await?),
+            "/v1/warm" => self.warm(post(request).await?),
+            "/v1/add" => self.add(post(request).await?).await,
+            "/v1/remove" => self.remove(post(request).await?),
+            "/v1/stop" => post(request).await.map(|Empty {}| self.stop()),
+            path => Err(Refused::no_path(path)),
+        }
+    }
 
-async fn metrics(State(shared): State<Shared>) -> Response {
-    ([(header::CONTENT_TYPE, MEDIA_TYPE)], metrics::text(&shared.service)).into_response()
-}
+    fn check_token(&self, request: &Request) -> Result<(), Refused> {
+        let Some(token) = &self.token else { return Ok(()) };
+        let shown = request.headers().get(AUTHORIZATION);
+        let is_shown = shown.is_some_and(|shown| token.is_shown_by(shown.as_bytes()));
+        is_shown.then_some(()).ok_or_else(Refused::no_token)
+    }
 
-async fn stats(State(shared): State<Shared>) -> Response {
-    json(&answers::stats(&shared.service))
-}
+    /// Runs `work` on a blocking thread: it visits every page or waits for another server.
+    async fn run_blocking<T: Send + 'static>(
+        &self,
+        what: &str,
+        work: impl FnOnce(&Service) -> T + Send + 'static,
+    ) -> Result<T, Refused> {
+        let service = Arc::clone(&self.service);
+        let done = tokio::task::spawn_blocking(move || work(&service)).await;
+        done.map_err(|error| Refused::failed(format!("{what}: {error}")))
+    }
 
-async fn volumes(State(shared): State<Shared>) -> Response {
-    json(&answers::volumes(&shared.service))
-}
+    async fn files(&self) -> Result<Response, Refused> {
+        let files = self.run_blocking("list files", answers::files).await?;
+        files.map(|files| json(&files)).ok_or_else(Refused::no_folder)
+    }
 
-async fn at_risk(State(shared): State<Shared>) -> Response {
-    json(&answers::at_risk(&shared.service))
-}
+    async fn drop_clean(&self, request: VolumeRequest) -> Result<Response, Refused> {
+        let volumes = keep::asked_for(&self.service, &request)?;
+        let dropped = self.run_blocking("drop", move |service| keep::drop_clean(service, &volumes));
+        Ok(json(&dropped.await?))
+    }
 
-async fn curve(State(shared): State<Shared>) -> Response {
-    json(&curves::curves(&shared.service))
-}
+    fn freeze(&self, request: &VolumeRequest, frozen: bool) -> Result<Response, Refused> {
+        let volumes = keep::asked_for(&self.service, request)?;
+        Ok(json(&keep::freeze(&self.service, &volumes, frozen)))
+    }
 
-async fn files(State(shared): State<Shared>) -> Result<Response, Refused> {
-    let service = Arc::clone(&shared.service);
-    // It looks at every page.
-    let files = tokio::task::spawn_blocking(move || answers::files(&service)).await;
-    let files = files.map_err(|error| Refused::failed(format!("list files: {error}")))?;
-    match files {
-        Some(files) => Ok(json(&files)),
-        None => Err(Refused::no_folder()),
+    async fn pin(&self, request: RangeRequest) -> Result<Response, Refused> {
+        let pinned = self.run_blocking("pin", move |service| keep::pin(service, &request));
+        Ok(json(&pinned.await??))
+    }
+
+    async fn unpin(&self, request: RangeRequest) -> Result<Response, Refused> {
+        let pinned = self.run_blocking("unpin", move |service| keep::unpin(service, &request));
+        Ok(json(&pinned.await??))
+    }
+
+    async fn set(&self, request: SetRequest) -> Result<Response, Refused> {
+        let settings: Vec<_> =
+            request.set.iter().map(|(name, value)| Setting::parse(name, value)).collect();
+        let changed = self.run_blocking("set", move |service| service.set(&settings));
+        let changed = changed.await?.map_err(Refused::wrong)?;
+        Ok(json(&Changed { changed, ..Changed::default() }))
+    }
+
+    fn flush(&self, request: &VolumeRequest) -> Result<Response, Refused> {
+        let volumes = keep::asked_for(&self.service, request)?;
+        let service = Arc::clone(&self.service);
+        self.jobs.start(move |told| jobs::flush(&service, &volumes, told))
+    }
+
+    fn warm(&self, request: RangeRequest) -> Result<Response, Refused> {
+        let instead = "whose files are warm once they were read";
+        let served = keep::find(&self.service, &request, "warm", instead)?;
+        let service = Arc::clone(&self.service);
+        self.jobs.start(move |told| jobs::warm(&service, &served, &request.ranges, told))
+    }
+
+    async fn add(&self, AddRequest { volume, set }: AddRequest) -> Result<Response, Refused> {
+        let added = self.run_blocking("add", move |service| service.add(&volume, &set)).await?;
+        let served = added.map_err(|error| Refused::wrong(crate::output::sentence(&error)))?;
+        Ok(json(&answers::of_volumes(&self.service, vec![served])))
+    }
+
+    fn remove(&self, request: RemoveRequest) -> Result<Response, Refused> {
+        let RemoveRequest { volume, disconnect } = request;
+        let served = self.service.volume(&volume).ok_or_else(|| Refused::no_volume(&volume))?;
+        let unused = self.service.check_unused(&volume, disconnect);
+        unused.map_err(|error| Refused::wrong(error.to_string()))?;
+        let service = Arc::clone(&self.service);
+        self.jobs.start(move |told| jobs::remove(&service, served, disconnect, told))
+    }
+
+    fn stop(&self) -> Response {
+        self.service.ask_to_stop();
+        jobs::follow_stop(&self.service)
     }
 }
 
-async fn drop_clean(
-    State(shared): State<Shared>,
-    Json(request): Json<VolumeRequest>,
-) -> Result<Response, Refused> {
-    let volumes = keep::asked_for(&shared.service, &request)?;
-    let service = Arc::clone(&shared.service);
-    // It looks at every page.
-    let dropped = tokio::task::spawn_blocking(move || keep::drop_clean(&service, &volumes)).await;
-    let dropped = dropped.map_err(|error| Refused::failed(format!("drop: {error}")))?;
-    Ok(json(&dropped))
-}
-
-async fn freeze(
-    State(shared): State<Shared>,
-    Json(request): Json<VolumeRequest>,
-) -> Result<Response, Refused> {
-    let volumes = keep::asked_for(&shared.service, &request)?;
-    Ok(json(&keep::freeze(&shared.service, &volumes, true)))
-}
-
-async fn unfreeze(
-    State(shared): State<Shared>,
-    Json(request): Json<VolumeRequest>,
-) -> Result<Response, Refused> {
-    let volumes = keep::asked_for(&shared.service, &request)?;
-    Ok(json(&keep::freeze(&shared.service, &volumes, false)))
-}
-
-async fn pin(
-    State(shared): State<Shared>,
-    Json(request): Json<RangeRequest>,
-) -> Result<Response, Refused> {
-    let service = Arc::clone(&shared.service);
-    let pinned = tokio::task::spawn_blocking(move || keep::pin(&service, &request)).await;
-    let pinned = pinned.map_err(|error| Refused::failed(format!("pin: {error}")))?;
-    Ok(json(&pinned?))
-}
-
-async fn unpin(
-    State(shared): State<Shared>,
-    Json(request): Json<RangeRequest>,
-) -> Result<Response, Refused> {
-    let service = Arc::clone(&shared.service);
-    let pinned = tokio::task::spawn_blocking(move || keep::unpin(&service, &request)).await;
-    let pinned = pinned.map_err(|error| Refused::failed(format!("unpin: {error}")))?;
-    Ok(json(&pinned?))
-}
-
-async fn set(
-    State(shared): State<Shared>,
-    Json(request): Json<SetRequest>,
-) -> Result<Response, Refused> {
-    let settings: Vec<_> =
-        request.set.iter().map(|(name, value)| Setting::parse(name, value)).collect();
-    let service = Arc::clone(&shared.service);
-    // A new policy looks at every page.
-    let set = tokio::task::spawn_blocking(move || service.set(&settings));
-    let changed = set.await.map_err(|error| Refused::failed(format!("set: {error}")))?;
-    let changed = changed.map_err(Refused::wrong)?;
-    Ok(json(&Changed { changed, ..Changed::default() }))
-}
-
-async fn flush(
-    State(shared): State<Shared>,
-    Json(request): Json<VolumeRequest>,
-) -> Result<Response, Refused> {
-    let volumes = keep::asked_for(&shared.service, &request)?;
-    let service = Arc::clone(&shared.service);
-    shared.jobs.start(move |told| jobs::flush(&service, &volumes, told))
-}
-
-async fn warm(
-    State(shared): State<Shared>,
-    Json(request): Json<RangeRequest>,
-) -> Result<Response, Refused> {
-    let instead = "whose files are warm once they were read";
-    let served = keep::find(&shared.service, &request, "warm", instead)?;
-    let service = Arc::clone(&shared.service);
-    shared.jobs.start(move |told| jobs::warm(&service, &served, &request.ranges, told))
-}
-
-async fn add(
-    State(shared): State<Shared>,
-    Json(AddRequest { volume, set }): Json<AddRequest>,
-) -> Result<Response, Refused> {
-    let service = Arc::clone(&shared.service);
-    // Another server may take its time to answer.
-    let added = tokio::task::spawn_blocking(move || service.add(&volume, &set));
-    let added = added.await.map_err(|error| Refused::failed(format!("add: {error}")))?;
-    let served = added.map_err(|error| Refused::wrong(crate::output::sentence(&error)))?;
-    Ok(json(&answers::of_volumes(&shared.service, vec![served])))
-}
-
-async fn remove(
-    State(shared): State<Shared>,
-    Json(RemoveRequest { volume, disconnect }): Json<RemoveRequest>,
-) -> Result<Response, Refused> {
-    let served = shared.service.volume(&volume).ok_or_else(|| Refused::no_volume(&volume))?;
-    let unused = shared.service.check_unused(&volume, disconnect);
-    unused.map_err(|error| Refused::wrong(error.to_string()))?;
-    let service = Arc::clone(&shared.service);
-    shared.jobs.start(move |told| jobs::remove(&service, served, disconnect, told))
-}
-
-async fn stop(State(shared): State<Shared>, Json(_): Json<Empty>) -> Response {
-    shared.service.ask_to_stop();
-    jobs::follow_stop(&shared.service)
-}
-
-/// A body with nothing in it.
+/// A request body without fields.
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Empty {}

@@ -1,20 +1,18 @@
 //! The thread that answers, and the limits on who asks.
 
-use super::routes;
+use super::routes::Api;
 use super::token::Token;
 use crate::commands::serve::service::Service;
 use anyhow::{Context, Result};
-use axum::Router;
-use axum::extract::Request;
-use axum::http::{HeaderValue, StatusCode, header};
-use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
+use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
 use larder_io::front::listen::{ListenAddress, Listener};
-use std::future::Future;
+use std::convert::Infallible;
+use std::future::{Future, poll_fn};
 use std::os::fd::AsFd;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -96,12 +94,8 @@ async fn serve(doors: Vec<Door>, service: &Arc<Service>, closed: watch::Receiver
     let mut tasks = Vec::new();
     for door in doors {
         let address = door.listener.address().clone();
-        let mut router = routes::router(Arc::clone(service));
-        if let Some(token) = door.token {
-            router = guarded(router, token);
-        }
         let accepting = Accepting {
-            router,
+            api: Arc::new(Api::new(Arc::clone(service), door.token)),
             permits: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
             closed: closed.clone(),
         };
@@ -117,36 +111,24 @@ async fn serve(doors: Vec<Door>, service: &Arc<Service>, closed: watch::Receiver
     }
 }
 
-/// Lets only those in who show the token.
-fn guarded(router: Router, token: Token) -> Router {
-    let token = Arc::new(token);
-    router.layer(axum::middleware::from_fn(move |request: Request, next: Next| {
-        let token = Arc::clone(&token);
-        async move {
-            let shown = request.headers().get(header::AUTHORIZATION);
-            if shown.is_some_and(|shown| token.is_shown_by(shown.as_bytes())) {
-                return next.run(request).await;
-            }
-            let mut refused = super::request::refusal(
-                StatusCode::UNAUTHORIZED,
-                "control this server: show its token, as in Authorization: Bearer TOKEN",
-            );
-            let scheme = HeaderValue::from_static("Bearer");
-            refused.headers_mut().insert(header::WWW_AUTHENTICATE, scheme);
-            refused.into_response() as Response
-        }
-    }))
-}
-
-/// Waits for the end of the interface.
-async fn end(closed: &mut watch::Receiver<bool>) {
+/// Returns the result of `work`, or none if the interface closes first.
+async fn until_closed<T>(
+    closed: &mut watch::Receiver<bool>,
+    work: impl Future<Output = T>,
+) -> Option<T> {
     // An error says that its owner is gone, which is the end as well.
-    drop(closed.wait_for(|closed| *closed).await);
+    let (mut end, mut work) = (pin!(closed.wait_for(|closed| *closed)), pin!(work));
+    // The end is polled first, so that busy clients cannot delay it.
+    poll_fn(|context| match end.as_mut().poll(context) {
+        Poll::Ready(_) => Poll::Ready(None),
+        Poll::Pending => work.as_mut().poll(context).map(Some),
+    })
+    .await
 }
 
 /// What it takes to accept at one door.
 struct Accepting {
-    router: Router,
+    api: Arc<Api>,
     permits: Arc<Semaphore>,
     closed: watch::Receiver<bool>,
 }
@@ -184,13 +166,10 @@ impl Accepting {
                 let permit = permits.acquire_owned().await.expect("it is never closed");
                 accept().await.map(|stream| (stream, permit))
             };
-            let accepted = tokio::select! {
-                accepted = accepted => accepted,
-                () = end(&mut self.closed) => break,
-            };
-            match accepted {
-                Ok((stream, permit)) => self.answer(stream, permit),
-                Err(error) => {
+            match until_closed(&mut self.closed, accepted).await {
+                None => break,
+                Some(Ok((stream, permit))) => self.answer(stream, permit),
+                Some(Err(error)) => {
                     tracing::warn!(%error, "a control connection could not be accepted");
                     tokio::time::sleep(Duration::from_millis(100)).await;
                 }
@@ -208,7 +187,11 @@ impl Accepting {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let service = TowerToHyperService::new(self.router.clone());
+        let api = Arc::clone(&self.api);
+        let service = service_fn(move |request| {
+            let api = Arc::clone(&api);
+            async move { Ok::<_, Infallible>(api.answer(request).await) }
+        });
         let connection = hyper::server::conn::http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(HEAD_TIME_MAX)
@@ -218,13 +201,13 @@ impl Accepting {
         let mut closed = self.closed.clone();
         tokio::spawn(async move {
             let _permit = permit;
-            let mut connection = std::pin::pin!(connection);
-            let result = tokio::select! {
-                result = connection.as_mut() => result,
-                () = end(&mut closed) => {
-                    connection.as_mut().graceful_shutdown();
-                    connection.await
-                }
+            let mut connection = pin!(connection);
+            let ended = until_closed(&mut closed, connection.as_mut()).await;
+            let result = if let Some(result) = ended {
+                result
+            } else {
+                connection.as_mut().graceful_shutdown();
+                connection.await
             };
             if let Err(error) = result {
                 tracing::debug!(%error, "a control connection ended with an error");

@@ -147,6 +147,81 @@ fn what_makes_no_sense_is_refused_with_a_sentence() {
 }
 
 #[test]
+fn a_path_is_for_its_methods_and_as_it_is_written() {
+    let server = Server::start(&["one"], &[]);
+    let ask = |method: &str, path: &str| {
+        let head = format!("{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        let answer = server.ask(&head);
+        let allowed = answer.head.lines().find_map(|line| line.strip_prefix("allow: "));
+        (answer.status, allowed.map(str::to_owned), answer)
+    };
+    for (path, methods, others) in [
+        ("/v1/stats", "GET,HEAD", ["PUT", "DELETE", "OPTIONS", "FOO"]),
+        ("/v1/flush", "POST", ["PUT", "GET", "HEAD", "CONNECT"]),
+    ] {
+        for method in others {
+            let (status, allowed, answer) = ask(method, path);
+            assert_eq!((status, allowed.as_deref()), (405, Some(methods)), "{method}: {answer:?}");
+            assert_eq!(answer.body.is_empty(), method == "HEAD", "{method}: {answer:?}");
+        }
+    }
+    // The head of a GET, and where a proxy would look.
+    for path in ["/v1/files", "/v1/stats", "/metrics", "/nothing"] {
+        let length = |answer: &crate::rig::Answer| {
+            let mut lines = answer.head.lines();
+            lines.find_map(|line| line.strip_prefix("content-length: ").map(str::len))
+        };
+        let ((of_head, _, head), (of_get, _, get)) = (ask("HEAD", path), ask("GET", path));
+        assert_eq!((of_head, length(&head)), (of_get, length(&get)), "{path}");
+        assert!(length(&get).is_some() && head.body.is_empty() && !get.body.is_empty(), "{path}");
+    }
+    for (path, status) in [
+        ("/v1/stats?since=0", 200),
+        ("http://larder/v1/stats", 200),
+        ("/v1/stats/", 404),
+        ("/v1//stats", 404),
+        ("/v1/./stats", 404),
+        ("/v1/%73tats", 404),
+        ("/V1/stats", 404),
+        ("/v1/{name}", 404),
+        ("/v1/st%ff", 404),
+        ("/v1/\u{e4}", 404),
+        ("/", 404),
+        ("http://larder", 404),
+    ] {
+        let (found, allowed, answer) = ask("GET", path);
+        assert_eq!((found, allowed), (status, None), "{path}: {answer:?}");
+        assert!(status == 200 || answer.error().contains("there is no such path"), "{answer:?}");
+    }
+    assert_eq!(ask("OPTIONS", "*").0, 404);
+    assert_eq!(ask("CONNECT", "larder:80").0, 404);
+    server.stop();
+}
+
+#[test]
+fn a_connection_takes_one_request_after_the_other() {
+    let server = Server::start(&["one"], &[]);
+    let request = |method: &str, path: &str, rest: &str| {
+        format!("{method} {path} HTTP/1.1\r\nHost: x\r\n{rest}")
+    };
+    // Bodies that nothing reads, and an answer whose body is not sent.
+    let body = "Content-Length: 3\r\n\r\nabc";
+    let all = [
+        request("GET", "/v1/files", body),
+        request("POST", "/v1/stats", body),
+        request("HEAD", "/v1/stats", "\r\n"),
+        request("POST", "/nothing", body),
+        request("POST", "/v1/freeze", "Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n"),
+        request("GET", "/metrics", "Connection: close\r\n\r\n"),
+    ];
+    let answer = server.ask(&all.concat());
+    let said = format!("{}{}", answer.head, answer.body);
+    let statuses: Vec<_> = said.split("HTTP/1.1 ").skip(1).map(|answer| &answer[..3]).collect();
+    assert_eq!(statuses, ["404", "405", "200", "404", "200", "200"], "{said}");
+    server.stop();
+}
+
+#[test]
 fn a_stop_is_followed_to_its_end() {
     let lazy = ["--set", "first-delay=60000", "--set", "age-max=3600000"];
     let server = Server::start(&["one", "two"], &lazy);

@@ -114,6 +114,9 @@ fn only_the_right_token_opens_the_door() {
             assert!(!answer.body.contains(TOKEN), "the secret stays one");
         }
     }
+    // Nor does it say which paths and methods there are.
+    let known = ask("DELETE", "/v1/stats", "");
+    assert_eq!((known.status, known.head.contains("allow:")), (401, false), "{known:?}");
     let right = format!("Authorization: Bearer {TOKEN}\r\n");
     assert_eq!(ask("GET", "/v1/stats", &right).status, 200);
     assert_eq!(ask("GET", "/nothing", &right).status, 404);

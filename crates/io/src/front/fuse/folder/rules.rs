@@ -3,7 +3,9 @@
 //! Invariant: the first rule whose glob matches a file decides about it; what no rule matches is of
 //! section 0, the rest.
 
-use globset::{GlobBuilder, GlobMatcher};
+mod glob;
+
+use glob::Glob;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -58,7 +60,7 @@ pub struct FileOptions {
 #[derive(Clone, Debug)]
 pub struct FileGlob {
     text: String,
-    matcher: GlobMatcher,
+    glob: Glob,
     /// Whether it is about where a file is, and not only about its name.
     whole: bool,
 }
@@ -75,10 +77,9 @@ impl FileGlob {
         if pattern.is_empty() {
             return Err("it names no files; write a glob such as *.db or logs/**".into());
         }
-        let glob = GlobBuilder::new(pattern).literal_separator(true).build();
-        let glob = glob.map_err(|error| format!("\"{text}\" is not a glob: {}", error.kind()))?;
-        let whole = text.contains('/');
-        Ok(FileGlob { text: text.to_owned(), matcher: glob.compile_matcher(), whole })
+        let glob = Glob::parse(pattern);
+        let glob = glob.map_err(|error| format!("\"{text}\" is not a glob: {error}"))?;
+        Ok(FileGlob { text: text.to_owned(), glob, whole: text.contains('/') })
     }
 
     /// As it was written.
@@ -91,7 +92,7 @@ impl FileGlob {
     #[must_use]
     pub fn matches(&self, path: &Path) -> bool {
         let part = if self.whole { Some(path) } else { path.file_name().map(Path::new) };
-        part.is_some_and(|part| self.matcher.is_match(part))
+        part.is_some_and(|part| self.glob.matches(part.as_os_str().as_bytes()))
     }
 }
 
