@@ -12,6 +12,7 @@ mod disk;
 mod docs;
 mod fio;
 mod flood;
+mod guest;
 mod image;
 mod memory_group;
 mod nbd;
@@ -39,6 +40,8 @@ usage: cargo xtask COMMAND
   captures [BINARY]      show larder top to docs/top.md, in tmux; needs root
   test                   install what the tests need, run everything that takes minutes
       --stress ROUNDS    all tests so often, on a machine that makes it hard; needs root
+  guest [OPTION]... CMD  run a command under Debian's kernel, in a virtual machine that sees
+                         this machine's root; options: head of xtask/guest/run
   prove [NAME...]        install what the proofs need, run all of them or those named
       --quick            seconds instead of minutes
       --for TIME         how long to fuzz: 90s, 10m, 1h (default 1h; 5s with --quick)
@@ -79,6 +82,8 @@ fn dispatch(args: &[String]) -> anyhow::Result<Ending> {
         "docs" => docs::command(rest),
         "captures" => captures::command(rest).map(|()| Ending::Holds),
         "test" => test::command(rest),
+        "guest" => guest::command(rest),
+        prove::kernel_nbd::INSIDE => prove::kernel_nbd::inside(rest),
         "prove" => prove::command(rest),
         "help" | "--help" | "-h" => {
             println!("{USAGE}\n\nproofs:");

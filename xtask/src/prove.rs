@@ -11,6 +11,7 @@ mod faults;
 mod fuse_volume;
 mod fuzz;
 mod iozone;
+pub(crate) mod kernel_nbd;
 mod kill;
 mod lazy;
 mod leak;
@@ -103,6 +104,7 @@ pub(crate) const PROOFS: &[Proof] = &[
     proof("faults", "a store that fills, shrinks, stalls, is shared", AnotherIfQuick, faults::run),
     proof("wrong-input", "one clear sentence each; fuzzing", AnotherIfQuick, fuzz::run),
     proof("kill", "kill -9 under load loses nothing flushed", Another, kill::run),
+    alone("kernel-nbd", "the kernel's NBD client, in a virtual machine", kernel_nbd::run),
     alone("fuse-volume", "ext4, xfs, btrfs on a volume as a file (root)", fuse_volume::run),
     alone("mount", "programs of every day on a mounted directory (root)", mount::run),
     alone("mount-speed", "against bindfs, mergerfs and rclone (root)", mount_speed::run),
