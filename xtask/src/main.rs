@@ -10,6 +10,7 @@ mod disk;
 mod docs;
 mod fio;
 mod flood;
+mod guest;
 mod image;
 mod memory_group;
 mod nbd;
@@ -34,6 +35,8 @@ usage: cargo xtask COMMAND
   docs [--check]         write the generated parts of docs and packaging, or fail if they differ
   captures [BINARY]      show larder top to docs/top.md, in tmux; needs root
   test                   install what the tests need, run everything that takes minutes
+  guest [OPTION]... CMD  run a command under Debian's kernel, in a virtual machine that sees
+                         this machine's root; options: head of xtask/guest/run
   prove [NAME...]        install what the proofs need, run all of them or those named
       --quick            seconds instead of minutes
       --for TIME         how long to fuzz: 90s, 10m, 1h (default 1h; 5s with --quick)
@@ -73,6 +76,7 @@ fn dispatch(args: &[String]) -> anyhow::Result<Ending> {
         "tidy" => no_more(rest).and_then(|()| tidy::command()),
         "docs" => docs::command(rest),
         "captures" => captures::command(rest).map(|()| Ending::Holds),
+        "guest" => guest::command(rest),
         "test" => no_more(rest).map(|()| test::command()),
         "prove" => prove::command(rest),
         "help" | "--help" | "-h" => {
