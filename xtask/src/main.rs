@@ -77,6 +77,7 @@ fn dispatch(args: &[String]) -> anyhow::Result<Ending> {
         "docs" => docs::command(rest),
         "captures" => captures::command(rest).map(|()| Ending::Holds),
         "guest" => guest::command(rest),
+        prove::kernel_nbd::INSIDE => prove::kernel_nbd::inside(rest),
         "test" => no_more(rest).map(|()| test::command()),
         "prove" => prove::command(rest),
         "help" | "--help" | "-h" => {

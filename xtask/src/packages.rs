@@ -15,6 +15,7 @@ const NEEDS: &[(&str, &str)] = &[
     ("nbdinfo", "libnbd-bin"),
     ("nbdcopy", "libnbd-bin"),
     ("nbdkit", "nbdkit"),
+    ("nbd-client", "nbd-client"),
     ("qemu-img", "qemu-utils"),
     ("qemu-nbd", "qemu-utils"),
     ("fio", "fio"),

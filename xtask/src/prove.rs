@@ -12,6 +12,7 @@ mod fuzz;
 mod guest;
 mod in_process;
 mod iozone;
+pub(crate) mod kernel_nbd;
 mod kill;
 mod lazy;
 mod leak;
@@ -74,6 +75,11 @@ pub(crate) const PROOFS: &[Proof] = &[
     },
     Proof { name: "wrong-input", about: "one clear sentence each; fuzzing", run: wrong_input::run },
     Proof { name: "kill", about: "kill -9 under load loses nothing flushed", run: kill::run },
+    Proof {
+        name: "kernel-nbd",
+        about: "the kernel's NBD client, in a virtual machine",
+        run: kernel_nbd::run,
+    },
     Proof {
         name: "fuse-volume",
         about: "ext4, xfs, btrfs on a volume as a file (root)",
