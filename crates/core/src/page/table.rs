@@ -396,7 +396,7 @@ mod tests {
     #[test]
     fn in_every_schedule_a_frame_that_is_found_holds_the_block() {
         let scheduler =
-            RandomScheduler::new_from_seed(SEED, larder_testing::budget(10_000, 100_000));
+            RandomScheduler::new_from_seed(SEED, larder_testing::budget(20_000, 200_000));
         Runner::new(scheduler, Config::default()).run(|| {
             let holds = [0, 1].map(AtomicU64::new);
             let world = World { table: Table::new(2, 2, 1), frames: NoFrames::new(2), holds };
