@@ -44,5 +44,5 @@ fn every_schedule_shows_whole_blocks_that_never_go_back() {
 
 #[test]
 fn in_every_schedule_a_frame_that_is_found_holds_the_block() {
-    larder_core::table_schedules::move_and_look_up(seed(), larder_testing::budget(10_000, 100_000));
+    larder_core::table_schedules::move_and_look_up(seed(), larder_testing::budget(20_000, 200_000));
 }

@@ -1,0 +1,35 @@
+//! Shared by the tests of this crate: engines with stores in memory, numbers from a seed, and a
+//! limit to waiting.
+
+pub(crate) mod certificates;
+pub(crate) mod lazy;
+pub(crate) mod rig;
+pub(crate) mod spawn;
+pub(crate) mod stalled;
+pub(crate) mod user;
+
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
+use std::time::Duration;
+
+/// Longer than anything here takes, even on a machine that is busy with something else.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Numbers from a seed.
+pub(crate) struct Random(Xoshiro256PlusPlus);
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Self {
+        Random(Xoshiro256PlusPlus::seed_from_u64(seed))
+    }
+
+    pub(crate) fn below(&mut self, end: usize) -> usize {
+        usize::try_from(self.0.next_u64() % end as u64).expect("below a usize")
+    }
+
+    pub(crate) fn bytes(&mut self, len: usize) -> Vec<u8> {
+        let mut bytes = vec![0; len];
+        self.0.fill_bytes(&mut bytes);
+        bytes
+    }
+}

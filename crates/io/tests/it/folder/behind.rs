@@ -1,0 +1,81 @@
+//! Changes behind the mount, and two mounts of one folder.
+
+use super::{Service, Setting, can_mount};
+use crate::common::rig;
+use larder_io::front::fuse::{Folder, FolderMount, FolderOptions};
+use std::fs;
+use std::time::Duration;
+
+fn asking() -> Setting {
+    Setting { ttl: Duration::ZERO, ..Setting::default() }
+}
+
+#[test]
+fn a_file_that_others_change_is_read_anew_when_it_is_opened() {
+    if !can_mount() {
+        return;
+    }
+    let service = Service::new(asking());
+    fs::write(service.path("f"), "ours").expect("a file");
+    assert_eq!(fs::read(service.path("f")).expect("it"), b"ours");
+    fs::File::open(service.path("f")).and_then(|file| file.sync_all()).expect("the folder works");
+    for text in ["theirs", "longer than before", "short"] {
+        fs::write(service.behind("f"), text).expect("a file");
+        assert_eq!(fs::read_to_string(service.path("f")).expect("it"), text);
+    }
+    fs::write(service.behind("new"), "new").expect("a file");
+    assert_eq!(fs::read(service.path("new")).expect("it"), b"new");
+    fs::remove_file(service.behind("f")).expect("it can go");
+    assert!(!service.path("f").exists());
+    service.end();
+}
+
+#[test]
+fn a_file_that_others_cut_ends_where_they_cut_it() {
+    if !can_mount() {
+        return;
+    }
+    let service = Service::new(asking());
+    fs::write(service.path("f"), vec![1; 100_000]).expect("a file");
+    fs::File::open(service.path("f")).and_then(|file| file.sync_all()).expect("the folder works");
+    let file = fs::OpenOptions::new().write(true).open(service.behind("f")).expect("it");
+    file.set_len(5000).expect("shorter");
+    assert!(fs::read(service.path("f")).expect("it") == [1; 5000]);
+    file.set_len(10_000).expect("longer");
+    let bytes = fs::read(service.path("f")).expect("it");
+    assert!(bytes[..5000] == [1; 5000] && bytes[5000..] == [0; 5000]);
+    service.end();
+}
+
+#[test]
+fn a_folder_is_mounted_once_and_not_inside_of_itself() {
+    if !can_mount() {
+        return;
+    }
+    let service = Service::new(Setting::default());
+    let engine = rig::engine(8 << 20);
+    let options = FolderOptions::default();
+    let refused =
+        Folder::open(service.source.path(), options.clone(), &engine.clock()).expect_err("in use");
+    assert!(refused.to_string().contains("another larder has it mounted"), "{refused}");
+    let missing = service.behind("missing");
+    let refused = Folder::open(&missing, options, &engine.clock()).expect_err("not there");
+    assert!(refused.to_string().contains("No such file"), "{refused}");
+    fs::create_dir(service.behind("inner")).expect("a folder");
+    let overlapping =
+        [service.behind("inner"), service.source.path().parent().expect("one").into()];
+    for folder in overlapping {
+        let refused = Folder::open(&folder, FolderOptions::default(), &engine.clock());
+        let refused = refused.expect_err("it overlaps").to_string();
+        let other = format!("another larder has {} mounted", service.source.path().display());
+        // Other tests have theirs mounted beside this one.
+        let is_above = folder != service.behind("inner");
+        assert!(refused.contains(&other) || is_above, "{refused}");
+        assert!(refused.contains("one cache for each file"), "{refused}");
+    }
+    let inside = FolderMount::check(service.source.path(), &service.behind("inner"));
+    assert!(inside.expect_err("it is inside").to_string().contains("inside of it"));
+    FolderMount::check(service.source.path(), service.at.path()).expect("it is elsewhere");
+    rig::end(&engine);
+    service.end();
+}

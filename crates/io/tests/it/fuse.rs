@@ -1,0 +1,82 @@
+//! Volumes as files, through the kernel: contents against models, promises, refusals, volumes that
+//! come and go. After each test nothing may be held and every number must add up.
+//!
+//! As root on a machine with FUSE; else each test says why it is skipped.
+
+#![expect(unsafe_code, reason = "tests call the kernel as well")]
+mod come_and_go;
+mod model;
+mod nodes;
+mod promises;
+mod ways;
+
+use crate::common::rig;
+use larder_core::store::Store;
+use larder_io::engine::{ArenaVolume, Engine};
+use larder_io::frames::ArenaFrames;
+use larder_io::front::fuse::VolumeMount;
+use larder_io::store::{AllocationMap, Solid};
+use larder_testing::can_mount;
+use std::fs::{File, OpenOptions};
+use std::path::PathBuf;
+use std::sync::Arc;
+use tempfile::TempDir;
+
+const MIB: u64 = 1 << 20;
+
+/// A mount with a volume called disk.
+struct Service {
+    engine: Arc<Engine>,
+    volume: Arc<ArenaVolume>,
+    /// Taken out to be closed.
+    mount: Option<VolumeMount>,
+    /// What removes the mountpoint, once nothing is mounted there.
+    folder: TempDir,
+}
+
+impl Service {
+    /// A volume of `length` bytes on `store` in a cache of `memory` bytes.
+    fn new(memory: u64, length: u64, store: impl Store<ArenaFrames> + 'static) -> Self {
+        let engine = rig::engine(memory);
+        let volume = rig::volume(&engine, "disk", length, store);
+        Service::start(engine, volume, Arc::new(Solid))
+    }
+
+    fn start(engine: Arc<Engine>, volume: Arc<ArenaVolume>, map: Arc<dyn AllocationMap>) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let volumes = vec![(Arc::clone(&volume), map)];
+        let mount = VolumeMount::start(Arc::clone(&engine), folder.path(), volumes, None, false);
+        Service { engine, volume, mount: Some(mount.expect("a mount")), folder }
+    }
+
+    fn mount(&self) -> &VolumeMount {
+        self.mount.as_ref().expect("until the end")
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// The file of the volume, for reading and writing.
+    fn open(&self) -> File {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).open(self.path("disk")).expect("it is there")
+    }
+
+    fn end(mut self) {
+        let mount = self.mount.take().expect("until the end");
+        // A program that another test is about to start has all files open until it runs.
+        rig::eventually("nobody uses it", || mount.unmount(false).is_ok());
+        mount.close();
+        rig::end(&self.engine);
+    }
+}
+
+impl Drop for Service {
+    /// After a failure nothing stays mounted.
+    fn drop(&mut self) {
+        if let Some(mount) = self.mount.take() {
+            drop(mount.unmount(true));
+        }
+    }
+}

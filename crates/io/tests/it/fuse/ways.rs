@@ -1,0 +1,75 @@
+//! Both ways of requests, through the device and by io_uring: what is said of them, and that the
+//! largest and the smallest come whole.
+
+use super::{MIB, Service, can_mount};
+use crate::common::{
+    PATIENCE,
+    rig::{Memory, engine, eventually, volume},
+};
+use larder_io::front::fuse::VolumeMount;
+use larder_io::store::Solid;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+/// The kernel's switch, of kernels that have it.
+const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
+
+#[test]
+fn what_could_be_faster_is_said_with_the_way_to_have_it() {
+    if !can_mount() {
+        return;
+    }
+    let service = Service::new(16 * MIB, MIB, Memory::new(MIB));
+    match std::fs::read_to_string(SWITCH) {
+        Ok(state) if state.trim() == "N" => {
+            let note = service.mount().note().expect("it is switched off");
+            assert!(note.contains(&format!("echo Y > {SWITCH}")), "{note}");
+        }
+        _ => assert_eq!(service.mount().note(), None),
+    }
+    service.end();
+}
+
+#[test]
+fn requests_of_all_sizes_come_whole_by_either_way() {
+    if !can_mount() {
+        return;
+    }
+    for plain in [false, true] {
+        let (engine, memory) = (engine(16 * MIB), Memory::new(4 * MIB));
+        let disk = volume(&engine, "disk", 4 * MIB, memory.clone());
+        let folder = tempfile::tempdir().expect("a folder");
+        let volumes = vec![(Arc::clone(&disk), Arc::new(Solid) as _)];
+        let mount = VolumeMount::start(Arc::clone(&engine), folder.path(), volumes, None, plain);
+        let mount = mount.expect("a mount");
+        assert!(!plain || mount.note().is_none(), "it was asked for");
+        let mut options = std::fs::OpenOptions::new();
+        let file = options.read(true).write(true).open(folder.path().join("disk")).expect("there");
+        let bytes: Vec<u8> = (0..3 * MIB).map(|at| u8::try_from(at % 251).unwrap()).collect();
+        file.write_all_at(&bytes, 1).expect("room");
+        let threads: Vec<_> = [1, 4095, 4096, 100_000, 2 * MIB]
+            .into_iter()
+            .map(|len| {
+                let (file, bytes) = (file.try_clone().expect("a descriptor"), bytes.clone());
+                let len = usize::try_from(len).unwrap();
+                std::thread::spawn(move || {
+                    for at in (0..bytes.len() - len).step_by(len.max(70_000)) {
+                        let mut read = vec![0; len];
+                        file.read_exact_at(&mut read, at as u64 + 1).expect("a read");
+                        assert!(read == bytes[at..at + len], "{len} bytes at {at}");
+                    }
+                })
+            })
+            .collect();
+        for thread in threads {
+            thread.join().expect("no reader fails");
+        }
+        file.sync_all().expect("a flush");
+        assert!(memory.bytes(1, bytes.len()) == bytes, "all of it is in the store");
+        drop(file);
+        assert!(mount.remove("disk", PATIENCE));
+        eventually("nobody uses it", || mount.unmount(false).is_ok());
+        mount.close();
+        crate::common::rig::end(&engine);
+    }
+}

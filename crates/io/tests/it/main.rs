@@ -1,0 +1,13 @@
+//! Integration tests of the engine, its stores and its front ends.
+
+#![expect(clippy::tests_outside_test_module, reason = "all of this is a test")]
+
+mod common;
+mod embed;
+mod engine;
+mod folder;
+mod fuse;
+mod live;
+mod nbd_server;
+mod store;
+mod upstream;

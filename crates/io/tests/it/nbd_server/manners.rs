@@ -1,0 +1,130 @@
+//! Clients without manners: half requests, nothing read, killed. Others must not notice.
+
+use super::{MIB, Service, request};
+use crate::common::{
+    Random,
+    rig::{Memory, eventually},
+};
+use larder_core::clock::MILLISECOND;
+use larder_core::counters::Gauge;
+use larder_core::store::DelayStore;
+use larder_io::front::nbd::wire;
+use larder_io::nbd_client::Request;
+use std::io::{Read, Write};
+use std::time::Duration;
+
+#[test]
+fn half_a_request_of_a_client_that_goes_away_does_nothing() {
+    let memory = Memory::new(8 * MIB);
+    let service = Service::new(16 * MIB, 8 * MIB, memory.clone());
+    let mut header = service.connect_raw();
+    header.write_all(&request(wire::CMD_WRITE, 1, 0, 4096)[..20]).unwrap();
+    drop(header);
+    let mut payload = service.connect_raw();
+    payload.write_all(&request(wire::CMD_WRITE, 1, 0, 1 << 20)).unwrap();
+    payload.write_all(&[1; 5000]).unwrap();
+    drop(payload);
+    let mut refused = service.connect_raw();
+    refused.write_all(&request(wire::CMD_WRITE, 1, 8 * MIB, 1 << 20)).unwrap();
+    refused.write_all(&[1; 5000]).unwrap();
+    drop(refused);
+    let mut client = service.connect(true);
+    let mut bytes = [9; 8192];
+    client.read_at(0, &mut bytes).unwrap();
+    assert_eq!(bytes, [0; 8192]);
+    client.disconnect().unwrap();
+    service.end();
+}
+
+/// One client asks for all it can and reads nothing; another one reads and writes everything.
+fn a_slow_reader_is_nobodys_burden(asks: &[u32]) {
+    let length = 48 * MIB;
+    let memory = Memory::new(length);
+    let service = Service::new(16 * MIB, length, memory.clone());
+    let free = |service: &Service| service.engine.cache().gauge(&service.volume, Gauge::Free);
+    let all_free = free(&service);
+    let mut slow = service.connect_raw();
+    for (i, &len) in asks.iter().enumerate() {
+        let offset = i as u64 * MIB % (length - u64::from(len) + 1);
+        slow.write_all(&request(wire::CMD_READ, i as u64, offset, len)).expect("it is served");
+    }
+    eventually("its answers wait", || service.frames_held() > 256);
+    let mut client = service.connect(true);
+    let (mut random, mut model) = (Random::new(4), vec![0; 48 << 20]);
+    for i in 0..48u64 {
+        let bytes = random.bytes(1 << 20);
+        let at = usize::try_from(i).expect("it is served") << 20;
+        client.write_at(i * MIB, &bytes, false).expect("it is served");
+        model[at..at + (1 << 20)].copy_from_slice(&bytes);
+    }
+    client.flush().expect("it is served");
+    let mut bytes = vec![0; 48 << 20];
+    client.read_at(0, &mut bytes).expect("it is served");
+    assert!(bytes == model, "other bytes");
+    assert!(service.frames_held() > 0, "the slow reader has not read");
+    drop(slow);
+    eventually("its frames come back", || service.frames_held() == 0);
+    client.trim(0, 48 << 20, false).expect("it is served");
+    client.disconnect().expect("it is served");
+    eventually("all frames are free", || {
+        service.engine.cache().check(service.engine.now());
+        free(&service) + 64 * 4096 >= all_free
+    });
+    service.end();
+}
+
+#[test]
+fn a_slow_reader_of_many_requests_is_nobodys_burden() {
+    a_slow_reader_is_nobodys_burden(&[1 << 20; 48]);
+}
+
+#[test]
+fn a_slow_reader_of_one_huge_request_is_nobodys_burden() {
+    a_slow_reader_is_nobodys_burden(&[32 << 20]);
+}
+
+#[test]
+fn a_client_that_is_killed_leaves_nothing_behind() {
+    let memory = Memory::new(16 * MIB);
+    let store = DelayStore::new(memory.clone(), 3 * MILLISECOND);
+    let service = Service::new(16 * MIB, 16 * MIB, store);
+    for round in 0..10u64 {
+        let mut client = service.connect(round % 2 == 0);
+        for i in 0..40 {
+            let offset = (round * 40 + i) * 30_011 % (12 * MIB);
+            let request = match i % 6 {
+                0 => Request::write(offset, vec![1; 20_000]).with_flags(wire::CMD_FLAG_FUA),
+                1 => Request::write(offset, vec![2; 20_000]),
+                2 => Request::write_zeroes(offset, 50_000),
+                3 => Request::trim(offset, 50_000).with_flags(wire::CMD_FLAG_FUA),
+                4 => Request::flush(),
+                _ => Request::read(offset, vec![0; 3 << 20]),
+            };
+            client.submit(request).unwrap();
+        }
+        drop(client);
+    }
+    let mut client = service.connect(true);
+    client.write_at(14 * MIB, &[7; 9999], true).unwrap();
+    assert_eq!(memory.bytes(14 * MIB, 9999), [7; 9999]);
+    client.disconnect().unwrap();
+    eventually("nothing is held", || service.frames_held() == 0);
+    service.end();
+}
+
+/// Requests that were taken in together with those whose answers filled the backlog must go on once
+/// the client has read these, without a further request to wake the connection.
+#[test]
+fn requests_at_hand_go_on_when_the_client_reads_its_answers() {
+    const EACH: u32 = 256 << 10;
+    let service = Service::new(8 * MIB, 32 * MIB, Memory::new(32 * MIB));
+    let mut client = service.connect_raw();
+    let asked: Vec<u8> =
+        (0..96).flat_map(|i| request(wire::CMD_READ, i, (i % 32) * MIB, EACH)).collect();
+    client.write_all(&asked).unwrap();
+    client.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let mut answers = vec![0; 96 * (16 + EACH as usize)];
+    client.read_exact(&mut answers).expect("all answers come");
+    drop(client);
+    service.end();
+}

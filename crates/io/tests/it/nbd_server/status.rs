@@ -1,0 +1,107 @@
+//! Block status: a hole of the store under blocks that only the cache has is data.
+
+use super::{MIB, Service};
+use crate::common::{
+    lazy::keep_dirty,
+    rig::{engine, geometry},
+};
+use larder_core::volume::VolumeOptions;
+use larder_io::front::nbd::{ServerLimits, wire};
+use larder_io::nbd_client::{Client, Request};
+use larder_io::store::{OpenOptions, open};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use tempfile::TempDir;
+
+const DATA: u32 = 0;
+const HOLE: u32 = wire::STATE_HOLE | wire::STATE_ZERO;
+
+/// All runs of the volume, neighbours of one state joined.
+fn runs(client: &mut Client, length: u64) -> Vec<(u64, u32)> {
+    let (mut at, mut runs) = (0, Vec::<(u64, u32)>::new());
+    while at < length {
+        let len = u32::try_from(length - at).expect("below 4 GiB");
+        let extents = client.block_status(at, len).expect("it was negotiated");
+        assert!(!extents.is_empty(), "at least one");
+        for extent in extents {
+            at += u64::from(extent.len);
+            match runs.last_mut() {
+                Some((len, state)) if *state == extent.state => *len += u64::from(extent.len),
+                _ => runs.push((extent.len.into(), extent.state)),
+            }
+        }
+    }
+    assert_eq!(at, length, "no more than was asked for");
+    runs
+}
+
+#[test]
+fn what_only_the_cache_has_is_data() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("sparse");
+    let length = 64 * MIB;
+    let file = File::create_new(&path).unwrap();
+    file.set_len(length).unwrap();
+    file.write_all_at(&vec![1; 1 << 20], 16 * MIB).unwrap();
+    let engine = engine(16 * MIB);
+    let opened = open(&path, OpenOptions::default(), engine.clock()).unwrap();
+    let options = VolumeOptions::new("disk", geometry(length));
+    let volume = engine.add_volume(options, opened.store).unwrap();
+    keep_dirty(&volume);
+    let service = Service::start(engine, volume, opened.map, ServerLimits::default(), false);
+    let mut client = service.connect(true);
+    let stored = [(16 * MIB, HOLE), (MIB, DATA), (47 * MIB, HOLE)];
+    assert_eq!(runs(&mut client, length), stored);
+    client.write_at(32 * MIB + 100, &[2; 8192], false).unwrap();
+    client.write_at(length - 512, &[3; 512], false).unwrap();
+    let with_cached = [
+        (16 * MIB, HOLE),
+        (MIB, DATA),
+        (15 * MIB, HOLE),
+        (12_288, DATA),
+        (32 * MIB - 12_288 - 4096, HOLE),
+        (4096, DATA),
+    ];
+    assert!(service.volume.unclean_blocks() > 0, "not in the store yet");
+    assert_eq!(runs(&mut client, length), with_cached);
+    client.flush().unwrap();
+    assert_eq!(service.volume.unclean_blocks(), 0);
+    assert_eq!(runs(&mut client, length), with_cached, "now the store has it");
+    client.trim(16 << 20, 1 << 20, false).unwrap();
+    assert_eq!(runs(&mut client, length)[0], (32 * MIB, HOLE));
+    let one = Request::block_status(0, 64 << 20).with_flags(wire::CMD_FLAG_REQ_ONE);
+    client.submit(one).unwrap();
+    assert_eq!(client.wait().unwrap().extents.len(), 1);
+    client.disconnect().unwrap();
+    service.end();
+}
+
+/// A block that goes to the store while its state is asked for is data at every moment.
+#[test]
+fn a_block_on_its_way_to_the_store_is_never_a_hole() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("sparse");
+    File::create_new(&path).unwrap().set_len(16 * MIB).unwrap();
+    let engine = engine(16 * MIB);
+    let opened = open(&path, OpenOptions::default(), engine.clock()).unwrap();
+    let options = VolumeOptions::new("disk", geometry(16 * MIB));
+    let volume = engine.add_volume(options, opened.store).unwrap();
+    let map = Arc::clone(&opened.map);
+    let service = Service::start(engine, volume, map, ServerLimits::default(), false);
+    let (mut writer, mut asker) = (service.connect(true), service.connect(true));
+    for i in 0..300 {
+        let offset = i * 12_288;
+        writer.write_at(offset, &[1; 4096], false).unwrap();
+        writer.submit(Request::flush()).unwrap();
+        loop {
+            let extents = asker.block_status(offset, 4096).unwrap();
+            assert_eq!(extents[0].state, DATA, "the block at {offset}");
+            if writer.wait_for(std::time::Duration::ZERO).unwrap().is_some() {
+                break;
+            }
+        }
+    }
+    drop((writer, asker));
+    service.end();
+}
