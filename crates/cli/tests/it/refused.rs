@@ -1,0 +1,206 @@
+//! What cannot be done is refused before anything is done, in one sentence that says why.
+
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// Runs larder in a folder. A command that is not refused is ended after a minute.
+fn larder(folder: &Path, words: &[&str]) -> Output {
+    let mut command = Command::new("timeout");
+    command.args(["60", env!("CARGO_BIN_EXE_larder")]);
+    command.args(words).current_dir(folder).output().unwrap()
+}
+
+/// An error output that is one sentence with these words.
+fn assert_sentence(said: &str, words: &[&str]) {
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(!said.contains("panicked"), "{said}");
+    for word in words {
+        assert!(said.contains(word), "it does not name {word}: {said}");
+    }
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).unwrap();
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+/// What a command says that must fail.
+fn refusal(folder: &Path, words: &[&str]) -> String {
+    let output = larder(folder, words);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{words:?}: {said}");
+    assert!(output.stdout.is_empty(), "{words:?}");
+    said
+}
+
+#[test]
+fn a_watch_whose_result_cannot_be_kept_does_not_begin() {
+    let folder = tempfile::tempdir().unwrap();
+    // It would go on until a signal.
+    let said = refusal(folder.path(), &["watch", "-o", "no/folder"]);
+    assert_eq!(said, "larder: failed to write no/folder: No such file or directory (os error 2)\n");
+    let said = refusal(folder.path(), &["watch", "-o", "."]);
+    assert_eq!(said, "larder: failed to write .: it is a directory\n");
+}
+
+#[test]
+fn a_group_that_does_not_exist_is_not_watched() {
+    let folder = tempfile::tempdir().unwrap();
+    for words in [
+        &["watch", "--cgroup", "no/such/group"][..],
+        &["size", "--live", "--cgroup", "no/such/group"],
+        &["trace", "record", "a.ltr", "--cgroup", "no/such/group"],
+    ] {
+        let said = refusal(folder.path(), words);
+        let begins = "larder: failed to watch group no/such/group: there is no such control group";
+        assert!(said.starts_with(begins), "{words:?}: {said}");
+    }
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_trace_is_not_replaced_by_what_is_made_of_it() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["a.csv", "b.csv"] {
+        let made = larder(folder.path(), &["trace", "synth", "zipf", name, "--requests", "9"]);
+        assert!(made.status.success());
+    }
+    let before = std::fs::read(folder.path().join("a.csv")).unwrap();
+    std::os::unix::fs::symlink("a.csv", folder.path().join("link.csv")).unwrap();
+    for (words, to, trace) in [
+        (&["convert", "a.csv", "a.csv"][..], "a.csv", "a.csv"),
+        (&["convert", "b.csv", "a.csv", "./a.csv"], "./a.csv", "a.csv"),
+        (&["convert", "link.csv", "a.csv"], "a.csv", "link.csv"),
+        (&["merge", "a.csv", "b.csv", "a.csv"], "a.csv", "a.csv"),
+        (&["filter", "a.csv", "a.csv", "--op", "read"], "a.csv", "a.csv"),
+    ] {
+        let said = refusal(folder.path(), &[&["trace"], words].concat());
+        let wanted =
+            format!("larder: failed to write {to}: it is the trace {trace} that is read\n");
+        assert_eq!(said, wanted, "{words:?}");
+    }
+    assert_eq!(std::fs::read(folder.path().join("a.csv")).unwrap(), before);
+    assert!(larder(folder.path(), &["trace", "convert", "a.csv", "b.csv"]).status.success());
+}
+
+#[test]
+fn a_folder_is_not_mounted_whose_counters_cannot_be_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["source", "place"] {
+        std::fs::create_dir(folder.path().join(name)).unwrap();
+    }
+    let mount = ["mount", "source", "place", "--memory", "32MiB"];
+    let said = refusal(folder.path(), &[&mount[..], &["--counters", "no/file"]].concat());
+    assert_eq!(said, "larder: failed to write no/file: No such file or directory (os error 2)\n");
+}
+
+#[test]
+fn a_server_that_cannot_be_controlled_as_it_was_told_does_not_serve() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("disk.img"), vec![0; 1 << 20]).unwrap();
+    let serve = ["serve", "disk.img", "--memory", "32MiB", "--listen", "unix:nbd"];
+    let said = refusal(folder.path(), &[&serve[..], &["--control", "no/socket"]].concat());
+    assert!(said.starts_with("larder: failed to listen on unix:no/socket: "), "{said}");
+    assert_eq!(said.matches("No such file").count(), 1, "{said}");
+}
+
+/// A file of so many bytes without content.
+fn sparse(path: &Path, bytes: u64) {
+    std::fs::File::create(path).unwrap().set_len(bytes).unwrap();
+}
+
+#[test]
+fn a_volume_that_cannot_be_served_is_named_in_one_sentence() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    std::fs::create_dir(folder.join("folder")).unwrap();
+    sparse(&folder.join("good.img"), 8 << 20);
+    sparse(&folder.join("odd.img"), (8 << 20) + 100);
+    let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap();
+    let kib: u64 = meminfo.split_whitespace().nth(1).unwrap().parse().unwrap();
+    let twice = format!("{}MiB", kib * 2 / 1024);
+    let before = names(folder);
+    for (volume, memory, words) in [
+        ("absent.img", "16MiB", &["absent.img"][..]),
+        ("folder", "16MiB", &["folder"]),
+        ("odd.img", "16MiB", &["odd.img", "512"]),
+        ("good.img", &twice, &["memory"]),
+    ] {
+        let serve = ["serve", volume, "--memory", memory, "--listen", "unix:socket"];
+        assert_sentence(&refusal(folder, &serve), words);
+        assert_eq!(names(folder), before, "{volume}");
+    }
+    // The socket of another server stays with it.
+    let socket = folder.join("busy");
+    let _listener = UnixListener::bind(&socket).unwrap();
+    let serve = ["serve", "good.img", "--memory", "16MiB", "--listen", "unix:busy"];
+    assert_sentence(&refusal(folder, &serve), &["busy"]);
+    UnixStream::connect(&socket).unwrap();
+}
+
+#[test]
+fn an_image_without_permission_is_named_in_one_sentence() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let mode = |path: &Path, mode| std::fs::set_permissions(path, Permissions::from_mode(mode));
+    // Any user may make a socket here and run the program, so that only the image is what fails.
+    mode(folder, 0o777).unwrap();
+    let program = folder.join("larder");
+    std::fs::copy(env!("CARGO_BIN_EXE_larder"), &program).unwrap();
+    sparse(&folder.join("secret.img"), 8 << 20);
+    mode(&folder.join("secret.img"), 0).unwrap();
+    let before = names(folder);
+    let mut command = Command::new("timeout");
+    command.arg("60").arg(&program).args(["serve", "secret.img", "--memory", "16MiB"]);
+    command.args(["--listen", "unix:socket"]).current_dir(folder);
+    if rustix::process::geteuid().is_root() {
+        command.uid(65534).gid(65534);
+    }
+    let output = command.output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert_sentence(&said, &["secret.img"]);
+    assert_eq!(names(folder), before);
+}
+
+#[test]
+fn a_trace_that_cannot_be_sized_is_named_in_one_sentence() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let write = |name: &str, content: &[u8]| std::fs::write(folder.join(name), content).unwrap();
+    let lines = |what: &str| {
+        format!(
+            "time_ns,{what},len,latency_ns,volume,file,process,op,class,volume_name,file_name,\
+             process_name\n0,0,4096,0,0,0,0,read,0,,,\n1,0,4096,0,0,0,0,read,0,,,\n"
+        )
+    };
+    write("good.csv", lines("offset").as_bytes());
+    write("objects.csv", lines("object").as_bytes());
+    write("nothing.vscsi", b"");
+    write("cut.vscsi", &[1; 47]);
+    for (words, name) in [
+        (&["nothing.vscsi", "--trace-format", "vscsi1"][..], "nothing.vscsi"),
+        (&["objects.csv"], "objects.csv"),
+        (&["cut.vscsi", "--trace-format", "vscsi1"], "cut.vscsi"),
+        (&["absent.csv"], "absent.csv"),
+        (&["-"], "standard input"),
+        (&["good.csv", "--budget", "100B"], "budget"),
+        (&["good.csv", "--html", "/no/such/page.html"], "page.html"),
+        (&["good.csv", "--trace-format", "vscsi1"], "good.csv"),
+    ] {
+        assert_sentence(&refusal(folder, &[&["size"], words].concat()), &[name]);
+    }
+    // What the parser of the command line refuses takes more lines to say how it is used.
+    for option in [["--target", "0%"], ["--target", "200%"], ["--target", "x"], ["--budget", "x"]] {
+        let said = refusal(folder, &["size", "good.csv", option[0], option[1]]);
+        assert!(said.lines().next().unwrap().contains(option[0]), "{said}");
+        assert!(!said.contains("panicked"), "{said}");
+    }
+}

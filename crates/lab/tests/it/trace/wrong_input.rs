@@ -1,0 +1,136 @@
+//! Wrong input: empty, cut, flipped, mixed up, of the wrong kind. Each time an error with its
+//! place, or a count of bad records.
+
+use super::round_trip::{anything, reopened, written};
+use super::samples::asked;
+use super::{drain, open, read, samples};
+use larder_lab::random::Random;
+use larder_lab::trace::{Addressing, Format, OpenOptions, Target, TraceError};
+
+fn named(format: Format) -> OpenOptions {
+    OpenOptions { format: Some(format), ..OpenOptions::default() }
+}
+
+#[test]
+fn an_empty_trace_is_said_to_be_empty() {
+    for format in Format::all().filter(|format| *format != Format::Parquet) {
+        let error = open("x", b"", &named(format)).err().unwrap();
+        assert_eq!(error.to_string(), "x: byte 0: the trace is empty", "{format:?}");
+    }
+    let empty = tempfile::NamedTempFile::new().unwrap();
+    for options in [OpenOptions::default(), named(Format::Parquet)] {
+        assert!(larder_lab::trace::open(empty.path(), &options).is_err());
+    }
+}
+
+#[test]
+fn a_trace_cut_in_the_middle_of_a_record_is_an_error_or_a_count() {
+    for sample in samples(&asked(50, 1)) {
+        // In the last record, wherever a line or a record would not be whole.
+        let cut = match sample.format {
+            Format::Blkparse => sample.bytes.len() - 120,
+            _ => sample.bytes.len() - 3,
+        };
+        let result = read(sample.name, &sample.bytes[..cut], &named(sample.format));
+        let text = std::str::from_utf8(&sample.bytes).is_ok();
+        // The last number of a line may be cut and still be one.
+        if !text {
+            let error = result.expect_err("the last record is not whole").to_string();
+            assert!(error.contains("in the middle of a record"), "{:?}: {error}", sample.format);
+            let tolerant = OpenOptions { max_bad: 1, ..named(sample.format) };
+            let mut source = open(sample.name, &sample.bytes[..cut], &tolerant).unwrap();
+            assert!(drain(&mut source).unwrap().len() >= 49, "{:?}", sample.format);
+            assert!(source.notes().iter().any(|note| note.contains("1 bad records")));
+        }
+    }
+}
+
+#[test]
+fn one_format_under_the_name_of_another_is_an_error_with_its_place() {
+    let all = samples(&asked(200, 1));
+    for sample in &all {
+        for format in Format::all().filter(|format| *format != sample.format) {
+            // Any bytes are keys, and numbers in a row are numbers in a row.
+            let raw = format.name().starts_with("keys");
+            let alike = [Format::Vscsi1, Format::Vscsi2].contains(&format);
+            match read("x", &sample.bytes, &named(format)) {
+                Err(TraceError::Bad { place, .. }) => assert!(!place.is_empty()),
+                Err(error) => panic!("{:?} as {format:?}: {error}", sample.format),
+                Ok(records) => assert!(
+                    raw || alike || records.is_empty() || format == Format::OracleGeneral,
+                    "{:?} passes as {format:?}",
+                    sample.format
+                ),
+            }
+        }
+    }
+}
+
+#[test]
+fn bad_lines_are_counted_up_to_the_limit_and_placed() {
+    let text = "1,R,0,512,1\nnonsense\n1,R,0,512,2\n1,R,x,512,3\n1,R,0,512,4\n";
+    let of = |max_bad| OpenOptions { max_bad, ..named(Format::Alibaba) };
+    let error = |max_bad| read("t", text.as_bytes(), &of(max_bad)).unwrap_err().to_string();
+    assert_eq!(error(0), "t: line 2: the device is not a number");
+    assert_eq!(
+        error(1),
+        "t: line 4: the offset is not a number; 1 bad records were passed over, the first at line 2"
+    );
+    let mut source = open("t", text.as_bytes(), &of(2)).unwrap();
+    assert_eq!(drain(&mut source).unwrap().len(), 3);
+    let note = "2 bad records were passed over, the first at line 2: the device is not a number";
+    assert_eq!(source.notes(), [note]);
+}
+
+#[test]
+fn ranges_that_cannot_be_are_bad_records() {
+    for line in [
+        "1,R,18446744073709551615,512,1",
+        "1,W,0,4294967297,1",
+        "1,R,0,512,18446744073709551615",
+        "1,R,99999999999999999999,512,1",
+    ] {
+        assert!(read("t", line.as_bytes(), &named(Format::Alibaba)).is_err(), "{line}");
+    }
+    assert!(read("t", b"18446744073709551615 1 0 0\n", &named(Format::Lis)).is_err());
+}
+
+#[test]
+fn a_line_without_an_end_does_not_take_all_memory() {
+    let endless = vec![b'1'; 20 << 20];
+    let error = read("t", &endless, &named(Format::Alibaba)).unwrap_err().to_string();
+    assert!(error.contains("longer than"), "{error}");
+}
+
+#[test]
+fn noise_is_told_to_be_noise() {
+    let mut random = Random::from_seed(9);
+    let noise: Vec<u8> = (0..100_000).map(|_| random.bits().to_le_bytes()[0]).collect();
+    let error = open("noise.bin", &noise, &OpenOptions::default()).err().unwrap().to_string();
+    assert!(error.contains("no format that is known"), "{error}");
+    let text = b"to be, or not to be\nthat is the question\n";
+    assert!(open("hamlet.txt", text, &OpenOptions::default()).is_err());
+}
+
+#[test]
+fn damaged_parquet_is_an_error_and_not_a_panic() {
+    let records = anything(&mut Random::from_seed(5), 2_000, Addressing::Bytes);
+    let Some(target) = Target::from_name("parquet") else {
+        larder_testing::skip("built without the feature parquet");
+        return;
+    };
+    let bytes = written(&records, target, Addressing::Bytes);
+    for cut in [5, 100, bytes.len() / 2, bytes.len() - 1] {
+        assert!(reopened(&bytes[..cut], target, 0).is_err(), "cut at {cut}");
+    }
+    let mut random = Random::from_seed(6);
+    for _ in 0..300 {
+        let mut flipped = bytes.clone();
+        let at = usize::try_from(random.below(bytes.len() as u64)).unwrap();
+        flipped[at] ^= 1 << random.below(8);
+        if let Ok(mut source) = reopened(&flipped, target, 0) {
+            // Without checksums a flipped value may pass; it must only not break anything.
+            drop(drain(&mut source));
+        }
+    }
+}
