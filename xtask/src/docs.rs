@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context as _, Result, bail};
 
 use crate::run::cmd;
-use crate::{Ending, run};
+use crate::{Ending, nextest, run};
 
 /// What is asked of `larder docs`, and where the answer goes.
 const DOCUMENTS: &[(&str, &str)] = &[
@@ -28,11 +28,10 @@ pub(crate) fn command(args: &[String]) -> Result<Ending> {
         _ => bail!("docs takes --check or nothing"),
     };
     let root = run::workspace()?;
+    let larder = nextest::binary()?;
     let mut same = true;
     for (topic, path) in DOCUMENTS {
-        let mut cargo = run::cargo(&root);
-        cargo.args(["run", "--quiet", "--release", "--package", "larder", "--", "docs", topic]);
-        let fresh = run::text(&mut cargo)?;
+        let fresh = run::text(cmd!("{larder} docs {topic}"))?;
         if check {
             same &= matches(&root, path, &fresh)?;
         } else {
@@ -41,27 +40,18 @@ pub(crate) fn command(args: &[String]) -> Result<Ending> {
         }
     }
     if !check {
-        examples(&root)?;
+        examples()?;
     }
     Ok(if same { Ending::Holds } else { Ending::Broken })
 }
 
-/// Has the tests write the examples that they check otherwise.
-fn examples(root: &Path) -> Result<()> {
-    let mut cargo = run::cargo(root);
-    cargo.args(["test", "--quiet", "--package", "larder-report", "--lib", "documents"]);
-    run::show(cargo.env("LARDER_WRITE_DOCS", "1"))?;
-    for (test, name) in [
-        ("control", "documents"),
-        ("postmark", "documents"),
-        ("iozone", "documents"),
-        ("reports", "examples"),
-    ] {
-        let mut cargo = run::cargo(root);
-        cargo.args(["test", "--quiet", "--package", "larder", "--test", test, name]);
-        run::show(cargo.env("LARDER_WRITE_DOCS", "1"))?;
-    }
-    Ok(())
+/// The tests that check examples, and write them where they are told to.
+const EXAMPLES: &str = "(package(larder-report) and test(documents)) or (package(larder) and \
+    test(/^(control|postmark|iozone)::documents|^reports::.*examples/))";
+
+fn examples() -> Result<()> {
+    let mut tests = nextest::command(EXAMPLES)?;
+    run::show(tests.env("LARDER_WRITE_DOCS", "1"))
 }
 
 /// Whether a file holds this text; shows the difference if not.

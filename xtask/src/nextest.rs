@@ -102,25 +102,32 @@ fn built() -> Result<&'static Built> {
     Ok(BUILT.get_or_init(|| Built { binaries, cargo, program }))
 }
 
-/// The command that runs the tests of a filter, whose skips go to a file.
-pub(crate) fn command(filter: &str, skips: &Path) -> Result<Command> {
+/// The command that runs the tests of a filter.
+pub(crate) fn command(filter: &str) -> Result<Command> {
     let built = built()?;
+    // The report of an earlier run must not pass for that of this one.
+    if let Err(error) = std::fs::remove_file(report()?) {
+        ensure!(error.kind() == std::io::ErrorKind::NotFound, "remove the old report: {error}");
+    }
     let mut command = run::cargo_within(RUN_S_MAX, &run::workspace()?);
     command.args(["nextest", "run", "--no-fail-fast", "--filterset", filter]);
     command.arg("--binaries-metadata").arg(&built.binaries);
     command.arg("--cargo-metadata").arg(&built.cargo);
-    command.env("LARDER_SKIPS", skips);
     Ok(command)
 }
 
-/// Runs the tests of a filter; an error if one fails.
+/// Runs the tests of a filter, whose skips go to a file; an error if one fails.
 pub(crate) fn run(filter: &str, skips: &Path) -> Result<()> {
-    run::show(&mut command(filter, skips)?)
+    run::show(command(filter)?.env("LARDER_SKIPS", skips))
+}
+
+fn report() -> Result<PathBuf> {
+    Ok(run::target_dir()?.join("nextest/default/junit.xml"))
 }
 
 /// The tests that failed in the run before, as `PACKAGE BINARY TEST`.
 pub(crate) fn failed_tests() -> Result<Vec<String>> {
-    let path = run::target_dir()?.join("nextest/default/junit.xml");
+    let path = report()?;
     let text =
         std::fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
     Ok(failed_in(&text))

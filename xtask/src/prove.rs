@@ -280,7 +280,11 @@ fn binary(options: &Options) -> Result<PathBuf> {
         return path.canonicalize().with_context(|| format!("find {}", path.display()));
     }
     println!("building larder");
-    run::built(&run::workspace()?, &["build", "--release", "--package", "larder"], "larder")
+    run::built(
+        &run::workspace()?,
+        &["build", "--profile", "dist", "--features", "full", "--package", "larder"],
+        "larder",
+    )
 }
 
 /// Runs the named proofs: first those that may run beside another one, two at once.

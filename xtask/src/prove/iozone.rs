@@ -32,7 +32,7 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     let point = file_system.point();
     claims.tried(what, || {
         let place = ("LARDER_IOZONE_DIR", &*point.to_string_lossy());
-        long_tests::shown(env, &["iozone", "the_automatic_grid"], &[place])
+        long_tests::shown(env, &["the_automatic_grid"], &[place])
     });
     claims
         .tried("1 to 4 threads: what parent and children see of each pass", || threads(env, point));

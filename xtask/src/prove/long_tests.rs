@@ -5,7 +5,8 @@ use super::prelude::*;
 /// Runs tests of a package with their output shown; what they printed.
 fn tests(env: &Env, package: &str, words: &[&str], variables: &[(&str, &str)]) -> Result<String> {
     let mut cargo = run::cargo(&env.root);
-    cargo.args(["test", "--release", "--package", package, "--test"]).args(words);
+    cargo.args(["test", "--release", "--package", package, "--test", "it"]).args(words);
+    cargo.env("LARDER_BUDGET", env.either("long", "short"));
     text(cargo.args(["--", "--nocapture"]).envs(variables.iter().copied()))
 }
 
@@ -18,7 +19,7 @@ fn result(out: &str) -> Option<&str> {
 /// Many seeds of operations with a crash or a fault at any store call.
 pub(super) fn simulation(env: &Env, claims: &mut Claims) -> Result<()> {
     let seeds = env.either("20000", "200");
-    let out = tests(env, "larder-core", &["simulation"], &[("LARDER_SEEDS", seeds)])?;
+    let out = tests(env, "larder-core", &["simulation::"], &[("LARDER_SEEDS", seeds)])?;
     say!("{}", run::tail(&out));
     let figure = result(&out);
     let what = format!("{seeds} seeds, and all short sequences");
@@ -31,7 +32,7 @@ pub(super) fn simulation(env: &Env, claims: &mut Claims) -> Result<()> {
 pub(super) fn trace_fuzz(env: &Env, claims: &mut Claims) -> Result<()> {
     let (seconds, seed) = (env.fuzz_seconds().to_string(), env.options.seed.to_string());
     let variables = [("LARDER_FUZZ_SECONDS", seconds.as_str()), ("LARDER_SEED", &seed)];
-    let out = tests(env, "larder-lab", &["trace", "fuzz"], &variables)?;
+    let out = tests(env, "larder-lab", &["trace::fuzz"], &variables)?;
     claims.add(format!("mutated traces for {seconds} s, seed {seed}"), fuzzed(&out)?, true);
     Ok(())
 }
@@ -59,7 +60,7 @@ pub(super) fn matrix(env: &Env, claims: &mut Claims) -> Result<()> {
     let what = "file systems made, measured and removed; the machine as before";
     if !claims.skipped(what, run::missing(&["losetup", "mkfs.ext4", "mkfs.xfs", "mkfs.btrfs"])) {
         let trials = ("LARDER_MATRIX_TRIALS", env.either("6", "2"));
-        claims.tried(what, || shown(env, &["matrix"], &[trials]));
+        claims.tried(what, || shown(env, &["matrix::"], &[trials]));
     }
     Ok(())
 }

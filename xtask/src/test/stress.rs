@@ -81,10 +81,10 @@ pub(super) fn command(rounds: u32) -> Result<Ending> {
 /// One round; the names of the tests that failed.
 fn under_stress(round: u32, tmp: &Path, skips: &Skips) -> Result<Vec<String>> {
     let _wrapping = Wrapping::start()?;
-    let mut tests = nextest::command("all()", skips.file())?;
+    let mut tests = nextest::command("all()")?;
     let status = if round % 2 == 1 {
         let _load = Load::start(tmp)?;
-        tests.env("TMPDIR", tmp).status()
+        tests.env("TMPDIR", tmp).env("LARDER_SKIPS", skips.file()).status()
     } else {
         let group = HalfProcessor::new()?;
         group.enter(&tests).env("TMPDIR", tmp).env("LARDER_SKIPS", skips.file()).status()
@@ -135,7 +135,7 @@ impl Wrapping {
         let (stop, stopped) = channel::<()>();
         let thread = std::thread::spawn(move || {
             loop {
-                // In a process namespace of its own it may be refused; then they wrap by themselves.
+                // A namespace of processes may refuse it; then they wrap by themselves.
                 drop(std::fs::write(LAST_NUMBER, most.saturating_sub(LEFT).to_string()));
                 if stopped.recv_timeout(WRAP_EVERY) != Err(RecvTimeoutError::Timeout) {
                     return;

@@ -1,11 +1,11 @@
 //! Volumes as block devices, `/dev/ublkbN`, where the kernel has ublk (its admin guide:
 //! Documentation/block/ublk.rst).
 //!
-//! * [`abi`]: the structures and numbers of `linux/ublk_cmd.h`.
-//! * [`driver`]: the seams [`driver::Driver`] and [`driver::Queue`], behind which the kernel is;
-//!   [`kernel`] is the real one.
-//! * [`device`]: a device from its making to its end.
-//! * [`worker`]: the thread of a queue, which works at a desk as the threads of FUSE do.
+//! * `abi`: the structures and numbers of `linux/ublk_cmd.h`.
+//! * `driver`: the seams `driver::Driver` and `driver::Queue`, behind which the kernel is;
+//!   `kernel` is the real one.
+//! * `device`: a device from its making to its end.
+//! * `worker`: the thread of a queue, which works at a desk as the threads of FUSE do.
 //!
 //! Data goes between the frames of the cache and the kernel's requests by pread(2) and pwrite(2)
 //! on the device of the server (`UBLK_F_USER_COPY`): one copy, and none in between.
