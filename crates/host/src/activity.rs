@@ -113,6 +113,7 @@ fn own_of(io: &str) -> Moved {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use larder_testing::skip;
     use std::io::Write;
     use std::path::Path;
 
@@ -141,9 +142,11 @@ mod tests {
         let since = Activity::now(&disks).since(&before);
         assert!(since.cpu.total >= since.cpu.idle + since.cpu.steal, "{since:?}");
         // In a container procfs may keep the counters of the process to itself.
-        if !disks.is_empty() && Path::new("/proc/self/io").exists() {
-            assert!(since.own.written_bytes >= 4 << 20, "{since:?}");
-            assert!(since.disks.written_bytes >= 4 << 20, "{since:?}");
+        if disks.is_empty() || !Path::new("/proc/self/io").exists() {
+            skip("the temporary folder has no disk, or there is no /proc/self/io");
+            return;
         }
+        assert!(since.own.written_bytes >= 4 << 20, "{since:?}");
+        assert!(since.disks.written_bytes >= 4 << 20, "{since:?}");
     }
 }

@@ -86,6 +86,7 @@ pub fn pieces(extents: &[Extent]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use larder_testing::skip;
     use std::io::Write;
 
     fn extent(logical: u64, physical: u64, len: u64) -> Extent {
@@ -108,7 +109,7 @@ mod tests {
         let mut file = tempfile::tempfile().unwrap();
         let found = match of(&file) {
             Err(ExtentsError::NoFiemap) => {
-                println!("skipped: no FIEMAP where temporary files lie");
+                skip("no FIEMAP where temporary files lie");
                 return;
             }
             found => found.unwrap(),
@@ -125,7 +126,7 @@ mod tests {
         use std::os::unix::fs::FileExt;
         let file = tempfile::tempfile().unwrap();
         if of(&file).is_err() {
-            println!("skipped: no FIEMAP where temporary files lie");
+            skip("no FIEMAP where temporary files lie");
             return;
         }
         let count = 3 * syscall::FIEMAP_EXTENTS as u64 + 1;

@@ -206,13 +206,16 @@ fn build(folder: &mut Folder, wanted: &Wanted) -> Result<(), ScratchError> {
     run(mount.arg(&device).arg(folder.mount_point()))
 }
 
-/// Tries again for a while if something is busy, and then gives the last error.
-fn eventually(mut attempt: impl FnMut() -> Result<(), ScratchError>) -> Result<(), ScratchError> {
+/// Tries again for `limit` if something is busy, and then gives the last error.
+fn eventually(
+    limit: Duration,
+    mut attempt: impl FnMut() -> Result<(), ScratchError>,
+) -> Result<(), ScratchError> {
     let begun = Instant::now();
     loop {
         let result = attempt();
         match &result {
-            Err(error) if error.is_busy() && begun.elapsed() < BUSY_MAX => {
+            Err(error) if error.is_busy() && begun.elapsed() < limit => {
                 std::thread::sleep(PAUSE);
             }
             _ => return result,

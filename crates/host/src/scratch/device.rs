@@ -4,7 +4,7 @@
 //! a device when it is attached is gone with it.
 
 use super::tool::{run, tool};
-use super::{ScratchError, eventually};
+use super::{BUSY_MAX, ScratchError, eventually};
 use crate::{proc, syscall};
 use std::fs::OpenOptions;
 use std::io::ErrorKind;
@@ -82,7 +82,7 @@ pub(super) fn detach(name: &str) -> Result<(), ScratchError> {
     let device = Path::new("/dev").join(name);
     let what = format!("detach {}", device.display());
     let file = backing(name);
-    eventually(|| {
+    eventually(BUSY_MAX, || {
         if backing(name).is_none() || backing(name) != file {
             return Ok(());
         }
@@ -96,7 +96,7 @@ pub(super) fn detach(name: &str) -> Result<(), ScratchError> {
 pub(super) fn remove(number: u32) -> Result<(), ScratchError> {
     let name = name(number);
     let what = format!("remove the device {name}");
-    eventually(|| {
+    eventually(BUSY_MAX, || {
         if !in_sysfs(&name).exists() || backing(&name).is_some() {
             return Ok(());
         }

@@ -5,13 +5,14 @@
 //! device is named in it before it is added. So whoever gets the lock may undo everything: what is
 //! mounted below the folder and attached from it is found in the kernel's own lists.
 
-use super::{ScratchError, device, eventually};
+use super::{BUSY_MAX, ScratchError, device, eventually};
 use crate::mounts;
 use rustix::mount::{UnmountFlags, unmount};
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// What a folder is called; two numbers follow.
 pub(crate) const PREFIX: &str = "larder-scratch-";
@@ -96,9 +97,14 @@ impl Folder {
     /// Undoes everything, the last first, and removes the folder. What cannot be undone stays, with
     /// the folder and its journal, for another try.
     pub(super) fn undo(&self) -> Result<(), ScratchError> {
+        self.undo_within(BUSY_MAX)
+    }
+
+    /// The same; waits for `limit` until nothing that is mounted is busy.
+    fn undo_within(&self, limit: Duration) -> Result<(), ScratchError> {
         for point in mounts::below(&self.path) {
             let what = format!("unmount {}", point.display());
-            eventually(|| {
+            eventually(limit, || {
                 let done = unmount(&point, UnmountFlags::NOFOLLOW);
                 done.map_err(|error| ScratchError::io(&what)(error.into()))
             })?;
@@ -137,6 +143,11 @@ pub struct LeftOver {
 /// anywhere that a loop device is still attached from.
 #[must_use]
 pub fn remove_left_over(parent: &Path) -> LeftOver {
+    remove_left_over_within(parent, BUSY_MAX)
+}
+
+/// The same; waits for `limit` until a file system is not busy any more.
+pub(super) fn remove_left_over_within(parent: &Path, limit: Duration) -> LeftOver {
     let mut folders: Vec<PathBuf> = Vec::new();
     if let Ok(entries) = parent.canonicalize().and_then(std::fs::read_dir) {
         folders.extend(entries.filter_map(Result::ok).map(|entry| entry.path()));
@@ -150,7 +161,7 @@ pub fn remove_left_over(parent: &Path) -> LeftOver {
     for path in folders {
         match Folder::claim(&path) {
             Ok(None) => {}
-            Ok(Some(folder)) => match folder.undo() {
+            Ok(Some(folder)) => match folder.undo_within(limit) {
                 Ok(()) => left.removed.push(path),
                 Err(error) => left.stays.push((path, error.to_string())),
             },

@@ -3,14 +3,13 @@
 use super::*;
 use crate::{mounts::Mount, state};
 use larder_report::run::trial::SettingChange;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use larder_testing::{MachineLock, skip};
 
 const MIB: u64 = 1 << 20;
 
 /// For tests that leave something behind, or clear up after others: one at a time.
-pub(super) fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+pub(super) fn alone() -> MachineLock {
+    MachineLock::exclusive("scratch")
 }
 
 /// What is wanted in these tests; none, said aloud, where it cannot be made.
@@ -26,7 +25,7 @@ fn wanted() -> Option<Wanted> {
         None
     };
     if let Some(lacks) = lacks {
-        println!("skipped: needs {lacks}");
+        skip(format_args!("needs {lacks}"));
         return None;
     }
     Some(Wanted {
@@ -63,7 +62,7 @@ fn a_file_system_is_made_as_wanted_and_nothing_stays() {
         scheduler.clone_into(&mut wanted.scheduler);
         let scratch = match Scratch::make(parent, &wanted) {
             Err(ScratchError::NoScheduler { known, .. }) => {
-                println!("skipped: this kernel has {known}");
+                skip(format_args!("this kernel has {known}"));
                 continue;
             }
             made => made.unwrap(),
@@ -125,7 +124,7 @@ fn what_a_killed_process_left_is_undone_by_the_next() {
     let busy = File::create(point.join("file")).unwrap();
     // Found by the device, from wherever the next one works.
     let elsewhere = tempfile::tempdir().unwrap();
-    let left = remove_left_over(elsewhere.path());
+    let left = folder::remove_left_over_within(elsewhere.path(), Duration::from_millis(100));
     let stays = left.stays.iter().find(|(stays, _)| *stays == path);
     let (_, why) = stays.unwrap_or_else(|| panic!("{left:?}"));
     assert!(why.starts_with("unmount ") && why.contains("busy"), "{why}");

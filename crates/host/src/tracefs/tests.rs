@@ -2,8 +2,8 @@
 
 use super::page::Records;
 use super::*;
+use larder_testing::{MachineLock, skip};
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 const HEADER: &str = "\tfield: u64 timestamp;\toffset:0;\tsize:8;\tsigned:0;\n\
@@ -112,12 +112,11 @@ fn pages_that_are_cut_or_wrong_end_the_walk() {
 
 /// tracefs, where we are root and it is there; for one test at a time, since whoever makes an
 /// instance removes what was left.
-fn tracefs() -> Option<(Tracefs, MutexGuard<'static, ()>)> {
-    static ALONE: Mutex<()> = Mutex::new(());
+fn tracefs() -> Option<(Tracefs, MachineLock)> {
     match Tracefs::open() {
-        Ok(tracefs) => Some((tracefs, ALONE.lock().unwrap_or_else(PoisonError::into_inner))),
+        Ok(tracefs) => Some((tracefs, MachineLock::exclusive("tracefs"))),
         Err(error) => {
-            println!("not tried: {error}");
+            skip(error);
             None
         }
     }

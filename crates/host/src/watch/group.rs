@@ -128,6 +128,7 @@ impl GroupMemory {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use larder_testing::skip;
 
     fn memory(version: usize, limit: u64, used: u64, stat: &str) -> GroupMemory {
         GroupMemory { limit, used, stat: stat.to_owned(), version: &VERSIONS[version] }
@@ -164,7 +165,10 @@ mod tests {
     #[test]
     fn a_group_of_this_machine_is_found_where_memory_is_counted() {
         assert!(Group::find("/no/such/group").is_none());
-        let Some(root) = Group::find("/").and_then(|root| root.now()) else { return };
+        let Some(root) = Group::find("/").and_then(|root| root.now()) else {
+            skip("no control group counts memory");
+            return;
+        };
         assert!(root.used > 0 && root.bytes(|it| it.cache) > 0, "{root:?}");
     }
 }

@@ -1,6 +1,7 @@
 //! The programs on the kernel that runs, if it lets us.
 
 use super::*;
+use larder_testing::skip;
 use std::fs::File as Opened;
 use std::os::unix::fs::{FileExt, MetadataExt};
 
@@ -12,7 +13,7 @@ fn started(file: &Opened, tells_all: bool) -> Option<(Inside, Key)> {
         Ok(inside) => Some((inside, Key { dev, ino: found.ino() })),
         Err(why) => {
             assert!(!why.contains("refuses the program"), "{why}");
-            println!("skipped: {why}");
+            skip(why);
             None
         }
     }
@@ -22,7 +23,7 @@ fn started(file: &Opened, tells_all: bool) -> Option<(Inside, Key)> {
 fn file(pages: usize) -> Option<Opened> {
     let path = std::env::current_dir().unwrap();
     if crate::mounts::Mount::of(&path).is_ok_and(|mount| mount.is_memory()) {
-        println!("skipped: {} is in memory", path.display());
+        skip(format_args!("{} is in memory", path.display()));
         return None;
     }
     let file = tempfile::tempfile_in(path).unwrap();
