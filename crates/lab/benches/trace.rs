@@ -6,7 +6,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a bench that cannot go on is to panic")]
 
-#[path = "../tests/trace/samples.rs"]
+#[path = "../tests/it/trace/samples.rs"]
 mod samples;
 
 use larder_lab::trace::{Format, OpenOptions, Record, Source, Target, open_stream};

@@ -275,6 +275,7 @@ impl Aligned {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use larder_testing::skip;
 
     #[test]
     fn a_file_is_read_and_written_both_ways() {
@@ -284,7 +285,7 @@ mod tests {
         for buffering in [Buffering::Buffered, Buffering::Unbuffered] {
             let mut place = AtPath::existing(&path, 3 * 4096, buffering, true);
             let Ok(mut target) = place.open() else {
-                println!("skipped: this file system has no direct I/O");
+                skip("this file system has no direct I/O");
                 continue;
             };
             target.write_at(4096, &[7; 4096]).unwrap();

@@ -22,7 +22,7 @@ use super::replace::{self, Counts, FindBy, Replace};
 use crate::trace::Source;
 
 /// References that the caches are handed at once.
-const STRETCH_REFERENCES: usize = 512 << 10;
+const STRETCH_REFERENCES: usize = if cfg!(test) { 32 << 10 } else { 512 << 10 };
 /// Bytes that the numbers may take for each page of the caches: less than half of what a cache
 /// needs for a page otherwise (its key, its entry in a table, the links and ghosts of the policy).
 const NUMBERS_BYTES_PER_PAGE: u64 = 24;

@@ -1,16 +1,10 @@
 //! The real traces: what was counted by others must come out. And what tests share.
 
 use super::*;
-use std::path::PathBuf;
 
 /// A real trace, if the folder is here.
 fn real(name: &str) -> Option<BoxedSource> {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces");
-    let path = folder.join(name);
-    if !path.exists() {
-        println!("skipped: {name} is not in ../shared/traces");
-        return None;
-    }
+    let path = larder_testing::shared_trace(name)?;
     Some(open(&path, &OpenOptions::default()).unwrap())
 }
 
@@ -42,7 +36,7 @@ fn the_arc_traces_have_the_references_that_the_paper_counts() {
         ("arc_P3.lis.zst", Some(238_578), 3_912_296, 762_543),
     ];
     for (name, requests, total, unique) in known {
-        let Some(mut source) = real(name) else { return };
+        let Some(mut source) = real(name) else { continue };
         assert_eq!(source.addressing(), Addressing::Pages { bytes: 512 });
         let records = drain(&mut source).unwrap();
         assert!(requests.is_none_or(|requests| records.len() == requests), "{name}");

@@ -1,7 +1,8 @@
 //! What is asked for is made, checked by a double that counts, and nothing is left otherwise. On
-//! real file systems: crates/cli/tests/load.
+//! real file systems: crates/cli/tests/it/cold/load.rs.
 
 use super::*;
+use larder_testing::skip;
 use std::cell::RefCell;
 
 const FEW: Fragments = Fragments { files: 2, file_bytes: 64 << 10, extents: 4, seed: 3 };
@@ -11,7 +12,7 @@ fn folder() -> Option<tempfile::TempDir> {
     let folder = tempfile::tempdir().unwrap();
     let file = tempfile::tempfile_in(folder.path()).unwrap();
     if rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, 4096).is_err() {
-        println!("skipped: the temporary folder cannot reserve room");
+        skip("the temporary folder cannot reserve room");
         return None;
     }
     Some(folder)

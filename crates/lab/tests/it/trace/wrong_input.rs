@@ -1,9 +1,9 @@
 //! Wrong input: empty, cut, flipped, mixed up, of the wrong kind. Each time an error with its
 //! place, or a count of bad records.
 
-use crate::round_trip::{anything, reopened, written};
-use crate::samples::asked;
-use crate::{drain, open, read, samples};
+use super::round_trip::{anything, reopened, written};
+use super::samples::asked;
+use super::{drain, open, read, samples};
 use larder_lab::random::Random;
 use larder_lab::trace::{Addressing, Format, OpenOptions, Target, TraceError};
 
@@ -115,7 +115,10 @@ fn noise_is_told_to_be_noise() {
 #[test]
 fn damaged_parquet_is_an_error_and_not_a_panic() {
     let records = anything(&mut Random::from_seed(5), 2_000, Addressing::Bytes);
-    let Some(target) = Target::from_name("parquet") else { return };
+    let Some(target) = Target::from_name("parquet") else {
+        larder_testing::skip("built without the feature parquet");
+        return;
+    };
     let bytes = written(&records, target, Addressing::Bytes);
     for cut in [5, 100, bytes.len() / 2, bytes.len() - 1] {
         assert!(reopened(&bytes[..cut], target, 0).is_err(), "cut at {cut}");

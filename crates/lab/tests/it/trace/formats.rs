@@ -1,7 +1,7 @@
 //! What each format holds comes out, whatever it is packed with and however it is cut into reads.
 
-use crate::samples::asked;
-use crate::{drain, open, read, samples};
+use super::samples::asked;
+use super::{drain, open, read, samples};
 use larder_lab::trace::{Addressing, Format, NameOf, Op, OpenOptions, Record, open_stream};
 use std::io::Read;
 

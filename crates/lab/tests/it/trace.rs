@@ -3,9 +3,6 @@
 //!
 //! `LARDER_FUZZ_SECONDS` makes the fuzzing run as long as that; `LARDER_SEED` is its seed.
 
-#![expect(clippy::tests_outside_test_module, reason = "all of this is a test")]
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on is to panic")]
-
 mod formats;
 mod fuzz;
 mod round_trip;

@@ -1,9 +1,5 @@
 //! The simulator against published hit ratios, on the traces that they were published for. Where
-//! the traces are not beside the repository, this says so and shows nothing.
-
-#![expect(clippy::tests_outside_test_module, reason = "all of this is a test")]
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on is to panic")]
-#![expect(clippy::print_stdout, reason = "what is skipped is said")]
+//! the traces are not beside the repository, the tests report that they are skipped.
 
 use larder_core::policy::PolicyKind;
 use larder_lab::sim::curve::exact::Exact;
@@ -11,14 +7,9 @@ use larder_lab::sim::min::Future;
 use larder_lab::sim::references::{Batch, Reference, References, Split};
 use larder_lab::sim::replace::{FindBy, cache};
 use larder_lab::trace::{OpenOptions, open};
-use std::path::Path;
 
 fn references(name: &str, split: Option<Split>) -> Option<Vec<Reference>> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces").join(name);
-    if !path.exists() {
-        println!("skipped: {name} is not in ../shared/traces");
-        return None;
-    }
+    let path = larder_testing::shared_trace(name)?;
     let source = open(&path, &OpenOptions::default()).unwrap();
     let split = split.unwrap_or_else(|| Split::native(source.addressing()));
     let mut references = References::new(source, split);

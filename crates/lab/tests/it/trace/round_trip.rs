@@ -1,6 +1,6 @@
 //! What is written in a format that can be written is read back as the same records.
 
-use crate::{drain, open};
+use super::{drain, open};
 use larder_lab::random::Random;
 use larder_lab::trace::synth::{Pattern, Synth, SynthOptions};
 use larder_lab::trace::{

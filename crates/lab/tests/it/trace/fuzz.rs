@@ -1,11 +1,12 @@
 //! Mutated inputs of all formats through all readers, and random records through all writers, for
 //! as long as is asked. Nothing may panic, hang, or hand out more records than bytes can hold.
 
-use crate::round_trip::{anything, check, reopened, written};
-use crate::samples::{Sample, asked};
-use crate::{drain, open, samples};
+use super::round_trip::{anything, check, reopened, written};
+use super::samples::{Sample, asked};
+use super::{drain, open, samples};
 use larder_lab::random::Random;
 use larder_lab::trace::{Addressing, BoxedSource, Format, LEN_MAX, OpenOptions, Target};
+use larder_testing::budget;
 use std::time::{Duration, Instant};
 
 /// How long one input may take, on a processor: a machine with other work makes it wait as well.
@@ -100,7 +101,7 @@ fn corpus() -> Vec<Sample> {
 
 #[test]
 fn mutated_traces_harm_nobody() {
-    let seconds = number("LARDER_FUZZ_SECONDS", 2);
+    let seconds = number("LARDER_FUZZ_SECONDS", budget(1, 60));
     let mut random = Random::from_seed(number("LARDER_SEED", 1));
     let corpus = corpus();
     let formats: Vec<Format> = Format::all().filter(|f| *f != Format::Parquet).collect();
