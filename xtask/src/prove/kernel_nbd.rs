@@ -1,9 +1,9 @@
 //! The kernel's NBD client on `larder serve`, in the guest: file systems, verified loads, a larger
 //! volume, a server that hangs and a server that is killed.
 //!
-//! This file runs twice: [`run()`] boots the guest, which calls [`inside`] there. Each claim crosses
-//! as one line of JSON. The guest is thrown away, so a step that fails cleans nothing up: each
-//! group of steps has a server, a device and a mount point of its own.
+//! This file runs twice: [`run()`] boots the guest, which calls [`inside`] there. Each claim
+//! crosses as one line of JSON. The guest is thrown away, so a step that fails cleans nothing up:
+//! each group of steps has a server, a device and a mount point of its own.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};
