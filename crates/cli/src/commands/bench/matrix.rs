@@ -307,7 +307,7 @@ mod tests {
         let variants = [Variant::default(), variant("tuned=; noatime").unwrap()];
         let names: Vec<String> = match arguments.cells(&variants, &mut Done::default()) {
             Ok(cells) => cells.iter().map(Cell::name).collect(),
-            Err(why) => return println!("skipped: {why}"),
+            Err(why) => return larder_testing::skip(format_args!("{why:#}")),
         };
         assert_eq!(names, ["ext4, none", "ext4, bfq", "ext4 tuned, none", "ext4 tuned, bfq"]);
     }

@@ -1,0 +1,230 @@
+//! Wrong input and bad ends, for every benchmark that works in a folder: one clear sentence, and
+//! nothing left behind. PostMark and the matrix have more of it in tests of their own.
+
+use larder_testing::{has_tool, is_root, skip};
+use rustix::process::{Pid, Signal, kill_process};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long anything may take on a busy machine.
+const PATIENCE: Duration = Duration::from_mins(2);
+
+/// A benchmark.
+struct Bench {
+    name: &'static str,
+    /// Words that make it take minutes, and 8 MiB at least. FOLDER is where it works.
+    long: &'static str,
+    /// Words for a short run.
+    short: &'static str,
+}
+
+const BENCHES: [Bench; 5] = [
+    Bench {
+        name: "postmark",
+        long: "--location FOLDER --number 1000 --size 9000 --transactions 10000000 \
+               --bias-create -1 --trials 1",
+        short: "--location FOLDER --number 10 --transactions 20 --trials 1",
+    },
+    Bench {
+        name: "probe",
+        long: "FOLDER --size 8MiB --length 10m --trials 1",
+        short: "FOLDER --size 64KiB --length 20ms --trials 1",
+    },
+    Bench {
+        name: "iozone",
+        long: "FOLDER -i 0 -i 1 -s 8MiB -r 4KiB --trials 10000",
+        short: "FOLDER -i 0 -s 64KiB -r 4KiB --trials 1",
+    },
+    Bench {
+        name: "fileload",
+        long: "FOLDER --size 8MiB --users 1 --reads 100000000 --trials 1",
+        short: "FOLDER --size 64KiB --users 1 --reads 10 --trials 1",
+    },
+    Bench {
+        name: "server",
+        long: "FOLDER --clients 1 --items 2 --size 4MiB --measure 10m --trials 1",
+        short: "FOLDER --clients 1 --items 1 --size 64KiB --warm-up 0s --measure 3s --trials 1",
+    },
+];
+
+fn command(bench: &Bench, words: &str, folder: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
+    command.args(["bench", bench.name]);
+    for word in words.split_whitespace() {
+        if word == "FOLDER" {
+            command.arg(folder)
+        } else {
+            command.arg(word)
+        };
+    }
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// The sentence of a run that was refused, or ended with an error.
+fn refused(bench: &Bench, words: &str, folder: &Path) -> String {
+    let output = command(bench, words, folder).output().unwrap();
+    let said = said(&output);
+    assert_eq!(output.status.code(), Some(2), "{}: {said}", bench.name);
+    assert!(output.stdout.is_empty(), "{}", bench.name);
+    let sentence = said.lines().last().unwrap_or_default();
+    assert!(sentence.starts_with("larder: failed to "), "{}: {said}", bench.name);
+    sentence.to_owned()
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// What is in a folder, by name.
+fn names(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).unwrap();
+    entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+}
+
+/// A small file system, gone when dropped.
+struct Small {
+    folder: tempfile::TempDir,
+}
+
+impl Small {
+    /// Nothing, said aloud, where this machine does not let us.
+    fn mounted(options: &str) -> Option<Small> {
+        let folder = tempfile::tempdir().unwrap();
+        let mut mount = Command::new("mount");
+        let output = mount.args(["-t", "tmpfs", "-o", options, "none"]).arg(folder.path()).output();
+        match output {
+            Ok(output) if output.status.success() => Some(Small { folder }),
+            why => {
+                skip(format_args!("nothing can be mounted here ({why:?})"));
+                None
+            }
+        }
+    }
+
+    fn path(&self) -> &Path {
+        self.folder.path()
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        let unmounted = Command::new("umount").arg(self.folder.path()).status();
+        assert!(unmounted.is_ok_and(|status| status.success()), "somebody works there");
+    }
+}
+
+#[test]
+fn a_folder_that_is_not_there_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    for bench in &BENCHES {
+        let sentence = refused(bench, bench.short, &folder.path().join("missing"));
+        assert!(sentence.contains("missing"), "{}: {sentence}", bench.name);
+        assert_eq!(names(folder.path()), [""; 0], "{}", bench.name);
+    }
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_to_is_named() {
+    let Some(small) = Small::mounted("ro") else { return };
+    for bench in &BENCHES {
+        let sentence = refused(bench, bench.short, small.path());
+        let path = small.path().to_str().unwrap();
+        assert!(
+            sentence.contains("Read-only file system") && sentence.contains(path),
+            "{}: {sentence}",
+            bench.name
+        );
+    }
+}
+
+#[test]
+fn a_disk_without_room_is_refused_before_anything_is_written() {
+    let Some(small) = Small::mounted("size=4m") else { return };
+    for bench in &BENCHES {
+        let sentence = refused(bench, bench.long, small.path());
+        assert!(sentence.contains(" are free"), "{}: {sentence}", bench.name);
+        assert_eq!(names(small.path()), [""; 0], "{}", bench.name);
+    }
+}
+
+/// Starts a long run and waits until it has made something.
+fn start(bench: &Bench, folder: &Path) -> Child {
+    let child = command(bench, bench.long, folder).spawn().unwrap();
+    let begun = Instant::now();
+    while names(folder).is_empty() {
+        assert!(begun.elapsed() < PATIENCE, "{} makes nothing", bench.name);
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    child
+}
+
+#[test]
+fn a_run_that_is_stopped_removes_what_it_made() {
+    let folder = tempfile::tempdir().unwrap();
+    for bench in &BENCHES {
+        for asked in [Signal::INT, Signal::TERM] {
+            let child = start(bench, folder.path());
+            let id = i32::try_from(child.id()).ok().and_then(Pid::from_raw).unwrap();
+            kill_process(id, asked).unwrap();
+            let output = child.wait_with_output().unwrap();
+            let said = said(&output);
+            assert!(!output.status.success(), "{}: {said}", bench.name);
+            assert!(said.contains("stopped") && said.contains("removed"), "{}: {said}", bench.name);
+            assert_eq!(names(folder.path()), [""; 0], "{}", bench.name);
+        }
+    }
+}
+
+#[test]
+fn what_a_killed_run_left_is_removed_by_the_next_or_named() {
+    for bench in &BENCHES {
+        let folder = tempfile::tempdir().unwrap();
+        let mut child = start(bench, folder.path());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let left = names(folder.path());
+        assert_eq!(left.len(), 1, "{}: nobody can remove anything after a kill", bench.name);
+        let output = command(bench, bench.short, folder.path()).output().unwrap();
+        let said = said(&output);
+        assert!(output.status.success(), "{}: {said}", bench.name);
+        assert!(said.contains(&left[0]) && said.contains("had left"), "{}: {said}", bench.name);
+        assert_eq!(names(folder.path()), [""; 0], "{}", bench.name);
+    }
+}
+
+#[test]
+fn what_another_run_works_on_is_left_alone() {
+    for bench in &BENCHES {
+        let folder = tempfile::tempdir().unwrap();
+        let mut child = start(bench, folder.path());
+        let output = command(bench, bench.short, folder.path()).output().unwrap();
+        assert_eq!(names(folder.path()).len(), 1, "{}: {}", bench.name, said(&output));
+        assert!(child.try_wait().unwrap().is_none(), "{}: it goes on", bench.name);
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+}
+
+#[test]
+fn a_tool_that_is_missing_is_named_with_its_package() {
+    let folder = tempfile::tempdir().unwrap();
+    if !is_root() || !has_tool("mkfs.ext4") {
+        return;
+    }
+    // A tool that is a device is none; the mount is this process's own.
+    let script = "mount --bind /dev/null $(readlink -f /usr/sbin/mkfs.ext4) && exec \"$@\"";
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", script, "sh", env!("CARGO_BIN_EXE_larder")]);
+    command.args(["bench", "matrix", "--workload", "probe", "--fs", "ext4", "--scratch"]);
+    let output = command.arg(folder.path()).output().unwrap();
+    let said = said(&output);
+    if !said.starts_with("larder: ") {
+        return skip(format_args!("no mount namespace ({said})"));
+    }
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    let known = "find mkfs.ext4: it is not installed (on Debian: apt-get install e2fsprogs)";
+    assert_eq!(said, format!("larder: failed to {known}\n"));
+    assert_eq!(names(folder.path()), [""; 0]);
+}

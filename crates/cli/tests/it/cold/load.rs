@@ -1,0 +1,163 @@
+//! Fileload and its files on real file systems: extents as asked for, starts as told, nothing left.
+
+use super::rig::{Loop, Outcome, bench, content};
+use larder_host::extents::{Extent, of, pieces};
+use larder_host::mounts::Mount;
+use larder_report::run::Run;
+use larder_report::run::trial::{Latency, Start};
+use larder_testing::skip;
+use std::fs::File;
+use std::path::Path;
+
+const FILES: usize = 3;
+const EXTENTS: u64 = 50;
+
+fn extents(path: &Path) -> Vec<Extent> {
+    of(&File::open(path).unwrap()).unwrap()
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).unwrap();
+    let mut names: Vec<_> =
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.retain(|name| name != "lost+found");
+    names.sort();
+    names
+}
+
+/// Files in pieces that lie in turns, copies in one piece, and both gone again.
+fn fragments_are_as_asked(folder: &Path) {
+    let shown = folder.to_str().unwrap();
+    let words = ["fragments", shown, "--files", "3", "--size", "4MiB", "--extents", "50"];
+    let made = bench(&words);
+    assert!(made.succeeded() && made.out.contains("3 of 4 MiB in 50 extents each"), "{made:?}");
+    let mut all: Vec<(u64, usize)> = Vec::new();
+    for number in 1..=FILES {
+        let file = |kind: &str| folder.join(kind).join(format!("file-{number}"));
+        let found = extents(&file("fragmented"));
+        assert_eq!(pieces(&found), EXTENTS);
+        assert_eq!(pieces(&extents(&file("contiguous"))), 1);
+        let read = |kind| std::fs::read(file(kind)).unwrap();
+        assert!(read("fragmented") == read("contiguous"), "copies hold the same");
+        all.extend(found.iter().map(|extent| (extent.physical, number)));
+    }
+    // Intertwined: hardly ever do two pieces of one file follow each other on the disk.
+    all.sort_unstable();
+    let beside = all.windows(2).filter(|pair| pair[0].1 == pair[1].1).count();
+    assert!(beside < all.len() / 10, "{beside} of {}", all.len());
+    let again = bench(&words);
+    assert!(again.code == Some(2) && again.err.contains("File exists"), "{again:?}");
+    both_sets_are_measured(shown);
+    let removed = bench(&["fragments", shown, "--remove"]);
+    assert!(removed.out == "removed 6 files\n", "{removed:?}");
+    assert_eq!(names(folder), [""; 0]);
+}
+
+/// One command measures both sets, from the start that is asked for.
+fn both_sets_are_measured(folder: &str) {
+    for start in [Start::Cold, Start::Warm] {
+        let words = ["fileload", folder, "--mode", "database", "--read", "8KiB", "--reads", "40"];
+        let play = ["--start", start.name(), "--trials", "2", "--confidence", "off"];
+        let done = bench(&[&words[..], &play, &["--in-flight", "2", "--format", "json"]].concat());
+        assert!(done.succeeded(), "{done:?}");
+        let run = Run::from_json(&done.out).unwrap();
+        assert_eq!(run.workload, "fileload");
+        for set in ["fragmented", "contiguous"] {
+            let pieces = if set == "fragmented" { EXTENTS } else { 1 };
+            assert_eq!(run.settings["extents"][set], serde_json::Value::from(vec![pieces; FILES]));
+            let throughput = run.sample(&format!("throughput, {set}")).unwrap();
+            assert_eq!(throughput.values.len(), 2);
+        }
+        for trial in &run.trials {
+            let pages = 2 * FILES as u64 * (4 << 20) / larder_host::residency::page_bytes();
+            let resident = if start == Start::Cold { 0 } else { pages };
+            assert_eq!(trial.started.pages, Some(pages));
+            assert_eq!(trial.started.resident, Some(resident));
+            let reads: Vec<_> = trial.latencies.iter().map(Latency::count).collect();
+            assert_eq!(reads, [40 * FILES as u64; 2]);
+        }
+        let page = run.to_html();
+        assert!(page.contains("<svg") && page.contains("throughput, contiguous"));
+    }
+}
+
+#[test]
+fn on_ext4_extents_are_as_asked() {
+    if let Some(fs) = Loop::with("ext4") {
+        fragments_are_as_asked(fs.path());
+    }
+}
+
+#[test]
+fn on_xfs_extents_are_as_asked() {
+    if let Some(fs) = Loop::with("xfs") {
+        fragments_are_as_asked(fs.path());
+    }
+}
+
+#[test]
+fn on_btrfs_extents_are_as_asked() {
+    if let Some(fs) = Loop::with("btrfs") {
+        fragments_are_as_asked(fs.path());
+    }
+}
+
+fn refused(words: &[&str], why: &str) -> Outcome {
+    let outcome = bench(words);
+    assert_eq!(outcome.code, Some(2), "{outcome:?}");
+    assert!(outcome.err.contains(why), "{why}: {outcome:?}");
+    outcome
+}
+
+#[test]
+fn without_fiemap_there_are_no_fragments() {
+    let memory = Path::new("/dev/shm");
+    if !Mount::of(memory).is_ok_and(|mount| mount.is_memory()) {
+        skip("/dev/shm is no tmpfs");
+        return;
+    }
+    let folder = tempfile::tempdir_in(memory).unwrap();
+    let words = ["fragments", folder.path().to_str().unwrap(), "--size", "1MiB", "--extents", "9"];
+    refused(&words, "its file system has no FIEMAP");
+    assert_eq!(names(folder.path()), [""; 0]);
+}
+
+#[test]
+fn what_cannot_be_is_said_and_nothing_is_made() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path().to_str().unwrap();
+    let file = folder.path().join("file");
+    std::fs::write(&file, content(1 << 20)).unwrap();
+    let file = file.to_str().unwrap();
+    refused(&["fragments", here, "--size", "4KiB"], "an extent has at least 4 KiB");
+    refused(&["fragments", here, "--size", "900TiB"], "are free");
+    refused(&["fragments", "/no/such/folder"], "make files in /no/such/folder: No such file");
+    refused(&["fragments", here, "--remove", "--files", "3"], "cannot be used with");
+    refused(&["fileload", "/no/such/file"], "find /no/such/file");
+    refused(&["fileload", here, file], "files and folders at once");
+    refused(&["fileload", file, "--users", "2"], "work with 2 users: there are 1 files");
+    refused(&["fileload", file, "--size", "2MiB"], "it has 1048576");
+    refused(&["fileload", file, "--read", "2MiB"], "it needs at least 1 reads");
+    refused(&["fileload", file, "--read", "8KiB,8KiB"], "it is named twice");
+    refused(&["fileload", file, "--read", "1000", "--hint", "no-buffering"], "no multiple of 512");
+    refused(&["fileload", here, "--size", "900TiB"], "are free");
+    assert_eq!(names(folder.path()), ["file"]);
+}
+
+#[test]
+fn files_are_made_for_each_user_and_each_read_size_has_its_series() {
+    let Some(folder) = super::rig::on_a_disk() else { return };
+    let here = folder.path().to_str().unwrap();
+    let words = ["fileload", here, "--users", "2", "--size", "1MiB", "--read", "4KiB,64KiB"];
+    let play = ["--mode", "random", "--trials", "2", "--confidence", "off", "--format", "json"];
+    let done = bench(&[&words[..], &play].concat());
+    assert!(done.succeeded(), "{done:?}");
+    let run = Run::from_json(&done.out).unwrap();
+    // The custom of all modes but the sequential one is a warm start.
+    assert!(run.trials.iter().all(|trial| trial.started.start == Start::Warm));
+    for read in [4096, 65536] {
+        let sample = run.sample(&format!("throughput at read_bytes {read}")).unwrap();
+        assert_eq!(sample.group.as_deref(), Some("throughput"));
+    }
+    assert_eq!(names(folder.path()), [""; 0]);
+}

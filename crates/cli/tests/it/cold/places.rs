@@ -1,0 +1,75 @@
+//! Probe on what is no file: an engine in process, which counts what it caches, and an export,
+//! which tells nobody.
+
+use super::rig::{bench, content};
+use larder_report::run::Run;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use tempfile::TempDir;
+
+const COMMON: [&str; 8] =
+    ["--pattern", "R", "--trials", "2", "--confidence", "off", "--length", "400ms"];
+
+#[test]
+fn an_engine_in_process_starts_as_told() {
+    let engine = ["probe", "--in-process", "memory", "--size", "8MiB", "--format", "json"];
+    for (start, resident) in [("cold", 0), ("warm", 2048)] {
+        let words = [&engine[..], &COMMON[..], &["--memory", "64MiB", "--start", start]].concat();
+        let outcome = bench(&words);
+        assert!(outcome.succeeded(), "{outcome:?}");
+        let run = Run::from_json(&outcome.out).unwrap();
+        for trial in &run.trials {
+            assert_eq!((trial.started.pages, trial.started.resident), (Some(2048), Some(resident)));
+        }
+    }
+    // What does not fit is not warm.
+    let words =
+        [&engine[..3], &COMMON[..], &["--size", "64MiB", "--memory", "16MiB", "--start", "warm"]];
+    let refused = bench(&words.concat());
+    assert_eq!(refused.code, Some(2), "{refused:?}");
+    assert!(refused.err.contains("start warm: ") && refused.err.contains("blocks are cached"));
+}
+
+/// An image that is served until dropped.
+pub(crate) struct Served {
+    server: Child,
+    pub(crate) uri: String,
+    _folder: TempDir,
+}
+
+impl Served {
+    pub(crate) fn image(bytes: u64) -> Served {
+        let folder = tempfile::tempdir().unwrap();
+        let image = folder.path().join("image");
+        std::fs::write(&image, content(bytes)).unwrap();
+        let mut serve = Command::new(env!("CARGO_BIN_EXE_larder"));
+        let socket = format!("unix:{}", folder.path().join("socket").display());
+        serve.args(["serve", image.to_str().unwrap(), "--memory", "32MiB", "--listen", &socket]);
+        serve.args(["--control", "none"]).stdout(Stdio::piped());
+        let mut server = serve.spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let uri = line.trim().rsplit_once(" at ").map_or("", |(_, uri)| uri).to_owned();
+        Served { server, uri, _folder: folder }
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.server.kill().unwrap();
+        self.server.wait().unwrap();
+    }
+}
+
+#[test]
+fn an_export_is_measured_as_it_is_and_never_called_cold() {
+    let served = Served::image(4 << 20);
+    let uri = served.uri.as_str();
+    let as_is = bench(&[&["probe", uri, "--start", "as-is"][..], &COMMON[..]].concat());
+    let cold = bench(&[&["probe", uri][..], &COMMON[..]].concat());
+    let writes = bench(&["probe", uri, "--start", "as-is"]);
+    assert!(as_is.succeeded(), "{uri}: {as_is:?}");
+    assert!(as_is.out.contains("what was in memory cannot be known"), "{as_is:?}");
+    assert!(cold.err.contains("a server may cache, and does not say what"), "{cold:?}");
+    assert!(writes.err.contains("say --overwrite, or --pattern R"), "{writes:?}");
+}

@@ -1,0 +1,149 @@
+//! File systems to work on, and the command.
+
+use larder_testing::{has_tool, is_root, skip};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// Large enough for every file system: XFS wants 300 MiB. The image is sparse.
+const IMAGE_BYTES: u64 = 512 << 20;
+/// How long anything may take on a busy machine.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// What the command did.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    pub(crate) code: Option<i32>,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+impl Outcome {
+    pub(crate) fn succeeded(&self) -> bool {
+        self.code == Some(0)
+    }
+}
+
+/// Runs `larder bench` with these words.
+pub(crate) fn bench(words: &[&str]) -> Outcome {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
+    let output = command.arg("bench").args(words).output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    Outcome { code: output.status.code(), out: text(&output.stdout), err: text(&output.stderr) }
+}
+
+/// Bytes that no file system stores as nothing, nor inside of an inode.
+pub(crate) fn content(bytes: u64) -> Vec<u8> {
+    (0..bytes).map(|at| u8::try_from((at * 31 + at / 4096) % 251).unwrap()).collect()
+}
+
+/// Waits until something is so.
+pub(crate) fn until(what: &str, is_so: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < PATIENCE, "waited in vain: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A folder whose pages can be dropped; none where the temporary folder has no disk.
+pub(crate) fn on_a_disk() -> Option<TempDir> {
+    let folder = tempfile::tempdir().unwrap();
+    let mount = larder_host::mounts::Mount::of(folder.path()).unwrap();
+    if mount.is_memory() || mount.is_fuse() {
+        skip(format_args!("the temporary folder lies on {}", mount.fs_type));
+        return None;
+    }
+    Some(folder)
+}
+
+/// Runs a tool and returns its output; reports the skip and returns nothing if the tool fails.
+pub(crate) fn tool(program: &str, words: &[&str]) -> Option<String> {
+    let output = Command::new(program).args(words).output().unwrap();
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        skip(format_args!("{program} {}: {}", words.join(" "), said.trim()));
+        return None;
+    }
+    Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+/// Runs a tool that undoes something, which may not have been done.
+pub(crate) fn undo(program: &str, words: &[&str]) {
+    drop(Command::new(program).args(words).output().unwrap());
+}
+
+/// A file system in a file, mounted until dropped.
+pub(crate) struct Loop {
+    device: String,
+    point: PathBuf,
+    _folder: TempDir,
+}
+
+impl Loop {
+    /// Nothing where this machine cannot: then why was printed.
+    pub(crate) fn with(kind: &str) -> Option<Loop> {
+        let maker = format!("mkfs.{kind}");
+        if !is_root() || !has_tool(&maker) || !has_tool("losetup") {
+            return None;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let (image, point) = (folder.path().join("image"), folder.path().join("point"));
+        std::fs::File::create(&image).unwrap().set_len(IMAGE_BYTES).unwrap();
+        std::fs::create_dir(&point).unwrap();
+        tool(&maker, &["-q", image.to_str().unwrap()])?;
+        let device = tool("losetup", &["--find", "--show", image.to_str().unwrap()])?;
+        let made = Loop { device, point, _folder: folder };
+        tool("mount", &["-t", kind, &made.device, made.point.to_str().unwrap()])?;
+        Some(made)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.point
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        // Where mounting failed there is nothing to unmount; the device goes in any case.
+        undo("umount", &[self.point.to_str().unwrap()]);
+        undo("losetup", &["--detach", &self.device]);
+    }
+}
+
+/// A folder seen through FUSE, mounted until dropped.
+pub(crate) struct Bind {
+    point: PathBuf,
+    _folder: TempDir,
+}
+
+impl Bind {
+    /// Nothing where this machine cannot: then why was printed.
+    pub(crate) fn with(options: &[&str]) -> Option<Bind> {
+        if !is_root() || !has_tool("bindfs") || !has_tool("fusermount3") {
+            return None;
+        }
+        if !Path::new("/dev/fuse").exists() {
+            skip("there is no /dev/fuse");
+            return None;
+        }
+        let folder = on_a_disk()?;
+        let (below, point) = (folder.path().join("below"), folder.path().join("point"));
+        std::fs::create_dir(&below).unwrap();
+        std::fs::create_dir(&point).unwrap();
+        let places = [below.to_str().unwrap(), point.to_str().unwrap()];
+        tool("bindfs", &[options, &places].concat())?;
+        Some(Bind { point, _folder: folder })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.point
+    }
+}
+
+impl Drop for Bind {
+    fn drop(&mut self) {
+        undo("umount", &[self.point.to_str().unwrap()]);
+    }
+}

@@ -1,0 +1,105 @@
+//! The server load against a folder, a mounted file server and an export: steps, stress point,
+//! nothing left.
+
+use super::places::Served;
+use super::rig::bench;
+use super::samba::Samba;
+use larder_report::run::Run;
+use larder_report::run::trial::Start;
+use std::path::Path;
+
+const SHORT: [&str; 14] = [
+    "--clients",
+    "1,2,4",
+    "--think",
+    "2,1",
+    "--items",
+    "3",
+    "--size",
+    "20KiB",
+    "--record",
+    "8KiB",
+    "--warm-up",
+    "100ms",
+    "--measure",
+    "400ms",
+];
+const PLAY: [&str; 6] = ["--trials", "2", "--confidence", "off", "--format", "json"];
+
+fn is_empty(folder: &Path) -> bool {
+    std::fs::read_dir(folder).unwrap().next().is_none()
+}
+
+/// Runs three short steps; what they showed.
+fn steps_of(target: &str, more: &[&str]) -> Run {
+    let words = [&["server", target][..], &SHORT, &PLAY, more].concat();
+    // A machine that stands still for as long as a step is measured shows nothing.
+    let done = (0..5)
+        .map(|_| bench(&words))
+        .find(|done| !done.err.contains("no transaction ended within"))
+        .expect("a machine that goes on");
+    assert!(done.succeeded(), "{done:?}");
+    let run = Run::from_json(&done.out).unwrap();
+    assert_eq!(run.workload, "server");
+    let steps = run.steps();
+    let clients: Vec<f64> = steps.iter().map(|step| step.clients).collect();
+    assert_eq!(clients, [1.0, 2.0, 4.0]);
+    assert!(steps.iter().all(|step| step.throughput > 0.0 && step.answer_ns > 0.0), "{steps:?}");
+    // It is said in text and on the page, where load is drawn against throughput and answer time.
+    let said = run.stress_in_words().unwrap();
+    let page = run.to_html();
+    assert!(run.to_text().contains(&said) && page.contains(&said));
+    for group in ["throughput", "answer time"] {
+        assert!(page.contains(&format!("{group} over clients")), "{group}");
+    }
+    run
+}
+
+#[test]
+fn a_folder_is_loaded_step_by_step() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = steps_of(folder.path().to_str().unwrap(), &["--sync"]);
+    assert!(run.trials.iter().all(|trial| trial.started.start == Start::AsIs));
+    assert!(is_empty(folder.path()));
+}
+
+#[test]
+fn a_mounted_file_server_is_loaded_step_by_step() {
+    let Some(samba) = Samba::mounted() else { return };
+    steps_of(samba.seen.to_str().unwrap(), &[]);
+    assert!(is_empty(&samba.kept), "what was made on the server is removed");
+}
+
+#[test]
+fn an_export_is_loaded_step_by_step() {
+    let served = Served::image(4 << 20);
+    let refused = bench(&["server", &served.uri, "--items", "2"]);
+    assert!(refused.code == Some(2) && refused.err.contains("it has 4194304"), "{refused:?}");
+    let refused = bench(&[&["server", &served.uri][..], &SHORT].concat());
+    assert!(refused.err.contains("say --overwrite, or --mix read=1"), "{refused:?}");
+    let run = steps_of(&served.uri, &["--overwrite"]);
+    assert!(run.trials.iter().all(|trial| trial.started.pages.is_none()));
+    steps_of(&served.uri, &["--mix", "read=1"]);
+}
+
+#[test]
+fn what_cannot_be_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path().to_str().unwrap();
+    for (words, why) in [
+        (&["/no/such/folder"][..], "find /no/such/folder"),
+        (&["nbd+unix:///x?socket=/no/such/socket"], "reach nbd+unix:///x?socket=/no/such/socket"),
+        (&[here, "--clients", "4,2"], "each step has more clients than the one before"),
+        (&[here, "--clients", "0"], "0 is not in 1..=4096"),
+        (&[here, "--mix", "move=1"], "there are read, write and copy"),
+        (&[here, "--size", "1000", "--unbuffered"], "multiples of 512 bytes"),
+        (&[here, "--measure", "0s"], "nothing can end in it"),
+        (&[here, "--size", "900TiB"], "are free"),
+        (&[here, "--think", "60000", "--measure", "10ms", "--warm-up", "0s"], "measure longer"),
+    ] {
+        let refused = bench(&[&["server"][..], words].concat());
+        assert_eq!(refused.code, Some(2), "{words:?}: {refused:?}");
+        assert!(refused.err.contains(why), "{words:?}: {refused:?}");
+    }
+    assert!(is_empty(folder.path()));
+}

@@ -1,0 +1,19 @@
+//! The control interface, `larder ctl`, the configuration file and what systemd expects, from
+//! outside of the program.
+
+mod api;
+mod changes;
+mod ctl;
+mod documents;
+mod files;
+mod keep;
+mod manager;
+mod mount;
+mod mount_faults;
+mod mount_rules;
+mod openmetrics;
+mod rig;
+mod security;
+mod tuning;
+mod volumes;
+mod warm;

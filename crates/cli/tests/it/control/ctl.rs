@@ -1,0 +1,177 @@
+//! `larder ctl` as people and scripts use it.
+
+use super::rig::{MIB, Server, eventually, larder, text};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+#[test]
+fn stats_are_for_people_and_for_programs() {
+    let server = Server::start(&["one", "two"], &[]);
+    let mut client = server.client(0);
+    client.write_at(0, &vec![7; 1 << 20], false).unwrap();
+    client.read_at(0, &mut vec![0; 1 << 20]).unwrap();
+    let shown = server.ctl_text(&["stats"]);
+    let row = shown.lines().find(|line| line.starts_with("one")).unwrap();
+    let words: Vec<_> = row.split_whitespace().collect();
+    assert_eq!(words[..9], ["one", "1", "1", "MiB", "100.0", "%", "1", "1", "MiB"], "{shown}");
+    assert!(shown.lines().any(|line| line.starts_with("all ")), "{shown}");
+    assert!(shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
+    let json: Value =
+        serde_json::from_str(&server.ctl_text(&["stats", "--format", "json"])).unwrap();
+    assert_eq!(json["volumes"][0]["counters"]["read_bytes"], MIB);
+    let csv = server.ctl_text(&["stats", "--format", "csv"]);
+    assert!(csv.starts_with("volume,name,value\n"), "{csv}");
+    assert!(csv.contains("\none,read_bytes,1048576\n"), "{csv}");
+    let all = server.ctl_text(&["stats", "--all"]);
+    assert!(all.contains("read_total_ns_p99"), "{all}");
+    assert!(server.ctl_text(&["metrics"]).ends_with("# EOF\n"));
+    server.stop();
+}
+
+#[test]
+fn volumes_flush_warm_and_stop() {
+    let lazy = ["--set", "first-delay=60000", "--set", "age-max=3600000"];
+    let server = Server::start(&["one", "two"], &lazy);
+    server.client(1).write_at(0, &vec![7; 1 << 20], false).unwrap();
+    let volumes = server.ctl_text(&["volumes"]);
+    assert!(volumes.lines().any(|line| line.starts_with("two") && line.contains("s3fifo")));
+    let places = server.ctl_text(&["volumes", "--places"]);
+    assert!(places.contains(&server.uris[1]), "{places}");
+    let risk = server.ctl_text(&["at-risk", "--format", "json"]);
+    let risk: Value = serde_json::from_str(&risk).unwrap();
+    assert_eq!(risk["volumes"][1]["lost_by_kill_bytes"], MIB);
+    assert!(server.ctl_text(&["flush", "one"]).starts_with("flushed: 0 B in "));
+    assert!(server.ctl_text(&["flush"]).starts_with("flushed: 1 MiB in "));
+    assert!(server.ctl_text(&["warm", "one", "1MiB+2MiB"]).starts_with("warmed: 2 MiB in "));
+    let csv = server.ctl_text(&["warm", "one", "0+4KiB", "--format", "csv"]);
+    assert!(csv.starts_with("bytes,took_ns\n4096,"), "{csv}");
+    server.client(1).write_at(0, &[7; 4096], false).unwrap();
+    let stopped = server.ctl_text(&["stop"]);
+    assert!(stopped.starts_with("stopped: 4 KiB in "), "{stopped}");
+    server.wait();
+}
+
+#[test]
+fn what_is_wrong_ends_with_2_and_a_sentence() {
+    let server = Server::start(&["one"], &[]);
+    let wrong = |words: &[&str], reason: &str| {
+        let output = server.ctl(words);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {said}");
+        assert!(said.contains(reason), "{words:?}: {said}");
+        assert!(output.stdout.is_empty());
+    };
+    wrong(&["flush", "three"], "failed to find the volume \"three\"");
+    wrong(&["warm", "three"], "failed to find the volume \"three\": there are one");
+    wrong(&["warm", "one", "15MiB+2MiB"], "the volume has 16777216 bytes");
+    wrong(&["warm", "one", "7"], "write it as OFFSET+LENGTH");
+    wrong(&["stats", "--watch", "1us"], "10ms are the least");
+    wrong(&["flush", "--watch", "1s"], "only stats, volumes, at-risk and curve can be watched");
+    wrong(&["stats", "--token", "x"], "needs none");
+    let socket = server.socket();
+    server.stop();
+    let nobody = |control: &str, reason: &str| {
+        let output = larder().args(["ctl", "stats", "--control", control]).output().unwrap();
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains(reason), "{said}");
+    };
+    nobody(&socket.display().to_string(), "there is no such socket; is larder serve running?");
+    nobody("http://127.0.0.1:1", "it needs --token FILE");
+    nobody("http://192.0.2.1:80", "from outside");
+    let folder = tempfile::tempdir().unwrap();
+    let stale = folder.path().join("larder-x.control");
+    drop(std::os::unix::net::UnixListener::bind(&stale).unwrap());
+    nobody(&stale.display().to_string(), "nobody listens there; is larder serve running?");
+}
+
+#[test]
+fn the_only_server_is_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let image = super::rig::images(folder.path(), &["one"]).remove(0);
+    let runtime = folder.path().join("run");
+    std::fs::create_dir(&runtime).unwrap();
+    let mut command = larder();
+    command.arg("serve").arg(&image).args(["--memory", "16MiB"]);
+    command.env("XDG_RUNTIME_DIR", &runtime);
+    let server = Server::spawn(folder, command, 1);
+    let find = || {
+        let mut command = larder();
+        command.args(["ctl", "volumes"]).env("XDG_RUNTIME_DIR", &runtime).env("TMPDIR", &runtime);
+        command.output().unwrap()
+    };
+    assert!(runtime.join("larder-one.control").exists());
+    assert!(text(&find().stdout).contains("one"), "{}", text(&find().stderr));
+    server.signal(Signal::TERM);
+    eventually("the socket is gone", || !runtime.join("larder-one.control").exists());
+    let none = find();
+    assert!(text(&none.stderr).contains("failed to find a server: none listens"));
+    server.wait();
+}
+
+#[test]
+fn watching_shows_rates_of_each_interval_and_ends_at_ctrl_c() {
+    let server = Server::start(&["one"], &[]);
+    let mut client = server.client(0);
+    let mut watch = server
+        .ctl_command(&["stats", "--watch", "200ms", "--format", "json"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines();
+    let mut next = || -> Value { serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap() };
+    let idle = next();
+    assert_eq!(idle["requests"][0]["read_requests_per_s"], 0);
+    let started = Instant::now();
+    let mut reads = 0;
+    while started.elapsed() < Duration::from_millis(500) {
+        client.read_at(0, &mut [0; 4096]).unwrap();
+        reads += 1;
+    }
+    // The rates of the intervals add up to what was done.
+    let (mut sum, mut total) = (0.0, 0);
+    while total < reads {
+        let line = next();
+        let seconds = line["interval_s"].as_f64().unwrap();
+        sum += line["requests"][0]["read_requests_per_s"].as_f64().unwrap() * seconds;
+        total = line["totals"]["volumes"][0]["counters"]["read_requests"].as_u64().unwrap();
+    }
+    assert_eq!(total, reads);
+    #[expect(clippy::cast_precision_loss, reason = "few")]
+    let reads = reads as f64;
+    assert!((sum - reads).abs() < 0.01 * reads + 10.0, "{sum} of {reads}");
+    kill_process(Pid::from_child(&watch), Signal::INT).unwrap();
+    assert!(watch.wait().unwrap().success(), "Ctrl-C is no failure");
+    // Text, and what becomes of a watch when the server goes.
+    let watch = server.ctl_command(&["stats", "--watch", "50ms"]).stdout(Stdio::piped()).spawn();
+    let mut watch = watch.unwrap();
+    let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert!(lines.any(|line| line.starts_with("the last 0.0")));
+    assert!(lines.any(|line| line == "in all"));
+    server.stop();
+    for _ in lines {}
+    assert_eq!(watch.wait().unwrap().code(), Some(2));
+}
+
+#[test]
+fn a_file_is_checked_without_being_served() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("larder.toml");
+    let check = |text: &str| {
+        std::fs::write(&path, text).unwrap();
+        larder().arg("check-config").arg(&path).output().unwrap()
+    };
+    let fine = check("memory = \"64MiB\"\n[[volume]]\nname = \"a\"\npath = \"/no/such/file\"\n");
+    assert!(fine.status.success());
+    assert!(text(&fine.stdout).ends_with(": fine: 64 MiB for a\n"), "{}", text(&fine.stdout));
+    let wrong = check("memory = \"64MiB\"\npolcy = \"lru\"\n");
+    assert_eq!(wrong.status.code(), Some(2));
+    let said = text(&wrong.stderr);
+    let known = "line 2: there is no key \"polcy\"; did you mean \"policy\"?\n";
+    assert!(said.starts_with("larder: failed to use ") && said.ends_with(known), "{said}");
+    let none = larder().arg("check-config").arg(folder.path().join("none")).output().unwrap();
+    assert_eq!(none.status.code(), Some(2));
+}

@@ -1,0 +1,280 @@
+//! `--fuse`: volumes as files, from the start to the end of a server, killed ones included.
+//!
+//! As root on a machine with FUSE; else each test says why it is skipped.
+
+use super::rig::{MIB, Server, eventually, images, larder, text};
+use larder_testing::{can_mount, has_tool, skip};
+use rustix::io::Errno;
+use rustix::process::Signal;
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+/// Nothing is written unless it is asked for.
+pub(crate) const LAZY: [&str; 6] =
+    ["--set", "first-delay=60000", "--set", "idle-delay=60000", "--set", "age-max=3600000"];
+
+/// A directory for files that is not left mounted, whatever happens.
+pub(crate) struct Mountpoint(TempDir);
+
+impl Mountpoint {
+    pub(crate) fn new() -> Self {
+        Mountpoint(TempDir::new().expect("a folder"))
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.path().join(name)
+    }
+
+    pub(crate) fn is_mounted(&self) -> bool {
+        let own = std::fs::metadata(self.path()).map(|found| found.dev());
+        let parent = std::fs::metadata(self.path().parent().expect("a parent")).expect("there");
+        own.map_or(true, |own| own != parent.dev())
+    }
+}
+
+impl Drop for Mountpoint {
+    fn drop(&mut self) {
+        // Mostly nothing is mounted any more.
+        let flags = rustix::mount::UnmountFlags::DETACH;
+        let _was_mounted = rustix::mount::unmount(self.path(), flags).is_ok();
+    }
+}
+
+/// A server of images that shows them at `mountpoint`; images that are there stay as they are.
+fn serve(folder: TempDir, names: &[&str], mountpoint: &Mountpoint) -> Server {
+    let image = |name: &&str| folder.path().join(format!("{name}.img"));
+    if !names.iter().map(image).all(|path| path.exists()) {
+        images(folder.path(), names);
+    }
+    let mut command = larder();
+    command.arg("serve").args(names.iter().map(image)).args(["--memory", "16MiB", "--fuse"]);
+    command.arg(mountpoint.path()).args(LAZY).arg("--listen");
+    command.arg(format!("unix:{}", folder.path().join("nbd.sock").display()));
+    Server::spawn(folder, command, names.len())
+}
+
+fn open(path: &Path) -> File {
+    OpenOptions::new().read(true).write(true).open(path).expect("a file")
+}
+
+#[test]
+fn the_file_and_the_export_of_a_volume_are_one() {
+    if !can_mount() {
+        return;
+    }
+    let mountpoint = Mountpoint::new();
+    let server = serve(TempDir::new().unwrap(), &["one", "two"], &mountpoint);
+    let (mut one, file) = (server.client(0), open(&mountpoint.file("one")));
+    assert_eq!(file.metadata().unwrap().len(), 16 * MIB);
+    one.write_at(5000, &[1; 10_000], false).unwrap();
+    let mut bytes = [0; 10_000];
+    file.read_exact_at(&mut bytes, 5000).unwrap();
+    assert!(bytes == [1; 10_000]);
+    file.write_all_at(&[2; 10_000], 7000).unwrap();
+    one.read_at(7000, &mut bytes).unwrap();
+    assert!(bytes == [2; 10_000]);
+    open(&mountpoint.file("two")).write_all_at(b"other", 0).unwrap();
+    one.disconnect().unwrap();
+    drop(file);
+    let image = server.path("one.img");
+    let mut kept = std::fs::read(&image).unwrap();
+    assert!(kept[5000..17_000].iter().all(|&byte| byte == 0), "nothing was asked to be written");
+    let (folder, said) = server.stop_and_keep();
+    kept = std::fs::read(&image).unwrap();
+    assert!(kept[5000..7000] == [1; 2000] && kept[7000..17_000] == [2; 10_000], "{said}");
+    assert!(std::fs::read(folder.path().join("two.img")).unwrap().starts_with(b"other"));
+    assert!(!mountpoint.is_mounted(), "{said}");
+}
+
+#[test]
+fn what_was_fsynced_survives_kill_9_and_the_next_start_takes_the_directory_over() {
+    if !can_mount() {
+        return;
+    }
+    let mountpoint = Mountpoint::new();
+    let mut folder = TempDir::new().unwrap();
+    for round in 1..=3u8 {
+        let server = serve(folder, &["disk"], &mountpoint);
+        let file = open(&mountpoint.file("disk"));
+        let mut bytes = [9; 8192];
+        file.read_exact_at(&mut bytes, 0).unwrap();
+        assert!(bytes == [round - 1; 8192], "what the one before had been told to keep");
+        file.write_all_at(&[round; 8192], 0).unwrap();
+        file.sync_all().unwrap();
+        file.write_all_at(&[77; 8192], 8 * MIB).unwrap();
+        let said;
+        (folder, said) = server.kill_and_keep();
+        assert_eq!(
+            said.contains("was still mounted by a larder that was killed"),
+            round > 1,
+            "{said}"
+        );
+        let image = std::fs::read(folder.path().join("disk.img")).unwrap();
+        assert!(image[..8192] == [round; 8192], "round {round}");
+        assert!(file.read_at(&mut [0; 10], 0).is_err(), "who has it open is told");
+        let dead = std::fs::metadata(mountpoint.path()).unwrap_err();
+        assert_eq!(Errno::from_io_error(&dead), Some(Errno::NOTCONN));
+    }
+    serve(folder, &["disk"], &mountpoint).stop();
+    assert!(!mountpoint.is_mounted());
+}
+
+#[test]
+fn files_come_and_go_with_their_volumes_and_not_under_those_who_use_them() {
+    if !can_mount() {
+        return;
+    }
+    let mountpoint = Mountpoint::new();
+    let server = serve(TempDir::new().unwrap(), &["one"], &mountpoint);
+    images(server.folder.path(), &["two"]);
+    let two = mountpoint.file("two");
+    assert!(!two.exists());
+    let volume = format!("two={}", server.path("two.img").display());
+    server.ctl_text(&["add", &volume]);
+    let file = open(&two);
+    file.write_all_at(&[5; 4096], 4096).unwrap();
+    let refused = server.ctl(&["remove", "two"]);
+    let why = text(&refused.stderr);
+    let user = format!("process {} (", std::process::id());
+    assert!(!refused.status.success() && why.contains("is in use") && why.contains(&user), "{why}");
+    drop(file);
+    eventually("it is closed", || server.ctl(&["remove", "two"]).status.success());
+    assert!(!two.exists());
+    let image = std::fs::read(server.path("two.img")).unwrap();
+    assert!(image[4096..8192] == [5; 4096]);
+    server.ctl_text(&["add", &volume]);
+    let file = open(&two);
+    server.ctl_text(&["remove", "two", "--disconnect"]);
+    let gone = file.read_at(&mut [0; 10], 0).unwrap_err();
+    assert_eq!(Errno::from_io_error(&gone), Some(Errno::SHUTDOWN));
+    drop(file);
+    let refused = server.ctl(&["add", &format!("..={}", server.path("two.img").display())]);
+    let why = text(&refused.stderr);
+    assert!(why.contains("show the volume \"..\" as a file: no file can be called so"), "{why}");
+    server.stop();
+}
+
+#[test]
+fn a_stop_waits_for_those_who_use_a_file_and_says_who_they_are() {
+    if !can_mount() {
+        return;
+    }
+    let mountpoint = Mountpoint::new();
+    let mut server = serve(TempDir::new().unwrap(), &["disk"], &mountpoint);
+    let file = open(&mountpoint.file("disk"));
+    file.write_all_at(&[1; 4096], 0).unwrap();
+    server.signal(Signal::TERM);
+    let said = server.hear(|line| line.contains("is in use"));
+    assert!(said.contains(&format!("process {} (", std::process::id())), "{said}");
+    let image = server.path("disk.img");
+    assert!(std::fs::read(&image).unwrap()[..4096] == [1; 4096], "all of it is written");
+    // It is served, and what is written now is in the store at once.
+    file.write_all_at(&[2; 4096], 4096).unwrap();
+    assert!(std::fs::read(&image).unwrap()[4096..8192] == [2; 4096]);
+    drop(file);
+    server.wait();
+    assert!(!mountpoint.is_mounted());
+}
+
+#[test]
+fn a_second_signal_cuts_off_those_who_use_a_file() {
+    if !can_mount() {
+        return;
+    }
+    let mountpoint = Mountpoint::new();
+    let mut server = serve(TempDir::new().unwrap(), &["disk"], &mountpoint);
+    let file = open(&mountpoint.file("disk"));
+    file.write_all_at(&[1; 4096], 0).unwrap();
+    server.signal(Signal::TERM);
+    server.hear(|line| line.contains("is in use"));
+    server.signal(Signal::TERM);
+    let said = server.wait();
+    assert!(said.contains("is cut off from those who use it"), "{said}");
+    assert!(!mountpoint.is_mounted());
+    assert!(file.read_at(&mut [0; 10], 0).is_err());
+}
+
+#[test]
+fn what_cannot_be_mounted_is_said_and_nothing_is_left_behind() {
+    if !can_mount() {
+        return;
+    }
+    let folder = TempDir::new().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let image = images(folder.path(), &["disk"]).remove(0);
+    std::fs::write(path("file"), "x").unwrap();
+    std::fs::create_dir(path("full")).unwrap();
+    std::fs::write(path("full/x"), "x").unwrap();
+    let cases = [
+        ("missing", "there is no such directory; make it first"),
+        ("file", "it is not a directory"),
+        ("full", "it is not empty, and what is in it would be hidden"),
+    ];
+    for (name, why) in cases {
+        let mut command = larder();
+        command.arg("serve").arg(&image).arg("--fuse").arg(path(name));
+        command.arg("--listen").arg(format!("unix:{}", path("sock").display()));
+        let output = command.output().unwrap();
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        let expected = format!("larder: failed to mount at {}: {why}", path(name).display());
+        assert!(said.lines().any(|line| line == expected), "{said}");
+        assert!(!path("sock").exists(), "{name}: it does not listen");
+    }
+    let config = path("larder.toml");
+    let tables = "fuse = \"/mnt\"\n[[volume]]\nname = \"..\"\npath = \"/x\"\n";
+    std::fs::write(&config, tables).unwrap();
+    let output = larder().arg("check-config").arg(&config).output().unwrap();
+    let said = text(&output.stderr);
+    assert!(said.contains("line 3: show the volume \"..\" as a file"), "{said}");
+}
+
+#[test]
+fn a_user_mounts_with_the_helper() {
+    const NOBODY: u32 = 65_534;
+    if !can_mount() {
+        return;
+    }
+    if !has_tool("fusermount3") {
+        return;
+    }
+    let mode = std::fs::metadata("/dev/fuse").unwrap().permissions().mode();
+    if mode & 0o006 != 0o006 {
+        skip("root alone may open /dev/fuse here");
+        return;
+    }
+    let (folder, mountpoint) = (TempDir::new().unwrap(), Mountpoint::new());
+    let image = images(folder.path(), &["disk"]).remove(0);
+    for path in [folder.path(), mountpoint.path(), &image] {
+        chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
+    }
+    // The program itself may lie where nobody may go. Copied by us, a child of another test could
+    // have it open for writing, and what is written cannot be run.
+    let program = folder.path().join("larder");
+    let mut copy = std::process::Command::new("cp");
+    assert!(copy.arg(env!("CARGO_BIN_EXE_larder")).arg(&program).status().unwrap().success());
+    chown(&program, Some(NOBODY), Some(NOBODY)).unwrap();
+    let mut command = std::process::Command::new(program);
+    command.uid(NOBODY).gid(NOBODY).current_dir(folder.path()).arg("serve").arg(&image);
+    command.args(["--memory", "16MiB", "--fuse"]).arg(mountpoint.path());
+    command.arg("--listen").arg(format!("unix:{}", folder.path().join("nbd.sock").display()));
+    let server = Server::spawn(folder, command, 1);
+    let read = |path: PathBuf| {
+        let mut command = std::process::Command::new("head");
+        command.uid(NOBODY).gid(NOBODY).args(["-c", "5"]).arg(path).output().unwrap()
+    };
+    let mut client = server.client(0);
+    client.write_at(0, b"hello", false).unwrap();
+    client.disconnect().unwrap();
+    let output = read(mountpoint.file("disk"));
+    assert_eq!(text(&output.stdout), "hello", "{}", text(&output.stderr));
+    let said = server.stop();
+    assert!(!mountpoint.is_mounted(), "{said}");
+}

@@ -1,0 +1,152 @@
+//! `larder mount`: a folder with a cache, from the start to the end, killed ones included.
+//!
+//! As root on a machine with FUSE; else each test says why it is skipped.
+
+use super::files::{LAZY, Mountpoint};
+use super::rig::{Server, eventually, larder, text};
+use larder_testing::can_mount;
+use rustix::io::Errno;
+use rustix::process::Signal;
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::Path;
+use tempfile::TempDir;
+
+/// What lies behind the mount of a server in this folder.
+pub(crate) fn source(folder: &Path) -> std::path::PathBuf {
+    folder.join("source")
+}
+
+/// Mounts the folder `source` of `folder`.
+pub(crate) fn mount(folder: TempDir, mountpoint: &Mountpoint, options: &[&str]) -> Server {
+    fs::create_dir_all(source(folder.path())).unwrap();
+    let mut command = larder();
+    command.arg("mount").arg(source(folder.path())).arg(mountpoint.path());
+    command.args(["--memory", "16MiB", "--control"]).arg(folder.path().join("nbd.control"));
+    command.args(options);
+    Server::spawn(folder, command, 1)
+}
+
+#[test]
+fn what_was_fsynced_survives_kill_9_and_the_next_start_takes_the_mountpoint_over() {
+    if !can_mount() {
+        return;
+    }
+    let mountpoint = Mountpoint::new();
+    let mut folder = TempDir::new().unwrap();
+    for round in 1..=3_u8 {
+        let server = mount(folder, &mountpoint, &LAZY);
+        for before in 1..round {
+            let kept = fs::read(mountpoint.file(&format!("kept{before}"))).unwrap();
+            assert!(kept == vec![before; 70_001], "what the one before had been told to keep");
+        }
+        let mut kept = File::create(mountpoint.file(&format!("kept{round}"))).unwrap();
+        kept.write_all(&vec![round; 70_001]).unwrap();
+        kept.sync_all().unwrap();
+        fs::write(mountpoint.file("new.tmp"), vec![round; 30_001]).unwrap();
+        fs::rename(mountpoint.file("new.tmp"), mountpoint.file("new")).unwrap();
+        let mut lost = File::create(mountpoint.file("lost")).unwrap();
+        lost.write_all(&[77; 5000]).unwrap();
+        let said;
+        (folder, said) = server.kill_and_keep();
+        let took_over = said.contains("was still mounted by a larder that was killed");
+        assert_eq!(took_over, round > 1, "{said}");
+        let behind = source(folder.path());
+        let kept_behind = fs::read(behind.join(format!("kept{round}"))).unwrap();
+        assert!(kept_behind == vec![round; 70_001], "round {round}");
+        assert!(fs::read(behind.join("new")).unwrap() == vec![round; 30_001], "data, then name");
+        assert_eq!(fs::read(behind.join("lost")).unwrap(), b"", "nothing was asked to be written");
+        assert!(lost.sync_all().is_err(), "who has it open is told");
+        assert_eq!(rustix::fs::statfs(mountpoint.path()).unwrap_err(), Errno::NOTCONN);
+    }
+    mount(folder, &mountpoint, &[]).stop();
+    assert!(!mountpoint.is_mounted());
+}
+
+#[test]
+fn a_stop_writes_everything_and_waits_for_those_who_use_it() {
+    if !can_mount() {
+        return;
+    }
+    let mountpoint = Mountpoint::new();
+    let mut server = mount(TempDir::new().unwrap(), &mountpoint, &LAZY);
+    fs::write(mountpoint.file("f"), vec![3; 2_000_001]).unwrap();
+    let behind = source(server.folder.path());
+    assert_eq!(fs::metadata(behind.join("f")).unwrap().len(), 0);
+    let volumes = server.ctl_text(&["volumes"]);
+    assert!(volumes.contains("source") && !volumes.contains("PiB"), "no length: {volumes}");
+    let files = server.ctl_text(&["files", "--top", "5"]);
+    assert!(files.lines().any(|line| line.starts_with("f ") && line.contains("MiB")), "{files}");
+    let none = server.ctl_text(&["files", "--top", "0", "--format", "json"]);
+    let none: serde_json::Value = serde_json::from_str(&none).unwrap();
+    assert!(none["files"].as_array().is_some_and(Vec::is_empty), "{none}");
+    assert!(none["total"].as_u64().is_some_and(|total| total > 0), "{none}");
+    let refused = [
+        (
+            &["add", "/etc/hostname"][..],
+            "add hostname: this is a mounted folder, which is one volume",
+        ),
+        (&["remove", "source"], "remove source: this is a mounted folder, which is one volume"),
+        (&["warm", "source"], "warm source: this is a mounted folder, whose files are warm"),
+        (&["pin", "source", "0+1MiB"], "pin source: this is a mounted folder, whose files are"),
+        (&["unpin", "source"], "unpin source: this is a mounted folder, whose files are pinned by"),
+    ];
+    for (words, why) in refused {
+        let said = text(&server.ctl(words).stderr);
+        assert!(said.contains(&format!("failed to {why}")), "{words:?}: {said}");
+    }
+    let open = File::open(mountpoint.file("f")).unwrap();
+    server.signal(Signal::TERM);
+    let said = server.hear(|line| line.contains("is in use"));
+    assert!(said.contains(&format!("process {} (", std::process::id())), "{said}");
+    assert!(fs::read(behind.join("f")).unwrap() == vec![3; 2_000_001], "all of it is written");
+    drop(open);
+    let (_folder, _said) = (behind, server.wait());
+    assert!(!mountpoint.is_mounted());
+}
+
+#[test]
+fn an_unmount_by_somebody_else_writes_everything_and_ends_it() {
+    if !can_mount() {
+        return;
+    }
+    let mountpoint = Mountpoint::new();
+    let mut server = mount(TempDir::new().unwrap(), &mountpoint, &LAZY);
+    fs::write(mountpoint.file("f"), vec![9; 300_001]).unwrap();
+    let folder = std::mem::replace(&mut server.folder, TempDir::new().unwrap());
+    let flags = rustix::mount::UnmountFlags::empty();
+    eventually("nobody uses it", || rustix::mount::unmount(mountpoint.path(), flags).is_ok());
+    let said = server.wait();
+    assert!(said.contains("somebody has unmounted it"), "{said}");
+    assert!(fs::read(source(folder.path()).join("f")).unwrap() == vec![9; 300_001]);
+}
+
+#[test]
+fn what_cannot_be_mounted_is_said() {
+    if !can_mount() {
+        return;
+    }
+    let folder = TempDir::new().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    for name in ["source", "source/inner", "at", "full"] {
+        fs::create_dir(path(name)).unwrap();
+    }
+    fs::write(path("full/x"), "x").unwrap();
+    fs::write(path("file"), "x").unwrap();
+    let cases = [
+        ("missing", "at", "No such file or directory"),
+        ("file", "at", "Not a directory"),
+        ("source", "missing", "there is no such directory; make it first"),
+        ("source", "full", "it is not empty, and what is in it would be hidden"),
+        ("source", "source/inner", "that is inside of it; choose another mountpoint"),
+    ];
+    for (source, at, why) in cases {
+        let mut command = larder();
+        command.arg("mount").arg(path(source)).arg(path(at)).args(["--control", "none"]);
+        let output = command.output().unwrap();
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        let line = said.lines().find(|line| line.starts_with("larder: failed to "));
+        assert!(line.is_some_and(|line| line.contains(why)), "{source} at {at}: {said}");
+    }
+}

@@ -1,0 +1,196 @@
+//! `larder mount` where something is wrong: a folder that is full, no FUSE, no rights; and one that
+//! others change.
+//!
+//! As root on a machine with FUSE; else each test says why it is skipped.
+
+use super::files::{LAZY, Mountpoint};
+use super::mount::{mount, source};
+use super::rig::{eventually, larder, text};
+use larder_host::changes::Changes;
+use larder_testing::{can_mount, has_tool, skip};
+use rustix::mount::{MountFlags, UnmountFlags};
+use std::fs::{self, File};
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::Command;
+use tempfile::TempDir;
+
+/// Whoever has no rights.
+const NOBODY: u32 = 65_534;
+
+/// A small file system in memory, gone when it is dropped.
+struct Small(PathBuf);
+
+impl Small {
+    fn new(path: PathBuf) -> Self {
+        fs::create_dir_all(&path).unwrap();
+        let flags = MountFlags::empty();
+        rustix::mount::mount("tmpfs", &path, "tmpfs", flags, c"size=1m").unwrap();
+        Small(path)
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        let _was_mounted = rustix::mount::unmount(&self.0, UnmountFlags::DETACH).is_ok();
+    }
+}
+
+#[test]
+fn files_that_a_full_folder_cannot_take_are_listed_by_name_until_it_can() {
+    if !can_mount() {
+        return;
+    }
+    let folder = TempDir::new().unwrap();
+    let small = Small::new(source(folder.path()));
+    assert!(fs::write(small.0.join("filler"), vec![0; 2 << 20]).is_err(), "it is small");
+    let mountpoint = Mountpoint::new();
+    let server = mount(folder, &mountpoint, &[]);
+    fs::create_dir(mountpoint.file("logs")).unwrap();
+    fs::write(mountpoint.file("logs/new"), vec![7; 100_000]).unwrap();
+    let at_risk = || server.ctl(&["at-risk"]);
+    // It tries again and again, also while it is asked.
+    let mut said = String::new();
+    eventually("the lazy writer has tried", || {
+        let listed = at_risk();
+        said = text(&listed.stdout);
+        listed.status.code() == Some(1) && said.contains("failing: ")
+    });
+    let line = said.lines().find(|line| line.contains("failing: ")).expect("it is listed");
+    assert!(line.starts_with("WARNING: source: failing: "), "{line}");
+    assert!(line.ends_with(" of logs/new: No space left on device (os error 28)"), "{line}");
+    assert!(!said.contains("failing: bytes "), "places in the store mean nothing: {said}");
+    eventually("it is named for programs too", || {
+        let json = server.get("/v1/at-risk").json();
+        json["volumes"][0]["files"][0]["path"] == "logs/new"
+    });
+    fs::remove_file(mountpoint.file("filler")).unwrap();
+    eventually("there is room", || at_risk().status.success());
+    let folder = server.stop_and_keep().0;
+    let behind = fs::read(source(folder.path()).join("logs/new")).unwrap();
+    assert!(behind == vec![7; 100_000]);
+    drop(small);
+}
+
+#[test]
+fn what_others_change_is_seen_while_it_is_believed() {
+    if !can_mount() {
+        return;
+    }
+    let folder = TempDir::new().unwrap();
+    if let Err(error) = Changes::of(folder.path()) {
+        skip(format_args!("cannot {error}"));
+        return;
+    }
+    let mountpoint = Mountpoint::new();
+    let server = mount(folder, &mountpoint, &["--shared", "--ttl", "1h"]);
+    let behind = |name: &str| source(server.folder.path()).join(name);
+    fs::write(mountpoint.file("f"), "ours").unwrap();
+    fs::write(mountpoint.file("g"), "ours").unwrap();
+    File::open(mountpoint.file("f")).unwrap().sync_all().unwrap();
+    let open = File::open(mountpoint.file("f")).unwrap();
+    fs::write(behind("f"), "theirs").unwrap();
+    eventually("the size is seen", || open.metadata().unwrap().len() == 6);
+    assert_eq!(fs::read(mountpoint.file("f")).unwrap(), b"theirs");
+    assert!(!mountpoint.file("new").exists());
+    fs::write(behind("new"), "new").unwrap();
+    eventually("the name is seen", || mountpoint.file("new").exists());
+    fs::rename(behind("g"), behind("h")).unwrap();
+    eventually("the old name is gone", || !mountpoint.file("g").exists());
+    assert_eq!(fs::read(mountpoint.file("h")).unwrap(), b"ours");
+    drop(open);
+    let said = server.stop();
+    assert!(!said.contains("believed"), "nothing was missed: {said}");
+}
+
+#[test]
+fn without_fuse_it_is_said_what_is_missing() {
+    if !can_mount() {
+        return;
+    }
+    let folder = TempDir::new().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    for name in ["source", "at"] {
+        fs::create_dir(path(name)).unwrap();
+    }
+    // In a namespace of its own, in which /dev is empty.
+    let own = env!("CARGO_BIN_EXE_larder");
+    let script = format!(
+        "mount -t tmpfs none /dev && exec {own} mount {} {} --control none",
+        path("source").display(),
+        path("at").display()
+    );
+    if !has_tool("unshare") {
+        return;
+    }
+    let output = Command::new("unshare").args(["-m", "sh", "-c", &script]).output().unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    let wanted = "larder: failed to open /dev/fuse: No such file or directory (os error 2); it \
+                  comes with the kernel's module fuse (modprobe fuse), and a container must be \
+                  given it";
+    assert!(said.lines().any(|line| line == wanted), "{said}");
+}
+
+#[test]
+fn without_rights_and_helper_it_is_said_what_is_missing() {
+    if !can_mount() {
+        return;
+    }
+    let folder = TempDir::new().unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let path = |name: &str| folder.path().join(name);
+    for name in ["source", "at"] {
+        fs::create_dir(path(name)).unwrap();
+        chown(path(name), Some(NOBODY), Some(NOBODY)).unwrap();
+    }
+    let mut command = larder();
+    command.arg("mount").arg(path("source")).arg(path("at")).args(["--control", "none"]);
+    // A PATH without the helper.
+    command.uid(NOBODY).gid(NOBODY).env("PATH", path("source"));
+    let output = match command.output() {
+        Ok(output) => output,
+        Err(error) => {
+            skip(format_args!("nobody may not run the program: {error}"));
+            return;
+        }
+    };
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    let line = said.lines().find(|line| line.starts_with("larder: failed to "));
+    let line = line.unwrap_or_else(|| panic!("no sentence: {said}"));
+    if line.contains("/dev/fuse") {
+        assert!(line.contains("Permission denied"), "{line}");
+    } else {
+        let wanted = "only root mounts by itself, and fusermount3 (package fuse3) cannot be run: ";
+        assert!(line.contains(wanted), "{line}");
+    }
+    assert_eq!(fs::read_dir(path("at")).unwrap().count(), 0, "nothing is left there");
+}
+
+#[test]
+fn a_folder_that_is_read_only_for_a_while_loses_nothing() {
+    if !can_mount() {
+        return;
+    }
+    let folder = TempDir::new().unwrap();
+    let small = Small::new(source(folder.path()));
+    let mountpoint = Mountpoint::new();
+    let server = mount(folder, &mountpoint, &LAZY);
+    fs::write(mountpoint.file("f"), vec![7; 100_000]).unwrap();
+    let remount = |flags| rustix::mount::mount_remount(&small.0, flags, c"size=1m");
+    eventually("nobody has it open", || remount(MountFlags::RDONLY).is_ok());
+    let file = File::open(mountpoint.file("f")).unwrap();
+    let refused = file.sync_all().unwrap_err();
+    assert_eq!(refused.raw_os_error(), Some(libc::EROFS), "{refused}");
+    drop(file);
+    let listed = server.ctl(&["at-risk"]);
+    assert_eq!(listed.status.code(), Some(1));
+    let said = text(&listed.stdout);
+    assert!(said.contains(" of f: Read-only file system (os error 30)"), "{said}");
+    remount(MountFlags::empty()).unwrap();
+    let folder = server.stop_and_keep().0;
+    assert!(fs::read(source(folder.path()).join("f")).unwrap() == vec![7; 100_000]);
+    drop(small);
+}

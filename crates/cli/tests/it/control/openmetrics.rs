@@ -1,0 +1,232 @@
+//! `/metrics` by a strict parser of our own, and by one that others wrote.
+
+use super::rig::{MIB, Server, eventually};
+use larder_core::counters::{COUNTERS, GAUGES, HISTOGRAMS, Unit};
+use larder_testing::skip;
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+type Labels = Vec<(String, String)>;
+
+#[derive(Debug, Default)]
+struct Family {
+    kind: String,
+    unit: String,
+    help: String,
+    /// Name, labels, value as written.
+    samples: Vec<(String, Labels, String)>,
+}
+
+/// Reads a text as the specification says, and panics at the first thing that it does not allow.
+fn parse(text: &str) -> BTreeMap<String, Family> {
+    let body = text.strip_suffix("# EOF\n").expect("the text ends in # EOF");
+    assert!(!body.contains("# EOF"), "there is one end");
+    let mut families: BTreeMap<String, Family> = BTreeMap::new();
+    let mut current = String::new();
+    for line in body.lines() {
+        assert_eq!(line.trim(), line, "no blanks around");
+        if let Some(rest) = line.strip_prefix("# ") {
+            let (what, rest) = rest.split_once(' ').expect("a word");
+            let (name, value) = rest.split_once(' ').expect("a name");
+            assert!(is_name(name), "{line}");
+            if what == "TYPE" {
+                let new = Family { kind: value.to_owned(), ..Family::default() };
+                assert!(families.insert(name.to_owned(), new).is_none(), "{name} comes twice");
+                name.clone_into(&mut current);
+                continue;
+            }
+            assert_eq!(name, current, "metadata before its type: {line}");
+            let family = families.get_mut(name).unwrap();
+            assert!(family.samples.is_empty(), "metadata after samples: {line}");
+            match what {
+                "UNIT" => {
+                    assert!(name.ends_with(&format!("_{value}")), "{line}");
+                    value.clone_into(&mut family.unit);
+                }
+                "HELP" => value.clone_into(&mut family.help),
+                _ => panic!("{line}"),
+            }
+            continue;
+        }
+        let (name, labels, value) = sample(line);
+        let family = families.get_mut(&current).expect("a family");
+        let suffix = name.strip_prefix(current.as_str()).unwrap_or_else(|| panic!("{line}"));
+        let allowed: &[&str] = match family.kind.as_str() {
+            "counter" => &["_total"],
+            "gauge" => &[""],
+            "histogram" => &["_bucket", "_count", "_sum"],
+            "info" => &["_info"],
+            other => panic!("a type that is none of ours: {other}"),
+        };
+        assert!(allowed.contains(&suffix), "{line} in a {}", family.kind);
+        assert!(value.parse::<f64>().unwrap() >= 0.0, "{line}");
+        family.samples.push((name, labels, value));
+    }
+    families
+}
+
+fn is_name(name: &str) -> bool {
+    name.starts_with(|c: char| c.is_ascii_alphabetic())
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
+/// `name{label="value",...} number`.
+fn sample(line: &str) -> (String, Labels, String) {
+    let end = line.find(['{', ' ']).expect("a value");
+    let (name, mut rest) = line.split_at(end);
+    assert!(is_name(name), "{line}");
+    let mut labels = Vec::new();
+    if let Some(inside) = rest.strip_prefix('{') {
+        rest = inside;
+        loop {
+            let (label, after) = rest.split_once("=\"").expect("a label");
+            assert!(is_name(label), "{line}");
+            let (mut value, mut chars) = (String::new(), after.char_indices());
+            let end = loop {
+                match chars.next().expect("the end of a value") {
+                    (_, '\\') => value.push(match chars.next().expect("an escape").1 {
+                        'n' => '\n',
+                        c @ ('\\' | '"') => c,
+                        c => panic!("\\{c} in {line}"),
+                    }),
+                    (at, '"') => break at,
+                    (_, c) => value.push(c),
+                }
+            };
+            labels.push((label.to_owned(), value));
+            rest = &after[end + 1..];
+            match rest.strip_prefix(',') {
+                Some(more) => rest = more,
+                None => break,
+            }
+        }
+        rest = rest.strip_prefix('}').expect("the end of the labels");
+    }
+    let value = rest.strip_prefix(' ').expect("a blank before the value");
+    assert!(!value.contains(' '), "neither times nor exemplars: {line}");
+    (name.to_owned(), labels, value.to_owned())
+}
+
+/// Buckets of each label set ascend and end in `+Inf`, which is the count.
+fn check_histogram(name: &str, family: &Family) {
+    let of = |suffix: &str| {
+        let full = format!("{name}{suffix}");
+        family.samples.iter().filter(move |sample| sample.0 == full)
+    };
+    for (_, labels, count) in of("_count") {
+        let mut last = (f64::MIN, 0);
+        for (_, bucket_labels, value) in of("_bucket") {
+            let (bound, others) = bucket_labels.split_last().unwrap();
+            if others != labels {
+                continue;
+            }
+            assert_eq!(bound.0, "le");
+            let bound = if bound.1 == "+Inf" { f64::INFINITY } else { bound.1.parse().unwrap() };
+            let value: u64 = value.parse().unwrap();
+            assert!(bound > last.0 && value >= last.1, "{name} {bound}: {value} after {last:?}");
+            last = (bound, value);
+        }
+        assert_eq!(last, (f64::INFINITY, count.parse().unwrap()), "{name}");
+        assert!(of("_sum").any(|sample| sample.1 == *labels), "{name} has a sum");
+    }
+}
+
+fn value(families: &BTreeMap<String, Family>, family: &str, sample: &str, volume: &str) -> u64 {
+    let wanted = [("volume".to_owned(), volume.to_owned())];
+    let found = families[family].samples.iter().find(|s| s.0 == sample && s.1 == wanted);
+    found.unwrap_or_else(|| panic!("{sample} of {volume}")).2.parse().unwrap()
+}
+
+#[test]
+fn metrics_are_open_metrics_with_the_whole_catalogue() {
+    // Names that have to be escaped.
+    let server = Server::start(&["one", "a\"b\\c"], &[]);
+    let mut client = server.client(0);
+    client.write_at(0, &[1; 4096], true).unwrap();
+    client.read_at(0, &mut vec![0; 1 << 20]).unwrap();
+    let answer = server.get("/metrics");
+    assert!(answer.head.contains("application/openmetrics-text; version=1.0.0"), "{}", answer.head);
+    let families = parse(&answer.body);
+    let unit = |unit: Unit| if unit == Unit::Operations { "" } else { unit.name() };
+    let kinds =
+        [("counter", &COUNTERS[..]), ("gauge", &GAUGES[..]), ("histogram", &HISTOGRAMS[..])];
+    let mut expected = 4;
+    for (kind, meanings) in kinds {
+        for meaning in meanings {
+            let name = format!("larder_{}", meaning.name);
+            let family = families.get(&name).unwrap_or_else(|| panic!("{name} is not there"));
+            assert_eq!((family.kind.as_str(), family.unit.as_str()), (kind, unit(meaning.unit)));
+            assert!(family.help.starts_with(meaning.meaning), "{}", family.help);
+            assert!(!family.samples.is_empty(), "{name} has no samples");
+            if kind == "histogram" {
+                check_histogram(&name, family);
+            }
+            expected += 1;
+        }
+    }
+    assert_eq!(
+        families.len(),
+        expected,
+        "nothing else is there but the program, policies, findings and what is frozen"
+    );
+    assert_eq!(value(&families, "larder_read_bytes", "larder_read_bytes_total", "one"), MIB);
+    assert_eq!(
+        value(&families, "larder_read_requests", "larder_read_requests_total", "a\"b\\c"),
+        0
+    );
+    assert_eq!(value(&families, "larder_read_total_ns", "larder_read_total_ns_count", "one"), 1);
+    assert_eq!(families["larder_memory_bytes"].samples.len(), 1, "the pool counts once");
+    // Counters only grow.
+    client.read_at(0, &mut [0; 4096]).unwrap();
+    eventually("the next read is counted", || {
+        let later = parse(&server.get("/metrics").body);
+        for (name, family) in &families {
+            for (before, after) in family.samples.iter().zip(&later[name].samples) {
+                let [was, is] = [before, after].map(|sample| sample.2.parse::<f64>().unwrap());
+                assert!(family.kind == "gauge" || is >= was, "{name}: {was} became {is}");
+            }
+        }
+        value(&later, "larder_read_requests", "larder_read_requests_total", "one") == 2
+    });
+    others_can_read(&answer.body);
+    server.stop();
+}
+
+/// The parser of the Prometheus client for Python takes the text, and finds as many families.
+fn others_can_read(text: &str) {
+    let script = "import sys\n\
+                  from prometheus_client.openmetrics.parser import text_string_to_metric_families\n\
+                  print(sum(1 for _ in text_string_to_metric_families(sys.stdin.read())))\n";
+    let has_it = Command::new("/usr/bin/python3")
+        .args(["-c", "import prometheus_client.openmetrics.parser"])
+        .stderr(Stdio::null())
+        .status();
+    if !has_it.is_ok_and(|status| status.success()) {
+        skip("the OpenMetrics parser of python3-prometheus-client is not installed");
+        return;
+    }
+    let mut python = Command::new("/usr/bin/python3")
+        .args(["-c", script])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    python.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    let output = python.wait_with_output().unwrap();
+    assert!(output.status.success(), "others cannot read it");
+    let families: usize = super::rig::text(&output.stdout).trim().parse().unwrap();
+    assert_eq!(families, parse(text).len());
+}
+
+#[test]
+#[should_panic(expected = "# EOF")]
+fn the_parser_misses_the_end() {
+    parse("# TYPE a gauge\na 1\n");
+}
+
+#[test]
+#[should_panic(expected = "in a counter")]
+fn the_parser_misses_total() {
+    parse("# TYPE a counter\na 1\n# EOF\n");
+}

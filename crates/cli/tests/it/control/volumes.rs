@@ -1,0 +1,232 @@
+//! Volumes that come and go while others are served.
+
+use super::rig::{MIB, Server, eventually, images, larder, text};
+use larder_io::nbd_client::{Client, ClientError};
+use rustix::process::Signal;
+use serde_json::Value;
+use std::fmt::Write as _;
+use std::path::Path;
+use tempfile::TempDir;
+
+fn connect(uri: &str) -> Result<Client, ClientError> {
+    Client::connect(&uri.parse().expect("an address"))
+}
+
+/// Adds an image of the server's folder; the address of the export.
+fn add(server: &Server, name: &str, settings: &[&str]) -> String {
+    let volume = format!("{name}={}", server.path(&format!("{name}.img")).display());
+    let said = server.ctl_text(&[&["add", &volume], settings].concat());
+    assert!(said.starts_with(&format!("serving {name} (16 MiB, ")), "{said}");
+    said.trim_end().split_once(" at ").expect("an address").1.to_owned()
+}
+
+fn refused(server: &Server, words: &[&str]) -> String {
+    let output = server.ctl(words);
+    assert_eq!(output.status.code(), Some(2), "{words:?}: {}", text(&output.stdout));
+    text(&output.stderr)
+}
+
+fn names(server: &Server) -> Vec<String> {
+    let volumes = server.get("/v1/volumes").json()["volumes"].clone();
+    let name = |volume: &Value| volume["name"].as_str().unwrap().to_owned();
+    volumes.as_array().unwrap().iter().map(name).collect()
+}
+
+#[test]
+fn a_volume_comes_and_goes_while_another_is_served() {
+    let lazy = ["--set", "first-delay=60000", "--set", "age-max=3600000", "--policy", "lru"];
+    let server = Server::start(&["one"], &lazy);
+    images(server.folder.path(), &["two"]);
+    let mut one = server.client(0);
+    one.write_at(0, &[1; 4096], false).unwrap();
+    for round in 1..=5 {
+        let uri = add(&server, "two", &["min=1MiB", "page-size=16KiB"]);
+        let two = &server.get("/v1/volumes").json()["volumes"][1];
+        assert_eq!(two["settings"]["min"], "1MiB");
+        assert_eq!(two["settings"]["policy"], "lru", "what holds for all volumes");
+        assert_eq!(two["tunables"]["first-delay"], 60_000);
+        let mut client = connect(&uri).unwrap();
+        let mut read = [0; 4096];
+        client.read_at(8 * MIB, &mut read).unwrap();
+        assert_eq!(read, [round - 1; 4096], "what was written before it went");
+        client.write_at(8 * MIB, &[round; 4096], false).unwrap();
+        let said = refused(&server, &["remove", "two"]);
+        let reason = "larder: failed to remove two: 1 client is connected; let them go first";
+        assert!(said.starts_with(reason), "{said}");
+        client.read_at(0, &mut read).unwrap();
+        client.disconnect().unwrap();
+        eventually("nobody is connected", || server.ctl(&["remove", "two"]).status.success());
+        assert_eq!(names(&server), ["one"]);
+        let image = std::fs::read(server.path("two.img")).unwrap();
+        assert_eq!(image[8 << 20..][..4096], [round; 4096]);
+        assert!(connect(&uri).is_err(), "it is offered no more");
+        one.read_at(0, &mut read).unwrap();
+        assert_eq!(read, [1; 4096]);
+    }
+    // The last one may go as well.
+    server.ctl_text(&["remove", "one", "--disconnect"]);
+    assert_eq!(server.get("/v1/stats").status, 200);
+    assert_eq!(server.get("/metrics").status, 200);
+    let uri = add(&server, "one", &["write-mode=read-only"]);
+    let mut read = [0; 4096];
+    connect(&uri).unwrap().read_at(0, &mut read).unwrap();
+    assert_eq!(read, [1; 4096]);
+    server.stop();
+}
+
+#[test]
+fn clients_are_let_go_of_if_asked_for_and_nothing_is_lost() {
+    let lazy = ["--set", "first-delay=60000", "--set", "age-max=3600000"];
+    let server = Server::start(&["one", "two"], &lazy);
+    let [mut one, mut two] = [0, 1].map(|volume| server.client(volume));
+    two.write_at(0, &vec![7; 1 << 20], false).unwrap();
+    let said = server.ctl_text(&["remove", "two", "--disconnect"]);
+    assert!(said.starts_with("removed: 1 MiB in "), "{said}");
+    assert_eq!(std::fs::read(server.path("two.img")).unwrap()[..1 << 20], vec![7; 1 << 20]);
+    assert!(two.read_at(0, &mut [0; 4096]).is_err(), "its volume is gone");
+    one.read_at(0, &mut [0; 4096]).unwrap();
+    assert!(refused(&server, &["remove", "two"]).contains("find the volume \"two\""));
+    server.stop();
+}
+
+#[test]
+fn what_cannot_be_added_changes_nothing() {
+    let server = Server::start(&["one"], &[]);
+    images(server.folder.path(), &["two"]);
+    std::fs::write(server.path("odd.img"), [0; 1000]).unwrap();
+    let before = server.get("/v1/volumes").json()["volumes"].clone();
+    let place = |name: &str| server.path(name).display().to_string();
+    let [one, two, odd, none] = ["one.img", "two.img", "odd.img", "none.img"].map(place);
+    let again = format!("again={one}");
+    let wrong: [(&[&str], &str); 9] = [
+        (&[&one], "add one: there is a volume of this name"),
+        (&[&again], "another process uses it; one cache per store"),
+        (&[&odd], "its length, 1000 bytes, is not a multiple of 512"),
+        (&[&none], "none.img: No such file or directory"),
+        (&[&two, "polcy=lru"], "set two.polcy: there is no setting \"polcy\"; did you mean"),
+        (&[&two, "policy=mru"], "set two.policy: there is no policy \"mru\""),
+        (&[&two, "min=1GiB"], "its --min is more than the cache has"),
+        (&[&two, "memory=1GiB"], "there is no setting \"memory\" here"),
+        (&["nbd+unix:///x?socket=/no/such/socket"], "/no/such/socket"),
+    ];
+    for (words, reason) in wrong {
+        let said = refused(&server, &[&["add"], words].concat());
+        assert!(said.starts_with("larder: failed to ") && said.contains(reason), "{said}");
+        assert!(said.matches("No such file").count() < 2, "{said}");
+        assert_eq!(
+            server.get("/v1/volumes").json()["volumes"][0]["settings"],
+            before[0]["settings"]
+        );
+        assert_eq!(names(&server), ["one"]);
+    }
+    // And nothing of it stays open.
+    add(&server, "two", &[]);
+    server.stop();
+}
+
+#[test]
+fn an_upstream_volume_takes_its_buffers_from_the_memory_and_gives_them_back() {
+    let far = Server::start(&["far"], &[]);
+    let near = Server::start(&["one"], &[]);
+    let target = || near.get("/v1/stats").json()["pool"]["memory_target_bytes"].as_u64().unwrap();
+    let before = target();
+    let volume = format!("up={}", far.uris[0]);
+    let said = near.ctl_text(&["add", &volume]);
+    let uri = said.trim_end().split_once(" at ").unwrap().1;
+    assert!(target() + 6 * MIB <= before + MIB, "{} of {before}", target());
+    connect(uri).unwrap().write_at(0, &[9; 4096], false).unwrap();
+    eventually("nobody is connected", || near.ctl(&["remove", "up"]).status.success());
+    // Tables that a larger cache once needed stay, and are counted.
+    assert!(target() + MIB >= before, "{} of {before}", target());
+    let mut read = [0; 4096];
+    far.client(0).read_at(0, &mut read).unwrap();
+    assert_eq!(read, [9; 4096]);
+    near.stop();
+    far.stop();
+}
+
+#[test]
+fn what_is_asked_of_an_added_volume_is_recorded() {
+    let folder = TempDir::new().unwrap();
+    let trace = folder.path().join("asked.ltr").display().to_string();
+    let server = Server::start(&["one"], &["--record", &trace]);
+    images(server.folder.path(), &["two"]);
+    server.client(0).read_at(0, &mut [0; 4096]).unwrap();
+    for _ in 0..2 {
+        let uri = add(&server, "two", &[]);
+        let mut client = connect(&uri).unwrap();
+        client.read_at(4096, &mut [0; 4096]).unwrap();
+        client.write_at(0, &[1; 8192], false).unwrap();
+        client.disconnect().unwrap();
+        eventually("nobody is connected", || server.ctl(&["remove", "two"]).status.success());
+    }
+    let said = server.stop();
+    assert!(said.contains("recorded 5 requests"), "{said}");
+    let summary = larder().args(["trace", "summary", "--json", &trace]).output().unwrap();
+    let summary: Value = serde_json::from_slice(&summary.stdout).unwrap();
+    let asked = |name: &str, op: &str| {
+        let volumes = summary["volumes"].as_array().unwrap();
+        let volume = volumes.iter().find(|volume| volume["volume"] == name).unwrap();
+        volume["ops"][op]["requests"].as_u64().unwrap_or(0)
+    };
+    assert_eq!((asked("one", "read"), asked("two", "read"), asked("two", "write")), (1, 2, 2));
+}
+
+fn write(config: &Path, folder: &Path, volumes: &[&str]) {
+    let socket = folder.join("nbd.sock");
+    let mut written = format!("memory = \"16MiB\"\nlisten = \"unix:{}\"\n", socket.display());
+    for volume in volumes {
+        let image = folder.join(format!("{volume}.img"));
+        writeln!(written, "[[volume]]\nname = \"{volume}\"\npath = \"{}\"", image.display())
+            .expect("it is text");
+    }
+    std::fs::write(config, written).unwrap();
+}
+
+#[test]
+fn a_file_that_is_read_again_adds_and_removes_volumes() {
+    let folder = TempDir::new().unwrap();
+    let config = folder.path().join("larder.toml");
+    images(folder.path(), &["one", "two", "three"]);
+    write(&config, folder.path(), &["one", "two"]);
+    let mut command = larder();
+    command.args(["serve", "--config"]).arg(&config);
+    let mut server = Server::spawn(folder, command, 2);
+    let reload = |server: &mut Server, volumes: &[&str], said: &str| {
+        write(&config, server.folder.path(), volumes);
+        server.signal(Signal::HUP);
+        let line = server.hear(|line| line.contains(said));
+        server.hear(|line| line == "larder: read again");
+        line
+    };
+    let mut client = server.client(1);
+    // From its first answer on the client counts as one that uses the volume.
+    client.read_at(0, &mut [0; 512]).unwrap();
+    let line = reload(&mut server, &["one", "three"], "serving");
+    assert!(line.starts_with("larder: serving three (16 MiB, back) at nbd+unix:"), "{line}");
+    assert_eq!(names(&server), ["one", "two", "three"], "one that is used stays");
+    client.disconnect().unwrap();
+    eventually("nobody is connected", || {
+        reload(&mut server, &["one", "three"], "");
+        names(&server) == ["one", "three"]
+    });
+    let line = reload(&mut server, &["one", "three", "nowhere"], "nowhere");
+    assert!(line.contains("nowhere.img: No such file") && line.ends_with("tries again"), "{line}");
+    images(server.folder.path(), &["nowhere"]);
+    reload(&mut server, &["one", "three", "nowhere"], "serving nowhere");
+    server.stop();
+}
+
+#[test]
+fn nobody_need_hear_what_it_says() {
+    let mut server = Server::start(&["one"], &["--set", "age-max=60000"]);
+    server.hear_no_more();
+    let mut client = server.client(0);
+    client.write_at(0, &vec![7; 100_000], false).unwrap();
+    client.disconnect().unwrap();
+    // Its counters, and then its progress.
+    server.signal(Signal::USR1);
+    let folder = server.stop_and_keep().0;
+    let written = std::fs::read(folder.path().join("one.img")).unwrap();
+    assert!(written[..100_000] == vec![7; 100_000], "all of it is written");
+}

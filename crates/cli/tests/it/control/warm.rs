@@ -1,0 +1,198 @@
+//! Warm restarts: what was cached is read back after a stop and after a kill, and a list that is of
+//! no use is said and harms nobody.
+
+use super::rig::{MIB, Server, eventually, images, larder, text};
+use larder_io::warm_list::{self, StoreIdentity};
+use std::ops::Range;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, SystemTime};
+use tempfile::TempDir;
+
+const BLOCK: usize = 4096;
+
+/// What clients ask for: blocks all over the volume, some of them next to each other.
+fn hot() -> impl Iterator<Item = u64> {
+    (0..512_u64).map(|i| i / 4 * 32 + i % 4)
+}
+
+/// A folder with an image that says in each block which one it is, and a folder for lists.
+fn data() -> TempDir {
+    let folder = TempDir::new().unwrap();
+    images(folder.path(), &["one"]);
+    let bytes: Vec<_> = (0..16 * MIB / BLOCK as u64)
+        .flat_map(|block| block.to_le_bytes().into_iter().cycle().take(BLOCK))
+        .collect();
+    std::fs::write(folder.path().join("one.img"), bytes).unwrap();
+    std::fs::create_dir(folder.path().join("lists")).unwrap();
+    folder
+}
+
+fn command(data: &Path, folder: &TempDir, options: &[&str]) -> Command {
+    let mut command = larder();
+    command.arg("serve").arg(data.join("one.img")).args(["--memory", "16MiB", "--listen"]);
+    command.arg(format!("unix:{}", folder.path().join("nbd.sock").display())).args(options);
+    command
+}
+
+/// Serves it, with lists saved so often.
+fn serve(data: &TempDir, every: &str) -> Server {
+    let folder = TempDir::new().unwrap();
+    let mut command = command(data.path(), &folder, &["--warm-list-every", every, "--warm-list"]);
+    command.arg(data.path().join("lists"));
+    Server::spawn(folder, command, 1)
+}
+
+/// Reads all that is hot, and finds what must be there.
+fn read_hot(server: &Server) {
+    let mut client = server.client(0);
+    for block in hot() {
+        let mut read = [0; BLOCK];
+        client.read_at(block * BLOCK as u64, &mut read).unwrap();
+        assert_eq!(read[BLOCK - 8..], block.to_le_bytes());
+    }
+}
+
+fn number(server: &Server, kind: &str, name: &str) -> u64 {
+    server.get("/v1/stats").json()["volumes"][0][kind][name].as_u64().unwrap()
+}
+
+fn resident_blocks(server: &Server) -> u64 {
+    number(server, "gauges", "resident_bytes") / BLOCK as u64
+}
+
+/// Waits until everything is read back; then all that is hot must hit.
+fn must_be_warm(server: &Server) {
+    eventually("what was cached is read back", || {
+        let volume = &server.get("/v1/volumes").json()["volumes"][0];
+        volume["warming_bytes"] == 0 && resident_blocks(server) >= 512
+    });
+    let misses = number(server, "counters", "read_miss_pages");
+    read_hot(server);
+    assert_eq!(number(server, "counters", "read_miss_pages"), misses);
+}
+
+#[test]
+fn what_was_cached_is_read_back_after_a_stop() {
+    let data = data();
+    let server = serve(&data, "off");
+    read_hot(&server);
+    server.client(0).write_at(0, &0_u64.to_le_bytes(), false).unwrap();
+    assert!(!data.path().join("lists/one.warm").exists(), "it is saved at the end only");
+    server.stop();
+    for _ in 0..3 {
+        let server = serve(&data, "off");
+        must_be_warm(&server);
+        let said = server.stop();
+        assert!(!said.contains("cold"), "{said}");
+    }
+}
+
+/// The ranges of the list, if it is there and about the image.
+fn listed(data: &TempDir) -> Option<Vec<Range<u64>>> {
+    let image = StoreIdentity::of_path(&data.path().join("one.img"), 16 * MIB).unwrap();
+    warm_list::load(&data.path().join("lists/one.warm"), &image, usize::MAX).unwrap()
+}
+
+#[test]
+fn after_a_kill_the_last_list_is_used() {
+    let data = data();
+    let server = serve(&data, "20ms");
+    read_hot(&server);
+    server.client(0).write_at(0, &0_u64.to_le_bytes(), false).unwrap();
+    eventually("all that is hot is listed", || {
+        let ranges = listed(&data).unwrap_or_default();
+        hot().all(|block| ranges.iter().any(|range| range.contains(&block)))
+    });
+    drop(server);
+    for _ in 0..2 {
+        let server = serve(&data, "off");
+        must_be_warm(&server);
+        drop(server);
+    }
+}
+
+#[test]
+fn a_list_of_no_use_is_said_and_the_volume_is_served_cold() {
+    let data = data();
+    let server = serve(&data, "off");
+    read_hot(&server);
+    server.stop();
+    let (list, image) = (data.path().join("lists/one.warm"), data.path().join("one.img"));
+    let whole = std::fs::read(&list).unwrap();
+    let is_cold = |reason: &str| {
+        let mut server = serve(&data, "off");
+        let said = server.hear(|line| line.contains("cold"));
+        let begin = "larder: note: one starts cold: failed to use the list ";
+        assert!(said.starts_with(begin) && said.ends_with(reason), "{said}");
+        assert_eq!(resident_blocks(&server), 0);
+        drop(server);
+        std::fs::write(&list, &whole).unwrap();
+    };
+    let mut damaged = whole.clone();
+    *damaged.last_mut().unwrap() ^= 1;
+    std::fs::write(&list, damaged).unwrap();
+    is_cold("it is damaged: its checksum is wrong");
+    std::fs::write(&list, &whole[..20]).unwrap();
+    is_cold("it is damaged: it is cut short");
+    std::fs::write(&list, "something else").unwrap();
+    is_cold("it is not a list of resident blocks");
+    let mut later = whole.clone();
+    later[8] = 7;
+    std::fs::write(&list, later).unwrap();
+    is_cold("its version is 7, and 1 is the latest known here");
+    let file = std::fs::File::options().write(true).open(&image).unwrap();
+    let was = file.metadata().unwrap().modified().unwrap();
+    file.set_modified(SystemTime::now() + Duration::from_secs(7)).unwrap();
+    is_cold("it is stale: the file was changed by others since");
+    file.set_modified(was).unwrap();
+    file.set_len(17 * MIB).unwrap();
+    file.set_modified(was).unwrap();
+    is_cold("it is stale: the store was 16777216 bytes long and now is 17825792");
+    file.set_len(16 * MIB).unwrap();
+    file.set_modified(was).unwrap();
+    let server = serve(&data, "off");
+    must_be_warm(&server);
+    server.stop();
+}
+
+#[test]
+fn lists_are_kept_where_it_was_said_and_nowhere_else() {
+    let data = data();
+    let start = |options: &[&str]| {
+        let folder = TempDir::new().unwrap();
+        let mut command = command(data.path(), &folder, options);
+        command.env("STATE_DIRECTORY", data.path().join("lists"));
+        let server = Server::spawn(folder, command, 1);
+        read_hot(&server);
+        server.stop();
+        data.path().join("lists/one.warm").exists()
+    };
+    assert!(!start(&["--warm-list", "none"]));
+    assert!(start(&[]), "the folder for state that the service manager gives");
+    let nowhere = data.path().join("nowhere").display().to_string();
+    for (place, reason) in [
+        (nowhere.as_str(), "No such file or directory"),
+        (&data.path().join("one.img").display().to_string(), "it is not a folder"),
+    ] {
+        let folder = TempDir::new().unwrap();
+        let mut command = command(data.path(), &folder, &["--warm-list", place]);
+        let output = command.output().unwrap();
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        let begin = format!("larder: failed to keep lists of what is cached in {place}: {reason}");
+        assert!(said.starts_with(&begin), "{said}");
+    }
+}
+
+#[test]
+fn a_volume_that_goes_and_comes_back_is_warm() {
+    let data = data();
+    let server = serve(&data, "off");
+    read_hot(&server);
+    eventually("nobody is connected", || server.ctl(&["remove", "one"]).status.success());
+    let image = data.path().join("one.img").display().to_string();
+    server.ctl_text(&["add", &image]);
+    must_be_warm(&server);
+    server.stop();
+}

@@ -1,0 +1,141 @@
+//! The grid: rows, tables as for a spreadsheet, charts, starts and openings.
+
+use super::rig::{recorded, run};
+use larder_lab::workload::iozone::tables::RateTable;
+use larder_report::run::Run;
+use larder_report::run::trial::Start;
+
+const KIB: u64 = 1024;
+/// Two files by two records, one of which does not fit.
+const SMALL: &str = "-s 64k -s 256k -r 4k -r 128k --trials 2";
+
+/// The median of a series of two, in whole bytes per second.
+fn median(run: &Run, series: &str, file: u64, record: u64) -> u64 {
+    let name = format!("{series} at file_bytes {file}, record_bytes {record}");
+    let values = &run.sample(&name).unwrap_or_else(|| panic!("no {name}")).values;
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rate")]
+    let median = f64::midpoint(values[0], values[1]) as u64;
+    median
+}
+
+#[test]
+fn tables_are_parsed_and_hold_what_the_record_holds() {
+    let all = "-i 0 -i 1 -i 2 -i 3 -i 4 -i 5 -i 6 -i 7 -i 9 -i 10 --format tables";
+    let (text, run) = recorded(&format!("{SMALL} {all}"));
+    let tables = RateTable::parse_all(&text).unwrap();
+    let reports: Vec<&str> = tables.iter().map(|table| table.report.as_str()).collect();
+    let known = [
+        "Writer report",
+        "Re-writer report",
+        "Reader report",
+        "Re-Reader report",
+        "Random read report",
+        "Random write report",
+        "Backward read report",
+        "Record rewrite report",
+        "Stride read report",
+        "Fwrite report",
+        "Re-Fwrite report",
+        "Fread report",
+        "Re-Fread report",
+        "Pwrite report",
+        "Re-Pwrite report",
+        "Pread report",
+        "Re-Pread report",
+    ];
+    assert_eq!(reports, known);
+    for table in &tables {
+        assert_eq!(table.records, [4 * KIB, 128 * KIB]);
+        let measured = |rate: &Option<u64>| rate.is_some_and(|rate| rate > 0);
+        let rates: Vec<bool> =
+            table.files.iter().flat_map(|(_, rates)| rates.iter().map(measured)).collect();
+        assert_eq!(rates, [true, false, true, true], "left out is not 0: {table:?}");
+        assert_eq!(table.files[0].1[1], None);
+    }
+    let (_, rates) = &tables[2].files[1];
+    let known = median(&run, "read", 256 * KIB, 4 * KIB);
+    assert_eq!(rates[0], Some(known - known % KIB));
+}
+
+#[test]
+fn with_e_the_rates_of_writes_include_the_flush_and_the_record_has_both() {
+    let (text, run) = recorded(&format!("{SMALL} -e -i 0 -i 1 --format tables"));
+    let tables = RateTable::parse_all(&text).unwrap();
+    let shown = tables[0].files[1].1[0].unwrap();
+    let flushed = median(&run, "write, flushed", 256 * KIB, 4 * KIB);
+    assert_eq!(shown, flushed - flushed % KIB);
+    assert!(median(&run, "write", 256 * KIB, 4 * KIB) > flushed);
+    let read = median(&run, "read", 256 * KIB, 4 * KIB);
+    assert_eq!(tables[2].files[1].1[0], Some(read - read % KIB), "reads are not flushed");
+    assert!(text.contains("with the flush of writes"), "{text}");
+}
+
+#[test]
+fn rows_have_a_word_for_each_column() {
+    let (text, _) = recorded(&format!("{SMALL} -i 0 -i 2"));
+    let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+    let titles = ["kB", "reclen", "write", "rewrite", "random-read", "random-write"];
+    assert_eq!(rows[0], titles);
+    for (row, sizes) in rows[2..5].iter().zip([["64", "4"], ["256", "4"], ["256", "128"]]) {
+        assert_eq!(row[..2], sizes);
+        assert_eq!(row.len(), titles.len(), "{row:?}");
+        assert!(row.iter().all(|word| word.parse::<u64>().is_ok_and(|it| it > 0)), "{row:?}");
+    }
+    assert!(text.contains("kB per second, median of 2, start warm, without the flush"), "{text}");
+}
+
+#[test]
+fn the_page_has_a_map_for_each_column() {
+    let (page, _) = recorded(&format!("{SMALL} -i 0 -i 1 -i 3 --format html"));
+    assert!(page.starts_with("<!DOCTYPE html>") && page.ends_with("</html>\n"));
+    for title in ["write", "rewrite", "write, flushed", "read", "reread", "bkwd read"] {
+        let map = format!("aria-label=\"{title} by file (up) by record (across)\"");
+        assert_eq!(page.matches(&map).count(), 1, "{map}");
+    }
+}
+
+#[test]
+fn trials_start_as_it_is_asked_for_and_the_record_says_so() {
+    let reads = "-s 256k -r 4k -i 1 -i 3 --trials 1";
+    for (flags, start, share) in [
+        ("", Start::Warm, 1.0),
+        ("--start cold", Start::Cold, 0.0),
+        ("--direct", Start::Cold, 0.0),
+        ("-I -o", Start::Cold, 0.0),
+    ] {
+        let (text, run) = recorded(&format!("{reads} {flags}"));
+        let started = run.trials[0].started;
+        assert_eq!((started.start, started.share()), (start, Some(share)), "{flags}");
+        assert_eq!((started.files, started.pages), (2, Some(128)), "{flags}");
+        assert!(text.contains(&format!("one trial, start {}", start.name())), "{text}");
+        assert_eq!(run.settings["direct"], start == Start::Cold && flags != "--start cold");
+    }
+}
+
+#[test]
+fn how_files_are_opened_is_in_the_record() {
+    let settings = |flags: &str| {
+        let run = recorded(&format!("-s 64k -r 4k -i 0 --trials 1 {flags}")).1;
+        (run.settings["sync"].clone(), run.settings["close_counts"].clone())
+    };
+    assert_eq!(settings(""), ("none".into(), false.into()));
+    assert_eq!(settings("-o -c"), ("all".into(), true.into()));
+    assert_eq!(settings("--sync=data"), ("data".into(), false.into()));
+}
+
+#[test]
+fn more_trials_are_done_until_the_interval_is_small() {
+    let (_, run) = recorded("-s 16m -r 64k -i 1 --trials 6..8 --confidence 99%");
+    assert_eq!(run.trials.len(), 6);
+    let (_, run) = recorded("-s 1m -r 64k -i 1 --trials 2..7 --confidence 0%");
+    assert!(run.trials.len() == 7 && run.doubts.iter().any(|it| it.text.contains("interval")));
+}
+
+#[test]
+fn the_default_is_the_automatic_grid() {
+    // Stopped by the room that it has not: the largest file comes last, so ask for one too large.
+    let folder = super::rig::on_disk();
+    let said = run(folder.path(), &["-i", "0", "-n", "900000g", "-g", "900000g", "-y", "16m"]);
+    assert_eq!(said.code, Some(2), "{said:?}");
+    assert!(said.err.contains("it needs 879 TiB and "), "{said:?}");
+}

@@ -1,0 +1,18 @@
+//! Integration tests of the program, from the outside.
+
+#![expect(clippy::tests_outside_test_module, reason = "all of this is a test")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on is to panic")]
+
+mod bench_wrong;
+mod cold;
+mod control;
+mod iozone;
+mod matrix;
+mod postmark;
+mod ranks;
+mod record_replay;
+mod refused;
+mod reports;
+mod shared;
+mod try_command;
+mod watch;

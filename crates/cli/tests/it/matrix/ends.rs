@@ -1,0 +1,59 @@
+//! Stopped, and killed.
+
+use super::rig::{alone, command, may, names, said, start, traces};
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs::File;
+use std::process::Child;
+
+fn signal(child: &Child, signal: Signal) {
+    let id = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    kill_process(id.expect("a number of a process"), signal).unwrap();
+}
+
+#[test]
+fn an_interrupted_run_removes_what_it_made() {
+    let _alone = alone();
+    if !may() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    for asked in [Signal::INT, Signal::TERM] {
+        let (child, _) = start(folder.path());
+        assert!(!traces(folder.path()).is_empty());
+        signal(&child, asked);
+        let output = child.wait_with_output().unwrap();
+        let said = said(&output);
+        assert!(!output.status.success(), "{said}");
+        assert!(said.contains("stopped before the first trial; what it made is removed"), "{said}");
+        assert_eq!((names(folder.path()), traces(folder.path())), (vec![], vec![]));
+    }
+}
+
+#[test]
+fn what_a_killed_run_left_is_removed_by_the_next_or_named() {
+    let _alone = alone();
+    if !may() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (mut child, point) = start(folder.path());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(names(folder.path()).len(), 1, "nobody can remove anything after a kill");
+    let busy = File::create(point.join("busy")).unwrap();
+    let short = ["--scheduler", "none", "--trials", "1", "--confidence", "off"];
+    let work = ["--", "--number", "20", "--transactions", "40"];
+    // From another scratch folder too: the device tells.
+    let elsewhere = tempfile::tempdir().unwrap();
+    let next = || command(elsewhere.path(), &[&short[..], &work].concat()).output().unwrap();
+    let output = next();
+    let text = said(&output);
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    assert!(text.contains(" stays, which a run that was killed had left: unmount "), "{text}");
+    drop(busy);
+    let output = next();
+    let text = said(&output);
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    assert!(text.contains("which a run that was killed had left"), "{text}");
+    assert_eq!((names(folder.path()), traces(folder.path())), (vec![], vec![]));
+}

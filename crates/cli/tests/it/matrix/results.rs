@@ -1,0 +1,137 @@
+//! What comes out: one run of all cells, and the machine compared.
+
+use super::rig::{alone, command, may, names, said, traces};
+use larder_report::run::Run;
+use std::process::Command;
+
+const SHORT: [&str; 8] = [
+    "--trials",
+    "2",
+    "--confidence",
+    "off",
+    "--",
+    "--number=20",
+    "--transactions=40",
+    "--size=500",
+];
+
+#[test]
+fn every_cell_has_its_trials_and_the_settings_that_it_ran_under() {
+    let _alone = alone();
+    if !may() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (scratch, record) = (folder.path(), folder.path().join("run.json"));
+    let variant = "tuned=mount: noatime; mkfs: -b 1024; nice: 5; policy: batch; iopriority: idle";
+    let asked = [
+        "--scheduler",
+        "none,mq-deadline",
+        "--variant",
+        "plain=",
+        "--variant",
+        variant,
+        "-o",
+        record.to_str().unwrap(),
+    ];
+    let output = command(scratch, &[&asked[..], &SHORT].concat()).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert_eq!(names(scratch), ["run.json"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("time s") && text.contains("creation/s"), "{text}");
+    let run = Run::from_json(&std::fs::read_to_string(&record).unwrap()).unwrap();
+    let cells: Vec<&str> = run.parts.iter().map(|part| part.name.as_str()).collect();
+    let known = [
+        "ext4 plain, none",
+        "ext4 plain, mq-deadline",
+        "ext4 tuned, none",
+        "ext4 tuned, mq-deadline",
+    ];
+    assert_eq!(cells, known);
+    for part in &run.parts {
+        let (environment, settings) = (&part.run.environment, &part.run.settings);
+        assert_eq!(part.run.trials.len(), 2, "{}", part.name);
+        assert_eq!(environment["disk.scheduler"], part.labels["scheduler"]);
+        assert_eq!(environment["mount.type"], "ext4");
+        let tuned = part.labels["variant"] == "tuned";
+        assert_eq!(environment["mount.options"].contains("noatime"), tuned);
+        assert_eq!(environment["process.nice"] == "5", tuned);
+        assert_eq!(environment["process.policy"] == "batch", tuned);
+        assert_eq!(environment["process.io_priority"] == "idle", tuned);
+        assert_eq!(settings["variant.mkfs"] == "-b 1024", tuned);
+    }
+    assert_eq!(run.sample("transactions: ext4 tuned, none").unwrap().values.len(), 2);
+}
+
+#[test]
+fn a_machine_that_is_not_as_before_is_a_finding() {
+    let _alone = alone();
+    if !may() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (scratch, other) = (folder.path().join("scratch"), folder.path().join("other"));
+    std::fs::create_dir(&scratch).unwrap();
+    std::fs::create_dir(&other).unwrap();
+    let long = ["--scheduler", "none", "--trials", "6", "--confidence", "off"];
+    let work = ["--", "--number", "500", "--transactions", "3000"];
+    let mut running = command(&scratch, &[&long[..], &work].concat());
+    let child = running.spawn().unwrap();
+    super::rig::until("the first cell is there", || !traces(&scratch).is_empty());
+    let mounted = Command::new("mount").args(["-t", "tmpfs", "none"]).arg(&other).status();
+    let output = child.wait_with_output().unwrap();
+    let unmounted = Command::new("umount").arg(&other).status();
+    assert!(mounted.unwrap().success() && unmounted.unwrap().success());
+    let said = said(&output);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    let other = other.canonicalize().unwrap();
+    let known = format!("mount {} was not there, is none tmpfs", other.display());
+    assert!(said.contains(&known), "{said}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("Doubtful because the machine is not as before in "), "{text}");
+}
+
+#[test]
+fn words_that_are_wrong_are_said_before_anything_is_made() {
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    for (words, sentence) in [
+        (&["--variant", "x"][..], "is no variant; write NAME="),
+        (&["--fs", "ext5"], "there is no file system \"ext5\"; did you mean"),
+        (&["--", "--trials", "3"], "run postmark here: --trials belongs before the --"),
+        (&["--", "--number", "x"], "invalid value 'x' for '--number"),
+        (&["--", "no-such-script"], "read the script no-such-script"),
+        (&["--fs", "ntfs,ext4", "--variant", "x=fs: xfs"], "no file system is left"),
+    ] {
+        let output = command(folder.path(), words).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {}", said(&output));
+        assert!(said(&output).contains(sentence), "{words:?}: {}", said(&output));
+    }
+    let absent = command(&folder.path().join("absent"), &[]).output().unwrap();
+    assert!(said(&absent).contains("absent: it is no folder"), "{}", said(&absent));
+    assert_eq!(names(folder.path()), [""; 0]);
+}
+
+#[test]
+fn a_cell_that_cannot_be_made_ends_it_and_what_was_measured_is_kept() {
+    let _alone = alone();
+    if !may() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let variants = ["--scheduler", "none", "--variant", "good=", "--variant", "bad=--no-such"];
+    let output = command(folder.path(), &[&variants[..], &SHORT].concat()).output().unwrap();
+    let said = said(&output);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("failed to measure ext4 bad, none: run mkfs.ext4 "), "{said}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("ext4 good, none") && text.contains("it ended early: "), "{text}");
+    assert_eq!((names(folder.path()), traces(folder.path())), (vec![], vec![]));
+    // A device that is too small for the work is the benchmark's own finding.
+    let large = ["--scheduler", "none", "--", "--size=1000000", "--number=500"];
+    let output = command(folder.path(), &large).output().unwrap();
+    let said = super::rig::said(&output);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("the files need ") && said.contains("are free"), "{said}");
+    assert_eq!((names(folder.path()), traces(folder.path())), (vec![], vec![]));
+}

@@ -1,0 +1,71 @@
+//! Runs that end before they are done.
+
+use super::rig::{command, names, run};
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+/// What would take far longer than it is let; without creation and deletion no file can run out.
+const LONG: [&str; 6] = ["--transactions", "2000000", "--bias-create", "-1", "--trials", "1"];
+
+/// How long anything may take before it counts as stuck.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// Waits until a run in this folder has made files.
+pub(crate) fn wait_for_files(folder: &Path) {
+    let begun = Instant::now();
+    let has_files = || {
+        let work = names(folder).into_iter().find(|name| name.starts_with("larder-postmark-"));
+        let inside = work.map(|work| folder.join(work).join("t0"));
+        inside.is_some_and(|inside| inside.is_dir() && names(&inside).len() > 100)
+    };
+    while !has_files() {
+        assert!(begun.elapsed() < PATIENCE, "no files come");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn start(folder: &Path) -> Child {
+    let mut long = command(folder, &LONG);
+    let child = long.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    wait_for_files(folder);
+    child
+}
+
+fn signal(child: &Child, signal: rustix::process::Signal) {
+    let id = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw);
+    rustix::process::kill_process(id.expect("a number of a process"), signal).unwrap();
+}
+
+#[test]
+fn an_interrupted_run_removes_what_it_made_and_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("1"), "mine").unwrap();
+    for asked in [rustix::process::Signal::INT, rustix::process::Signal::TERM] {
+        let child = start(folder.path());
+        signal(&child, asked);
+        let output = child.wait_with_output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success(), "{said}");
+        assert!(said.contains("removed"), "{said}");
+        assert_eq!(names(folder.path()), ["1"]);
+        assert_eq!(std::fs::read(folder.path().join("1")).unwrap(), b"mine");
+    }
+}
+
+#[test]
+fn what_a_killed_run_left_is_removed_by_the_next_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut child = start(folder.path());
+    // A run beside it leaves its files alone.
+    let beside = ["--number", "20", "--transactions", "20", "--trials", "1"];
+    assert_eq!(run(folder.path(), &beside).code, Some(0));
+    assert_eq!(names(folder.path()).len(), 1);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(names(folder.path()).len(), 1, "nobody can remove anything after a kill");
+    let said = run(folder.path(), &beside);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert!(said.err.contains("which a run that was killed had left"), "{said:?}");
+    assert_eq!(names(folder.path()), [""; 0]);
+}

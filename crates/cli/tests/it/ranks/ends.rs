@@ -1,0 +1,93 @@
+//! Ranks that end too early: all end, with the same sentence, and nothing is left.
+
+use super::rig::{meeting, names, rank, said, start, wait, wait_for_work};
+use rustix::process::{Pid, Signal, kill_process};
+use std::process::Child;
+
+/// What would take far longer than it is let.
+const LONG: [&str; 9] = [
+    "postmark",
+    "--number",
+    "200",
+    "--transactions",
+    "2000000",
+    "--bias-create",
+    "-1",
+    "--trials",
+    "1",
+];
+
+fn signal(child: &Child, signal: Signal) {
+    let id = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    kill_process(id.expect("a number of a process"), signal).unwrap();
+}
+
+/// Ends one of three that work; what the two others say.
+fn ended(number: usize, with: Signal) -> Vec<String> {
+    let folder = tempfile::tempdir().unwrap();
+    let mut children = start(folder.path(), 3, &LONG);
+    wait_for_work(folder.path(), 3);
+    signal(&children[number], with);
+    let one = children.remove(number).wait_with_output().unwrap();
+    assert!(!one.status.success(), "{}", said(&one));
+    let others = wait(children);
+    for output in &others {
+        assert_eq!(output.status.code(), Some(2), "{}", said(output));
+    }
+    assert_eq!(names(folder.path()), [""; 0]);
+    assert!(!meeting(folder.path()).exists());
+    others.iter().map(said).collect()
+}
+
+#[test]
+fn a_rank_that_is_killed_ends_all_and_leaves_nothing() {
+    for said in ended(2, Signal::KILL) {
+        assert!(said.contains("run postmark together: rank 2 on "), "{said}");
+        assert!(said.contains(" is gone: it died or was killed; what was made here"), "{said}");
+    }
+}
+
+#[test]
+fn so_does_the_one_that_leads() {
+    for said in ended(0, Signal::KILL) {
+        assert!(said.contains("the rank that leads is gone; what was made here is"), "{said}");
+    }
+}
+
+#[test]
+fn a_rank_that_is_stopped_stops_all() {
+    for number in [0, 1] {
+        for said in ended(number, Signal::TERM) {
+            let sentence = format!("rank {number} on ");
+            assert!(said.contains(&sentence) && said.contains(" ended: it was stopped"), "{said}");
+        }
+    }
+}
+
+#[test]
+fn an_error_of_one_is_the_error_of_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let location = folder.path().join("missing");
+    let first = rank(folder.path(), (0, 2), &LONG).spawn().unwrap();
+    let mut second = rank(folder.path(), (1, 2), &LONG);
+    second.args(["--location", location.to_str().unwrap()]);
+    let outputs = wait(vec![first, second.spawn().unwrap()]);
+    let [first, second] = <[_; 2]>::try_from(outputs).unwrap();
+    let (first, second) = (said(&first), said(&second));
+    assert!(second.contains("make a folder "), "{second}");
+    assert!(first.contains("together: rank 1 on ") && first.contains("make a folder "), "{first}");
+    assert_eq!(names(folder.path()), [""; 0]);
+}
+
+#[test]
+fn another_benchmark_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = rank(folder.path(), (0, 2), &["postmark", "--number", "7"]).spawn().unwrap();
+    let second = rank(folder.path(), (1, 2), &["postmark", "--number", "8"]).spawn().unwrap();
+    for output in wait(vec![first, second]) {
+        let said = said(&output);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains("rank 1 on ") && said.contains(" measures \"postmark: "), "{said}");
+    }
+    assert_eq!(names(folder.path()), [""; 0]);
+}

@@ -1,0 +1,5 @@
+//! Shared by the tests of this crate.
+
+pub(crate) mod examples;
+pub(crate) mod masked;
+pub(crate) mod program;

@@ -1,0 +1,132 @@
+//! A memory group of our own: a machine with little memory within this one.
+//!
+//! What is done in it is done by this test program once more, which is told by its environment what
+//! that is. It prepares, says so, and begins when it is told to. Whatever happens, a shell that
+//! waits for the end of this process undoes what was made.
+
+use larder_testing::skip;
+use std::io::{BufRead, BufReader, Lines, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// What the program is to do, and to which file.
+const WORK: &str = "LARDER_GROUP_WORK";
+const FILE: &str = "LARDER_GROUP_FILE";
+/// What it says when it has prepared.
+const READY: &str = "ready";
+/// Roots of groups, and how their limit is called in both versions of the controller.
+const ROOTS: [(&str, &str); 2] =
+    [("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")];
+const REMOVE: &str = "for try in 1 2 3 4 5 6 7 8 9 10; do \
+                      for process in $(cat \"$1/cgroup.procs\"); do kill -9 $process; done; \
+                      rmdir \"$1\" && break; sleep 0.2; done";
+
+/// A name, and what is done with the file.
+pub(crate) type Work = (&'static str, fn(&Path, &dyn Fn()));
+
+/// A script that is run when this is dropped, or when this process ends in whichever way.
+pub(crate) struct Undo(Child);
+
+impl Undo {
+    pub(crate) fn with(script: &str, words: &[&str]) -> Undo {
+        let script = format!("read -r end; {script}");
+        let mut command = Command::new("setsid");
+        command.args(["sh", "-c", &script, "undo"]).args(words).stderr(Stdio::null());
+        Undo(command.stdin(Stdio::piped()).spawn().unwrap())
+    }
+}
+
+impl Drop for Undo {
+    fn drop(&mut self) {
+        drop(self.0.stdin.take());
+        drop(self.0.wait());
+    }
+}
+
+/// A group with a limit.
+pub(crate) struct Group {
+    folder: PathBuf,
+    name: String,
+    _undo: Undo,
+}
+
+impl Group {
+    /// Nothing where this machine cannot: then why was printed.
+    pub(crate) fn of(mib: u64) -> Option<Group> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("larder-test-{}-{number}", std::process::id());
+        for (root, limit) in ROOTS {
+            let folder = Path::new(root).join(&name);
+            if !Path::new(root).join("cgroup.procs").exists()
+                || std::fs::create_dir(&folder).is_err()
+            {
+                continue;
+            }
+            let undo = Undo::with(REMOVE, &[folder.to_str().unwrap()]);
+            if std::fs::write(folder.join(limit), (mib << 20).to_string()).is_ok() {
+                return Some(Group { folder, name, _undo: undo });
+            }
+        }
+        skip("no memory controller for groups");
+        None
+    }
+
+    /// How the command calls it.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Where a process is told to go into it.
+    pub(crate) fn door(&self) -> PathBuf {
+        self.folder.join("cgroup.procs")
+    }
+
+    /// Starts this program in the group, and waits until it has prepared.
+    pub(crate) fn start(&self, work: &str, file: &Path) -> Working {
+        let mut child = Command::new("sh")
+            .args(["-c", "echo $$ > \"$1\"; shift; exec \"$@\"", "enter"])
+            .arg(self.door())
+            .arg(std::env::current_exe().unwrap())
+            .args(["--exact", "watch::what_is_done_in_a_group", "--nocapture"])
+            .env(WORK, work)
+            .env(FILE, file)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = BufReader::new(child.stdout.take().unwrap()).lines();
+        let ready = said.by_ref().map_while(Result::ok).any(|line| line.ends_with(READY));
+        assert!(ready, "{work} does not begin");
+        Working { child, said }
+    }
+}
+
+/// The program in the group.
+pub(crate) struct Working {
+    child: Child,
+    /// It must be able to say more.
+    said: Lines<BufReader<ChildStdout>>,
+}
+
+impl Working {
+    /// Has it do its work, and waits for the end.
+    pub(crate) fn run(mut self) {
+        drop(self.child.stdin.take());
+        self.said.by_ref().for_each(drop);
+        assert!(self.child.wait().unwrap().success(), "the work in the group failed");
+    }
+}
+
+/// The other side: calls what was asked for with the file; it is to call its argument when it has
+/// prepared.
+pub(crate) fn work(known: &[Work]) {
+    let (Ok(wanted), Some(file)) = (std::env::var(WORK), std::env::var_os(FILE)) else { return };
+    let (_, work) = known.iter().find(|(name, _)| *name == wanted).unwrap();
+    work(Path::new(&file), &|| {
+        println!("{READY}");
+        std::io::stdout().flush().unwrap();
+        std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
+    });
+}

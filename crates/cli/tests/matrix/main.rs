@@ -1,9 +1,0 @@
-//! `larder bench matrix` from the outside: what it shows, what it refuses, what it leaves.
-
-#![expect(clippy::tests_outside_test_module, reason = "all of this is a test")]
-#![expect(clippy::print_stdout, reason = "a test says why it is skipped")]
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on is to panic")]
-
-mod ends;
-mod results;
-mod rig;

@@ -1,8 +1,0 @@
-//! `larder serve --record` and `larder trace replay` as real processes: what is replayed is
-//! recorded, killed recorders leave readable files, and what is wrong is one sentence.
-
-#![expect(clippy::tests_outside_test_module, reason = "all of this is a test")]
-
-mod recording;
-mod replaying;
-mod rig;
