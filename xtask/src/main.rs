@@ -44,7 +44,6 @@ usage: cargo xtask COMMAND
       --for TIME         how long to fuzz: 90s, 10m, 1h (default 1h; 5s with --quick)
       --seed N           seed of everything random (default 1)
       --binary PATH      prove this binary of larder instead of building one
-      --keep             keep new inputs that the fuzzer found interesting in xtask/corpus
 
 Images and sockets go to a directory of their own under TMPDIR and are removed at the end.";
 

@@ -30,10 +30,9 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     let image = image::sparse(&env.file("iozone.img"), 4 * GIB)?;
     let file_system = FileSystem::new(env.dir(), &image)?;
     let point = file_system.point();
-    claims.tried(what, || {
-        let place = ("LARDER_IOZONE_DIR", &*point.to_string_lossy());
-        long_tests::shown(env, &["iozone", "the_automatic_grid"], &[place])
-    });
+    let place = ("LARDER_IOZONE_DIR", &*point.to_string_lossy());
+    let of = ("larder", "iozone::the_automatic_grid", "shown: ");
+    long_tests::shown(env, claims, what, of, &[place]);
     claims
         .tried("1 to 4 threads: what parent and children see of each pass", || threads(env, point));
     file_system.end()

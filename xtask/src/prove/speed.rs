@@ -1,5 +1,4 @@
-//! Speed over a unix socket, all hits, alternating with the peers in one run; and hits without a
-//! socket.
+//! Speed over a unix socket, all hits, alternating with the peers in one run.
 //!
 //! Every server holds the same 1 GiB, has read it once, and stays up; in each round each server
 //! gets one short trial of each workload, the order turning from round to round. Compared are the
@@ -164,12 +163,11 @@ fn judge(
         for (number, unit, ratio, required) in with_times.into_iter().take(count) {
             let what = &whats[number];
             let [mine, other] = [ours, theirs].map(|samples| median(&samples[number]));
-            let (middle, min, max) = (ratio.median, ratio.min, ratio.max);
             claims.against(
                 format!("{what}, at least {required} times as good as {peer}"),
-                format!("{middle:.2} times ({min:.2} to {max:.2}), {mine:.0} {unit}"),
+                format!("{}, {mine:.0} {unit}", ratio.times()),
                 format!("{other:.0} {unit}"),
-                middle >= required,
+                ratio.median >= required,
             );
             record.comparison(what, [&name("larder", what), &name(peer, what)], ratio, required);
         }
@@ -177,61 +175,10 @@ fn judge(
     Ok(())
 }
 
-/// The proof `in-process`: how far hits are from a bare copy and from the page cache. The bench of
-/// larder-io prints one JSON object of medians; times are of one 4 KiB copy.
-pub(super) fn in_process(env: &Env, claims: &mut Claims) -> Result<()> {
-    let mut cargo = run::cargo(&env.root);
-    cargo.args(["bench", "--package", "larder-io", "--bench", "hit", "--", "--json"]);
-    cargo.args(env.either(None, Some("--quick")));
-    judge_hits(&json_of(cargo)?, claims)
-}
-
-fn judge_hits(medians: &Value, claims: &mut Claims) -> Result<()> {
-    // A number, or a median with its least and greatest.
-    let get =
-        |name: &str| number(medians, name).or_else(|_| number(medians, &format!("/{name}/0")));
-    let (copy, alone, batch) = (get("memcpy_ns")?, get("hit_ns")?, get("hits_ns")?);
-    let (over_copy, pread_over) = (get("hits_over_memcpy")?, get("pread_over_hits")?);
-    let (scaling, copy_scaling) = (get("scaling_2_threads")?, get("memcpy_scaling_2_threads")?);
-    claims.against(
-        "a copy hit, of eight at hand, takes at most 1.25 times a memcpy",
-        format!("{batch:.0} ns, {over_copy:.2} times ({alone:.0} ns one at a time)"),
-        format!("memcpy {copy:.0} ns"),
-        over_copy <= 1.25,
-    );
-    claims.against(
-        "it is at least 2 times as fast as pread from the page cache",
-        format!("{batch:.0} ns, {pread_over:.2} times"),
-        format!("pread {:.0} ns", get("pread_ns")?),
-        pread_over >= 2.0,
-    );
-    claims.against(
-        "two threads do at least 1.8 times as much as one, or 0.9 of what memory allows",
-        format!("{scaling:.2} times"),
-        format!("memcpy {copy_scaling:.2} times"),
-        scaling >= 1.8 || scaling >= 0.9 * copy_scaling,
-    );
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::table::Verdict;
-
-    #[test]
-    fn the_limits_of_hits_are_those_that_were_promised() {
-        let mut claims = Claims::default();
-        let medians = json!({
-            "memcpy_ns": 100, "hit_ns": 140, "hits_ns": 126, "hits_over_memcpy": [1.26, 1, 2],
-            "pread_ns": 252, "pread_over_hits": [2.0, 1, 3],
-            "scaling_2_threads": [1.7, 1, 2], "memcpy_scaling_2_threads": [1.9, 1, 2],
-        });
-        judge_hits(&medians, &mut claims).unwrap();
-        let verdicts: Vec<Verdict> = claims.list.iter().map(|claim| claim.verdict).collect();
-        assert_eq!(verdicts, [Verdict::Fails, Verdict::Holds, Verdict::Fails]);
-        assert!(judge_hits(&json!({}), &mut claims).is_err());
-    }
 
     #[test]
     fn more_requests_and_less_processor_time_are_better() {
