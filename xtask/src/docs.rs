@@ -46,6 +46,19 @@ pub(crate) fn command(args: &[String]) -> Result<Ending> {
     Ok(if same { Ending::Holds } else { Ending::Broken })
 }
 
+/// `captures [BINARY]`: the screens of docs/top.md, by a script.
+pub(crate) fn captures(args: &[String]) -> Result<()> {
+    let root = run::workspace()?;
+    let binary = match args {
+        [] => run::built(&root, &["build", "--release", "--package", "larder"], "larder")?,
+        [binary] => std::fs::canonicalize(binary).with_context(|| format!("find {binary}"))?,
+        _ => bail!("captures takes a binary or nothing"),
+    };
+    let reason = run::missing(&["tmux", "unshare"]);
+    anyhow::ensure!(reason.is_none(), "captures: {}", reason.unwrap_or_default());
+    run::show(cmd!("bash xtask/captures.sh {binary}").current_dir(&root))
+}
+
 /// Has the tests write the examples that they check otherwise.
 fn examples(root: &Path) -> Result<()> {
     let mut cargo = run::cargo(root);

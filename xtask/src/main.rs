@@ -5,7 +5,6 @@
 #![expect(clippy::print_stdout, reason = "a command line tool talks on its standard output")]
 #![forbid(unsafe_code)]
 
-mod captures;
 mod cleanup;
 mod daemon;
 mod disk;
@@ -76,7 +75,7 @@ fn dispatch(args: &[String]) -> anyhow::Result<Ending> {
     match command {
         "tidy" => no_more(rest).and_then(|()| tidy::command()),
         "docs" => docs::command(rest),
-        "captures" => captures::command(rest).map(|()| Ending::Holds),
+        "captures" => docs::captures(rest).map(|()| Ending::Holds),
         "test" => test::command(rest),
         "prove" => prove::command(rest),
         "help" | "--help" | "-h" => {

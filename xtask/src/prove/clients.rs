@@ -1,9 +1,7 @@
 //! Real clients: what was written is read back, byte by byte, with no error on the way.
 //!
-//! The cache is an eighth of the image, so that hits, fills and evictions all take part. fio
-//! verifies with four connections on regions of their own; its blocks are 512 bytes to 1 MiB at
-//! multiples of 512. (`bs_unaligned` would let fio's own blocks overlap, which it then reports as
-//! damage with every server.)
+//! The cache is an eighth of the image. (`bs_unaligned` would let fio's own blocks overlap, which it
+//! then reports as damage with every server.)
 
 use super::prelude::*;
 use super::upstream;

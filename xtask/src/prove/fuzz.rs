@@ -1,13 +1,9 @@
 //! Garbage on the socket: a malformed client never harms another. (Wrong calls of `larder serve`
-//! are tests of the program, `crates/cli/tests/refused.rs`.)
+//! are tests of the program, `crates/cli/tests/it/refused.rs`.)
 //!
-//! A session is a list of messages; `xtask/corpus` has valid and broken ones, and from each the
-//! fuzzer makes further ones by a seed. They go to the export `fuzz` of a server whose other
-//! export, `healthy`, is written and verified by a client all the time. The server must live, the
-//! healthy client must meet no error, no wrong byte and no long wait, and at the end the server
-//! must hold no more files open and hardly more memory than before.
-//!
-//! A session that the server answers in a new way joins the corpus of the run.
+//! Sessions made by a seed from those in `xtask/corpus` go to the export `fuzz` of a server whose
+//! other export, `healthy`, is written and verified all the time. A session that the server answers
+//! in a new way joins the corpus of the run.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::io::{Read as _, Write as _};

@@ -107,16 +107,3 @@ fn threads(env: &Env, dir: &Path) -> Result<String> {
     }
     Ok(format!("read, children/parent: {} GB/s", figures.join(", ")))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn places_of_whole_calls_are_read() {
-        let line = "12 pread64(5</tmp/x>, \"\"..., 4096, 12288) = 4096";
-        assert_eq!(place(line), Some(12_288));
-        assert_eq!(place("12 pread64(5</tmp/x>, \"\", 4096, 12288) = 0"), None);
-        assert_eq!(place("12 pread64(5</tmp/x>,  <unfinished ...>"), None);
-    }
-}

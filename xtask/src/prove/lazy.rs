@@ -1,9 +1,4 @@
 //! Lazy write on a slow disk: many times as fast as write-through, and nothing written twice.
-//!
-//! The disk is a loop device limited to 100 operations per second. fio writes 4 KiB blocks at
-//! random into a working set that fits the dirty limit, first with write-back, then with
-//! write-through. The kernel counts the blocks that reached the disk; the server's counter
-//! `write_new_dirty_pages` those that became dirty.
 
 use super::prelude::*;
 use crate::disk::Disk;

@@ -1,11 +1,8 @@
 //! The speed of `larder mount` beside bindfs, mergerfs and rclone, alternating in one run.
 //!
-//! Each program mounts a directory of its own of one ext4, which is on a loop device with direct
-//! I/O. In each round each of them gets one trial of each workload, the order turning from round to
-//! round; compared are the trials of the same round. All reads are hits: the file was read just
-//! before, through the mount that is measured. No other users are let in, from which larder alone
-//! gains (docs/mount.md). FUSE over io_uring is switched on where the kernel has it; larder alone
-//! uses it.
+//! Each program mounts a directory of its own of one ext4 on a loop device with direct I/O. All
+//! reads are hits: the file was read just before. No other users are let in, from which larder alone
+//! gains (docs/mount.md), and larder alone uses FUSE over io_uring.
 
 use std::fs::{File, OpenOptions};
 
@@ -28,23 +25,35 @@ const FILE_MIB: u64 = 128;
 const FILES: u64 = 1000;
 
 /// So much memory that nothing that is read is evicted, and that writers are not throttled.
-const LARDER: Program = Program::Larder("--memory 512MiB");
+const LARDER: Program =
+    Program { name: "larder", line: "LARDER mount --control none --memory 512MiB" };
 /// All users are let in, whom the kernel checks against the modes of files.
-const LARDER_FOR_ALL: Program = Program::Larder("--memory 512MiB --allow-other");
+const LARDER_FOR_ALL: Program = Program {
+    name: "larder for all",
+    line: "LARDER mount --control none --memory 512MiB --allow-other",
+};
 /// The kernel keeps pages too, as it does for bindfs.
-const LARDER_PAGES: Program = Program::Larder("--memory 512MiB --rule *=kernel-pages=keep");
-const RCLONE: Program = Program::Rclone("full");
+const LARDER_PAGES: Program = Program {
+    name: "larder",
+    line: "LARDER mount --control none --memory 512MiB --rule *=kernel-pages=keep",
+};
+/// The peers let no other users in by default.
+const BINDFS: Program = Program { name: "bindfs", line: "bindfs -f --no-allow-other" };
+/// The kernel keeps no pages of its own. Without the last option it makes no file where less than
+/// 4 GiB are free.
+const MERGERFS: Program =
+    Program { name: "mergerfs", line: "mergerfs -f -o cache.files=off,minfreespace=0" };
+const RCLONE: Program = Program {
+    name: "rclone full",
+    line: "rclone mount --vfs-cache-mode full --cache-dir cache --config none.conf",
+};
 /// The least that PostMark works with: what is read is not cached on disk.
-const RCLONE_LEAST: Program = Program::Rclone("minimal");
-const ALL: [Program; 7] = [
-    LARDER,
-    LARDER_FOR_ALL,
-    LARDER_PAGES,
-    Program::Bindfs,
-    Program::Mergerfs,
-    RCLONE,
-    RCLONE_LEAST,
-];
+const RCLONE_LEAST: Program = Program {
+    name: "rclone minimal",
+    line: "rclone mount --vfs-cache-mode minimal --cache-dir cache --config none.conf",
+};
+const ALL: [Program; 7] =
+    [LARDER, LARDER_FOR_ALL, LARDER_PAGES, BINDFS, MERGERFS, RCLONE, RCLONE_LEAST];
 
 /// A workload: its name, and the unit of its rate.
 type Workload = (&'static str, &'static str);
@@ -66,9 +75,7 @@ type Bar = (Workload, Option<(Program, Workload)>, f64);
 fn bars() -> Vec<Bar> {
     let mut bars = Vec::new();
     for workload in [CREATES, DELETES, POSTMARK] {
-        for (peer, times) in
-            [(RCLONE, 2.0), (RCLONE_LEAST, 2.0), (Program::Bindfs, 1.3), (Program::Mergerfs, 1.3)]
-        {
+        for (peer, times) in [(RCLONE, 2.0), (RCLONE_LEAST, 2.0), (BINDFS, 1.3), (MERGERFS, 1.3)] {
             bars.push((workload, Some((peer, workload)), times));
         }
         if workload != POSTMARK {
@@ -78,12 +85,12 @@ fn bars() -> Vec<Bar> {
     // Opened for direct I/O, mergerfs would ask the disk; without it, it has its kernel keep no
     // pages either, and finds its hits in the page cache below.
     bars.extend([
-        (DIRECT_1, Some((Program::Mergerfs, BUFFERED_1)), 1.0),
-        (DIRECT_2, Some((Program::Mergerfs, BUFFERED_2)), 1.0),
+        (DIRECT_1, Some((MERGERFS, BUFFERED_1)), 1.0),
+        (DIRECT_2, Some((MERGERFS, BUFFERED_2)), 1.0),
         (DIRECT_2, None, 130_000.0),
         (DIRECT_LARGE, None, 2500.0),
-        (KEPT, Some((Program::Bindfs, KEPT)), 0.9),
-        (KEPT_LARGE, Some((Program::Bindfs, KEPT_LARGE)), 0.9),
+        (KEPT, Some((BINDFS, KEPT)), 0.9),
+        (KEPT_LARGE, Some((BINDFS, KEPT_LARGE)), 0.9),
     ]);
     bars
 }
@@ -103,10 +110,10 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     }
     let _rings = rings::on()?;
     let mut settings = json!({
-        "larder": LARDER.options(), "larder for all": LARDER_FOR_ALL.options(),
-        "larder with kernel pages": LARDER_PAGES.options(), "rclone": RCLONE.options(),
-        "fuse over io_uring": rings::are_on(), "mergerfs": Program::Mergerfs.options(),
-        "bindfs": Program::Bindfs.options(), "source": "ext4 on a loop device with direct I/O",
+        "larder": LARDER.line, "larder for all": LARDER_FOR_ALL.line,
+        "larder with kernel pages": LARDER_PAGES.line, "rclone": RCLONE.line,
+        "fuse over io_uring": rings::are_on(), "mergerfs": MERGERFS.line,
+        "bindfs": BINDFS.line, "source": "ext4 on a loop device with direct I/O",
     });
     settings["rounds"] = rounds(POSTMARK, false).into();
     settings["rounds of creates and deletes"] = rounds(CREATES, false).into();
@@ -132,7 +139,7 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
 
 /// The name of a series.
 fn name((program, workload): (Program, Workload)) -> String {
-    format!("{}: {}", program.name(), workload.0)
+    format!("{}: {}", program.name, workload.0)
 }
 
 /// Rounds of a workload. Where a trial takes a tenth of a second there are many.
@@ -200,7 +207,7 @@ fn judge(
     let mine = (ours(workload), workload);
     let rates = find(mine)?.context("no trial of larder")?;
     let (what, theirs, ratio, required, side) = if let Some(side) = peer {
-        let peer = side.0.name();
+        let peer = side.0.name;
         let Some(theirs) = find(side)? else {
             claims.skip(format!("{title}, beside {peer}"), "a trial of it failed");
             return Ok(());
@@ -302,17 +309,17 @@ mod tests {
     #[test]
     fn a_bar_is_the_median_of_the_ratios_of_the_rounds() {
         let series = |program, per_s: [f64; 3]| ((program, CREATES), Some(per_s.to_vec()));
-        let all = [series(LARDER, [140.0, 120.0, 130.0]), series(Program::Bindfs, [100.0; 3])];
+        let all = [series(LARDER, [140.0, 120.0, 130.0]), series(BINDFS, [100.0; 3])];
         let mut record = Record::new(Path::new("."), "a test", &[], &json!({})).unwrap();
         let mut claims = Claims::default();
-        let peer = Some((Program::Bindfs, CREATES));
+        let peer = Some((BINDFS, CREATES));
         for (peer, required) in [(peer, 1.3), (peer, 1.31), (None, 130.0), (None, 131.0)] {
             judge(&all, (CREATES, peer, required), &mut claims, &mut record).unwrap();
         }
         let verdicts: Vec<_> = claims.list.iter().map(|it| it.verdict.word()).collect();
         assert_eq!(verdicts, ["yes", "NO", "yes", "NO"]);
         assert!(claims.list[0].figure.contains("1.30 times (1.20 to 1.40)"), "{claims:?}");
-        let missing = (DELETES, Some((Program::Bindfs, DELETES)), 1.0);
+        let missing = (DELETES, Some((BINDFS, DELETES)), 1.0);
         assert!(judge(&all, missing, &mut claims, &mut record).is_err(), "it was not measured");
     }
 }

@@ -1,10 +1,8 @@
 //! Speed over a unix socket, all hits, alternating with the peers in one run.
 //!
-//! Every server holds the same 1 GiB, has read it once, and stays up; in each round each server
-//! gets one short trial of each workload, the order turning from round to round. Compared are the
-//! trials of the same round; the median and the spread of these ratios are shown. The client and
-//! the server share the processors, so the processor time of the server per request is recorded as
-//! well; and since fio itself limits the faster servers, a lean client of our own asks them too.
+//! Every server holds the same 1 GiB, has read it once, and stays up. The client and the server
+//! share the processors, so the processor time of the server per request is recorded as well; and
+//! since fio itself limits the faster servers, a lean client of our own asks them too.
 
 use super::prelude::*;
 use crate::flood;
@@ -23,7 +21,7 @@ const QEMU: &str = "qemu-nbd writeback";
 #[derive(Debug)]
 enum Client {
     /// fio with these options.
-    Fio(&'static [&'static str]),
+    Fio(&'static str),
     /// The lean client, with so many requests in flight.
     Flood(nbd::Command, usize),
 }
@@ -36,22 +34,17 @@ type Workload = (&'static str, Client, &'static [(&'static str, f64)], bool);
 const WORKLOADS: &[Workload] = &[
     (
         "4 KiB random read, depth 32",
-        Client::Fio(&["--rw=randread", "--bs=4k", "--iodepth=32"]),
+        Client::Fio("--rw=randread --bs=4k --iodepth=32"),
         &[(MEMORY, 1.35)],
         false,
     ),
     (
         "4 KiB random read, depth 1",
-        Client::Fio(&["--rw=randread", "--bs=4k", "--iodepth=1"]),
+        Client::Fio("--rw=randread --bs=4k --iodepth=1"),
         &[(MEMORY, 1.0)],
         false,
     ),
-    (
-        "1 MiB read, depth 4",
-        Client::Fio(&["--rw=read", "--bs=1m", "--iodepth=4"]),
-        &[(MEMORY, 1.25)],
-        false,
-    ),
+    ("1 MiB read, depth 4", Client::Fio("--rw=read --bs=1m --iodepth=4"), &[(MEMORY, 1.25)], false),
     (
         "4 KiB random read, depth 32, lean client",
         Client::Flood(nbd::Command::Read, 32),
@@ -60,7 +53,7 @@ const WORKLOADS: &[Workload] = &[
     ),
     (
         "4 KiB random write, depth 32",
-        Client::Fio(&["--rw=randwrite", "--bs=4k", "--iodepth=32"]),
+        Client::Fio("--rw=randwrite --bs=4k --iodepth=32"),
         &[(MEMORY, 0.95)],
         true,
     ),
@@ -90,7 +83,10 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
             let (name, server) = &servers[index];
             let before = server.cpu()?;
             let outcome = match workload.1 {
-                Client::Fio(options) => fio::run(&server.uri(), seconds, options),
+                Client::Fio(options) => {
+                    let options: Vec<&str> = options.split(' ').collect();
+                    fio::run(&server.uri(), seconds, &options)
+                }
                 Client::Flood(command, depth) => {
                     flood::run(&server.socket(), command, depth, seconds)
                 }
@@ -120,11 +116,11 @@ fn start(env: &Env, mib: u64) -> Result<Vec<(&'static str, Server)>> {
     };
     let mut servers = vec![("larder", env.serve(&ours, OPTIONS)?)];
     for peer in [
-        Peer::NbdkitMemory(mib * MIB),
-        Peer::NbdkitCache(copy("speed-cache.img")?),
-        Peer::QemuNbd(copy("speed-qemu.img")?),
+        Peer::nbdkit_memory(mib * MIB),
+        Peer::nbdkit_cache(&copy("speed-cache.img")?),
+        Peer::qemu_nbd(&copy("speed-qemu.img")?),
     ] {
-        servers.push((peer.name(), peer.start(env.dir())?));
+        servers.push((peer.0, peer.start(env.dir())?));
     }
     for (name, server) in &servers {
         let uri = server.uri();
@@ -185,7 +181,7 @@ mod tests {
         let mut record = Record::new(Path::new("."), "a test", &[], &json!({})).unwrap();
         let samples = |values: [f64; 3]| [values.to_vec(), values.to_vec()];
         let samples = [("larder", samples([150.0, 130.0, 140.0])), (MEMORY, samples([100.0; 3]))];
-        let workload = ("reads", Client::Fio(&[]), &[(MEMORY, 1.4)][..], true);
+        let workload = ("reads", Client::Fio(""), &[(MEMORY, 1.4)][..], true);
         let mut claims = Claims::default();
         judge(&workload, &samples, &mut claims, &mut record).unwrap();
         let figures: Vec<_> = claims.list.iter().map(|it| (it.verdict, &*it.figure)).collect();

@@ -65,7 +65,7 @@ struct Trial {
 
 /// Runs the proof.
 pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
-    let store = Peer::NbdkitSlow(IMAGE_BYTES, STORE_TIME, 1).start(env.dir())?;
+    let store = Peer::nbdkit_slow(IMAGE_BYTES, STORE_TIME, 1).start(env.dir())?;
     let image = PathBuf::from(store.uri());
     let lists = env.file("lists");
     std::fs::create_dir(&lists).context("make a directory for lists")?;

@@ -1,9 +1,7 @@
 //! `larder watch` is exact, costs little and loses nothing; `larder size --live` predicts.
 //!
-//! The exactness is shown by a test of the command, with cachestat(2) right before each read. The
-//! cost is measured by a loop of reads here, in pairs: batches without it, batches with it; and
-//! beside it the floor, which is the cost of reading where the kernel calls a program or records an
-//! event at all.
+//! The cost is measured by a loop of reads in pairs, batches without it and batches with it; beside
+//! it the floor: reading where the kernel calls a program or records an event at all.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
