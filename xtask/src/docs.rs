@@ -61,17 +61,12 @@ pub(crate) fn captures(args: &[String]) -> Result<()> {
 
 /// Has the tests write the examples that they check otherwise.
 fn examples(root: &Path) -> Result<()> {
-    let mut cargo = run::cargo(root);
-    cargo.args(["test", "--quiet", "--package", "larder-report", "--lib", "documents"]);
-    run::show(cargo.env("LARDER_WRITE_DOCS", "1"))?;
-    for (test, name) in [
-        ("control", "documents"),
-        ("postmark", "documents"),
-        ("iozone", "documents"),
-        ("reports", "examples"),
+    for words in [
+        &["larder-report", "--lib", "documents"][..],
+        &["larder", "--test", "it", "--", "documents::", "reports::examples"],
     ] {
         let mut cargo = run::cargo(root);
-        cargo.args(["test", "--quiet", "--package", "larder", "--test", test, name]);
+        cargo.args(["test", "--quiet", "--package"]).args(words);
         run::show(cargo.env("LARDER_WRITE_DOCS", "1"))?;
     }
     Ok(())

@@ -54,12 +54,12 @@ mod prelude {
     pub(super) use serde_json::{Value, json};
 
     pub(super) use super::{Claims, Env, to_f64};
+    pub(super) use crate::fio;
     pub(super) use crate::image::{self, MIB};
     pub(super) use crate::out::say;
     pub(super) use crate::record::{self, number};
     pub(super) use crate::run::{self, cmd, json_of, keep, text};
     pub(super) use crate::server::{Peer, Server};
-    pub(super) use crate::{fio, table};
 }
 
 /// Whether a proof may run beside another one.

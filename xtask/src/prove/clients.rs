@@ -202,21 +202,3 @@ fn settings(env: &Env, claims: &mut Claims) -> Result<()> {
     });
     Ok(())
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_short_form_has_each_value() {
-        let (all, quick) = (combinations(false), combinations(true));
-        assert_eq!((all.len(), quick.len()), (29, 3));
-        for policy in OTHER_POLICIES {
-            assert!(all.iter().any(|options| options.contains(&format!("--policy {policy} "))));
-        }
-        let text = quick.join("\n");
-        for value in PAGE_SIZES.iter().chain(&POLICIES).chain(&WRITE_MODES) {
-            assert!(text.contains(&format!(" {value}")), "{value} in {text}");
-        }
-    }
-}

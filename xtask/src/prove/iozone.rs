@@ -31,7 +31,7 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     let file_system = FileSystem::new(env.dir(), &image)?;
     let point = file_system.point();
     let place = ("LARDER_IOZONE_DIR", &*point.to_string_lossy());
-    let of = ("larder", "iozone::the_automatic_grid", "shown: ");
+    let of = ("larder", "the_automatic_grid", "shown: ");
     long_tests::shown(env, claims, what, of, &[place]);
     claims
         .tried("1 to 4 threads: what parent and children see of each pass", || threads(env, point));
