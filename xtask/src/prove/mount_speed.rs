@@ -55,18 +55,23 @@ const RCLONE_LEAST: Program = Program {
 const ALL: [Program; 7] =
     [LARDER, LARDER_FOR_ALL, LARDER_PAGES, BINDFS, MERGERFS, RCLONE, RCLONE_LEAST];
 
-/// A workload: its name, and the unit of its rate.
-type Workload = (&'static str, &'static str);
-const CREATES: Workload = ("creates", "files/s");
-const DELETES: Workload = ("deletes", "files/s");
-const POSTMARK: Workload = ("PostMark", "transactions/s");
-const DIRECT_1: Workload = ("4 KiB direct random hits, 1 job", "reads/s");
-const BUFFERED_1: Workload = ("4 KiB random hits, 1 job", "reads/s");
-const DIRECT_2: Workload = ("4 KiB direct random hits, 2 jobs", "reads/s");
-const BUFFERED_2: Workload = ("4 KiB random hits, 2 jobs", "reads/s");
-const DIRECT_LARGE: Workload = ("1 MiB direct reads", "MB/s");
-const KEPT: Workload = ("4 KiB random reads of kernel pages", "reads/s");
-const KEPT_LARGE: Workload = ("1 MiB reads of kernel pages", "MB/s");
+/// A workload: its name, the unit of its rate, and the options of fio.
+type Workload = (&'static str, &'static str, &'static str);
+const CREATES: Workload = ("creates", "files/s", "");
+const DELETES: Workload = ("deletes", "files/s", "");
+const POSTMARK: Workload = ("PostMark", "transactions/s", "");
+const DIRECT_1: Workload =
+    ("4 KiB direct random hits, 1 job", "reads/s", "--direct=1 --rw=randread --bs=4k");
+const BUFFERED_1: Workload = ("4 KiB random hits, 1 job", "reads/s", "--rw=randread --bs=4k");
+const DIRECT_2: Workload =
+    ("4 KiB direct random hits, 2 jobs", "reads/s", "--direct=1 --rw=randread --bs=4k --numjobs=2");
+const BUFFERED_2: Workload =
+    ("4 KiB random hits, 2 jobs", "reads/s", "--rw=randread --bs=4k --numjobs=2");
+const DIRECT_LARGE: Workload = ("1 MiB direct reads", "MB/s", "--direct=1 --rw=read --bs=1m");
+/// Here the options of the mount make the difference.
+const KEPT: Workload = ("4 KiB random reads of kernel pages", "reads/s", "--rw=randread --bs=4k");
+const KEPT_LARGE: Workload = ("1 MiB reads of kernel pages", "MB/s", "--rw=read --bs=1m");
+
 /// A rate of larder that is required: so many times that of a peer with the workload that is its
 /// counterpart, or so much a second.
 type Bar = (Workload, Option<(Program, Workload)>, f64);
@@ -199,7 +204,7 @@ fn judge(
     claims: &mut Claims,
     record: &mut Record,
 ) -> Result<()> {
-    let (title, unit) = workload;
+    let (title, unit, _) = workload;
     let find = |side: (Program, Workload)| {
         let found = all.iter().find(|it| it.0 == side).map(|it| it.1.as_deref());
         found.with_context(|| format!("no trial of {}", name(side)))
@@ -228,19 +233,12 @@ fn judge(
 
 /// The rate of one trial at a mountpoint.
 fn trial(env: &Env, workload: Workload, point: &Path) -> Result<f64> {
-    let reads = |options: &str| reads(env, point, options);
-    let large = |direct: &str| Ok(reads(&format!("{direct} --rw=read --bs=1m"))? * 1.048_576);
     match workload {
         CREATES => made_and_removed(point).map(|(creates, _)| creates),
         DELETES => made_and_removed(point).map(|(_, deletes)| deletes),
         POSTMARK => postmark(env, point),
-        DIRECT_LARGE => large("--direct=1"),
-        KEPT_LARGE => large("--direct=0"),
-        DIRECT_1 => reads("--direct=1 --rw=randread --bs=4k"),
-        DIRECT_2 => reads("--direct=1 --rw=randread --bs=4k --numjobs=2"),
-        BUFFERED_2 => reads("--rw=randread --bs=4k --numjobs=2"),
-        // With kernel pages the options of the mount make the difference.
-        _ => reads("--rw=randread --bs=4k"),
+        (_, "MB/s", options) => Ok(reads(env, point, options)? * 1.048_576),
+        (.., options) => reads(env, point, options),
     }
 }
 
