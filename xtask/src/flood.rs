@@ -1,6 +1,6 @@
 //! A lean client: 4 KiB requests at random places, a fixed number in flight. One receive takes in
-//! all answers that have arrived, and one send carries as many new requests; fio's own work for each
-//! request would limit the rate of a fast server.
+//! all answers that have arrived, and one send carries as many new requests; fio's own work for
+//! each request would limit the rate of a fast server.
 
 use std::path::Path;
 use std::time::{Duration, Instant};

@@ -1,5 +1,6 @@
 //! Instructions of a hit with the hit-ratio curve and without, for `cargo xtask prove curve-cost`.
-//! Nothing is timed: the program runs itself under callgrind, which counts inside [`measured`] only.
+//! Nothing is timed: the program runs itself under callgrind, which counts inside [`measured`]
+//! only.
 //!
 //! `cargo bench --package larder-io --bench hit_cost -- claims [--quick]`. Without arguments, as in
 //! `cargo test --benches`, a moment on a few megabytes shows that it works.

@@ -3,8 +3,8 @@
 //! * `prepare OUT [TRACE...]`: writes traces in the format that the peer reads, one reference each
 //!   page, and one of 10 million references drawn from a zipf distribution;
 //! * `replace TRACE POLICY PAGES`: one pass with one cache, reading included, as JSON;
-//! * `promises NAME TRACE`: claims about the exact curve of LRU, about eight sizes and eight policies
-//!   in one pass and in separate ones, and about sampled curves against the exact one;
+//! * `promises NAME TRACE`: claims about the exact curve of LRU, about eight sizes and eight
+//!   policies in one pass and in separate ones, and about sampled curves against the exact one;
 //! * `miniatures TRACE SEEDS`: curves of other policies against caches of full size.
 
 #![forbid(unsafe_code)]

@@ -1,10 +1,9 @@
-//! Decisions of the cache over the traces beside the repository, as claims for
-//! `cargo xtask prove`: the default policy, `--policy auto`, the curve of the running cache, and the
-//! division of a pool.
+//! Decisions of the cache over the traces beside the repository, as claims for `cargo xtask prove`:
+//! the default policy, `--policy auto`, the curve of the running cache, and the division of a pool.
 //!
 //! `cargo bench --package larder-lab --bench tuning -- NAME [--quick]`, where NAME is one of
-//! `default-policy`, `auto`, `curve`, `share`. Without a name, as in `cargo test --benches`, a moment
-//! of `auto` shows that it works.
+//! `default-policy`, `auto`, `curve`, `share`. Without a name, as in `cargo test --benches`, a
+//! moment of `auto` shows that it works.
 
 #![expect(clippy::print_stdout, reason = "it prints what it measures")]
 

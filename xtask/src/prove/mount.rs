@@ -20,7 +20,8 @@ const LARDER: Program =
     Program { name: "larder", line: "LARDER mount --control none --memory 96MiB --allow-other" };
 #[rustfmt::skip]
 const NEEDS: [&str; 10] = [
-    "losetup", "mkfs.ext4", "sqlite3", "rsync", "tar", "setfacl", "setfattr", "git", "postmark", "fio",
+    "losetup", "mkfs.ext4", "sqlite3", "rsync", "tar", "setfacl", "setfattr", "git",
+    "postmark", "fio",
 ];
 
 /// Runs of fio: a name, and the options.

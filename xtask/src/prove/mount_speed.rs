@@ -1,8 +1,8 @@
 //! The speed of `larder mount` beside bindfs, mergerfs and rclone, alternating in one run.
 //!
 //! Each program mounts a directory of its own of one ext4 on a loop device with direct I/O. All
-//! reads are hits: the file was read just before. No other users are let in, from which larder alone
-//! gains (docs/mount.md), and larder alone uses FUSE over io_uring.
+//! reads are hits: the file was read just before. No other users are let in, from which larder
+//! alone gains (docs/mount.md), and larder alone uses FUSE over io_uring.
 
 use std::fs::{File, OpenOptions};
 

@@ -1,7 +1,8 @@
-//! Page sizes under a database: nothing is promised, the table shows which one wins on this machine.
+//! Page sizes under a database: nothing is promised, the table shows which one wins on this
+//! machine.
 //!
-//! Each case has a new server; cases take turns, round by round, and the figure is the median of the
-//! rounds. The image is full of data and four times the cache.
+//! Each case has a new server; cases take turns, round by round, and the figure is the median of
+//! the rounds. The image is full of data and four times the cache.
 
 use super::prelude::*;
 use crate::stats::{median, take_turns};

@@ -1,8 +1,8 @@
 //! Memory of a sweep: many caches in one pass need little more than the caches themselves.
 //!
 //! The need of a cache is what a simulation of it alone held at its end, less that of a cache of
-//! one page. The end is the last [`END`] of all samples of `/proc`: at the very last one the process
-//! may already be exiting, and the peak comes while the trace is read.
+//! one page. The end is the last [`END`] of all samples of `/proc`: at the very last one the
+//! process may already be exiting, and the peak comes while the trace is read.
 
 use std::process::Stdio;
 

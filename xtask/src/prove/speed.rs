@@ -6,7 +6,10 @@
 
 use super::prelude::*;
 use crate::flood;
-use crate::nbd;
+use crate::nbd::{
+    self,
+    Command::{Read, Write},
+};
 use crate::record::Record;
 use crate::stats::{Spread, median, take_turns};
 
@@ -17,6 +20,8 @@ const MEMORY: &str = "nbdkit memory";
 const CACHE: &str = "nbdkit cache filter";
 const QEMU: &str = "qemu-nbd writeback";
 
+use Client::{Fio, Flood};
+
 /// The client of a workload.
 #[derive(Debug)]
 enum Client {
@@ -26,43 +31,30 @@ enum Client {
     Flood(nbd::Command, usize),
 }
 
-/// A workload, the times of each peer's rate that are required, and whether the server must also
-/// use less processor time than the first peer.
-type Workload = (&'static str, Client, &'static [(&'static str, f64)], bool);
+/// The times of each peer's rate that are required.
+type Least = &'static [(&'static str, f64)];
+/// A workload, what is required, and whether the server must also use less processor time than the
+/// first peer.
+type Workload = (&'static str, Client, Least, bool);
+
+const FAST: Least = &[(MEMORY, 1.35)];
+const WRITE: Least = &[(MEMORY, 0.95)];
+const LEAN_READ: Least = &[(MEMORY, 1.0), (CACHE, 3.0), (QEMU, 3.0)];
+const LEAN_WRITE: Least = &[(MEMORY, 0.95), (CACHE, 3.0), (QEMU, 3.0)];
 
 /// The last ones make everything dirty.
 const WORKLOADS: &[Workload] = &[
-    (
-        "4 KiB random read, depth 32",
-        Client::Fio("--rw=randread --bs=4k --iodepth=32"),
-        &[(MEMORY, 1.35)],
-        false,
-    ),
+    ("4 KiB random read, depth 32", Fio("--rw=randread --bs=4k --iodepth=32"), FAST, false),
     (
         "4 KiB random read, depth 1",
-        Client::Fio("--rw=randread --bs=4k --iodepth=1"),
+        Fio("--rw=randread --bs=4k --iodepth=1"),
         &[(MEMORY, 1.0)],
         false,
     ),
-    ("1 MiB read, depth 4", Client::Fio("--rw=read --bs=1m --iodepth=4"), &[(MEMORY, 1.25)], false),
-    (
-        "4 KiB random read, depth 32, lean client",
-        Client::Flood(nbd::Command::Read, 32),
-        &[(MEMORY, 1.0), (CACHE, 3.0), (QEMU, 3.0)],
-        true,
-    ),
-    (
-        "4 KiB random write, depth 32",
-        Client::Fio("--rw=randwrite --bs=4k --iodepth=32"),
-        &[(MEMORY, 0.95)],
-        true,
-    ),
-    (
-        "4 KiB random write, depth 32, lean client",
-        Client::Flood(nbd::Command::Write, 32),
-        &[(MEMORY, 0.95), (CACHE, 3.0), (QEMU, 3.0)],
-        true,
-    ),
+    ("1 MiB read, depth 4", Fio("--rw=read --bs=1m --iodepth=4"), &[(MEMORY, 1.25)], false),
+    ("4 KiB random read, depth 32, lean client", Flood(Read, 32), LEAN_READ, true),
+    ("4 KiB random write, depth 32", Fio("--rw=randwrite --bs=4k --iodepth=32"), WRITE, true),
+    ("4 KiB random write, depth 32, lean client", Flood(Write, 32), LEAN_WRITE, true),
 ];
 
 /// Requests per second of the trials of one server, and nanoseconds of processor time per request.
@@ -83,13 +75,11 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
             let (name, server) = &servers[index];
             let before = server.cpu()?;
             let outcome = match workload.1 {
-                Client::Fio(options) => {
+                Fio(options) => {
                     let options: Vec<&str> = options.split(' ').collect();
                     fio::run(&server.uri(), seconds, &options)
                 }
-                Client::Flood(command, depth) => {
-                    flood::run(&server.socket(), command, depth, seconds)
-                }
+                Flood(command, depth) => flood::run(&server.socket(), command, depth, seconds),
             };
             let outcome = outcome.with_context(|| format!("{} of {name}", workload.0))?;
             let used = server.cpu()?.saturating_sub(before);
