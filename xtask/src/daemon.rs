@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::cleanup::Cleanup;
@@ -68,18 +68,9 @@ impl Daemon {
 
     /// Waits until it is ready; an error if it ends before.
     pub(crate) fn wait_until(&mut self, is_ready: impl Fn(&Self) -> bool) -> Result<()> {
-        let begun = Instant::now();
-        loop {
-            self.check_alive().context("at its start")?;
-            if is_ready(self) {
-                return Ok(());
-            }
-            if begun.elapsed() > START_MAX {
-                let (name, said) = (&self.name, run::tail(&self.stderr()));
-                bail!("{name} is not ready after {} s\n{said}", START_MAX.as_secs());
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        let what = format!("{} is ready", self.name);
+        let ready = until(&what, START_MAX, || self.check_alive().map(|()| is_ready(self)));
+        ready.with_context(|| format!("start {}: {}", self.name, run::tail(&self.stderr())))
     }
 
     /// A file in its own directory.
@@ -107,10 +98,8 @@ impl Daemon {
 
     /// An error, with the end of its output, if it has ended.
     pub(crate) fn check_alive(&mut self) -> Result<()> {
-        match self.child.try_wait().with_context(|| format!("wait for {}", self.name))? {
-            None => Ok(()),
-            Some(status) => bail!("{} ended: {status}\n{}", self.name, run::tail(&self.stderr())),
-        }
+        ensure!(!self.has_ended()?, "{} ended\n{}", self.name, run::tail(&self.stderr()));
+        Ok(())
     }
 
     pub(crate) fn signal(&self, signal: Signal) -> Result<()> {
@@ -120,18 +109,10 @@ impl Daemon {
 
     /// Waits for its end.
     pub(crate) fn wait(mut self, limit: Duration) -> Result<Ended> {
-        let begun = Instant::now();
-        loop {
-            let status =
-                self.child.try_wait().with_context(|| format!("wait for {}", self.name))?;
-            if let Some(status) = status {
-                let (code, stderr) = (status.code(), self.stderr());
-                return Ok(Ended { code, took: begun.elapsed(), stderr });
-            }
-            let seconds = limit.as_secs();
-            ensure!(begun.elapsed() <= limit, "{} does not end within {seconds} s", self.name);
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        let (begun, name) = (Instant::now(), self.name.clone());
+        until(&format!("{name} ends"), limit, || self.has_ended())?;
+        let status = self.child.wait().with_context(|| format!("wait for {name}"))?;
+        Ok(Ended { code: status.code(), took: begun.elapsed(), stderr: self.stderr() })
     }
 
     /// Ends it with a signal and waits.

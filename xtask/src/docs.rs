@@ -45,6 +45,19 @@ pub(crate) fn command(args: &[String]) -> Result<Ending> {
     Ok(if same { Ending::Holds } else { Ending::Broken })
 }
 
+/// `captures [BINARY]`: the screens of docs/top.md, by a script.
+pub(crate) fn captures(args: &[String]) -> Result<()> {
+    let root = run::workspace()?;
+    let binary = match args {
+        [] => nextest::binary()?,
+        [binary] => std::fs::canonicalize(binary).with_context(|| format!("find {binary}"))?,
+        _ => bail!("captures takes a binary or nothing"),
+    };
+    let reason = run::missing(&["tmux", "unshare"]);
+    anyhow::ensure!(reason.is_none(), "captures: {}", reason.unwrap_or_default());
+    run::show(cmd!("bash xtask/captures.sh {binary}").current_dir(&root))
+}
+
 /// The tests that check examples, and write them where they are told to.
 const EXAMPLES: &str = "(package(larder-report) and test(documents)) or (package(larder) and \
     test(/^(control|postmark|iozone)::documents|^reports::.*examples/))";

@@ -1,8 +1,6 @@
-//! A lean client: 4 KiB requests at random places, a fixed number in flight.
-//!
-//! fio's own work for each request limits the rate of a fast server; here one receive takes in all
-//! answers that have arrived, and one send carries as many new requests. So the server is what is
-//! measured. Of each reply the form, the error and the handle are checked.
+//! A lean client: 4 KiB requests at random places, a fixed number in flight. One receive takes in
+//! all answers that have arrived, and one send carries as many new requests; fio's own work for
+//! each request would limit the rate of a fast server.
 
 use std::path::Path;
 use std::time::{Duration, Instant};

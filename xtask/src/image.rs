@@ -44,18 +44,3 @@ pub(crate) fn same(left: &Path, right: &Path) -> Result<()> {
     run::text(Command::new("cmp").arg(left).arg(right)).context("the images differ")?;
     Ok(())
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_seed_makes_the_image() {
-        let dir = tempfile::tempdir().unwrap();
-        let make = |name: &str, seed| filled(&dir.path().join(name), 10, seed).unwrap();
-        let (one, again, other) = (make("one", 1), make("again", 1), make("other", 2));
-        assert_eq!(one.metadata().unwrap().len(), 10 * MIB);
-        assert!(same(&one, &again).is_ok());
-        assert!(same(&one, &other).is_err());
-    }
-}

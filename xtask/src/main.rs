@@ -5,7 +5,6 @@
 #![expect(clippy::print_stdout, reason = "a command line tool talks on its standard output")]
 #![forbid(unsafe_code)]
 
-mod captures;
 mod cleanup;
 mod daemon;
 mod disk;
@@ -47,7 +46,6 @@ usage: cargo xtask COMMAND
       --for TIME         how long to fuzz: 90s, 10m, 1h (default 1h; 5s with --quick)
       --seed N           seed of everything random (default 1)
       --binary PATH      prove this binary of larder instead of building one
-      --keep             keep new inputs that the fuzzer found interesting in xtask/corpus
 
 Images and sockets go to a directory of their own under TMPDIR and are removed at the end.";
 
@@ -80,7 +78,7 @@ fn dispatch(args: &[String]) -> anyhow::Result<Ending> {
     match command {
         "tidy" => no_more(rest).and_then(|()| tidy::command()),
         "docs" => docs::command(rest),
-        "captures" => captures::command(rest).map(|()| Ending::Holds),
+        "captures" => docs::captures(rest).map(|()| Ending::Holds),
         "test" => test::command(rest),
         "guest" => guest::command(rest),
         prove::kernel_nbd::INSIDE => prove::kernel_nbd::inside(rest),

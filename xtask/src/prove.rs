@@ -29,7 +29,6 @@ mod size;
 mod slow_disk;
 mod speed;
 mod supercache;
-mod tuning;
 mod upstream;
 mod warm;
 mod watch;
@@ -38,7 +37,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 
 use crate::cleanup::Scratch;
 use crate::out::{self, say};
@@ -56,12 +55,12 @@ mod prelude {
     pub(super) use serde_json::{Value, json};
 
     pub(super) use super::{Claims, Env, to_f64};
+    pub(super) use crate::fio;
     pub(super) use crate::image::{self, MIB};
     pub(super) use crate::out::say;
     pub(super) use crate::record::{self, number};
     pub(super) use crate::run::{self, cmd, json_of, keep, text};
     pub(super) use crate::server::{Peer, Server};
-    pub(super) use crate::{fio, table};
 }
 
 /// Whether a proof may run beside another one.
@@ -82,18 +81,30 @@ pub(crate) struct Proof {
     /// What it shows.
     pub(crate) about: &'static str,
     beside: Beside,
-    run: Work,
+    work: Work,
 }
 
-type Work = fn(&Env, &mut Claims) -> Result<()>;
+#[derive(Debug)]
+enum Work {
+    Code(Run),
+    /// A benchmark that prints its claims: package, name, words.
+    Bench(&'static [&'static str]),
+}
 
-const fn proof(name: &'static str, about: &'static str, beside: Beside, run: Work) -> Proof {
-    Proof { name, about, beside, run }
+type Run = fn(&Env, &mut Claims) -> Result<()>;
+
+const fn proof(name: &'static str, about: &'static str, beside: Beside, run: Run) -> Proof {
+    Proof { name, about, beside, work: Work::Code(run) }
 }
 
 /// A proof that runs alone.
-const fn alone(name: &'static str, about: &'static str, run: Work) -> Proof {
+const fn alone(name: &'static str, about: &'static str, run: Run) -> Proof {
     proof(name, about, Beside::None, run)
+}
+
+/// A proof whose benchmark makes the claims.
+const fn bench(name: &'static str, about: &'static str, of: &'static [&'static str]) -> Proof {
+    Proof { name, about, beside: Beside::None, work: Work::Bench(of) }
 }
 
 use Beside::{Another, AnotherIfQuick};
@@ -113,19 +124,31 @@ pub(crate) const PROOFS: &[Proof] = &[
     proof("rss", "memory stays within --memory and 32 MiB", AnotherIfQuick, rss::run),
     alone("lazy", "lazy write on a slow disk (root)", lazy::run),
     alone("speed", "all hits, against the peers", speed::run),
-    alone("in-process", "hits without a socket", speed::in_process),
+    bench("in-process", "hits without a socket", &["larder-io", "hit"]),
     proof("trace-fuzz", "wrong traces of every format", AnotherIfQuick, long_tests::trace_fuzz),
-    alone("default-policy", "the default hits most over the block traces", policies::default),
+    bench(
+        "default-policy",
+        "the default hits most over the block traces",
+        &["larder-lab", "tuning", "default-policy"],
+    ),
     alone("same-cache", "a trace replayed to the server and simulated", same_cache::run),
     alone("sim-speed", "the simulator, against libCacheSim", sim_speed::run),
     alone("sim-memory", "memory of a sweep, beside the need of its caches", sim_memory::run),
     alone("size", "the recommended size, against full sweeps", size::run),
     alone("leak", "a floor, a flood and a leak (root)", leak::run),
     alone("page-size", "page sizes and client threads under a database", policies::page_size),
-    alone("auto", "--policy auto, against each policy", tuning::auto),
-    alone("online-curve", "the curve of the running cache, against the exact", tuning::curve),
-    alone("curve-cost", "instructions that the curve adds to a hit", tuning::curve_cost),
-    alone("share", "--share auto, against fixed divisions", tuning::share),
+    bench("auto", "--policy auto, against each policy", &["larder-lab", "tuning", "auto"]),
+    bench(
+        "online-curve",
+        "the curve of the running cache, against the exact",
+        &["larder-lab", "tuning", "curve"],
+    ),
+    bench(
+        "curve-cost",
+        "instructions that the curve adds to a hit",
+        &["larder-io", "hit_cost", "claims"],
+    ),
+    bench("share", "--share auto, against fixed divisions", &["larder-lab", "tuning", "share"]),
     alone("warm", "a restart that reads back what was cached", warm::run),
     alone("compare", "larder compare, against known differences", compare::run),
     proof("iozone", "the grid of IOzone on 4 GiB (root)", AnotherIfQuick, iozone::run),
@@ -149,13 +172,11 @@ pub(crate) struct Options {
     pub(crate) seed: u64,
     /// The binary to prove instead of building one.
     pub(crate) binary: Option<PathBuf>,
-    /// Whether to keep new inputs of the fuzzer.
-    pub(crate) keep: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { quick: false, fuzz: None, seed: 1, binary: None, keep: false }
+        Self { quick: false, fuzz: None, seed: 1, binary: None }
     }
 }
 
@@ -261,6 +282,23 @@ impl Claims {
         is_skipped
     }
 
+    /// Collects the claims that a test or a benchmark printed, and shows the rest of its output.
+    fn collect(&mut self, out: &str) -> Result<()> {
+        let before = self.list.len();
+        for line in out.lines() {
+            // The first line of a test stands behind its name.
+            let fields = line.split_once("claim\t").map(|(_, rest)| rest.split('\t').collect());
+            match fields.unwrap_or(Vec::new())[..] {
+                [what, figure, peer, verdict] => {
+                    self.against(what, figure, peer, Verdict::of_word(verdict));
+                }
+                _ => say!("   {line}"),
+            }
+        }
+        ensure!(self.list.len() > before, "it made no claim:\n{}", run::tail(out));
+        Ok(())
+    }
+
     /// A claim that holds, with the figure, unless the work fails.
     fn tried(&mut self, what: impl Into<String>, work: impl FnOnce() -> Result<String>) {
         match work() {
@@ -295,7 +333,11 @@ pub(crate) fn claims(names: &[&str], options: &Options) -> Result<Vec<Claim>> {
         say!("\n== prove {}: {}", proof.name, proof.about);
         let done = Scratch::new().and_then(|scratch| {
             let (options, larder, root) = (options.clone(), larder.clone(), root.clone());
-            (proof.run)(&Env { options, larder, root, scratch }, &mut claims)
+            let env = Env { options, larder, root, scratch };
+            match proof.work {
+                Work::Code(run) => run(&env, &mut claims),
+                Work::Bench(of) => long_tests::bench(&env, &mut claims, of),
+            }
         });
         if let Err(error) = done {
             claims.tried("the proof can be carried out", || Err(error));
@@ -353,7 +395,6 @@ fn parse(args: &[String]) -> Result<(Vec<&str>, Options)> {
         let mut value = || rest.next().with_context(|| format!("{arg} needs a value"));
         match arg.as_str() {
             "--quick" => options.quick = true,
-            "--keep" => options.keep = true,
             "--for" => options.fuzz = Some(duration(value()?)?),
             "--seed" => options.seed = value()?.parse().context("--seed needs a number")?,
             "--binary" => options.binary = Some(PathBuf::from(value()?)),
@@ -399,10 +440,13 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_proof_is_a_claim_that_fails() {
+    fn claims_come_from_code_and_from_output() {
         let mut claims = Claims::default();
         claims.tried("it works", || bail!("why\nmore"));
-        assert_eq!(claims.list[0].figure, "why");
-        assert_eq!(claims.list[0].verdict, Verdict::Fails);
+        claims.collect("noise\ntest x ... claim\tfast\t1 s\t2 s\tyes\n").unwrap();
+        let [failed, fast] = &claims.list[..] else { panic!("{claims:?}") };
+        assert_eq!((&*failed.figure, failed.verdict), ("why", Verdict::Fails));
+        assert_eq!((&*fast.figure, &*fast.peer, fast.verdict), ("1 s", "2 s", Verdict::Holds));
+        assert!(claims.collect("running 0 tests").is_err(), "nothing was shown");
     }
 }

@@ -144,13 +144,14 @@ pub(crate) fn text(mut command: impl BorrowMut<Command>) -> Result<String> {
 
 /// Runs and parses the standard output as JSON, from the first brace on.
 pub(crate) fn json_of(mut command: impl BorrowMut<Command>) -> Result<serde_json::Value> {
-    let out = text(command.borrow_mut())?;
-    let parse = || {
-        let start = out.find('{').context("it printed no JSON")?;
-        let mut values = serde_json::Deserializer::from_str(&out[start..]).into_iter();
-        values.next().context("it printed no JSON")?.context("parse JSON")
-    };
-    parse().with_context(|| describe(command.borrow()))
+    json_in(&text(command.borrow_mut())?).with_context(|| describe(command.borrow()))
+}
+
+/// The first JSON object in a text.
+pub(crate) fn json_in(text: &str) -> Result<serde_json::Value> {
+    let start = text.find('{').context("it printed no JSON")?;
+    let mut values = serde_json::Deserializer::from_str(&text[start..]).into_iter();
+    values.next().context("it printed no JSON")?.context("parse JSON")
 }
 
 /// The last lines of a text.

@@ -12,65 +12,49 @@ use serde_json::Value;
 use crate::daemon::{Daemon, Ended};
 use crate::run::{self, cmd};
 
-/// The servers that Larder is compared with.
+/// A server that Larder is compared with: its name in tables and records, and the command line that
+/// serves on SOCKET in the foreground until SIGTERM.
 #[derive(Debug, Clone)]
-pub(crate) enum Peer {
-    /// `nbdkit memory` of so many bytes.
-    NbdkitMemory(u64),
-    /// `nbdkit --filter=cache file` with reads cached.
-    NbdkitCache(PathBuf),
-    /// `qemu-nbd --cache=writeback`.
-    QemuNbd(PathBuf),
-    /// `nbdkit null` of so many bytes, where each read and write takes so long, on this many
-    /// threads.
-    NbdkitSlow(u64, Duration, u32),
-}
+pub(crate) struct Peer(pub(crate) &'static str, String);
 
 impl Peer {
-    /// Its name in tables and records.
-    pub(crate) fn name(&self) -> &'static str {
-        match self {
-            Self::NbdkitMemory(_) => "nbdkit memory",
-            Self::NbdkitCache(_) => "nbdkit cache filter",
-            Self::QemuNbd(_) => "qemu-nbd writeback",
-            Self::NbdkitSlow(..) => "nbdkit delay filter",
-        }
+    /// `nbdkit memory` of so many bytes.
+    pub(crate) fn nbdkit_memory(bytes: u64) -> Self {
+        Self("nbdkit memory", format!("nbdkit --foreground --unix SOCKET memory {bytes}"))
     }
 
-    /// The command that serves on `dir/socket` in the foreground until SIGTERM.
-    fn command(&self, dir: &Path) -> Command {
-        let socket = dir.join("socket");
-        let text = |number: u64| number.to_string();
-        match self {
-            Self::NbdkitMemory(bytes) => {
-                let bytes = text(*bytes);
-                cmd!("nbdkit --foreground --unix {socket} memory {bytes}")
-            }
-            Self::NbdkitCache(image) => {
-                let serve = "cache-on-read=true";
-                let mut command =
-                    cmd!("nbdkit --foreground --unix {socket} --filter=cache file {image} {serve}");
-                // The filter keeps its copy in a file there.
-                command.env("TMPDIR", dir);
-                command
-            }
-            Self::QemuNbd(image) => {
-                let how = ["--persistent", "--shared=0", "--format=raw", "--cache=writeback"];
-                cmd!("qemu-nbd {how...} --socket={socket} {image}")
-            }
-            Self::NbdkitSlow(bytes, time, threads) => {
-                let (bytes, threads) = (text(*bytes), threads.to_string());
-                let delays = ["rdelay", "wdelay"].map(|it| format!("{it}={}ms", time.as_millis()));
-                let nbdkit = cmd!("nbdkit --foreground --threads={threads} --unix {socket}");
-                let mut command = nbdkit;
-                command.args(["--filter=delay", "null", &format!("size={bytes}")]).args(delays);
-                command
-            }
-        }
+    /// `nbdkit --filter=cache file` with reads cached.
+    pub(crate) fn nbdkit_cache(image: &Path) -> Self {
+        let line = "nbdkit --foreground --unix SOCKET --filter=cache file";
+        let image = image.display();
+        Self("nbdkit cache filter", format!("{line} {image} cache-on-read=true"))
+    }
+
+    /// `qemu-nbd --cache=writeback`.
+    pub(crate) fn qemu_nbd(image: &Path) -> Self {
+        let line =
+            "qemu-nbd --persistent --shared=0 --format=raw --cache=writeback --socket=SOCKET";
+        Self("qemu-nbd writeback", format!("{line} {}", image.display()))
+    }
+
+    /// `nbdkit null` of so many bytes, where each read and write takes so long, on this many
+    /// threads.
+    pub(crate) fn nbdkit_slow(bytes: u64, time: Duration, threads: u32) -> Self {
+        let (line, ms) = ("nbdkit --foreground --unix SOCKET --filter=delay", time.as_millis());
+        let how = format!("--threads={threads} null size={bytes} rdelay={ms}ms wdelay={ms}ms");
+        Self("nbdkit delay filter", format!("{line} {how}"))
     }
 
     pub(crate) fn start(&self, scratch: &Path) -> Result<Server> {
-        Server::start(self.name(), scratch, |dir| self.command(dir), false)
+        let command = |dir: &Path| {
+            let line = self.1.replace("SOCKET", &dir.join("socket").to_string_lossy());
+            let mut words = line.split(' ');
+            let mut command = Command::new(words.next().unwrap_or_default());
+            // The cache filter keeps its copy in a file there.
+            command.args(words).env("TMPDIR", dir);
+            command
+        };
+        Server::start(self.0, scratch, command, false)
     }
 }
 

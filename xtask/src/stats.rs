@@ -42,13 +42,22 @@ impl Spread {
     pub(crate) fn of_ratios(ours: &[f64], theirs: &[f64]) -> Self {
         Self::of(&ours.iter().zip(theirs).map(|(a, b)| a / b).collect::<Vec<_>>())
     }
+
+    /// In words, where it is one of ratios.
+    pub(crate) fn times(&self) -> String {
+        format!("{:.2} times ({:.2} to {:.2})", self.median, self.min, self.max)
+    }
 }
 
 impl fmt::Display for Spread {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let digits = out.precision().unwrap_or(2);
         let Self { median, min, max } = self;
-        write!(out, "{median:.digits$} ({min:.digits$} to {max:.digits$})")
+        if out.sign_plus() {
+            write!(out, "{median:+.digits$} ({min:+.digits$} to {max:+.digits$})")
+        } else {
+            write!(out, "{median:.digits$} ({min:.digits$} to {max:.digits$})")
+        }
     }
 }
 
@@ -70,7 +79,8 @@ mod tests {
     fn the_spread_of_ratios_is_that_of_the_rounds() {
         let spread = Spread::of_ratios(&[150.0, 130.0, 140.0], &[100.0, 100.0, 100.0]);
         assert_eq!(spread, Spread { median: 1.4, min: 1.3, max: 1.5 });
-        assert_eq!((format!("{spread:.1}"), format!("{spread}")).0, "1.4 (1.3 to 1.5)");
+        assert_eq!(format!("{spread:.1}"), "1.4 (1.3 to 1.5)");
+        assert_eq!(format!("{spread:+.1}"), "+1.4 (+1.3 to +1.5)");
         assert!((median(&[1.0, 4.0, 2.0, 3.0]) - 2.5).abs() < 1e-9);
     }
 

@@ -20,6 +20,12 @@ impl Verdict {
             Self::Skipped => "skipped",
         }
     }
+
+    /// The verdict of a word; any other word is a failure.
+    pub(crate) fn of_word(word: &str) -> Self {
+        let all = [Self::Holds, Self::Skipped];
+        all.into_iter().find(|verdict| verdict.word() == word).unwrap_or(Self::Fails)
+    }
 }
 
 impl From<bool> for Verdict {

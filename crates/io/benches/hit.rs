@@ -10,7 +10,7 @@
 //! that pages, layout and state of the processor's caches are the same. Ratios are taken pair by
 //! pair within a round, then their median; times are in nanoseconds for 4 KiB.
 //!
-//! `cargo bench --package larder-io --bench hit -- [--json] [--quick]`. Without `--bench`, which
+//! `cargo bench --package larder-io --bench hit -- [--quick]`. Without `--bench`, which
 //! cargo adds, as in `cargo test --benches`, a moment on a few megabytes shows that it works.
 
 use larder_core::cache::HitRead;
@@ -24,6 +24,7 @@ use larder_core::volume::VolumeOptions;
 use larder_io::engine::{ArenaCache, ArenaLane, ArenaVolume, Engine, EngineOptions};
 use larder_io::store::Timed;
 use larder_mem::Pin;
+use larder_testing::claim;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use rustix::io::ReadWriteFlags;
@@ -439,37 +440,37 @@ impl Results {
         results
     }
 
-    fn json(&self) -> String {
-        let [memcpy, hit, hits, pread, large] =
-            [&self.memcpy_ns, &self.hit_ns, &self.hits_ns, &self.pread_ns, &self.large_ns]
-                .map(Series::median);
-        let [
-            hit_over_memcpy,
-            batch_over_memcpy,
-            pread_over_hits,
-            scaling,
-            memcpy_scaling,
-            large_over_memcpy,
-        ] = [
-            &self.hit_over_memcpy,
+    /// The promises, for `cargo xtask prove in-process`.
+    fn claims(&self) {
+        let [copy, alone, batch, pread, over_copy, pread_over, scaling, copy_scaling] = [
+            &self.memcpy_ns,
+            &self.hit_ns,
+            &self.hits_ns,
+            &self.pread_ns,
             &self.hits_over_memcpy,
             &self.pread_over_hits,
             &self.scaling,
             &self.memcpy_scaling,
-            &self.large_over_memcpy,
         ]
-        .map(|series| {
-            let [median, min, max] = series.spread();
-            format!("[{median:.3},{min:.3},{max:.3}]")
-        });
-        format!(
-            "{{\"memcpy_ns\":{memcpy:.1},\"hit_ns\":{hit:.1},\"hits_ns\":{hits:.1},\
-             \"pread_ns\":{pread:.1},\
-             \"hit_over_memcpy\":{hit_over_memcpy},\"hits_over_memcpy\":{batch_over_memcpy},\
-             \"pread_over_hits\":{pread_over_hits},\
-             \"scaling_2_threads\":{scaling},\"memcpy_scaling_2_threads\":{memcpy_scaling},\
-             \"read_1mib_ns_per_4kib\":{large:.1},\"read_1mib_over_memcpy\":{large_over_memcpy}}}"
-        )
+        .map(Series::median);
+        claim(
+            "a copy hit, of eight at hand, takes at most 1.25 times a memcpy",
+            format!("{batch:.0} ns, {over_copy:.2} times ({alone:.0} ns one at a time)"),
+            format!("memcpy {copy:.0} ns"),
+            over_copy <= 1.25,
+        );
+        claim(
+            "it is at least 2 times as fast as pread from the page cache",
+            format!("{batch:.0} ns, {pread_over:.2} times"),
+            format!("pread {pread:.0} ns"),
+            pread_over >= 2.0,
+        );
+        claim(
+            "two threads do at least 1.8 times as much as one, or 0.9 of what memory allows",
+            format!("{scaling:.2} times"),
+            format!("memcpy {copy_scaling:.2} times"),
+            scaling >= 1.8 || scaling >= 0.9 * copy_scaling,
+        );
     }
 
     fn table(&self) -> String {
@@ -500,10 +501,7 @@ fn main() -> io::Result<()> {
     let setup = Setup::new(scale);
     let results = Results::measure(&setup, scale);
     setup.close();
-    let mut out = io::stdout().lock();
-    if arguments.iter().any(|argument| argument == "--json") {
-        writeln!(out, "{}", results.json())
-    } else {
-        write!(out, "{}", results.table())
-    }
+    write!(io::stdout(), "{}", results.table())?;
+    results.claims();
+    Ok(())
 }

@@ -1,9 +1,9 @@
-//! Hits in process for a counter of instructions: nothing is timed. `cargo xtask prove curve-cost`
-//! runs it under callgrind, which counts inside [`measured`] only, with the hit-ratio curve and
-//! without it.
+//! Instructions of a hit with the hit-ratio curve and without, for `cargo xtask prove curve-cost`.
+//! Nothing is timed: the program runs itself under callgrind, which counts inside [`measured`]
+//! only.
 //!
-//! `cargo bench --package larder-io --bench hit_cost -- MIB HITS curve|none`. Without arguments, as
-//! in `cargo test --benches`, a moment on a few megabytes shows that it works.
+//! `cargo bench --package larder-io --bench hit_cost -- claims [--quick]`. Without arguments, as in
+//! `cargo test --benches`, a moment on a few megabytes shows that it works.
 
 use larder_core::lane::Silent;
 use larder_core::policy::PolicyKind;
@@ -13,23 +13,58 @@ use larder_core::units::BLOCK_BYTES_U64;
 use larder_core::volume::VolumeOptions;
 use larder_io::engine::{ArenaCache, ArenaLane, Engine, EngineOptions};
 use larder_io::store::Timed;
+use larder_testing::{claim, has_tool};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use std::hint::black_box;
+use std::process::Command;
 
 /// Bytes of a request that fills the cache.
 const LARGE_BYTES: u32 = 1 << 20;
+/// Hits that are counted.
+const HITS: u32 = 400_000;
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).filter(|arg| arg != "--bench").collect();
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     match args[..] {
-        [mib, hits, curve @ ("curve" | "none")] => {
-            let number = |text: &str| text.parse().expect("a number");
-            run(number(mib), number(hits), curve == "curve");
+        ["claims"] => claims(&["256", "1024"]),
+        ["claims", "--quick"] => claims(&["256"]),
+        [mib, curve @ ("curve" | "none")] => {
+            run(mib.parse().expect("a number"), HITS.into(), curve == "curve");
         }
         _ => run(8, 10_000, true),
     }
+}
+
+/// Judges the cost of the curve for caches of these sizes.
+fn claims(sizes: &[&str]) {
+    for mib in sizes {
+        let what = format!("the curve costs a hit at most 1 % of its instructions, {mib} MiB");
+        if !has_tool("valgrind") {
+            return claim(what, "valgrind is not installed", "", None);
+        }
+        let [without, with] = ["none", "curve"].map(|curve| instructions(mib, curve));
+        let cost = (with - without) / without;
+        let figure = format!("{with:.2} instructions, {:+.2} %", cost * 100.0);
+        claim(what, figure, format!("without the curve {without:.2}"), cost <= 0.01);
+    }
+}
+
+/// Instructions of a hit of 4 KiB, its copy included, as callgrind counts them.
+fn instructions(mib: &str, curve: &str) -> f64 {
+    let out = Command::new("valgrind")
+        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null", "--collect-atstart=no"])
+        .arg("--toggle-collect=*hit_cost*measured*")
+        .arg(std::env::current_exe().expect("a program has a path"))
+        .args([mib, curve])
+        .output()
+        .expect("valgrind starts");
+    let text = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success(), "valgrind failed: {text}");
+    let count = text.lines().find_map(|line| line.split_once("Collected :")?.1.trim().parse().ok());
+    let count: f64 = count.expect("callgrind prints a count");
+    count / f64::from(HITS)
 }
 
 fn run(mib: u64, hits: u64, curve: bool) {

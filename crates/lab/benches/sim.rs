@@ -1,13 +1,11 @@
-//! How fast the simulator is, and how good its estimates are. `cargo xtask prove` runs it and
-//! judges; each mode prints one line of JSON.
+//! How fast the simulator is, and how good its estimates are, for `cargo xtask prove`.
 //!
 //! * `prepare OUT [TRACE...]`: writes traces in the format that the peer reads, one reference each
 //!   page, and one of 10 million references drawn from a zipf distribution;
-//! * `replace TRACE POLICY PAGES`: one pass with one cache, reading included;
-//! * `exact TRACE`: the exact curve of LRU, reading included;
-//! * `sweep TRACE`: eight sizes and eight policies, in one pass and in separate ones;
-//! * `bars TRACE SEEDS`: sampled curves against the exact one;
-//! * `miniatures TRACE SEEDS`: those of other policies against caches of full size.
+//! * `replace TRACE POLICY PAGES`: one pass with one cache, reading included, as JSON;
+//! * `promises NAME TRACE`: claims about the exact curve of LRU, about eight sizes and eight
+//!   policies in one pass and in separate ones, and about sampled curves against the exact one;
+//! * `miniatures TRACE SEEDS`: curves of other policies against caches of full size.
 
 #![forbid(unsafe_code)]
 #![expect(clippy::print_stdout, reason = "a bench prints")]
@@ -19,6 +17,7 @@ use std::num::NonZero;
 use std::path::Path;
 use std::time::Instant;
 
+use larder_core::curve::estimate::as_f64;
 use larder_core::policy::PolicyKind;
 use larder_lab::random::Random;
 use larder_lab::sim::curve::estimate::Estimate;
@@ -29,6 +28,7 @@ use larder_lab::sim::references::{Batch, Reference, References, Split};
 use larder_lab::sim::replace::{self, FindBy};
 use larder_lab::sim::sweep::{self, Planned};
 use larder_lab::trace::{self, BoxedSource, OpenOptions};
+use larder_testing::claim;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
@@ -44,9 +44,11 @@ fn main() -> Result<()> {
     match args[..] {
         ["prepare", out, ref traces @ ..] => prepare(Path::new(out), traces),
         ["replace", trace, policy, pages] => one(trace, policy, pages.parse()?),
-        ["exact", trace] => exact(trace),
-        ["sweep", trace] => sweep(trace),
-        ["bars", trace, seeds] => bars(trace, seeds.parse()?),
+        ["promises", name, trace] => {
+            exact(name, trace)?;
+            sweep(name, trace)?;
+            bars(name, trace, 200)
+        }
         ["miniatures", trace, seeds] => miniatures(trace, seeds.parse()?),
         // As a test: small, and nothing to read.
         [] => smoke(),
@@ -134,12 +136,13 @@ fn one(trace: &str, policy: &str, pages: u32) -> Result<()> {
     Ok(())
 }
 
-fn exact(trace: &str) -> Result<()> {
+fn exact(name: &str, trace: &str) -> Result<()> {
     let started = Instant::now();
     let curve = exact_curve(trace)?;
-    let (seconds, references) = (started.elapsed().as_secs_f64(), curve.references());
-    let footprint = curve.footprint();
-    println!(r#"{{"seconds": {seconds}, "references": {references}, "footprint": {footprint}}}"#);
+    let rate = as_f64(curve.references()) / started.elapsed().as_secs_f64() / 1e6;
+    println!(r#"{{"references": {}, "footprint": {}}}"#, curve.references(), curve.footprint());
+    let what = format!("{name}: the exact curve at 4 million references per second or more");
+    claim(what, format!("{rate:.1} million per s"), "", rate >= 4.0);
     Ok(())
 }
 
@@ -155,30 +158,33 @@ fn sizes(footprint: u64) -> Vec<u32> {
     SIZES.iter().map(|per_cent| u32::try_from(footprint * per_cent / 100).unwrap_or(1)).collect()
 }
 
-fn sweep(trace: &str) -> Result<()> {
+fn sweep(name: &str, trace: &str) -> Result<()> {
     let footprint = exact_curve(trace)?.footprint();
     let pages = sizes(footprint);
     let plan: Vec<Planned> = policies()
         .into_iter()
         .flat_map(|policy| pages.iter().map(move |&capacity| Planned { policy, capacity }))
         .collect();
-    let run = |plan: &[Planned], threads| -> Result<f64> {
+    let run = |plan: &[Planned]| -> Result<f64> {
         let started = Instant::now();
-        let threads = NonZero::new(threads).ok_or("a thread")?;
-        sweep::run(open(trace)?, plan, Some(footprint), threads, |_| ())?;
+        sweep::run(open(trace)?, plan, Some(footprint), NonZero::<usize>::MIN, |_| ())?;
         Ok(started.elapsed().as_secs_f64())
     };
-    let lru = run(&plan[..1], 1)?;
-    let separate = plan.chunks(1).map(|one| run(one, 1)).sum::<Result<f64>>()?;
-    let (together, threads) = (run(&plan, 1)?, run(&plan, 2)?);
+    let lru = run(&plan[..1])?;
+    let separate = plan.chunks(1).map(run).sum::<Result<f64>>()?;
+    let together = run(&plan)?;
     let started = Instant::now();
     let mut miniature = Miniature::new(&policies(), &pages, footprint, 1);
     each(trace, |batch| miniature.run(batch))?;
-    let sampled = started.elapsed().as_secs_f64();
-    println!(
-        r#"{{"separate_s": {separate}, "together_s": {together}, "two_threads_s": {threads},
-            "sampled_s": {sampled}, "lru_s": {lru}}}"#
+    let passes = started.elapsed().as_secs_f64() / lru;
+    claim(
+        format!("{name}: 8 sizes of 8 policies in one pass, at most 0.7 of separate ones"),
+        format!("{:.2} ({together:.1} s of {separate:.1} s, one core)", together / separate),
+        "",
+        together <= 0.7 * separate,
     );
+    let what = format!("{name}: the same sampled, at most 12 passes of lru");
+    claim(what, format!("{passes:.1} passes"), "", passes <= 12.0);
     Ok(())
 }
 
@@ -210,33 +216,30 @@ impl Judged {
     }
 }
 
-fn bars(trace: &str, seeds: u32) -> Result<()> {
+fn bars(name: &str, trace: &str, seeds: u32) -> Result<()> {
     let mut all = Vec::new();
     each(trace, |batch| all.extend_from_slice(batch))?;
     let mut exact = Exact::new();
     exact.run(&all);
     let curve = exact.curve();
     let pages = sizes(curve.footprint());
-    let mut judged: Vec<Judged> = pages.iter().map(|_| Judged::default()).collect();
     let mut total = Judged::default();
-    let started = Instant::now();
     for seed in 0..seeds {
         let mut sampled = Sampled::new(SAMPLE_PAGES, seed.into());
         sampled.run(&all);
-        for (&pages, judged) in pages.iter().zip(&mut judged) {
+        for &pages in &pages {
             let truth = curve.hit_ratio(pages.into()).ok_or("references")?;
-            let made = sampled.hit_ratio(pages.into()).ok_or("references")?;
-            judged.judge(made, truth);
-            total.judge(made, truth);
+            total.judge(sampled.hit_ratio(pages.into()).ok_or("references")?, truth);
         }
     }
-    for (per_cent, judged) in SIZES.iter().zip(&judged) {
-        judged.print(&format!("lru sampled {per_cent} %"));
-    }
     total.print("lru sampled");
-    println!(
-        r#"{{"what": "lru sampled, one pass", "seconds": {}}}"#,
-        started.elapsed().as_secs_f64() / f64::from(seeds)
+    let tried = f64::from(total.tried);
+    let (error, held) = (total.error / tried, f64::from(total.held) / tried);
+    claim(
+        format!("{name}: sampled against exact, mean error at most 0.5 points; 91 % of bars hold"),
+        format!("{:.2} points, {:.1} % of {seeds} seeds", error * 100.0, held * 100.0),
+        "",
+        error <= 0.005 && held >= 0.91,
     );
     Ok(())
 }
@@ -278,8 +281,8 @@ fn smoke() -> Result<()> {
     to.flush()?;
     let trace = path.to_str().ok_or("a path in UTF-8")?;
     let ran = one(trace, "lru", 50)
-        .and_then(|()| exact(trace))
-        .and_then(|()| bars(trace, 20))
+        .and_then(|()| exact("smoke", trace))
+        .and_then(|()| bars("smoke", trace, 20))
         .and_then(|()| miniatures(trace, 2));
     std::fs::remove_file(&path)?;
     ran

@@ -1,15 +1,9 @@
-//! What the running cache knows and decides, over traces: for `cargo xtask prove auto`,
-//! `online-curve` and `share`, which read what this prints.
+//! Decisions of the cache over the traces beside the repository, as claims for `cargo xtask prove`:
+//! the default policy, `--policy auto`, the curve of the running cache, and the division of a pool.
 //!
-//! * `auto TRACE PERCENT...`: `--policy auto` beside each policy that it chooses from, at parts of
-//!   the footprint; lines `PERCENT,PAGES,NAME,HIT_RATIO,SWITCHES` over what comes after the first
-//!   quarter of the references.
-//! * `curve TRACE PERCENT...`: the curve that the whole cache has kept, at parts of the footprint,
-//!   beside the exact one; lines `PERCENT,BYTES,ONLINE,LOW,HIGH,EXACT`.
-//! * `share`: two volumes in one pool; lines `POLICY,DIVISION,HIT_RATIO`.
-//!
-//! `cargo bench --package larder-lab --bench tuning -- NAME ...`. Without a name, as in
-//! `cargo test --benches`, a moment of the first shows that it works.
+//! `cargo bench --package larder-lab --bench tuning -- NAME [--quick]`, where NAME is one of
+//! `default-policy`, `auto`, `curve`, `share`. Without a name, as in `cargo test --benches`, a
+//! moment of `auto` shows that it works.
 
 #![expect(clippy::print_stdout, reason = "it prints what it measures")]
 
@@ -19,70 +13,138 @@ use larder_core::curve::estimate::as_f64;
 use larder_core::hint::Hint;
 use larder_core::mode::WriteMode;
 use larder_core::policy::PolicyKind;
+use larder_core::store::Geometry;
 use larder_core::tunables::Tunables;
+use larder_core::volume::VolumeOptions;
 use larder_lab::rehearsal::sharing::{Division, Sharing, hit_ratio};
 use larder_lab::sim::auto::AutoCache;
 use larder_lab::sim::curve::exact::Exact;
-use larder_lab::sim::references::{Batch, References, Split};
-use larder_lab::sim::replace::Changeable;
+use larder_lab::sim::min::Future;
+use larder_lab::sim::references::{Batch, Reference, References, Split};
+use larder_lab::sim::replace::{self, Changeable, Counts, FindBy};
 use larder_lab::sim::whole::{self, Lengths, Pace, StoreModel, WholeOptions};
 use larder_lab::trace::{self, BoxedSource, OpenOptions};
+use larder_testing::{claim, shared_trace};
 use std::error::Error;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 /// The part of the references that is warm-up: one in so many.
 const WARM_UP: usize = 4;
+/// The traces, and their names in the tables.
+const TRACES: [(&str, &str); 4] = [
+    ("arc_OLTP.lis.zst", "OLTP"),
+    ("arc_P3.lis.zst", "P3"),
+    ("cloudPhysicsIO.vscsi", "CloudPhysics"),
+    ("mqsim_tpcc-small.trace", "TPC-C"),
+];
+/// Sizes in per cent of the footprint; the short form takes the second.
+const SIZES: [u64; 4] = [1, 5, 10, 20];
+/// Traces with fewer references are left out, except for the default policy.
+const REFERENCES_MIN: usize = 100_000;
 
 fn main() -> Result<()> {
     let args: Vec<String> = std::env::args().skip(1).filter(|arg| arg != "--bench").collect();
-    let args: Vec<&str> = args.iter().map(String::as_str).collect();
-    match args[..] {
-        ["auto", trace, ref sizes @ ..] => {
-            let pages = pages(trace)?;
-            let footprint = footprint(&pages);
-            for size in sizes {
-                auto(&pages, size, part(footprint, size)?);
-            }
+    let is_quick = args.iter().any(|arg| arg == "--quick");
+    let sizes = if is_quick { &SIZES[1..2] } else { &SIZES[..] };
+    match args.first().map(String::as_str) {
+        Some("default-policy") => default_policy(),
+        Some("auto") => auto(sizes),
+        Some("curve") => curve(sizes),
+        Some("share") => share(),
+        None => {
+            auto_at(&(0..40_000).map(|n| n * n % 977).collect::<Vec<_>>(), 97);
             Ok(())
         }
-        ["curve", trace, ref sizes @ ..] => curve(trace, sizes),
-        ["share"] => share(),
-        [] => {
-            auto(&(0..40_000).map(|n| n * n % 977).collect::<Vec<_>>(), "10", 97);
-            Ok(())
-        }
-        _ => Err("see the head of this file for how to run it".into()),
+        Some(_) => Err("see the head of this file for how to run it".into()),
     }
 }
 
-fn part(footprint: u64, percent: &str) -> Result<u32> {
-    Ok(u32::try_from(footprint * percent.parse::<u64>()? / 100)?)
+/// The traces that exist here, with their names.
+fn traces() -> Vec<(&'static str, PathBuf)> {
+    TRACES.iter().filter_map(|&(file, name)| Some((name, shared_trace(file)?))).collect()
 }
 
-fn open(trace: &str) -> Result<BoxedSource> {
-    Ok(trace::open(Path::new(trace), &OpenOptions::default())?)
+fn open(trace: &Path) -> Result<BoxedSource> {
+    Ok(trace::open(trace, &OpenOptions::default())?)
 }
 
-/// The pages of a trace, one for each reference.
-fn pages(trace: &str) -> Result<Vec<u64>> {
+/// All references of a trace.
+fn references(trace: &Path) -> Result<Vec<Reference>> {
     let mut references = References::new(open(trace)?, Split::Pages(4096));
-    let (mut batch, mut pages) = (Batch::default(), Vec::new());
+    let (mut batch, mut all) = (Batch::default(), Vec::new());
     loop {
         references.read_batch(&mut batch)?;
         if batch.references.is_empty() {
-            return Ok(pages);
+            return Ok(all);
         }
-        pages.extend(batch.references.iter().map(|reference| reference.page));
+        all.append(&mut batch.references);
     }
 }
 
-fn footprint(pages: &[u64]) -> u64 {
-    let mut sorted = pages.to_vec();
-    sorted.sort_unstable();
-    sorted.dedup();
-    sorted.len() as u64
+fn exact(references: &[Reference]) -> larder_lab::sim::curve::exact::ExactCurve {
+    let mut exact = Exact::new();
+    exact.run(references);
+    exact.curve()
+}
+
+fn part(footprint: u64, percent: u64) -> Result<u32> {
+    Ok(u32::try_from(footprint * percent / 100)?)
+}
+
+/// The mean and the greatest of values in points, in words, and whether both are within bounds;
+/// nothing without values.
+fn mean_and_most(values: &[f64], bounds: [f64; 2]) -> Option<(String, bool)> {
+    let mean = values.iter().sum::<f64>() / as_f64(values.len() as u64);
+    let most = values.iter().copied().reduce(f64::max)?;
+    let words = format!("mean {:.2}, most {:.2} points", mean * 100.0, most * 100.0);
+    Some((words, mean <= bounds[0] && most <= bounds[1]))
+}
+
+/// The engine's default against all policies, by the mean of the hit ratios at all sizes of all
+/// traces. Prints the table of docs/policies.md, the best first.
+fn default_policy() -> Result<()> {
+    /// Less than this is no difference, in per cent of references.
+    const TIE_POINTS: f64 = 0.05;
+    let what = "the engine's default policy hits most over the block traces";
+    let traces = traces();
+    if traces.len() < TRACES.len() {
+        claim(what, "not all four traces are in ../shared/traces", "", None);
+        return Ok(());
+    }
+    let mut rows = vec![("min", Vec::new())];
+    rows.extend(PolicyKind::ALL.map(|policy| (policy.name(), Vec::new())));
+    let ratio = |counts: Counts| as_f64(counts.hits().references) / as_f64(counts.all().references);
+    for (_, trace) in &traces {
+        let all = references(trace)?;
+        let mut future = Future::new();
+        future.add(&all)?;
+        let known = future.known();
+        for size in SIZES {
+            let capacity = part(known.footprint(), size)?;
+            rows[0].1.push(100.0 * ratio(known.run(capacity).counts));
+            for (policy, row) in PolicyKind::ALL.into_iter().zip(&mut rows[1..]) {
+                let mut cache = replace::cache(policy, capacity, FindBy::Page);
+                all.chunks(4096).for_each(|batch| cache.run(batch, &[]));
+                row.1.push(100.0 * ratio(cache.counts()));
+            }
+        }
+    }
+    let mean = |row: &[f64]| row.iter().sum::<f64>() / as_f64(row.len() as u64);
+    rows.sort_by(|one, other| mean(&other.1).total_cmp(&mean(&one.1)));
+    for (name, row) in &rows {
+        let cells: Vec<String> = row.iter().map(|ratio| format!("{ratio:.2}")).collect();
+        println!("{name:<9} {} mean {:.3}", cells.join(" "), mean(row));
+    }
+    let geometry = Geometry { length: 4096, granule: 512, read_only: false };
+    let default = VolumeOptions::new("default", geometry).policy.name();
+    let (best, most) = rows.iter().find(|row| row.0 != "min").ok_or("no policy")?;
+    let (_, ours) = rows.iter().find(|row| row.0 == default).ok_or("no default")?;
+    let (ours, most) = (mean(ours), mean(most));
+    let (figure, peer) = (format!("{default} {ours:.3} %"), format!("best: {best} {most:.3} %"));
+    claim(what, figure, peer, ours >= most - TIE_POINTS);
+    Ok(())
 }
 
 /// The hit ratio after the warm-up.
@@ -92,75 +154,122 @@ fn warm(pages: &[u64], mut touch: impl FnMut(u64) -> bool) -> f64 {
     as_f64(touched.count() as u64) / as_f64((pages.len() - begin) as u64)
 }
 
-fn auto(pages: &[u64], percent: &str, capacity: u32) {
-    for kind in CANDIDATES {
+/// The best policy of the set with its hit ratio, and that of `--policy auto` with its switches.
+fn auto_at(pages: &[u64], capacity: u32) -> (Option<(&'static str, f64)>, f64, usize) {
+    let fixed = CANDIDATES.iter().map(|&kind| {
         let mut cache = Changeable::new(kind, capacity);
-        let ratio = warm(pages, |page| cache.touch(page));
-        println!("{percent},{capacity},{},{ratio:.6},0", kind.name());
-    }
+        (kind.name(), warm(pages, |page| cache.touch(page)))
+    });
+    let best = fixed.max_by(|one, other| one.1.total_cmp(&other.1));
     let mut cache = AutoCache::new(PolicyKind::S3Fifo, capacity, 0);
     let ratio = warm(pages, |page| cache.touch(page));
-    let switches = cache.switches().len();
-    println!("{percent},{capacity},auto,{ratio:.6},{switches}");
+    (best, ratio, cache.switches().len())
 }
 
-fn curve(trace: &str, sizes: &[&str]) -> Result<()> {
-    let mut exact = Exact::new();
-    let mut references = References::new(open(trace)?, Split::Pages(4096));
-    let mut batch = Batch::default();
-    loop {
-        references.read_batch(&mut batch)?;
-        if batch.references.is_empty() {
-            break;
+fn auto(sizes: &[u64]) -> Result<()> {
+    let what = "auto hits at most 1 point less than the best of its set on average, 3 at worst";
+    let mut behind = Vec::new();
+    for (name, trace) in traces() {
+        let all = references(&trace)?;
+        if all.len() < REFERENCES_MIN {
+            continue;
         }
-        exact.run(&batch.references);
-    }
-    let exact = exact.curve();
-    let lengths = Lengths::of(&mut open(trace)?)?;
-    // Nothing is read ahead: the exact curve is of what clients ask for.
-    let mut tunables = Tunables::default();
-    tunables.set("read-ahead-max", 0)?;
-    for size in sizes {
-        let options = WholeOptions {
-            frames: part(exact.footprint(), size)?,
-            shards: 1,
-            page_blocks: 1,
-            policy: PolicyKind::S3Fifo,
-            write_mode: WriteMode::Back,
-            store: StoreModel::Instant,
-            clients: 1,
-            pace: Pace::Closed { gap: 100_000, think: 0 },
-            hint: Hint::Normal,
-            tunables: tunables.clone(),
-        };
-        let outcome = whole::simulate(&mut open(trace)?, &lengths, &options, |_| ())?;
-        // All of these traces are of one volume.
-        let report = outcome.curves.into_iter().flatten().next().ok_or("the curve is kept")?;
-        for point in report.lifetime_points {
-            let truth = exact.hit_ratio(point.bytes / 4096).ok_or("references")?;
-            let made = point.estimate;
+        let footprint = exact(&all).footprint();
+        let pages: Vec<u64> = all.iter().map(|reference| reference.page).collect();
+        for &size in sizes {
+            let (best, ratio, switches) = auto_at(&pages, part(footprint, size)?);
+            let (best, most) = best.ok_or("auto chooses from nothing")?;
+            let [most_points, points] = [most, ratio].map(|ratio| ratio * 100.0);
             println!(
-                "{size},{},{:.6},{:.6},{:.6},{truth:.6}",
-                point.bytes, made.hit_ratio, made.low, made.high
+                "{name}, {size} %: {best} {most_points:.2}, auto {points:.2}, {switches} switches"
             );
+            behind.push(most - ratio);
         }
+    }
+    match mean_and_most(&behind, [0.01, 0.03]) {
+        Some((figure, holds)) => claim(what, figure, "", holds),
+        None => claim(what, "no trace in ../shared/traces", "", None),
     }
     Ok(())
 }
 
+/// The curve that the whole cache has kept, against the exact one.
+fn curve(sizes: &[u64]) -> Result<()> {
+    let what = "the online curve is at most 1 point off the exact one on average";
+    let (mut all, mut held) = (Vec::new(), 0);
+    for (name, trace) in traces() {
+        let references = references(&trace)?;
+        if references.len() < REFERENCES_MIN {
+            continue;
+        }
+        let exact = exact(&references);
+        let lengths = Lengths::of(&mut open(&trace)?)?;
+        for &size in sizes {
+            let options = whole_options(part(exact.footprint(), size)?)?;
+            let outcome = whole::simulate(&mut open(&trace)?, &lengths, &options, |_| ())?;
+            // All of these traces are of one volume.
+            let report = outcome.curves.into_iter().flatten().next().ok_or("the curve is kept")?;
+            let mut off = Vec::new();
+            for point in report.lifetime_points {
+                let truth = exact.hit_ratio(point.bytes / 4096).ok_or("references")?;
+                let made = point.estimate;
+                held += u32::from(made.low <= truth && truth <= made.high);
+                off.push((made.hit_ratio - truth).abs());
+            }
+            let (figure, _) = mean_and_most(&off, [1.0; 2]).ok_or("the curve has no point")?;
+            println!("{name}, {size} %: {} points, off by {figure}", off.len());
+            all.append(&mut off);
+        }
+    }
+    match mean_and_most(&all, [0.01, 1.0]) {
+        Some((figure, holds)) => {
+            let bars = f64::from(held) / as_f64(all.len() as u64) * 100.0;
+            claim(what, format!("{figure}; {bars:.0} % of the bars hold"), "", holds);
+        }
+        None => claim(what, "no trace in ../shared/traces", "", None),
+    }
+    Ok(())
+}
+
+fn whole_options(frames: u32) -> Result<WholeOptions> {
+    // Nothing is read ahead: the exact curve is of what clients ask for.
+    let mut tunables = Tunables::default();
+    tunables.set("read-ahead-max", 0)?;
+    Ok(WholeOptions {
+        frames,
+        shards: 1,
+        page_blocks: 1,
+        policy: PolicyKind::S3Fifo,
+        write_mode: WriteMode::Back,
+        store: StoreModel::Instant,
+        clients: 1,
+        pace: Pace::Closed { gap: 100_000, think: 0 },
+        hint: Hint::Normal,
+        tunables,
+    })
+}
+
+/// Two volumes in one pool: `--share auto` against every fixed division in eighths.
 fn share() -> Result<()> {
     for policy in [PolicyKind::Lru, PolicyKind::S3Fifo] {
         let sharing =
             Sharing { frames: 4_096, hot_blocks: 12_000, hot_tenths: 5, policy, requests: 300_000 };
+        let percent = |division| -> Result<f64> { Ok(100.0 * hit_ratio(&sharing, division)?) };
+        let (mut best, mut most) = (0, f64::NEG_INFINITY);
         for eighth in 0..=8 {
-            let frames = sharing.frames / 8 * eighth;
-            let ratio = hit_ratio(&sharing, Division::Fixed(frames))?;
-            println!("{},{eighth}/8,{ratio:.6}", policy.name());
+            let ratio = percent(Division::Fixed(sharing.frames / 8 * eighth))?;
+            if ratio >= most {
+                (best, most) = (eighth, ratio);
+            }
         }
-        for (name, mode) in [("coldest", ShareMode::Coldest), ("auto", ShareMode::Auto)] {
-            let ratio = hit_ratio(&sharing, Division::Mode(mode))?;
-            println!("{},{name},{ratio:.6}", policy.name());
-        }
+        let coldest = percent(Division::Mode(ShareMode::Coldest))?;
+        let auto = percent(Division::Mode(ShareMode::Auto))?;
+        claim(
+            format!("--share auto is within 1 point of the best fixed division, {}", policy.name()),
+            format!("{auto:.2} %"),
+            format!("hot {best}/8 of the memory: {most:.2} %; coldest: {coldest:.2} %"),
+            auto >= most - 1.0,
+        );
     }
     Ok(())
 }

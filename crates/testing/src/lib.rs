@@ -1,15 +1,17 @@
-//! Helpers that tests of several crates share: reports of skipped tests, test budgets, and locks
-//! between test processes.
+//! Helpers that tests of several crates share: reports of skipped tests, claims, test budgets, and
+//! locks between test processes.
 //!
 //! A dev-dependency only: the product never contains it.
 
 mod budget;
+mod claim;
 mod lock;
 mod require;
 mod skip;
 mod trace;
 
 pub use budget::{budget, is_long};
+pub use claim::claim;
 pub use lock::MachineLock;
 pub use require::{can_mount, find_tool, has_tool, is_root};
 pub use skip::skip;

@@ -1,10 +1,8 @@
 //! Whether `larder compare` finds what is so: a workload against itself, again and again, and
 //! against itself with a known part of its time added.
 //!
-//! The workload reads a warm file, sixteen records a cycle, and computes a little; the slower form
-//! computes a tenth of the cycle longer. Each round runs the one, the one again, and the slower
-//! one. A machine that is shared with others is a fifth slower for seconds: where `larder compare`
-//! says so, the run is repeated, as a person would who reads that.
+//! A machine that is shared with others is a fifth slower for seconds: where `larder compare` says
+//! so, the run is repeated, as a person would who reads that.
 
 use super::prelude::*;
 use crate::stats::median;

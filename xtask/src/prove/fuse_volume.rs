@@ -1,10 +1,5 @@
 //! File systems on cached volumes: `larder serve --fuse`, a loop device with direct I/O, and ext4,
-//! xfs and btrfs on it.
-//!
-//! After work of several kinds the file system is checked, mounted again and compared; the server
-//! is killed in the middle of writes, and what was fsynced must be there; and memory runs out while
-//! a file system is written, so that the kernel has to write to it before it can free memory, which
-//! must not make anything wait for ever. Needs root.
+//! xfs and btrfs on it; kills in the middle of writes, and memory that runs out. Needs root.
 
 use std::fs::File;
 use std::io::Write as _;

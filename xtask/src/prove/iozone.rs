@@ -30,10 +30,9 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     let image = image::sparse(&env.file("iozone.img"), 4 * GIB)?;
     let file_system = FileSystem::new(env.dir(), &image)?;
     let point = file_system.point();
-    claims.tried(what, || {
-        let place = ("LARDER_IOZONE_DIR", &*point.to_string_lossy());
-        long_tests::shown(env, &["the_automatic_grid"], &[place])
-    });
+    let place = ("LARDER_IOZONE_DIR", &*point.to_string_lossy());
+    let of = ("larder", "the_automatic_grid", "shown: ");
+    long_tests::shown(env, claims, what, of, &[place]);
     claims
         .tried("1 to 4 threads: what parent and children see of each pass", || threads(env, point));
     file_system.end()
@@ -107,17 +106,4 @@ fn threads(env: &Env, dir: &Path) -> Result<String> {
         figures.push(format!("{:.1}/{:.1}", children / 1e9, parent? / 1e9));
     }
     Ok(format!("read, children/parent: {} GB/s", figures.join(", ")))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn places_of_whole_calls_are_read() {
-        let line = "12 pread64(5</tmp/x>, \"\"..., 4096, 12288) = 4096";
-        assert_eq!(place(line), Some(12_288));
-        assert_eq!(place("12 pread64(5</tmp/x>, \"\", 4096, 12288) = 0"), None);
-        assert_eq!(place("12 pread64(5</tmp/x>,  <unfinished ...>"), None);
-    }
 }

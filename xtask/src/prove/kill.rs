@@ -1,12 +1,8 @@
 //! kill -9 under load: every write before the last acknowledged flush is in the image.
 //!
-//! `larder load --uri URI --seed N --connections 4 --log FILE` writes, reads and flushes at random
-//! until its connections break, and logs in FILE each request before it is sent and each answer
-//! after it has come. `larder load --check IMAGE --log FILE` reads the image without the cache and
-//! prints `N writes promised, M missing` as its last line: a block may hold what the last
-//! acknowledged flush covers, or anything written to it later, whole.
-//!
-//! The image is new in each round, smaller than what is written and larger than the cache.
+//! `larder load` logs each request before it is sent and each answer after it has come; with
+//! `--check` it reads the image without the cache. The image is new in each round, smaller than
+//! what is written and larger than the cache.
 
 use super::changes::Changes;
 use super::prelude::*;

@@ -1,10 +1,8 @@
 //! The floor: the memory that `--min` gives a volume stays its own, against another volume that
-//! floods the pool and against a process that leaks memory until there is none left.
+//! floods the pool and against a process that leaks memory until the kernel ends it.
 //!
-//! The second is what squeezed the file cache of Windows NT to nothing. Here all that takes part
-//! shares one memory group with a limit: a server, a process that reads a file through the kernel's
-//! cache again and again, and one that leaks. The kernel ends it when nothing is left. A chart of
-//! the recorded run is in the documentation.
+//! A server, a process that reads a file through the kernel's cache and one that leaks share one
+//! memory group with a limit. A chart of the recorded run is in the documentation.
 
 use super::prelude::*;
 use crate::daemon::Daemon;

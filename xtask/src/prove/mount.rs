@@ -16,18 +16,12 @@ use fuse::{FuseMount, Program};
 /// Enough for PostMark with 20,000 transactions and for a clone of this repository.
 const IMAGE_MIB: u64 = 4096;
 /// Less than what most of the works write, so that the cache has to evict.
-const OPTIONS: &str = "--memory 96MiB --allow-other";
+const LARDER: Program =
+    Program { name: "larder", line: "LARDER mount --control none --memory 96MiB --allow-other" };
+#[rustfmt::skip]
 const NEEDS: [&str; 10] = [
-    "losetup",
-    "mkfs.ext4",
-    "sqlite3",
-    "rsync",
-    "tar",
-    "setfacl",
-    "setfattr",
-    "git",
-    "postmark",
-    "fio",
+    "losetup", "mkfs.ext4", "sqlite3", "rsync", "tar", "setfacl", "setfattr", "git",
+    "postmark", "fio",
 ];
 
 /// Runs of fio: a name, and the options.
@@ -65,7 +59,7 @@ impl World<'_> {
     /// Has `work` done in an empty directory of a mount; SOURCE must then be what the mount was.
     fn mounted(&self, name: &str, work: impl FnOnce(&Path) -> Result<String>) -> Result<String> {
         let source = self.path("source");
-        let mount = FuseMount::start(self.env, Program::Larder(OPTIONS), &source)?;
+        let mount = FuseMount::start(self.env, LARDER, &source)?;
         let place = mount.point().join(name);
         std::fs::create_dir(&place).context("make a directory in the mount")?;
         let figure = work(&place)?;

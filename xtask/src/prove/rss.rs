@@ -1,8 +1,5 @@
-//! Memory: with the cache full, the process holds at most `--memory` and 32 MiB.
-//!
-//! fio reads an image larger than the cache, then writes at random, so that frames, tables, ghosts,
-//! dirty pages and buffers in flight are all in use. Judged are both what is resident at the end
-//! and the most that ever was.
+//! Memory: with the cache full, the process holds at most `--memory` and 32 MiB, both at the end
+//! and at any time.
 
 use super::prelude::*;
 use crate::image::GIB;

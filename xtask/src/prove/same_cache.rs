@@ -1,16 +1,10 @@
 //! The same cache both ways: traces replayed to `larder serve`, and simulated by `larder sim`.
 //!
 //! With one client and write-through nothing depends on time: the counters must be equal. With
-//! eight clients and write-back the hit ratios may differ by [`APART_POINTS`]. Then it matters
-//! which requests are in flight together, because a read of a page that is being filled counts as a
-//! miss. So the store is one whose time the machine's own delays do not blur, a server that answers
-//! after [`STORE_TIME`], and the simulation gets the time of a miss as the server measured it, and
-//! a time between an answer and the next request of the same client with which it takes as long as
-//! the replay did: what clients, sockets and threads take. And curves, which see single references
-//! only, must predict the hit ratio of the server at ten sizes.
-//!
-//! Nothing is read ahead: whether a page that is read ahead has come when its reader does depends
-//! on the time of the store.
+//! eight clients and write-back the hit ratios may differ by [`APART_POINTS`]; the store answers
+//! after [`STORE_TIME`], and the simulation gets the time of a miss and the time to think that the
+//! server measured. Curves must predict the hit ratio of the server at ten sizes. Nothing is read
+//! ahead: when that arrives depends on the time of the store.
 
 use super::policies::traces;
 use super::prelude::*;
@@ -179,7 +173,7 @@ fn equal(env: &Env, case: &Case, policy: &str, claims: &mut Claims) -> Result<()
 
 fn near(env: &Env, case: &Case, claims: &mut Claims) -> Result<()> {
     let options = "--policy s3fifo --write-mode back";
-    let store = Peer::NbdkitSlow(case.image_bytes, STORE_TIME, 16).start(env.dir())?;
+    let store = Peer::nbdkit_slow(case.image_bytes, STORE_TIME, 16).start(env.dir())?;
     let (uri, line) = (PathBuf::from(store.uri()), format!("--memory {MEMORY} {options}"));
     let served = served(env, (case, &uri), &line, &["--connections", "8"])?;
     store.stop()?;

@@ -1,11 +1,8 @@
 //! Memory of a sweep: many caches in one pass need little more than the caches themselves.
 //!
-//! The need of a cache is measured from outside: what a simulation of it alone held at its end,
-//! less what the same simulation of a cache of one page held. The sum over all caches of a sweep is
-//! set beside the most that the sweep ever held. Both are read from `/proc` while the process runs.
-//! Its end is the last [`END`] of all samples, and the most that these saw: at the very last one
-//! the process may already be exiting. (The peak of a single one says nothing: it comes while the
-//! trace is read, when its cache is still empty.)
+//! The need of a cache is what a simulation of it alone held at its end, less that of a cache of
+//! one page. The end is the last [`END`] of all samples of `/proc`: at the very last one the
+//! process may already be exiting, and the peak comes while the trace is read.
 
 use std::process::Stdio;
 

@@ -1,11 +1,8 @@
 //! The benchmarks where their numbers are known beforehand: on a disk that does 100 operations per
 //! second, each in one command with its chart.
 //!
-//! The disk is a loop device limited in the root group, so that write-back is charged as well.
-//! Fileload reads fragmented and contiguous files on it; the server load adds clients until it is
-//! saturated; the leak squeezes the page cache of a memory group; and the scenarios of Probe run
-//! against a server in front of it. The limit counts requests before the kernel joins them, so what
-//! is read block by block where pages cross extents costs more here than on a real disk.
+//! The disk is a loop device limited in the root group, so that write-back is charged as well. The
+//! limit counts requests before the kernel merges them.
 
 use super::prelude::*;
 use crate::disk::{Disk, FileSystem, Kind};

@@ -2,15 +2,9 @@
 //! system, as SuperCache was used.
 //!
 //! The programs have a memory group of [`GROUP_MIB`] on both sides, page cache included; Larder has
-//! [`MEMORY_MIB`] more, outside of it. PostMark, and IOzone's writes of a file that fits the cache
-//! and of one twice as large, run first on ext4 on the disk alone, then on ext4 on a volume of it
-//! that Larder serves as a file, once keeping flushes and once ignoring them. Each write begins
-//! with nothing dirty, on both sides. A rewrite comes right after the write, when the cache is full
-//! of dirty pages: it is shown and not judged.
-//!
-//! In the end both sides have as much memory: the page cache of the disk alone gets what Larder has
-//! on the other. That is not judged: Larder lies below a file system whose page cache holds a
-//! second time what is read most, so it can win only by what it keeps and by how it writes.
+//! [`MEMORY_MIB`] more, outside of it. Each write begins with nothing dirty. A rewrite, which comes
+//! when the cache is full of dirty pages, and the work with as much memory on both sides are shown
+//! and not judged (docs/BENCHMARKING.md).
 
 use super::fuse_volume::Served;
 use super::prelude::*;

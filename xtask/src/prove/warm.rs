@@ -1,14 +1,10 @@
 //! A warm restart: how soon the hit ratio is back, and what clients notice of it meanwhile.
 //!
-//! The store is an NBD server that does one request at a time and takes [`STORE_TIME`] for each,
-//! as a disk does, so that what is read back competes with clients. Clients read blocks at random,
-//! nine of ten in a hot set of extents that lie all over an image larger than the memory. Once the
-//! hit ratio is steady the server is stopped. Then, round by round and in turns, it is started with
-//! the list that it left and without; both times the clients go on at once, as they were.
-//!
-//! Counted are the pages that clients missed until the hit ratio over the last [`WINDOW_PAGES`]
-//! pages is 95 % of what it was. How many misses it takes to read the hot set once in order, block
-//! by block, is measured too: with read-ahead these are far fewer than it has blocks.
+//! The store is an NBD server that does one request at a time and takes [`STORE_TIME`] for each.
+//! Clients read blocks at random, nine of ten in a hot set of extents. Once the hit ratio is steady
+//! the server is stopped; then, in turns, it is started with the list that it left and without, and
+//! the pages are counted that clients miss until the hit ratio over the last [`WINDOW_PAGES`] pages
+//! is 95 % of what it was (docs/serve.md).
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -69,7 +65,7 @@ struct Trial {
 
 /// Runs the proof.
 pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
-    let store = Peer::NbdkitSlow(IMAGE_BYTES, STORE_TIME, 1).start(env.dir())?;
+    let store = Peer::nbdkit_slow(IMAGE_BYTES, STORE_TIME, 1).start(env.dir())?;
     let image = PathBuf::from(store.uri());
     let lists = env.file("lists");
     std::fs::create_dir(&lists).context("make a directory for lists")?;
@@ -83,7 +79,7 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
         let without = format!("{OPTIONS} --warm-list none");
         let options = if index == 0 { &with_list } else { &without };
         let trial = trial(env, &image, options, BACK * before, round / 2)?;
-        say!("   {}: {}", ["with the list", "without"][index], trial.in_words());
+        say!("   {}: {trial:?}", ["with the list", "without"][index]);
         trials[index].push(trial);
         round += 1;
         Ok(())
@@ -131,19 +127,6 @@ fn judge(warm: &[Trial], cold: &[Trial], (before, in_order): (f64, u64), claims:
             format!("cold: {cold} ms"),
             ratio.median <= NOISE,
         );
-    }
-}
-
-impl Trial {
-    fn in_words(&self) -> String {
-        let back = match self.back {
-            Some(back) => {
-                format!("back after {} misses and {:.1} s", back.misses(), back.at.as_secs_f64())
-            }
-            None => "not back in time".to_owned(),
-        };
-        let [second, seconds] = self.p99.map(|ns| ns / 1e6);
-        format!("{back}, p99 {second:.2} ms in the first second, {seconds:.2} ms in three")
     }
 }
 

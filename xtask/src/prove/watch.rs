@@ -1,23 +1,20 @@
 //! `larder watch` is exact, costs little and loses nothing; `larder size --live` predicts.
 //!
-//! The exactness is shown by a test of the command, with cachestat(2) right before each read. The
-//! cost is measured by a loop of reads here, in pairs: batches without it, batches with it; and
-//! beside it the floor, which is the cost of reading where the kernel calls a program or records an
-//! event at all.
+//! The cost is measured by a loop of reads in pairs, batches without it and batches with it; beside
+//! it the floor: reading where the kernel calls a program or records an event at all.
 
-use std::fmt;
 use std::fs::File;
-use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::FileExt as _;
-use std::process::{Child, Stdio};
 
 use rustix::process::Signal;
 
+use super::long_tests;
 use super::prelude::*;
+use crate::cleanup::Cleanup;
 use crate::daemon::Daemon;
 use crate::memory_group::MemoryGroup;
 use crate::record::Record;
-use crate::stats::{Spread, median};
+use crate::stats::Spread;
 
 /// How look-ups are counted, as `--bpf` takes it; by how much a read may become slower; in words.
 const WAYS: [(&str, f64, &str); 2] = [
@@ -43,17 +40,21 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     if claims.skipped("the file cache, watched", run::missing(&[])) {
         return Ok(());
     }
-    exactness(env, claims)?;
+    let full = env.either(Some(("LARDER_WATCH_FULL", "1")), None);
+    let what = "hits, misses, writers: by file and process, each comparison within 1 %";
+    long_tests::shown(env, claims, what, ("larder", "watch::", "shown: "), full.as_slice());
     let settings = json!({ "reads of a batch": BATCH, "batches": BATCHES, "pages": PAGES });
     let what = "a read of 4 KiB from memory, without and with larder watch, in pairs";
     let mut record = Record::new(&env.root, what, &[], &settings)?;
     for (way, bound, claim) in WAYS {
-        let Some((added, floors)) = cost(env, claims, way, bound, claim)? else { continue };
+        let Some(pairs) = cost(env, claims, way, bound, claim)? else { continue };
         let read = format!("watched with --bpf {way}");
-        added.put_into(&mut record, &read);
-        floors.put_into(&mut record, floor_name(way));
+        for (what, [off, on]) in [read.as_str(), floor_name(way)].into_iter().zip(&pairs) {
+            record.series(&format!("without: {what}"), "ns", off, 0);
+            record.series(&format!("with: {what}"), "ns", on, 0);
+        }
         // A ratio above the required one holds: how much of its speed a read keeps.
-        let ratio = Spread::of_ratios(&added.off, &added.on);
+        let ratio = Spread::of_ratios(&pairs[0][0], &pairs[0][1]);
         let sides = [format!("with: {read}"), format!("without: {read}")];
         record.comparison(&read, [&sides[0], &sides[1]], ratio, 1.0 / (1.0 + bound));
     }
@@ -62,31 +63,6 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     }
     claims.tried("killed with -9, the next start removes the instance", || killed(env));
     claims.tried("without root it says what is missing, and shows the rest", || refused(env));
-    Ok(())
-}
-
-/// The test of the command says what it has shown.
-fn exactness(env: &Env, claims: &mut Claims) -> Result<()> {
-    let mut cargo = run::cargo(&env.root);
-    // The test only starts and checks; what it starts is the binary that is to be proved.
-    cargo.args(["test", "--package", "larder", "--test", "it", "watch::", "--", "--nocapture"]);
-    cargo.args(["--test-threads", "1"]).env("LARDER_BINARY", &env.larder);
-    cargo.envs(env.either(Some(("LARDER_WATCH_FULL", "1")), None));
-    let out = keep(&mut cargo)?;
-    // The first line of a test stands behind its name.
-    let shown: Vec<&str> =
-        out.stdout.lines().filter_map(|line| Some(line.split_once("shown: ")?.1)).collect();
-    for line in &shown {
-        say!("   {line}");
-    }
-    if !out.ok() {
-        say!("{}\n{}", out.stdout, out.stderr);
-    }
-    for line in out.stdout.lines().filter_map(|line| line.strip_prefix("skipped: ")) {
-        claims.skip("hits and misses", line);
-    }
-    let figure = format!("{} comparisons, each within 1 %", shown.len());
-    claims.add("hits, misses, writers: by file and process", figure, out.ok() && !shown.is_empty());
     Ok(())
 }
 
@@ -126,98 +102,40 @@ fn batches(file: &File, count: u64) -> Result<f64> {
     Ok(best)
 }
 
-/// The least that makes reading slower, until dropped.
-enum Floor {
-    /// The kernel calls a program of ours, for a file that is not watched.
-    Called { _watching: Daemon },
-    /// It records each look-up for no reader.
-    Recorded(Child),
-}
-
-/// Records look-ups until the end of its input.
+/// Records look-ups for no reader, from `on` to `off`; `$1` is one of them.
 const RECORD: &str = "
 mount -t tracefs none /sys/kernel/tracing 2>/dev/null
-own=/sys/kernel/tracing/instances/larder-floor-$$
-mkdir \"$own\" && echo mono > \"$own/trace_clock\" &&
-  echo 1 > \"$own/events/filemap/mm_filemap_get_pages/enable\" && echo records
-read -r end
-echo 0 > \"$own/events/enable\"
-rmdir \"$own\"";
+own=/sys/kernel/tracing/instances/larder-floor
+if [ \"$1\" = on ]; then
+  mkdir \"$own\" && echo mono > \"$own/trace_clock\" &&
+    echo 1 > \"$own/events/filemap/mm_filemap_get_pages/enable\"
+else
+  echo 0 > \"$own/events/enable\"; rmdir \"$own\"
+fi";
 
 fn floor_name(way: &str) -> &'static str {
     if way == "on" { "another file watched" } else { "recorded for nobody" }
 }
 
-impl Floor {
-    fn start(env: &Env, way: &str) -> Result<Self> {
-        if way == "on" {
-            let other = env.file("other");
-            std::fs::write(&other, "no program reads it").context("make a file")?;
-            let words = ["--bpf", way, &other.to_string_lossy()];
-            return Ok(Self::Called { _watching: watch(env, &words)? });
-        }
-        let mut command = cmd!("unshare -m sh -c {RECORD}");
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
-        let (mut said, out) = (String::new(), child.stdout.take().context("no output")?);
-        let floor = Self::Recorded(child);
-        BufReader::new(out).read_line(&mut said).context("wait for the event")?;
-        ensure!(said.trim() == "records", "the event cannot be enabled");
-        Ok(floor)
+/// The least that makes reading slower, until both are dropped: the kernel calls a program of ours
+/// for a file that is not watched, or it records each look-up for no reader.
+fn floor(env: &Env, way: &str) -> Result<(Option<Daemon>, Option<Cleanup>)> {
+    if way == "on" {
+        let other = env.file("other");
+        std::fs::write(&other, "no program reads it").context("make a file")?;
+        return Ok((Some(watch(env, &["--bpf", way, &other.to_string_lossy()])?), None));
     }
+    let off = Cleanup::with("unshare -m sh -c \"$1\" sh off", &[RECORD])?;
+    text(cmd!("unshare -m sh -c {RECORD} sh on")).context("enable the event")?;
+    Ok((None, Some(off)))
 }
 
-impl Drop for Floor {
-    fn drop(&mut self) {
-        if let Self::Recorded(child) = self {
-            // The shell ends with its input.
-            drop(child.stdin.take());
-            drop(child.wait());
-        }
-    }
-}
+/// Nanoseconds of a read without something and with it, in the order of the pairs.
+type Pairs = [Vec<f64>; 2];
 
-/// Nanoseconds of a read without something and with it, in pairs.
-#[derive(Debug, Default)]
-struct Added {
-    off: Vec<f64>,
-    on: Vec<f64>,
-}
-
-impl Added {
-    fn put(&mut self, off: f64, on: f64) {
-        self.off.push(off);
-        self.on.push(on);
-    }
-
-    /// What is added, as shares, in order.
-    fn shares(&self) -> Vec<f64> {
-        let mut all: Vec<f64> =
-            self.on.iter().zip(&self.off).map(|(on, off)| on / off - 1.0).collect();
-        all.sort_by(f64::total_cmp);
-        all
-    }
-
-    /// The median share, and the ends of its interval at 95 %: a root of the number of pairs away
-    /// from the middle one, whatever their spread (the binomial law, by its normal approximation).
-    fn share(&self) -> [f64; 3] {
-        let all = self.shares();
-        let (middle, away) = (all.len() / 2, all.len().isqrt());
-        [middle, middle.saturating_sub(away), middle + away]
-            .map(|place| all.get(place).or(all.last()).copied().unwrap_or(f64::NAN))
-    }
-
-    fn put_into(&self, record: &mut Record, what: &str) {
-        record.series(&format!("without: {what}"), "ns", &self.off, 0);
-        record.series(&format!("with: {what}"), "ns", &self.on, 0);
-    }
-}
-
-impl fmt::Display for Added {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [share, low, high] = self.share().map(|share| 100.0 * share);
-        let ns: Vec<f64> = self.on.iter().zip(&self.off).map(|(on, off)| on - off).collect();
-        write!(out, "{share:+.1} % ({low:+.1} to {high:+.1}; {:+.0} ns)", median(&ns))
-    }
+/// What is added, in per cent: the median of the pairs, the least and the greatest.
+fn added([off, on]: &Pairs) -> Spread {
+    Spread::of(&on.iter().zip(off).map(|(on, off)| 100.0 * (on / off - 1.0)).collect::<Vec<_>>())
 }
 
 /// Measures one way: what it adds, and what the floor does.
@@ -227,7 +145,7 @@ fn cost(
     way: &str,
     bound: f64,
     claim: &str,
-) -> Result<Option<(Added, Added)>> {
+) -> Result<Option<[Pairs; 2]>> {
     let larder = &env.larder;
     let tried = keep(cmd!(300, "{larder} watch --bpf {way} --for 100ms"))?;
     if way == "on" && claims.skipped(claim, (!tried.ok()).then(|| tried.stderr.trim().into())) {
@@ -239,18 +157,19 @@ fn cost(
     let file = File::open(&path).context("open it")?;
     batches(&file, 4)?;
     let (rounds, count) = (env.either(96, 6), BATCHES);
-    let (mut added, mut floors) = (Added::default(), Added::default());
+    let [mut pairs, mut floors] = [Pairs::default(), Pairs::default()];
     let (mut lost, mut looked_up, mut seconds, mut cpu, mut memory) = (0.0, 0.0, 0.0, 0.0, 0.0);
     let mut before = batches(&file, count)?;
     for round in 0..rounds {
         if round % FLOOR_EVERY == 0 {
             let on = {
-                let _floor = Floor::start(env, way)?;
+                let _floor = floor(env, way)?;
                 batches(&file, count)?;
                 batches(&file, count)?
             };
             let after = batches(&file, count)?;
-            floors.put(f64::midpoint(before, after), on);
+            floors[0].push(f64::midpoint(before, after));
+            floors[1].push(on);
             before = after;
         }
         let watching = watch(env, &["--bpf", way])?;
@@ -270,17 +189,20 @@ fn cost(
         let after = batches(&file, count)?;
         let off = f64::midpoint(before, after);
         say!("   {off:.0} ns without, {on:.0} ns with");
-        added.put(off, on);
+        pairs[0].push(off);
+        pairs[1].push(on);
         before = after;
     }
     let figure = format!(
-        "{added}, {} pairs; {}: {floors}; its own processor time {:.0} ns a look-up, {:.0} MiB",
-        added.on.len(),
+        "{:+.1} %, {} pairs; {}: {:+.1} %; its own processor time {:.0} ns a look-up, {:.0} MiB",
+        added(&pairs),
+        pairs[0].len(),
         floor_name(way),
+        added(&floors),
         cpu / f64::max(looked_up, 1.0),
         memory / to_f64(MIB)
     );
-    claims.add(claim, figure, added.share()[0] <= bound);
+    claims.add(claim, figure, added(&pairs).median <= 100.0 * bound);
     let (expected, rate) = (to_f64(2 * BATCH * count * rounds), looked_up / seconds);
     let is_all = lost <= 0.0 && (looked_up - expected).abs() < 0.5;
     claims.add(
@@ -288,7 +210,7 @@ fn cost(
         format!("{rate:.0}/s, {lost} lost, {looked_up} of {expected} counted"),
         is_all && rate >= PER_S_MIN,
     );
-    Ok(Some((added, floors)))
+    Ok(Some([pairs, floors]))
 }
 
 /// Instances of tracefs, listed by another program.
@@ -373,21 +295,4 @@ fn load(env: &Env, path: &Path, mib: usize) -> Command {
     );
     let how = line.split_whitespace();
     cmd!(300, "fio --name=skewed {how...} --filename={path}")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_median_of_pairs_is_shown_with_its_interval() {
-        let mut added = Added::default();
-        for on in [1010.0, 1050.0, 1500.0, 1030.0] {
-            added.put(1000.0, on);
-        }
-        added.put(2000.0, 2080.0);
-        assert_eq!(added.to_string(), "+4.0 % (+1.0 to +50.0; +50 ns)");
-        let ratio = Spread::of_ratios(&added.off, &added.on);
-        assert_eq!(format!("{ratio:.3}"), "0.962 (0.667 to 0.990)");
-    }
 }

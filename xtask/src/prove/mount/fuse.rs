@@ -6,57 +6,27 @@ use crate::cleanup::Cleanup;
 use crate::daemon::Daemon;
 use crate::prove::prelude::*;
 
-/// The program that mounts a directory.
+/// A program that mounts a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::prove) enum Program {
-    /// With these options in one line.
-    Larder(&'static str),
-    /// Passes everything through.
-    Bindfs,
-    /// Passes everything through; the kernel keeps no pages of its own.
-    Mergerfs,
-    /// With this for `--vfs-cache-mode`.
-    Rclone(&'static str),
+pub(in crate::prove) struct Program {
+    /// Its name in tables and records.
+    pub(in crate::prove) name: &'static str,
+    /// The command line before source and mountpoint; LARDER is the binary that is proved.
+    pub(in crate::prove) line: &'static str,
 }
 
 impl Program {
-    /// Its name in tables and records.
-    pub(in crate::prove) fn name(self) -> String {
-        match self {
-            Self::Larder(options) if options.contains("--allow-other") => "larder for all".into(),
-            Self::Larder(_) => "larder".into(),
-            Self::Bindfs => "bindfs".into(),
-            Self::Mergerfs => "mergerfs".into(),
-            Self::Rclone(mode) => format!("rclone {mode}"),
-        }
-    }
-
-    /// Its options. The peers let no other users in by default.
-    pub(in crate::prove) fn options(self) -> String {
-        match self {
-            Self::Larder(options) => format!("--control none {options}"),
-            Self::Bindfs => "-f --no-allow-other".into(),
-            // Without the last one it makes no file where less than 4 GiB are free.
-            Self::Mergerfs => "-f -o cache.files=off,minfreespace=0".into(),
-            Self::Rclone(mode) => format!("--vfs-cache-mode {mode}"),
-        }
-    }
-
     /// The command that mounts `source` at `dir/at` in the foreground until SIGTERM.
     fn command(self, larder: &Path, source: &Path, dir: &Path) -> Command {
-        let (options, at) = (self.options(), dir.join("at"));
-        let options = options.split_whitespace();
-        match self {
-            Self::Larder(_) => cmd!("{larder} mount {options...} {source} {at}"),
-            Self::Bindfs => cmd!("bindfs {options...} {source} {at}"),
-            Self::Mergerfs => cmd!("mergerfs {options...} {source} {at}"),
-            Self::Rclone(_) => {
-                let own = ["--cache-dir", "cache", "--config", "none.conf"];
-                let mut command = cmd!("rclone mount {options...} {own...} {source} {at}");
-                command.current_dir(dir);
-                command
-            }
-        }
+        let (at, mut words) = (dir.join("at"), self.line.split(' '));
+        let program = words.next().filter(|_| !self.is_larder()).map_or(larder, Path::new);
+        let mut command = cmd!("{program} {words...} {source} {at}");
+        command.current_dir(dir);
+        command
+    }
+
+    fn is_larder(self) -> bool {
+        self.line.starts_with("LARDER ")
     }
 }
 
@@ -72,7 +42,7 @@ pub(in crate::prove) struct FuseMount {
 impl FuseMount {
     /// Mounts a directory at a mountpoint that is made for it.
     pub(in crate::prove) fn start(env: &Env, program: Program, source: &Path) -> Result<Self> {
-        let mut daemon = Daemon::start(&program.name(), env.dir(), |dir| {
+        let mut daemon = Daemon::start(program.name, env.dir(), |dir| {
             // A mountpoint that cannot be made is one that nothing is mounted at.
             let _is_made = std::fs::create_dir(dir.join("at")).is_ok();
             program.command(&env.larder, source, dir)
@@ -93,7 +63,7 @@ impl FuseMount {
 
     /// Has it unmount and end; an error if Larder does not end well.
     pub(in crate::prove) fn stop_clean(mut self) -> Result<()> {
-        let (point, is_larder) = (&self.point, matches!(self.program, Program::Larder(_)));
+        let (point, is_larder) = (&self.point, self.program.is_larder());
         if is_larder {
             self.daemon.end_well(Signal::TERM)?;
             ensure!(!is_mounted(point), "larder has left its mount behind");
