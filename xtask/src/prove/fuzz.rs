@@ -61,9 +61,10 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
 
 fn fuzz(env: &Env, server: &mut Server, span: Duration) -> Result<String> {
     let sessions = load(&env.root)?;
-    let (socket, stop) = (server.socket(), AtomicBool::new(false));
+    // Connected before open files are counted, so that its connection is among them.
+    let (client, stop) = (Client::connect(&server.socket(), "healthy")?, AtomicBool::new(false));
     std::thread::scope(|scope| {
-        let healthy = scope.spawn(|| healthy(&socket, &stop));
+        let healthy = scope.spawn(|| healthy(client, &stop));
         let outcome = attack(env, server, sessions, span, || healthy.is_finished());
         stop.store(true, Ordering::Relaxed);
         let healthy = healthy.join().ok().context("the healthy client panicked")?;
@@ -161,8 +162,7 @@ fn form(answer: &[u8]) -> Form {
 }
 
 /// Writes, flushes and verifies until it is stopped; requests and the longest wait.
-fn healthy(socket: &Path, stop: &AtomicBool) -> Result<(u64, Duration)> {
-    let mut client = Client::connect(socket, "healthy")?;
+fn healthy(mut client: Client, stop: &AtomicBool) -> Result<(u64, Duration)> {
     ensure!(client.bytes() == 16 * MIB, "the export has {} bytes", client.bytes());
     let (mut count, mut slowest) = (0, Duration::ZERO);
     let mut random = Random::seeded(42);
