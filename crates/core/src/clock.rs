@@ -43,3 +43,18 @@ impl Clock for VirtualClock {
         self.now.load(Ordering::Relaxed)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_virtual_clock_shows_the_latest_time_it_was_moved_to() {
+        let clock = VirtualClock::at(5);
+        assert_eq!(clock.now(), 5);
+        clock.advance_to(9);
+        assert_eq!(clock.now(), 9);
+        clock.advance_to(7);
+        assert_eq!(clock.now(), 9, "a clock never goes back");
+    }
+}

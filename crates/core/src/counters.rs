@@ -155,3 +155,57 @@ impl Totals {
         (pages > 0).then(|| self.read_hits() as f64 / pages as f64)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn totals(counts: &[(Counter, u64)]) -> Totals {
+        let recorder = Recorder::default();
+        for &(counter, n) in counts {
+            recorder.add(counter, n);
+        }
+        let mut totals = Totals::default();
+        recorder.add_to(&mut totals);
+        totals
+    }
+
+    #[test]
+    fn the_hit_ratio_is_the_share_of_read_pages_that_did_not_wait_for_the_store() {
+        assert_eq!(totals(&[(Counter::WriteAbsorbed, 3)]).read_hit_ratio(), None, "no reads");
+        let reads = totals(&[
+            (Counter::ReadHit, 4),
+            (Counter::ReadAheadHit, 3),
+            (Counter::FastReads, 2),
+            (Counter::ReadAheadWait, 5),
+            (Counter::ReadPartialHit, 6),
+            (Counter::ReadMiss, 7),
+            (Counter::ReadBypass, 9),
+        ]);
+        assert_eq!((reads.read_hits(), reads.read_pages()), (9, 36));
+        assert_eq!(reads.read_hit_ratio(), Some(0.25));
+    }
+
+    #[test]
+    fn the_pages_of_writes_are_those_of_all_write_classes() {
+        let writes = totals(&[
+            (Counter::WriteAbsorbed, 1),
+            (Counter::WriteNewDirty, 20),
+            (Counter::WritePartial, 300),
+            (Counter::WriteThrough, 4000),
+            (Counter::WriteBypass, 50000),
+            (Counter::ReadHit, 7),
+        ]);
+        assert_eq!(writes.write_pages(), 54321);
+    }
+
+    #[test]
+    fn totals_add_up_and_a_difference_counts_what_came_in_between() {
+        let earlier = totals(&[(Counter::ReadMiss, 5)]);
+        let mut later = totals(&[(Counter::ReadMiss, 3), (Counter::ReadHit, 2)]);
+        later.add(&earlier);
+        assert_eq!(later.get(Counter::ReadMiss), 8);
+        let between = later.since(&earlier);
+        assert_eq!((between.get(Counter::ReadMiss), between.get(Counter::ReadHit)), (3, 2));
+    }
+}

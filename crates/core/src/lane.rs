@@ -249,3 +249,40 @@ impl<F: Frames> Lane<F> {
         self.mailbox.has_mail()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frames::PlainFrames;
+
+    #[test]
+    fn a_mailbox_has_mail_from_delivery_to_collection() {
+        let frames = PlainFrames::new(1);
+        let mailbox = Mailbox::<PlainFrames>::new(Box::new(Silent), 0);
+        assert!(!mailbox.has_mail(), "nothing was delivered");
+        mailbox.deliver(&frames, Completion::Unstalled);
+        assert!(mailbox.has_mail());
+        let mut mail = Vec::new();
+        mailbox.collect(&mut mail);
+        assert_eq!(mail.len(), 1);
+        assert!(!mailbox.has_mail(), "it was collected");
+    }
+
+    #[test]
+    fn a_closed_mailbox_releases_pins_instead_of_keeping_them() {
+        let frames = PlainFrames::new(2);
+        let mailbox = Mailbox::<PlainFrames>::new(Box::new(Silent), 0);
+        for frame in [0, 1] {
+            let pins = vec![frames.try_pin(frame).unwrap()];
+            let filled = Completion::Filled { token: 1, part: 0, pins };
+            mailbox.deliver(&frames, filled);
+            if frame == 0 {
+                assert!(frames.try_own(0).is_none(), "the mailbox holds the pin");
+                mailbox.close(&frames);
+            }
+        }
+        for frame in [0, 1] {
+            assert!(frames.try_own(frame).is_some(), "frame {frame} is free");
+        }
+    }
+}

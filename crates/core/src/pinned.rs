@@ -204,4 +204,28 @@ mod tests {
             assert!(ends.into_iter().all(|(a, b)| a.1 < b.0), "two ranges touch: {ranges:?}");
         }
     }
+
+    #[test]
+    fn a_block_that_was_lost_is_looked_for_again_exactly_after_the_pause() {
+        let pinned = Pinned::default();
+        pinned.change(&(3..5), true, |_, _| Ok::<_, ()>(())).unwrap();
+        assert_eq!(pinned.next(10, 100), Ok(3));
+        pinned.looked(5, false);
+        assert_eq!(pinned.next(10, 100), Err(None), "all were looked at");
+        pinned.lost(10, 100);
+        assert_eq!(pinned.next(109, 100), Err(Some(110)));
+        assert_eq!(pinned.next(110, 100), Ok(3));
+    }
+
+    #[test]
+    fn a_block_that_could_not_be_read_is_looked_for_again_after_all_others() {
+        let pinned = Pinned::default();
+        pinned.change(&(3..6), true, |_, _| Ok::<_, ()>(())).unwrap();
+        assert_eq!(pinned.next(10, 100), Ok(3));
+        pinned.looked(4, true);
+        assert_eq!(pinned.next(10, 100), Ok(4), "the others first");
+        pinned.looked(6, false);
+        assert_eq!(pinned.next(10, 100), Err(Some(110)));
+        assert_eq!(pinned.next(110, 100), Ok(3));
+    }
 }

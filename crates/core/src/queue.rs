@@ -401,3 +401,30 @@ impl<F: Frames> Queue<F> {
             && self.exclusives.is_empty()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frames::PlainFrames;
+
+    const PAGING: Paging = Paging { page_blocks: 4, blocks: 64 };
+
+    #[test]
+    fn a_range_waits_only_for_writes_of_its_own_blocks_and_time() {
+        let mut queue = Queue::<PlainFrames>::new();
+        let context = Context::WriteBack { pages: vec![(2, 0), (3, 1)], paging: PAGING, epoch: 5 };
+        let kind = StoreOpKind::Write { fua: false };
+        let op = queue.operation(kind, 8..16, Vec::new(), context, 0);
+        for blocks in [8..9, 15..16, 0..64, 4..9, 15..20] {
+            assert!(queue.has_writes_in(&blocks, 5), "{blocks:?} meets pages 2 and 3");
+            assert!(queue.has_writes_in(&blocks, 6), "{blocks:?}: the write is older");
+            assert!(!queue.has_writes_in(&blocks, 4), "{blocks:?}: the write is younger");
+        }
+        for blocks in [0..8, 16..20] {
+            assert!(!queue.has_writes_in(&blocks, 5), "{blocks:?} is beside pages 2 and 3");
+        }
+        queue.start(&op);
+        queue.finish(&op);
+        assert!(!queue.has_writes_in(&(8..16), 5), "the write is done");
+    }
+}

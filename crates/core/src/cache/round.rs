@@ -42,12 +42,12 @@ impl<F: Frames> Rounds<F> {
         Rounds { runs: Vec::new(), cause, fua }
     }
 
-    /// Adds bytes of a page; true if the page was not part of the run before.
+    /// Adds bytes of a page, in the order of the volume.
     fn add(&mut self, bytes: Range<u64>, segment: Segment<F>, page: (u64, Slot), epoch: u64) {
-        let block = bytes.start / BLOCK_BYTES_U64;
         match self.runs.last_mut() {
             Some(run) if run.bytes.end == bytes.start => {
-                run.blocks += u64::from((run.bytes.end - 1) / BLOCK_BYTES_U64 != block);
+                // Of another block: a clean sector lies between two parts of the same one.
+                run.blocks += 1;
                 run.bytes.end = bytes.end;
                 run.segments.push(segment);
                 run.epoch = run.epoch.min(epoch);

@@ -485,3 +485,57 @@ pub(super) fn count_placed<F: Frames>(
     };
     task.classes.count(&lane.recorder, class);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frames::PlainFrames;
+    use crate::lane::Silent;
+    use crate::store::{Geometry, StoreDone, StoreOp};
+    use crate::volume::VolumeOptions;
+
+    fn done(op: StoreOp<PlainFrames>) -> StoreDone<PlainFrames> {
+        StoreDone { op, result: Ok(()), started_at: 0, finished_at: 0 }
+    }
+
+    #[test]
+    fn only_a_dirty_block_of_no_round_is_written_to_without_the_shard_lock() {
+        let cache = Cache::new(PlainFrames::new(16), 1);
+        let geometry = Geometry { length: 16 * BLOCK_BYTES_U64, granule: 512, read_only: false };
+        let options = VolumeOptions { page_blocks: 4, ..VolumeOptions::new("v", geometry) };
+        let volume = cache.add_volume(options, Box::new(Silent));
+        let recorder = cache.recorder(&volume);
+        let mut lane = cache.open_lane(&volume, Box::new(Silent));
+        let data = [7; BLOCK_BYTES];
+        let mut write = |block: u64| {
+            let len = u32::try_from(BLOCK_BYTES).unwrap();
+            let mut task = WriteTask::new(block, block * BLOCK_BYTES_U64, len, false);
+            assert_eq!(cache.write(&mut lane, 1, &mut task, &data), Status::Done);
+        };
+        let absorbs = || {
+            let len = u32::try_from(BLOCK_BYTES).unwrap();
+            let task = WriteTask::new(9, 0, len, false);
+            let (_, pieces) = Cache::pieces_of_next_page(&volume, &task, &data);
+            cache.absorb(&volume, &pieces).is_some()
+        };
+        assert!(!absorbs(), "block 0 is absent");
+        write(0);
+        write(2);
+        assert!(absorbs(), "block 0 is dirty");
+        // Blocks 0 and 2 are of one page and not adjacent: one round with two operations.
+        let shard = cache.table.shard(Key::new(volume.id, 0));
+        let mut ops = Vec::new();
+        assert!(cache.write_back_around(&volume, 0, crate::queue::Cause::Forced, &recorder, 2));
+        cache.poll(&volume, &recorder, 2, 8, &mut ops);
+        assert_eq!(ops.len(), 2);
+        assert!(!absorbs(), "block 0 is pinned by its operation");
+        cache.complete(&volume, &recorder, 3, done(ops.remove(0)));
+        assert!(!absorbs(), "block 0 is clean, and its round is not over");
+        write(0);
+        assert!(!absorbs(), "block 0 is dirty again, but its round is not over");
+        cache.complete(&volume, &recorder, 4, done(ops.remove(0)));
+        assert!(absorbs(), "the round is over");
+        cache.check(5);
+        assert_eq!(cache.shard(shard).instance(volume.id).rounds, 0);
+    }
+}

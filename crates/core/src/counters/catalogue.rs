@@ -248,14 +248,11 @@ mod tests {
         for (i, one) in all().enumerate() {
             assert!(all().skip(i + 1).all(|other| other.name != one.name), "{}", one.name);
             assert!(one.meaning.ends_with('.'), "{} has no sentence", one.name);
-            let suffix = match one.unit {
-                Unit::Operations => continue,
-                Unit::Pages => "_pages",
-                Unit::Blocks => "_blocks",
-                Unit::Bytes => "_bytes",
-                Unit::Nanoseconds => "_ns",
-            };
-            assert!(one.name.ends_with(suffix), "{} counts {suffix}", one.name);
+            let unit = one.unit.name();
+            assert!(!unit.is_empty(), "the unit of {} has a word", one.name);
+            // Operations are what is counted where no unit is named.
+            let is_named = one.name.ends_with(&format!("_{unit}"));
+            assert!(is_named || one.unit == Unit::Operations, "{} counts {unit}", one.name);
         }
     }
 }

@@ -314,3 +314,20 @@ fn random_changes_are_never_written_too_early_and_always_come_to_an_end() {
     let seen = format!("{orders} orders, {refused} refused, {kept_off} changes kept off");
     assert!(orders > 1000 && refused > 100 && kept_off > 100, "{seen}");
 }
+
+#[test]
+fn many_written_stages_are_flushed_though_nothing_waits_for_them() {
+    let mut groups = Groups::default();
+    for number in 0..=STAGES_FLUSH as u64 {
+        let group = groups.add();
+        assert!(groups.join(group, &page(number), number * 2..number * 2 + 1));
+        assert!(write_out(&mut groups, number));
+        let is_many = number >= STAGES_FLUSH as u64;
+        assert_eq!(groups.is_flush_due(), is_many, "{} written stages", number + 1);
+    }
+    let group = groups.add();
+    assert!(groups.join(group, &page(1000), 2000..2001));
+    assert!(groups.is_flush_due(), "however many more there are");
+    flush(&mut groups);
+    assert!(!groups.is_flush_due(), "what was written is forgotten");
+}

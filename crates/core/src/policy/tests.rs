@@ -424,3 +424,28 @@ fn pages_that_are_handed_over_are_all_there_and_stay_protected() {
         }
     }
 }
+
+#[test]
+#[should_panic(expected = "a fault of its own")]
+fn the_check_of_a_boxed_policy_is_that_of_the_policy() {
+    #[derive(Debug)]
+    struct Faulty;
+    impl Policy for Faulty {
+        fn name(&self) -> &'static str {
+            "faulty"
+        }
+        fn on_insert(&mut self, _: Slot, _: u64) {}
+        fn on_hit(&mut self, _: Slot) {}
+        fn victim(&mut self, _: &mut dyn FnMut(Slot) -> bool) -> Option<Slot> {
+            None
+        }
+        fn on_remove(&mut self, _: Slot, _: u64, _: bool) {}
+        fn len(&self) -> usize {
+            0
+        }
+        fn check(&self) {
+            panic!("a fault of its own");
+        }
+    }
+    Policy::check(&Box::new(Faulty));
+}

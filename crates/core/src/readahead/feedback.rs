@@ -77,3 +77,26 @@ impl Feedback {
         Limits { max, steps: limits.steps << halvings, ..limits }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_unused_share_is_that_of_the_pages_read_ahead_lately() {
+        let near = |feedback: &Feedback, share: f64| {
+            let found = feedback.unused_share();
+            assert!((found - share).abs() < 0.01, "{found} and not {share}");
+        };
+        let feedback = Feedback::default();
+        near(&feedback, 0.0);
+        feedback.unused(GRANTED);
+        near(&feedback, 0.5);
+        (0..6 * GRANTED).for_each(|_| feedback.used());
+        near(&feedback, 0.125);
+        feedback.unused(100 * GRANTED);
+        near(&feedback, 101.0 / 108.0);
+        (0..20 * REMEMBERED).for_each(|_| feedback.used());
+        near(&feedback, 0.0);
+    }
+}

@@ -242,3 +242,64 @@ impl<F: Frames> Store<F> for CrashStore<F> {
         (!self.waiting.is_empty()).then_some(0)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frames::PlainFrames;
+    use crate::store::Buffer;
+    use crate::units::{BLOCK_BYTES, BLOCK_BYTES_U64};
+
+    fn store() -> CrashStore<PlainFrames> {
+        let geometry = Geometry { length: 8 * BLOCK_BYTES_U64, granule: 512, read_only: false };
+        CrashStore::new(geometry, SparseBytes::default(), 1)
+    }
+
+    fn run(
+        store: &mut CrashStore<PlainFrames>,
+        frames: &PlainFrames,
+        (kind, offset, len): (StoreOpKind, u64, u64),
+        segments: Vec<Segment<PlainFrames>>,
+    ) {
+        let op = StoreOp { tag: 1, kind, offset, len, segments, queued_at: 0 };
+        store.submit(0, frames, op);
+        let mut done = Vec::new();
+        store.reap(0, frames, &mut done);
+        for segment in done.into_iter().flat_map(|done| done.op.segments) {
+            let Buffer::Pinned(pin) = segment.buffer else { panic!("it was pinned") };
+            frames.unpin(pin);
+        }
+    }
+
+    fn write(store: &mut CrashStore<PlainFrames>, frames: &PlainFrames, block: u64) {
+        let buffer = Buffer::Pinned(frames.try_pin(0).unwrap());
+        let len = u32::try_from(BLOCK_BYTES).unwrap();
+        let segments = vec![Segment { buffer, offset: 0, len }];
+        let kind = StoreOpKind::Write { fua: false };
+        run(store, frames, (kind, block * BLOCK_BYTES_U64, BLOCK_BYTES_U64), segments);
+    }
+
+    /// Whether a crash can lose the write of a block.
+    fn can_lose(store: &CrashStore<PlainFrames>, block: u64) -> bool {
+        (0..20).any(|seed| {
+            let mut bytes = [0; BLOCK_BYTES];
+            let disk = store.disk();
+            disk.lock().unwrap().after_crash(seed).read(block * BLOCK_BYTES_U64, &mut bytes);
+            bytes.contains(&0)
+        })
+    }
+
+    #[test]
+    fn a_flush_makes_only_its_own_range_stable_or_everything_if_it_has_none() {
+        let frames = PlainFrames::new(1);
+        let mut store = store();
+        for block in [1, 2, 3] {
+            write(&mut store, &frames, block);
+        }
+        let range = (StoreOpKind::Flush, 2 * BLOCK_BYTES_U64, BLOCK_BYTES_U64);
+        run(&mut store, &frames, range, Vec::new());
+        assert_eq!([1, 2, 3].map(|block| can_lose(&store, block)), [true, false, true]);
+        run(&mut store, &frames, (StoreOpKind::Flush, 0, 0), Vec::new());
+        assert_eq!([1, 2, 3].map(|block| can_lose(&store, block)), [false; 3]);
+    }
+}

@@ -3,6 +3,7 @@
 
 mod ahead;
 mod frozen;
+mod limits;
 mod mapping;
 mod order;
 mod pinned;

@@ -17,3 +17,13 @@ fn the_sample_stays_within_its_size() {
     assert!(made.holds(0.0), "nothing is referenced twice: {made:?}");
     assert_eq!(Sampled::new(256, 1).hit_ratio(1), None);
 }
+
+#[test]
+fn the_footprint_is_about_the_number_of_different_pages() {
+    let mut sampled = Sampled::new(1024, 1);
+    let references: Vec<Reference> = (0..300_000).map(|n| reference(n % 100_000)).collect();
+    sampled.run(&references);
+    let footprint = sampled.footprint();
+    // Three deviations of a sample of 1,024 pages.
+    assert!((90_000.0..110_000.0).contains(&footprint), "{footprint} of 100,000 pages");
+}

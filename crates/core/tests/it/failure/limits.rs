@@ -1,0 +1,130 @@
+//! Limits on what is pinned and written at a time, and batches of hits.
+
+use super::rig::{Rig, options, tuned};
+use larder_core::cache::HitRead;
+use larder_core::clock::SECOND;
+use larder_core::counters::{Counter, Gauge};
+use larder_core::lane::Completion;
+use larder_core::mapping::{Access, Mapping};
+use larder_core::pinned::PinError;
+use larder_core::request::{Assembly, Status};
+use larder_core::store::StoreErrorKind;
+use larder_core::units::BLOCK_BYTES_U64 as BLOCK;
+use larder_core::volume::VolumeOptions;
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+
+fn pin(rig: &Rig, disk: usize, bytes: Range<u64>) -> Result<(), PinError> {
+    rig.cache.pin_range(&rig.disks[disk].volume, bytes, rig.now)
+}
+
+fn bytes(blocks: Range<u64>) -> Range<u64> {
+    blocks.start * BLOCK..blocks.end * BLOCK
+}
+
+#[test]
+fn a_volume_has_1024_pinned_ranges_at_most() {
+    let rig = Rig::new(4096, [options(4096)]);
+    for range in 0..1024 {
+        pin(&rig, 0, bytes(range * 2..range * 2 + 1)).unwrap();
+    }
+    let error = pin(&rig, 0, bytes(4000..4001)).unwrap_err();
+    assert!(matches!(error, PinError::TooMany { .. }), "{error:?}");
+    assert_eq!(rig.gauge(Gauge::Pinned), 1024 * BLOCK, "nothing changed");
+    pin(&rig, 0, bytes(0..3)).unwrap();
+    pin(&rig, 0, bytes(4000..4001)).unwrap();
+}
+
+#[test]
+fn a_refused_pin_names_the_limit_that_it_exceeds() {
+    let small = VolumeOptions { max_frames: 20, ..options(512) };
+    let rig = Rig::new(64, [small, options(512), options(512)]);
+    let limit = |error: PinError| match error {
+        PinError::TooMuch { volume, asked_bytes, wanted_bytes, most_bytes } => {
+            assert_eq!(volume, "v");
+            (asked_bytes, wanted_bytes / BLOCK, most_bytes / BLOCK)
+        }
+        other => panic!("{other:?}"),
+    };
+    pin(&rig, 0, bytes(10..15)).unwrap();
+    let of_volume = pin(&rig, 0, 0..6 * BLOCK - 100).unwrap_err();
+    assert_eq!(limit(of_volume), (6 * BLOCK - 100, 11, 10), "half of the volume's ceiling");
+    pin(&rig, 1, bytes(0..20)).unwrap();
+    let of_all = pin(&rig, 2, bytes(3..11)).unwrap_err();
+    assert_eq!(limit(of_all), (8 * BLOCK, 33, 32), "half of the pool, all volumes together");
+    pin(&rig, 2, bytes(3..10)).unwrap();
+}
+
+#[test]
+fn the_lazy_writer_keeps_background_depth_writes_in_the_store() {
+    let values = [("background-depth", 3), ("dirty-threshold", 900), ("dirty-limit", 900)];
+    let mut rig = Rig::new(64, [tuned(64, &values)]);
+    let mut lane = rig.lane(0);
+    for block in (0..40).step_by(2) {
+        rig.write(&mut lane, block, 1);
+    }
+    rig.disks[0].stall.store(true, Ordering::Release);
+    rig.run_until(rig.now + 10 * SECOND);
+    assert_eq!(rig.writes(), [(0, 1), (2, 1), (4, 1)], "three, however often it is polled");
+    // A client that waits for a read leaves the store room for one.
+    let mut assembly = Assembly::new(1000, 63 * BLOCK, 4096);
+    assert_eq!(rig.cache.read(&mut lane, rig.now, &mut assembly), Status::Pending);
+    rig.run();
+    assert_eq!(rig.writes().len(), 3);
+    rig.disks[0].stall.store(false, Ordering::Release);
+    rig.run_until(rig.now + 10 * SECOND);
+    assert_eq!(rig.writes().len(), 20, "all is written once the store goes on");
+    let mut mail = Vec::new();
+    lane.collect(&mut mail);
+    for completion in mail {
+        if matches!(completion, Completion::Filled { token: 1000, .. }) {
+            assert_eq!(assembly.absorb(rig.cache.frames(), completion), Status::Done);
+        }
+    }
+    assembly.release(rig.cache.frames());
+    rig.cache.check(rig.now);
+}
+
+#[test]
+fn each_of_many_reads_at_once_gets_the_bytes_of_its_own_block() {
+    let mut rig = Rig::new(64, [options(64)]);
+    let mut lane = rig.lane(0);
+    let is_resident = |block: u64| block % 3 != 1;
+    for block in (0..40).filter(|&block| is_resident(block)) {
+        rig.write(&mut lane, block, 100 + u8::try_from(block).unwrap());
+    }
+    let mut bytes = [[0; 4]; 40];
+    let read =
+        |(block, to): (u64, _)| HitRead { offset: block * BLOCK + 8, to, hit: !is_resident(block) };
+    let mut reads: Vec<_> =
+        (0..).zip(bytes.iter_mut().map(<[u8; 4]>::as_mut_slice)).map(read).collect();
+    let hits = rig.cache.read_hits(&lane, &mut reads);
+    let told: Vec<_> = reads.iter().map(|read| read.hit).collect();
+    let expected: Vec<_> = (0..40).map(is_resident).collect();
+    assert_eq!(told, expected);
+    assert_eq!(hits, expected.iter().filter(|&&hit| hit).count());
+    for (block, bytes) in (0..40).zip(bytes) {
+        let byte = if is_resident(block) { 100 + u8::try_from(block).unwrap() } else { 0 };
+        assert_eq!(bytes, [byte; 4], "block {block}");
+    }
+    let counted = rig.disks[0].volume.totals().get(Counter::FastReads);
+    assert_eq!(counted, hits as u64);
+}
+
+#[test]
+fn adjacent_blocks_are_mapped_at_the_same_time_and_the_same_block_once() {
+    let rig = Rig::new(32, [options(16)]);
+    let mut lane = rig.lane(0);
+    let mut mappings: Vec<_> =
+        [4, 3, 5].map(|block| Mapping::new(block, block * BLOCK, 4096, Access::Overwrite)).into();
+    for mapping in &mut mappings {
+        assert_eq!(rig.cache.map(&mut lane, rig.now, mapping), Status::Done);
+    }
+    let mut again = Mapping::new(9, 3 * BLOCK, 8192, Access::Overwrite);
+    let status = rig.cache.map(&mut lane, rig.now, &mut again);
+    assert!(matches!(status, Status::Failed(e) if e.kind == StoreErrorKind::Busy));
+    for mapping in &mut mappings {
+        assert_eq!(rig.cache.unpin(&mut lane, rig.now, mapping), Status::Done);
+    }
+    rig.cache.check(rig.now);
+}
