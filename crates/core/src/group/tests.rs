@@ -320,7 +320,8 @@ fn many_written_stages_are_flushed_though_nothing_waits_for_them() {
     let mut groups = Groups::default();
     for number in 0..=STAGES_FLUSH as u64 {
         let group = groups.add();
-        assert!(groups.join(group, &page(number), number * 2..number * 2 + 1));
+        let end = number * 2 + 1;
+        assert!(groups.join(group, &page(number), end - 1..end));
         assert!(write_out(&mut groups, number));
         let is_many = number >= STAGES_FLUSH as u64;
         assert_eq!(groups.is_flush_due(), is_many, "{} written stages", number + 1);
