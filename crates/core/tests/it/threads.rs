@@ -2,10 +2,10 @@
 //! Every block holds one number over and over, which only grows, and is of this block.
 //!
 //! They are real threads for a while. With `RUSTFLAGS="--cfg larder_shuttle" cargo test -p
-//! larder-core --release --test it schedule` they are shuttle's: one runs at a time, and at each lock
-//! and atomic of the cache a generator chooses who goes on, from the seed `LARDER_SEED`. That finds
-//! what happens in a bad order, and not what happens because memory is seen out of order: shuttle's
-//! atomics are sequentially consistent.
+//! larder-core --release --test it schedule` they are shuttle's: one runs at a time, and at each
+//! lock and atomic of the cache a generator chooses who goes on, from the seed `LARDER_SEED`. That
+//! finds what happens in a bad order, and not what happens because memory is seen out of order:
+//! shuttle's atomics are sequentially consistent.
 
 mod shared;
 
