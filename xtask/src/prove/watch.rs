@@ -40,7 +40,6 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     if claims.skipped("the file cache, watched", run::missing(&[])) {
         return Ok(());
     }
-    let full = env.either(Some(("LARDER_WATCH_FULL", "1")), None);
     let what = "hits, misses, writers: by file and process, each comparison within 1 %";
     long_tests::shown(env, claims, what, ("larder", "watch::", "shown: "), full.as_slice());
     let settings = json!({ "reads of a batch": BATCH, "batches": BATCHES, "pages": PAGES });

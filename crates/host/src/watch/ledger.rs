@@ -72,6 +72,9 @@ pub struct Reference {
 struct Doing {
     /// The file that it reads pages of.
     reads: Option<FileId>,
+    /// The file that it goes on to read after pages of metadata, and how many bytes of those it has
+    /// not read yet.
+    then_reads: Option<(FileId, u64)>,
     /// The file that it writes out.
     writes_out: Option<FileId>,
     /// The pages that it was asked to write.
@@ -292,7 +295,8 @@ impl Ledger {
             Event::Direct { key } => {
                 let file = self.file_of(key);
                 let doing = self.doing(thread);
-                (doing.reads, doing.writes_out) = (Some(file), Some(file));
+                (doing.reads, doing.then_reads) = (Some(file), None);
+                doing.writes_out = Some(file);
             }
             Event::Bio { dev, sectors, write, meta } => self.bio(thread, dev, sectors, write, meta),
             Event::Split { dev } => *self.splits.entry(dev).or_default() += 1,
@@ -444,8 +448,8 @@ impl Ledger {
         let end = first.saturating_add(pages);
         self.lookups.added(who, file, first, pages);
         self.file_mut(file).reaches(end);
+        self.reads(thread, file, pages);
         let doing = self.doing(thread);
-        doing.reads = Some(file);
         let missed = match &mut doing.fault {
             Some((of, page, missed)) if *of == file && (first..end).contains(page) && !*missed => {
                 *missed = true;

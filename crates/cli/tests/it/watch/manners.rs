@@ -122,15 +122,19 @@ pub(crate) fn a_ring(bench: &Bench) {
         return;
     }
     let found = counts(&watch, &path, child.id());
+    // A machine that is short of memory takes pages away meanwhile, which are missed again.
+    let of_file = watch.total.rows.iter().filter(|row| row.file == path.display().to_string());
+    let taken: u64 = of_file.map(|row| row.counts.evicted_pages + row.counts.dropped_pages).sum();
+    let (hits, misses) = (pages.saturating_sub(taken), pages + taken);
     println!(
-        "shown: {}, io_uring: {pages} hits and {pages} misses, told {} and {} ({} by read-ahead)",
+        "shown: {}, io_uring: {hits} hits and {misses} misses, told {} and {} ({} by read-ahead)",
         bench.kind,
         found.hit_pages + found.read_ahead_hit_pages,
         found.miss_pages,
         found.read_ahead_hit_pages
     );
-    assert_eq!(found.read_pages, 2 * pages, "{found:?}");
-    assert!(found.miss_pages.abs_diff(pages) * 100 <= pages, "{found:?}");
+    assert_eq!(found.read_pages, 2 * pages, "{:?}", watch.total.rows);
+    assert!(found.miss_pages.abs_diff(misses) * 100 <= pages, "{:?}", watch.total.rows);
 }
 
 /// Direct I/O looks nothing up, and its bytes are charged to the file.
@@ -213,12 +217,16 @@ pub(crate) fn writes_of_any_size(bench: &Bench) {
             bench.kind,
             found.write_requests,
             found.write_bytes,
-            found.write_pages - found.write_dirtied_pages
+            found.write_pages - found.write_new_pages
         );
         let told = (found.write_requests, found.write_bytes);
         assert_eq!(told, (requests, offset), "{found:?}");
-        assert_eq!(found.write_pages - found.write_dirtied_pages, again, "{found:?}");
-        assert_eq!(found.write_new_pages, offset.div_ceil(page_bytes()), "{found:?}");
+        let new = offset.div_ceil(page_bytes());
+        assert_eq!((found.write_pages, found.write_new_pages), (new + again, new), "{found:?}");
+        // A sync by another process meanwhile makes pages become dirty a second time.
+        let synced = watch.total.rows.iter().any(|row| row.counts.disk_lazy_write_bytes > 0);
+        assert!(found.write_dirtied_pages >= new, "{found:?}");
+        assert!(synced || found.write_dirtied_pages == new, "{found:?}");
     }
 }
 

@@ -10,18 +10,51 @@ use super::{BLOCK_DEVICES, Ledger};
 /// Bytes of a sector.
 const SECTOR_BYTES: u64 = 512;
 
+/// The number of the inode that holds the metadata of btrfs (`fs/btrfs/btrfs_inode.h`); files have
+/// numbers from 256 on.
+const BTREE_INODE: u64 = 1;
+
 impl Ledger {
+    /// A thread has brought pages of a file in, and is about to ask the disk for them. Where they
+    /// are metadata, they say where the data of the file that it was reading is: it goes on with
+    /// that file.
+    pub(super) fn reads(&mut self, thread: u32, file: FileId, pages: u64) {
+        let bytes = pages.saturating_mul(self.page_bytes);
+        let between = self.is_metadata(file);
+        let doing = self.doing(thread);
+        doing.then_reads = match (doing.then_reads, doing.reads) {
+            _ if !between => None,
+            (Some((then, left)), _) => Some((then, left.saturating_add(bytes))),
+            (None, Some(then)) if then != file => Some((then, bytes)),
+            (None, _) => None,
+        };
+        doing.reads = Some(file);
+    }
+
+    /// Whether a file is a block device, or the metadata of a btrfs.
+    fn is_metadata(&self, file: FileId) -> bool {
+        let key = self.key(file);
+        key.dev == BLOCK_DEVICES || (key.dev >> 20 == 0 && key.ino == BTREE_INODE)
+    }
+
     pub(super) fn bio(&mut self, thread: u32, dev: u32, sectors: u64, write: bool, meta: bool) {
         let bytes = sectors * SECTOR_BYTES;
         if bytes == 0 || self.is_lower(dev) {
             return;
         }
+        let doing = self.doing(thread);
+        let file = if write { doing.writes_out } else { doing.reads };
+        if !write && let Some((then, left)) = &mut doing.then_reads {
+            *left = left.saturating_sub(bytes);
+            if *left == 0 {
+                doing.reads = Some(*then);
+                doing.then_reads = None;
+            }
+        }
         if meta {
             self.unattributed.metadata_bytes += bytes;
             return;
         }
-        let doing = self.doing(thread);
-        let file = if write { doing.writes_out } else { doing.reads };
         let file = file.filter(|&file| self.may_be_on(file, dev));
         match (file, write) {
             (Some(file), true) => self.charge(thread, file, bytes),

@@ -166,6 +166,28 @@ fn files_of_block_devices_and_of_partitions_are_found() {
     assert_eq!(ledger.unattributed().read_bytes, PAGE);
 }
 
+/// btrfs looks its checksums up, and ext4 its extents, after a read has begun and before its data
+/// are asked for.
+#[test]
+fn metadata_in_the_middle_of_a_read_do_not_take_its_data() {
+    for (dev, ino, meta) in [(40, 1, true), (3, u64::from(DEV), false)] {
+        let mut ledger = ledger();
+        let metadata = Key { dev, ino };
+        let page = |first| Event::Add { key: metadata, first, order: 0 };
+        let meta = |sectors| Event::Bio { dev: DEV, sectors, write: false, meta };
+        let direct = Event::Direct { key: FILE };
+        take(&mut ledger, DB, &[direct, page(0), page(1), meta(8), meta(8), bio(16, false)]);
+        let file = ledger.file_of(FILE);
+        let read = |ledger: &Ledger| -> u64 {
+            let of_file = ledger.counts().iter().filter(|(of, ..)| *of == file);
+            of_file.map(|(.., counts)| counts.disk_read_bytes).sum()
+        };
+        assert_eq!(read(&ledger), 2 * PAGE, "direct");
+        take(&mut ledger, DB, &[add(0, 0), page(2), meta(8), bio(8, false)]);
+        assert_eq!(read(&ledger), 3 * PAGE, "through the cache");
+    }
+}
+
 #[test]
 fn waits_metadata_and_the_lives_of_threads() {
     let mut ledger = ledger();
