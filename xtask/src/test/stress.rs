@@ -16,7 +16,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::skips::Skips;
 use crate::cleanup::{Cleanup, Scratch};
-use crate::disk::{FileSystem, Kind};
+use crate::disk::FileSystem;
 use crate::image::MIB;
 use crate::{Ending, image, nextest, packages, run, table};
 
@@ -102,7 +102,7 @@ struct NearlyFull(FileSystem);
 impl NearlyFull {
     fn new(scratch: &Path) -> Result<Self> {
         let file = image::sparse(&scratch.join("nearly-full.img"), DISK_MIB * MIB)?;
-        let disk = FileSystem::attach(scratch, &file, Kind::Ext4)?;
+        let disk = FileSystem::new(scratch, &file)?;
         let all = std::os::unix::fs::PermissionsExt::from_mode(0o1777);
         std::fs::set_permissions(disk.point(), all).context("open TMPDIR to all users")?;
         let filler = std::fs::File::create(disk.point().join("filler")).context("fill TMPDIR")?;

@@ -140,6 +140,11 @@ pub(crate) fn counts(watch: &Watch, file: &Path, pid: u32) -> Counts {
     sum
 }
 
+/// Whether another process had the machine write what was dirty, which then becomes dirty anew.
+pub(crate) fn is_synced(watch: &Watch) -> bool {
+    watch.total.rows.iter().any(|row| row.counts.lazy_sync_pages > 0)
+}
+
 impl Bench {
     /// Nothing where this machine cannot: then why was printed.
     pub(crate) fn on(kind: &'static str) -> Option<Bench> {

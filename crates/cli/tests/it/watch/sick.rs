@@ -5,8 +5,9 @@
 
 use super::manners;
 use super::reads::{Random, Workload};
-use super::rig::{Bench, FILE_PAGES, Watching};
+use super::rig::{Bench, FILE_PAGES, Watching, is_synced};
 use larder_host::residency;
+use larder_report::watch::Watch;
 use larder_testing::skip;
 use rustix::fs::{Advice, fadvise};
 use std::fs::File;
@@ -23,20 +24,24 @@ fn read(file: &File, page: u64) {
     file.read_exact_at(&mut [0; 4096], page * PAGE).unwrap();
 }
 
-/// The rules that fire while `work` is done, at least once and for long enough, and what was seen.
-fn found(words: &[&str], mut work: impl FnMut()) -> Vec<(String, String)> {
+/// What is seen while `work` is done, once and for long enough.
+fn watched(words: &[&str], mut work: impl FnMut()) -> Watch {
     let watching = Watching::start(&[words, &["--interval", INTERVAL]].concat());
     let begun = Instant::now();
     work();
     // Some are over at once, and nothing is said of less than three intervals.
     std::thread::sleep(LONG.saturating_sub(begun.elapsed()));
-    let watch = watching.end();
+    watching.end()
+}
+
+/// The rules that fire, and what was seen.
+fn rules(watch: Watch) -> Vec<(String, String)> {
     watch.findings.into_iter().map(|finding| (finding.rule, finding.seen)).collect()
 }
 
 /// What `words` say is watched; the rule fires.
 pub(crate) fn expect(words: &[&str], rule: &str, work: impl FnMut()) {
-    let found = found(words, work);
+    let found = rules(watched(words, work));
     let Some((_, seen)) = found.iter().find(|(name, _)| name == rule) else {
         panic!("{rule} is not among {found:?}");
     };
@@ -143,26 +148,31 @@ pub(crate) fn none(bench: &Bench) {
         }
     };
     let words = [bench.path().to_str().unwrap()];
-    let nothing = |rules: Vec<(String, String)>, name: &str| {
+    let nothing = |watch: Watch, name: &str| {
+        // After a sync the first read of each new file makes its inode dirty again: the finding is
+        // right.
+        let synced = is_synced(&watch);
+        let mut rules = rules(watch);
+        rules.retain(|(rule, _)| !synced || rule != "access-times");
         assert!(rules.is_empty(), "{name}: {rules:?}");
         println!("shown: no finding: {name}");
     };
-    nothing(found(&words, || ()), "an idle file system");
+    nothing(watched(&words, || ()), "an idle file system");
     hot(&file);
-    nothing(found(&words, || hot(&file)), "a database that fits");
+    nothing(watched(&words, || hot(&file)), "a database that fits");
     residency::drop::file(&path).unwrap();
     let backup = || {
         let mut source = File::open(&path).unwrap();
         std::io::copy(&mut source, &mut std::io::sink()).unwrap();
     };
-    nothing(found(&words, backup), "a backup");
+    nothing(watched(&words, backup), "a backup");
     let folder = bench.path().join("build");
     let build = || {
         small_files(&folder, 400);
         read_all(&folder, 400);
         small_files(&folder, 400);
     };
-    nothing(found(&words, build), "a build");
+    nothing(watched(&words, build), "a build");
     let ways: &[Workload] = manners::WAYS;
     let warm = || {
         for (_, way) in ways {
@@ -170,5 +180,5 @@ pub(crate) fn none(bench: &Bench) {
         }
     };
     std::fs::read(&path).unwrap();
-    nothing(found(&words, warm), "mappings and sendfile of what is resident");
+    nothing(watched(&words, warm), "mappings and sendfile of what is resident");
 }
