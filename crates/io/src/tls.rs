@@ -29,7 +29,7 @@ use rustix::io::Errno;
 use std::io::IoSlice;
 use std::path::PathBuf;
 
-/// Whether this build can speak TLS.
+/// True if this build can speak TLS.
 pub const AVAILABLE: bool = cfg!(feature = "tls");
 
 /// Whether a server speaks TLS, and whether it speaks anything else.

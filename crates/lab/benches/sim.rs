@@ -1,4 +1,4 @@
-//! How fast the simulator is, and how good its estimates are, for `cargo xtask prove`.
+//! Speed of the simulator and error of its estimates, for `cargo xtask prove`.
 //!
 //! * `prepare OUT [TRACE...]`: writes traces in the format that the peer reads, one reference each
 //!   page, and one of 10 million references drawn from a zipf distribution;

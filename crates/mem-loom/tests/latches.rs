@@ -56,7 +56,7 @@ impl Frame {
     fn try_read(&self) -> Option<u32> {
         let pin = self.latches.try_pin(0)?;
         let seen = self.read(&pin);
-        assert_eq!(self.read(&pin), seen, "nobody changes what is pinned");
+        assert_eq!(self.read(&pin), seen, "a pinned frame does not change");
         self.latches.unpin(pin);
         Some(seen)
     }

@@ -15,7 +15,7 @@ const SKIPS: &str = "LARDER_SKIPS";
 ///
 /// # Panics
 /// If that file cannot be written: a skip that is not reported looks like a test that passed.
-#[expect(clippy::print_stdout, reason = "whoever runs the test reads the reason")]
+#[expect(clippy::print_stdout, reason = "the test run collects and prints the reasons")]
 pub fn skip(reason: impl Display) {
     let reason = one_line(&reason.to_string());
     println!("skipped: {reason}");

@@ -91,7 +91,7 @@ impl LiveTerminal {
         Ok(())
     }
 
-    /// Whether the terminal has another size than the last frame.
+    /// Returns whether the terminal has another size than the last frame.
     pub(crate) fn is_resized(&self) -> bool {
         self.view.size().ok() != self.size
     }
@@ -118,7 +118,7 @@ pub(crate) fn wait_for_keys(input: impl AsFd, timeout: Duration) -> Result<Input
     let mut polled = [PollFd::new(&input, PollFlags::IN)];
     let timeout = Timespec::try_from(timeout).context("wait for input")?;
     match rustix::event::poll(&mut polled, Some(&timeout)) {
-        // Whoever waits looks at its signals next.
+        // The caller looks at its signals next.
         Err(Errno::INTR) => return Ok(Input::Nothing),
         Ok(_) => {}
         Err(error) => return Err(error).context("wait for input"),
@@ -140,7 +140,7 @@ pub(crate) fn wait_for_keys(input: impl AsFd, timeout: Duration) -> Result<Input
 }
 
 /// The keys that bytes of a terminal in raw mode stand for: control sequences of ECMA-48 with the
-/// numbers that xterm gives to keys. Unknown sequences are passed over.
+/// numbers that xterm gives to keys. Unknown sequences are ignored.
 fn keys(mut bytes: &[u8]) -> Vec<Key> {
     let mut keys = Vec::new();
     while !bytes.is_empty() {

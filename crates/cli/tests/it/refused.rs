@@ -1,4 +1,4 @@
-//! What cannot be done is refused before anything is done, in one sentence that says why.
+//! Impossible requests are refused before anything is done, with one sentence of explanation.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
@@ -31,7 +31,7 @@ fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// What a command says that must fail.
+/// The message of a command that must fail.
 fn refusal(folder: &Path, words: &[&str]) -> String {
     let output = larder(folder, words);
     let said = String::from_utf8(output.stderr).unwrap();

@@ -2,7 +2,7 @@
 //! read, on real file systems.
 //!
 //! File systems are made in images on loop devices, which takes root, tracefs and their tools. What
-//! cannot be tried is said and passed over. `LARDER_BUDGET=long` makes the numbers of requests
+//! cannot be tried is reported as skipped. `LARDER_BUDGET=long` makes the numbers of requests
 //! those of the proof, and `LARDER_BINARY` is started instead of the one that was built along. Each
 //! figure is a line that begins with `shown: `.
 

@@ -279,7 +279,7 @@ mod tests {
         run(store, frames, (kind, block * BLOCK_BYTES_U64, BLOCK_BYTES_U64), segments);
     }
 
-    /// Whether a crash can lose the write of a block.
+    /// Returns whether a crash can lose the write of a block.
     fn can_lose(store: &CrashStore<PlainFrames>, block: u64) -> bool {
         (0..20).any(|seed| {
             let mut bytes = [0; BLOCK_BYTES];

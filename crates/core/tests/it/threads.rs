@@ -10,7 +10,7 @@ use larder_core::mode::WriteMode;
 use larder_core::policy::PolicyKind;
 use shared::{CASES, Scale, hammer};
 
-/// How long the threads of a case work.
+/// Run time of the threads of a case.
 fn length() -> std::time::Duration {
     std::time::Duration::from_millis(larder_testing::budget(300, 2_000))
 }

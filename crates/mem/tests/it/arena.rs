@@ -35,7 +35,7 @@ fn arena(frames: u32) -> Arena {
     Arena::new(ArenaOptions { frames, huge_pages: false, lock: false }).unwrap()
 }
 
-/// What each frame should be.
+/// Expected content of each frame.
 #[derive(Clone)]
 struct Expected {
     pins: usize,

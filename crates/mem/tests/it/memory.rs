@@ -1,4 +1,4 @@
-//! What the kernel does with an arena: lazily taken, given back, locked or refused.
+//! An arena in the kernel: memory taken lazily, given back, locked, or refused.
 //!
 //! One test lowers a limit of the process; those that depend on the limit run one at a time.
 
@@ -13,7 +13,7 @@ fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// How many frames of the arena are in memory.
+/// Number of frames of the arena that are in memory.
 fn resident(arena: &Arena) -> usize {
     let mut pages = vec![0_u8; arena.frames() as usize];
     // SAFETY: the vector has a byte for each page of the arena's mapping.

@@ -140,7 +140,8 @@ pub(crate) fn counts(watch: &Watch, file: &Path, pid: u32) -> Counts {
     sum
 }
 
-/// Whether another process had the machine write what was dirty, which then becomes dirty anew.
+/// Returns whether another process called sync(2): what was dirty is written early, and becomes
+/// dirty again.
 pub(crate) fn is_synced(watch: &Watch) -> bool {
     watch.total.rows.iter().any(|row| row.counts.lazy_sync_pages > 0)
 }

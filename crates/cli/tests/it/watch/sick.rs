@@ -24,7 +24,7 @@ fn read(file: &File, page: u64) {
     file.read_exact_at(&mut [0; 4096], page * PAGE).unwrap();
 }
 
-/// What is seen while `work` is done, once and for long enough.
+/// Watches `work`, done once, for at least [`LONG`].
 fn watched(words: &[&str], mut work: impl FnMut()) -> Watch {
     let watching = Watching::start(&[words, &["--interval", INTERVAL]].concat());
     let begun = Instant::now();

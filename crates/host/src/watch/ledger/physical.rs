@@ -31,7 +31,7 @@ impl Ledger {
         doing.reads = Some(file);
     }
 
-    /// Whether a file is a block device, or the metadata of a btrfs.
+    /// Returns whether a file is a block device, or the metadata of a btrfs.
     fn is_metadata(&self, file: FileId) -> bool {
         let key = self.key(file);
         key.dev == BLOCK_DEVICES || (key.dev >> 20 == 0 && key.ino == BTREE_INODE)

@@ -98,7 +98,7 @@ impl Glob {
         Ok(Glob { steps })
     }
 
-    /// Whether all of `path` matches.
+    /// Returns whether all of `path` matches.
     pub(super) fn matches(&self, path: &[u8]) -> bool {
         // The positions that the steps so far can have reached, in ascending order.
         let mut positions = vec![0];
