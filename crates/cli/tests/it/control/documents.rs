@@ -78,7 +78,8 @@ fn made(server: &Server, how: &str) -> String {
 fn masked(text: &str) -> String {
     let units = ["ns", "us", "ms", "s", "B", "KiB", "MiB", "GiB", "min", "%", "M", "G", "<", ">"];
     let line = |line: &str| {
-        let words = line.split_whitespace().filter(|word| !units.contains(word));
+        let is_unit = |word: &&str| units.contains(&word.trim_end_matches(';'));
+        let words = line.split_whitespace().filter(|word| !is_unit(word));
         let word = |word: &str| -> String {
             let is_number = |c: char| c.is_ascii_digit() || ".,-".contains(c);
             if word.trim_end_matches(',') == "null" || word.chars().all(is_number) {
