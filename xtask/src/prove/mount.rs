@@ -84,11 +84,9 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     databases::run(&world, claims);
     copies::run(&world, claims)?;
     claims.tried("git: a clone of this repository, fsck, gc, a commit; status clean", || {
-        world.mounted("git", |place| work::clone(&env.root, place, true))
+        world.mounted("git", |place| work::clone(&env.root, place, "README.md"))
     });
-    claims.tried("cargo builds a crate and runs it", || {
-        world.mounted("cargo", |place| work::build(place).map(|()| "it says 19900".into()))
-    });
+    claims.tried("cargo builds a crate and runs it", || world.mounted("cargo", work::build));
     claims.tried("Debian's PostMark counts what it should", || {
         world.mounted("postmark", |place| work::postmark(place, env.options.quick))
     });
