@@ -11,7 +11,7 @@ mod faults;
 mod fuse_volume;
 mod fuzz;
 mod iozone;
-pub(crate) mod kernel_nbd;
+mod kernel_nbd;
 mod kill;
 mod lazy;
 mod leak;
