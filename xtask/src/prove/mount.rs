@@ -60,7 +60,7 @@ impl World<'_> {
     fn mounted(&self, name: &str, work: impl FnOnce(&Path) -> Result<String>) -> Result<String> {
         let source = self.path("source");
         let mount = FuseMount::start(self.env, LARDER, &source)?;
-        let place = mount.point().join(name);
+        let place = mount.point.join(name);
         std::fs::create_dir(&place).context("make a directory in the mount")?;
         let figure = work(&place)?;
         let before = work::listing(&place)?;
