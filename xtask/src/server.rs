@@ -178,12 +178,6 @@ impl Server {
         let ms = (user + system) * 1000 / rustix::param::clock_ticks_per_second();
         Ok(Duration::from_millis(ms))
     }
-
-    /// The number of files and sockets that it holds open.
-    pub(crate) fn open_files(&self) -> Result<usize> {
-        let path = format!("/proc/{}/fd", self.0.pid());
-        Ok(std::fs::read_dir(&path).with_context(|| format!("read {path}"))?.count())
-    }
 }
 
 /// A field of a file such as `/proc/meminfo` that is given in kB, in bytes.
