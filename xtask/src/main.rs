@@ -38,7 +38,9 @@ usage: cargo xtask COMMAND
   docs [--check]         write the generated parts of docs and packaging, or fail if they differ
   captures [BINARY]      show larder top to docs/top.md, in tmux; needs root
   test                   install what the tests need, run everything that takes minutes
-      --stress ROUNDS    all tests so often, on a machine that makes it hard; needs root
+      --stress ROUNDS [FILTER]
+                         all tests, or those of a nextest filter, so often on a machine
+                         that makes it hard; needs root
   guest [OPTION]... CMD  run a command under Debian's kernel, in a virtual machine that sees
                          this machine's root; options: head of xtask/guest/run
   prove [NAME...]        install what the proofs need, run all of them or those named

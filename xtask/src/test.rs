@@ -34,15 +34,16 @@ struct Line {
     verdict: Verdict,
 }
 
-/// `test [--stress ROUNDS]`.
+/// `test [--stress ROUNDS [FILTER]]`.
 pub(crate) fn command(args: &[String]) -> Result<Ending> {
     match args {
         [] => Ok(everything()),
-        [option, rounds] if option == "--stress" => {
+        [option, rounds, filter @ ..] if option == "--stress" && filter.len() <= 1 => {
             let rounds = rounds.parse().ok().filter(|rounds| *rounds > 0);
-            stress::command(rounds.context("--stress needs a number of rounds, 1 or more")?)
+            let rounds = rounds.context("--stress needs a number of rounds, 1 or more")?;
+            stress::command(rounds, filter.first().map_or("all()", String::as_str))
         }
-        _ => bail!("test takes no arguments but --stress ROUNDS"),
+        _ => bail!("test takes no arguments but --stress ROUNDS [FILTER]"),
     }
 }
 

@@ -7,6 +7,7 @@ mod budget;
 mod claim;
 mod lock;
 mod require;
+mod resident;
 mod skip;
 mod trace;
 
@@ -14,5 +15,6 @@ pub use budget::{budget, is_long};
 pub use claim::claim;
 pub use lock::MachineLock;
 pub use require::{can_mount, find_tool, has_tool, is_root};
+pub use resident::stays_resident;
 pub use skip::skip;
 pub use trace::shared_trace;

@@ -1,4 +1,5 @@
-//! `cargo xtask test --stress ROUNDS`: all tests again and again, on a machine that makes it hard.
+//! `cargo xtask test --stress ROUNDS [FILTER]`: all tests, or those that a filter of nextest selects,
+//! again and again on a machine that makes it hard.
 //!
 //! In every round process numbers wrap and TMPDIR is a nearly full file system. In every second
 //! round stress-ng keeps all processors and the disk busy; in the others the tests have half a
@@ -47,8 +48,8 @@ const QUOTA_US: u32 = 50_000;
 /// Failures of each test: the rounds in which it failed.
 type Failures = BTreeMap<String, Vec<u32>>;
 
-/// Runs `rounds` rounds and prints the tests that failed in any.
-pub(super) fn command(rounds: u32) -> Result<Ending> {
+/// Runs `rounds` rounds of the tests that `filter` selects; prints those that failed in any.
+pub(super) fn command(rounds: u32, filter: &str) -> Result<Ending> {
     ensure!(run::is_root(), "run tests under stress: needs root, for process numbers and limits");
     packages::install_these(&[("stress-ng", "stress-ng")])?;
     nextest::install()?;
@@ -62,7 +63,7 @@ pub(super) fn command(rounds: u32) -> Result<Ending> {
         let condition = if round % 2 == 1 { "busy" } else { "half a processor" };
         println!("\n== round {round} of {rounds}: {condition}");
         let begun = Instant::now();
-        let failed = under_stress(round, disk.path(), &skips)?;
+        let failed = under_stress(round, filter, disk.path(), &skips)?;
         let seconds = begun.elapsed().as_secs().to_string();
         table.push(vec![round.to_string(), condition.into(), seconds, failed.len().to_string()]);
         for test in failed {
@@ -79,9 +80,9 @@ pub(super) fn command(rounds: u32) -> Result<Ending> {
 }
 
 /// One round; the names of the tests that failed.
-fn under_stress(round: u32, tmp: &Path, skips: &Skips) -> Result<Vec<String>> {
+fn under_stress(round: u32, filter: &str, tmp: &Path, skips: &Skips) -> Result<Vec<String>> {
     let _wrapping = Wrapping::start()?;
-    let mut tests = nextest::command("all()")?;
+    let mut tests = nextest::command(filter)?;
     let status = if round % 2 == 1 {
         let _load = Load::start(tmp)?;
         tests.env("TMPDIR", tmp).env("LARDER_SKIPS", skips.file()).status()

@@ -1,7 +1,7 @@
 //! Cold is cold and warm is warm: on real file systems, as read back, and refused where it is not.
 //!
 //! File systems are made in files and mounted over loop devices, and bindfs stands for FUSE; that
-//! takes root and the tools of `cargo xtask test`. What cannot be tried is said and passed over.
+//! takes root and the tools of `cargo xtask test`. What cannot be tried is skipped.
 
 mod load;
 mod places;
@@ -13,7 +13,7 @@ mod server;
 use larder_host::residency::of_path;
 use larder_report::run::Run;
 use larder_report::run::trial::Start;
-use larder_testing::skip;
+use larder_testing::{skip, stays_resident};
 use rig::{Bind, Loop, Outcome, bench, content};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -33,7 +33,7 @@ fn starts_are_as_told(folder: &Path) {
     for _ in 0..3 {
         let warm = bench(&["warm", path]);
         assert!(warm.succeeded() && warm.out.starts_with("warm: "), "{warm:?}");
-        assert_eq!(of_path(&file).unwrap().resident, pages);
+        assert!(stays_resident(of_path(&file).unwrap().resident, pages));
         let cold = bench(&["cold", path]);
         assert!(cold.succeeded() && cold.out.starts_with("cold: 0 of "), "{cold:?}");
         assert_eq!(of_path(&file).unwrap().resident, 0);
@@ -42,12 +42,10 @@ fn starts_are_as_told(folder: &Path) {
         let run = trials(&file, start, &[]).unwrap();
         assert_eq!(run.trials.len(), 3);
         for trial in &run.trials {
-            let resident = if start == Start::Cold { 0 } else { pages };
-            assert_eq!(trial.started.start, start);
-            assert_eq!(
-                (trial.started.pages, trial.started.resident),
-                (Some(pages), Some(resident))
-            );
+            let wanted = if start == Start::Cold { 0 } else { pages };
+            assert_eq!((trial.started.start, trial.started.pages), (start, Some(pages)));
+            let resident = trial.started.resident.unwrap();
+            assert!(stays_resident(resident, wanted), "{resident} of {wanted}");
             // A warm trial that only reads has no reason to go to the disk; others on the machine
             // may drop a few pages of ours.
             if start == Start::Warm {

@@ -494,7 +494,7 @@ impl Ledger {
         for (process, pages) in unused {
             self.at(file, process).read_ahead_unused_pages += pages;
         }
-        let evicts = self.doing(thread).reclaims || self.tasks.is_kswapd(thread);
+        let evicts = self.doing(thread).reclaims || self.tasks.reclaims(thread);
         let mut remembered = self.remembered;
         let of = self.file_mut(file);
         if order > 0 {

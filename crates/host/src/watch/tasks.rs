@@ -41,7 +41,7 @@ pub(crate) type Ask = Box<dyn FnMut(u32) -> Option<Told> + Send>;
 struct Task {
     who: Who,
     kernel: bool,
-    kswapd: bool,
+    reclaims: bool,
 }
 
 /// All of them.
@@ -82,9 +82,10 @@ impl Tasks {
         self.task(thread).kernel
     }
 
-    /// Whether a thread is there to take memory back.
-    pub(crate) fn is_kswapd(&mut self, thread: u32) -> bool {
-        self.task(thread).kswapd
+    /// Returns whether a thread of the kernel is there to take memory back: kswapd where memory is
+    /// short, kdamond (DAMON) where pages have been idle.
+    pub(crate) fn reclaims(&mut self, thread: u32) -> bool {
+        self.task(thread).reclaims
     }
 
     fn task(&mut self, thread: u32) -> Task {
@@ -107,9 +108,9 @@ impl Tasks {
             if flusher { (0, "kworker".to_owned()) } else { (told.pid, told.process) };
         let process = self.process_of(pid, &name, told.watched);
         let is_worker = told.name.starts_with("iou-wrk");
-        let kswapd = told.name.starts_with("kswapd");
+        let reclaims = ["kswapd", "kdamond"].iter().any(|name| told.name.starts_with(name));
         let who = Who { thread, process, is_worker };
-        let task = Task { who, kernel: told.kernel, kswapd };
+        let task = Task { who, kernel: told.kernel, reclaims };
         self.threads.insert(thread, task);
         task
     }
@@ -142,7 +143,7 @@ impl Tasks {
             let process = self.process_of(thread, &name, watched);
             Who { thread, process, is_worker: false }
         };
-        self.threads.insert(thread, Task { who, kernel: false, kswapd: false });
+        self.threads.insert(thread, Task { who, kernel: false, reclaims: false });
     }
 
     /// A process went into the control group that is watched.
@@ -212,6 +213,7 @@ mod tests {
                 102 => Some(told(100, "iou-wrk-100", "db")),
                 7 | 8 => Some(told(thread, "kworker/u8:1-flush-7:0", "kworker/u8:1-flush-7:0")),
                 9 => Some(told(9, "kswapd0", "kswapd0")),
+                10 => Some(told(10, "kdamond.0", "kdamond.0")),
                 _ => None,
             }
         }))
@@ -227,7 +229,7 @@ mod tests {
         assert!(tasks.who(102).is_worker && !first.is_worker);
         assert_eq!(tasks.who(7).process, tasks.who(8).process);
         assert!(tasks.is_flusher(7) && !tasks.is_flusher(100));
-        assert!(tasks.is_kswapd(9) && !tasks.is_kswapd(7));
+        assert!(tasks.reclaims(9) && tasks.reclaims(10) && !tasks.reclaims(7));
         let gone = tasks.who(5).process;
         assert_eq!(tasks.process(gone).name, "(gone)");
     }

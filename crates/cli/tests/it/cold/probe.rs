@@ -2,6 +2,7 @@
 
 use super::rig::{bench, on_a_disk, until};
 use larder_report::run::Run;
+use larder_testing::stays_resident;
 use std::process::{Command, Stdio};
 
 const SHORT: [&str; 6] = ["--trials", "2", "--confidence", "off", "--length", "400ms"];
@@ -17,8 +18,9 @@ fn a_mapped_file_starts_as_told_and_is_read_and_written() {
         let run = Run::from_json(&done.out).unwrap();
         assert_eq!(run.settings["target"], "a file mapped into memory");
         for trial in &run.trials {
-            let share = if start == "cold" { 0.0 } else { 1.0 };
-            assert_eq!(trial.started.share(), Some(share));
+            let pages = trial.started.pages.unwrap();
+            let wanted = if start == "cold" { 0 } else { pages };
+            assert!(stays_resident(trial.started.resident.unwrap(), wanted), "{trial:?}");
         }
         // Where the machine stood still for most of a trial, one request is all that is measured.
         let all = !run.doubts.iter().any(|doubt| doubt.text.contains("no cycle fitted"));

@@ -5,6 +5,7 @@ use larder_lab::workload::iozone::tables::RateTable;
 use larder_report::run::Run;
 use larder_report::run::trial::Start;
 use larder_report::stats::{Summary, sign_interval};
+use larder_testing::stays_resident;
 use std::time::{Duration, Instant};
 
 const KIB: u64 = 1024;
@@ -99,16 +100,17 @@ fn the_page_has_a_map_for_each_column() {
 #[test]
 fn trials_start_as_it_is_asked_for_and_the_record_says_so() {
     let reads = "-s 256k -r 4k -i 1 -i 3 --trials 1";
-    for (flags, start, share) in [
-        ("", Start::Warm, 1.0),
-        ("--start cold", Start::Cold, 0.0),
-        ("--direct", Start::Cold, 0.0),
-        ("-I -o", Start::Cold, 0.0),
+    for (flags, start, resident) in [
+        ("", Start::Warm, 128),
+        ("--start cold", Start::Cold, 0),
+        ("--direct", Start::Cold, 0),
+        ("-I -o", Start::Cold, 0),
     ] {
         let (text, run) = recorded(&format!("{reads} {flags}"));
         let started = run.trials[0].started;
-        assert_eq!((started.start, started.share()), (start, Some(share)), "{flags}");
-        assert_eq!((started.files, started.pages), (2, Some(128)), "{flags}");
+        assert_eq!((started.start, started.files), (start, 2), "{flags}");
+        assert_eq!(started.pages, Some(128), "{flags}");
+        assert!(stays_resident(started.resident.unwrap(), resident), "{flags}: {started:?}");
         assert!(text.contains(&format!("one trial, start {}", start.name())), "{text}");
         assert_eq!(run.settings["direct"], start == Start::Cold && flags != "--start cold");
     }

@@ -46,7 +46,7 @@ pub(crate) fn later(bench: &Bench) {
         let found = counts(&watch, path, pid);
         named += found.disk_lazy_write_bytes + found.disk_write_bytes;
         let lazily = found.disk_lazy_write_bytes;
-        assert!(lazily.abs_diff(bytes) * 20 <= bytes, "{}: {found:?}", bench.kind);
+        assert!(lazily.abs_diff(bytes) * 20 <= bytes, "{lazily}, {}: {found:?}", bench.kind);
         assert!(found.dirtied_pages * 4096 >= bytes, "{}: {found:?}", bench.kind);
     }
     println!(

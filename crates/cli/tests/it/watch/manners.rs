@@ -293,7 +293,8 @@ pub(crate) fn the_same_number(bench: &Bench) {
 pub(crate) fn into_a_group(bench: &Bench) {
     let Some(group) = Group::of(64) else { return };
     let (outside, inside) = (bench.fill("outside", 16), bench.fill("inside", 16));
-    let watching = Watching::start(&["--cgroup", group.name()]);
+    let folder = bench.path().to_str().unwrap();
+    let watching = Watching::start(&[folder, "--cgroup", group.name()]);
     let script = "read -r line < \"$1\"; dd bs=4096 status=none < \"$1\"; echo $$ > \"$3\"; \
                   dd bs=4096 status=none < \"$2\"; read -r line < \"$2\"";
     let mut shell = Command::new("sh");

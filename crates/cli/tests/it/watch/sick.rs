@@ -5,7 +5,7 @@
 
 use super::manners;
 use super::reads::{Random, Workload};
-use super::rig::{Bench, FILE_PAGES, Watching, is_synced};
+use super::rig::{Bench, END_MAX, FILE_PAGES, Watching, is_synced};
 use larder_host::residency;
 use larder_report::watch::Watch;
 use larder_testing::skip;
@@ -31,7 +31,7 @@ fn watched(words: &[&str], mut work: impl FnMut()) -> Watch {
     work();
     // Some are over at once, and nothing is said of less than three intervals.
     std::thread::sleep(LONG.saturating_sub(begun.elapsed()));
-    watching.end()
+    watching.end_within(END_MAX)
 }
 
 /// The rules that fire, and what was seen.

@@ -145,6 +145,7 @@ pub(crate) fn beside_a_dead_folder(bench: &Bench) {
     assert!(dd.status().unwrap().success());
     let begun = Instant::now();
     let watch = watching.end_within(LONG);
+    assert_eq!(watch.total.lost_events, 0, "events were lost");
     println!("shown: beside a dead folder it ends after {:.1} s", begun.elapsed().as_secs_f64());
     let name = path.display().to_string();
     let pages: u64 = watch
