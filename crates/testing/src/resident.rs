@@ -3,9 +3,9 @@
 use std::fs;
 use std::path::Path;
 
-/// Returns whether all of `pages` are resident. Where the kernel reclaims idle memory while there is
-/// plenty (DAMON, `Documentation/admin-guide/mm/damon`), it takes any page at any time: there 90 %
-/// are enough.
+/// Returns whether all of `pages` are resident. Where the kernel reclaims idle memory though there
+/// is plenty (DAMON, `Documentation/admin-guide/mm/damon`), it takes any page at any time: there
+/// 90 % are enough.
 #[must_use]
 pub fn stays_resident(resident: u64, pages: u64) -> bool {
     resident == pages || (reclaims_idle_memory() && (pages * 9 / 10..pages).contains(&resident))

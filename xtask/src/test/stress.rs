@@ -1,5 +1,5 @@
-//! `cargo xtask test --stress ROUNDS [FILTER]`: all tests, or those that a filter of nextest selects,
-//! again and again on a machine that makes it hard.
+//! `cargo xtask test --stress ROUNDS [FILTER]`: all tests, or those that a filter of nextest
+//! selects, again and again on a machine that makes it hard.
 //!
 //! In every round process numbers wrap and TMPDIR is a nearly full file system. In every second
 //! round stress-ng keeps all processors and the disk busy; in the others the tests have half a

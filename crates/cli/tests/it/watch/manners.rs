@@ -3,7 +3,7 @@
 use super::group::Group;
 use super::reads::{Random, Workload, read};
 use super::rig::{
-    Bench, FILE_PAGES, Truth, Watching, counts, gone_pages, is_synced, requests, ways,
+    Bench, END_MAX, FILE_PAGES, Truth, Watching, counts, gone_pages, is_synced, requests, ways,
 };
 use larder_host::residency::{self, of_range, page_bytes};
 use larder_io::file_map::FileMap;
@@ -293,14 +293,15 @@ pub(crate) fn the_same_number(bench: &Bench) {
 pub(crate) fn into_a_group(bench: &Bench) {
     let Some(group) = Group::of(64) else { return };
     let (outside, inside) = (bench.fill("outside", 16), bench.fill("inside", 16));
-    let folder = bench.path().to_str().unwrap();
-    let watching = Watching::start(&[folder, "--cgroup", group.name()]);
+    let watching = Watching::start(&["--cgroup", group.name()]);
     let script = "read -r line < \"$1\"; dd bs=4096 status=none < \"$1\"; echo $$ > \"$3\"; \
                   dd bs=4096 status=none < \"$2\"; read -r line < \"$2\"";
     let mut shell = Command::new("sh");
     shell.args(["-c", script, "joins"]).args([&outside, &inside]).arg(group.door());
     let _read_fails_without_a_line = shell.stdout(Stdio::null()).status().unwrap();
-    let watch = watching.end();
+    // The events are those of the whole machine: a busy one may lose some, and says so.
+    let watch = watching.end_within(END_MAX);
+    let is_complete = watch.total.lost_events == 0;
     let pages = |file: &Path, process: &str| {
         let rows = watch.total.rows.iter();
         let name = file.display().to_string();
@@ -309,6 +310,6 @@ pub(crate) fn into_a_group(bench: &Bench) {
     };
     let rows = &watch.total.rows;
     assert_eq!((pages(&outside, "sh"), pages(&outside, "dd")), (0, 0), "{rows:?}");
-    assert_eq!(pages(&inside, "dd"), 16, "{rows:?}");
-    assert!(pages(&inside, "sh") > 0, "{rows:?}");
+    assert!(pages(&inside, "dd") == 16 || !is_complete, "{rows:?}");
+    assert!(pages(&inside, "sh") > 0 || !is_complete, "{rows:?}");
 }
