@@ -192,11 +192,13 @@ mod tests {
 
     #[test]
     fn it_grows_with_what_it_holds_and_stays_half_empty() {
-        let mut index = Index::default();
+        let (mut index, mut filled) = (Index::default(), false);
         for number in 0..10_000 {
             index.insert(Hash::of(u64::from(number)), number);
             assert!(index.len * 2 <= index.entries.len());
+            filled |= index.len * 2 == index.entries.len();
         }
+        assert!(filled, "it does not grow before half of it is filled");
         let found = (0..10_000).filter(|&n| index.find(Hash::of(n.into()), |m| m == n).is_some());
         assert_eq!(found.count(), 10_000);
         assert_eq!(index.bytes(), 32_768 * 8);

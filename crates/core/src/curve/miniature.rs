@@ -85,15 +85,21 @@ impl Size {
     fn total(&self, caches: &[Box<dyn Replace>], of: impl Fn(&Counts) -> u64) -> (f64, f64) {
         let totals: Vec<f64> =
             caches.iter().map(|cache| as_f64(of(&cache.counts())) / self.rate).collect();
-        let groups = as_f64(totals.len() as u64);
-        let mean = totals.iter().sum::<f64>() / groups;
-        if totals.len() == 1 {
-            return (mean, 0.0);
-        }
-        let left_out = (1.0 - self.rate * groups).max(0.0);
-        let variance = squares(&totals) / (groups - 1.0) / groups * left_out;
-        (mean, STUDENT * variance.sqrt())
+        mean_and_half_bar(&totals, self.rate)
     }
+}
+
+/// The mean of what groups of pages say, and half of its 95 % error bar, where each group is this
+/// share of all pages.
+fn mean_and_half_bar(totals: &[f64], rate: f64) -> (f64, f64) {
+    let groups = as_f64(totals.len() as u64);
+    let mean = totals.iter().sum::<f64>() / groups;
+    if totals.len() == 1 {
+        return (mean, 0.0);
+    }
+    let left_out = (1.0 - rate * groups).max(0.0);
+    let variance = squares(totals) / (groups - 1.0) / groups * left_out;
+    (mean, STUDENT * variance.sqrt())
 }
 
 /// Caches of several sizes and policies, in miniature.

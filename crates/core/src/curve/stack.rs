@@ -212,5 +212,6 @@ mod tests {
         assert!((0..pages).all(|number| stack.reference(number).is_none()));
         assert!((0..pages).all(|number| stack.reference(number) == Some(pages - 1)));
         assert!(stack.bytes() < 6 * stack.len() + (1 << 16), "{} bytes", stack.bytes());
+        assert!(stack.bytes() > 4 * stack.last.capacity(), "{} bytes", stack.bytes());
     }
 }

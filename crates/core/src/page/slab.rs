@@ -69,3 +69,18 @@ impl<T: Clone> Slab<T> {
         self.len
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_of_removed_values_are_used_again() {
+        let mut slab = Slab::new();
+        let slots = [10, 20, 30].map(|value| slab.insert(value));
+        assert_eq!(slab.remove(slots[1]), 20);
+        assert_eq!((slab.len(), slab.end(), slab.find(slots[1])), (2, 3, None));
+        assert_eq!(slab.insert(40), slots[1]);
+        assert_eq!((slab.len(), slab.end(), slab.find(slots[1])), (3, 3, Some(&40)));
+    }
+}

@@ -8,7 +8,7 @@ use larder_core::lane::Completion;
 use larder_core::mapping::{Access, Mapping};
 use larder_core::pinned::PinError;
 use larder_core::request::{Assembly, Status};
-use larder_core::store::StoreErrorKind;
+use larder_core::store::{Fault, StoreErrorKind};
 use larder_core::units::BLOCK_BYTES_U64 as BLOCK;
 use larder_core::volume::VolumeOptions;
 use std::ops::Range;
@@ -75,7 +75,9 @@ fn the_lazy_writer_keeps_background_depth_writes_in_the_store() {
     rig.run_until(rig.now + 10 * SECOND);
     assert_eq!(rig.writes().len(), 20, "all is written once the store goes on");
     let mut mail = Vec::new();
+    assert!(lane.has_mail());
     lane.collect(&mut mail);
+    assert!(!lane.has_mail());
     for completion in mail {
         if matches!(completion, Completion::Filled { token: 1000, .. }) {
             assert_eq!(assembly.absorb(rig.cache.frames(), completion), Status::Done);
@@ -126,5 +128,39 @@ fn adjacent_blocks_are_mapped_at_the_same_time_and_the_same_block_once() {
     for mapping in &mut mappings {
         assert_eq!(rig.cache.unpin(&mut lane, rig.now, mapping), Status::Done);
     }
+    rig.cache.check(rig.now);
+}
+
+#[test]
+fn a_failed_write_fails_the_flushes_of_the_ranges_that_it_is_in() {
+    let values = [("dirty-threshold", 900), ("dirty-limit", 900)];
+    let mut rig = Rig::new(64, [tuned(64, &values)]);
+    let mut lane = rig.lane(0);
+    for block in [10, 20, 40] {
+        rig.write(&mut lane, block, 1);
+    }
+    rig.disks[0].plan.set(vec![Fault::Writes(20 * BLOCK..21 * BLOCK)]);
+    let ranges = [(0..30, false), (20..21, false), (0..20, true), (21..64, true)];
+    let tokens: Vec<u64> = ranges.iter().map(|_| rig.token()).collect();
+    for ((blocks, _), token) in ranges.iter().zip(&tokens) {
+        let status = rig.cache.flush_range(&mut lane, rig.now, blocks.clone(), false, *token);
+        assert_eq!(status, Status::Pending);
+    }
+    rig.run();
+    let mut mail = Vec::new();
+    lane.collect(&mut mail);
+    let mut ended: Vec<(u64, bool)> = mail
+        .into_iter()
+        .filter_map(|completion| match completion {
+            Completion::Finished { token, result } => Some((token, result.is_ok())),
+            _ => None,
+        })
+        .collect();
+    ended.sort_unstable();
+    let expected: Vec<_> = tokens.into_iter().zip(ranges.iter().map(|it| it.1)).collect();
+    assert_eq!(ended, expected);
+    rig.disks[0].plan.set(Vec::new());
+    assert!(rig.flush(&mut lane).unwrap().is_err(), "the next flush reports it as well");
+    assert_eq!(rig.flush(&mut lane), Some(Ok(())), "the write was tried again");
     rig.cache.check(rig.now);
 }

@@ -174,6 +174,24 @@ fn what_lies_beside_a_missed_page_comes_with_it() {
 }
 
 #[test]
+fn neighbours_come_along_from_64_blocks_around_the_missed_page() {
+    let mut rig = random_rig(4096, 100_000);
+    let mut lane = rig.lane(0);
+    let volume = std::sync::Arc::clone(&rig.disks[0].volume);
+    rig.cache.warm(&volume, std::iter::once(0..1000));
+    let mut read = Assembly::new(7, 200 * BLOCK, 4096);
+    assert_eq!(rig.cache.read(&mut lane, rig.now, &mut read), Status::Pending);
+    let (ops, order) = poll(&rig);
+    assert_eq!(order, [(192, 64)]);
+    submit(&mut rig, ops);
+    rig.run();
+    rig.cache.close_lane(lane);
+    read.abandon(rig.cache.frames());
+    rig.run();
+    rig.cache.check(rig.now);
+}
+
+#[test]
 fn nothing_comes_along_for_which_something_must_go() {
     let mut rig = random_rig(512, 100_000);
     let mut lane = rig.lane(0);
