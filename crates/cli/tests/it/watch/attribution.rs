@@ -1,6 +1,6 @@
 //! Who wrote what the disk writes.
 
-use super::rig::{Bench, Watching, counts, is_synced};
+use super::rig::{Bench, Watching, counts, is_written_back};
 use larder_report::watch::Watch;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -74,5 +74,5 @@ pub(crate) fn by_themselves(bench: &Bench) {
     println!("shown: {}, fsync: {bytes} of {} bytes by the process itself", bench.kind, 8 << 20);
     assert!(bytes.abs_diff(8 << 20) * 20 <= 8 << 20, "{}: {found:?}", bench.kind);
     let itself = found.disk_write_bytes > found.disk_lazy_write_bytes;
-    assert!(itself || is_synced(&watch), "{}: {found:?}", bench.kind);
+    assert!(itself || is_written_back(&watch), "{}: {found:?}", bench.kind);
 }

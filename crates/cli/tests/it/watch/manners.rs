@@ -3,7 +3,8 @@
 use super::group::Group;
 use super::reads::{Random, Workload, read};
 use super::rig::{
-    Bench, END_MAX, FILE_PAGES, Truth, Watching, counts, gone_pages, is_synced, requests, ways,
+    Bench, END_MAX, FILE_PAGES, Truth, Watching, counts, gone_pages, is_written_back, requests,
+    ways,
 };
 use larder_host::residency::{self, of_range, page_bytes};
 use larder_io::file_map::FileMap;
@@ -226,7 +227,7 @@ pub(crate) fn writes_of_any_size(bench: &Bench) {
         let new = offset.div_ceil(page_bytes());
         assert_eq!((found.write_pages, found.write_new_pages), (new + again, new), "{found:?}");
         assert!(found.write_dirtied_pages >= new, "{found:?}");
-        assert!(found.write_dirtied_pages == new || is_synced(&watch), "{found:?}");
+        assert!(found.write_dirtied_pages == new || is_written_back(&watch), "{found:?}");
     }
 }
 
