@@ -183,11 +183,13 @@ pub(crate) fn installed(program: &str) -> bool {
         .any(|dir| dir.join(program).is_file())
 }
 
-/// The reason why a proof that needs root and these programs or files cannot run here.
+/// The reason why a proof that needs root and these programs cannot run here.
 pub(crate) fn missing(needs: &[&str]) -> Option<String> {
-    if !is_root() {
-        return Some("needs root".into());
-    }
+    if is_root() { absent(needs) } else { Some("needs root".into()) }
+}
+
+/// The same where it does not need root.
+pub(crate) fn absent(needs: &[&str]) -> Option<String> {
     needs.iter().find(|name| !installed(name)).map(|name| format!("no {name}"))
 }
 

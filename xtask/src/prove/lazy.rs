@@ -11,9 +11,7 @@ const WORK: [&str; 5] = ["--rw=randwrite", "--bs=4k", "--iodepth=8", "--norandom
 
 /// Runs the proof.
 pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
-    if claims.skipped("lazy write on a slow disk", Disk::missing()) {
-        return Ok(());
-    }
+    need(Disk::missing())?;
     let disk = Disk::over(&image::sparse(&env.file("slow.img"), 512 * MIB)?)?;
     disk.limit(PER_S)?;
     let (back, claimed) = pass(env, &disk, "back")?;

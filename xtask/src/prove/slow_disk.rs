@@ -26,9 +26,7 @@ const LEFT_MOST: f64 = 0.8;
 
 /// Runs the proof.
 pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
-    if claims.skipped("benchmarks on a slow disk", Disk::missing()) {
-        return Ok(());
-    }
+    need(Disk::missing())?;
     let disk = Disk::over(&image::sparse(&env.file("slow-disk.img"), 512 * MIB)?)?;
     let (device, numbers) = (disk.path().to_path_buf(), disk.numbers().to_owned());
     let file_system = FileSystem::on(env.dir(), &device, Kind::Ext4)?;

@@ -11,7 +11,8 @@ pub(super) const LOADED: &str = "set number 3\nquit\nset number 4\n";
 /// Block sizes that a buffer of 4 KiB treats in different ways.
 const BLOCKS: [u64; 10] = [1, 7, 512, 1000, 4095, 4096, 4097, 5000, 8192, 100_000];
 
-const COMMANDS: &str = "set size|set number|set seed|set transactions|set location|\
+/// The commands, between bars.
+pub(super) const COMMANDS: &str = "set size|set number|set seed|set transactions|set location|\
     set subdirectories|set read|set write|set buffering|set bias read|set bias create|set report|\
     load|show|help|set";
 
@@ -21,12 +22,6 @@ const PARAMETERS: &str = "|1|5|12|-1|0|10|11|abc|12abc|true|false|verbose|terse|
 /// The words between bars.
 fn words(of: &'static str) -> Vec<&'static str> {
     of.split('|').collect()
-}
-
-/// Whether a line of help is about this command, perhaps behind a prompt.
-pub(super) fn is_command(name: &str) -> bool {
-    let name = name.trim_start_matches("pm>");
-    words(COMMANDS).contains(&name) || ["run", "quit"].contains(&name)
 }
 
 fn one<T: Copy>(random: &mut Random, of: &[T]) -> T {
