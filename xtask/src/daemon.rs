@@ -91,7 +91,6 @@ impl Daemon {
         self.child.id()
     }
 
-    /// Whether it has ended.
     pub(crate) fn has_ended(&mut self) -> Result<bool> {
         Ok(self.child.try_wait().with_context(|| format!("wait for {}", self.name))?.is_some())
     }

@@ -29,7 +29,7 @@ losetup --detach \"$2\"";
 pub(crate) struct Disk {
     device: PathBuf,
     /// Major and minor, as the controller names it.
-    numbers: String,
+    pub(crate) numbers: String,
     _cleanup: Cleanup,
 }
 
@@ -64,20 +64,10 @@ impl Disk {
         Ok(())
     }
 
-    /// Major and minor, as the controller names it.
-    pub(crate) fn numbers(&self) -> &str {
-        &self.numbers
-    }
-
     /// Whether a device with these numbers has a limit.
     pub(crate) fn is_limited(numbers: &str) -> Result<bool> {
-        for path in LIMITS {
-            let text = std::fs::read_to_string(path).with_context(|| format!("read {path}"))?;
-            if text.lines().any(|line| line.split(' ').next() == Some(numbers)) {
-                return Ok(true);
-            }
-        }
-        Ok(false)
+        let limits = run::text(cmd!("cat {LIMITS...}"))?;
+        Ok(limits.lines().any(|line| line.split(' ').next() == Some(numbers)))
     }
 
     pub(crate) fn path(&self) -> &Path {

@@ -10,10 +10,7 @@ use anyhow::{Context as _, Result};
 use crate::random::Random;
 use crate::run;
 
-/// One mebibyte.
 pub(crate) const MIB: u64 = 1 << 20;
-
-/// One gibibyte.
 pub(crate) const GIB: u64 = 1 << 30;
 
 /// Makes an image of `mib` MiB whose bytes depend on the seed alone; every ninth MiB is a hole.

@@ -73,7 +73,6 @@ enum Beside {
     None,
 }
 
-/// One proof.
 #[derive(Debug)]
 pub(crate) struct Proof {
     /// Its name on the command line.
@@ -155,7 +154,6 @@ pub(crate) const PROOFS: &[Proof] = &[
 pub(crate) struct Options {
     /// Seconds instead of minutes.
     pub(crate) quick: bool,
-    /// Time to fuzz.
     pub(crate) fuzz: Option<Duration>,
     /// The seed of everything random.
     pub(crate) seed: u64,
@@ -194,7 +192,6 @@ impl Env {
         if self.options.quick { quick } else { long }
     }
 
-    /// The time to fuzz.
     fn fuzz_seconds(&self) -> u64 {
         let default = self.either(Duration::from_hours(1), Duration::from_secs(5));
         self.options.fuzz.unwrap_or(default).as_secs()
@@ -225,7 +222,6 @@ pub(crate) struct Claim {
     /// What was to be shown.
     pub(crate) what: String,
     pub(crate) figure: String,
-    /// The peer's figure.
     pub(crate) peer: String,
     pub(crate) verdict: Verdict,
 }

@@ -29,7 +29,6 @@ pub(crate) fn shell() -> xshell::Shell {
     xshell::Shell::new().expect("the current directory exists")
 }
 
-/// Result of a program.
 #[derive(Debug)]
 pub(crate) struct Output {
     /// Exit code; none if a signal ended it.
@@ -39,7 +38,6 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// Whether the exit code is 0.
     pub(crate) fn ok(&self) -> bool {
         self.code == Some(0)
     }
@@ -193,7 +191,6 @@ pub(crate) fn absent(needs: &[&str]) -> Option<String> {
     needs.iter().find(|name| !installed(name)).map(|name| format!("no {name}"))
 }
 
-/// Whether this process has the administrator's rights.
 pub(crate) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }

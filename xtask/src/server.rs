@@ -18,7 +18,6 @@ use crate::run::{self, cmd};
 pub(crate) struct Peer(pub(crate) &'static str, String);
 
 impl Peer {
-    /// A peer with its command line.
     pub(crate) fn new(name: &'static str, line: impl Into<String>) -> Self {
         Self(name, line.into())
     }

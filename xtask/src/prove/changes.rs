@@ -4,8 +4,7 @@
 //! A further volume is added or removed and used by a client of its own, whose writes are not
 //! flushed. The same load on an unchanged server comes before and after, for its delays.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 
 use super::clients::{fio_verify, verified_image};
@@ -36,7 +35,6 @@ const BLOCK: usize = 4096;
 const WRITES: usize = 200;
 const WRITE_BLOCKS_MAX: usize = 16;
 
-/// Runs the proof `live`.
 pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     let seconds = env.either(60, 6);
     let image = image::sparse(&env.file("live.img"), IMAGE_MIB * MIB)?;
@@ -92,7 +90,8 @@ fn changing(env: &Env, image: &Path, seconds: u64) -> Result<(Outcome, usize)> {
 /// Changes the settings of a server, one time after the other, until it is ended.
 #[derive(Debug)]
 pub(super) struct Changes {
-    quit: Arc<AtomicBool>,
+    /// Dropped to end it.
+    quit: Sender<()>,
     thread: JoinHandle<(usize, Option<anyhow::Error>)>,
 }
 
@@ -108,12 +107,11 @@ impl Changes {
         mut volume: Option<ExtraVolume>,
     ) -> Self {
         let (larder, control) = (env.larder.clone(), server.control());
-        let quit = Arc::new(AtomicBool::new(false));
-        let shall_quit = Arc::clone(&quit);
+        let (quit, quits) = channel();
         let thread = std::thread::spawn(move || {
             let (mut random, mut count) = (Random::seeded(seed), 0);
             let begun = Instant::now();
-            while !shall_quit.load(Ordering::Acquire) {
+            loop {
                 let settings = settings(&mut random, memory);
                 let set = text(cmd!(60, "{larder} ctl set --control {control} {settings...}"));
                 let set =
@@ -124,9 +122,11 @@ impl Changes {
                 count += 1;
                 // At a fixed rate, however long the changes themselves take.
                 let next = begun + pause * u32::try_from(count).expect("few");
-                std::thread::sleep(next.saturating_duration_since(Instant::now()));
+                let wait = next.saturating_duration_since(Instant::now());
+                if quits.recv_timeout(wait) != Err(RecvTimeoutError::Timeout) {
+                    return (count, None);
+                }
             }
-            (count, None)
         });
         Self { quit, thread }
     }
@@ -134,7 +134,7 @@ impl Changes {
     /// Ends it; how many changes were made, and the error of one that was refused, as it is where
     /// the server was killed.
     pub(super) fn end(self) -> (usize, Option<anyhow::Error>) {
-        self.quit.store(true, Ordering::Release);
+        drop(self.quit);
         self.thread.join().expect("the thread that changes settings does not panic")
     }
 }

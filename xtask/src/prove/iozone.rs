@@ -13,7 +13,6 @@ const RECORD: u64 = 4096;
 const RANDOM: [&[u64]; 2] =
     [&[0, 3, 1, 2], &[3, 15, 8, 1, 12, 9, 7, 2, 5, 0, 6, 10, 14, 13, 4, 11]];
 
-/// Runs the proof.
 pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     let what = "random and stride orders of IOzone, as system calls on 4, 16 and 40 records";
     claims.tried(what, || orders(env));

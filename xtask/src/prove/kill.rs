@@ -24,7 +24,6 @@ const OPTIONS: [&str; 4] = [
 ];
 const IMAGE_MIB: u64 = 64;
 
-/// Runs the proof.
 pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     let rounds: usize = env.either(100, 3);
     let mut random = Random::seeded(env.options.seed);

@@ -23,7 +23,6 @@ pub(super) fn traces(env: &Env) -> Vec<(PathBuf, &'static str)> {
     TRACES.iter().filter_map(|&(file, name)| Some((env.trace(file)?, name))).collect()
 }
 
-/// The proof `page-size`.
 pub(super) fn page_size(env: &Env, claims: &mut Claims) -> Result<()> {
     let trace = database(env, env.either("100000", "5000"))?;
     let image = image::filled(&env.file("database.img"), IMAGE_MIB, env.options.seed)?;

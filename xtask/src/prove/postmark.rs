@@ -50,7 +50,6 @@ fn programs(env: &Env) -> [Vec<String>; 2] {
         .map(|line| line.split(' ').map(str::to_owned).collect())
 }
 
-/// Runs the proof.
 pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     need(absent(&["postmark"]))?;
     let (count, seed) = (env.either(200, 40), env.options.seed);

@@ -23,7 +23,6 @@ ip -n $1 address add $3/24 dev $1; ip -n $2 address add $4/24 dev $2
 ip -n $1 link set $1 up; ip -n $2 link set $2 up
 ip -n $1 link set lo up; ip -n $2 link set lo up";
 
-/// Runs the proof.
 pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     claims.tried("mpirun, two ranks: one barrier, one total", || {
         let (record, trials) = (env.file("mpi.json"), env.either("6", "2"));

@@ -8,7 +8,6 @@ use crate::server::kib_field;
 /// What the process may hold beyond the cache.
 const SPARE_BYTES: u64 = 32 * MIB;
 
-/// Runs the proof.
 pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     one(env, 256 * MIB, "--page-size 4KiB", claims)?;
     if env.options.quick {

@@ -45,7 +45,6 @@ struct Case {
     image_bytes: u64,
 }
 
-/// Runs the proof.
 pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     let found = traces(env);
     need(found.is_empty().then(|| "there are no traces in ../shared/traces".into()))?;

@@ -34,7 +34,6 @@ print('{\"seconds\": %r, \"miss_ratio\": %r}' % (time.perf_counter() - started, 
 ";
 const PEER_VERSION: &str = "import importlib.metadata as m; print(m.version('libcachesim'))";
 
-/// Runs the proof.
 pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     let words = ["bench", "--package", "larder-lab", "--bench", "sim", "--no-run"];
     let bench = run::built(&env.root, &words, "sim")?;

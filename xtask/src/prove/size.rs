@@ -23,7 +23,6 @@ const SECONDS_MAX: f64 = 30.0;
 /// One row of a sweep: policy, pages, hit ratio.
 type Swept = (String, u64, f64);
 
-/// Runs the proof.
 pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     for (name, _) in TRACES {
         let Some(path) = env.trace(name) else {

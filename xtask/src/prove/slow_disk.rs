@@ -24,11 +24,10 @@ const FITS_LEAST: f64 = 5.0;
 const GROUP_MIB: u64 = 96;
 const LEFT_MOST: f64 = 0.8;
 
-/// Runs the proof.
 pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     need(Disk::missing())?;
     let disk = Disk::over(&image::sparse(&env.file("slow-disk.img"), 512 * MIB)?)?;
-    let (device, numbers) = (disk.path().to_path_buf(), disk.numbers().to_owned());
+    let (device, numbers) = (disk.path().to_path_buf(), disk.numbers.clone());
     let file_system = FileSystem::on(env.dir(), &device, Kind::Ext4)?;
     file_system.make()?;
     file_system.mount()?;
@@ -65,14 +64,11 @@ fn bench(
 ) -> Result<Value> {
     let (larder, words) = (&env.larder, words.split_whitespace());
     let (at, page) = (env.file("run.json"), env.file("run.html"));
-    let command = cmd!("{larder} bench {words...} {target} --confidence off --output {at}");
-    say!(
-        "{}",
-        text(match group {
-            Some(group) => group.enter(&command),
-            None => command,
-        })?
-    );
+    let mut command = cmd!("{larder} bench {words...} {target} --confidence off --output {at}");
+    if let Some(group) = group {
+        command = group.enter(&command);
+    }
+    say!("{}", text(command)?);
     text(cmd!("{larder} report {at} --output {page}"))?;
     let page = std::fs::read_to_string(&page).context("read a page")?;
     let missing = titles.iter().find(|title| {

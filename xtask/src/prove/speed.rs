@@ -51,7 +51,6 @@ const WORKLOADS: &[Workload] = &[
 /// Requests per second of the trials of one server, and nanoseconds of processor time per request.
 type Samples = [Vec<f64>; 2];
 
-/// Runs the proof.
 pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     let (mib, rounds, seconds) = env.either((1024, 7, 3), (128, 3, 1));
     let settings = json!({ "larder": OPTIONS, "image_bytes": mib * MIB, "trial_s": seconds });

@@ -16,7 +16,6 @@ for who in server client; do
 done
 rm ca-key.pem";
 
-/// Runs this part of the proof.
 pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     let mib = env.either(512, 48);
     let source = image::filled(&env.file("upstream-source.img"), mib, env.options.seed)?;

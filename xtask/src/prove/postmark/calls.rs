@@ -34,7 +34,6 @@ s/^mkdir(at)?\([^"]*"([^"]*)", [0-7]+/make directory \2/
 s/^(fstat|newfstatat|statx)\(.*/stat/
 s/^([a-z0-9_]+)\(.*/\1/"#;
 
-/// Compares the calls of both.
 pub(super) fn same(env: &Env) -> Result<String> {
     need(absent(&["strace"]))?;
     let mut calls = 0;
