@@ -31,7 +31,6 @@ pub(crate) fn until(
 }
 
 /// How a program ended.
-#[derive(Debug)]
 pub(crate) struct Ended {
     /// Exit code; none if a signal ended it.
     pub(crate) code: Option<i32>,

@@ -25,7 +25,6 @@ done";
 const ENTER: &str = "echo $$ > \"$1\"; shift; exec \"$@\"";
 
 /// A group with a limit.
-#[derive(Debug)]
 pub(crate) struct MemoryGroup {
     path: PathBuf,
     _cleanup: Cleanup,

@@ -64,7 +64,6 @@ mod prelude {
 }
 
 /// Whether a proof may run beside another one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Beside {
     Another,
     /// In the short form, which judges no time.
@@ -73,7 +72,6 @@ enum Beside {
     None,
 }
 
-#[derive(Debug)]
 pub(crate) struct Proof {
     /// Its name on the command line.
     pub(crate) name: &'static str,
@@ -168,7 +166,6 @@ impl Default for Options {
 }
 
 /// The environment of one proof: options, the binary, a scratch directory of its own.
-#[derive(Debug)]
 pub(crate) struct Env {
     options: Options,
     larder: PathBuf,

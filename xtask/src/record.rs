@@ -48,7 +48,6 @@ pub(crate) fn version(program: &str) -> String {
 }
 
 /// A record that is being made.
-#[derive(Debug)]
 pub(crate) struct Record {
     root: PathBuf,
     started: String,

@@ -29,7 +29,6 @@ pub(crate) fn shell() -> xshell::Shell {
     xshell::Shell::new().expect("the current directory exists")
 }
 
-#[derive(Debug)]
 pub(crate) struct Output {
     /// Exit code; none if a signal ended it.
     pub(crate) code: Option<i32>,

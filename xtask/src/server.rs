@@ -14,7 +14,6 @@ use crate::run::{self, cmd};
 
 /// A server that Larder is compared with: its name in tables and records, and the command line that
 /// serves on SOCKET in the foreground until SIGTERM.
-#[derive(Debug, Clone)]
 pub(crate) struct Peer(pub(crate) &'static str, String);
 
 impl Peer {
@@ -44,7 +43,6 @@ impl Peer {
 }
 
 /// `larder serve` of volumes, each `PATH` or `NAME=PATH`, with options in one line.
-#[derive(Debug, Clone)]
 pub(crate) struct Larder<'a> {
     pub(crate) binary: &'a Path,
     pub(crate) volumes: Vec<String>,
@@ -74,7 +72,6 @@ impl Larder<'_> {
 }
 
 /// A server that answers.
-#[derive(Debug)]
 pub(crate) struct Server(pub(crate) Daemon);
 
 impl Server {

@@ -15,8 +15,9 @@ use crate::random::Random;
 
 /// Between two changes.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Memory sizes; the middle one is that of the unchanged server.
+/// Memory sizes, and the options of the server at first.
 const MEMORY: [&str; 5] = ["16MiB", "32MiB", "64MiB", "96MiB", "128MiB"];
+const OPTIONS: &str = "--memory 64MiB";
 const IMAGE_MIB: u64 = 256;
 /// At most so many times the delay of an unchanged server, at the 99.9th percentile.
 const DELAY_MAX: f64 = 2.0;
@@ -65,7 +66,7 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
 
 /// The load on a server whose settings stay.
 fn unchanged(env: &Env, image: &Path, seconds: u64) -> Result<Outcome> {
-    let server = env.serve(image, &format!("--memory {}", MEMORY[2]))?;
+    let server = env.serve(image, OPTIONS)?;
     let outcome = fio_verify(&server.uri(), IMAGE_MIB, seconds)?;
     server.stop_clean()?;
     Ok(outcome)
@@ -73,14 +74,12 @@ fn unchanged(env: &Env, image: &Path, seconds: u64) -> Result<Outcome> {
 
 /// The load on a server whose settings change; and how often they did.
 fn changing(env: &Env, image: &Path, seconds: u64) -> Result<(Outcome, usize)> {
-    let server = env.serve(image, &format!("--memory {}", MEMORY[2]))?;
+    let server = env.serve(image, OPTIONS)?;
     let volume = Some(ExtraVolume::new(env, &server)?);
     let changes = Changes::begin(env, &server, &MEMORY, PAUSE, env.options.seed, volume);
     let outcome = fio_verify(&server.uri(), IMAGE_MIB, seconds);
-    let count = match changes.end() {
-        (count, None) => count,
-        (count, Some(error)) => return Err(error.context(format!("after {count} changes"))),
-    };
+    let (count, error) = changes.end();
+    error.map_or(Ok(()), |error| Err(error.context(format!("after {count} changes"))))?;
     let least = env.either(seconds / 2 + 1, 2);
     ensure!(count as u64 >= least, "only {count} changes in {seconds} s");
     verified_image(env, server, image)?;
@@ -88,7 +87,6 @@ fn changing(env: &Env, image: &Path, seconds: u64) -> Result<(Outcome, usize)> {
 }
 
 /// Changes the settings of a server, one time after the other, until it is ended.
-#[derive(Debug)]
 pub(super) struct Changes {
     /// Dropped to end it.
     quit: Sender<()>,
@@ -151,7 +149,6 @@ fn settings(random: &mut Random, memory: &[&str]) -> [String; 4] {
 }
 
 /// A volume that is added and removed, and the content that it must have.
-#[derive(Debug)]
 pub(super) struct ExtraVolume {
     larder: PathBuf,
     control: PathBuf,

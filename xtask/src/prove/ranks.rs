@@ -119,7 +119,6 @@ fn killed(env: &Env) -> Result<String> {
 
 /// Two connected network namespaces. Their names have this process's id, so that two proofs do not
 /// meet.
-#[derive(Debug)]
 struct Hosts {
     names: [String; 2],
     _cleanup: Cleanup,

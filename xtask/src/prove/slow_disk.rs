@@ -91,8 +91,7 @@ fn fileload(env: &Env, claims: &mut Claims, dir: &Path) -> Result<()> {
     let words = format!("fileload --read 8KiB --mode sequential --trials {trials}");
     let titles = ["throughput, fragmented", "throughput, contiguous"];
     let record = bench(env, claims, "Fileload", (&words, dir), &titles, None)?;
-    let [fragmented, contiguous] = titles.map(|series| middle(&record, series));
-    let (fragmented, contiguous) = (fragmented?, contiguous?);
+    let (fragmented, contiguous) = (middle(&record, titles[0])?, middle(&record, titles[1])?);
     let ratio = contiguous / fragmented;
     claims.against(
         format!("Fileload, sequential: contiguous {CONTIGUOUS_LEAST} times fragmented"),
@@ -149,8 +148,7 @@ fn leak(env: &Env, claims: &mut Claims, dir: &Path) -> Result<()> {
     let first = format!("{words} --memory 48MiB --leak 72MiB");
     let titles = ["memory taken", "file left in memory"];
     let record = bench(env, claims, "Probe, leak", (&first, dir), &titles, Some(&group))?;
-    let [taken, left] = titles.map(|series| middle(&record, series));
-    let (taken, left) = (taken?, left?);
+    let (taken, left) = (middle(&record, titles[0])?, middle(&record, titles[1])?);
     let file = number(&record, "/settings/file_bytes")?;
     claims.add(
         "Probe, leak: the page cache of the file shrinks while it is read",
