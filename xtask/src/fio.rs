@@ -45,12 +45,6 @@ pub(crate) fn outcome(fio: &mut Command) -> Result<Outcome> {
     parse(&run::json_of(fio.args(["--output-format=json", "--group_reporting"]))?)
 }
 
-/// The result in what fio printed with `--output-format=json`, notes before it passed over.
-pub(crate) fn parse_text(text: &str) -> Result<Outcome> {
-    let start = text.find('{').context("fio printed no JSON")?;
-    parse(&serde_json::from_str(&text[start..]).context("parse what fio printed")?)
-}
-
 fn parse(whole: &Value) -> Result<Outcome> {
     let job = whole.pointer("/jobs/0").context("fio reports no job")?;
     let error = job["error"].as_i64().context("fio reports no error field")?;

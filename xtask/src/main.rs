@@ -81,7 +81,6 @@ fn dispatch(args: &[String]) -> anyhow::Result<Ending> {
         "captures" => docs::captures(rest).map(|()| Ending::Holds),
         "test" => test::command(rest),
         "guest" => guest::command(rest),
-        prove::kernel_nbd::INSIDE => prove::kernel_nbd::inside(rest),
         "prove" => prove::command(rest),
         "help" | "--help" | "-h" => {
             println!("{USAGE}\n\nproofs:");

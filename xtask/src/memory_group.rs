@@ -9,8 +9,9 @@ use std::process::Command;
 use anyhow::{Context as _, Result};
 
 use crate::cleanup::Cleanup;
+use crate::daemon::Daemon;
 use crate::image::MIB;
-use crate::run;
+use crate::run::{self, cmd};
 
 const CONTROLLER: &str = "/sys/fs/cgroup/memory";
 
@@ -23,6 +24,10 @@ done";
 
 /// Runs a command inside the group; `$1` is its list of processes.
 const ENTER: &str = "echo $$ > \"$1\"; shift; exec \"$@\"";
+
+/// Leaks 8 MiB at a time, with a pause of `$1` seconds, all kept in memory.
+const LEAK: &str = "echo 1000 > /proc/self/oom_score_adj
+while head -c 8388608 /dev/zero; do sleep \"$1\"; done | tail";
 
 /// A group with a limit.
 pub(crate) struct MemoryGroup {
@@ -63,5 +68,15 @@ impl MemoryGroup {
         let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         let value = value.with_context(|| format!("no {name} in memory.stat"))?;
         value.parse().with_context(|| format!("{name} is '{value}'"))
+    }
+
+    /// Starts the same command inside.
+    pub(crate) fn start(&self, name: &str, scratch: &Path, command: &Command) -> Result<Daemon> {
+        Daemon::start(name, scratch, |_| self.enter(command))
+    }
+
+    /// Starts a process inside that leaks memory, with these pauses, until the kernel ends it.
+    pub(crate) fn leak(&self, scratch: &Path, pause_s: &str) -> Result<Daemon> {
+        self.start("the leak", scratch, &cmd!("sh -c {LEAK} leak {pause_s}"))
     }
 }

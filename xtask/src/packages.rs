@@ -19,6 +19,7 @@ const NEEDS: &[(&str, &str)] = &[
     ("qemu-img", "qemu-utils"),
     ("qemu-nbd", "qemu-utils"),
     ("fio", "fio"),
+    ("jq", "jq"),
     ("postmark", "postmark"),
     ("strace", "strace"),
     ("mpirun", "openmpi-bin"),

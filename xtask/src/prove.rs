@@ -9,9 +9,8 @@ mod clients;
 mod compare;
 mod faults;
 mod fuse_volume;
-mod fuzz;
 mod iozone;
-pub(crate) mod kernel_nbd;
+mod kernel_nbd;
 mod kill;
 mod lazy;
 mod leak;
@@ -99,7 +98,12 @@ use long_tests::bench;
 pub(crate) const PROOFS: &[Proof] = &[
     proof("clients", "real clients meet no error, no difference", Another, clients::run),
     proof("faults", "a store that fills, shrinks, stalls, is shared", AnotherIfQuick, faults::run),
-    proof("wrong-input", "one clear sentence each; fuzzing", AnotherIfQuick, fuzz::run),
+    proof(
+        "wrong-input",
+        "one clear sentence each; fuzzing",
+        AnotherIfQuick,
+        long_tests::wrong_input,
+    ),
     proof("kill", "kill -9 under load loses nothing flushed", Another, kill::run),
     alone("kernel-nbd", "the kernel's NBD client, in a virtual machine", kernel_nbd::run),
     alone("fuse-volume", "ext4, xfs, btrfs on a volume as a file (root)", fuse_volume::run),

@@ -158,12 +158,6 @@ impl Server {
         let ticks = ticks.sum::<Result<u64, _>>().context("read /proc/PID/stat")?;
         Ok(Duration::from_millis(ticks * 1000 / rustix::param::clock_ticks_per_second()))
     }
-
-    /// The number of files and sockets that it holds open.
-    pub(crate) fn open_files(&self) -> Result<usize> {
-        let path = format!("/proc/{}/fd", self.0.pid());
-        Ok(std::fs::read_dir(&path).with_context(|| format!("read {path}"))?.count())
-    }
 }
 
 /// A field of a file such as `/proc/meminfo` that is given in kB, in bytes.

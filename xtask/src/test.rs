@@ -18,8 +18,7 @@ use crate::{Ending, docs, nextest, packages, rings, run, tidy};
 use skips::Skips;
 
 /// The proofs whose short form runs each time.
-const QUICK: &[&str] =
-    &["clients", "faults", "wrong-input", "rss", "kill", "live", "postmark", "iozone"];
+const QUICK: &[&str] = &["clients", "faults", "rss", "kill", "live", "postmark", "iozone"];
 
 /// The most seconds that one step may take; a step that never ends fails.
 const STEP_S_MAX: u64 = 40 * 60;

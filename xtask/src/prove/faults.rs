@@ -38,9 +38,8 @@ fn twice(env: &Env) -> Result<String> {
     let [sentence] = lines[..] else { bail!("not one sentence: {}", out.stderr) };
     let is_clear = sentence.contains("twice.img") && !sentence.contains("panicked");
     ensure!(out.code == Some(2) && is_clear, "exit code {:?}: {sentence}", out.code);
-    let mut client = Client::connect(&first.socket(), "")?;
-    expect(client.write(0, &[7; 4096])?, "a write to the first server")?;
-    drop(client);
+    let written = Client::connect(&first.socket(), "")?.write(0, &[7; 4096])?;
+    expect(written, "a write to the first server")?;
     first.stop_clean()?;
     Ok(sentence.replace(&format!("{}/", env.dir().display()), ""))
 }
@@ -56,9 +55,7 @@ fn shrinks(env: &Env) -> Result<String> {
         bail!("a read beyond the end was answered with data");
     };
     expect(client.read(MIB, &mut bytes)?, "a read before the end")?;
-    let mut made = vec![0; 4096];
-    Random::seeded(3 ^ (1 << 20)).fill(&mut made);
-    ensure!(bytes == made, "a read before the end returned other data");
+    ensure!(bytes == made(3 ^ (1 << 20), 4096), "a read before the end returned other data");
     server.0.check_alive()?;
     drop(client);
     server.stop_clean()?;
@@ -73,16 +70,10 @@ fn fills(env: &Env) -> Result<String> {
     let image = image::sparse(&point.join("fills.img"), 64 * MIB)?;
     let server = env.serve(&image, "--memory 64MiB")?;
     let mut client = Client::connect(&server.socket(), "")?;
-    let made = |index: u64| {
-        let mut data = vec![0; 1 << 20];
-        Random::seeded(index + 1).fill(&mut data);
-        data
-    };
+    let made = |index: u64| made(index + 1, 1 << 20);
     let mut refused = Vec::new();
     for index in 0..16 {
-        if let Err(error) = client.write(index * MIB, &made(index))? {
-            refused.push((index, error));
-        }
+        refused.extend(client.write(index * MIB, &made(index))?.err().map(|error| (index, error)));
     }
     let flush = client.flush()?;
     ensure!(!refused.is_empty() || flush.is_err(), "a full file system and no error");
@@ -96,9 +87,8 @@ fn fills(env: &Env) -> Result<String> {
     drop(client);
     server.stop_clean()?;
     let bytes = std::fs::read(&image).context("read the image")?;
-    for index in 0..16 {
-        let start = usize::try_from(index * MIB).context("an offset fits")?;
-        ensure!(bytes[start..].starts_with(&made(index)), "MiB {index} is not what was written");
+    for (index, mib) in (0..16).zip(bytes.chunks(1 << 20)) {
+        ensure!(mib == made(index), "MiB {index} is not what was written");
     }
     let error = flush.err().or(refused.first().map(|(_, error)| *error));
     Ok(format!("error {}, all there once there is room", error.map_or(0, |refused| refused.0)))
@@ -141,6 +131,13 @@ fn misses(socket: &Path) -> Result<Duration> {
         expect(client.read(index * 16 * MIB + MIB, &mut [0; 4096])?, "a miss")?;
     }
     Ok(begun.elapsed())
+}
+
+/// Bytes of a seed.
+fn made(seed: u64, count: usize) -> Vec<u8> {
+    let mut bytes = vec![0; count];
+    Random::seeded(seed).fill(&mut bytes);
+    bytes
 }
 
 fn expect(answer: std::result::Result<(), Refused>, what: &str) -> Result<()> {

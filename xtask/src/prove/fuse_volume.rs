@@ -28,15 +28,11 @@ const LAZY: &str =
 const LIMIT_MIB: u64 = 512;
 const PRESSURE_MIB: u64 = 1024;
 const PRESSURE: &str = "--memory 128MiB";
-/// Writes files through the page cache until `$2.stop` exists; `$2` has the number of rounds.
-const WRITER: &str = "round=0
-while [ ! -e \"$2.stop\" ]; do
+/// Writes files in `$1` through the page cache until `$2` exists; prints a line for each.
+const WRITER: &str = "while [ ! -e \"$2\" ]; do
   dd if=/dev/zero of=\"$1/file\" bs=1M count=200 2> /dev/null || exit 1
-  rm \"$1/file\"; round=$((round + 1)); echo $round > \"$2\"
+  rm \"$1/file\"; echo round
 done";
-/// Leaks 8 MiB at a time, all kept in memory, until the kernel ends it.
-const LEAK: &str = "echo 1000 > /proc/self/oom_score_adj
-while head -c 8388608 /dev/zero; do sleep 0.05; done | tail";
 /// Uses 300 MiB twice over, in a group where only swap has room for that.
 const SWAPPER: &str = "import sys
 pages = [bytearray(b'%08d' % i * 512) for i in range(76800)]
@@ -62,10 +58,8 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
         });
     }
     for round in 1..=env.either(3, 1) {
-        claims.tried(
-            format!("ext4 is written while memory leaks away, {round}: nothing waits for ever"),
-            || leak(env),
-        );
+        let what = format!("ext4 is written while memory leaks away, {round}");
+        claims.tried(what + ": nothing waits for ever", || leak(env));
     }
     claims.tried("swap on a volume's loop device, used until memory is short", || swap(env));
     Ok(())
@@ -94,10 +88,7 @@ impl Served {
         let cleanup = Cleanup::with("umount --force --lazy \"$1\"", &[&dir.to_string_lossy()])?;
         let volume = format!("disk={}", image.display());
         let larder = env.larder(&[&volume], &format!("{options} --fuse {}", dir.display()));
-        let place = |command| match group {
-            Some(group) => group.enter(&command),
-            None => command,
-        };
+        let place = |command| group.map(|group| group.enter(&command)).unwrap_or(command);
         Ok(Served { server: larder.start_as(env.dir(), place)?, dir, cleanup })
     }
 
@@ -146,7 +137,6 @@ fn whole_life(env: &Env, kind: Kind) -> Result<String> {
     let bare_listing = work::listing(bare.point())?;
     bare.leave()?;
     ensure!(before == bare_listing, "the image has other files than the volume had");
-    std::fs::remove_file(&image).context("remove the image")?;
     Ok(format!("{files} files the same, PostMark {rate}"))
 }
 
@@ -176,17 +166,14 @@ fn kills(env: &Env, kind: Kind, rounds: u64) -> Result<String> {
             std::thread::sleep(Duration::from_millis(span));
             let killed = served.kill();
             stop.store(true, Ordering::Release);
-            let join = |writer: std::thread::ScopedJoinHandle<'_, Result<u64>>| {
-                writer.join().expect("a writer does not panic")
-            };
-            let kept: Result<Vec<u64>> = writers.into_iter().map(join).collect();
-            killed.and(kept)
+            let kept = writers.into_iter().map(|it| it.join().expect("a writer does not panic"));
+            killed.and(kept.collect::<Result<Vec<u64>>>())
         })?;
         // What is left of the file system has lost its disk.
         file_system.leave().context("unmount what has lost its disk")?;
-        promised += compare_files(env, &image, kind, (&dir, seed), &kept)?;
+        promised += kept.iter().sum::<u64>();
+        compare_files(env, &image, kind, (&dir, seed), &kept)?;
     }
-    std::fs::remove_file(&image).context("remove the image")?;
     ensure!(promised > 0, "nothing was promised");
     Ok(format!("{rounds} kills, {promised} fsynced files whole, fsck clean"))
 }
@@ -217,14 +204,14 @@ fn write_files(dir: &Path, seed: u64, thread: u64, stop: &AtomicBool) -> Result<
     Ok(number)
 }
 
-/// Compares what was promised, on a new server after the journal was replayed; how much that was.
+/// Compares the promised files on a new server, after the journal was replayed.
 fn compare_files(
     env: &Env,
     image: &Path,
     kind: Kind,
     (dir, seed): (&Path, u64),
     kept: &[u64],
-) -> Result<u64> {
+) -> Result<()> {
     let served = Served::start(env, image, LAZY, None)?;
     let file_system = FileSystem::attach(env.dir(), &served.file(), kind)?;
     file_system.mount().context("mount, which replays the journal")?;
@@ -236,8 +223,7 @@ fn compare_files(
         }
     }
     file_system.end()?;
-    served.stop_clean()?;
-    Ok(kept.iter().sum())
+    served.stop_clean()
 }
 
 /// A leak beside a writer; what came out.
@@ -250,30 +236,27 @@ fn leak(env: &Env) -> Result<String> {
     let spared = can_be_spared();
     let served = Served::start(env, &image, PRESSURE, spared.then_some(&group))?;
     let file_system = FileSystem::new(env.dir(), &served.file())?;
-    let (point, rounds) = (file_system.point(), env.file("rounds"));
-    let count = || -> u64 {
-        let text = std::fs::read_to_string(&rounds).unwrap_or_default();
-        text.trim().parse().unwrap_or(0)
-    };
-    let limit = Duration::from_secs(WORK_MAX_S);
-    let inside = |name, command: &Command| Daemon::start(name, env.dir(), |_| group.enter(command));
-    let mut writer = inside("the writer", &cmd!("sh -c {WRITER} writer {point} {rounds}"))?;
-    until("a round before the leak", limit, || Ok(count() > 0))?;
-    let (begun, mut leak) = (Instant::now(), inside("the leak", &cmd!("sh -c {LEAK}"))?);
-    until("the end of the leak", limit, || leak.has_ended())?;
-    let (took, during) = (begun.elapsed().as_secs_f64(), count());
-    until("two more rounds after the leak", limit, || {
-        writer.check_alive()?;
-        Ok(count() >= during + 2)
+    let (point, limit) = (file_system.point(), Duration::from_secs(WORK_MAX_S));
+    let mut writer = Daemon::start("the writer", env.dir(), |dir| {
+        group.enter(&cmd!("sh -c {WRITER} writer {point} {dir}/stop"))
     })?;
-    std::fs::write(env.file("rounds.stop"), "").context("stop the writer")?;
+    let mut written = |rounds: usize| {
+        until("the writer goes on", limit, || {
+            writer.check_alive()?;
+            Ok(writer.stdout().lines().count() >= rounds)
+        })?;
+        Ok::<_, anyhow::Error>(writer.stdout().lines().count())
+    };
+    written(1)?;
+    let (begun, mut leak) = (Instant::now(), group.leak(env.dir(), "0.05")?);
+    until("the end of the leak", limit, || leak.has_ended())?;
+    let took = begun.elapsed().as_secs_f64();
+    let during = written(0)?;
+    written(during + 2)?;
+    std::fs::write(writer.file("stop"), "").context("stop the writer")?;
     writer.wait(limit)?;
-    for file in ["rounds", "rounds.stop"] {
-        std::fs::remove_file(env.file(file)).context("remove the count of rounds")?;
-    }
     file_system.end()?;
     served.stop_clean()?;
-    std::fs::remove_file(&image).context("remove the image")?;
     let place = if spared { "server inside" } else { "server outside: no CAP_SYS_RESOURCE" };
     Ok(format!("{LIMIT_MIB} MiB gone in {took:.1} s ({place}); the writer went on, fsck clean"))
 }

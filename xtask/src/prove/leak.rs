@@ -25,9 +25,6 @@ const STEP: Duration = Duration::from_millis(500);
 /// Samples before the leak begins, and at most.
 const CALM_STEPS: usize = 8;
 const STEPS_MAX: usize = 120;
-/// The leak: 8 MiB, a pause, and so on, all kept in memory.
-const LEAK: &str = "echo 1000 > /proc/self/oom_score_adj
-while head -c 8388608 /dev/zero; do sleep 0.2; done | tail";
 const READER: &str = "while cat \"$0\" > /dev/null; do :; done";
 
 /// Series of the record; the last one is for the claims alone.
@@ -52,26 +49,21 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     let server = larder.start_as(env.dir(), |command| group.enter(&command))?;
     let mut client = Client::connect(&server.socket(), "hot")?;
     read_all(&mut client)?;
-    claims.tried(
-        format!("{HOT_MIB} MiB above their floor stay while {FLOOD_MIB} MiB flood the pool"),
-        || {
-            let uri = server.uri_of("flood");
-            text(cmd!(120, "nbdcopy {uri} null:"))?;
-            let mib = resident_mib(env, &server)?;
-            ensure!(mib >= to_f64(HOT_MIB), "{mib:.1} MiB are left");
-            Ok(format!("{mib:.1} MiB"))
-        },
-    );
-    let samples = watch(env, &group, (&server, &mut client))?;
-    let of = |series: usize| samples.iter().map(|it| it[series]).collect::<Vec<_>>();
-    judge(&samples, &Spread::of(&of(3)), &Spread::of(&of(4)), claims);
-    drop(client);
-    claims.tried("after the leak: stops clean", || {
-        server.stop_clean()?;
-        Ok("exit code 0".into())
+    let what = format!("{HOT_MIB} MiB above their floor stay while {FLOOD_MIB} MiB flood the pool");
+    claims.tried(what, || {
+        let uri = server.uri_of("flood");
+        text(cmd!(120, "nbdcopy {uri} null:"))?;
+        let mib = resident_mib(env, &server)?;
+        ensure!(mib >= to_f64(HOT_MIB), "{mib:.1} MiB are left");
+        Ok(format!("{mib:.1} MiB"))
     });
-    for (number, name) in SERIES.iter().enumerate().take(4) {
-        record.series(name, if number == 0 { "s" } else { "MiB" }, &of(number), 2);
+    let series = watch(env, &group, (&server, &mut client))?;
+    judge(&series, claims);
+    drop(client);
+    let what = "after the leak: stops clean";
+    claims.tried(what, || server.stop_clean().map(|_| "exit code 0".into()));
+    for (name, values) in SERIES.iter().zip(&series).take(4) {
+        record.series(name, if *name == SERIES[0] { "s" } else { "MiB" }, values, 2);
     }
     if !env.options.quick {
         let path = record.write_as("leak")?;
@@ -85,36 +77,32 @@ fn watch(
     env: &Env,
     group: &MemoryGroup,
     (server, client): (&Server, &mut Client),
-) -> Result<Vec<[f64; 5]>> {
+) -> Result<[Vec<f64>; 5]> {
     let file = env.file("file");
     // It is in the kernel's cache since it was written, on the account of another group.
     text(cmd!("dd of={file} oflag=nocache conv=notrunc,fdatasync count=0"))?;
-    let inside = |name, command: &Command| Daemon::start(name, env.dir(), |_| group.enter(command));
-    let _reader = inside("the reader", &cmd!("sh -c {READER} {file}"))?;
-    let (mut leak, mut samples) = (None, Vec::new());
+    let _reader = group.start("the reader", env.dir(), &cmd!("sh -c {READER} {file}"))?;
+    let (mut leak, mut series) = (None, [const { Vec::new() }; 5]);
     let (started, mut before) = (Instant::now(), read_hits(env, server)?);
     for step in 0..STEPS_MAX {
         if step == CALM_STEPS {
-            leak = Some(inside("the leak", &cmd!("sh -c {LEAK}"))?);
+            leak = Some(group.leak(env.dir(), "0.2")?);
         }
         read_all(client)?;
         let after = read_hits(env, server)?;
         let mib = |bytes: u64| to_f64(bytes) / to_f64(MIB);
         let others = group.bytes("rss")?.saturating_sub(server.memory_bytes("VmRSS")?);
-        samples.push([
-            started.elapsed().as_secs_f64(),
-            mib(group.bytes("cache")?),
-            mib(others),
-            resident_mib(env, server)?,
-            (after.0 - before.0) / (after.1 - before.1),
-        ]);
+        let hits = (after.0 - before.0) / (after.1 - before.1);
+        let (cache, hot) = (mib(group.bytes("cache")?), resident_mib(env, server)?);
+        let sample = [started.elapsed().as_secs_f64(), cache, mib(others), hot, hits];
+        series.iter_mut().zip(sample).for_each(|(series, value)| series.push(value));
         before = after;
         if leak.as_mut().map_or(Ok(false), Daemon::has_ended)? {
             break;
         }
         std::thread::sleep(STEP);
     }
-    Ok(samples)
+    Ok(series)
 }
 
 /// Reads the hot volume once, in pieces of 64 KiB.
@@ -137,19 +125,18 @@ fn read_hits(env: &Env, server: &Server) -> Result<(f64, f64)> {
     Ok((number(&volume, "read_hits")?, number(&volume, "read_pages")?))
 }
 
-fn judge(samples: &[[f64; 5]], hot: &Spread, hits: &Spread, claims: &mut Claims) {
-    let kernel =
-        |samples: &[[f64; 5]]| Spread::of(&samples.iter().map(|it| it[1]).collect::<Vec<_>>());
-    let least = kernel(samples.get(CALM_STEPS..).unwrap_or_default()).min;
-    let most = kernel(samples).max;
+fn judge([_, kernel, _, hot, hits]: &[Vec<f64>; 5], claims: &mut Claims) {
+    let least = Spread::of(kernel.get(CALM_STEPS..).unwrap_or_default()).min;
+    let most = Spread::of(kernel).max;
     claims.add(
         "a leak squeezes the kernel's file cache to a tenth or less",
         format!("from {most:.0} to {least:.1} MiB"),
         least <= most / 10.0,
     );
+    let [hot, hits] = [hot, hits].map(|series| Spread::of(series).min);
     claims.add(
         format!("meanwhile the {HOT_MIB} MiB above their floor stay, and every read hits"),
-        format!("{:.1} MiB at least, {:.2} % hits at least", hot.min, 100.0 * hits.min),
-        hot.min >= to_f64(HOT_MIB) && hits.min >= 1.0,
+        format!("{hot:.1} MiB at least, {:.2} % hits at least", 100.0 * hits),
+        hot >= to_f64(HOT_MIB) && hits >= 1.0,
     );
 }

@@ -56,13 +56,24 @@ pub(super) fn simulation(env: &Env, claims: &mut Claims) -> Result<()> {
     Ok(())
 }
 
+/// Runs a fuzzer for as long as is asked.
+fn fuzzed(env: &Env, claims: &mut Claims, what: &str, (package, filter): (&str, &str)) {
+    let (seconds, seed) = (env.fuzz_seconds().to_string(), env.options.seed.to_string());
+    let variables = [("LARDER_FUZZ_SECONDS", seconds.as_str()), ("LARDER_SEED", &seed)];
+    let what = format!("{what} for {seconds} s, seed {seed}");
+    shown(env, claims, &what, (package, filter, "fuzzed: "), &variables);
+}
+
 /// Mutated inputs of every trace format through every reader, and random records through every
 /// writer and back.
 pub(super) fn trace_fuzz(env: &Env, claims: &mut Claims) -> Result<()> {
-    let (seconds, seed) = (env.fuzz_seconds().to_string(), env.options.seed.to_string());
-    let variables = [("LARDER_FUZZ_SECONDS", seconds.as_str()), ("LARDER_SEED", &seed)];
-    let what = format!("mutated traces for {seconds} s, seed {seed}");
-    shown(env, claims, &what, ("larder-lab", "trace::fuzz", "fuzzed: "), &variables);
+    fuzzed(env, claims, "mutated traces", ("larder-lab", "trace::fuzz"));
+    Ok(())
+}
+
+/// Sessions of malformed clients beside a healthy one.
+pub(super) fn wrong_input(env: &Env, claims: &mut Claims) -> Result<()> {
+    fuzzed(env, claims, "garbage on the socket", ("larder", "control::fuzz"));
     Ok(())
 }
 

@@ -60,7 +60,7 @@ impl World<'_> {
     fn mounted(&self, name: &str, work: impl FnOnce(&Path) -> Result<String>) -> Result<String> {
         let source = self.path("source");
         let mount = FuseMount::start(self.env, LARDER, &source)?;
-        let place = mount.point().join(name);
+        let place = mount.point.join(name);
         std::fs::create_dir(&place).context("make a directory in the mount")?;
         let figure = work(&place)?;
         let before = work::listing(&place)?;
@@ -84,11 +84,9 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     databases::run(&world, claims);
     copies::run(&world, claims)?;
     claims.tried("git: a clone of this repository, fsck, gc, a commit; status clean", || {
-        world.mounted("git", |place| work::clone(&env.root, place, true))
+        world.mounted("git", |place| work::clone(&env.root, place, "README.md"))
     });
-    claims.tried("cargo builds a crate and runs it", || {
-        world.mounted("cargo", |place| work::build(place).map(|()| "it says 19900".into()))
-    });
+    claims.tried("cargo builds a crate and runs it", || world.mounted("cargo", work::build));
     claims.tried("Debian's PostMark counts what it should", || {
         world.mounted("postmark", |place| work::postmark(place, env.options.quick))
     });

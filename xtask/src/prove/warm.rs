@@ -25,43 +25,38 @@ const EXTENT_BYTES: u64 = 256 << 10;
 const BLOCK_BYTES: u64 = 4096;
 const CLIENTS: u64 = 4;
 /// The hit ratio is taken over the last so many pages.
-const WINDOW_PAGES: u64 = 1000;
+const WINDOW_PAGES: f64 = 1000.0;
 /// Of what it was, the hit ratio is back.
 const BACK: f64 = 0.95;
 /// The first seconds, in which clients must not notice.
-const FIRST: Duration = Duration::from_secs(3);
+const FIRST_S: f64 = 3.0;
 /// A trial ends after so long, back or not.
-const TRIAL_MAX: Duration = Duration::from_secs(20);
+const TRIAL_MAX_S: f64 = 20.0;
 const PAUSE: Duration = Duration::from_millis(20);
 /// Figures of this machine repeat to within so much.
 const NOISE: f64 = 1.05;
 
-/// The counters at a moment.
+/// The counters so many seconds after the start of the load.
 #[derive(Debug, Clone, Copy, Default)]
 struct Sample {
-    at: Duration,
-    pages: u64,
-    hits: u64,
-    read_blocks: u64,
+    at: f64,
+    pages: f64,
+    hits: f64,
+    read_blocks: f64,
 }
 
 impl Sample {
-    fn misses(&self) -> u64 {
+    fn misses(&self) -> f64 {
         self.pages - self.hits
     }
 }
 
-/// A request of a client: when it was made, and nanoseconds until its answer.
-type Request = (Duration, u64);
+/// A request of a client: seconds since the start of the load, and milliseconds until its answer.
+type Request = (f64, f64);
 
-/// What a start came to.
-#[derive(Debug)]
-struct Trial {
-    /// When the hit ratio was back, if it was.
-    back: Option<Sample>,
-    /// Nanoseconds: the 99th percentile of the first second, and of the first seconds.
-    p99: [f64; 2],
-}
+/// The moment at which the hit ratio was back, if it was, and the 99th percentiles of the first
+/// second and of the first seconds, in milliseconds.
+type Trial = (Option<Sample>, [f64; 2]);
 
 /// Runs the proof.
 pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
@@ -75,36 +70,34 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     let in_order = in_order(env, &image)?;
     say!("   misses to read the hot set once in order: {in_order}");
     let (mut round, mut trials) = (0, [vec![], vec![]]);
+    let options = [with_list, format!("{OPTIONS} --warm-list none")];
     take_turns(env.either(5, 2), 2, |index| {
-        let without = format!("{OPTIONS} --warm-list none");
-        let options = if index == 0 { &with_list } else { &without };
-        let trial = trial(env, &image, options, BACK * before, round / 2)?;
+        let trial = trial(env, &image, &options[index], BACK * before, round / 2)?;
         say!("   {}: {trial:?}", ["with the list", "without"][index]);
         trials[index].push(trial);
         round += 1;
         Ok(())
     })?;
-    let [warm, cold] = trials;
     store.stop()?;
-    judge(&warm, &cold, (before, in_order), claims);
+    judge(&trials, (before, in_order), claims);
     Ok(())
 }
 
-fn judge(warm: &[Trial], cold: &[Trial], (before, in_order): (f64, u64), claims: &mut Claims) {
-    let misses = |trials: &[Trial]| -> Option<Vec<f64>> {
-        trials.iter().map(|trial| Some(to_f64(trial.back?.misses()))).collect()
+fn judge([warm, cold]: &[Vec<Trial>; 2], (before, in_order): (f64, f64), claims: &mut Claims) {
+    let spread = |trials: &[Trial], of: fn(&Sample) -> f64| {
+        let values: Option<Vec<f64>> = trials.iter().map(|it| it.0.as_ref().map(of)).collect();
+        values.map(|values| Spread::of(&values))
     };
     let in_words = |trials: &[Trial]| {
-        let Some(misses) = misses(trials) else { return "not back in time".to_owned() };
-        let back = trials.iter().filter_map(|trial| trial.back);
-        let seconds: Vec<_> = back.clone().map(|back| back.at.as_secs_f64()).collect();
-        let mib: Vec<_> = back.map(|it| to_f64(it.read_blocks * BLOCK_BYTES / MIB)).collect();
-        let [misses, mib, seconds] = [misses, mib, seconds].map(|values| Spread::of(&values));
-        format!("{misses:.0} misses, {mib:.0} MiB read, {seconds:.1} s")
+        let mib = spread(trials, |it| it.read_blocks / to_f64(MIB / BLOCK_BYTES));
+        match (spread(trials, Sample::misses), mib, spread(trials, |it| it.at)) {
+            (Some(misses), Some(mib), Some(seconds)) => {
+                format!("{misses:.0} misses, {mib:.0} MiB read, {seconds:.1} s")
+            }
+            _ => "not back in time".to_owned(),
+        }
     };
-    let is_soon = |trials: &[Trial]| {
-        misses(trials).is_some_and(|misses| misses.iter().all(|&misses| misses < to_f64(in_order)))
-    };
+    let is_soon = |trials| spread(trials, Sample::misses).is_some_and(|it| it.max < in_order);
     claims.against(
         format!(
             "hit ratio back to 95 % of {:.1} % before as many misses as it takes to read the hot \
@@ -116,15 +109,13 @@ fn judge(warm: &[Trial], cold: &[Trial], (before, in_order): (f64, u64), claims:
         is_soon(warm) && !is_soon(cold),
     );
     for (place, what) in ["first second", "first three seconds"].iter().enumerate() {
-        let ms = |trials: &[Trial]| -> Vec<f64> {
-            trials.iter().map(|trial| trial.p99[place] / 1e6).collect()
-        };
-        let ratio = Spread::of_ratios(&ms(warm), &ms(cold));
-        let [warm, cold] = [ms(warm), ms(cold)].map(|ms| Spread::of(&ms));
+        let [warm, cold] = [warm, cold].map(|all| all.iter().map(|it| it.1[place]).collect());
+        let (warm, cold): (Vec<f64>, Vec<f64>) = (warm, cold);
+        let ratio = Spread::of_ratios(&warm, &cold);
         claims.against(
             format!("p99 of clients in the {what}, at most that of a cold start"),
-            format!("{warm} ms, {ratio} of cold"),
-            format!("cold: {cold} ms"),
+            format!("{} ms, {ratio} of cold", Spread::of(&warm)),
+            format!("cold: {} ms", Spread::of(&cold)),
             ratio.median <= NOISE,
         );
     }
@@ -144,9 +135,8 @@ fn read_hot_set(server: &Server) -> Result<()> {
 }
 
 /// The misses that it takes a cold cache to read the hot set once in order.
-fn in_order(env: &Env, image: &Path) -> Result<u64> {
-    let options = format!("{OPTIONS} --warm-list none");
-    let server = env.serve(image, &options)?;
+fn in_order(env: &Env, image: &Path) -> Result<f64> {
+    let server = env.serve(image, &format!("{OPTIONS} --warm-list none"))?;
     read_hot_set(&server)?;
     let misses = sample(&server, Instant::now())?.misses();
     server.stop_clean()?;
@@ -157,13 +147,12 @@ fn in_order(env: &Env, image: &Path) -> Result<u64> {
 fn steady(env: &Env, image: &Path, options: &str) -> Result<f64> {
     let server = env.serve(image, options)?;
     read_hot_set(&server)?;
-    let seconds = env.either(8, 3);
-    let (samples, _) = load(&server, 1, |samples| {
-        samples.last().is_some_and(|last| last.at >= Duration::from_secs(seconds))
-    })?;
+    let seconds = env.either(8.0, 3.0);
+    let (samples, _) =
+        load(&server, 1, |samples| samples.last().is_some_and(|it| it.at >= seconds))?;
     server.stop_clean()?;
     let (last, half) = (samples[samples.len() - 1], samples[samples.len() / 2]);
-    let ratio = to_f64(last.hits - half.hits) / to_f64(last.pages - half.pages);
+    let ratio = (last.hits - half.hits) / (last.pages - half.pages);
     ensure!(ratio > 0.8, "the hot set does not hit: {:.1} %", 100.0 * ratio);
     Ok(ratio)
 }
@@ -172,33 +161,27 @@ fn steady(env: &Env, image: &Path, options: &str) -> Result<f64> {
 fn trial(env: &Env, image: &Path, options: &str, wanted: f64, round: u64) -> Result<Trial> {
     let server = env.serve(image, options)?;
     let (samples, requests) = load(&server, round, |samples| {
-        let Some(last) = samples.last() else { return false };
-        last.at >= TRIAL_MAX || last.at >= FIRST && back(samples, wanted).is_some()
+        let at = samples.last().map_or(0.0, |last| last.at);
+        at >= TRIAL_MAX_S || at >= FIRST_S && back(samples, wanted).is_some()
     })?;
     // As the power fails: the list stays what it was for the next round.
     server.kill()?;
-    let p99 = |end: Duration| {
+    let p99 = |end: f64| {
         let first = requests.iter().filter(|(at, _)| *at < end);
-        let mut times: Vec<u64> = first.map(|(_, ns)| *ns).collect();
-        times.sort_unstable();
-        to_f64(times[times.len() * 99 / 100])
+        let mut times: Vec<f64> = first.map(|(_, ms)| *ms).collect();
+        times.sort_unstable_by(f64::total_cmp);
+        times[times.len() * 99 / 100]
     };
-    Ok(Trial { back: back(&samples, wanted), p99: [p99(Duration::from_secs(1)), p99(FIRST)] })
+    Ok((back(&samples, wanted), [p99(1.0), p99(FIRST_S)]))
 }
 
 /// The first moment at which the ratio over the last pages was as wanted.
 fn back(samples: &[Sample], wanted: f64) -> Option<Sample> {
-    let mut from = 0;
     samples.iter().enumerate().find_map(|(now, sample)| {
-        let is_window = |from: usize| sample.pages - samples[from].pages >= WINDOW_PAGES;
-        if !is_window(from) {
-            return None;
-        }
-        while from < now && is_window(from + 1) {
-            from += 1;
-        }
-        let (pages, hits) = (sample.pages - samples[from].pages, sample.hits - samples[from].hits);
-        (to_f64(hits) >= wanted * to_f64(pages)).then_some(*sample)
+        let is_window = |from: &&Sample| sample.pages - from.pages >= WINDOW_PAGES;
+        let from = samples[..now].iter().rfind(is_window)?;
+        let is_back = sample.hits - from.hits >= wanted * (sample.pages - from.pages);
+        is_back.then_some(*sample)
     })
 }
 
@@ -250,27 +233,23 @@ fn ask(socket: &Path, seed: u64, begun: Instant, ending: &AtomicBool) -> Result<
         };
         let (at, asked) = (begun.elapsed(), Instant::now());
         ensure!(client.read(offset, &mut bytes)?.is_ok(), "a read at {offset} failed");
-        requests.push((at, u64::try_from(asked.elapsed().as_nanos())?));
+        requests.push((at.as_secs_f64(), asked.elapsed().as_secs_f64() * 1e3));
     }
     Ok(requests)
 }
 
 /// The counters now, from the control interface.
 fn sample(server: &Server, begun: Instant) -> Result<Sample> {
-    let control = server.socket().with_extension("control");
-    let mut stream = UnixStream::connect(&control).context("connect to the control socket")?;
+    let mut stream = UnixStream::connect(server.control()).context("connect to the control")?;
     stream.write_all(b"GET /v1/stats HTTP/1.1\r\nHost: larder\r\nConnection: close\r\n\r\n")?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer).context("read the statistics")?;
-    let (_, body) = answer.split_once("\r\n\r\n").context("the statistics have no body")?;
-    let stats: Value = serde_json::from_str(body).context("parse the statistics")?;
-    let volume = &stats["volumes"][0];
-    let number = |value: &Value| value.as_u64().context("a number is missing in the statistics");
+    let volume = &run::json_in(&answer)?["volumes"][0];
     Ok(Sample {
-        at: begun.elapsed(),
-        pages: number(&volume["read_pages"])?,
-        hits: number(&volume["read_hits"])?,
-        read_blocks: number(&volume["counters"]["filled_blocks"])?,
+        at: begun.elapsed().as_secs_f64(),
+        pages: number(volume, "read_pages")?,
+        hits: number(volume, "read_hits")?,
+        read_blocks: number(volume, "/counters/filled_blocks")?,
     })
 }
 
@@ -281,10 +260,10 @@ mod tests {
     #[test]
     fn the_ratio_is_back_when_the_last_pages_say_so() {
         let sample = |pages, hits| Sample { pages, hits, ..Sample::default() };
-        let mut samples = vec![sample(0, 0), sample(900, 900), sample(1000, 900)];
+        let mut samples = vec![sample(0.0, 0.0), sample(900.0, 900.0), sample(1000.0, 900.0)];
         assert!(back(&samples, 0.91).is_none(), "too few pages, then too few hits");
-        samples.push(sample(2000, 1850));
-        assert_eq!(back(&samples, 0.91).unwrap().pages, 2000);
-        assert_eq!(back(&samples, 0.90).unwrap().pages, 1000);
+        samples.push(sample(2000.0, 1850.0));
+        let pages = |wanted| back(&samples, wanted).map(|sample| sample.pages);
+        assert_eq!([pages(0.91), pages(0.90)], [Some(2000.0), Some(1000.0)]);
     }
 }

@@ -17,7 +17,8 @@ use crate::record::Record;
 use crate::stats::Spread;
 
 /// How look-ups are counted, as `--bpf` takes it; by how much a read may become slower; in words.
-const WAYS: [(&str, f64, &str); 2] = [
+type Way = (&'static str, f64, &'static str);
+const WAYS: [Way; 2] = [
     ("on", 0.12, "a read of 4 KiB from memory, at most 12 % slower where the kernel counts"),
     ("off", 0.20, "a read of 4 KiB from memory, at most 20 % slower where each is told"),
 ];
@@ -45,10 +46,10 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     let settings = json!({ "reads of a batch": BATCH, "batches": BATCHES, "pages": PAGES });
     let what = "a read of 4 KiB from memory, without and with larder watch, in pairs";
     let mut record = Record::new(&env.root, what, &[], &settings)?;
-    for (way, bound, claim) in WAYS {
-        let Some(pairs) = cost(env, claims, way, bound, claim)? else { continue };
-        let read = format!("watched with --bpf {way}");
-        for (what, [off, on]) in [read.as_str(), floor_name(way)].into_iter().zip(&pairs) {
+    for way @ (name, bound, _) in WAYS {
+        let Some(pairs) = cost(env, claims, way)? else { continue };
+        let read = format!("watched with --bpf {name}");
+        for (what, [off, on]) in [read.as_str(), floor_name(name)].into_iter().zip(&pairs) {
             record.series(&format!("without: {what}"), "ns", off, 0);
             record.series(&format!("with: {what}"), "ns", on, 0);
         }
@@ -60,8 +61,12 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     if !env.options.quick {
         say!("   {} written", record.write_as("watch")?);
     }
-    claims.tried("killed with -9, the next start removes the instance", || killed(env));
-    claims.tried("without root it says what is missing, and shows the rest", || refused(env));
+    for (what, test) in [
+        ("killed with -9, the next start removes the instance", "watch::nothing_is_left_behind"),
+        ("without root it says what is missing, and shows the rest", "watch::what_is_missing"),
+    ] {
+        long_tests::shown(env, claims, what, ("larder", test, "test result: "), &[]);
+    }
     Ok(())
 }
 
@@ -87,9 +92,9 @@ fn result(env: &Env, watching: Daemon) -> Result<Value> {
 }
 
 /// Batches of reads from memory; the shortest time of one read, in nanoseconds.
-fn batches(file: &File, count: u64) -> Result<f64> {
+fn batches(file: &File) -> Result<f64> {
     let (mut buffer, mut best, mut page) = (vec![0; 4096], f64::INFINITY, 1_u64);
-    for _ in 0..count {
+    for _ in 0..BATCHES {
         let begun = Instant::now();
         for _ in 0..BATCH {
             page = page.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -137,14 +142,8 @@ fn added([off, on]: &Pairs) -> Spread {
     Spread::of(&on.iter().zip(off).map(|(on, off)| 100.0 * (on / off - 1.0)).collect::<Vec<_>>())
 }
 
-/// Measures one way: what it adds, and what the floor does.
-fn cost(
-    env: &Env,
-    claims: &mut Claims,
-    way: &str,
-    bound: f64,
-    claim: &str,
-) -> Result<Option<[Pairs; 2]>> {
+/// Measures one way: reads without it and with it, and the same of the floor.
+fn cost(env: &Env, claims: &mut Claims, (way, bound, claim): Way) -> Result<Option<[Pairs; 2]>> {
     let larder = &env.larder;
     let tried = keep(cmd!(300, "{larder} watch --bpf {way} --for 100ms"))?;
     if way == "on" && claims.skipped(claim, (!tried.ok()).then(|| tried.stderr.trim().into())) {
@@ -154,28 +153,33 @@ fn cost(
     let name = path.display().to_string();
     std::fs::write(&path, vec![7; usize::try_from(PAGES * PAGE_BYTES)?]).context("make a file")?;
     let file = File::open(&path).context("open it")?;
-    batches(&file, 4)?;
-    let (rounds, count) = (env.either(96, 6), BATCHES);
+    batches(&file)?;
     let [mut pairs, mut floors] = [Pairs::default(), Pairs::default()];
     let (mut lost, mut looked_up, mut seconds, mut cpu, mut memory) = (0.0, 0.0, 0.0, 0.0, 0.0);
-    let mut before = batches(&file, count)?;
+    // The machine is faster and slower by the second, so both sides of a measurement count.
+    let mut before = batches(&file)?;
+    let mut pair = |pairs: &mut Pairs, on: f64| -> Result<()> {
+        let after = batches(&file)?;
+        let off = f64::midpoint(before, after);
+        say!("   {off:.0} ns without, {on:.0} ns with");
+        pairs[0].push(off);
+        pairs[1].push(on);
+        before = after;
+        Ok(())
+    };
+    // Buffers are touched for the first time, and the reader finds its pace.
+    let settled = || batches(&file).and_then(|_| batches(&file));
+    let rounds = env.either(96, 6);
     for round in 0..rounds {
         if round % FLOOR_EVERY == 0 {
-            let on = {
-                let _floor = floor(env, way)?;
-                batches(&file, count)?;
-                batches(&file, count)?
-            };
-            let after = batches(&file, count)?;
-            floors[0].push(f64::midpoint(before, after));
-            floors[1].push(on);
-            before = after;
+            let floor = floor(env, way)?;
+            let on = settled()?;
+            drop(floor);
+            pair(&mut floors, on)?;
         }
         let watching = watch(env, &["--bpf", way])?;
         let begun = Instant::now();
-        // Buffers are touched for the first time, and the reader finds its pace.
-        batches(&file, count)?;
-        let on = batches(&file, count)?;
+        let on = settled()?;
         seconds += begun.elapsed().as_secs_f64();
         let found = result(env, watching)?;
         lost += number(&found, "/total/lost_events")?;
@@ -184,13 +188,7 @@ fn cost(
         let rows = found["total"]["rows"].as_array().context("no rows")?;
         let own = rows.iter().filter(|row| row["file"] == name.as_str());
         looked_up += own.filter_map(|row| row["read_pages"].as_f64()).sum::<f64>();
-        // The machine is faster and slower by the second, so both sides of it are measured.
-        let after = batches(&file, count)?;
-        let off = f64::midpoint(before, after);
-        say!("   {off:.0} ns without, {on:.0} ns with");
-        pairs[0].push(off);
-        pairs[1].push(on);
-        before = after;
+        pair(&mut pairs, on)?;
     }
     let figure = format!(
         "{:+.1} %, {} pairs; {}: {:+.1} %; its own processor time {:.0} ns a look-up, {:.0} MiB",
@@ -202,7 +200,7 @@ fn cost(
         memory / to_f64(MIB)
     );
     claims.add(claim, figure, added(&pairs).median <= 100.0 * bound);
-    let (expected, rate) = (to_f64(2 * BATCH * count * rounds), looked_up / seconds);
+    let (expected, rate) = (to_f64(2 * BATCH * BATCHES * rounds), looked_up / seconds);
     let is_all = lost <= 0.0 && (looked_up - expected).abs() < 0.5;
     claims.add(
         format!("500,000 look-ups per second and more, none lost (--bpf {way})"),
@@ -210,34 +208,6 @@ fn cost(
         is_all && rate >= PER_S_MIN,
     );
     Ok(Some([pairs, floors]))
-}
-
-/// Instances of tracefs, listed by another program.
-fn instances() -> Result<usize> {
-    let script = "mount -t tracefs none /sys/kernel/tracing 2>/dev/null; \
-                  ls /sys/kernel/tracing/instances";
-    let text = text(cmd!("unshare -m sh -c {script}"))?;
-    Ok(text.lines().filter(|line| line.starts_with("larder-")).count())
-}
-
-fn killed(env: &Env) -> Result<String> {
-    let before = instances()?;
-    watch(env, &[])?.end(Signal::KILL)?;
-    ensure!(instances()? > before, "there was nothing to leave");
-    result(env, watch(env, &[])?)?;
-    ensure!(instances()? == before, "something is left");
-    Ok("removed, and nothing is left".to_owned())
-}
-
-/// As another user, for a second.
-fn refused(env: &Env) -> Result<String> {
-    let (larder, user) = (&env.larder, "--reuid 65534 --regid 65534 --clear-groups".split(' '));
-    let out = keep(cmd!(300, "setpriv {user...} {larder} watch --for 1s"))?;
-    let sentence = out.stderr.lines().find_map(|line| line.strip_prefix("missing: "));
-    let sentence = sentence.context("it says nothing")?;
-    ensure!(out.ok() && sentence.contains("root"), "{}", out.stderr);
-    ensure!(out.stdout.contains("memory: "), "it shows nothing: {}", out.stdout);
-    Ok(sentence.to_owned())
 }
 
 /// The curve of a recorded run, against the same run in memory groups of six sizes.

@@ -6,6 +6,7 @@ mod changes;
 mod ctl;
 mod documents;
 mod files;
+mod fuzz;
 mod keep;
 mod manager;
 mod mount;

@@ -33,8 +33,8 @@ impl Program {
 /// A mounted directory.
 #[derive(Debug)]
 pub(in crate::prove) struct FuseMount {
-    program: Program,
-    point: PathBuf,
+    pub(in crate::prove) program: Program,
+    pub(in crate::prove) point: PathBuf,
     cleanup: Cleanup,
     daemon: Daemon,
 }
@@ -51,14 +51,6 @@ impl FuseMount {
         let cleanup = Cleanup::with("umount --lazy \"$1\"", &[&point.to_string_lossy()])?;
         daemon.wait_until(|_| is_mounted(&point))?;
         Ok(FuseMount { program, point, cleanup, daemon })
-    }
-
-    pub(in crate::prove) fn program(&self) -> Program {
-        self.program
-    }
-
-    pub(in crate::prove) fn point(&self) -> &Path {
-        &self.point
     }
 
     /// Has it unmount and end; an error if Larder does not end well.

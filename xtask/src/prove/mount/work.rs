@@ -1,14 +1,38 @@
 //! Work on a file system: many small files, a repository, a build.
 
-use std::fmt::Write as _;
-
 use crate::disk::WORK_MAX_S;
 use crate::prove::prelude::*;
 
 /// What PostMark 1.51 counts with 10,000 files and 20,000 transactions.
 const COUNTS: [&str; 4] = ["20092 created", "20092 deleted", "9935 read", "10064 appended"];
-/// Commits of the repository that is made, and its files.
-const COMMITS: usize = 20;
+
+/// git as all scripts here use it.
+const GIT: &str = r#"set -e
+git() {
+  command git -c user.name=proof -c user.email=proof@localhost -c core.fsync=all "$@"
+}"#;
+/// Makes a repository of 20 commits in `$1`.
+const REPOSITORY: &str = r#"
+mkdir "$1"; cd "$1"; git init -q
+for n in $(seq 0 19); do
+  yes "commit $n" | head -n $((1000 + n * 100)) >"file-$n"
+  git add -A; git commit -q -m "commit-$n"
+done"#;
+/// Clones `$1` with all its objects copied, changes the file `$2` there, and prints the commits.
+const CLONE: &str = r#"
+git clone -q --no-local "$1" clone; cd clone
+git fsck --strict --full >&2
+echo changed >"$2"; git commit -q -a -m changed; git gc -q --prune=now
+git fsck --strict --full >&2
+status=$(git status --porcelain)
+[ -z "$status" ] || { echo "git sees changes that were not made: $status"; exit 1; }
+git rev-list --count HEAD"#;
+/// Builds and runs a crate without dependencies, not in the target directory of the environment.
+const BUILD: &str = r#"set -e
+mkdir -p crate/src; cd crate
+printf '[package]\nname = "tiny"\nversion = "0.1.0"\nedition = "2024"\n[workspace]\n' >Cargo.toml
+printf 'fn main() { println!("{}", 0u64%s); }' "$(seq -f '+ %g' -s ' ' 0 199)" >src/main.rs
+"${CARGO:-cargo}" run -q --offline --target-dir target"#;
 
 /// Debian's PostMark; its line about its speed.
 pub(in crate::prove) fn postmark(point: &Path, quick: bool) -> Result<String> {
@@ -26,64 +50,29 @@ pub(in crate::prove) fn postmark(point: &Path, quick: bool) -> Result<String> {
     Ok(rate.to_owned())
 }
 
-fn git(at: &Path, words: &str) -> Result<String> {
-    let (words, name) = (words.split(' '), "user.name=proof");
-    let more = ["-c", "user.email=proof@localhost", "-c", "core.fsync=all"];
-    text(cmd!(WORK_MAX_S, "git -C {at} -c {name} {more...} {words...}"))
-}
-
-/// Clones a repository with all its objects copied, and works in the clone; the commits.
-pub(in crate::prove) fn clone(origin: &Path, place: &Path, commits_file: bool) -> Result<String> {
-    text(cmd!(WORK_MAX_S, "git clone -q --no-local {origin} clone").current_dir(place))?;
-    let clone = place.join("clone");
-    git(&clone, "fsck --strict --full")?;
-    let file = if commits_file { "README.md" } else { "file-0" };
-    std::fs::write(clone.join(file), "changed\n").context("change a file")?;
-    git(&clone, "commit -q -a -m changed")?;
-    git(&clone, "gc -q --prune=now")?;
-    git(&clone, "fsck --strict --full")?;
-    let status = git(&clone, "status --porcelain")?;
-    ensure!(status.trim().is_empty(), "git sees changes that were not made:\n{status}");
-    Ok(format!("{} commits", git(&clone, "rev-list --count HEAD")?.trim()))
+/// Clones a repository and works in the clone; the commits.
+pub(in crate::prove) fn clone(origin: &Path, place: &Path, file: &str) -> Result<String> {
+    let script = format!("{GIT}{CLONE}");
+    let commits = text(cmd!(WORK_MAX_S, "sh -c {script} sh {origin} {file}").current_dir(place))?;
+    Ok(format!("{} commits", commits.trim()))
 }
 
 /// A repository that is made elsewhere, cloned, changed and checked.
 pub(in crate::prove) fn repository(env: &Env, point: &Path) -> Result<()> {
-    let origin = env.file("origin");
+    let (script, origin) = (format!("{GIT}{REPOSITORY}"), env.file("origin"));
     if !origin.exists() {
-        std::fs::create_dir(&origin).context("make a directory for a repository")?;
-        git(&origin, "init -q")?;
-        for commit in 0..COMMITS {
-            let text = format!("commit {commit}\n").repeat(1000 + commit * 100);
-            std::fs::write(origin.join(format!("file-{commit}")), text).context("write a file")?;
-            git(&origin, "add -A")?;
-            git(&origin, &format!("commit -q -m commit-{commit}"))?;
-        }
+        text(cmd!(WORK_MAX_S, "sh -c {script} sh {origin}"))?;
     }
-    let commits = clone(&origin, point, false)?;
-    ensure!(commits == format!("{} commits", COMMITS + 1), "{commits}");
+    let commits = clone(&origin, point, "file-0")?;
+    ensure!(commits == "21 commits", "{commits}");
     Ok(())
 }
 
 /// A crate without dependencies, built and run there.
-pub(in crate::prove) fn build(point: &Path) -> Result<()> {
-    let dir = point.join("crate");
-    std::fs::create_dir_all(dir.join("src")).context("make a crate")?;
-    let manifest =
-        "[package]\nname = \"tiny\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\n[workspace]\n";
-    std::fs::write(dir.join("Cargo.toml"), manifest).context("write a manifest")?;
-    let mut program = String::from("fn main() {\n    let mut sum = 0u64;\n");
-    for line in 0..200 {
-        writeln!(program, "    sum += {line};").context("write a line")?;
-    }
-    program.push_str("    println!(\"{sum}\");\n}\n");
-    std::fs::write(dir.join("src/main.rs"), program).context("write a program")?;
-    let mut cargo = run::cargo_within(WORK_MAX_S, &dir);
-    // Not into the target directory of the environment.
-    cargo.args(["run", "-q", "--offline", "--target-dir"]).arg(dir.join("target"));
-    let said = text(&mut cargo)?;
+pub(in crate::prove) fn build(point: &Path) -> Result<String> {
+    let said = text(cmd!(WORK_MAX_S, "sh -c {BUILD}").current_dir(point))?;
     ensure!(said.trim() == "19900", "the program says '{said}'");
-    Ok(())
+    Ok(format!("it says {}", said.trim()))
 }
 
 /// Every file with its mode, owner, size, time and checksum, in order.

@@ -16,9 +16,10 @@ pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
 pub(crate) const MIB: u64 = 1 << 20;
 
-/// The program.
+/// The program, or the one that `LARDER_BINARY` names.
 pub(crate) fn larder() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
+    let named = std::env::var_os("LARDER_BINARY");
+    let mut command = Command::new(named.unwrap_or_else(|| env!("CARGO_BIN_EXE_larder").into()));
     command.stdin(Stdio::null());
     command
 }
