@@ -51,6 +51,7 @@ mod prelude {
     pub(super) use std::time::{Duration, Instant};
 
     pub(super) use anyhow::{Context as _, Result, bail, ensure};
+    pub(super) use fastrand::Rng;
     pub(super) use serde_json::{Value, json};
 
     pub(super) use super::{Claims, Env, need, to_f64};

@@ -11,7 +11,6 @@ use super::clients::{fio_verify, verified_image};
 use super::prelude::*;
 use crate::fio::Outcome;
 use crate::nbd::Client;
-use crate::random::Random;
 
 /// Between two changes.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -107,7 +106,7 @@ impl Changes {
         let (larder, control) = (env.larder.clone(), server.control());
         let (quit, quits) = channel();
         let thread = std::thread::spawn(move || {
-            let (mut random, mut count) = (Random::seeded(seed), 0);
+            let (mut random, mut count) = (Rng::with_seed(seed), 0);
             let begun = Instant::now();
             loop {
                 let settings = settings(&mut random, memory);
@@ -138,14 +137,14 @@ impl Changes {
 }
 
 /// One setting of each kind.
-fn settings(random: &mut Random, memory: &[&str]) -> [String; 4] {
+fn settings(random: &mut Rng, memory: &[&str]) -> [String; 4] {
     [
         ("memory", memory),
         ("page-size", &PAGE_SIZES),
         ("policy", &POLICIES),
         ("write-mode", &WRITE_MODES),
     ]
-    .map(|(name, values)| format!("{name}={}", values[random.below(values.len())]))
+    .map(|(name, values)| format!("{name}={}", values[random.usize(..values.len())]))
 }
 
 /// A volume that is added and removed, and the content that it must have.
@@ -155,7 +154,7 @@ pub(super) struct ExtraVolume {
     socket: PathBuf,
     image: PathBuf,
     content: Vec<u8>,
-    random: Random,
+    random: Rng,
     is_added: bool,
 }
 
@@ -167,7 +166,7 @@ impl ExtraVolume {
             socket: server.socket(),
             image: image::sparse(&env.file("extra.img"), VOLUME_BYTES)?,
             content: vec![0; usize::try_from(VOLUME_BYTES)?],
-            random: Random::seeded(env.options.seed),
+            random: Rng::with_seed(env.options.seed),
             is_added: false,
         })
     }
@@ -190,14 +189,14 @@ impl ExtraVolume {
         let mut client = Client::connect(&self.socket, VOLUME)?;
         let mut read = vec![0; BLOCK];
         for _ in 0..WRITES {
-            let blocks = 1 + self.random.below(WRITE_BLOCKS_MAX);
-            let start = self.random.below(self.content.len() / BLOCK - blocks) * BLOCK;
+            let blocks = 1 + self.random.usize(..WRITE_BLOCKS_MAX);
+            let start = self.random.usize(..self.content.len() / BLOCK - blocks) * BLOCK;
             let range = start..start + blocks * BLOCK;
             self.random.fill(&mut self.content[range.clone()]);
             let written = client.write(u64::try_from(start)?, &self.content[range])?;
             ensure!(written.is_ok(), "a write was refused");
             // Elsewhere: what earlier writes left.
-            let start = self.random.below(self.content.len() / BLOCK) * BLOCK;
+            let start = self.random.usize(..self.content.len() / BLOCK) * BLOCK;
             ensure!(client.read(u64::try_from(start)?, &mut read)?.is_ok(), "a read was refused");
             ensure!(read == self.content[start..start + BLOCK], "wrong bytes at {start}");
         }

@@ -11,7 +11,6 @@ use crate::cleanup::Cleanup;
 use crate::daemon::until;
 use crate::disk::Disk;
 use crate::nbd::{Client, Refused};
-use crate::random::Random;
 
 /// A longer hit waits for the store, or for the machine.
 const HIT_MAX: Duration = Duration::from_millis(200);
@@ -136,7 +135,7 @@ fn misses(socket: &Path) -> Result<Duration> {
 /// Bytes of a seed.
 fn made(seed: u64, count: usize) -> Vec<u8> {
     let mut bytes = vec![0; count];
-    Random::seeded(seed).fill(&mut bytes);
+    Rng::with_seed(seed).fill(&mut bytes);
     bytes
 }
 

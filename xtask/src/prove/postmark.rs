@@ -7,7 +7,6 @@ mod calls;
 mod script;
 
 use super::prelude::*;
-use crate::random::Random;
 use crate::record::Record;
 use crate::stats::{Spread, median, take_turns};
 
@@ -53,9 +52,9 @@ fn programs(env: &Env) -> [Vec<String>; 2] {
 pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     need(absent(&["postmark"]))?;
     let (count, seed) = (env.either(200, 40), env.options.seed);
-    let mut random = Random::seeded(seed);
+    let mut random = Rng::with_seed(seed);
     for (what, make) in [
-        ("configurations: counts and words", script::random as fn(&mut Random) -> String),
+        ("configurations: counts and words", script::random as fn(&mut Rng) -> String),
         ("sessions of commands: words", script::commands),
     ] {
         claims.tried(format!("{count} random {what} of the original"), || {
