@@ -260,15 +260,6 @@ impl Claims {
         self.against(what, reason, "", Verdict::Skipped);
     }
 
-    /// A claim that cannot be tried if there is a reason; whether there is.
-    fn skipped(&mut self, what: &str, reason: Option<String>) -> bool {
-        let is_skipped = reason.is_some();
-        if let Some(reason) = reason {
-            self.skip(what, reason);
-        }
-        is_skipped
-    }
-
     /// Collects the claims that a test or a benchmark printed, and shows the rest of its output.
     fn collect(&mut self, out: &str) -> Result<()> {
         let before = self.list.len();

@@ -57,7 +57,6 @@ type Request = (f64, f64);
 /// second and of the first seconds, in milliseconds.
 type Trial = (Option<Sample>, [f64; 2]);
 
-/// Runs the proof.
 pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     let store = Peer::nbdkit_slow(IMAGE_BYTES, STORE_TIME, 1).start(env.dir())?;
     let image = PathBuf::from(store.uri());
