@@ -43,7 +43,8 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     claims.tried("afterwards: no limit, no device, no mount", || {
         let shown = device.to_string_lossy();
         let mounts = std::fs::read_to_string("/proc/self/mounts").context("read the mounts")?;
-        ensure!(!mounts.lines().any(|line| line.starts_with(&*shown)), "{shown} is mounted");
+        let mounted = mounts.lines().find(|line| line.split(' ').next() == Some(&*shown));
+        ensure!(mounted.is_none(), "{} is mounted", mounted.unwrap_or_default());
         let devices = text(cmd!("losetup --list --noheadings"))?;
         ensure!(!devices.contains("slow-disk.img"), "{shown} is still there");
         ensure!(!Disk::is_limited(&numbers)?, "{numbers} still has a limit");
