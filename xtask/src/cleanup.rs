@@ -43,7 +43,6 @@ impl Drop for Cleanup {
 }
 
 /// A directory for images and sockets, open to every user, always removed.
-#[derive(Debug)]
 pub(crate) struct Scratch {
     path: PathBuf,
     _cleanup: Cleanup,

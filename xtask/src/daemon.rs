@@ -31,7 +31,6 @@ pub(crate) fn until(
 }
 
 /// How a program ended.
-#[derive(Debug)]
 pub(crate) struct Ended {
     /// Exit code; none if a signal ended it.
     pub(crate) code: Option<i32>,
@@ -91,7 +90,6 @@ impl Daemon {
         self.child.id()
     }
 
-    /// Whether it has ended.
     pub(crate) fn has_ended(&mut self) -> Result<bool> {
         Ok(self.child.try_wait().with_context(|| format!("wait for {}", self.name))?.is_some())
     }

@@ -29,7 +29,7 @@ losetup --detach \"$2\"";
 pub(crate) struct Disk {
     device: PathBuf,
     /// Major and minor, as the controller names it.
-    numbers: String,
+    pub(crate) numbers: String,
     _cleanup: Cleanup,
 }
 
@@ -57,27 +57,16 @@ impl Disk {
 
     /// Limits it to `per_s` reads and `per_s` writes in a second; 0 lifts the limit.
     pub(crate) fn limit(&self, per_s: u32) -> Result<()> {
-        for path in LIMITS {
-            std::fs::write(path, format!("{} {per_s}\n", self.numbers))
-                .with_context(|| format!("limit {} in {path}", self.device.display()))?;
-        }
-        Ok(())
-    }
-
-    /// Major and minor, as the controller names it.
-    pub(crate) fn numbers(&self) -> &str {
-        &self.numbers
+        LIMITS.iter().try_for_each(|path| {
+            let written = std::fs::write(path, format!("{} {per_s}\n", self.numbers));
+            written.with_context(|| format!("limit {} in {path}", self.device.display()))
+        })
     }
 
     /// Whether a device with these numbers has a limit.
     pub(crate) fn is_limited(numbers: &str) -> Result<bool> {
-        for path in LIMITS {
-            let text = std::fs::read_to_string(path).with_context(|| format!("read {path}"))?;
-            if text.lines().any(|line| line.split(' ').next() == Some(numbers)) {
-                return Ok(true);
-            }
-        }
-        Ok(false)
+        let limits = run::text(cmd!("cat {LIMITS...}"))?;
+        Ok(limits.lines().any(|line| line.split(' ').next() == Some(numbers)))
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -89,12 +78,12 @@ impl Disk {
         let name = self.device.file_name().context("a device has a name")?;
         let path = Path::new("/sys/block").join(name).join("stat");
         let text = std::fs::read_to_string(&path).context("read the statistics of the device")?;
-        let fields: Vec<u64> = text.split_whitespace().filter_map(|f| f.parse().ok()).collect();
         // Field 5 counts write requests, field 7 sectors of 512 bytes written.
-        match (fields.get(4), fields.get(6)) {
-            (Some(&requests), Some(&sectors)) => Ok((requests, sectors * 512)),
-            _ => bail!("{} has an unknown form", path.display()),
-        }
+        let fields: Vec<&str> = text.split_whitespace().collect();
+        let [_, _, _, _, requests, _, sectors, ..] = fields[..] else {
+            bail!("no field 7: {text}")
+        };
+        Ok((requests.parse()?, sectors.parse::<u64>()? * 512))
     }
 }
 
@@ -134,7 +123,7 @@ pub(crate) struct FileSystem {
     kind: Kind,
     device: PathBuf,
     point: PathBuf,
-    cleanup: Cleanup,
+    _cleanup: Cleanup,
     /// Its own device, detached after it is unmounted.
     own: Option<Disk>,
 }
@@ -145,7 +134,7 @@ impl FileSystem {
         let (device, point) = (device.to_path_buf(), scratch.join("mounted"));
         std::fs::create_dir_all(&point).context("make a mountpoint")?;
         let cleanup = Cleanup::with("umount --lazy \"$1\"", &[&point.to_string_lossy()])?;
-        Ok(FileSystem { kind, device, point, cleanup, own: None })
+        Ok(FileSystem { kind, device, point, _cleanup: cleanup, own: None })
     }
 
     /// On a loop device of its own.
@@ -195,17 +184,13 @@ impl FileSystem {
     }
 
     /// Unmounts and checks it, and detaches its own device.
-    pub(crate) fn end(mut self) -> Result<()> {
+    pub(crate) fn end(self) -> Result<()> {
         self.unmount()?;
-        self.check()?;
-        self.cleanup.cancel();
-        Ok(())
+        self.check()
     }
 
     /// Unmounts it without a check, and detaches its own device.
-    pub(crate) fn leave(mut self) -> Result<()> {
-        self.unmount()?;
-        self.cleanup.cancel();
-        Ok(())
+    pub(crate) fn leave(self) -> Result<()> {
+        self.unmount()
     }
 }

@@ -1,9 +1,8 @@
 //! Documents that the product prints itself, so that they cannot drift from the code.
 
-use std::io::Write as _;
 use std::path::Path;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 
 use crate::run::cmd;
 use crate::{Ending, nextest, run};
@@ -22,13 +21,9 @@ const DOCUMENTS: &[(&str, &str)] = &[
 
 /// `docs [--check]`.
 pub(crate) fn command(args: &[String]) -> Result<Ending> {
-    let check = match args {
-        [] => false,
-        [flag] if flag == "--check" => true,
-        _ => bail!("docs takes --check or nothing"),
-    };
-    let root = run::workspace()?;
-    let larder = nextest::binary()?;
+    let check = args == ["--check"];
+    ensure!(check || args.is_empty(), "docs takes --check or nothing");
+    let (root, larder) = (run::workspace()?, nextest::binary()?);
     let mut same = true;
     for (topic, path) in DOCUMENTS {
         let fresh = run::text(cmd!("{larder} docs {topic}"))?;
@@ -40,7 +35,7 @@ pub(crate) fn command(args: &[String]) -> Result<Ending> {
         }
     }
     if !check {
-        examples()?;
+        run::show(nextest::command(EXAMPLES)?.env("LARDER_WRITE_DOCS", "1"))?;
     }
     Ok(if same { Ending::Holds } else { Ending::Broken })
 }
@@ -54,18 +49,13 @@ pub(crate) fn captures(args: &[String]) -> Result<()> {
         _ => bail!("captures takes a binary or nothing"),
     };
     let reason = run::missing(&["tmux", "unshare"]);
-    anyhow::ensure!(reason.is_none(), "captures: {}", reason.unwrap_or_default());
+    ensure!(reason.is_none(), "captures: {}", reason.unwrap_or_default());
     run::show(cmd!("bash xtask/captures.sh {binary}").current_dir(&root))
 }
 
 /// The tests that check examples, and write them where they are told to.
 const EXAMPLES: &str = "(package(larder-report) and test(documents)) or (package(larder) and \
     test(/^(control|postmark|iozone)::documents|^reports::.*examples/))";
-
-fn examples() -> Result<()> {
-    let mut tests = nextest::command(EXAMPLES)?;
-    run::show(tests.env("LARDER_WRITE_DOCS", "1"))
-}
 
 /// Whether a file holds this text; shows the difference if not.
 fn matches(root: &Path, path: &str, fresh: &str) -> Result<bool> {
@@ -74,11 +64,10 @@ fn matches(root: &Path, path: &str, fresh: &str) -> Result<bool> {
         return Ok(true);
     }
     println!("{path}: differs from what the code prints; run `cargo xtask docs`");
-    let mut printed = tempfile::NamedTempFile::new().context("make a file")?;
-    printed.write_all(fresh.as_bytes()).context("write what is printed")?;
-    let how = ["--new-file", "--unified=1", "--label", path, "--label", "printed", path];
-    let printed = printed.path();
+    let (shell, old) = (run::shell(), root.join(path));
+    let how = ["--new-file", "--unified=1", "--label", path, "--label", "printed"];
+    let diff = xshell::cmd!(shell, "diff {how...} {old} -");
     // That they differ is its exit code.
-    cmd!("diff {how...} {printed}").current_dir(root).status().context("run diff")?;
+    diff.quiet().stdin(fresh).ignore_status().run().context("run diff")?;
     Ok(false)
 }

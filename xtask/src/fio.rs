@@ -14,7 +14,6 @@ const SPARE_S: u64 = 120;
 /// What fio did.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Outcome {
-    /// Requests completed.
     pub(crate) requests: u64,
     /// Requests per second, reads and writes.
     pub(crate) per_s: f64,

@@ -10,7 +10,6 @@ use anyhow::{Result, ensure};
 use crate::fio::Outcome;
 use crate::nbd::{Client, Command, REPLY_BYTES, reply, request};
 use crate::prove::to_f64;
-use crate::random::Random;
 
 const BLOCK_BYTES: usize = 4096;
 const BUFFER_BYTES: usize = 1 << 20;
@@ -21,9 +20,9 @@ pub(crate) fn run(socket: &Path, command: Command, depth: usize, seconds: u64) -
     let blocks = usize::try_from(client.bytes())? / BLOCK_BYTES;
     let is_read = command == Command::Read;
     let answer_bytes = REPLY_BYTES + if is_read { BLOCK_BYTES } else { 0 };
-    let (data, mut random) = (vec![0xa5; BLOCK_BYTES], Random::seeded(seconds));
+    let (data, mut random) = (vec![0xa5; BLOCK_BYTES], fastrand::Rng::with_seed(seconds));
     let mut put_request = |out: &mut Vec<u8>, handle: usize| {
-        let offset = (random.below(blocks) * BLOCK_BYTES) as u64;
+        let offset = (random.usize(..blocks) * BLOCK_BYTES) as u64;
         out.extend(request(command, handle as u64, offset, 4096));
         out.extend_from_slice(if is_read { &[] } else { &data });
     };

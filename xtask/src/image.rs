@@ -7,13 +7,9 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result};
 
-use crate::random::Random;
 use crate::run;
 
-/// One mebibyte.
 pub(crate) const MIB: u64 = 1 << 20;
-
-/// One gibibyte.
 pub(crate) const GIB: u64 = 1 << 30;
 
 /// Makes an image of `mib` MiB whose bytes depend on the seed alone; every ninth MiB is a hole.
@@ -25,7 +21,7 @@ pub(crate) fn filled(path: &Path, mib: u64, seed: u64) -> Result<PathBuf> {
             std::io::Seek::seek_relative(&mut file, MIB.cast_signed())?;
             continue;
         }
-        Random::seeded(seed ^ (index << 20)).fill(&mut bytes);
+        fastrand::Rng::with_seed(seed ^ (index << 20)).fill(&mut bytes);
         file.write_all(&bytes).with_context(|| format!("write {}", path.display()))?;
     }
     file.set_len(mib * MIB).context("set the length of the image")?;

@@ -19,7 +19,6 @@ mod nextest;
 mod out;
 mod packages;
 mod prove;
-mod random;
 mod record;
 mod rings;
 mod run;

@@ -30,7 +30,6 @@ const LEAK: &str = "echo 1000 > /proc/self/oom_score_adj
 while head -c 8388608 /dev/zero; do sleep \"$1\"; done | tail";
 
 /// A group with a limit.
-#[derive(Debug)]
 pub(crate) struct MemoryGroup {
     path: PathBuf,
     _cleanup: Cleanup,

@@ -50,7 +50,6 @@ pub(crate) fn reply(head: &[u8]) -> Result<(u64, u32)> {
 }
 
 /// A connection in transmission.
-#[derive(Debug)]
 pub(crate) struct Client {
     socket: UnixStream,
     bytes: u64,

@@ -2,9 +2,9 @@
 
 use std::process::Command;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 
-use crate::run;
+use crate::run::{self, cmd};
 
 /// A parser of OpenMetrics by others, for the tests of `/metrics`.
 const OPENMETRICS_PARSER: &str =
@@ -48,34 +48,24 @@ pub(crate) fn install() -> Result<()> {
 
 /// The same for programs and packages that few need.
 pub(crate) fn install_these(needs: &[(&str, &str)]) -> Result<()> {
-    let missing = || -> Vec<(&str, &str)> {
-        needs.iter().copied().filter(|(program, _)| !run::installed(program)).collect()
+    let missing = || -> (Vec<&str>, Vec<&str>) {
+        needs.iter().copied().filter(|(program, _)| !run::installed(program)).unzip()
     };
-    let absent = missing();
+    let (absent, mut packages) = missing();
     if absent.is_empty() {
         println!("nothing to install");
         return Ok(());
     }
-    let mut packages: Vec<&str> = absent.iter().map(|(_, package)| *package).collect();
     packages.dedup();
-    if run::is_root() && run::installed("apt-get") {
-        let apt = || {
-            let mut command = Command::new("apt-get");
-            command.env("DEBIAN_FRONTEND", "noninteractive").arg("--quiet");
-            command
-        };
-        run::show(apt().arg("update"))?;
-        let options = ["install", "--yes", "--no-install-recommends"];
-        run::show(apt().args(options).args(&packages))?;
+    if let Some(reason) = run::missing(&["apt-get"]) {
+        println!("cannot install {}: {reason}", packages.join(" "));
     } else {
-        println!("cannot install {}: needs root and apt-get", packages.join(" "));
+        let apt = |mut words: Command| run::show(words.env("DEBIAN_FRONTEND", "noninteractive"));
+        apt(cmd!("apt-get --quiet update"))?;
+        let packages = &packages;
+        apt(cmd!("apt-get --quiet install --yes --no-install-recommends {packages...}"))?;
     }
-    let still: Vec<&str> = missing().iter().map(|(program, _)| *program).collect();
-    anyhow::ensure!(
-        still.is_empty(),
-        "not here: {}; on Debian: apt-get install {}",
-        still.join(", "),
-        packages.join(" ")
-    );
+    let (still, packages) = (missing().0.join(", "), packages.join(" "));
+    ensure!(still.is_empty(), "not here: {still}; on Debian: apt-get install {packages}");
     Ok(())
 }

@@ -51,19 +51,19 @@ mod prelude {
     pub(super) use std::time::{Duration, Instant};
 
     pub(super) use anyhow::{Context as _, Result, bail, ensure};
+    pub(super) use fastrand::Rng;
     pub(super) use serde_json::{Value, json};
 
-    pub(super) use super::{Claims, Env, to_f64};
+    pub(super) use super::{Claims, Env, need, to_f64};
     pub(super) use crate::fio;
     pub(super) use crate::image::{self, MIB};
     pub(super) use crate::out::say;
     pub(super) use crate::record::{self, number};
-    pub(super) use crate::run::{self, cmd, json_of, keep, text};
+    pub(super) use crate::run::{self, absent, cmd, json_of, keep, text};
     pub(super) use crate::server::{Peer, Server};
 }
 
 /// Whether a proof may run beside another one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Beside {
     Another,
     /// In the short form, which judges no time.
@@ -72,28 +72,19 @@ enum Beside {
     None,
 }
 
-/// One proof.
-#[derive(Debug)]
 pub(crate) struct Proof {
     /// Its name on the command line.
     pub(crate) name: &'static str,
     /// What it shows.
     pub(crate) about: &'static str,
     beside: Beside,
-    work: Work,
-}
-
-#[derive(Debug)]
-enum Work {
-    Code(Run),
-    /// A benchmark that prints its claims: package, name, words.
-    Bench(&'static [&'static str]),
+    run: Run,
 }
 
 type Run = fn(&Env, &mut Claims) -> Result<()>;
 
 const fn proof(name: &'static str, about: &'static str, beside: Beside, run: Run) -> Proof {
-    Proof { name, about, beside, work: Work::Code(run) }
+    Proof { name, about, beside, run }
 }
 
 /// A proof that runs alone.
@@ -101,12 +92,8 @@ const fn alone(name: &'static str, about: &'static str, run: Run) -> Proof {
     proof(name, about, Beside::None, run)
 }
 
-/// A proof whose benchmark makes the claims.
-const fn bench(name: &'static str, about: &'static str, of: &'static [&'static str]) -> Proof {
-    Proof { name, about, beside: Beside::None, work: Work::Bench(of) }
-}
-
 use Beside::{Another, AnotherIfQuick};
+use long_tests::bench;
 
 /// All proofs, in the order in which they are shown.
 pub(crate) const PROOFS: &[Proof] = &[
@@ -128,31 +115,31 @@ pub(crate) const PROOFS: &[Proof] = &[
     proof("rss", "memory stays within --memory and 32 MiB", AnotherIfQuick, rss::run),
     alone("lazy", "lazy write on a slow disk (root)", lazy::run),
     alone("speed", "all hits, against the peers", speed::run),
-    bench("in-process", "hits without a socket", &["larder-io", "hit"]),
+    alone("in-process", "hits without a socket", |env, claims| {
+        bench(env, claims, "larder-io --bench hit --")
+    }),
     proof("trace-fuzz", "wrong traces of every format", AnotherIfQuick, long_tests::trace_fuzz),
-    bench(
-        "default-policy",
-        "the default hits most over the block traces",
-        &["larder-lab", "tuning", "default-policy"],
-    ),
+    alone("default-policy", "the default hits most over the block traces", |env, claims| {
+        bench(env, claims, "larder-lab --bench tuning -- default-policy")
+    }),
     alone("same-cache", "a trace replayed to the server and simulated", same_cache::run),
     alone("sim-speed", "the simulator, against libCacheSim", sim_speed::run),
     alone("sim-memory", "memory of a sweep, beside the need of its caches", sim_memory::run),
     alone("size", "the recommended size, against full sweeps", size::run),
     alone("leak", "a floor, a flood and a leak (root)", leak::run),
     alone("page-size", "page sizes and client threads under a database", policies::page_size),
-    bench("auto", "--policy auto, against each policy", &["larder-lab", "tuning", "auto"]),
-    bench(
-        "online-curve",
-        "the curve of the running cache, against the exact",
-        &["larder-lab", "tuning", "curve"],
-    ),
-    bench(
-        "curve-cost",
-        "instructions that the curve adds to a hit",
-        &["larder-io", "hit_cost", "claims"],
-    ),
-    bench("share", "--share auto, against fixed divisions", &["larder-lab", "tuning", "share"]),
+    alone("auto", "--policy auto, against each policy", |env, claims| {
+        bench(env, claims, "larder-lab --bench tuning -- auto")
+    }),
+    alone("online-curve", "the curve of the running cache, against the exact", |env, claims| {
+        bench(env, claims, "larder-lab --bench tuning -- curve")
+    }),
+    alone("curve-cost", "instructions that the curve adds to a hit", |env, claims| {
+        bench(env, claims, "larder-io --bench hit_cost -- claims")
+    }),
+    alone("share", "--share auto, against fixed divisions", |env, claims| {
+        bench(env, claims, "larder-lab --bench tuning -- share")
+    }),
     alone("warm", "a restart that reads back what was cached", warm::run),
     alone("compare", "larder compare, against known differences", compare::run),
     proof("iozone", "the grid of IOzone on 4 GiB (root)", AnotherIfQuick, iozone::run),
@@ -170,7 +157,6 @@ pub(crate) const PROOFS: &[Proof] = &[
 pub(crate) struct Options {
     /// Seconds instead of minutes.
     pub(crate) quick: bool,
-    /// Time to fuzz.
     pub(crate) fuzz: Option<Duration>,
     /// The seed of everything random.
     pub(crate) seed: u64,
@@ -185,7 +171,6 @@ impl Default for Options {
 }
 
 /// The environment of one proof: options, the binary, a scratch directory of its own.
-#[derive(Debug)]
 pub(crate) struct Env {
     options: Options,
     larder: PathBuf,
@@ -209,7 +194,6 @@ impl Env {
         if self.options.quick { quick } else { long }
     }
 
-    /// The time to fuzz.
     fn fuzz_seconds(&self) -> u64 {
         let default = self.either(Duration::from_hours(1), Duration::from_secs(5));
         self.options.fuzz.unwrap_or(default).as_secs()
@@ -240,7 +224,6 @@ pub(crate) struct Claim {
     /// What was to be shown.
     pub(crate) what: String,
     pub(crate) figure: String,
-    /// The peer's figure.
     pub(crate) peer: String,
     pub(crate) verdict: Verdict,
 }
@@ -277,15 +260,6 @@ impl Claims {
         self.against(what, reason, "", Verdict::Skipped);
     }
 
-    /// A claim that cannot be tried if there is a reason; whether there is.
-    fn skipped(&mut self, what: &str, reason: Option<String>) -> bool {
-        let is_skipped = reason.is_some();
-        if let Some(reason) = reason {
-            self.skip(what, reason);
-        }
-        is_skipped
-    }
-
     /// Collects the claims that a test or a benchmark printed, and shows the rest of its output.
     fn collect(&mut self, out: &str) -> Result<()> {
         let before = self.list.len();
@@ -303,17 +277,36 @@ impl Claims {
         Ok(())
     }
 
-    /// A claim that holds, with the figure, unless the work fails.
+    /// A claim that holds, with the figure, unless the work fails or needs what is missing.
     fn tried(&mut self, what: impl Into<String>, work: impl FnOnce() -> Result<String>) {
         match work() {
             Ok(figure) => self.add(what, figure, true),
             Err(error) => {
                 let message = format!("{error:#}");
+                let first = message.lines().next().unwrap_or_default();
+                if error.is::<Missing>() {
+                    return self.skip(what, first);
+                }
                 say!("{message}");
-                self.add(what, message.lines().next().unwrap_or_default(), false);
+                self.add(what, first, false);
             }
         }
     }
+}
+
+/// The error of work that needs what is missing here.
+#[derive(Debug)]
+struct Missing(String);
+
+impl std::fmt::Display for Missing {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str(&self.0)
+    }
+}
+
+/// An error by which a claim is skipped, if there is a reason.
+fn need(missing: Option<String>) -> Result<()> {
+    missing.map_or(Ok(()), |reason| bail!(Missing(reason)))
 }
 
 /// The binary to prove, built if none is named.
@@ -337,11 +330,7 @@ pub(crate) fn claims(names: &[&str], options: &Options) -> Result<Vec<Claim>> {
         say!("\n== prove {}: {}", proof.name, proof.about);
         let done = Scratch::new().and_then(|scratch| {
             let (options, larder, root) = (options.clone(), larder.clone(), root.clone());
-            let env = Env { options, larder, root, scratch };
-            match proof.work {
-                Work::Code(run) => run(&env, &mut claims),
-                Work::Bench(of) => long_tests::bench(&env, &mut claims, of),
-            }
+            (proof.run)(&Env { options, larder, root, scratch }, &mut claims)
         });
         if let Err(error) = done {
             claims.tried("the proof can be carried out", || Err(error));

@@ -9,7 +9,6 @@ use serde_json::{Value, json};
 use crate::run::{self, cmd};
 use crate::stats::{Spread, median};
 
-/// Reads a file of JSON.
 pub(crate) fn read(path: &Path) -> Result<Value> {
     let name = || path.display().to_string();
     let text = std::fs::read_to_string(path).with_context(name)?;
@@ -33,7 +32,6 @@ pub(crate) fn values(record: &Value, series: &str) -> Result<Vec<f64>> {
     values.with_context(|| format!("no value of the series {series}"))
 }
 
-/// The median of a series.
 pub(crate) fn middle(record: &Value, series: &str) -> Result<f64> {
     Ok(median(&values(record, series)?))
 }
@@ -50,7 +48,6 @@ pub(crate) fn version(program: &str) -> String {
 }
 
 /// A record that is being made.
-#[derive(Debug)]
 pub(crate) struct Record {
     root: PathBuf,
     started: String,

@@ -29,8 +29,6 @@ pub(crate) fn shell() -> xshell::Shell {
     xshell::Shell::new().expect("the current directory exists")
 }
 
-/// Result of a program.
-#[derive(Debug)]
 pub(crate) struct Output {
     /// Exit code; none if a signal ended it.
     pub(crate) code: Option<i32>,
@@ -39,7 +37,6 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// Whether the exit code is 0.
     pub(crate) fn ok(&self) -> bool {
         self.code == Some(0)
     }
@@ -183,15 +180,16 @@ pub(crate) fn installed(program: &str) -> bool {
         .any(|dir| dir.join(program).is_file())
 }
 
-/// The reason why a proof that needs root and these programs or files cannot run here.
+/// The reason why a proof that needs root and these programs cannot run here.
 pub(crate) fn missing(needs: &[&str]) -> Option<String> {
-    if !is_root() {
-        return Some("needs root".into());
-    }
+    if is_root() { absent(needs) } else { Some("needs root".into()) }
+}
+
+/// The same where it does not need root.
+pub(crate) fn absent(needs: &[&str]) -> Option<String> {
     needs.iter().find(|name| !installed(name)).map(|name| format!("no {name}"))
 }
 
-/// Whether this process has the administrator's rights.
 pub(crate) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }

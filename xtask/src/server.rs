@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -14,27 +14,11 @@ use crate::run::{self, cmd};
 
 /// A server that Larder is compared with: its name in tables and records, and the command line that
 /// serves on SOCKET in the foreground until SIGTERM.
-#[derive(Debug, Clone)]
 pub(crate) struct Peer(pub(crate) &'static str, String);
 
 impl Peer {
-    /// `nbdkit memory` of so many bytes.
-    pub(crate) fn nbdkit_memory(bytes: u64) -> Self {
-        Self("nbdkit memory", format!("nbdkit --foreground --unix SOCKET memory {bytes}"))
-    }
-
-    /// `nbdkit --filter=cache file` with reads cached.
-    pub(crate) fn nbdkit_cache(image: &Path) -> Self {
-        let line = "nbdkit --foreground --unix SOCKET --filter=cache file";
-        let image = image.display();
-        Self("nbdkit cache filter", format!("{line} {image} cache-on-read=true"))
-    }
-
-    /// `qemu-nbd --cache=writeback`.
-    pub(crate) fn qemu_nbd(image: &Path) -> Self {
-        let line =
-            "qemu-nbd --persistent --shared=0 --format=raw --cache=writeback --socket=SOCKET";
-        Self("qemu-nbd writeback", format!("{line} {}", image.display()))
+    pub(crate) fn new(name: &'static str, line: impl Into<String>) -> Self {
+        Self(name, line.into())
     }
 
     /// `nbdkit null` of so many bytes, where each read and write takes so long, on this many
@@ -42,7 +26,7 @@ impl Peer {
     pub(crate) fn nbdkit_slow(bytes: u64, time: Duration, threads: u32) -> Self {
         let (line, ms) = ("nbdkit --foreground --unix SOCKET --filter=delay", time.as_millis());
         let how = format!("--threads={threads} null size={bytes} rdelay={ms}ms wdelay={ms}ms");
-        Self("nbdkit delay filter", format!("{line} {how}"))
+        Self::new("nbdkit delay filter", format!("{line} {how}"))
     }
 
     pub(crate) fn start(&self, scratch: &Path) -> Result<Server> {
@@ -59,7 +43,6 @@ impl Peer {
 }
 
 /// `larder serve` of volumes, each `PATH` or `NAME=PATH`, with options in one line.
-#[derive(Debug, Clone)]
 pub(crate) struct Larder<'a> {
     pub(crate) binary: &'a Path,
     pub(crate) volumes: Vec<String>,
@@ -89,7 +72,6 @@ impl Larder<'_> {
 }
 
 /// A server that answers.
-#[derive(Debug)]
 pub(crate) struct Server(pub(crate) Daemon);
 
 impl Server {
@@ -171,12 +153,10 @@ impl Server {
     pub(crate) fn cpu(&self) -> Result<Duration> {
         let text = self.proc("stat")?;
         // The name, in brackets, may hold blanks; utime and stime are fields 14 and 15.
-        let fields = text.rsplit_once(')').map_or("", |(_, rest)| rest);
-        let ticks: Vec<u64> =
-            fields.split_whitespace().skip(11).take(2).filter_map(|f| f.parse().ok()).collect();
-        let [user, system] = ticks[..] else { bail!("/proc/PID/stat has an unknown form") };
-        let ms = (user + system) * 1000 / rustix::param::clock_ticks_per_second();
-        Ok(Duration::from_millis(ms))
+        let fields = text.rsplit_once(") ").context("/proc/PID/stat has an unknown form")?.1;
+        let ticks = fields.split(' ').skip(11).take(2).map(str::parse::<u64>);
+        let ticks = ticks.sum::<Result<u64, _>>().context("read /proc/PID/stat")?;
+        Ok(Duration::from_millis(ticks * 1000 / rustix::param::clock_ticks_per_second()))
     }
 }
 

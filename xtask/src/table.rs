@@ -36,21 +36,13 @@ impl From<bool> for Verdict {
 
 /// Prints rows under a head, each column as wide as its widest cell.
 pub(crate) fn print(head: &[&str], rows: &[Vec<String>]) {
-    let mut widths: Vec<usize> = head.iter().map(|cell| cell.chars().count()).collect();
-    for row in rows {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = (*width).max(cell.chars().count());
-        }
-    }
-    let line = |cells: Vec<&str>| {
-        let padded: Vec<String> =
-            cells.iter().zip(&widths).map(|(cell, &width)| format!("{cell:<width$}")).collect();
-        crate::out::line(padded.join("  ").trim_end());
-    };
-    line(head.to_vec());
-    let rules: Vec<String> = widths.iter().map(|&width| "-".repeat(width)).collect();
-    line(rules.iter().map(String::as_str).collect());
-    for row in rows {
-        line(row.iter().map(String::as_str).collect());
+    let head: Vec<String> = head.iter().map(ToString::to_string).collect();
+    let all = || rows.iter().chain([&head]);
+    let widest = |column: usize| all().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..head.len()).map(widest).collect();
+    let rule = widths.iter().map(|&width| "-".repeat(width)).collect();
+    for row in [&head, &rule].into_iter().chain(rows) {
+        let cells = row.iter().zip(&widths).map(|(cell, &width)| format!("{cell:<width$}"));
+        crate::out::line(cells.collect::<Vec<_>>().join("  ").trim_end());
     }
 }

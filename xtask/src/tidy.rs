@@ -6,13 +6,13 @@
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context as _, Result};
 use serde_json::Value;
 
-use crate::{Ending, run};
+use crate::Ending;
+use crate::run::{self, cmd};
 
 /// No file of the repository is longer; images and traces are made, not kept.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -20,8 +20,6 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 const COLUMNS_MAX: usize = 100;
 /// A longer source does more than one thing.
 const CODE_LINES_MAX: usize = 800;
-/// Directories that are not part of the repository, in the root of the tree.
-const OUTSIDE: &[&str] = &[".git", "target"];
 
 /// Beginnings of paths that exist on one machine only. Written in parts, so that this file keeps
 /// its own rule.
@@ -56,27 +54,6 @@ const MAY_USE: &[(&str, &[&str])] = &[
 /// The crate that all others may use, in dev-dependencies alone.
 const TESTING: &str = "larder-testing";
 
-/// One violation.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Violation {
-    path: PathBuf,
-    /// Counted from 1.
-    line: usize,
-    rule: String,
-}
-
-impl Violation {
-    fn at(path: &Path, line: usize, rule: impl Into<String>) -> Self {
-        Self { path: path.to_path_buf(), line, rule: rule.into() }
-    }
-}
-
-impl fmt::Display for Violation {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{}:{}: {}", self.path.display(), self.line, self.rule)
-    }
-}
-
 /// `tidy`.
 pub(crate) fn command() -> Result<Ending> {
     let root = run::workspace()?;
@@ -90,7 +67,7 @@ pub(crate) fn command() -> Result<Ending> {
 }
 
 /// The direction between our crates, from the metadata of cargo.
-fn direction(metadata: &Value) -> Vec<Violation> {
+fn direction(metadata: &Value) -> Vec<String> {
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let name = |value: &Value| value["name"].as_str().unwrap_or_default().to_owned();
     let packages = list(&metadata["packages"]);
@@ -98,10 +75,12 @@ fn direction(metadata: &Value) -> Vec<Violation> {
     let mut found = Vec::new();
     for package in &packages {
         let this = name(package);
-        let manifest = Path::new(package["manifest_path"].as_str().unwrap_or_default());
+        let mut add = |rule: String| {
+            let manifest = package["manifest_path"].as_str().unwrap_or_default();
+            found.push(format!("{manifest}:1: {rule}"));
+        };
         let Some((_, allowed)) = MAY_USE.iter().find(|(known, _)| *known == this) else {
-            let rule = format!("crate {this} has no place in the direction (xtask/src/tidy.rs)");
-            found.push(Violation::at(manifest, 1, rule));
+            add(format!("crate {this} has no place in the direction (xtask/src/tidy.rs)"));
             continue;
         };
         let mut used = list(&package["dependencies"]);
@@ -109,44 +88,31 @@ fn direction(metadata: &Value) -> Vec<Violation> {
         used.retain(|it| name(it) != TESTING || it["kind"] != "dev");
         let wrong = used.iter().map(name).filter(|it| ours.contains(it));
         let wrong = wrong.filter(|it| *it != this && !allowed.contains(&it.as_str()));
-        let rule = |used| Violation::at(manifest, 1, format!("{this} may not depend on {used}"));
-        found.extend(wrong.map(rule));
+        wrong.for_each(|used| add(format!("{this} may not depend on {used}")));
     }
     found
 }
 
-/// All violations in the files of a tree, in the order of their places.
-fn check(root: &Path) -> Result<Vec<Violation>> {
-    let mut files = Vec::new();
-    collect(root, Path::new(""), &mut files)?;
-    let mut violations = Vec::new();
-    for path in &files {
-        check_file(root, path, &mut violations)
-            .with_context(|| format!("check {}", path.display()))?;
+/// All violations in the files of a tree.
+fn check(root: &Path) -> Result<Vec<String>> {
+    let mut find = cmd!("find -path ./.git -prune -o -path ./target -prune -o -type f -print");
+    let files = run::text(find.current_dir(root))?;
+    let mut files: Vec<&str> = files.lines().filter_map(|path| path.strip_prefix("./")).collect();
+    files.sort_unstable();
+    let mut found = Vec::new();
+    for path in files {
+        check_file(root, Path::new(path), |line, rule| {
+            found.push(format!("{path}:{line}: {rule}"));
+        })
+        .with_context(|| format!("check {path}"))?;
     }
-    violations.sort();
-    Ok(violations)
+    Ok(found)
 }
 
-/// The files below a directory, as paths from the root.
-fn collect(root: &Path, dir: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
-    let here = root.join(dir);
-    for entry in std::fs::read_dir(&here).with_context(|| format!("list {}", here.display()))? {
-        let entry = entry.with_context(|| format!("list {}", here.display()))?;
-        let (path, kind) = (dir.join(entry.file_name()), entry.file_type()?);
-        if kind.is_file() {
-            files.push(path);
-        } else if kind.is_dir() && !OUTSIDE.iter().any(|name| path == Path::new(name)) {
-            collect(root, &path, files)?;
-        }
-    }
-    Ok(())
-}
-
-fn check_file(root: &Path, path: &Path, found: &mut Vec<Violation>) -> Result<()> {
+fn check_file(root: &Path, path: &Path, mut add: impl FnMut(usize, String)) -> Result<()> {
     let whole = root.join(path);
     if whole.metadata()?.len() > FILE_BYTES_MAX {
-        found.push(Violation::at(path, 1, "file over 1 MiB"));
+        add(1, "file over 1 MiB".into());
         return Ok(());
     }
     let Ok(text) = String::from_utf8(std::fs::read(&whole)?) else {
@@ -157,7 +123,7 @@ fn check_file(root: &Path, path: &Path, found: &mut Vec<Violation>) -> Result<()
     let is_plain = is_source || extension == Some("toml");
     let (mut in_code, mut code_lines) = (false, 0);
     for (index, line) in text.lines().enumerate() {
-        let mut add = |rule: String| found.push(Violation::at(path, index + 1, rule));
+        let mut add = |rule: String| add(index + 1, rule);
         let is_inside = |c: char| c.is_alphanumeric() || "._-~/*}>".contains(c);
         for start in MACHINE_PATHS {
             if line.match_indices(start).any(|(at, _)| !line[..at].ends_with(is_inside)) {
@@ -170,10 +136,8 @@ fn check_file(root: &Path, path: &Path, found: &mut Vec<Violation>) -> Result<()
         if is_plain && !line.is_ascii() {
             add("not ASCII".into());
         }
-        let is_unfinished = |word: &&&str| {
-            line.split(|c: char| !c.is_alphanumeric() && c != '_').any(|it| it == **word)
-        };
-        if let Some(word) = UNFINISHED.iter().find(is_unfinished).filter(|_| is_plain) {
+        let mut words = line.split(|c: char| !c.is_alphanumeric() && c != '_');
+        if let Some(word) = words.find(|word| is_plain && UNFINISHED.contains(word)) {
             add(format!("unfinished: {word}"));
         }
         let trimmed = line.trim_start();
@@ -188,11 +152,10 @@ fn check_file(root: &Path, path: &Path, found: &mut Vec<Violation>) -> Result<()
         }
     }
     if is_source && !text.starts_with("//!") {
-        found.push(Violation::at(path, 1, "does not begin with //!: say what the file is for"));
+        add(1, "does not begin with //!: say what the file is for".into());
     }
     if is_source && code_lines > CODE_LINES_MAX {
-        let rule = format!("{code_lines} lines of code, more than {CODE_LINES_MAX}");
-        found.push(Violation::at(path, 1, rule));
+        add(1, format!("{code_lines} lines of code, more than {CODE_LINES_MAX}"));
     }
     Ok(())
 }

@@ -4,20 +4,19 @@
 //! A further volume is added or removed and used by a client of its own, whose writes are not
 //! flushed. The same load on an unchanged server comes before and after, for its delays.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 
 use super::clients::{fio_verify, verified_image};
 use super::prelude::*;
 use crate::fio::Outcome;
 use crate::nbd::Client;
-use crate::random::Random;
 
 /// Between two changes.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Memory sizes; the middle one is that of the unchanged server.
+/// Memory sizes, and the options of the server at first.
 const MEMORY: [&str; 5] = ["16MiB", "32MiB", "64MiB", "96MiB", "128MiB"];
+const OPTIONS: &str = "--memory 64MiB";
 const IMAGE_MIB: u64 = 256;
 /// At most so many times the delay of an unchanged server, at the 99.9th percentile.
 const DELAY_MAX: f64 = 2.0;
@@ -36,7 +35,6 @@ const BLOCK: usize = 4096;
 const WRITES: usize = 200;
 const WRITE_BLOCKS_MAX: usize = 16;
 
-/// Runs the proof `live`.
 pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     let seconds = env.either(60, 6);
     let image = image::sparse(&env.file("live.img"), IMAGE_MIB * MIB)?;
@@ -67,7 +65,7 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
 
 /// The load on a server whose settings stay.
 fn unchanged(env: &Env, image: &Path, seconds: u64) -> Result<Outcome> {
-    let server = env.serve(image, &format!("--memory {}", MEMORY[2]))?;
+    let server = env.serve(image, OPTIONS)?;
     let outcome = fio_verify(&server.uri(), IMAGE_MIB, seconds)?;
     server.stop_clean()?;
     Ok(outcome)
@@ -75,14 +73,12 @@ fn unchanged(env: &Env, image: &Path, seconds: u64) -> Result<Outcome> {
 
 /// The load on a server whose settings change; and how often they did.
 fn changing(env: &Env, image: &Path, seconds: u64) -> Result<(Outcome, usize)> {
-    let server = env.serve(image, &format!("--memory {}", MEMORY[2]))?;
+    let server = env.serve(image, OPTIONS)?;
     let volume = Some(ExtraVolume::new(env, &server)?);
     let changes = Changes::begin(env, &server, &MEMORY, PAUSE, env.options.seed, volume);
     let outcome = fio_verify(&server.uri(), IMAGE_MIB, seconds);
-    let count = match changes.end() {
-        (count, None) => count,
-        (count, Some(error)) => return Err(error.context(format!("after {count} changes"))),
-    };
+    let (count, error) = changes.end();
+    error.map_or(Ok(()), |error| Err(error.context(format!("after {count} changes"))))?;
     let least = env.either(seconds / 2 + 1, 2);
     ensure!(count as u64 >= least, "only {count} changes in {seconds} s");
     verified_image(env, server, image)?;
@@ -90,9 +86,9 @@ fn changing(env: &Env, image: &Path, seconds: u64) -> Result<(Outcome, usize)> {
 }
 
 /// Changes the settings of a server, one time after the other, until it is ended.
-#[derive(Debug)]
 pub(super) struct Changes {
-    quit: Arc<AtomicBool>,
+    /// Dropped to end it.
+    quit: Sender<()>,
     thread: JoinHandle<(usize, Option<anyhow::Error>)>,
 }
 
@@ -108,12 +104,11 @@ impl Changes {
         mut volume: Option<ExtraVolume>,
     ) -> Self {
         let (larder, control) = (env.larder.clone(), server.control());
-        let quit = Arc::new(AtomicBool::new(false));
-        let shall_quit = Arc::clone(&quit);
+        let (quit, quits) = channel();
         let thread = std::thread::spawn(move || {
-            let (mut random, mut count) = (Random::seeded(seed), 0);
+            let (mut random, mut count) = (Rng::with_seed(seed), 0);
             let begun = Instant::now();
-            while !shall_quit.load(Ordering::Acquire) {
+            loop {
                 let settings = settings(&mut random, memory);
                 let set = text(cmd!(60, "{larder} ctl set --control {control} {settings...}"));
                 let set =
@@ -124,9 +119,11 @@ impl Changes {
                 count += 1;
                 // At a fixed rate, however long the changes themselves take.
                 let next = begun + pause * u32::try_from(count).expect("few");
-                std::thread::sleep(next.saturating_duration_since(Instant::now()));
+                let wait = next.saturating_duration_since(Instant::now());
+                if quits.recv_timeout(wait) != Err(RecvTimeoutError::Timeout) {
+                    return (count, None);
+                }
             }
-            (count, None)
         });
         Self { quit, thread }
     }
@@ -134,31 +131,30 @@ impl Changes {
     /// Ends it; how many changes were made, and the error of one that was refused, as it is where
     /// the server was killed.
     pub(super) fn end(self) -> (usize, Option<anyhow::Error>) {
-        self.quit.store(true, Ordering::Release);
+        drop(self.quit);
         self.thread.join().expect("the thread that changes settings does not panic")
     }
 }
 
 /// One setting of each kind.
-fn settings(random: &mut Random, memory: &[&str]) -> [String; 4] {
+fn settings(random: &mut Rng, memory: &[&str]) -> [String; 4] {
     [
         ("memory", memory),
         ("page-size", &PAGE_SIZES),
         ("policy", &POLICIES),
         ("write-mode", &WRITE_MODES),
     ]
-    .map(|(name, values)| format!("{name}={}", values[random.below(values.len())]))
+    .map(|(name, values)| format!("{name}={}", values[random.usize(..values.len())]))
 }
 
 /// A volume that is added and removed, and the content that it must have.
-#[derive(Debug)]
 pub(super) struct ExtraVolume {
     larder: PathBuf,
     control: PathBuf,
     socket: PathBuf,
     image: PathBuf,
     content: Vec<u8>,
-    random: Random,
+    random: Rng,
     is_added: bool,
 }
 
@@ -170,7 +166,7 @@ impl ExtraVolume {
             socket: server.socket(),
             image: image::sparse(&env.file("extra.img"), VOLUME_BYTES)?,
             content: vec![0; usize::try_from(VOLUME_BYTES)?],
-            random: Random::seeded(env.options.seed),
+            random: Rng::with_seed(env.options.seed),
             is_added: false,
         })
     }
@@ -193,14 +189,14 @@ impl ExtraVolume {
         let mut client = Client::connect(&self.socket, VOLUME)?;
         let mut read = vec![0; BLOCK];
         for _ in 0..WRITES {
-            let blocks = 1 + self.random.below(WRITE_BLOCKS_MAX);
-            let start = self.random.below(self.content.len() / BLOCK - blocks) * BLOCK;
+            let blocks = 1 + self.random.usize(..WRITE_BLOCKS_MAX);
+            let start = self.random.usize(..self.content.len() / BLOCK - blocks) * BLOCK;
             let range = start..start + blocks * BLOCK;
             self.random.fill(&mut self.content[range.clone()]);
             let written = client.write(u64::try_from(start)?, &self.content[range])?;
             ensure!(written.is_ok(), "a write was refused");
             // Elsewhere: what earlier writes left.
-            let start = self.random.below(self.content.len() / BLOCK) * BLOCK;
+            let start = self.random.usize(..self.content.len() / BLOCK) * BLOCK;
             ensure!(client.read(u64::try_from(start)?, &mut read)?.is_ok(), "a read was refused");
             ensure!(read == self.content[start..start + BLOCK], "wrong bytes at {start}");
         }

@@ -21,7 +21,6 @@ const WRITE_MODES: [&str; 3] = ["back", "through", "around"];
 /// Length of the image that the settings are tried on, four times the cache.
 const SETTINGS_MIB: u64 = 64;
 
-/// Runs the proof.
 pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     let mib = env.either(2048, 64);
     let options = format!("--memory {}MiB", mib / 8);

@@ -20,7 +20,6 @@ const FOUND_MIN: f64 = 0.8;
 /// The main series.
 const SERIES: &str = "cycles";
 
-/// Runs the proof.
 pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     let rounds = env.either(50_u32, 10);
     let file = env.file("compare.image");

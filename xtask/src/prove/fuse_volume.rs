@@ -11,7 +11,6 @@ use crate::cleanup::Cleanup;
 use crate::daemon::{Daemon, until};
 use crate::disk::{FileSystem, Kind, WORK_MAX_S};
 use crate::memory_group::MemoryGroup;
-use crate::random::Random;
 
 /// Enough for PostMark.
 const IMAGE_MIB: u64 = 2048;
@@ -41,12 +40,9 @@ for again in range(2):
         if pages[i][:8] != b'%08d' % i: sys.exit('other bytes')
 print('fine')";
 
-/// Runs the proof.
 pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     let needs = ["losetup", "mkfs.ext4", "mkfs.xfs", "mkfs.btrfs", "postmark", "git"];
-    if claims.skipped("file systems on cached volumes", run::missing(&needs)) {
-        return Ok(());
-    }
+    need(run::missing(&needs))?;
     let _rings = crate::rings::on()?;
     for kind in Kind::ALL {
         let name = kind.name();
@@ -143,7 +139,7 @@ fn whole_life(env: &Env, kind: Kind) -> Result<String> {
 /// Rounds of kills on one image; what came out.
 fn kills(env: &Env, kind: Kind, rounds: u64) -> Result<String> {
     let image = image::sparse(&env.file("killed.img"), IMAGE_MIB * MIB)?;
-    let mut random = Random::seeded(env.options.seed);
+    let mut random = Rng::with_seed(env.options.seed);
     let mut promised = 0;
     for round in 0..rounds {
         let served = Served::start(env, &image, LAZY, None)?;
@@ -157,8 +153,8 @@ fn kills(env: &Env, kind: Kind, rounds: u64) -> Result<String> {
         for dir in [&dir, file_system.point()] {
             File::open(dir).and_then(|dir| dir.sync_all()).context("fsync a directory")?;
         }
-        let span = SPAN_MS.0 + random.next() % (SPAN_MS.1 - SPAN_MS.0);
-        let (seed, stop) = (random.next(), AtomicBool::new(false));
+        let span = random.u64(SPAN_MS.0..SPAN_MS.1);
+        let (seed, stop) = (random.u64(..), AtomicBool::new(false));
         let kept = std::thread::scope(|scope| {
             let (stop, dir) = (&stop, dir.as_path());
             let write = |thread| scope.spawn(move || write_files(dir, seed, thread, stop));
@@ -180,8 +176,8 @@ fn kills(env: &Env, kind: Kind, rounds: u64) -> Result<String> {
 
 /// Name and content of a file.
 fn file_of(seed: u64, thread: u64, number: u64) -> (String, Vec<u8>) {
-    let mut random = Random::seeded(seed ^ thread ^ (number << 8));
-    let len = 1 + random.next() % FILE_BYTES_MAX;
+    let mut random = Rng::with_seed(seed ^ thread ^ (number << 8));
+    let len = random.u64(1..=FILE_BYTES_MAX);
     let mut bytes = vec![0; usize::try_from(len).expect("small")];
     random.fill(&mut bytes);
     (format!("{thread}-{number}"), bytes)

@@ -13,20 +13,14 @@ const RECORD: u64 = 4096;
 const RANDOM: [&[u64]; 2] =
     [&[0, 3, 1, 2], &[3, 15, 8, 1, 12, 9, 7, 2, 5, 0, 6, 10, 14, 13, 4, 11]];
 
-/// Runs the proof.
 pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     let what = "random and stride orders of IOzone, as system calls on 4, 16 and 40 records";
-    let reason = "strace is not installed (apt-get install strace)";
-    if !claims.skipped(what, (!run::installed("strace")).then(|| reason.into())) {
-        claims.tried(what, || orders(env));
-    }
+    claims.tried(what, || orders(env));
     if env.options.quick {
         return Ok(());
     }
     let what = "the automatic grid on a file system of 4 GiB";
-    if claims.skipped(what, run::missing(&["losetup", "mkfs.ext4"])) {
-        return Ok(());
-    }
+    need(run::missing(&["losetup", "mkfs.ext4"]))?;
     let image = image::sparse(&env.file("iozone.img"), 4 * GIB)?;
     let file_system = FileSystem::new(env.dir(), &image)?;
     let point = file_system.point();
@@ -39,6 +33,7 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
 }
 
 fn orders(env: &Env) -> Result<String> {
+    need(absent(&["strace"]))?;
     let mut calls = 0;
     for known in RANDOM {
         let (reads, writes) = traced(env, "2", known.len())?;
@@ -68,20 +63,13 @@ fn traced(env: &Env, test: &str, records: usize) -> Result<(Vec<u64>, Vec<u64>)>
         "timeout 60 strace {trace...} -o {log}
          {larder} bench iozone {dir} -i {test} -s {kib}k {how...}"
     ))?;
-    let calls = std::fs::read_to_string(&log).context("read what strace saw")?;
-    let of = |name: &str| -> Vec<u64> {
-        let lines = calls.lines().filter(|line| line.contains("/larder-iozone-"));
-        let found = lines.filter(|line| line.contains(name));
-        found.filter_map(place).map(|place| place / RECORD).collect()
+    // The place in a call such as `7 pread64(5</tmp/x>, ""..., 4096, 12288) = 4096`.
+    let of = |name: &str| -> Result<Vec<u64>> {
+        let place = format!(r"s/.*{name}\(.*\/larder-iozone-.*, ([0-9]+)\) += {RECORD}$/\1/p");
+        let places = text(cmd!("sed -nE {place} {log}"))?;
+        places.lines().map(|place| Ok(place.parse::<u64>()? / RECORD)).collect()
     };
-    Ok((of("pread64("), of("pwrite64(")))
-}
-
-/// The place of a call: `7 pread64(5</tmp/x>, ""..., 4096, 12288) = 4096`.
-fn place(line: &str) -> Option<u64> {
-    let (call, done) = line.rsplit_once(") = ")?;
-    let place = call.rsplit_once(", ")?.1.parse().ok()?;
-    (done.trim().parse() == Ok(RECORD)).then_some(place)
+    Ok((of("pread64")?, of("pwrite64")?))
 }
 
 /// Throughput mode with one to four threads.
@@ -95,15 +83,13 @@ fn threads(env: &Env, dir: &Path) -> Result<String> {
     }
     let (record, mut figures) = (record::read(&at)?, Vec::new());
     for number in 1..=4 {
-        let figures_of =
-            ["", ", parent", ", slowest thread", ", fastest thread", ", mean of threads"];
         let of = |name: &str| record::middle(&record, &format!("read{name} at threads {number}"));
-        let [children, parent, min, max, mean] = figures_of.map(of);
-        let (children, min, max, mean) = (children?, min?, max?, mean?);
+        let (children, mean) = (of("")?, of(", mean of threads")?);
+        let (min, max) = (of(", slowest thread")?, of(", fastest thread")?);
         ensure!(min <= mean && mean <= max, "{min}, {mean}, {max}");
         let sum = mean * f64::from(number);
         ensure!((sum / children - 1.0).abs() < 1e-9, "{sum} is not {children}");
-        figures.push(format!("{:.1}/{:.1}", children / 1e9, parent? / 1e9));
+        figures.push(format!("{:.1}/{:.1}", children / 1e9, of(", parent")? / 1e9));
     }
     Ok(format!("read, children/parent: {} GB/s", figures.join(", ")))
 }

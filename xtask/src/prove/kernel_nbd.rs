@@ -10,14 +10,10 @@ const DISK_MIB: u64 = 384;
 /// Copies what `/out` holds to where programs can be run from.
 const COMMAND: &str = "cp /out/* /tmp && /tmp/kernel-nbd";
 
-/// Runs the proof.
 pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     let what = "the kernel's NBD client";
     let programs = ["nbd-client", "mkfs.ext4", "e2fsck", "resize2fs", "fio", "jq"];
-    let missing = programs.into_iter().find(|program| !run::installed(program));
-    if claims.skipped(what, missing.map(|program| format!("{program} is not installed"))) {
-        return Ok(());
-    }
+    need(absent(&programs))?;
     let disk = image::sparse(&env.file("guest.disk"), DISK_MIB * MIB)?;
     // The guest does not see the directory for temporary files, where a tree can lie.
     let (guest, out) = (env.root.join("xtask/guest"), env.file("guest"));

@@ -7,7 +7,6 @@
 use super::changes::Changes;
 use super::prelude::*;
 use crate::daemon::Daemon;
-use crate::random::Random;
 
 /// The load runs at least and at most so long before the kill.
 const LOAD_MS: (u64, u64) = (300, 1500);
@@ -24,10 +23,9 @@ const OPTIONS: [&str; 4] = [
 ];
 const IMAGE_MIB: u64 = 64;
 
-/// Runs the proof.
 pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     let rounds: usize = env.either(100, 3);
-    let mut random = Random::seeded(env.options.seed);
+    let mut random = Rng::with_seed(env.options.seed);
     let (mut promised, mut changes, mut broken) = (0, 0, 0);
     for number in 0..rounds {
         let options = OPTIONS[number / 2 % OPTIONS.len()];
@@ -58,8 +56,8 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
 
 /// One round, in which settings may change all the time; how many writes were promised, and how
 /// many changes were made.
-fn round(env: &Env, options: &str, is_changing: bool, random: &mut Random) -> Result<(u64, usize)> {
-    let (larder, seed) = (&env.larder, random.next());
+fn round(env: &Env, options: &str, is_changing: bool, random: &mut Rng) -> Result<(u64, usize)> {
+    let (larder, seed) = (&env.larder, random.u64(..));
     let image = image::sparse(&env.file("image"), IMAGE_MIB * MIB)?;
     let (log, server) = (env.file("log"), env.serve(&image, options)?);
     let (uri, number) = (server.uri(), seed.to_string());
@@ -67,8 +65,7 @@ fn round(env: &Env, options: &str, is_changing: bool, random: &mut Random) -> Re
         cmd!("{larder} load --connections 4 --seed {number} --uri {uri} --log {log}")
     })?;
     let changes = is_changing.then(|| Changes::begin(env, &server, &MEMORY, PAUSE, seed, None));
-    let span = random.next() % (LOAD_MS.1 - LOAD_MS.0);
-    std::thread::sleep(Duration::from_millis(LOAD_MS.0 + span));
+    std::thread::sleep(Duration::from_millis(random.u64(LOAD_MS.0..LOAD_MS.1)));
     server.kill()?;
     let changes = changes.map_or(0, |changes| changes.end().0);
     // The load ends by itself when the server is gone.

@@ -31,12 +31,8 @@ const READER: &str = "while cat \"$0\" > /dev/null; do :; done";
 const SERIES: [&str; 5] =
     ["time", "file cache of the kernel", "the process that leaks", "volume with a floor", "hits"];
 
-/// Runs the proof.
 pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
-    let what = "the floor holds while a process leaks memory";
-    if claims.skipped(what, MemoryGroup::missing()) {
-        return Ok(());
-    }
+    need(MemoryGroup::missing())?;
     let settings = json!({ "limit_mib": LIMIT_MIB, "memory": MEMORY, "min": MIN });
     let what = "a leak, the kernel's file cache, and a volume with a floor, in one memory group";
     let mut record = Record::new(&env.root, what, &["fio", "nbdkit", "qemu-nbd"], &settings)?;

@@ -3,11 +3,12 @@
 use super::prelude::*;
 
 /// Runs a benchmark, whose claims become those of the proof.
-pub(super) fn bench(env: &Env, claims: &mut Claims, of: &[&str]) -> Result<()> {
-    let [package, name, words @ ..] = of else { bail!("a package and a name are missing") };
+/// `of` is its package and the words behind that.
+pub(super) fn bench(env: &Env, claims: &mut Claims, of: &str) -> Result<()> {
     let mut cargo = run::cargo(&env.root);
-    cargo.args(["bench", "--quiet", "--package", package, "--bench", name, "--"]).args(words);
-    claims.collect(&text(cargo.args(env.either(None, Some("--quick"))))?)
+    cargo.args(["bench", "--quiet", "--package"]).args(of.split(' '));
+    cargo.args(env.either(None, Some("--quick")));
+    claims.collect(&text(cargo)?)
 }
 
 /// Runs the integration tests of a package that a filter selects; their output.
@@ -79,11 +80,10 @@ pub(super) fn wrong_input(env: &Env, claims: &mut Claims) -> Result<()> {
 /// Three file systems on four schedulers, as read back in each, a chart for each column, and the
 /// machine as before, also after `kill -9`.
 pub(super) fn matrix(env: &Env, claims: &mut Claims) -> Result<()> {
+    need(run::missing(&["losetup", "mkfs.ext4", "mkfs.xfs", "mkfs.btrfs"]))?;
     let what = "file systems made, measured and removed; the machine as before";
-    if !claims.skipped(what, run::missing(&["losetup", "mkfs.ext4", "mkfs.xfs", "mkfs.btrfs"])) {
-        let trials = ("LARDER_MATRIX_TRIALS", env.either("6", "2"));
-        shown(env, claims, what, ("larder", "matrix::", "shown: "), &[trials]);
-    }
+    let trials = ("LARDER_MATRIX_TRIALS", env.either("6", "2"));
+    shown(env, claims, what, ("larder", "matrix::", "shown: "), &[trials]);
     Ok(())
 }
 

@@ -23,7 +23,6 @@ pub(super) fn traces(env: &Env) -> Vec<(PathBuf, &'static str)> {
     TRACES.iter().filter_map(|&(file, name)| Some((env.trace(file)?, name))).collect()
 }
 
-/// The proof `page-size`.
 pub(super) fn page_size(env: &Env, claims: &mut Claims) -> Result<()> {
     let trace = database(env, env.either("100000", "5000"))?;
     let image = image::filled(&env.file("database.img"), IMAGE_MIB, env.options.seed)?;
@@ -34,9 +33,9 @@ pub(super) fn page_size(env: &Env, claims: &mut Claims) -> Result<()> {
             samples[index].iter_mut().zip(made).for_each(|(all, one)| all.push(one));
             Ok(())
         })?;
-        let rows = samples.map(|of_page| of_page.map(|all| median(&all)));
         let (mut best, mut all) = (("", 0.0), Vec::new());
-        for (page, [rate, hits, mib]) in PAGE_SIZES.into_iter().zip(rows) {
+        for (page, samples) in PAGE_SIZES.into_iter().zip(samples) {
+            let [rate, hits, mib] = samples.map(|all| median(&all));
             all.push(format!("{page} {rate:.0} ({hits:.1} % hits, {mib:.0} MiB read)"));
             best = if rate > best.1 { (page, rate) } else { best };
         }
@@ -54,11 +53,8 @@ pub(super) fn page_size(env: &Env, claims: &mut Claims) -> Result<()> {
 fn database(env: &Env, requests: &str) -> Result<PathBuf> {
     let [whole, data] = ["whole.ltr", "database.ltr"].map(|name| env.file(name));
     let (larder, pages) = (&env.larder, (IMAGE_MIB * 256).to_string());
-    let (synth, seed) = (["trace", "synth", "database"], env.options.seed.to_string());
-    text(cmd!(
-        600,
-        "{larder} {synth...} {whole} --pages {pages} --requests {requests} --seed {seed}"
-    ))?;
+    let how = ["--pages", &pages, "--requests", requests, "--seed", &env.options.seed.to_string()];
+    text(cmd!(600, "{larder} trace synth database {whole} {how...}"))?;
     text(cmd!(600, "{larder} trace filter {whole} {data} --volume data"))?;
     Ok(data)
 }

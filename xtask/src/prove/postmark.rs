@@ -7,7 +7,6 @@ mod calls;
 mod script;
 
 use super::prelude::*;
-use crate::random::Random;
 use crate::record::Record;
 use crate::stats::{Spread, median, take_turns};
 
@@ -28,52 +27,51 @@ const COSTS: [(&str, &str); 2] = [
 /// A file system in memory.
 const MEMORY: &str = "/dev/shm";
 
-/// The program.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Program {
-    Ours,
-    Theirs,
+/// For sed: the text without what differs from run to run, which are times and rates, and without
+/// words of our own: two lines of advice, and what the help says about a command.
+const MASK: &str = r"
+/out of files!$/{p;N;N;d}
+s/ \(.* per second\)$/ (RATE)/
+s/^\t[^ ]* seconds/\tTIME seconds/
+s/^([0-9.]+ ){12}[0-9.]+$/13 NUMBERS/
+s/^((pm>)*(COMMANDS|run|quit)) - .*/\1 - /";
+
+/// What a program prints, its errors, and the report if it makes one; `$1` masks.
+const SESSION: &str = r#"
+mask=$1; shift; "$@" > out 2> err || { echo "exit code $?"; cat err; exit 1; }
+sed -E "$mask" out; echo ERRORS; cat err
+[ ! -e report ] || { echo REPORT; sed -E "$mask" report; }"#;
+
+/// The command lines of ours and of the original, with a script of the current directory.
+fn programs(env: &Env) -> [Vec<String>; 2] {
+    let larder = env.larder.display();
+    [format!("{larder} bench postmark --classic script"), "postmark script".to_owned()]
+        .map(|line| line.split(' ').map(str::to_owned).collect())
 }
 
-impl Program {
-    /// Its command line with a script of the current directory.
-    fn words(self, env: &Env) -> Vec<std::ffi::OsString> {
-        let ours = ["bench", "postmark", "--classic", "script"].map(Into::into);
-        match self {
-            Self::Ours => [&[env.larder.clone().into()][..], &ours].concat(),
-            Self::Theirs => vec!["postmark".into(), "script".into()],
-        }
-    }
-}
-
-/// Runs the proof.
 pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
-    let what = "larder bench postmark --classic is the original";
-    let reason = "postmark is not installed (apt-get install postmark)";
-    if claims.skipped(what, (!run::installed("postmark")).then(|| reason.into())) {
-        return Ok(());
-    }
+    need(absent(&["postmark"]))?;
     let (count, seed) = (env.either(200, 40), env.options.seed);
-    let mut random = Random::seeded(seed);
+    let mut random = Rng::with_seed(seed);
     for (what, make) in [
-        ("configurations: counts and words", script::random as fn(&mut Random) -> String),
+        ("configurations: counts and words", script::random as fn(&mut Rng) -> String),
         ("sessions of commands: words", script::commands),
     ] {
         claims.tried(format!("{count} random {what} of the original"), || {
             for number in 0..count {
                 let script = make(&mut random);
-                let [theirs, ours] =
-                    [Program::Theirs, Program::Ours].map(|it| session(env, it, &script));
-                let (theirs, ours) = (theirs?, ours?);
+                let [ours, theirs] = programs(env).map(|words| session(env, &words, &script));
+                let (ours, theirs) = (ours?, theirs?);
                 ensure!(
                     ours == theirs,
-                    "number {number} differs\n{script}\noriginal: {theirs:#?}\nours: {ours:#?}"
+                    "number {number} differs\n{script}\noriginal:\n{theirs}\nours:\n{ours}"
                 );
             }
             Ok(format!("all the same, seed {seed}"))
         });
     }
-    calls::run(env, claims);
+    let what = "the system calls of the original, in kind, path, bytes and order";
+    claims.tried(what, || calls::same(env));
     // Not in the short form, which runs beside other work.
     if env.options.quick { Ok(()) } else { cost(env, claims) }
 }
@@ -94,49 +92,14 @@ fn prepare(env: &Env, script: &str) -> Result<PathBuf> {
     Ok(dir)
 }
 
-/// Runs a script; standard output, standard error, and the report file if one was made.
-fn session(env: &Env, program: Program, script: &str) -> Result<[Option<String>; 3]> {
-    let (dir, words) = (prepare(env, script)?, program.words(env));
-    let mut command = cmd!("timeout 120 {words...}");
-    let out = keep(command.current_dir(&dir))?;
-    ensure!(out.ok(), "{program:?}: exit code {:?}\n{}", out.code, run::tail(&out.stderr));
-    let report = std::fs::read_to_string(dir.join("report")).ok();
-    Ok([Some(masked(&out.stdout)), Some(out.stderr), report.map(|text| masked(&text))])
+/// Runs a script in a directory of its own; what comes of it, masked.
+fn session(env: &Env, words: &[String], script: &str) -> Result<String> {
+    masked(&prepare(env, script)?, words)
 }
 
-/// The text without what differs from run to run: times, rates, and words of our own.
-fn masked(text: &str) -> String {
-    let (mut masked, mut advice) = (String::new(), 0);
-    for line in text.lines() {
-        if advice > 0 {
-            advice -= 1;
-            continue;
-        }
-        if line.ends_with("out of files!") {
-            advice = 2;
-        }
-        masked.extend([&*masked_line(line), "\n"]);
-    }
-    masked
-}
-
-fn masked_line(line: &str) -> String {
-    let (line, end) = match line.split_once(" (") {
-        Some((start, rest)) if rest.ends_with("per second)") => (start, " (RATE)"),
-        _ => (line, ""),
-    };
-    if let Some(at) = line.find(" seconds").filter(|_| line.starts_with('\t')) {
-        return format!("\tTIME{}{end}", &line[at..]);
-    }
-    let numbers: Vec<&str> = line.split(' ').collect();
-    if numbers.len() == 13 && numbers.iter().all(|number| number.parse::<f64>().is_ok()) {
-        return "13 NUMBERS".to_owned();
-    }
-    match line.split_once(" - ") {
-        // A line of help: the name is the original's, the description is not.
-        Some((name, _)) if script::is_command(name) => format!("{name} - "),
-        _ => format!("{line}{end}"),
-    }
+fn masked(dir: &Path, words: &[String]) -> Result<String> {
+    let mask = MASK.replace("COMMANDS", script::COMMANDS);
+    text(cmd!(120, "sh -c {SESSION} sh {mask} {words...}").current_dir(dir))
 }
 
 /// Processor time, user and system, of the same run by both, taking turns.
@@ -151,8 +114,7 @@ fn cost(env: &Env, claims: &mut Claims) -> Result<()> {
         // Of ours and theirs: seconds of processor time, and of time.
         let mut spent = [[vec![], vec![]], [vec![], vec![]]];
         take_turns(ROUNDS, 2, |index| {
-            let program = [Program::Ours, Program::Theirs][index];
-            let measured = measure(env, program, &script)?;
+            let measured = measure(&programs(env)[index], &script)?;
             spent[index].iter_mut().zip(measured).for_each(|(all, one)| all.push(one));
             Ok(())
         })?;
@@ -179,11 +141,10 @@ fn cost(env: &Env, claims: &mut Claims) -> Result<()> {
 }
 
 /// Seconds of processor time of the program and what it starts, and of time.
-fn measure(env: &Env, program: Program, script: &str) -> Result<[f64; 2]> {
+fn measure(words: &[String], script: &str) -> Result<[f64; 2]> {
     let dir = tempfile::Builder::new().prefix("larder-").tempdir_in(MEMORY);
     let dir = dir.context("make a directory in memory")?;
     std::fs::write(dir.path().join("script"), script).context("write the script")?;
-    let words = program.words(env);
     let measure = "TIMEFORMAT='%R %U %S'; { time \"$@\" > /dev/null 2>&1; } 2>&1";
     let mut shell = cmd!("timeout 300 bash -c {measure} measure {words...}");
     let text = text(shell.current_dir(dir.path()))?;
@@ -201,16 +162,15 @@ mod tests {
     fn only_times_rates_and_words_of_our_own_are_masked() {
         let text = "\t7 seconds total\n\t3 seconds of transactions (166 per second)\n\t349 created \
                     (49 per second)\n\t1.64 megabytes read (239.87 kilobytes per second)\n\
-                    pm>set size - of files\nTransactions: 500\n.out of files!\nwhy\nhow\nDone\n";
+                    pm>set size - of files\nTransactions: 500\n.out of files!\nwhy\nhow\nDone\n\
+                    1 1 5.00 3.00 1.00 2.00 2.00 2.00 3.00 9.00 2.00 17.00 22.00\n";
+        let dir = tempfile::tempdir().unwrap();
+        let words = ["printf", "%s", text].map(str::to_owned);
         assert_eq!(
-            masked(text),
+            masked(dir.path(), &words).unwrap(),
             "\tTIME seconds total\n\tTIME seconds of transactions (RATE)\n\t349 created \
              (RATE)\n\t1.64 megabytes read (RATE)\npm>set size - \nTransactions: 500\n.out of \
-             files!\nDone\n"
-        );
-        assert_eq!(
-            masked_line("1 1 5.00 3.00 1.00 2.00 2.00 2.00 3.00 9.00 2.00 17.00 22.00"),
-            "13 NUMBERS"
+             files!\nDone\n13 NUMBERS\nERRORS\n"
         );
     }
 }

@@ -15,7 +15,7 @@ const BEGIN_MAX: Duration = Duration::from_mins(1);
 /// Addresses of the two hosts.
 const ADDRESSES: [&str; 2] = ["10.111.7.1", "10.111.7.2"];
 /// A short run of PostMark.
-const WORK: &str = "bench postmark --number 100 --transactions 200 --confidence off --trials 2";
+const WORK: &str = "bench postmark --number 100 --transactions 200 --confidence off --trials";
 const NAMESPACES: &str = "set -e
 ip netns add $1; ip netns add $2
 ip link add $1 netns $1 type veth peer name $2 netns $2
@@ -23,43 +23,31 @@ ip -n $1 address add $3/24 dev $1; ip -n $2 address add $4/24 dev $2
 ip -n $1 link set $1 up; ip -n $2 link set $2 up
 ip -n $1 link set lo up; ip -n $2 link set lo up";
 
-/// Runs the proof.
 pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
-    let reason = "mpirun is not installed (openmpi-bin)";
-    if !claims.skipped("ranks under mpirun", (!run::installed("mpirun")).then(|| reason.into())) {
-        claims.tried("mpirun, two ranks: one barrier, one total", || {
-            let record = env.file("mpi.json");
-            let trials = env.either("6", "2");
-            let words = WORK.split(' ').take(6).chain(["--trials", trials]);
-            let words = words.chain(["--confidence", "off", "-o"]);
-            text(mpirun(env, "2", words).arg(&record))?;
-            total(&record, None)
-        });
-        claims.tried("mpirun, four ranks of Probe", || {
-            let dir = directory(env, "probe")?;
-            let how = "--size 1MiB --length 200ms --trials 2 --confidence off".split(' ');
-            let place = dir.to_string_lossy();
-            let words = ["bench", "probe", &place].into_iter().chain(how);
-            let said = text(mpirun(env, "4", words))?;
-            ensure!(said.contains("; 4 ranks together"), "{said}");
-            nothing_left(&dir)?;
-            Ok("one total of four".to_owned())
-        });
-        claims.tried("mpirun, one of three killed: all end, nothing stays", || killed(env));
-    }
-    if claims.skipped("two namespaces as hosts", run::missing(&["ip"])) {
-        return Ok(());
-    }
+    claims.tried("mpirun, two ranks: one barrier, one total", || {
+        let (record, trials) = (env.file("mpi.json"), env.either("6", "2"));
+        text(mpirun(env.dir(), env, 2, &format!("{WORK} {trials}"))?.arg("-o").arg(&record))?;
+        total(&record, None)
+    });
+    claims.tried("mpirun, four ranks of Probe", || {
+        let dir = directory(env, "probe")?;
+        let how = "--size 1MiB --length 200ms --trials 2 --confidence off";
+        let said = text(mpirun(&dir, env, 4, &format!("bench probe . {how}"))?)?;
+        ensure!(said.contains("; 4 ranks together"), "{said}");
+        nothing_left(&dir)?;
+        Ok("one total of four".to_owned())
+    });
+    claims.tried("mpirun, one of three killed: all end, nothing stays", || killed(env));
+    need(run::missing(&["ip"]))?;
     let hosts = Hosts::new()?;
     claims.tried("two namespaces over TCP: one total, with their names", || apart(env, &hosts));
     claims.tried("two namespaces started by --hosts: one total, with their names", || {
         let (dir, larder) = (directory(env, "started")?, &env.larder);
-        let record = env.file("started.json");
-        let (work, names) = (WORK.split(' '), hosts.names.join(","));
-        let ssh = ["--ssh", "ip netns exec"];
+        let (record, names) = (env.file("started.json"), hosts.names.join(","));
+        let (work, ssh) = (WORK.split(' '), "ip netns exec");
         text(cmd!(
             RUN_MAX_S,
-            "{larder} {work...} --location {dir} --hosts {names} {ssh...} --program {larder}
+            "{larder} {work...} 2 --location {dir} --hosts {names} --ssh {ssh} --program {larder}
              -o {record}"
         ))?;
         nothing_left(&dir)?;
@@ -75,14 +63,19 @@ fn directory(env: &Env, name: &str) -> Result<PathBuf> {
     Ok(dir)
 }
 
-/// `larder` with these words on so many ranks.
-fn mpirun<'a>(env: &Env, ranks: &str, words: impl Iterator<Item = &'a str>) -> Command {
-    let larder = &env.larder;
+fn nothing_left(dir: &Path) -> Result<()> {
+    std::fs::remove_dir(dir).context("something stays")
+}
+
+/// `larder` with these words on so many ranks in a directory.
+fn mpirun(dir: &Path, env: &Env, ranks: u32, words: &str) -> Result<Command> {
+    need(absent(&["mpirun"]))?;
+    let (larder, words, ranks) = (&env.larder, words.split(' '), ranks.to_string());
     let mut command = cmd!(RUN_MAX_S, "mpirun --oversubscribe -n {ranks} {larder} {words...}");
     // More ranks than processors, also for root: both are refused otherwise.
     command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
-    command.current_dir(env.dir());
-    command
+    command.current_dir(dir);
+    Ok(command)
 }
 
 /// Checks the record of two ranks, on these hosts if they are known.
@@ -100,30 +93,21 @@ fn total(at: &Path, hosts: Option<&[String; 2]>) -> Result<String> {
     ensure!(hosts.is_none_or(|hosts| names == hosts.each_ref()), "hosts are {names:?}");
     let trials = |run: &Value| run["trials"].as_array().map_or(0, Vec::len);
     let count = trials(&run);
-    ensure!(
-        parts.iter().all(|part| trials(&part["run"]) == count),
-        "not as many trials everywhere"
-    );
+    let is_all = parts.iter().all(|part| trials(&part["run"]) == count);
+    ensure!(is_all, "not as many trials everywhere");
     Ok(format!("{count} trials, {sum} files together, on {}", names.join(" and ")))
-}
-
-fn nothing_left(dir: &Path) -> Result<()> {
-    let left = std::fs::read_dir(dir).context("list what is left")?.next();
-    left.map_or(Ok(()), |entry| bail!("{} stays", entry?.path().display()))
 }
 
 fn killed(env: &Env) -> Result<String> {
     let dir = directory(env, "killed")?;
-    let words = "bench postmark --transactions 100000000 --bias-create -1 --trials 1".split(' ');
-    let mut command = mpirun(env, "3", words);
-    command.current_dir(&dir);
+    let words = "bench postmark --transactions 100000000 --bias-create -1 --trials 1";
+    let command = mpirun(&dir, env, 3, words)?;
     let ranks = Daemon::start("mpirun", env.dir(), |_| command)?;
     until("three ranks work", BEGIN_MAX, || Ok(std::fs::read_dir(&dir)?.count() >= 3))?;
-    // The directory of a rank has its process id in its name.
     let entry = std::fs::read_dir(&dir)?.next().context("a rank works")??;
     let name = entry.file_name().to_string_lossy().into_owned();
-    let id = name.strip_prefix("larder-postmark-").and_then(|rest| rest.split('-').next());
-    let id = id.and_then(|id| id.parse().ok()).and_then(Pid::from_raw);
+    // The directory of a rank is larder-postmark-PID-NUMBER.
+    let id = name.split('-').nth(2).and_then(|id| id.parse().ok()).and_then(Pid::from_raw);
     kill_process(id.with_context(|| format!("no number in {name}"))?, Signal::KILL)?;
     let ended = ranks.wait(Duration::from_secs(RUN_MAX_S))?;
     let said = ended.stderr;
@@ -135,7 +119,6 @@ fn killed(env: &Env) -> Result<String> {
 
 /// Two connected network namespaces. Their names have this process's id, so that two proofs do not
 /// meet.
-#[derive(Debug)]
 struct Hosts {
     names: [String; 2],
     _cleanup: Cleanup,
@@ -161,7 +144,7 @@ impl Hosts {
     fn rank(&self, env: &Env, number: usize, dir: &Path) -> Command {
         let (larder, at) = (env.larder.to_string_lossy(), dir.display());
         let line = format!(
-            "{larder} {WORK} --rendezvous {at}/meeting --listen {} --location {at}",
+            "{larder} {WORK} 2 --rendezvous {at}/meeting --listen {} --location {at}",
             ADDRESSES[0]
         );
         let mut command = self.on(number, &line.split(' ').collect::<Vec<_>>());
@@ -191,8 +174,8 @@ fn stranger(env: &Env, hosts: &Hosts) -> Result<String> {
     let port = address.rsplit_once(':').context("no port")?.1;
     // It listens on the address that was given, and on no other.
     let inside = format!("exec 3<>/dev/tcp/127.0.0.1/{port}");
-    let inside = keep(hosts.on(0, &["bash", "-c", &inside]))?;
-    ensure!(!inside.ok(), "it listens on another address too");
+    let is_open = keep(hosts.on(0, &["bash", "-c", &inside]))?.ok();
+    ensure!(!is_open, "it listens on another address too");
     let hello = "{\"hello\":{\"protocol\":1,\"version\":\"0.1.0\",\"rank\":1,\"ranks\":2,\
                  \"host\":\"x\",\"what\":\"x\",\"token\":\"Bearer 0000\"}}";
     let script = format!("exec 3<>/dev/tcp/{}/{port}; echo '{hello}' >&3; cat <&3", ADDRESSES[0]);

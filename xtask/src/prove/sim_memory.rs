@@ -20,7 +20,6 @@ const SPARE_BYTES: u64 = 64 * MIB;
 /// The end of a simulation: one sample in so many.
 const END: usize = 8;
 
-/// Runs the proof.
 pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     let (larder, zipf) = (&env.larder, env.file("zipf.ltr"));
     let (synth, requests) = (["trace", "synth", "zipf"], env.either("10000000", "500000"));

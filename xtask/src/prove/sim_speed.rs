@@ -34,7 +34,6 @@ print('{\"seconds\": %r, \"miss_ratio\": %r}' % (time.perf_counter() - started, 
 ";
 const PEER_VERSION: &str = "import importlib.metadata as m; print(m.version('libcachesim'))";
 
-/// Runs the proof.
 pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     let words = ["bench", "--package", "larder-lab", "--bench", "sim", "--no-run"];
     let bench = run::built(&env.root, &words, "sim")?;
@@ -45,13 +44,11 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
         facts.push(run::json_in(&out)?);
         claims.collect(&out)?;
     }
-    let python = match install(env.dir()) {
-        Ok(python) => python,
-        Err(error) => {
-            claims.skip("faster than libCacheSim", format!("cannot install it: {error:#}"));
-            return Ok(());
-        }
-    };
+    // The peer, in a place of its own.
+    let (peer, python) = (env.file("peer"), env.file("peer/bin/python"));
+    let install = "python3 -m venv $0 && $0/bin/python -m pip install --quiet libcachesim";
+    let installed = text(cmd!("sh -c {install} {peer}"));
+    need(installed.err().map(|error| format!("cannot install libCacheSim: {error:#}")))?;
     let rounds = env.either(3, 1);
     let what = "the simulator against libCacheSim, one core";
     let mut record = Record::new(&env.root, what, &[], &json!({ "rounds": rounds }))?;
@@ -60,9 +57,9 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
         for per_cent in [1.0, 10.0] {
             let pages = (number(exact, "footprint")? * per_cent / 100.0).floor().to_string();
             for policy in POLICIES {
-                let what = format!("{name}, {per_cent} %, {}", policy.0);
                 let programs = (bench.as_path(), python.as_path());
-                let sides = compare(programs, path, (*policy, &pages), rounds)?;
+                let sides = compare(programs, path, (policy.0, policy.1, &pages), rounds)?;
+                let what = format!("{name}, {per_cent} %, {}", policy.0);
                 judge(&what, &sides, number(exact, "references")?, policy.2, claims, &mut record);
             }
         }
@@ -75,29 +72,20 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
 
 /// The traces in the format that both read.
 fn prepare(env: &Env, bench: &Path, claims: &mut Claims) -> Result<Vec<(&'static str, PathBuf)>> {
-    let (mut names, mut paths, dir) = (Vec::new(), Vec::new(), env.dir());
+    let (mut made, mut paths, dir) = (Vec::new(), Vec::new(), env.dir());
+    let file = |name: &'static str| (name, env.file(&format!("{name}.oracleGeneral")));
     for name in TRACES {
         match env.trace(&format!("{name}.lis.zst")) {
             Some(path) => {
                 paths.push(path);
-                names.push(name);
+                made.push(file(name));
             }
             None => claims.skip(format!("speed on {name}"), "it is not in ../shared/traces"),
         }
     }
     text(cmd!("{bench} prepare {dir} {paths...}"))?;
-    names.push("zipf");
-    let with_path = |name: &'static str| (name, env.file(&format!("{name}.oracleGeneral")));
-    Ok(names.into_iter().map(with_path).collect())
-}
-
-/// Installs the peer into a place of its own; its Python.
-fn install(dir: &Path) -> Result<PathBuf> {
-    let place = dir.join("peer");
-    text(cmd!("python3 -m venv {place}"))?;
-    let python = place.join("bin/python");
-    text(cmd!("{python} -m pip install --quiet libcachesim"))?;
-    Ok(python)
+    made.push(file("zipf"));
+    Ok(made)
 }
 
 /// Passes per second, round by round, and the miss ratio.
@@ -107,7 +95,7 @@ type Side = (Vec<f64>, f64);
 fn compare(
     (bench, python): (&Path, &Path),
     path: &Path,
-    ((policy, peer, _), pages): ((&str, &str, f64), &str),
+    (policy, peer, pages): (&str, &str, &str),
     rounds: usize,
 ) -> Result<[Side; 2]> {
     let mut sides = [(vec![], 0.0), (vec![], 0.0)];

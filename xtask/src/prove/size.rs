@@ -4,6 +4,8 @@
 //! The sweep is `larder sim`: every policy, at every size, over the whole trace; no sampling. It
 //! knows nothing of the search that led to the recommendation.
 
+use std::collections::BTreeSet;
+
 use super::policies::TRACES;
 use super::prelude::*;
 
@@ -23,7 +25,6 @@ const SECONDS_MAX: f64 = 30.0;
 /// One row of a sweep: policy, pages, hit ratio.
 type Swept = (String, u64, f64);
 
-/// Runs the proof.
 pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     for (name, _) in TRACES {
         let Some(path) = env.trace(name) else {
@@ -38,11 +39,12 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     Ok(())
 }
 
-fn sweep(env: &Env, path: &Path, pages: &[u64]) -> Result<Vec<Swept>> {
+fn sweep(env: &Env, path: &Path, pages: BTreeSet<u64>) -> Result<Vec<Swept>> {
     let (larder, mut swept) = (&env.larder, Vec::new());
+    let sizes: Vec<String> = pages.into_iter().map(|pages| format!("{pages}p")).collect();
     // All caches of a run are in memory together.
-    for pages in pages.chunks(6) {
-        let sizes = pages.iter().map(|pages| format!("{pages}p")).collect::<Vec<_>>().join(",");
+    for sizes in sizes.chunks(6) {
+        let sizes = sizes.join(",");
         let how = ["--page-size", "4KiB", "--format", "json"];
         let made = json_of(cmd!("{larder} sim {path} {how...} --size {sizes}"))?;
         for row in made["rows"].as_array().context("larder sim printed no rows")? {
@@ -60,17 +62,14 @@ fn best(swept: &[Swept], pages: u64) -> Option<&Swept> {
 }
 
 /// Sizes of the sweep: over the whole curve, and finer around what was recommended.
-fn sizes(footprint: u64, recommended: u64) -> Vec<u64> {
+fn sizes(footprint: u64, recommended: u64) -> BTreeSet<u64> {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
     let scaled = |pages: u64, octaves: f64| (to_f64(pages) * octaves.exp2()).round() as u64;
     let over = (0..=6).map(|k| scaled(footprint, -f64::from(k)));
     let around =
         (-STEPS * 3 / 2..=STEPS / 2).map(|k| scaled(recommended, f64::from(k) / f64::from(STEPS)));
     let three = [recommended / 2, recommended, recommended * 2];
-    let mut sizes: Vec<u64> = over.chain(around).chain(three).filter(|&pages| pages > 0).collect();
-    sizes.sort_unstable();
-    sizes.dedup();
-    sizes
+    over.chain(around).chain(three).filter(|&pages| pages > 0).collect()
 }
 
 /// Judges one recommendation.
@@ -83,7 +82,7 @@ fn check(env: &Env, (name, path): (&str, &Path), how: &[&str], claims: &mut Clai
     let pages = advice["bytes"].as_u64().context("larder size recommends nothing")? / PAGE;
     let footprint = made["workload"]["footprint_pages"].as_u64().context("no footprint")?;
     let policy = advice["policy"].as_str().context("no policy")?;
-    let swept = sweep(env, path, &sizes(footprint, pages))?;
+    let swept = sweep(env, path, sizes(footprint, pages))?;
     let at = |pages: u64| {
         let row = swept.iter().find(|row| row.1 == pages && row.0 == policy);
         row.map(|row| row.2).with_context(|| format!("the sweep lacks {pages} pages"))

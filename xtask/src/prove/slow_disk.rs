@@ -24,13 +24,10 @@ const FITS_LEAST: f64 = 5.0;
 const GROUP_MIB: u64 = 96;
 const LEFT_MOST: f64 = 0.8;
 
-/// Runs the proof.
 pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
-    if claims.skipped("benchmarks on a slow disk", Disk::missing()) {
-        return Ok(());
-    }
+    need(Disk::missing())?;
     let disk = Disk::over(&image::sparse(&env.file("slow-disk.img"), 512 * MIB)?)?;
-    let (device, numbers) = (disk.path().to_path_buf(), disk.numbers().to_owned());
+    let (device, numbers) = (disk.path().to_path_buf(), disk.numbers.clone());
     let file_system = FileSystem::on(env.dir(), &device, Kind::Ext4)?;
     file_system.make()?;
     file_system.mount()?;
@@ -46,7 +43,8 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     claims.tried("afterwards: no limit, no device, no mount", || {
         let shown = device.to_string_lossy();
         let mounts = std::fs::read_to_string("/proc/self/mounts").context("read the mounts")?;
-        ensure!(!mounts.lines().any(|line| line.starts_with(&*shown)), "{shown} is mounted");
+        let mounted = mounts.lines().find(|line| line.split(' ').next() == Some(&*shown));
+        ensure!(mounted.is_none(), "{} is mounted", mounted.unwrap_or_default());
         let devices = text(cmd!("losetup --list --noheadings"))?;
         ensure!(!devices.contains("slow-disk.img"), "{shown} is still there");
         ensure!(!Disk::is_limited(&numbers)?, "{numbers} still has a limit");
@@ -67,14 +65,11 @@ fn bench(
 ) -> Result<Value> {
     let (larder, words) = (&env.larder, words.split_whitespace());
     let (at, page) = (env.file("run.json"), env.file("run.html"));
-    let command = cmd!("{larder} bench {words...} {target} --confidence off --output {at}");
-    say!(
-        "{}",
-        text(match group {
-            Some(group) => group.enter(&command),
-            None => command,
-        })?
-    );
+    let mut command = cmd!("{larder} bench {words...} {target} --confidence off --output {at}");
+    if let Some(group) = group {
+        command = group.enter(&command);
+    }
+    say!("{}", text(command)?);
     text(cmd!("{larder} report {at} --output {page}"))?;
     let page = std::fs::read_to_string(&page).context("read a page")?;
     let missing = titles.iter().find(|title| {
@@ -97,8 +92,7 @@ fn fileload(env: &Env, claims: &mut Claims, dir: &Path) -> Result<()> {
     let words = format!("fileload --read 8KiB --mode sequential --trials {trials}");
     let titles = ["throughput, fragmented", "throughput, contiguous"];
     let record = bench(env, claims, "Fileload", (&words, dir), &titles, None)?;
-    let [fragmented, contiguous] = titles.map(|series| middle(&record, series));
-    let (fragmented, contiguous) = (fragmented?, contiguous?);
+    let (fragmented, contiguous) = (middle(&record, titles[0])?, middle(&record, titles[1])?);
     let ratio = contiguous / fragmented;
     claims.against(
         format!("Fileload, sequential: contiguous {CONTIGUOUS_LEAST} times fragmented"),
@@ -147,7 +141,8 @@ fn server_load(env: &Env, claims: &mut Claims, dir: &Path) -> Result<()> {
 }
 
 fn leak(env: &Env, claims: &mut Claims, dir: &Path) -> Result<()> {
-    if claims.skipped("Probe: a leak squeezes the page cache", MemoryGroup::missing()) {
+    if let Some(reason) = MemoryGroup::missing() {
+        claims.skip("Probe: a leak squeezes the page cache", reason);
         return Ok(());
     }
     let (group, dir) = (MemoryGroup::of(GROUP_MIB)?, &dir.to_string_lossy().into_owned());
@@ -155,8 +150,7 @@ fn leak(env: &Env, claims: &mut Claims, dir: &Path) -> Result<()> {
     let first = format!("{words} --memory 48MiB --leak 72MiB");
     let titles = ["memory taken", "file left in memory"];
     let record = bench(env, claims, "Probe, leak", (&first, dir), &titles, Some(&group))?;
-    let [taken, left] = titles.map(|series| middle(&record, series));
-    let (taken, left) = (taken?, left?);
+    let (taken, left) = (middle(&record, titles[0])?, middle(&record, titles[1])?);
     let file = number(&record, "/settings/file_bytes")?;
     claims.add(
         "Probe, leak: the page cache of the file shrinks while it is read",

@@ -12,7 +12,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::prelude::*;
 use crate::nbd::Client;
-use crate::random::Random;
 use crate::stats::{Spread, take_turns};
 
 /// What the store takes for a request, whatever its length.
@@ -58,7 +57,6 @@ type Request = (f64, f64);
 /// second and of the first seconds, in milliseconds.
 type Trial = (Option<Sample>, [f64; 2]);
 
-/// Runs the proof.
 pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     let store = Peer::nbdkit_slow(IMAGE_BYTES, STORE_TIME, 1).start(env.dir())?;
     let image = PathBuf::from(store.uri());
@@ -220,8 +218,8 @@ fn load(
 /// One client, which asks for a block after the other.
 fn ask(socket: &Path, seed: u64, begun: Instant, ending: &AtomicBool) -> Result<Vec<Request>> {
     let mut client = Client::connect(socket, "")?;
-    let mut random = Random::seeded(seed);
-    let mut below = |count: u64| random.next() % count;
+    let mut random = Rng::with_seed(seed);
+    let mut below = |count: u64| random.u64(..count);
     let mut bytes = vec![0; usize::try_from(BLOCK_BYTES)?];
     let mut requests = Vec::new();
     while !ending.load(Ordering::Acquire) {

@@ -36,11 +36,8 @@ const BATCHES: u64 = 5;
 /// Pairs for each measurement of the floor.
 const FLOOR_EVERY: u64 = 4;
 
-/// Runs the proof.
 pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
-    if claims.skipped("the file cache, watched", run::missing(&[])) {
-        return Ok(());
-    }
+    need(run::missing(&[]))?;
     let what = "hits, misses, writers: by file and process, each comparison within 1 %";
     long_tests::shown(env, claims, what, ("larder", "watch::", "shown: "), &[]);
     let settings = json!({ "reads of a batch": BATCH, "batches": BATCHES, "pages": PAGES });
@@ -146,7 +143,8 @@ fn added([off, on]: &Pairs) -> Spread {
 fn cost(env: &Env, claims: &mut Claims, (way, bound, claim): Way) -> Result<Option<[Pairs; 2]>> {
     let larder = &env.larder;
     let tried = keep(cmd!(300, "{larder} watch --bpf {way} --for 100ms"))?;
-    if way == "on" && claims.skipped(claim, (!tried.ok()).then(|| tried.stderr.trim().into())) {
+    if way == "on" && !tried.ok() {
+        claims.skip(claim, tried.stderr.trim());
         return Ok(None);
     }
     let path = env.file("hot");
@@ -212,9 +210,7 @@ fn cost(env: &Env, claims: &mut Claims, (way, bound, claim): Way) -> Result<Opti
 
 /// The curve of a recorded run, against the same run in memory groups of six sizes.
 pub(super) fn size_live(env: &Env, claims: &mut Claims) -> Result<()> {
-    if claims.skipped("a prediction against memory groups", MemoryGroup::missing()) {
-        return Ok(());
-    }
+    need(MemoryGroup::missing())?;
     let (path, trace, mib) = (env.file("skewed"), env.file("skewed.ltr"), env.either(256, 128));
     std::fs::write(&path, vec![3; mib << 20]).context("make a file")?;
     let file = File::open(&path).context("open it")?;

@@ -10,15 +10,8 @@ fn judge(path: &str, text: &str) -> Vec<String> {
     let file = dir.path().join(path);
     std::fs::create_dir_all(file.parent().unwrap()).unwrap();
     std::fs::write(&file, text).unwrap();
-    let found = check(dir.path()).unwrap();
-    assert!(found.iter().all(|violation| violation.path == Path::new(path)));
-    found.iter().map(|violation| format!("{}: {}", violation.line, violation.rule)).collect()
-}
-
-#[test]
-fn a_violation_is_printed_as_path_line_rule() {
-    let violation = Violation::at(Path::new("crates/a.rs"), 7, "why");
-    assert_eq!(violation.to_string(), "crates/a.rs:7: why");
+    let line = |it: String| it.strip_prefix(&format!("{path}:")).unwrap().to_owned();
+    check(dir.path()).unwrap().into_iter().map(line).collect()
 }
 
 #[test]
@@ -32,10 +25,10 @@ fn crates_depend_in_one_direction() {
         };
         let others = ["larder-mem", "larder-core"].map(|name| package(name, &[]));
         let all = [&others[..], &[package(name, &used)]].concat();
-        let found = direction(&json!({ "packages": all }));
-        found.iter().map(|it| it.rule.clone()).collect::<Vec<_>>()
+        direction(&json!({ "packages": all }))
     };
-    assert_eq!(judge("larder-host", &["larder-mem"]), ["larder-host may not depend on larder-mem"]);
+    let rule = "x/Cargo.toml:1: larder-host may not depend on larder-mem";
+    assert_eq!(judge("larder-host", &["larder-mem"]), [rule]);
     let of_kind = |kind: &str| {
         let used = json!({ "name": "larder-testing", "kind": kind });
         let package =

@@ -1,6 +1,6 @@
 //! The system calls on work files, as strace shows them.
 
-use super::{Program, prepare};
+use super::{prepare, programs};
 use crate::prove::prelude::*;
 
 /// Sizes, blocks, buffer, places: a file system call differs by these.
@@ -15,103 +15,88 @@ const SCRIPTS: [&str; 5] = [
 /// What every script has.
 const COMMON: &str = "set number 20\nset transactions 100\n";
 
-/// Compares the calls of both.
-pub(super) fn run(env: &Env, claims: &mut Claims) {
-    let what = "the system calls of the original, in kind, path, bytes and order";
-    let reason = "strace is not installed (apt-get install strace)";
-    if claims.skipped(what, (!run::installed("strace")).then(|| reason.into())) {
-        return;
-    }
-    claims.tried(what, || {
-        let mut calls = 0;
-        for script in SCRIPTS {
-            let script = format!("{COMMON}{script}run\nquit\n");
-            let [theirs, ours] =
-                [Program::Theirs, Program::Ours].map(|it| traced(env, it, &script));
-            let (theirs, ours) = (theirs?, ours?);
-            let differs = theirs.iter().zip(&ours).position(|(theirs, ours)| theirs != ours);
-            if let Some(at) = differs {
-                bail!("call {at}: {}, not {}\n{script}", ours[at], theirs[at]);
-            }
-            ensure!(theirs.len() == ours.len(), "{} calls, not {}", ours.len(), theirs.len());
-            calls += ours.len();
+/// For sed: calls without the number of the process and of the descriptor, in the words that the
+/// two programs may choose different calls for. Descriptors of work files begin at 3: below are
+/// progress and errors.
+const NORMAL: &str = r#"
+/\) += /!d
+s/^[0-9]+ +//
+/^(read|write|lseek|close)\([0-2][,)]/d
+s/^(read|write)\(.*, ([^,]*)\) += (.*)/\1 \2 gives \3/
+s/^lseek\(.*, /seek /
+/^(read|write|seek) /!s/\) += -.*/ fails/
+/^(read|write|seek) /!s/\) += .*//
+s/\|O_LARGEFILE//
+s/^open(at)?\([^"]*"(.*)", (.*O_CREAT.*)/make \2 \3/
+s/^open(at)?\([^"]*"(.*)", /open \2 /
+s/^(unlink|unlinkat|rmdir)\([^"]*"([^"]*)"(, [A-Z0-9_]+)?/remove \2/
+s/^mkdir(at)?\([^"]*"([^"]*)", [0-7]+/make directory \2/
+s/^(fstat|newfstatat|statx)\(.*/stat/
+s/^([a-z0-9_]+)\(.*/\1/"#;
+
+pub(super) fn same(env: &Env) -> Result<String> {
+    need(absent(&["strace"]))?;
+    let mut calls = 0;
+    for script in SCRIPTS {
+        let script = format!("{COMMON}{script}run\nquit\n");
+        let [ours, theirs] = programs(env).map(|words| traced(env, &words, &script));
+        let (ours, theirs) = (ours?, theirs?);
+        let differs = theirs.iter().zip(&ours).position(|(theirs, ours)| theirs != ours);
+        if let Some(at) = differs {
+            bail!("call {at}: {}, not {}\n{script}", ours[at], theirs[at]);
         }
-        Ok(format!("{calls} calls of {} scripts", SCRIPTS.len()))
-    });
+        ensure!(theirs.len() == ours.len(), "{} calls, not {}", ours.len(), theirs.len());
+        calls += ours.len();
+    }
+    Ok(format!("{calls} calls of {} scripts", SCRIPTS.len()))
 }
 
 /// The calls on work files, from the first directory or file that is made to the last one that is
 /// removed: the rest is the program's own start and end.
-fn traced(env: &Env, program: Program, script: &str) -> Result<Vec<String>> {
-    let (dir, words) = (prepare(env, script)?, program.words(env));
+fn traced(env: &Env, words: &[String], script: &str) -> Result<Vec<String>> {
+    let dir = prepare(env, script)?;
     let log = dir.join("calls");
     let kinds = "trace=?open,openat,read,write,lseek,fstat,newfstatat,statx,close,?unlink,unlinkat,\
                  ?mkdir,mkdirat,?rmdir,fsync";
     let how = ["-qq", "-f", "-s", "0", "-e", kinds, "-e", "signal=none"];
     text(cmd!("timeout 120 strace {how...} -o {log} {words...}").current_dir(&dir))?;
-    let seen = std::fs::read_to_string(&log).context("read what strace saw")?;
-    let calls = seen.lines().filter_map(normal).skip_while(|call| !call.starts_with("make"));
-    let mut found: Vec<String> = calls.collect();
+    let calls = normal(&log)?;
+    let calls = calls.lines().skip_while(|call| !call.starts_with("make"));
+    let mut found: Vec<String> = calls.map(str::to_owned).collect();
     let end = found.iter().rposition(|call| call.starts_with("remove")).map_or(0, |at| at + 1);
     found.truncate(end);
     ensure!(!found.is_empty(), "strace saw no work file");
     Ok(found)
 }
 
-/// A call without the number of the process and of the descriptor, in the words that the two
-/// programs may choose different calls for; nothing if it is not about a work file.
-fn normal(line: &str) -> Option<String> {
-    let line = line.split_once(' ')?.1.trim_start();
-    let (name, rest) = line.split_once('(')?;
-    let result = rest.rsplit_once("= ")?.1;
-    let failed = if result.starts_with('-') { " fails" } else { "" };
-    let descriptor = rest.split([',', ')']).next()?.parse::<u32>();
-    let path = || rest.split('"').nth(1);
-    let kind = match name {
-        // Progress and errors; descriptors of work files begin above.
-        "write" | "read" | "lseek" | "close"
-            if descriptor.as_ref().is_ok_and(|&number| number < 3) =>
-        {
-            return None;
-        }
-        "write" | "read" => {
-            let asked = rest.rsplit_once(')')?.0.rsplit_once(", ")?.1;
-            format!("{name} {asked} gives {result}")
-        }
-        "open" | "openat" => {
-            let how = rest.rsplit_once(')')?.0.rsplit_once("\", ")?.1;
-            let how = how.replace("|O_LARGEFILE", "");
-            let made = if how.contains("O_CREAT") { "make" } else { "open" };
-            format!("{made} {} {how}{failed}", path()?)
-        }
-        "fstat" | "newfstatat" | "statx" => "stat".to_owned(),
-        "unlink" | "unlinkat" | "rmdir" => {
-            let path = path()?;
-            format!("remove {path}{failed}")
-        }
-        "mkdir" | "mkdirat" => format!("make directory {}{failed}", path()?),
-        "lseek" => format!("seek {}", rest.rsplit_once(", ")?.1),
-        other => other.to_owned(),
-    };
-    Some(kind)
+/// What strace saw, in the words of [`NORMAL`].
+fn normal(log: &Path) -> Result<String> {
+    text(cmd!("sed -E {NORMAL} {log}"))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::normal;
+    use super::*;
 
     #[test]
     fn calls_are_compared_by_what_they_do() {
         let known = [
             ("7 openat(AT_FDCWD, \"d0/1\", O_RDONLY|O_LARGEFILE) = 4", "open d0/1 O_RDONLY"),
+            (
+                "7 open(\"1\", O_RDWR|O_CREAT, 0644) = -1 EIO (E)",
+                "make 1 O_RDWR|O_CREAT, 0644 fails",
+            ),
             ("7 write(4, \"\"..., 4096)       = 4096", "write 4096 gives 4096"),
+            ("7 lseek(4, 0, SEEK_END)   = 9", "seek SEEK_END)   = 9"),
             ("7 unlink(\"s1/2\") = -1 ENOENT (No such file)", "remove s1/2 fails"),
+            ("7 unlinkat(AT_FDCWD, \"s1\", AT_REMOVEDIR) = 0", "remove s1"),
             ("7 mkdir(\"s0\", 0700)    = 0", "make directory s0"),
             ("7 fstat(4, {st_mode=S_IFREG}) = 0", "stat"),
+            ("7 close(4)  = 0", "close"),
         ];
-        for (line, call) in known {
-            assert_eq!(normal(line).as_deref(), Some(call), "{line}");
-        }
-        assert_eq!(normal("7 write(1, \".\", 1)  = 1"), None);
+        let log = tempfile::NamedTempFile::new().unwrap();
+        let lines = known.map(|it| it.0).join("\n") + "\n7 write(1, \".\", 1)  = 1\n";
+        std::fs::write(log.path(), lines).unwrap();
+        assert_eq!(normal(log.path()).unwrap(), known.map(|it| it.1.to_owned() + "\n").concat());
     }
 }

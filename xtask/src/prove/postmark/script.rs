@@ -1,6 +1,6 @@
 //! Scripts from a seed: configurations that run, and commands in every wrong form.
 
-use crate::random::Random;
+use fastrand::Rng;
 
 /// Directories that exist when a script runs. `missing` does not.
 pub(super) const DIRECTORIES: [&str; 3] = ["d0", "d1", "d2"];
@@ -11,7 +11,8 @@ pub(super) const LOADED: &str = "set number 3\nquit\nset number 4\n";
 /// Block sizes that a buffer of 4 KiB treats in different ways.
 const BLOCKS: [u64; 10] = [1, 7, 512, 1000, 4095, 4096, 4097, 5000, 8192, 100_000];
 
-const COMMANDS: &str = "set size|set number|set seed|set transactions|set location|\
+/// The commands, between bars.
+pub(super) const COMMANDS: &str = "set size|set number|set seed|set transactions|set location|\
     set subdirectories|set read|set write|set buffering|set bias read|set bias create|set report|\
     load|show|help|set";
 
@@ -23,49 +24,39 @@ fn words(of: &'static str) -> Vec<&'static str> {
     of.split('|').collect()
 }
 
-/// Whether a line of help is about this command, perhaps behind a prompt.
-pub(super) fn is_command(name: &str) -> bool {
-    let name = name.trim_start_matches("pm>");
-    words(COMMANDS).contains(&name) || ["run", "quit"].contains(&name)
-}
-
-fn one<T: Copy>(random: &mut Random, of: &[T]) -> T {
-    of[random.below(of.len())]
-}
-
-fn number(random: &mut Random, from: u64, to: u64) -> u64 {
-    from + random.next() % (to - from + 1)
+fn one<T: Copy>(random: &mut Rng, of: &[T]) -> T {
+    of[random.usize(..of.len())]
 }
 
 /// A small configuration and a run of it.
-pub(super) fn random(random: &mut Random) -> String {
+pub(super) fn random(random: &mut Rng) -> String {
     let mut lines = Vec::new();
-    let files = number(random, 1, 300);
+    let files = random.u64(1..=300);
     lines.push(format!("set number {}", one(random, &[1, 2, 5, 50, files])));
-    let transactions = number(random, 10, 900);
+    let transactions = random.u64(10..=900);
     lines.push(format!("set transactions {}", one(random, &[10, 19, 100, transactions])));
-    let low = number(random, 1, 20_000);
+    let low = random.u64(1..=20_000);
     let low = one(random, &[1, 500, low, low]);
-    let high = low + number(random, 0, 30_000);
+    let high = low + random.u64(0..=30_000);
     let size = one(random, &[format!("{low}"), format!("{low} {high}")].each_ref()).clone();
     lines.push(format!("set size {size}"));
-    lines.push(format!("set seed {}", number(random, 1, (1 << 31) - 1)));
+    lines.push(format!("set seed {}", random.u64(1..1 << 31)));
     for which in ["read", "write"] {
         lines.push(format!("set {which} {}", one(random, &BLOCKS)));
     }
     lines.push(format!("set buffering {}", one(random, &["true", "false"])));
     lines.push(format!("set bias read {}", one(random, &["-1", "0", "3", "5", "8", "10"])));
     lines.push(format!("set bias create {}", one(random, &["-1", "0", "4", "5", "6", "10"])));
-    if random.below(2) == 0 {
-        lines.push(format!("set subdirectories {}", number(random, 1, 9)));
+    if random.usize(..2) == 0 {
+        lines.push(format!("set subdirectories {}", random.u64(1..=9)));
     }
-    for name in DIRECTORIES.iter().take(random.below(4)) {
-        lines.push(format!("set location +{name} {}", number(random, 1, 5)));
+    for name in DIRECTORIES.iter().take(random.usize(..4)) {
+        lines.push(format!("set location +{name} {}", random.u64(1..=5)));
     }
-    if random.below(8) == 0 {
+    if random.usize(..8) == 0 {
         lines.push("set location +missing".to_owned());
     }
-    if random.below(5) == 0 {
+    if random.usize(..5) == 0 {
         lines.push("set report terse".to_owned());
     }
     lines.push("show".to_owned());
@@ -75,9 +66,9 @@ pub(super) fn random(random: &mut Random) -> String {
 }
 
 /// Commands, right and wrong ones, that run nothing.
-pub(super) fn commands(random: &mut Random) -> String {
+pub(super) fn commands(random: &mut Rng) -> String {
     let mut text = String::new();
-    for _ in 0..number(random, 1, 25) {
+    for _ in 0..random.u64(1..=25) {
         let [command, other] =
             [one(random, &words(COMMANDS)), one(random, &["exit", "?", "foo", ""])];
         text.push_str(one(random, &[command, command, command, command, command, other]));
