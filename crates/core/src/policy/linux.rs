@@ -28,6 +28,13 @@ struct Entry {
     referenced: bool,
 }
 
+/// Active pages that there may be for each inactive one, in a cache of so many pages: 1 below a
+/// GiB, then the root of ten times the GiB (`inactive_is_low` in `mm/vmscan.c`).
+fn inactive_ratio(pages: usize) -> usize {
+    let gib = pages >> GIB_PAGES_LOG2;
+    if gib > 0 { (gib * 10).isqrt() } else { 1 }
+}
+
 /// Two lists and refault distance.
 #[derive(Debug, Default)]
 pub struct Linux {
@@ -43,9 +50,7 @@ impl Linux {
     pub(super) const BYTES: usize = Links::BYTES + size_of::<Entry>() + Ghosts::BYTES;
 
     fn inactive_is_low(&self) -> bool {
-        let gib = self.len() >> GIB_PAGES_LOG2;
-        let ratio = if gib > 0 { (gib * 10).isqrt() } else { 1 };
-        self.inactive.len() * ratio < self.active.len()
+        self.inactive.len() * inactive_ratio(self.len()) < self.active.len()
     }
 }
 
@@ -111,5 +116,18 @@ impl Policy for Linux {
             let right = |slot| self.entries.get(slot).active == active;
             assert!(self.links.oldest_first(list).all(right), "a page in the wrong list");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The table in the comment on `inactive_is_low` in `mm/vmscan.c`.
+    #[test]
+    fn the_ratio_of_inactive_pages_is_that_of_the_kernel() {
+        let ratio = |gib: usize| inactive_ratio(gib << GIB_PAGES_LOG2);
+        assert_eq!([1, 10, 100, 1024, 10_240].map(ratio), [3, 10, 31, 101, 320]);
+        assert_eq!(inactive_ratio((1 << GIB_PAGES_LOG2) - 1), 1);
     }
 }

@@ -67,6 +67,7 @@ impl Model {
         assert!(window.pages() <= limits.max.max(pages.end - pages.start), "{window:?}");
         while let Some(run) = window.take(256) {
             assert!(run.start < run.end && run.end <= limits.pages, "{run:?} is not in the volume");
+            assert!(run.start >= limits.first, "{run:?} begins too early");
             for page in run {
                 if self.resident.insert(page) {
                     self.untouched.insert(page);
@@ -175,17 +176,18 @@ fn the_window_doubles_up_to_the_largest_and_is_asked_for_before_it_is_needed() {
 
 #[test]
 fn nothing_is_read_beyond_either_end() {
-    let limits = Limits { pages: 1000, ..LIMITS };
-    for (len, stride) in [(1, 0), (3, 0), (7, 0), (1, 7), (2, 9), (3, 50)] {
+    let ways = [(1, 0), (3, 0), (7, 0), (1, 7), (2, 9), (3, 50)];
+    for ((len, stride), first) in ways.into_iter().flat_map(|way| [(way, 0), (way, 101)]) {
+        let limits = Limits { pages: 1000, first, ..LIMITS };
         let (mut model, mut reader) =
-            (Model::default(), Reader { at: 0, len, stride, backward: false });
+            (Model::default(), Reader { at: first, len, stride, backward: false });
         while reader.at + len <= 1000 {
             model.read(&reader.next(), &limits);
         }
         let mut back = Reader { at: reader.at, len, stride, backward: true };
         let mut model = Model::default();
         back.next();
-        while back.at >= stride.max(len) {
+        while back.at >= first + stride.max(len) {
             model.read(&back.next(), &limits);
         }
         model.read(&(back.at..back.at + len), &limits);

@@ -289,6 +289,25 @@ mod tests {
         })
     }
 
+    /// The first output for the seed 0 in the authors' C code (splitmix64.c).
+    #[test]
+    fn choices_are_those_of_splitmix64() {
+        assert_eq!(Choice(0).below(usize::MAX), 0xe220_a839_7b1d_cdaf);
+    }
+
+    #[test]
+    fn an_operation_is_an_event_until_it_is_reaped() {
+        let frames = PlainFrames::new(1);
+        let mut store = store();
+        assert_eq!(Store::<PlainFrames>::next_event(&store), None);
+        let kind = StoreOpKind::Flush;
+        let op = StoreOp { tag: 1, kind, offset: 0, len: 0, segments: Vec::new(), queued_at: 0 };
+        store.submit(7, &frames, op);
+        assert_eq!((store.next_event(), store.in_flight()), (Some(0), 1));
+        store.reap(7, &frames, &mut Vec::new());
+        assert_eq!((store.next_event(), store.in_flight()), (None, 0));
+    }
+
     #[test]
     fn a_flush_makes_only_its_own_range_stable_or_everything_if_it_has_none() {
         let frames = PlainFrames::new(1);

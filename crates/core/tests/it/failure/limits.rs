@@ -6,8 +6,10 @@ use larder_core::clock::SECOND;
 use larder_core::counters::{Counter, Gauge};
 use larder_core::lane::Completion;
 use larder_core::mapping::{Access, Mapping};
+use larder_core::mode::WriteMode;
 use larder_core::pinned::PinError;
 use larder_core::request::{Assembly, Status};
+use larder_core::settings::SettingError;
 use larder_core::store::{Fault, StoreErrorKind};
 use larder_core::units::BLOCK_BYTES_U64 as BLOCK;
 use larder_core::volume::VolumeOptions;
@@ -163,4 +165,28 @@ fn a_failed_write_fails_the_flushes_of_the_ranges_that_it_is_in() {
     assert!(rig.flush(&mut lane).unwrap().is_err(), "the next flush reports it as well");
     assert_eq!(rig.flush(&mut lane), Some(Ok(())), "the write was tried again");
     rig.cache.check(rig.now);
+}
+
+#[test]
+fn a_store_that_became_short_fails_beyond_its_end_only() {
+    let mut rig = Rig::new(64, [options(64)]);
+    let mut lane = rig.lane(0);
+    rig.disks[0].plan.set(vec![Fault::Shrunk(10 * BLOCK)]);
+    assert!(rig.read(&mut lane, 9).is_ok(), "the last block that it has");
+    assert_eq!(rig.read(&mut lane, 10).unwrap_err().kind, StoreErrorKind::Short);
+}
+
+#[test]
+fn the_write_mode_can_be_changed_unless_the_store_takes_no_writes() {
+    let mut read_only = options(64);
+    read_only.geometry.read_only = true;
+    let rig = Rig::new(64, [options(64), read_only]);
+    let volumes = [0, 1].map(|disk| &rig.disks[disk].volume);
+    for mode in [WriteMode::Through, WriteMode::ReadOnly, WriteMode::Back] {
+        volumes[0].set_write_mode(mode).unwrap();
+        assert_eq!(volumes[0].write_mode(), mode);
+    }
+    volumes[1].set_write_mode(WriteMode::ReadOnly).unwrap();
+    let refused = volumes[1].set_write_mode(WriteMode::Back).unwrap_err();
+    assert!(matches!(refused, SettingError::ReadOnlyStore { .. }), "{refused:?}");
 }
