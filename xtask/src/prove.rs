@@ -17,6 +17,7 @@ mod leak;
 mod long_tests;
 mod mount;
 mod mount_speed;
+mod mutants;
 mod policies;
 mod postmark;
 mod ranks;
@@ -149,6 +150,7 @@ pub(crate) const PROOFS: &[Proof] = &[
     alone("ranks", "mpirun and two namespaces: one barrier, one total", ranks::run),
     alone("watch", "hits and misses, exact and cheap (root)", watch::run),
     alone("size-live", "a recording predicts the kernel's cache (root)", watch::size_live),
+    alone("mutants", "tests of the core notice changes of its code", mutants::run),
     alone("simulation", "20,000 seeds of crashes and faults", long_tests::simulation),
 ];
 

@@ -1,0 +1,53 @@
+//! Share of sampled mutations of larder-core that the tests of larder-core notice.
+//!
+//! cargo-mutants changes one place of the code at a time, builds it and runs the tests, in a copy
+//! of the workspace.
+
+use super::prelude::*;
+use crate::nextest;
+
+/// The version of cargo-mutants, which chooses the mutations.
+const VERSION: &str = "27.1.0";
+/// The sample: every 57th mutation of all files, about 100; in the short form every 1000th.
+const SAMPLES: [&str; 2] = ["0/57", "0/1000"];
+/// Mutations that must be noticed, in per cent.
+const NOTICED_MIN: usize = 77;
+/// The tests of one mutation may take so many seconds; one that makes them endless is noticed.
+const TESTS_S_MAX: &str = "300";
+
+pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
+    nextest::install()?;
+    if keep(run::cargo(&env.root).args(["mutants", "--version"]))?.stdout.trim()
+        != format!("cargo-mutants {VERSION}")
+    {
+        let install = ["install", "--locked", "cargo-mutants", "--version", VERSION];
+        run::show(run::cargo(&env.root).args(install))?;
+    }
+    let mut cargo = run::cargo(&env.root);
+    cargo.args(["mutants", "--package", "larder-core", "--test-package", "larder-core"]);
+    cargo.args(["--test-tool", "nextest", "--cargo-test-arg=--fail-fast", "--jobs", "1"]);
+    cargo.args(["--sharding", "round-robin", "--shard", env.either(SAMPLES[0], SAMPLES[1])]);
+    cargo.args(["--timeout-multiplier", "10", "--minimum-test-timeout", TESTS_S_MAX]);
+    cargo.arg("--output").arg(env.dir());
+    cargo.env("CARGO_INCREMENTAL", "1");
+    cargo.envs([("CARGO_PROFILE_DEV_DEBUG", "0"), ("CARGO_PROFILE_TEST_DEBUG", "0")]);
+    // It fails if a mutation goes unnoticed.
+    let out = keep(cargo)?;
+    let listed = |name: &str| {
+        let path = env.file("mutants.out").join(name);
+        let text = std::fs::read_to_string(&path)
+            .with_context(|| format!("read {}\n{}", path.display(), run::tail(&out.stderr)))?;
+        Ok::<_, anyhow::Error>(text.lines().map(str::to_owned).collect::<Vec<_>>())
+    };
+    let missed = listed("missed.txt")?;
+    for mutation in &missed {
+        say!("   not noticed: {mutation}");
+    }
+    let noticed = listed("caught.txt")?.len() + listed("timeout.txt")?.len();
+    let all = noticed + missed.len();
+    ensure!(all > 0, "no mutation could be built");
+    let share = 100 * noticed / all;
+    let figure = format!("{noticed} of {all}, {share} %");
+    claims.add(format!("at least {NOTICED_MIN} % are noticed"), figure, share >= NOTICED_MIN);
+    Ok(())
+}
