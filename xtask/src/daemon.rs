@@ -30,7 +30,7 @@ pub(crate) fn until(
     Ok(())
 }
 
-/// How a program ended.
+/// End of a program.
 pub(crate) struct Ended {
     /// Exit code; none if a signal ended it.
     pub(crate) code: Option<i32>,

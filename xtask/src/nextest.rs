@@ -58,7 +58,7 @@ fn install_prebuilt() -> Result<()> {
 /// Options of cargo by which everything is built once.
 const BUILD: [&str; 2] = ["--workspace", "--all-features"];
 
-/// What nextest needs to run tests without asking cargo again.
+/// Files from which nextest runs tests without asking cargo again.
 #[derive(Debug)]
 struct Built {
     binaries: PathBuf,

@@ -26,7 +26,7 @@ pub(crate) fn keep() {
     KEPT.set(Some(String::new()));
 }
 
-/// What this thread has kept since.
+/// Takes the output that this thread has kept.
 pub(crate) fn kept() -> String {
     KEPT.take().unwrap_or_default()
 }

@@ -45,7 +45,7 @@ use crate::server::{Larder, Server};
 use crate::table::{self, Verdict};
 use crate::{Ending, packages, run};
 
-/// What most proofs use.
+/// Names that most proofs use.
 mod prelude {
     pub(super) use std::path::{Path, PathBuf};
     pub(super) use std::process::Command;
@@ -64,7 +64,7 @@ mod prelude {
     pub(super) use crate::server::{Peer, Server};
 }
 
-/// Whether a proof may run beside another one.
+/// Proofs beside which a proof may run.
 enum Beside {
     Another,
     /// In the short form, which judges no time.

@@ -126,7 +126,7 @@ impl Record {
     }
 }
 
-/// What the figures depend on, without the name of the machine.
+/// Facts on which the figures depend, without the name of the machine.
 fn machine() -> Value {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let field = |path: &str, name: &str| {

@@ -172,7 +172,7 @@ fn describe(command: &Command) -> String {
     words.join(" ")
 }
 
-/// Whether a program is in the search path.
+/// Returns whether a program is in the search path.
 pub(crate) fn installed(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)

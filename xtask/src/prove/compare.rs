@@ -1,5 +1,5 @@
-//! Whether `larder compare` finds what is so: a workload against itself, again and again, and
-//! against itself with a known part of its time added.
+//! `larder compare` must find true differences and no others: a workload against itself, again and
+//! again, and against itself with a known part of its time added.
 //!
 //! A machine that is shared with others is a fifth slower for seconds: where `larder compare` says
 //! so, the run is repeated, as a person would who reads that.

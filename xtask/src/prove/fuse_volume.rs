@@ -18,7 +18,7 @@ const IMAGE_MIB: u64 = 2048;
 const SPAN_MS: (u64, u64) = (500, 2500);
 const FILE_BYTES_MAX: u64 = 200_000;
 const THREADS: u64 = 4;
-/// How long a writer may wait for a server that is gone.
+/// The longest wait of a writer for a server that is gone.
 const WAIT_MAX: Duration = Duration::from_mins(1);
 const LAZY: &str =
     "--memory 64MiB --set first-delay=60000 --set idle-delay=60000 --set age-max=600000";
@@ -257,7 +257,7 @@ fn leak(env: &Env) -> Result<String> {
     Ok(format!("{LIMIT_MIB} MiB gone in {took:.1} s ({place}); the writer went on, fsck clean"))
 }
 
-/// Whether a server may ask to be spared (`CAP_SYS_RESOURCE`, bit 24). One that may not can wait
+/// Returns whether a server may ask to be spared (`CAP_SYS_RESOURCE`, bit 24). One that may not can wait
 /// for itself inside of a group that is full: for the kernel's memory of its io_uring requests.
 fn can_be_spared() -> bool {
     let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();

@@ -36,7 +36,7 @@ s/^\t[^ ]* seconds/\tTIME seconds/
 s/^([0-9.]+ ){12}[0-9.]+$/13 NUMBERS/
 s/^((pm>)*(COMMANDS|run|quit)) - .*/\1 - /";
 
-/// What a program prints, its errors, and the report if it makes one; `$1` masks.
+/// The output of a program, its errors and its report if it makes one, with `$1` masked.
 const SESSION: &str = r#"
 mask=$1; shift; "$@" > out 2> err || { echo "exit code $?"; cat err; exit 1; }
 sed -E "$mask" out; echo ERRORS; cat err

@@ -16,7 +16,7 @@ use crate::memory_group::MemoryGroup;
 use crate::record::Record;
 use crate::stats::Spread;
 
-/// How look-ups are counted, as `--bpf` takes it; by how much a read may become slower; in words.
+/// Values of `--bpf`, the factor by which a read may become slower with each, and a name for it.
 type Way = (&'static str, f64, &'static str);
 const WAYS: [Way; 2] = [
     ("on", 0.12, "a read of 4 KiB from memory, at most 12 % slower where the kernel counts"),
@@ -115,7 +115,7 @@ else
 fi";
 
 fn floor_name(way: &str) -> &'static str {
-    if way == "on" { "another file watched" } else { "recorded for nobody" }
+    if way == "on" { "another file watched" } else { "recorded without a reader" }
 }
 
 /// The least that makes reading slower, until both are dropped: the kernel calls a program of ours
@@ -134,7 +134,7 @@ fn floor(env: &Env, way: &str) -> Result<(Option<Daemon>, Option<Cleanup>)> {
 /// Nanoseconds of a read without something and with it, in the order of the pairs.
 type Pairs = [Vec<f64>; 2];
 
-/// What is added, in per cent: the median of the pairs, the least and the greatest.
+/// Added time in per cent: the median of the pairs, the least and the greatest.
 fn added([off, on]: &Pairs) -> Spread {
     Spread::of(&on.iter().zip(off).map(|(on, off)| 100.0 * (on / off - 1.0)).collect::<Vec<_>>())
 }

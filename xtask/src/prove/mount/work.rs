@@ -3,7 +3,7 @@
 use crate::disk::WORK_MAX_S;
 use crate::prove::prelude::*;
 
-/// What PostMark 1.51 counts with 10,000 files and 20,000 transactions.
+/// Counts of PostMark 1.51 with 10,000 files and 20,000 transactions.
 const COUNTS: [&str; 4] = ["20092 created", "20092 deleted", "9935 read", "10064 appended"];
 
 /// git as all scripts here use it.

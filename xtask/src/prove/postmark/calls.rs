@@ -69,7 +69,7 @@ fn traced(env: &Env, words: &[String], script: &str) -> Result<Vec<String>> {
     Ok(found)
 }
 
-/// What strace saw, in the words of [`NORMAL`].
+/// Calls that strace saw, in the words of [`NORMAL`].
 fn normal(log: &Path) -> Result<String> {
     text(cmd!("sed -E {NORMAL} {log}"))
 }

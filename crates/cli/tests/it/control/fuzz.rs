@@ -132,7 +132,7 @@ fn send(socket: &Path, session: &Session, ends: bool) -> std::io::Result<Form> {
     Ok(form(&answer))
 }
 
-/// What distinguishes answers: the kinds and errors that occur, without handles and data.
+/// The part of the answers that distinguishes inputs: kinds and errors, without handles and data.
 fn form(answer: &[u8]) -> Form {
     let kind = |here: &[u8]| match here[..4] {
         // Which option (unknown ones are all the same), and how it was answered.
