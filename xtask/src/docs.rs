@@ -53,7 +53,7 @@ pub(crate) fn captures(args: &[String]) -> Result<()> {
     run::show(cmd!("bash xtask/captures.sh {binary}").current_dir(&root))
 }
 
-/// The tests that check the examples, and write them if LARDER_WRITE_DOCS is set.
+/// The tests that check the examples, and write them if `LARDER_WRITE_DOCS` is set.
 const EXAMPLES: &str = "(package(larder-report) and test(documents)) or (package(larder) and \
     test(/^(control|postmark|iozone)::documents|^reports::.*examples/))";
 
