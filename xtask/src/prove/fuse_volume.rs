@@ -257,8 +257,9 @@ fn leak(env: &Env) -> Result<String> {
     Ok(format!("{LIMIT_MIB} MiB gone in {took:.1} s ({place}); the writer went on, fsck clean"))
 }
 
-/// Returns whether a server may ask to be spared (`CAP_SYS_RESOURCE`, bit 24). One that may not can wait
-/// for itself inside of a group that is full: for the kernel's memory of its io_uring requests.
+/// Returns whether a server may ask to be spared (`CAP_SYS_RESOURCE`, bit 24). One that may not can
+/// wait for itself inside of a group that is full: for the kernel's memory of its io_uring
+/// requests.
 fn can_be_spared() -> bool {
     let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("CapEff:"));
