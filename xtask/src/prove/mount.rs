@@ -100,7 +100,7 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
 
 fn verified(env: &Env, place: &Path, options: &str) -> Result<String> {
     // More than the cache holds, in the long form. fio leaves its state in the current directory
-    // unless it is told not to.
+    // by default.
     let (size, seed) = (env.either("48m", "8m"), env.options.seed.to_string());
     let verify = "--verify=crc32c --verify_fatal=1 --do_verify=1 --verify_state_save=0".split(' ');
     let (options, how) = (options.split(' '), "--numjobs=4 --randrepeat=1".split(' '));

@@ -11,11 +11,12 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-/// What a server needs: its certificate and key, and whom it believes.
+/// TLS settings of a server: its certificate and key, and the authorities that it trusts.
 #[derive(Clone)]
 pub struct TlsServer(Arc<ServerConfig>);
 
-/// What a client needs: whom it believes and, if the server asks for it, its certificate and key.
+/// TLS settings of a client: the authorities that it trusts and, if the server asks for it, its
+/// certificate and key.
 #[derive(Clone)]
 pub struct TlsClient(Arc<ClientConfig>);
 

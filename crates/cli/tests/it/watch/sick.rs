@@ -149,8 +149,8 @@ pub(crate) fn none(bench: &Bench) {
     };
     let words = [bench.path().to_str().unwrap()];
     let nothing = |watch: Watch, name: &str| {
-        // After that the first read of each new file makes its inode dirty again: the finding is
-        // right.
+        // The first read of a new file whose inode was written back makes it dirty again: then the
+        // finding is right.
         let written_back = is_written_back(&watch);
         let mut rules = rules(watch);
         rules.retain(|(rule, _)| !written_back || rule != "access-times");

@@ -122,14 +122,28 @@ fn submit(rig: &mut Rig, ops: Vec<StoreOp<Plain>>) {
     }
 }
 
+/// Begins the read of a block that is missing.
+fn begin_read(rig: &Rig, lane: &mut Lane<Plain>, block: u64) -> Assembly<Plain> {
+    let mut read = Assembly::new(7, block * BLOCK, 4096);
+    assert_eq!(rig.cache.read(lane, rig.now, &mut read), Status::Pending);
+    read
+}
+
+/// Closes the lane of a read that was answered and gives the read up; the cache is whole.
+fn give_up(mut rig: Rig, lane: Lane<Plain>, mut read: Assembly<Plain>) {
+    rig.cache.close_lane(lane);
+    read.abandon(rig.cache.frames());
+    rig.run();
+    rig.cache.check(rig.now);
+}
+
 #[test]
 fn nothing_is_begun_while_a_client_waits() {
     let mut rig = random_rig(4096, 100_000);
     let mut lane = rig.lane(0);
     let volume = std::sync::Arc::clone(&rig.disks[0].volume);
     rig.cache.warm(&volume, std::iter::once(0..2000));
-    let mut read = Assembly::new(7, 90_000 * BLOCK, 4096);
-    assert_eq!(rig.cache.read(&mut lane, rig.now, &mut read), Status::Pending);
+    let read = begin_read(&rig, &mut lane, 90_000);
     let (ops, order) = poll(&rig);
     assert_eq!(order, [(90_000, 1)]);
     assert_eq!(poll(&rig).1, [], "it waits still");
@@ -139,10 +153,7 @@ fn nothing_is_begun_while_a_client_waits() {
     rig.run();
     assert!(!rig.cache.is_warming(&volume));
     assert!(rig.gauge(Gauge::Resident) <= 40 * BLOCK);
-    rig.cache.close_lane(lane);
-    read.abandon(rig.cache.frames());
-    rig.run();
-    rig.cache.check(rig.now);
+    give_up(rig, lane, read);
 }
 
 #[test]
@@ -153,8 +164,7 @@ fn what_lies_beside_a_missed_page_comes_with_it() {
     // Two runs with a gap at 150, and a page in the second one that is here already.
     read_all(&mut rig, &mut lane, [180]);
     rig.cache.warm(&volume, [1000..1010, 130..150, 151..300]);
-    let mut read = Assembly::new(7, 160 * BLOCK, 4096);
-    assert_eq!(rig.cache.read(&mut lane, rig.now, &mut read), Status::Pending);
+    let read = begin_read(&rig, &mut lane, 160);
     let (ops, order) = poll(&rig);
     assert_eq!(order, [(151, 29)], "as far as the run goes, and one read");
     submit(&mut rig, ops);
@@ -167,10 +177,7 @@ fn what_lies_beside_a_missed_page_comes_with_it() {
     rig.cache.close_lane(other);
     // The client that waits has not been answered yet: its page is not marked.
     assert_eq!((count(&rig, Counter::ReadMiss), count(&rig, Counter::ReadAheadHit)), (2, 28));
-    rig.cache.close_lane(lane);
-    read.abandon(rig.cache.frames());
-    rig.run();
-    rig.cache.check(rig.now);
+    give_up(rig, lane, read);
 }
 
 #[test]
@@ -179,16 +186,12 @@ fn neighbours_come_along_from_64_blocks_around_the_missed_page() {
     let mut lane = rig.lane(0);
     let volume = std::sync::Arc::clone(&rig.disks[0].volume);
     rig.cache.warm(&volume, std::iter::once(0..1000));
-    let mut read = Assembly::new(7, 200 * BLOCK, 4096);
-    assert_eq!(rig.cache.read(&mut lane, rig.now, &mut read), Status::Pending);
+    let read = begin_read(&rig, &mut lane, 200);
     let (ops, order) = poll(&rig);
     assert_eq!(order, [(192, 64)]);
     submit(&mut rig, ops);
     rig.run();
-    rig.cache.close_lane(lane);
-    read.abandon(rig.cache.frames());
-    rig.run();
-    rig.cache.check(rig.now);
+    give_up(rig, lane, read);
 }
 
 #[test]
@@ -198,17 +201,13 @@ fn nothing_comes_along_for_which_something_must_go() {
     read_all(&mut rig, &mut lane, 50_000..50_500);
     let volume = std::sync::Arc::clone(&rig.disks[0].volume);
     rig.cache.warm(&volume, std::iter::once(0..200));
-    let mut read = Assembly::new(7, 100 * BLOCK, 4096);
-    assert_eq!(rig.cache.read(&mut lane, rig.now, &mut read), Status::Pending);
+    let read = begin_read(&rig, &mut lane, 100);
     let (ops, order) = poll(&rig);
     assert_eq!(order, [(100, 1)]);
     assert_eq!(count(&rig, Counter::EvictedPages), 0);
     submit(&mut rig, ops);
     rig.run();
-    rig.cache.close_lane(lane);
-    read.abandon(rig.cache.frames());
-    rig.run();
-    rig.cache.check(rig.now);
+    give_up(rig, lane, read);
 }
 
 #[test]
