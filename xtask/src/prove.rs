@@ -112,6 +112,7 @@ pub(crate) const PROOFS: &[Proof] = &[
     alone("mount", "programs of every day on a mounted directory (root)", mount::run),
     alone("mount-speed", "against bindfs, mergerfs and rclone (root)", mount_speed::run),
     alone("supercache", "a disk of 100 operations per second, cached (root)", supercache::run),
+    alone("setuid", "writes that take rights, and programs at once (root)", long_tests::setuid),
     proof("live", "clients verify while every setting changes", AnotherIfQuick, changes::run),
     proof("rss", "memory stays within --memory and 32 MiB", AnotherIfQuick, rss::run),
     alone("lazy", "lazy write on a slow disk (root)", lazy::run),

@@ -77,6 +77,16 @@ pub(super) fn wrong_input(env: &Env, claims: &mut Claims) -> Result<()> {
     Ok(())
 }
 
+/// A program that is setuid is written to by another user and started at once, and while it is
+/// written to.
+pub(super) fn setuid(env: &Env, claims: &mut Claims) -> Result<()> {
+    let attempts = env.either("10000", "100");
+    let what = format!("{attempts} attempts of each kind, none runs as root");
+    let of = ("larder-io", "folder::privileges::what_another_user", "test result: ");
+    shown(env, claims, &what, of, &[("LARDER_SETUID_ATTEMPTS", attempts)]);
+    Ok(())
+}
+
 /// Three file systems on four schedulers, as read back in each, a chart for each column, and the
 /// machine as before, also after `kill -9`.
 pub(super) fn matrix(env: &Env, claims: &mut Claims) -> Result<()> {

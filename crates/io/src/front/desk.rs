@@ -11,7 +11,7 @@ use crate::engine::{ArenaCache, ArenaLane};
 use crate::frames::ArenaFrames;
 use crate::front::observe::Watch;
 use crate::front::spare::Spare;
-use crate::store::files::SourceFile;
+use crate::store::files::{SourceFile, WriteUnderWay};
 use larder_core::cache::cut;
 use larder_core::clock::Nanos;
 use larder_core::counters::{Classes, Counter};
@@ -61,6 +61,8 @@ pub(in crate::front) struct Request {
     pub(in crate::front) to_sync: Option<Range<u64>>,
     /// The file of a folder that it is about.
     file: Option<Arc<SourceFile>>,
+    /// Held until a write to such a file is answered.
+    under_way: Option<WriteUnderWay>,
     /// Not to be answered before then.
     pub(in crate::front) not_before: Nanos,
     pub(in crate::front) classes: Classes,
@@ -79,6 +81,7 @@ impl Request {
             rest: 0..0,
             to_sync: None,
             file: None,
+            under_way: None,
             not_before: 0,
             classes: Classes::default(),
             failure: None,
@@ -88,6 +91,12 @@ impl Request {
     /// Says which file of a folder it is about, if any.
     pub(in crate::front) fn about(mut self, file: Option<&Arc<SourceFile>>) -> Self {
         self.file = file.cloned();
+        self
+    }
+
+    /// Holds this until it is answered.
+    pub(in crate::front) fn holding(mut self, under_way: Option<WriteUnderWay>) -> Self {
+        self.under_way = under_way;
         self
     }
 

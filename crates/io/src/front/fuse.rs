@@ -19,6 +19,7 @@ mod mounted;
 mod nodes;
 mod notify;
 mod passthrough;
+mod restrictions;
 mod ring;
 mod worker;
 
@@ -30,3 +31,4 @@ pub use folder::{
 };
 pub use mount::{MountError, UnmountError, detach_ours};
 pub use mounted::VolumeMount;
+pub use restrictions::MountRestrictions;

@@ -10,14 +10,18 @@
 
 mod behind;
 mod contents;
+mod direct;
 mod elsewhere;
 mod faults;
+mod holes;
 mod locks;
 mod mapped;
 mod mirror;
 mod names;
 mod private;
+mod privileges;
 mod promises;
+mod restrictions;
 mod rules;
 mod shared;
 mod times;
@@ -26,7 +30,9 @@ use crate::common::{lazy::keep_dirty, rig};
 use larder_core::mode::WriteMode;
 use larder_core::volume::VolumeOptions;
 use larder_io::engine::{ArenaVolume, Engine};
-use larder_io::front::fuse::{FileGlob, FileOptions, FileRule, Folder, FolderMount, FolderOptions};
+use larder_io::front::fuse::{
+    FileGlob, FileOptions, FileRule, Folder, FolderMount, FolderOptions, MountRestrictions,
+};
 use larder_testing::can_mount;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -107,6 +113,7 @@ impl Service {
         });
         let options = FolderOptions {
             read_only,
+            restrictions: MountRestrictions::NONE,
             ttl: setting.ttl,
             shared: setting.shared,
             plain: setting.plain,

@@ -15,7 +15,9 @@ use anyhow::{Context, Result, anyhow};
 use larder_core::mode::{FlushMode, WriteMode};
 use larder_core::volume::VolumeOptions;
 use larder_io::engine::{Engine, StopProgress};
-use larder_io::front::fuse::{FileOptions, Folder, FolderMount, FolderOptions, OpenedFolder};
+use larder_io::front::fuse::{
+    FileOptions, Folder, FolderMount, FolderOptions, MountRestrictions, OpenedFolder,
+};
 use larder_io::front::nbd::{Export, ServerLimits};
 use larder_io::store::{Opened, Solid};
 use std::collections::BTreeMap;
@@ -71,6 +73,7 @@ impl Opening<'_> {
         FolderMount::check(&folder.source, &folder.mountpoint)?;
         let options = FolderOptions {
             read_only: plans[0].write_mode == WriteMode::ReadOnly,
+            restrictions: MountRestrictions::NONE,
             ttl: folder.ttl,
             shared: folder.shared,
             plain: self.arguments.plain_io,

@@ -17,6 +17,12 @@ pub(super) const MINOR: u32 = 40;
 /// The node of the root directory.
 pub(super) const ROOT: u64 = 1;
 
+/// In [`TransferIn::transfer_flags`] of a write: it comes from a page that the kernel keeps, and
+/// who has changed that is not said.
+pub(super) const WRITE_CACHE: u32 = 1 << 0;
+/// In [`TransferIn::transfer_flags`] of a read or write: a program's is passed on. Else it fills a
+/// page that the kernel keeps, or comes from one.
+pub(super) const LOCKOWNER: u32 = 1 << 1;
 /// In [`TransferIn::transfer_flags`] of a write: who writes may not keep the right of the file to
 /// run as somebody else.
 pub(super) const WRITE_KILL_SUIDGID: u32 = 1 << 2;

@@ -34,6 +34,7 @@ use super::abi::{InHeader, capability};
 use super::handshake;
 use super::notify::Kernel;
 use super::passthrough::Passthrough;
+use super::restrictions::MountRestrictions;
 use crate::store::EngineStore;
 use crate::store::files::{FileTable, SourceFile, link_to};
 use clerk::Job;
@@ -101,6 +102,8 @@ pub enum FolderError {
 pub struct FolderOptions {
     /// Nothing in it can be changed through the mount.
     pub read_only: bool,
+    /// What users of the mount may not do, beside what the folder's own mount does not let them.
+    pub restrictions: MountRestrictions,
     /// How long the kernel may believe names and attributes without asking.
     pub ttl: Duration,
     /// Others change the folder too: nothing is believed without asking, as long as nobody tells
@@ -117,7 +120,7 @@ pub struct FolderOptions {
 /// A folder that is locked and can be mounted.
 pub struct Folder {
     /// What is open holds the lock.
-    _root: Arc<OwnedFd>,
+    root: Arc<OwnedFd>,
     /// The rest, then one for each rule.
     sections: Vec<Section>,
     path: PathBuf,
@@ -210,7 +213,7 @@ impl Folder {
         let of_rules = options.rules.iter().map(|rule| rule.files);
         let sections = std::iter::once(options.rest).chain(of_rules).map(&mut section).collect();
         let folder = Folder {
-            _root: root,
+            root,
             sections,
             path,
             options,

@@ -27,8 +27,13 @@ pub(super) const VOLUMES: u64 = capability::ASYNC_READ
     | capability::PARALLEL_DIROPS
     | capability::MAX_PAGES
     | capability::INIT_EXT
-    | capability::DIRECT_IO_ALLOW_MMAP;
+    | capability::DIRECT_IO_ALLOW_MMAP
+    | capability::NO_EXPORT_SUPPORT;
 /// What is good for a folder with all that is in it.
+///
+/// Not `HANDLE_KILLPRIV` nor `HANDLE_KILLPRIV_V2`: where the kernel keeps pages, or writes by
+/// itself, it then takes setuid, setgid and capabilities from a file before it writes, and knows
+/// the new mode at once. Where it does neither it says with each write whether we have to do that.
 pub(super) const FOLDER: u64 = VOLUMES
     | capability::DONT_MASK
     | capability::DO_READDIRPLUS

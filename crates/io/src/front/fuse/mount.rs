@@ -4,6 +4,7 @@
 //! our own are taken away, and only dead ones.
 
 use super::device;
+use super::restrictions::MountRestrictions;
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::fs::OFlags;
 use rustix::io::{Errno, FdFlags};
@@ -19,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// The type of the mount, in lists of mounts.
-const TYPE: &str = "fuse.larder";
+pub(super) const TYPE: &str = "fuse.larder";
 /// What mounts for those who may not.
 const HELPER: &str = "fusermount3";
 
@@ -95,7 +96,7 @@ pub enum UnmountError {
 }
 
 /// Something mounted.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Mount {
     path: PathBuf,
     by_helper: bool,
@@ -103,7 +104,6 @@ pub(super) struct Mount {
 
 /// How something is mounted.
 #[derive(Clone, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "each says something of its own")]
 pub(super) struct How {
     /// What lists of mounts call it.
     pub(super) source: String,
@@ -111,9 +111,8 @@ pub(super) struct How {
     pub(super) allow_other: bool,
     /// Whether the kernel holds those who use it against the modes of files.
     pub(super) checks: bool,
-    /// Whether programs may run as somebody else, and devices be opened, where that may be said.
-    pub(super) trusted: bool,
-    pub(super) read_only: bool,
+    /// What its users may not do. A mount by the helper is `UNTRUSTED` in any case.
+    pub(super) restrictions: MountRestrictions,
     /// Whether the kernel is to ask through the device, even where it could by io_uring.
     pub(super) plain: bool,
 }
@@ -147,9 +146,7 @@ pub(super) fn mount(path: &Path, how: &How) -> Result<(OwnedFd, Mount, bool), Mo
             how.rights()
         );
         let options = CString::new(options).expect("no zero in it");
-        let mut flags = MountFlags::NOATIME;
-        flags.set(MountFlags::NOSUID | MountFlags::NODEV, !how.trusted);
-        flags.set(MountFlags::RDONLY, how.read_only);
+        let flags = MountFlags::NOATIME | how.restrictions.flags();
         match rustix::mount::mount(&how.source, &path, TYPE, flags, options.as_c_str()) {
             Ok(()) => return Ok((descriptor, Mount { path, by_helper: false }, took_over)),
             // Root of a container may be as little allowed as anybody.
@@ -227,20 +224,27 @@ pub(super) fn sources() -> Vec<PathBuf> {
 }
 
 /// A line of mountinfo (proc(5)).
-struct Line {
-    at: Vec<u8>,
-    kind: Vec<u8>,
+pub(super) struct Line {
+    pub(super) id: u64,
+    pub(super) at: Vec<u8>,
+    pub(super) restrictions: MountRestrictions,
+    pub(super) kind: Vec<u8>,
     source: Vec<u8>,
 }
 
 /// Everything that is mounted, in the order of the kernel: what covers another comes later.
-fn mounts() -> Vec<Line> {
+pub(super) fn mounts() -> Vec<Line> {
     let mounts = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
     let parse = |line: &[u8]| {
         let mut words = line.split(|&byte| byte == b' ');
-        let at = unescaped(words.nth(4)?);
+        let id = std::str::from_utf8(words.next()?).ok()?.parse().ok()?;
+        let (at, options) = (unescaped(words.nth(3)?), words.next()?);
         let mut words = words.skip_while(|word| *word != b"-").skip(1);
-        Some(Line { at, kind: words.next()?.to_vec(), source: unescaped(words.next()?) })
+        let (kind, source) = (words.next()?.to_vec(), unescaped(words.next()?));
+        // The file system has options too, of which one restricts all of its mounts.
+        let of_all = MountRestrictions::listed(words.next().unwrap_or_default());
+        let restrictions = MountRestrictions::listed(options) | of_all;
+        Some(Line { id, at, restrictions, kind, source })
     };
     mounts.split(|&byte| byte == b'\n').filter_map(parse).collect()
 }
@@ -291,11 +295,8 @@ fn mount_by_helper(path: &Path, how: &How) -> Result<OwnedFd, MountError> {
     rustix::io::fcntl_setfd(&theirs, FdFlags::empty()).map_err(refused)?;
     // A comma in a name would end the option.
     let source = how.source.replace('\\', "\\\\").replace(',', "\\,");
-    let options = format!(
-        "fsname={source},subtype=larder,nosuid,nodev,noatime{}{}",
-        how.rights(),
-        if how.read_only { ",ro" } else { "" }
-    );
+    let restrictions = how.restrictions | MountRestrictions::UNTRUSTED;
+    let options = format!("fsname={source},subtype=larder,noatime,{restrictions}{}", how.rights());
     let ran = Command::new(HELPER)
         .args(["-o", &options])
         .arg("--")
@@ -335,6 +336,22 @@ impl Mount {
     /// Where it is.
     pub(super) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Gives it more restrictions than it has; all that it is to have are `restrictions`.
+    ///
+    /// # Errors
+    /// If something else is mounted there now, if it was mounted by the helper, which cannot change
+    /// a mount, or if the kernel refuses.
+    pub(super) fn restrict(&self, restrictions: MountRestrictions) -> Result<(), Errno> {
+        if self.by_helper {
+            return Err(Errno::PERM);
+        }
+        if !is_ours(&self.path) {
+            return Err(Errno::NOENT);
+        }
+        let flags = MountFlags::BIND | MountFlags::NOATIME | restrictions.flags();
+        rustix::mount::mount_remount(&self.path, flags, c"")
     }
 
     /// Unmounts; `lazily` takes it out of sight at once, and those who use it keep it.

@@ -10,6 +10,7 @@ use super::folder::{Clerks, Folder, own_mask};
 use super::handshake::{self, shake_hands};
 use super::link::Link;
 use super::mount::{self, How, Mount, MountError, UnmountError};
+use super::restrictions::MountRestrictions;
 use super::ring::{self, Prepared, Ring};
 use super::worker::Worker;
 use crate::engine::{ArenaVolume, Engine};
@@ -189,6 +190,10 @@ impl Mounted {
         self.mount.path()
     }
 
+    pub(super) fn mount(&self) -> &Mount {
+        &self.mount
+    }
+
     pub(super) fn unmount(&self, lazily: bool) -> Result<(), UnmountError> {
         self.shared.unmounted.store(true, Ordering::Release);
         let unmounted = self.mount.unmount(lazily);
@@ -259,8 +264,7 @@ impl VolumeMount {
             // The helper lets others in only where root has allowed that.
             allow_other: rustix::process::geteuid().is_root(),
             checks: true,
-            trusted: false,
-            read_only: false,
+            restrictions: MountRestrictions::UNTRUSTED,
             plain,
         };
         Mounted::start(engine, Tree::Volumes(files), at, &how, observer).map(VolumeMount)

@@ -8,6 +8,7 @@ use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use std::ffi::CStr;
 use std::io::IoSlice;
+use std::ops::Range;
 use std::sync::OnceLock;
 use zerocopy::IntoBytes;
 
@@ -32,6 +33,18 @@ impl Kernel {
         // All from the beginning on, or no bytes at all.
         let offset = if contents { 0 } else { -1 };
         let told = NotifyInodeOut { node, offset, length: 0 };
+        self.tell(notice::INODE, &[told.as_bytes()]);
+    }
+
+    /// Pages that the kernel has of a range of a file are old: what programs have changed in them
+    /// comes back, and they are dropped. This returns when that is done.
+    pub(super) fn drop_pages(&self, node: u64, range: Range<u64>) {
+        let number = |at: u64| i64::try_from(at).unwrap_or(i64::MAX);
+        let told = NotifyInodeOut {
+            node,
+            offset: number(range.start),
+            length: number(range.end - range.start),
+        };
         self.tell(notice::INODE, &[told.as_bytes()]);
     }
 

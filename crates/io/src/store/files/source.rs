@@ -6,10 +6,16 @@
 //! given those of the write(2) that brought the data.
 
 mod access;
+mod pages;
+mod rights;
 mod segments;
 mod times;
 
+pub(crate) use pages::WriteUnderWay;
+
 use larder_core::counters::{Class, Classes};
+use pages::Pages;
+use rights::Rights;
 use rustix::fs::Stat;
 use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
@@ -156,6 +162,12 @@ pub(crate) struct SourceFile {
     opens: AtomicUsize,
     /// Up to here something of it may be in the cache.
     reach: AtomicU64,
+    /// What direct I/O by those who use it must be aligned to, plus one; 0 if that is not known.
+    alignment: AtomicU32,
+    /// The rights that programs made from it have.
+    rights: Rights,
+    /// The kernel's pages of it.
+    pages: Pages,
     /// Whether it can be opened again whatever its mode becomes.
     reopens: bool,
     /// Requests by what the cache made of them, in the order of [`Class::ALL`].
@@ -209,6 +221,9 @@ impl SourceFile {
             metadata: AtomicBool::new(false),
             opens: AtomicUsize::new(0),
             reach: AtomicU64::new(0),
+            alignment: AtomicU32::new(0),
+            rights: Rights::default(),
+            pages: Pages::default(),
             reopens,
             requests: [const { AtomicU32::new(0) }; Class::ALL.len()],
         }
@@ -239,7 +254,9 @@ impl SourceFile {
         // Under the lock, so that nobody finds it closed and moves it after this.
         let _section_stays = self.more.lock().expect("no holder panics");
         self.openings.fetch_add(1, Ordering::AcqRel);
-        self.opens.fetch_add(1, Ordering::AcqRel);
+        if self.opens.fetch_add(1, Ordering::AcqRel) == 0 {
+            self.forget_pages();
+        }
     }
 
     /// How often it was opened.

@@ -5,6 +5,7 @@ use super::super::abi::{
     self, AccessIn, GetxattrIn, InHeader, SetattrIn, SetxattrIn, StatfsOut, StatxOut, StatxTime,
     attribute, opcode,
 };
+use super::data::is_member;
 use super::requests::{Answer, Answered, behind, done, name};
 use super::{Folder, Node};
 use crate::store::files::Attributes;
@@ -44,7 +45,7 @@ impl Folder {
     }
 
     fn statx_out(&self, node: &Node, of: &Attributes) -> Vec<u8> {
-        let (ttl, attr) = (self.ttl(node), self.attr(of));
+        let (ttl, attr) = (self.attr_ttl(node, of), self.attr(of));
         let made = rustix::fs::statx(node.file.path(), "", AtFlags::EMPTY_PATH, StatxFlags::BTIME);
         let made = made.ok().filter(|made| made.stx_mask & StatxFlags::BTIME.bits() != 0);
         let born = if made.is_some() { StatxFlags::BTIME } else { StatxFlags::empty() };
@@ -83,7 +84,7 @@ impl Folder {
         if asked.valid & attribute::SIZE != 0 && node.file.has_segments() {
             return Ok(Answer::Clerk);
         }
-        self.change(&node, &asked, |size| {
+        self.change(header, &node, &asked, |size| {
             let _alone = node.file.change();
             rustix::fs::ftruncate(node.file.buffered(true)?, size)?;
             node.file.set_size(size);
@@ -96,6 +97,7 @@ impl Folder {
     /// Changes attributes; the size by `resize`.
     pub(super) fn change(
         &self,
+        header: &InHeader,
         node: &Node,
         asked: &SetattrIn,
         resize: impl FnOnce(u64) -> Result<(), Errno>,
@@ -120,6 +122,10 @@ impl Folder {
                 return Err(Errno::INVAL);
             }
             self.section(file).check_writable()?;
+            // The kernel has taken them, but for setgid without the right of the group to execute.
+            if file.gives_rights() {
+                file.take_rights(header.uid != 0, |group| is_member(header, group))?;
+            }
             resize(asked.size)?;
         }
         let times = [
@@ -168,6 +174,7 @@ impl Folder {
         let value = value.get(..asked.size as usize).ok_or(Errno::INVAL)?;
         let flags = XattrFlags::from_bits_retain(asked.flags);
         rustix::fs::setxattr(node.file.link(), name, value, flags)?;
+        node.file.note_attribute(name);
         Ok(done())
     }
 

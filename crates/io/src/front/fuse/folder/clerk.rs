@@ -18,7 +18,7 @@ use crate::call::{Call, Exclude, Flush, FlushRange, wait};
 use crate::engine::{ArenaCache, ArenaLane, Engine};
 use crate::front::desk::errno_of;
 use crate::reclaim::reserve_stack;
-use crate::store::files::{Act, FileTable, SourceFile};
+use crate::store::files::{Act, FileTable, SourceFile, WriteUnderWay};
 use crate::wake::Waker;
 use larder_core::clock::Clock;
 use larder_core::store::{StoreError, StoreOpKind};
@@ -42,8 +42,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// What a clerk is asked for.
 pub(in crate::front::fuse) enum Job {
-    /// To answer a request.
-    Request { way: Way, header: InHeader, body: Vec<u8> },
+    /// To answer a request; a write that need not look at the kernel's pages is under way.
+    Request { way: Way, header: InHeader, body: Vec<u8>, under_way: Option<WriteUnderWay> },
     /// To have the cache forget a node that the kernel has forgotten.
     Retire(Arc<Node>),
     /// To write what is left of a file that nobody has open, and to close it.
@@ -68,15 +68,20 @@ pub(in crate::front::fuse) struct Clerks {
     /// The way to the one who tells the kernel what others have changed. It may have to wait for
     /// requests, so it answers none.
     news: Sender<Job>,
+    /// The way to the one who writes to files of which the kernel has pages, and has it drop them.
+    /// It waits only for what others answer.
+    beside_pages: Sender<Job>,
     threads: Arc<Mutex<Vec<JoinHandle<()>>>>,
-    herald: Arc<Mutex<Option<JoinHandle<()>>>>,
+    /// The threads of both.
+    telling: Arc<Mutex<Vec<JoinHandle<()>>>>,
 }
 
 impl Clerks {
     pub(super) fn start(engine: &Arc<Engine>, folder: &Arc<Folder>) -> io::Result<Self> {
         let ((jobs, to_do), (news, to_tell)) = (channel(), channel());
-        let (threads, herald) = (Arc::default(), Arc::default());
-        let clerks = Clerks { jobs, news, threads, herald };
+        let (beside_pages, to_write) = channel();
+        let (threads, telling) = (Arc::default(), Arc::default());
+        let clerks = Clerks { jobs, news, beside_pages, threads, telling };
         let start = |name: &str, jobs: &Arc<Mutex<Receiver<Job>>>| {
             let waker = Waker::new()?;
             let cache = Arc::clone(engine.cache());
@@ -102,8 +107,10 @@ impl Clerks {
             let thread = start("clerk", &to_do)?;
             clerks.threads.lock().expect("no holder panics").push(thread);
         }
-        let herald = start("herald", &Arc::new(Mutex::new(to_tell)))?;
-        *clerks.herald.lock().expect("no holder panics") = Some(herald);
+        for (name, to_do) in [("herald", to_tell), ("page-writer", to_write)] {
+            let thread = start(name, &Arc::new(Mutex::new(to_do)))?;
+            clerks.telling.lock().expect("no holder panics").push(thread);
+        }
         Ok(clerks)
     }
 
@@ -111,6 +118,13 @@ impl Clerks {
         // Without clerks the mount is gone, and nobody waits for it.
         if self.jobs.send(job).is_err() {
             tracing::debug!("a request came after the end");
+        }
+    }
+
+    /// Has a write done to a file of which the kernel has pages.
+    pub(super) fn write_beside_pages(&self, job: Job) {
+        if self.beside_pages.send(job).is_err() {
+            tracing::debug!("a write came after the end");
         }
     }
 
@@ -133,16 +147,19 @@ impl Clerks {
             }
         }
         self.tell(Job::End);
-        let Some(herald) = self.herald.lock().expect("no holder panics").take() else { return };
-        // It may wait in the kernel for a request that nobody answers any more.
+        self.write_beside_pages(Job::End);
+        let telling = std::mem::take(&mut *self.telling.lock().expect("no holder panics"));
+        // They may wait in the kernel for a request that nobody answers any more.
         let begun = Instant::now();
-        while !herald.is_finished() && begun.elapsed() < PATIENCE {
+        while !telling.iter().all(JoinHandle::is_finished) && begun.elapsed() < PATIENCE {
             std::thread::sleep(Duration::from_millis(1));
         }
-        if !herald.is_finished() {
-            tracing::warn!("the kernel was still being told of changes at the end");
-        } else if herald.join().is_err() {
-            tracing::error!("a thread of the mount panicked");
+        for thread in telling {
+            if !thread.is_finished() {
+                tracing::warn!("the kernel was still being told of changes at the end");
+            } else if thread.join().is_err() {
+                tracing::error!("a thread of the mount panicked");
+            }
         }
     }
 }
@@ -179,12 +196,14 @@ impl Clerk {
         loop {
             let job = self.jobs.lock().expect("no holder panics").recv();
             match job {
-                Ok(Job::Request { way, header, body }) => match self.answer(&header, &body) {
-                    Ok(Answer::Bytes(bytes)) => way.answer(header.unique, Ok(bytes)),
-                    Ok(Answer::None) => {}
-                    Ok(Answer::Clerk) => unreachable!("a clerk does not pass work on"),
-                    Err(errno) => way.answer(header.unique, Err(errno)),
-                },
+                Ok(Job::Request { way, header, body, under_way }) => {
+                    match self.answer(&header, &body, under_way.is_some()) {
+                        Ok(Answer::Bytes(bytes)) => way.answer(header.unique, Ok(bytes)),
+                        Ok(Answer::None) => {}
+                        Ok(Answer::Clerk) => unreachable!("a clerk does not pass work on"),
+                        Err(errno) => way.answer(header.unique, Err(errno)),
+                    }
+                }
                 Ok(Job::Retire(node)) => self.retire(&node),
                 Ok(Job::Close(node)) => self.close(&node),
                 Ok(Job::Pin(node)) => self.pin(&node.file),
@@ -201,10 +220,13 @@ impl Clerk {
         }
     }
 
-    fn answer(&mut self, header: &InHeader, body: &[u8]) -> Answered {
+    fn answer(&mut self, header: &InHeader, body: &[u8], is_under_way: bool) -> Answered {
         match header.opcode {
             opcode::READ => self.read(header, &abi::head_of(body)),
-            opcode::WRITE => self.write(header, &abi::head_of(body), behind::<TransferIn>(body)),
+            opcode::WRITE => {
+                let payload = behind::<TransferIn>(body);
+                self.write(header, &abi::head_of(body), payload, is_under_way)
+            }
             opcode::FSYNC => self.fsync(header, &abi::head_of(body)),
             opcode::FSYNCDIR => {
                 let asked: FsyncIn = abi::head_of(body);
@@ -235,7 +257,7 @@ impl Clerk {
                 let asked: SetattrIn = abi::head_of(body);
                 let node = self.folder.node(header.nodeid)?;
                 let folder = Arc::clone(&self.folder);
-                folder.change(&node, &asked, |size| self.resize(&node.file, size))
+                folder.change(header, &node, &asked, |size| self.resize(&node.file, size))
             }
             opcode::RENAME | opcode::RENAME2 => self.rename(header, body),
             _ => Arc::clone(&self.folder).answer(&self.clerks, header, body),
@@ -306,7 +328,7 @@ impl Clerk {
     fn open(&mut self, header: &InHeader, asked: OpenIn) -> Answered {
         let node = self.folder.node(header.nodeid)?;
         self.renew(&node.file)?;
-        Ok(self.folder.opened(&self.clerks, &node, asked.flags)?.into())
+        Ok(self.folder.opened(&self.clerks, &node, header, asked.flags)?.into())
     }
 
     /// Renames a file after its data has gone out; where it takes the place of another one, after

@@ -1,20 +1,21 @@
 //! Requests about data of files: reads, writes and flushes, answered by the workers of the mount as
 //! those of volumes are, at the place in the store where the file lies.
 //!
-//! Invariant: in the cache, everything behind the end of a file is zeros up to the end of its last
+//! Invariants: a write that takes rights from a file has taken them before its bytes are there. In
+//! the cache, everything behind the end of a file is zeros up to the end of its last
 //! block. So a write that ends at the end can be made up to whole sectors, and need not wait for
 //! what is there.
 
 use super::super::abi::{self, FsyncIn, InHeader, TransferIn, opcode};
 use super::super::link::Asked;
 use super::super::worker::{READ_BYTES_MAX, Worker};
+use super::sections::Section;
 use super::{Clerks, Folder, Job, Node};
 use crate::front::desk::{Kind, Request};
-use crate::store::files::{FileTable, SEGMENT_BYTES};
+use crate::store::files::{FileTable, SEGMENT_BYTES, SourceFile, WriteUnderWay};
 use larder_core::clock::Nanos;
 use larder_core::counters::Counter;
 use larder_core::units::{BLOCK_BYTES, BLOCK_BYTES_U64, SECTOR_BYTES};
-use rustix::fs::Mode;
 use rustix::io::Errno;
 use std::ops::Range;
 use std::sync::{Arc, Weak};
@@ -24,11 +25,25 @@ pub(super) const BLOCK: u64 = BLOCK_BYTES_U64;
 pub(super) static ZEROS: [u8; BLOCK_BYTES] = [0; BLOCK_BYTES];
 /// Flags of open(2) under which a write is to be on stable storage when it returns.
 pub(super) const SYNCHRONOUS: u32 = (libc::O_DSYNC | libc::O_SYNC).cast_unsigned();
+/// The flag of open(2) for direct I/O.
+const DIRECT: u32 = libc::O_DIRECT.cast_unsigned();
 /// A file that becomes longer than this by a write does so in the folder at once, which says so if
 /// it cannot be.
 const FAR: u64 = 1 << 40;
 /// Nodes that a thread finds without a lock.
 const RECENT: usize = 64;
+
+/// Who does what a request about data asks for.
+#[derive(Debug)]
+enum Begun {
+    /// It has begun, or is answered.
+    Here,
+    /// A thread that may wait has to do it; a write that need not look at the kernel's pages is
+    /// under way already.
+    ByClerk(Option<WriteUnderWay>),
+    /// It is a write to a file of which the kernel has pages, which it must drop.
+    BesidePages,
+}
 
 /// Nodes that a thread has lately used. A number is never another node's, so what is found is right
 /// as long as the kernel asks for it.
@@ -102,37 +117,46 @@ impl Worker {
             opcode::FSYNC => self.sync_file(folder, now, header, &abi::head_of(body)),
             _ => return false,
         };
+        let job = |under_way| {
+            let (way, header) = (self.link.way(), *header);
+            Job::Request { way, header, body: asked.whole(), under_way }
+        };
         match begun {
-            Ok(true) => {}
-            Ok(false) => {
-                let way = self.link.way();
-                clerks.send(Job::Request { way, header: *header, body: asked.whole() });
-            }
+            Ok(Begun::Here) => {}
+            Ok(Begun::ByClerk(under_way)) => clerks.send(job(under_way)),
+            Ok(Begun::BesidePages) => clerks.write_beside_pages(job(None)),
             Err(errno) => self.link.refuse(header.unique, errno),
         }
         true
     }
 
-    /// Each of these says whether it has begun; else a clerk has to do it.
     fn read_file(
         &mut self,
         folder: &Arc<Folder>,
         now: Nanos,
         header: &InHeader,
         asked: &TransferIn,
-    ) -> Result<bool, Errno> {
+    ) -> Result<Begun, Errno> {
         let node = self.recent.find(folder, header.nodeid)?;
-        let Some(cached) = folder.section(&node.file).cached() else { return Ok(false) };
+        let by_program = asked.transfer_flags & abi::LOCKOWNER != 0;
+        let section = folder.section(&node.file);
+        let is_page = !by_program && section.passes_on();
+        let must_wait = is_page && !node.file.note_page();
+        let Some(cached) = section.cached().filter(|_| !must_wait) else {
+            check_alignment(&node, asked, to_last_block(&node, asked))?;
+            return Ok(Begun::ByClerk(None));
+        };
         let size = node.file.size();
         let left = size.saturating_sub(asked.offset);
         let len = left.min(u64::from(asked.size.min(READ_BYTES_MAX)));
         if len == 0 {
             self.link.reply(header.unique, &[]);
-            return Ok(true);
+            return Ok(Begun::Here);
         }
+        check_alignment(&node, asked, to_last_block(&node, asked))?;
         let begin = asked.offset % SEGMENT_BYTES;
         if begin + len > SEGMENT_BYTES {
-            return Ok(false);
+            return Ok(Begun::ByClerk(None));
         }
         let start = cached.table.place(&node.file, asked.offset)?;
         node.file.note_reach(size.next_multiple_of(cached.volume.page_bytes()));
@@ -143,7 +167,7 @@ impl Worker {
         let len = u32::try_from(len).expect("at most 1 MiB");
         let of = Some((&node.file, segment..end));
         self.read_at(now, desk, header.unique, (start, len), of);
-        Ok(true)
+        Ok(Begun::Here)
     }
 
     fn write_file(
@@ -153,7 +177,7 @@ impl Worker {
         header: &InHeader,
         asked: &TransferIn,
         payload: &[u8],
-    ) -> Result<bool, Errno> {
+    ) -> Result<Begun, Errno> {
         let node = self.recent.find(folder, header.nodeid)?;
         let len = payload.len().min(asked.size as usize);
         let payload = &payload[..len];
@@ -161,17 +185,23 @@ impl Worker {
         let end = end.ok_or(Errno::FBIG)?;
         if len == 0 {
             self.reply_written(header.unique, 0);
-            return Ok(true);
+            return Ok(Begun::Here);
         }
-        if asked.transfer_flags & abi::WRITE_KILL_SUIDGID != 0 {
-            strip_rights(&node)?;
+        check_alignment(&node, asked, asked.size.into())?;
+        if node.file.gives_rights() {
+            take_rights(folder, &node, header, asked)?;
         }
-        let Some(cached) = folder.section(&node.file).cached() else { return Ok(false) };
+        let section = folder.section(&node.file);
+        let under_way = match begin_write(section, &node.file, asked, asked.offset..end) {
+            Ok(under_way) => under_way,
+            Err(by_whom) => return Ok(by_whom),
+        };
+        let is_whole = asked.offset / SEGMENT_BYTES == (end - 1) / SEGMENT_BYTES;
+        let Some(cached) = section.cached().filter(|_| is_whole) else {
+            return Ok(Begun::ByClerk(under_way));
+        };
         if end > FAR && end > node.file.size() {
             rustix::fs::ftruncate(node.file.buffered(true)?, end)?;
-        }
-        if asked.offset / SEGMENT_BYTES != (end - 1) / SEGMENT_BYTES {
-            return Ok(false);
         }
         let start = cached.table.place(&node.file, asked.offset)?;
         let desk = self.folder_desk(node.file.section(), cached.volume)?;
@@ -185,12 +215,13 @@ impl Worker {
             let last = start + len as u64;
             request.to_sync = Some(start / BLOCK..last.div_ceil(BLOCK));
         }
-        let request = self.desks[desk].open(request.about(Some(&node.file)));
+        let request = request.about(Some(&node.file)).holding(under_way);
+        let request = self.desks[desk].open(request);
         for (offset, bytes) in padded(start, payload, is_end, &mut [0; SECTOR_BYTES]) {
             self.write_part(now, desk, request, offset, bytes, false);
         }
         self.end_request(now, desk, request);
-        Ok(true)
+        Ok(Begun::Here)
     }
 
     fn sync_file(
@@ -199,11 +230,13 @@ impl Worker {
         now: Nanos,
         header: &InHeader,
         asked: &FsyncIn,
-    ) -> Result<bool, Errno> {
+    ) -> Result<Begun, Errno> {
         let node = self.recent.find(folder, header.nodeid)?;
         let (section, ranges) = FileTable::ranges(&node.file, 0, node.file.size());
         let cached = folder.section(&node.file).cached();
-        let Some(cached) = cached.filter(|_| !ranges.is_empty()) else { return Ok(false) };
+        let Some(cached) = cached.filter(|_| !ranges.is_empty()) else {
+            return Ok(Begun::ByClerk(None));
+        };
         if asked.flags & abi::FSYNC_DATA == 0 {
             node.file.want_metadata();
         }
@@ -216,19 +249,77 @@ impl Worker {
             self.desks[desk].sync_part(&self.cache, now, request, blocks);
         }
         self.end_request(now, desk, request);
-        Ok(true)
+        Ok(Begun::Here)
     }
 }
 
-/// Takes from a file what lets it run as somebody else, since it is written by somebody who may not
-/// decide about that.
-pub(super) fn strip_rights(node: &Node) -> Result<(), Errno> {
-    let mode = rustix::fs::fstat(node.file.path())?.st_mode;
-    // A group bit without the right to run means something else.
-    let group = if mode & 0o010 != 0 { 0o2000 } else { 0 };
-    let stripped = mode & !(0o4000 | group);
-    if stripped != mode {
-        rustix::fs::chmod(node.file.link(), Mode::from_raw_mode(stripped & 0o7777))?;
+/// Begins a write to a range of a file, where that has to be known while it is under way; else who
+/// has to do it.
+fn begin_write(
+    section: &Section,
+    file: &Arc<SourceFile>,
+    asked: &TransferIn,
+    range: Range<u64>,
+) -> Result<Option<WriteUnderWay>, Begun> {
+    if !section.passes_on() {
+        return Ok(None);
     }
-    Ok(())
+    if asked.transfer_flags & abi::LOCKOWNER != 0 {
+        return file.begin_write().map(Some).ok_or(Begun::BesidePages);
+    }
+    let (page, parts) = file.begin_pages(range.clone());
+    if parts == [range] { Ok(Some(page)) } else { Err(Begun::ByClerk(None)) }
+}
+
+/// Takes from a file the rights that a write to it takes.
+///
+/// The kernel says for each write(2) that it passes on whether the writer keeps setuid and setgid.
+/// Where it keeps pages it has taken them before, but for setgid without the right of the group to
+/// execute. It does not say who has changed a page: then they go if another user than root has
+/// opened the file for writing.
+fn take_rights(
+    folder: &Folder,
+    node: &Node,
+    header: &InHeader,
+    asked: &TransferIn,
+) -> Result<(), Errno> {
+    let is_page = asked.transfer_flags & abi::WRITE_CACHE != 0;
+    let is_passed_on = asked.transfer_flags & abi::LOCKOWNER != 0;
+    let of_mode = if is_page {
+        node.file.others_write()
+    } else if is_passed_on && folder.section(&node.file).passes_on() {
+        asked.transfer_flags & abi::WRITE_KILL_SUIDGID != 0
+    } else {
+        header.uid != 0
+    };
+    node.file.take_rights(of_mode, |group| !is_page && is_member(header, group))
+}
+
+/// Whether the process that asks is a member of a group.
+pub(super) fn is_member(header: &InHeader, group: u32) -> bool {
+    if header.gid == group {
+        return true;
+    }
+    // The kernel's FUSE says no more; without /proc it counts as none.
+    let status = std::fs::read_to_string(format!("/proc/{}/status", header.pid));
+    let status = status.unwrap_or_default();
+    let groups = status.lines().find_map(|line| line.strip_prefix("Groups:")).unwrap_or_default();
+    groups.split_whitespace().any(|word| word.parse() == Ok(group))
+}
+
+/// Bytes of a read up to the end of the last block: no file system looks at the rest.
+fn to_last_block(node: &Node, asked: &TransferIn) -> u64 {
+    let end = node.file.size().next_multiple_of(BLOCK);
+    u64::from(asked.size).min(end.saturating_sub(asked.offset))
+}
+
+/// Refuses direct I/O of `len` bytes that the folder's file system would refuse. Where in memory
+/// they lie is not known here.
+fn check_alignment(node: &Node, asked: &TransferIn, len: u64) -> Result<(), Errno> {
+    if asked.flags & DIRECT == 0 {
+        return Ok(());
+    }
+    let align = node.file.alignment_wanted();
+    let is_aligned = asked.offset.is_multiple_of(align) && len.is_multiple_of(align);
+    if is_aligned { Ok(()) } else { Err(Errno::INVAL) }
 }

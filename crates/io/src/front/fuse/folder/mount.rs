@@ -1,13 +1,15 @@
 //! A folder that is mounted, from its start to its end.
 
-use super::super::mount::{How, MountError, UnmountError};
+use super::super::mount::{How, Mount, MountError, UnmountError};
 use super::super::mounted::{Mounted, Tree};
+use super::super::restrictions::{MountRestrictions, MountWatch};
 use super::clerk::Clerks;
 use super::{Folder, FolderError, FolderNews};
 use crate::engine::{ArenaVolume, Engine};
+use rustix::io::Errno;
 use rustix::thread::{CapabilitySet, capabilities};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// A folder that is mounted.
 ///
@@ -19,6 +21,8 @@ pub struct FolderMount {
     pub(super) folder: Arc<Folder>,
     clerks: Clerks,
     volumes: Vec<Arc<ArenaVolume>>,
+    /// Gives the mount the restrictions that the folder's mount gets later.
+    _watch: Option<MountWatch>,
 }
 
 impl FolderMount {
@@ -40,12 +44,14 @@ impl FolderMount {
     ) -> Result<Self, MountError> {
         // To check, the kernel asks what a directory is like after each change in it.
         folder.checks = allow_other || !may_everything();
+        let restrictions = folder.restrictions_now();
+        let restrictions = restrictions
+            .map_err(|source| MountError::Refused { path: at.to_owned(), source: source.into() })?;
         let how = How {
             source: folder.path.display().to_string(),
             allow_other,
             checks: folder.checks,
-            trusted: true,
-            read_only: folder.options.read_only,
+            restrictions,
             plain: folder.options.plain,
         };
         let cached = folder.sections.iter().filter(|section| section.table().is_some());
@@ -60,7 +66,10 @@ impl FolderMount {
         let others = clerks.clone();
         let tree = Tree::Folder { folder: Arc::clone(&folder), clerks };
         match Mounted::start(Arc::clone(&engine), tree, at, &how, None) {
-            Ok(mounted) => Ok(FolderMount { mounted, engine, folder, clerks: others, volumes }),
+            Ok(mounted) => {
+                let watch = follow(&folder, mounted.mount().clone(), restrictions);
+                Ok(FolderMount { mounted, engine, folder, clerks: others, volumes, _watch: watch })
+            }
             Err(error) => {
                 ending.end();
                 Err(error)
@@ -143,6 +152,61 @@ impl FolderMount {
     pub fn close(self) {
         drop(self);
     }
+}
+
+impl Folder {
+    /// What users of a mount of it may not do, as mounts are now.
+    fn restrictions_now(&self) -> Result<MountRestrictions, Errno> {
+        let mut restrictions = self.options.restrictions | MountRestrictions::of(&self.root)?;
+        if self.options.read_only {
+            restrictions = restrictions | MountRestrictions::READ_ONLY;
+        }
+        let (inside, first) = MountRestrictions::inside(&self.path);
+        if let Some(first) = first
+            && !restrictions.contain(inside)
+        {
+            let at = first.display();
+            self.notes.lock().expect("no holder panics").push(format!(
+                "the mount is {inside}, since {at}, which is mounted inside of the folder, is"
+            ));
+        }
+        Ok(restrictions | inside)
+    }
+}
+
+/// Gives a mount of `folder` that has `restrictions` those that the folder's mount, and mounts
+/// inside of it, get later. What these lose stays: a mount never becomes looser.
+fn follow(
+    folder: &Arc<Folder>,
+    mount: Mount,
+    restrictions: MountRestrictions,
+) -> Option<MountWatch> {
+    let (root, path) = (Arc::clone(&folder.root), folder.path.clone());
+    let has = Mutex::new(restrictions);
+    let follow = move || {
+        let mut has = has.lock().expect("no holder panics");
+        // One that is read-only refuses writes by itself.
+        let of_root = MountRestrictions::of_listed(&root).unwrap_or_default().without_read_only();
+        let wanted = *has | of_root | MountRestrictions::inside(&path).0;
+        if wanted == *has {
+            return;
+        }
+        match mount.restrict(wanted) {
+            Ok(()) => {
+                tracing::warn!(%wanted, "the mount is restricted as the folder's mount now is");
+            }
+            Err(error) => tracing::warn!(
+                %error, %wanted,
+                "the folder's mount is restricted now and this one cannot be: mount it anew"
+            ),
+        }
+        *has = wanted;
+    };
+    let watch = MountWatch::start(follow);
+    let unwatched = |error| {
+        tracing::warn!(%error, "restrictions that the folder gets later are not noticed");
+    };
+    watch.map_err(unwatched).ok()
 }
 
 /// Whether this process may do with files whatever it likes, as root mostly may, and so may all

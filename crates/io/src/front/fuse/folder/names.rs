@@ -167,7 +167,7 @@ impl Folder {
             return Err(errno);
         }
         let named = named(&parent, name, &file)?;
-        self.created(clerks, named, file, asked.flags)
+        self.created(clerks, header, named, file, asked.flags)
     }
 
     pub(super) fn tmpfile(&self, clerks: &Clerks, header: &InHeader, body: &[u8]) -> Answered {
@@ -178,7 +178,7 @@ impl Folder {
         how.set(OFlags::EXCL, flags & libc::O_EXCL != 0);
         let file = make(&parent, c".", how, &asked)?;
         self.give_created(header, &parent, &file, asked.mode)?;
-        self.created(clerks, again(&file)?, file, asked.flags)
+        self.created(clerks, header, again(&file)?, file, asked.flags)
     }
 
     fn give_created(
@@ -199,11 +199,15 @@ impl Folder {
     fn created(
         &self,
         clerks: &Clerks,
+        header: &InHeader,
         (path, stat): (OwnedFd, Stat),
         file: OwnedFd,
         flags: u32,
     ) -> Answered {
         let (node, attributes) = self.nodes.take_in(path, stat)?;
+        if writes(flags) {
+            node.file.note_writer(header.uid, &file);
+        }
         node.file.give(file);
         node.file.opened();
         // It may be one that was there before.

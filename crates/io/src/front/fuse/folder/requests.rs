@@ -120,7 +120,7 @@ fn reply(link: &mut Link, clerks: &Clerks, asked: Asked<'_>, answered: Answered)
         Ok(Answer::None) => {}
         Ok(Answer::Clerk) => {
             let (way, header) = (link.way(), *asked.header);
-            clerks.send(Job::Request { way, header, body: asked.whole() });
+            clerks.send(Job::Request { way, header, body: asked.whole(), under_way: None });
         }
         Err(errno) => link.refuse(unique, errno),
     }
@@ -226,7 +226,7 @@ impl Folder {
         if node.file.take_stale() {
             node.file.set_anew();
         }
-        Ok(self.opened(clerks, &node, asked.flags)?.into())
+        Ok(self.opened(clerks, &node, header, asked.flags)?.into())
     }
 
     /// Opens a file for as long as the kernel has it open.
@@ -234,14 +234,19 @@ impl Folder {
         &self,
         clerks: &Clerks,
         node: &Arc<Node>,
+        header: &InHeader,
         flags: u32,
     ) -> Result<Vec<u8>, Errno> {
         let writes = writes(flags);
+        let section = self.section(&node.file);
         if writes {
-            self.section(&node.file).check_writable()?;
+            section.check_writable()?;
         }
         // What the folder refuses is refused here too, and not when it is too late.
-        node.file.buffered(writes)?;
+        let file = node.file.buffered(writes)?;
+        if writes {
+            node.file.note_writer(header.uid, &file);
+        }
         node.file.opened();
         if self.section(&node.file).options().pin {
             clerks.send(Job::Pin(Arc::clone(node)));
@@ -255,6 +260,9 @@ impl Folder {
         let backing = options.uncached.then(|| self.back(node)).flatten();
         let mut open_flags = match options.kernel_pages {
             _ if backing.is_some() => open_flag::PASSTHROUGH,
+            // Before it writes through its pages the kernel takes rights from the file by itself,
+            // and so knows the new mode.
+            KernelPages::Off if writes && node.file.gives_rights() => 0,
             KernelPages::Off => open_flag::DIRECT_IO | open_flag::PARALLEL_DIRECT_WRITES,
             // What the kernel has of it may be what it was before others changed it.
             KernelPages::Keep if !node.file.take_anew() => open_flag::KEEP_CACHE,
@@ -304,7 +312,8 @@ impl Folder {
     pub(super) fn entry(&self, node: &Node, attributes: &Attributes) -> EntryOut {
         let ttl = self.ttl(node);
         // What the attributes are now is found out when they are asked for.
-        let attr_ttl = if node.file.must_be_renewed() { Duration::ZERO } else { ttl };
+        let is_old = node.file.must_be_renewed();
+        let attr_ttl = if is_old { Duration::ZERO } else { self.attr_ttl(node, attributes) };
         EntryOut {
             nodeid: node.id,
             generation: 0,
@@ -318,10 +327,16 @@ impl Folder {
 
     /// The attributes of a node as an answer.
     pub(super) fn attr_out(&self, node: &Node, attributes: &Attributes) -> Vec<u8> {
-        let (ttl, attr) = (self.ttl(node), self.attr(attributes));
+        let (ttl, attr) = (self.attr_ttl(node, attributes), self.attr(attributes));
         AttrOut { valid: ttl.as_secs(), valid_ns: ttl.subsec_nanos(), dummy: 0, attr }
             .as_bytes()
             .to_vec()
+    }
+
+    /// How long the kernel may believe attributes of a node that it is being told: not at all if
+    /// they say that the file is setuid or setgid, since a write may take that at any time.
+    pub(super) fn attr_ttl(&self, node: &Node, attributes: &Attributes) -> Duration {
+        if attributes.is_privileged() { Duration::ZERO } else { self.ttl(node) }
     }
 
     /// How long the kernel may believe what it is told of a node.

@@ -4,7 +4,7 @@
 //! Invariant: a file is of one section, and is moved to another one only while nobody has it open
 //! and nothing of it is cached.
 
-use super::rules::FileOptions;
+use super::rules::{FileOptions, KernelPages};
 use crate::engine::ArenaVolume;
 use crate::store::files::{FileTable, SourceFile};
 use larder_core::mode::WriteMode;
@@ -42,6 +42,12 @@ impl Section {
 
     pub(super) fn options(&self) -> FileOptions {
         self.options
+    }
+
+    /// Whether the kernel passes each read(2) and write(2) on, and keeps pages for mappings alone,
+    /// unless it reads and writes files by itself.
+    pub(super) fn passes_on(&self) -> bool {
+        self.options.kernel_pages == KernelPages::Off
     }
 
     /// Its files are this volume from now on.

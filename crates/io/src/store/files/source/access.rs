@@ -3,8 +3,9 @@
 use super::{ALIGN, Access, DIO_ALIGN, SourceFile};
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 impl Access {
     /// The descriptor that goes through the kernel's page cache, if it is open and will do.
@@ -83,6 +84,18 @@ impl SourceFile {
         access.align.replace(0) != Some(0)
     }
 
+    /// What direct I/O by those who use the file must be aligned to, as its file system says; 1 if
+    /// that takes anything, or says nothing.
+    pub(crate) fn alignment_wanted(&self) -> u64 {
+        let known = self.alignment.load(Ordering::Relaxed);
+        if known > 0 {
+            return u64::from(known - 1);
+        }
+        let said = dio_alignment(&self.path).unwrap_or(0).max(1);
+        self.alignment.store(said.saturating_add(1), Ordering::Relaxed);
+        u64::from(said)
+    }
+
     /// Closes what was opened for data; it is opened again when it is needed.
     pub(crate) fn close_data(&self) {
         let mut access = self.access.lock().expect("no holder panics");
@@ -90,11 +103,14 @@ impl SourceFile {
     }
 }
 
-/// What direct I/O on a file must be aligned to; 0 if there is none.
-fn alignment(file: &OwnedFd) -> u64 {
+/// What the file system says that direct I/O on a file must be aligned to; 0 if there is none.
+fn dio_alignment(file: impl AsFd) -> Option<u32> {
     let asked = rustix::fs::StatxFlags::from_bits_retain(DIO_ALIGN);
-    match rustix::fs::statx(file, "", AtFlags::EMPTY_PATH, asked) {
-        Ok(said) if said.stx_mask & DIO_ALIGN != 0 => u64::from(said.stx_dio_offset_align),
-        _ => ALIGN,
-    }
+    let said = rustix::fs::statx(file, "", AtFlags::EMPTY_PATH, asked).ok()?;
+    (said.stx_mask & DIO_ALIGN != 0).then_some(said.stx_dio_offset_align)
+}
+
+/// The same, with what is assumed where the file system does not say.
+fn alignment(file: &OwnedFd) -> u64 {
+    dio_alignment(file).map_or(ALIGN, u64::from)
 }

@@ -29,6 +29,7 @@ impl SourceFile {
             let (mtime, ctime) = (mtime_of(&stat), ctime_of(&stat));
             return Attributes { size: size_of(&stat), grown: false, stat, mtime, ctime };
         }
+        self.note_mode(&stat);
         // Meanwhile its size and times are of our doing.
         if meta.writing == 0 && self.changing.try_lock().is_ok() {
             self.compare(&mut meta, &stat);

@@ -1,4 +1,5 @@
-//! Reads and writes that touch two segments of a file, and those of files that are not cached.
+//! Reads and writes that touch two segments of a file, those of files that are not cached, and
+//! writes to files of which the kernel has pages.
 
 use super::super::Node;
 use super::super::data;
@@ -6,19 +7,24 @@ use super::super::requests::Answered;
 use super::super::sections::Cached;
 use super::{Clerk, uncached};
 use crate::call::Write;
-use crate::front::fuse::abi::{InHeader, TransferIn, WriteOut};
+use crate::front::fuse::abi::{self, InHeader, TransferIn, WriteOut};
 use larder_core::counters::Interface;
 use larder_core::request::{Assembly, WriteTask};
 use rustix::io::Errno;
+use std::ops::Range;
 use std::sync::Arc;
 use zerocopy::IntoBytes;
 
 impl Clerk {
-    /// A read that touches two segments.
+    /// A read that touches two segments, or fills the first page that the kernel has of a file.
     pub(super) fn read(&mut self, header: &InHeader, asked: &TransferIn) -> Answered {
         let node = self.folder.node(header.nodeid)?;
         let (folder, section) = (Arc::clone(&self.folder), node.file.section());
         let cached = folder.sections[section].cached();
+        let is_page = asked.transfer_flags & abi::LOCKOWNER == 0;
+        if is_page && folder.sections[section].passes_on() {
+            node.file.wait_for_unaware_writes();
+        }
         let Some(cached) = cached else { return uncached::read(&node.file, asked) };
         let left = node.file.size().saturating_sub(asked.offset);
         let len = left.min(u64::from(asked.size));
@@ -35,42 +41,71 @@ impl Clerk {
         Ok(bytes.into())
     }
 
-    /// A write that touches two segments.
+    /// A write that touches two segments, one to a file that is not cached, or one that must keep
+    /// clear of pages of the kernel; `is_under_way` if it need not look at these.
     pub(super) fn write(
         &mut self,
         header: &InHeader,
         asked: &TransferIn,
         payload: &[u8],
+        is_under_way: bool,
     ) -> Answered {
         let node = self.folder.node(header.nodeid)?;
-        let (folder, section) = (Arc::clone(&self.folder), node.file.section());
-        let cached = folder.sections[section].cached();
-        let Some(cached) = cached else { return uncached::write(&node.file, asked, payload) };
-        let end = asked.offset + payload.len() as u64;
-        let old = node.file.grow(end);
-        let written = self.write_parts(&node, section, cached, asked, payload, old);
-        node.file.write_over();
-        written?;
+        let folder = Arc::clone(&self.folder);
+        let section = folder.section(&node.file);
+        let cached = section.cached();
+        let whole = asked.offset..asked.offset + payload.len() as u64;
+        if is_under_way || !section.passes_on() {
+            self.write_range(&node, cached, whole.clone(), payload)?;
+        } else if asked.transfer_flags & abi::LOCKOWNER == 0 {
+            let (_under_way, parts) = node.file.begin_pages(whole.clone());
+            for part in parts {
+                let from = usize::try_from(part.start - whole.start).expect("at most 1 MiB");
+                let len = usize::try_from(part.end - part.start).expect("at most 1 MiB");
+                self.write_range(&node, cached, part, &payload[from..from + len])?;
+            }
+        } else {
+            let _covered = node.file.cover(whole.clone());
+            self.write_range(&node, cached, whole.clone(), payload)?;
+            folder.kernel.drop_pages(node.id, whole.clone());
+        }
         if asked.flags & data::SYNCHRONOUS != 0 {
-            self.write_out(&node.file, asked.offset..end, true)?;
+            match cached {
+                Some(_) => self.write_out(&node.file, whole, true)?,
+                None => rustix::fs::fdatasync(&*node.file.buffered(true)?)?,
+            }
         }
         let size = u32::try_from(payload.len()).expect("at most 1 MiB");
         Ok(WriteOut { size, padding: 0 }.as_bytes().to_vec().into())
+    }
+
+    /// Writes the bytes of a range, which may touch two segments.
+    fn write_range(
+        &mut self,
+        node: &Node,
+        cached: Option<Cached<'_>>,
+        range: Range<u64>,
+        bytes: &[u8],
+    ) -> Result<(), Errno> {
+        let Some(cached) = cached else { return uncached::write(&node.file, range.start, bytes) };
+        let old = node.file.grow(range.end);
+        let written = self.write_parts(node, cached, range, bytes, old);
+        node.file.write_over();
+        written
     }
 
     /// Writes to a file that was as long as `old`.
     fn write_parts(
         &mut self,
         node: &Node,
-        section: usize,
         cached: Cached<'_>,
-        asked: &TransferIn,
+        range: Range<u64>,
         payload: &[u8],
         old: u64,
     ) -> Result<(), Errno> {
-        let end = asked.offset + payload.len() as u64;
+        let (section, end) = (node.file.section(), range.end);
         cached.note_reach(&node.file);
-        for (part, at) in data::segments(asked.offset..end) {
+        for (part, at) in data::segments(range) {
             let start = cached.table.place(&node.file, part.start)?;
             let len = usize::try_from(part.end - part.start).expect("at most 1 MiB");
             let bytes = &payload[at..at + len];

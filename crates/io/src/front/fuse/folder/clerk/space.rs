@@ -1,6 +1,6 @@
 //! Lengths, holes and zeros of files, which change in the folder and in the cache together.
 
-use super::super::data::{BLOCK, ZEROS};
+use super::super::data::{self, BLOCK, ZEROS};
 use super::super::requests::{Answered, done};
 use super::super::sections::Cached;
 use super::{Clerk, uncached};
@@ -59,6 +59,10 @@ impl Clerk {
         let folder = Arc::clone(&self.folder);
         let section = folder.section(file);
         section.check_writable()?;
+        // Kernels before 6.1 do not do it before they ask.
+        if file.gives_rights() {
+            file.take_rights(header.uid != 0, |group| data::is_member(header, group))?;
+        }
         let Some(cached) = section.cached() else { return uncached::allocate(file, asked) };
         let size = file.size();
         if zeroes && offset < size {

@@ -2,12 +2,11 @@
 //!
 //! Invariant: nothing of such a file is in the cache, so what the folder says of it is right.
 
-use super::super::super::abi::{FallocateIn, TransferIn, WriteOut};
-use super::super::data::SYNCHRONOUS;
+use super::super::super::abi::{FallocateIn, TransferIn};
 use super::super::requests::{Answered, done};
 use crate::store::files::SourceFile;
 use rustix::fs::FallocateFlags;
-use zerocopy::IntoBytes;
+use rustix::io::Errno;
 
 /// Reads what there is, up to as much as was asked for.
 pub(super) fn read(file: &SourceFile, asked: &TransferIn) -> Answered {
@@ -24,18 +23,14 @@ pub(super) fn read(file: &SourceFile, asked: &TransferIn) -> Answered {
     Ok(bytes.into())
 }
 
-/// Writes, and makes it stable if the file was opened so.
-pub(super) fn write(file: &SourceFile, asked: &TransferIn, payload: &[u8]) -> Answered {
+/// Writes all of it.
+pub(super) fn write(file: &SourceFile, offset: u64, payload: &[u8]) -> Result<(), Errno> {
     let folder_file = file.buffered(true)?;
     let mut len = 0;
     while len < payload.len() {
-        len += rustix::io::pwrite(&*folder_file, &payload[len..], asked.offset + len as u64)?;
+        len += rustix::io::pwrite(&*folder_file, &payload[len..], offset + len as u64)?;
     }
-    if asked.flags & SYNCHRONOUS != 0 {
-        rustix::fs::fdatasync(&*folder_file)?;
-    }
-    let size = u32::try_from(len).expect("at most 1 MiB");
-    Ok(WriteOut { size, padding: 0 }.as_bytes().to_vec().into())
+    Ok(())
 }
 
 /// Allocates, punches or zeroes.

@@ -1,0 +1,113 @@
+//! Direct I/O and file handles: what a mount refuses as the folder's file system does, and what it
+//! does not have.
+
+use super::{Service, Setting, can_mount};
+use larder_testing::skip;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags};
+use std::fs;
+use std::path::Path;
+
+/// Bytes that direct I/O takes from anywhere.
+#[repr(C, align(4096))]
+struct Aligned([u8; 16_384]);
+
+/// What comes of reads and writes at all kinds of places, of all kinds of lengths.
+fn transfers(path: &Path) -> Vec<String> {
+    fs::write(path, vec![1; 20_000]).expect("room");
+    let flags = OFlags::RDWR | OFlags::DIRECT | OFlags::CLOEXEC;
+    let file = match rustix::fs::open(path, flags, Mode::empty()) {
+        Ok(file) => file,
+        Err(error) => return vec![format!("{error:?}")],
+    };
+    let mut buffer = Box::new(Aligned([7; 16_384]));
+    let mut results = Vec::new();
+    for at in [0, 1, 100, 512, 4096, 4608, 19_968, 20_000, 20_480, 30_000] {
+        for len in [1, 100, 511, 512, 513, 4096, 4608, 8192, 16_384] {
+            let read = rustix::io::pread(&file, &mut buffer.0[..len], at);
+            results.push(format!("read {len} at {at}: {read:?}"));
+        }
+    }
+    for at in [0, 1, 100, 512, 4096, 4608] {
+        for len in [1, 100, 512, 513, 4096, 4608, 8192] {
+            let written = rustix::io::pwrite(&file, &buffer.0[..len], at);
+            results.push(format!("write {len} at {at}: {written:?}"));
+        }
+    }
+    results
+}
+
+#[test]
+fn direct_io_must_be_aligned_as_on_the_folder() {
+    if !can_mount() {
+        return;
+    }
+    let source = tempfile::tempdir().expect("a folder");
+    let wanted = transfers(&source.path().join("f"));
+    let service = Service::over(source, Setting::default());
+    assert_eq!(transfers(&service.path("f")), wanted);
+    service.end();
+}
+
+#[test]
+fn direct_io_on_what_takes_anything_takes_anything() {
+    if !can_mount() {
+        return;
+    }
+    let source = tempfile::tempdir().expect("a folder");
+    let path = source.path().to_owned();
+    rustix::mount::mount("tmpfs", &path, "tmpfs", MountFlags::empty(), c"size=4m").expect("root");
+    rustix::mount::mount_change(&path, MountPropagationFlags::PRIVATE).expect("root may");
+    let wanted = transfers(&path.join("f"));
+    let service = Service::over(source, Setting::default());
+    let found = transfers(&service.path("f"));
+    let source = service.end();
+    rustix::mount::unmount(&path, UnmountFlags::DETACH).expect("it is mounted");
+    drop(source);
+    if wanted.len() > 1 {
+        assert_eq!(found, wanted);
+    }
+}
+
+/// Asks for the handle of a file; the error, if there is none to be had.
+fn handle_error(path: &Path) -> Option<Errno> {
+    #[repr(C)]
+    struct Handle {
+        bytes: u32,
+        kind: i32,
+        data: [u8; 128],
+    }
+    let path = std::ffi::CString::new(path.to_str().expect("text")).expect("no zero in it");
+    let mut handle = Handle { bytes: 128, kind: 0, data: [0; 128] };
+    let mut mount = 0_i32;
+    let (to, id) = (std::ptr::from_mut(&mut handle), std::ptr::from_mut(&mut mount));
+    // SAFETY: the path ends in a zero, and there is room for as much as the head says.
+    let got = unsafe {
+        libc::syscall(libc::SYS_name_to_handle_at, libc::AT_FDCWD, path.as_ptr(), to, id, 0)
+    };
+    (got != 0).then(|| {
+        let error = std::io::Error::last_os_error();
+        Errno::from_io_error(&error).expect("of the kernel")
+    })
+}
+
+#[test]
+fn no_handle_is_given_that_would_lead_to_nothing() {
+    if !can_mount() {
+        return;
+    }
+    let release = rustix::system::uname().release().to_string_lossy().into_owned();
+    let mut words = release.split(['.', '-']).map(|word| word.parse().unwrap_or(0));
+    let version = (words.next().unwrap_or(0), words.next().unwrap_or(0));
+    if version < (6, 9) {
+        skip("file handles cannot be switched off before Linux 6.9");
+        return;
+    }
+    let service = Service::new(Setting::default());
+    fs::write(service.path("f"), "x").expect("room");
+    assert_eq!(handle_error(&service.behind("f")), None, "the folder has them");
+    assert_eq!(handle_error(&service.path("f")), Some(Errno::OPNOTSUPP));
+    assert_eq!(handle_error(service.at.path()), Some(Errno::OPNOTSUPP));
+    service.end();
+}

@@ -1,0 +1,356 @@
+//! Rights that files give to programs, and that writes take: what is left after a write by another
+//! user is what the same write leaves on a plain folder, and a program that is run in that moment
+//! has none of them.
+
+use super::elsewhere;
+use super::{Rule, Service, Setting, can_mount, rule};
+use larder_core::mode::WriteMode;
+use larder_io::front::fuse::{FileOptions, KernelPages};
+use rustix::fs::{FallocateFlags, Mode, OFlags, XattrFlags};
+use rustix::io::Errno;
+use rustix::mm::{MapFlags, ProtFlags};
+use std::fs;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Somebody who may nothing that root may.
+const OTHER: u32 = 65_534;
+const PAGE: usize = 4096;
+const CAPABILITIES: &str = "security.capability";
+
+/// Bytes that direct I/O takes from anywhere.
+#[repr(C, align(4096))]
+struct Aligned([u8; PAGE]);
+
+/// Does something as another user, in a thread that ends with it.
+fn as_other<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| {
+            // SAFETY: it changes as whom this thread alone acts on files, until it ends here.
+            unsafe { libc::setfsgid(OTHER) };
+            // SAFETY: as above. With it go the rights of root on files.
+            unsafe { libc::setfsuid(OTHER) };
+            work()
+        });
+        other.join().expect("it does not panic")
+    })
+}
+
+fn open(path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
+    rustix::fs::open(path, flags | OFlags::CLOEXEC, Mode::empty())
+}
+
+fn write_all(file: OwnedFd) -> Result<(), Errno> {
+    assert_eq!(rustix::io::write(file, b"new")?, 3);
+    Ok(())
+}
+
+/// Writes bytes through a pipe, which the kernel moves into the file.
+fn splice(path: &Path) -> Result<(), Errno> {
+    let file = open(path, OFlags::WRONLY)?;
+    let (read, write) = rustix::pipe::pipe()?;
+    rustix::io::write(&write, b"new")?;
+    let flags = rustix::pipe::SpliceFlags::empty();
+    assert_eq!(rustix::pipe::splice(read, None, file, None, 3, flags)?, 3);
+    Ok(())
+}
+
+fn copy_range(path: &Path) -> Result<(), Errno> {
+    let (from, to) = (open(&path.with_extension("from"), OFlags::RDONLY)?, path);
+    let to = open(to, OFlags::WRONLY)?;
+    assert!(rustix::fs::copy_file_range(from, None, to, None, 100)? > 0);
+    Ok(())
+}
+
+fn allocate(path: &Path, flags: FallocateFlags) -> Result<(), Errno> {
+    rustix::fs::fallocate(open(path, OFlags::WRONLY)?, flags, 0, 2 * PAGE as u64)
+}
+
+/// Changes the contents of a file.
+type Change = fn(&Path) -> Result<(), Errno>;
+
+/// Every way of doing that.
+const WAYS: [(&str, Change); 11] = [
+    ("write", |path| write_all(open(path, OFlags::WRONLY)?)),
+    ("append", |path| write_all(open(path, OFlags::WRONLY | OFlags::APPEND)?)),
+    ("synchronous", |path| write_all(open(path, OFlags::RDWR | OFlags::DSYNC)?)),
+    ("direct", |path| {
+        let file = open(path, OFlags::WRONLY | OFlags::DIRECT)?;
+        assert_eq!(rustix::io::pwrite(file, &Aligned([7; PAGE]).0, 0)?, PAGE);
+        Ok(())
+    }),
+    ("cut", |path| rustix::fs::ftruncate(open(path, OFlags::WRONLY)?, 10)),
+    ("cut at opening", |path| open(path, OFlags::WRONLY | OFlags::TRUNC).map(drop)),
+    ("splice", splice),
+    ("copy", copy_range),
+    ("allocate", |path| allocate(path, FallocateFlags::empty())),
+    ("punch", |path| allocate(path, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE)),
+    ("zero", |path| allocate(path, FallocateFlags::ZERO_RANGE)),
+];
+
+/// `CAP_NET_RAW` permitted and effective, as revision 2 has it.
+fn capabilities() -> Vec<u8> {
+    [0x0200_0001_u32, 1 << 13, 0, 0, 0].iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+fn has_capabilities(path: &Path) -> bool {
+    rustix::fs::getxattr(path, CAPABILITIES, &mut [0; 0][..]).is_ok()
+}
+
+/// The rights that a file gives.
+fn rights(path: &Path) -> (String, bool) {
+    let mode = fs::metadata(path).expect("it is there").permissions().mode();
+    (format!("{:o}", mode & 0o7777), has_capabilities(path))
+}
+
+/// Modes that give rights; a file of the last one has capabilities.
+const MODES: [u32; 5] = [0o4777, 0o2777, 0o6777, 0o2767, 0o777];
+
+/// What each way leaves of each kind of rights of a file in `root`; `behind` is where it is looked
+/// at as well.
+fn left(root: &Path, behind: &Path, modes: &[u32]) -> Vec<String> {
+    let mut left = Vec::new();
+    fs::write(root.join("f.from"), vec![3; 200]).expect("room");
+    rustix::fs::chmod(root.join("f.from"), Mode::from_raw_mode(0o644)).expect("ours");
+    for (name, change) in WAYS {
+        for &mode in modes {
+            for by_root in [true, false] {
+                let path = root.join("f");
+                fs::remove_file(&path).ok();
+                fs::write(&path, vec![1; 3 * PAGE]).expect("room");
+                rustix::fs::chmod(&path, Mode::from_raw_mode(mode)).expect("ours");
+                if mode == 0o777 {
+                    let flags = XattrFlags::empty();
+                    rustix::fs::setxattr(&path, CAPABILITIES, &capabilities(), flags)
+                        .expect("ours");
+                }
+                let before = rights(&path);
+                let done = if by_root { change(&path) } else { as_other(|| change(&path)) };
+                let after = rights(&path);
+                let behind = rights(&behind.join("f"));
+                assert_eq!(after, behind, "{name} of {before:?}, by root: {by_root}, behind");
+                left.push(format!("{name}, by root {by_root}: {before:?} {done:?} {after:?}"));
+            }
+        }
+    }
+    left
+}
+
+fn open_to_all(path: &Path) {
+    rustix::fs::chmod(path, Mode::from_raw_mode(0o777)).expect("it is ours");
+}
+
+fn pages(kernel_pages: KernelPages) -> FileOptions {
+    FileOptions { kernel_pages, ..FileOptions::default() }
+}
+
+#[test]
+fn every_write_takes_the_rights_that_it_takes_on_a_plain_folder() {
+    if !can_mount() {
+        return;
+    }
+    let files = FileOptions { uncached: true, ..FileOptions::default() };
+    let uncached: &[Rule] = Box::leak(Box::new([Rule { files, ..rule("*") }]));
+    let plain = tempfile::tempdir().expect("a folder");
+    open_to_all(plain.path());
+    let settings = [
+        ("write-back", Setting::default()),
+        ("lazy", Setting { lazy: true, ..Setting::default() }),
+        ("write-through", Setting { mode: WriteMode::Through, ..Setting::default() }),
+        ("plain calls", Setting { plain: true, ..Setting::default() }),
+        ("pages", Setting { rest: pages(KernelPages::Open), ..Setting::default() }),
+        ("pages kept", Setting { rest: pages(KernelPages::Keep), ..Setting::default() }),
+        ("uncached", Setting { rules: uncached, ..Setting::default() }),
+    ];
+    for (name, setting) in settings {
+        let service = Service::new(setting);
+        open_to_all(service.at.path());
+        // Setgid without the group's right to execute gives no right; where the kernel writes by
+        // itself it stays.
+        let modes: Vec<u32> =
+            MODES.into_iter().filter(|mode| name != "uncached" || *mode != 0o2767).collect();
+        let wanted = left(plain.path(), plain.path(), &modes);
+        let found = left(service.at.path(), service.source.path(), &modes);
+        assert_eq!(found, wanted, "{name}");
+        service.end();
+    }
+}
+
+/// Where the version of the program stands.
+const VERSION_AT: usize = 138;
+/// What the program exits with if it runs as root, beside its version.
+const AS_ROOT: i32 = 0x40;
+
+/// A program that exits with its version, and with `AS_ROOT` if its effective user is root.
+fn program(version: u8) -> Vec<u8> {
+    const BASE: u64 = 0x40_0000;
+    let code = [
+        &[0xb8, 107, 0, 0, 0, 0x0f, 0x05][..], // geteuid
+        &[0x31, 0xff, 0x85, 0xc0, 0x75, 0x03], // is it 0?
+        &[0x83, 0xcf, 0x40, 0x83, 0xc7, version],
+        &[0xb8, 60, 0, 0, 0, 0x0f, 0x05], // exit
+    ]
+    .concat();
+    let half = |number: u16| number.to_le_bytes().to_vec();
+    let word = |number: u32| number.to_le_bytes().to_vec();
+    let long = |number: u64| number.to_le_bytes().to_vec();
+    // An ELF header for x86-64 with one program header: all of it, to be read and run.
+    let header = [
+        b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0".to_vec(),
+        [half(2), half(62), word(1), long(BASE + 120), long(64), long(0), word(0)].concat(),
+        [half(64), half(56), half(1), half(0), half(0), half(0)].concat(),
+        [word(1), word(5), long(0), long(BASE), long(BASE), long(PAGE as u64)].concat(),
+        [long(PAGE as u64), long(PAGE as u64)].concat(),
+    ]
+    .concat();
+    let mut program = [header, code].concat();
+    program.resize(PAGE, 0);
+    assert_eq!(program[VERSION_AT], version);
+    program
+}
+
+/// What the program at `path` exits with when another user runs it; none if it is being written.
+fn run_as_other(path: &Path) -> Option<i32> {
+    match Command::new(path).uid(OTHER).gid(OTHER).status() {
+        Ok(status) => Some(status.code().expect("it exits")),
+        Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy => None,
+        Err(error) => panic!("it can be run: {error}"),
+    }
+}
+
+/// Changes the version of the program as another user, who may write to it.
+fn change_version(path: &Path, way: &str, version: u8) {
+    let page = Aligned(program(version).try_into().expect("a page"));
+    let flags = match way {
+        "direct" => OFlags::RDWR | OFlags::DIRECT,
+        _ => OFlags::RDWR,
+    };
+    let changed = as_other(|| {
+        let file = loop {
+            match open(path, flags) {
+                // It is being run.
+                Err(Errno::TXTBSY) => std::thread::yield_now(),
+                other => break other?,
+            }
+        };
+        // What is stored in a mapping keeps the rights on a plain folder.
+        if way != "mapped" {
+            assert_eq!(rustix::io::pwrite(&file, &page.0, 0)?, PAGE);
+            return Ok(());
+        }
+        let (read_write, shared) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
+        // SAFETY: a new mapping, where the kernel wants it.
+        let map =
+            unsafe { rustix::mm::mmap(std::ptr::null_mut(), PAGE, read_write, shared, &file, 0) }?;
+        // SAFETY: a page is mapped, and this is inside of it.
+        let at = unsafe { map.cast::<u8>().add(VERSION_AT) };
+        // SAFETY: nobody else uses the mapping.
+        unsafe { at.write_volatile(version) };
+        // SAFETY: exactly what was mapped.
+        unsafe { rustix::mm::munmap(map, PAGE) }
+    });
+    changed.expect("all may write to it");
+}
+
+/// Makes it a program of root's again that runs as root, and that all may write to.
+fn make_setuid(path: &Path) {
+    let file = open(path, OFlags::WRONLY).expect("root may");
+    assert_eq!(rustix::io::pwrite(&file, &program(1), 0), Ok(PAGE));
+    drop(file);
+    rustix::fs::chmod(path, Mode::from_raw_mode(0o4777)).expect("root may");
+    let flags = XattrFlags::empty();
+    rustix::fs::setxattr(path, CAPABILITIES, &capabilities(), flags).expect("root may");
+}
+
+/// One write after another, each followed by a start of the program at once.
+fn one_after_another(path: &Path, way: &str, attempts: u32) {
+    for attempt in 0..attempts {
+        make_setuid(path);
+        // From now on the kernel knows the mode.
+        if attempt % 2 == 0 {
+            assert_eq!(run_as_other(path), Some(1 | AS_ROOT), "it is setuid");
+        }
+        change_version(path, way, 2);
+        let ran = run_as_other(path);
+        assert!(!has_capabilities(path), "capabilities, {way}, {attempt}");
+        assert_eq!(ran, Some(2), "{way}, {attempt}");
+    }
+}
+
+/// Starts of the program while it is written to.
+fn side_by_side(path: &Path, way: &str, attempts: u32) {
+    for attempt in 0..attempts {
+        make_setuid(path);
+        let is_written = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                change_version(path, way, 2);
+                is_written.store(true, Ordering::Release);
+            });
+            while !is_written.load(Ordering::Acquire) {
+                let ran = run_as_other(path);
+                let right = [None, Some(1), Some(1 | AS_ROOT), Some(2)];
+                assert!(right.contains(&ran), "{way}, {attempt}: {ran:?}");
+            }
+        });
+        assert_eq!(run_as_other(path), Some(2), "{way}, {attempt}, in the end");
+    }
+}
+
+/// The part of another process: attempts on the program in a folder.
+#[test]
+fn part_of_another_process() {
+    let Some(words) = elsewhere::words("privileges") else { return };
+    let [path, way, attempts] = words.as_slice() else { panic!("{words:?}") };
+    let (path, attempts) = (Path::new(path), attempts.parse().expect("a number"));
+    one_after_another(path, way, attempts);
+    // What is stored in a mapping keeps the rights on a plain folder.
+    if way != "mapped" {
+        side_by_side(path, way, attempts);
+    }
+}
+
+/// How often each attempt is made, unless the environment says so,
+const ATTEMPTS: &str = "30";
+/// and how often by one process.
+const ATTEMPTS_AT_ONCE: u32 = 500;
+
+fn race(setting: Setting) {
+    if !can_mount() || cfg!(not(target_arch = "x86_64")) {
+        return;
+    }
+    let attempts = std::env::var("LARDER_SETUID_ATTEMPTS").unwrap_or_else(|_| ATTEMPTS.into());
+    let mut left: u32 = attempts.parse().expect("a number");
+    let service = Service::new(setting);
+    open_to_all(service.at.path());
+    let path = service.path("program");
+    fs::write(&path, program(1)).expect("room");
+    while left > 0 {
+        let now = left.min(ATTEMPTS_AT_ONCE);
+        for way in ["written", "direct", "mapped"] {
+            let words = [path.display().to_string(), way.to_owned(), now.to_string()];
+            elsewhere::run("privileges", "folder::privileges::part_of_another_process", &words);
+        }
+        left -= now;
+    }
+    service.end();
+}
+
+#[test]
+fn what_another_user_has_written_is_not_run_as_root() {
+    race(Setting::default());
+}
+
+#[test]
+fn what_another_user_has_written_through_is_not_run_as_root() {
+    race(Setting { mode: WriteMode::Through, plain: true, ..Setting::default() });
+}
+
+#[test]
+fn what_another_user_has_written_to_pages_is_not_run_as_root() {
+    race(Setting { rest: pages(KernelPages::Keep), ..Setting::default() });
+}

@@ -1,0 +1,236 @@
+//! What a mount must not let its users do, since the folder's own mount does not: run programs as
+//! others, open devices, run programs at all, write.
+
+use super::elsewhere;
+use super::{Service, Setting, can_mount};
+use crate::common::rig;
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, StatVfsMountFlags, XattrFlags};
+use rustix::io::Errno;
+use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags};
+use std::fs;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+/// A file system in memory that is mounted with restrictions, until this is dropped.
+struct Mounted(PathBuf);
+
+impl Mounted {
+    fn new(path: &Path, flags: MountFlags) -> Self {
+        rustix::mount::mount("tmpfs", path, "tmpfs", flags, c"size=4m").expect("root may");
+        rustix::mount::mount_change(path, MountPropagationFlags::PRIVATE).expect("root may");
+        Mounted(path.to_owned())
+    }
+
+    fn remount(&self, flags: MountFlags) {
+        rustix::mount::mount_remount(&self.0, MountFlags::BIND | flags, c"").expect("root may");
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        rustix::mount::unmount(&self.0, UnmountFlags::DETACH).ok();
+    }
+}
+
+fn all() -> MountFlags {
+    MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC
+}
+
+fn restrictions(path: &Path) -> StatVfsMountFlags {
+    let known = StatVfsMountFlags::NOSUID
+        | StatVfsMountFlags::NODEV
+        | StatVfsMountFlags::NOEXEC
+        | StatVfsMountFlags::RDONLY;
+    rustix::fs::statvfs(path).expect("it is mounted").f_flag & known
+}
+
+/// Puts a program and a device into a folder.
+fn fill(folder: &Path) {
+    let program = folder.join("program");
+    fs::write(&program, "#!/bin/sh\nexit 7\n").expect("room");
+    rustix::fs::chmod(program, Mode::from_raw_mode(0o4755)).expect("ours");
+    let null = rustix::fs::makedev(1, 3);
+    let mode = Mode::from_raw_mode(0o666);
+    let device = folder.join("null");
+    rustix::fs::mknodat(rustix::fs::CWD, device, FileType::CharacterDevice, mode, null)
+        .expect("root may");
+}
+
+/// What comes of running the program and of opening the device.
+fn tried(folder: &Path) -> (Option<Errno>, Option<Errno>) {
+    let errno = |error: std::io::Error| Errno::from_io_error(&error).expect("of the kernel");
+    let ran = elsewhere::status(&folder.join("program")).err().map(errno);
+    (ran, fs::File::open(folder.join("null")).err().map(errno))
+}
+
+#[test]
+fn a_mount_is_as_restricted_as_that_of_its_folder() {
+    if !can_mount() {
+        return;
+    }
+    let source = tempfile::tempdir().expect("a folder");
+    let mounted = Mounted::new(source.path(), all());
+    fill(source.path());
+    let inside = source.path().join("inside");
+    fs::create_dir(&inside).expect("room");
+    let service = Service::over(source, Setting::default());
+    assert_eq!(restrictions(service.at.path()), restrictions(&mounted.0));
+    assert_eq!(tried(service.at.path()), (Some(Errno::ACCESS), Some(Errno::ACCESS)));
+    let source = service.end();
+    drop((source, mounted));
+}
+
+#[test]
+fn a_mount_of_an_unrestricted_folder_is_not_restricted() {
+    if !can_mount() {
+        return;
+    }
+    let source = tempfile::tempdir().expect("a folder");
+    let mounted = Mounted::new(source.path(), MountFlags::empty());
+    fill(source.path());
+    let service = Service::over(source, Setting::default());
+    assert_eq!(restrictions(service.at.path()), StatVfsMountFlags::empty());
+    assert_eq!(tried(service.at.path()), (None, None));
+    let source = service.end();
+    drop((source, mounted));
+}
+
+#[test]
+fn a_folder_that_becomes_restricted_restricts_its_mount() {
+    if !can_mount() {
+        return;
+    }
+    let source = tempfile::tempdir().expect("a folder");
+    let mounted = Mounted::new(source.path(), MountFlags::empty());
+    fill(source.path());
+    fs::create_dir(source.path().join("inside")).expect("room");
+    let service = Service::over(source, Setting::default());
+    let at = service.at.path().to_owned();
+    let is = |wanted| restrictions(&at) == wanted;
+    mounted.remount(MountFlags::NODEV);
+    rig::eventually("it follows", || is(StatVfsMountFlags::NODEV));
+    assert_eq!(tried(&at), (None, Some(Errno::ACCESS)));
+    // Once more, and not back.
+    mounted.remount(MountFlags::NOEXEC);
+    let both = StatVfsMountFlags::NODEV | StatVfsMountFlags::NOEXEC;
+    rig::eventually("it follows again", || is(both));
+    assert_eq!(tried(&at), (Some(Errno::ACCESS), Some(Errno::ACCESS)));
+    // What is mounted inside of it later counts too.
+    let inside = Mounted::new(&mounted.0.join("inside"), MountFlags::NOSUID);
+    rig::eventually("it follows what is inside", || is(both | StatVfsMountFlags::NOSUID));
+    drop(inside);
+    let source = service.end();
+    drop((source, mounted));
+}
+
+#[test]
+fn a_restricted_mount_inside_of_the_folder_restricts_all_of_it() {
+    if !can_mount() {
+        return;
+    }
+    let source = tempfile::tempdir().expect("a folder");
+    let inside = source.path().join("inside");
+    fs::create_dir(&inside).expect("room");
+    let mounted = Mounted::new(&inside, all());
+    fill(&inside);
+    let service = Service::over(source, Setting::default());
+    assert_eq!(restrictions(service.at.path()), restrictions(&mounted.0));
+    assert_eq!(tried(&service.path("inside")), (Some(Errno::ACCESS), Some(Errno::ACCESS)));
+    let notes = service.mount.as_ref().expect("until the end").notes();
+    assert!(notes.iter().any(|note| note.contains("nosuid,nodev,noexec")), "{notes:?}");
+    let source = service.end();
+    drop((mounted, source));
+}
+
+/// Every change of names, attributes and contents in `folder`, and what comes of it.
+fn changes(folder: &Path) -> Vec<(&'static str, Result<(), Errno>)> {
+    let (file, dir, new) = (folder.join("file"), folder.join("dir"), folder.join("new"));
+    let cwd = rustix::fs::CWD;
+    let open = |path: &Path, flags| rustix::fs::open(path, flags, Mode::RUSR).map(drop);
+    let times = rustix::fs::Timestamps {
+        last_access: rustix::fs::Timespec { tv_sec: 1, tv_nsec: 0 },
+        last_modification: rustix::fs::Timespec { tv_sec: 1, tv_nsec: 0 },
+    };
+    let node = |kind| rustix::fs::mknodat(cwd, &new, kind, Mode::RUSR, 0);
+    let uid = Some(rustix::fs::Uid::from_raw(1));
+    let set = || rustix::fs::setxattr(&file, "user.a", b"x", XattrFlags::empty());
+    let errno = |error: std::io::Error| Errno::from_io_error(&error).expect("of the kernel");
+    vec![
+        ("open for writing", open(&file, OFlags::WRONLY)),
+        ("open for both", open(&file, OFlags::RDWR | OFlags::DIRECT)),
+        ("cut at opening", open(&file, OFlags::RDONLY | OFlags::TRUNC)),
+        ("create", open(&new, OFlags::CREATE | OFlags::RDWR)),
+        ("create to read", open(&new, OFlags::CREATE | OFlags::RDONLY)),
+        ("create exclusively", open(&file, OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY)),
+        ("temporary", open(folder, OFlags::TMPFILE | OFlags::RDWR)),
+        ("make a directory", rustix::fs::mkdir(&new, Mode::RUSR)),
+        ("make a fifo", node(FileType::Fifo)),
+        ("make a file", node(FileType::RegularFile)),
+        ("make a device", node(FileType::CharacterDevice)),
+        ("make a symbolic link", rustix::fs::symlink("x", &new)),
+        ("make a link", rustix::fs::link(&file, &new)),
+        ("remove", rustix::fs::unlink(&file)),
+        ("remove what is missing", rustix::fs::unlink(&new)),
+        ("remove a directory", rustix::fs::rmdir(&dir)),
+        ("rename", rustix::fs::rename(&file, &new)),
+        ("change the mode", rustix::fs::chmod(&file, Mode::RUSR)),
+        ("change the owner", rustix::fs::chownat(cwd, &file, uid, None, AtFlags::empty())),
+        ("change times", rustix::fs::utimensat(cwd, &file, &times, AtFlags::empty())),
+        ("cut", fs::OpenOptions::new().write(true).open(&file).map(drop).map_err(errno)),
+        ("set an attribute", set()),
+        ("remove an attribute", rustix::fs::removexattr(&file, "user.b")),
+        ("ask for writing", rustix::fs::access(&file, rustix::fs::Access::WRITE_OK)),
+    ]
+}
+
+fn fill_to_change(folder: &Path) {
+    fs::write(folder.join("file"), "text").expect("room");
+    fs::create_dir(folder.join("dir")).expect("room");
+}
+
+/// Mounts a folder with something in it that is read-only, and compares.
+fn compare_read_only(make: impl FnOnce(&TempDir) -> (Vec<Mounted>, PathBuf), private: bool) {
+    let source = tempfile::tempdir().expect("a folder");
+    let (mounted, inside) = make(&source);
+    let wanted = changes(&source.path().join(&inside));
+    let refused = wanted.iter().filter(|(_, result)| *result == Err(Errno::ROFS)).count();
+    assert!(refused > 15, "{wanted:?}");
+    let service = Service::over(source, Setting { private, ..Setting::default() });
+    let mut found = changes(&service.path(&inside.to_string_lossy()));
+    let source = service.end();
+    drop((mounted, source));
+    if inside != Path::new("") {
+        // What the kernel answers by itself, which does not know that a part is read-only.
+        let own = ["remove what is missing", "ask for writing"];
+        let pairs = found.iter_mut().zip(&wanted);
+        pairs
+            .filter(|(found, _)| own.contains(&found.0))
+            .for_each(|(found, right)| *found = *right);
+    }
+    assert_eq!(found, wanted, "private: {private}");
+}
+
+#[test]
+fn what_is_read_only_says_so() {
+    if !can_mount() {
+        return;
+    }
+    for private in [false, true] {
+        let whole = |source: &TempDir| {
+            let mounted = Mounted::new(source.path(), MountFlags::empty());
+            fill_to_change(source.path());
+            mounted.remount(MountFlags::RDONLY);
+            (vec![mounted], PathBuf::new())
+        };
+        compare_read_only(whole, private);
+        let inside = |source: &TempDir| {
+            let path = source.path().join("inside");
+            fs::create_dir(&path).expect("room");
+            let mounted = Mounted::new(&path, MountFlags::empty());
+            fill_to_change(&path);
+            mounted.remount(MountFlags::RDONLY);
+            (vec![mounted], PathBuf::from("inside"))
+        };
+        compare_read_only(inside, private);
+    }
+}
