@@ -1,4 +1,4 @@
-//! The paths of the control API: one row each.
+//! Routes of the control API, one row per path.
 
 use super::request::{Refused, Request, Response, get, json, post, response};
 use super::token::Token;
@@ -13,11 +13,11 @@ use larder_report::control::{
 use larder_report::openmetrics::MEDIA_TYPE;
 use std::sync::Arc;
 
-/// The state that all requests at one socket share.
+/// State that all requests on one socket share.
 pub(super) struct Api {
     service: Arc<Service>,
     jobs: jobs::Jobs,
-    /// The token that each request must show, if any.
+    /// The token that each request must carry, if any.
     token: Option<Token>,
 }
 
@@ -26,12 +26,12 @@ impl Api {
         Api { service, jobs: jobs::Jobs::new(), token }
     }
 
-    /// Answers one request.
+    /// Responds to one request.
     pub(super) async fn answer(&self, request: Request) -> Response {
         self.route(request).await.unwrap_or_else(Refused::into_response)
     }
 
-    /// Finds the row of a request, and answers as it says.
+    /// Dispatches a request by its path.
     async fn route(&self, request: Request) -> Result<Response, Refused> {
         self.check_token(&request)?;
         let service = &*self.service;
@@ -63,11 +63,11 @@ impl Api {
     fn check_token(&self, request: &Request) -> Result<(), Refused> {
         let Some(token) = &self.token else { return Ok(()) };
         let shown = request.headers().get(AUTHORIZATION);
-        let is_shown = shown.is_some_and(|shown| token.is_shown_by(shown.as_bytes()));
-        is_shown.then_some(()).ok_or_else(Refused::no_token)
+        let is_valid = shown.is_some_and(|shown| token.is_shown_by(shown.as_bytes()));
+        is_valid.then_some(()).ok_or_else(Refused::no_token)
     }
 
-    /// Runs `work` on a blocking thread: it visits every page or waits for another server.
+    /// Runs `work` on a blocking thread, since it visits every page or waits for another server.
     async fn run_blocking<T: Send + 'static>(
         &self,
         what: &str,

@@ -118,7 +118,7 @@ async fn until_closed<T>(
 ) -> Option<T> {
     // An error says that its owner is gone, which is the end as well.
     let (mut end, mut work) = (pin!(closed.wait_for(|closed| *closed)), pin!(work));
-    // The end is polled first, so that busy clients cannot delay it.
+    // The shutdown is polled first, so that busy clients cannot delay it.
     poll_fn(|context| match end.as_mut().poll(context) {
         Poll::Ready(_) => Poll::Ready(None),
         Poll::Pending => work.as_mut().poll(context).map(Some),

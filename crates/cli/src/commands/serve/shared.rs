@@ -19,7 +19,7 @@ impl Listening {
     pub(super) fn start(folder: &Path, mount: &FolderMount) -> Option<Self> {
         let begun = Changes::of(folder).map_err(|error| error.to_string()).and_then(|changes| {
             let started = Listening::with(changes, mount.news());
-            started.map_err(|error| format!("be told of changes: {error}"))
+            started.map_err(|error| format!("watch for changes: {error}"))
         });
         match begun {
             Ok(listening) => Some(listening),

@@ -36,9 +36,10 @@ fn remove_when_ended(part: &Path) -> Result<()> {
 pub(super) fn target(text: &str) -> Result<Target, String> {
     Target::from_name(text).ok_or_else(|| {
         let names: Vec<_> = Target::ALL.iter().map(|target| target.name()).collect();
-        let hint = if text == "parquet" { " (Parquet: --features full)" } else { "" };
+        let is_parquet = text == "parquet";
+        let hint = if is_parquet { " (for Parquet build with --features full)" } else { "" };
         let names = names.join(", ");
-        format!("\"{text}\" is not a format that this build writes; there are {names}{hint}")
+        format!("this build cannot write the format \"{text}\"; choose one of {names}{hint}")
     })
 }
 
@@ -58,8 +59,8 @@ impl Output {
         let is_parquet = name.to_ascii_lowercase().ends_with(".parquet");
         ensure!(
             target.is_some() || by_name.is_some() || !is_parquet,
-            "write {name}: this build writes no Parquet; give another name, or build larder with \
-             `cargo build --release --features full`"
+            "write {name}: this build of larder does not support Parquet; choose another name, \
+             install a package of larder, or build it with `cargo build --release --features full`"
         );
         let target = target.or(by_name).unwrap_or(Target::Larder);
         if path == Path::new("-") {

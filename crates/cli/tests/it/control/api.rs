@@ -140,8 +140,8 @@ fn what_makes_no_sense_is_refused_with_a_sentence() {
     refused(405, server.post("/v1/stats", ""), "another method");
     refused(404, server.post("/v1/flush", r#"{"volume": "two"}"#), "find the volume \"two\"");
     refused(400, server.post("/v1/flush", r#"{"volumes": "one"}"#), "unknown field `volumes`");
-    refused(400, server.post("/v1/flush", "{"), "understand the request");
-    refused(400, server.post("/v1/flush", "[]"), "understand the request");
+    refused(400, server.post("/v1/flush", "{"), "parse the request body");
+    refused(400, server.post("/v1/flush", "[]"), "parse the request body");
     refused(400, server.post("/v1/stop", r#"{"now": true}"#), "unknown field `now`");
     server.stop();
 }
@@ -191,7 +191,7 @@ fn a_path_is_for_its_methods_and_as_it_is_written() {
     ] {
         let (found, allowed, answer) = ask("GET", path);
         assert_eq!((found, allowed), (status, None), "{path}: {answer:?}");
-        assert!(status == 200 || answer.error().contains("there is no such path"), "{answer:?}");
+        assert!(status == 200 || answer.error().contains("has no such path"), "{answer:?}");
     }
     assert_eq!(ask("OPTIONS", "*").0, 404);
     assert_eq!(ask("CONNECT", "larder:80").0, 404);
