@@ -15,7 +15,7 @@
 //! so that loom can explore it. [`HugeAllocator`] is for the tables beside it. All sizes are in
 //! bytes unless a name says frames.
 
-#![expect(unsafe_code, reason = "memory of frames is shared by a protocol of its own")]
+#![expect(unsafe_code, reason = "the latch protocol guards the memory of frames")]
 
 mod allocator;
 mod arena;

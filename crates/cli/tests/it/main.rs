@@ -1,4 +1,4 @@
-//! Integration tests of the program, from the outside.
+//! Integration tests of the `larder` program.
 
 #![expect(clippy::tests_outside_test_module, reason = "all of this is a test")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on is to panic")]

@@ -397,7 +397,7 @@ impl Mounted {
         if mounted.is_ok_and(|output| output.status.success()) {
             return Some(Mounted(dir));
         }
-        skip("no tmpfs can be mounted here");
+        skip("cannot mount a tmpfs");
         None
     }
 }

@@ -52,13 +52,13 @@ pub(crate) fn on_a_disk() -> Option<TempDir> {
     let folder = tempfile::tempdir().unwrap();
     let mount = larder_host::mounts::Mount::of(folder.path()).unwrap();
     if mount.is_memory() || mount.is_fuse() {
-        skip(format_args!("the temporary folder lies on {}", mount.fs_type));
+        skip(format_args!("the temporary directory is on {}", mount.fs_type));
         return None;
     }
     Some(folder)
 }
 
-/// Runs a tool and returns its output; reports the skip and returns nothing if the tool fails.
+/// Runs a tool and returns its output. If the tool fails, reports a skip and returns `None`.
 pub(crate) fn tool(program: &str, words: &[&str]) -> Option<String> {
     let output = Command::new(program).args(words).output().unwrap();
     if !output.status.success() {
@@ -69,7 +69,7 @@ pub(crate) fn tool(program: &str, words: &[&str]) -> Option<String> {
     Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// Runs a tool that undoes something, which may not have been done.
+/// Runs a tool for cleanup and ignores its failure.
 pub(crate) fn undo(program: &str, words: &[&str]) {
     drop(Command::new(program).args(words).output().unwrap());
 }
@@ -125,7 +125,7 @@ impl Bind {
             return None;
         }
         if !Path::new("/dev/fuse").exists() {
-            skip("there is no /dev/fuse");
+            skip("/dev/fuse is missing");
             return None;
         }
         let folder = on_a_disk()?;

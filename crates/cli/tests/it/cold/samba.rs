@@ -90,7 +90,7 @@ fn mount(point: &Path, home: &Path, config: &Path, port: u16) -> Option<PathBuf>
         tool("mount", &["-t", "cifs", "//127.0.0.1/share", shown, "-o", &options])?;
         return Some(point.to_path_buf());
     }
-    // The kernel has no client for it.
+    // Without an SMB client in the kernel, smbnetfs mounts the share.
     if !has_tool("smbnetfs") || !has_tool("fusermount3") {
         return None;
     }

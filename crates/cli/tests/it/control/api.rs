@@ -147,7 +147,7 @@ fn what_makes_no_sense_is_refused_with_a_sentence() {
 }
 
 #[test]
-fn a_path_is_for_its_methods_and_as_it_is_written() {
+fn a_path_accepts_only_its_methods_and_its_exact_spelling() {
     let server = Server::start(&["one"], &[]);
     let ask = |method: &str, path: &str| {
         let head = format!("{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
@@ -165,7 +165,8 @@ fn a_path_is_for_its_methods_and_as_it_is_written() {
             assert_eq!(answer.body.is_empty(), method == "HEAD", "{method}: {answer:?}");
         }
     }
-    // The head of a GET, and where a proxy would look.
+    // HEAD returns the headers of GET. Absolute URIs, as for a proxy, are accepted; misspelled
+    // paths are not.
     for path in ["/v1/files", "/v1/stats", "/metrics", "/nothing"] {
         let length = |answer: &super::rig::Answer| {
             let mut lines = answer.head.lines();
@@ -199,12 +200,12 @@ fn a_path_is_for_its_methods_and_as_it_is_written() {
 }
 
 #[test]
-fn a_connection_takes_one_request_after_the_other() {
+fn a_connection_serves_several_requests_in_order() {
     let server = Server::start(&["one"], &[]);
     let request = |method: &str, path: &str, rest: &str| {
         format!("{method} {path} HTTP/1.1\r\nHost: x\r\n{rest}")
     };
-    // Bodies that nothing reads, and an answer whose body is not sent.
+    // Request bodies that the server does not read, and a response without a body.
     let body = "Content-Length: 3\r\n\r\nabc";
     let all = [
         request("GET", "/v1/files", body),

@@ -16,7 +16,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
 pub(crate) const MIB: u64 = 1 << 20;
 
-/// The program, or the one that `LARDER_BINARY` names.
+/// Returns a command that runs the program under test, or the one that `LARDER_BINARY` names.
 pub(crate) fn larder() -> Command {
     let named = std::env::var_os("LARDER_BINARY");
     let mut command = Command::new(named.unwrap_or_else(|| env!("CARGO_BIN_EXE_larder").into()));

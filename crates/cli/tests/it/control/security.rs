@@ -114,7 +114,7 @@ fn only_the_right_token_opens_the_door() {
             assert!(!answer.body.contains(TOKEN), "the secret stays one");
         }
     }
-    // Nor does it say which paths and methods there are.
+    // Nor does the response reveal which paths and methods exist.
     let known = ask("DELETE", "/v1/stats", "");
     assert_eq!((known.status, known.head.contains("allow:")), (401, false), "{known:?}");
     let right = format!("Authorization: Bearer {TOKEN}\r\n");

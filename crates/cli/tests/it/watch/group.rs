@@ -69,7 +69,7 @@ impl Group {
                 return Some(Group { folder, name, _undo: undo });
             }
         }
-        skip("no memory controller for groups");
+        skip("no memory controller for control groups");
         None
     }
 

@@ -51,8 +51,8 @@ fn leak(file: &Path, prepared: &dyn Fn()) {
     assert!(all.iter().all(|it| it[MIB] == 1));
 }
 
-/// Holds nearly everything, and reads a file for which there is no room. Each page was read before:
-/// only one that comes back counts as paged, however few are read in the time.
+/// Holds nearly all memory, and reads a file that does not fit. Each page was read before, since
+/// only pages that are read again count as paged, and few are read in the time.
 fn page(file: &Path, prepared: &dyn Fn()) {
     let held = vec![1_u8; HELD_MIB * MIB];
     read_all(file);

@@ -57,7 +57,7 @@ fn the_recommended_size_is_the_smallest_that_reaches_the_goal() {
         let counts = lru.counts();
         f64::from(u32::try_from(counts.hits().references).unwrap()) / 60_000.0
     };
-    // More pages of LRU never hit less, so the least is found by halving.
+    // The hits of LRU never decrease with its size, so bisection finds the least size.
     let (mut too_few, mut needed) = (0, 4_000);
     while needed - too_few > 1 {
         let middle = u32::midpoint(too_few, needed);

@@ -116,7 +116,7 @@ fn noise_is_told_to_be_noise() {
 fn damaged_parquet_is_an_error_and_not_a_panic() {
     let records = anything(&mut Random::from_seed(5), 2_000, Addressing::Bytes);
     let Some(target) = Target::from_name("parquet") else {
-        larder_testing::skip("built without the feature parquet");
+        larder_testing::skip("this build does not have the feature parquet");
         return;
     };
     let bytes = written(&records, target, Addressing::Bytes);
