@@ -1,4 +1,4 @@
-//! Cleanup of what a proof changed on the machine, also when the proof is interrupted.
+//! Undoes a proof's changes to the machine, even if the proof is interrupted.
 //!
 //! A guard is a small shell that waits on a pipe held by this process. The pipe closes when the
 //! guard is dropped, when a panic unwinds, and when this process dies in any way, kill -9 included;
@@ -26,7 +26,7 @@ impl Cleanup {
         Ok(Self(shell.spawn().context("start the shell that cleans up")?))
     }
 
-    /// Ends the guard without running the script: its work is done.
+    /// Ends the guard without running the script.
     pub(crate) fn cancel(&mut self) {
         if let Some(mut pipe) = self.0.stdin.take() {
             // A shell that is gone needs no cancelling.
@@ -42,7 +42,7 @@ impl Drop for Cleanup {
     }
 }
 
-/// A directory for images and sockets, open to every user, always removed.
+/// A directory for images and sockets, accessible to every user, always removed.
 pub(crate) struct Scratch {
     path: PathBuf,
     _cleanup: Cleanup,

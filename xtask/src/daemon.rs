@@ -1,5 +1,4 @@
-//! A program in the background: started, waited for, watched and ended in one way. It dies with
-//! its value, and with this process.
+//! A program in the background. It ends when its [`Daemon`] is dropped, and when this process ends.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -12,34 +11,34 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::cleanup::Cleanup;
 use crate::run;
 
-/// Time from a start until the program is ready, and from a signal to its end.
+/// Maximum time from the start until the program is ready, and from a signal to its end.
 const START_MAX: Duration = Duration::from_secs(30);
 const STOP_MAX: Duration = Duration::from_mins(2);
 
-/// Waits until something is so.
+/// Waits up to `limit` until `condition` returns true.
 pub(crate) fn until(
     what: &str,
     limit: Duration,
-    mut is_so: impl FnMut() -> Result<bool>,
+    mut condition: impl FnMut() -> Result<bool>,
 ) -> Result<()> {
     let begun = Instant::now();
-    while !is_so()? {
-        ensure!(begun.elapsed() < limit, "waited {} s in vain: {what}", limit.as_secs());
+    while !condition()? {
+        ensure!(begun.elapsed() < limit, "timed out after {} s: {what}", limit.as_secs());
         std::thread::sleep(Duration::from_millis(10));
     }
     Ok(())
 }
 
-/// End of a program.
+/// Result of a program that has ended.
 pub(crate) struct Ended {
-    /// Exit code; none if a signal ended it.
+    /// Exit code, or `None` if a signal ended the program.
     pub(crate) code: Option<i32>,
-    /// From the signal to the end.
+    /// Time from the signal to the end.
     pub(crate) took: Duration,
     pub(crate) stderr: String,
 }
 
-/// A program that runs, with its output in a directory of its own.
+/// A running program, whose output goes to its own directory.
 #[derive(Debug)]
 pub(crate) struct Daemon {
     pub(crate) name: String,
@@ -49,7 +48,7 @@ pub(crate) struct Daemon {
 }
 
 impl Daemon {
-    /// Starts the command that `make` returns for the program's own directory.
+    /// Starts the command that `make` returns for the directory of the program.
     pub(crate) fn start(
         name: &str,
         scratch: &Path,
@@ -65,19 +64,19 @@ impl Daemon {
         Ok(Self { name: name.to_owned(), child, cleanup, dir })
     }
 
-    /// Waits until it is ready; an error if it ends before.
+    /// Waits until the program is ready; fails if it ends before.
     pub(crate) fn wait_until(&mut self, is_ready: impl Fn(&Self) -> bool) -> Result<()> {
         let what = format!("{} is ready", self.name);
         let ready = until(&what, START_MAX, || self.check_alive().map(|()| is_ready(self)));
         ready.with_context(|| format!("start {}: {}", self.name, run::tail(&self.stderr())))
     }
 
-    /// A file in its own directory.
+    /// Returns the path of a file in the directory of the program.
     pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
 
-    /// Its output so far.
+    /// Returns the standard output so far.
     pub(crate) fn stdout(&self) -> String {
         std::fs::read_to_string(self.file("stdout")).unwrap_or_default()
     }
@@ -94,7 +93,7 @@ impl Daemon {
         Ok(self.child.try_wait().with_context(|| format!("wait for {}", self.name))?.is_some())
     }
 
-    /// An error, with the end of its output, if it has ended.
+    /// Fails, with the last lines of its errors, if the program has ended.
     pub(crate) fn check_alive(&mut self) -> Result<()> {
         ensure!(!self.has_ended()?, "{} ended\n{}", self.name, run::tail(&self.stderr()));
         Ok(())
@@ -105,7 +104,7 @@ impl Daemon {
         sent.with_context(|| format!("signal {}", self.name))
     }
 
-    /// Waits for its end.
+    /// Waits up to `limit` for the end of the program.
     pub(crate) fn wait(mut self, limit: Duration) -> Result<Ended> {
         let (begun, name) = (Instant::now(), self.name.clone());
         until(&format!("{name} ends"), limit, || self.has_ended())?;
@@ -113,13 +112,13 @@ impl Daemon {
         Ok(Ended { code: status.code(), took: begun.elapsed(), stderr: self.stderr() })
     }
 
-    /// Ends it with a signal and waits.
+    /// Ends the program with a signal, and waits for its end.
     pub(crate) fn end(self, signal: Signal) -> Result<Ended> {
         self.signal(signal)?;
         self.wait(STOP_MAX)
     }
 
-    /// Ends it with a signal; an error unless its exit code is 0.
+    /// Ends the program with a signal; fails unless its exit code is 0.
     pub(crate) fn end_well(self, signal: Signal) -> Result<Ended> {
         let name = self.name.clone();
         let ended = self.end(signal)?;

@@ -38,10 +38,10 @@ usage: cargo xtask COMMAND
   captures [BINARY]      show larder top to docs/top.md, in tmux; needs root
   test                   install what the tests need, run everything that takes minutes
       --stress ROUNDS [FILTER]
-                         all tests, or those of a nextest filter, so often on a machine
-                         that makes it hard; needs root
+                         run all tests, or those of a nextest filter, ROUNDS times under
+                         load and with scarce resources; needs root
   guest [OPTION]... CMD  run a command under Debian's kernel, in a virtual machine that sees
-                         this machine's root; options: head of xtask/guest/run
+                         this machine's root directory; options: see xtask/guest/run
   prove [NAME...]        install what the proofs need, run all of them or those named
       --quick            seconds instead of minutes
       --for TIME         how long to fuzz: 90s, 10m, 1h (default 1h; 5s with --quick)

@@ -46,7 +46,7 @@ pub(crate) fn install() -> Result<()> {
     install_these(NEEDS)
 }
 
-/// The same for programs and packages that few need.
+/// Installs programs and their packages; fails if some stay missing.
 pub(crate) fn install_these(needs: &[(&str, &str)]) -> Result<()> {
     let missing = || -> (Vec<&str>, Vec<&str>) {
         needs.iter().copied().filter(|(program, _)| !run::installed(program)).unzip()
@@ -66,6 +66,6 @@ pub(crate) fn install_these(needs: &[(&str, &str)]) -> Result<()> {
         apt(cmd!("apt-get --quiet install --yes --no-install-recommends {packages...}"))?;
     }
     let (still, packages) = (missing().0.join(", "), packages.join(" "));
-    ensure!(still.is_empty(), "not here: {still}; on Debian: apt-get install {packages}");
+    ensure!(still.is_empty(), "still missing: {still} (on Debian: apt-get install {packages})");
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! The rules of this repository as a test: each violation is one line, `path:line: rule`.
 //!
-//! Reads what is on disk, so that a file not yet committed is judged as well. Rules about code
+//! It reads the working tree, so that uncommitted files are checked as well. Rules about code
 //! itself are lints of rustc and clippy, in Cargo.toml.
 
 #[cfg(test)]
@@ -18,11 +18,11 @@ use crate::run::{self, cmd};
 const FILE_BYTES_MAX: u64 = 1 << 20;
 /// As in rustfmt.toml.
 const COLUMNS_MAX: usize = 100;
-/// A longer source does more than one thing.
+/// Maximum number of code lines of a source file.
 const CODE_LINES_MAX: usize = 800;
 
-/// Beginnings of paths that exist on one machine only. Written in parts, so that this file keeps
-/// its own rule.
+/// Prefixes of paths that exist on one machine only. They are split, so that this file follows its
+/// own rule.
 const MACHINE_PATHS: &[&str] = &[
     concat!("/wo", "rk/"),
     concat!("/ro", "ot/"),
@@ -32,7 +32,7 @@ const MACHINE_PATHS: &[&str] = &[
 /// Words that mark unfinished work.
 const UNFINISHED: &[&str] = &[concat!("TO", "DO"), concat!("FIX", "ME")];
 
-/// Crate and the crates that it may use, in any kind of dependency.
+/// Each crate, and the crates that it may depend on in any way.
 const MAY_USE: &[(&str, &[&str])] = &[
     ("larder-mem", &[]),
     ("larder-core", &[]),
@@ -51,7 +51,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("xtask", &[]),
 ];
 
-/// The crate that all others may use, in dev-dependencies alone.
+/// The crate that all others may use, but only as a dev-dependency.
 const TESTING: &str = "larder-testing";
 
 /// `tidy`.
@@ -66,7 +66,7 @@ pub(crate) fn command() -> Result<Ending> {
     Ok(if violations.is_empty() { Ending::Holds } else { Ending::Broken })
 }
 
-/// The direction between our crates, from the metadata of cargo.
+/// Checks the dependencies between our crates, from the metadata of cargo.
 fn direction(metadata: &Value) -> Vec<String> {
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let name = |value: &Value| value["name"].as_str().unwrap_or_default().to_owned();
@@ -80,7 +80,7 @@ fn direction(metadata: &Value) -> Vec<String> {
             found.push(format!("{manifest}:1: {rule}"));
         };
         let Some((_, allowed)) = MAY_USE.iter().find(|(known, _)| *known == this) else {
-            add(format!("crate {this} has no place in the direction (xtask/src/tidy.rs)"));
+            add(format!("crate {this} is not in the list of dependencies (xtask/src/tidy.rs)"));
             continue;
         };
         let mut used = list(&package["dependencies"]);
@@ -93,7 +93,7 @@ fn direction(metadata: &Value) -> Vec<String> {
     found
 }
 
-/// All violations in the files of a tree.
+/// Returns all violations in the files of a tree.
 fn check(root: &Path) -> Result<Vec<String>> {
     let mut find = cmd!("find -path ./.git -prune -o -path ./target -prune -o -type f -print");
     let files = run::text(find.current_dir(root))?;
@@ -127,7 +127,7 @@ fn check_file(root: &Path, path: &Path, mut add: impl FnMut(usize, String)) -> R
         let is_inside = |c: char| c.is_alphanumeric() || "._-~/*}>".contains(c);
         for start in MACHINE_PATHS {
             if line.match_indices(start).any(|(at, _)| !line[..at].ends_with(is_inside)) {
-                add(format!("path of one machine: {start}"));
+                add(format!("machine-specific path: {start}"));
             }
         }
         if is_plain && line.chars().count() > COLUMNS_MAX {
@@ -142,7 +142,7 @@ fn check_file(root: &Path, path: &Path, mut add: impl FnMut(usize, String)) -> R
         }
         let trimmed = line.trim_start();
         if is_source && trimmed.starts_with("#[ignore") {
-            add("#[ignore]: a test runs or goes; long ones are proofs of xtask".into());
+            add("#[ignore]: remove the test, or make it a proof of xtask".into());
         }
         code_lines += usize::from(!trimmed.is_empty() && !trimmed.starts_with("//"));
         in_code ^= trimmed.starts_with("```");
@@ -152,7 +152,7 @@ fn check_file(root: &Path, path: &Path, mut add: impl FnMut(usize, String)) -> R
         }
     }
     if is_source && !text.starts_with("//!") {
-        add(1, "does not begin with //!: say what the file is for".into());
+        add(1, "does not begin with //!: describe the purpose of the file".into());
     }
     if is_source && code_lines > CODE_LINES_MAX {
         add(1, format!("{code_lines} lines of code, more than {CODE_LINES_MAX}"));
@@ -160,8 +160,7 @@ fn check_file(root: &Path, path: &Path, mut add: impl FnMut(usize, String)) -> R
     Ok(())
 }
 
-/// The links of a line, `](TARGET)` with a title after a blank left out, to files that do not
-/// exist.
+/// Returns the links of a line (`](TARGET)`, without a title) to files that do not exist.
 fn missing_links<'a>(dir: &'a Path, line: &'a str) -> impl Iterator<Item = String> + 'a {
     let target = |rest: &'a str| rest.split(')').next()?.split_whitespace().next();
     let files = line.split("](").skip(1).filter_map(target);

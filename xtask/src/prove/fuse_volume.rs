@@ -14,16 +14,16 @@ use crate::memory_group::MemoryGroup;
 
 /// Enough for PostMark.
 const IMAGE_MIB: u64 = 2048;
-/// Rounds of kills: milliseconds of writing, bytes of a file, threads.
+/// Rounds with a kill: milliseconds of writing, maximum size of a file, threads.
 const SPAN_MS: (u64, u64) = (500, 2500);
 const FILE_BYTES_MAX: u64 = 200_000;
 const THREADS: u64 = 4;
-/// The longest wait of a writer for a server that is gone.
+/// Maximum wait of a writer for a killed server.
 const WAIT_MAX: Duration = Duration::from_mins(1);
 const LAZY: &str =
     "--memory 64MiB --set first-delay=60000 --set idle-delay=60000 --set age-max=600000";
 
-/// All memory of the server, the writer and the leak.
+/// Memory limit of the server, the writer and the leak together.
 const LIMIT_MIB: u64 = 512;
 const PRESSURE_MIB: u64 = 1024;
 const PRESSURE: &str = "--memory 128MiB";
@@ -32,7 +32,7 @@ const WRITER: &str = "while [ ! -e \"$2\" ]; do
   dd if=/dev/zero of=\"$1/file\" bs=1M count=200 2> /dev/null || exit 1
   rm \"$1/file\"; echo round
 done";
-/// Uses 300 MiB twice over, in a group where only swap has room for that.
+/// Fills 300 MiB and reads them twice, in a group that has to swap for that.
 const SWAPPER: &str = "import sys
 pages = [bytearray(b'%08d' % i * 512) for i in range(76800)]
 for again in range(2):
@@ -54,14 +54,14 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
         });
     }
     for round in 1..=env.either(3, 1) {
-        let what = format!("ext4 is written while memory leaks away, {round}");
-        claims.tried(what + ": nothing waits for ever", || leak(env));
+        let what = format!("ext4 is written while a process leaks memory, {round}");
+        claims.tried(what + ": nothing hangs", || leak(env));
     }
     claims.tried("swap on a volume's loop device, used until memory is short", || swap(env));
     Ok(())
 }
 
-/// A server with the volume `disk` as a file.
+/// A server that shows the volume `disk` as a file.
 pub(super) struct Served {
     pub(super) server: Server,
     dir: PathBuf,
@@ -69,7 +69,7 @@ pub(super) struct Served {
 }
 
 impl Served {
-    /// Serves an image or a device, as a process of a group if there is one.
+    /// Serves an image or a device, in a memory group if there is one.
     pub(super) fn start(
         env: &Env,
         image: &Path,
@@ -77,7 +77,7 @@ impl Served {
         group: Option<&MemoryGroup>,
     ) -> Result<Self> {
         let dir = env.file("volumes");
-        // What a killed server left there cannot even be looked at.
+        // The dead mount of a killed server exists, but fails stat(2).
         if dir.symlink_metadata().is_err_and(|e| e.kind() == std::io::ErrorKind::NotFound) {
             std::fs::create_dir(&dir).context("make a directory for the files")?;
         }
@@ -98,7 +98,7 @@ impl Served {
         Ok(())
     }
 
-    /// Kills it; its mount stays behind, dead.
+    /// Kills the server, whose dead mount stays.
     fn kill(mut self) -> Result<()> {
         self.server.kill()?;
         self.cleanup.cancel();
@@ -106,7 +106,7 @@ impl Served {
     }
 }
 
-/// The life of a file system without faults.
+/// Creates, uses, remounts and checks a file system, without faults.
 fn whole_life(env: &Env, kind: Kind) -> Result<String> {
     let image = image::sparse(&env.file("volume.img"), IMAGE_MIB * MIB)?;
     let served = Served::start(env, &image, "--memory 160MiB", None)?;
@@ -119,11 +119,11 @@ fn whole_life(env: &Env, kind: Kind) -> Result<String> {
     work::build(point)?;
     let before = work::listing(point)?;
     let files = before.lines().count();
-    ensure!(files > 30, "there is hardly anything to compare");
+    ensure!(files > 30, "there are too few files to compare");
     file_system.unmount()?;
     file_system.check()?;
     file_system.mount()?;
-    ensure!(before == work::listing(point)?, "the files are other ones after mounting again");
+    ensure!(before == work::listing(point)?, "the files differ after a second mount");
     file_system.leave()?;
     served.stop_clean()?;
     // The image alone, without any cache.
@@ -136,7 +136,7 @@ fn whole_life(env: &Env, kind: Kind) -> Result<String> {
     Ok(format!("{files} files the same, PostMark {rate}"))
 }
 
-/// Rounds of kills on one image; what came out.
+/// Runs rounds with a kill on one image; returns the figure.
 fn kills(env: &Env, kind: Kind, rounds: u64) -> Result<String> {
     let image = image::sparse(&env.file("killed.img"), IMAGE_MIB * MIB)?;
     let mut random = Rng::with_seed(env.options.seed);
@@ -165,16 +165,16 @@ fn kills(env: &Env, kind: Kind, rounds: u64) -> Result<String> {
             let kept = writers.into_iter().map(|it| it.join().expect("a writer does not panic"));
             killed.and(kept.collect::<Result<Vec<u64>>>())
         })?;
-        // What is left of the file system has lost its disk.
-        file_system.leave().context("unmount what has lost its disk")?;
+        // The file system that is still mounted has lost its disk.
+        file_system.leave().context("unmount the file system that has lost its disk")?;
         promised += kept.iter().sum::<u64>();
         compare_files(env, &image, kind, (&dir, seed), &kept)?;
     }
-    ensure!(promised > 0, "nothing was promised");
-    Ok(format!("{rounds} kills, {promised} fsynced files whole, fsck clean"))
+    ensure!(promised > 0, "no file was fsynced");
+    Ok(format!("{rounds} kills, {promised} fsynced files intact, fsck clean"))
 }
 
-/// Name and content of a file.
+/// Returns the name and the content of a file.
 fn file_of(seed: u64, thread: u64, number: u64) -> (String, Vec<u8>) {
     let mut random = Rng::with_seed(seed ^ thread ^ (number << 8));
     let len = random.u64(1..=FILE_BYTES_MAX);
@@ -183,7 +183,7 @@ fn file_of(seed: u64, thread: u64, number: u64) -> (String, Vec<u8>) {
     (format!("{thread}-{number}"), bytes)
 }
 
-/// Writes files until that fails; how many of them, and of their names, were fsynced.
+/// Writes files until a write fails. Returns how many files, with their names, were fsynced.
 fn write_files(dir: &Path, seed: u64, thread: u64, stop: &AtomicBool) -> Result<u64> {
     let (begun, mut number) = (Instant::now(), 0);
     let one = |number: u64| -> std::io::Result<()> {
@@ -200,7 +200,7 @@ fn write_files(dir: &Path, seed: u64, thread: u64, stop: &AtomicBool) -> Result<
     Ok(number)
 }
 
-/// Compares the promised files on a new server, after the journal was replayed.
+/// Compares the fsynced files on a new server, after a replay of the journal.
 fn compare_files(
     env: &Env,
     image: &Path,
@@ -222,10 +222,10 @@ fn compare_files(
     served.stop_clean()
 }
 
-/// A leak beside a writer; what came out.
+/// Runs a leak beside a writer; returns the figure.
 fn leak(env: &Env) -> Result<String> {
     if let Some(reason) = MemoryGroup::missing() {
-        bail!("it {reason}");
+        bail!("{reason}");
     }
     let group = MemoryGroup::of(LIMIT_MIB)?;
     let image = image::sparse(&env.file("pressed.img"), PRESSURE_MIB * MIB)?;
@@ -237,7 +237,7 @@ fn leak(env: &Env) -> Result<String> {
         group.enter(&cmd!("sh -c {WRITER} writer {point} {dir}/stop"))
     })?;
     let mut written = |rounds: usize| {
-        until("the writer goes on", limit, || {
+        until("the writer continues", limit, || {
             writer.check_alive()?;
             Ok(writer.stdout().lines().count() >= rounds)
         })?;
@@ -254,12 +254,12 @@ fn leak(env: &Env) -> Result<String> {
     file_system.end()?;
     served.stop_clean()?;
     let place = if spared { "server inside" } else { "server outside: no CAP_SYS_RESOURCE" };
-    Ok(format!("{LIMIT_MIB} MiB gone in {took:.1} s ({place}); the writer went on, fsck clean"))
+    Ok(format!("{LIMIT_MIB} MiB gone in {took:.1} s ({place}); the writer continued, fsck clean"))
 }
 
-/// Returns whether a server may ask to be spared (`CAP_SYS_RESOURCE`, bit 24). One that may not can
-/// wait for itself inside of a group that is full: for the kernel's memory of its io_uring
-/// requests.
+/// Returns whether a server has `CAP_SYS_RESOURCE` (bit 24), which it needs for
+/// `PR_SET_IO_FLUSHER`. Without it, a server in a full group can deadlock: the kernel's memory for
+/// its io_uring requests waits for the server itself.
 fn can_be_spared() -> bool {
     let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("CapEff:"));
@@ -267,7 +267,7 @@ fn can_be_spared() -> bool {
     sets.is_some_and(|sets| sets & 1 << 24 != 0)
 }
 
-/// Swap on the loop device; what came out.
+/// Swaps to the loop device; returns the figure.
 fn swap(env: &Env) -> Result<String> {
     let group = MemoryGroup::of(LIMIT_MIB / 4)?;
     let image = image::sparse(&env.file("swap.img"), PRESSURE_MIB * MIB)?;
@@ -280,7 +280,7 @@ fn swap(env: &Env) -> Result<String> {
     let said = text(group.enter(&cmd!(WORK_MAX_S, "python3 -c {SWAPPER}")));
     text(cmd!(WORK_MAX_S, "swapoff {device}"))?;
     drop(cleanup);
-    ensure!(said?.trim() == "fine", "what was swapped out came back as something else");
+    ensure!(said?.trim() == "fine", "memory changed while it was swapped out");
     drop(disk);
     let is_refused = served.server.0.stderr().contains("be spared");
     served.stop_clean()?;

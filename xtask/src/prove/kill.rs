@@ -1,6 +1,6 @@
 //! kill -9 under load: every write before the last acknowledged flush is in the image.
 //!
-//! `larder load` logs each request before it is sent and each answer after it has come; with
+//! `larder load` logs each request before it is sent and each answer after it is received; with
 //! `--check` it reads the image without the cache. The image is new in each round, smaller than
 //! what is written and larger than the cache.
 
@@ -10,7 +10,7 @@ use crate::daemon::Daemon;
 
 /// The load runs at least and at most so long before the kill.
 const LOAD_MS: (u64, u64) = (300, 1500);
-/// Between two changes of settings, in every second round.
+/// Interval between changes of settings, in every second round.
 const PAUSE: Duration = Duration::from_millis(20);
 /// Memory sizes that are set.
 const MEMORY: [&str; 3] = ["8MiB", "16MiB", "64MiB"];
@@ -54,8 +54,8 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     Ok(())
 }
 
-/// One round, in which settings may change all the time; how many writes were promised, and how
-/// many changes were made.
+/// Runs one round, in which settings change if `is_changing`. Returns how many writes were
+/// promised, and how many changes were made.
 fn round(env: &Env, options: &str, is_changing: bool, random: &mut Rng) -> Result<(u64, usize)> {
     let (larder, seed) = (&env.larder, random.u64(..));
     let image = image::sparse(&env.file("image"), IMAGE_MIB * MIB)?;

@@ -1,9 +1,9 @@
-//! `cargo xtask test --stress ROUNDS [FILTER]`: all tests, or those that a filter of nextest
-//! selects, again and again on a machine that makes it hard.
+//! `cargo xtask test --stress ROUNDS [FILTER]`: repeats all tests, or those that a nextest filter
+//! selects, under load and with scarce resources.
 //!
-//! In every round process numbers wrap and TMPDIR is a nearly full file system. In every second
-//! round stress-ng keeps all processors and the disk busy; in the others the tests have half a
-//! processor. A test that fails in any round depends on something that it must not depend on.
+//! In every round process IDs wrap and TMPDIR is a nearly full file system. In every second round
+//! stress-ng keeps all processors and the disk busy; in the others the tests have half a processor.
+//! A test that fails in any round has a forbidden dependency.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -21,14 +21,14 @@ use crate::disk::FileSystem;
 use crate::image::MIB;
 use crate::{Ending, image, nextest, packages, run, table};
 
-/// The file system of TMPDIR in MiB, and its part that is left free. The largest test takes half.
+/// Size of the file system of TMPDIR, and its free space. The largest test uses half of that.
 const DISK_MIB: u64 = 6144;
 const FREE_MIB: u64 = 2560;
 
-/// Process numbers begin anew so often.
+/// Interval at which process IDs wrap.
 const WRAP_EVERY: Duration = Duration::from_secs(10);
 
-/// Process numbers that are left before they begin anew.
+/// Process IDs that are left before they wrap.
 const LEFT: u32 = 300;
 
 const LAST_NUMBER: &str = "/proc/sys/kernel/ns_last_pid";
@@ -50,7 +50,7 @@ type Failures = BTreeMap<String, Vec<u32>>;
 
 /// Runs `rounds` rounds of the tests that `filter` selects; prints those that failed in any.
 pub(super) fn command(rounds: u32, filter: &str) -> Result<Ending> {
-    ensure!(run::is_root(), "run tests under stress: needs root, for process numbers and limits");
+    ensure!(run::is_root(), "run tests under stress: needs root, for process IDs and limits");
     packages::install_these(&[("stress-ng", "stress-ng")])?;
     nextest::install()?;
     nextest::build()?;
@@ -79,7 +79,7 @@ pub(super) fn command(rounds: u32, filter: &str) -> Result<Ending> {
     Ok(if failures.is_empty() { Ending::Holds } else { Ending::Broken })
 }
 
-/// One round; the names of the tests that failed.
+/// Runs one round; returns the names of the tests that failed.
 fn under_stress(round: u32, filter: &str, tmp: &Path, skips: &Skips) -> Result<Vec<String>> {
     let _wrapping = Wrapping::start()?;
     let mut tests = nextest::command(filter)?;
@@ -96,7 +96,7 @@ fn under_stress(round: u32, filter: &str, tmp: &Path, skips: &Skips) -> Result<V
     Ok(failed)
 }
 
-/// A file system with little room, for TMPDIR.
+/// A nearly full file system for TMPDIR.
 #[derive(Debug)]
 struct NearlyFull(FileSystem);
 
@@ -122,7 +122,7 @@ impl NearlyFull {
     }
 }
 
-/// Process numbers that begin anew again and again.
+/// A thread that makes process IDs wrap repeatedly.
 struct Wrapping {
     /// Dropped to end the thread.
     stop: Option<Sender<()>>,
@@ -136,7 +136,7 @@ impl Wrapping {
         let (stop, stopped) = channel::<()>();
         let thread = std::thread::spawn(move || {
             loop {
-                // A namespace of processes may refuse it; then they wrap by themselves.
+                // A PID namespace may refuse this; process IDs then wrap without help.
                 drop(std::fs::write(LAST_NUMBER, most.saturating_sub(LEFT).to_string()));
                 if stopped.recv_timeout(WRAP_EVERY) != Err(RecvTimeoutError::Timeout) {
                     return;
@@ -177,7 +177,7 @@ impl Load {
 
 impl Drop for Load {
     fn drop(&mut self) {
-        // Where it has ended by itself there is nothing to end.
+        // The signal fails if stress-ng has already ended.
         let number = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
         let _ended = number.map(|number| kill_process(number, Signal::TERM));
         drop(self.child.wait());
@@ -201,14 +201,14 @@ impl HalfProcessor {
         Ok(HalfProcessor { path, _cleanup: cleanup })
     }
 
-    /// The same command, inside of the group.
+    /// Returns the same command, inside the group.
     fn enter(&self, command: &Command) -> Command {
         let mut inside = Command::new("sh");
         inside.args(["-c", "echo $$ > \"$1\"; shift; exec \"$@\"", "enter"]);
         inside.arg(self.path.join("cgroup.procs"));
         inside.arg(command.get_program()).args(command.get_args());
-        if let Some(folder) = command.get_current_dir() {
-            inside.current_dir(folder);
+        if let Some(directory) = command.get_current_dir() {
+            inside.current_dir(directory);
         }
         inside
     }

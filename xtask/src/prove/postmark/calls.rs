@@ -15,9 +15,8 @@ const SCRIPTS: [&str; 5] = [
 /// What every script has.
 const COMMON: &str = "set number 20\nset transactions 100\n";
 
-/// For sed: calls without the number of the process and of the descriptor, in the words that the
-/// two programs may choose different calls for. Descriptors of work files begin at 3: below are
-/// progress and errors.
+/// For sed: removes process IDs and descriptors, and gives equivalent calls of the two programs the
+/// same name. Descriptors of work files begin at 3: lower ones are for progress and errors.
 const NORMAL: &str = r#"
 /\) += /!d
 s/^[0-9]+ +//
@@ -51,8 +50,8 @@ pub(super) fn same(env: &Env) -> Result<String> {
     Ok(format!("{calls} calls of {} scripts", SCRIPTS.len()))
 }
 
-/// The calls on work files, from the first directory or file that is made to the last one that is
-/// removed: the rest is the program's own start and end.
+/// Returns the calls on work files, from the first directory or file that is created to the last
+/// one that is removed: the rest is the start and the end of the program.
 fn traced(env: &Env, words: &[String], script: &str) -> Result<Vec<String>> {
     let dir = prepare(env, script)?;
     let log = dir.join("calls");
@@ -69,7 +68,7 @@ fn traced(env: &Env, words: &[String], script: &str) -> Result<Vec<String>> {
     Ok(found)
 }
 
-/// Calls that strace saw, in the words of [`NORMAL`].
+/// Returns the calls of a log of strace, normalised by [`NORMAL`].
 fn normal(log: &Path) -> Result<String> {
     text(cmd!("sed -E {NORMAL} {log}"))
 }
