@@ -106,7 +106,7 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     for program in ALL {
         settings[program.name] = program.line.into();
     }
-    let what = "a mounted directory on ext4, beside bindfs, mergerfs and rclone";
+    let what = "a mounted directory on ext4, against bindfs, mergerfs and rclone";
     let programs = ["bindfs", "mergerfs", "rclone", "fio"];
     let mut record = Record::new(&env.root, what, &programs, &settings)?;
     let image = image::sparse(&env.file("mount-speed.img"), IMAGE_MIB * MIB)?;
@@ -171,7 +171,7 @@ fn judge(
     for (&(peer, required), rates) in peers.iter().zip(&all[1..]) {
         let (peer, side) = (peer.name, format!("{}: {theirs}", peer.name));
         let Some(rates) = rates else {
-            claims.skip(format!("{title}, beside {peer}"), "a trial of the peer failed");
+            claims.skip(format!("{title}, against {peer}"), "a trial of the peer failed");
             continue;
         };
         record.series(&side, unit, rates, 0);
