@@ -1,12 +1,14 @@
-//! A program in the background. It ends when its [`Daemon`] is dropped, and when this process ends.
+//! A program in the background. It ends, with its process group, when its [`Daemon`] is dropped, and
+//! when this process ends.
 
 use std::fs::File;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use crate::cleanup::Cleanup;
 use crate::run;
@@ -14,6 +16,15 @@ use crate::run;
 /// Maximum time from the start until the program is ready, and from a signal to its end.
 const START_MAX: Duration = Duration::from_secs(30);
 const STOP_MAX: Duration = Duration::from_mins(2);
+/// Time from SIGTERM to SIGKILL for a program that is no longer needed.
+const DROP_MAX: Duration = Duration::from_secs(5);
+
+/// Ends the process group `$1`. SIGTERM comes first: `timeout` and `mpirun` pass it on to processes
+/// that are in other groups.
+const END_GROUP: &str = "
+kill -s TERM -- \"-$1\"
+for try in 1 2 3 4 5 6 7 8 9 10; do kill -s 0 -- \"-$1\" || exit; sleep 0.2; done
+kill -s KILL -- \"-$1\"";
 
 /// Waits up to `limit` until `condition` returns true.
 pub(crate) fn until(
@@ -59,8 +70,9 @@ impl Daemon {
         let log = |name: &str| File::create(dir.path().join(name)).context("create a log");
         let mut command = make(dir.path());
         command.stdin(Stdio::null()).stdout(log("stdout")?).stderr(log("stderr")?);
+        command.process_group(0);
         let child = command.spawn().with_context(|| format!("start {name}"))?;
-        let cleanup = Cleanup::with("kill -9 \"$1\"", &[&child.id().to_string()])?;
+        let cleanup = Cleanup::with(END_GROUP, &[&child.id().to_string()])?;
         Ok(Self { name: name.to_owned(), child, cleanup, dir })
     }
 
@@ -131,8 +143,13 @@ impl Daemon {
 impl Drop for Daemon {
     fn drop(&mut self) {
         if !matches!(self.child.try_wait(), Ok(Some(_))) {
-            drop(self.child.kill());
-            drop(self.child.wait());
+            let group = Pid::from_child(&self.child);
+            // A group that is gone needs no signal.
+            let _gone = kill_process_group(group, Signal::TERM);
+            if until("the end of a program", DROP_MAX, || self.has_ended()).is_err() {
+                let _gone = kill_process_group(group, Signal::KILL);
+                drop(self.child.wait());
+            }
         }
         self.cleanup.cancel();
     }

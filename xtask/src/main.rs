@@ -1,7 +1,8 @@
 //! Chores of this repository: rules as a test, generated documents, the tests, the proofs.
 //!
 //! `cargo xtask test` is what continuous integration runs; `cargo xtask prove` runs what takes
-//! long. Exit codes: 0 all held, 1 something did not hold, 2 wrong usage or the chore itself broke.
+//! long. Exit codes: 0 all held, 1 something did not hold or all of a proof was skipped, 2 wrong
+//! usage or the command itself failed.
 #![expect(clippy::print_stdout, reason = "a command line tool talks on its standard output")]
 #![forbid(unsafe_code)]
 

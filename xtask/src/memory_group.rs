@@ -22,8 +22,8 @@ for try in 1 2 3 4 5 6 7 8 9 10; do
   sleep 0.2
 done";
 
-/// Runs a command inside the group; `$1` is its list of processes.
-const ENTER: &str = "echo $$ > \"$1\"; shift; exec \"$@\"";
+/// Runs a command inside the group, and nothing outside of it; `$1` is its list of processes.
+const ENTER: &str = "echo $$ > \"$1\" && shift && exec \"$@\"";
 
 /// Leaks 8 MiB at a time, with pauses of `$1` seconds, and keeps all in memory.
 const LEAK: &str = "echo 1000 > /proc/self/oom_score_adj

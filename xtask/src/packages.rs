@@ -63,7 +63,9 @@ pub(crate) fn install_these(needs: &[(&str, &str)]) -> Result<()> {
         let apt = |mut words: Command| run::show(words.env("DEBIAN_FRONTEND", "noninteractive"));
         apt(cmd!("apt-get --quiet update"))?;
         let packages = &packages;
-        apt(cmd!("apt-get --quiet install --yes --no-install-recommends {packages...}"))?;
+        // Another run of apt may hold the lock.
+        let how = ["--yes", "--no-install-recommends", "-o", "DPkg::Lock::Timeout=300"];
+        apt(cmd!("apt-get --quiet install {how...} {packages...}"))?;
     }
     let (still, packages) = (missing().0.join(", "), packages.join(" "));
     ensure!(still.is_empty(), "still missing: {still} (on Debian: apt-get install {packages})");

@@ -327,6 +327,8 @@ fn binary(options: &Options) -> Result<PathBuf> {
 
 /// Runs the named proofs: first those that may run in parallel, two at a time.
 pub(crate) fn claims(names: &[&str], options: &Options) -> Result<Vec<Claim>> {
+    let unknown = names.iter().find(|&&name| PROOFS.iter().all(|proof| proof.name != name));
+    ensure!(unknown.is_none(), "no proof '{}'", unknown.unwrap_or(&""));
     let (larder, root) = (binary(options)?, run::workspace()?);
     let one = |proof: &Proof| -> Vec<Claim> {
         let mut claims = Claims { proof: proof.name, list: Vec::new() };
@@ -337,6 +339,8 @@ pub(crate) fn claims(names: &[&str], options: &Options) -> Result<Vec<Claim>> {
         });
         if let Err(error) = done {
             claims.tried("the proof can be carried out", || Err(error));
+        } else if claims.list.is_empty() {
+            claims.add("the proof makes a claim", "no claim", false);
         }
         claims.list
     };
@@ -369,7 +373,7 @@ pub(crate) fn claims(names: &[&str], options: &Options) -> Result<Vec<Claim>> {
 pub(crate) fn command(args: &[String]) -> Result<Ending> {
     let (names, options) = parse(args)?;
     if let Err(error) = packages::install() {
-        println!("{error:#}; what needs them will fail");
+        println!("{error:#}; claims that need them fail or are skipped");
     }
     let claims = claims(&names, &options)?;
     let row = |claim: &Claim| {
@@ -379,8 +383,11 @@ pub(crate) fn command(args: &[String]) -> Result<Ending> {
     let rows: Vec<_> = claims.iter().map(row).collect();
     println!();
     table::print(&["what was to be shown", "figure", "peer's figure", "holds"], &rows);
-    let broken = claims.iter().any(|claim| claim.verdict == Verdict::Fails);
-    Ok(if broken { Ending::Broken } else { Ending::Holds })
+    let count = |verdict| claims.iter().filter(|claim| claim.verdict == verdict).count();
+    let [hold, fail, skipped] = [Verdict::Holds, Verdict::Fails, Verdict::Skipped].map(count);
+    println!("\n{hold} hold, {fail} do not hold, {skipped} skipped");
+    // A run in which every claim was skipped is a failure.
+    Ok(if fail == 0 && hold > 0 { Ending::Holds } else { Ending::Broken })
 }
 
 fn parse(args: &[String]) -> Result<(Vec<&str>, Options)> {

@@ -88,8 +88,15 @@ pub(crate) fn built(root: &Path, words: &[&str], name: &str) -> Result<PathBuf> 
 
 /// Returns a command that ends after `seconds`, with its process group, so that a server that hangs
 /// is a failure.
+///
+/// `timeout` has a process group of its own, which Ctrl-C does not reach. Therefore the kernel also
+/// ends it when the thread that started it ends, kill -9 of this process included.
 pub(crate) fn within(seconds: u64, command: &Command) -> Command {
-    let mut limited = cmd!("timeout --kill-after=5");
+    let mut limited = if installed("setpriv") {
+        cmd!("setpriv --pdeathsig TERM timeout --kill-after=5")
+    } else {
+        cmd!("timeout --kill-after=5")
+    };
     limited.arg(seconds.to_string()).arg(command.get_program()).args(command.get_args());
     limited.envs(command.get_envs().filter_map(|(key, value)| Some((key, value?))));
     if let Some(dir) = command.get_current_dir() {
@@ -161,6 +168,9 @@ pub(crate) fn tail(text: &str) -> String {
 fn describe(command: &Command) -> String {
     let mut words = vec![command.get_program().to_string_lossy().into_owned()];
     words.extend(command.get_args().map(|arg| arg.to_string_lossy().into_owned()));
+    if words[0] == "setpriv" {
+        words.drain(..3);
+    }
     if words[0] == "timeout" {
         words.drain(..1);
         let is_limit = |word: &String| word.starts_with('-') || word.parse::<u64>().is_ok();

@@ -71,7 +71,7 @@ fn everything() -> Ending {
     lines.extend(theirs);
     step(&mut lines, "default features", default_features);
     step(&mut lines, "generated documents", || held(docs::command(&["--check".to_owned()])?));
-    short_proofs(&mut lines);
+    short_proofs(&mut lines, &skips);
     skips.report(&mut lines);
     summary(&lines)
 }
@@ -132,19 +132,25 @@ fn cargo(args: &[&str], environment: &[(&str, &str)]) -> Result<()> {
     run::show(command.args(args).envs(environment.iter().copied()))
 }
 
-/// Runs the short form of the proofs, on the binary that the tests used.
-fn short_proofs(lines: &mut Vec<Line>) {
+/// Runs the short form of the proofs, on the binary that the tests used. A skipped claim is judged
+/// as a skipped test is.
+fn short_proofs(lines: &mut Vec<Line>, skips: &Skips) {
     println!("\n== short proofs");
     let claims = nextest::binary().and_then(|binary: PathBuf| {
         let options = Options { quick: true, binary: Some(binary), ..Options::default() };
         prove::claims(QUICK, &options)
     });
     match claims {
-        Ok(claims) => lines.extend(claims.into_iter().map(|claim| Line {
-            name: format!("{}: {}", claim.proof, claim.what),
-            note: claim.figure,
-            verdict: claim.verdict,
-        })),
+        Ok(claims) => {
+            for claim in claims {
+                let name = format!("{}: {}", claim.proof, claim.what);
+                if claim.verdict == Verdict::Skipped {
+                    skips.add(&name, &claim.figure);
+                } else {
+                    lines.push(Line { name, note: claim.figure, verdict: claim.verdict });
+                }
+            }
+        }
         Err(error) => step(lines, "short proofs", || Err(error)),
     }
 }

@@ -1,10 +1,11 @@
-//! Helpers that tests of several crates share: reports of skipped tests, claims, test budgets, and
-//! locks between test processes.
+//! Helpers that tests of several crates share: reports of skipped tests, claims, test budgets,
+//! locks between test processes, and cleanup of changes to the machine.
 //!
 //! A dev-dependency only: the product never contains it.
 
 mod budget;
 mod claim;
+mod cleanup;
 mod lock;
 mod require;
 mod resident;
@@ -13,6 +14,7 @@ mod trace;
 
 pub use budget::{budget, is_long};
 pub use claim::claim;
+pub use cleanup::Cleanup;
 pub use lock::MachineLock;
 pub use require::{can_mount, find_tool, has_tool, is_root};
 pub use resident::stays_resident;

@@ -81,8 +81,9 @@ fn reads(env: &Env, server: &Server, source: &Path, claims: &mut Claims) {
         ("qemu-img convert from the export", "qemu-img convert -f raw -O raw"),
     ] {
         claims.tried(what, || {
-            let words = words.split(' ');
-            text(cmd!("timeout 600 {words...} {uri} {target}"))?;
+            let mut words = words.split(' ');
+            let program = words.next().unwrap_or_default();
+            text(cmd!(CLIENT_MAX_S, "{program} {words...} {uri} {target}"))?;
             image::same(source, &target)?;
             std::fs::remove_file(&target).context("remove the copy")?;
             Ok("identical".into())
@@ -109,8 +110,9 @@ fn writes(env: &Env, source: &Path, options: &str, claims: &mut Claims) -> Resul
     ] {
         let server = env.serve(&image::sparse(&target, bytes)?, options)?;
         claims.tried(what, || {
-            let (words, uri) = (words.split(' '), server.uri());
-            text(cmd!("timeout 600 {words...} {source} {uri}"))?;
+            let (mut words, uri) = (words.split(' '), server.uri());
+            let program = words.next().unwrap_or_default();
+            text(cmd!(CLIENT_MAX_S, "{program} {words...} {source} {uri}"))?;
             let ended = server.stop_clean()?;
             image::same(source, &target)?;
             Ok(format!("identical, stopped in {:.1} s", ended.took.as_secs_f64()))

@@ -32,6 +32,8 @@ const WRITER: &str = "while [ ! -e \"$2\" ]; do
   dd if=/dev/zero of=\"$1/file\" bs=1M count=200 2> /dev/null || exit 1
   rm \"$1/file\"; echo round
 done";
+/// MiB that [`SWAPPER`] has to swap out in a group of 128 MiB, at least.
+const SWAPPED_MIB_MIN: u64 = 128;
 /// Fills 300 MiB and reads them twice, in a group that has to swap for that.
 const SWAPPER: &str = "import sys
 pages = [bytearray(b'%08d' % i * 512) for i in range(76800)]
@@ -98,11 +100,10 @@ impl Served {
         Ok(())
     }
 
-    /// Kills the server, whose dead mount stays.
-    fn kill(mut self) -> Result<()> {
+    /// Kills the server. Its dead mount stays until the returned guard is dropped.
+    fn kill(self) -> Result<Cleanup> {
         self.server.kill()?;
-        self.cleanup.cancel();
-        Ok(())
+        Ok(self.cleanup)
     }
 }
 
@@ -155,7 +156,7 @@ fn kills(env: &Env, kind: Kind, rounds: u64) -> Result<String> {
         }
         let span = random.u64(SPAN_MS.0..SPAN_MS.1);
         let (seed, stop) = (random.u64(..), AtomicBool::new(false));
-        let kept = std::thread::scope(|scope| {
+        let (_dead_mount, kept) = std::thread::scope(|scope| {
             let (stop, dir) = (&stop, dir.as_path());
             let write = |thread| scope.spawn(move || write_files(dir, seed, thread, stop));
             let writers: Vec<_> = (0..THREADS).map(write).collect();
@@ -163,7 +164,8 @@ fn kills(env: &Env, kind: Kind, rounds: u64) -> Result<String> {
             let killed = served.kill();
             stop.store(true, Ordering::Release);
             let kept = writers.into_iter().map(|it| it.join().expect("a writer does not panic"));
-            killed.and(kept.collect::<Result<Vec<u64>>>())
+            let kept = kept.collect::<Result<Vec<u64>>>();
+            killed.and_then(|dead_mount| Ok((dead_mount, kept?)))
         })?;
         // The file system that is still mounted has lost its disk.
         file_system.leave().context("unmount the file system that has lost its disk")?;
@@ -224,9 +226,7 @@ fn compare_files(
 
 /// Runs a leak beside a writer; returns the figure.
 fn leak(env: &Env) -> Result<String> {
-    if let Some(reason) = MemoryGroup::missing() {
-        bail!("{reason}");
-    }
+    need(MemoryGroup::missing())?;
     let group = MemoryGroup::of(LIMIT_MIB)?;
     let image = image::sparse(&env.file("pressed.img"), PRESSURE_MIB * MIB)?;
     let spared = can_be_spared();
@@ -269,6 +269,11 @@ fn can_be_spared() -> bool {
 
 /// Swaps to the loop device; returns the figure.
 fn swap(env: &Env) -> Result<String> {
+    need(MemoryGroup::missing())?;
+    let swaps = std::fs::read_to_string("/proc/swaps").context("read /proc/swaps")?;
+    // The kernel would prefer the swap of the machine, and the volume would stay unused.
+    let has_swap = swaps.lines().count() > 1;
+    need(has_swap.then(|| "this machine has swap of its own".into()))?;
     let group = MemoryGroup::of(LIMIT_MIB / 4)?;
     let image = image::sparse(&env.file("swap.img"), PRESSURE_MIB * MIB)?;
     let served = Served::start(env, &image, PRESSURE, None)?;
@@ -277,13 +282,18 @@ fn swap(env: &Env) -> Result<String> {
     text(cmd!(30, "mkswap {device}"))?;
     let cleanup = Cleanup::with("swapoff \"$1\"", &[&device.to_string_lossy()])?;
     text(cmd!(30, "swapon {device}"))?;
+    let (_, before) = disk.written()?;
     let said = text(group.enter(&cmd!(WORK_MAX_S, "python3 -c {SWAPPER}")));
     text(cmd!(WORK_MAX_S, "swapoff {device}"))?;
     drop(cleanup);
     ensure!(said?.trim() == "fine", "memory changed while it was swapped out");
+    let swapped_mib = (disk.written()?.1 - before) / MIB;
+    ensure!(swapped_mib >= SWAPPED_MIB_MIN, "only {swapped_mib} MiB were swapped out");
     drop(disk);
     let is_refused = served.server.0.stderr().contains("be spared");
     served.stop_clean()?;
     let spared = if is_refused { "without CAP_SYS_RESOURCE" } else { "spared" };
-    Ok(format!("300 MiB in a group of {} MiB, read back twice ({spared})", LIMIT_MIB / 4))
+    let group_mib = LIMIT_MIB / 4;
+    let figure = format!("300 MiB in a group of {group_mib} MiB, read back twice");
+    Ok(format!("{figure}; {swapped_mib} MiB swapped out ({spared})"))
 }

@@ -59,7 +59,8 @@ fn traced(env: &Env, test: &str, records: usize) -> Result<(Vec<u64>, Vec<u64>)>
     let trace = "-qq -f -y -s 0 -e trace=pread64,pwrite64 -e signal=none".split(' ');
     let how = ["-r", "4k", "--start", "as-is", "--trials", "1"];
     text(cmd!(
-        "timeout 60 strace {trace...} -o {log}
+        60,
+        "strace {trace...} -o {log}
          {larder} bench iozone {dir} -i {test} -s {kib}k {how...}"
     ))?;
     // The offset in a call such as `7 pread64(5</tmp/x>, ""..., 4096, 12288) = 4096`.

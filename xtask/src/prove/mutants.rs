@@ -31,8 +31,12 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     cargo.arg("--output").arg(env.dir());
     cargo.env("CARGO_INCREMENTAL", "1");
     cargo.envs([("CARGO_PROFILE_DEV_DEBUG", "0"), ("CARGO_PROFILE_TEST_DEBUG", "0")]);
-    // cargo-mutants fails if a mutation is missed.
+    // The copy of the workspace; cargo-mutants does not remove it if it is killed.
+    cargo.env("TMPDIR", env.dir());
     let out = keep(cargo)?;
+    // 2: a mutation was missed; 3: tests took too long. Any other code means incomplete lists.
+    let is_complete = matches!(out.code, Some(0 | 2 | 3));
+    ensure!(is_complete, "cargo mutants: exit code {:?}\n{}", out.code, run::tail(&out.stderr));
     let listed = |name: &str| {
         let path = env.file("mutants.out").join(name);
         let text = std::fs::read_to_string(&path)

@@ -8,6 +8,7 @@ mod calls;
 mod script;
 
 use super::prelude::*;
+use crate::cleanup::Scratch;
 use crate::record::Record;
 use crate::stats::{Spread, median, take_turns};
 
@@ -143,11 +144,10 @@ fn cost(env: &Env, claims: &mut Claims) -> Result<()> {
 
 /// Returns the processor time of the program and its children, and the elapsed time, in seconds.
 fn measure(words: &[String], script: &str) -> Result<[f64; 2]> {
-    let dir = tempfile::Builder::new().prefix("larder-").tempdir_in(MEMORY);
-    let dir = dir.context("make a directory in memory")?;
+    let dir = Scratch::within(Path::new(MEMORY))?;
     std::fs::write(dir.path().join("script"), script).context("write the script")?;
     let measure = "TIMEFORMAT='%R %U %S'; { time \"$@\" > /dev/null 2>&1; } 2>&1";
-    let mut shell = cmd!("timeout 300 bash -c {measure} measure {words...}");
+    let mut shell = cmd!(300, "bash -c {measure} measure {words...}");
     let text = text(shell.current_dir(dir.path()))?;
     let times: Vec<f64> = text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
     let [time, user, system] = times[..] else { bail!("the shell printed no times: {text}") };

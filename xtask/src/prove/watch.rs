@@ -63,7 +63,7 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
         ("after kill -9, the next start removes its instance", "watch::nothing_is_left_behind"),
         ("without root it names what is missing, and shows the rest", "watch::what_is_missing"),
     ] {
-        long_tests::shown(env, claims, what, ("larder", test, "test result: "), &[]);
+        long_tests::shown(env, claims, what, ("larder", test, long_tests::RESULT), &[]);
     }
     Ok(())
 }

@@ -15,15 +15,19 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 
+use super::Line;
 use super::skips::Skips;
 use crate::cleanup::{Cleanup, Scratch};
 use crate::disk::FileSystem;
 use crate::image::MIB;
+use crate::table::Verdict;
 use crate::{Ending, image, nextest, packages, run, table};
 
 /// Size of the file system of TMPDIR, and its free space. The largest test uses half of that.
 const DISK_MIB: u64 = 6144;
 const FREE_MIB: u64 = 2560;
+/// Space in MiB that stays free on the disk under TMPDIR.
+const SPARE_MIB: u64 = 1024;
 
 /// Interval at which process IDs wrap.
 const WRAP_EVERY: Duration = Duration::from_secs(10);
@@ -51,6 +55,16 @@ type Failures = BTreeMap<String, Vec<u32>>;
 /// Runs `rounds` rounds of the tests that `filter` selects; prints those that failed in any.
 pub(super) fn command(rounds: u32, filter: &str) -> Result<Ending> {
     ensure!(run::is_root(), "run tests under stress: needs root, for process IDs and limits");
+    // Checked here, so that the results of the first round are not lost.
+    let has_limit = Path::new(CPU).join("cpu.cfs_quota_us").exists();
+    ensure!(
+        has_limit || rounds == 1,
+        "cannot limit the processor time of round 2: no cpu controller (cgroup v1) at {CPU}; run \
+         one round, or boot with version 1 of control groups"
+    );
+    if let Err(error) = packages::install() {
+        println!("{error:#}; tests that need them are skipped");
+    }
     packages::install_these(&[("stress-ng", "stress-ng")])?;
     nextest::install()?;
     nextest::build()?;
@@ -75,8 +89,15 @@ pub(super) fn command(rounds: u32, filter: &str) -> Result<Ending> {
     for (test, rounds) in &failures {
         println!("{test}: failed in rounds {rounds:?}");
     }
-    println!("\n{} flaky tests in {rounds} rounds", failures.len());
-    Ok(if failures.is_empty() { Ending::Holds } else { Ending::Broken })
+    let mut lines = Vec::new();
+    skips.report(&mut lines);
+    for Line { name, note, verdict } in &lines {
+        println!("{name}: {} ({note})", verdict.word());
+    }
+    let (failed, skipped) = (failures.len(), lines.len());
+    println!("\n{failed} flaky tests in {rounds} rounds, {skipped} skips");
+    let is_refused = lines.iter().any(|line| line.verdict == Verdict::Fails);
+    Ok(if failed == 0 && !is_refused { Ending::Holds } else { Ending::Broken })
 }
 
 /// Runs one round; returns the names of the tests that failed.
@@ -84,8 +105,10 @@ fn under_stress(round: u32, filter: &str, tmp: &Path, skips: &Skips) -> Result<V
     let _wrapping = Wrapping::start()?;
     let mut tests = nextest::command(filter)?;
     let status = if round % 2 == 1 {
-        let _load = Load::start(tmp)?;
-        tests.env("TMPDIR", tmp).env("LARDER_SKIPS", skips.file()).status()
+        let mut load = Load::start(tmp)?;
+        let status = tests.env("TMPDIR", tmp).env("LARDER_SKIPS", skips.file()).status();
+        load.check_alive()?;
+        status
     } else {
         let group = HalfProcessor::new()?;
         group.enter(&tests).env("TMPDIR", tmp).env("LARDER_SKIPS", skips.file()).status()
@@ -102,6 +125,13 @@ struct NearlyFull(FileSystem);
 
 impl NearlyFull {
     fn new(scratch: &Path) -> Result<Self> {
+        let space = rustix::fs::statvfs(scratch).context("read the free space under TMPDIR")?;
+        let (free_mib, least) = (space.f_bavail * space.f_frsize / MIB, FREE_MIB + SPARE_MIB);
+        ensure!(
+            free_mib >= least,
+            "cannot make a nearly full file system under TMPDIR: {free_mib} MiB are free, and \
+             {least} MiB are needed; set TMPDIR to a larger disk"
+        );
         let file = image::sparse(&scratch.join("nearly-full.img"), DISK_MIB * MIB)?;
         let disk = FileSystem::new(scratch, &file)?;
         let all = std::os::unix::fs::PermissionsExt::from_mode(0o1777);
@@ -134,10 +164,14 @@ impl Wrapping {
         let most = std::fs::read_to_string("/proc/sys/kernel/pid_max").context("read pid_max")?;
         let most: u32 = most.trim().parse().context("read pid_max")?;
         let (stop, stopped) = channel::<()>();
+        let wrap = move || std::fs::write(LAST_NUMBER, most.saturating_sub(LEFT).to_string());
+        // A container may refuse it.
+        if let Err(error) = wrap() {
+            println!("process IDs do not wrap in this round: write {LAST_NUMBER}: {error}");
+        }
         let thread = std::thread::spawn(move || {
             loop {
-                // A PID namespace may refuse this; process IDs then wrap without help.
-                drop(std::fs::write(LAST_NUMBER, most.saturating_sub(LEFT).to_string()));
+                drop(wrap());
                 if stopped.recv_timeout(WRAP_EVERY) != Err(RecvTimeoutError::Timeout) {
                     return;
                 }
@@ -173,14 +207,22 @@ impl Load {
         let cleanup = Cleanup::with("kill \"$1\"", &[&child.id().to_string()])?;
         Ok(Load { child, cleanup })
     }
+
+    /// Fails if stress-ng has ended, since the tests then ran without its load.
+    fn check_alive(&mut self) -> Result<()> {
+        let ended = self.child.try_wait().context("look for stress-ng")?;
+        ensure!(ended.is_none(), "stress-ng ended during the round: {ended:?}");
+        Ok(())
+    }
 }
 
 impl Drop for Load {
     fn drop(&mut self) {
-        // The signal fails if stress-ng has already ended.
-        let number = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
-        let _ended = number.map(|number| kill_process(number, Signal::TERM));
-        drop(self.child.wait());
+        // After the wait the process ID may belong to another process.
+        if !matches!(self.child.try_wait(), Ok(Some(_))) {
+            let _gone = kill_process(Pid::from_child(&self.child), Signal::TERM);
+            drop(self.child.wait());
+        }
         self.cleanup.cancel();
     }
 }
@@ -204,7 +246,7 @@ impl HalfProcessor {
     /// Returns the same command, inside the group.
     fn enter(&self, command: &Command) -> Command {
         let mut inside = Command::new("sh");
-        inside.args(["-c", "echo $$ > \"$1\"; shift; exec \"$@\"", "enter"]);
+        inside.args(["-c", "echo $$ > \"$1\" && shift && exec \"$@\"", "enter"]);
         inside.arg(self.path.join("cgroup.procs"));
         inside.arg(command.get_program()).args(command.get_args());
         if let Some(directory) = command.get_current_dir() {

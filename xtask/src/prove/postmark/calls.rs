@@ -58,7 +58,7 @@ fn traced(env: &Env, words: &[String], script: &str) -> Result<Vec<String>> {
     let kinds = "trace=?open,openat,read,write,lseek,fstat,newfstatat,statx,close,?unlink,unlinkat,\
                  ?mkdir,mkdirat,?rmdir,fsync";
     let how = ["-qq", "-f", "-s", "0", "-e", kinds, "-e", "signal=none"];
-    text(cmd!("timeout 120 strace {how...} -o {log} {words...}").current_dir(&dir))?;
+    text(cmd!(120, "strace {how...} -o {log} {words...}").current_dir(&dir))?;
     let calls = normal(&log)?;
     let calls = calls.lines().skip_while(|call| !call.starts_with("make"));
     let mut found: Vec<String> = calls.map(str::to_owned).collect();

@@ -1,6 +1,6 @@
 //! File systems to work on, and the command.
 
-use larder_testing::{has_tool, is_root, skip};
+use larder_testing::{Cleanup, has_tool, is_root, skip};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -74,10 +74,13 @@ pub(crate) fn undo(program: &str, words: &[&str]) {
     drop(Command::new(program).args(words).output().unwrap());
 }
 
-/// A file system in a file, mounted until dropped.
+/// Unmounts `$1`, even if it is in use. The mount may have failed before.
+const UNMOUNT: &str = "umount \"$1\" || umount --lazy \"$1\"";
+
+/// A file system in a file, mounted until dropped, or until the test process dies.
 pub(crate) struct Loop {
-    device: String,
     point: PathBuf,
+    _cleanup: Cleanup,
     _folder: TempDir,
 }
 
@@ -94,9 +97,12 @@ impl Loop {
         std::fs::create_dir(&point).unwrap();
         tool(&maker, &["-q", image.to_str().unwrap()])?;
         let device = tool("losetup", &["--find", "--show", image.to_str().unwrap()])?;
-        let made = Loop { device, point, _folder: folder };
-        tool("mount", &["-t", kind, &made.device, made.point.to_str().unwrap()])?;
-        Some(made)
+        let script =
+            format!("{UNMOUNT}; losetup --detach \"$2\"; rm -rf --one-file-system -- \"$3\"");
+        let (shown, whole) = (point.to_str().unwrap(), folder.path().to_str().unwrap());
+        let cleanup = Cleanup::with(&script, &[shown, &device, whole]);
+        tool("mount", &["-t", kind, &device, shown])?;
+        Some(Loop { point, _cleanup: cleanup, _folder: folder })
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -104,17 +110,10 @@ impl Loop {
     }
 }
 
-impl Drop for Loop {
-    fn drop(&mut self) {
-        // Where mounting failed there is nothing to unmount; the device goes in any case.
-        undo("umount", &[self.point.to_str().unwrap()]);
-        undo("losetup", &["--detach", &self.device]);
-    }
-}
-
-/// A folder seen through FUSE, mounted until dropped.
+/// A directory seen through FUSE, mounted until dropped, or until the test process dies.
 pub(crate) struct Bind {
     point: PathBuf,
+    _cleanup: Cleanup,
     _folder: TempDir,
 }
 
@@ -133,17 +132,13 @@ impl Bind {
         std::fs::create_dir(&below).unwrap();
         std::fs::create_dir(&point).unwrap();
         let places = [below.to_str().unwrap(), point.to_str().unwrap()];
+        let script = format!("{UNMOUNT}; rm -rf --one-file-system -- \"$2\"");
+        let cleanup = Cleanup::with(&script, &[places[1], folder.path().to_str().unwrap()]);
         tool("bindfs", &[options, &places].concat())?;
-        Some(Bind { point, _folder: folder })
+        Some(Bind { point, _cleanup: cleanup, _folder: folder })
     }
 
     pub(crate) fn path(&self) -> &Path {
         &self.point
-    }
-}
-
-impl Drop for Bind {
-    fn drop(&mut self) {
-        undo("umount", &[self.point.to_str().unwrap()]);
     }
 }

@@ -1,11 +1,12 @@
 //! Findings that are about the memory of a whole machine: shown in a memory group, which is as good
 //! as a machine to those that live in it.
 
-use super::group::{self, Group, Undo, Work};
+use super::group::{self, Group, Work};
 use super::reads::Random;
 use super::rig::{Bench, FILE_PAGES};
 use super::sick;
 use larder_host::residency;
+use larder_testing::Cleanup;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -115,7 +116,7 @@ fn layered(bench: &Bench) {
     std::fs::create_dir(&folder).unwrap();
     File::create(&image).unwrap().set_len(96 << 20).unwrap();
     let (image_name, folder_name) = (image.to_str().unwrap(), folder.to_str().unwrap());
-    let undo = Undo::with("umount \"$1\"", &[folder_name]);
+    let cleanup = Cleanup::with("umount \"$1\"", &[folder_name]);
     let run = |command: &str, words: &[&str]| {
         assert!(Command::new(command).args(words).status().unwrap().success(), "{command}");
     };
@@ -129,7 +130,7 @@ fn layered(bench: &Bench) {
         residency::drop::file(path).unwrap();
     }
     expect("layered-caches", LAYERS_MIB, "read", &file);
-    drop(undo);
+    drop(cleanup);
     std::fs::remove_file(&image).unwrap();
 }
 
