@@ -1,5 +1,5 @@
-//! A program in the background. It ends, with its process group, when its [`Daemon`] is dropped, and
-//! when this process ends.
+//! A program in the background. It ends, with its process group, when its [`Daemon`] is dropped,
+//! and when this process ends.
 
 use std::fs::File;
 use std::os::unix::process::CommandExt as _;

@@ -36,7 +36,9 @@ pub(super) fn shown(
     let lines = out.iter().flat_map(|out| out.lines());
     let skipped: Vec<&str> =
         lines.filter_map(|line| Some(line.split_once("skipped: ")?.1)).collect();
-    skipped.iter().for_each(|reason| claims.skip(what, *reason));
+    for &reason in &skipped {
+        claims.skip(what, reason);
+    }
     // The result of a skipped test shows nothing.
     if skipped.is_empty() || mark != RESULT {
         claims.tried(what, || figure(&out?, mark));

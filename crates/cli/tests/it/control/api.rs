@@ -136,8 +136,8 @@ fn what_makes_no_sense_is_refused_with_a_sentence() {
     };
     refused(404, server.get("/v1/nothing"), "no such path");
     refused(404, server.get("/v2/stats"), "no such path");
-    refused(405, server.get("/v1/flush"), "another method");
-    refused(405, server.post("/v1/stats", ""), "another method");
+    refused(405, server.get("/v1/flush"), "allows only POST");
+    refused(405, server.post("/v1/stats", ""), "allows only GET");
     refused(404, server.post("/v1/flush", r#"{"volume": "two"}"#), "find the volume \"two\"");
     refused(400, server.post("/v1/flush", r#"{"volumes": "one"}"#), "unknown field `volumes`");
     refused(400, server.post("/v1/flush", "{"), "parse the request body");
