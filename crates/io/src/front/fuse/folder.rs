@@ -35,6 +35,7 @@ use super::handshake;
 use super::notify::Kernel;
 use super::passthrough::Passthrough;
 use crate::store::EngineStore;
+use crate::store::file_size_limit;
 use crate::store::files::{FileTable, SourceFile, link_to};
 use clerk::Job;
 use entries::Listing;
@@ -226,7 +227,16 @@ impl Folder {
             gid: rustix::process::getegid().as_raw(),
             checks: true,
         };
-        Ok(OpenedFolder { folder, stores, notes: said.into_iter().collect() })
+        let limited = file_size_limit().filter(|_| !folder.options.read_only).map(|limit| {
+            format!(
+                "files of {} cannot be written beyond their first {limit} bytes: the process may \
+                 write no more of a file (RLIMIT_FSIZE); raise the limit with ulimit -f or prlimit \
+                 --fsize",
+                folder.path.display()
+            )
+        });
+        let notes = said.into_iter().chain(limited).collect();
+        Ok(OpenedFolder { folder, stores, notes })
     }
 
     /// Where it is.
