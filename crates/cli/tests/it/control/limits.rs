@@ -38,7 +38,7 @@ fn a_limit_on_the_size_of_files_fails_writes_and_loses_nothing() {
     if !has_tool("prlimit") {
         return;
     }
-    let mut server = serve(TempDir::new().unwrap(), &["disk"], &["--fsize=4194304"]);
+    let mut server = serve(TempDir::new().unwrap(), &["disk"], &["--fsize=4194304:"]);
     let note = server.hear(|line| line.contains("RLIMIT_FSIZE"));
     assert!(note.contains("disk.img beyond its first 4194304 bytes will fail"), "{note}");
     let mut client = server.client(0);
@@ -58,7 +58,7 @@ fn a_limit_on_the_size_of_files_fails_writes_and_loses_nothing() {
     let mut read = [0; 4096];
     client.read_at(8 * MIB, &mut read).unwrap();
     assert_eq!(read, [2; 4096], "it is kept");
-    change_limits(&server, &["--fsize=unlimited"]);
+    change_limits(&server, &["--fsize=unlimited:"]);
     eventually("what was kept is written", || client.flush().is_ok());
     client.disconnect().unwrap();
     let (folder, _) = server.stop_and_keep();
@@ -85,7 +85,7 @@ fn a_zeroing_beyond_the_limit_on_the_size_of_files_does_not_end_the_server() {
         command.arg("serve").args(images(folder.path(), &["disk"])).args(["--memory", "16MiB"]);
         command.args(plain).args(["--write-mode", "through", "--listen"]);
         command.arg(format!("unix:{}", folder.path().join("nbd.sock").display()));
-        let server = Server::spawn(folder, limited(&["--fsize=4194304"], &command), 1);
+        let server = Server::spawn(folder, limited(&["--fsize=4194304:"], &command), 1);
         let mut client = server.client(0);
         // Allowed or not: it is answered, and so is what comes after it.
         for no_hole in [false, true] {
@@ -95,7 +95,7 @@ fn a_zeroing_beyond_the_limit_on_the_size_of_files_does_not_end_the_server() {
         assert!(client.write_at(8 * MIB, &[1; 4096], false).is_err(), "written through");
         client.write_at(0, &[1; 4096], false).unwrap();
         client.disconnect().unwrap();
-        change_limits(&server, &["--fsize=unlimited"]);
+        change_limits(&server, &["--fsize=unlimited:"]);
         server.stop();
     }
 }
@@ -111,7 +111,7 @@ fn files_of_a_mount_beyond_the_limit_on_their_size_fail_and_are_kept() {
     command.arg("mount").arg(source(folder.path())).arg(mountpoint.path());
     command.args(["--memory", "16MiB", "--control"]).arg(folder.path().join("nbd.control"));
     command.args(LAZY);
-    let mut server = Server::spawn(folder, limited(&["--fsize=1048576"], &command), 1);
+    let mut server = Server::spawn(folder, limited(&["--fsize=1048576:"], &command), 1);
     server.hear(|line| line.contains("beyond their first 1048576 bytes"));
     fs::write(mountpoint.file("small"), vec![1; 100_000]).unwrap();
     fs::write(mountpoint.file("large"), vec![2; 2_000_000]).unwrap();
@@ -124,7 +124,7 @@ fn files_of_a_mount_beyond_the_limit_on_their_size_fail_and_are_kept() {
     let grown = File::create(mountpoint.file("grown")).unwrap();
     assert!(grown.set_len(4 << 20).is_err(), "beyond the limit");
     drop(grown);
-    change_limits(&server, &["--fsize=unlimited"]);
+    change_limits(&server, &["--fsize=unlimited:"]);
     eventually("what was kept is written", || large.sync_all().is_ok());
     drop(large);
     let (folder, _) = server.stop_and_keep();
@@ -188,4 +188,46 @@ fn clients_beyond_the_limit_on_descriptors_wait_and_are_served_when_others_leave
     let warnings = said.lines().filter(|line| line.contains("cannot be accepted")).count();
     assert!(warnings <= 2, "it is said once for each time: {said}");
     drop(crowd);
+}
+
+#[test]
+fn more_files_than_descriptors_are_no_error_of_a_program() {
+    if !can_mount() || !has_tool("prlimit") || !has_tool("setpriv") {
+        return;
+    }
+    let (folder, mountpoint) = (TempDir::new().unwrap(), Mountpoint::new());
+    for directory in ["a", "b", "c"] {
+        let directory = source(folder.path()).join(directory);
+        fs::create_dir_all(&directory).unwrap();
+        for number in 0..700 {
+            fs::write(directory.join(number.to_string()), number.to_string()).unwrap();
+        }
+    }
+    let mut command = larder();
+    command.arg("mount").arg(source(folder.path())).arg(mountpoint.path());
+    command.args(["--memory", "16MiB", "--control", "none", "--ttl", "1h"]);
+    // Without this right root cannot raise the limit.
+    let mut without = Command::new("setpriv");
+    without.args(["--bounding-set=-sys_resource", "--inh-caps=-sys_resource"]);
+    without.arg(command.get_program()).args(command.get_args());
+    let limited = limited(&["--nofile=512:512"], &without);
+    let server = Server::spawn(folder, limited, 1);
+    for _ in 0..2 {
+        for directory in ["a", "b", "c"] {
+            let directory = mountpoint.file(directory);
+            assert_eq!(fs::read_dir(&directory).unwrap().count(), 700);
+            for number in 0..700 {
+                let read = fs::read_to_string(directory.join(number.to_string()));
+                assert_eq!(read.unwrap(), number.to_string());
+            }
+            for number in 0..300 {
+                let new = directory.join(format!("new{number}"));
+                fs::write(&new, "new").unwrap();
+                fs::remove_file(&new).unwrap();
+            }
+        }
+    }
+    let known = fs::read_dir(format!("/proc/{}/fd", server.pid())).unwrap().count();
+    assert!(known < 512, "{known} descriptors");
+    server.stop();
 }

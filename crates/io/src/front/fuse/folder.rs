@@ -22,6 +22,7 @@ mod nodes;
 mod requests;
 mod rules;
 mod sections;
+mod shed;
 
 pub(super) use clerk::{Clerks, own_mask};
 pub(super) use data::Recent;
@@ -47,6 +48,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit};
 use sections::Section;
+use shed::Descriptors;
 use std::collections::HashMap;
 use std::fmt;
 use std::io;
@@ -136,6 +138,7 @@ pub struct Folder {
     next_listing: AtomicU64,
     /// What the kernel has forgotten and the cache has not may be so many.
     resting_max: usize,
+    descriptors: Descriptors,
     /// Who this process is: what it makes belongs to them.
     uid: u32,
     gid: u32,
@@ -223,6 +226,7 @@ impl Folder {
             listings: Mutex::default(),
             next_listing: AtomicU64::new(1),
             resting_max: descriptors / 4,
+            descriptors: Descriptors::new(descriptors),
             uid: rustix::process::geteuid().as_raw(),
             gid: rustix::process::getegid().as_raw(),
             checks: true,

@@ -13,7 +13,7 @@ use super::super::link::Way;
 use super::super::mounted::MountFailure;
 use super::data::BLOCK;
 use super::names::Renaming;
-use super::requests::{Answer, Answered, behind, done};
+use super::requests::{Answer, Answered, behind, done, looks};
 use super::{Folder, Node};
 use crate::call::{Call, Exclude, Flush, FlushRange, wait};
 use crate::engine::{ArenaCache, ArenaLane, Engine};
@@ -42,6 +42,9 @@ const CLERKS: usize = 4;
 /// How long the kernel may take at the end for what it is being told.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// How long a request waits for a descriptor.
+const DESCRIPTOR_PATIENCE: Duration = Duration::from_secs(2);
+
 /// What a clerk is asked for.
 pub(in crate::front::fuse) enum Job {
     /// To answer a request.
@@ -59,6 +62,8 @@ pub(in crate::front::fuse) enum Job {
     Changed { node: Arc<Node>, contents: bool },
     /// To have it forget what a name in a directory leads to.
     Renamed { directory: Arc<Node>, name: CString },
+    /// To have the kernel forget files, so that there are descriptors again.
+    Shed,
     /// To end.
     End,
 }
@@ -229,7 +234,7 @@ impl Clerk {
     fn work(&mut self, job: Job) {
         fault::point(self.kind, self.clerks.failure.name());
         match job {
-            Job::Request { way, header, body } => match self.answer(&header, &body) {
+            Job::Request { way, header, body } => match self.answer_with_room(&header, &body) {
                 Ok(Answer::Bytes(bytes)) => way.answer(header.unique, Ok(bytes)),
                 Ok(Answer::None) => {}
                 Ok(Answer::Clerk) => unreachable!("a clerk does not pass work on"),
@@ -241,7 +246,21 @@ impl Clerk {
             Job::Move(node) => self.relocate(&node),
             Job::Changed { node, contents } => self.changed(&node, contents),
             Job::Renamed { directory, name } => self.folder.kernel.renamed(directory.id, &name),
+            Job::Shed => self.folder.shed(),
             Job::End => unreachable!("the end is no work"),
+        }
+    }
+
+    /// Answers a request. One that only looks, and finds no descriptor, waits for some.
+    fn answer_with_room(&mut self, header: &InHeader, body: &[u8]) -> Answered {
+        let begun = Instant::now();
+        loop {
+            let answered = self.answer(header, body);
+            let is_short = self.folder.watch_descriptors(&self.clerks, &answered);
+            if !is_short || !looks(header.opcode) || begun.elapsed() > DESCRIPTOR_PATIENCE {
+                return answered;
+            }
+            std::thread::sleep(Duration::from_millis(5));
         }
     }
 
