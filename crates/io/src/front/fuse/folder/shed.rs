@@ -2,8 +2,9 @@
 //! limit.
 //!
 //! When half of the limit is taken by inodes, the kernel is asked to forget names of files that
-//! nobody has open, the ones it looked up first; when it has, their descriptors are closed.
-//! Directories are left alone: the working directory of a program must keep its name.
+//! nobody has open, the ones it looked up first; when it has, their descriptors are closed. With
+//! three quarters, look-ups wait for that. Directories are left alone: the working directory of a
+//! program must keep its name.
 
 use super::clerk::{Clerks, Job};
 use super::requests::Answered;
@@ -24,6 +25,8 @@ pub(super) struct Descriptors {
     crowded_at: AtomicUsize,
     /// Whether it is being asked.
     is_asked: AtomicBool,
+    /// With so many no more are looked up: the rest is for data.
+    full_at: usize,
 }
 
 impl Descriptors {
@@ -31,11 +34,17 @@ impl Descriptors {
     pub(super) fn new(limit: usize) -> Self {
         let nodes_max = limit / 2;
         let crowded_at = AtomicUsize::new(nodes_max);
-        Descriptors { nodes_max, crowded_at, is_asked: AtomicBool::new(false) }
+        let full_at = limit - limit / 4;
+        Descriptors { nodes_max, crowded_at, is_asked: AtomicBool::new(false), full_at }
+    }
+
+    /// Returns an error if no more inodes are to be known than these.
+    pub(super) fn check_room(&self, nodes: usize) -> Result<(), Errno> {
+        if nodes < self.full_at { Ok(()) } else { Err(Errno::MFILE) }
     }
 
     /// Whether the kernel is to be asked now, with so many inodes.
-    fn is_crowded(&self, nodes: usize) -> bool {
+    pub(super) fn is_crowded(&self, nodes: usize) -> bool {
         if nodes <= self.nodes_max {
             self.crowded_at.store(self.nodes_max, Ordering::Relaxed);
         }
