@@ -81,7 +81,22 @@ const FAILURE: u8 = 2;
 
 fn main() -> ExitCode {
     logging::start();
-    let result = match Cli::parse().command {
+    larder_io::fault::arm_from_environment();
+    let command = Cli::parse().command;
+    let result = signals::outlive_file_size_limit().and_then(|()| run(command));
+    match result {
+        Ok(code) => code,
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            let what = if is_of_output(&error) { "write to standard output: " } else { "" };
+            eprintln!("larder: failed to {what}{}", output::sentence(&error));
+            ExitCode::from(FAILURE)
+        }
+    }
+}
+
+fn run(command: Command) -> anyhow::Result<ExitCode> {
+    match command {
         Command::Serve(arguments) => succeed(commands::serve::run(&arguments)),
         Command::Mount(arguments) => succeed(commands::mount::run(&arguments)),
         Command::Ctl(arguments) => commands::ctl::run(&arguments),
@@ -100,15 +115,6 @@ fn main() -> ExitCode {
         Command::Docs(arguments) => succeed(commands::docs::run(&arguments)),
         Command::Load(arguments) => commands::load::run(&arguments),
         Command::TakeMemory(arguments) => succeed(commands::take_memory::run(&arguments)),
-    };
-    match result {
-        Ok(code) => code,
-        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
-        Err(error) => {
-            let what = if is_of_output(&error) { "write to standard output: " } else { "" };
-            eprintln!("larder: failed to {what}{}", output::sentence(&error));
-            ExitCode::from(FAILURE)
-        }
     }
 }
 

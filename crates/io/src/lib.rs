@@ -12,6 +12,7 @@ mod call;
 pub mod clock;
 pub mod embed;
 pub mod engine;
+pub mod fault;
 pub mod file_map;
 pub mod frames;
 pub mod front;

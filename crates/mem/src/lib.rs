@@ -29,7 +29,7 @@ mod sync;
 pub use allocator::{HugeAllocator, populate_large_pieces};
 pub use arena::{Arena, ArenaOptions};
 pub use error::ArenaError;
-pub use hold::{Own, Pin};
+pub use hold::{Own, Pin, lost_own_in_panic};
 pub use latch::Latches;
 pub use prefetch::{fetch, fetch_to_change};
 

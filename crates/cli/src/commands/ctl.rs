@@ -122,6 +122,9 @@ enum Command {
         /// Let go of its clients, once what they have asked is answered, instead of refusing.
         #[arg(long)]
         disconnect: bool,
+        /// Lose what was not written, instead of keeping a volume that cannot be written out.
+        #[arg(long)]
+        give_up: bool,
     },
     /// Forget what is clean; what is dirty stays.
     Drop {
@@ -242,8 +245,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
             let request = AddRequest { volume: volume.clone(), set };
             output::Added(client.post("add", &request)?).print(format)
         }
-        Command::Remove { volume, disconnect } => {
-            let request = RemoveRequest { volume: volume.clone(), disconnect: *disconnect };
+        Command::Remove { volume, disconnect, give_up } => {
+            let (disconnect, give_up) = (*disconnect, *give_up);
+            let request = RemoveRequest { volume: volume.clone(), disconnect, give_up };
             follow::run(&client, "remove", &request, &follow::REMOVE, format)
         }
         Command::Stop => {

@@ -20,11 +20,12 @@ use crate::control;
 use crate::output;
 use crate::signals::{Asked, SignalChannel, channel_of_signals};
 use crate::systemd::Manager;
-use anyhow::{Result, ensure};
+use anyhow::{Result, anyhow, ensure};
 use clap::Args;
 use larder_core::cache::ShareMode;
 use larder_core::hint::Hint;
 use larder_core::mode::{FlushMode, WriteMode};
+use larder_io::fault::confine;
 use larder_io::front::fuse::FileRule;
 use larder_io::front::nbd::ListenAddress;
 use plan::Plan;
@@ -261,20 +262,12 @@ fn serve(arguments: &Arguments, plan: &Plan, reload: &mut dyn FnMut(&Arc<Service
         eprintln!("larder: note: the addresses could not be printed: {error}");
     }
     manager.ready(&service.status());
-    loop {
-        match signals.wait(Duration::from_hours(1)) {
-            Some(Asked::Report) => service.report(),
-            // Without a file it is what a terminal says that is being closed.
-            Some(Asked::Reload) if arguments.config.is_none() => break,
-            Some(Asked::Reload) => {
-                manager.reloading();
-                reload(&service);
-                manager.ready(&service.status());
-            }
-            Some(Asked::Stop) => break,
-            None => {}
-        }
-    }
+    let wait = || wait_for_stop(arguments, (&service, &signals, &manager), reload);
+    // What is dirty must be written out whatever has gone wrong here.
+    let waited = confine(wait).map_err(|panic| {
+        panic.end_if_damaging(service.engine().cache());
+        anyhow!("go on: {panic}; the server was stopped as by SIGTERM")
+    });
     manager.stopping();
     let mut drained = drain(&service, &signals, &manager);
     if drained.is_ok() {
@@ -299,7 +292,32 @@ fn serve(arguments: &Arguments, plan: &Plan, reload: &mut dyn FnMut(&Arc<Service
         "keep what was written: {} was deleted or replaced while it was served",
         lost.join(" and ")
     );
-    Ok(())
+    waited
+}
+
+/// Does what signals ask for, until one asks for a stop.
+fn wait_for_stop(
+    arguments: &Arguments,
+    (service, signals, manager): (&Arc<Service>, &SignalChannel, &Manager),
+    reload: &mut dyn FnMut(&Arc<Service>),
+) {
+    loop {
+        match signals.wait(Duration::from_hours(1)) {
+            Some(Asked::Report) => {
+                larder_io::fault::point("main", "report");
+                service.report();
+            }
+            // Without a file it is what a terminal says that is being closed.
+            Some(Asked::Reload) if arguments.config.is_none() => return,
+            Some(Asked::Reload) => {
+                manager.reloading();
+                reload(service);
+                manager.ready(&service.status());
+            }
+            Some(Asked::Stop) => return,
+            None => {}
+        }
+    }
 }
 
 /// Writes everything out, telling whoever asks meanwhile that this goes on.

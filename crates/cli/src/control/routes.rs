@@ -132,12 +132,12 @@ impl Api {
     }
 
     fn remove(&self, request: RemoveRequest) -> Result<Response, Refused> {
-        let RemoveRequest { volume, disconnect } = request;
+        let RemoveRequest { volume, disconnect, give_up } = request;
         let served = self.service.volume(&volume).ok_or_else(|| Refused::no_volume(&volume))?;
         let unused = self.service.check_unused(&volume, disconnect);
         unused.map_err(|error| Refused::wrong(error.to_string()))?;
         let service = Arc::clone(&self.service);
-        self.jobs.start(move |told| jobs::remove(&service, served, disconnect, told))
+        self.jobs.start(move |told| jobs::remove(&service, served, (disconnect, give_up), told))
     }
 
     fn stop(&self) -> Response {

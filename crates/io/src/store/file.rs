@@ -65,6 +65,21 @@ pub enum OpenError {
     },
 }
 
+/// A sentence if this process may not write all of a file of this length.
+pub(super) fn size_limit_note(path: &Path, length: u64) -> Option<String> {
+    let limit = file_size_limit().filter(|limit| *limit < length)?;
+    Some(format!(
+        "writes of {} beyond its first {limit} bytes will fail: the process may write no more of a \
+         file (RLIMIT_FSIZE); raise the limit with ulimit -f, LimitFSIZE= or prlimit --fsize",
+        path.display()
+    ))
+}
+
+/// The length up to which this process may write a file, if that is limited.
+pub(crate) fn file_size_limit() -> Option<u64> {
+    rustix::process::getrlimit(rustix::process::Resource::Fsize).current
+}
+
 /// An open, locked store.
 #[derive(Debug)]
 pub struct OpenedFile {

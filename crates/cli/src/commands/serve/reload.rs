@@ -84,7 +84,11 @@ impl Reloader {
             // It may have been removed in another way.
             let is_served =
                 service.volume(&gone.name).is_some_and(|now| now.plan.path == gone.path);
-            match if is_served { service.remove(&gone.name, false, |_| {}) } else { Ok(()) } {
+            match if is_served {
+                service.remove(&gone.name, (false, false), |_| {})
+            } else {
+                Ok(())
+            } {
                 Ok(()) => eprintln!("larder: {} is not served any more", gone.name),
                 Err(error) => {
                     eprintln!(

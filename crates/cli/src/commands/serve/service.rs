@@ -2,7 +2,8 @@
 //! the command line, by signals and by the control interface.
 //!
 //! Invariant: the list of volumes is that of the exports; each has its plan, which says what was
-//! set last.
+//! set last. Locks are taken whether or not a holder has panicked: each change is one step, and a
+//! request of the control interface that panics must not keep a stop from writing everything out.
 
 use super::Arguments;
 use super::devices::Devices;
@@ -31,7 +32,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex, MutexGuard, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
@@ -200,7 +201,7 @@ impl Service {
 
     /// Where each volume is.
     pub(super) fn stores(&self) -> MutexGuard<'_, Stores> {
-        self.stores.lock().expect("no holder panics")
+        self.stores.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Asks the server something that may take a moment.
@@ -208,7 +209,7 @@ impl Service {
     /// # Errors
     /// Those of the question, or that there is no server any more.
     pub(super) fn with_server<T>(&self, ask: impl FnOnce(&Server) -> Result<T>) -> Result<T> {
-        let server = self.server.read().expect("no holder panics");
+        let server = self.server.read().unwrap_or_else(PoisonError::into_inner);
         ask(server.as_ref().context("reach clients: the server is stopping")?)
     }
 
@@ -224,18 +225,18 @@ impl Service {
 
     /// A volume has come.
     pub(super) fn note_added(&self, served: Served) {
-        self.volumes.lock().expect("no holder panics").push(served);
+        self.volumes.lock().unwrap_or_else(PoisonError::into_inner).push(served);
     }
 
     /// A volume is gone.
     pub(super) fn note_removed(&self, name: &str) {
-        let mut volumes = self.volumes.lock().expect("no holder panics");
+        let mut volumes = self.volumes.lock().unwrap_or_else(PoisonError::into_inner);
         volumes.retain(|served| served.volume.name() != name);
     }
 
     /// The volumes as they are now.
     pub(crate) fn volumes(&self) -> Vec<Served> {
-        self.volumes.lock().expect("no holder panics").clone()
+        self.volumes.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The volume of this name.
@@ -245,7 +246,7 @@ impl Service {
 
     /// Keeps others from changing what is served, until it is dropped.
     pub(crate) fn changing(&self) -> MutexGuard<'_, ()> {
-        self.changing.lock().expect("no holder panics")
+        self.changing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What of the memory is not the cache's.
@@ -264,7 +265,7 @@ impl Service {
     /// Notes what is in force now, for the volumes that are there.
     pub(crate) fn set_plan(&self, plan: &Plan) {
         self.memory_bytes.store(plan.memory_bytes, Ordering::Release);
-        let mut volumes = self.volumes.lock().expect("no holder panics");
+        let mut volumes = self.volumes.lock().unwrap_or_else(PoisonError::into_inner);
         for (served, plan) in volumes.iter_mut().zip(&plan.volumes) {
             debug_assert_eq!(served.plan.name, plan.name, "the same volumes in the same order");
             served.plan = plan.clone();
@@ -273,7 +274,7 @@ impl Service {
 
     /// The address of a volume for NBD clients; empty once the server is closed.
     pub(crate) fn uri(&self, volume: &str) -> String {
-        let server = self.server.read().expect("no holder panics");
+        let server = self.server.read().unwrap_or_else(PoisonError::into_inner);
         server.as_ref().map(|server| server.uri(volume)).unwrap_or_default()
     }
 
@@ -428,10 +429,12 @@ impl Service {
     /// Ends the connections and what was recorded of them, and leaves the stores as they are.
     pub(crate) fn give_up(&self) {
         self.files.close();
-        if let Some(server) = self.server.write().expect("no holder panics").take() {
+        if let Some(server) = self.server.write().unwrap_or_else(PoisonError::into_inner).take() {
             server.close();
         }
-        if let Some((recording, path)) = self.recording.lock().expect("no holder panics").take() {
+        if let Some((recording, path)) =
+            self.recording.lock().unwrap_or_else(PoisonError::into_inner).take()
+        {
             recording::finish(recording, &path);
         }
     }

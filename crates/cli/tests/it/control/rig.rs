@@ -161,6 +161,19 @@ impl Server {
         (folder, said)
     }
 
+    /// Sends a signal and waits for its end; its folder, its exit code if it has one, and what it
+    /// said.
+    pub(crate) fn end_with(mut self, signal: Signal) -> (TempDir, Option<i32>, String) {
+        // It may have ended by itself.
+        let _still_runs = kill_process(Pid::from_child(&self.child), signal).is_ok();
+        let mut said = String::new();
+        let mut stderr = self.child.stderr.take().expect("a pipe");
+        stderr.read_to_string(&mut said).expect("text");
+        let ended = self.child.wait().expect("it ends");
+        let folder = std::mem::replace(&mut self.folder, TempDir::new().expect("a folder"));
+        (folder, ended.code(), said)
+    }
+
     /// Stops it with SIGTERM.
     pub(crate) fn stop(self) -> String {
         self.signal(Signal::TERM);

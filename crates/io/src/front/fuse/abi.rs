@@ -467,3 +467,8 @@ mod tests {
         assert_eq!(name_of(b""), b"");
     }
 }
+
+/// Whether the kernel expects no answer to a request.
+pub(super) fn is_unanswered(code: u32) -> bool {
+    matches!(code, opcode::FORGET | opcode::BATCH_FORGET | opcode::INTERRUPT)
+}

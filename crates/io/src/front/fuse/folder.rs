@@ -22,6 +22,7 @@ mod nodes;
 mod requests;
 mod rules;
 mod sections;
+mod shed;
 
 pub(super) use clerk::{Clerks, own_mask};
 pub(super) use data::Recent;
@@ -35,6 +36,7 @@ use super::handshake;
 use super::notify::Kernel;
 use super::passthrough::Passthrough;
 use crate::store::EngineStore;
+use crate::store::file_size_limit;
 use crate::store::files::{FileTable, SourceFile, link_to};
 use clerk::Job;
 use entries::Listing;
@@ -46,6 +48,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit};
 use sections::Section;
+use shed::Descriptors;
 use std::collections::HashMap;
 use std::fmt;
 use std::io;
@@ -135,6 +138,7 @@ pub struct Folder {
     next_listing: AtomicU64,
     /// What the kernel has forgotten and the cache has not may be so many.
     resting_max: usize,
+    descriptors: Descriptors,
     /// Who this process is: what it makes belongs to them.
     uid: u32,
     gid: u32,
@@ -222,11 +226,21 @@ impl Folder {
             listings: Mutex::default(),
             next_listing: AtomicU64::new(1),
             resting_max: descriptors / 4,
+            descriptors: Descriptors::new(descriptors),
             uid: rustix::process::geteuid().as_raw(),
             gid: rustix::process::getegid().as_raw(),
             checks: true,
         };
-        Ok(OpenedFolder { folder, stores, notes: said.into_iter().collect() })
+        let limited = file_size_limit().filter(|_| !folder.options.read_only).map(|limit| {
+            format!(
+                "files of {} cannot be written beyond their first {limit} bytes: the process may \
+                 write no more of a file (RLIMIT_FSIZE); raise the limit with ulimit -f or prlimit \
+                 --fsize",
+                folder.path.display()
+            )
+        });
+        let notes = said.into_iter().chain(limited).collect();
+        Ok(OpenedFolder { folder, stores, notes })
     }
 
     /// Where it is.

@@ -13,6 +13,7 @@ use super::mount::{self, How, Mount, MountError, UnmountError};
 use super::ring::{self, Prepared, Ring};
 use super::worker::Worker;
 use crate::engine::{ArenaVolume, Engine};
+use crate::fault::Panicked;
 use crate::front::observe::Observer;
 use crate::front::spin::Spinners;
 use crate::reclaim::reserve_stack;
@@ -55,6 +56,42 @@ pub(super) struct Shared {
     is_gone: AtomicBool,
     /// Who is told of that, once.
     gone: Mutex<Option<Gone>>,
+    failure: Arc<MountFailure>,
+}
+
+/// Whether an internal error has ended a mount: then every request is refused with EIO.
+#[derive(Debug)]
+pub(super) struct MountFailure {
+    /// The mountpoint, for messages.
+    name: String,
+    has_failed: AtomicBool,
+}
+
+impl MountFailure {
+    pub(super) fn new(at: &Path) -> Self {
+        MountFailure { name: at.display().to_string(), has_failed: AtomicBool::new(false) }
+    }
+
+    pub(super) fn has_failed(&self) -> bool {
+        self.has_failed.load(Ordering::Acquire)
+    }
+
+    /// The mountpoint.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Ends the mount.
+    pub(super) fn fail(&self, panic: &Panicked) {
+        let is_first = !self.has_failed.swap(true, Ordering::AcqRel);
+        let what_now = if is_first {
+            "the mount has failed: every request to it gets EIO, and what was written before is \
+             still written to the store; unmount it, and mount it again"
+        } else {
+            "another error of a mount that has failed"
+        };
+        tracing::error!(mount = self.name, "{panic}: {what_now}");
+    }
 }
 
 /// Is told that what was mounted is gone.
@@ -67,6 +104,21 @@ impl Shared {
             Tree::Volumes(files) => files,
             Tree::Folder { .. } => unreachable!("requests to a folder are not about volumes"),
         }
+    }
+
+    /// Whether an internal error has ended the mount.
+    pub(super) fn has_failed(&self) -> bool {
+        self.failure.has_failed()
+    }
+
+    /// Ends the mount after an internal error.
+    pub(super) fn fail(&self, panic: &Panicked) {
+        self.failure.fail(panic);
+    }
+
+    /// The mountpoint, for messages.
+    pub(super) fn name(&self) -> &str {
+        self.failure.name()
     }
 
     pub(super) fn wakers(&self) -> &[Waker] {
@@ -136,9 +188,14 @@ impl Mounted {
         let wakers = (0..count).map(|_| Waker::new());
         let wakers = wakers.collect::<io::Result<Vec<_>>>().map_err(refused)?;
         let (descriptor, mount, took_over) = mount::mount(at, how)?;
+        let failure = match &tree {
+            Tree::Volumes(_) => Arc::new(MountFailure::new(at)),
+            Tree::Folder { clerks, .. } => clerks.failure(),
+        };
         let shared = Arc::new(Shared {
             engine,
             tree,
+            failure,
             observer,
             spinners: Spinners::new(),
             closing: AtomicBool::new(false),

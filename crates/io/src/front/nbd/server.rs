@@ -6,6 +6,7 @@ use super::session::{Connection, serve_connection};
 use super::socket::Socket;
 use super::wire;
 use crate::engine::Engine;
+use crate::fault::{self, confine};
 use crate::front::listen::{ListenAddress, ListenError, Listener};
 use crate::front::observe::Observer;
 use crate::front::spin::Spinners;
@@ -17,8 +18,9 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::SocketFlags;
 use std::fmt;
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -56,6 +58,13 @@ pub(super) struct Shared {
     pub(super) spinners: Spinners,
     pub(super) closing: AtomicBool,
     connections: Mutex<Vec<Arc<Connection>>>,
+}
+
+impl Shared {
+    /// The connections. A panic of whoever had them locked has changed nothing by halves.
+    fn connections(&self) -> MutexGuard<'_, Vec<Arc<Connection>>> {
+        self.connections.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// A running server.
@@ -184,7 +193,7 @@ impl Server {
     pub fn clients(&self, name: &str) -> usize {
         let exports = self.shared.exports.list();
         let Some(export) = exports.iter().find(|export| export.info.name == name) else { return 0 };
-        let connections = self.shared.connections.lock().expect("no holder panics");
+        let connections = self.shared.connections();
         connections.iter().filter(|one| !one.is_done() && one.serves(export)).count()
     }
 
@@ -194,7 +203,7 @@ impl Server {
     pub fn remove_export(&self, name: &str, patience: Duration) -> bool {
         let Some(export) = self.shared.exports.remove(name) else { return false };
         let serving = || {
-            let connections = self.shared.connections.lock().expect("no holder panics");
+            let connections = self.shared.connections();
             let serves = |one: &&Arc<Connection>| !one.is_done() && one.serves(&export);
             connections.iter().filter(serves).cloned().collect::<Vec<_>>()
         };
@@ -223,8 +232,7 @@ impl Server {
         self.shared.closing.store(true, Ordering::Release);
         self.waker.notify();
         acceptor.join().expect("accepting does not panic");
-        let connections =
-            std::mem::take(&mut *self.shared.connections.lock().expect("no holder panics"));
+        let connections = std::mem::take(&mut *self.shared.connections());
         for connection in &connections {
             connection.close();
         }
@@ -243,32 +251,54 @@ impl Drop for Server {
 }
 
 fn accept(shared: &Arc<Shared>, listener: &Listener, waker: &Waker) {
+    // Whether connections have been refused since one was accepted last: said once, not each time.
+    let mut is_short = false;
     while !shared.closing.load(Ordering::Acquire) {
         if let Err(error) = waker.sleep(Some((listener.as_fd(), PollFlags::IN)), None) {
             tracing::error!(%error, "waiting for connections failed");
             std::thread::sleep(Duration::from_millis(100));
         }
         match rustix::net::accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
-            Ok(socket) => admit(shared, socket),
+            Ok(socket) => {
+                let admitted = confine(|| {
+                    fault::point("acceptor", "server");
+                    admit(shared, socket)
+                });
+                is_short = match admitted {
+                    Ok(Ok(())) => false,
+                    Ok(Err(error)) => {
+                        if !is_short {
+                            tracing::warn!(%error, "no thread for a connection");
+                        }
+                        true
+                    }
+                    Err(panic) => {
+                        panic.end_if_damaging(shared.engine.cache());
+                        tracing::error!("a client was refused: {panic}");
+                        is_short
+                    }
+                };
+            }
             Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => {}
             Err(error) => {
-                // Out of descriptors or memory: others may end soon.
-                tracing::warn!(%error, "a connection could not be accepted");
+                // Out of descriptors or memory: others may end soon. The client waits meanwhile.
+                if !is_short {
+                    tracing::warn!(%error, "connections cannot be accepted for now");
+                }
+                is_short = true;
                 std::thread::sleep(Duration::from_millis(100));
             }
         }
     }
 }
 
-fn admit(shared: &Arc<Shared>, socket: OwnedFd) {
-    let mut connections = shared.connections.lock().expect("no holder panics");
+fn admit(shared: &Arc<Shared>, socket: OwnedFd) -> io::Result<()> {
+    let mut connections = shared.connections();
     connections.retain(|connection| !connection.is_done());
     if connections.len() >= shared.limits.connections_max {
         tracing::warn!(limit = shared.limits.connections_max, "too many connections");
-        return;
+        return Ok(());
     }
-    match serve_connection(Arc::clone(shared), Socket::new(socket)) {
-        Ok(connection) => connections.push(connection),
-        Err(error) => tracing::warn!(%error, "no thread for a connection"),
-    }
+    connections.push(serve_connection(Arc::clone(shared), Socket::new(socket))?);
+    Ok(())
 }

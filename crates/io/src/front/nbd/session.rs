@@ -20,6 +20,7 @@ use super::socket::Socket;
 use super::transport::Transport;
 use super::wire;
 use crate::engine::{ArenaCache, ArenaLane};
+use crate::fault::{confine, confine_thread};
 use crate::frames::ArenaFrames;
 use crate::front::observe::{Event, Operation, Watch};
 use crate::front::spin::SpinHistory;
@@ -102,7 +103,9 @@ pub(super) fn serve_connection(shared: Arc<Shared>, socket: Socket) -> io::Resul
         let (export, cut) = (Arc::clone(&export), Arc::clone(&cut));
         std::thread::Builder::new().name("connection".into()).spawn(move || {
             let _done = SetWhenDropped(done);
-            converse(&shared, &socket, &waker, &export, &cut);
+            confine_thread(shared.engine.cache(), "a connection", || {
+                converse(&shared, &socket, &waker, &export, &cut);
+            });
             socket.shut_down();
         })?
     };
@@ -164,7 +167,12 @@ fn converse(
         cache,
         clock: shared.engine.clock(),
     };
-    session.run();
+    let ended = confine(|| session.run());
+    if let Err(panic) = &ended {
+        panic.end_if_damaging(&session.cache);
+        // What it holds of the cache is given back all the same.
+        tracing::error!("a client of {} was cut off: {panic}", session.export.info.name);
+    }
     session.close();
 }
 

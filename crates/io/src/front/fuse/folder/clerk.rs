@@ -10,12 +10,14 @@ mod uncached;
 
 use super::super::abi::{self, FsyncIn, InHeader, OpenIn, SetattrIn, TransferIn, opcode};
 use super::super::link::Way;
+use super::super::mounted::MountFailure;
 use super::data::BLOCK;
 use super::names::Renaming;
-use super::requests::{Answer, Answered, behind, done};
+use super::requests::{Answer, Answered, behind, done, looks};
 use super::{Folder, Node};
 use crate::call::{Call, Exclude, Flush, FlushRange, wait};
 use crate::engine::{ArenaCache, ArenaLane, Engine};
+use crate::fault::{self, confine, confine_thread};
 use crate::front::desk::errno_of;
 use crate::reclaim::reserve_stack;
 use crate::store::files::{Act, FileTable, SourceFile};
@@ -28,7 +30,7 @@ use rustix::thread::UnshareFlags;
 use std::ffi::CString;
 use std::io;
 use std::ops::Range;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -39,6 +41,9 @@ const CLERKS: usize = 4;
 
 /// How long the kernel may take at the end for what it is being told.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How long a request waits for a descriptor.
+const DESCRIPTOR_PATIENCE: Duration = Duration::from_secs(2);
 
 /// What a clerk is asked for.
 pub(in crate::front::fuse) enum Job {
@@ -57,6 +62,8 @@ pub(in crate::front::fuse) enum Job {
     Changed { node: Arc<Node>, contents: bool },
     /// To have it forget what a name in a directory leads to.
     Renamed { directory: Arc<Node>, name: CString },
+    /// To have the kernel forget files, so that there are descriptors again.
+    Shed,
     /// To end.
     End,
 }
@@ -70,14 +77,17 @@ pub(in crate::front::fuse) struct Clerks {
     news: Sender<Job>,
     threads: Arc<Mutex<Vec<JoinHandle<()>>>>,
     herald: Arc<Mutex<Option<JoinHandle<()>>>>,
+    failure: Arc<MountFailure>,
 }
 
 impl Clerks {
-    pub(super) fn start(engine: &Arc<Engine>, folder: &Arc<Folder>) -> io::Result<Self> {
+    /// Starts the threads for a folder that is to be mounted at `at`.
+    pub(super) fn start(engine: &Arc<Engine>, folder: &Arc<Folder>, at: &Path) -> io::Result<Self> {
         let ((jobs, to_do), (news, to_tell)) = (channel(), channel());
         let (threads, herald) = (Arc::default(), Arc::default());
-        let clerks = Clerks { jobs, news, threads, herald };
-        let start = |name: &str, jobs: &Arc<Mutex<Receiver<Job>>>| {
+        let failure = Arc::new(MountFailure::new(at));
+        let clerks = Clerks { jobs, news, threads, herald, failure };
+        let start = |name: &'static str, jobs: &Arc<Mutex<Receiver<Job>>>| {
             let waker = Waker::new()?;
             let cache = Arc::clone(engine.cache());
             let clerk = Clerk {
@@ -88,14 +98,13 @@ impl Clerks {
                 waker,
                 clock: engine.clock(),
                 jobs: Arc::clone(jobs),
+                kind: name,
             };
-            std::thread::Builder::new().name(name.into()).spawn(move || {
-                // Whoever waits for a clerk that is gone would wait for ever, in the kernel.
-                if catch_unwind(AssertUnwindSafe(|| clerk.run())).is_err() {
-                    tracing::error!("a broken invariant; ending at once, as after a power failure");
-                    std::process::abort();
-                }
-            })
+            let run = move || {
+                let cache = Arc::clone(&clerk.cache);
+                confine_thread(&cache, "a thread of a mount", || clerk.run());
+            };
+            std::thread::Builder::new().name(name.into()).spawn(run)
         };
         let to_do = Arc::new(Mutex::new(to_do));
         for _ in 0..CLERKS {
@@ -105,6 +114,11 @@ impl Clerks {
         let herald = start("herald", &Arc::new(Mutex::new(to_tell)))?;
         *clerks.herald.lock().expect("no holder panics") = Some(herald);
         Ok(clerks)
+    }
+
+    /// Whether an internal error has ended the mount.
+    pub(in crate::front::fuse) fn failure(&self) -> Arc<MountFailure> {
+        Arc::clone(&self.failure)
     }
 
     pub(super) fn send(&self, job: Job) {
@@ -156,6 +170,15 @@ struct Clerk {
     waker: Waker,
     clock: Arc<dyn Clock>,
     jobs: Arc<Mutex<Receiver<Job>>>,
+    /// What it is in the list of threads.
+    kind: &'static str,
+}
+
+/// Refuses a request of a mount that has failed, if it was one that has an answer.
+fn refuse(asker: Option<(Way, InHeader)>) {
+    if let Some((way, header)) = asker.filter(|(_, header)| !abi::is_unanswered(header.opcode)) {
+        way.answer(header.unique, Err(Errno::IO));
+    }
 }
 
 /// Gives this thread a mask of its own, under which it makes files.
@@ -178,26 +201,66 @@ impl Clerk {
         own_mask();
         loop {
             let job = self.jobs.lock().expect("no holder panics").recv();
-            match job {
-                Ok(Job::Request { way, header, body }) => match self.answer(&header, &body) {
-                    Ok(Answer::Bytes(bytes)) => way.answer(header.unique, Ok(bytes)),
-                    Ok(Answer::None) => {}
-                    Ok(Answer::Clerk) => unreachable!("a clerk does not pass work on"),
-                    Err(errno) => way.answer(header.unique, Err(errno)),
-                },
-                Ok(Job::Retire(node)) => self.retire(&node),
-                Ok(Job::Close(node)) => self.close(&node),
-                Ok(Job::Pin(node)) => self.pin(&node.file),
-                Ok(Job::Move(node)) => self.relocate(&node),
-                Ok(Job::Changed { node, contents }) => self.changed(&node, contents),
-                Ok(Job::Renamed { directory, name }) => {
-                    self.folder.kernel.renamed(directory.id, &name);
-                }
-                Ok(Job::End) | Err(_) => break,
+            let Ok(job) = job.map_err(drop).and_then(|job| match job {
+                Job::End => Err(()),
+                job => Ok(job),
+            }) else {
+                break;
+            };
+            let asker = match &job {
+                Job::Request { way, header, .. } => Some((way.clone(), *header)),
+                _ => None,
+            };
+            if self.clerks.failure.has_failed() {
+                refuse(asker);
+            } else if let Err(panic) = confine(|| self.work(job)) {
+                // Whoever waits for an answer would wait for ever, in the kernel.
+                panic.end_if_damaging(&self.cache);
+                self.clerks.failure.fail(&panic);
+                refuse(asker);
+                // Completions of what was under way must not reach the next call.
+                self.close_lanes();
             }
         }
-        for lane in self.lanes.into_iter().flatten() {
+        self.close_lanes();
+    }
+
+    fn close_lanes(&mut self) {
+        for lane in self.lanes.iter_mut().filter_map(Option::take) {
             self.cache.close_lane(lane);
+        }
+    }
+
+    fn work(&mut self, job: Job) {
+        fault::point(self.kind, self.clerks.failure.name());
+        match job {
+            Job::Request { way, header, body } => match self.answer_with_room(&header, &body) {
+                Ok(Answer::Bytes(bytes)) => way.answer(header.unique, Ok(bytes)),
+                Ok(Answer::None) => {}
+                Ok(Answer::Clerk) => unreachable!("a clerk does not pass work on"),
+                Err(errno) => way.answer(header.unique, Err(errno)),
+            },
+            Job::Retire(node) => self.retire(&node),
+            Job::Close(node) => self.close(&node),
+            Job::Pin(node) => self.pin(&node.file),
+            Job::Move(node) => self.relocate(&node),
+            Job::Changed { node, contents } => self.changed(&node, contents),
+            Job::Renamed { directory, name } => self.folder.kernel.renamed(directory.id, &name),
+            Job::Shed => self.folder.shed(),
+            Job::End => unreachable!("the end is no work"),
+        }
+    }
+
+    /// Answers a request. One that only looks, and finds no descriptor, waits for some.
+    fn answer_with_room(&mut self, header: &InHeader, body: &[u8]) -> Answered {
+        let begun = Instant::now();
+        loop {
+            let answered = self.answer(header, body);
+            let is_short = self.folder.watch_descriptors(&self.clerks, &answered);
+            if !is_short || !looks(header.opcode) || begun.elapsed() > DESCRIPTOR_PATIENCE {
+                return answered;
+            }
+            std::thread::sleep(Duration::from_millis(5));
         }
     }
 

@@ -53,7 +53,7 @@ impl FolderMount {
             section.set_volume(Arc::clone(volume));
         }
         let folder = Arc::new(folder);
-        let clerks = Clerks::start(&engine, &folder);
+        let clerks = Clerks::start(&engine, &folder, at);
         let clerks =
             clerks.map_err(|source| MountError::Refused { path: at.to_owned(), source })?;
         let ending = clerks.clone();

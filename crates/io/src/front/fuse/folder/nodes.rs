@@ -13,6 +13,7 @@ use rustix::io::Errno;
 use std::collections::{HashMap, VecDeque};
 use std::ffi::CStr;
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// Device and inode.
@@ -69,6 +70,8 @@ pub(super) enum Forgotten {
 #[derive(Debug)]
 pub(super) struct Nodes {
     known: Mutex<Known>,
+    /// How many there are.
+    len: AtomicUsize,
     /// By which files are of sections.
     rules: Rules,
     /// The device of the folder itself.
@@ -92,7 +95,8 @@ impl Nodes {
         let stat = rustix::fs::fstat(&root)?;
         let mut known = Known { next: abi::ROOT, reopens, ..Known::default() };
         known.add(root, &stat, &rules);
-        Ok(Nodes { known: Mutex::new(known), rules, device: stat.st_dev })
+        let (known, len) = (Mutex::new(known), AtomicUsize::new(1));
+        Ok(Nodes { known, len, rules, device: stat.st_dev })
     }
 
     /// By which files are of sections.
@@ -119,6 +123,24 @@ impl Nodes {
     /// All nodes.
     pub(super) fn all(&self) -> Vec<Arc<Node>> {
         self.known().by_id.values().map(|(node, _)| Arc::clone(node)).collect()
+    }
+
+    /// How many nodes there are.
+    pub(super) fn len(&self) -> usize {
+        self.len.load(Ordering::Relaxed)
+    }
+
+    /// Nodes, no directories, that the kernel knows and nobody has open: at most so many, those
+    /// first that it looked up first.
+    pub(super) fn idle(&self, most: usize) -> Vec<Arc<Node>> {
+        let known = self.known();
+        let is_idle = |node: &Node| node.kind != FileType::Directory && !node.file.is_open();
+        let idle = known.by_id.values().filter(|(node, count)| *count > 0 && is_idle(node));
+        let mut idle: Vec<_> = idle.map(|(node, _)| Arc::clone(node)).collect();
+        drop(known);
+        idle.sort_unstable_by_key(|node| node.id);
+        idle.truncate(most);
+        idle
     }
 
     /// The device of the folder itself.
@@ -162,6 +184,7 @@ impl Nodes {
             return Ok((node, attributes));
         }
         let node = known.add(path, &stat, &self.rules);
+        self.len.store(known.by_id.len(), Ordering::Relaxed);
         drop(known);
         let attributes = node.file.attributes_from(stat);
         Ok((node, attributes))
@@ -181,6 +204,7 @@ impl Nodes {
             return Forgotten::Rests(node);
         }
         let gone = known.remove(id);
+        self.len.store(known.by_id.len(), Ordering::Relaxed);
         drop(known);
         // Closing it may delete a file, which takes longer than others should wait here.
         drop(gone);
@@ -205,6 +229,7 @@ impl Nodes {
         let mut known = self.known();
         if matches!(known.by_id.get(&node.id), Some((_, 0))) {
             known.remove(node.id);
+            self.len.store(known.by_id.len(), Ordering::Relaxed);
             and();
         }
     }

@@ -89,6 +89,9 @@ impl Worker {
         } else {
             Ok(Answer::Clerk)
         };
+        // What only looks can be looked at again, when there are descriptors.
+        let is_short = folder.watch_descriptors(clerks, &answered);
+        let answered = if is_short && looks(header.opcode) { Ok(Answer::Clerk) } else { answered };
         reply(&mut self.link, clerks, asked, answered);
     }
 }
@@ -96,6 +99,11 @@ impl Worker {
 /// Whether a request can be answered without looking at the folder's disk.
 fn is_never_slow(code: u32) -> bool {
     is_end(code) || matches!(code, opcode::GETATTR | opcode::STATX | opcode::ACCESS)
+}
+
+/// Whether a request changes nothing, so that it can be tried again.
+pub(super) fn looks(code: u32) -> bool {
+    matches!(code, opcode::LOOKUP | opcode::OPEN | opcode::OPENDIR | opcode::READDIRPLUS)
 }
 
 /// Whether a request only ends something, which nobody is refused.

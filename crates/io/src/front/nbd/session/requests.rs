@@ -3,6 +3,7 @@
 use super::Session;
 use super::parts::{Failure, Request, Work};
 use super::writes::Payload;
+use crate::fault;
 use crate::frames::ArenaFrames;
 use crate::front::nbd::wire::{self, Errno, REQUEST_BYTES};
 use larder_core::cache::cut;
@@ -64,6 +65,7 @@ impl Session<'_> {
     fn take_request(&mut self, now: Nanos, request: &wire::Request) {
         // Requests that came together are told apart by a nanosecond, which keeps their order.
         self.arrived_at = now.max(self.arrived_at + 1);
+        fault::point("connection", &self.export.info.name);
         let refused = self.refusal(request);
         if request.command == wire::CMD_WRITE {
             self.lane.recorder().add(Counter::WriteRequests, 1);
