@@ -34,6 +34,11 @@ impl Node {
         self.kind == FileType::RegularFile
     }
 
+    /// Device and inode in the directory that is cached.
+    pub(super) fn inode(&self) -> Key {
+        self.key
+    }
+
     /// The device that it lies on.
     pub(super) fn device(&self) -> u64 {
         self.key.0

@@ -240,6 +240,7 @@ impl Folder {
         if writes {
             self.section(&node.file).check_writable()?;
         }
+        self.check_unclaimed(node)?;
         // What the folder refuses is refused here too, and not when it is too late.
         node.file.buffered(writes)?;
         node.file.opened();
@@ -247,6 +248,15 @@ impl Folder {
             clerks.send(Job::Pin(Arc::clone(node)));
         }
         Ok(self.open_out(node, writes))
+    }
+
+    /// Refuses a file that another cache has: it came here by another name, or later.
+    pub(super) fn check_unclaimed(&self, node: &Node) -> Result<(), Errno> {
+        let (device, inode) = node.inode();
+        let Some(holder) = self.claim().holder_of_file(device, inode) else { return Ok(()) };
+        let file = node.file.name();
+        tracing::warn!(%holder, file, "a file is not opened: another cache has its data");
+        Err(Errno::BUSY)
     }
 
     /// The answer to an opening.
