@@ -26,6 +26,8 @@ const CLAIM_BYTES_MAX: u64 = 1 << 20;
 const CLAIMS_MAX: usize = 4096;
 /// How often data is claimed anew whose last mount is gone.
 const RETRY: Duration = Duration::from_millis(5);
+/// Waiting for longer is logged.
+const SILENCE: Duration = Duration::from_secs(1);
 /// A directory that changed so lately is read again the next time: its time may not tell a further
 /// change.
 const SETTLED: Duration = Duration::from_millis(100);
@@ -124,8 +126,8 @@ impl Registry {
             match self.take(&source, &what, read_only) {
                 Ok(number) => return Ok(Claim { registry: Arc::clone(self), number }),
                 Err(error @ ClaimError::Ending { .. }) if begin.elapsed() < patience => {
-                    if !std::mem::replace(&mut waits, true) {
-                        tracing::info!(%error, "waiting for it to end");
+                    if begin.elapsed() > SILENCE && !std::mem::replace(&mut waits, true) {
+                        tracing::warn!(%error, "waiting for it to end");
                     }
                 }
                 Err(error) => return Err(error),

@@ -216,3 +216,25 @@ fn who_has_a_lock_is_named() {
     file.unlock().unwrap();
     assert_eq!(lock_holder(&file), "another process");
 }
+
+#[test]
+fn data_whose_mount_is_gone_is_waited_for_as_long_as_it_was_asked_for() {
+    let setup = Setup::new();
+    let tree = setup.claim(&setup.one, "data").unwrap();
+    // The number of no file system.
+    tree.mounted(Path::new("/gone"), u64::MAX);
+    let path = setup.path("data/sub");
+    let take = |patience| {
+        let source = Source::Open(File::open(&path).unwrap().into());
+        setup.other.take_in_turn(source, "the same".to_owned(), false, patience)
+    };
+    let refused = take(Duration::ZERO).unwrap_err();
+    assert!(matches!(refused, ClaimError::Ending { .. }), "{refused}");
+    let said = refused.to_string();
+    assert!(said.contains("mounted at /gone") && said.contains("try again when"), "{said}");
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| take(Duration::from_mins(1)));
+        drop(tree);
+        waits.join().unwrap().unwrap();
+    });
+}
