@@ -206,7 +206,7 @@ impl Claim {
         let copy = rustix::io::fcntl_dupfd_cloexec(descriptor, 0);
         let failed = |source| ClaimError::Locate { what: what.clone(), source };
         let source = Source::Open(copy.map_err(|error| failed(error.into()))?);
-        registry.take_in_turn(source, what, read_only, ENDING_WAIT)
+        registry.take_in_turn(source, &what, read_only, ENDING_WAIT)
     }
 
     /// Claims an export of an NBD server, which is the same for equal identities.
@@ -215,7 +215,7 @@ impl Claim {
     /// Another cache of this machine has the export.
     pub fn of_export(identity: &str, uri: &str, read_only: bool) -> Result<Self, ClaimError> {
         let (source, what) = (Source::Export(identity.to_owned()), format!("the export {uri}"));
-        Registry::of_process().take_in_turn(source, what, read_only, Duration::ZERO)
+        Registry::of_process().take_in_turn(source, &what, read_only, Duration::ZERO)
     }
 
     /// Claims the files that this process has just mounted at a path, so that they are not cached
@@ -226,7 +226,7 @@ impl Claim {
     pub(crate) fn of_mount(at: &Path, filesystem: u64) -> Result<Self, ClaimError> {
         let what = format!("the files mounted at {}", at.display());
         let registry = Registry::of_process();
-        registry.take_in_turn(Source::Mount(filesystem), what, false, Duration::ZERO)
+        registry.take_in_turn(Source::Mount(filesystem), &what, false, Duration::ZERO)
     }
 
     /// Notes that the data is seen at a mountpoint, as the file system of this number, from now on.
@@ -249,6 +249,7 @@ impl Claim {
     }
 
     /// One sentence, if other processes cannot see the claims of this one.
+    #[must_use]
     pub fn note() -> Option<String> {
         Registry::of_process().problem().map(|problem| {
             format!("other Larder processes cannot see what this one caches: failed to {problem}")

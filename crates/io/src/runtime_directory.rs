@@ -154,8 +154,8 @@ mod tests {
         let parent = tempfile::tempdir().unwrap();
         let made = PrivateDirectory::within(parent.path()).unwrap();
         assert_eq!(made.path(), parent.path().join("larder"));
-        let mode = std::fs::metadata(made.path()).unwrap().permissions().mode();
-        assert_eq!(mode & 0o022, 0, "others cannot write to it");
+        let permissions = std::fs::metadata(made.path()).unwrap().permissions();
+        assert_eq!(permissions.mode() & 0o022, 0, "others cannot write to it");
         let claims = made.subdirectory("claims", 0o700).unwrap();
         let again = PrivateDirectory::within(parent.path()).unwrap();
         assert_eq!(again.subdirectory("claims", 0o700).unwrap().path(), claims.path());

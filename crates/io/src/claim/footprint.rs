@@ -72,8 +72,8 @@ pub(crate) enum Disk {
     Whole { members: Vec<u64> },
     /// A range of another block device: a partition, or a loop device on a block device.
     Part { of: u64, start: u64, bytes: u64 },
-    /// A loop device on a file.
-    Loop { inode: Inode, place: Option<Place>, start: u64, bytes: u64 },
+    /// A loop device on a file, with the number of names of that.
+    Loop { inode: Inode, place: Option<Place>, links: u64, start: u64, bytes: u64 },
 }
 
 /// A file system.
@@ -103,12 +103,7 @@ pub(crate) fn footprint(subject: &Subject, machine: &dyn Machine) -> Vec<Part> {
     match subject {
         Subject::File { inode, place, links } => {
             tracer.file(*inode, place.as_ref(), &EVERYTHING, true);
-            // Any of its other names may lie in a directory that is cached.
-            if *links > 1
-                && let Some(place) = place
-            {
-                tracer.add(Node::SomeDirectory(place.filesystem), EVERYTHING, false);
-            }
+            tracer.other_names(*links, place.as_ref());
         }
         Subject::Tree { inode, place, at } => {
             tracer.tree(Some(*inode), place.as_ref(), true);
@@ -225,6 +220,14 @@ impl Tracer<'_> {
         self.below_filesystem(place.filesystem);
     }
 
+    /// Any of the other names of a file may lie in a directory that is cached.
+    fn other_names(&mut self, links: u64, place: Option<&Place>) {
+        let filesystem = place.map(|place| place.filesystem);
+        if let Some(filesystem) = filesystem.filter(|_| links > 1) {
+            self.add(Node::SomeDirectory(filesystem), EVERYTHING, false);
+        }
+    }
+
     /// The directories that a place lies in.
     fn above(&mut self, place: &Place) {
         for path in place.path.ancestors().skip(1) {
@@ -251,7 +254,10 @@ impl Tracer<'_> {
                 let range = mapped(range, start, bytes);
                 self.descend(|tracer| tracer.disk(of, &range, owned));
             }
-            Disk::Loop { inode, place, start, bytes } => {
+            Disk::Loop { inode, place, links, start, bytes } => {
+                if owned {
+                    self.other_names(links, place.as_ref());
+                }
                 self.add(Node::Disk(number), range.clone(), owned);
                 let range = mapped(range, start, bytes);
                 self.descend(|tracer| tracer.file(inode, place.as_ref(), &range, owned));

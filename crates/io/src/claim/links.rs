@@ -37,7 +37,7 @@ pub(super) fn may_hold(files: &[Part], trees: &[Part], machine: &ThisMachine) ->
 fn in_place(place: &Place, inode: Inode, machine: &ThisMachine, end: Instant) -> bool {
     // What cannot be seen from here may hold it.
     let Some(named) = machine.open_place(place) else { return true };
-    open(&named, c".").is_none_or(|directory| in_directory(directory, inode, end, 0))
+    open(&named, c".").is_none_or(|directory| in_directory(&directory, inode, end, 0))
 }
 
 fn open(directory: &OwnedFd, name: &std::ffi::CStr) -> Option<OwnedFd> {
@@ -45,22 +45,22 @@ fn open(directory: &OwnedFd, name: &std::ffi::CStr) -> Option<OwnedFd> {
     rustix::fs::openat(directory, name, flags, Mode::empty()).ok()
 }
 
-fn in_directory(directory: OwnedFd, inode: Inode, end: Instant, depth: usize) -> bool {
+fn in_directory(directory: &OwnedFd, inode: Inode, end: Instant, depth: usize) -> bool {
     if depth > DEPTH_MAX || Instant::now() > end {
         return true;
     }
-    let Ok(entries) = Dir::read_from(&directory) else { return true };
+    let Ok(entries) = Dir::read_from(directory) else { return true };
     for entry in entries {
         let Ok(entry) = entry else { return true };
         let name = entry.file_name();
         if entry.file_type() == FileType::Directory {
             let is_self = name == c"." || name == c"..";
             // One that is gone by now holds nothing; another file system has other inodes.
-            let below = if is_self { None } else { open(&directory, name) };
+            let below = if is_self { None } else { open(directory, name) };
             let same =
                 |below: &OwnedFd| rustix::fs::fstat(below).is_ok_and(|stat| stat.st_dev == inode.0);
             if let Some(below) = below.filter(same)
-                && in_directory(below, inode, end, depth + 1)
+                && in_directory(&below, inode, end, depth + 1)
             {
                 return true;
             }

@@ -84,7 +84,7 @@ impl ThisMachine {
             inode: inode_of(&stat),
             kind: FileType::from_raw_mode(stat.st_mode),
             device: stat.st_rdev,
-            links: u64::from(stat.st_nlink),
+            links: stat.st_nlink,
             place,
             at,
         })
@@ -113,14 +113,17 @@ impl ThisMachine {
             let (of, start) = (info.rdevice, info.offset);
             return Some(Disk::Part { of, start, bytes: limit(info.size_limit) });
         }
-        // The path may be stale, or one of another mount namespace.
-        let place = named.filter(|named| named.inode == inode).and_then(|named| named.place);
+        // The path may be stale, or one of another mount namespace. Then there may be more names.
+        let named = named.filter(|named| named.inode == inode);
+        let links = named.as_ref().map_or(2, |named| named.links);
+        let place = named.and_then(|named| named.place);
         let place = place.or_else(|| {
             let on_it = |mount: &&MountLine| mount.filesystem == info.device;
             let filesystem = self.mounts.iter().find(on_it)?.filesystem;
             Some(Place { filesystem, path: "/".into() })
         });
-        Some(Disk::Loop { inode, place, start: info.offset, bytes: limit(info.size_limit) })
+        let bytes = limit(info.size_limit);
+        Some(Disk::Loop { inode, place, links, start: info.offset, bytes })
     }
 
     /// The directories that an overlay shows.
@@ -266,7 +269,7 @@ fn on(named: &Located, inode: Inode, start: u64, size_limit: u64) -> Disk {
     if named.kind == FileType::BlockDevice {
         return Disk::Part { of: named.device, start, bytes };
     }
-    Disk::Loop { inode, place: named.place.clone(), start, bytes }
+    Disk::Loop { inode, place: named.place.clone(), links: named.links, start, bytes }
 }
 
 /// A limit of which zero means none.
@@ -307,16 +310,16 @@ fn split(list: &[u8], separator: u8) -> Vec<Vec<u8>> {
     let mut parts = vec![Vec::new()];
     let mut bytes = list.iter().copied().peekable();
     while let Some(byte) = bytes.next() {
-        let last = parts.last_mut().expect("there is always one");
+        let part = parts.last_mut().expect("there is always one");
         match byte {
-            b'\\' if bytes.peek() == Some(&separator) => last.push(separator),
-            b'\\' if bytes.peek() == Some(&b'\\') => last.push(b'\\'),
+            b'\\' if bytes.peek() == Some(&separator) => part.push(separator),
+            b'\\' if bytes.peek() == Some(&b'\\') => part.push(b'\\'),
             byte if byte == separator => {
                 parts.push(Vec::new());
                 continue;
             }
             byte => {
-                last.push(byte);
+                part.push(byte);
                 continue;
             }
         }

@@ -116,14 +116,14 @@ impl Registry {
     pub(super) fn take_in_turn(
         self: &Arc<Self>,
         source: Source,
-        what: String,
+        what: &str,
         read_only: bool,
         patience: Duration,
     ) -> Result<Claim, ClaimError> {
         let (begin, source) = (Instant::now(), Arc::new(source));
         let mut waits = false;
         loop {
-            match self.take(&source, &what, read_only) {
+            match self.take(&source, what, read_only) {
                 Ok(number) => return Ok(Claim { registry: Arc::clone(self), number }),
                 Err(error @ ClaimError::Ending { .. }) if begin.elapsed() < patience => {
                     if begin.elapsed() > SILENCE && !std::mem::replace(&mut waits, true) {
@@ -247,7 +247,9 @@ impl Registry {
         // What cannot be opened cannot be mounted on, and is refused with its own reason.
         let Ok(opened) = rustix::fs::open(at, flags, Mode::empty()) else { return Ok(()) };
         let Ok(mut parts) = Source::Open(opened).footprint(&machine) else { return Ok(()) };
-        parts.iter_mut().for_each(|part| part.owned = false);
+        for part in &mut parts {
+            part.owned = false;
+        }
         parts.retain(|part| matches!(part.node, Node::Directory { .. }));
         let Ok(directory) = &self.directory else { return Ok(()) };
         let others = self.others(directory, &self.held(), None);
@@ -540,8 +542,9 @@ fn has_open(process: &Path, parts: &[Part]) -> bool {
     let mounts = mount_table::parse_all(&table);
     let wanted = |filesystem: u64, number: u64| {
         parts.iter().filter(|part| part.owned).any(|part| match &part.node {
-            Node::File(inode) => *inode == (filesystem, number),
-            Node::Directory { inode: Some(inode), .. } => *inode == (filesystem, number),
+            Node::File(inode) | Node::Directory { inode: Some(inode), .. } => {
+                *inode == (filesystem, number)
+            }
             _ => false,
         })
     };

@@ -226,7 +226,7 @@ fn data_whose_mount_is_gone_is_waited_for_as_long_as_it_was_asked_for() {
     let path = setup.path("data/sub");
     let take = |patience| {
         let source = Source::Open(File::open(&path).unwrap().into());
-        setup.other.take_in_turn(source, "the same".to_owned(), false, patience)
+        setup.other.take_in_turn(source, "the same", false, patience)
     };
     let refused = take(Duration::ZERO).unwrap_err();
     assert!(matches!(refused, ClaimError::Ending { .. }), "{refused}");

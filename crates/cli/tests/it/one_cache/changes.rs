@@ -16,8 +16,8 @@ fn a_file_that_is_served_is_not_opened_by_another_name_in_a_mount() {
     scene.directory("elsewhere");
     scene.image("elsewhere/a.img");
     scene.image("elsewhere/b.img");
-    let mount = scene.start(&scene.mount("directory", "d"));
-    let mut image = scene.start(&scene.serve("image", "elsewhere/a.img"));
+    let mount = scene.mount("directory", "d").start();
+    let mut image = scene.serve("image", "elsewhere/a.img").start();
     fs::hard_link(scene.path("elsewhere/a.img"), scene.path("d/linked")).unwrap();
     fs::rename(scene.path("elsewhere/b.img"), scene.path("d/free")).unwrap();
     let at = mount.mountpoint();
@@ -48,8 +48,8 @@ fn a_file_with_names_in_two_cached_directories_is_opened_through_one() {
     }
     scene.image("one/a.img");
     fs::hard_link(scene.path("one/a.img"), scene.path("two/b.img")).unwrap();
-    let one = scene.start(&scene.mount("one", "one"));
-    let two = scene.start(&scene.mount("two", "two"));
+    let one = scene.mount("one", "one").start();
+    let two = scene.mount("two", "two").start();
     let (first, second) = (one.mountpoint().join("a.img"), two.mountpoint().join("b.img"));
     fs::write(&first, "changed").unwrap();
     for opened in [fs::File::open(&second), fs::File::create(&second)] {
@@ -71,12 +71,12 @@ fn a_file_system_that_is_mounted_past_the_cache_is_reported_and_its_directories_
     // Made beforehand, as the image is changed by it.
     let device = scene.file_system("fs.img", "m");
     rustix::mount::unmount(scene.path("m"), rustix::mount::UnmountFlags::empty()).unwrap();
-    let mut server = scene.start(&scene.serve("image", "fs.img"));
+    let mut server = scene.serve("image", "fs.img").start();
     scene.mount_device(&device, "again");
     let said = server.server().hear(|line| line.contains("not safe any more"));
     let at = scene.path("again");
     assert!(said.contains(&format!("mounted at {}", at.display())), "{said}");
-    let refused = scene.attempt(&scene.mount("directory on it", "again"));
+    let refused = scene.mount("directory on it", "again").attempt();
     let holder = format!("process {} (", server.pid());
     assert!(matches!(&refused, Outcome::Refused(said) if said.contains(&holder)), "{refused:?}");
     server.stop();
@@ -91,14 +91,14 @@ fn what_is_mounted_in_a_cached_directory_later_belongs_to_it() {
     scene.directory("d/in");
     scene.directory("elsewhere");
     scene.image("elsewhere/a.img");
-    let mount = scene.start(&scene.mount("directory", "d"));
+    let mount = scene.mount("directory", "d").start();
     scene.bind("elsewhere", "d/in");
     let image = scene.serve("image", "elsewhere/a.img");
     // The mount notices it by itself, and whoever comes next is refused.
-    eventually("it is refused", || matches!(scene.attempt(&image), Outcome::Refused(_)));
+    eventually("it is refused", || matches!(image.attempt(), Outcome::Refused(_)));
     mount.stop();
     // In the other order the one that was first is served on, and the other is refused.
-    try_all(&scene, &[image, scene.mount("directory", "d")], |_, _| true);
+    try_all(&[image, scene.mount("directory", "d")], |_, _| true);
 }
 
 #[test]
@@ -109,11 +109,11 @@ fn the_same_export_of_a_server_has_one_cache() {
     let scene = Scene::new();
     scene.image("a.img");
     scene.image("b.img");
-    let mut far = scene.start(&scene.serve("image", "a.img"));
+    let mut far = scene.serve("image", "a.img").start();
     let uri = far.server().uris[0].clone();
     let upstream = |name| View::serve(name, uri.as_ref());
-    let near = scene.start(&upstream("export"));
-    let refused = scene.attempt(&upstream("the same again"));
+    let near = upstream("export").start();
+    let refused = upstream("the same again").attempt();
     let holder = format!("process {} (", near.pid());
     assert!(matches!(&refused, Outcome::Refused(said) if said.contains(&holder)), "{refused:?}");
     near.stop();

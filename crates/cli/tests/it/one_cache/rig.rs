@@ -35,6 +35,67 @@ impl View {
     pub(super) fn serve(name: &'static str, path: &Path) -> Self {
         View { name, access: Access::Serve, path: path.to_owned(), read_only: false }
     }
+
+    /// The command that caches it; mountpoint and socket lie in `folder` and `at`.
+    fn command(&self, folder: &Path, at: &Path) -> Command {
+        let mut command = larder();
+        match self.access {
+            Access::Serve => {
+                let listen = format!("unix:{}", folder.join("nbd.sock").display());
+                command.arg("serve").arg(&self.path).args(["--listen", &listen]);
+            }
+            Access::Mount => {
+                command.arg("mount").arg(&self.path).arg(at);
+            }
+        }
+        command.args(["--memory", "16MiB", "--control", "none"]);
+        if self.read_only {
+            command.args(["--write-mode", "read-only"]);
+        }
+        command
+    }
+
+    /// Starts a server, which must come up.
+    pub(super) fn start(&self) -> Running {
+        self.start_with(&[])
+    }
+
+    pub(super) fn start_with(&self, options: &[&str]) -> Running {
+        let (folder, mountpoint) = (TempDir::new().expect("a folder"), Mountpoint::new());
+        let mut command = self.command(folder.path(), mountpoint.path());
+        command.args(options);
+        Running { server: spawn(folder, command), mountpoint }
+    }
+
+    /// Starts a server and ends it at once, if it comes up.
+    pub(super) fn attempt(&self) -> Outcome {
+        self.attempt_at(Mountpoint::new().path())
+    }
+
+    /// The same at a mountpoint.
+    pub(super) fn attempt_at(&self, at: &Path) -> Outcome {
+        let folder = TempDir::new().expect("a folder");
+        let mut command = self.command(folder.path(), at);
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        let mut child = child.expect("the program starts");
+        let mut line = String::new();
+        let stdout = child.stdout.take().expect("a pipe");
+        BufReader::new(stdout).read_line(&mut line).expect("text");
+        let has_started = !line.is_empty();
+        if has_started {
+            let pid = rustix::process::Pid::from_child(&child);
+            rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it runs");
+        }
+        let mut said = String::new();
+        child.stderr.take().expect("a pipe").read_to_string(&mut said).expect("text");
+        let ended = child.wait().expect("it ends");
+        if has_started {
+            assert!(ended.success(), "{said}");
+            return Outcome::Started;
+        }
+        assert_eq!(ended.code(), Some(2), "{said}");
+        Outcome::Refused(said)
+    }
 }
 
 /// What becomes of a server that is started.
@@ -206,62 +267,6 @@ impl Scene {
 
     pub(super) fn mount(&self, name: &'static str, path: &str) -> View {
         View { name, access: Access::Mount, path: self.path(path), read_only: false }
-    }
-
-    /// The command that caches a view; mountpoint and socket lie in `folder` and `at`.
-    fn command(view: &View, folder: &Path, at: &Path) -> Command {
-        let mut command = larder();
-        match view.access {
-            Access::Serve => {
-                let listen = format!("unix:{}", folder.join("nbd.sock").display());
-                command.arg("serve").arg(&view.path).args(["--listen", &listen]);
-            }
-            Access::Mount => {
-                command.arg("mount").arg(&view.path).arg(at);
-            }
-        }
-        command.args(["--memory", "8MiB", "--control", "none"]);
-        if view.read_only {
-            command.args(["--write-mode", "read-only"]);
-        }
-        command
-    }
-
-    /// Starts a server, which must come up.
-    pub(super) fn start(&self, view: &View) -> Running {
-        self.start_with(view, &[])
-    }
-
-    pub(super) fn start_with(&self, view: &View, options: &[&str]) -> Running {
-        let (folder, mountpoint) = (TempDir::new().expect("a folder"), Mountpoint::new());
-        let mut command = Scene::command(view, folder.path(), mountpoint.path());
-        command.args(options);
-        Running { server: spawn(folder, command), mountpoint }
-    }
-
-    /// Starts a server and ends it at once, if it comes up.
-    pub(super) fn attempt(&self, view: &View) -> Outcome {
-        let (folder, mountpoint) = (TempDir::new().expect("a folder"), Mountpoint::new());
-        let mut command = Scene::command(view, folder.path(), mountpoint.path());
-        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
-        let mut child = child.expect("the program starts");
-        let mut line = String::new();
-        let stdout = child.stdout.take().expect("a pipe");
-        BufReader::new(stdout).read_line(&mut line).expect("text");
-        let has_started = !line.is_empty();
-        if has_started {
-            let pid = rustix::process::Pid::from_child(&child);
-            rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it runs");
-        }
-        let mut said = String::new();
-        child.stderr.take().expect("a pipe").read_to_string(&mut said).expect("text");
-        let ended = child.wait().expect("it ends");
-        if has_started {
-            assert!(ended.success(), "{said}");
-            return Outcome::Started;
-        }
-        assert_eq!(ended.code(), Some(2), "{said}");
-        Outcome::Refused(said)
     }
 }
 

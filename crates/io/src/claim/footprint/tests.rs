@@ -74,6 +74,7 @@ fn machine() -> Invented {
     let part = |of, start, bytes| Disk::Part { of, start: start * MIB, bytes: bytes * MIB };
     let on_file = |inode, place, start, bytes| Disk::Loop {
         inode,
+        links: 1,
         place: Some(place),
         start: start * MIB,
         bytes: bytes * MIB,
@@ -95,6 +96,10 @@ fn machine() -> Invented {
         (LOOP_SDA2, part(SDA2, 0, 100)),
         (ON_LARDER, on_file((LARDER, 30), place(LARDER, "/disk"), 0, 64)),
     ]);
+    let linked = Some(place(ROOT, "/elsewhere/c.img"));
+    let on_linked =
+        Disk::Loop { inode: (ROOT, 14), place: linked, links: 2, start: 0, bytes: 64 * MIB };
+    invented.disks.insert(LOOP_LINKED, on_linked);
     let on = |disks: &[u64]| FileSystem { disks: disks.to_vec(), layers: Vec::new() };
     let layers = vec![place(ROOT, "/upper"), place(ROOT, "/lower")];
     invented.filesystems.extend([
@@ -148,6 +153,9 @@ fn nameless() -> Subject {
     Subject::File { inode: (ROOT, 10), place: None, links: 1 }
 }
 
+/// A loop device on such a file.
+const LOOP_LINKED: u64 = 705;
+
 /// A file with one more name, somewhere.
 fn linked() -> Subject {
     let place = Some(place(ROOT, "/elsewhere/c.img"));
@@ -159,12 +167,15 @@ fn bound(path: &str, inode: u64) -> Subject {
     tree(ROOT, path, inode, "/bound")
 }
 
-#[test]
-fn pairs_of_the_same_data_overlap_in_either_order_and_others_do_not() {
+/// Two subjects, and whether they are the same data.
+type Case = (&'static str, Subject, Subject, bool);
+
+#[expect(clippy::too_many_lines, reason = "a table")]
+fn cases() -> Vec<Case> {
     let disk = Subject::Disk;
     let export = |name: &str| Subject::Export(name.to_owned());
     let (same, different) = (true, false);
-    let cases = [
+    vec![
         ("an image twice", image(), nameless(), same),
         ("two images", image(), file(ROOT, "/srv/images/b.img", 11), different),
         ("an image and its loop device", image(), disk(LOOP), same),
@@ -256,6 +267,13 @@ fn pairs_of_the_same_data_overlap_in_either_order_and_others_do_not() {
         ("different files", file(OVERLAY, "/kept", 4), file(ROOT, "/upper/changed", 12), different),
         ("an overlay and the disk of its layers", tree(OVERLAY, "/d", 3, "/ov/d"), disk(SDA), same),
         ("a file with another name, and a directory", linked(), images(), same),
+        ("a loop device on such a file", disk(LOOP_LINKED), images(), same),
+        (
+            "an unseen directory above a bind mount",
+            tree(ROOT, "/unseen", 42, "/u"),
+            bound("/unseen/x", 43),
+            same,
+        ),
         ("the same on another file system", linked(), tree(ON_LV1, "/", 2, "/lv"), different),
         ("the same and another file", linked(), image(), different),
         (
@@ -273,9 +291,13 @@ fn pairs_of_the_same_data_overlap_in_either_order_and_others_do_not() {
         ("a Larder mount and another directory", Subject::FileSystem(LARDER), images(), different),
         ("an export twice", export("h:1 a"), export("h:1 a"), same),
         ("two exports", export("h:1 a"), export("h:1 b"), different),
-    ];
+    ]
+}
+
+#[test]
+fn pairs_of_the_same_data_overlap_in_either_order_and_others_do_not() {
     let machine = machine();
-    for (what, one, other, expected) in cases {
+    for (what, one, other, expected) in cases() {
         let (one, other) = (footprint(&one, &machine), footprint(&other, &machine));
         assert_eq!(overlap(&one, &other).is_some(), expected, "{what}: {one:#?} {other:#?}");
         assert_eq!(overlap(&other, &one).is_some(), expected, "{what}, the other way round");
