@@ -5,6 +5,7 @@
 //! says so. [`open_nbd`] connects to an export of an NBD server.
 
 mod backing;
+pub(crate) mod directory;
 mod error;
 mod file;
 pub(crate) mod files;

@@ -8,6 +8,7 @@ mod cold;
 mod control;
 mod iozone;
 mod matrix;
+mod one_cache;
 mod postmark;
 mod ranks;
 mod record_replay;

@@ -22,6 +22,7 @@ use crate::progress::WriteOut;
 use crate::signals::Asked;
 use anyhow::{Context, Result, anyhow};
 use larder_core::mode::FlushMode;
+use larder_io::claim::{Claim, ClaimWatch};
 use larder_io::engine::{ArenaVolume, Engine, EngineOptions};
 use larder_io::front::listen::Listener;
 use larder_io::front::nbd::{ListenAddress, Server, ServerLimits, ServerOptions};
@@ -52,6 +53,8 @@ pub(crate) struct Served {
 pub(crate) struct Service {
     /// Giving memory back, if that was asked for.
     giving: Option<Giving>,
+    /// Reports data that others reach past the cache.
+    _claims: Option<ClaimWatch>,
     engine: Arc<Engine>,
     /// None once it is closed.
     server: RwLock<Option<Server>>,
@@ -160,6 +163,7 @@ impl Service {
     ) -> Self {
         Service {
             giving: arguments.give_back.map(|floor| Giving::start(&engine, floor)),
+            _claims: watch_claims(),
             engine,
             server: RwLock::new(None),
             files,
@@ -438,6 +442,19 @@ impl Service {
             recording::finish(recording, &path);
         }
     }
+}
+
+/// Reports what would be refused if it were there before this server. No cache depends on it.
+fn watch_claims() -> Option<ClaimWatch> {
+    if let Some(note) = Claim::note() {
+        eprintln!("larder: note: {note}");
+    }
+    let report = |sentence: &str| eprintln!("larder: WARNING: not safe any more: to {sentence}");
+    let watch = ClaimWatch::start(report);
+    let warn = |error: &std::io::Error| {
+        eprintln!("larder: note: later mounts of the same data are not noticed: {error}");
+    };
+    watch.inspect_err(warn).ok()
 }
 
 /// Says aloud that a volume does not keep its promise.

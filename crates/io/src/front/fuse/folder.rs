@@ -9,7 +9,6 @@
 //! Invariants: what the kernel has looked up stays known until the kernel forgets it; data of a
 //! file that nobody can reach any more is never written.
 
-mod alone;
 mod attributes;
 mod clerk;
 mod data;
@@ -35,7 +34,9 @@ use super::abi::{InHeader, capability};
 use super::handshake;
 use super::notify::Kernel;
 use super::passthrough::Passthrough;
+use crate::claim::{Claim, ClaimError};
 use crate::store::EngineStore;
+use crate::store::directory::{LockError, LockedDirectory};
 use crate::store::file_size_limit;
 use crate::store::files::{FileTable, SourceFile, link_to};
 use clerk::Job;
@@ -69,23 +70,17 @@ pub enum FolderError {
         /// Why.
         source: io::Error,
     },
-    /// Somebody else has it.
-    #[error(
-        "lock {}: another larder has it mounted; one cache for each folder, or data would be lost",
-        .0.display()
-    )]
-    Busy(PathBuf),
-    /// Somebody else has a folder that it lies in, or that lies in it.
-    #[error(
-        "lock {}: another larder has {} mounted; one cache for each file, or data would be lost",
-        path.display(), other.display()
-    )]
-    Overlaps {
-        /// The folder.
+    /// Another process has locked it.
+    #[error("lock {}: {holder} uses it; one cache per data, or data would be lost", path.display())]
+    Busy {
+        /// The directory.
         path: PathBuf,
-        /// The one that is mounted.
-        other: PathBuf,
+        /// The other process, as far as the kernel shows it.
+        holder: String,
     },
+    /// Another cache has some of its data.
+    #[error(transparent)]
+    Claimed(#[from] ClaimError),
     /// It would be mounted inside of itself.
     #[error(
         "mount {} at {}: that is inside of it; choose another mountpoint",
@@ -119,8 +114,8 @@ pub struct FolderOptions {
 
 /// A folder that is locked and can be mounted.
 pub struct Folder {
-    /// What is open holds the lock.
-    _root: Arc<OwnedFd>,
+    /// Locked and claimed.
+    root: Arc<LockedDirectory>,
     /// The rest, then one for each rule.
     sections: Vec<Section>,
     path: PathBuf,
@@ -174,8 +169,7 @@ impl Folder {
     /// Opens and locks a folder.
     ///
     /// # Errors
-    /// One sentence: it is missing, no folder, or mounted by another larder, it or a folder that it
-    /// is in or that is in it.
+    /// One sentence: it is missing, no directory, or another cache has some of its data.
     pub fn open(
         path: &Path,
         options: FolderOptions,
@@ -185,7 +179,12 @@ impl Folder {
         let path = path
             .canonicalize()
             .map_err(|source| FolderError::Open { path: path.to_owned(), source })?;
-        let root = alone::lock(&path)?;
+        let root =
+            LockedDirectory::open(&path, options.read_only).map_err(|error| match error {
+                LockError::Refused(error) => failed(error),
+                LockError::Busy(holder) => FolderError::Busy { path: path.clone(), holder },
+                LockError::Claimed(error) => error.into(),
+            })?;
         let named = rustix::fs::openat(
             &root,
             ".",
@@ -214,7 +213,7 @@ impl Folder {
         let of_rules = options.rules.iter().map(|rule| rule.files);
         let sections = std::iter::once(options.rest).chain(of_rules).map(&mut section).collect();
         let folder = Folder {
-            _root: root,
+            root,
             sections,
             path,
             options,
@@ -247,6 +246,11 @@ impl Folder {
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The claim of its data.
+    pub(super) fn claim(&self) -> &Claim {
+        self.root.claim()
     }
 
     /// What it wants of the kernel.

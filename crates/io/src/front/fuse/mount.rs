@@ -4,6 +4,8 @@
 //! our own are taken away, and only dead ones.
 
 use super::device;
+use crate::claim::ClaimError;
+use crate::mount_table;
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::fs::OFlags;
 use rustix::io::{Errno, FdFlags};
@@ -11,10 +13,9 @@ use rustix::mount::{MountFlags, UnmountFlags};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType,
 };
-use std::ffi::{CString, OsStr, OsString};
+use std::ffi::{CString, OsStr};
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -67,6 +68,9 @@ pub enum MountError {
         /// Why.
         reason: &'static str,
     },
+    /// It would be cached twice.
+    #[error(transparent)]
+    Claimed(#[from] ClaimError),
 }
 
 /// How whoever may not open the device, or has none, gets it.
@@ -216,51 +220,8 @@ fn detach(path: &Path) -> Result<(), UnmountError> {
 
 /// Whether the last thing that is mounted at `path` is of ours.
 fn is_ours(path: &Path) -> bool {
-    let at_path = mounts().into_iter().rfind(|mount| mount.at == path.as_os_str().as_bytes());
+    let at_path = mount_table::read().into_iter().rfind(|mount| mount.at == path);
     at_path.is_some_and(|mount| mount.kind == TYPE.as_bytes())
-}
-
-/// What lists of mounts call those of ours: folders by where they are, some of which may be dead.
-pub(super) fn sources() -> Vec<PathBuf> {
-    let ours = mounts().into_iter().filter(|mount| mount.kind == TYPE.as_bytes());
-    ours.map(|mount| OsString::from_vec(mount.source).into()).collect()
-}
-
-/// A line of mountinfo (proc(5)).
-struct Line {
-    at: Vec<u8>,
-    kind: Vec<u8>,
-    source: Vec<u8>,
-}
-
-/// Everything that is mounted, in the order of the kernel: what covers another comes later.
-fn mounts() -> Vec<Line> {
-    let mounts = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
-    let parse = |line: &[u8]| {
-        let mut words = line.split(|&byte| byte == b' ');
-        let at = unescaped(words.nth(4)?);
-        let mut words = words.skip_while(|word| *word != b"-").skip(1);
-        Some(Line { at, kind: words.next()?.to_vec(), source: unescaped(words.next()?) })
-    };
-    mounts.split(|&byte| byte == b'\n').filter_map(parse).collect()
-}
-
-/// A path as the kernel lists it: spaces and the like as a backslash and three octal digits.
-fn unescaped(path: &[u8]) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(path.len());
-    let mut rest = path;
-    while let [first, more @ ..] = rest {
-        rest = more;
-        if let (b'\\', [a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', after @ ..]) =
-            (first, more)
-        {
-            bytes.push((a - b'0') * 64 + (b - b'0') * 8 + (c - b'0'));
-            rest = after;
-        } else {
-            bytes.push(*first);
-        }
-    }
-    bytes
 }
 
 fn check(path: &Path) -> Result<(), MountError> {
@@ -337,6 +298,12 @@ impl Mount {
         &self.path
     }
 
+    /// The number of its file system, as long as it is mounted.
+    pub(super) fn filesystem(&self) -> Option<u64> {
+        let at_path = mount_table::read().into_iter().rfind(|mount| mount.at == self.path);
+        at_path.filter(|mount| mount.kind == TYPE.as_bytes()).map(|mount| mount.filesystem)
+    }
+
     /// Unmounts; `lazily` takes it out of sight at once, and those who use it keep it.
     ///
     /// # Errors
@@ -377,13 +344,6 @@ mod tests {
         let said = |kind| MountError::NoDevice { source: io::Error::from(kind) }.to_string();
         assert!(said(io::ErrorKind::NotFound).contains("modprobe fuse"));
         assert!(said(io::ErrorKind::PermissionDenied).contains("chmod 666 /dev/fuse"));
-    }
-
-    #[test]
-    fn listed_paths_are_read_as_they_were_meant() {
-        assert_eq!(unescaped(b"/a\\040b\\134c\\011"), b"/a b\\c\t");
-        assert_eq!(unescaped(b"/plain"), b"/plain");
-        assert_eq!(unescaped(b"/end\\04"), b"/end\\04");
     }
 
     #[test]

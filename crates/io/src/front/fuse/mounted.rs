@@ -12,6 +12,7 @@ use super::link::Link;
 use super::mount::{self, How, Mount, MountError, UnmountError};
 use super::ring::{self, Prepared, Ring};
 use super::worker::Worker;
+use crate::claim::Claim;
 use crate::engine::{ArenaVolume, Engine};
 use crate::fault::Panicked;
 use crate::front::observe::Observer;
@@ -151,6 +152,8 @@ pub(super) struct Mounted {
     mount: Mount,
     threads: Mutex<Vec<JoinHandle<()>>>,
     took_over: bool,
+    /// Keeps the files of volumes from being cached once more.
+    _claim: Option<Claim>,
     /// What is not as good as it could be.
     note: Option<String>,
 }
@@ -187,6 +190,7 @@ impl Mounted {
         let count = if by_rings == 0 { cpus.clamp(least, THREADS_MAX) } else { rings.len() };
         let wakers = (0..count).map(|_| Waker::new());
         let wakers = wakers.collect::<io::Result<Vec<_>>>().map_err(refused)?;
+        Claim::check_mountpoint(at)?;
         let (descriptor, mount, took_over) = mount::mount(at, how)?;
         let failure = match &tree {
             Tree::Volumes(_) => Arc::new(MountFailure::new(at)),
@@ -205,6 +209,7 @@ impl Mounted {
             is_gone: AtomicBool::new(false),
             gone: Mutex::new(None),
         });
+        let claim = claim(&shared.tree, &mount);
         let threads = shake_hands(&descriptor, wanted | by_rings).and_then(|agreed| {
             if let Tree::Folder { folder, .. } = &shared.tree {
                 folder.agreed(agreed, &descriptor);
@@ -215,7 +220,7 @@ impl Mounted {
         match threads {
             Ok(threads) => {
                 let threads = Mutex::new(threads);
-                Ok(Mounted { shared, mount, threads, took_over, note })
+                Ok(Mounted { shared, mount, threads, took_over, _claim: claim, note })
             }
             Err(error) => {
                 shared.closing.store(true, Ordering::Release);
@@ -397,6 +402,21 @@ impl VolumeMount {
     /// Ends the threads. Whoever still uses the files gets errors from now on.
     pub fn close(self) {
         drop(self);
+    }
+}
+
+/// Claims what is mounted: files of volumes by a claim of their own, a directory by the claim of
+/// its source.
+fn claim(tree: &Tree, mount: &Mount) -> Option<Claim> {
+    let filesystem = mount.filesystem()?;
+    match tree {
+        Tree::Volumes(_) => Claim::of_mount(mount.path(), filesystem)
+            .inspect_err(|error| tracing::warn!(%error, "what is mounted is not claimed"))
+            .ok(),
+        Tree::Folder { folder, .. } => {
+            folder.claim().mounted(mount.path(), filesystem);
+            None
+        }
     }
 }
 

@@ -120,6 +120,7 @@ impl Folder {
                 return Err(Errno::INVAL);
             }
             self.section(file).check_writable()?;
+            self.check_unclaimed(node)?;
             resize(asked.size)?;
         }
         let times = [

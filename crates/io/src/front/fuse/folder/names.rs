@@ -205,6 +205,7 @@ impl Folder {
         flags: u32,
     ) -> Answered {
         let (node, attributes) = self.nodes.take_in(path, stat)?;
+        self.check_unclaimed(&node)?;
         node.file.give(file);
         node.file.opened();
         // It may be one that was there before.

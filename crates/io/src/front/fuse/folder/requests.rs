@@ -8,6 +8,7 @@ use super::super::abi::{
 use super::super::link::{Asked, Link};
 use super::super::worker::Worker;
 use super::{Clerks, Folder, Job, KernelPages, Node};
+use crate::claim;
 use crate::store::files::Attributes;
 use larder_core::clock::Nanos;
 use rustix::io::Errno;
@@ -248,6 +249,7 @@ impl Folder {
         if writes {
             self.section(&node.file).check_writable()?;
         }
+        self.check_unclaimed(node)?;
         // What the folder refuses is refused here too, and not when it is too late.
         node.file.buffered(writes)?;
         node.file.opened();
@@ -255,6 +257,20 @@ impl Folder {
             clerks.send(Job::Pin(Arc::clone(node)));
         }
         Ok(self.open_out(node, writes))
+    }
+
+    /// Refuses a file that another cache has: it came here by another name, or later.
+    pub(super) fn check_unclaimed(&self, node: &Node) -> Result<(), Errno> {
+        let (device, inode) = node.inode();
+        let by_claim = self.claim().holder_of_file(device, inode).map(|holder| holder.to_string());
+        let by_lock = || {
+            let refused = node.lock_links(self.options.read_only).err()?;
+            Some(claim::lock_holder(&refused))
+        };
+        let Some(holder) = by_claim.or_else(by_lock) else { return Ok(()) };
+        let file = node.file.name();
+        tracing::warn!(holder, file, "a file is not opened: another cache has its data");
+        Err(Errno::BUSY)
     }
 
     /// The answer to an opening.
