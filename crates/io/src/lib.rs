@@ -17,6 +17,7 @@ pub mod frames;
 pub mod front;
 pub mod handed_over;
 pub mod nbd_client;
+pub mod owned_file;
 pub mod pressure;
 pub mod reclaim;
 pub mod store;

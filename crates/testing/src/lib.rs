@@ -1,10 +1,11 @@
-//! Helpers that tests of several crates share: reports of skipped tests, claims, test budgets, and
-//! locks between test processes.
+//! Helpers that tests of several crates share: reports of skipped tests, claims, test budgets, locks
+//! between test processes, and hostile clients.
 //!
-//! A dev-dependency only: the product never contains it.
+//! The product never contains it: a dev-dependency of the crates, and a dependency of xtask.
 
 mod budget;
 mod claim;
+pub mod hostile;
 mod lock;
 mod require;
 mod resident;
