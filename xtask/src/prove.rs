@@ -9,6 +9,7 @@ mod clients;
 mod compare;
 mod faults;
 mod fuse_volume;
+mod hostile_clients;
 mod iozone;
 mod kernel_nbd;
 mod kill;
@@ -106,6 +107,7 @@ pub(crate) const PROOFS: &[Proof] = &[
         IfQuick,
         long_tests::wrong_input,
     ),
+    alone("hostile-clients", "memory and service under hostile clients", hostile_clients::run),
     proof("kill", "kill -9 under load loses nothing flushed", Always, kill::run),
     alone("kernel-nbd", "the kernel's NBD client, in a virtual machine", kernel_nbd::run),
     alone("fuse-volume", "ext4, xfs, btrfs on a volume as a file (root)", fuse_volume::run),

@@ -12,6 +12,9 @@ use serde_json::Value;
 use crate::daemon::{Daemon, Ended};
 use crate::run::{self, cmd};
 
+/// The control socket of a server in its directory.
+const CONTROL: &str = "socket.control";
+
 /// A server that Larder is compared with: its name in tables and records, and the command line that
 /// serves on SOCKET in the foreground until SIGTERM.
 pub(crate) struct Peer(pub(crate) &'static str, String);
@@ -54,7 +57,9 @@ impl Larder<'_> {
     fn command(&self, dir: &Path) -> Command {
         let (binary, volumes, socket) = (self.binary, &self.volumes, dir.join("socket"));
         let options = self.options.split_whitespace();
-        cmd!("{binary} serve {volumes...} {options...} --listen unix:{socket}")
+        let control = dir.join(CONTROL);
+        let listen = format!("unix:{}", socket.display());
+        cmd!("{binary} serve {volumes...} {options...} --listen {listen} --control {control}")
     }
 
     pub(crate) fn start(&self, scratch: &Path) -> Result<Server> {
@@ -102,7 +107,7 @@ impl Server {
 
     /// The control socket of Larder.
     pub(crate) fn control(&self) -> PathBuf {
-        self.0.file("socket.control")
+        self.0.file(CONTROL)
     }
 
     /// The address of its default export.

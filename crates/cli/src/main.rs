@@ -14,6 +14,7 @@ mod live;
 mod logging;
 mod output;
 mod progress;
+mod runtime_directory;
 mod signals;
 mod systemd;
 mod tui;

@@ -20,6 +20,7 @@ pub mod front;
 pub mod handed_over;
 mod mount_table;
 pub mod nbd_client;
+pub mod owned_file;
 pub mod pressure;
 pub mod reclaim;
 pub mod runtime_directory;

@@ -25,6 +25,7 @@ pub(crate) use channel::Channel;
 #[cfg(feature = "tls")]
 pub use config::{TlsClient, TlsServer};
 
+use crate::owned_file::FileError;
 use rustix::io::Errno;
 use std::io::IoSlice;
 use std::path::PathBuf;
@@ -53,7 +54,7 @@ pub enum TlsError {
         /// The file.
         path: PathBuf,
         /// Why not.
-        source: std::io::Error,
+        source: FileError,
     },
     /// A file is not what its name says.
     #[error("use {path} for TLS: {reason}")]

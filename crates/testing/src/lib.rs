@@ -1,11 +1,12 @@
 //! Helpers that tests of several crates share: reports of skipped tests, claims, test budgets,
-//! locks between test processes, and cleanup of changes to the machine.
+//! locks between test processes, cleanup of changes to the machine, and hostile clients.
 //!
-//! A dev-dependency only: the product never contains it.
+//! The product never contains it: a dev-dependency of the crates, and a dependency of xtask.
 
 mod budget;
 mod claim;
 mod cleanup;
+pub mod hostile;
 mod lock;
 mod require;
 mod resident;

@@ -6,7 +6,7 @@ use crate::daemon::Daemon;
 
 /// Creates a certificate authority, a server certificate and a client certificate in the current
 /// directory.
-const CERTIFICATES: &str = "set -e
+pub(super) const CERTIFICATES: &str = "set -e
 req='openssl req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 30'
 $req -x509 -keyout ca-key.pem -out ca-cert.pem -subj /CN=authority \\
   -addext basicConstraints=critical,CA:TRUE -addext keyUsage=critical,keyCertSign

@@ -33,6 +33,11 @@ pub(crate) struct Arguments {
     #[arg(long, global = true, value_name = "FILE")]
     token: Option<PathBuf>,
 
+    /// Ask the server at the socket of --control also if it runs as this user, and not only if it
+    /// runs as you or as root.
+    #[arg(long, global = true, value_name = "UID", requires = "control")]
+    trust_uid: Option<u32>,
+
     /// How to print.
     #[arg(long, global = true, default_value = "text")]
     format: Format,
@@ -195,7 +200,8 @@ fn range(text: &str) -> Result<ByteRange, String> {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
-    let client = Client::find(arguments.control.as_deref(), arguments.token.as_deref())?;
+    let (server, token) = (arguments.control.as_deref(), arguments.token.as_deref());
+    let client = Client::find(server, token, arguments.trust_uid)?;
     let format = arguments.format;
     if let Some(interval) = arguments.watch {
         return watch::run(&client, &arguments.command, format, interval);

@@ -63,6 +63,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "ADDRESS", value_parser = args::listen)]
     pub(crate) listen: Option<ListenAddress>,
 
+    /// Close a connection whose client takes none of the replies that wait for it, after this time.
+    #[arg(long, value_name = "TIME|off", default_value = "1m", value_parser = args::time_or_off)]
+    pub(crate) send_timeout: u64,
+
     /// Show each volume as a file in this empty directory, by FUSE, for loop devices and mounts.
     #[arg(long, value_name = "DIR")]
     pub(crate) fuse: Option<PathBuf>,
@@ -165,7 +169,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE")]
     pub(crate) counters: Option<PathBuf>,
 
-    /// Socket for larder ctl, or none [default: beside the socket of --listen].
+    /// Socket for larder ctl, or none [default: in the runtime directory, where ctl looks].
     #[arg(long, value_name = "PATH", value_parser = args::control, help_heading = "Control")]
     pub(crate) control: Option<PathOrNone>,
 

@@ -1,5 +1,6 @@
 //! Requests and responses of the control API: allowed methods, bodies of bounded size and time.
 
+use super::strict_json;
 use http_body_util::channel::Channel;
 use http_body_util::{BodyExt, Either, Full, Limited};
 use hyper::body::{Bytes, Incoming};
@@ -8,7 +9,6 @@ use hyper::{Method, StatusCode};
 use larder_report::control::Refusal;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Map, Value};
 use std::convert::Infallible;
 use std::time::Duration;
 
@@ -138,8 +138,7 @@ pub(super) async fn post<T: DeserializeOwned>(request: Request) -> Result<T, Ref
     };
     let text = if bytes.is_empty() { b"{}" } else { bytes.as_ref() };
     // Parsed as an object first: serde also accepts a list of the fields in order.
-    let object = serde_json::from_slice::<Map<String, Value>>(text);
-    let value = object.and_then(|object| serde_json::from_value(Value::Object(object)));
+    let value = strict_json::object(text).and_then(serde_json::from_value);
     value.map_err(|error| {
         Refused::new(StatusCode::BAD_REQUEST, format!("parse the request body: {error}"))
     })

@@ -1,12 +1,13 @@
 //! Routes of the control API, one row per path.
 
+use super::connections::Connection;
 use super::request::{Refused, Request, Response, get, json, post, response};
 use super::token::Token;
 use super::{answers, curves, jobs, keep, metrics};
 use crate::commands::serve::changes::Setting;
 use crate::commands::serve::service::Service;
 use http_body_util::Either;
-use hyper::header::AUTHORIZATION;
+use hyper::header::{AUTHORIZATION, CONNECTION, HeaderValue};
 use larder_report::control::{
     AddRequest, Changed, RangeRequest, RemoveRequest, SetRequest, VolumeRequest,
 };
@@ -27,13 +28,25 @@ impl Api {
     }
 
     /// Responds to one request.
-    pub(super) async fn answer(&self, request: Request) -> Response {
-        self.route(request).await.unwrap_or_else(Refused::into_response)
+    pub(super) async fn answer(&self, request: Request, from: &Connection) -> Response {
+        if let Err(refused) = self.check_token(&request) {
+            // A client without the token has to connect again for another attempt.
+            let mut response = refused.into_response();
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            return response;
+        }
+        if !from.begin_answer() {
+            return Refused::busy("answer: too many requests are under way").into_response();
+        }
+        let response = self.route(request).await.unwrap_or_else(Refused::into_response);
+        if let Either::Left(_) = response.body() {
+            from.end_answer();
+        }
+        response
     }
 
     /// Dispatches a request by its path.
     async fn route(&self, request: Request) -> Result<Response, Refused> {
-        self.check_token(&request)?;
         let service = &*self.service;
         let uri = request.uri().clone();
         match uri.path() {

@@ -1,6 +1,7 @@
 //! Certificates and trusted authorities of servers and clients, with rustls.
 
 use super::{Channel, TlsError};
+use crate::owned_file::{self, Secrecy};
 use rustls::client::WebPkiServerVerifier;
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::{self, PemObject};
@@ -40,24 +41,26 @@ fn content(path: &Path, reason: impl fmt::Display) -> TlsError {
     TlsError::Content { path: path.to_owned(), reason: reason.to_string() }
 }
 
-fn pem_error(path: &Path, error: pem::Error) -> TlsError {
-    match error {
-        pem::Error::Io(source) => TlsError::Read { path: path.to_owned(), source },
-        pem::Error::NoItemsFound => content(path, "it has no PEM section of the expected kind"),
-        error => content(path, error),
-    }
+/// Certificates and keys are a few kilobytes.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+fn read(path: &Path, secrecy: Secrecy) -> Result<Vec<u8>, TlsError> {
+    let bytes = owned_file::read(path, secrecy, FILE_BYTES_MAX);
+    bytes.map_err(|source| TlsError::Read { path: path.to_owned(), source })
 }
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let items = CertificateDer::pem_file_iter(path).map_err(|error| pem_error(path, error))?;
-    let found: Vec<_> = items.collect::<Result<_, _>>().map_err(|error| pem_error(path, error))?;
+    let bytes = read(path, Secrecy::Public)?;
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes).collect();
+    let found = found.map_err(|error| content(path, error))?;
     if found.is_empty() { Err(content(path, "it contains no certificate")) } else { Ok(found) }
 }
 
 fn key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
-    PrivateKeyDer::from_pem_file(path).map_err(|error| match error {
+    let bytes = read(path, Secrecy::Secret)?;
+    PrivateKeyDer::from_pem_slice(&bytes).map_err(|error| match error {
         pem::Error::NoItemsFound => content(path, "it contains no private key"),
-        error => pem_error(path, error),
+        error => content(path, error),
     })
 }
 

@@ -135,6 +135,7 @@ fn fixed(old: &Arguments, new: &Arguments) -> Vec<&'static str> {
         ("give-back", old.give_back != new.give_back),
         ("lock", old.lock != new.lock),
         ("counters", old.counters != new.counters),
+        ("send-timeout", old.send_timeout != new.send_timeout),
         ("control", old.control != new.control),
         ("control-tcp", old.control_tcp != new.control_tcp),
         ("control-token", old.control_token != new.control_token),

@@ -19,6 +19,7 @@ use crate::args;
 use crate::counters;
 use crate::output::{self, sentence};
 use crate::progress::WriteOut;
+use crate::runtime_directory::runtime_directory;
 use crate::signals::Asked;
 use anyhow::{Context, Result, anyhow};
 use larder_core::mode::FlushMode;
@@ -103,7 +104,7 @@ impl Service {
         engine.cache().set_share_mode(plan.share);
         let engine = Arc::new(engine);
         let lists = warm::start(arguments, plan, &engine)?;
-        let limits = ServerLimits::default();
+        let limits = limits(arguments);
         let mut stores = Stores::default();
         let memory_bytes = plan.memory_bytes;
         let opening = Opening { engine: &engine, lists: lists.as_ref(), arguments, memory_bytes };
@@ -118,7 +119,7 @@ impl Service {
         let exports = volumes.iter().map(|served| served.export(&limits)).collect();
         let listener = match handed_over {
             Some(listener) => listener,
-            None => Listener::bind(&address(arguments))?,
+            None => Listener::bind(&address(arguments)?)?,
         };
         let recording = match &arguments.record {
             Some(path) => {
@@ -465,12 +466,20 @@ pub(crate) fn warn_of_ignored_flushes(volume: &str) {
     );
 }
 
+/// What clients may demand.
+fn limits(arguments: &Arguments) -> ServerLimits {
+    let send_time_max = match arguments.send_timeout {
+        0 => None,
+        ns => Some(Duration::from_nanos(ns)),
+    };
+    ServerLimits { send_time_max, ..ServerLimits::default() }
+}
+
 /// Where to listen.
-pub(crate) fn address(arguments: &Arguments) -> ListenAddress {
-    arguments.listen.clone().unwrap_or_else(|| {
-        let directory =
-            std::env::var_os("XDG_RUNTIME_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
-        let name = &arguments.volumes[0].name;
-        ListenAddress::Unix(directory.join(format!("larder-{name}.sock")))
-    })
+pub(crate) fn address(arguments: &Arguments) -> Result<ListenAddress> {
+    if let Some(address) = &arguments.listen {
+        return Ok(address.clone());
+    }
+    let name = &arguments.volumes[0].name;
+    Ok(ListenAddress::Unix(runtime_directory()?.join(format!("{name}.sock"))))
 }

@@ -69,7 +69,7 @@ impl Output {
         }
         let file = Whole::begin(path, ".part")?;
         if let Some(part) = file.part() {
-            remove_when_ended(part)?;
+            remove_when_ended(&part)?;
         }
         let sink = target.begin(file.reopen()?, source);
         let sink = sink.with_context(|| format!("write {}", path.display()))?;

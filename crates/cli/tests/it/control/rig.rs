@@ -59,8 +59,9 @@ impl Server {
         Server::spawn(folder, command, names.len())
     }
 
-    /// Runs a command that serves so many volumes.
+    /// Runs a command that serves so many volumes. Its runtime directory is the folder.
     pub(crate) fn spawn(folder: TempDir, mut command: Command, volumes: usize) -> Self {
+        command.env("RUNTIME_DIRECTORY", folder.path());
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the program starts");
         let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();

@@ -9,6 +9,12 @@ pub(super) const PIECE_BYTES: usize = WRITE_PIECE_BYTES as usize;
 /// Bytes of the buffer: while one piece is taken in, the next one can come.
 const INPUT_BYTES: usize = 2 * PIECE_BYTES;
 
+/// Bytes of the buffer that are used while no payload comes: headers are short, and a client that
+/// sends many of them does not make the server use more memory.
+const HEADERS_BYTES: usize = 64 << 10;
+/// Bytes that a client may send ahead in the handshake: more than most options have.
+const HANDSHAKE_INPUT_BYTES: usize = 16 << 10;
+
 /// What a receive brought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Received {
@@ -29,8 +35,17 @@ pub(super) struct Input {
 }
 
 impl Input {
+    /// A small buffer, for the handshake.
     pub(super) fn new() -> Self {
-        Input { buffer: vec![0; INPUT_BYTES].into(), start: 0, end: 0 }
+        Input { buffer: vec![0; HANDSHAKE_INPUT_BYTES].into(), start: 0, end: 0 }
+    }
+
+    /// A buffer for requests and payloads, with what has come already.
+    pub(super) fn for_requests(&self) -> Self {
+        let mut buffer = vec![0; INPUT_BYTES].into_boxed_slice();
+        let end = self.bytes().len();
+        buffer[..end].copy_from_slice(self.bytes());
+        Input { buffer, start: 0, end }
     }
 
     pub(super) fn bytes(&self) -> &[u8] {
@@ -45,21 +60,27 @@ impl Input {
         }
     }
 
-    /// Whether [`Input::receive`] could bring something.
-    pub(super) fn has_room(&self) -> bool {
-        self.end - self.start < self.buffer.len()
+    /// Bytes of the buffer that are used now.
+    fn limit(&self, payload: bool) -> usize {
+        if payload { self.buffer.len() } else { self.buffer.len().min(HEADERS_BYTES) }
     }
 
-    /// Receives what has come, without waiting.
-    pub(super) fn receive(&mut self, transport: &mut Transport<'_>) -> Received {
-        if self.start > 0 && self.buffer.len() - self.end < PIECE_BYTES {
+    /// Whether [`Input::receive`] could bring something.
+    pub(super) fn has_room(&self, payload: bool) -> bool {
+        self.end - self.start < self.limit(payload)
+    }
+
+    /// Receives what has come, without waiting; more of it while a `payload` is coming.
+    pub(super) fn receive(&mut self, transport: &mut Transport<'_>, payload: bool) -> Received {
+        let limit = self.limit(payload);
+        if self.start > 0 && limit.saturating_sub(self.end) < limit / 2 {
             self.buffer.copy_within(self.start..self.end, 0);
             (self.start, self.end) = (0, self.end - self.start);
         }
-        if self.end == self.buffer.len() {
+        if self.end >= limit {
             return Received::Nothing;
         }
-        match transport.receive(&mut self.buffer[self.end..]) {
+        match transport.receive(&mut self.buffer[self.end..limit]) {
             Ok(0) => Received::Closed,
             Ok(count) => {
                 self.end += count;

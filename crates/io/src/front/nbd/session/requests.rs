@@ -11,7 +11,7 @@ use larder_core::clock::Nanos;
 use larder_core::counters::Counter;
 use larder_core::lane::Completion;
 use larder_core::mode::WriteMode;
-use larder_core::request::{READ_PIECE_BYTES, Status};
+use larder_core::request::Status;
 use larder_core::store::StoreOpKind;
 use larder_core::units::BLOCK_BYTES;
 use std::ops::Range;
@@ -53,13 +53,15 @@ impl Session<'_> {
         }
     }
 
-    /// A read in simple replies is one uninterrupted run of bytes; one that does not fit into a
-    /// piece is served alone.
-    fn must_wait_for_others(&self, request: &wire::Request) -> bool {
-        request.command == wire::CMD_READ
-            && !self.negotiated.structured
-            && request.len > READ_PIECE_BYTES
-            && !self.parts.is_empty()
+    /// A read waits while the client has not taken enough of its answers. A read in simple replies
+    /// is one uninterrupted run of bytes; one that does not fit into a piece is served alone.
+    fn must_wait_for_others(&mut self, request: &wire::Request) -> bool {
+        if request.command != wire::CMD_READ || request.len == 0 {
+            return false;
+        }
+        let piece = self.grant_piece(request.len);
+        let alone = !self.negotiated.structured && request.len > piece;
+        piece == 0 || (alone && !self.parts.is_empty())
     }
 
     fn take_request(&mut self, now: Nanos, request: &wire::Request) {
