@@ -251,41 +251,6 @@ pub fn open_special(path: &Path) -> Result<Option<File>, FileError> {
     Ok(Some(location.open(OFlags::WRONLY | OFlags::APPEND, 0)?))
 }
 
-/// What becomes of a directory that does not exist.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Existence {
-    /// It is made, for this user alone.
-    Make,
-    /// That is an error.
-    Expect,
-}
-
-/// Checks that a directory belongs to this user, and that no other one can change what is in it.
-///
-/// # Errors
-/// If it does not belong to this user, or others may write to it, or it is not there.
-pub fn check_directory(path: &Path, existence: Existence) -> Result<(), FileError> {
-    let location = Location::find(path)?;
-    if existence == Existence::Make {
-        let made = rustix::fs::mkdirat(&location.directory, &*location.name, Mode::RWXU);
-        if let Err(error) = made
-            && error != Errno::EXIST
-        {
-            return Err(error.into());
-        }
-    }
-    let directory = open_directory(&location.directory, &*location.name)?;
-    let stat = rustix::fs::fstat(&directory)?;
-    if stat.st_uid != rustix::process::geteuid().as_raw() {
-        return Err(FileError::ForeignFile { owner: stat.st_uid });
-    }
-    if open_to_others(&stat) & 0o022 != 0 {
-        let mode = stat.st_mode & 0o777;
-        return Err(FileError::TooOpen { what: "write to", mode, chmod: "go-w" });
-    }
-    Ok(())
-}
-
 /// Creates a file that must not exist.
 ///
 /// # Errors

@@ -1,7 +1,8 @@
 //! The runtime directory: `/run/larder` for root, `$XDG_RUNTIME_DIR/larder` for other users.
 //!
 //! Invariant: only the owner of the process, and root, can create, replace or remove an entry of
-//! it. A directory that somebody else owns or may write to is refused instead of used.
+//! it. A directory that another user owns or may write to is refused. A directory that all users
+//! share, such as /tmp, is never used.
 
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags};
@@ -77,18 +78,24 @@ impl PrivateDirectory {
         PrivateDirectory::within(&parent()?)
     }
 
+    /// Opens a directory that exists.
+    ///
+    /// # Errors
+    /// It is missing, or others may change it.
+    pub fn open(path: &Path) -> Result<Self, RuntimeDirectoryError> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let descriptor = rustix::fs::open(path, flags, Mode::empty());
+        let descriptor = descriptor.map_err(|error| failed(path, error))?;
+        PrivateDirectory::checked(path.to_owned(), descriptor)
+    }
+
     /// Opens the runtime directory whose parent is `parent`.
     ///
     /// # Errors
     /// It cannot be created, or others may change it or its parent.
     pub fn within(parent: &Path) -> Result<Self, RuntimeDirectoryError> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let descriptor = rustix::fs::open(parent, flags, Mode::empty())
-            .map_err(|error| failed(parent, error))?;
-        let parent = PrivateDirectory::checked(parent.to_owned(), descriptor)?;
-        // Root's is open to all: whoever may, connects to the sockets in it.
-        let mode = if rustix::process::geteuid().is_root() { 0o755 } else { 0o700 };
-        parent.subdirectory(NAME, mode)
+        let parent = PrivateDirectory::open(parent)?;
+        parent.subdirectory(NAME, 0o700)
     }
 
     /// Opens a directory in it, and creates it with `mode` if it is missing. A symbolic link is not

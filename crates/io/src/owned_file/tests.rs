@@ -123,29 +123,6 @@ fn what_another_user_has_put_there_is_not_followed() {
 }
 
 #[test]
-fn a_directory_for_sockets_is_ours_alone() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("run");
-    let missing = check_directory(&path, Existence::Expect).unwrap_err();
-    assert!(matches!(missing, FileError::System(_)), "{missing}");
-    check_directory(&path, Existence::Make).unwrap();
-    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o700);
-    check_directory(&path, Existence::Make).unwrap();
-    for (mode, is_fine) in [(0o755, true), (0o775, false), (0o1777, false), (0o702, false)] {
-        std::fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
-        assert_eq!(check_directory(&path, Existence::Make).is_ok(), is_fine, "{mode:o}");
-    }
-    std::fs::set_permissions(&path, Permissions::from_mode(0o700)).unwrap();
-    file(&folder.path().join("file"), "", 0o600);
-    assert!(check_directory(&folder.path().join("file"), Existence::Make).is_err());
-    if is_root() {
-        chown(&path, Some(OTHER), None).unwrap();
-        let foreign = check_directory(&path, Existence::Make).unwrap_err();
-        assert!(matches!(foreign, FileError::ForeignFile { owner: OTHER }), "{foreign}");
-    }
-}
-
-#[test]
 fn a_replacement_is_whole_or_nothing_and_keeps_links_and_modes() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("file");
