@@ -50,7 +50,10 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
             whole_life(env, kind)
         });
         claims.tried(format!("{name}: kill -9 in the middle of fsynced writes"), || {
-            kills(env, kind, env.either(5, 2))
+            let (rounds, seed) = (env.either(5, 2), env.options.seed);
+            let promised = kills(env, kind, rounds, seed)?;
+            ensure!(promised > 0, "nothing was promised");
+            Ok(format!("{rounds} kills, {promised} fsynced files whole, fsck clean"))
         });
     }
     for round in 1..=env.either(3, 1) {
@@ -136,10 +139,10 @@ fn whole_life(env: &Env, kind: Kind) -> Result<String> {
     Ok(format!("{files} files the same, PostMark {rate}"))
 }
 
-/// Rounds of kills on one image; what came out.
-fn kills(env: &Env, kind: Kind, rounds: u64) -> Result<String> {
+/// Rounds of kills on one image; the number of fsynced files, all of which were whole.
+pub(super) fn kills(env: &Env, kind: Kind, rounds: u64, seed: u64) -> Result<u64> {
     let image = image::sparse(&env.file("killed.img"), IMAGE_MIB * MIB)?;
-    let mut random = Rng::with_seed(env.options.seed);
+    let mut random = Rng::with_seed(seed);
     let mut promised = 0;
     for round in 0..rounds {
         let served = Served::start(env, &image, LAZY, None)?;
@@ -153,25 +156,46 @@ fn kills(env: &Env, kind: Kind, rounds: u64) -> Result<String> {
         for dir in [&dir, file_system.point()] {
             File::open(dir).and_then(|dir| dir.sync_all()).context("fsync a directory")?;
         }
-        let span = random.u64(SPAN_MS.0..SPAN_MS.1);
-        let (seed, stop) = (random.u64(..), AtomicBool::new(false));
-        let kept = std::thread::scope(|scope| {
-            let (stop, dir) = (&stop, dir.as_path());
-            let write = |thread| scope.spawn(move || write_files(dir, seed, thread, stop));
-            let writers: Vec<_> = (0..THREADS).map(write).collect();
-            std::thread::sleep(Duration::from_millis(span));
-            let killed = served.kill();
-            stop.store(true, Ordering::Release);
-            let kept = writers.into_iter().map(|it| it.join().expect("a writer does not panic"));
-            killed.and(kept.collect::<Result<Vec<u64>>>())
-        })?;
+        let seed = random.u64(..);
+        let kept = written_until(&dir, seed, || served.kill())?;
         // What is left of the file system has lost its disk.
         file_system.leave().context("unmount what has lost its disk")?;
         promised += kept.iter().sum::<u64>();
         compare_files(env, &image, kind, (&dir, seed), &kept)?;
     }
-    ensure!(promised > 0, "nothing was promised");
-    Ok(format!("{rounds} kills, {promised} fsynced files whole, fsck clean"))
+    Ok(promised)
+}
+
+/// Writes files in a directory, in several threads, until `kill` ends the server after a random
+/// time; how many files each thread had fsynced.
+pub(super) fn written_until(
+    dir: &Path,
+    seed: u64,
+    kill: impl FnOnce() -> Result<()>,
+) -> Result<Vec<u64>> {
+    let (span, stop) = (Rng::with_seed(seed).u64(SPAN_MS.0..SPAN_MS.1), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let stop = &stop;
+        let write = |thread| scope.spawn(move || write_files(dir, seed, thread, stop));
+        let writers: Vec<_> = (0..THREADS).map(write).collect();
+        std::thread::sleep(Duration::from_millis(span));
+        let killed = kill();
+        stop.store(true, Ordering::Release);
+        let kept = writers.into_iter().map(|it| it.join().expect("a writer does not panic"));
+        killed.and(kept.collect::<Result<Vec<u64>>>())
+    })
+}
+
+/// An error unless the files that were fsynced are there as they were written.
+pub(super) fn check_files(dir: &Path, seed: u64, kept: &[u64]) -> Result<()> {
+    for (thread, &kept) in (0..).zip(kept) {
+        for number in 0..kept {
+            let (name, expected) = file_of(seed, thread, number);
+            let found = std::fs::read(dir.join(&name)).with_context(|| name.clone())?;
+            ensure!(found == expected, "{name} is not what was fsynced");
+        }
+    }
+    Ok(())
 }
 
 /// Name and content of a file.
@@ -211,13 +235,7 @@ fn compare_files(
     let served = Served::start(env, image, LAZY, None)?;
     let file_system = FileSystem::attach(env.dir(), &served.file(), kind)?;
     file_system.mount().context("mount, which replays the journal")?;
-    for (thread, &kept) in (0..).zip(kept) {
-        for number in 0..kept {
-            let (name, expected) = file_of(seed, thread, number);
-            let found = std::fs::read(dir.join(&name)).with_context(|| name.clone())?;
-            ensure!(found == expected, "{name} is not what was fsynced");
-        }
-    }
+    check_files(dir, seed, kept)?;
     file_system.end()?;
     served.stop_clean()
 }

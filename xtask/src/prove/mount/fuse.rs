@@ -53,6 +53,15 @@ impl FuseMount {
         Ok(FuseMount { program, point, cleanup, daemon })
     }
 
+    /// Ends it by SIGKILL, and removes the dead mount.
+    pub(in crate::prove) fn kill(mut self) -> Result<()> {
+        let point = &self.point;
+        self.daemon.end(Signal::KILL)?;
+        text(cmd!("umount --lazy {point}"))?;
+        self.cleanup.cancel();
+        Ok(())
+    }
+
     /// Has it unmount and end; an error if Larder does not end well.
     pub(in crate::prove) fn stop_clean(mut self) -> Result<()> {
         let (point, is_larder) = (&self.point, self.program.is_larder());

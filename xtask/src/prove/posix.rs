@@ -1,0 +1,392 @@
+//! Test suites of others on every kind of mount and volume: `prove posix`.
+//!
+//! A cell is a suite on a variant. The script `xtask/posix/cell` runs one in a mount and a process
+//! namespace of its own, on loop devices of bounded size. The same cell on the file system below,
+//! without Larder, and on libfuse's `passthrough_ll` gives the figures beside. A failure that the
+//! file system below does not have must be listed, with its reason, in docs/HARDENING.md. Results
+//! accumulate in bench-runs/hardening.json. Needs root.
+
+mod cells;
+
+use std::ops::Range;
+
+use super::prelude::*;
+use crate::cleanup::Cleanup;
+use crate::daemon::Daemon;
+use crate::ledger::{self, Ledger, Outcome};
+use crate::table;
+use cells::{Kind, SUITES, Suite, VARIANTS, Variant};
+
+/// Programs, or files, that the suites need, and their Debian packages.
+const NEEDS: [(&str, &str); 16] = [
+    ("stress-ng", "stress-ng"),
+    ("sqlite3", "sqlite3"),
+    ("pgbench", "postgresql"),
+    ("xorriso", "xorriso"),
+    ("exportfs", "nfs-kernel-server"),
+    ("mount.cifs", "cifs-utils"),
+    ("smbd", "samba"),
+    ("autoconf", "autoconf"),
+    ("libtoolize", "libtool"),
+    ("bc", "bc"),
+    ("pkg-config", "pkg-config"),
+    ("/usr/include/fuse3/fuse.h", "libfuse3-dev"),
+    ("/usr/include/xfs/xfs.h", "xfslibs-dev"),
+    ("/usr/include/sys/acl.h", "libacl1-dev"),
+    ("/usr/include/uuid/uuid.h", "uuid-dev"),
+    ("/usr/include/libaio.h", "libaio-dev"),
+];
+/// Detaches the loop devices that a script has named in a file.
+const DETACH: &str = "while read -r device; do losetup --detach \"$device\"; done < \"$1\"";
+/// The table of known failures.
+const KNOWN: &str = "docs/HARDENING.md";
+/// Size of the file systems in the guest, which has them in memory.
+const GUEST_IMAGE_MIB: &str = "300";
+/// Runs a cell in the guest, with the files of `/out`.
+const IN_GUEST: &str = "mkdir -p /tmp/tools/bin /tmp/work; cp /out/* /tmp/tools/bin; \
+    modprobe -a fuse loop; cd /tmp; env TOOLS=/tmp/tools WORK=/tmp/work LARDER=/tmp/tools/bin/larder";
+
+/// Everything that the cells have in common.
+struct Matrix<'a> {
+    env: &'a Env,
+    tools: PathBuf,
+    ledger: Ledger,
+    /// Code of the cells with Larder, and of those without.
+    codes: [String; 2],
+    known: String,
+}
+
+/// A cell of the table: results, or the reason why there are none.
+type Cell = std::result::Result<Outcome, String>;
+
+pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
+    need(run::missing(&["losetup", "unshare", "mkfs.ext4"]))?;
+    if let Err(error) = crate::packages::install_these(&NEEDS) {
+        say!("{error:#}; the suites that need them are not run");
+    }
+    let tools = run::target_dir()?.join("tools");
+    let (script, sources) = (env.root.join("xtask/posix/tools"), &env.options.xfstests);
+    run::show(&mut cmd!("{script} {tools} {sources...}"))?;
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let codes = [
+        ledger::code(&env.root, env.options.binary.as_deref())?,
+        format!("kernel {}", kernel.trim()),
+    ];
+    let known = std::fs::read_to_string(env.root.join(KNOWN)).context(KNOWN)?;
+    let ledger = Ledger::open(&env.root, "hardening")?;
+    let mut matrix = Matrix { env, tools, ledger, codes, known };
+    let chosen = |wanted: &Option<String>, name: &str| {
+        wanted.as_ref().is_none_or(|wanted| wanted.split(',').any(|one| one == name))
+    };
+    for suite in SUITES.iter().filter(|it| chosen(&env.options.suite, it.name)) {
+        for variant in VARIANTS.iter().filter(|it| chosen(&env.options.variant, it.name)) {
+            matrix.run_cell(suite, variant, claims)?;
+        }
+    }
+    matrix.show();
+    Ok(())
+}
+
+impl Matrix<'_> {
+    fn key<'a>(&'a self, suite: &'a Suite, variant: &'a Variant) -> [&'a str; 3] {
+        let code = usize::from(!variant.kind.is_larder());
+        [suite.name, variant.name, &self.codes[code]]
+    }
+
+    /// The reason why a cell is not run here.
+    fn reason(&self, suite: &Suite, variant: &Variant) -> Option<String> {
+        let has = |file: &str| self.tools.join(file).exists();
+        let selected = cells::not_selected(suite, variant).map(str::to_owned);
+        let quick = (self.env.options.quick && !(suite.is_quick && variant.is_quick))
+            .then(|| "not part of the short form".to_owned());
+        let lacks = if suite.name == "xfstests" && !has("xfstests/.built") {
+            Some("no sources: --xfstests DIR or LARDER_XFSTESTS".to_owned())
+        } else if variant.kind == Kind::Passthrough && !has("passthrough_ll") {
+            Some("no passthrough_ll (Debian's libfuse3-dev)".to_owned())
+        } else {
+            run::missing(suite.needs)
+        };
+        let rings = variant.rings.then(crate::rings::missing).flatten().map(str::to_owned);
+        selected.or(quick).or(lacks).or(rings)
+    }
+
+    /// Runs the seeds of a cell that come next, with the file system below for comparison, and
+    /// judges all that is recorded for it.
+    fn run_cell(&mut self, suite: &Suite, variant: &Variant, claims: &mut Claims) -> Result<()> {
+        let what = format!("{} on {}", suite.name, variant.name);
+        if let Some(reason) = self.reason(suite, variant) {
+            // The table shows every cell; a claim is only made of those that were selected.
+            if cells::not_selected(suite, variant).is_none() && !self.env.options.quick {
+                claims.skip(what, reason);
+            }
+            return Ok(());
+        }
+        let done = self.ledger.next_seed(self.key(suite, variant));
+        let step = if self.env.options.quick { suite.quick_step } else { suite.step };
+        let first = if self.env.options.quick { 0 } else { done };
+        let seeds = first..(first + step).min(suite.goal);
+        let below = VARIANTS.iter().find(|it| it.name == variant.below());
+        let below = below.filter(|it| self.reason(suite, it).is_none());
+        let mut native = None;
+        if let Some(below) = below {
+            native = self.results(suite, below, &seeds)?.ok();
+        }
+        let cell = self.results(suite, variant, &seeds)?;
+        let outcome = match cell {
+            Ok(outcome) => outcome,
+            Err(reason) => {
+                claims.skip(what, reason);
+                return Ok(());
+            }
+        };
+        if !variant.kind.is_larder() {
+            return Ok(());
+        }
+        let fails_below =
+            |name: &String| native.as_ref().is_some_and(|native| native.failed.contains_key(name));
+        let is_known = |name: &str| is_listed(&self.known, suite.name, variant.name, name);
+        let own: Vec<_> = outcome.failed.iter().filter(|(name, _)| !fails_below(name)).collect();
+        let new: Vec<_> = own.iter().filter(|(name, _)| !is_known(name)).collect();
+        for (name, reason) in &new {
+            say!("   not listed in {KNOWN}: {} {name}: {reason}", suite.name);
+        }
+        let figure =
+            format!("{}, {} known, {} new", in_words(&outcome), own.len() - new.len(), new.len());
+        let peers = ["passthrough", variant.below()].map(|name| self.peer(suite, name));
+        claims.against(what, figure, peers.concat(), new.is_empty());
+        Ok(())
+    }
+
+    /// The recorded results of a cell, after the seeds that are not recorded yet were run.
+    fn results(&mut self, suite: &Suite, variant: &Variant, seeds: &Range<u64>) -> Result<Cell> {
+        let key = self.key(suite, variant).map(str::to_owned);
+        let key = [&*key[0], &*key[1], &*key[2]];
+        let is_recorded = !self.env.options.quick;
+        let first = if is_recorded { self.ledger.next_seed(key) } else { seeds.start };
+        if first < seeds.end {
+            let outcome = self.execute(suite, variant, &(first..seeds.end))?;
+            let Ok(outcome) = outcome else { return Ok(outcome) };
+            if !is_recorded {
+                return Ok(Ok(outcome));
+            }
+            self.ledger.add(key, first..seeds.end, &outcome)?;
+        }
+        Ok(self.ledger.outcome(key).context("no results").map_err(|error| error.to_string()))
+    }
+
+    /// Runs a cell now.
+    fn execute(&self, suite: &Suite, variant: &Variant, seeds: &Range<u64>) -> Result<Cell> {
+        say!("   {} on {}: {} to {}", suite.name, variant.name, seeds.start, seeds.end - 1);
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        let mut work = tempfile::Builder::new();
+        let work = work.prefix("cell-").permissions(mode).tempdir_in(self.env.dir());
+        let work = work.context("make a directory for a cell")?;
+        let _rings = if variant.rings { crate::rings::on()? } else { None };
+        let limit = Duration::from_secs(suite.limit_s * if variant.in_guest { 4 } else { 1 });
+        let count = seeds.end - seeds.start;
+        let said = if variant.in_guest {
+            self.in_guest(suite, variant, (seeds.start, count), work.path(), limit)?
+        } else {
+            self.in_namespace(suite, variant, (seeds.start, count), work.path(), limit)?
+        };
+        let text = std::fs::read_to_string(work.path().join("results")).unwrap_or_default();
+        let outcome = parse(&text);
+        if outcome.as_ref().is_ok_and(|outcome| !outcome.failed.is_empty()) {
+            say!("{said}");
+        }
+        Ok(outcome)
+    }
+
+    /// Runs a cell here; what it said.
+    fn in_namespace(
+        &self,
+        suite: &Suite,
+        variant: &Variant,
+        (first, count): (u64, u64),
+        work: &Path,
+        limit: Duration,
+    ) -> Result<String> {
+        let script = self.env.root.join("xtask/posix/cell");
+        let _loops = Cleanup::with(DETACH, &[&work.join("loops").to_string_lossy()])?;
+        let (name, first, count) = (suite.name, first.to_string(), count.to_string());
+        let log = work.join("stderr");
+        let started = Daemon::start(name, self.env.dir(), |_| {
+            let mut command = cmd!(
+                "unshare --mount --pid --fork --kill-child --mount-proc
+                 bash -c 'exec \"$@\" 2>\"$0\"' {log} {script} {name} {first} {count}"
+            );
+            command.envs(self.variables(variant));
+            command.env("WORK", work).env("TOOLS", &self.tools).env("LARDER", &self.env.larder);
+            command
+        })?;
+        let ended = started.wait(limit);
+        let said = run::tail(&std::fs::read_to_string(&log).unwrap_or_default());
+        Ok(ended.map_or_else(|error| format!("{said}\n{error:#}"), |_| said.clone()))
+    }
+
+    /// Runs a cell in the guest, whose kernel has what this one may lack; what it said.
+    fn in_guest(
+        &self,
+        suite: &Suite,
+        variant: &Variant,
+        (first, count): (u64, u64),
+        work: &Path,
+        limit: Duration,
+    ) -> Result<String> {
+        for file in [
+            self.env.larder.clone(),
+            self.env.root.join("xtask/posix/cell"),
+            self.tools.join("bin").join(suite.name),
+        ] {
+            let name = file.file_name().context("a file has a name")?;
+            let to = if file == self.env.larder { "larder".as_ref() } else { name };
+            std::fs::copy(&file, work.join(to))
+                .with_context(|| format!("copy {}", file.display()))?;
+        }
+        let (guest, name) = (self.env.root.join("xtask/guest/run"), suite.name);
+        let variables = self.variables(variant).map(|(name, value)| format!("{name}='{value}'"));
+        let command = format!(
+            "{IN_GUEST} IMAGE_MIB={GUEST_IMAGE_MIB} {} tools/bin/cell {name} {first} {count}; \
+             tail -n 20 work/log; cp work/results /out",
+            variables.join(" ")
+        );
+        let seconds = limit.as_secs().to_string();
+        let ended = keep(cmd!(
+            "setpriv --pdeathsig TERM {guest} --timeout {seconds} --out {work} {command}"
+        ))?;
+        let said = run::tail(&format!("{}{}", ended.stdout, ended.stderr));
+        if ended.code == Some(crate::guest::CANNOT_START) {
+            let reason = said.lines().last().unwrap_or_default();
+            let line = format!("impossible - {reason}\n");
+            std::fs::write(work.join("results"), line).context("write the reason")?;
+        }
+        Ok(said)
+    }
+
+    fn variables(&self, variant: &Variant) -> [(&'static str, String); 4] {
+        [
+            ("KIND", variant.kind.word().to_owned()),
+            ("FS", variant.fs.to_owned()),
+            ("OPTIONS", variant.options.to_owned()),
+            ("FACTOR", self.env.either("5", "1").to_owned()),
+        ]
+    }
+
+    /// The recorded figures of a variant without Larder.
+    fn peer(&self, suite: &Suite, name: &str) -> String {
+        let variant = VARIANTS.iter().find(|variant| variant.name == name);
+        let outcome = variant.and_then(|it| self.ledger.outcome(self.key(suite, it)));
+        outcome.map_or(String::new(), |it| format!("{name}: {}; ", in_words(&it)))
+    }
+
+    /// Prints the whole table: passed, failed and not run of every cell, as recorded.
+    fn show(&self) {
+        let (mut reasons, mut rows) = (Vec::new(), Vec::new());
+        for variant in VARIANTS {
+            let mut row = vec![variant.name.to_owned()];
+            for suite in SUITES {
+                row.push(self.ledger.outcome(self.key(suite, variant)).map_or_else(
+                    || {
+                        let reason = self.reason(suite, variant);
+                        let reason = reason.unwrap_or_else(|| "not run yet on this code".into());
+                        if !reasons.contains(&reason) {
+                            reasons.push(reason.clone());
+                        }
+                        let at = reasons.iter().position(|it| *it == reason).unwrap_or(0);
+                        format!("not run ({})", at + 1)
+                    },
+                    |outcome| in_words(&outcome),
+                ));
+            }
+            rows.push(row);
+        }
+        say!("\npassed / failed / not run, of all seeds recorded for this code:");
+        let names = SUITES.iter().map(|suite| suite.name);
+        table::print(&["variant"].into_iter().chain(names).collect::<Vec<_>>(), &rows);
+        for (number, reason) in (1..).zip(&reasons) {
+            say!("({number}) {reason}");
+        }
+    }
+}
+
+fn in_words(outcome: &Outcome) -> String {
+    format!("{} / {} / {}", outcome.count("passed"), outcome.failed.len(), outcome.not_run.len())
+}
+
+/// The results in the lines that the script wrote, or the reason why the variant is impossible.
+fn parse(text: &str) -> Cell {
+    let mut outcome = Outcome::default();
+    let mut is_complete = false;
+    for line in text.lines() {
+        let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
+        let (name, reason) = rest.split_once(' ').unwrap_or((rest, ""));
+        let put = |map: &mut serde_json::Map<_, _>| {
+            map.insert(name.to_owned(), reason.into());
+        };
+        match word {
+            "passed" => outcome.add_count("passed", 1),
+            "failed" => put(&mut outcome.failed),
+            "skipped" => put(&mut outcome.not_run),
+            "impossible" => return Err(reason.to_owned()),
+            "complete" => is_complete = true,
+            _ => {}
+        }
+    }
+    if !is_complete {
+        outcome.failed.insert("cell".to_owned(), "it broke off before its end".into());
+    }
+    outcome.add_count("executions", outcome.count("passed") + to_u64(outcome.failed.len()));
+    Ok(outcome)
+}
+
+fn to_u64(count: usize) -> u64 {
+    count.try_into().unwrap_or(u64::MAX)
+}
+
+/// Returns whether a test is listed in the section `### SUITE` of the document: a row of a table
+/// with the test and the variants, of which `*` is all and `mount-*` those that begin so.
+fn is_listed(document: &str, suite: &str, variant: &str, test: &str) -> bool {
+    let matches = |pattern: &str, name: &str| match pattern.strip_suffix('*') {
+        Some(start) => name.starts_with(start),
+        None => pattern == name,
+    };
+    let heading = format!("### {suite}");
+    let section = document.lines().skip_while(|line| *line != heading).skip(1);
+    let mut rows = section.take_while(|line| !line.starts_with('#'));
+    rows.any(|row| {
+        let cells: Vec<&str> = row.split('|').map(|it| it.trim().trim_matches('`')).collect();
+        let [_, tests, variants, ..] = cells[..] else { return false };
+        let any = |list: &str, name: &str| {
+            list.split(',').any(|it| matches(it.trim().trim_matches('`'), name))
+        };
+        any(tests, test) && any(variants, variant)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_are_counted_and_a_cell_that_breaks_off_has_failed() {
+        let text = "passed a\nfailed b::c no such file\nskipped d requires x\ncomplete\n";
+        let outcome = parse(text).unwrap();
+        assert_eq!(in_words(&outcome), "1 / 1 / 1");
+        assert_eq!(outcome.failed["b::c"], "no such file");
+        assert_eq!(outcome.not_run["d"], "requires x");
+        assert!(parse("passed a\n").unwrap().failed.contains_key("cell"));
+        assert_eq!(parse("impossible - no NFS\n").unwrap_err(), "no NFS");
+    }
+
+    #[test]
+    fn a_failure_is_known_in_its_suite_and_on_its_variants() {
+        let document = "### a\n\n| test | variants | reason |\n|---|---|---|\n\
+            | `x::y`, `z` | `mount-*`, `volume-xfs` | because |\n\n### b\n| `v` | `*` | so |\n";
+        assert!(is_listed(document, "a", "mount-ext4", "x::y"));
+        assert!(is_listed(document, "a", "volume-xfs", "z"));
+        assert!(!is_listed(document, "a", "volume-ext4", "z"));
+        assert!(!is_listed(document, "a", "mount-ext4", "v"));
+        assert!(is_listed(document, "b", "mount-ext4", "v"));
+        assert!(!is_listed(document, "c", "mount-ext4", "v"));
+    }
+}
