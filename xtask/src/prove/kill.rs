@@ -2,9 +2,9 @@
 //! a mount and on ext4 on a volume; the rounds accumulate in bench-runs/hardening.json.
 //!
 //! Over NBD `larder load` logs each request before it is sent and each answer after it has come;
-//! with `--check` it reads the image without the cache. The image is new in each round, smaller than
-//! what is written and larger than the cache. Elsewhere files are written and fsynced, and read
-//! without the cache, or by a new server.
+//! with `--check` it reads the image without the cache. The image is new in each round, smaller
+//! than what is written and larger than the cache. Elsewhere files are written and fsynced, and
+//! read without the cache, or by a new server.
 
 use super::changes::Changes;
 use super::fuse_volume;

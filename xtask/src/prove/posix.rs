@@ -43,8 +43,8 @@ const KNOWN: &str = "docs/HARDENING.md";
 /// Size of the file systems in the guest, which has them in memory.
 const GUEST_IMAGE_MIB: &str = "300";
 /// Runs a cell in the guest, with the files of `/out`.
-const IN_GUEST: &str = "mkdir -p /tmp/tools/bin /tmp/work; cp /out/* /tmp/tools/bin; \
-    modprobe -a fuse loop; cd /tmp; env TOOLS=/tmp/tools WORK=/tmp/work LARDER=/tmp/tools/bin/larder";
+const IN_GUEST: &str = "mkdir -p /tmp/tools/bin /tmp/work; cp /out/* /tmp/tools/bin; cd /tmp; \
+    modprobe -a fuse loop; env TOOLS=/tmp/tools WORK=/tmp/work LARDER=/tmp/tools/bin/larder";
 
 /// Everything that the cells have in common.
 struct Matrix<'a> {
