@@ -15,7 +15,7 @@ use crate::cleanup::Cleanup;
 use crate::daemon::Daemon;
 use crate::ledger::{self, Ledger, Outcome};
 use crate::table;
-use cells::{Kind, SUITES, Suite, VARIANTS, Variant};
+use cells::{SUITES, Suite, VARIANTS, Variant};
 
 /// Programs, or files, that the suites need, and their Debian packages.
 const NEEDS: [(&str, &str); 16] = [
@@ -40,12 +40,6 @@ const NEEDS: [(&str, &str); 16] = [
 const DETACH: &str = "while read -r device; do losetup --detach \"$device\"; done < \"$1\"";
 /// The table of known failures.
 const KNOWN: &str = "docs/HARDENING.md";
-/// Size of the file systems in the guest, which has them in memory.
-const GUEST_IMAGE_MIB: &str = "300";
-/// Runs a cell in the guest, with the files of `/out`.
-const IN_GUEST: &str = "mkdir -p /tmp/tools/bin /tmp/work; cp /out/* /tmp/tools/bin; cd /tmp; \
-    modprobe -a fuse loop; env TOOLS=/tmp/tools WORK=/tmp/work LARDER=/tmp/tools/bin/larder";
-
 /// Everything that the cells have in common.
 struct Matrix<'a> {
     env: &'a Env,
@@ -89,25 +83,28 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
 
 impl Matrix<'_> {
     fn key<'a>(&'a self, suite: &'a Suite, variant: &'a Variant) -> [&'a str; 3] {
-        let code = usize::from(!variant.kind.is_larder());
+        let code = usize::from(!variant.has_larder());
         [suite.name, variant.name, &self.codes[code]]
     }
 
     /// The reason why a cell is not run here.
     fn reason(&self, suite: &Suite, variant: &Variant) -> Option<String> {
         let has = |file: &str| self.tools.join(file).exists();
-        let selected = cells::not_selected(suite, variant).map(str::to_owned);
-        let quick = (self.env.options.quick && !(suite.is_quick && variant.is_quick))
-            .then(|| "not part of the short form".to_owned());
-        let lacks = if suite.name == "xfstests" && !has("xfstests/.built") {
-            Some("no sources: --xfstests DIR or LARDER_XFSTESTS".to_owned())
-        } else if variant.kind == Kind::Passthrough && !has("passthrough_ll") {
-            Some("no passthrough_ll (Debian's libfuse3-dev)".to_owned())
+        let quick = ["native-ext4", "mount-ext4", "volume-ext4"];
+        if let Some(reason) = cells::not_selected(suite, variant) {
+            Some(reason.into())
+        } else if self.env.options.quick && (suite.units[1] == 0 || !quick.contains(&variant.name))
+        {
+            Some("not part of the short form".into())
+        } else if suite.name == "xfstests" && !has("xfstests/.built") {
+            Some("no sources: --xfstests DIR or LARDER_XFSTESTS".into())
+        } else if variant.kind == "passthrough" && !has("passthrough_ll") {
+            Some("no passthrough_ll (Debian's libfuse3-dev)".into())
+        } else if variant.has_rings() {
+            crate::rings::missing().map(str::to_owned)
         } else {
             run::missing(suite.needs)
-        };
-        let rings = variant.rings.then(crate::rings::missing).flatten().map(str::to_owned);
-        selected.or(quick).or(lacks).or(rings)
+        }
     }
 
     /// Runs the seeds of a cell that come next, with the file system below for comparison, and
@@ -121,16 +118,16 @@ impl Matrix<'_> {
             }
             return Ok(());
         }
-        let done = self.ledger.next_seed(self.key(suite, variant));
-        let step = if self.env.options.quick { suite.quick_step } else { suite.step };
-        let first = if self.env.options.quick { 0 } else { done };
-        let seeds = first..(first + step).min(suite.goal);
-        let below = VARIANTS.iter().find(|it| it.name == variant.below());
-        let below = below.filter(|it| self.reason(suite, it).is_none());
-        let mut native = None;
-        if let Some(below) = below {
-            native = self.results(suite, below, &seeds)?.ok();
-        }
+        let [step, quick_step, goal] = suite.units;
+        let seeds = if self.env.options.quick {
+            0..quick_step
+        } else {
+            let first = self.ledger.next_seed(self.key(suite, variant));
+            first..(first + step).min(goal)
+        };
+        let below = variant.below().filter(|it| self.reason(suite, it).is_none());
+        let native = below.map(|it| self.results(suite, it, &seeds)).transpose()?;
+        let native = native.and_then(Cell::ok);
         let cell = self.results(suite, variant, &seeds)?;
         let outcome = match cell {
             Ok(outcome) => outcome,
@@ -139,7 +136,7 @@ impl Matrix<'_> {
                 return Ok(());
             }
         };
-        if !variant.kind.is_larder() {
+        if !variant.has_larder() {
             return Ok(());
         }
         let fails_below =
@@ -152,8 +149,10 @@ impl Matrix<'_> {
         }
         let figure =
             format!("{}, {} known, {} new", in_words(&outcome), own.len() - new.len(), new.len());
-        let peers = ["passthrough", variant.below()].map(|name| self.peer(suite, name));
-        claims.against(what, figure, peers.concat(), new.is_empty());
+        let peers = [variant.below(), Variant::named("passthrough")];
+        let peers: Vec<_> =
+            peers.into_iter().flatten().filter_map(|it| self.peer(suite, it)).collect();
+        claims.against(what, figure, peers.join("; "), new.is_empty());
         Ok(())
     }
 
@@ -176,107 +175,39 @@ impl Matrix<'_> {
 
     /// Runs a cell now.
     fn execute(&self, suite: &Suite, variant: &Variant, seeds: &Range<u64>) -> Result<Cell> {
-        say!("   {} on {}: {} to {}", suite.name, variant.name, seeds.start, seeds.end - 1);
+        say!("   {} on {}, from {} to {}", suite.name, variant.name, seeds.start, seeds.end);
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         let mut work = tempfile::Builder::new();
         let work = work.prefix("cell-").permissions(mode).tempdir_in(self.env.dir());
         let work = work.context("make a directory for a cell")?;
-        let _rings = if variant.rings { crate::rings::on()? } else { None };
-        let limit = Duration::from_secs(suite.limit_s * if variant.in_guest { 4 } else { 1 });
-        let count = seeds.end - seeds.start;
-        let said = if variant.in_guest {
-            self.in_guest(suite, variant, (seeds.start, count), work.path(), limit)?
-        } else {
-            self.in_namespace(suite, variant, (seeds.start, count), work.path(), limit)?
-        };
-        let text = std::fs::read_to_string(work.path().join("results")).unwrap_or_default();
-        let outcome = parse(&text);
+        let file = |name: &str| work.path().join(name);
+        let read = |name: &str| std::fs::read_to_string(file(name)).unwrap_or_default();
+        let _rings = if variant.has_rings() { crate::rings::on()? } else { None };
+        let _loops = Cleanup::with(DETACH, &[&file("loops").to_string_lossy()])?;
+        let limit_s = suite.limit_s * if variant.is_in_guest() { 4 } else { 1 };
+        let started = Daemon::start(suite.name, self.env.dir(), |_| {
+            let (script, name) = (self.env.root.join("xtask/posix/run"), suite.name);
+            let [first, count] = [seeds.start, seeds.end - seeds.start].map(|it| it.to_string());
+            let mut command = cmd!("{script} {name} {first} {count}");
+            command.env("WORK", work.path()).env("TOOLS", &self.tools);
+            command.env("LARDER", &self.env.larder).env("LIMIT", limit_s.to_string());
+            command.env("KIND", variant.kind).env("FS", variant.fs);
+            command.env("OPTIONS", variant.options).env("FACTOR", self.env.either("5", "1"));
+            command
+        })?;
+        let ended = started.wait(Duration::from_secs(limit_s + 60));
+        let outcome = parse(&read("results"));
         if outcome.as_ref().is_ok_and(|outcome| !outcome.failed.is_empty()) {
-            say!("{said}");
+            say!("{}", run::tail(&read("stderr")));
+            ended.err().into_iter().for_each(|error| say!("{error:#}"));
         }
         Ok(outcome)
     }
 
-    /// Runs a cell here; what it said.
-    fn in_namespace(
-        &self,
-        suite: &Suite,
-        variant: &Variant,
-        (first, count): (u64, u64),
-        work: &Path,
-        limit: Duration,
-    ) -> Result<String> {
-        let script = self.env.root.join("xtask/posix/cell");
-        let _loops = Cleanup::with(DETACH, &[&work.join("loops").to_string_lossy()])?;
-        let (name, first, count) = (suite.name, first.to_string(), count.to_string());
-        let log = work.join("stderr");
-        let started = Daemon::start(name, self.env.dir(), |_| {
-            let mut command = cmd!(
-                "unshare --mount --pid --fork --kill-child --mount-proc
-                 bash -c 'exec \"$@\" 2>\"$0\"' {log} {script} {name} {first} {count}"
-            );
-            command.envs(self.variables(variant));
-            command.env("WORK", work).env("TOOLS", &self.tools).env("LARDER", &self.env.larder);
-            command
-        })?;
-        let ended = started.wait(limit);
-        let said = run::tail(&std::fs::read_to_string(&log).unwrap_or_default());
-        Ok(ended.map_or_else(|error| format!("{said}\n{error:#}"), |_| said.clone()))
-    }
-
-    /// Runs a cell in the guest, whose kernel has what this one may lack; what it said.
-    fn in_guest(
-        &self,
-        suite: &Suite,
-        variant: &Variant,
-        (first, count): (u64, u64),
-        work: &Path,
-        limit: Duration,
-    ) -> Result<String> {
-        for file in [
-            self.env.larder.clone(),
-            self.env.root.join("xtask/posix/cell"),
-            self.tools.join("bin").join(suite.name),
-        ] {
-            let name = file.file_name().context("a file has a name")?;
-            let to = if file == self.env.larder { "larder".as_ref() } else { name };
-            std::fs::copy(&file, work.join(to))
-                .with_context(|| format!("copy {}", file.display()))?;
-        }
-        let (guest, name) = (self.env.root.join("xtask/guest/run"), suite.name);
-        let variables = self.variables(variant).map(|(name, value)| format!("{name}='{value}'"));
-        let command = format!(
-            "{IN_GUEST} IMAGE_MIB={GUEST_IMAGE_MIB} {} tools/bin/cell {name} {first} {count}; \
-             tail -n 20 work/log; cp work/results /out",
-            variables.join(" ")
-        );
-        let seconds = limit.as_secs().to_string();
-        let ended = keep(cmd!(
-            "setpriv --pdeathsig TERM {guest} --timeout {seconds} --out {work} {command}"
-        ))?;
-        let said = run::tail(&format!("{}{}", ended.stdout, ended.stderr));
-        if ended.code == Some(crate::guest::CANNOT_START) {
-            let reason = said.lines().last().unwrap_or_default();
-            let line = format!("impossible - {reason}\n");
-            std::fs::write(work.join("results"), line).context("write the reason")?;
-        }
-        Ok(said)
-    }
-
-    fn variables(&self, variant: &Variant) -> [(&'static str, String); 4] {
-        [
-            ("KIND", variant.kind.word().to_owned()),
-            ("FS", variant.fs.to_owned()),
-            ("OPTIONS", variant.options.to_owned()),
-            ("FACTOR", self.env.either("5", "1").to_owned()),
-        ]
-    }
-
     /// The recorded figures of a variant without Larder.
-    fn peer(&self, suite: &Suite, name: &str) -> String {
-        let variant = VARIANTS.iter().find(|variant| variant.name == name);
-        let outcome = variant.and_then(|it| self.ledger.outcome(self.key(suite, it)));
-        outcome.map_or(String::new(), |it| format!("{name}: {}; ", in_words(&it)))
+    fn peer(&self, suite: &Suite, variant: &Variant) -> Option<String> {
+        let outcome = self.ledger.outcome(self.key(suite, variant))?;
+        Some(format!("{}: {}", variant.name, in_words(&outcome)))
     }
 
     /// Prints the whole table: passed, failed and not run of every cell, as recorded.

@@ -1,149 +1,120 @@
 //! The suites and the variants of `prove posix`, and which suite runs on which variant.
 
-/// What lies between the suite and the file system.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// Nothing.
-    Native,
-    /// libfuse's example `passthrough_ll`.
-    Passthrough,
-    /// `larder mount` of a directory.
-    Mount,
-    /// `larder serve` with a volume as a file, a loop device, and the file system on it.
-    Volume,
-}
-
-impl Kind {
-    /// The word for the script.
-    pub(super) fn word(self) -> &'static str {
-        match self {
-            Kind::Native => "native",
-            Kind::Passthrough => "passthrough",
-            Kind::Mount => "mount",
-            Kind::Volume => "volume",
-        }
-    }
-
-    pub(super) fn is_larder(self) -> bool {
-        matches!(self, Kind::Mount | Kind::Volume)
-    }
-}
-
+/// A file system, and what lies between it and the suite.
 pub(super) struct Variant {
     pub(super) name: &'static str,
-    pub(super) kind: Kind,
+    /// `native`; `passthrough`, libfuse's example; `mount`, a directory under `larder mount`; or
+    /// `volume`, a loop device on a file of `larder serve --fuse`.
+    pub(super) kind: &'static str,
     /// The file system below a mount, or on a volume.
     pub(super) fs: &'static str,
     /// Options of larder.
     pub(super) options: &'static str,
-    /// Requests come by io_uring.
-    pub(super) rings: bool,
-    /// It needs the kernel of the guest.
-    pub(super) in_guest: bool,
-    /// It is part of the short form.
-    pub(super) is_quick: bool,
 }
 
-const fn variant(name: &'static str, kind: Kind, fs: &'static str) -> Variant {
-    let (options, is_quick) = ("", false);
-    Variant { name, kind, fs, options, rings: false, in_guest: false, is_quick }
+const fn variant(
+    name: &'static str,
+    [kind, fs]: [&'static str; 2],
+    options: &'static str,
+) -> Variant {
+    Variant { name, kind, fs, options }
 }
 
-const fn quick(name: &'static str, kind: Kind, fs: &'static str) -> Variant {
-    Variant { is_quick: true, ..variant(name, kind, fs) }
-}
-
-const fn guest(name: &'static str, kind: Kind, fs: &'static str) -> Variant {
-    Variant { in_guest: true, ..variant(name, kind, fs) }
-}
-
-const fn ext4(name: &'static str, options: &'static str, rings: bool) -> Variant {
-    Variant { options, rings, ..variant(name, Kind::Mount, "ext4") }
-}
-
-/// A third of the files is not cached, a third is written through.
+/// By their names, a third of the files is not cached, and a third is written through.
 const RULES: &str = "--rule *[0-4]=no-cache --rule *[5-9a-f]=through,16KiB";
 
 /// All variants: what is compared with, then mounts, then volumes.
 pub(super) const VARIANTS: &[Variant] = &[
-    quick("native-ext4", Kind::Native, "ext4"),
-    variant("native-xfs", Kind::Native, "xfs"),
-    variant("native-btrfs", Kind::Native, "btrfs"),
-    variant("native-tmpfs", Kind::Native, "tmpfs"),
-    variant("native-overlay", Kind::Native, "overlay"),
-    guest("native-nfs", Kind::Native, "nfs"),
-    guest("native-smb", Kind::Native, "smb"),
-    variant("passthrough", Kind::Passthrough, "ext4"),
-    quick("mount-ext4", Kind::Mount, "ext4"),
-    ext4("mount-through", "--write-mode through", false),
-    ext4("mount-shared", "--shared", false),
-    ext4("mount-rules", RULES, false),
-    ext4("mount-uring", "", true),
-    variant("mount-xfs", Kind::Mount, "xfs"),
-    variant("mount-btrfs", Kind::Mount, "btrfs"),
-    variant("mount-tmpfs", Kind::Mount, "tmpfs"),
-    variant("mount-overlay", Kind::Mount, "overlay"),
-    variant("mount-iso", Kind::Mount, "iso"),
-    guest("mount-nfs", Kind::Mount, "nfs"),
-    guest("mount-smb", Kind::Mount, "smb"),
-    quick("volume-ext4", Kind::Volume, "ext4"),
-    variant("volume-xfs", Kind::Volume, "xfs"),
-    variant("volume-btrfs", Kind::Volume, "btrfs"),
+    variant("native-ext4", ["native", "ext4"], ""),
+    variant("native-xfs", ["native", "xfs"], ""),
+    variant("native-btrfs", ["native", "btrfs"], ""),
+    variant("native-tmpfs", ["native", "tmpfs"], ""),
+    variant("native-overlay", ["native", "overlay"], ""),
+    variant("native-nfs", ["native", "nfs"], ""),
+    variant("native-smb", ["native", "smb"], ""),
+    variant("passthrough", ["passthrough", "ext4"], ""),
+    variant("mount-ext4", ["mount", "ext4"], ""),
+    variant("mount-through", ["mount", "ext4"], "--write-mode through"),
+    variant("mount-shared", ["mount", "ext4"], "--shared"),
+    variant("mount-rules", ["mount", "ext4"], RULES),
+    variant("mount-uring", ["mount", "ext4"], ""),
+    variant("mount-xfs", ["mount", "xfs"], ""),
+    variant("mount-btrfs", ["mount", "btrfs"], ""),
+    variant("mount-tmpfs", ["mount", "tmpfs"], ""),
+    variant("mount-overlay", ["mount", "overlay"], ""),
+    variant("mount-iso", ["mount", "iso"], ""),
+    variant("mount-nfs", ["mount", "nfs"], ""),
+    variant("mount-smb", ["mount", "smb"], ""),
+    variant("volume-ext4", ["volume", "ext4"], ""),
+    variant("volume-xfs", ["volume", "xfs"], ""),
+    variant("volume-btrfs", ["volume", "btrfs"], ""),
 ];
 
 impl Variant {
+    pub(super) fn named(name: &str) -> Option<&'static Self> {
+        VARIANTS.iter().find(|it| it.name == name)
+    }
+
     /// The variant without Larder on the same file system.
-    pub(super) fn below(&self) -> &'static str {
-        let native = |it: &&Variant| it.kind == Kind::Native && it.fs == self.fs;
-        VARIANTS.iter().find(native).map_or("", |it| it.name)
+    pub(super) fn below(&self) -> Option<&'static Self> {
+        VARIANTS.iter().find(|it| it.kind == "native" && it.fs == self.fs)
+    }
+
+    pub(super) fn has_larder(&self) -> bool {
+        matches!(self.kind, "mount" | "volume")
+    }
+
+    /// Requests come by io_uring.
+    pub(super) fn has_rings(&self) -> bool {
+        self.name == "mount-uring"
+    }
+
+    /// It runs in the virtual machine.
+    pub(super) fn is_in_guest(&self) -> bool {
+        matches!(self.fs, "nfs" | "smb")
     }
 }
 
+/// A suite: its name, the programs that it needs, the seconds that one run may take, and units (a
+/// seed, a round, a test of xfstests, or the whole suite) of one run, of one run in the short form,
+/// and of all runs together.
 pub(super) struct Suite {
     pub(super) name: &'static str,
     pub(super) needs: &'static [&'static str],
-    /// Units (a seed, a round, a test of xfstests, or the whole suite) of one run, of one run in
-    /// the short form, and of all runs.
-    pub(super) step: u64,
-    pub(super) quick_step: u64,
-    pub(super) goal: u64,
     pub(super) limit_s: u64,
-    pub(super) is_quick: bool,
+    pub(super) units: [u64; 3],
 }
 
 const fn suite(
     name: &'static str,
     needs: &'static [&'static str],
-    [step, quick_step, goal]: [u64; 3],
     limit_s: u64,
+    units: [u64; 3],
 ) -> Suite {
-    Suite { name, needs, step, quick_step, goal, limit_s, is_quick: quick_step > 0 }
+    Suite { name, needs, limit_s, units }
 }
 
 pub(super) const SUITES: &[Suite] = &[
-    suite("pjdfstest", &[], [1, 1, 1], 1200),
-    suite("fsx", &[], [10, 2, 1000], 1800),
-    suite("xfstests", &["bc"], [100, 0, 1000], 7200),
-    suite("stress-ng", &["stress-ng"], [1, 0, 1], 3600),
-    suite("sqlite", &["sqlite3"], [10, 2, 200], 1200),
-    suite("postgres", &["pgbench"], [5, 0, 100], 1200),
-    suite("read", &["xorriso"], [1, 0, 1], 300),
+    suite("pjdfstest", &[], 1200, [1, 1, 1]),
+    suite("fsx", &[], 1800, [10, 2, 1000]),
+    suite("xfstests", &["bc"], 7200, [100, 0, 1000]),
+    suite("stress-ng", &["stress-ng"], 3600, [1, 0, 1]),
+    suite("sqlite", &["sqlite3"], 1200, [10, 2, 200]),
+    suite("postgres", &["pgbench"], 1200, [5, 0, 100]),
+    suite("read", &["xorriso"], 300, [1, 0, 1]),
 ];
 
 /// The reason why a suite is not run on a variant.
 pub(super) fn not_selected(suite: &Suite, variant: &Variant) -> Option<&'static str> {
-    let (kind, fs) = (variant.kind, variant.fs);
-    if (fs == "iso") != (suite.name == "read") {
-        return Some(if fs == "iso" { "the source is read-only" } else { "made for images" });
-    }
     match suite.name {
-        "sqlite" | "postgres" if kind == Kind::Native => Some("no server to kill"),
-        "sqlite" | "postgres" if fs == "tmpfs" => Some("no fsync to keep"),
-        "pjdfstest" | "fsx" | "read" => None,
-        _ if variant.in_guest => Some("it would take a day in the emulated guest"),
-        "xfstests" if matches!(fs, "tmpfs" | "overlay") => {
-            Some("its helper puts ext4, xfs or btrfs below")
-        }
+        "read" if variant.fs != "iso" => Some("for read-only sources"),
+        "read" => None,
+        _ if variant.fs == "iso" => Some("the source is read-only"),
+        "sqlite" | "postgres" if variant.kind == "native" => Some("no server to kill"),
+        "pjdfstest" | "fsx" => None,
+        _ if variant.is_in_guest() => Some("would take a day on the emulated processor"),
+        "sqlite" | "postgres" => None,
+        _ if matches!(variant.fs, "tmpfs" | "overlay") => Some("a choice, to bound the time"),
         _ => None,
     }
 }
