@@ -15,19 +15,23 @@ use serde_json::{Map, Value, json};
 use crate::run::{self, cmd};
 
 const SCHEMA: &str = "larder-ledger";
-/// The code under test: what is compiled into the server, and its dependencies.
-const SOURCES: &str = "find crates/mem crates/core crates/io crates/host crates/cli Cargo.lock \
-    -path '*/tests' -prune -o -type f \\( -name '*.rs' -o -name 'Cargo.*' \\) -print0 |
-    LC_ALL=C sort -z | xargs -0 sha256sum | sha256sum";
+/// Prints the hash of the files below its arguments, but for tests.
+const HASH: &str = "set -o pipefail; find \"$@\" -name tests -prune -o -type f -print0 |
+    LC_ALL=C sort -z | xargs -0 cat | sha256sum | cut -c 1-16";
+/// What is compiled into the server, and its dependencies.
+const SOURCES: &str = "Cargo.lock crates/mem crates/core crates/io crates/host crates/cli";
+/// The scripts that test it.
+const SCRIPTS: &str = "xtask/posix";
 
-/// Returns the hash of the sources under test, or of a binary that was built elsewhere.
-pub(crate) fn code(root: &Path, binary: Option<&Path>) -> Result<String> {
-    let (kind, mut command) = binary.map_or_else(
-        || ("sources", cmd!("bash -o pipefail -c {SOURCES}")),
-        |binary| ("binary", cmd!("sha256sum {binary}")),
-    );
-    let printed = run::text(command.current_dir(root)).context("hash the code under test")?;
-    Ok(format!("{kind} {}", printed.get(..16).context("sha256sum printed no hash")?))
+/// Returns the hash of what is tested, the sources or else a file, and of the scripts that test it.
+pub(crate) fn code(root: &Path, file: Option<&Path>) -> Result<String> {
+    let mut command = cmd!("bash -c {HASH} hash {SCRIPTS}");
+    match file {
+        Some(file) => command.arg(file),
+        None => command.args(SOURCES.split(' ')),
+    };
+    let hash = run::text(command.current_dir(root)).context("hash the code under test")?;
+    Ok(hash.trim().to_owned())
 }
 
 /// Results of consecutive seeds of one suite on one variant.

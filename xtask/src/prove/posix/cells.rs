@@ -71,7 +71,7 @@ impl Variant {
 
     /// It runs in the virtual machine.
     pub(super) fn is_in_guest(&self) -> bool {
-        matches!(self.fs, "nfs" | "smb")
+        matches!(self.fs, "nfs" | "smb" | "iso")
     }
 }
 
