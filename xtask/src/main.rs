@@ -14,6 +14,7 @@ mod fio;
 mod flood;
 mod guest;
 mod image;
+mod ledger;
 mod memory_group;
 mod nbd;
 mod nextest;
@@ -48,6 +49,8 @@ usage: cargo xtask COMMAND
       --for TIME         how long to fuzz: 90s, 10m, 1h (default 1h; 5s with --quick)
       --seed N           seed of everything random (default 1)
       --binary PATH      prove this binary of larder instead of building one
+      --suite LIST, --variant LIST, --xfstests DIR
+                         for posix: the suites, the variants, sources of xfstests
 
 Images and sockets go to a directory of their own under TMPDIR and are removed at the end.";
 

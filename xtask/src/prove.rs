@@ -20,6 +20,7 @@ mod mount;
 mod mount_speed;
 mod mutants;
 mod policies;
+mod posix;
 mod postmark;
 mod ranks;
 mod rss;
@@ -112,6 +113,7 @@ pub(crate) const PROOFS: &[Proof] = &[
     alone("kernel-nbd", "the kernel's NBD client, in a virtual machine", kernel_nbd::run),
     alone("fuse-volume", "ext4, xfs, btrfs on a volume as a file (root)", fuse_volume::run),
     alone("mount", "everyday programs on a mounted directory (root)", mount::run),
+    alone("posix", "external test suites on mounts and volumes (root)", posix::run),
     alone("mount-speed", "against bindfs, mergerfs and rclone (root)", mount_speed::run),
     alone("supercache", "a disk of 100 operations per second, cached (root)", supercache::run),
     proof("live", "clients verify while every setting changes", IfQuick, changes::run),
@@ -166,11 +168,18 @@ pub(crate) struct Options {
     pub(crate) seed: u64,
     /// The binary to prove instead of building one.
     pub(crate) binary: Option<PathBuf>,
+    /// The suites and the variants of `posix`, with commas between them; all if none is named.
+    pub(crate) suite: Option<String>,
+    pub(crate) variant: Option<String>,
+    /// Sources of xfstests.
+    pub(crate) xfstests: Option<PathBuf>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { quick: false, fuzz: None, seed: 1, binary: None }
+        let xfstests = std::env::var_os("LARDER_XFSTESTS").map(PathBuf::from);
+        let (suite, variant) = (None, None);
+        Self { quick: false, fuzz: None, seed: 1, binary: None, suite, variant, xfstests }
     }
 }
 
@@ -403,6 +412,9 @@ fn parse(args: &[String]) -> Result<(Vec<&str>, Options)> {
             "--for" => options.fuzz = Some(duration(value()?)?),
             "--seed" => options.seed = value()?.parse().context("--seed needs a number")?,
             "--binary" => options.binary = Some(PathBuf::from(value()?)),
+            "--suite" => options.suite = Some(value()?.to_owned()),
+            "--variant" => options.variant = Some(value()?.to_owned()),
+            "--xfstests" => options.xfstests = Some(PathBuf::from(value()?)),
             name if PROOFS.iter().any(|proof| proof.name == name) => names.push(name),
             other => bail!("no proof and no option '{other}'; see `cargo xtask help`"),
         }

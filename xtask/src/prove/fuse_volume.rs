@@ -52,7 +52,10 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
             whole_life(env, kind)
         });
         claims.tried(format!("{name}: kill -9 in the middle of fsynced writes"), || {
-            kills(env, kind, env.either(5, 2))
+            let (rounds, seed) = (env.either(5, 2), env.options.seed);
+            let promised = kills(env, kind, rounds, seed)?;
+            ensure!(promised > 0, "nothing was promised");
+            Ok(format!("{rounds} kills, {promised} fsynced files whole, fsck clean"))
         });
     }
     for round in 1..=env.either(3, 1) {
@@ -137,10 +140,11 @@ fn whole_life(env: &Env, kind: Kind) -> Result<String> {
     Ok(format!("{files} files the same, PostMark {rate}"))
 }
 
-/// Runs rounds with a kill on one image; returns the figure.
-fn kills(env: &Env, kind: Kind, rounds: u64) -> Result<String> {
+/// Runs rounds with a kill on one image. Returns the number of fsynced files, all of which were
+/// intact.
+pub(super) fn kills(env: &Env, kind: Kind, rounds: u64, seed: u64) -> Result<u64> {
     let image = image::sparse(&env.file("killed.img"), IMAGE_MIB * MIB)?;
-    let mut random = Rng::with_seed(env.options.seed);
+    let mut random = Rng::with_seed(seed);
     let mut promised = 0;
     for round in 0..rounds {
         let served = Served::start(env, &image, LAZY, None)?;
@@ -154,26 +158,47 @@ fn kills(env: &Env, kind: Kind, rounds: u64) -> Result<String> {
         for dir in [&dir, file_system.point()] {
             File::open(dir).and_then(|dir| dir.sync_all()).context("fsync a directory")?;
         }
-        let span = random.u64(SPAN_MS.0..SPAN_MS.1);
-        let (seed, stop) = (random.u64(..), AtomicBool::new(false));
-        let (_dead_mount, kept) = std::thread::scope(|scope| {
-            let (stop, dir) = (&stop, dir.as_path());
-            let write = |thread| scope.spawn(move || write_files(dir, seed, thread, stop));
-            let writers: Vec<_> = (0..THREADS).map(write).collect();
-            std::thread::sleep(Duration::from_millis(span));
-            let killed = served.kill();
-            stop.store(true, Ordering::Release);
-            let kept = writers.into_iter().map(|it| it.join().expect("a writer does not panic"));
-            let kept = kept.collect::<Result<Vec<u64>>>();
-            killed.and_then(|dead_mount| Ok((dead_mount, kept?)))
-        })?;
+        let seed = random.u64(..);
+        let (_dead_mount, kept) = written_until(&dir, seed, || served.kill())?;
         // The file system that is still mounted has lost its disk.
         file_system.leave().context("unmount the file system that has lost its disk")?;
         promised += kept.iter().sum::<u64>();
         compare_files(env, &image, kind, (&dir, seed), &kept)?;
     }
-    ensure!(promised > 0, "no file was fsynced");
-    Ok(format!("{rounds} kills, {promised} fsynced files intact, fsck clean"))
+    Ok(promised)
+}
+
+/// Writes files in a directory, in several threads, until `kill` ends the server after a random
+/// time. Returns the result of `kill`, and how many files each thread had fsynced.
+pub(super) fn written_until<T>(
+    dir: &Path,
+    seed: u64,
+    kill: impl FnOnce() -> Result<T>,
+) -> Result<(T, Vec<u64>)> {
+    let (span, stop) = (Rng::with_seed(seed).u64(SPAN_MS.0..SPAN_MS.1), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let stop = &stop;
+        let write = |thread| scope.spawn(move || write_files(dir, seed, thread, stop));
+        let writers: Vec<_> = (0..THREADS).map(write).collect();
+        std::thread::sleep(Duration::from_millis(span));
+        let killed = kill();
+        stop.store(true, Ordering::Release);
+        let kept = writers.into_iter().map(|it| it.join().expect("a writer does not panic"));
+        let kept = kept.collect::<Result<Vec<u64>>>();
+        Ok((killed?, kept?))
+    })
+}
+
+/// Fails unless the files that were fsynced are there as they were written.
+pub(super) fn check_files(dir: &Path, seed: u64, kept: &[u64]) -> Result<()> {
+    for (thread, &kept) in (0..).zip(kept) {
+        for number in 0..kept {
+            let (name, expected) = file_of(seed, thread, number);
+            let found = std::fs::read(dir.join(&name)).with_context(|| name.clone())?;
+            ensure!(found == expected, "{name} is not what was fsynced");
+        }
+    }
+    Ok(())
 }
 
 /// Returns the name and the content of a file.
@@ -213,13 +238,7 @@ fn compare_files(
     let served = Served::start(env, image, LAZY, None)?;
     let file_system = FileSystem::attach(env.dir(), &served.file(), kind)?;
     file_system.mount().context("mount, which replays the journal")?;
-    for (thread, &kept) in (0..).zip(kept) {
-        for number in 0..kept {
-            let (name, expected) = file_of(seed, thread, number);
-            let found = std::fs::read(dir.join(&name)).with_context(|| name.clone())?;
-            ensure!(found == expected, "{name} is not what was fsynced");
-        }
-    }
+    check_files(dir, seed, kept)?;
     file_system.end()?;
     served.stop_clean()
 }

@@ -53,6 +53,15 @@ impl FuseMount {
         Ok(FuseMount { program, point, cleanup, daemon })
     }
 
+    /// Kills the program with SIGKILL, and removes the dead mount.
+    pub(in crate::prove) fn kill(mut self) -> Result<()> {
+        let point = &self.point;
+        self.daemon.end(Signal::KILL)?;
+        text(cmd!("umount --lazy {point}"))?;
+        self.cleanup.cancel();
+        Ok(())
+    }
+
     /// Ends the program, which unmounts; fails if Larder does not end cleanly.
     pub(in crate::prove) fn stop_clean(mut self) -> Result<()> {
         let (point, is_larder) = (&self.point, self.program.is_larder());
