@@ -13,6 +13,7 @@ pub mod advise;
 pub mod chart;
 pub mod compare;
 pub mod control;
+pub mod escape;
 pub mod findings;
 pub mod format;
 pub mod lines;

@@ -112,7 +112,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     match &arguments.output {
         Some(file) => output::write_whole(file, &text),
         // A reader that has had enough is no failure, so the error must reach main as it is.
-        None => Ok(std::io::stdout().write_all(text.as_bytes())?),
+        None => Ok(crate::output::stdout().write_all(text.as_bytes())?),
     }
 }
 

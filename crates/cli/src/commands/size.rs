@@ -175,7 +175,7 @@ fn print(arguments: &Arguments, found: &Sizing, live: Option<&live::Memory>) -> 
         found.to_text() + &live.map_or_else(String::new, live::Memory::to_text)
     };
     // A reader that has had enough is no failure, so the error must reach the caller as it is.
-    Ok(std::io::stdout().write_all(text.as_bytes())?)
+    Ok(crate::output::stdout().write_all(text.as_bytes())?)
 }
 
 /// Each policy once; all, if none was named.

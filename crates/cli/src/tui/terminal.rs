@@ -3,6 +3,7 @@
 //! Invariant: dropping a [`LiveTerminal`] puts the terminal back, and so does a panic before it
 //! prints its message. A terminal that is gone is never waited for and never written to in vain.
 
+use crate::output::raw_stdout;
 use anyhow::{Context, Result};
 use ratatui::backend::TermionBackend;
 use ratatui::layout::Size;
@@ -12,7 +13,7 @@ use ratatui::termion::screen::{ToAlternateScreen, ToMainScreen};
 use ratatui::{Frame, Terminal};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
-use std::io::{self, Stdout, Write};
+use std::io::{Stdout, Write};
 use std::mem::ManuallyDrop;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -68,16 +69,16 @@ impl LiveTerminal {
     /// # Errors
     /// Standard output is no terminal, or takes no output.
     pub(crate) fn enter() -> Result<Self> {
-        let raw = Arc::new(io::stdout().into_raw_mode().context("read single keys")?);
+        let raw = Arc::new(raw_stdout().into_raw_mode().context("read single keys")?);
         let in_panic = Arc::clone(&raw);
         let report = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
             restore(&in_panic);
             report(panic);
         }));
-        let view = ManuallyDrop::new(Terminal::new(TermionBackend::new(io::stdout()))?);
+        let view = ManuallyDrop::new(Terminal::new(TermionBackend::new(raw_stdout()))?);
         let this = LiveTerminal { view, raw, size: None };
-        write!(io::stdout(), "{ToAlternateScreen}")?;
+        write!(raw_stdout(), "{ToAlternateScreen}")?;
         Ok(this)
     }
 
@@ -105,7 +106,7 @@ impl Drop for LiveTerminal {
 
 /// Puts the terminal back, as far as it still exists.
 fn restore(raw: &RawTerminal<Stdout>) {
-    let mut output = io::stdout();
+    let mut output = raw_stdout();
     drop(write!(output, "{Show}{ToMainScreen}").and_then(|()| output.flush()));
     drop(raw.suspend_raw_mode());
 }
