@@ -9,6 +9,7 @@ mod clients;
 mod compare;
 mod faults;
 mod fuse_volume;
+mod fuzz;
 mod iozone;
 mod kernel_nbd;
 mod kill;
@@ -150,6 +151,7 @@ pub(crate) const PROOFS: &[Proof] = &[
     alone("ranks", "mpirun and two namespaces: one barrier, one total", ranks::run),
     alone("watch", "hits and misses, exact and cheap (root)", watch::run),
     alone("size-live", "a recording predicts the kernel's cache (root)", watch::size_live),
+    alone("fuzz", "hostile input finds nothing; counts executions", fuzz::run),
     alone("mutants", "tests of the core notice changes of its code", mutants::run),
     alone("simulation", "20,000 seeds of crashes and faults", long_tests::simulation),
 ];

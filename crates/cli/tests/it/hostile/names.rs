@@ -14,6 +14,10 @@ use tempfile::TempDir;
 pub(super) const HOSTILE: &str =
     "a\u{1b}[2J\u{1b}]0;x\u{7}\r\u{8}\u{7f}\u{9b}31m\u{202e}\u{2066}\u{200f}\nSPOOF\tb";
 
+/// Files without a fault but their names.
+const TRACE: &str = "t\u{1b}[2J\nSPOOF.csv";
+const CONFIG: &str = "c\u{1b}[2J\nSPOOF.toml";
+
 /// Fails where the output could do what the name asks for.
 pub(super) fn check_output(what: &str, output: &Output) {
     for (stream, bytes) in [("output", &output.stdout), ("errors", &output.stderr)] {
@@ -41,6 +45,10 @@ impl Scene {
                    file_name,process_name\n";
         let name = HOSTILE.replace(['\n', '\r'], " ");
         scene.write("trace.csv", &format!("{csv}0,0,4096,0,0,1,1,read,0,{name},{name},{name}\n"));
+        scene.write(TRACE, &format!("{csv}0,0,4096,0,0,1,1,read,0,v,f,p\n"));
+        scene.write("i.img", &"\0".repeat(1 << 20));
+        let config = "memory = \"16MiB\"\n[[volume]]\nname = \"v\"\npath = \"i.img\"\n";
+        scene.write(CONFIG, config);
         scene.write("bad.csv", &format!("{csv}{HOSTILE},0,4096\n"));
         let line = |n: u64| format!("128166372003061629,{name},{n},Read,{},4096,100\n", n * 4096);
         scene.write("msr.csv", &(0..20).map(line).collect::<String>());
@@ -115,7 +123,7 @@ fn no_name_in_a_file_controls_the_terminal() {
             scene.check(&["compare", "record.json", other, "--format", format]);
         }
     }
-    for trace in ["trace.csv", "msr.csv", "bad.csv", HOSTILE] {
+    for trace in ["trace.csv", "msr.csv", TRACE, "bad.csv", HOSTILE] {
         scene.check(&["trace", "summary", trace]);
         scene.check(&["trace", "summary", trace, "--json"]);
         scene.check(&["trace", "head", trace]);
@@ -130,14 +138,17 @@ fn no_name_in_a_file_controls_the_terminal() {
         scene.check(&["check-config", config]);
         scene.check(&["serve", "--config", config]);
     }
+    scene.check(&["check-config", CONFIG]);
     // What was tried is what would print them.
     for (words, part) in [
         (&["report", "record.json"][..], "a\\u001b[2J"),
         (&["report", "perfmon.csv"], "$'a\\033[2J"),
-        (&["compare", "record.json", "plain.json"], "a\\u001b[2J"),
+        (&["compare", "record.json", "record.json"], "a\\u001b[2J"),
         (&["trace", "summary", "msr.csv"], "$'a\\033[2J"),
         (&["size", "msr.csv"], "$'a\\033[2J"),
         (&["resident", "d", "--depth", "2"], "$'d/a\\033[2J\\033]0;x\\007\\r"),
+        (&["size", TRACE], "$'t\\033[2J\\nSPOOF.csv'"),
+        (&["check-config", CONFIG], "$'c\\033[2J\\nSPOOF.toml': fine"),
         (&["resident", "d", "--depth", "2"], "$'d/\\377\\033\\233'"),
     ] {
         let text = String::from_utf8(scene.run(words).stdout).unwrap();
