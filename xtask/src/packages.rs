@@ -22,6 +22,7 @@ const NEEDS: &[(&str, &str)] = &[
     ("jq", "jq"),
     ("postmark", "postmark"),
     ("strace", "strace"),
+    ("time", "time"),
     ("mpirun", "openmpi-bin"),
     ("ip", "iproute2"),
     ("dmsetup", "dmsetup"),

@@ -9,6 +9,7 @@ mod clients;
 mod compare;
 mod faults;
 mod fuse_volume;
+mod fuzz;
 mod hostile_clients;
 mod iozone;
 mod kernel_nbd;
@@ -154,6 +155,7 @@ pub(crate) const PROOFS: &[Proof] = &[
     alone("ranks", "mpirun and two namespaces: one barrier, one total", ranks::run),
     alone("watch", "hits and misses, exact and cheap (root)", watch::run),
     alone("size-live", "a recording predicts the kernel's cache (root)", watch::size_live),
+    alone("fuzz", "fuzzing of all readers and parsers; counts executions", fuzz::run),
     alone("mutants", "mutations of the core that its tests catch", mutants::run),
     alone("simulation", "20,000 seeds of crashes and faults", long_tests::simulation),
 ];

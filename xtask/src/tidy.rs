@@ -40,6 +40,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("larder-mem-loom", &[]),
     ("larder-core-shuttle", &[]),
     ("larder-testing", &[]),
+    ("larder-fuzz", &["larder-core", "larder-io", "larder-lab", "larder-report"]),
     ("larder-report", &[]),
     ("larder-io", &["larder-mem", "larder-core"]),
     ("larder-lab", &["larder-core", "larder-report"]),
@@ -145,6 +146,9 @@ fn check_file(root: &Path, path: &Path, mut add: impl FnMut(usize, String)) -> R
         if is_source && trimmed.starts_with("#[ignore") {
             add("#[ignore]: remove the test, or make it a proof of xtask".into());
         }
+        if is_source && !is_door(path) {
+            doors(&path.to_string_lossy(), trimmed).for_each(&mut add);
+        }
         code_lines += usize::from(!trimmed.is_empty() && !trimmed.starts_with("//"));
         in_code ^= trimmed.starts_with("```");
         if is_document && !in_code {
@@ -159,6 +163,32 @@ fn check_file(root: &Path, path: &Path, mut add: impl FnMut(usize, String)) -> R
         add(1, format!("{code_lines} lines of code, more than {CODE_LINES_MAX}"));
     }
     Ok(())
+}
+
+/// The places where a terminal is written to, or a name becomes text for one: they escape.
+const DOORS: &[&str] = &[
+    "crates/cli/src/output.rs",
+    "crates/report/src/escape.rs",
+    // Paths as JSON has them.
+    "crates/report/src/table.rs",
+];
+
+fn is_door(path: &Path) -> bool {
+    DOORS.iter().any(|door| path == Path::new(door))
+}
+
+/// What a line does around the doors.
+fn doors(path: &str, line: &str) -> impl Iterator<Item = String> {
+    let code = line.split("//").next().unwrap_or_default();
+    let writes = code.contains("io::stdout()") || code.contains("io::stderr()");
+    let of_program = path.starts_with("crates/cli/src/");
+    let of_report = path.starts_with("crates/report/src/");
+    let opens = writes && !code.contains(".is_terminal()") && (of_program || of_report);
+    let opens = opens.then(|| "use crate::output::{stdout, stderr}: they escape names".to_owned());
+    let lossy = [".display()", "to_string_lossy()", "from_utf8_lossy("];
+    let lossy = lossy.iter().filter(move |call| of_report && code.contains(**call));
+    let lossy = lossy.map(|call| format!("{call}: show names by larder_report::escape"));
+    opens.into_iter().chain(lossy.collect::<Vec<_>>())
 }
 
 /// Returns the links of a line (`](TARGET)`, without a title) to files that do not exist.

@@ -9,6 +9,7 @@ use larder_core::tunables::Tunables;
 use larder_core::units::{BLOCK_BYTES_U64, PAGE_BLOCKS_MAX};
 use larder_io::front::nbd::ListenAddress;
 use larder_io::nbd_client::NbdUri;
+use larder_report::escape;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
@@ -195,6 +196,12 @@ pub(crate) fn volume(text: &str) -> Result<VolumeArgument, String> {
         None => Path::new(path).file_stem().and_then(|stem| stem.to_str()),
     };
     let name = name.or(own_name).unwrap_or("volume").to_owned();
+    if name.contains(escape::is_unsafe) {
+        return Err(format!(
+            "{} cannot be the name of a volume: it has control characters; write NAME=PATH",
+            escape::text(&name)
+        ));
+    }
     Ok(VolumeArgument { name, path: path.into(), upstream })
 }
 

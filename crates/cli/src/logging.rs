@@ -2,7 +2,7 @@
 //!
 //! `LARDER_LOG` is a level (`info`) or a list of levels by module (`warn,larder_io::store=debug`).
 
-use std::io::IsTerminal;
+use std::io::{self, Write};
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
@@ -11,6 +11,22 @@ use tracing_subscriber::util::SubscriberInitExt;
 /// The environment variable that chooses levels.
 const VARIABLE: &str = "LARDER_LOG";
 
+/// Writes each entry as one line.
+struct Lines;
+
+impl Write for Lines {
+    /// Takes a whole entry, which the layer writes at once.
+    fn write(&mut self, entry: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(entry);
+        crate::output::error_line(text.strip_suffix('\n').unwrap_or(&text));
+        Ok(entry.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// Starts the log of this process.
 pub(crate) fn start() {
     let value = std::env::var(VARIABLE).ok().filter(|text| !text.is_empty());
@@ -18,8 +34,9 @@ pub(crate) fn start() {
     let is_invalid = matches!(parsed, Some(Err(_)));
     let warnings = Targets::new().with_default(LevelFilter::WARN);
     let lines = tracing_subscriber::fmt::layer()
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
+        .with_writer(|| Lines)
+        // Colours would have to be distinguished from escape sequences in names.
+        .with_ansi(false)
         // An internal error would be reported on standard error, which is what failed.
         .log_internal_errors(false);
     let filter = parsed.and_then(Result::ok).unwrap_or(warnings);

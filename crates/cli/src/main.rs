@@ -20,6 +20,8 @@ mod systemd;
 mod tui;
 
 use clap::{Parser, Subcommand};
+use larder_report::escape;
+use std::ffi::OsStr;
 use std::process::ExitCode;
 
 /// The tables of the cache and of the simulator are looked at in random places.
@@ -83,7 +85,10 @@ const FAILURE: u8 = 2;
 fn main() -> ExitCode {
     logging::start();
     larder_io::fault::arm_from_environment();
-    let command = Cli::parse().command;
+    let command = match Cli::try_parse() {
+        Ok(cli) => cli.command,
+        Err(error) => return refuse(&error),
+    };
     let result = signals::outlive_file_size_limit().and_then(|()| run(command));
     match result {
         Ok(code) => code,
@@ -116,6 +121,28 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Docs(arguments) => succeed(commands::docs::run(&arguments)),
         Command::Load(arguments) => commands::load::run(&arguments),
         Command::TakeMemory(arguments) => succeed(commands::take_memory::run(&arguments)),
+    }
+}
+
+/// Says what is wrong with the command line, or prints the help that was asked for.
+fn refuse(error: &clap::Error) -> ExitCode {
+    if error.use_stderr() {
+        // It quotes arguments, which may be names of files: what it says of escaped ones is safe.
+        let escaped = Cli::try_parse_from(std::env::args_os().map(|it| escaped(&it))).err();
+        eprint!("{}", escaped.as_ref().unwrap_or(error).render());
+        return ExitCode::from(FAILURE);
+    }
+    // The same as below: a reader that has had enough is no failure.
+    drop(error.print());
+    ExitCode::SUCCESS
+}
+
+/// An argument as it is shown; of `--flag=VALUE` the value.
+fn escaped(argument: &OsStr) -> String {
+    let text = argument.to_string_lossy();
+    match text.split_once('=') {
+        Some((flag, value)) if flag.starts_with("--") => format!("{flag}={}", escape::text(value)),
+        _ => escape::text(&text).into_owned(),
     }
 }
 

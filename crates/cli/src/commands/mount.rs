@@ -10,6 +10,7 @@ use anyhow::{Result, anyhow, bail, ensure};
 use clap::Args;
 use larder_core::hint::Hint;
 use larder_core::mode::{FlushMode, WriteMode};
+use larder_report::escape;
 use rustix::process::{Signal, getpid, kill_process};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -120,7 +121,7 @@ pub(crate) struct Arguments {
 /// The name of the volume that the files of a folder are.
 fn name_of(source: &Path) -> String {
     let whole = source.canonicalize().unwrap_or_else(|_| source.to_owned());
-    let name = whole.file_name().map(|name| name.to_string_lossy().into_owned());
+    let name = whole.file_name().map(|name| escape::path(name.as_ref()).into_owned());
     name.filter(|name| !name.contains(['=', '.'])).unwrap_or_else(|| "files".to_owned())
 }
 

@@ -3,6 +3,7 @@
 //! Invariant: dropping a [`LiveTerminal`] restores the terminal, and so does a panic before it
 //! prints its message. A closed terminal ends the wait for keys.
 
+use crate::output::raw_stdout;
 use anyhow::{Context, Result};
 use ratatui::backend::TermionBackend;
 use ratatui::layout::Size;
@@ -12,7 +13,7 @@ use ratatui::termion::screen::{ToAlternateScreen, ToMainScreen};
 use ratatui::{Frame, Terminal};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
-use std::io::{self, Stdout, Write};
+use std::io::{Stdout, Write};
 use std::mem::ManuallyDrop;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -69,16 +70,16 @@ impl LiveTerminal {
     /// # Errors
     /// Standard output is not a terminal, or a write to it failed.
     pub(crate) fn enter() -> Result<Self> {
-        let raw = Arc::new(io::stdout().into_raw_mode().context("set the terminal to raw mode")?);
+        let raw = Arc::new(raw_stdout().into_raw_mode().context("set the terminal to raw mode")?);
         let in_panic = Arc::clone(&raw);
         let report = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
             restore(&in_panic);
             report(panic);
         }));
-        let view = ManuallyDrop::new(Terminal::new(TermionBackend::new(io::stdout()))?);
+        let view = ManuallyDrop::new(Terminal::new(TermionBackend::new(raw_stdout()))?);
         let this = LiveTerminal { view, raw, size: None };
-        write!(io::stdout(), "{ToAlternateScreen}")?;
+        write!(raw_stdout(), "{ToAlternateScreen}")?;
         Ok(this)
     }
 
@@ -106,7 +107,7 @@ impl Drop for LiveTerminal {
 
 /// Restores the terminal, and ignores the errors of a closed one.
 fn restore(raw: &RawTerminal<Stdout>) {
-    let mut output = io::stdout();
+    let mut output = raw_stdout();
     drop(write!(output, "{Show}{ToMainScreen}").and_then(|()| output.flush()));
     drop(raw.suspend_raw_mode());
 }

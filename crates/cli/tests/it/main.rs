@@ -6,6 +6,7 @@
 mod bench_wrong;
 mod cold;
 mod control;
+mod hostile;
 mod iozone;
 mod matrix;
 mod one_cache;

@@ -276,7 +276,7 @@ impl Watch {
             put!(text, "\n{}", crate::findings::to_text(&self.findings));
         }
         for sentence in &self.missing {
-            put_line!(text, "missing: {sentence}");
+            put_line!(text, "missing: {}", crate::escape::line(sentence));
         }
         text
     }

@@ -25,10 +25,10 @@ use larder_host::space;
 use larder_lab::bench::{
     BenchError, Plan, Played, Start, Step, Turns, TurnsProgress, Way, play_by_turns,
 };
-use larder_report::format;
 use larder_report::run::Run;
 use larder_report::run::parts::Part;
 use larder_report::tried::{self, LARDER, NATIVE, SIDE};
+use larder_report::{escape, format};
 use scratch::Scratch;
 use sides::{Side, Through};
 use std::io::IsTerminal;
@@ -219,7 +219,7 @@ impl Arguments {
     fn show(&self, run: &Run) -> Result<String> {
         let format = Format::of_name(&self.output).unwrap_or(Format::Html);
         output::write_whole(&self.output, &format.write(run)?)?;
-        Ok(format!("{}\nWritten to {}\n", run.to_text(), self.output.display()))
+        Ok(format!("{}\nWritten to {}\n", run.to_text(), escape::path(&self.output)))
     }
 }
 

@@ -29,7 +29,7 @@ use larder_io::front::listen::Listener;
 use larder_io::front::nbd::{ListenAddress, Server, ServerLimits, ServerOptions};
 use larder_io::store::AllocationMap;
 use larder_report::control::Progress;
-use larder_report::format;
+use larder_report::{escape, format};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -289,9 +289,9 @@ impl Service {
 
     /// Says where the exports are: one line each.
     pub(crate) fn announce(&self) -> std::io::Result<()> {
-        let mut out = std::io::stdout().lock();
+        let mut out = crate::output::stdout();
         if let Some(folder) = &self.arguments.folder {
-            let (source, at) = (folder.source.display(), folder.mountpoint.display());
+            let (source, at) = (escape::path(&folder.source), escape::path(&folder.mountpoint));
             let volumes = self.volumes();
             writeln!(out, "mounted {source} at {at} ({})", volumes[0].volume.write_mode())?;
             for Served { volume, .. } in volumes {
@@ -342,9 +342,9 @@ impl Service {
 
     pub(crate) fn report(&self) {
         for Served { volume, .. } in self.volumes() {
-            eprintln!("{}", counters::counters(self.engine.cache(), &volume).to_text());
+            eprint!("{}\n", counters::counters(self.engine.cache(), &volume).to_text());
             if let Some(table) = counters::latencies(&volume, &volume.totals()) {
-                eprintln!("{}", table.to_text());
+                eprint!("{}\n", table.to_text());
             }
         }
         if let Some(path) = &self.arguments.counters

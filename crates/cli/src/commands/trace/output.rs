@@ -1,12 +1,13 @@
 //! Traces that are written: under another name first, renamed when whole; or to standard output.
 
-use crate::output::Whole;
+use crate::output::{Whole, raw_stdout};
 use anyhow::{Context, Result, ensure};
 use larder_lab::trace::{Record, Sink, Source, Target};
+use larder_report::escape::Terminal;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
-use std::io::{self, Write};
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
@@ -64,7 +65,15 @@ impl Output {
         );
         let target = target.or(by_name).unwrap_or(Target::Larder);
         if path == Path::new("-") {
-            let sink = target.begin(Stdout, source)?;
+            ensure!(
+                target == Target::Csv || !raw_stdout().is_terminal(),
+                "write a trace to a terminal: only --to csv is text; write it to a file or a pipe"
+            );
+            let sink = match target {
+                // For people as well, so names in it must not control a terminal.
+                Target::Csv => target.begin(Terminal::new(raw_stdout()), source)?,
+                _ => target.begin(raw_stdout(), source)?,
+            };
             return Ok(Output { sink, file: None });
         }
         let file = Whole::begin(path, ".part")?;
@@ -90,18 +99,5 @@ impl Output {
             PART.lock().expect("no holder panics").take();
         }
         Ok(())
-    }
-}
-
-/// Standard output, which is not locked so that it can be sent to a writer.
-struct Stdout;
-
-impl Write for Stdout {
-    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        io::stdout().write(buf)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        io::stdout().flush()
     }
 }

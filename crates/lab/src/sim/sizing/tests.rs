@@ -149,6 +149,15 @@ fn what_cannot_be_sized_is_refused_with_a_sentence() {
     assert!(matches!(refused, Err(SizingError::Budget { .. })), "{refused:?}");
 }
 
+#[test]
+fn a_trace_may_last_as_long_as_64_bits_count() {
+    let record = |time_ns| Record { time_ns, len: 4096, ..Record::default() };
+    let made = size(&[record(0), record(u64::MAX)], &options()).unwrap();
+    assert_eq!(made.workload.duration_ns, Some(u64::MAX));
+    assert_eq!(made.slices.first().map(|slice| slice.references), Some(1));
+    assert_eq!(made.slices.last().map(|slice| slice.references), Some(1));
+}
+
 /// One page in so many, chosen by a hash of the page.
 struct Part(Memory, u32);
 
