@@ -127,8 +127,8 @@ static POINTS_ARMED: AtomicUsize = AtomicUsize::new(0);
 #[cfg(debug_assertions)]
 const VARIABLE: &str = "LARDER_FAULT";
 
-/// Has the next thread of this kind that works for `name` panic, once. Without effect, and false, in
-/// builds without debug assertions.
+/// Has the next thread of this kind that works for `name` panic, once. Without effect, and false,
+/// in builds without debug assertions.
 #[doc(hidden)]
 #[must_use]
 pub fn arm(kind: &str, name: &str) -> bool {

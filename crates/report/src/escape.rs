@@ -1,8 +1,8 @@
-//! Text from foreign names: file, process, volume and host names, and whatever else a file, a client
-//! or another user chose.
+//! Text from foreign names: file, process, volume and host names, and whatever else a file, a
+//! client or another user chose.
 //!
-//! Such a name may hold terminal control sequences, line breaks, or characters that change the order
-//! in which the rest of the line is shown. There is one way to print it for each medium:
+//! Such a name may hold terminal control sequences, line breaks, or characters that change the
+//! order in which the rest of the line is shown. There is one way to print it for each medium:
 //!
 //! * terminals and logs: [`name`], as GNU ls does it. A name that is safe is printed as it is; any
 //!   other as a string that bash, zsh and ksh read back: `$'a\033[31m'`.

@@ -126,7 +126,7 @@ fn machine() -> Invented {
     invented.inodes.extend(names.map(|(at, path, inode)| (place(at, path), (at, inode))));
     invented.mounts = vec![
         ("/srv/inside".into(), place(ON_LOOP, "/")),
-        ("/home/bound".into(), place(ROOT, "/srv/images")),
+        ("/mnt/bound".into(), place(ROOT, "/srv/images")),
     ];
     invented
 }

@@ -1,3 +1,5 @@
+//! Tests of the thread of a volume: what a panic in it leaves to others.
+
 use super::*;
 use larder_core::cache::Cache;
 use larder_core::clock::VirtualClock;
