@@ -102,11 +102,37 @@ fn check(root: &Path) -> Result<Vec<String>> {
     let mut files: Vec<&str> = files.lines().filter_map(|path| path.strip_prefix("./")).collect();
     files.sort_unstable();
     let mut found = Vec::new();
-    for path in files {
+    for path in &files {
         check_file(root, Path::new(path), |line, rule| {
             found.push(format!("{path}:{line}: {rule}"));
         })
         .with_context(|| format!("check {path}"))?;
+    }
+    found.extend(missing_tests(root, &files)?);
+    Ok(found)
+}
+
+/// Documents that name the tests of what they promise.
+const PROMISES: &[&str] = &["docs/SEMANTICS.md", "docs/SECURITY.md"];
+/// Minimum number of underscores by which the name of a test differs from that of a counter.
+const UNDERSCORES_MIN: usize = 4;
+
+/// Returns the tests that documents name and that do not exist.
+fn missing_tests(root: &Path, files: &[&str]) -> Result<Vec<String>> {
+    let read = |path: &str| {
+        std::fs::read_to_string(root.join(path)).with_context(|| format!("read {path}"))
+    };
+    let sources = files.iter().filter(|path| path.ends_with(".rs")).map(|path| read(path));
+    let sources = sources.collect::<Result<String>>()?;
+    let mut found = Vec::new();
+    for path in PROMISES.iter().filter(|path| files.contains(*path)) {
+        let text = read(path)?;
+        let names = text.split('`').skip(1).step_by(2).filter(|name| {
+            let is_name = name.bytes().all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'_'));
+            is_name && name.matches('_').count() >= UNDERSCORES_MIN
+        });
+        let missing = names.filter(|name| !sources.contains(&format!("fn {name}(")));
+        found.extend(missing.map(|name| format!("{path}:1: there is no test {name}")));
     }
     Ok(found)
 }

@@ -79,3 +79,10 @@ fn each_rule_fires_and_only_it() {
         assert_eq!(judge(path, text), Vec::<String>::new());
     }
 }
+
+#[test]
+fn a_promise_names_tests_that_exist() {
+    let text = "`a_test_that_is_nowhere_here`, `read_hit_pages` and `a_promise_names_it`\n";
+    let missing = ["1: there is no test a_test_that_is_nowhere_here"];
+    assert_eq!(judge("docs/SECURITY.md", text), missing);
+}
