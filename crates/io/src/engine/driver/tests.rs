@@ -1,3 +1,5 @@
+//! Tests of the thread that drives a store.
+
 use super::*;
 use larder_core::cache::Cache;
 use larder_core::clock::VirtualClock;

@@ -61,7 +61,7 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// The connections. A panic of whoever had them locked has changed nothing by halves.
+    /// The connections. The list changes in one step, so a panic leaves it consistent.
     fn connections(&self) -> MutexGuard<'_, Vec<Arc<Connection>>> {
         self.connections.lock().unwrap_or_else(PoisonError::into_inner)
     }
