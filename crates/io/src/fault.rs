@@ -1,9 +1,9 @@
-//! Fault domains: what a panic ends.
+//! Fault domains: the part of the process that a panic ends.
 //!
 //! Each thread runs under [`confine`]. A panic that has left nothing half changed which other
 //! volumes use ends the domain of its thread: a connection, a mount, or a volume. Any other panic
 //! ends the process ([`end_process`]), since a wrong write is worse than none. Debug builds have
-//! points at which a test makes a thread panic ([`arm`]).
+//! points at which a test makes a thread panic ([`point`]).
 
 use crate::engine::{ArenaCache, ArenaVolume};
 use larder_core::units::BLOCK_BYTES_U64;
@@ -13,9 +13,9 @@ use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 #[cfg(debug_assertions)]
-use std::sync::Mutex;
-#[cfg(debug_assertions)]
 use std::sync::atomic::{AtomicUsize, Ordering};
+#[cfg(debug_assertions)]
+use std::sync::{Mutex, PoisonError};
 
 /// More ranges of a volume than this are only counted in messages.
 const RANGES_MAX: usize = 16;
@@ -69,7 +69,7 @@ pub(crate) fn confine_thread(cache: &ArenaCache, what: &str, work: impl FnOnce()
 /// Nothing more is written: what the cache says of its pages may be wrong.
 pub(crate) fn end_process(cache: &ArenaCache, panic: &Panicked) -> ! {
     tracing::error!("the cache itself is damaged ({panic}): ending, as after a power failure");
-    // What is half changed may make the very search panic.
+    // The search itself may panic where state is half changed.
     let remains = confine(|| cache.remains()).unwrap_or_default();
     for (volume, remains) in remains.iter().filter(|(volume, _)| !volume.is_removed()) {
         let (name, unread) = (volume.name(), remains.unread_shards);
@@ -123,50 +123,41 @@ static POINTS: Mutex<Vec<(String, String)>> = Mutex::new(Vec::new());
 #[cfg(debug_assertions)]
 static POINTS_ARMED: AtomicUsize = AtomicUsize::new(0);
 
-/// The variable that arms one point of a process: `KIND=NAME`.
-#[cfg(debug_assertions)]
-const VARIABLE: &str = "LARDER_FAULT";
-
-/// Has the next thread of this kind that works for `name` panic, once. Without effect, and false,
-/// in builds without debug assertions.
-#[doc(hidden)]
-#[must_use]
-pub fn arm(kind: &str, name: &str) -> bool {
-    #[cfg(debug_assertions)]
-    {
-        let mut points = POINTS.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        points.push((kind.to_owned(), name.to_owned()));
-        POINTS_ARMED.store(points.len(), Ordering::Release);
-    }
-    let _unused = (kind, name);
-    cfg!(debug_assertions)
-}
-
-/// Arms the point that the environment names, if any; for tests of whole processes.
+/// Arms the point that the variable `LARDER_FAULT` names as `KIND=NAME`, if it is set: the next
+/// thread of that kind that works for `NAME` panics, once. For tests of whole processes; without
+/// effect in builds without debug assertions.
 #[doc(hidden)]
 pub fn arm_from_environment() {
     #[cfg(debug_assertions)]
-    if let Ok(named) = std::env::var(VARIABLE)
+    if let Ok(named) = std::env::var("LARDER_FAULT")
         && let Some((kind, name)) = named.split_once('=')
     {
-        let _armed = arm(kind, name);
+        let mut points = POINTS.lock().unwrap_or_else(PoisonError::into_inner);
+        points.push((kind.to_owned(), name.to_owned()));
+        POINTS_ARMED.store(points.len(), Ordering::Release);
     }
 }
 
 /// Panics if a test has armed this point.
+#[cfg(debug_assertions)]
 #[doc(hidden)]
 #[inline]
 pub fn point(kind: &str, name: &str) {
-    #[cfg(debug_assertions)]
-    if POINTS_ARMED.load(Ordering::Acquire) > 0 {
-        let mut points = POINTS.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let found = points.iter().position(|point| point.0 == kind && point.1 == name);
-        if let Some(found) = found {
-            points.swap_remove(found);
-            POINTS_ARMED.store(points.len(), Ordering::Release);
-            drop(points);
-            panic!("a test has asked for this panic of {kind} at {name}");
-        }
+    if POINTS_ARMED.load(Ordering::Acquire) == 0 {
+        return;
     }
-    let _unused = (kind, name);
+    let mut points = POINTS.lock().unwrap_or_else(PoisonError::into_inner);
+    let found = points.iter().position(|point| point.0 == kind && point.1 == name);
+    if let Some(found) = found {
+        points.swap_remove(found);
+        POINTS_ARMED.store(points.len(), Ordering::Release);
+        drop(points);
+        panic!("a test has asked for this panic of {kind} at {name}");
+    }
 }
+
+/// Does nothing: builds without debug assertions have no points.
+#[cfg(not(debug_assertions))]
+#[doc(hidden)]
+#[inline]
+pub fn point(_kind: &str, _name: &str) {}

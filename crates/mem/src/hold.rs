@@ -14,7 +14,7 @@ thread_local! {
 }
 
 /// Returns whether a panic of this thread has dropped an exclusive hold. Its frame stays locked: if
-/// it is part of a cache, nobody can read it any more.
+/// it is part of a cache, no thread can read it any more.
 #[must_use]
 pub fn lost_own_in_panic() -> bool {
     LOST_OWN.get()

@@ -267,7 +267,7 @@ fn serve(arguments: &Arguments, plan: &Plan, reload: &mut dyn FnMut(&Arc<Service
     }
     manager.ready(&service.status());
     let wait = || wait_for_stop(arguments, (&service, &signals, &manager), reload);
-    // What is dirty must be written out whatever has gone wrong here.
+    // Dirty data must be written out, even after an internal error here.
     let waited = confine(wait).map_err(|panic| {
         panic.end_if_damaging(service.engine().cache());
         anyhow!("go on: {panic}; the server was stopped as by SIGTERM")

@@ -188,9 +188,10 @@ pub(super) fn remove(
     (disconnect, give_up): (bool, bool),
     told: &Told,
 ) -> Ended {
-    let mut ended = match give_up {
-        true => Ended::default(),
-        false => flush(service, std::slice::from_ref(&served), told),
+    let mut ended = if give_up {
+        Ended::default()
+    } else {
+        flush(service, std::slice::from_ref(&served), told)
     };
     if !ended.failures.is_empty() {
         return ended;

@@ -22,7 +22,7 @@ pub struct Remains {
 
 impl<F: Frames> Cache<F> {
     /// Ends a volume after an internal error: every request to it fails with `error` from now on,
-    /// those that wait for room too. What its store does not have stays in memory.
+    /// those that wait for room too. Unwritten data stays in memory.
     pub fn break_volume(&self, volume: &Volume<F>, error: StoreError) {
         volume.note_error(&error);
         volume.note_broken(error);

@@ -30,7 +30,7 @@ impl<F: Frames> Cache<F> {
         let mut writer = lock(&volume.writer);
         Self::submit_exclusives(volume, now);
         let may_begin = self.regroup(volume, now);
-        // What a broken volume has is written only by a flush, once it is given up.
+        // Dirty pages of a broken volume are written only by a flush, once it is given up.
         let is_served = volume.broken().is_none();
         let lazy = if may_begin {
             self.advance_flushes(volume, &mut writer, recorder, now);

@@ -225,7 +225,7 @@ impl Run {
         exchanged
     }
 
-    /// How an operation ends that no store is given.
+    /// Result of an operation that no store is given.
     fn without_store(&self, kind: StoreOpKind, is_given_up: bool) -> Result<(), StoreError> {
         if is_given_up && kind != StoreOpKind::Read {
             return Ok(());

@@ -57,8 +57,9 @@ struct New {
 }
 
 impl Shared {
-    /// What is new. A recorder that has panicked must not keep connections from being served.
-    fn new(&self) -> MutexGuard<'_, Option<New>> {
+    /// The rings and names that the recorder has not seen yet. A recorder that has panicked must not
+    /// keep connections from being served.
+    fn unseen(&self) -> MutexGuard<'_, Option<New>> {
         self.new.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -66,7 +67,7 @@ impl Shared {
 impl Observer for Shared {
     fn connected(&self, export: &str, events: EventReceiver) {
         // Without a recorder the ring is dropped, which tells the connection.
-        if let Some(new) = &mut *self.new() {
+        if let Some(new) = &mut *self.unseen() {
             let number = new.volumes.iter().position(|volume| volume == export);
             let number = number.unwrap_or_else(|| {
                 new.volumes.push(export.to_owned());
@@ -119,7 +120,7 @@ impl Recording {
                 let kept = confine(|| keeper.keep(&shared));
                 let kept = kept.unwrap_or_else(|panic| Err(io::Error::other(panic.to_string())));
                 if let Err(error) = &kept {
-                    shared.new().take();
+                    shared.unseen().take();
                     warn(error);
                 }
                 kept
@@ -163,7 +164,7 @@ impl<W: Write> Keeper<W> {
             let stopping = shared.stopping.load(Ordering::Acquire);
             larder_io::fault::point("recorder", "trace");
             let mut names = Vec::new();
-            if let Some(new) = &mut *shared.new() {
+            if let Some(new) = &mut *shared.unseen() {
                 rings.append(&mut new.rings);
                 let fresh = (0..).zip(&new.volumes).skip(new.named);
                 names.extend(fresh.map(|(number, name)| (number, name.clone())));

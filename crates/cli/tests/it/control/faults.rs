@@ -87,7 +87,7 @@ fn the_panic_of_a_store_fails_its_volume_and_no_other() {
     // It stays until its data is given up.
     left.disconnect().unwrap();
     let mut kept = String::new();
-    eventually("nobody is connected to it", || {
+    eventually("no client is connected to it", || {
         kept = text(&server.ctl(&["remove", "left"]).stderr);
         !kept.contains("connected")
     });
@@ -140,7 +140,7 @@ fn the_panic_of_a_connection_ends_it_alone() {
     }
     right.disconnect().unwrap();
     // Nothing of it is left that would keep the volume.
-    eventually("nobody is connected to it", || server.ctl(&["remove", "left"]).status.success());
+    eventually("no client is connected to it", || server.ctl(&["remove", "left"]).status.success());
     server.stop();
 }
 
@@ -252,7 +252,7 @@ fn the_panic_of_a_worker_that_may_wait_fails_the_mount_and_what_was_written_is_k
     for options in [&[][..], &["--plain-io"]] {
         let (mut server, mountpoint) = mount("clerk", options);
         let mut file = File::create(mountpoint.file("new")).unwrap();
-        file.write_all(&[5; 300_000]).unwrap();
+        file.write_all(&vec![5; 300_000]).unwrap();
         // A change of the length may have to wait, so that a worker makes it.
         let error = file.set_len(200_000).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::EIO), "it is answered: {error}");
@@ -268,7 +268,7 @@ fn the_panic_of_a_worker_that_may_wait_fails_the_mount_and_what_was_written_is_k
 }
 
 #[test]
-fn the_panic_of_the_store_of_a_mount_fails_its_files_and_hangs_nobody() {
+fn the_panic_of_the_store_of_a_mount_fails_its_files_and_every_request_is_answered() {
     if !can_inject() || !can_mount() {
         return;
     }
@@ -286,7 +286,7 @@ fn the_panic_of_the_store_of_a_mount_fails_its_files_and_hangs_nobody() {
         1,
     );
     let mut file = File::create(mountpoint.file("new")).unwrap();
-    file.write_all(&[5; 300_000]).unwrap();
+    file.write_all(&vec![5; 300_000]).unwrap();
     assert_eq!(file.sync_all().unwrap_err().raw_os_error(), Some(libc::EIO));
     server.hear(|line| line.contains("served no more"));
     assert_eq!(file.write_all(&[6; 5000]).unwrap_err().raw_os_error(), Some(libc::EIO));

@@ -1,4 +1,4 @@
-//! How long a store that owes an answer has given none.
+//! Stores that owe an answer and give none.
 
 use larder_core::clock::{Nanos, SECOND};
 
@@ -12,7 +12,7 @@ pub(super) struct Silence {
     /// When the store began to owe an answer, or gave the last one since; none while it has nothing
     /// to do.
     since: Option<Nanos>,
-    /// How long the silence was when it was last mentioned.
+    /// Length of the silence when it was last mentioned.
     mentioned: Nanos,
 }
 

@@ -1,4 +1,4 @@
-//! Tests of the thread of a volume: what a panic in it leaves to others.
+//! Tests of the thread that drives a store.
 
 use super::*;
 use larder_core::cache::Cache;

@@ -238,8 +238,7 @@ impl Folder {
                 folder.path.display()
             )
         });
-        let notes = said.into_iter().chain(limited).collect();
-        Ok(OpenedFolder { folder, stores, notes })
+        Ok(OpenedFolder { folder, stores, notes: said.into_iter().chain(limited).collect() })
     }
 
     /// Where it is.

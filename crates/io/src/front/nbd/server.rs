@@ -94,7 +94,7 @@ impl Shared {
 }
 
 impl Shared {
-    /// The connections. A panic of whoever had them locked has changed nothing by halves.
+    /// The connections. The list changes in one step, so a panic leaves it consistent.
     fn connections(&self) -> MutexGuard<'_, Vec<Arc<Connection>>> {
         self.connections.lock().unwrap_or_else(PoisonError::into_inner)
     }

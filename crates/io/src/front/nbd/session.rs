@@ -191,7 +191,7 @@ fn converse(
     let ended = confine(|| session.run());
     if let Err(panic) = &ended {
         panic.end_if_damaging(&session.cache);
-        // What it holds of the cache is given back all the same.
+        // Its pins and its lane are given back all the same.
         tracing::error!("a client of {} was cut off: {panic}", session.export.info.name);
     }
     session.close();

@@ -42,7 +42,7 @@ const CLERKS: usize = 4;
 /// How long the kernel may take at the end for what it is being told.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// How long a request waits for a descriptor.
+/// Longest time that a request waits for a descriptor.
 const DESCRIPTOR_PATIENCE: Duration = Duration::from_secs(2);
 
 /// What a clerk is asked for.
@@ -170,7 +170,7 @@ struct Clerk {
     waker: Waker,
     clock: Arc<dyn Clock>,
     jobs: Arc<Mutex<Receiver<Job>>>,
-    /// What it is in the list of threads.
+    /// Name of the thread.
     kind: &'static str,
 }
 

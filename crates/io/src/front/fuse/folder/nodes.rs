@@ -105,7 +105,7 @@ pub(super) enum Forgotten {
 #[derive(Debug)]
 pub(super) struct Nodes {
     known: Mutex<Known>,
-    /// How many there are.
+    /// Number of nodes.
     len: AtomicUsize,
     /// By which files are of sections.
     rules: Rules,
@@ -160,13 +160,13 @@ impl Nodes {
         self.known().by_id.values().map(|(node, _)| Arc::clone(node)).collect()
     }
 
-    /// How many nodes there are.
+    /// Returns the number of nodes.
     pub(super) fn len(&self) -> usize {
         self.len.load(Ordering::Relaxed)
     }
 
-    /// Nodes, no directories, that the kernel knows and nobody has open: at most so many, those
-    /// first that it looked up first.
+    /// Returns nodes that the kernel knows and no program has open, without directories: at most
+    /// `most`, those first that the kernel looked up first.
     pub(super) fn idle(&self, most: usize) -> Vec<Arc<Node>> {
         let known = self.known();
         let is_idle = |node: &Node| node.kind != FileType::Directory && !node.file.is_open();

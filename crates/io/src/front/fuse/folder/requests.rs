@@ -90,7 +90,7 @@ impl Worker {
         } else {
             Ok(Answer::Clerk)
         };
-        // What only looks can be looked at again, when there are descriptors.
+        // A request that changes nothing can be tried again, when there are descriptors.
         let is_short = folder.watch_descriptors(clerks, &answered);
         let answered = if is_short && looks(header.opcode) { Ok(Answer::Clerk) } else { answered };
         reply(&mut self.link, clerks, asked, answered);

@@ -2,7 +2,7 @@
 //! limit.
 //!
 //! When half of the limit is taken by inodes, the kernel is asked to forget names of files that
-//! nobody has open, the ones it looked up first; when it has, their descriptors are closed. With
+//! no program has open, the ones it looked up first; when it has, their descriptors are closed. With
 //! three quarters, look-ups wait for that. Directories are left alone: the working directory of a
 //! program must keep its name.
 
@@ -64,7 +64,7 @@ impl Folder {
         is_short
     }
 
-    /// Asks the kernel to forget files. May wait for requests, so whoever calls answers none.
+    /// Asks the kernel to forget files. May wait for requests, so the caller must answer none.
     pub(super) fn shed(&self) {
         for node in self.nodes.idle(self.descriptors.nodes_max / 4) {
             node.file.rest();
@@ -72,7 +72,7 @@ impl Folder {
                 self.kernel.renamed(directory, &name);
             }
         }
-        // What it still knows then it uses; it is asked again when there are some more.
+        // Files that the kernel still knows are in use; it is asked again when there are some more.
         let more = self.descriptors.nodes_max / 16 + 1;
         let next = (self.nodes.len() + more).max(self.descriptors.nodes_max);
         self.descriptors.crowded_at.store(next, Ordering::Relaxed);
