@@ -88,7 +88,7 @@ impl Listener {
                         Ok(Listener { fd, address: address.clone(), lock: Some(lock) })
                     }
                     Err(None) => Err(ListenError::Busy(address.clone())),
-                    Err(Some(error)) => Err(refused(error)),
+                    Err(Some(error)) => Err(refused(error.into())),
                 }
             }
             ListenAddress::Tcp(socket) => {
@@ -164,10 +164,14 @@ fn lock_path(path: &Path) -> PathBuf {
 
 /// Listens on a unix socket. Who may take over a stale path is decided by a lock beside it, so that
 /// two servers that start together cannot both win.
-fn listen_unix(path: &Path) -> Result<(OwnedFd, OwnedFd), Option<io::Error>> {
-    let lock = open_lock(&lock_path(path))?;
+fn listen_unix(path: &Path) -> Result<(OwnedFd, OwnedFd), Option<Errno>> {
+    let lock = rustix::fs::open(
+        lock_path(path),
+        OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC,
+        Mode::RUSR | Mode::WUSR,
+    )?;
     rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)
-        .map_err(|error| if error == Errno::AGAIN { None } else { Some(error.into()) })?;
+        .map_err(|error| if error == Errno::AGAIN { None } else { Some(error) })?;
     match bind_unix(path) {
         Ok(listener) => Ok((listener, lock)),
         Err(error) => {
@@ -175,38 +179,9 @@ fn listen_unix(path: &Path) -> Result<(OwnedFd, OwnedFd), Option<io::Error>> {
             if let Err(error) = std::fs::remove_file(lock_path(path)) {
                 tracing::debug!(%error, "the lock file was not there any more");
             }
-            Err(error.map(io::Error::from))
+            Err(error)
         }
     }
-}
-
-/// Opens a lock file, and creates it if it is missing. One of another user, or a link to a file
-/// elsewhere, is refused: where others may write, they could keep it locked for ever, or have
-/// another file locked and removed.
-fn open_lock(path: &Path) -> io::Result<OwnedFd> {
-    let unsafe_lock = |reason: &str| {
-        let path = path.display();
-        let advice = "remove it, or choose a directory that only you can write to";
-        io::Error::other(format!("the lock file {path} {reason}; {advice}"))
-    };
-    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    let opened = rustix::fs::open(path, flags | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR);
-    let lock = opened.map_err(|error| match error {
-        Errno::LOOP => unsafe_lock("is a symbolic link"),
-        // The kernel guards files of others in directories that all may write to.
-        Errno::ACCESS if rustix::fs::lstat(path).is_ok() => unsafe_lock("belongs to another user"),
-        error => error.into(),
-    })?;
-    let stat = rustix::fs::fstat(&lock)?;
-    let user = rustix::process::geteuid().as_raw();
-    if stat.st_uid != user {
-        return Err(unsafe_lock(&format!("belongs to user {}, not to user {user}", stat.st_uid)));
-    }
-    let is_file = rustix::fs::FileType::from_raw_mode(stat.st_mode).is_file();
-    if !is_file || stat.st_nlink > 1 {
-        return Err(unsafe_lock("is no file of its own"));
-    }
-    Ok(lock)
 }
 
 fn bind_unix(path: &Path) -> Result<OwnedFd, Option<Errno>> {
