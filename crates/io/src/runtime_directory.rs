@@ -19,7 +19,10 @@ const WRITABLE_BY_OTHERS: u32 = 0o022;
 #[derive(Debug, thiserror::Error)]
 pub enum RuntimeDirectoryError {
     /// A user other than root has no runtime directory.
-    #[error("find a runtime directory: XDG_RUNTIME_DIR is not set, and {} is missing", .0.display())]
+    #[error(
+        "find a runtime directory: XDG_RUNTIME_DIR is not set, and {} is missing",
+        .0.display()
+    )]
     Missing(PathBuf),
     /// The kernel refused.
     #[error("open {}: {source}", path.display())]
