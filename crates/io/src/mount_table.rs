@@ -7,6 +7,9 @@ use std::path::PathBuf;
 /// Where the kernel shows the table.
 pub(crate) const PATH: &str = "/proc/self/mountinfo";
 
+/// The type of our own mounts.
+pub(crate) const LARDER: &str = "fuse.larder";
+
 /// A line of the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct MountLine {

@@ -163,7 +163,7 @@ fn an_overlay_and_its_layers_have_one_cache() {
         // A file of the overlay counts as one of all its layers: which has it may change.
         let upper = |name: &&str| name.contains("upper");
         names.contains(&"directory beside")
-            || (names.contains(&"lower layer") && names.iter().any(|name| upper(&name)))
+            || (names.contains(&"lower layer") && names.iter().any(upper))
     };
     try_all(&views, |one, other| !apart(one, other));
 }

@@ -4,7 +4,7 @@ use super::footprint::{Inode, Node, Part, Subject, footprint, footprint_of_mount
 use super::machine::ThisMachine;
 use super::record::Record;
 use super::{Claim, ClaimError, Holder, Source, links};
-use crate::mount_table;
+use crate::mount_table::{self, LARDER, MountLine};
 use crate::runtime_directory::PrivateDirectory;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, major};
@@ -378,10 +378,16 @@ fn certain_conflict(one: &Record, other: &Record, machine: &ThisMachine) -> Opti
         return None;
     }
     let (what, holder) = (one.what.clone(), holder_of(other));
-    let is_certain = |part: &&Part| !matches!(part.node, Node::SomeDirectory(_));
-    let certain: Vec<_> = one.parts.iter().filter(is_certain).cloned().collect();
-    let of_other: Vec<_> = other.parts.iter().filter(is_certain).cloned().collect();
-    overlap(&certain, &of_other)?;
+    let certain = |record: &Record| {
+        // The number of a mount that is gone may be that of another file system by now.
+        let reused = record.mount.filter(|&number| is_reused(number, machine));
+        let is_valid = |part: &&Part| {
+            let is_stale = reused.is_some() && is_of_mount(part, reused);
+            !is_stale && !matches!(part.node, Node::SomeDirectory(_))
+        };
+        record.parts.iter().filter(is_valid).cloned().collect::<Vec<_>>()
+    };
+    overlap(&certain(one), &certain(other))?;
     Some(if is_ending(other, machine) {
         ClaimError::Ending { what, holder }
     } else {
@@ -417,9 +423,20 @@ fn holder_of(record: &Record) -> Holder {
 /// Whether what a process has mounted for its claim is gone, as seen from the same mounts.
 fn is_ending(record: &Record, machine: &ThisMachine) -> bool {
     let mounts = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/mnt")).ok();
-    let is_gone = |number| machine.mounts().iter().all(|mount| mount.filesystem != number);
+    let is_gone = |number| !machine.mounts().iter().any(|mount| is_larder(mount, number));
     record.mount.is_some_and(is_gone)
         && mounts("self").is_some_and(|own| Some(own) == mounts(&record.pid.to_string()))
+}
+
+/// Whether a mount is that of a Larder with this number.
+fn is_larder(mount: &MountLine, number: u64) -> bool {
+    mount.filesystem == number && mount.kind == LARDER.as_bytes()
+}
+
+/// Whether the number of a Larder mount is that of another file system.
+fn is_reused(number: u64, machine: &ThisMachine) -> bool {
+    let mut mounts = machine.mounts().iter().filter(|mount| mount.filesystem == number).peekable();
+    mounts.peek().is_some() && !mounts.any(|mount| is_larder(mount, number))
 }
 
 /// The files that a claim is about as such, and not as files of a directory.

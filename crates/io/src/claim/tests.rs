@@ -238,3 +238,17 @@ fn data_whose_mount_is_gone_is_waited_for_as_long_as_it_was_asked_for() {
         waits.join().unwrap().unwrap();
     });
 }
+
+#[test]
+fn the_number_of_a_mount_that_is_gone_may_be_that_of_another_file_system() {
+    let setup = Setup::new();
+    let tree = setup.claim(&setup.one, "data").unwrap();
+    let elsewhere = File::open(setup.path("elsewhere")).unwrap();
+    let place = ThisMachine::look().locate(&elsewhere).unwrap().place.unwrap();
+    tree.mounted(Path::new("/gone"), place.filesystem);
+    setup.claim(&setup.other, "elsewhere/c.img").unwrap();
+    // What is claimed besides is not forgotten, and is waited for.
+    let source = Source::Open(File::open(setup.path("data/sub")).unwrap().into());
+    let refused = setup.other.take_in_turn(source, "it", false, Duration::ZERO);
+    assert!(matches!(refused, Err(ClaimError::Ending { .. })), "{refused:?}");
+}

@@ -89,7 +89,7 @@ impl Listener {
                         Ok(Listener { fd, address: address.clone(), lock: Some(lock) })
                     }
                     Err(None) => Err(ListenError::Busy(address.clone())),
-                    Err(Some(error)) => Err(refused(error)),
+                    Err(Some(error)) => Err(refused(error.into())),
                 }
             }
             ListenAddress::Tcp(socket) => {
@@ -180,7 +180,7 @@ fn listen_unix(path: &Path) -> Result<(OwnedFd, OwnedFd), Option<io::Error>> {
             if let Err(error) = std::fs::remove_file(lock_path(path)) {
                 tracing::debug!(%error, "the lock file was not there any more");
             }
-            Err(error.map(io::Error::from))
+            Err(error)
         }
     }
 }

@@ -126,7 +126,7 @@ fn machine() -> Invented {
     invented.inodes.extend(names.map(|(at, path, inode)| (place(at, path), (at, inode))));
     invented.mounts = vec![
         ("/srv/inside".into(), place(ON_LOOP, "/")),
-        ("/mnt/bound".into(), place(ROOT, "/srv/images")),
+        ("/bind/images".into(), place(ROOT, "/srv/images")),
     ];
     invented
 }
@@ -194,7 +194,7 @@ fn cases() -> Vec<Case> {
         ("two directories", images(), tree(ROOT, "/srv/other", 4, "/o"), different),
         ("a directory and a bind mount of it", images(), bound("/srv/images", 3), same),
         ("a directory and a bind mount of one below", images(), bound("/srv/images/x", 99), same),
-        ("a directory above a bind mount", images(), tree(ROOT, "/home", 7, "/home"), same),
+        ("a directory above a bind mount", images(), tree(ROOT, "/bind", 7, "/bind"), same),
         ("an image and a file system on it", image(), tree(ON_LOOP, "/deep", 21, "/m/deep"), same),
         ("the loop device and a file on it", disk(LOOP), file(ON_LOOP, "/f", 22), same),
         (

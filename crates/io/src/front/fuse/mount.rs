@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// The type of the mount, in lists of mounts.
-const TYPE: &str = "fuse.larder";
+const TYPE: &str = mount_table::LARDER;
 /// What mounts for those who may not.
 const HELPER: &str = "fusermount3";
 

@@ -64,41 +64,6 @@ fn a_stale_socket_is_taken_over_and_a_live_one_is_not() {
 }
 
 #[test]
-fn a_lock_file_that_others_control_is_not_followed() {
-    let engine = engine(16 * MIB);
-    let volume = volume(&engine, "disk", MIB, Memory::new(MIB));
-    let limits = ServerLimits::default();
-    let service = Service::start(engine, volume, Arc::new(Solid), limits, true);
-    let dir = TempDir::new().unwrap();
-    let (path, lock) = (dir.path().join("x.sock"), dir.path().join("x.sock.lock"));
-    let elsewhere = dir.path().join("elsewhere");
-    let refusal = || start(&service, &path).map(|_| ()).unwrap_err().to_string();
-    for target in [elsewhere.clone(), dir.path().join("missing")] {
-        std::fs::write(&elsewhere, "a letter").unwrap();
-        std::os::unix::fs::symlink(&target, &lock).unwrap();
-        let said = refusal();
-        assert!(said.contains("x.sock.lock is a symbolic link; remove it, or choose"), "{said}");
-        assert!(!dir.path().join("missing").exists(), "nothing is created elsewhere");
-        assert_eq!(std::fs::read_to_string(&elsewhere).unwrap(), "a letter");
-        std::fs::remove_file(&lock).unwrap();
-    }
-    std::fs::hard_link(&elsewhere, &lock).unwrap();
-    let said = refusal();
-    assert!(said.contains("x.sock.lock is no file of its own"), "{said}");
-    assert!(lock.exists(), "what is not ours is not removed");
-    std::fs::remove_file(&lock).unwrap();
-    if larder_testing::is_root() {
-        File::create(&lock).unwrap();
-        std::os::unix::fs::chown(&lock, Some(65_534), None).unwrap();
-        let said = refusal();
-        assert!(said.contains("x.sock.lock belongs to user 65534, not to user 0"), "{said}");
-        std::fs::remove_file(&lock).unwrap();
-    }
-    start(&service, &path).unwrap().close();
-    service.end();
-}
-
-#[test]
 fn a_tcp_port_in_use_is_refused() {
     let engine = engine(16 * MIB);
     let volume = volume(&engine, "disk", MIB, Memory::new(MIB));
