@@ -1,5 +1,5 @@
-//! Helpers that tests of several crates share: reports of skipped tests, claims, test budgets, locks
-//! between test processes, and hostile clients.
+//! Helpers that tests of several crates share: reports of skipped tests, claims, test budgets,
+//! locks between test processes, and hostile clients.
 //!
 //! The product never contains it: a dev-dependency of the crates, and a dependency of xtask.
 
