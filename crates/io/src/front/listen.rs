@@ -180,7 +180,7 @@ fn listen_unix(path: &Path) -> Result<(OwnedFd, OwnedFd), Option<io::Error>> {
             if let Err(error) = std::fs::remove_file(lock_path(path)) {
                 tracing::debug!(%error, "the lock file was not there any more");
             }
-            Err(error)
+            Err(error.map(io::Error::from))
         }
     }
 }
