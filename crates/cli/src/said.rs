@@ -4,7 +4,8 @@
 //! closed would end in the middle of what it says, with what it had promised to write. These go
 //! before them wherever this crate prints, and nothing that they print controls the terminal.
 
-/// Prints one line to standard error, whatever names it holds; nothing where nobody listens any more.
+/// Prints one line to standard error, whatever names it holds; nothing where nobody listens any
+/// more.
 macro_rules! eprintln {
     ($($what:tt)*) => {{
         $crate::output::error_line(&format!($($what)*));

@@ -1,8 +1,8 @@
-//! Text from foreign names: file, process, volume and host names, and whatever else a file, a client
-//! or another user chose.
+//! Text from foreign names: file, process, volume and host names, and whatever else a file, a
+//! client or another user chose.
 //!
-//! Such a name may hold terminal control sequences, line breaks, or characters that change the order
-//! in which the rest of the line is shown. There is one way to print it for each medium:
+//! Such a name may hold terminal control sequences, line breaks, or characters that change the
+//! order in which the rest of the line is shown. There is one way to print it for each medium:
 //!
 //! * terminals and logs: [`name`], as GNU ls does it. A name that is safe is printed as it is; any
 //!   other as a string that bash, zsh and ksh read back: `$'a\033[31m'`.
@@ -64,12 +64,16 @@ fn quoted(name: &[u8]) -> String {
                 other if is_unsafe(other) => {
                     let mut bytes = [0; 4];
                     let bytes = other.encode_utf8(&mut bytes).as_bytes();
-                    bytes.iter().for_each(|byte| octal(&mut quoted, byte));
+                    for byte in bytes {
+                        octal(&mut quoted, byte);
+                    }
                 }
                 other => quoted.push(other),
             }
         }
-        chunk.invalid().iter().for_each(|byte| octal(&mut quoted, byte));
+        for byte in chunk.invalid() {
+            octal(&mut quoted, byte);
+        }
     }
     quoted.push('\'');
     quoted
@@ -128,7 +132,9 @@ impl<W: Write> Write for Terminal<W> {
             if may_go_on {
                 self.begun.extend_from_slice(chunk.invalid());
             } else {
-                chunk.invalid().iter().for_each(|byte| put!(safe, "\\x{byte:02x}"));
+                for byte in chunk.invalid() {
+                    put!(safe, "\\x{byte:02x}");
+                }
             }
         }
         self.to.write_all(safe.as_bytes())?;

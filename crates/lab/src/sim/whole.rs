@@ -159,8 +159,8 @@ pub enum WholeError {
     },
     /// The trace has more volumes than are simulated.
     #[error(
-        "simulate the whole cache: a volume has a number above {}; select volumes with larder trace \
-         filter --volume",
+        "simulate the whole cache: a volume has a number above {}; select volumes with larder \
+         trace filter --volume",
         VOLUMES_MAX - 1
     )]
     TooManyVolumes,

@@ -1,7 +1,7 @@
 //! Fields of one line of a log: separated, some of them in quotes.
 //!
-//! Invariants: a field ends with its line, so a quote that is not closed costs one line; no line has
-//! more than [`FIELDS_MAX`] fields.
+//! Invariants: a field ends with its line, so a quote that is not closed costs one line; no line
+//! has more than [`FIELDS_MAX`] fields.
 
 use std::borrow::Cow;
 

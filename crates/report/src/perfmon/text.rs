@@ -1,8 +1,9 @@
 //! Bytes of a log into text: UTF-8, UTF-16 (what a PowerShell redirection writes) or Windows-1252
 //! (what Perfmon itself writes in western countries).
 //!
-//! Invariants: any bytes become text; a line that is not UTF-8, of a log without the mark of UTF-16,
-//! is taken as Windows-1252, in which every byte is a character. A log is read in bounded memory.
+//! Invariants: any bytes become text; a line that is not UTF-8, of a log without the mark of
+//! UTF-16, is taken as Windows-1252, in which every byte is a character. A log is read in bounded
+//! memory.
 
 use std::io::{self, BufRead, Read};
 

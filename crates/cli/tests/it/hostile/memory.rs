@@ -118,8 +118,8 @@ fn config(to: &mut dyn std::io::Write, bytes: u64) {
     (0..bytes / 20).for_each(|at| writeln!(to, "unknown-key-{at} = 1").unwrap());
 }
 
-/// A file, what is worst for its reader, the call, and how many bytes of memory the program may take
-/// for each byte of it.
+/// A file, what is worst for its reader, the call, and how many bytes of memory the program may
+/// take for each byte of it.
 const CASES: [(&str, Fill, &[&str], u64); 12] = [
     ("columns", columns, &["report", "columns"], 40),
     ("quote", quote, &["report", "quote"], 1),
