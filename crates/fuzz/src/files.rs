@@ -11,7 +11,7 @@ use larder_report::watch::Watch;
 use std::io::Write;
 use std::path::Path;
 
-/// Text that is safe but for line breaks.
+/// Something is said.
 fn check_text(text: &str) {
     assert!(!text.is_empty());
 }
@@ -20,9 +20,13 @@ fn check_text(text: &str) {
 pub(crate) fn perfmon(input: &[u8]) {
     assert!(Names::read(input).is_ok(), "bytes can be read");
     if let Ok(found) = perfmon::read(input, &Options::default()) {
-        [found.to_text(), found.to_csv(), found.to_html()].iter().for_each(|it| check_text(it));
+        for text in [found.to_text(), found.to_csv(), found.to_html()] {
+            check_text(&text);
+        }
         let ratios = found.interfaces.iter().filter_map(|interface| interface.hit_ratio);
-        ratios.for_each(|ratio| assert!((0.0..=1.0).contains(&ratio)));
+        for ratio in ratios {
+            assert!((0.0..=1.0).contains(&ratio));
+        }
     }
 }
 
@@ -31,7 +35,9 @@ pub(crate) fn record(input: &[u8]) {
     let Some(run) = str::from_utf8(input).ok().and_then(|text| Run::from_json(text).ok()) else {
         return;
     };
-    [run.to_text(), run.to_csv(), run.to_html()].iter().for_each(|it| check_text(it));
+    for text in [run.to_text(), run.to_csv(), run.to_html()] {
+        check_text(&text);
+    }
     let again = Run::from_json(&run.to_json().expect("what was read is finite"));
     assert_eq!(again.expect("it is a record"), run);
     if let Ok(found) = compare(&run, &run, THRESHOLD) {

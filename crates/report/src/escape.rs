@@ -64,12 +64,16 @@ fn quoted(name: &[u8]) -> String {
                 other if is_unsafe(other) => {
                     let mut bytes = [0; 4];
                     let bytes = other.encode_utf8(&mut bytes).as_bytes();
-                    bytes.iter().for_each(|byte| octal(&mut quoted, byte));
+                    for byte in bytes {
+                        octal(&mut quoted, byte);
+                    }
                 }
                 other => quoted.push(other),
             }
         }
-        chunk.invalid().iter().for_each(|byte| octal(&mut quoted, byte));
+        for byte in chunk.invalid() {
+            octal(&mut quoted, byte);
+        }
     }
     quoted.push('\'');
     quoted
@@ -128,7 +132,9 @@ impl<W: Write> Write for Terminal<W> {
             if may_go_on {
                 self.begun.extend_from_slice(chunk.invalid());
             } else {
-                chunk.invalid().iter().for_each(|byte| put!(safe, "\\x{byte:02x}"));
+                for byte in chunk.invalid() {
+                    put!(safe, "\\x{byte:02x}");
+                }
             }
         }
         self.to.write_all(safe.as_bytes())?;

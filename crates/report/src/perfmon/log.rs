@@ -89,7 +89,8 @@ pub(super) fn read(from: impl BufRead, options: &Options<'_>) -> Result<Log, Per
         let wrong = |reason: String| wrong(line, reason);
         let mut fields = fields::split(&text, separator).map_err(wrong)?;
         // relog ends some lines with a separator.
-        let spare = fields.len() == headings.len() + 2 && fields.last().is_some_and(|it| it == "");
+        let spare =
+            fields.len() == headings.len() + 2 && fields.last().is_some_and(|it| it.is_empty());
         fields.truncate(fields.len() - usize::from(spare));
         if fields.iter().all(|field| field.trim().is_empty()) {
             continue;

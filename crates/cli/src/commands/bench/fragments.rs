@@ -72,9 +72,9 @@ fn make(arguments: &Arguments, folder: &Path) -> Result<String> {
         bail!("make files in {shown}: they need {needs} and {free} are free");
     }
     let stop = Stop::listen()?;
-    let is_terminal = std::io::stderr().is_terminal();
-    let bar =
-        is_terminal.then(|| progress::bar(needs, "writing [{bar:30}] {bytes} of {total_bytes}"));
+    let is_shown = std::io::stderr().is_terminal();
+    let template = "writing [{bar:30}] {bytes} of {total_bytes}";
+    let bar = is_shown.then(|| progress::bar(needs, template));
     let made = wanted.make(folder, &pieces, &mut |bytes| {
         if let Some(bar) = &bar {
             bar.set_position(bytes);
