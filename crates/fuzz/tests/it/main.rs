@@ -1,7 +1,6 @@
 //! The corpora of the fuzzers, replayed.
 
 #![expect(clippy::tests_outside_test_module, reason = "all of this is a test")]
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on is to panic")]
 
 use std::path::Path;
 
