@@ -57,8 +57,8 @@ struct New {
 }
 
 impl Shared {
-    /// The rings and names that the recorder has not seen yet. A recorder that has panicked must not
-    /// keep connections from being served.
+    /// The rings and names that the recorder has not seen yet. A recorder that has panicked must
+    /// not keep connections from being served.
     fn unseen(&self) -> MutexGuard<'_, Option<New>> {
         self.new.lock().unwrap_or_else(PoisonError::into_inner)
     }

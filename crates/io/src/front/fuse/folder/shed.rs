@@ -1,8 +1,8 @@
 //! File descriptors of a mount: each inode that the kernel knows takes one, and the process has a
 //! limit.
 //!
-//! When half of the limit is taken by inodes, the kernel is asked to forget names of files that
-//! no program has open, the ones it looked up first; when it has, their descriptors are closed. With
+//! When half of the limit is taken by inodes, the kernel is asked to forget names of files that no
+//! program has open, the ones it looked up first; when it has, their descriptors are closed. With
 //! three quarters, look-ups wait for that. Directories are left alone: the working directory of a
 //! program must keep its name.
 
