@@ -21,14 +21,13 @@ pub(crate) fn spin() {
 }
 
 thread_local! {
-    /// Whether a panic of this thread has left something behind a lock of the cache half changed,
-    /// or this thread has met such a thing.
+    /// Whether a panic of this thread has left state behind a lock of the cache half changed, or
+    /// this thread has met such a lock.
     static DAMAGE: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Returns whether this thread knows that a panic has left shared state of a cache half changed:
-/// its own panic passed through a critical section, or it found the lock that another panic
-/// poisoned.
+/// its own panic passed through a critical section, or it found a lock that another panic poisoned.
 #[must_use]
 pub fn damage_seen() -> bool {
     DAMAGE.get()
