@@ -6,6 +6,7 @@
 mod changes;
 mod rig;
 
+use super::control::files::Mountpoint;
 use super::control::rig::{Server, larder};
 use larder_testing::{can_mount, has_tool};
 use rig::{Access, Outcome, Scene, View};
@@ -197,8 +198,8 @@ fn the_files_of_volumes_are_not_cached_once_more() {
     }
     let mut scene = Scene::new();
     scene.image("a.img");
-    scene.directory("files");
-    let files = scene.path("files");
+    let mountpoint = Mountpoint::new();
+    let files = mountpoint.path().to_owned();
     let server = scene
         .serve("image", "a.img")
         .start_with(&["--fuse", files.to_str().expect("a path that is text")]);
