@@ -81,6 +81,7 @@ enum Command {
 const FAILURE: u8 = 2;
 
 fn main() -> ExitCode {
+    larder_mem::map_large_pieces();
     logging::start();
     let result = match Cli::parse().command {
         Command::Serve(arguments) => succeed(commands::serve::run(&arguments)),
