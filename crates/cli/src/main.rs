@@ -83,6 +83,7 @@ enum Command {
 const FAILURE: u8 = 2;
 
 fn main() -> ExitCode {
+    larder_mem::map_large_pieces();
     logging::start();
     larder_io::fault::arm_from_environment();
     let command = match Cli::try_parse() {

@@ -26,7 +26,7 @@ mod map;
 mod prefetch;
 mod sync;
 
-pub use allocator::{HugeAllocator, populate_large_pieces};
+pub use allocator::{HugeAllocator, map_large_pieces, populate_large_pieces};
 pub use arena::{Arena, ArenaOptions};
 pub use error::ArenaError;
 pub use hold::{Own, Pin, lost_own_in_panic};

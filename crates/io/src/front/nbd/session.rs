@@ -49,6 +49,8 @@ use writes::Payload;
 /// No more requests are taken in while answers that the client has not taken need more memory
 /// beside the cache. A client that does not read blocks only itself.
 const REPLY_HEAP_BYTES_MAX: usize = 64 << 10;
+/// A connection that had nothing to do for so long gives its receive buffer back.
+const IDLE_AFTER: Duration = Duration::from_secs(1);
 /// How often a stalled request is tried again without having been woken: frames that a reader let
 /// go of wake nobody.
 const STALL_RETRY: Duration = Duration::from_millis(5);
@@ -412,6 +414,10 @@ impl Session<'_> {
         if self.parts.has_stalled() {
             timeout = Some(timeout.map_or(STALL_RETRY, |t| t.min(STALL_RETRY)));
         }
+        let whole = self.input.is_whole();
+        if whole {
+            timeout = Some(timeout.map_or(IDLE_AFTER, |t| t.min(IDLE_AFTER)));
+        }
         if self.lane.has_mail() {
             return Ok(());
         }
@@ -419,6 +425,9 @@ impl Session<'_> {
         // is not waited on.
         let socket = (!wanted.is_empty()).then(|| (self.transport.as_fd(), wanted));
         self.waker.sleep(socket, timeout)?;
+        if whole && Duration::from_nanos(self.clock.now().saturating_sub(now)) >= IDLE_AFTER {
+            self.input.shrink();
+        }
         if self.parts.has_stalled() {
             self.retry_stalled(self.clock.now());
         }
