@@ -24,7 +24,6 @@ const NEEDS: &[(&str, &str)] = &[
     ("strace", "strace"),
     ("mpirun", "openmpi-bin"),
     ("ip", "iproute2"),
-    ("dmsetup", "dmsetup"),
     ("mkfs.ext4", "e2fsprogs"),
     ("mkfs.xfs", "xfsprogs"),
     ("mkfs.btrfs", "btrfs-progs"),
