@@ -89,7 +89,7 @@ impl Listener {
                         Ok(Listener { fd, address: address.clone(), lock: Some(lock) })
                     }
                     Err(None) => Err(ListenError::Busy(address.clone())),
-                    Err(Some(error)) => Err(refused(error.into())),
+                    Err(Some(error)) => Err(refused(error)),
                 }
             }
             ListenAddress::Tcp(socket) => {

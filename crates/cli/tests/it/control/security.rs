@@ -316,7 +316,7 @@ fn a_socket_that_another_user_could_have_made_is_not_asked() {
     let output = command.output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     let said = text(&output.stderr);
-    assert!(said.contains("others than its owner may write to it (mode 777)"), "{said}");
+    assert!(said.contains("other users may write to it (chmod go-w)"), "{said}");
 }
 
 #[test]

@@ -414,6 +414,11 @@ pub(super) fn name_of(bytes: &[u8]) -> &[u8] {
     &bytes[..end]
 }
 
+/// Whether the kernel expects no answer to a request.
+pub(super) fn is_unanswered(code: u32) -> bool {
+    matches!(code, opcode::FORGET | opcode::BATCH_FORGET | opcode::INTERRUPT)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -466,9 +471,4 @@ mod tests {
         assert_eq!(name_of(b"disk"), b"disk");
         assert_eq!(name_of(b""), b"");
     }
-}
-
-/// Whether the kernel expects no answer to a request.
-pub(super) fn is_unanswered(code: u32) -> bool {
-    matches!(code, opcode::FORGET | opcode::BATCH_FORGET | opcode::INTERRUPT)
 }
