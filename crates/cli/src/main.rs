@@ -19,6 +19,7 @@ mod signals;
 mod systemd;
 mod tui;
 
+use clap::error::ContextKind;
 use clap::{Parser, Subcommand};
 use larder_report::escape;
 use std::ffi::OsStr;
@@ -128,9 +129,17 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
 /// Says what is wrong with the command line, or prints the help that was asked for.
 fn refuse(error: &clap::Error) -> ExitCode {
     if error.use_stderr() {
-        // It quotes arguments, which may be names of files: what it says of escaped ones is safe.
-        let escaped = Cli::try_parse_from(std::env::args_os().map(|it| escaped(&it))).err();
-        eprint!("{}", escaped.as_ref().unwrap_or(error).render());
+        // It quotes arguments, which may be names of files: the error about escaped ones is safe.
+        match Cli::try_parse_from(std::env::args_os().map(|it| escaped(&it))) {
+            Err(error) => eprint!("{}", error.render()),
+            // Control characters were the error.
+            Ok(_) => {
+                let argument = error.get(ContextKind::InvalidArg).map(ToString::to_string);
+                let reason = std::error::Error::source(error).map(ToString::to_string);
+                let (argument, reason) = (argument.unwrap_or_default(), reason.unwrap_or_default());
+                eprintln!("error: invalid value for {argument}: {reason}");
+            }
+        }
         return ExitCode::from(FAILURE);
     }
     // The same as below: a reader that has had enough is no failure.
