@@ -450,7 +450,9 @@ fn claimed_files(record: &Record) -> impl Iterator<Item = Inode> + '_ {
 /// Whether a part is one of what a claim is seen as at its mountpoint.
 fn is_of_mount(part: &Part, mount: Option<u64>) -> bool {
     match &part.node {
-        Node::Directory { place: Some(place), .. } => Some(place.filesystem) == mount,
+        Node::Directory { place: Some(place), inode: None } if part.owned => {
+            Some(place.filesystem) == mount && place.path == Path::new("/")
+        }
         _ => false,
     }
 }
