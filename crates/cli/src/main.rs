@@ -123,7 +123,11 @@ fn refuse(error: &clap::Error) -> ExitCode {
     if error.use_stderr() {
         // It quotes arguments, which may be names of files: what it says of escaped ones is safe.
         let escaped = Cli::try_parse_from(std::env::args_os().map(|it| escaped(&it))).err();
-        eprint!("{}", escaped.as_ref().unwrap_or(error).render());
+        match escaped {
+            Some(escaped) => eprint!("{}", escaped.render()),
+            // Escaped it would be right; what was wrong is said in one line then.
+            None => eprintln!("{}", error.render()),
+        }
         return ExitCode::from(FAILURE);
     }
     // The same as below: a reader that has had enough is no failure.
