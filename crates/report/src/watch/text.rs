@@ -248,7 +248,7 @@ impl Watch {
         put_line!(
             text,
             "{} for {}: {}\n",
-            crate::escape::line(&self.scope),
+            crate::escape::text(&self.scope),
             format::duration(total.duration_ns),
             match total.sum.hit_ratio() {
                 Some(ratio) => format!(

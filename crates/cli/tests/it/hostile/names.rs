@@ -123,15 +123,28 @@ fn no_name_in_a_file_controls_the_terminal() {
             scene.check(&["compare", "record.json", other, "--format", format]);
         }
     }
-    for trace in ["trace.csv", "msr.csv", TRACE, "bad.csv", HOSTILE] {
-        scene.check(&["trace", "summary", trace]);
-        scene.check(&["trace", "summary", trace, "--json"]);
-        scene.check(&["trace", "head", trace]);
-        scene.check(&["trace", "convert", trace, "-", "--to", "csv"]);
-        scene.check(&["trace", "filter", trace, "out.ltr", "--volume", HOSTILE]);
-        scene.check(&["sim", trace, "--sizes", "1MiB"]);
-        for format in ["text", "csv", "json"] {
-            scene.check(&["size", trace, "--format", format]);
+    // No format is told by content where a file begins with control characters.
+    for (trace, format) in [
+        ("trace.csv", "csv"),
+        ("msr.csv", "msr"),
+        (TRACE, "csv"),
+        ("bad.csv", "csv"),
+        (HOSTILE, "csv"),
+    ] {
+        let as_trace = ["--format", format];
+        for words in [
+            &["trace", "summary", trace][..],
+            &["trace", "summary", trace, "--json"],
+            &["trace", "head", trace],
+            &["trace", "convert", trace, "-", "--to", "csv"],
+            &["trace", "filter", trace, "out.ltr", "--volume", HOSTILE],
+        ] {
+            scene.check(words);
+            scene.check(&[words, &as_trace].concat());
+        }
+        scene.check(&["sim", trace, "--sizes", "1MiB", "--trace-format", format]);
+        for form in ["text", "csv", "json"] {
+            scene.check(&["size", trace, "--format", form, "--trace-format", format]);
         }
     }
     for config in ["config.toml", "value.toml", "record.json", HOSTILE] {
@@ -145,7 +158,7 @@ fn no_name_in_a_file_controls_the_terminal() {
         (&["report", "perfmon.csv"], "$'a\\033[2J"),
         (&["compare", "record.json", "record.json"], "a\\u001b[2J"),
         (&["trace", "summary", "msr.csv", "--format", "msr"], "$'a\\033[2J"),
-        (&["size", "msr.csv", "--trace-format", "msr"], "$'a\\033[2J"),
+        (&["trace", "head", "trace.csv", "--format", "csv"], "a\\u001b[2J"),
         (&["resident", "d", "--depth", "2"], "$'d/a\\033[2J\\033]0;x\\007\\r"),
         (&["size", TRACE], "$'t\\033[2J\\nSPOOF.csv'"),
         (&["check-config", CONFIG], "$'c\\033[2J\\nSPOOF.toml': fine"),
