@@ -24,6 +24,8 @@ pub(crate) struct Record {
     pub(crate) read_only: bool,
     /// The number of the file system that the process has mounted for it.
     pub(crate) mount: Option<u64>,
+    /// The mountpoint of that file system: once it is unmounted, another mount may get its number.
+    pub(crate) at: Option<PathBuf>,
     pub(crate) parts: Vec<Part>,
 }
 
@@ -36,6 +38,9 @@ impl Record {
         let _never_fails = writeln!(text, "what {what}\nread-only {}", self.read_only);
         if let Some(mount) = self.mount {
             let _never_fails = writeln!(text, "mount {mount}");
+        }
+        if let Some(at) = &self.at {
+            let _never_fails = writeln!(text, "at {}", escape(at.as_os_str().as_bytes()));
         }
         for Part { node, range, owned } in &self.parts {
             let owned = if *owned { "owned" } else { "within" };
@@ -75,6 +80,7 @@ impl Record {
             what: String::new(),
             read_only: false,
             mount: None,
+            at: None,
             parts: Vec::new(),
         };
         for line in lines {
@@ -86,6 +92,9 @@ impl Record {
                 }
                 "read-only" => record.read_only = rest == "true",
                 "mount" => record.mount = rest.parse().ok(),
+                "at" => {
+                    record.at = Some(OsString::from_vec(unescape(rest.as_bytes())).into());
+                }
                 "owned" | "within" => record.parts.extend(part(key == "owned", rest)),
                 _ => {}
             }
@@ -149,7 +158,8 @@ mod tests {
         let part = |(index, node)| Part { node, range: 5..u64::MAX, owned: index % 2 == 0 };
         let parts = nodes.into_iter().enumerate().map(part).collect();
         let what = "the directory /x\u{1b}[2J".to_owned();
-        let record = Record { pid: 12, what, read_only: true, mount: Some(45), parts };
+        let at = Some("/a b".into());
+        let record = Record { pid: 12, what, read_only: true, mount: Some(45), at, parts };
         let text = record.encode();
         assert!(text.bytes().all(|byte| byte == b'\n' || byte == b' ' || byte.is_ascii_graphic()));
         assert_eq!(Record::decode(&text), Some(record));

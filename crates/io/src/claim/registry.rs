@@ -145,7 +145,7 @@ impl Registry {
             Source::Open(_) | Source::Export(_) => None,
         };
         let (pid, what) = (std::process::id(), what.to_owned());
-        let record = Record { pid, what, read_only, mount, parts };
+        let record = Record { pid, what, read_only, mount, at: None, parts };
         if let Some(error) = mounted(&record, source, &machine) {
             return Err(error);
         }
@@ -215,6 +215,7 @@ impl Registry {
         let mut held = self.held();
         let Some(claim) = held.iter_mut().find(|claim| claim.number == number) else { return };
         claim.record.mount = Some(filesystem);
+        claim.record.at = Some(at.to_owned());
         claim.record.what = format!("{}, mounted at {}", claim.record.what, at.display());
         let shown = footprint(&Subject::FileSystem(filesystem), &ThisMachine::look());
         claim.record.parts.extend(shown);
@@ -423,7 +424,9 @@ fn holder_of(record: &Record) -> Holder {
 /// Whether what a process has mounted for its claim is gone, as seen from the same mounts.
 fn is_ending(record: &Record, machine: &ThisMachine) -> bool {
     let mounts = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/mnt")).ok();
-    let is_gone = |number| !machine.mounts().iter().any(|mount| is_larder(mount, number));
+    let is_there = |mount: &MountLine| record.at.as_ref().is_none_or(|at| *at == mount.at);
+    let is_gone =
+        |number| !machine.mounts().iter().any(|mount| is_larder(mount, number) && is_there(mount));
     record.mount.is_some_and(is_gone)
         && mounts("self").is_some_and(|own| Some(own) == mounts(&record.pid.to_string()))
 }

@@ -108,7 +108,7 @@ fn the_claim_of_a_process_that_is_gone_refuses_nothing_and_is_removed() {
     let source = Source::Open(File::open(setup.path("data")).unwrap().into());
     let parts = source.footprint(&machine).unwrap();
     let what = "the directory".to_owned();
-    let record = Record { pid: 4711, what, read_only: false, mount: None, parts };
+    let record = Record { pid: 4711, what, read_only: false, mount: None, at: None, parts };
     fs::write(&path, record.encode()).unwrap();
     let locked = File::open(&path).unwrap();
     locked.lock().unwrap();

@@ -70,7 +70,7 @@ fn a_file_system_that_is_mounted_past_the_cache_is_reported_and_its_directories_
     scene.image("fs.img");
     // Made beforehand, as the image is changed by it.
     let device = scene.file_system("fs.img", "m");
-    rustix::mount::unmount(scene.path("m"), rustix::mount::UnmountFlags::empty()).unwrap();
+    scene.unmount("m");
     let mut server = scene.serve("image", "fs.img").start();
     scene.mount_device(&device, "again");
     let said = server.server().hear(|line| line.contains("not safe any more"));

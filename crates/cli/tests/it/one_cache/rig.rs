@@ -199,6 +199,13 @@ impl Scene {
         self.loop_device_at(device, 0)
     }
 
+    /// Unmounts a directory of the scene.
+    pub(super) fn unmount(&mut self, name: &str) {
+        let at = self.path(name);
+        self.undo.retain(|undo| !matches!(undo, Undo::Mount(known) if *known == at));
+        rustix::mount::unmount(&at, UnmountFlags::empty()).expect("nobody uses it");
+    }
+
     /// Takes a loop device down.
     pub(super) fn detach(&mut self, device: &Path) {
         self.undo.retain(|undo| !matches!(undo, Undo::Loop(known) if known == device));
