@@ -130,15 +130,14 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
 fn refuse(error: &clap::Error) -> ExitCode {
     if error.use_stderr() {
         // It quotes arguments, which may be names of files: the error about escaped ones is safe.
-        match Cli::try_parse_from(std::env::args_os().map(|it| escaped(&it))) {
-            Err(error) => eprint!("{}", error.render()),
+        if let Err(error) = Cli::try_parse_from(std::env::args_os().map(|it| escaped(&it))) {
+            eprint!("{}", error.render());
+        } else {
             // Control characters were the error.
-            Ok(_) => {
-                let argument = error.get(ContextKind::InvalidArg).map(ToString::to_string);
-                let reason = std::error::Error::source(error).map(ToString::to_string);
-                let (argument, reason) = (argument.unwrap_or_default(), reason.unwrap_or_default());
-                eprintln!("error: invalid value for {argument}: {reason}");
-            }
+            let argument = error.get(ContextKind::InvalidArg).map(ToString::to_string);
+            let reason = std::error::Error::source(error).map(ToString::to_string);
+            let (argument, reason) = (argument.unwrap_or_default(), reason.unwrap_or_default());
+            eprintln!("error: invalid value for {argument}: {reason}");
         }
         return ExitCode::from(FAILURE);
     }

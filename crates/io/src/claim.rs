@@ -2,7 +2,7 @@
 //! and a second claim of the same data is refused.
 //!
 //! A claim is a file in the runtime directory, locked as long as the process lives, that holds the
-//! footprint of the data ([`footprint`]). Whoever claims something publishes first and then reads
+//! footprint of the data (`footprint`). Whoever claims something publishes first and then reads
 //! the claims of others, so of two that begin in the same moment at least one sees the other.
 //! Processes of one user take turns. Root reads the claims of all users, and believes one only if
 //! its process has the data open. Beyond that (other users, containers) the flock(2) locks of files

@@ -2,7 +2,7 @@
 //!
 //! Each thread runs under [`confine`]. A panic that has left nothing half changed which other
 //! volumes use ends the domain of its thread: a connection, a mount, or a volume. Any other panic
-//! ends the process ([`end_process`]), since a wrong write is worse than none. Debug builds have
+//! ends the process (`end_process`), since a wrong write is worse than none. Debug builds have
 //! points at which a test makes a thread panic ([`point`]).
 
 use crate::engine::{ArenaCache, ArenaVolume};

@@ -8,7 +8,7 @@
 //!   other as a string that bash, zsh and ksh read back: `$'a\033[31m'`.
 //! * HTML: [`html`]. OpenMetrics: [`label`]. JSON needs nothing of this.
 //!
-//! [`Terminal`] and [`line`] are the guard behind that, at the place where a program writes: what
+//! [`Terminal`] and [`line()`] are the guard behind that, at the place where a program writes: what
 //! reaches a terminal by another way comes out as `\u001b`. Names that were escaped before pass
 //! unchanged. Invariant: neither prints a control character, except a line break or tab where the
 //! caller allows them.
