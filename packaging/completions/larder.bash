@@ -1376,7 +1376,7 @@ _larder() {
             return 0
             ;;
         larder__subcmd__ctl__subcmd__remove)
-            opts="-h --disconnect --control --token --trust-uid --format --watch --help"
+            opts="-h --disconnect --give-up --control --token --trust-uid --format --watch --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

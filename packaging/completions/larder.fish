@@ -211,6 +211,7 @@ json\t'What the server says, as it is'
 csv\t'One table with plain numbers'"
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from remove" -l watch -d 'Ask again and again, this far apart: rates of each interval and what they add up to' -r
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from remove" -l disconnect -d 'Let go of its clients, once what they have asked is answered, instead of refusing'
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from remove" -l give-up -d 'Lose what was not written, instead of keeping a volume that cannot be written out'
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from remove" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from drop" -l control -d 'The server: the path of its control socket, or http://127.0.0.1:PORT. Without it, the only one that is found' -r
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from drop" -l token -d 'File with the token, for a server that is controlled over TCP' -r -F

@@ -122,7 +122,8 @@ fn missing_tests(root: &Path, files: &[&str]) -> Result<Vec<String>> {
     let read = |path: &str| {
         std::fs::read_to_string(root.join(path)).with_context(|| format!("read {path}"))
     };
-    let sources = files.iter().filter(|path| path.ends_with(".rs")).map(|path| read(path));
+    let is_source = |path: &&&str| Path::new(path).extension().is_some_and(|it| it == "rs");
+    let sources = files.iter().filter(is_source).map(|path| read(path));
     let sources = sources.collect::<Result<String>>()?;
     let mut found = Vec::new();
     for path in PROMISES.iter().filter(|path| files.contains(*path)) {

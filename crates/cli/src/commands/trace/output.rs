@@ -69,10 +69,11 @@ impl Output {
                 target == Target::Csv || !raw_stdout().is_terminal(),
                 "write a trace to a terminal: only --to csv is text; write it to a file or a pipe"
             );
-            let sink = match target {
-                // For people as well, so names in it must not control a terminal.
-                Target::Csv => target.begin(Terminal::new(raw_stdout()), source)?,
-                _ => target.begin(raw_stdout(), source)?,
+            // CSV is for people as well, so names in it must not control a terminal.
+            let sink = if target == Target::Csv {
+                target.begin(Terminal::new(raw_stdout()), source)?
+            } else {
+                target.begin(raw_stdout(), source)?
             };
             return Ok(Output { sink, file: None });
         }
