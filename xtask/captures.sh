@@ -1,14 +1,14 @@
 #!/bin/bash
-# Writes the screens of `larder top` into docs/top.md, as tmux shows them: captures.sh BINARY, from
-# the root of the repository, as root.
+# Writes the screens of `larder top`, as tmux captures them, into docs/top.md. Usage: captures.sh
+# BINARY, as root, in the root directory of the repository.
 #
-# The view runs in namespaces of its own, where it sees nothing but a server, a benchmark and
-# itself, so that nothing of the machine at hand gets into the page but the names of its disks.
-# Only the view of uses runs outside, since events number processes as the machine does; there a
-# filter leaves nothing but the benchmark.
+# The views run in namespaces of their own, where they see only a server, a benchmark and
+# themselves, so that the page reveals nothing about the machine but the names of its disks. Only
+# the view `uses` runs outside, since events contain process IDs of the initial namespace; there a
+# filter shows only the benchmark.
 set -eu
 
-# Takes the screens that standard input names; "$1" is the program, "$2" keys to press.
+# Captures the screens that standard input lists; "$1" is the program, "$2" are keys to press.
 screens() {
   echo 'set -g status off' >tmux.conf
   mkdir -p screens
@@ -28,7 +28,7 @@ if [ "$1" = --inside ]; then
   mount --bind "$2" /srv
   mount -t tmpfs none /run
   cd /srv
-  # The page shows no files that the caller has open.
+  # The page must not show files that the caller has open.
   for fd in 3 4 5 6 7 8 9; do eval "exec $fd>&-"; done
   exec >scene.out 2>&1
   export TMPDIR=/srv/tmp HOME=/srv
@@ -38,8 +38,8 @@ if [ "$1" = --inside ]; then
   "$larder" serve disk.img --memory 64MiB --listen unix:/run/larder-disk.sock 2>serve.log >serve.out &
   "$larder" trace synth mix mix.ltr --requests 2000000 --pages 32768 --rate 2000
   until [ -S /run/larder-disk.sock ]; do sleep 0.1; done
-  export_of_it='nbd+unix:///disk?socket=/run/larder-disk.sock'
-  "$larder" trace replay mix.ltr --to "$export_of_it" --wrap --speed 1 >replay.out 2>&1 &
+  export_uri='nbd+unix:///disk?socket=/run/larder-disk.sock'
+  "$larder" trace replay mix.ltr --to "$export_uri" --wrap --speed 1 >replay.out 2>&1 &
   "$larder" bench probe /srv --size 512MiB --length 20s >probe.out 2>&1 &
   sleep 5
   screens "$larder" "" <asked
@@ -47,10 +47,12 @@ if [ "$1" = --inside ]; then
 fi
 
 mkdir -p /srv
-# A short name, and one that says nothing of the machine.
+# A short name that reveals nothing about the machine.
 dir=$(mktemp -d /srv/larder-XXXXXX)
-trap 'rm -rf "$dir"' EXIT
-# The program is called larder in lists of processes, and lies where the namespaces can see it.
+# The last two servers of tmux run outside of the namespaces.
+trap 'for view in 80-uses 200-uses; do tmux -L "larder-$view" kill-server 2>/dev/null || true; done
+  rm -rf "$dir"' EXIT
+# The copy is called larder in lists of processes, and the namespaces can see it.
 cp "$1" "$dir/larder"
 cp "$0" "$dir/captures.sh"
 printf '%s\n' '80 24 '{files,processes,disks,caches} '200 50 files' >"$dir/asked"
@@ -60,13 +62,14 @@ unshare --mount --pid --fork --mount-proc --kill-child -- \
   cd "$dir"
   ./larder bench probe "$dir" --size 256MiB --length 20s >probe.out 2>&1 &
   printf '%s\n' '80 24 uses' '200 50 uses' | screens "$dir/larder" '/ larder-probe Enter'
-  kill $!
+  # On a slow machine the benchmark may have ended already.
+  kill $! || true
 )
 for screen in "$dir"/screens/*; do
   IFS=- read -r columns lines view <<<"${screen##*/}"
   mark="<!-- screen ${columns}x$lines $view -->"
-  grep -q 'q quit' "$screen" || { echo "the screen $view shows no view" >&2; exit 1; }
-  grep -qx "$mark" docs/top.md || { echo "docs/top.md has no place for $mark" >&2; exit 1; }
+  grep -q 'q quit' "$screen" || { echo "the screen $view does not show the view" >&2; exit 1; }
+  grep -qx "$mark" docs/top.md || { echo "docs/top.md has no line $mark" >&2; exit 1; }
   # The substitution removes empty lines at the end.
   text=$(sed 's/ *$//' "$screen") mark=$mark awk '
     $0 == ENVIRON["mark"] { print $0 "\n```\n" ENVIRON["text"] "\n```"; inside = 1 }

@@ -1032,7 +1032,7 @@ _larder() {
             return 0
             ;;
         larder__subcmd__ctl)
-            opts="-h --control --token --format --watch --help stats volumes curve files at-risk metrics set flush warm add remove drop freeze unfreeze pin unpin stop"
+            opts="-h --control --token --trust-uid --format --watch --help stats volumes curve files at-risk metrics set flush warm add remove drop freeze unfreeze pin unpin stop"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1043,6 +1043,10 @@ _larder() {
                     return 0
                     ;;
                 --token)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --trust-uid)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1062,7 +1066,7 @@ _larder() {
             return 0
             ;;
         larder__subcmd__ctl__subcmd__add)
-            opts="-h --control --token --format --watch --help"
+            opts="-h --control --token --trust-uid --format --watch --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1073,6 +1077,10 @@ _larder() {
                     return 0
                     ;;
                 --token)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --trust-uid)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1092,7 +1100,7 @@ _larder() {
             return 0
             ;;
         larder__subcmd__ctl__subcmd__at__subcmd__risk)
-            opts="-h --control --token --format --watch --help"
+            opts="-h --control --token --trust-uid --format --watch --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1103,6 +1111,10 @@ _larder() {
                     return 0
                     ;;
                 --token)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --trust-uid)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1122,7 +1134,7 @@ _larder() {
             return 0
             ;;
         larder__subcmd__ctl__subcmd__curve)
-            opts="-h --control --token --format --watch --help"
+            opts="-h --control --token --trust-uid --format --watch --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1133,6 +1145,10 @@ _larder() {
                     return 0
                     ;;
                 --token)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --trust-uid)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1152,7 +1168,7 @@ _larder() {
             return 0
             ;;
         larder__subcmd__ctl__subcmd__drop)
-            opts="-h --control --token --format --watch --help"
+            opts="-h --control --token --trust-uid --format --watch --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1163,6 +1179,10 @@ _larder() {
                     return 0
                     ;;
                 --token)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --trust-uid)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1182,7 +1202,7 @@ _larder() {
             return 0
             ;;
         larder__subcmd__ctl__subcmd__files)
-            opts="-h --top --control --token --format --watch --help"
+            opts="-h --top --control --token --trust-uid --format --watch --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1197,6 +1217,10 @@ _larder() {
                     return 0
                     ;;
                 --token)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --trust-uid)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1216,7 +1240,7 @@ _larder() {
             return 0
             ;;
         larder__subcmd__ctl__subcmd__flush)
-            opts="-h --control --token --format --watch --help"
+            opts="-h --control --token --trust-uid --format --watch --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1227,6 +1251,10 @@ _larder() {
                     return 0
                     ;;
                 --token)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --trust-uid)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1246,7 +1274,7 @@ _larder() {
             return 0
             ;;
         larder__subcmd__ctl__subcmd__freeze)
-            opts="-h --control --token --format --watch --help"
+            opts="-h --control --token --trust-uid --format --watch --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1257,6 +1285,10 @@ _larder() {
                     return 0
                     ;;
                 --token)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --trust-uid)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1276,7 +1308,7 @@ _larder() {
             return 0
             ;;
         larder__subcmd__ctl__subcmd__metrics)
-            opts="-h --control --token --format --watch --help"
+            opts="-h --control --token --trust-uid --format --watch --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1287,6 +1319,10 @@ _larder() {
                     return 0
                     ;;
                 --token)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --trust-uid)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1306,7 +1342,7 @@ _larder() {
             return 0
             ;;
         larder__subcmd__ctl__subcmd__pin)
-            opts="-h --control --token --format --watch --help"
+            opts="-h --control --token --trust-uid --format --watch --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1317,6 +1353,10 @@ _larder() {
                     return 0
                     ;;
                 --token)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --trust-uid)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1336,7 +1376,7 @@ _larder() {
             return 0
             ;;
         larder__subcmd__ctl__subcmd__remove)
-            opts="-h --disconnect --control --token --format --watch --help"
+            opts="-h --disconnect --give-up --control --token --trust-uid --format --watch --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1347,6 +1387,10 @@ _larder() {
                     return 0
                     ;;
                 --token)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --trust-uid)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1366,7 +1410,7 @@ _larder() {
             return 0
             ;;
         larder__subcmd__ctl__subcmd__set)
-            opts="-h --control --token --format --watch --help"
+            opts="-h --control --token --trust-uid --format --watch --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1377,6 +1421,10 @@ _larder() {
                     return 0
                     ;;
                 --token)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --trust-uid)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1396,7 +1444,7 @@ _larder() {
             return 0
             ;;
         larder__subcmd__ctl__subcmd__stats)
-            opts="-h --all --control --token --format --watch --help"
+            opts="-h --all --control --token --trust-uid --format --watch --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1407,6 +1455,10 @@ _larder() {
                     return 0
                     ;;
                 --token)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --trust-uid)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1426,7 +1478,7 @@ _larder() {
             return 0
             ;;
         larder__subcmd__ctl__subcmd__stop)
-            opts="-h --control --token --format --watch --help"
+            opts="-h --control --token --trust-uid --format --watch --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1437,6 +1489,10 @@ _larder() {
                     return 0
                     ;;
                 --token)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --trust-uid)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1456,7 +1512,7 @@ _larder() {
             return 0
             ;;
         larder__subcmd__ctl__subcmd__unfreeze)
-            opts="-h --control --token --format --watch --help"
+            opts="-h --control --token --trust-uid --format --watch --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1467,6 +1523,10 @@ _larder() {
                     return 0
                     ;;
                 --token)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --trust-uid)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1486,7 +1546,7 @@ _larder() {
             return 0
             ;;
         larder__subcmd__ctl__subcmd__unpin)
-            opts="-h --control --token --format --watch --help"
+            opts="-h --control --token --trust-uid --format --watch --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1497,6 +1557,10 @@ _larder() {
                     return 0
                     ;;
                 --token)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --trust-uid)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1516,7 +1580,7 @@ _larder() {
             return 0
             ;;
         larder__subcmd__ctl__subcmd__volumes)
-            opts="-h --places --control --token --format --watch --help"
+            opts="-h --places --control --token --trust-uid --format --watch --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1527,6 +1591,10 @@ _larder() {
                     return 0
                     ;;
                 --token)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --trust-uid)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1546,7 +1614,7 @@ _larder() {
             return 0
             ;;
         larder__subcmd__ctl__subcmd__warm)
-            opts="-h --control --token --format --watch --help"
+            opts="-h --control --token --trust-uid --format --watch --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1557,6 +1625,10 @@ _larder() {
                     return 0
                     ;;
                 --token)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --trust-uid)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1602,13 +1674,21 @@ _larder() {
             return 0
             ;;
         larder__subcmd__mount)
-            opts="-h --memory --allow-other --shared --ttl --rule --page-size --policy --read-ahead --hint --give-back --lock --write-mode --flush --preset --set --counters --control --control-tcp --control-token --plain-io --while-input --help"
+            opts="-o -h --memory --allow-other --options --shared --ttl --rule --page-size --policy --read-ahead --hint --give-back --lock --write-mode --flush --preset --set --counters --control --control-tcp --control-token --plain-io --while-input --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
                 --memory)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --options)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -o)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1736,7 +1816,7 @@ _larder() {
             return 0
             ;;
         larder__subcmd__serve)
-            opts="-h --config --memory --listen --fuse --ublk --tls --tls-mode --tls-verify-peer --record --page-size --policy --share --min --max --read-ahead --hint --give-back --lock --write-mode --flush --preset --set --counters --control --control-tcp --control-token --warm-list --warm-list-every --plain-io --help"
+            opts="-h --config --memory --listen --send-timeout --fuse --ublk --tls --tls-mode --tls-verify-peer --record --page-size --policy --share --min --max --read-ahead --hint --give-back --lock --write-mode --flush --preset --set --counters --control --control-tcp --control-token --warm-list --warm-list-every --plain-io --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1751,6 +1831,10 @@ _larder() {
                     return 0
                     ;;
                 --listen)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --send-timeout)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -1,4 +1,4 @@
-//! Cleanup of what a proof changed on the machine, also when the proof is interrupted.
+//! Undoes a proof's changes to the machine, even if the proof is interrupted.
 //!
 //! A guard is a small shell that waits on a pipe held by this process. The pipe closes when the
 //! guard is dropped, when a panic unwinds, and when this process dies in any way, kill -9 included;
@@ -26,7 +26,7 @@ impl Cleanup {
         Ok(Self(shell.spawn().context("start the shell that cleans up")?))
     }
 
-    /// Ends the guard without running the script: its work is done.
+    /// Ends the guard without running the script.
     pub(crate) fn cancel(&mut self) {
         if let Some(mut pipe) = self.0.stdin.take() {
             // A shell that is gone needs no cancelling.
@@ -42,7 +42,15 @@ impl Drop for Cleanup {
     }
 }
 
-/// A directory for images and sockets, open to every user, always removed.
+/// Removes the directory `$1`. Other guards unmount what is mounted in it at the same time; the
+/// contents of a mounted file system are not deleted.
+const REMOVE: &str = "
+for try in 1 2 3 4 5 6 7 8 9 10; do
+  rm -rf --one-file-system -- \"$1\" && break
+  sleep 0.2
+done";
+
+/// A directory for images and sockets, accessible to every user, always removed.
 pub(crate) struct Scratch {
     path: PathBuf,
     _cleanup: Cleanup,
@@ -51,10 +59,15 @@ pub(crate) struct Scratch {
 impl Scratch {
     /// A new directory under TMPDIR.
     pub(crate) fn new() -> Result<Self> {
+        Self::within(&std::env::temp_dir())
+    }
+
+    /// A new directory under this one.
+    pub(crate) fn within(parent: &Path) -> Result<Self> {
         let all = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-        let dir = tempfile::Builder::new().prefix("larder-").permissions(all).tempdir();
-        let dir = dir.context("make a directory under TMPDIR")?;
-        let cleanup = Cleanup::with("rm -rf -- \"$1\"", &[&dir.path().to_string_lossy()])?;
+        let dir = tempfile::Builder::new().prefix("larder-").permissions(all).tempdir_in(parent);
+        let dir = dir.with_context(|| format!("make a directory under {}", parent.display()))?;
+        let cleanup = Cleanup::with(REMOVE, &[&dir.path().to_string_lossy()])?;
         Ok(Self { path: dir.keep(), _cleanup: cleanup })
     }
 

@@ -1,45 +1,55 @@
-//! A program in the background: started, waited for, watched and ended in one way. It dies with
-//! its value, and with this process.
+//! A program in the background. It ends, with its process group, when its [`Daemon`] is dropped,
+//! and when this process ends.
 
 use std::fs::File;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use crate::cleanup::Cleanup;
 use crate::run;
 
-/// Time from a start until the program is ready, and from a signal to its end.
+/// Maximum time from the start until the program is ready, and from a signal to its end.
 const START_MAX: Duration = Duration::from_secs(30);
 const STOP_MAX: Duration = Duration::from_mins(2);
+/// Time from SIGTERM to SIGKILL for a program that is no longer needed.
+const DROP_MAX: Duration = Duration::from_secs(5);
 
-/// Waits until something is so.
+/// Ends the process group `$1`. SIGTERM comes first: `timeout` and `mpirun` pass it on to processes
+/// that are in other groups.
+const END_GROUP: &str = "
+kill -s TERM -- \"-$1\"
+for try in 1 2 3 4 5 6 7 8 9 10; do kill -s 0 -- \"-$1\" || exit; sleep 0.2; done
+kill -s KILL -- \"-$1\"";
+
+/// Waits up to `limit` until `condition` returns true.
 pub(crate) fn until(
     what: &str,
     limit: Duration,
-    mut is_so: impl FnMut() -> Result<bool>,
+    mut condition: impl FnMut() -> Result<bool>,
 ) -> Result<()> {
     let begun = Instant::now();
-    while !is_so()? {
-        ensure!(begun.elapsed() < limit, "waited {} s in vain: {what}", limit.as_secs());
+    while !condition()? {
+        ensure!(begun.elapsed() < limit, "timed out after {} s: {what}", limit.as_secs());
         std::thread::sleep(Duration::from_millis(10));
     }
     Ok(())
 }
 
-/// End of a program.
+/// Result of a program that has ended.
 pub(crate) struct Ended {
-    /// Exit code; none if a signal ended it.
+    /// Exit code, or `None` if a signal ended the program.
     pub(crate) code: Option<i32>,
-    /// From the signal to the end.
+    /// Time from the signal to the end.
     pub(crate) took: Duration,
     pub(crate) stderr: String,
 }
 
-/// A program that runs, with its output in a directory of its own.
+/// A running program, whose output goes to its own directory.
 #[derive(Debug)]
 pub(crate) struct Daemon {
     pub(crate) name: String,
@@ -49,7 +59,7 @@ pub(crate) struct Daemon {
 }
 
 impl Daemon {
-    /// Starts the command that `make` returns for the program's own directory.
+    /// Starts the command that `make` returns for the directory of the program.
     pub(crate) fn start(
         name: &str,
         scratch: &Path,
@@ -60,24 +70,25 @@ impl Daemon {
         let log = |name: &str| File::create(dir.path().join(name)).context("create a log");
         let mut command = make(dir.path());
         command.stdin(Stdio::null()).stdout(log("stdout")?).stderr(log("stderr")?);
+        command.process_group(0);
         let child = command.spawn().with_context(|| format!("start {name}"))?;
-        let cleanup = Cleanup::with("kill -9 \"$1\"", &[&child.id().to_string()])?;
+        let cleanup = Cleanup::with(END_GROUP, &[&child.id().to_string()])?;
         Ok(Self { name: name.to_owned(), child, cleanup, dir })
     }
 
-    /// Waits until it is ready; an error if it ends before.
+    /// Waits until the program is ready; fails if it ends before.
     pub(crate) fn wait_until(&mut self, is_ready: impl Fn(&Self) -> bool) -> Result<()> {
         let what = format!("{} is ready", self.name);
         let ready = until(&what, START_MAX, || self.check_alive().map(|()| is_ready(self)));
         ready.with_context(|| format!("start {}: {}", self.name, run::tail(&self.stderr())))
     }
 
-    /// A file in its own directory.
+    /// Returns the path of a file in the directory of the program.
     pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
 
-    /// Its output so far.
+    /// Returns the standard output so far.
     pub(crate) fn stdout(&self) -> String {
         std::fs::read_to_string(self.file("stdout")).unwrap_or_default()
     }
@@ -94,7 +105,7 @@ impl Daemon {
         Ok(self.child.try_wait().with_context(|| format!("wait for {}", self.name))?.is_some())
     }
 
-    /// An error, with the end of its output, if it has ended.
+    /// Fails, with the last lines of its errors, if the program has ended.
     pub(crate) fn check_alive(&mut self) -> Result<()> {
         ensure!(!self.has_ended()?, "{} ended\n{}", self.name, run::tail(&self.stderr()));
         Ok(())
@@ -105,7 +116,7 @@ impl Daemon {
         sent.with_context(|| format!("signal {}", self.name))
     }
 
-    /// Waits for its end.
+    /// Waits up to `limit` for the end of the program.
     pub(crate) fn wait(mut self, limit: Duration) -> Result<Ended> {
         let (begun, name) = (Instant::now(), self.name.clone());
         until(&format!("{name} ends"), limit, || self.has_ended())?;
@@ -113,13 +124,13 @@ impl Daemon {
         Ok(Ended { code: status.code(), took: begun.elapsed(), stderr: self.stderr() })
     }
 
-    /// Ends it with a signal and waits.
+    /// Ends the program with a signal, and waits for its end.
     pub(crate) fn end(self, signal: Signal) -> Result<Ended> {
         self.signal(signal)?;
         self.wait(STOP_MAX)
     }
 
-    /// Ends it with a signal; an error unless its exit code is 0.
+    /// Ends the program with a signal; fails unless its exit code is 0.
     pub(crate) fn end_well(self, signal: Signal) -> Result<Ended> {
         let name = self.name.clone();
         let ended = self.end(signal)?;
@@ -132,8 +143,13 @@ impl Daemon {
 impl Drop for Daemon {
     fn drop(&mut self) {
         if !matches!(self.child.try_wait(), Ok(Some(_))) {
-            drop(self.child.kill());
-            drop(self.child.wait());
+            let group = Pid::from_child(&self.child);
+            // A group that is gone needs no signal.
+            let _gone = kill_process_group(group, Signal::TERM);
+            if until("the end of a program", DROP_MAX, || self.has_ended()).is_err() {
+                let _gone = kill_process_group(group, Signal::KILL);
+                drop(self.child.wait());
+            }
         }
         self.cleanup.cancel();
     }

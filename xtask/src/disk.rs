@@ -1,5 +1,5 @@
-//! Loop devices over images, limits on them, and file systems on them; all removed when dropped,
-//! and when this process dies. Needs the administrator's rights.
+//! Loop devices over images, with limits and file systems; all removed when dropped, and when this
+//! process ends. Needs root.
 
 use std::path::{Path, PathBuf};
 
@@ -8,10 +8,10 @@ use anyhow::{Context as _, Result, bail};
 use crate::cleanup::Cleanup;
 use crate::run::{self, cmd};
 
-/// Time for a program that works on a file system.
+/// Timeout in seconds of a program that works on a file system.
 pub(crate) const WORK_MAX_S: u64 = 300;
 
-/// The blkio controller, version 1, and where it has the limits.
+/// The blkio controller (cgroup v1), and the files of its limits.
 const GROUP: &str = "/sys/fs/cgroup/blkio";
 const LIMITS: [&str; 2] = [
     "/sys/fs/cgroup/blkio/blkio.throttle.read_iops_device",
@@ -24,7 +24,7 @@ for side in read write; do
 done
 losetup --detach \"$2\"";
 
-/// A loop device over an image, past the page cache. It may have a limit.
+/// A loop device over an image, with direct I/O and an optional limit.
 #[derive(Debug)]
 pub(crate) struct Disk {
     device: PathBuf,
@@ -34,14 +34,14 @@ pub(crate) struct Disk {
 }
 
 impl Disk {
-    /// The reason why a disk cannot have a limit on this machine.
+    /// Returns the reason why this machine cannot limit a disk, if there is one.
     pub(crate) fn missing() -> Option<String> {
         let reason = run::missing(&["losetup"]);
         let has_limits = LIMITS.iter().all(|path| Path::new(path).exists());
-        reason.or_else(|| (!has_limits).then(|| "no blkio controller (version 1)".into()))
+        reason.or_else(|| (!has_limits).then(|| "no blkio controller (cgroup v1)".into()))
     }
 
-    /// A device over the image.
+    /// Attaches a device to the image.
     pub(crate) fn over(image: &Path) -> Result<Self> {
         let device = run::text(cmd!(30, "losetup --find --show --direct-io=on {image}"))?;
         let device = PathBuf::from(device.trim());
@@ -55,7 +55,7 @@ impl Disk {
         Ok(Self { device, numbers, _cleanup: cleanup })
     }
 
-    /// Limits it to `per_s` reads and `per_s` writes in a second; 0 lifts the limit.
+    /// Limits the device to `per_s` reads and `per_s` writes per second; 0 removes the limit.
     pub(crate) fn limit(&self, per_s: u32) -> Result<()> {
         LIMITS.iter().try_for_each(|path| {
             let written = std::fs::write(path, format!("{} {per_s}\n", self.numbers));
@@ -98,8 +98,8 @@ pub(crate) enum Kind {
 impl Kind {
     pub(crate) const ALL: [Kind; 3] = [Kind::Ext4, Kind::Xfs, Kind::Btrfs];
 
-    /// The name, the command that makes one and leaves nothing to be written later, and the one
-    /// that checks and changes nothing.
+    /// Returns the name, the command that creates a file system without lazy initialisation, and
+    /// the command that checks it read-only.
     fn words(self) -> (&'static str, &'static str, &'static str) {
         match self {
             Kind::Ext4 => (
@@ -117,7 +117,7 @@ impl Kind {
     }
 }
 
-/// A file system on a device, mounted at a directory of the scratch directory.
+/// A file system on a device, mounted in the scratch directory.
 #[derive(Debug)]
 pub(crate) struct FileSystem {
     kind: Kind,
@@ -129,7 +129,7 @@ pub(crate) struct FileSystem {
 }
 
 impl FileSystem {
-    /// On a device that the caller detaches later.
+    /// Uses a device that the caller detaches later.
     pub(crate) fn on(scratch: &Path, device: &Path, kind: Kind) -> Result<Self> {
         let (device, point) = (device.to_path_buf(), scratch.join("mounted"));
         std::fs::create_dir_all(&point).context("make a mountpoint")?;
@@ -137,7 +137,7 @@ impl FileSystem {
         Ok(FileSystem { kind, device, point, _cleanup: cleanup, own: None })
     }
 
-    /// On a loop device of its own.
+    /// Attaches a loop device of its own.
     pub(crate) fn attach(scratch: &Path, file: &Path, kind: Kind) -> Result<Self> {
         let disk = Disk::over(file)?;
         let mut made = Self::on(scratch, disk.path(), kind)?;
@@ -145,7 +145,7 @@ impl FileSystem {
         Ok(made)
     }
 
-    /// A new one on a loop device over an image, mounted.
+    /// Creates and mounts an ext4 on a loop device over an image.
     pub(crate) fn new(scratch: &Path, image: &Path) -> Result<Self> {
         let made = Self::attach(scratch, image, Kind::Ext4)?;
         made.make()?;
@@ -167,7 +167,7 @@ impl FileSystem {
         self.on_device(self.kind.words().1)
     }
 
-    /// An error unless it is clean.
+    /// Fails unless the file system is clean.
     pub(crate) fn check(&self) -> Result<()> {
         let (name, _, check) = self.kind.words();
         self.on_device(check).with_context(|| format!("check {name}"))
@@ -183,13 +183,13 @@ impl FileSystem {
         run::text(cmd!(WORK_MAX_S, "umount {point}")).map(drop)
     }
 
-    /// Unmounts and checks it, and detaches its own device.
+    /// Unmounts and checks the file system, and detaches its own device.
     pub(crate) fn end(self) -> Result<()> {
         self.unmount()?;
         self.check()
     }
 
-    /// Unmounts it without a check, and detaches its own device.
+    /// Unmounts the file system without a check, and detaches its own device.
     pub(crate) fn leave(self) -> Result<()> {
         self.unmount()
     }

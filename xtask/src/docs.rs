@@ -22,7 +22,7 @@ const DOCUMENTS: &[(&str, &str)] = &[
 /// `docs [--check]`.
 pub(crate) fn command(args: &[String]) -> Result<Ending> {
     let check = args == ["--check"];
-    ensure!(check || args.is_empty(), "docs takes --check or nothing");
+    ensure!(check || args.is_empty(), "docs: the only argument is --check");
     let (root, larder) = (run::workspace()?, nextest::binary()?);
     let mut same = true;
     for (topic, path) in DOCUMENTS {
@@ -40,13 +40,13 @@ pub(crate) fn command(args: &[String]) -> Result<Ending> {
     Ok(if same { Ending::Holds } else { Ending::Broken })
 }
 
-/// `captures [BINARY]`: the screens of docs/top.md, by a script.
+/// `captures [BINARY]`: writes the screens of docs/top.md with a script.
 pub(crate) fn captures(args: &[String]) -> Result<()> {
     let root = run::workspace()?;
     let binary = match args {
         [] => nextest::binary()?,
         [binary] => std::fs::canonicalize(binary).with_context(|| format!("find {binary}"))?,
-        _ => bail!("captures takes a binary or nothing"),
+        _ => bail!("captures: the only argument is a binary"),
     };
     let reason = run::missing(&["tmux", "unshare"]);
     ensure!(reason.is_none(), "captures: {}", reason.unwrap_or_default());
@@ -67,7 +67,7 @@ fn matches(root: &Path, path: &str, fresh: &str) -> Result<bool> {
     let (shell, old) = (run::shell(), root.join(path));
     let how = ["--new-file", "--unified=1", "--label", path, "--label", "printed"];
     let diff = xshell::cmd!(shell, "diff {how...} {old} -");
-    // That they differ is its exit code.
+    // diff reports differences by its exit code.
     diff.quiet().stdin(fresh).ignore_status().run().context("run diff")?;
     Ok(false)
 }

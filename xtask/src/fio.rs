@@ -1,4 +1,4 @@
-//! fio and Debian's PostMark: how they are run, and what they print.
+//! Runs fio and Debian's PostMark, and parses their output.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::run::{self, cmd};
 
-/// Time for the setup of the jobs and the last answers, on top of the run itself.
+/// Seconds for the setup of the jobs and the last answers, in addition to the run itself.
 const SPARE_S: u64 = 120;
 
 /// What fio did.
@@ -31,7 +31,8 @@ impl Outcome {
     }
 }
 
-/// Runs one group of fio jobs against an export, for so many seconds or to the end of its file.
+/// Runs one group of fio jobs against an export, for `seconds`, or to the end of its file if that
+/// is 0.
 pub(crate) fn run(uri: &str, seconds: u64, options: &[&str]) -> Result<Outcome> {
     let mut fio = cmd!(seconds + SPARE_S, "fio --name=job --ioengine=nbd --uri={uri} {options...}");
     if seconds > 0 {
@@ -40,7 +41,7 @@ pub(crate) fn run(uri: &str, seconds: u64, options: &[&str]) -> Result<Outcome> 
     outcome(&mut fio)
 }
 
-/// Runs a command of fio; an error if it met one.
+/// Runs a fio command; fails if fio reports an error.
 pub(crate) fn outcome(fio: &mut Command) -> Result<Outcome> {
     parse(&run::json_of(fio.args(["--output-format=json", "--group_reporting"]))?)
 }
@@ -48,7 +49,7 @@ pub(crate) fn outcome(fio: &mut Command) -> Result<Outcome> {
 fn parse(whole: &Value) -> Result<Outcome> {
     let job = whole.pointer("/jobs/0").context("fio reports no job")?;
     let error = job["error"].as_i64().context("fio reports no error field")?;
-    ensure!(error == 0, "fio met error {error}");
+    ensure!(error == 0, "fio reports error {error}");
     let sum = |field: &str| -> Option<u64> {
         Some(job["read"][field].as_u64()? + job["write"][field].as_u64()?)
     };
@@ -63,8 +64,8 @@ fn parse(whole: &Value) -> Result<Outcome> {
     })
 }
 
-/// Writes a script for a run of PostMark in `dir`, with as many `files` of 500 bytes up to
-/// `largest`, and 4 KiB for each read and write.
+/// Writes a PostMark script for a run in `dir`, with `files` files of 500 to `largest` bytes and 4
+/// KiB per read and write.
 pub(crate) fn postmark_script(
     script: &Path,
     dir: &Path,

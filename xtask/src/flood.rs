@@ -1,6 +1,6 @@
-//! A lean client: 4 KiB requests at random places, a fixed number in flight. One receive takes in
-//! all answers that have arrived, and one send carries as many new requests; fio's own work for
-//! each request would limit the rate of a fast server.
+//! A lean NBD client: 4 KiB requests at random offsets, with a fixed number in flight. One receive
+//! takes all replies that have arrived, and one send carries as many new requests, since fio's
+//! overhead per request would limit the rate of a fast server.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -42,7 +42,7 @@ pub(crate) fn run(socket: &Path, command: Command, depth: usize, seconds: u64) -
             ensure!(error == 0, "a request failed with error {error}");
             let handle = usize::try_from(handle)?;
             let is_known = in_flight.get_mut(handle).is_some_and(std::mem::take);
-            ensure!(is_known, "a reply to a request that was not made");
+            ensure!(is_known, "a reply to an unknown request");
             requests += 1;
             if goes_on {
                 put_request(&mut out, handle);

@@ -1,5 +1,6 @@
-//! A virtual machine with Debian's kernel and this machine's root, for what the kernel of this
-//! machine lacks. The shell script `xtask/guest/run` does the work; its head describes the options.
+//! A virtual machine with Debian's kernel and the root directory of this machine, for tests of
+//! features that the kernel of this machine lacks. The shell script `xtask/guest/run` does the
+//! work; its first comment describes the options.
 
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
@@ -11,12 +12,13 @@ use crate::{Ending, run};
 /// Exit status of the script if the guest cannot be started on this machine.
 pub(crate) const CANNOT_START: i32 = 125;
 
-/// Returns the command that boots the guest; its options and the guest's command are still missing.
+/// Returns the command that boots the guest; the caller adds options and the command for the guest.
 pub(crate) fn script() -> Result<Command> {
     Ok(Command::new(run::workspace()?.join("xtask/guest/run")))
 }
 
-/// `guest [OPTION]... COMMAND`: becomes the script, which owns signals and the exit status.
+/// `guest [OPTION]... COMMAND`: executes the script in place of this process; the script handles
+/// signals and sets the exit status.
 pub(crate) fn command(args: &[String]) -> Result<Ending> {
     Err(Error::new(script()?.args(args).exec()).context("run xtask/guest/run"))
 }

@@ -1,7 +1,8 @@
 //! Chores of this repository: rules as a test, generated documents, the tests, the proofs.
 //!
 //! `cargo xtask test` is what continuous integration runs; `cargo xtask prove` runs what takes
-//! long. Exit codes: 0 all held, 1 something did not hold, 2 wrong usage or the chore itself broke.
+//! long. Exit codes: 0 all held, 1 something did not hold or all of a proof was skipped, 2 wrong
+//! usage or the command itself failed.
 #![expect(clippy::print_stdout, reason = "a command line tool talks on its standard output")]
 #![forbid(unsafe_code)]
 
@@ -13,6 +14,7 @@ mod fio;
 mod flood;
 mod guest;
 mod image;
+mod ledger;
 mod memory_group;
 mod nbd;
 mod nextest;
@@ -38,15 +40,17 @@ usage: cargo xtask COMMAND
   captures [BINARY]      show larder top to docs/top.md, in tmux; needs root
   test                   install what the tests need, run everything that takes minutes
       --stress ROUNDS [FILTER]
-                         all tests, or those of a nextest filter, so often on a machine
-                         that makes it hard; needs root
+                         run all tests, or those of a nextest filter, ROUNDS times under
+                         load and with scarce resources; needs root
   guest [OPTION]... CMD  run a command under Debian's kernel, in a virtual machine that sees
-                         this machine's root; options: head of xtask/guest/run
+                         this machine's root directory; options: see xtask/guest/run
   prove [NAME...]        install what the proofs need, run all of them or those named
       --quick            seconds instead of minutes
       --for TIME         how long to fuzz: 90s, 10m, 1h (default 1h; 5s with --quick)
       --seed N           seed of everything random (default 1)
       --binary PATH      prove this binary of larder instead of building one
+      --suite LIST, --variant LIST, --xfstests DIR
+                         for posix: the suites, the variants, sources of xfstests
 
 Images and sockets go to a directory of their own under TMPDIR and are removed at the end.";
 

@@ -22,10 +22,10 @@ for try in 1 2 3 4 5 6 7 8 9 10; do
   sleep 0.2
 done";
 
-/// Runs a command inside the group; `$1` is its list of processes.
-const ENTER: &str = "echo $$ > \"$1\"; shift; exec \"$@\"";
+/// Runs a command inside the group, and nothing outside of it; `$1` is its list of processes.
+const ENTER: &str = "echo $$ > \"$1\" && shift && exec \"$@\"";
 
-/// Leaks 8 MiB at a time, with a pause of `$1` seconds, all kept in memory.
+/// Leaks 8 MiB at a time, with pauses of `$1` seconds, and keeps all in memory.
 const LEAK: &str = "echo 1000 > /proc/self/oom_score_adj
 while head -c 8388608 /dev/zero; do sleep \"$1\"; done | tail";
 
@@ -39,7 +39,7 @@ impl MemoryGroup {
     /// Why there can be none on this machine, if so.
     pub(crate) fn missing() -> Option<String> {
         let has_limit = Path::new(CONTROLLER).join("memory.limit_in_bytes").exists();
-        let no_group = || (!has_limit).then(|| "no memory controller (version 1)".into());
+        let no_group = || (!has_limit).then(|| "no memory controller (cgroup v1)".into());
         run::missing(&[]).or_else(no_group)
     }
 
@@ -70,12 +70,13 @@ impl MemoryGroup {
         value.parse().with_context(|| format!("{name} is '{value}'"))
     }
 
-    /// Starts the same command inside.
+    /// Starts the command in the group.
     pub(crate) fn start(&self, name: &str, scratch: &Path, command: &Command) -> Result<Daemon> {
         Daemon::start(name, scratch, |_| self.enter(command))
     }
 
-    /// Starts a process inside that leaks memory, with these pauses, until the kernel ends it.
+    /// Starts a process in the group that leaks memory, with these pauses, until the kernel kills
+    /// it.
     pub(crate) fn leak(&self, scratch: &Path, pause_s: &str) -> Result<Daemon> {
         self.start("the leak", scratch, &cmd!("sh -c {LEAK} leak {pause_s}"))
     }

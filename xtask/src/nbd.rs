@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 
-/// Time for one answer of a healthy server.
+/// Timeout of one answer.
 const ANSWER_MAX: Duration = Duration::from_mins(1);
 
 const OPTION_GO: u32 = 7;
@@ -16,10 +16,10 @@ const OPTION_REPLY_MAGIC: u64 = 0x0003_e889_0455_65a9;
 const OPTION_REPLY_ACK: u32 = 1;
 const REQUEST_MAGIC: u32 = 0x2560_9513;
 const SIMPLE_REPLY_MAGIC: u32 = 0x6744_6698;
-/// The head of a simple reply.
+/// Size of the header of a simple reply.
 pub(crate) const REPLY_BYTES: usize = 16;
 
-/// A command of the transmission.
+/// A request type of the transmission phase.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Command {
     Read,
@@ -28,7 +28,7 @@ pub(crate) enum Command {
     Flush,
 }
 
-/// The head of one request, whose handle is `handle`.
+/// Returns the header of a request.
 pub(crate) fn request(command: Command, handle: u64, offset: u64, length: u32) -> [u8; 28] {
     let mut head = [0; 28];
     head[..4].copy_from_slice(&REQUEST_MAGIC.to_be_bytes());
@@ -43,9 +43,9 @@ fn word(bytes: &[u8], at: usize) -> u32 {
     u32::from_be_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
 }
 
-/// The handle and the error number of a simple reply.
+/// Returns the handle and the error number of a simple reply.
 pub(crate) fn reply(head: &[u8]) -> Result<(u64, u32)> {
-    ensure!(word(head, 0) == SIMPLE_REPLY_MAGIC, "a reply of an unknown form");
+    ensure!(word(head, 0) == SIMPLE_REPLY_MAGIC, "a reply with an unknown magic number");
     Ok((u64::from_be_bytes(head[8..16].try_into().expect("eight bytes")), word(head, 4)))
 }
 
@@ -60,7 +60,7 @@ pub(crate) struct Client {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Refused(pub(crate) u32);
 
-/// The server's answer, in the connection's result.
+/// Result of a request: the outer error is one of the connection, the inner one is the server's.
 pub(crate) type Answer = Result<Result<(), Refused>>;
 
 impl Client {
@@ -72,8 +72,8 @@ impl Client {
         let mut client = Self { socket, bytes: 0, handle: 0 };
         let greeting: [u8; 18] = client.take().context("read the greeting")?;
         ensure!(&greeting[..16] == b"NBDMAGICIHAVEOPT", "no newstyle greeting");
-        let length = u32::try_from(name.len()).context("a name too long")?;
-        // Fixed newstyle without zeroes; then GO with a name and no further request.
+        let length = u32::try_from(name.len()).context("the name of an export is too long")?;
+        // Fixed newstyle without zeroes; then GO with a name and no information requests.
         let head = [&[0, 0, 0, 3][..], b"IHAVEOPT", &OPTION_GO.to_be_bytes()].concat();
         let lengths = [(length + 6).to_be_bytes(), length.to_be_bytes()].concat();
         client.put(&[&head[..], &lengths, name.as_bytes(), &[0, 0]].concat())?;
@@ -120,7 +120,7 @@ impl Client {
 
     fn transmit(&mut self, command: Command, offset: u64, length: usize, data: &[u8]) -> Answer {
         self.handle += 1;
-        let length = u32::try_from(length).context("a request too long")?;
+        let length = u32::try_from(length).context("a request is too long")?;
         let head = request(command, self.handle, offset, length);
         self.put(&[head.as_slice(), data].concat())?;
         let (handle, error) = reply(&self.take::<REPLY_BYTES>().context("read a reply")?)?;
@@ -133,7 +133,7 @@ impl Client {
         self.socket.write_all(bytes).context("write to the server")
     }
 
-    /// Receives what has arrived, at least a byte.
+    /// Receives the available bytes, at least one.
     pub(crate) fn take_some(&mut self, into: &mut [u8]) -> Result<usize> {
         let count = self.socket.read(into).context("read from the server")?;
         ensure!(count > 0, "the server closed the connection");

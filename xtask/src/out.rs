@@ -1,4 +1,4 @@
-//! Output of proofs: shown at once, or kept where several proofs run at a time.
+//! Output of proofs: printed immediately, or buffered if several proofs run at a time.
 
 use std::cell::RefCell;
 
@@ -6,14 +6,14 @@ thread_local! {
     static KEPT: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// Prints a line as `println!` does, to where the output of this thread goes.
+/// Prints a line as `println!` does, to the output of this thread.
 macro_rules! say {
     () => { crate::out::line("") };
     ($($word:tt)*) => { crate::out::line(&format!($($word)*)) };
 }
 pub(crate) use say;
 
-/// Shows or keeps a line.
+/// Prints or buffers a line.
 pub(crate) fn line(text: &str) {
     KEPT.with_borrow_mut(|kept| match kept {
         Some(kept) => kept.extend([text, "\n"]),
@@ -21,12 +21,12 @@ pub(crate) fn line(text: &str) {
     });
 }
 
-/// Keeps what this thread prints from now on.
+/// Buffers the output of this thread from now on.
 pub(crate) fn keep() {
     KEPT.set(Some(String::new()));
 }
 
-/// Takes the output that this thread has kept.
+/// Ends the buffering and returns the output of this thread.
 pub(crate) fn kept() -> String {
     KEPT.take().unwrap_or_default()
 }

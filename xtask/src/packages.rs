@@ -22,6 +22,7 @@ const NEEDS: &[(&str, &str)] = &[
     ("jq", "jq"),
     ("postmark", "postmark"),
     ("strace", "strace"),
+    ("time", "time"),
     ("mpirun", "openmpi-bin"),
     ("ip", "iproute2"),
     ("mkfs.ext4", "e2fsprogs"),
@@ -46,7 +47,7 @@ pub(crate) fn install() -> Result<()> {
     install_these(NEEDS)
 }
 
-/// The same for programs and packages that few need.
+/// Installs programs and their packages; fails if some stay missing.
 pub(crate) fn install_these(needs: &[(&str, &str)]) -> Result<()> {
     let missing = || -> (Vec<&str>, Vec<&str>) {
         needs.iter().copied().filter(|(program, _)| !run::installed(program)).unzip()
@@ -63,9 +64,11 @@ pub(crate) fn install_these(needs: &[(&str, &str)]) -> Result<()> {
         let apt = |mut words: Command| run::show(words.env("DEBIAN_FRONTEND", "noninteractive"));
         apt(cmd!("apt-get --quiet update"))?;
         let packages = &packages;
-        apt(cmd!("apt-get --quiet install --yes --no-install-recommends {packages...}"))?;
+        // Another run of apt may hold the lock.
+        let how = ["--yes", "--no-install-recommends", "-o", "DPkg::Lock::Timeout=300"];
+        apt(cmd!("apt-get --quiet install {how...} {packages...}"))?;
     }
     let (still, packages) = (missing().0.join(", "), packages.join(" "));
-    ensure!(still.is_empty(), "not here: {still}; on Debian: apt-get install {packages}");
+    ensure!(still.is_empty(), "still missing: {still} (on Debian: apt-get install {packages})");
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! The long proofs: what was to be shown, the figure, the peer's figure, whether it holds.
 //!
 //! Each proof is a function that fills a list of claims; an error ends the proof and becomes a
-//! claim that does not hold. Proofs that measure no time run two at once.
+//! claim that does not hold. Proofs that measure no time run two at a time.
 #![expect(clippy::unnecessary_wraps, reason = "all proofs have the same signature")]
 
 mod changes;
@@ -9,6 +9,8 @@ mod clients;
 mod compare;
 mod faults;
 mod fuse_volume;
+mod fuzz;
+mod hostile_clients;
 mod iozone;
 mod kernel_nbd;
 mod kill;
@@ -19,6 +21,7 @@ mod mount;
 mod mount_speed;
 mod mutants;
 mod policies;
+mod posix;
 mod postmark;
 mod ranks;
 mod rss;
@@ -64,76 +67,78 @@ mod prelude {
     pub(super) use crate::server::{Peer, Server};
 }
 
-/// Proofs beside which a proof may run.
-enum Beside {
-    Another,
-    /// In the short form, which judges no time.
-    AnotherIfQuick,
-    /// It measures time, or uses the whole machine.
-    None,
+/// Condition under which a proof may run in parallel with another one.
+enum Parallel {
+    Always,
+    /// In the short form, which checks no times.
+    IfQuick,
+    /// The proof measures time, or uses the whole machine.
+    Never,
 }
 
 pub(crate) struct Proof {
-    /// Its name on the command line.
+    /// Name on the command line.
     pub(crate) name: &'static str,
     /// What it shows.
     pub(crate) about: &'static str,
-    beside: Beside,
+    parallel: Parallel,
     run: Run,
 }
 
 type Run = fn(&Env, &mut Claims) -> Result<()>;
 
-const fn proof(name: &'static str, about: &'static str, beside: Beside, run: Run) -> Proof {
-    Proof { name, about, beside, run }
+const fn proof(name: &'static str, about: &'static str, parallel: Parallel, run: Run) -> Proof {
+    Proof { name, about, parallel, run }
 }
 
 /// A proof that runs alone.
 const fn alone(name: &'static str, about: &'static str, run: Run) -> Proof {
-    proof(name, about, Beside::None, run)
+    proof(name, about, Parallel::Never, run)
 }
 
-use Beside::{Another, AnotherIfQuick};
+use Parallel::{Always, IfQuick};
 use long_tests::bench;
 
 /// All proofs, in the order in which they are shown.
 pub(crate) const PROOFS: &[Proof] = &[
-    proof("clients", "real clients meet no error, no difference", Another, clients::run),
-    proof("faults", "a store that fills, shrinks, stalls, is shared", AnotherIfQuick, faults::run),
+    proof("clients", "real clients get no error, no wrong data", Always, clients::run),
+    proof("faults", "a store that fills, shrinks, stalls, is shared", IfQuick, faults::run),
     proof(
         "wrong-input",
-        "one clear sentence each; fuzzing",
-        AnotherIfQuick,
+        "fuzzing of NBD beside a healthy client",
+        IfQuick,
         long_tests::wrong_input,
     ),
-    proof("kill", "kill -9 under load loses nothing flushed", Another, kill::run),
+    alone("hostile-clients", "memory and service under hostile clients", hostile_clients::run),
+    proof("kill", "kill -9 under load loses nothing flushed", Always, kill::run),
     alone("kernel-nbd", "the kernel's NBD client, in a virtual machine", kernel_nbd::run),
     alone("fuse-volume", "ext4, xfs, btrfs on a volume as a file (root)", fuse_volume::run),
-    alone("mount", "programs of every day on a mounted directory (root)", mount::run),
+    alone("mount", "everyday programs on a mounted directory (root)", mount::run),
+    alone("posix", "external test suites on mounts and volumes (root)", posix::run),
     alone("mount-speed", "against bindfs, mergerfs and rclone (root)", mount_speed::run),
     alone("supercache", "a disk of 100 operations per second, cached (root)", supercache::run),
     alone("setuid", "writes that take rights, and programs at once (root)", long_tests::setuid),
-    proof("live", "clients verify while every setting changes", AnotherIfQuick, changes::run),
-    proof("rss", "memory stays within --memory and 32 MiB", AnotherIfQuick, rss::run),
+    proof("live", "clients verify while every setting changes", IfQuick, changes::run),
+    proof("rss", "memory stays within --memory plus 32 MiB", IfQuick, rss::run),
     alone("lazy", "lazy write on a slow disk (root)", lazy::run),
     alone("speed", "all hits, against the peers", speed::run),
     alone("in-process", "hits without a socket", |env, claims| {
         bench(env, claims, "larder-io --bench hit --")
     }),
-    proof("trace-fuzz", "wrong traces of every format", AnotherIfQuick, long_tests::trace_fuzz),
-    alone("default-policy", "the default hits most over the block traces", |env, claims| {
+    proof("trace-fuzz", "malformed traces of every format", IfQuick, long_tests::trace_fuzz),
+    alone("default-policy", "the default policy, against all others on traces", |env, claims| {
         bench(env, claims, "larder-lab --bench tuning -- default-policy")
     }),
     alone("same-cache", "a trace replayed to the server and simulated", same_cache::run),
     alone("sim-speed", "the simulator, against libCacheSim", sim_speed::run),
-    alone("sim-memory", "memory of a sweep, beside the need of its caches", sim_memory::run),
+    alone("sim-memory", "memory of a sweep, against that of its caches", sim_memory::run),
     alone("size", "the recommended size, against full sweeps", size::run),
     alone("leak", "a floor, a flood and a leak (root)", leak::run),
     alone("page-size", "page sizes and client threads under a database", policies::page_size),
     alone("auto", "--policy auto, against each policy", |env, claims| {
         bench(env, claims, "larder-lab --bench tuning -- auto")
     }),
-    alone("online-curve", "the curve of the running cache, against the exact", |env, claims| {
+    alone("online-curve", "the online curve, against the exact one", |env, claims| {
         bench(env, claims, "larder-lab --bench tuning -- curve")
     }),
     alone("curve-cost", "instructions that the curve adds to a hit", |env, claims| {
@@ -144,14 +149,15 @@ pub(crate) const PROOFS: &[Proof] = &[
     }),
     alone("warm", "a restart that reads back what was cached", warm::run),
     alone("compare", "larder compare, against known differences", compare::run),
-    proof("iozone", "the grid of IOzone on 4 GiB (root)", AnotherIfQuick, iozone::run),
+    proof("iozone", "the grid of IOzone on 4 GiB (root)", IfQuick, iozone::run),
     alone("slow-disk", "benchmarks on a disk of 100 operations per second", slow_disk::run),
-    proof("postmark", "PostMark, beside Debian's", AnotherIfQuick, postmark::run),
+    proof("postmark", "PostMark, against Debian's", IfQuick, postmark::run),
     alone("matrix", "file systems and schedulers (root)", long_tests::matrix),
     alone("ranks", "mpirun and two namespaces: one barrier, one total", ranks::run),
     alone("watch", "hits and misses, exact and cheap (root)", watch::run),
     alone("size-live", "a recording predicts the kernel's cache (root)", watch::size_live),
-    alone("mutants", "tests of the core notice changes of its code", mutants::run),
+    alone("fuzz", "fuzzing of all readers and parsers; counts executions", fuzz::run),
+    alone("mutants", "mutations of the core that its tests catch", mutants::run),
     alone("simulation", "20,000 seeds of crashes and faults", long_tests::simulation),
 ];
 
@@ -165,15 +171,22 @@ pub(crate) struct Options {
     pub(crate) seed: u64,
     /// The binary to prove instead of building one.
     pub(crate) binary: Option<PathBuf>,
+    /// The suites and the variants of `posix`, with commas between them; all if none is named.
+    pub(crate) suite: Option<String>,
+    pub(crate) variant: Option<String>,
+    /// Sources of xfstests.
+    pub(crate) xfstests: Option<PathBuf>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { quick: false, fuzz: None, seed: 1, binary: None }
+        let xfstests = std::env::var_os("LARDER_XFSTESTS").map(PathBuf::from);
+        let (suite, variant) = (None, None);
+        Self { quick: false, fuzz: None, seed: 1, binary: None, suite, variant, xfstests }
     }
 }
 
-/// The environment of one proof: options, the binary, a scratch directory of its own.
+/// Environment of one proof: options, the binary, a scratch directory of its own.
 pub(crate) struct Env {
     options: Options,
     larder: PathBuf,
@@ -202,12 +215,12 @@ impl Env {
         self.options.fuzz.unwrap_or(default).as_secs()
     }
 
-    /// A shared trace beside the repository, if it is there.
+    /// Returns the path of a shared trace beside the repository, if it exists.
     fn trace(&self, name: &str) -> Option<PathBuf> {
         Some(self.root.join("../shared/traces").join(name)).filter(|path| path.exists())
     }
 
-    /// `larder serve` of volumes, each `PATH` or `NAME=PATH`, with options in one line.
+    /// Prepares `larder serve` of volumes, each `PATH` or `NAME=PATH`, with options in one line.
     fn larder(&self, volumes: &[&str], options: &str) -> Larder<'_> {
         let volumes = volumes.iter().map(|&volume| volume.to_owned()).collect();
         Larder { binary: &self.larder, volumes, options: options.to_owned() }
@@ -222,7 +235,7 @@ impl Env {
 /// One line of the final table.
 #[derive(Debug)]
 pub(crate) struct Claim {
-    /// The proof that makes it.
+    /// The proof of this claim.
     pub(crate) proof: &'static str,
     /// What was to be shown.
     pub(crate) what: String,
@@ -231,7 +244,7 @@ pub(crate) struct Claim {
     pub(crate) verdict: Verdict,
 }
 
-/// The claims of a proof, printed as they come.
+/// The claims of a proof, printed as they are added.
 #[derive(Debug, Default)]
 pub(crate) struct Claims {
     proof: &'static str,
@@ -239,7 +252,7 @@ pub(crate) struct Claims {
 }
 
 impl Claims {
-    /// A claim with the peer's figure beside.
+    /// Adds a claim with the figure of the peer.
     fn against(
         &mut self,
         what: impl Into<String>,
@@ -267,7 +280,7 @@ impl Claims {
     fn collect(&mut self, out: &str) -> Result<()> {
         let before = self.list.len();
         for line in out.lines() {
-            // The first line of a test stands behind its name.
+            // libtest prints the first line of a test after its name.
             let fields = line.split_once("claim\t").map(|(_, rest)| rest.split('\t').collect());
             match fields.unwrap_or(Vec::new())[..] {
                 [what, figure, peer, verdict] => {
@@ -276,11 +289,12 @@ impl Claims {
                 _ => say!("   {line}"),
             }
         }
-        ensure!(self.list.len() > before, "it made no claim:\n{}", run::tail(out));
+        ensure!(self.list.len() > before, "the output contains no claim:\n{}", run::tail(out));
         Ok(())
     }
 
-    /// A claim that holds, with the figure, unless the work fails or needs what is missing.
+    /// Adds a claim that holds if `work` succeeds, with its figure. The claim is skipped if a
+    /// requirement is missing.
     fn tried(&mut self, what: impl Into<String>, work: impl FnOnce() -> Result<String>) {
         match work() {
             Ok(figure) => self.add(what, figure, true),
@@ -297,7 +311,7 @@ impl Claims {
     }
 }
 
-/// The error of work that needs what is missing here.
+/// A requirement that is missing on this machine.
 #[derive(Debug)]
 struct Missing(String);
 
@@ -307,12 +321,12 @@ impl std::fmt::Display for Missing {
     }
 }
 
-/// An error by which a claim is skipped, if there is a reason.
+/// Returns an error that skips the claim, if `missing` has a reason.
 fn need(missing: Option<String>) -> Result<()> {
     missing.map_or(Ok(()), |reason| bail!(Missing(reason)))
 }
 
-/// The binary to prove, built if none is named.
+/// Returns the binary under test; builds it if none is given.
 fn binary(options: &Options) -> Result<PathBuf> {
     if let Some(path) = &options.binary {
         return path.canonicalize().with_context(|| format!("find {}", path.display()));
@@ -325,8 +339,10 @@ fn binary(options: &Options) -> Result<PathBuf> {
     )
 }
 
-/// Runs the named proofs: first those that may run beside another one, two at once.
+/// Runs the named proofs: first those that may run in parallel, two at a time.
 pub(crate) fn claims(names: &[&str], options: &Options) -> Result<Vec<Claim>> {
+    let unknown = names.iter().find(|&&name| PROOFS.iter().all(|proof| proof.name != name));
+    ensure!(unknown.is_none(), "no proof '{}'", unknown.unwrap_or(&""));
     let (larder, root) = (binary(options)?, run::workspace()?);
     let one = |proof: &Proof| -> Vec<Claim> {
         let mut claims = Claims { proof: proof.name, list: Vec::new() };
@@ -337,13 +353,15 @@ pub(crate) fn claims(names: &[&str], options: &Options) -> Result<Vec<Claim>> {
         });
         if let Err(error) = done {
             claims.tried("the proof can be carried out", || Err(error));
+        } else if claims.list.is_empty() {
+            claims.add("the proof makes a claim", "no claim", false);
         }
         claims.list
     };
-    let may_share = |proof: &&Proof| match proof.beside {
-        Beside::Another => true,
-        Beside::AnotherIfQuick => options.quick,
-        Beside::None => false,
+    let may_share = |proof: &&Proof| match proof.parallel {
+        Parallel::Always => true,
+        Parallel::IfQuick => options.quick,
+        Parallel::Never => false,
     };
     let wanted = PROOFS.iter().filter(|proof| names.contains(&proof.name));
     let (shared, alone): (Vec<_>, Vec<_>) = wanted.partition(may_share);
@@ -369,7 +387,7 @@ pub(crate) fn claims(names: &[&str], options: &Options) -> Result<Vec<Claim>> {
 pub(crate) fn command(args: &[String]) -> Result<Ending> {
     let (names, options) = parse(args)?;
     if let Err(error) = packages::install() {
-        println!("{error:#}; what needs them will fail");
+        println!("{error:#}; claims that need them fail or are skipped");
     }
     let claims = claims(&names, &options)?;
     let row = |claim: &Claim| {
@@ -379,8 +397,11 @@ pub(crate) fn command(args: &[String]) -> Result<Ending> {
     let rows: Vec<_> = claims.iter().map(row).collect();
     println!();
     table::print(&["what was to be shown", "figure", "peer's figure", "holds"], &rows);
-    let broken = claims.iter().any(|claim| claim.verdict == Verdict::Fails);
-    Ok(if broken { Ending::Broken } else { Ending::Holds })
+    let count = |verdict| claims.iter().filter(|claim| claim.verdict == verdict).count();
+    let [hold, fail, skipped] = [Verdict::Holds, Verdict::Fails, Verdict::Skipped].map(count);
+    println!("\n{hold} hold, {fail} do not hold, {skipped} skipped");
+    // A run in which every claim was skipped is a failure.
+    Ok(if fail == 0 && hold > 0 { Ending::Holds } else { Ending::Broken })
 }
 
 fn parse(args: &[String]) -> Result<(Vec<&str>, Options)> {
@@ -394,6 +415,9 @@ fn parse(args: &[String]) -> Result<(Vec<&str>, Options)> {
             "--for" => options.fuzz = Some(duration(value()?)?),
             "--seed" => options.seed = value()?.parse().context("--seed needs a number")?,
             "--binary" => options.binary = Some(PathBuf::from(value()?)),
+            "--suite" => options.suite = Some(value()?.to_owned()),
+            "--variant" => options.variant = Some(value()?.to_owned()),
+            "--xfstests" => options.xfstests = Some(PathBuf::from(value()?)),
             name if PROOFS.iter().any(|proof| proof.name == name) => names.push(name),
             other => bail!("no proof and no option '{other}'; see `cargo xtask help`"),
         }

@@ -1,5 +1,5 @@
-//! Records of runs: those that `larder bench` writes are read here, and those of the proofs are
-//! written into bench-runs/ (schema `larder-run`, version 1, docs/FORMATS.md).
+//! Records of runs: reads those of `larder bench`, and writes those of the proofs into bench-runs/
+//! (schema `larder-run`, version 1, docs/FORMATS.md).
 
 use std::path::{Path, PathBuf};
 
@@ -15,13 +15,13 @@ pub(crate) fn read(path: &Path) -> Result<Value> {
     serde_json::from_str(&text).with_context(name)
 }
 
-/// A number of an answer or a record; `name` may be a path such as `/counters/hits`.
+/// Returns a number of an answer or a record; `name` may be a path such as `/counters/hits`.
 pub(crate) fn number(from: &Value, name: &str) -> Result<f64> {
     let found = if name.starts_with('/') { from.pointer(name) } else { from.get(name) };
     found.and_then(Value::as_f64).with_context(|| format!("no number {name}"))
 }
 
-/// The values of a series, or else of the first one of a group.
+/// Returns the values of a series, or else of the first series of a group.
 pub(crate) fn values(record: &Value, series: &str) -> Result<Vec<f64>> {
     let samples = record["samples"].as_array().context("a record has samples")?;
     let find = |key: &str| samples.iter().find(|it| it[key] == series);
@@ -36,18 +36,18 @@ pub(crate) fn middle(record: &Value, series: &str) -> Result<f64> {
     Ok(median(&values(record, series)?))
 }
 
-/// The time of day, RFC 3339.
+/// Returns the current time in the format of RFC 3339.
 fn now() -> Result<String> {
     Ok(run::text(cmd!("date -u +%Y-%m-%dT%H:%M:%SZ"))?.trim().to_owned())
 }
 
-/// The first line that a program prints about its version.
+/// Returns the first line that a program prints about its version.
 pub(crate) fn version(program: &str) -> String {
     let text = run::text(cmd!("{program} --version")).unwrap_or_default();
     text.lines().next().unwrap_or_default().to_owned()
 }
 
-/// A record that is being made.
+/// A record that is not written yet.
 pub(crate) struct Record {
     root: PathBuf,
     started: String,
@@ -57,7 +57,7 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// Begins a record of what is measured, with the software that takes part and the settings.
+    /// Begins a record with a description, the versions of the programs, and the settings.
     pub(crate) fn new(
         root: &Path,
         what: &str,
@@ -65,7 +65,7 @@ impl Record {
         settings: &Value,
     ) -> Result<Self> {
         let mut git = cmd!("git describe --always --dirty");
-        // `-dirty` where the commit alone does not give the binary.
+        // `-dirty` if the working tree differs from the commit.
         let commit = run::text(git.current_dir(root)).unwrap_or_default();
         let mut software = json!({ "larder": commit.trim() });
         for name in programs {
@@ -80,19 +80,19 @@ impl Record {
         Ok(Self { root: root.to_owned(), started, head, samples, comparisons })
     }
 
-    /// Adds the version of what has no `--version`.
+    /// Adds the version of software without a `--version` option.
     pub(crate) fn software(&mut self, name: &str, version: &str) {
         self.head["software"][name] = version.trim().into();
     }
 
-    /// Adds a series, rounded to so many digits.
+    /// Adds a series, rounded to `digits` decimal places.
     pub(crate) fn series(&mut self, name: &str, unit: &str, values: &[f64], digits: i32) {
         let scale = 10_f64.powi(digits);
         let values: Vec<f64> = values.iter().map(|it| (it * scale).round() / scale).collect();
         self.samples.push(json!({ "series": name, "unit": unit, "values": values }));
     }
 
-    /// Adds a comparison of two series; a ratio above what is `required` holds.
+    /// Adds a comparison of two series; it holds if the median ratio is at least `required`.
     pub(crate) fn comparison(
         &mut self,
         what: &str,
@@ -108,13 +108,13 @@ impl Record {
         }));
     }
 
-    /// Writes it into bench-runs, named after a proof and the time; answers where.
+    /// Writes the record into bench-runs, named after a proof and the time; returns the path.
     pub(crate) fn write(self, proof: &str) -> Result<String> {
         let name = format!("{proof}-{}", self.started.replace(':', ""));
         self.write_as(&name)
     }
 
-    /// Writes it into bench-runs under this name.
+    /// Writes the record into bench-runs under this name; returns the path.
     pub(crate) fn write_as(mut self, name: &str) -> Result<String> {
         self.head["samples"] = self.samples.into();
         self.head["comparisons"] = self.comparisons.into();
@@ -126,7 +126,7 @@ impl Record {
     }
 }
 
-/// Facts on which the figures depend, without the name of the machine.
+/// Returns the properties of the machine that affect the figures, without its name.
 fn machine() -> Value {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let field = |path: &str, name: &str| {

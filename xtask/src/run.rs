@@ -1,4 +1,4 @@
-//! Runs other programs: shows their output, or keeps it for the message when they fail.
+//! Runs other programs: shows their output, or captures it for the message of a failure.
 
 use std::borrow::BorrowMut;
 use std::fs::File;
@@ -11,8 +11,8 @@ use anyhow::{Context as _, Result, bail};
 /// Lines of a failed program's output in a message.
 const TAIL_LINES: usize = 12;
 
-/// A [`Command`] from a line as a person types it, with variables in braces; after a number, it is
-/// ended after so many seconds.
+/// Makes a [`Command`] from a command line with variables in braces; a number before the line is a
+/// timeout in seconds.
 macro_rules! cmd {
     ($line:literal) => {{
         let shell = crate::run::shell();
@@ -75,7 +75,7 @@ pub(crate) fn target_dir() -> Result<PathBuf> {
     dir.context("cargo names no target directory")
 }
 
-/// Has cargo build something; the path of the executable of this name.
+/// Builds with cargo, and returns the path of the executable of this name.
 pub(crate) fn built(root: &Path, words: &[&str], name: &str) -> Result<PathBuf> {
     let text = text(cargo(root).args(words).arg("--message-format=json"))?;
     let of_name = |line: &str| {
@@ -86,10 +86,17 @@ pub(crate) fn built(root: &Path, words: &[&str], name: &str) -> Result<PathBuf> 
     text.lines().filter_map(of_name).next_back().with_context(|| format!("cargo built no {name}"))
 }
 
-/// A command that is ended after `seconds`, with its process group, so that a stuck server is a
-/// failure.
+/// Returns a command that ends after `seconds`, with its process group, so that a server that hangs
+/// is a failure.
+///
+/// `timeout` has a process group of its own, which Ctrl-C does not reach. Therefore the kernel also
+/// ends it when the thread that started it ends, kill -9 of this process included.
 pub(crate) fn within(seconds: u64, command: &Command) -> Command {
-    let mut limited = cmd!("timeout --kill-after=5");
+    let mut limited = if installed("setpriv") {
+        cmd!("setpriv --pdeathsig TERM timeout --kill-after=5")
+    } else {
+        cmd!("timeout --kill-after=5")
+    };
     limited.arg(seconds.to_string()).arg(command.get_program()).args(command.get_args());
     limited.envs(command.get_envs().filter_map(|(key, value)| Some((key, value?))));
     if let Some(dir) = command.get_current_dir() {
@@ -98,7 +105,7 @@ pub(crate) fn within(seconds: u64, command: &Command) -> Command {
     limited
 }
 
-/// Runs with everything shown; an error if it fails.
+/// Runs a command with its output shown; fails if the command fails.
 pub(crate) fn show(command: &mut Command) -> Result<()> {
     let line = describe(command);
     println!("$ {line}");
@@ -127,7 +134,7 @@ pub(crate) fn keep(mut command: impl BorrowMut<Command>) -> Result<Output> {
     Ok(Output { code: status.code(), stdout: printed(stdout)?, stderr: printed(stderr)? })
 }
 
-/// Runs and returns the standard output; an error, with the end of its output, if it fails.
+/// Runs a command and returns its standard output; a failure has the last lines of the output.
 pub(crate) fn text(mut command: impl BorrowMut<Command>) -> Result<String> {
     let out = keep(command.borrow_mut())?;
     if !out.ok() {
@@ -139,16 +146,16 @@ pub(crate) fn text(mut command: impl BorrowMut<Command>) -> Result<String> {
     Ok(out.stdout)
 }
 
-/// Runs and parses the standard output as JSON, from the first brace on.
+/// Runs a command and parses its standard output as JSON, from the first brace on.
 pub(crate) fn json_of(mut command: impl BorrowMut<Command>) -> Result<serde_json::Value> {
     json_in(&text(command.borrow_mut())?).with_context(|| describe(command.borrow()))
 }
 
-/// The first JSON object in a text.
+/// Returns the first JSON object in a text.
 pub(crate) fn json_in(text: &str) -> Result<serde_json::Value> {
-    let start = text.find('{').context("it printed no JSON")?;
+    let start = text.find('{').context("the output contains no JSON")?;
     let mut values = serde_json::Deserializer::from_str(&text[start..]).into_iter();
-    values.next().context("it printed no JSON")?.context("parse JSON")
+    values.next().context("the output contains no JSON")?.context("parse JSON")
 }
 
 /// The last lines of a text.
@@ -161,6 +168,9 @@ pub(crate) fn tail(text: &str) -> String {
 fn describe(command: &Command) -> String {
     let mut words = vec![command.get_program().to_string_lossy().into_owned()];
     words.extend(command.get_args().map(|arg| arg.to_string_lossy().into_owned()));
+    if words[0] == "setpriv" {
+        words.drain(..3);
+    }
     if words[0] == "timeout" {
         words.drain(..1);
         let is_limit = |word: &String| word.starts_with('-') || word.parse::<u64>().is_ok();
@@ -180,14 +190,14 @@ pub(crate) fn installed(program: &str) -> bool {
         .any(|dir| dir.join(program).is_file())
 }
 
-/// The reason why a proof that needs root and these programs cannot run here.
+/// Returns the reason why a proof that needs root and these programs cannot run, if there is one.
 pub(crate) fn missing(needs: &[&str]) -> Option<String> {
     if is_root() { absent(needs) } else { Some("needs root".into()) }
 }
 
-/// The same where it does not need root.
+/// As [`missing`], for a proof that does not need root.
 pub(crate) fn absent(needs: &[&str]) -> Option<String> {
-    needs.iter().find(|name| !installed(name)).map(|name| format!("no {name}"))
+    needs.iter().find(|name| !installed(name)).map(|name| format!("{name} is not installed"))
 }
 
 pub(crate) fn is_root() -> bool {

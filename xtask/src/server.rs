@@ -12,6 +12,9 @@ use serde_json::Value;
 use crate::daemon::{Daemon, Ended};
 use crate::run::{self, cmd};
 
+/// The control socket of a server in its directory.
+const CONTROL: &str = "socket.control";
+
 /// A server that Larder is compared with: its name in tables and records, and the command line that
 /// serves on SOCKET in the foreground until SIGTERM.
 pub(crate) struct Peer(pub(crate) &'static str, String);
@@ -21,8 +24,8 @@ impl Peer {
         Self(name, line.into())
     }
 
-    /// `nbdkit null` of so many bytes, where each read and write takes so long, on this many
-    /// threads.
+    /// `nbdkit null` of `bytes` bytes with `threads` threads, where each read and write takes
+    /// `time`.
     pub(crate) fn nbdkit_slow(bytes: u64, time: Duration, threads: u32) -> Self {
         let (line, ms) = ("nbdkit --foreground --unix SOCKET --filter=delay", time.as_millis());
         let how = format!("--threads={threads} null size={bytes} rdelay={ms}ms wdelay={ms}ms");
@@ -54,14 +57,16 @@ impl Larder<'_> {
     fn command(&self, dir: &Path) -> Command {
         let (binary, volumes, socket) = (self.binary, &self.volumes, dir.join("socket"));
         let options = self.options.split_whitespace();
-        cmd!("{binary} serve {volumes...} {options...} --listen unix:{socket}")
+        let control = dir.join(CONTROL);
+        let listen = format!("unix:{}", socket.display());
+        cmd!("{binary} serve {volumes...} {options...} --listen {listen} --control {control}")
     }
 
     pub(crate) fn start(&self, scratch: &Path) -> Result<Server> {
         self.start_as(scratch, |command| command)
     }
 
-    /// Starts what `place` makes of the command.
+    /// Starts the command that `place` returns for the command of the server.
     pub(crate) fn start_as(
         &self,
         scratch: &Path,
@@ -102,7 +107,7 @@ impl Server {
 
     /// The control socket of Larder.
     pub(crate) fn control(&self) -> PathBuf {
-        self.0.file("socket.control")
+        self.0.file(CONTROL)
     }
 
     /// The address of its default export.
@@ -115,7 +120,8 @@ impl Server {
         format!("nbd+unix:///{export}?socket={}", self.socket().display())
     }
 
-    /// The volume of this name in the answer of `larder ctl WHAT`, the first one without a name.
+    /// Returns the volume of this name in the answer of `larder ctl WHAT`, or the first one if
+    /// `name` is empty.
     pub(crate) fn volume(&self, larder: &Path, what: &str, name: &str) -> Result<Value> {
         let control = self.control();
         let answer =
@@ -153,14 +159,14 @@ impl Server {
     pub(crate) fn cpu(&self) -> Result<Duration> {
         let text = self.proc("stat")?;
         // The name, in brackets, may hold blanks; utime and stime are fields 14 and 15.
-        let fields = text.rsplit_once(") ").context("/proc/PID/stat has an unknown form")?.1;
+        let fields = text.rsplit_once(") ").context("/proc/PID/stat has an unknown format")?.1;
         let ticks = fields.split(' ').skip(11).take(2).map(str::parse::<u64>);
         let ticks = ticks.sum::<Result<u64, _>>().context("read /proc/PID/stat")?;
         Ok(Duration::from_millis(ticks * 1000 / rustix::param::clock_ticks_per_second()))
     }
 }
 
-/// A field of a file such as `/proc/meminfo` that is given in kB, in bytes.
+/// Returns in bytes a field that a file such as `/proc/meminfo` has in kB.
 pub(crate) fn kib_field(text: &str, field: &str) -> Option<u64> {
     let value = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))?;
     value.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib * 1024)

@@ -1,10 +1,10 @@
-//! Medians, spreads, and trials that take turns.
+//! Medians, spreads, and alternating trials.
 
 use std::fmt;
 
 use anyhow::Result;
 
-/// The middle value, or the mean of the two in the middle; NaN without values.
+/// Returns the middle value, or the mean of the two in the middle; NaN if there are no values.
 pub(crate) fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -17,7 +17,7 @@ pub(crate) fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// The mean and the greatest value.
+/// Returns the mean and the greatest value.
 pub(crate) fn mean_and_most(values: &[f64]) -> (f64, f64) {
     let count = super::prove::to_f64(values.len().max(1) as u64);
     (values.iter().sum::<f64>() / count, values.iter().copied().fold(f64::NEG_INFINITY, f64::max))
@@ -38,12 +38,12 @@ impl Spread {
         Self { median: median(values), min, max }
     }
 
-    /// The ratios of the trials of the same round.
+    /// Returns the spread of the ratios of trials of the same round.
     pub(crate) fn of_ratios(ours: &[f64], theirs: &[f64]) -> Self {
         Self::of(&ours.iter().zip(theirs).map(|(a, b)| a / b).collect::<Vec<_>>())
     }
 
-    /// In words, where it is one of ratios.
+    /// Formats a spread of ratios.
     pub(crate) fn times(&self) -> String {
         format!("{:.2} times ({:.2} to {:.2})", self.median, self.min, self.max)
     }
@@ -61,7 +61,7 @@ impl fmt::Display for Spread {
     }
 }
 
-/// Runs a trial of each of `count` participants in each round; the order turns from round to
+/// Runs a trial of each of `count` participants in each round; the order rotates from round to
 /// round.
 pub(crate) fn take_turns(
     rounds: usize,
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_turns_from_round_to_round() {
+    fn the_order_rotates_from_round_to_round() {
         let mut order = Vec::new();
         take_turns(2, 3, |index| {
             order.push(index);

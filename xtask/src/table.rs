@@ -21,7 +21,7 @@ impl Verdict {
         }
     }
 
-    /// The verdict of a word; any other word is a failure.
+    /// Returns the verdict of a word; an unknown word is a failure.
     pub(crate) fn of_word(word: &str) -> Self {
         let all = [Self::Holds, Self::Skipped];
         all.into_iter().find(|verdict| verdict.word() == word).unwrap_or(Self::Fails)

@@ -1,8 +1,8 @@
 //! `cargo xtask test`: rules, tests and the short form of the proofs, with one table at the end.
 //!
-//! Everything is built once, with all features, in one target directory. The tests run by
-//! cargo-nextest; clippy and rustdoc check the same code meanwhile, since most tests wait rather
-//! than compute. The proofs come last, alone, on the binary that the tests used.
+//! Everything is built once, with all features, in one target directory. cargo-nextest runs the
+//! tests while clippy and rustdoc check the same code, since most tests wait rather than compute.
+//! The proofs come last, alone, on the binary that the tests used.
 
 mod skips;
 mod stress;
@@ -20,10 +20,10 @@ use skips::Skips;
 /// The proofs whose short form runs each time.
 const QUICK: &[&str] = &["clients", "faults", "rss", "kill", "live", "postmark", "iozone"];
 
-/// The most seconds that one step may take; a step that never ends fails.
+/// Timeout of one step in seconds.
 const STEP_S_MAX: u64 = 40 * 60;
 
-/// The tests of file systems, which run a second time over io_uring.
+/// The tests of file systems, which run a second time with FUSE over io_uring.
 const FILE_SYSTEMS: &str = "package(larder-io) and test(/^(folder|fuse)::/)";
 
 /// One line of the final table.
@@ -43,7 +43,7 @@ pub(crate) fn command(args: &[String]) -> Result<Ending> {
             let rounds = rounds.context("--stress needs a number of rounds, 1 or more")?;
             stress::command(rounds, filter.first().map_or("all()", String::as_str))
         }
-        _ => bail!("test takes no arguments but --stress ROUNDS [FILTER]"),
+        _ => bail!("test: the only arguments are --stress ROUNDS [FILTER]"),
     }
 }
 
@@ -71,7 +71,7 @@ fn everything() -> Ending {
     lines.extend(theirs);
     step(&mut lines, "default features", default_features);
     step(&mut lines, "generated documents", || held(docs::command(&["--check".to_owned()])?));
-    short_proofs(&mut lines);
+    short_proofs(&mut lines, &skips);
     skips.report(&mut lines);
     summary(&lines)
 }
@@ -100,7 +100,7 @@ fn rustdoc() -> Result<()> {
     cargo(&args, &[("RUSTDOCFLAGS", "--deny warnings")])
 }
 
-/// The features that `cargo build --release` builds with, and none at all.
+/// Checks the default features, and a build without features.
 fn default_features() -> Result<()> {
     let lint = ["--", "--deny", "warnings"];
     cargo(&[&["clippy", "--package", "larder"], &lint[..]].concat(), &[])?;
@@ -108,7 +108,7 @@ fn default_features() -> Result<()> {
     cargo(&[&bare[..], &lint].concat(), &[])
 }
 
-/// The tests of file systems once more, over io_uring where the kernel has it.
+/// Runs the tests of file systems again, with FUSE over io_uring if the kernel has it.
 fn over_io_uring(lines: &mut Vec<Line>, skips: &Skips) {
     let name = "file systems over io_uring";
     if let Some(reason) = rings::missing() {
@@ -132,19 +132,25 @@ fn cargo(args: &[&str], environment: &[(&str, &str)]) -> Result<()> {
     run::show(command.args(args).envs(environment.iter().copied()))
 }
 
-/// The short form of the proofs, on the binary that the tests used.
-fn short_proofs(lines: &mut Vec<Line>) {
+/// Runs the short form of the proofs, on the binary that the tests used. A skipped claim is judged
+/// as a skipped test is.
+fn short_proofs(lines: &mut Vec<Line>, skips: &Skips) {
     println!("\n== short proofs");
     let claims = nextest::binary().and_then(|binary: PathBuf| {
         let options = Options { quick: true, binary: Some(binary), ..Options::default() };
         prove::claims(QUICK, &options)
     });
     match claims {
-        Ok(claims) => lines.extend(claims.into_iter().map(|claim| Line {
-            name: format!("{}: {}", claim.proof, claim.what),
-            note: claim.figure,
-            verdict: claim.verdict,
-        })),
+        Ok(claims) => {
+            for claim in claims {
+                let name = format!("{}: {}", claim.proof, claim.what);
+                if claim.verdict == Verdict::Skipped {
+                    skips.add(&name, &claim.figure);
+                } else {
+                    lines.push(Line { name, note: claim.figure, verdict: claim.verdict });
+                }
+            }
+        }
         Err(error) => step(lines, "short proofs", || Err(error)),
     }
 }

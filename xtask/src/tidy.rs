@@ -1,6 +1,6 @@
 //! The rules of this repository as a test: each violation is one line, `path:line: rule`.
 //!
-//! Reads what is on disk, so that a file not yet committed is judged as well. Rules about code
+//! It reads the working tree, so that uncommitted files are checked as well. Rules about code
 //! itself are lints of rustc and clippy, in Cargo.toml.
 
 #[cfg(test)]
@@ -18,11 +18,11 @@ use crate::run::{self, cmd};
 const FILE_BYTES_MAX: u64 = 1 << 20;
 /// As in rustfmt.toml.
 const COLUMNS_MAX: usize = 100;
-/// A longer source does more than one thing.
+/// Maximum number of code lines of a source file.
 const CODE_LINES_MAX: usize = 800;
 
-/// Beginnings of paths that exist on one machine only. Written in parts, so that this file keeps
-/// its own rule.
+/// Prefixes of paths that exist on one machine only. They are split, so that this file follows its
+/// own rule.
 const MACHINE_PATHS: &[&str] = &[
     concat!("/wo", "rk/"),
     concat!("/ro", "ot/"),
@@ -32,7 +32,7 @@ const MACHINE_PATHS: &[&str] = &[
 /// Words that mark unfinished work.
 const UNFINISHED: &[&str] = &[concat!("TO", "DO"), concat!("FIX", "ME")];
 
-/// Crate and the crates that it may use, in any kind of dependency.
+/// Each crate, and the crates that it may depend on in any way.
 const MAY_USE: &[(&str, &[&str])] = &[
     ("larder-mem", &[]),
     ("larder-core", &[]),
@@ -40,6 +40,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("larder-mem-loom", &[]),
     ("larder-core-shuttle", &[]),
     ("larder-testing", &[]),
+    ("larder-fuzz", &["larder-core", "larder-io", "larder-lab", "larder-report"]),
     ("larder-report", &[]),
     ("larder-io", &["larder-mem", "larder-core"]),
     ("larder-lab", &["larder-core", "larder-report"]),
@@ -48,10 +49,11 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "larder",
         &["larder-mem", "larder-core", "larder-report", "larder-io", "larder-lab", "larder-host"],
     ),
-    ("xtask", &[]),
+    // Its proofs use the hostile clients of the tests.
+    ("xtask", &["larder-testing"]),
 ];
 
-/// The crate that all others may use, in dev-dependencies alone.
+/// The crate that all others may use, but only as a dev-dependency.
 const TESTING: &str = "larder-testing";
 
 /// `tidy`.
@@ -66,7 +68,7 @@ pub(crate) fn command() -> Result<Ending> {
     Ok(if violations.is_empty() { Ending::Holds } else { Ending::Broken })
 }
 
-/// The direction between our crates, from the metadata of cargo.
+/// Checks the dependencies between our crates, from the metadata of cargo.
 fn direction(metadata: &Value) -> Vec<String> {
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let name = |value: &Value| value["name"].as_str().unwrap_or_default().to_owned();
@@ -80,7 +82,7 @@ fn direction(metadata: &Value) -> Vec<String> {
             found.push(format!("{manifest}:1: {rule}"));
         };
         let Some((_, allowed)) = MAY_USE.iter().find(|(known, _)| *known == this) else {
-            add(format!("crate {this} has no place in the direction (xtask/src/tidy.rs)"));
+            add(format!("crate {this} is not in the list of dependencies (xtask/src/tidy.rs)"));
             continue;
         };
         let mut used = list(&package["dependencies"]);
@@ -93,18 +95,45 @@ fn direction(metadata: &Value) -> Vec<String> {
     found
 }
 
-/// All violations in the files of a tree.
+/// Returns all violations in the files of a tree.
 fn check(root: &Path) -> Result<Vec<String>> {
     let mut find = cmd!("find -path ./.git -prune -o -path ./target -prune -o -type f -print");
     let files = run::text(find.current_dir(root))?;
     let mut files: Vec<&str> = files.lines().filter_map(|path| path.strip_prefix("./")).collect();
     files.sort_unstable();
     let mut found = Vec::new();
-    for path in files {
+    for path in &files {
         check_file(root, Path::new(path), |line, rule| {
             found.push(format!("{path}:{line}: {rule}"));
         })
         .with_context(|| format!("check {path}"))?;
+    }
+    found.extend(missing_tests(root, &files)?);
+    Ok(found)
+}
+
+/// Documents that name the tests of what they promise.
+const PROMISES: &[&str] = &["docs/SEMANTICS.md", "docs/SECURITY.md"];
+/// Minimum number of underscores by which the name of a test differs from that of a counter.
+const UNDERSCORES_MIN: usize = 4;
+
+/// Returns the tests that documents name and that do not exist.
+fn missing_tests(root: &Path, files: &[&str]) -> Result<Vec<String>> {
+    let read = |path: &str| {
+        std::fs::read_to_string(root.join(path)).with_context(|| format!("read {path}"))
+    };
+    let is_source = |path: &&&str| Path::new(path).extension().is_some_and(|it| it == "rs");
+    let sources = files.iter().filter(is_source).map(|path| read(path));
+    let sources = sources.collect::<Result<String>>()?;
+    let mut found = Vec::new();
+    for path in PROMISES.iter().filter(|path| files.contains(*path)) {
+        let text = read(path)?;
+        let names = text.split('`').skip(1).step_by(2).filter(|name| {
+            let is_name = name.bytes().all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'_'));
+            is_name && name.matches('_').count() >= UNDERSCORES_MIN
+        });
+        let missing = names.filter(|name| !sources.contains(&format!("fn {name}(")));
+        found.extend(missing.map(|name| format!("{path}:1: there is no test {name}")));
     }
     Ok(found)
 }
@@ -127,7 +156,7 @@ fn check_file(root: &Path, path: &Path, mut add: impl FnMut(usize, String)) -> R
         let is_inside = |c: char| c.is_alphanumeric() || "._-~/*}>".contains(c);
         for start in MACHINE_PATHS {
             if line.match_indices(start).any(|(at, _)| !line[..at].ends_with(is_inside)) {
-                add(format!("path of one machine: {start}"));
+                add(format!("machine-specific path: {start}"));
             }
         }
         if is_plain && line.chars().count() > COLUMNS_MAX {
@@ -142,7 +171,10 @@ fn check_file(root: &Path, path: &Path, mut add: impl FnMut(usize, String)) -> R
         }
         let trimmed = line.trim_start();
         if is_source && trimmed.starts_with("#[ignore") {
-            add("#[ignore]: a test runs or goes; long ones are proofs of xtask".into());
+            add("#[ignore]: remove the test, or make it a proof of xtask".into());
+        }
+        if is_source && !is_door(path) {
+            doors(&path.to_string_lossy(), trimmed).for_each(&mut add);
         }
         code_lines += usize::from(!trimmed.is_empty() && !trimmed.starts_with("//"));
         in_code ^= trimmed.starts_with("```");
@@ -152,7 +184,7 @@ fn check_file(root: &Path, path: &Path, mut add: impl FnMut(usize, String)) -> R
         }
     }
     if is_source && !text.starts_with("//!") {
-        add(1, "does not begin with //!: say what the file is for".into());
+        add(1, "does not begin with //!: describe the purpose of the file".into());
     }
     if is_source && code_lines > CODE_LINES_MAX {
         add(1, format!("{code_lines} lines of code, more than {CODE_LINES_MAX}"));
@@ -160,8 +192,33 @@ fn check_file(root: &Path, path: &Path, mut add: impl FnMut(usize, String)) -> R
     Ok(())
 }
 
-/// The links of a line, `](TARGET)` with a title after a blank left out, to files that do not
-/// exist.
+/// The places where a terminal is written to, or a name becomes text for one: they escape.
+const DOORS: &[&str] = &[
+    "crates/cli/src/output.rs",
+    "crates/report/src/escape.rs",
+    // Paths as JSON has them.
+    "crates/report/src/table.rs",
+];
+
+fn is_door(path: &Path) -> bool {
+    DOORS.iter().any(|door| path == Path::new(door))
+}
+
+/// What a line does around the doors.
+fn doors(path: &str, line: &str) -> impl Iterator<Item = String> {
+    let code = line.split("//").next().unwrap_or_default();
+    let writes = code.contains("io::stdout()") || code.contains("io::stderr()");
+    let of_program = path.starts_with("crates/cli/src/");
+    let of_report = path.starts_with("crates/report/src/");
+    let opens = writes && !code.contains(".is_terminal()") && (of_program || of_report);
+    let opens = opens.then(|| "use crate::output::{stdout, stderr}: they escape names".to_owned());
+    let lossy = [".display()", "to_string_lossy()", "from_utf8_lossy("];
+    let lossy = lossy.iter().filter(move |call| of_report && code.contains(**call));
+    let lossy = lossy.map(|call| format!("{call}: show names by larder_report::escape"));
+    opens.into_iter().chain(lossy.collect::<Vec<_>>())
+}
+
+/// Returns the links of a line (`](TARGET)`, without a title) to files that do not exist.
 fn missing_links<'a>(dir: &'a Path, line: &'a str) -> impl Iterator<Item = String> + 'a {
     let target = |rest: &'a str| rest.split(')').next()?.split_whitespace().next();
     let files = line.split("](").skip(1).filter_map(target);

@@ -7,8 +7,10 @@ use larder_core::mode::{FlushMode, WriteMode};
 use larder_core::policy::PolicyKind;
 use larder_core::tunables::Tunables;
 use larder_core::units::{BLOCK_BYTES_U64, PAGE_BLOCKS_MAX};
+use larder_io::front::fuse::MountRestrictions;
 use larder_io::front::nbd::ListenAddress;
 use larder_io::nbd_client::NbdUri;
+use larder_report::escape;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
@@ -112,6 +114,20 @@ pub(crate) fn write_mode(text: &str) -> Result<WriteMode, String> {
     one_of("write mode", text, WriteMode::from_name(text), &names)
 }
 
+/// A restriction of a mount by its name in mount(8).
+pub(crate) fn restriction(text: &str) -> Result<MountRestrictions, String> {
+    match text {
+        "ro" => Err("for a read-only mount write --write-mode read-only".into()),
+        "suid" | "dev" | "exec" | "rw" => {
+            Err(format!("\"{text}\" permits what SOURCE's mount may forbid; leave it out"))
+        }
+        _ => {
+            let names = ["nosuid", "nodev", "noexec"];
+            one_of("restriction", text, MountRestrictions::parse(text), &names)
+        }
+    }
+}
+
 /// A flush mode by name.
 pub(crate) fn flush_mode(text: &str) -> Result<FlushMode, String> {
     let names: Vec<_> = FlushMode::ALL.iter().map(|mode| mode.name()).collect();
@@ -195,6 +211,12 @@ pub(crate) fn volume(text: &str) -> Result<VolumeArgument, String> {
         None => Path::new(path).file_stem().and_then(|stem| stem.to_str()),
     };
     let name = name.or(own_name).unwrap_or("volume").to_owned();
+    if name.contains(escape::is_unsafe) {
+        return Err(format!(
+            "{} cannot be the name of a volume: it has control characters; write NAME=PATH",
+            escape::text(&name)
+        ));
+    }
     Ok(VolumeArgument { name, path: path.into(), upstream })
 }
 

@@ -7,14 +7,17 @@
 //! the token.
 
 mod answers;
+mod connections;
 mod curves;
 mod jobs;
 mod keep;
 mod listen;
+mod live_stream;
 mod metrics;
 mod request;
 mod routes;
 mod server;
+mod strict_json;
 mod token;
 
 pub(crate) use listen::known_sockets;

@@ -1,8 +1,8 @@
-//! The log on standard error: warnings and errors, or what `LARDER_LOG` asks for.
+//! The log on standard error: warnings and errors, or the levels that `LARDER_LOG` selects.
 //!
 //! `LARDER_LOG` is a level (`info`) or a list of levels by module (`warn,larder_io::store=debug`).
 
-use std::io::IsTerminal;
+use std::io::{self, Write};
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
@@ -11,22 +11,39 @@ use tracing_subscriber::util::SubscriberInitExt;
 /// The environment variable that chooses levels.
 const VARIABLE: &str = "LARDER_LOG";
 
+/// Writes each entry as one line.
+struct Lines;
+
+impl Write for Lines {
+    /// Takes a whole entry, which the layer writes at once.
+    fn write(&mut self, entry: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(entry);
+        crate::output::error_line(text.strip_suffix('\n').unwrap_or(&text));
+        Ok(entry.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// Starts the log of this process.
 pub(crate) fn start() {
-    let asked = std::env::var(VARIABLE).ok().filter(|text| !text.is_empty());
-    let parsed = asked.as_deref().map(str::parse::<Targets>);
-    let refused = matches!(parsed, Some(Err(_)));
+    let value = std::env::var(VARIABLE).ok().filter(|text| !text.is_empty());
+    let parsed = value.as_deref().map(str::parse::<Targets>);
+    let is_invalid = matches!(parsed, Some(Err(_)));
     let warnings = Targets::new().with_default(LevelFilter::WARN);
     let lines = tracing_subscriber::fmt::layer()
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
-        // It would report on standard error, which is what has failed.
+        .with_writer(|| Lines)
+        // Colours would have to be distinguished from escape sequences in names.
+        .with_ansi(false)
+        // An internal error would be reported on standard error, which is what failed.
         .log_internal_errors(false);
     let filter = parsed.and_then(Result::ok).unwrap_or(warnings);
     tracing_subscriber::registry().with(lines).with(filter).init();
-    if refused {
+    if is_invalid {
         tracing::warn!(
-            "{VARIABLE} is not understood; warnings are logged (write a level such as info, or \
+            "cannot parse {VARIABLE}; logging warnings and errors (set a level such as info, or \
              MODULE=LEVEL,...)"
         );
     }

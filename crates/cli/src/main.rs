@@ -14,11 +14,15 @@ mod live;
 mod logging;
 mod output;
 mod progress;
+mod runtime_directory;
 mod signals;
 mod systemd;
 mod tui;
 
+use clap::error::ContextKind;
 use clap::{Parser, Subcommand};
+use larder_report::escape;
+use std::ffi::OsStr;
 use std::process::ExitCode;
 
 /// The tables of the cache and of the simulator are looked at in random places.
@@ -80,8 +84,27 @@ enum Command {
 const FAILURE: u8 = 2;
 
 fn main() -> ExitCode {
+    larder_mem::map_large_pieces();
     logging::start();
-    let result = match Cli::parse().command {
+    larder_io::fault::arm_from_environment();
+    let command = match Cli::try_parse() {
+        Ok(cli) => cli.command,
+        Err(error) => return refuse(&error),
+    };
+    let result = signals::outlive_file_size_limit().and_then(|()| run(command));
+    match result {
+        Ok(code) => code,
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            let what = if is_of_output(&error) { "write to standard output: " } else { "" };
+            eprintln!("larder: failed to {what}{}", output::sentence(&error));
+            ExitCode::from(FAILURE)
+        }
+    }
+}
+
+fn run(command: Command) -> anyhow::Result<ExitCode> {
+    match command {
         Command::Serve(arguments) => succeed(commands::serve::run(&arguments)),
         Command::Mount(arguments) => succeed(commands::mount::run(&arguments)),
         Command::Ctl(arguments) => commands::ctl::run(&arguments),
@@ -100,15 +123,35 @@ fn main() -> ExitCode {
         Command::Docs(arguments) => succeed(commands::docs::run(&arguments)),
         Command::Load(arguments) => commands::load::run(&arguments),
         Command::TakeMemory(arguments) => succeed(commands::take_memory::run(&arguments)),
-    };
-    match result {
-        Ok(code) => code,
-        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
-        Err(error) => {
-            let what = if is_of_output(&error) { "write to standard output: " } else { "" };
-            eprintln!("larder: failed to {what}{}", output::sentence(&error));
-            ExitCode::from(FAILURE)
+    }
+}
+
+/// Says what is wrong with the command line, or prints the help that was asked for.
+fn refuse(error: &clap::Error) -> ExitCode {
+    if error.use_stderr() {
+        // It quotes arguments, which may be names of files: the error about escaped ones is safe.
+        if let Err(error) = Cli::try_parse_from(std::env::args_os().map(|it| escaped(&it))) {
+            eprint!("{}", error.render());
+        } else {
+            // Control characters were the error.
+            let argument = error.get(ContextKind::InvalidArg).map(ToString::to_string);
+            let reason = std::error::Error::source(error).map(ToString::to_string);
+            let (argument, reason) = (argument.unwrap_or_default(), reason.unwrap_or_default());
+            eprintln!("error: invalid value for {argument}: {reason}");
         }
+        return ExitCode::from(FAILURE);
+    }
+    // The same as below: a reader that has had enough is no failure.
+    drop(error.print());
+    ExitCode::SUCCESS
+}
+
+/// An argument as it is shown; of `--flag=VALUE` the value.
+fn escaped(argument: &OsStr) -> String {
+    let text = argument.to_string_lossy();
+    match text.split_once('=') {
+        Some((flag, value)) if flag.starts_with("--") => format!("{flag}={}", escape::text(value)),
+        _ => escape::text(&text).into_owned(),
     }
 }
 

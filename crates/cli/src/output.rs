@@ -1,12 +1,39 @@
-//! Results into files, and errors as sentences.
+//! Standard output and standard error, results into files, and errors as sentences.
+//!
+//! Invariant: all that this program writes to a terminal passes [`stdout`], [`stderr`] or
+//! [`error_line`], but for its own control sequences ([`raw_stdout`], the live view). So no name of
+//! a file, a process or a volume controls a terminal, wherever it is printed.
 
 mod whole;
 
 pub(crate) use whole::Whole;
 
 use anyhow::{Context, Result};
-use std::io::Write;
+use larder_report::escape::{self, Terminal};
+use std::io::{self, StderrLock, StdoutLock, Write};
 use std::path::Path;
+
+/// Standard output for text.
+pub(crate) fn stdout() -> Terminal<StdoutLock<'static>> {
+    Terminal::new(io::stdout().lock())
+}
+
+/// Standard error for text.
+pub(crate) fn stderr() -> Terminal<StderrLock<'static>> {
+    Terminal::new(io::stderr().lock())
+}
+
+/// Prints one line to standard error; nothing where nobody listens any more.
+pub(crate) fn error_line(line: &str) {
+    // Nobody is left who could be told.
+    drop(io::stderr().lock().write_all(format!("{}\n", escape::line(line)).as_bytes()));
+}
+
+/// Standard output as it is, for what is no text: traces, messages to another process, and control
+/// sequences of our own.
+pub(crate) fn raw_stdout() -> io::Stdout {
+    io::stdout()
+}
 
 /// An error and its causes in one sentence; a cause that is part of it already is not said twice.
 pub(crate) fn sentence(error: &anyhow::Error) -> String {

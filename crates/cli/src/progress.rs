@@ -2,7 +2,7 @@
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use larder_io::engine::StopProgress;
-use larder_report::format;
+use larder_report::{escape, format};
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
@@ -61,7 +61,7 @@ impl WriteOut {
                                 {binary_bytes_per_sec}, {eta} left";
                 self.bar = Some(
                     bar(self.total, template)
-                        .with_prefix(format!("{} {}", self.doing, self.volume))
+                        .with_prefix(format!("{} {}", self.doing, escape::text(&self.volume)))
                         .with_position(self.before),
                 );
             }

@@ -2,22 +2,22 @@
 //!
 //! The macros of the standard library panic where a stream is gone: a server whose terminal was
 //! closed would end in the middle of what it says, with what it had promised to write. These go
-//! before them wherever this crate prints.
+//! before them wherever this crate prints, and nothing that they print controls the terminal.
 
-/// Prints a line to standard error; nothing where nobody listens any more.
+/// Prints one line to standard error, whatever names it holds; nothing where nobody listens any
+/// more.
 macro_rules! eprintln {
     ($($what:tt)*) => {{
-        use std::io::Write as _;
-        // Nobody is left who could be told.
-        drop(writeln!(std::io::stderr().lock(), $($what)*));
+        $crate::output::error_line(&format!($($what)*));
     }};
 }
 
-/// The same without an end of the line.
+/// Prints a text of several lines, or a part of one, to standard error.
 macro_rules! eprint {
     ($($what:tt)*) => {{
         use std::io::Write as _;
-        drop(write!(std::io::stderr().lock(), $($what)*));
+        // Nobody is left who could be told.
+        drop(write!($crate::output::stderr(), $($what)*));
     }};
 }
 
@@ -25,7 +25,7 @@ macro_rules! eprint {
 macro_rules! println {
     ($($what:tt)*) => {{
         use std::io::Write as _;
-        drop(writeln!(std::io::stdout().lock(), $($what)*));
+        drop(writeln!($crate::output::stdout(), $($what)*));
     }};
 }
 
@@ -33,6 +33,6 @@ macro_rules! println {
 macro_rules! print {
     ($($what:tt)*) => {{
         use std::io::Write as _;
-        drop(write!(std::io::stdout().lock(), $($what)*));
+        drop(write!($crate::output::stdout(), $($what)*));
     }};
 }

@@ -13,6 +13,15 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+/// Has a write beyond the limit on the size of files fail with EFBIG, as other errors of writes do:
+/// the signal that comes with it would end the process, and what is not written yet with it.
+///
+/// A handler, and not `SIG_IGN`, which the programs that are started from here would inherit.
+pub(crate) fn outlive_file_size_limit() -> Result<()> {
+    flag::register(libc::SIGXFSZ, Arc::default()).context("handle SIGXFSZ")?;
+    Ok(())
+}
+
 /// What a signal asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Asked {

@@ -1,8 +1,8 @@
-//! The cache under shuttle: one thread runs at a time, and at each lock and atomic of the cache a
-//! generator chooses the next one, from the seed `LARDER_SEED`.
+//! Model checks of the cache with shuttle: one thread runs at a time, and at each lock and atomic
+//! operation a generator with the seed `LARDER_SEED` chooses the next thread.
 //!
-//! It finds what happens in a bad order, but not what happens because memory is seen out of order:
-//! the atomics of shuttle are sequentially consistent.
+//! They find errors of thread schedules, but not of memory ordering: the atomics of shuttle are
+//! sequentially consistent.
 
 #![expect(clippy::tests_outside_test_module, reason = "all of this is a test")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on is to panic")]

@@ -7,6 +7,7 @@
 
 mod ahead;
 mod at_risk;
+mod broken;
 mod census;
 mod come_and_go;
 mod complete;
@@ -32,6 +33,7 @@ mod warm;
 mod write;
 
 pub use at_risk::AtRisk;
+pub use broken::Remains;
 pub use census::PageCensus;
 pub use exclusive::{BlockCut, cut};
 pub use read::HitRead;

@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_virtual_clock_shows_the_latest_time_it_was_moved_to() {
+    fn a_virtual_clock_never_goes_back() {
         let clock = VirtualClock::at(5);
         assert_eq!(clock.now(), 5);
         clock.advance_to(9);

@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn totals_add_up_and_a_difference_counts_what_came_in_between() {
+    fn totals_can_be_added_and_subtracted() {
         let earlier = totals(&[(Counter::ReadMiss, 5)]);
         let mut later = totals(&[(Counter::ReadMiss, 3), (Counter::ReadHit, 2)]);
         later.add(&earlier);

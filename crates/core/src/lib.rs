@@ -40,3 +40,4 @@ mod writeback;
 pub use page::table_schedules;
 
 pub use page::mix;
+pub use sync::damage_seen;

@@ -206,19 +206,19 @@ mod tests {
     }
 
     #[test]
-    fn a_block_that_was_lost_is_looked_for_again_exactly_after_the_pause() {
+    fn a_lost_block_is_looked_up_again_exactly_after_the_pause() {
         let pinned = Pinned::default();
         pinned.change(&(3..5), true, |_, _| Ok::<_, ()>(())).unwrap();
         assert_eq!(pinned.next(10, 100), Ok(3));
         pinned.looked(5, false);
-        assert_eq!(pinned.next(10, 100), Err(None), "all were looked at");
+        assert_eq!(pinned.next(10, 100), Err(None), "all were looked up");
         pinned.lost(10, 100);
         assert_eq!(pinned.next(109, 100), Err(Some(110)));
         assert_eq!(pinned.next(110, 100), Ok(3));
     }
 
     #[test]
-    fn a_block_that_could_not_be_read_is_looked_for_again_after_all_others() {
+    fn an_unreadable_block_is_looked_up_again_after_all_others() {
         let pinned = Pinned::default();
         pinned.change(&(3..6), true, |_, _| Ok::<_, ()>(())).unwrap();
         assert_eq!(pinned.next(10, 100), Ok(3));

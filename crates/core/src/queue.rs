@@ -416,12 +416,12 @@ mod tests {
         let kind = StoreOpKind::Write { fua: false };
         let op = queue.operation(kind, 8..16, Vec::new(), context, 0);
         for blocks in [8..9, 15..16, 0..64, 4..9, 15..20] {
-            assert!(queue.has_writes_in(&blocks, 5), "{blocks:?} meets pages 2 and 3");
+            assert!(queue.has_writes_in(&blocks, 5), "{blocks:?} overlaps pages 2 and 3");
             assert!(queue.has_writes_in(&blocks, 6), "{blocks:?}: the write is older");
             assert!(!queue.has_writes_in(&blocks, 4), "{blocks:?}: the write is younger");
         }
         for blocks in [0..8, 16..20] {
-            assert!(!queue.has_writes_in(&blocks, 5), "{blocks:?} is beside pages 2 and 3");
+            assert!(!queue.has_writes_in(&blocks, 5), "{blocks:?} does not overlap pages 2 and 3");
         }
         queue.start(&op);
         queue.finish(&op);

@@ -299,7 +299,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_is_there_from_its_first_reference_until_its_eviction() {
+    fn a_page_is_cached_from_its_first_reference_until_its_eviction() {
         let mut cache = Changeable::new(PolicyKind::Lru, 2);
         let hits: Vec<_> = [1, 1, 2, 1, 3, 1, 2].map(|page| cache.touch(page)).into();
         assert_eq!(hits, [false, true, false, true, false, true, false]);

@@ -2,10 +2,15 @@
 //! the whole cache can be run under a scheduler that tries interleavings.
 
 #[cfg(not(larder_shuttle))]
-pub(crate) use std::sync::{Arc, Mutex, MutexGuard, atomic};
+use std::sync as primitive;
 
 #[cfg(larder_shuttle)]
-pub(crate) use shuttle::sync::{Arc, Mutex, MutexGuard, atomic};
+use shuttle::sync as primitive;
+
+pub(crate) use primitive::{Arc, Mutex, atomic};
+use std::cell::Cell;
+use std::ops::{Deref, DerefMut};
+use std::sync::TryLockError;
 
 /// Says that this thread is waiting for another to get on.
 pub(crate) fn spin() {
@@ -15,8 +20,67 @@ pub(crate) fn spin() {
     shuttle::thread::yield_now();
 }
 
+thread_local! {
+    /// Whether a panic of this thread has left state behind a lock of the cache half changed, or
+    /// this thread has met such a lock.
+    static DAMAGE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Returns whether this thread knows that a panic has left shared state of a cache half changed:
+/// its own panic passed through a critical section, or it found a lock that another panic poisoned.
+#[must_use]
+pub fn damage_seen() -> bool {
+    DAMAGE.get()
+}
+
+/// A locked part of the cache. A panic that drops it is remembered for [`damage_seen`].
+pub(crate) struct MutexGuard<'a, T> {
+    guard: primitive::MutexGuard<'a, T>,
+    /// Whether the thread was panicking already when it locked.
+    in_panic: bool,
+}
+
+impl<T> Deref for MutexGuard<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.guard
+    }
+}
+
+impl<T> DerefMut for MutexGuard<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.guard
+    }
+}
+
+impl<T> Drop for MutexGuard<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        if std::thread::panicking() && !self.in_panic {
+            DAMAGE.set(true);
+        }
+    }
+}
+
 /// Locks, where a poisoned lock means that a thread panicked in the middle of a change: the state
 /// is not to be trusted, and going on could write wrong data to a store.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().expect("a thread panicked while it changed this part of the cache")
+    let Ok(guard) = mutex.lock() else {
+        DAMAGE.set(true);
+        panic!("a thread panicked while it changed this part of the cache");
+    };
+    MutexGuard { guard, in_panic: std::thread::panicking() }
+}
+
+/// Locks to look at what is there after a panic, even if that is half changed; none if another
+/// thread has it locked.
+pub(crate) fn look<T>(mutex: &Mutex<T>) -> Option<primitive::MutexGuard<'_, T>> {
+    match mutex.try_lock() {
+        Ok(guard) => Some(guard),
+        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    }
 }

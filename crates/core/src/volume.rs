@@ -29,6 +29,7 @@ use crate::tunables::{LiveTunables, Tunable, Tunables};
 use crate::units::BLOCK_BYTES_U64;
 use crate::writeback::Writer;
 use std::ops::Range;
+use std::sync::OnceLock;
 use switches::Switches;
 
 /// What a volume is made with.
@@ -116,6 +117,8 @@ pub struct Volume<F: Frames> {
     /// Lanes that are open, or [`CLOSED`].
     lanes: AtomicU32,
     removed: AtomicBool,
+    /// Why it serves nothing any more, if an internal error has ended it.
+    broken: OnceLock<StoreError>,
     frozen: AtomicBool,
     policy: AtomicU8,
     pub(crate) tunables: LiveTunables,
@@ -203,6 +206,7 @@ impl<F: Frames> Volume<F> {
             stopping: AtomicBool::new(false),
             lanes: AtomicU32::new(0),
             removed: AtomicBool::new(false),
+            broken: OnceLock::new(),
             frozen: AtomicBool::new(false),
             policy: AtomicU8::new(index_in(&PolicyKind::ALL, &options.policy)),
             capacity: AtomicU64::new(u64::from(options.max_frames.min(pool_frames))),

@@ -143,7 +143,7 @@ mod tests {
         assert!(since.cpu.total >= since.cpu.idle + since.cpu.steal, "{since:?}");
         // In a container procfs may keep the counters of the process to itself.
         if disks.is_empty() || !Path::new("/proc/self/io").exists() {
-            skip("the temporary folder has no disk, or there is no /proc/self/io");
+            skip("the temporary directory is not on a disk, or /proc/self/io is missing");
             return;
         }
         assert!(since.own.written_bytes >= 4 << 20, "{since:?}");

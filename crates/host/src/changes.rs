@@ -24,7 +24,7 @@ const HANDLE_AT: usize = INFO_BYTES + 8 + 8;
 
 /// Why changes cannot be told. It can follow "failed to".
 #[derive(Debug, thiserror::Error)]
-#[error("be told of changes in {}: {reason}", path.display())]
+#[error("watch {} for changes: {reason}", path.display())]
 pub struct ChangesError {
     /// Of which folder.
     path: PathBuf,
@@ -321,12 +321,12 @@ mod tests {
         }
     }
 
-    /// Nothing where the kernel reports no changes: then the skip is reported.
+    /// Returns `None` and reports a skip if the kernel does not report changes.
     fn changes_of(folder: &Path) -> Option<Changes> {
         match Changes::of(folder) {
             Ok(changes) => Some(changes),
             Err(error) => {
-                assert!(error.to_string().starts_with("be told of changes in /"), "{error}");
+                assert!(error.to_string().starts_with("watch /"), "{error}");
                 skip(format_args!("cannot {error}"));
                 None
             }

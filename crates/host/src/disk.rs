@@ -72,7 +72,7 @@ mod tests {
             assert!(disk.queue("logical_block_size").is_some(), "{disk:?}");
             assert_eq!(disk.queue("no_such_setting"), None);
         } else {
-            larder_testing::skip("the root file system lies on no disk");
+            larder_testing::skip("the root file system is not on a disk");
         }
         assert_eq!(Disk::of(Path::new("/proc")).unwrap(), None);
         assert!(Disk::of(Path::new("/no/such/path")).is_err());

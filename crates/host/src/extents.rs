@@ -109,7 +109,7 @@ mod tests {
         let mut file = tempfile::tempfile().unwrap();
         let found = match of(&file) {
             Err(ExtentsError::NoFiemap) => {
-                skip("no FIEMAP where temporary files lie");
+                skip("the temporary directory does not support FIEMAP");
                 return;
             }
             found => found.unwrap(),
@@ -126,7 +126,7 @@ mod tests {
         use std::os::unix::fs::FileExt;
         let file = tempfile::tempfile().unwrap();
         if of(&file).is_err() {
-            skip("no FIEMAP where temporary files lie");
+            skip("the temporary directory does not support FIEMAP");
             return;
         }
         let count = 3 * syscall::FIEMAP_EXTENTS as u64 + 1;

@@ -206,7 +206,8 @@ fn build(folder: &mut Folder, wanted: &Wanted) -> Result<(), ScratchError> {
     run(mount.arg(&device).arg(folder.mount_point()))
 }
 
-/// Tries again for `limit` if something is busy, and then gives the last error.
+/// Retries `attempt` for up to `limit` while it fails because something is busy. Returns the last
+/// error.
 fn eventually(
     limit: Duration,
     mut attempt: impl FnMut() -> Result<(), ScratchError>,

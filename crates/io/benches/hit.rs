@@ -11,7 +11,7 @@
 //! pair within a round, then their median; times are in nanoseconds for 4 KiB.
 //!
 //! `cargo bench --package larder-io --bench hit -- [--quick]`. Without `--bench`, which
-//! cargo adds, as in `cargo test --benches`, a moment on a few megabytes shows that it works.
+//! cargo adds, as in `cargo test --benches`, a short run on a few MiB checks that it works.
 
 use larder_core::cache::HitRead;
 use larder_core::counters::Counter;
@@ -440,7 +440,7 @@ impl Results {
         results
     }
 
-    /// The promises, for `cargo xtask prove in-process`.
+    /// Prints the claims for `cargo xtask prove in-process`.
     fn claims(&self) {
         let [copy, alone, batch, pread, over_copy, pread_over, scaling, copy_scaling] = [
             &self.memcpy_ns,
@@ -454,19 +454,19 @@ impl Results {
         ]
         .map(Series::median);
         claim(
-            "a copy hit, of eight at hand, takes at most 1.25 times a memcpy",
+            "a hit, in batches of eight, takes at most 1.25 times as long as memcpy",
             format!("{batch:.0} ns, {over_copy:.2} times ({alone:.0} ns one at a time)"),
             format!("memcpy {copy:.0} ns"),
             over_copy <= 1.25,
         );
         claim(
-            "it is at least 2 times as fast as pread from the page cache",
+            "a hit is at least 2 times as fast as pread from the page cache",
             format!("{batch:.0} ns, {pread_over:.2} times"),
             format!("pread {pread:.0} ns"),
             pread_over >= 2.0,
         );
         claim(
-            "two threads do at least 1.8 times as much as one, or 0.9 of what memory allows",
+            "two threads reach 1.8 times the rate of one, or 0.9 of the scaling of memcpy",
             format!("{scaling:.2} times"),
             format!("memcpy {copy_scaling:.2} times"),
             scaling >= 1.8 || scaling >= 0.9 * copy_scaling,

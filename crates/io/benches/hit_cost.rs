@@ -1,9 +1,9 @@
-//! Instructions of a hit with the hit-ratio curve and without, for `cargo xtask prove curve-cost`.
-//! Nothing is timed: the program runs itself under callgrind, which counts inside [`measured`]
-//! only.
+//! Instructions per hit with and without the hit-ratio curve, for `cargo xtask prove curve-cost`.
+//! The program runs itself under callgrind, which counts the instructions in [`measured`]; it
+//! measures no time.
 //!
 //! `cargo bench --package larder-io --bench hit_cost -- claims [--quick]`. Without arguments, as in
-//! `cargo test --benches`, a moment on a few megabytes shows that it works.
+//! `cargo test --benches`, a short run on a few MiB checks that it works.
 
 use larder_core::lane::Silent;
 use larder_core::policy::PolicyKind;
@@ -21,7 +21,7 @@ use std::process::Command;
 
 /// Bytes of a request that fills the cache.
 const LARGE_BYTES: u32 = 1 << 20;
-/// Hits that are counted.
+/// Number of measured hits.
 const HITS: u32 = 400_000;
 
 fn main() {
@@ -37,10 +37,10 @@ fn main() {
     }
 }
 
-/// Judges the cost of the curve for caches of these sizes.
+/// Prints the claims about the cost of the curve for caches of these sizes.
 fn claims(sizes: &[&str]) {
     for mib in sizes {
-        let what = format!("the curve costs a hit at most 1 % of its instructions, {mib} MiB");
+        let what = format!("the curve adds at most 1 % to the instructions of a hit, {mib} MiB");
         if !has_tool("valgrind") {
             return claim(what, "valgrind is not installed", "", None);
         }
@@ -51,7 +51,7 @@ fn claims(sizes: &[&str]) {
     }
 }
 
-/// Instructions of a hit of 4 KiB, its copy included, as callgrind counts them.
+/// Returns the instructions per hit of 4 KiB, including its copy.
 fn instructions(mib: &str, curve: &str) -> f64 {
     let out = Command::new("valgrind")
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null", "--collect-atstart=no"])

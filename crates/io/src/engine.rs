@@ -25,8 +25,7 @@ use larder_core::units::BLOCK_BYTES;
 use larder_core::volume::{Volume, VolumeOptions};
 use larder_mem::{Arena, ArenaError, ArenaOptions};
 use std::io;
-use std::sync::Arc;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The cache of a process.
 pub type ArenaCache = Cache<ArenaFrames>;
@@ -192,7 +191,16 @@ impl Engine {
             waker,
             store,
         )?;
-        self.drivers.lock().expect("no holder panics").push(driver);
+        self.drivers().push(driver);
         Ok(volume)
+    }
+
+    /// The threads of stores. The list changes in one step, so a panic leaves it consistent.
+    fn drivers(&self) -> MutexGuard<'_, Vec<Driver>> {
+        self.drivers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn plan(&self) -> MutexGuard<'_, Plan> {
+        self.plan.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

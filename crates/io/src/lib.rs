@@ -3,22 +3,27 @@
 //!
 //! Kernel interfaces live here and nowhere else. With `mem`, this is the only crate with `unsafe`,
 //! all of it in `store::uring` and `store::file`, memory that the kernel reads and writes while an
-//! operation is in flight, in `file_map`, in one call each of `front::fuse::device` and `reclaim`,
-//! and in one line each of `handed_over` and `store::backing`.
+//! operation is in flight, in `file_map`, in one call each of `front::fuse::device`, `reclaim` and
+//! `claim::machine`, and in one line each of `handed_over` and `store::backing`.
 
 #![expect(unsafe_code, reason = "the kernel uses memory during an operation")]
 
 mod call;
+pub mod claim;
 pub mod clock;
 pub mod embed;
 pub mod engine;
+pub mod fault;
 pub mod file_map;
 pub mod frames;
 pub mod front;
 pub mod handed_over;
+mod mount_table;
 pub mod nbd_client;
+pub mod owned_file;
 pub mod pressure;
 pub mod reclaim;
+pub mod runtime_directory;
 pub mod store;
 pub mod tls;
 pub mod wake;

@@ -5,6 +5,7 @@
 //! says so. [`open_nbd`] connects to an export of an NBD server.
 
 mod backing;
+pub(crate) mod directory;
 mod error;
 mod file;
 pub(crate) mod files;
@@ -14,6 +15,7 @@ mod nbd;
 mod plain;
 mod uring;
 
+pub(crate) use file::file_size_limit;
 pub use file::{OpenError, OpenedFile, open_file};
 pub use map::{AllocationMap, FileMap, MapExtent, Solid};
 pub use nbd::{NbdOptions, NbdStore, Upstream, UpstreamError, open_nbd};
@@ -128,6 +130,9 @@ pub struct OpenOptions {
 pub fn open(path: &Path, options: OpenOptions, clock: Arc<dyn Clock>) -> Result<Opened, OpenError> {
     let file = open_file(path, options.read_only)?;
     let mut notes = file.notes.clone();
+    if !file.is_device && !options.read_only {
+        notes.extend(file::size_limit_note(path, file.geometry.length));
+    }
     let map: Arc<dyn AllocationMap> = Arc::new(FileMap::new(&file)?);
     let file = Arc::new(file);
     let uring = if options.plain {

@@ -1,10 +1,10 @@
-//! TLS for NBD: the certificates of this side, the authorities that it trusts, and the channel
-//! that encrypts a connection.
+//! TLS for NBD: the local certificate, the trusted authorities, and the channel that encrypts a
+//! connection.
 //!
-//! Certificates lie in a directory as nbdkit(1), qemu-nbd(8) and libnbd(3) have them:
+//! The directory of certificates has the layout of nbdkit(1), qemu-nbd(8) and libnbd(3):
 //! `ca-cert.pem`, and `server-cert.pem` with `server-key.pem`, or `client-cert.pem` with
-//! `client-key.pem`. TLS 1.2 and 1.3, no resumption, no tickets: a connection lives as long as its
-//! client, so a handshake that is a little shorter is not worth state that lives longer.
+//! `client-key.pem`. TLS 1.2 and 1.3, without session resumption and tickets: a connection lives as
+//! long as its client, so a shorter handshake is not worth state that lives longer.
 //!
 //! A build without the feature `tls` has the same types, whose constructors return
 //! [`TlsError::NotBuilt`]; the callers are the same in both builds.
@@ -25,11 +25,12 @@ pub(crate) use channel::Channel;
 #[cfg(feature = "tls")]
 pub use config::{TlsClient, TlsServer};
 
+use crate::owned_file::FileError;
 use rustix::io::Errno;
 use std::io::IoSlice;
 use std::path::PathBuf;
 
-/// True if this build can speak TLS.
+/// True if this build supports TLS.
 pub const AVAILABLE: bool = cfg!(feature = "tls");
 
 /// Whether a server speaks TLS, and whether it speaks anything else.
@@ -53,7 +54,7 @@ pub enum TlsError {
         /// The file.
         path: PathBuf,
         /// Why not.
-        source: std::io::Error,
+        source: FileError,
     },
     /// A file is not what its name says.
     #[error("use {path} for TLS: {reason}")]
@@ -66,29 +67,29 @@ pub enum TlsError {
     /// The name of a server cannot stand in a certificate.
     #[error("ask for the certificate of {0:?}: it is neither a host name nor an address")]
     Name(String),
-    /// This program was built without TLS.
+    /// This build does not support TLS.
     #[error(
-        "use TLS: this build of larder has none; install a package of larder, or build it with \
-         `cargo build --release --features full`"
+        "use TLS: this build of larder does not support it; install a package of larder, or build \
+         it with `cargo build --release --features full`"
     )]
     NotBuilt,
 }
 
-/// A socket under a channel. Neither call waits: `Errno::AGAIN` says that it would have to.
+/// The non-blocking socket under a channel; a call that would wait returns `Errno::AGAIN`.
 pub(crate) trait RawSocket {
-    /// Receives what has come; 0 at the end.
+    /// Receives the available bytes; returns 0 at the end of the stream.
     #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "only TLS receives through it"))]
     fn receive(&self, to: &mut [u8]) -> Result<usize, Errno>;
-    /// Sends what the socket takes.
+    /// Sends as much as the socket accepts.
     fn send(&self, slices: &[IoSlice<'_>]) -> Result<usize, Errno>;
 }
 
 /// The reason why a channel stopped.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The socket has nothing, or takes nothing; or it failed.
+    /// The socket would have to wait, or failed.
     Socket(Errno),
-    /// The peer breaks the protocol, or this side does not trust its certificate.
+    /// The peer violates the protocol, or its certificate is not trusted.
     Tls(String),
 }
 

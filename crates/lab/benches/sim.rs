@@ -3,8 +3,8 @@
 //! * `prepare OUT [TRACE...]`: writes traces in the format that the peer reads, one reference each
 //!   page, and one of 10 million references drawn from a zipf distribution;
 //! * `replace TRACE POLICY PAGES`: one pass with one cache, reading included, as JSON;
-//! * `promises NAME TRACE`: claims about the exact curve of LRU, about eight sizes and eight
-//!   policies in one pass and in separate ones, and about sampled curves against the exact one;
+//! * `promises NAME TRACE`: claims about the exact curve of LRU, about one pass for eight sizes of
+//!   eight policies, and about sampled curves, which are compared with the exact one;
 //! * `miniatures TRACE SEEDS`: curves of other policies against caches of full size.
 
 #![forbid(unsafe_code)]
@@ -141,7 +141,7 @@ fn exact(name: &str, trace: &str) -> Result<()> {
     let curve = exact_curve(trace)?;
     let rate = as_f64(curve.references()) / started.elapsed().as_secs_f64() / 1e6;
     println!(r#"{{"references": {}, "footprint": {}}}"#, curve.references(), curve.footprint());
-    let what = format!("{name}: the exact curve at 4 million references per second or more");
+    let what = format!("{name}: the exact curve, at least 4 million references per second");
     claim(what, format!("{rate:.1} million per s"), "", rate >= 4.0);
     Ok(())
 }
@@ -178,12 +178,12 @@ fn sweep(name: &str, trace: &str) -> Result<()> {
     each(trace, |batch| miniature.run(batch))?;
     let passes = started.elapsed().as_secs_f64() / lru;
     claim(
-        format!("{name}: 8 sizes of 8 policies in one pass, at most 0.7 of separate ones"),
+        format!("{name}: one pass for 8 sizes of 8 policies, at most 0.7 of separate passes"),
         format!("{:.2} ({together:.1} s of {separate:.1} s, one core)", together / separate),
         "",
         together <= 0.7 * separate,
     );
-    let what = format!("{name}: the same sampled, at most 12 passes of lru");
+    let what = format!("{name}: the same with sampling, at most the time of 12 passes of lru");
     claim(what, format!("{passes:.1} passes"), "", passes <= 12.0);
     Ok(())
 }
@@ -236,7 +236,7 @@ fn bars(name: &str, trace: &str, seeds: u32) -> Result<()> {
     let tried = f64::from(total.tried);
     let (error, held) = (total.error / tried, f64::from(total.held) / tried);
     claim(
-        format!("{name}: sampled against exact, mean error at most 0.5 points; 91 % of bars hold"),
+        format!("{name}: sampled curve, mean error at most 0.5 points; 91 % of intervals hold"),
         format!("{:.2} points, {:.1} % of {seeds} seeds", error * 100.0, held * 100.0),
         "",
         error <= 0.005 && held >= 0.91,

@@ -1,9 +1,9 @@
-//! Decisions of the cache over the traces beside the repository, as claims for `cargo xtask prove`:
-//! the default policy, `--policy auto`, the curve of the running cache, and the division of a pool.
+//! Claims for `cargo xtask prove` about decisions of the cache on the shared traces: the default
+//! policy, `--policy auto`, the curve of the running cache, and the division of a pool.
 //!
 //! `cargo bench --package larder-lab --bench tuning -- NAME [--quick]`, where NAME is one of
 //! `default-policy`, `auto`, `curve`, `share`. Without a name, as in `cargo test --benches`, a
-//! moment of `auto` shows that it works.
+//! short run of `auto` checks that it works.
 
 #![expect(clippy::print_stdout, reason = "it prints what it measures")]
 
@@ -57,11 +57,11 @@ fn main() -> Result<()> {
             auto_at(&(0..40_000).map(|n| n * n % 977).collect::<Vec<_>>(), 97);
             Ok(())
         }
-        Some(_) => Err("see the head of this file for how to run it".into()),
+        Some(_) => Err("unknown arguments: the top of this file shows the usage".into()),
     }
 }
 
-/// The traces that exist here, with their names.
+/// Returns the available traces with their names.
 fn traces() -> Vec<(&'static str, PathBuf)> {
     TRACES.iter().filter_map(|&(file, name)| Some((name, shared_trace(file)?))).collect()
 }
@@ -70,7 +70,7 @@ fn open(trace: &Path) -> Result<BoxedSource> {
     Ok(trace::open(trace, &OpenOptions::default())?)
 }
 
-/// All references of a trace.
+/// Reads all references of a trace.
 fn references(trace: &Path) -> Result<Vec<Reference>> {
     let mut references = References::new(open(trace)?, Split::Pages(4096));
     let (mut batch, mut all) = (Batch::default(), Vec::new());
@@ -93,8 +93,8 @@ fn part(footprint: u64, percent: u64) -> Result<u32> {
     Ok(u32::try_from(footprint * percent / 100)?)
 }
 
-/// The mean and the greatest of values in points, in words, and whether both are within bounds;
-/// nothing without values.
+/// Describes the mean and the maximum of `values` in percentage points, and returns whether both
+/// are within `bounds`. Returns `None` if there are no values.
 fn mean_and_most(values: &[f64], bounds: [f64; 2]) -> Option<(String, bool)> {
     let mean = values.iter().sum::<f64>() / as_f64(values.len() as u64);
     let most = values.iter().copied().reduce(f64::max)?;
@@ -102,12 +102,12 @@ fn mean_and_most(values: &[f64], bounds: [f64; 2]) -> Option<(String, bool)> {
     Some((words, mean <= bounds[0] && most <= bounds[1]))
 }
 
-/// The engine's default against all policies, by the mean of the hit ratios at all sizes of all
-/// traces. Prints the table of docs/policies.md, the best first.
+/// Compares the engine's default policy with all others, by the mean hit ratio over all sizes and
+/// traces. Prints the table of docs/policies.md, the best policy first.
 fn default_policy() -> Result<()> {
-    /// Less than this is no difference, in per cent of references.
+    /// Smaller differences count as a tie, in per cent of references.
     const TIE_POINTS: f64 = 0.05;
-    let what = "the engine's default policy hits most over the block traces";
+    let what = "the engine's default policy has the best hit ratio over the block traces";
     let traces = traces();
     if traces.len() < TRACES.len() {
         claim(what, "not all four traces are in ../shared/traces", "", None);
@@ -154,7 +154,8 @@ fn warm(pages: &[u64], mut touch: impl FnMut(u64) -> bool) -> f64 {
     as_f64(touched.count() as u64) / as_f64((pages.len() - begin) as u64)
 }
 
-/// The best policy of the set with its hit ratio, and that of `--policy auto` with its switches.
+/// Returns the best policy of the set with its hit ratio, then the hit ratio and the number of
+/// switches of `--policy auto`.
 fn auto_at(pages: &[u64], capacity: u32) -> (Option<(&'static str, f64)>, f64, usize) {
     let fixed = CANDIDATES.iter().map(|&kind| {
         let mut cache = Changeable::new(kind, capacity);
@@ -167,7 +168,7 @@ fn auto_at(pages: &[u64], capacity: u32) -> (Option<(&'static str, f64)>, f64, u
 }
 
 fn auto(sizes: &[u64]) -> Result<()> {
-    let what = "auto hits at most 1 point less than the best of its set on average, 3 at worst";
+    let what = "the hit ratio of auto is at most 1 point below the best on average, 3 at worst";
     let mut behind = Vec::new();
     for (name, trace) in traces() {
         let all = references(&trace)?;
@@ -178,7 +179,7 @@ fn auto(sizes: &[u64]) -> Result<()> {
         let pages: Vec<u64> = all.iter().map(|reference| reference.page).collect();
         for &size in sizes {
             let (best, ratio, switches) = auto_at(&pages, part(footprint, size)?);
-            let (best, most) = best.ok_or("auto chooses from nothing")?;
+            let (best, most) = best.ok_or("auto has no candidates")?;
             let [most_points, points] = [most, ratio].map(|ratio| ratio * 100.0);
             println!(
                 "{name}, {size} %: {best} {most_points:.2}, auto {points:.2}, {switches} switches"
@@ -193,7 +194,7 @@ fn auto(sizes: &[u64]) -> Result<()> {
     Ok(())
 }
 
-/// The curve that the whole cache has kept, against the exact one.
+/// Compares the online curve of the simulated cache with the exact one.
 fn curve(sizes: &[u64]) -> Result<()> {
     let what = "the online curve is at most 1 point off the exact one on average";
     let (mut all, mut held) = (Vec::new(), 0);
@@ -207,7 +208,7 @@ fn curve(sizes: &[u64]) -> Result<()> {
         for &size in sizes {
             let options = whole_options(part(exact.footprint(), size)?)?;
             let outcome = whole::simulate(&mut open(&trace)?, &lengths, &options, |_| ())?;
-            // All of these traces are of one volume.
+            // Each of these traces has one volume.
             let report = outcome.curves.into_iter().flatten().next().ok_or("the curve is kept")?;
             let mut off = Vec::new();
             for point in report.lifetime_points {
@@ -224,7 +225,7 @@ fn curve(sizes: &[u64]) -> Result<()> {
     match mean_and_most(&all, [0.01, 1.0]) {
         Some((figure, holds)) => {
             let bars = f64::from(held) / as_f64(all.len() as u64) * 100.0;
-            claim(what, format!("{figure}; {bars:.0} % of the bars hold"), "", holds);
+            claim(what, format!("{figure}; {bars:.0} % of the intervals hold"), "", holds);
         }
         None => claim(what, "no trace in ../shared/traces", "", None),
     }
@@ -232,7 +233,7 @@ fn curve(sizes: &[u64]) -> Result<()> {
 }
 
 fn whole_options(frames: u32) -> Result<WholeOptions> {
-    // Nothing is read ahead: the exact curve is of what clients ask for.
+    // No read-ahead: the exact curve counts only the references of clients.
     let mut tunables = Tunables::default();
     tunables.set("read-ahead-max", 0)?;
     Ok(WholeOptions {
@@ -249,7 +250,7 @@ fn whole_options(frames: u32) -> Result<WholeOptions> {
     })
 }
 
-/// Two volumes in one pool: `--share auto` against every fixed division in eighths.
+/// Compares `--share auto` with every fixed division in eighths, for two volumes in one pool.
 fn share() -> Result<()> {
     for policy in [PolicyKind::Lru, PolicyKind::S3Fifo] {
         let sharing =

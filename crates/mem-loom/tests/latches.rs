@@ -1,10 +1,9 @@
-//! The latch under loom: every order in which threads can meet at it, with all that the memory
-//! model allows.
+//! Model checks of the latch with loom: all interleavings of threads that the memory model allows.
 //!
-//! The memory of a frame is a cell of loom, which itself fails the test when two accesses that
-//! exclude each other are not ordered.
+//! The memory of a frame is a cell of loom, which fails the test if two conflicting accesses are
+//! not ordered.
 
-#![expect(clippy::tests_outside_test_module, reason = "all of this is a test")]
+#![expect(clippy::tests_outside_test_module, reason = "the whole crate is a test")]
 #![expect(unsafe_code, reason = "the interface of frames is unsafe")]
 
 use larder_mem::{Latches, Own, Pin};
@@ -12,7 +11,7 @@ use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
 
-/// One frame of one number.
+/// One frame that holds one number.
 struct Frame {
     latches: Latches,
     bytes: UnsafeCell<u32>,
@@ -42,7 +41,7 @@ impl Frame {
         });
     }
 
-    /// Adds under the exclusive hold if it can be had; whether it could.
+    /// Adds under the exclusive hold; returns whether the hold was granted.
     fn try_add(&self, more: u32) -> bool {
         let Some(mut own) = self.latches.try_own(0) else {
             return false;
@@ -52,7 +51,7 @@ impl Frame {
         true
     }
 
-    /// Reads under a pin if one can be had.
+    /// Reads under a pin, if one is granted.
     fn try_read(&self) -> Option<u32> {
         let pin = self.latches.try_pin(0)?;
         let seen = self.read(&pin);
@@ -61,7 +60,7 @@ impl Frame {
         Some(seen)
     }
 
-    /// All holds and strays are gone, and both kinds of hold can be had.
+    /// Checks that no hold and no stray is left, and that both kinds of hold are granted.
     fn check_free(&self) {
         assert_eq!(self.latches.frames_held(), 0);
         assert!(self.try_add(0));
@@ -86,7 +85,7 @@ fn pin_and_own_exclude_each_other() {
 }
 
 #[test]
-fn two_owners_exclude_each_other_and_see_what_the_other_did() {
+fn two_owners_exclude_each_other_and_see_the_writes_of_the_other() {
     loom::model(|| {
         let frame = Frame::new();
         let other = {
@@ -95,14 +94,14 @@ fn two_owners_exclude_each_other_and_see_what_the_other_did() {
         };
         let mine = u32::from(frame.try_add(1));
         let theirs = other.join().unwrap();
-        assert!(mine + theirs >= 1, "without pins one of two owners gets it");
+        assert!(mine + theirs >= 1, "without pins at least one owner is granted");
         assert_eq!(frame.try_read(), Some(mine + theirs));
         frame.check_free();
     });
 }
 
 #[test]
-fn what_an_owner_wrote_is_seen_under_a_later_pin() {
+fn a_later_pin_sees_the_writes_of_an_owner() {
     loom::model(|| {
         let frame = Frame::new();
         let mut own = frame.latches.try_own(0).unwrap();
@@ -113,13 +112,13 @@ fn what_an_owner_wrote_is_seen_under_a_later_pin() {
         frame.add(&mut own, 7);
         frame.latches.disown(own);
         let seen = reader.join().unwrap();
-        assert!(matches!(seen, None | Some(7)), "owned or done, nothing between: {seen:?}");
+        assert!(matches!(seen, None | Some(7)), "the read is refused or complete: {seen:?}");
         frame.check_free();
     });
 }
 
 #[test]
-fn downgrade_lets_nobody_in_between() {
+fn downgrade_admits_no_writer_in_between() {
     loom::model(|| {
         let frame = Frame::new();
         let mut own = frame.latches.try_own(0).unwrap();
@@ -156,7 +155,7 @@ fn the_last_of_two_pins_hands_over_to_an_owner() {
                 })
             })
             .collect();
-        // Succeeds only in the orders in which both have read; loom checks that it is after.
+        // Succeeds only if both readers have released their pins; loom checks the order.
         frame.try_add(1);
         for reader in readers {
             reader.join().unwrap();
@@ -188,7 +187,7 @@ fn strays_neither_admit_a_pin_nor_outlive_their_refusal() {
 }
 
 #[test]
-fn a_pin_travels_to_another_thread_and_is_given_back_there() {
+fn a_pin_moves_to_another_thread_and_is_released_there() {
     loom::model(|| {
         let frame = Frame::new();
         let mut own = frame.latches.try_own(0).unwrap();

@@ -35,6 +35,17 @@ pub fn populate_large_pieces() {
     POPULATED.store(true, Ordering::Relaxed);
 }
 
+/// The system's allocator decides by what was freed before which pieces are mappings of their own.
+const MAPPED_BYTES_MIN: libc::c_int = 192 << 10;
+
+/// From now on pieces of 192 KiB and more are mappings of their own, so that their memory goes back
+/// to the system whenever they are freed, also if others of that size were freed before.
+pub fn map_large_pieces() {
+    // SAFETY: it sets a bound that holds for later allocations alone.
+    #[cfg(target_env = "gnu")]
+    let _is_set = unsafe { libc::mallopt(libc::M_MMAP_THRESHOLD, MAPPED_BYTES_MIN) };
+}
+
 fn is_large(layout: &Layout) -> bool {
     layout.size() >= LARGE_BYTES && layout.align() <= ALIGN_MAX
 }

@@ -5,7 +5,20 @@
 //! given back. That, and the identity that ties it to one arena, is what the `unsafe` code of the
 //! arena rests on.
 
+use std::cell::Cell;
 use std::num::NonZeroU32;
+
+thread_local! {
+    /// Whether a panic of this thread has dropped an exclusive hold.
+    static LOST_OWN: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Returns whether a panic of this thread has dropped an exclusive hold. Its frame stays locked: if
+/// it is part of a cache, no thread can read it any more.
+#[must_use]
+pub fn lost_own_in_panic() -> bool {
+    LOST_OWN.get()
+}
 
 /// What both kinds of hold carry.
 #[derive(Debug)]
@@ -77,5 +90,14 @@ impl Own {
     #[must_use]
     pub fn frame(&self) -> u32 {
         self.0.frame()
+    }
+}
+
+impl Drop for Own {
+    /// Giving back forgets the hold, so this runs only for one that was lost.
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            LOST_OWN.set(true);
+        }
     }
 }

@@ -122,7 +122,9 @@ impl Latches {
     pub fn downgrade(&self, own: Own) -> Pin {
         let before = self.word(&own.0).fetch_sub(OWNED - 1, Ordering::Release);
         debug_assert!(before & OWNED != 0, "frame {} was downgraded unowned", own.frame());
-        Pin(own.0)
+        let pin = Pin(Hold::new(own.frame(), self.identity));
+        std::mem::forget(own);
+        pin
     }
 
     /// The frame that is pinned, known to be one of these.

@@ -15,7 +15,7 @@
 //! so that loom can explore it. [`HugeAllocator`] is for the tables beside it. All sizes are in
 //! bytes unless a name says frames.
 
-#![expect(unsafe_code, reason = "memory of frames is shared by a protocol of its own")]
+#![expect(unsafe_code, reason = "the latch protocol guards the memory of frames")]
 
 mod allocator;
 mod arena;
@@ -26,10 +26,10 @@ mod map;
 mod prefetch;
 mod sync;
 
-pub use allocator::{HugeAllocator, populate_large_pieces};
+pub use allocator::{HugeAllocator, map_large_pieces, populate_large_pieces};
 pub use arena::{Arena, ArenaOptions};
 pub use error::ArenaError;
-pub use hold::{Own, Pin};
+pub use hold::{Own, Pin, lost_own_in_panic};
 pub use latch::Latches;
 pub use prefetch::{fetch, fetch_to_change};
 

@@ -129,18 +129,19 @@ pub fn compare(a: &Run, b: &Run, threshold: f64) -> Result<Comparison, CompareEr
         return Err(CompareError::Workloads { first: name(a), second: name(b) });
     }
     let unfair = Some(stolen(a, b)).filter(|why| !why.is_empty()).unwrap_or_else(|| slowed(a, b));
+    let (of_a, of_b) = (by_series(a), by_series(b));
     let mut series: Vec<Compared> = a
         .samples
         .iter()
-        .filter_map(|sample| of_series(sample, b.sample(&sample.series)?, threshold, &unfair))
+        .filter_map(|sample| of_series(sample, of_b.get(&*sample.series)?, threshold, &unfair))
         .collect();
     if series.is_empty() {
         return Err(CompareError::NoSeries);
     }
     let main = a.main_sample().map(|sample| sample.series.as_str());
     series.sort_by_key(|compared| Some(compared.series.as_str()) != main);
-    let only = |one: &Run, other: &Run| -> Vec<String> {
-        let alone = one.samples.iter().filter(|sample| other.sample(&sample.series).is_none());
+    let only = |one: &Run, other: &BTreeMap<&str, &Sample>| -> Vec<String> {
+        let alone = one.samples.iter().filter(|sample| !other.contains_key(&*sample.series));
         alone.map(|sample| sample.series.clone()).collect()
     };
     let said = |run: &Run| run.doubts.iter().map(|doubt| doubt.text.clone()).collect();
@@ -151,8 +152,8 @@ pub fn compare(a: &Run, b: &Run, threshold: f64) -> Result<Comparison, CompareEr
         started_at: (a.started_at.clone(), b.started_at.clone()),
         threshold,
         series,
-        only_a: only(a, b),
-        only_b: only(b, a),
+        only_a: only(a, &of_b),
+        only_b: only(b, &of_a),
         differences: SettingChange::between(&facts(a), &facts(b)),
         doubts: (said(a), said(b)),
     })
@@ -170,6 +171,12 @@ impl Comparison {
     pub fn to_json(&self) -> Value {
         serde_json::to_value(self).expect("names and finite numbers")
     }
+}
+
+/// The samples of a run, the first of each series.
+fn by_series(run: &Run) -> BTreeMap<&str, &Sample> {
+    let named = run.samples.iter().rev().map(|sample| (sample.series.as_str(), sample));
+    named.collect()
 }
 
 /// Judges a series; nothing if its unit differs or one of them has no values.

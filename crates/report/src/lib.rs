@@ -1,8 +1,8 @@
 //! Reports: statistics, tables, charts and the file format of a recorded run.
 //!
-//! Invariants: pure functions over data. Nothing here reads the machine, the clock or a file; who
-//! measures fills in what is known. Numbers keep the unit that their names, columns or series
-//! state; nothing is converted silently.
+//! Invariants: pure functions over data. Nothing here reads the machine, the clock or a file that
+//! the caller has not opened; who measures fills in what is known. Numbers keep the unit that their
+//! names, columns or series state; nothing is converted silently.
 
 #![forbid(unsafe_code)]
 
@@ -13,8 +13,10 @@ pub mod advise;
 pub mod chart;
 pub mod compare;
 pub mod control;
+pub mod escape;
 pub mod findings;
 pub mod format;
+pub mod lines;
 pub mod openmetrics;
 mod page;
 pub mod perfmon;

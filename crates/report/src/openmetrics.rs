@@ -4,6 +4,7 @@
 //! end in `_total`; a histogram's buckets are cumulative, end in `+Inf`, and agree with its count;
 //! the text ends in `# EOF`. Numbers that are whole are written as such.
 
+use crate::escape::label;
 use std::fmt::Write as _;
 
 /// The media type to be announced with the text.
@@ -85,7 +86,7 @@ impl Exposition {
             assert!(name.strip_suffix(unit).is_some_and(|rest| rest.ends_with('_')), "{name}");
             self.line(format_args!("# UNIT {name} {unit}"));
         }
-        self.line(format_args!("# HELP {name} {}", escaped(help)));
+        self.line(format_args!("# HELP {name} {}", label(help)));
     }
 
     /// A sample of the family at hand, which is a counter, a gauge or an info (whose value is 1).
@@ -131,8 +132,7 @@ impl Exposition {
     fn write(&mut self, suffix: &str, labels: &Labels<'_>, bound: Option<&str>, value: &str) {
         let name = self.names.last().expect("a family");
         let all = labels.iter().copied().chain(bound.map(|bound| ("le", bound)));
-        let all: Vec<_> =
-            all.map(|(label, value)| format!("{label}=\"{}\"", escaped(value))).collect();
+        let all: Vec<_> = all.map(|(name, value)| format!("{name}=\"{}\"", label(value))).collect();
         let braced = if all.is_empty() { String::new() } else { format!("{{{}}}", all.join(",")) };
         let line = format!("{name}{suffix}{braced} {value}");
         self.line(format_args!("{line}"));
@@ -148,11 +148,6 @@ impl Exposition {
         self.text.push_str("# EOF\n");
         self.text
     }
-}
-
-/// A text of a label or a help, with what would end it escaped.
-fn escaped(text: &str) -> String {
-    text.replace('\\', "\\\\").replace('\n', "\\n").replace('"', "\\\"")
 }
 
 #[cfg(test)]

@@ -7,12 +7,8 @@
 pub(crate) mod plot;
 mod style;
 
+use crate::escape::html as escape;
 use crate::table::{Column, Table};
-
-/// Text for HTML, in elements and in attributes.
-pub(crate) fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
-}
 
 /// A page with a title, a body of HTML and the data that it shows.
 pub(crate) fn page(title: &str, body: &str, data: &serde_json::Value) -> String {

@@ -11,6 +11,7 @@
 
 mod columns;
 mod counters;
+mod fields;
 mod log;
 mod names;
 mod number;
@@ -21,6 +22,9 @@ mod tests;
 mod text;
 mod time;
 mod weigh;
+
+use crate::lines::{LINE_BYTES_MAX, LineError};
+use std::io::BufRead;
 
 pub use log::Options;
 pub use names::Names;
@@ -38,6 +42,12 @@ pub enum PerfmonError {
     /// It is something else.
     #[error("this is no log of Perfmon: its first line does not begin with (PDH-CSV")]
     NoLog,
+    /// It cannot be read.
+    #[error("{reason}")]
+    Read {
+        /// What the system says.
+        reason: String,
+    },
     /// It ends behind its first line.
     #[error("the log has no samples")]
     NoSamples,
@@ -74,10 +84,22 @@ pub fn is_log(head: &[u8]) -> bool {
     begin == b"(PDH-CSV" || begin == b"(PDH-TSV"
 }
 
+impl From<LineError> for PerfmonError {
+    fn from(error: LineError) -> Self {
+        match error {
+            LineError::TooLong { line } => {
+                let reason = format!("it is longer than {LINE_BYTES_MAX} bytes");
+                PerfmonError::Line { line, reason }
+            }
+            LineError::Io(error) => PerfmonError::Read { reason: error.to_string() },
+        }
+    }
+}
+
 /// Reads a log and adds it up.
 ///
 /// # Errors
 /// It is no log, has no samples, a line of it is wrong, or none of its counters is known.
-pub fn read(bytes: &[u8], options: &Options<'_>) -> Result<Summary, PerfmonError> {
-    Ok(Summary::of(&log::read(bytes, options)?))
+pub fn read(log: impl BufRead, options: &Options<'_>) -> Result<Summary, PerfmonError> {
+    Ok(Summary::of(&log::read(log, options)?))
 }

@@ -2,12 +2,15 @@
 //!
 //! A column has a key (for JSON and CSV, with its unit in the name as elsewhere: `read_bytes`) and
 //! a title with a unit (for people). A cell holds a value and how it is written, so machines get
-//! numbers and people get `12.8 ms`. Invariant: every row has one cell for each column. Cells carry
-//! the unit of their column.
+//! numbers and people get `12.8 ms`. Invariants: every row has one cell for each column; what a
+//! cell or a heading says is escaped in text, Markdown and CSV. Cells carry the unit of their
+//! column.
 
+use crate::escape;
 use crate::format;
 use comfy_table::{CellAlignment, presets};
 use serde_json::{Map, Value, json};
+use std::path::Path;
 
 /// A column of a [`Table`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,8 +45,8 @@ impl Column {
 
     pub(crate) fn heading(&self) -> String {
         match &self.unit {
-            Some(unit) => format!("{} [{unit}]", self.title),
-            None => self.title.clone(),
+            Some(unit) => escape::text(&format!("{} [{unit}]", self.title)).into_owned(),
+            None => escape::text(&self.title).into_owned(),
         }
     }
 }
@@ -56,10 +59,18 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// A word.
+    /// A name or a word.
     pub fn word(text: impl Into<String>) -> Self {
         let text = text.into();
-        Cell { value: Value::from(text.as_str()), shown: text }
+        let shown = escape::text(&text).into_owned();
+        Cell { value: Value::from(text), shown }
+    }
+
+    /// A path. JSON has it as text, with U+FFFD where it is not UTF-8.
+    #[must_use]
+    pub fn path(path: &Path) -> Self {
+        let value = Value::from(path.to_string_lossy());
+        Cell { value, shown: escape::path(path).into_owned() }
     }
 
     /// A whole number, shown with separators.
@@ -70,7 +81,7 @@ impl Cell {
 
     /// A whole number, shown as the caller writes it.
     pub fn written(value: u64, shown: impl Into<String>) -> Self {
-        Cell { value: Value::from(value), shown: shown.into() }
+        Cell { value: Value::from(value), shown: escape::text(&shown.into()).into_owned() }
     }
 
     /// A number, shown with three digits; nothing if it is not finite.
@@ -100,7 +111,7 @@ impl Cell {
     /// A number shown as the caller writes it.
     pub fn shown(value: f64, shown: impl Into<String>) -> Self {
         if value.is_finite() {
-            Cell { value: json!(value), shown: shown.into() }
+            Cell { value: json!(value), shown: escape::text(&shown.into()).into_owned() }
         } else {
             Cell::missing()
         }
@@ -193,7 +204,7 @@ impl Table {
     #[must_use]
     pub fn to_markdown(&self) -> String {
         let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
-        let escaped = |text: &str| text.replace('|', "\\|").replace('\n', " ");
+        let escaped = |text: &str| text.replace('|', "\\|");
         let mut text = String::new();
         if !self.title.is_empty() {
             text.push_str("**");
@@ -263,10 +274,11 @@ fn csv_value(value: &Value) -> String {
 }
 
 fn csv_field(text: &str) -> String {
-    if text.contains([',', '"', '\n', '\r']) {
+    let text = escape::text(text);
+    if text.contains([',', '"']) {
         format!("\"{}\"", text.replace('"', "\"\""))
     } else {
-        text.to_owned()
+        text.into_owned()
     }
 }
 

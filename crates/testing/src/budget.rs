@@ -13,7 +13,7 @@ pub fn budget<T>(short: T, long: T) -> T {
 /// Returns whether `LARDER_BUDGET=long`.
 ///
 /// # Panics
-/// If the variable has any other value than `short` and `long`.
+/// If the variable has a value other than `short` and `long`.
 #[must_use]
 pub fn is_long() -> bool {
     let value = std::env::var_os(BUDGET);

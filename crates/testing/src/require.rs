@@ -1,4 +1,4 @@
-//! Requirements of tests on the machine. Unless its comment says otherwise, a function reports the
+//! Requirements of tests on the machine. Unless its comment says otherwise, a function reports a
 //! skip if the requirement is missing.
 
 use crate::skip;
@@ -31,7 +31,7 @@ pub fn find_tool(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
         .chain(["/usr/sbin".into(), "/sbin".into()])
-        .map(|folder| folder.join(program))
+        .map(|directory| directory.join(program))
         .find(|path| path.is_file())
 }
 

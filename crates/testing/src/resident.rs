@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-/// Returns whether all of `pages` are resident. Where the kernel reclaims idle memory though there
-/// is plenty (DAMON, `Documentation/admin-guide/mm/damon`), it takes any page at any time: there
+/// Returns whether all of `pages` are resident. If the kernel reclaims idle memory without memory
+/// pressure (DAMON, `Documentation/admin-guide/mm/damon`), it may evict any page at any time: then
 /// 90 % are enough.
 #[must_use]
 pub fn stays_resident(resident: u64, pages: u64) -> bool {

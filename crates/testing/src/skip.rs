@@ -33,13 +33,13 @@ fn append(file: &Path, line: &str) -> std::io::Result<()> {
     if written == line.len() { Ok(()) } else { Err(std::io::ErrorKind::WriteZero.into()) }
 }
 
-/// The text with each run of white space as one space.
+/// Returns the text with each run of white space as one space.
 fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// `PACKAGE::module::test_name` of the running test. Cargo and nextest set the package; nextest
-/// sets the name, and otherwise libtest names the thread after the test.
+/// Returns `PACKAGE::module::test_name` of the running test. Cargo and nextest set the package;
+/// nextest sets the name, and otherwise libtest names the thread after the test.
 fn test_name() -> String {
     let package = std::env::var("CARGO_PKG_NAME").unwrap_or_else(|_| "unknown".to_owned());
     let test = std::env::var("NEXTEST_TEST_NAME")

@@ -1,10 +1,10 @@
-//! Published traces, which are no part of the repository.
+//! Published traces, which are not part of the repository.
 
 use crate::skip;
 use std::path::{Path, PathBuf};
 
-/// Returns the path of a trace in `../shared/traces` beside the repository; reports the skip if it
-/// is not there.
+/// Returns the path of a trace in `../shared/traces` beside the repository; reports a skip if it
+/// does not exist.
 #[must_use]
 pub fn shared_trace(name: &str) -> Option<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces");

@@ -1,8 +1,8 @@
-//! Every setting changes while clients verify what they read: no error, no difference, and no more
-//! delay than a change is worth.
+//! Changes every setting while clients verify what they read: no error, no wrong data, and bounded
+//! latency.
 //!
-//! A further volume is added or removed and used by a client of its own, whose writes are not
-//! flushed. The same load on an unchanged server comes before and after, for its delays.
+//! An extra volume is added, used by a client of its own that does not flush, and removed. The same
+//! load runs on an unchanged server before and after, to compare the latency.
 
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
@@ -12,13 +12,13 @@ use super::prelude::*;
 use crate::fio::Outcome;
 use crate::nbd::Client;
 
-/// Between two changes.
+/// Interval between changes.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Memory sizes, and the options of the server at first.
+/// Memory sizes, and the initial options of the server.
 const MEMORY: [&str; 5] = ["16MiB", "32MiB", "64MiB", "96MiB", "128MiB"];
 const OPTIONS: &str = "--memory 64MiB";
 const IMAGE_MIB: u64 = 256;
-/// At most so many times the delay of an unchanged server, at the 99.9th percentile.
+/// Maximum ratio to the latency of an unchanged server, at the 99.9th percentile.
 const DELAY_MAX: f64 = 2.0;
 
 const PAGE_SIZES: [&str; 5] = ["4KiB", "16KiB", "64KiB", "256KiB", "1MiB"];
@@ -40,7 +40,7 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     let image = image::sparse(&env.file("live.img"), IMAGE_MIB * MIB)?;
     let before = unchanged(env, &image, seconds)?;
     let mut changed = None;
-    let what = "while all settings change and a volume comes or goes every second";
+    let what = "while all settings change and a volume is added or removed every second";
     claims.tried(format!("fio verify for {seconds} s {what}"), || {
         let (outcome, count) = changing(env, &image, seconds)?;
         changed = Some(outcome);
@@ -49,10 +49,10 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     let after = unchanged(env, &image, seconds)?;
     let Some(changed) = changed else { return Ok(()) };
     let ratio = changed.p999_ms / before.p999_ms.midpoint(after.p999_ms);
-    // The short form runs among tests, where whatever else the machine does may decide.
+    // The short form runs beside other tests, whose load may dominate the latency.
     let bound = env.either(
         format!("at most {DELAY_MAX} times that without changes"),
-        "beside that without changes (not judged)".to_owned(),
+        "compared with that without changes (not judged)".to_owned(),
     );
     claims.against(
         format!("p99.9 of these requests, {bound}"),
@@ -63,7 +63,7 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     Ok(())
 }
 
-/// The load on a server whose settings stay.
+/// Runs the load on a server whose settings do not change.
 fn unchanged(env: &Env, image: &Path, seconds: u64) -> Result<Outcome> {
     let server = env.serve(image, OPTIONS)?;
     let outcome = fio_verify(&server.uri(), IMAGE_MIB, seconds)?;
@@ -71,7 +71,7 @@ fn unchanged(env: &Env, image: &Path, seconds: u64) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// The load on a server whose settings change; and how often they did.
+/// Runs the load on a server whose settings change. Returns the outcome and the number of changes.
 fn changing(env: &Env, image: &Path, seconds: u64) -> Result<(Outcome, usize)> {
     let server = env.serve(image, OPTIONS)?;
     let volume = Some(ExtraVolume::new(env, &server)?);
@@ -85,16 +85,16 @@ fn changing(env: &Env, image: &Path, seconds: u64) -> Result<(Outcome, usize)> {
     Ok((outcome?, count))
 }
 
-/// Changes the settings of a server, one time after the other, until it is ended.
+/// A thread that changes the settings of a server repeatedly until it is ended.
 pub(super) struct Changes {
-    /// Dropped to end it.
+    /// Dropped to end the thread.
     quit: Sender<()>,
     thread: JoinHandle<(usize, Option<anyhow::Error>)>,
 }
 
 impl Changes {
-    /// Begins: a change each time that `pause` has passed. Memory is one of `memory`. The volume,
-    /// if there is one, is added and removed in turns.
+    /// Starts a thread that makes a change every `pause`. The memory size is one of `memory`. The
+    /// volume, if there is one, is alternately added and removed.
     pub(super) fn begin(
         env: &Env,
         server: &Server,
@@ -117,7 +117,7 @@ impl Changes {
                     return (count, Some(error));
                 }
                 count += 1;
-                // At a fixed rate, however long the changes themselves take.
+                // At a fixed rate, independent of the duration of the changes.
                 let next = begun + pause * u32::try_from(count).expect("few");
                 let wait = next.saturating_duration_since(Instant::now());
                 if quits.recv_timeout(wait) != Err(RecvTimeoutError::Timeout) {
@@ -128,15 +128,15 @@ impl Changes {
         Self { quit, thread }
     }
 
-    /// Ends it; how many changes were made, and the error of one that was refused, as it is where
-    /// the server was killed.
+    /// Ends the thread. Returns the number of changes, and the error of a change that failed, for
+    /// example because the server was killed.
     pub(super) fn end(self) -> (usize, Option<anyhow::Error>) {
         drop(self.quit);
         self.thread.join().expect("the thread that changes settings does not panic")
     }
 }
 
-/// One setting of each kind.
+/// Chooses a value for each setting.
 fn settings(random: &mut Rng, memory: &[&str]) -> [String; 4] {
     [
         ("memory", memory),
@@ -147,7 +147,7 @@ fn settings(random: &mut Rng, memory: &[&str]) -> [String; 4] {
     .map(|(name, values)| format!("{name}={}", values[random.usize(..values.len())]))
 }
 
-/// A volume that is added and removed, and the content that it must have.
+/// A volume that is added and removed, and its expected content.
 pub(super) struct ExtraVolume {
     larder: PathBuf,
     control: PathBuf,
@@ -171,7 +171,7 @@ impl ExtraVolume {
         })
     }
 
-    /// Adds it and uses it; or removes it and compares its image.
+    /// Adds the volume and uses it, or removes it and compares its image.
     fn add_or_remove(&mut self) -> Result<()> {
         let (larder, control, image) = (&self.larder, &self.control, &self.image);
         self.is_added = !self.is_added;
@@ -195,7 +195,7 @@ impl ExtraVolume {
             self.random.fill(&mut self.content[range.clone()]);
             let written = client.write(u64::try_from(start)?, &self.content[range])?;
             ensure!(written.is_ok(), "a write was refused");
-            // Elsewhere: what earlier writes left.
+            // A read elsewhere must return the data of earlier writes.
             let start = self.random.usize(..self.content.len() / BLOCK) * BLOCK;
             ensure!(client.read(u64::try_from(start)?, &mut read)?.is_ok(), "a read was refused");
             ensure!(read == self.content[start..start + BLOCK], "wrong bytes at {start}");

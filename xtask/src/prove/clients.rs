@@ -1,18 +1,18 @@
-//! Real clients: what was written is read back, byte by byte, with no error on the way.
+//! Real clients: every byte that they write is read back, without an error.
 //!
 //! The cache is an eighth of the image. (`bs_unaligned` would let fio's own blocks overlap, which
-//! it then reports as damage with every server.)
+//! fio reports as corruption with any server.)
 
 use super::prelude::*;
 use super::upstream;
 use crate::fio::Outcome;
 
-/// Time for one client.
+/// Timeout of one client in seconds.
 const CLIENT_MAX_S: u64 = 600;
 
 const PAGE_SIZES: [&str; 3] = ["4KiB", "64KiB", "1MiB"];
 const POLICIES: [&str; 2] = ["lru", "s3fifo"];
-/// These are tried once each, in the long form.
+/// Policies that are tried once each, in the long form.
 const OTHER_POLICIES: [&str; 11] = [
     "random", "fifo", "clock", "2q", "slru", "arc", "lirs", "sieve", "wtinylfu", "clock2q+",
     "linux",
@@ -39,7 +39,7 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     let (seconds, server) = (env.either(60, 4), env.serve(&target, &options)?);
     let what = format!("fio verify, 4 connections, 512 B to 1 MiB, {seconds} s");
     claims.tried(what, || Ok(fio_verify(&server.uri(), mib, seconds)?.in_words()));
-    let what = "after fio: the image is what the export was";
+    let what = "after fio: the image is identical to the export";
     claims.tried(what, || verified_image(env, server, &target).map(|()| "identical".into()));
     for path in [&source, &target] {
         std::fs::remove_file(path).with_context(|| format!("remove {}", path.display()))?;
@@ -48,7 +48,7 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     upstream::run(env, claims)
 }
 
-/// The server's description of itself.
+/// Checks the description of the export that clients get.
 fn facts(server: &Server, bytes: u64, claims: &mut Claims) {
     let uri = server.uri();
     claims.tried("nbdinfo: length and abilities", || {
@@ -66,7 +66,7 @@ fn facts(server: &Server, bytes: u64, claims: &mut Claims) {
     });
     claims.tried("nbdinfo --list: the export by its name", || {
         let printed = server.announced().first().cloned().context("no URI was printed")?;
-        text(cmd!(30, "nbdinfo {printed}")).context("the URI that was printed")?;
+        text(cmd!(30, "nbdinfo {printed}")).context("use the printed URI")?;
         let list = text(cmd!(30, "nbdinfo --list {uri}"))?;
         ensure!(list.contains("served"), "no export 'served' in the list:\n{list}");
         Ok(printed.split('?').next().unwrap_or_default().to_owned())
@@ -81,8 +81,9 @@ fn reads(env: &Env, server: &Server, source: &Path, claims: &mut Claims) {
         ("qemu-img convert from the export", "qemu-img convert -f raw -O raw"),
     ] {
         claims.tried(what, || {
-            let words = words.split(' ');
-            text(cmd!("timeout 600 {words...} {uri} {target}"))?;
+            let mut words = words.split(' ');
+            let program = words.next().unwrap_or_default();
+            text(cmd!(CLIENT_MAX_S, "{program} {words...} {uri} {target}"))?;
             image::same(source, &target)?;
             std::fs::remove_file(&target).context("remove the copy")?;
             Ok("identical".into())
@@ -109,8 +110,9 @@ fn writes(env: &Env, source: &Path, options: &str, claims: &mut Claims) -> Resul
     ] {
         let server = env.serve(&image::sparse(&target, bytes)?, options)?;
         claims.tried(what, || {
-            let (words, uri) = (words.split(' '), server.uri());
-            text(cmd!("timeout 600 {words...} {source} {uri}"))?;
+            let (mut words, uri) = (words.split(' '), server.uri());
+            let program = words.next().unwrap_or_default();
+            text(cmd!(CLIENT_MAX_S, "{program} {words...} {source} {uri}"))?;
             let ended = server.stop_clean()?;
             image::same(source, &target)?;
             Ok(format!("identical, stopped in {:.1} s", ended.took.as_secs_f64()))
@@ -146,8 +148,9 @@ pub(super) fn fio_verify(uri: &str, mib: u64, seconds: u64) -> Result<Outcome> {
     fio::run(uri, seconds, &options.split_whitespace().collect::<Vec<_>>())
 }
 
-/// Every combination of page size, write mode and the two policies that differ most in how they
-/// remember, and the other policies; or each value of the former at least once in the short form.
+/// Returns every combination of page size, write mode and two very different policies, and each
+/// other policy once. The short form has each page size, each write mode and the two policies at
+/// least once.
 fn combinations(quick: bool) -> Vec<String> {
     let short = (0..3).map(|n| (n, POLICIES[n % 2], n));
     let all = (0..18).map(|n| (n / 6, POLICIES[n / 3 % 2], n % 3));
@@ -160,7 +163,7 @@ fn combinations(quick: bool) -> Vec<String> {
     chosen.into_iter().map(words).collect()
 }
 
-/// Page sizes, policies and write modes in combination, then an export that is read-only.
+/// Tests combinations of page size, policy and write mode, then a read-only export.
 fn settings(env: &Env, claims: &mut Claims) -> Result<()> {
     let source = image::filled(&env.file("small.img"), SETTINGS_MIB, env.options.seed)?;
     let (target, back) = (env.file("settings.img"), env.file("back.img"));
@@ -180,7 +183,7 @@ fn settings(env: &Env, claims: &mut Claims) -> Result<()> {
         });
     }
     let server = env.serve(&source, "--memory 16MiB --write-mode read-only")?;
-    claims.tried("--write-mode read-only: said to clients, writes refused", || {
+    claims.tried("--write-mode read-only: announced to clients, writes refused", || {
         let uri = server.uri();
         text(cmd!(30, "nbdinfo --is read-only {uri}"))?;
         ensure!(!keep(cmd!(30, "nbdcopy {target} {uri}"))?.ok(), "a client could write");

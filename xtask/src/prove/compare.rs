@@ -1,15 +1,16 @@
-//! `larder compare` must find true differences and no others: a workload against itself, again and
-//! again, and against itself with a known part of its time added.
+//! `larder compare` must find true differences and no others: it compares a workload with itself,
+//! and with a version that is slower by a known amount.
 //!
-//! A machine that is shared with others is a fifth slower for seconds: where `larder compare` says
-//! so, the run is repeated, as a person would who reads that.
+//! A shared machine can be 20 % slower for some seconds. If `larder compare` reports this, the run
+//! is repeated, as a user would do.
 
 use super::prelude::*;
 use crate::stats::median;
 
 /// The slower form takes this much longer.
 const SLOWER: f64 = 0.1;
-/// So often a run is repeated because the machine was slower, and what `larder compare` says then.
+/// Maximum repetitions because the machine was slower, and the report of `larder compare` in this
+/// case.
 const REPEATS_MAX: u32 = 8;
 const SLOWER_MACHINE: &str = "the machine was ";
 /// Milliseconds that a cycle computes.
@@ -45,7 +46,7 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
         share(silent) >= SILENT_MIN,
     );
     claims.add(
-        format!("a cycle of {:.1} us made 10 % longer: worse, in 80 % or more", median(&cycles)),
+        format!("a cycle of {:.1} us made 10 % longer: worse, in at least 80 %", median(&cycles)),
         format!("{found} of {rounds}"),
         share(found) >= FOUND_MIN,
     );
@@ -54,8 +55,8 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     Ok(())
 }
 
-/// Runs the workload; the path of its record. A trial is long enough that a switch of tasks does
-/// not decide it.
+/// Runs the workload and returns the path of its record. A trial is long compared with a task
+/// switch.
 fn bench(env: &Env, file: &Path, compute_ms: f64, name: &str) -> Result<PathBuf> {
     let (larder, at) = (&env.larder, env.file(&format!("{name}.json")));
     let (compute, trials) = (compute_ms.to_string(), "--length 150ms --trials 16".split(' '));
@@ -73,12 +74,12 @@ fn against(env: &Env, (before, file): (&Path, &Path), compute_ms: f64) -> Result
     for repeats in 0.. {
         let after = bench(env, file, compute_ms, "after")?;
         let out = keep(cmd!("{larder} compare {before} {after} --format json"))?;
-        // 1 is a finding: some series is worse.
+        // Exit code 1: some series is worse.
         ensure!(matches!(out.code, Some(0 | 1)), "larder compare: {}", out.stderr);
         let found: Value = serde_json::from_str(&out.stdout).context("parse a comparison")?;
         let series = found["series"].as_array().context("a comparison has series")?;
         let main = series.iter().find(|it| it["series"] == SERIES).context("no main series")?;
-        // An exit code that says something else than the table would be wrong as well.
+        // The exit code must agree with the table.
         let is_worse = series.iter().any(|series| series["verdict"] == "worse");
         ensure!(is_worse == (out.code == Some(1)), "exit code {:?} with {main}", out.code);
         let words = (main["verdict"].as_str(), main["why"].as_str());

@@ -1,4 +1,4 @@
-//! Faults of the store as a user meets them, from outside of the binary.
+//! Faults of the store as users see them, tested with the program.
 //!
 //! The faults that need a double (a read or a write that fails, torn and reordered writes) are
 //! tests of larder-core. Here are those of a real machine: the image served twice, an image that
@@ -12,14 +12,14 @@ use crate::daemon::until;
 use crate::disk::Disk;
 use crate::nbd::{Client, Refused};
 
-/// A longer hit waits for the store, or for the machine.
+/// Latency above which a hit waits for the store, or for the machine.
 const HIT_MAX: Duration = Duration::from_millis(200);
 
 pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
-    claims.tried("the image served twice is refused", || twice(env));
-    claims.tried("an image that shrinks: errors there, service elsewhere", || shrinks(env));
+    claims.tried("a second server of the same image is refused", || twice(env));
+    claims.tried("an image that shrinks: errors only beyond its end", || shrinks(env));
     claims.tried("a file system that is full: errors, then nothing lost", || fills(env));
-    claims.tried("a disk that stalls: hits go on", || stalls(env));
+    claims.tried("a disk that stalls: hits continue", || stalls(env));
     Ok(())
 }
 
@@ -29,7 +29,7 @@ fn twice(env: &Env) -> Result<String> {
     let (larder, listen) = (&env.larder, env.file("twice.socket"));
     let out = keep(cmd!(60, "{larder} serve {image} --memory 16MiB --listen unix:{listen}"))?;
     let lines: Vec<&str> = out.stderr.lines().filter(|line| !line.trim().is_empty()).collect();
-    let [sentence] = lines[..] else { bail!("not one sentence: {}", out.stderr) };
+    let [sentence] = lines[..] else { bail!("the message is not one sentence: {}", out.stderr) };
     let is_clear = sentence.contains("twice.img") && !sentence.contains("panicked");
     ensure!(out.code == Some(2) && is_clear, "exit code {:?}: {sentence}", out.code);
     let written = Client::connect(&first.socket(), "")?.write(0, &[7; 4096])?;
@@ -71,7 +71,7 @@ fn fills(env: &Env) -> Result<String> {
         refused.extend(client.write(index * MIB, &made(index))?.err().map(|error| (index, error)));
     }
     let flush = client.flush()?;
-    ensure!(!refused.is_empty() || flush.is_err(), "a full file system and no error");
+    ensure!(!refused.is_empty() || flush.is_err(), "a full file system, but no error");
     text(cmd!("mount -o remount,size=128m {point}"))?;
     // Only what was refused is written again: what was accepted must not be lost.
     for &(index, _) in &refused {
@@ -119,7 +119,7 @@ fn stalls(env: &Env) -> Result<String> {
     Ok(format!("{count} hits, slowest {:.1} ms", slowest.as_secs_f64() * 1000.0))
 }
 
-/// Reads far apart, none of which the cache holds; the time of three of them.
+/// Returns the time of three reads that the cache does not hold.
 fn misses(socket: &Path) -> Result<Duration> {
     let mut client = Client::connect(socket, "")?;
     let begun = Instant::now();
@@ -129,7 +129,7 @@ fn misses(socket: &Path) -> Result<Duration> {
     Ok(begun.elapsed())
 }
 
-/// Bytes of a seed.
+/// Returns random bytes from a seed.
 fn made(seed: u64, count: usize) -> Vec<u8> {
     let mut bytes = vec![0; count];
     Rng::with_seed(seed).fill(&mut bytes);

@@ -14,16 +14,16 @@ use crate::memory_group::MemoryGroup;
 
 /// Enough for PostMark.
 const IMAGE_MIB: u64 = 2048;
-/// Rounds of kills: milliseconds of writing, bytes of a file, threads.
+/// Rounds with a kill: milliseconds of writing, maximum size of a file, threads.
 const SPAN_MS: (u64, u64) = (500, 2500);
 const FILE_BYTES_MAX: u64 = 200_000;
 const THREADS: u64 = 4;
-/// The longest wait of a writer for a server that is gone.
+/// Maximum wait of a writer for a killed server.
 const WAIT_MAX: Duration = Duration::from_mins(1);
 const LAZY: &str =
     "--memory 64MiB --set first-delay=60000 --set idle-delay=60000 --set age-max=600000";
 
-/// All memory of the server, the writer and the leak.
+/// Memory limit of the server, the writer and the leak together.
 const LIMIT_MIB: u64 = 512;
 const PRESSURE_MIB: u64 = 1024;
 const PRESSURE: &str = "--memory 128MiB";
@@ -32,7 +32,9 @@ const WRITER: &str = "while [ ! -e \"$2\" ]; do
   dd if=/dev/zero of=\"$1/file\" bs=1M count=200 2> /dev/null || exit 1
   rm \"$1/file\"; echo round
 done";
-/// Uses 300 MiB twice over, in a group where only swap has room for that.
+/// MiB that [`SWAPPER`] has to swap out in a group of 128 MiB, at least.
+const SWAPPED_MIB_MIN: u64 = 128;
+/// Fills 300 MiB and reads them twice, in a group that has to swap for that.
 const SWAPPER: &str = "import sys
 pages = [bytearray(b'%08d' % i * 512) for i in range(76800)]
 for again in range(2):
@@ -50,18 +52,21 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
             whole_life(env, kind)
         });
         claims.tried(format!("{name}: kill -9 in the middle of fsynced writes"), || {
-            kills(env, kind, env.either(5, 2))
+            let (rounds, seed) = (env.either(5, 2), env.options.seed);
+            let promised = kills(env, kind, rounds, seed)?;
+            ensure!(promised > 0, "nothing was promised");
+            Ok(format!("{rounds} kills, {promised} fsynced files whole, fsck clean"))
         });
     }
     for round in 1..=env.either(3, 1) {
-        let what = format!("ext4 is written while memory leaks away, {round}");
-        claims.tried(what + ": nothing waits for ever", || leak(env));
+        let what = format!("ext4 is written while a process leaks memory, {round}");
+        claims.tried(what + ": nothing hangs", || leak(env));
     }
     claims.tried("swap on a volume's loop device, used until memory is short", || swap(env));
     Ok(())
 }
 
-/// A server with the volume `disk` as a file.
+/// A server that shows the volume `disk` as a file.
 pub(super) struct Served {
     pub(super) server: Server,
     dir: PathBuf,
@@ -69,7 +74,7 @@ pub(super) struct Served {
 }
 
 impl Served {
-    /// Serves an image or a device, as a process of a group if there is one.
+    /// Serves an image or a device, in a memory group if there is one.
     pub(super) fn start(
         env: &Env,
         image: &Path,
@@ -77,7 +82,7 @@ impl Served {
         group: Option<&MemoryGroup>,
     ) -> Result<Self> {
         let dir = env.file("volumes");
-        // What a killed server left there cannot even be looked at.
+        // The dead mount of a killed server exists, but fails stat(2).
         if dir.symlink_metadata().is_err_and(|e| e.kind() == std::io::ErrorKind::NotFound) {
             std::fs::create_dir(&dir).context("make a directory for the files")?;
         }
@@ -98,15 +103,14 @@ impl Served {
         Ok(())
     }
 
-    /// Kills it; its mount stays behind, dead.
-    fn kill(mut self) -> Result<()> {
+    /// Kills the server. Its dead mount stays until the returned guard is dropped.
+    fn kill(self) -> Result<Cleanup> {
         self.server.kill()?;
-        self.cleanup.cancel();
-        Ok(())
+        Ok(self.cleanup)
     }
 }
 
-/// The life of a file system without faults.
+/// Creates, uses, remounts and checks a file system, without faults.
 fn whole_life(env: &Env, kind: Kind) -> Result<String> {
     let image = image::sparse(&env.file("volume.img"), IMAGE_MIB * MIB)?;
     let served = Served::start(env, &image, "--memory 160MiB", None)?;
@@ -119,11 +123,11 @@ fn whole_life(env: &Env, kind: Kind) -> Result<String> {
     work::build(point)?;
     let before = work::listing(point)?;
     let files = before.lines().count();
-    ensure!(files > 30, "there is hardly anything to compare");
+    ensure!(files > 30, "there are too few files to compare");
     file_system.unmount()?;
     file_system.check()?;
     file_system.mount()?;
-    ensure!(before == work::listing(point)?, "the files are other ones after mounting again");
+    ensure!(before == work::listing(point)?, "the files differ after a second mount");
     file_system.leave()?;
     served.stop_clean()?;
     // The image alone, without any cache.
@@ -136,10 +140,11 @@ fn whole_life(env: &Env, kind: Kind) -> Result<String> {
     Ok(format!("{files} files the same, PostMark {rate}"))
 }
 
-/// Rounds of kills on one image; what came out.
-fn kills(env: &Env, kind: Kind, rounds: u64) -> Result<String> {
+/// Runs rounds with a kill on one image. Returns the number of fsynced files, all of which were
+/// intact.
+pub(super) fn kills(env: &Env, kind: Kind, rounds: u64, seed: u64) -> Result<u64> {
     let image = image::sparse(&env.file("killed.img"), IMAGE_MIB * MIB)?;
-    let mut random = Rng::with_seed(env.options.seed);
+    let mut random = Rng::with_seed(seed);
     let mut promised = 0;
     for round in 0..rounds {
         let served = Served::start(env, &image, LAZY, None)?;
@@ -153,28 +158,50 @@ fn kills(env: &Env, kind: Kind, rounds: u64) -> Result<String> {
         for dir in [&dir, file_system.point()] {
             File::open(dir).and_then(|dir| dir.sync_all()).context("fsync a directory")?;
         }
-        let span = random.u64(SPAN_MS.0..SPAN_MS.1);
-        let (seed, stop) = (random.u64(..), AtomicBool::new(false));
-        let kept = std::thread::scope(|scope| {
-            let (stop, dir) = (&stop, dir.as_path());
-            let write = |thread| scope.spawn(move || write_files(dir, seed, thread, stop));
-            let writers: Vec<_> = (0..THREADS).map(write).collect();
-            std::thread::sleep(Duration::from_millis(span));
-            let killed = served.kill();
-            stop.store(true, Ordering::Release);
-            let kept = writers.into_iter().map(|it| it.join().expect("a writer does not panic"));
-            killed.and(kept.collect::<Result<Vec<u64>>>())
-        })?;
-        // What is left of the file system has lost its disk.
-        file_system.leave().context("unmount what has lost its disk")?;
+        let seed = random.u64(..);
+        let (_dead_mount, kept) = written_until(&dir, seed, || served.kill())?;
+        // The file system that is still mounted has lost its disk.
+        file_system.leave().context("unmount the file system that has lost its disk")?;
         promised += kept.iter().sum::<u64>();
         compare_files(env, &image, kind, (&dir, seed), &kept)?;
     }
-    ensure!(promised > 0, "nothing was promised");
-    Ok(format!("{rounds} kills, {promised} fsynced files whole, fsck clean"))
+    Ok(promised)
 }
 
-/// Name and content of a file.
+/// Writes files in a directory, in several threads, until `kill` ends the server after a random
+/// time. Returns the result of `kill`, and how many files each thread had fsynced.
+pub(super) fn written_until<T>(
+    dir: &Path,
+    seed: u64,
+    kill: impl FnOnce() -> Result<T>,
+) -> Result<(T, Vec<u64>)> {
+    let (span, stop) = (Rng::with_seed(seed).u64(SPAN_MS.0..SPAN_MS.1), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let stop = &stop;
+        let write = |thread| scope.spawn(move || write_files(dir, seed, thread, stop));
+        let writers: Vec<_> = (0..THREADS).map(write).collect();
+        std::thread::sleep(Duration::from_millis(span));
+        let killed = kill();
+        stop.store(true, Ordering::Release);
+        let kept = writers.into_iter().map(|it| it.join().expect("a writer does not panic"));
+        let kept = kept.collect::<Result<Vec<u64>>>();
+        Ok((killed?, kept?))
+    })
+}
+
+/// Fails unless the files that were fsynced are there as they were written.
+pub(super) fn check_files(dir: &Path, seed: u64, kept: &[u64]) -> Result<()> {
+    for (thread, &kept) in (0..).zip(kept) {
+        for number in 0..kept {
+            let (name, expected) = file_of(seed, thread, number);
+            let found = std::fs::read(dir.join(&name)).with_context(|| name.clone())?;
+            ensure!(found == expected, "{name} is not what was fsynced");
+        }
+    }
+    Ok(())
+}
+
+/// Returns the name and the content of a file.
 fn file_of(seed: u64, thread: u64, number: u64) -> (String, Vec<u8>) {
     let mut random = Rng::with_seed(seed ^ thread ^ (number << 8));
     let len = random.u64(1..=FILE_BYTES_MAX);
@@ -183,7 +210,7 @@ fn file_of(seed: u64, thread: u64, number: u64) -> (String, Vec<u8>) {
     (format!("{thread}-{number}"), bytes)
 }
 
-/// Writes files until that fails; how many of them, and of their names, were fsynced.
+/// Writes files until a write fails. Returns how many files, with their names, were fsynced.
 fn write_files(dir: &Path, seed: u64, thread: u64, stop: &AtomicBool) -> Result<u64> {
     let (begun, mut number) = (Instant::now(), 0);
     let one = |number: u64| -> std::io::Result<()> {
@@ -200,7 +227,7 @@ fn write_files(dir: &Path, seed: u64, thread: u64, stop: &AtomicBool) -> Result<
     Ok(number)
 }
 
-/// Compares the promised files on a new server, after the journal was replayed.
+/// Compares the fsynced files on a new server, after a replay of the journal.
 fn compare_files(
     env: &Env,
     image: &Path,
@@ -211,22 +238,14 @@ fn compare_files(
     let served = Served::start(env, image, LAZY, None)?;
     let file_system = FileSystem::attach(env.dir(), &served.file(), kind)?;
     file_system.mount().context("mount, which replays the journal")?;
-    for (thread, &kept) in (0..).zip(kept) {
-        for number in 0..kept {
-            let (name, expected) = file_of(seed, thread, number);
-            let found = std::fs::read(dir.join(&name)).with_context(|| name.clone())?;
-            ensure!(found == expected, "{name} is not what was fsynced");
-        }
-    }
+    check_files(dir, seed, kept)?;
     file_system.end()?;
     served.stop_clean()
 }
 
-/// A leak beside a writer; what came out.
+/// Runs a leak beside a writer; returns the figure.
 fn leak(env: &Env) -> Result<String> {
-    if let Some(reason) = MemoryGroup::missing() {
-        bail!("it {reason}");
-    }
+    need(MemoryGroup::missing())?;
     let group = MemoryGroup::of(LIMIT_MIB)?;
     let image = image::sparse(&env.file("pressed.img"), PRESSURE_MIB * MIB)?;
     let spared = can_be_spared();
@@ -237,7 +256,7 @@ fn leak(env: &Env) -> Result<String> {
         group.enter(&cmd!("sh -c {WRITER} writer {point} {dir}/stop"))
     })?;
     let mut written = |rounds: usize| {
-        until("the writer goes on", limit, || {
+        until("the writer continues", limit, || {
             writer.check_alive()?;
             Ok(writer.stdout().lines().count() >= rounds)
         })?;
@@ -254,12 +273,12 @@ fn leak(env: &Env) -> Result<String> {
     file_system.end()?;
     served.stop_clean()?;
     let place = if spared { "server inside" } else { "server outside: no CAP_SYS_RESOURCE" };
-    Ok(format!("{LIMIT_MIB} MiB gone in {took:.1} s ({place}); the writer went on, fsck clean"))
+    Ok(format!("{LIMIT_MIB} MiB gone in {took:.1} s ({place}); the writer continued, fsck clean"))
 }
 
-/// Returns whether a server may ask to be spared (`CAP_SYS_RESOURCE`, bit 24). One that may not can
-/// wait for itself inside of a group that is full: for the kernel's memory of its io_uring
-/// requests.
+/// Returns whether a server has `CAP_SYS_RESOURCE` (bit 24), which it needs for
+/// `PR_SET_IO_FLUSHER`. Without it, a server in a full group can deadlock: the kernel's memory for
+/// its io_uring requests waits for the server itself.
 fn can_be_spared() -> bool {
     let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("CapEff:"));
@@ -267,8 +286,13 @@ fn can_be_spared() -> bool {
     sets.is_some_and(|sets| sets & 1 << 24 != 0)
 }
 
-/// Swap on the loop device; what came out.
+/// Swaps to the loop device; returns the figure.
 fn swap(env: &Env) -> Result<String> {
+    need(MemoryGroup::missing())?;
+    let swaps = std::fs::read_to_string("/proc/swaps").context("read /proc/swaps")?;
+    // The kernel would prefer the swap of the machine, and the volume would stay unused.
+    let has_swap = swaps.lines().count() > 1;
+    need(has_swap.then(|| "this machine has swap of its own".into()))?;
     let group = MemoryGroup::of(LIMIT_MIB / 4)?;
     let image = image::sparse(&env.file("swap.img"), PRESSURE_MIB * MIB)?;
     let served = Served::start(env, &image, PRESSURE, None)?;
@@ -277,13 +301,18 @@ fn swap(env: &Env) -> Result<String> {
     text(cmd!(30, "mkswap {device}"))?;
     let cleanup = Cleanup::with("swapoff \"$1\"", &[&device.to_string_lossy()])?;
     text(cmd!(30, "swapon {device}"))?;
+    let (_, before) = disk.written()?;
     let said = text(group.enter(&cmd!(WORK_MAX_S, "python3 -c {SWAPPER}")));
     text(cmd!(WORK_MAX_S, "swapoff {device}"))?;
     drop(cleanup);
-    ensure!(said?.trim() == "fine", "what was swapped out came back as something else");
+    ensure!(said?.trim() == "fine", "memory changed while it was swapped out");
+    let swapped_mib = (disk.written()?.1 - before) / MIB;
+    ensure!(swapped_mib >= SWAPPED_MIB_MIN, "only {swapped_mib} MiB were swapped out");
     drop(disk);
     let is_refused = served.server.0.stderr().contains("be spared");
     served.stop_clean()?;
     let spared = if is_refused { "without CAP_SYS_RESOURCE" } else { "spared" };
-    Ok(format!("300 MiB in a group of {} MiB, read back twice ({spared})", LIMIT_MIB / 4))
+    let group_mib = LIMIT_MIB / 4;
+    let figure = format!("300 MiB in a group of {group_mib} MiB, read back twice");
+    Ok(format!("{figure}; {swapped_mib} MiB swapped out ({spared})"))
 }

@@ -1,6 +1,5 @@
-//! `larder bench iozone` from the outside: the orders as system calls show them, against what was
-//! seen of IOzone 3.487 in the same way; the automatic grid on a file system of 4 GiB, which is a
-//! test of the command; and throughput mode.
+//! `larder bench iozone`: its access orders, traced as system calls, against those of IOzone 3.487;
+//! the automatic grid on a file system of 4 GiB, by a test of the command; and throughput mode.
 
 use super::long_tests;
 use super::prelude::*;
@@ -9,7 +8,7 @@ use crate::image::GIB;
 
 /// Bytes of a record in the orders.
 const RECORD: u64 = 4096;
-/// The order of four records, and of sixteen.
+/// The random order of four records, and of sixteen.
 const RANDOM: [&[u64]; 2] =
     [&[0, 3, 1, 2], &[3, 15, 8, 1, 12, 9, 7, 2, 5, 0, 6, 10, 14, 13, 4, 11]];
 
@@ -28,7 +27,7 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     let of = ("larder", "the_automatic_grid", "shown: ");
     long_tests::shown(env, claims, what, of, &[place]);
     claims
-        .tried("1 to 4 threads: what parent and children see of each pass", || threads(env, point));
+        .tried("1 to 4 threads: rates of parent and children in each pass", || threads(env, point));
     file_system.end()
 }
 
@@ -48,22 +47,23 @@ fn orders(env: &Env) -> Result<String> {
     let (strides, _) = traced(env, "5", 40)?;
     ensure!(strides[..6] == [0, 17, 34, 1, 18, 35] && strides.len() == 40, "{strides:?}");
     ensure!([38, 39, 17, 34].map(|it| times(&strides, it)) == [0, 0, 2, 2], "{strides:?}");
-    ensure!(traced(env, "5", 16)?.0 == [0; 16], "a file of 16 records is read elsewhere");
+    ensure!(traced(env, "5", 16)?.0 == [0; 16], "strides over 16 records do not stay at record 0");
     calls += reads.len() + writes.len() + strides.len() + 16;
     Ok(format!("{calls} calls"))
 }
 
-/// The records that a test reads, and those that it writes, in their order.
+/// Returns the records that a test reads, and those that it writes, in order.
 fn traced(env: &Env, test: &str, records: usize) -> Result<(Vec<u64>, Vec<u64>)> {
     let (larder, dir, log) = (&env.larder, env.dir(), env.file("calls"));
     let kib = (records * 4).to_string();
     let trace = "-qq -f -y -s 0 -e trace=pread64,pwrite64 -e signal=none".split(' ');
     let how = ["-r", "4k", "--start", "as-is", "--trials", "1"];
     text(cmd!(
-        "timeout 60 strace {trace...} -o {log}
+        60,
+        "strace {trace...} -o {log}
          {larder} bench iozone {dir} -i {test} -s {kib}k {how...}"
     ))?;
-    // The place in a call such as `7 pread64(5</tmp/x>, ""..., 4096, 12288) = 4096`.
+    // The offset in a call such as `7 pread64(5</tmp/x>, ""..., 4096, 12288) = 4096`.
     let of = |name: &str| -> Result<Vec<u64>> {
         let place = format!(r"s/.*{name}\(.*\/larder-iozone-.*, ([0-9]+)\) += {RECORD}$/\1/p");
         let places = text(cmd!("sed -nE {place} {log}"))?;

@@ -1,13 +1,13 @@
-//! The kernel's NBD client on `larder serve`, in the guest: file systems, verified loads, a larger
-//! volume, a server that hangs and a server that is killed. The script `xtask/guest/kernel-nbd`
-//! does this in the guest and prints the claims.
+//! The kernel's NBD client against `larder serve`: file systems, verified I/O, a growing volume, a
+//! server that hangs and a server that is killed. The script `xtask/guest/kernel-nbd` runs the
+//! steps in the guest and prints the claims.
 
 use super::prelude::*;
 use crate::guest::CANNOT_START;
 
 /// Size of the disk of the guest, as the script expects it.
 const DISK_MIB: u64 = 384;
-/// Copies what `/out` holds to where programs can be run from.
+/// Copies the files in `/out` to a directory from which programs can run.
 const COMMAND: &str = "cp /out/* /tmp && /tmp/kernel-nbd";
 
 pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
@@ -15,7 +15,8 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     let programs = ["nbd-client", "mkfs.ext4", "e2fsck", "resize2fs", "fio", "jq"];
     need(absent(&programs))?;
     let disk = image::sparse(&env.file("guest.disk"), DISK_MIB * MIB)?;
-    // The guest does not see the directory for temporary files, where a tree can lie.
+    // Copied, since the guest does not see the directory for temporary files, which may contain the
+    // source tree.
     let (guest, out) = (env.root.join("xtask/guest"), env.file("guest"));
     std::fs::create_dir(&out).context("make a directory")?;
     let nbdtab = env.root.join("packaging/nbdtab");
@@ -25,7 +26,7 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
         std::fs::copy(from, out.join(to)).with_context(|| format!("copy {to}"))?;
     }
     let begun = Instant::now();
-    // The guest ends with this process, kill -9 included.
+    // The guest ends with this process, even after kill -9.
     let ended = keep(cmd!(
         "setpriv --pdeathsig TERM {guest}/run --timeout 600 --disk {disk} --out {out} {COMMAND}"
     ))?;
@@ -36,7 +37,7 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     }
     let (code, seconds) = (ended.code.unwrap_or(-1), begun.elapsed().as_secs());
     claims.add(
-        "the guest carries out all steps",
+        "the guest runs all steps",
         format!("exit code {code}, {seconds} s with an emulated processor"),
         ended.ok(),
     );

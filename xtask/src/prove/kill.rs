@@ -1,16 +1,26 @@
-//! kill -9 under load: every write before the last acknowledged flush is in the image.
+//! kill -9 under load: every write before the last acknowledged flush is there. Over NBD, through
+//! a mount and on ext4 on a volume; the rounds accumulate in bench-runs/hardening.json.
 //!
-//! `larder load` logs each request before it is sent and each answer after it has come; with
+//! `larder load` logs each request before it is sent and each answer after it is received; with
 //! `--check` it reads the image without the cache. The image is new in each round, smaller than
-//! what is written and larger than the cache.
+//! what is written and larger than the cache. Through mounts and on volumes files are written and
+//! fsynced, and read without the cache, or by a new server.
 
 use super::changes::Changes;
+use super::fuse_volume;
+use super::mount::fuse::{FuseMount, Program};
 use super::prelude::*;
 use crate::daemon::Daemon;
+use crate::disk::Kind;
+use crate::ledger::{self, Ledger, Outcome};
 
+/// Rounds that are to accumulate on the same code.
+const GOAL: u64 = 1000;
+/// Rounds after which the ledger is written, and kills of one image of a volume.
+const BATCH: u64 = 5;
 /// The load runs at least and at most so long before the kill.
 const LOAD_MS: (u64, u64) = (300, 1500);
-/// Between two changes of settings, in every second round.
+/// Interval between changes of settings, in every second round.
 const PAUSE: Duration = Duration::from_millis(20);
 /// Memory sizes that are set.
 const MEMORY: [&str; 3] = ["8MiB", "16MiB", "64MiB"];
@@ -23,40 +33,152 @@ const OPTIONS: [&str; 4] = [
 ];
 const IMAGE_MIB: u64 = 64;
 
+/// Settings of a mount that take turns; the last one writes what an fsync covers and nothing else.
+const MOUNTS: [Program; 4] = [
+    mount("LARDER mount --control none --memory 16MiB"),
+    mount("LARDER mount --control none --memory 16MiB --page-size 64KiB"),
+    mount("LARDER mount --control none --memory 16MiB --write-mode through"),
+    mount(
+        "LARDER mount --control none --memory 64MiB --set first-delay=60000 --set idle-delay=60000 \
+         --set age-max=600000",
+    ),
+];
+
+const fn mount(line: &'static str) -> Program {
+    Program { name: "larder", line }
+}
+
+/// What is killed, and the rounds of one run in the long and in the short form.
+struct Subject {
+    variant: &'static str,
+    what: &'static str,
+    rounds: [u64; 2],
+    missing: fn() -> Option<String>,
+    batch: fn(&Env, u64, u64) -> Result<Outcome>,
+}
+
+const SUBJECTS: [Subject; 3] = [
+    Subject {
+        variant: "nbd",
+        what: "over NBD, 4 connections",
+        rounds: [100, 3],
+        missing: || None,
+        batch: |env, first, count| over_rounds(first, count, |number| over_nbd(env, number)),
+    },
+    Subject {
+        variant: "mount",
+        what: "larder mount, fsynced files of 4 threads",
+        rounds: [100, 2],
+        missing: || run::missing(&["umount"]),
+        batch: |env, first, count| over_rounds(first, count, |number| mounted(env, number)),
+    },
+    Subject {
+        variant: "volume-ext4",
+        what: "ext4 on a volume, fsynced files of 4 threads",
+        rounds: [50, 1],
+        missing: || run::missing(&["losetup", "mkfs.ext4"]),
+        batch: |env, first, count| {
+            let mut kills = Some(fuse_volume::kills(env, Kind::Ext4, count, seed_of(env, first)));
+            over_rounds(first, count, |_| Ok((kills.take().unwrap_or(Ok(0))?, 0)))
+        },
+    },
+];
+
 pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
-    let rounds: usize = env.either(100, 3);
-    let mut random = Rng::with_seed(env.options.seed);
-    let (mut promised, mut changes, mut broken) = (0, 0, 0);
-    for number in 0..rounds {
-        let options = OPTIONS[number / 2 % OPTIONS.len()];
-        match round(env, options, number % 2 == 1, &mut random) {
-            Ok((writes, settings)) => {
-                (promised, changes) = (promised + writes, changes + settings);
-            }
-            Err(error) => {
-                say!("round {number} ({options}): {error:#}");
-                broken += 1;
-            }
+    let code = ledger::code(&env.root, env.options.binary.as_deref())?;
+    let mut ledger = Ledger::open(&env.root, "hardening")?;
+    let (mut total, mut broken) = (0, 0);
+    for subject in &SUBJECTS {
+        let what = format!("kill -9 under load, {}", subject.what);
+        if let Some(reason) = (subject.missing)() {
+            claims.skip(what, reason);
+            continue;
         }
-        if number % 10 == 9 {
-            say!("   {} rounds, {promised} writes promised", number + 1);
-        }
+        let outcome = accumulate(env, subject, &mut ledger, &code)?;
+        let (rounds, promised) = (outcome.count("executions"), outcome.count("promised"));
+        total += rounds;
+        broken += outcome.failed.len();
+        claims.add(
+            what,
+            format!(
+                "{rounds} rounds, {promised} writes or files promised, {} changes of settings \
+                 meanwhile, {} rounds broken",
+                outcome.count("changes"),
+                outcome.failed.len()
+            ),
+            outcome.failed.is_empty() && promised > 0,
+        );
     }
-    claims.add(
-        format!("{rounds} rounds of kill -9 under load, 4 connections"),
-        format!(
-            "{promised} writes promised, {changes} changes of settings meanwhile, {broken} rounds \
-             broken"
-        ),
-        // In the short form the first change may not be over when the only such round ends.
-        broken == 0 && promised > 0 && (env.options.quick || changes > 0),
-    );
+    if !env.options.quick {
+        let what = format!("rounds on this code, of {GOAL}, without a loss of what was flushed");
+        claims.add(what, format!("{total} ({broken} broken); repeat to accumulate"), broken == 0);
+    }
     Ok(())
 }
 
-/// One round, in which settings may change all the time; how many writes were promised, and how
-/// many changes were made.
-fn round(env: &Env, options: &str, is_changing: bool, random: &mut Rng) -> Result<(u64, usize)> {
+/// Runs the rounds that come next; the results of all rounds on this code.
+fn accumulate(env: &Env, of: &Subject, ledger: &mut Ledger, code: &str) -> Result<Outcome> {
+    let key = ["kill", of.variant, code];
+    let [long, quick] = of.rounds;
+    if env.options.quick {
+        return (of.batch)(env, 0, quick);
+    }
+    let first = ledger.next_seed(key);
+    for first in (first..first + long).step_by(usize::try_from(BATCH)?) {
+        let outcome = (of.batch)(env, first, BATCH)?;
+        ledger.add(key, first..first + BATCH, &outcome)?;
+    }
+    ledger.outcome(key).context("no round was run")
+}
+
+/// Results of rounds, each of which returns the writes that were promised and the changes of
+/// settings.
+fn over_rounds(
+    first: u64,
+    count: u64,
+    mut round: impl FnMut(u64) -> Result<(u64, u64)>,
+) -> Result<Outcome> {
+    let mut outcome = Outcome::default();
+    for number in first..first + count {
+        outcome.add_count("executions", 1);
+        match round(number) {
+            Ok((promised, changes)) => {
+                outcome.add_count("passed", 1);
+                outcome.add_count("promised", promised);
+                outcome.add_count("changes", changes);
+            }
+            Err(error) => {
+                say!("round {number}: {error:#}");
+                outcome.failed.insert(format!("round-{number}"), format!("{error:#}").into());
+            }
+        }
+    }
+    Ok(outcome)
+}
+
+fn seed_of(env: &Env, number: u64) -> u64 {
+    Rng::with_seed(env.options.seed ^ (number << 32)).u64(..)
+}
+
+/// One round on a mounted directory: what was fsynced is in SOURCE.
+fn mounted(env: &Env, number: u64) -> Result<(u64, u64)> {
+    let seed = seed_of(env, number);
+    let source = tempfile::tempdir_in(env.dir()).context("make a source")?;
+    let program = MOUNTS[usize::try_from(number)? % MOUNTS.len()];
+    let mount = FuseMount::start(env, program, source.path())?;
+    let dir = mount.point.join("files");
+    std::fs::create_dir(&dir).context("make a directory")?;
+    let ((), kept) = fuse_volume::written_until(&dir, seed, || mount.kill())?;
+    fuse_volume::check_files(&source.path().join("files"), seed, &kept)
+        .with_context(|| program.line)?;
+    Ok((kept.iter().sum(), 0))
+}
+
+/// One round over NBD; in every second one settings change all the time.
+fn over_nbd(env: &Env, number: u64) -> Result<(u64, u64)> {
+    let options = OPTIONS[usize::try_from(number / 2)? % OPTIONS.len()];
+    let is_changing = number % 2 == 1;
+    let mut random = Rng::with_seed(seed_of(env, number));
     let (larder, seed) = (&env.larder, random.u64(..));
     let image = image::sparse(&env.file("image"), IMAGE_MIB * MIB)?;
     let (log, server) = (env.file("log"), env.serve(&image, options)?);
@@ -74,7 +196,8 @@ fn round(env: &Env, options: &str, is_changing: bool, random: &mut Rng) -> Resul
     let out = text(cmd!(60, "{larder} load --check {image} --log {log}"))?;
     let line = out.lines().last().unwrap_or_default();
     let (writes, rest) = line.split_once(" writes promised, ").context("no last line")?;
-    ensure!(rest == "0 missing", "{line}");
+    ensure!(rest == "0 missing", "{options}: {line}");
     std::fs::remove_file(&log).context("remove the log")?;
-    Ok((writes.parse().with_context(|| format!("no number in '{line}'"))?, changes))
+    let writes = writes.parse().with_context(|| format!("no number in '{line}'"))?;
+    Ok((writes, u64::try_from(changes)?))
 }

@@ -24,7 +24,7 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
         ratio >= RATIO_LEAST,
     );
     claims.against(
-        "blocks written, at most those that became dirty",
+        "blocks written: no more than became dirty",
         format!("{blocks} blocks in {requests} writes, {} acknowledged", back.requests),
         format!("{new_dirty} became dirty"),
         blocks <= new_dirty && blocks > 0,

@@ -1,9 +1,9 @@
-//! Proofs that are benchmarks of a crate, or its tests, run for longer than the test run does.
+//! Proofs that run benchmarks of a crate, or its tests with a long budget.
 
 use super::prelude::*;
 
-/// Runs a benchmark, whose claims become those of the proof.
-/// `of` is its package and the words behind that.
+/// Runs a benchmark, whose claims become those of the proof. `of` is its package and the further
+/// arguments.
 pub(super) fn bench(env: &Env, claims: &mut Claims, of: &str) -> Result<()> {
     let mut cargo = run::cargo(&env.root);
     cargo.args(["bench", "--quiet", "--package"]).args(of.split(' '));
@@ -11,7 +11,7 @@ pub(super) fn bench(env: &Env, claims: &mut Claims, of: &str) -> Result<()> {
     claims.collect(&text(cargo)?)
 }
 
-/// Runs the integration tests of a package that a filter selects; their output.
+/// Runs the integration tests of a package that a filter selects; returns their output.
 fn tests(env: &Env, package: &str, filter: &str, variables: &[(&str, &str)]) -> Result<String> {
     let mut cargo = run::cargo(&env.root);
     cargo.args(["test", "--release", "--package", package, "--test", "it", filter]);
@@ -20,8 +20,11 @@ fn tests(env: &Env, package: &str, filter: &str, variables: &[(&str, &str)]) -> 
     text(cargo.envs(variables.iter().copied()))
 }
 
-/// A claim that holds if the tests succeed and print a line with this mark; the figure is what
-/// follows it. What the tests skip is skipped.
+/// The mark of the line in which libtest reports that all tests passed, the skipped ones as well.
+pub(super) const RESULT: &str = "test result: ";
+
+/// Adds a claim that holds if the tests succeed and print a line with `mark`; the rest of the line
+/// is the figure. Skips of the tests become skips of the claim.
 pub(super) fn shown(
     env: &Env,
     claims: &mut Claims,
@@ -31,32 +34,38 @@ pub(super) fn shown(
 ) {
     let out = tests(env, package, filter, variables);
     let lines = out.iter().flat_map(|out| out.lines());
-    let skipped = lines.filter_map(|line| Some(line.split_once("skipped: ")?.1));
-    skipped.for_each(|reason| claims.skip(what, reason));
-    claims.tried(what, || figure(&out?, mark));
+    let skipped: Vec<&str> =
+        lines.filter_map(|line| Some(line.split_once("skipped: ")?.1)).collect();
+    for &reason in &skipped {
+        claims.skip(what, reason);
+    }
+    // The result of a skipped test shows nothing.
+    if skipped.is_empty() || mark != RESULT {
+        claims.tried(what, || figure(&out?, mark));
+    }
 }
 
 fn figure(out: &str, mark: &str) -> Result<String> {
     let shown: Vec<&str> =
         out.lines().filter_map(|line| Some(line.split_once(mark)?.1.trim())).collect();
     let is_any = !shown.is_empty() && !out.contains(" 0 passed;");
-    ensure!(is_any, "the tests did not run in their long form:\n{out}");
+    ensure!(is_any, "the tests printed no figure:\n{out}");
     for line in &shown {
         say!("   {line}");
     }
     Ok(if shown.len() > 4 { format!("{} lines", shown.len()) } else { shown.join("; ") })
 }
 
-/// Many seeds of operations with a crash or a fault at any store call.
+/// Runs many seeds of operations with a crash or a fault at any store call.
 pub(super) fn simulation(env: &Env, claims: &mut Claims) -> Result<()> {
     let seeds = env.either("20000", "200");
     let what = format!("{seeds} seeds, and all short sequences");
-    let of = ("larder-core", "simulation::", "test result: ");
+    let of = ("larder-core", "simulation::", RESULT);
     shown(env, claims, &what, of, &[("LARDER_SEEDS", seeds)]);
     Ok(())
 }
 
-/// Runs a fuzzer for as long as is asked.
+/// Runs a fuzz test for the requested time.
 fn fuzzed(env: &Env, claims: &mut Claims, what: &str, (package, filter): (&str, &str)) {
     let (seconds, seed) = (env.fuzz_seconds().to_string(), env.options.seed.to_string());
     let variables = [("LARDER_FUZZ_SECONDS", seconds.as_str()), ("LARDER_SEED", &seed)];
@@ -73,7 +82,7 @@ pub(super) fn trace_fuzz(env: &Env, claims: &mut Claims) -> Result<()> {
 
 /// Sessions of malformed clients beside a healthy one.
 pub(super) fn wrong_input(env: &Env, claims: &mut Claims) -> Result<()> {
-    fuzzed(env, claims, "garbage on the socket", ("larder", "control::fuzz"));
+    fuzzed(env, claims, "malformed NBD sessions", ("larder", "control::fuzz"));
     Ok(())
 }
 
@@ -87,11 +96,11 @@ pub(super) fn setuid(env: &Env, claims: &mut Claims) -> Result<()> {
     Ok(())
 }
 
-/// Three file systems on four schedulers, as read back in each, a chart for each column, and the
-/// machine as before, also after `kill -9`.
+/// Tests three file systems on four schedulers, read back in each cell, a chart for each column,
+/// and an unchanged machine, also after `kill -9`.
 pub(super) fn matrix(env: &Env, claims: &mut Claims) -> Result<()> {
     need(run::missing(&["losetup", "mkfs.ext4", "mkfs.xfs", "mkfs.btrfs"]))?;
-    let what = "file systems made, measured and removed; the machine as before";
+    let what = "file systems made, measured and removed; the machine is unchanged";
     let trials = ("LARDER_MATRIX_TRIALS", env.either("6", "2"));
     shown(env, claims, what, ("larder", "matrix::", "shown: "), &[trials]);
     Ok(())
@@ -102,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_run_that_shows_nothing_proves_nothing() {
+    fn a_run_without_a_figure_is_an_error() {
         assert!(figure("test result: ok. 0 passed; 0 failed", "test result: ").is_err());
         assert_eq!(figure("test x ... fuzzed: 17 inputs\n", "fuzzed: ").unwrap(), "17 inputs");
     }

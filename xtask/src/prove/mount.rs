@@ -1,8 +1,9 @@
-//! `larder mount` under programs of every day: databases, copies with all that a file can have, a
+//! `larder mount` with everyday programs: databases, copies with all attributes of files, a
 //! repository, a build, PostMark, fio that verifies every byte.
 //!
-//! SOURCE is a directory of an ext4 of its own on a loop device. After each work the mount is ended
-//! and SOURCE alone must be as the mount was; in the end the file system must be clean. Needs root.
+//! SOURCE is a directory on an ext4 of its own on a loop device. After each workload the mount is
+//! ended and SOURCE must equal the former mount; at the end the file system must be clean. Needs
+//! root.
 
 mod copies;
 mod databases;
@@ -15,7 +16,7 @@ use fuse::{FuseMount, Program};
 
 /// Enough for PostMark with 20,000 transactions and for a clone of this repository.
 const IMAGE_MIB: u64 = 4096;
-/// Less than what most of the works write, so that the cache has to evict.
+/// Less memory than most workloads write, so that the cache has to evict.
 const LARDER: Program =
     Program { name: "larder", line: "LARDER mount --control none --memory 96MiB --allow-other" };
 #[rustfmt::skip]
@@ -24,7 +25,7 @@ const NEEDS: [&str; 10] = [
     "postmark", "fio",
 ];
 
-/// Runs of fio: a name, and the options.
+/// Runs of fio: name and options.
 const FIO_RUNS: [(&str, &str); 7] = [
     ("psync", "--ioengine=psync --rw=randrw --bsrange=512-64k --bs_unaligned=1"),
     ("psync, direct", "--ioengine=psync --direct=1 --rw=randrw --bsrange=4k-128k"),
@@ -38,7 +39,7 @@ const FIO_RUNS: [(&str, &str); 7] = [
     ("libaio, whole files", "--ioengine=libaio --iodepth=8 --rw=write --bs=1m"),
 ];
 
-/// A file system with SOURCE, and other directories beside it.
+/// A file system with SOURCE and other directories.
 struct World<'a> {
     env: &'a Env,
     file_system: FileSystem,
@@ -56,7 +57,7 @@ impl World<'_> {
         Ok(path)
     }
 
-    /// Has `work` done in an empty directory of a mount; SOURCE must then be what the mount was.
+    /// Runs `work` in an empty directory of a mount; SOURCE must then equal the former mount.
     fn mounted(&self, name: &str, work: impl FnOnce(&Path) -> Result<String>) -> Result<String> {
         let source = self.path("source");
         let mount = FuseMount::start(self.env, LARDER, &source)?;

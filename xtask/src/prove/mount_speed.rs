@@ -1,8 +1,8 @@
 //! The speed of `larder mount` beside bindfs, mergerfs and rclone, alternating in one run.
 //!
 //! Each program mounts a directory of its own of one ext4 on a loop device with direct I/O. All
-//! reads are hits: the file was read just before. No other users are let in, from which larder
-//! alone gains (docs/mount.md), and larder alone uses FUSE over io_uring.
+//! reads are hits: the file was read just before. The mounts do not allow other users, which makes
+//! only larder faster (docs/mount.md), and only larder uses FUSE over io_uring.
 
 use std::fs::{File, OpenOptions};
 
@@ -18,16 +18,16 @@ use crate::stats::{Spread, median, take_turns};
 const IMAGE_MIB: u64 = 2048;
 const NEEDS: [&str; 7] =
     ["losetup", "mkfs.ext4", "bindfs", "mergerfs", "rclone", "postmark", "fio"];
-/// Bytes of the file that is read.
+/// Size of the file that is read.
 const FILE_MIB: u64 = 128;
-/// Files that are made and removed: so few that all take their turns in the same state of the
+/// Files that are created and removed: few, so that all programs run in the same state of the
 /// machine.
 const FILES: u64 = 1000;
 
-/// So much memory that nothing that is read is evicted, and that writers are not throttled.
+/// Enough memory that no data is evicted after it was read, and that writers are not throttled.
 const LARDER: Program =
     Program { name: "larder", line: "LARDER mount --control none --memory 512MiB" };
-/// All users are let in, whom the kernel checks against the modes of files.
+/// All users are allowed, whom the kernel checks against the modes of files.
 const LARDER_FOR_ALL: Program = Program {
     name: "larder for all",
     line: "LARDER mount --control none --memory 512MiB --allow-other",
@@ -37,10 +37,10 @@ const LARDER_PAGES: Program = Program {
     name: "larder with kernel pages",
     line: "LARDER mount --control none --memory 512MiB --rule *=kernel-pages=keep",
 };
-/// The peers let no other users in by default.
+/// The peers do not allow other users by default.
 const BINDFS: Program = Program { name: "bindfs", line: "bindfs -f --no-allow-other" };
-/// The kernel keeps no pages of its own. Without the last option it makes no file where less than
-/// 4 GiB are free.
+/// The kernel keeps no pages of its own. Without the last option mergerfs creates no file if less
+/// than 4 GiB are free.
 const MERGERFS: Program =
     Program { name: "mergerfs", line: "mergerfs -f -o cache.files=off,minfreespace=0" };
 const RCLONE: Program = Program {
@@ -68,7 +68,7 @@ const DIRECT_2: Workload =
 const BUFFERED_2: Workload =
     ("4 KiB random hits, 2 jobs", "reads/s", "--rw=randread --bs=4k --numjobs=2");
 const DIRECT_LARGE: Workload = ("1 MiB direct reads", "MB/s", "--direct=1 --rw=read --bs=1m");
-/// Here the options of the mount make the difference.
+/// Here the options of the mount differ, not those of fio.
 const KEPT: Workload = ("4 KiB random reads of kernel pages", "reads/s", "--rw=randread --bs=4k");
 const KEPT_LARGE: Workload = ("1 MiB reads of kernel pages", "MB/s", "--rw=read --bs=1m");
 
@@ -77,8 +77,8 @@ type Peers = &'static [(Program, f64)];
 const OTHERS: Peers = &[(RCLONE, 2.0), (RCLONE_LEAST, 2.0), (BINDFS, 1.3), (MERGERFS, 1.3)];
 const ALSO_FOR_ALL: Peers = &[OTHERS[0], OTHERS[1], OTHERS[2], OTHERS[3], (LARDER_FOR_ALL, 1.0)];
 
-/// A contest: larder and its workload, the peers and their counterpart of the workload, and a rate
-/// that is required whatever the peers do.
+/// A contest: larder and its workload, the peers and their counterpart of the workload, and a
+/// required rate that does not depend on the peers.
 type Contest = (Program, Workload, Peers, Workload, Option<f64>);
 const CONTESTS: [Contest; 8] = [
     (LARDER, CREATES, ALSO_FOR_ALL, CREATES, None),
@@ -92,7 +92,7 @@ const CONTESTS: [Contest; 8] = [
     (LARDER_PAGES, KEPT, &[(BINDFS, 0.9)], KEPT, None),
     (LARDER_PAGES, KEPT_LARGE, &[(BINDFS, 0.9)], KEPT_LARGE, None),
 ];
-/// Rounds of a contest. Where a trial takes a tenth of a second there are many.
+/// Rounds of a contest; many if a trial takes a tenth of a second.
 const ROUNDS: usize = 7;
 const SHORT_ROUNDS: usize = 35;
 
@@ -106,7 +106,7 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     for program in ALL {
         settings[program.name] = program.line.into();
     }
-    let what = "a mounted directory on ext4, beside bindfs, mergerfs and rclone";
+    let what = "a mounted directory on ext4, against bindfs, mergerfs and rclone";
     let programs = ["bindfs", "mergerfs", "rclone", "fio"];
     let mut record = Record::new(&env.root, what, &programs, &settings)?;
     let image = image::sparse(&env.file("mount-speed.img"), IMAGE_MIB * MIB)?;
@@ -129,8 +129,7 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     Ok(())
 }
 
-/// The rates of larder and its peers in the order of the rounds; none of a peer whose trial failed:
-/// it is nothing to compare with.
+/// Returns the rates of larder and its peers by round, or `None` for a peer with a failed trial.
 fn measure(
     env: &Env,
     (larder, ours, peers, theirs, _): Contest,
@@ -172,7 +171,7 @@ fn judge(
     for (&(peer, required), rates) in peers.iter().zip(&all[1..]) {
         let (peer, side) = (peer.name, format!("{}: {theirs}", peer.name));
         let Some(rates) = rates else {
-            claims.skip(format!("{title}, beside {peer}"), "a trial of it failed");
+            claims.skip(format!("{title}, against {peer}"), "a trial of the peer failed");
             continue;
         };
         record.series(&side, unit, rates, 0);
@@ -193,7 +192,7 @@ fn judge(
     }
 }
 
-/// The rate of one trial at a mountpoint.
+/// Returns the rate of one trial at a mountpoint.
 fn trial(env: &Env, workload: Workload, point: &Path) -> Result<f64> {
     match workload {
         CREATES => made_and_removed(point).map(|(creates, _)| creates),
@@ -204,7 +203,8 @@ fn trial(env: &Env, workload: Workload, point: &Path) -> Result<f64> {
     }
 }
 
-/// Empty files made and closed one after the other in a second, and removed.
+/// Returns how many empty files per second are created and closed one after the other, and how many
+/// are removed.
 fn made_and_removed(point: &Path) -> Result<(f64, f64)> {
     let dir = point.join("files");
     std::fs::create_dir(&dir).context("make a directory for files")?;
@@ -224,7 +224,8 @@ fn made_and_removed(point: &Path) -> Result<(f64, f64)> {
     Ok((to_f64(FILES) / made.as_secs_f64(), to_f64(FILES) / removed.as_secs_f64()))
 }
 
-/// Transactions per second of Debian's PostMark over its whole run: it counts whole seconds alone.
+/// Returns the transactions per second of Debian's PostMark over its whole run, timed here, since
+/// PostMark counts whole seconds only.
 fn postmark(env: &Env, point: &Path) -> Result<f64> {
     let (files, transactions) = env.either((1000, 4000), (200, 800));
     let (dir, script) = (point.join("postmark"), env.file("mount-speed.script"));
@@ -235,22 +236,22 @@ fn postmark(env: &Env, point: &Path) -> Result<f64> {
     let took = begun.elapsed().as_secs_f64();
     let is_well = out.ok() && out.stdout.contains("deleted") && !out.stderr.contains("Error");
     ensure!(is_well, "PostMark failed: {}", run::tail(&out.stderr));
-    std::fs::remove_dir(&dir).context("PostMark left something")?;
+    std::fs::remove_dir(&dir).context("remove the directory of PostMark")?;
     Ok(to_f64(transactions) / took)
 }
 
-/// Reads in a second, of a file that was read just before.
+/// Returns the reads per second of a file that was just read.
 fn reads(env: &Env, point: &Path, options: &str) -> Result<f64> {
     let file = point.join("file");
     if !file.exists() {
         image::filled(&file, FILE_MIB, 1)?;
-        // On the disk, so that no trial waits for it.
+        // Synced, so that no trial waits for writeback.
         File::open(&file).and_then(|file| file.sync_all()).context("write the file out")?;
     }
     let mut read = File::open(&file).context("open the file")?;
-    // Where the kernel's pages happen to lie in memory is worth a fifth of the speed of reading
-    // them, and they would lie there in all rounds if they were kept.
-    fadvise(&read, 0, None, Advice::DontNeed).context("have the kernel forget the file")?;
+    // The place of the kernel's pages in memory changes the speed of reads by a fifth, and pages
+    // that are kept would have the same place in all rounds.
+    fadvise(&read, 0, None, Advice::DontNeed).context("drop the file from the page cache")?;
     std::io::copy(&mut read, &mut std::io::sink()).context("read the file once")?;
     let (seconds, size) = (env.either("3", "1"), FILE_MIB.to_string());
     let how = "--ioengine=psync --readonly --thread --time_based --invalidate=0".split(' ');

@@ -1,5 +1,4 @@
-//! Page sizes under a database: nothing is promised, the table shows which one wins on this
-//! machine.
+//! Page sizes under a database: there is no bound, the table shows the best size on this machine.
 //!
 //! Each case has a new server; cases take turns, round by round, and the figure is the median of
 //! the rounds. The image is full of data and four times the cache.
@@ -18,7 +17,7 @@ const PAGE_SIZES: [&str; 4] = ["4KiB", "8KiB", "32KiB", "64KiB"];
 const CLIENTS: [&str; 3] = ["1", "2", "4"];
 const IMAGE_MIB: u64 = 512;
 
-/// The traces that are there, with their names for the table.
+/// Returns the available traces, with their names for the table.
 pub(super) fn traces(env: &Env) -> Vec<(PathBuf, &'static str)> {
     TRACES.iter().filter_map(|&(file, name)| Some((env.trace(file)?, name))).collect()
 }
@@ -49,7 +48,7 @@ pub(super) fn page_size(env: &Env, claims: &mut Claims) -> Result<()> {
     Ok(())
 }
 
-/// A trace of the table and index of a database that is walked and read by transactions.
+/// Creates a trace of transactions on the data of a database.
 fn database(env: &Env, requests: &str) -> Result<PathBuf> {
     let [whole, data] = ["whole.ltr", "database.ltr"].map(|name| env.file(name));
     let (larder, pages) = (&env.larder, (IMAGE_MIB * 256).to_string());
@@ -59,7 +58,7 @@ fn database(env: &Env, requests: &str) -> Result<PathBuf> {
     Ok(data)
 }
 
-/// Requests a second, hits in per cent of the pages that were read, MiB read from the store.
+/// Returns requests per second, hits in per cent of the pages read, and MiB read from the store.
 fn sample(env: &Env, image: &Path, trace: &Path, page: &str, clients: &str) -> Result<[f64; 3]> {
     let server = env.serve(image, &format!("--memory 128MiB --page-size {page}"))?;
     let (larder, uri) = (&env.larder, server.uri());

@@ -1,18 +1,20 @@
 //! `larder bench postmark --classic` beside Debian's `postmark`: the same counts, the same words,
 //! the same system calls, no more processor time.
 //!
-//! Processor time is measured in memory: on a disk that of the kernel varies by a factor of five.
+//! Processor time is measured on tmpfs: on a disk the kernel's processor time varies by a factor of
+//! five.
 
 mod calls;
 mod script;
 
 use super::prelude::*;
+use crate::cleanup::Scratch;
 use crate::record::Record;
 use crate::stats::{Spread, median, take_turns};
 
 /// Rounds of the comparison of processor time; the figure is the median of the ratios of each.
 const ROUNDS: usize = 7;
-/// The first published result, and one in small blocks without a buffer.
+/// The first published configuration, and one with small blocks and no buffer.
 const COSTS: [(&str, &str); 2] = [
     (
         "the first published configuration",
@@ -27,8 +29,8 @@ const COSTS: [(&str, &str); 2] = [
 /// A file system in memory.
 const MEMORY: &str = "/dev/shm";
 
-/// For sed: the text without what differs from run to run, which are times and rates, and without
-/// words of our own: two lines of advice, and what the help says about a command.
+/// For sed: removes times and rates, which differ between runs, and Larder's own texts: two lines
+/// of advice, and the descriptions in the help.
 const MASK: &str = r"
 /out of files!$/{p;N;N;d}
 s/ \(.* per second\)$/ (RATE)/
@@ -36,13 +38,13 @@ s/^\t[^ ]* seconds/\tTIME seconds/
 s/^([0-9.]+ ){12}[0-9.]+$/13 NUMBERS/
 s/^((pm>)*(COMMANDS|run|quit)) - .*/\1 - /";
 
-/// The output of a program, its errors and its report if it makes one, with `$1` masked.
+/// Prints the output, the errors and the report, if any, of a program, filtered by `$1`.
 const SESSION: &str = r#"
 mask=$1; shift; "$@" > out 2> err || { echo "exit code $?"; cat err; exit 1; }
 sed -E "$mask" out; echo ERRORS; cat err
 [ ! -e report ] || { echo REPORT; sed -E "$mask" report; }"#;
 
-/// The command lines of ours and of the original, with a script of the current directory.
+/// Returns the command lines of Larder and of the original, with a script in the current directory.
 fn programs(env: &Env) -> [Vec<String>; 2] {
     let larder = env.larder.display();
     [format!("{larder} bench postmark --classic script"), "postmark script".to_owned()]
@@ -61,7 +63,8 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
             for number in 0..count {
                 let script = make(&mut random);
                 let [ours, theirs] = programs(env).map(|words| session(env, &words, &script));
-                let (ours, theirs) = (ours?, theirs?);
+                // Larder escapes control characters in what it quotes.
+                let (ours, theirs) = (ours?, theirs?.replace('\r', "\\u000d"));
                 ensure!(
                     ours == theirs,
                     "number {number} differs\n{script}\noriginal:\n{theirs}\nours:\n{ours}"
@@ -72,12 +75,12 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     }
     let what = "the system calls of the original, in kind, path, bytes and order";
     claims.tried(what, || calls::same(env));
-    // Not in the short form, which runs beside other work.
+    // Not in the short form, which runs beside other proofs.
     if env.options.quick { Ok(()) } else { cost(env, claims) }
 }
 
-/// A new directory with a script and the directories that scripts name. Both programs get one of
-/// the same name, since it is part of what they print.
+/// Creates a directory with a script and the directories that scripts name. Its name is the same
+/// for both programs, since they print it.
 fn prepare(env: &Env, script: &str) -> Result<PathBuf> {
     let dir = env.file("postmark");
     if dir.exists() {
@@ -92,7 +95,7 @@ fn prepare(env: &Env, script: &str) -> Result<PathBuf> {
     Ok(dir)
 }
 
-/// Runs a script in a directory of its own; what comes of it, masked.
+/// Runs a script in a directory of its own; returns the masked output.
 fn session(env: &Env, words: &[String], script: &str) -> Result<String> {
     masked(&prepare(env, script)?, words)
 }
@@ -102,7 +105,7 @@ fn masked(dir: &Path, words: &[String]) -> Result<String> {
     text(cmd!(120, "sh -c {SESSION} sh {mask} {words...}").current_dir(dir))
 }
 
-/// Processor time, user and system, of the same run by both, taking turns.
+/// Compares the processor time, user and system, of the same run by both, alternating.
 fn cost(env: &Env, claims: &mut Claims) -> Result<()> {
     let settings = json!({ "rounds": ROUNDS, "place": MEMORY });
     let what = "PostMark as it was, against Debian's";
@@ -111,7 +114,7 @@ fn cost(env: &Env, claims: &mut Claims) -> Result<()> {
     record.software("postmark", &text(version).unwrap_or_default());
     for (name, script) in COSTS {
         let script = format!("{script}run\nquit\n");
-        // Of ours and theirs: seconds of processor time, and of time.
+        // For Larder and the original: seconds of processor time, and of elapsed time.
         let mut spent = [[vec![], vec![]], [vec![], vec![]]];
         take_turns(ROUNDS, 2, |index| {
             let measured = measure(&programs(env)[index], &script)?;
@@ -140,17 +143,16 @@ fn cost(env: &Env, claims: &mut Claims) -> Result<()> {
     Ok(())
 }
 
-/// Seconds of processor time of the program and what it starts, and of time.
+/// Returns the processor time of the program and its children, and the elapsed time, in seconds.
 fn measure(words: &[String], script: &str) -> Result<[f64; 2]> {
-    let dir = tempfile::Builder::new().prefix("larder-").tempdir_in(MEMORY);
-    let dir = dir.context("make a directory in memory")?;
+    let dir = Scratch::within(Path::new(MEMORY))?;
     std::fs::write(dir.path().join("script"), script).context("write the script")?;
     let measure = "TIMEFORMAT='%R %U %S'; { time \"$@\" > /dev/null 2>&1; } 2>&1";
-    let mut shell = cmd!("timeout 300 bash -c {measure} measure {words...}");
+    let mut shell = cmd!(300, "bash -c {measure} measure {words...}");
     let text = text(shell.current_dir(dir.path()))?;
     let times: Vec<f64> = text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
-    let [time, user, system] = times[..] else { bail!("the shell says no times: {text}") };
-    ensure!(user + system > 0.0, "the shell says that nothing was done");
+    let [time, user, system] = times[..] else { bail!("the shell printed no times: {text}") };
+    ensure!(user + system > 0.0, "the shell measured no processor time");
     Ok([user + system, time])
 }
 

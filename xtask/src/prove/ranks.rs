@@ -9,7 +9,7 @@ use super::prelude::*;
 use crate::cleanup::Cleanup;
 use crate::daemon::{Daemon, until};
 
-/// Time for a run, and until it begins.
+/// Timeouts of a run, and of its start.
 const RUN_MAX_S: u64 = 300;
 const BEGIN_MAX: Duration = Duration::from_mins(1);
 /// Addresses of the two hosts.
@@ -37,7 +37,7 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
         nothing_left(&dir)?;
         Ok("one total of four".to_owned())
     });
-    claims.tried("mpirun, one of three killed: all end, nothing stays", || killed(env));
+    claims.tried("mpirun, one of three killed: all end, no files are left", || killed(env));
     need(run::missing(&["ip"]))?;
     let hosts = Hosts::new()?;
     claims.tried("two namespaces over TCP: one total, with their names", || apart(env, &hosts));
@@ -64,15 +64,15 @@ fn directory(env: &Env, name: &str) -> Result<PathBuf> {
 }
 
 fn nothing_left(dir: &Path) -> Result<()> {
-    std::fs::remove_dir(dir).context("something stays")
+    std::fs::remove_dir(dir).context("remove the directory, which must be empty")
 }
 
-/// `larder` with these words on so many ranks in a directory.
+/// Returns the command that runs `larder` on some ranks in a directory.
 fn mpirun(dir: &Path, env: &Env, ranks: u32, words: &str) -> Result<Command> {
     need(absent(&["mpirun"]))?;
     let (larder, words, ranks) = (&env.larder, words.split(' '), ranks.to_string());
     let mut command = cmd!(RUN_MAX_S, "mpirun --oversubscribe -n {ranks} {larder} {words...}");
-    // More ranks than processors, also for root: both are refused otherwise.
+    // By default mpirun refuses more ranks than processors, and refuses root.
     command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
     command.current_dir(dir);
     Ok(command)
@@ -94,7 +94,7 @@ fn total(at: &Path, hosts: Option<&[String; 2]>) -> Result<String> {
     let trials = |run: &Value| run["trials"].as_array().map_or(0, Vec::len);
     let count = trials(&run);
     let is_all = parts.iter().all(|part| trials(&part["run"]) == count);
-    ensure!(is_all, "not as many trials everywhere");
+    ensure!(is_all, "the numbers of trials differ");
     Ok(format!("{count} trials, {sum} files together, on {}", names.join(" and ")))
 }
 
@@ -108,17 +108,17 @@ fn killed(env: &Env) -> Result<String> {
     let name = entry.file_name().to_string_lossy().into_owned();
     // The directory of a rank is larder-postmark-PID-NUMBER.
     let id = name.split('-').nth(2).and_then(|id| id.parse().ok()).and_then(Pid::from_raw);
-    kill_process(id.with_context(|| format!("no number in {name}"))?, Signal::KILL)?;
+    kill_process(id.with_context(|| format!("no process ID in {name}"))?, Signal::KILL)?;
     let ended = ranks.wait(Duration::from_secs(RUN_MAX_S))?;
     let said = ended.stderr;
-    ensure!(ended.code != Some(0), "it ended well");
+    ensure!(ended.code != Some(0), "mpirun succeeded though a rank was killed");
     ensure!(said.contains("is gone") && said.contains("what was made here is removed"), "{said}");
     nothing_left(&dir)?;
     Ok("a sentence from each, and an empty directory".to_owned())
 }
 
-/// Two connected network namespaces. Their names have this process's id, so that two proofs do not
-/// meet.
+/// Two connected network namespaces. Their names contain the ID of this process, so that two proofs
+/// do not collide.
 struct Hosts {
     names: [String; 2],
     _cleanup: Cleanup,
@@ -133,14 +133,14 @@ impl Hosts {
         Ok(Hosts { names, _cleanup: cleanup })
     }
 
-    /// Runs words on one of them, where the host name is that of the namespace.
+    /// Returns a command in one of them, where the host name is that of the namespace.
     fn on(&self, number: usize, words: &[&str]) -> Command {
         let name = &self.names[number];
         let named = format!("hostname {name}; exec \"$@\"");
         cmd!(RUN_MAX_S, "ip netns exec {name} unshare --uts sh -c {named} sh {words...}")
     }
 
-    /// One of two ranks that meet over TCP.
+    /// Returns the command of one of two ranks that connect over TCP.
     fn rank(&self, env: &Env, number: usize, dir: &Path) -> Command {
         let (larder, at) = (env.larder.to_string_lossy(), dir.display());
         let line = format!(
@@ -172,10 +172,10 @@ fn stranger(env: &Env, hosts: &Hosts) -> Result<String> {
     let line = std::fs::read_to_string(&meeting).context("read where they meet")?;
     let address = line.trim().rsplit_once('@').context("no address")?.1;
     let port = address.rsplit_once(':').context("no port")?.1;
-    // It listens on the address that was given, and on no other.
+    // The first rank listens on the given address only.
     let inside = format!("exec 3<>/dev/tcp/127.0.0.1/{port}");
     let is_open = keep(hosts.on(0, &["bash", "-c", &inside]))?.ok();
-    ensure!(!is_open, "it listens on another address too");
+    ensure!(!is_open, "the first rank listens on another address as well");
     let hello = "{\"hello\":{\"protocol\":1,\"version\":\"0.1.0\",\"rank\":1,\"ranks\":2,\
                  \"host\":\"x\",\"what\":\"x\",\"token\":\"Bearer 0000\"}}";
     let script = format!("exec 3<>/dev/tcp/{}/{port}; echo '{hello}' >&3; cat <&3", ADDRESSES[0]);
@@ -187,5 +187,5 @@ fn stranger(env: &Env, hosts: &Hosts) -> Result<String> {
     let said = first.stderr;
     ensure!(first.code == Some(0) && said.contains("has not the token of this run"), "{said}");
     nothing_left(&dir)?;
-    Ok("refused, and the run went on".to_owned())
+    Ok("refused, and the run continued".to_owned())
 }

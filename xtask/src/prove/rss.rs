@@ -1,5 +1,5 @@
-//! Memory: with the cache full, the process holds at most `--memory` and 32 MiB, both at the end
-//! and at any time.
+//! Memory: with a full cache, the process holds at most `--memory` plus 32 MiB, at the end and at
+//! its peak.
 
 use super::prelude::*;
 use crate::image::GIB;

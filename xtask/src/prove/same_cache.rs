@@ -1,10 +1,10 @@
 //! The same cache both ways: traces replayed to `larder serve`, and simulated by `larder sim`.
 //!
 //! With one client and write-through nothing depends on time: the counters must be equal. With
-//! eight clients and write-back the hit ratios may differ by [`APART_POINTS`]; the store answers
-//! after [`STORE_TIME`], and the simulation gets the time of a miss and the time to think that the
-//! server measured. Curves must predict the hit ratio of the server at ten sizes. Nothing is read
-//! ahead: when that arrives depends on the time of the store.
+//! eight clients and write-back the hit ratios may differ by [`APART_POINTS`]; the store takes
+//! [`STORE_TIME`] per request, and the simulation uses the measured miss time and think time.
+//! Curves must predict the hit ratio of the server at ten sizes. There is no read-ahead, since its
+//! effect depends on the time of the store.
 
 use super::policies::traces;
 use super::prelude::*;
@@ -28,7 +28,7 @@ const MEAN_POINTS: f64 = 1.0;
 const WORST_POINTS: f64 = 3.0;
 /// Memory of the cache where only one size is tried.
 const MEMORY: &str = "24MiB";
-/// Time of each read and write of the store with eight clients.
+/// Service time of the store with eight clients.
 const STORE_TIME: Duration = Duration::from_millis(4);
 /// The longest time between an answer and the next request that is tried, and how near the time of
 /// the simulation must come to that of the replay.
@@ -37,7 +37,7 @@ const TIME_APART: f64 = 0.005;
 /// Sizes of the prediction, in MiB of memory.
 const SIZES_MIB: [u64; 10] = [8, 10, 12, 14, 16, 20, 28, 40, 56, 80];
 
-/// One trace of one volume, and an image that is long enough for it.
+/// A trace of one volume, and an image of sufficient length.
 struct Case {
     name: &'static str,
     trace: PathBuf,
@@ -68,8 +68,8 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     Ok(())
 }
 
-/// The trace, or the part of its busiest volume, and the least length of that volume, rounded up as
-/// the simulator does.
+/// Returns the trace, or the part of its busiest volume, and the minimum length of that volume,
+/// rounded up as in the simulator.
 fn one_volume(env: &Env, trace: &Path, name: &str) -> Result<(PathBuf, u64)> {
     let larder = &env.larder;
     let summary = json_of(cmd!("{larder} trace summary --json {trace}"))?;
@@ -93,9 +93,9 @@ fn one_volume(env: &Env, trace: &Path, name: &str) -> Result<(PathBuf, u64)> {
 /// Result of a replay to a server.
 struct Served {
     counters: Value,
-    /// Pages of its memory.
+    /// Pages in the memory of the server.
     pages: u64,
-    /// Mean nanoseconds of a read of the store: waiting for it, and in it.
+    /// Mean nanoseconds of a read of the store: queue time plus service time.
     miss_ns: f64,
     /// Nanoseconds of the whole replay.
     duration_ns: f64,
@@ -149,7 +149,7 @@ fn equal(env: &Env, case: &Case, policy: &str, claims: &mut Claims) -> Result<()
     for name in EQUAL {
         let (ours, theirs) = (number(&served.counters, name)?, number(&row, name)?);
         if (ours - theirs).abs() > 0.0 {
-            apart.push(format!("; apart: {name} {ours} and {theirs}"));
+            apart.push(format!("; different: {name} {ours} and {theirs}"));
         }
     }
     let [hits, misses, evictions] =
@@ -171,7 +171,8 @@ fn near(env: &Env, case: &Case, claims: &mut Claims) -> Result<()> {
     store.stop()?;
     let store = format!("fixed:{:.0}ns", served.miss_ns);
     let whole = format!("--level whole --read-ahead off --clients 8 --store {store} {options}");
-    // The longer the time to think, the longer the simulation takes: halved until it takes as long.
+    // A longer think time makes the simulated replay longer: bisection finds the time that matches
+    // the replay.
     let (mut least, mut most) = (0_u64, THINK_MAX_NS);
     let (think, row) = loop {
         let think = least.midpoint(most);
@@ -182,11 +183,11 @@ fn near(env: &Env, case: &Case, claims: &mut Claims) -> Result<()> {
         }
         if took < served.duration_ns { least = think } else { most = think }
     };
-    // A reference to a page that another request is filling counts as a miss, but reads nothing:
-    // how many there are depends on the moment of each request.
+    // A reference to a page that another request is filling counts as a miss, but reads nothing;
+    // the number of these misses depends on timing.
     for (what, counter, note) in [
         ("pages fetched", "filled_blocks", String::new()),
-        ("hits", "read_hit_pages", format!("; store {store}, {think} ns to think")),
+        ("hits", "read_hit_pages", format!("; store {store}, think time {think} ns")),
     ] {
         let (real, expected) = (per_read(&served.counters, counter)?, per_read(&row, counter)?);
         let name = case.name;

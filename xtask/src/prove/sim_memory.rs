@@ -14,10 +14,10 @@ const POLICIES: [&str; 8] =
 /// Sizes in pages.
 const SIZES: [&str; 8] =
     ["50000p", "100000p", "200000p", "400000p", "600000p", "800000p", "1000000p", "1500000p"];
-/// A sweep may hold so many times what its caches need, and so much on top.
+/// Memory limit of a sweep: the need of its caches times this factor, plus this many bytes.
 const TIMES: f64 = 1.5;
 const SPARE_BYTES: u64 = 64 * MIB;
-/// The end of a simulation: one sample in so many.
+/// The end of a simulation: the last one of this many parts of all samples.
 const END: usize = 8;
 
 pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
@@ -66,7 +66,7 @@ fn held(env: &Env, trace: &Path, policy: &str, size: &str, threads: &str) -> Res
     let status = format!("/proc/{}/status", child.id());
     let (mut most, mut samples) = (0, Vec::new());
     let ended = loop {
-        // A process that has just ended has no memory any more.
+        // A process that has just ended reports no memory.
         let text = std::fs::read_to_string(&status).unwrap_or_default();
         if let (Some(peak), Some(now)) = (kib_field(&text, "VmHWM"), kib_field(&text, "VmRSS")) {
             most = most.max(peak);

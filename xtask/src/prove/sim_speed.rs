@@ -1,5 +1,5 @@
-//! The simulator against `libCacheSim`, one core each, alternating in one run; and its own
-//! promises, which the bench of larder-lab judges.
+//! The simulator against `libCacheSim`, one core each, alternating in one run; and its own claims,
+//! which the benchmark of larder-lab checks.
 //!
 //! Both read the same binary file and run one cache over it; the peer's loop is C, called once from
 //! Python. Times are taken inside the processes, around reading and running.
@@ -8,7 +8,7 @@ use super::prelude::*;
 use crate::record::Record;
 use crate::stats::{Spread, median, take_turns};
 
-/// A policy here, its name there, and how many times the peer's rate is required.
+/// A policy, its name in libCacheSim, and the required multiple of the peer's rate.
 const POLICIES: &[(&str, &str, f64)] = &[
     ("lru", "LRU", 1.5),
     ("fifo", "FIFO", 1.5),
@@ -44,7 +44,7 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
         facts.push(run::json_in(&out)?);
         claims.collect(&out)?;
     }
-    // The peer, in a place of its own.
+    // The peer, in its own virtual environment.
     let (peer, python) = (env.file("peer"), env.file("peer/bin/python"));
     let install = "python3 -m venv $0 && $0/bin/python -m pip install --quiet libcachesim";
     let installed = text(cmd!("sh -c {install} {peer}"));
@@ -88,10 +88,10 @@ fn prepare(env: &Env, bench: &Path, claims: &mut Claims) -> Result<Vec<(&'static
     Ok(made)
 }
 
-/// Passes per second, round by round, and the miss ratio.
+/// Passes per second by round, and the miss ratio.
 type Side = (Vec<f64>, f64);
 
-/// Alternating passes of ours and the peer's.
+/// Runs passes of Larder and of the peer alternately.
 fn compare(
     (bench, python): (&Path, &Path),
     path: &Path,

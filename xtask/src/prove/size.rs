@@ -1,5 +1,5 @@
-//! `larder size` on the shared traces, as a new user would, against full sweeps. (Wrong input is
-//! tried by tests of the command.)
+//! Recommendations of `larder size` on the shared traces, against full sweeps. (Tests of the
+//! command cover invalid input.)
 //!
 //! The sweep is `larder sim`: every policy, at every size, over the whole trace; no sampling. It
 //! knows nothing of the search that led to the recommendation.
@@ -72,7 +72,7 @@ fn sizes(footprint: u64, recommended: u64) -> BTreeSet<u64> {
     over.chain(around).chain(three).filter(|&pages| pages > 0).collect()
 }
 
-/// Judges one recommendation.
+/// Checks one recommendation.
 fn check(env: &Env, (name, path): (&str, &Path), how: &[&str], claims: &mut Claims) -> Result<()> {
     let (larder, begun) = (&env.larder, Instant::now());
     let made = json_of(cmd!("{larder} size {path} {how...} --json"))?;

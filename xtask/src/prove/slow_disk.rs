@@ -1,8 +1,8 @@
 //! The benchmarks where their numbers are known beforehand: on a disk that does 100 operations per
 //! second, each in one command with its chart.
 //!
-//! The disk is a loop device limited in the root group, so that write-back is charged as well. The
-//! limit counts requests before the kernel merges them.
+//! The disk is a loop device with a limit in the root cgroup, so that the limit includes writeback.
+//! The limit counts requests before the kernel merges them.
 
 use super::prelude::*;
 use crate::disk::{Disk, FileSystem, Kind};
@@ -12,7 +12,7 @@ use crate::record::middle;
 const PER_S: f64 = 100.0;
 /// How much more the disk may seem to do: it saves up for a moment.
 const SLACK: f64 = 1.2;
-/// Files of each kind. A fragmented one has eight extents to what is read ahead by default.
+/// Files of each kind. A fragmented one has eight extents per default read-ahead window.
 const FRAGMENTS: &str = "--files 2 --size 2MiB --extents 128";
 /// Reading in order, contiguous files must be so many times as fast.
 const CONTIGUOUS_LEAST: f64 = 2.0;
@@ -20,7 +20,8 @@ const CONTIGUOUS_LEAST: f64 = 2.0;
 const MEMORY: &str = "26MiB";
 /// Where the file fits, so many times the cycles of where it does not.
 const FITS_LEAST: f64 = 5.0;
-/// Memory that the leak and the page cache share; of a file of 30 MiB at most this share is left.
+/// Memory that the leak and the page cache share; at most this share of a file of 30 MiB stays
+/// cached.
 const GROUP_MIB: u64 = 96;
 const LEFT_MOST: f64 = 0.8;
 
@@ -53,8 +54,8 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     Ok(())
 }
 
-/// Runs `larder bench` with a line of words and a target, in a group if there is one; its record,
-/// and a claim that the page made of it has charts with these titles.
+/// Runs `larder bench` with arguments and a target, in a group if there is one. Returns its record,
+/// and adds a claim that its report has charts with these titles.
 fn bench(
     env: &Env,
     claims: &mut Claims,
@@ -117,7 +118,7 @@ fn fileload(env: &Env, claims: &mut Claims, dir: &Path) -> Result<()> {
 }
 
 fn server_load(env: &Env, claims: &mut Claims, dir: &Path) -> Result<()> {
-    // The clients think for 50 ms, so sixteen ask for more than the disk does.
+    // With a think time of 50 ms, sixteen clients request more than the disk can do.
     let (measure, trials) = env.either(("4s", "3"), ("1s", "1"));
     let words = format!(
         "server --unbuffered --size 4KiB --record 4KiB --items 8 --clients 1,2,4,8,16,32 --mix \
@@ -158,7 +159,7 @@ fn leak(env: &Env, claims: &mut Claims, dir: &Path) -> Result<()> {
         left < file * LEFT_MOST && taken > 0.0,
     );
     claims.tried("memory that runs out: the leak is ended, the run is not, and it is said", || {
-        // More than the group has.
+        // The leak is larger than the group.
         let (larder, words) = (&env.larder, words.split(' '));
         let more = "--memory 16MiB --leak 160MiB --confidence off".split(' ');
         let said = text(group.enter(&cmd!("{larder} bench {words...} {more...} {dir}")))?;

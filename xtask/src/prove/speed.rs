@@ -1,8 +1,8 @@
 //! Speed over a unix socket, all hits, alternating with the peers in one run.
 //!
-//! Every server holds the same 1 GiB, has read it once, and stays up. The client and the server
-//! share the processors, so the processor time of the server per request is recorded as well; and
-//! since fio itself limits the faster servers, a lean client of our own asks them too.
+//! Every server holds the same 1 GiB, has read it once, and keeps running. Client and server share
+//! the processors, so the processor time of the server per request is recorded as well. Since fio
+//! limits the faster servers, a lean client (`flood`) measures them too.
 
 use super::prelude::*;
 use crate::flood;
@@ -10,7 +10,7 @@ use crate::nbd::Command::{self as Request, Read, Write};
 use crate::record::Record;
 use crate::stats::{Spread, median, take_turns};
 
-/// So much that 1 GiB of dirty pages stays below the limit at which writers are throttled.
+/// Enough memory that 1 GiB of dirty pages stays below the limit at which writers are throttled.
 const OPTIONS: &str = "--memory 3072MiB --write-mode back";
 
 const MEMORY: &str = "nbdkit memory";
@@ -19,13 +19,13 @@ const QEMU: &str = "qemu-nbd writeback";
 
 use Client::{Fio, Flood};
 
-/// The client of a workload: fio with options, or the lean one with so many requests in flight.
+/// The client of a workload: fio with options, or the lean one with a number of requests in flight.
 enum Client {
     Fio(&'static str),
     Flood(Request, usize),
 }
 
-/// The times of each peer's rate that are required.
+/// The required multiple of the rate of each peer.
 type Least = &'static [(&'static str, f64)];
 /// A workload, what is required, and whether the server must also use less processor time than the
 /// first peer.
@@ -38,7 +38,7 @@ const WRITE: Least = &[(MEMORY, 0.95)];
 const LEAN_READ: Least = &[(MEMORY, 1.0), (CACHE, 3.0), (QEMU, 3.0)];
 const LEAN_WRITE: Least = &[(MEMORY, 0.95), (CACHE, 3.0), (QEMU, 3.0)];
 
-/// The last ones make everything dirty.
+/// The last workloads make everything dirty.
 const WORKLOADS: &[Workload] = &[
     ("4 KiB random read, depth 32", Fio("--rw=randread --bs=4k --iodepth=32"), FAST, false),
     ("4 KiB random read, depth 1", Fio("--rw=randread --bs=4k --iodepth=1"), ONE, false),
@@ -116,7 +116,7 @@ fn start(env: &Env, mib: u64) -> Result<Vec<(&'static str, Server)>> {
     Ok(servers)
 }
 
-/// Claims and records of one workload; the first samples are ours.
+/// Adds the claims and the record of one workload; the first samples are those of Larder.
 fn judge(
     (workload, _, least, less_cpu): &Workload,
     samples: &[(&str, Samples)],

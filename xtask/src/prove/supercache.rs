@@ -1,10 +1,10 @@
 //! The reason to exist: a disk that does 100 operations per second, and a cache below the file
 //! system, as SuperCache was used.
 //!
-//! The programs have a memory group of [`GROUP_MIB`] on both sides, page cache included; Larder has
-//! [`MEMORY_MIB`] more, outside of it. Each write begins with nothing dirty. A rewrite, which comes
-//! when the cache is full of dirty pages, and the work with as much memory on both sides are shown
-//! and not judged (docs/BENCHMARKING.md).
+//! With and without Larder, the programs have a memory group of [`GROUP_MIB`], page cache included;
+//! Larder has [`MEMORY_MIB`] more, outside of the group. Each write begins with a clean cache.
+//! Rewrites, which begin with a cache full of dirty pages, and runs with the same total memory are
+//! shown but not judged (docs/BENCHMARKING.md).
 
 use super::fuse_volume::Served;
 use super::prelude::*;
@@ -17,16 +17,16 @@ const IMAGE_MIB: u64 = 3072;
 /// Memory of the programs and the kernel's page cache, and that of Larder.
 const GROUP_MIB: u64 = 64;
 const MEMORY_MIB: u64 = 256;
-/// Sizes of IOzone's files: one fits the cache and leaves room, one is twice the cache. With the
-/// gain of a write that is required where flushes are ignored.
+/// Sizes of IOzone's files, one smaller than the cache and one twice as large, and the required
+/// speedup of a write if flushes are ignored.
 const FILES: [(&str, f64); 2] = [("128MiB", 8.0), ("512MiB", 1.25)];
 /// What was measured in 2000 with SuperCache, and has to be reached.
 const POSTMARK_LEAST: f64 = 1.97;
-/// The file of skewed reads: twice the memory. Some blocks are read very often, and in the end
-/// nearly all are read.
+/// The file of skewed reads: twice the memory. Some blocks are read very often, and nearly all are
+/// read at least once.
 const READ_MIB: u64 = 2 * (GROUP_MIB + MEMORY_MIB);
 const SKEW: &str = "--random_distribution=zipf:1.1";
-/// Reads before the measured ones, on a disk that has no limit yet: four for each block.
+/// Warm-up reads, on a disk that has no limit yet: four per block.
 const WARM_READS: u64 = 4 * READ_MIB * 256;
 
 /// Passes of IOzone.
@@ -69,7 +69,8 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     same_memory(env, claims, &seconds)
 }
 
-/// As much memory on both sides; `cached` are the seconds of PostMark with Larder, by `--flush`.
+/// Compares both sides with the same memory; `cached` are the seconds of PostMark with Larder, by
+/// `--flush`.
 fn same_memory(env: &Env, claims: &mut Claims, cached: &[(&str, f64)]) -> Result<()> {
     let whole = GROUP_MIB + MEMORY_MIB;
     let alone = on_side(env, None, whole, |side| {
@@ -95,7 +96,7 @@ fn same_memory(env: &Env, claims: &mut Claims, cached: &[(&str, f64)]) -> Result
     Ok(())
 }
 
-/// A file system on the slow disk, with Larder or without, and the programs' memory.
+/// A file system on the slow disk, with Larder or without, and the memory group of the programs.
 struct Side<'a> {
     env: &'a Env,
     disk: &'a Disk,
@@ -105,7 +106,7 @@ struct Side<'a> {
 }
 
 impl Side<'_> {
-    /// Has everything dirty written.
+    /// Writes back all dirty data.
     fn settle(&self) -> Result<()> {
         text(cmd!("sync"))?;
         let Some(served) = self.served else { return Ok(()) };
@@ -114,8 +115,8 @@ impl Side<'_> {
     }
 }
 
-/// Works on one side, cached with this for `--flush` or on the disk alone, on a disk and a file
-/// system of its own that has no limit yet.
+/// Runs `work` on a new disk and file system without a limit: with Larder and this value of
+/// `--flush`, or on the disk alone.
 fn on_side<T>(
     env: &Env,
     flush: Option<&str>,
@@ -137,7 +138,7 @@ fn on_side<T>(
     file_system.mount()?;
     let (group, point) = (MemoryGroup::of(group_mib)?, file_system.point().to_owned());
     let done = work(&Side { env, disk: &disk, served: served.as_ref(), group, point });
-    // What is still dirty need not take long.
+    // Without the limit, the remaining dirty data is written quickly.
     disk.limit(0)?;
     let done = done?;
     file_system.leave()?;

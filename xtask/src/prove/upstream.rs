@@ -1,11 +1,12 @@
 //! TLS and upstream volumes with real clients: copies through TLS, through a second Larder, and
-//! through one whose upstream is killed in the middle. A part of the proof `clients`.
+//! through one whose upstream is killed during the copy. A part of the proof `clients`.
 
 use super::prelude::*;
 use crate::daemon::Daemon;
 
-/// Makes an authority, and a certificate of a server and of a client, in the current directory.
-const CERTIFICATES: &str = "set -e
+/// Creates a certificate authority, a server certificate and a client certificate in the current
+/// directory.
+pub(super) const CERTIFICATES: &str = "set -e
 req='openssl req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 30'
 $req -x509 -keyout ca-key.pem -out ca-cert.pem -subj /CN=authority \\
   -addext basicConstraints=critical,CA:TRUE -addext keyUsage=critical,keyCertSign
@@ -50,15 +51,15 @@ fn tls(env: &Env, source: &Path, target: &Path, mib: u64) -> Result<String> {
     let uri = format!("{}&tls-certificates={shown}", in_clear.replace("nbd+", "nbds+"));
     ensure!(!keep(cmd!(30, "nbdinfo {in_clear}"))?.ok(), "a client without TLS was served");
     there_and_back(env, source, &uri)?;
-    // With the authority's certificate only, a client trusts the server and is not trusted.
-    std::fs::remove_file(dir.join("client-cert.pem")).context("take the certificate away")?;
+    // With only the certificate of the authority, the client trusts the server but is not trusted.
+    std::fs::remove_file(dir.join("client-cert.pem")).context("remove the client certificate")?;
     ensure!(!keep(cmd!(30, "nbdinfo {uri}"))?.ok(), "a client without a certificate was served");
     server.stop_clean()?;
     image::same(source, target)?;
     Ok(format!("{mib} MiB identical; refused without TLS and without a certificate"))
 }
 
-/// A Larder whose volume is the export of another one.
+/// Starts a Larder whose volume is the export of another one.
 fn near(env: &Env, upstream: &str) -> Result<Server> {
     env.larder(&[&format!("near={upstream}")], "--memory 32MiB").start(env.dir())
 }
@@ -78,7 +79,7 @@ fn killed(env: &Env, source: &Path, target: &Path, mib: u64) -> Result<String> {
     // A new server has a socket of its own; the address is a link to the one that runs.
     let link = env.file("origin.sock");
     let lead_to = |server: &Server| {
-        // There is none the first time.
+        // The link does not exist the first time.
         let removed = std::fs::remove_file(&link);
         std::os::unix::fs::symlink(server.socket(), &link)
             .with_context(|| format!("link the socket, after {removed:?}"))

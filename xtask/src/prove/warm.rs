@@ -2,9 +2,9 @@
 //!
 //! The store is an NBD server that does one request at a time and takes [`STORE_TIME`] for each.
 //! Clients read blocks at random, nine of ten in a hot set of extents. Once the hit ratio is steady
-//! the server is stopped; then, in turns, it is started with the list that it left and without, and
-//! the pages are counted that clients miss until the hit ratio over the last [`WINDOW_PAGES`] pages
-//! is 95 % of what it was (docs/serve.md).
+//! the server is stopped. It is then started alternately with and without the list that it left,
+//! and the proof counts the pages that clients miss until the hit ratio over the last
+//! [`WINDOW_PAGES`] pages is 95 % of the former one (docs/serve.md).
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -35,7 +35,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// Figures of this machine repeat to within so much.
 const NOISE: f64 = 1.05;
 
-/// The counters so many seconds after the start of the load.
+/// The counters at a time after the start of the load.
 #[derive(Debug, Clone, Copy, Default)]
 struct Sample {
     at: f64,
@@ -53,8 +53,8 @@ impl Sample {
 /// A request of a client: seconds since the start of the load, and milliseconds until its answer.
 type Request = (f64, f64);
 
-/// The moment at which the hit ratio was back, if it was, and the 99th percentiles of the first
-/// second and of the first seconds, in milliseconds.
+/// The sample at which the hit ratio has recovered, if it has, and the p99 latencies of the first
+/// second and of the first [`FIRST_S`] seconds, in milliseconds.
 type Trial = (Option<Sample>, [f64; 2]);
 
 pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
@@ -92,7 +92,7 @@ fn judge([warm, cold]: &[Vec<Trial>; 2], (before, in_order): (f64, f64), claims:
             (Some(misses), Some(mib), Some(seconds)) => {
                 format!("{misses:.0} misses, {mib:.0} MiB read, {seconds:.1} s")
             }
-            _ => "not back in time".to_owned(),
+            _ => "not recovered in time".to_owned(),
         }
     };
     let is_soon = |trials| spread(trials, Sample::misses).is_some_and(|it| it.max < in_order);

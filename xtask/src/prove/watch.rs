@@ -1,7 +1,8 @@
 //! `larder watch` is exact, costs little and loses nothing; `larder size --live` predicts.
 //!
-//! The cost is measured by a loop of reads in pairs, batches without it and batches with it; beside
-//! it the floor: reading where the kernel calls a program or records an event at all.
+//! The cost is measured by a loop of reads, in pairs of batches without and with `larder watch`.
+//! The floor is measured in the same way: the kernel only calls a program, or only records an
+//! event.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
@@ -16,21 +17,21 @@ use crate::memory_group::MemoryGroup;
 use crate::record::Record;
 use crate::stats::Spread;
 
-/// Values of `--bpf`, the factor by which a read may become slower with each, and a name for it.
-type Way = (&'static str, f64, &'static str);
-const WAYS: [Way; 2] = [
-    ("on", 0.12, "a read of 4 KiB from memory, at most 12 % slower where the kernel counts"),
-    ("off", 0.20, "a read of 4 KiB from memory, at most 20 % slower where each is told"),
+/// A value of `--bpf`, the share by which it may slow down a read, and the claim.
+type Mode = (&'static str, f64, &'static str);
+const MODES: [Mode; 2] = [
+    ("on", 0.12, "a read of 4 KiB from memory, at most 12 % slower if the kernel counts"),
+    ("off", 0.20, "a read of 4 KiB from memory, at most 20 % slower if each is recorded"),
 ];
 /// Look-ups per second of which none may be lost.
 const PER_S_MIN: f64 = 500_000.0;
-/// Points that a prediction may be off on average.
+/// Maximum mean error of a prediction, in percentage points.
 const POINTS_MAX: f64 = 3.0;
 /// Pages of the file that is read from memory.
 const PAGES: u64 = 16_384;
 const PAGE_BYTES: u64 = 4096;
-/// Reads of a batch, and batches with it, and without: a fifth of a second, since the machine is
-/// not the same for long.
+/// Reads of a batch, and batches of a measurement: a fifth of a second, since the speed of the
+/// machine changes over longer times.
 const BATCH: u64 = 50_000;
 const BATCHES: u64 = 5;
 /// Pairs for each measurement of the floor.
@@ -43,8 +44,8 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     let settings = json!({ "reads of a batch": BATCH, "batches": BATCHES, "pages": PAGES });
     let what = "a read of 4 KiB from memory, without and with larder watch, in pairs";
     let mut record = Record::new(&env.root, what, &[], &settings)?;
-    for way @ (name, bound, _) in WAYS {
-        let Some(pairs) = cost(env, claims, way)? else { continue };
+    for mode @ (name, bound, _) in MODES {
+        let Some(pairs) = cost(env, claims, mode)? else { continue };
         let read = format!("watched with --bpf {name}");
         for (what, [off, on]) in [read.as_str(), floor_name(name)].into_iter().zip(&pairs) {
             record.series(&format!("without: {what}"), "ns", off, 0);
@@ -56,18 +57,18 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
         record.comparison(&read, [&sides[0], &sides[1]], ratio, 1.0 / (1.0 + bound));
     }
     if !env.options.quick {
-        say!("   {} written", record.write_as("watch")?);
+        say!("   recorded in {}", record.write_as("watch")?);
     }
     for (what, test) in [
-        ("killed with -9, the next start removes the instance", "watch::nothing_is_left_behind"),
-        ("without root it says what is missing, and shows the rest", "watch::what_is_missing"),
+        ("after kill -9, the next start removes its instance", "watch::nothing_is_left_behind"),
+        ("without root it names what is missing, and shows the rest", "watch::what_is_missing"),
     ] {
-        long_tests::shown(env, claims, what, ("larder", test, "test result: "), &[]);
+        long_tests::shown(env, claims, what, ("larder", test, long_tests::RESULT), &[]);
     }
     Ok(())
 }
 
-/// Starts a command that says "watching " once it does.
+/// Starts a command and waits until it prints "watching ".
 fn start(env: &Env, words: &[&str]) -> Result<Daemon> {
     let larder = &env.larder;
     let mut daemon = Daemon::start("larder", env.dir(), |_| cmd!("{larder} {words...}"))?;
@@ -82,7 +83,7 @@ fn watch(env: &Env, words: &[&str]) -> Result<Daemon> {
     start(env, &[&how[..], words].concat())
 }
 
-/// Ends it as Ctrl-C does; its result.
+/// Ends `larder watch` as Ctrl-C does; returns its result.
 fn result(env: &Env, watching: Daemon) -> Result<Value> {
     watching.end_well(Signal::INT)?;
     record::read(&env.file("watch.json"))
@@ -103,7 +104,7 @@ fn batches(file: &File) -> Result<f64> {
     Ok(best)
 }
 
-/// Records look-ups for no reader, from `on` to `off`; `$1` is one of them.
+/// Switches the recording of look-ups without a reader; `$1` is `on` or `off`.
 const RECORD: &str = "
 mount -t tracefs none /sys/kernel/tracing 2>/dev/null
 own=/sys/kernel/tracing/instances/larder-floor
@@ -114,47 +115,47 @@ else
   echo 0 > \"$own/events/enable\"; rmdir \"$own\"
 fi";
 
-fn floor_name(way: &str) -> &'static str {
-    if way == "on" { "another file watched" } else { "recorded without a reader" }
+fn floor_name(mode: &str) -> &'static str {
+    if mode == "on" { "another file watched" } else { "recorded without a reader" }
 }
 
-/// The least that makes reading slower, until both are dropped: the kernel calls a program of ours
-/// for a file that is not watched, or it records each look-up for no reader.
-fn floor(env: &Env, way: &str) -> Result<(Option<Daemon>, Option<Cleanup>)> {
-    if way == "on" {
+/// Starts the minimum that slows down reads, until both values are dropped: the kernel calls a
+/// program for a file that is not watched, or records each look-up without a reader.
+fn floor(env: &Env, mode: &str) -> Result<(Option<Daemon>, Option<Cleanup>)> {
+    if mode == "on" {
         let other = env.file("other");
         std::fs::write(&other, "no program reads it").context("make a file")?;
-        return Ok((Some(watch(env, &["--bpf", way, &other.to_string_lossy()])?), None));
+        return Ok((Some(watch(env, &["--bpf", mode, &other.to_string_lossy()])?), None));
     }
     let off = Cleanup::with("unshare -m sh -c \"$1\" sh off", &[RECORD])?;
     text(cmd!("unshare -m sh -c {RECORD} sh on")).context("enable the event")?;
     Ok((None, Some(off)))
 }
 
-/// Nanoseconds of a read without something and with it, in the order of the pairs.
+/// Nanoseconds per read without and with the overhead, in the order of the pairs.
 type Pairs = [Vec<f64>; 2];
 
-/// Added time in per cent: the median of the pairs, the least and the greatest.
+/// Returns the added time in per cent: median, minimum and maximum of the pairs.
 fn added([off, on]: &Pairs) -> Spread {
     Spread::of(&on.iter().zip(off).map(|(on, off)| 100.0 * (on / off - 1.0)).collect::<Vec<_>>())
 }
 
-/// Measures one way: reads without it and with it, and the same of the floor.
-fn cost(env: &Env, claims: &mut Claims, (way, bound, claim): Way) -> Result<Option<[Pairs; 2]>> {
+/// Measures one mode: reads without and with it, and the same for the floor.
+fn cost(env: &Env, claims: &mut Claims, (mode, bound, claim): Mode) -> Result<Option<[Pairs; 2]>> {
     let larder = &env.larder;
-    let tried = keep(cmd!(300, "{larder} watch --bpf {way} --for 100ms"))?;
-    if way == "on" && !tried.ok() {
+    let tried = keep(cmd!(300, "{larder} watch --bpf {mode} --for 100ms"))?;
+    if mode == "on" && !tried.ok() {
         claims.skip(claim, tried.stderr.trim());
         return Ok(None);
     }
     let path = env.file("hot");
     let name = path.display().to_string();
     std::fs::write(&path, vec![7; usize::try_from(PAGES * PAGE_BYTES)?]).context("make a file")?;
-    let file = File::open(&path).context("open it")?;
+    let file = File::open(&path).context("open the file")?;
     batches(&file)?;
     let [mut pairs, mut floors] = [Pairs::default(), Pairs::default()];
     let (mut lost, mut looked_up, mut seconds, mut cpu, mut memory) = (0.0, 0.0, 0.0, 0.0, 0.0);
-    // The machine is faster and slower by the second, so both sides of a measurement count.
+    // The speed of the machine varies by the second, so the batches before and after count.
     let mut before = batches(&file)?;
     let mut pair = |pairs: &mut Pairs, on: f64| -> Result<()> {
         let after = batches(&file)?;
@@ -165,17 +166,17 @@ fn cost(env: &Env, claims: &mut Claims, (way, bound, claim): Way) -> Result<Opti
         before = after;
         Ok(())
     };
-    // Buffers are touched for the first time, and the reader finds its pace.
+    // The first batch touches the buffers for the first time, and lets the reader settle.
     let settled = || batches(&file).and_then(|_| batches(&file));
     let rounds = env.either(96, 6);
     for round in 0..rounds {
         if round % FLOOR_EVERY == 0 {
-            let floor = floor(env, way)?;
+            let floor = floor(env, mode)?;
             let on = settled()?;
             drop(floor);
             pair(&mut floors, on)?;
         }
-        let watching = watch(env, &["--bpf", way])?;
+        let watching = watch(env, &["--bpf", mode])?;
         let begun = Instant::now();
         let on = settled()?;
         seconds += begun.elapsed().as_secs_f64();
@@ -192,7 +193,7 @@ fn cost(env: &Env, claims: &mut Claims, (way, bound, claim): Way) -> Result<Opti
         "{:+.1} %, {} pairs; {}: {:+.1} %; its own processor time {:.0} ns a look-up, {:.0} MiB",
         added(&pairs),
         pairs[0].len(),
-        floor_name(way),
+        floor_name(mode),
         added(&floors),
         cpu / f64::max(looked_up, 1.0),
         memory / to_f64(MIB)
@@ -201,7 +202,7 @@ fn cost(env: &Env, claims: &mut Claims, (way, bound, claim): Way) -> Result<Opti
     let (expected, rate) = (to_f64(2 * BATCH * BATCHES * rounds), looked_up / seconds);
     let is_all = lost <= 0.0 && (looked_up - expected).abs() < 0.5;
     claims.add(
-        format!("500,000 look-ups per second and more, none lost (--bpf {way})"),
+        format!("500,000 look-ups per second and more, none lost (--bpf {mode})"),
         format!("{rate:.0}/s, {lost} lost, {looked_up} of {expected} counted"),
         is_all && rate >= PER_S_MIN,
     );
@@ -213,8 +214,8 @@ pub(super) fn size_live(env: &Env, claims: &mut Claims) -> Result<()> {
     need(MemoryGroup::missing())?;
     let (path, trace, mib) = (env.file("skewed"), env.file("skewed.ltr"), env.either(256, 128));
     std::fs::write(&path, vec![3; mib << 20]).context("make a file")?;
-    let file = File::open(&path).context("open it")?;
-    file.sync_all().context("write it out")?;
+    let file = File::open(&path).context("open the file")?;
+    file.sync_all().context("sync the file")?;
     let [path_text, trace_text] = [&path, &trace].map(|path| path.to_string_lossy());
     let recorder = start(env, &["trace", "record", &trace_text, &path_text])?;
     text(load(env, &path, mib))?;
@@ -223,7 +224,7 @@ pub(super) fn size_live(env: &Env, claims: &mut Claims) -> Result<()> {
     for size in env.either([24, 40, 64, 96, 144, 208], [16, 24, 36, 52, 72, 100]) {
         let group = MemoryGroup::of(size)?;
         rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)
-            .context("drop its pages")?;
+            .context("drop the file from the page cache")?;
         let watching = watch(env, &[&path_text])?;
         text(group.enter(&load(env, &path, mib)))?;
         let held = group.bytes("cache")?;
@@ -248,8 +249,8 @@ pub(super) fn size_live(env: &Env, claims: &mut Claims) -> Result<()> {
     Ok(())
 }
 
-/// Skewed reads, the same each time. It ends after so many requests, and not when it has read as
-/// much as the file has.
+/// Returns the command for skewed reads, which are the same each time. It ends after a number of
+/// requests, not after the length of the file.
 fn load(env: &Env, path: &Path, mib: usize) -> Command {
     let requests = env.either(400_000_u64, 120_000);
     let line = format!(

@@ -2,7 +2,7 @@
 //!
 //! A test reports a skip by a line `TEST<TAB>REASON` in the file that `LARDER_SKIPS` names
 //! (`larder_testing::skip`). In continuous integration a skip that the list in the tree does not
-//! allow is a failure, so that a missing package cannot turn a test off in silence.
+//! allow is a failure, so that a missing package cannot disable a test silently.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,7 +13,7 @@ use super::Line;
 use crate::run;
 use crate::table::Verdict;
 
-/// The list of allowed skips: `TEST: beginning of the reason`, a line each; `#` is a comment.
+/// The list of allowed skips, one per line: `TEST: START OF THE REASON`; `#` begins a comment.
 const ALLOWED: &str = ".ci/allowed-skips";
 
 /// The file that the tests of one run append their skips to.
@@ -23,7 +23,7 @@ pub(super) struct Skips {
 }
 
 impl Skips {
-    /// An empty file.
+    /// Creates an empty file.
     pub(super) fn collect() -> Self {
         let file = tempfile::NamedTempFile::new().expect("TMPDIR takes a file");
         // Tests of other users append to it as well.
@@ -50,7 +50,7 @@ impl Skips {
     }
 }
 
-/// The lines of the list in the tree.
+/// Returns the entries of the list in the tree.
 fn allowed() -> Vec<String> {
     let path = run::workspace().map(|root: PathBuf| root.join(ALLOWED));
     let text = path.ok().and_then(|path| fs::read_to_string(path).ok()).unwrap_or_default();
@@ -58,14 +58,14 @@ fn allowed() -> Vec<String> {
     lines.map(str::to_owned).collect()
 }
 
-/// The skips of a file, each once; `allowed` is none where all are.
+/// Returns a line for each distinct skip of a file; `allowed` is `None` if all skips are allowed.
 fn judge(text: &str, allowed: Option<&[String]>) -> Vec<Line> {
     let skips: BTreeSet<&str> = text.lines().collect();
     let line = |skip: &str| {
         let (name, reason) = skip.split_once('\t').unwrap_or((skip, "no reason given"));
         let entry = format!("{name}: {reason}");
         let fine = allowed.is_none_or(|list| list.iter().any(|it| entry.starts_with(it.as_str())));
-        let refusal = format!("{reason}; not among the skips that {ALLOWED} allows");
+        let refusal = format!("{reason}; not allowed by {ALLOWED}");
         let note = if fine { reason.to_owned() } else { refusal };
         let verdict = if fine { Verdict::Skipped } else { Verdict::Fails };
         Line { name: name.to_owned(), note, verdict }
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_skip_that_is_not_allowed_fails_in_continuous_integration_alone() {
+    fn a_skip_that_is_not_allowed_fails_only_in_continuous_integration() {
         let text =
             "io::mount\tneeds root\nlab::traces\tno ../shared/traces\nio::mount\tneeds root\n";
         let verdicts = |allowed: Option<&[String]>| -> Vec<Verdict> {

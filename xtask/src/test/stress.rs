@@ -1,9 +1,9 @@
-//! `cargo xtask test --stress ROUNDS [FILTER]`: all tests, or those that a filter of nextest
-//! selects, again and again on a machine that makes it hard.
+//! `cargo xtask test --stress ROUNDS [FILTER]`: repeats all tests, or those that a nextest filter
+//! selects, under load and with scarce resources.
 //!
-//! In every round process numbers wrap and TMPDIR is a nearly full file system. In every second
-//! round stress-ng keeps all processors and the disk busy; in the others the tests have half a
-//! processor. A test that fails in any round depends on something that it must not depend on.
+//! In every round process IDs wrap and TMPDIR is a nearly full file system. In every second round
+//! stress-ng keeps all processors and the disk busy; in the others the tests have half a processor.
+//! A test that fails in any round has a forbidden dependency.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,20 +15,24 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 
+use super::Line;
 use super::skips::Skips;
 use crate::cleanup::{Cleanup, Scratch};
 use crate::disk::FileSystem;
 use crate::image::MIB;
+use crate::table::Verdict;
 use crate::{Ending, image, nextest, packages, run, table};
 
-/// The file system of TMPDIR in MiB, and its part that is left free. The largest test takes half.
+/// Size of the file system of TMPDIR, and its free space. The largest test uses half of that.
 const DISK_MIB: u64 = 6144;
 const FREE_MIB: u64 = 2560;
+/// Space in MiB that stays free on the disk under TMPDIR.
+const SPARE_MIB: u64 = 1024;
 
-/// Process numbers begin anew so often.
+/// Interval at which process IDs wrap.
 const WRAP_EVERY: Duration = Duration::from_secs(10);
 
-/// Process numbers that are left before they begin anew.
+/// Process IDs that are left before they wrap.
 const LEFT: u32 = 300;
 
 const LAST_NUMBER: &str = "/proc/sys/kernel/ns_last_pid";
@@ -50,7 +54,17 @@ type Failures = BTreeMap<String, Vec<u32>>;
 
 /// Runs `rounds` rounds of the tests that `filter` selects; prints those that failed in any.
 pub(super) fn command(rounds: u32, filter: &str) -> Result<Ending> {
-    ensure!(run::is_root(), "run tests under stress: needs root, for process numbers and limits");
+    ensure!(run::is_root(), "run tests under stress: needs root, for process IDs and limits");
+    // Checked here, so that the results of the first round are not lost.
+    let has_limit = Path::new(CPU).join("cpu.cfs_quota_us").exists();
+    ensure!(
+        has_limit || rounds == 1,
+        "cannot limit the processor time of round 2: no cpu controller (cgroup v1) at {CPU}; run \
+         one round, or boot with version 1 of control groups"
+    );
+    if let Err(error) = packages::install() {
+        println!("{error:#}; tests that need them are skipped");
+    }
     packages::install_these(&[("stress-ng", "stress-ng")])?;
     nextest::install()?;
     nextest::build()?;
@@ -75,17 +89,26 @@ pub(super) fn command(rounds: u32, filter: &str) -> Result<Ending> {
     for (test, rounds) in &failures {
         println!("{test}: failed in rounds {rounds:?}");
     }
-    println!("\n{} flaky tests in {rounds} rounds", failures.len());
-    Ok(if failures.is_empty() { Ending::Holds } else { Ending::Broken })
+    let mut lines = Vec::new();
+    skips.report(&mut lines);
+    for Line { name, note, verdict } in &lines {
+        println!("{name}: {} ({note})", verdict.word());
+    }
+    let (failed, skipped) = (failures.len(), lines.len());
+    println!("\n{failed} flaky tests in {rounds} rounds, {skipped} skips");
+    let is_refused = lines.iter().any(|line| line.verdict == Verdict::Fails);
+    Ok(if failed == 0 && !is_refused { Ending::Holds } else { Ending::Broken })
 }
 
-/// One round; the names of the tests that failed.
+/// Runs one round; returns the names of the tests that failed.
 fn under_stress(round: u32, filter: &str, tmp: &Path, skips: &Skips) -> Result<Vec<String>> {
     let _wrapping = Wrapping::start()?;
     let mut tests = nextest::command(filter)?;
     let status = if round % 2 == 1 {
-        let _load = Load::start(tmp)?;
-        tests.env("TMPDIR", tmp).env("LARDER_SKIPS", skips.file()).status()
+        let mut load = Load::start(tmp)?;
+        let status = tests.env("TMPDIR", tmp).env("LARDER_SKIPS", skips.file()).status();
+        load.check_alive()?;
+        status
     } else {
         let group = HalfProcessor::new()?;
         group.enter(&tests).env("TMPDIR", tmp).env("LARDER_SKIPS", skips.file()).status()
@@ -96,12 +119,19 @@ fn under_stress(round: u32, filter: &str, tmp: &Path, skips: &Skips) -> Result<V
     Ok(failed)
 }
 
-/// A file system with little room, for TMPDIR.
+/// A nearly full file system for TMPDIR.
 #[derive(Debug)]
 struct NearlyFull(FileSystem);
 
 impl NearlyFull {
     fn new(scratch: &Path) -> Result<Self> {
+        let space = rustix::fs::statvfs(scratch).context("read the free space under TMPDIR")?;
+        let (free_mib, least) = (space.f_bavail * space.f_frsize / MIB, FREE_MIB + SPARE_MIB);
+        ensure!(
+            free_mib >= least,
+            "cannot make a nearly full file system under TMPDIR: {free_mib} MiB are free, and \
+             {least} MiB are needed; set TMPDIR to a larger disk"
+        );
         let file = image::sparse(&scratch.join("nearly-full.img"), DISK_MIB * MIB)?;
         let disk = FileSystem::new(scratch, &file)?;
         let all = std::os::unix::fs::PermissionsExt::from_mode(0o1777);
@@ -122,7 +152,7 @@ impl NearlyFull {
     }
 }
 
-/// Process numbers that begin anew again and again.
+/// A thread that makes process IDs wrap repeatedly.
 struct Wrapping {
     /// Dropped to end the thread.
     stop: Option<Sender<()>>,
@@ -134,10 +164,14 @@ impl Wrapping {
         let most = std::fs::read_to_string("/proc/sys/kernel/pid_max").context("read pid_max")?;
         let most: u32 = most.trim().parse().context("read pid_max")?;
         let (stop, stopped) = channel::<()>();
+        let wrap = move || std::fs::write(LAST_NUMBER, most.saturating_sub(LEFT).to_string());
+        // A container may refuse it.
+        if let Err(error) = wrap() {
+            println!("process IDs do not wrap in this round: write {LAST_NUMBER}: {error}");
+        }
         let thread = std::thread::spawn(move || {
             loop {
-                // A namespace of processes may refuse it; then they wrap by themselves.
-                drop(std::fs::write(LAST_NUMBER, most.saturating_sub(LEFT).to_string()));
+                drop(wrap());
                 if stopped.recv_timeout(WRAP_EVERY) != Err(RecvTimeoutError::Timeout) {
                     return;
                 }
@@ -173,14 +207,22 @@ impl Load {
         let cleanup = Cleanup::with("kill \"$1\"", &[&child.id().to_string()])?;
         Ok(Load { child, cleanup })
     }
+
+    /// Fails if stress-ng has ended, since the tests then ran without its load.
+    fn check_alive(&mut self) -> Result<()> {
+        let ended = self.child.try_wait().context("look for stress-ng")?;
+        ensure!(ended.is_none(), "stress-ng ended during the round: {ended:?}");
+        Ok(())
+    }
 }
 
 impl Drop for Load {
     fn drop(&mut self) {
-        // Where it has ended by itself there is nothing to end.
-        let number = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
-        let _ended = number.map(|number| kill_process(number, Signal::TERM));
-        drop(self.child.wait());
+        // After the wait the process ID may belong to another process.
+        if !matches!(self.child.try_wait(), Ok(Some(_))) {
+            let _gone = kill_process(Pid::from_child(&self.child), Signal::TERM);
+            drop(self.child.wait());
+        }
         self.cleanup.cancel();
     }
 }
@@ -201,14 +243,14 @@ impl HalfProcessor {
         Ok(HalfProcessor { path, _cleanup: cleanup })
     }
 
-    /// The same command, inside of the group.
+    /// Returns the same command, inside the group.
     fn enter(&self, command: &Command) -> Command {
         let mut inside = Command::new("sh");
-        inside.args(["-c", "echo $$ > \"$1\"; shift; exec \"$@\"", "enter"]);
+        inside.args(["-c", "echo $$ > \"$1\" && shift && exec \"$@\"", "enter"]);
         inside.arg(self.path.join("cgroup.procs"));
         inside.arg(command.get_program()).args(command.get_args());
-        if let Some(folder) = command.get_current_dir() {
-            inside.current_dir(folder);
+        if let Some(directory) = command.get_current_dir() {
+            inside.current_dir(directory);
         }
         inside
     }

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::*;
 
-/// Judges a tree of one file; `line: rule` of each violation.
+/// Checks a tree of one file; returns `line: rule` of each violation.
 fn judge(path: &str, text: &str) -> Vec<String> {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join(path);
@@ -37,7 +37,7 @@ fn crates_depend_in_one_direction() {
         direction(&json!({ "packages": [package, testing] })).len()
     };
     assert_eq!((of_kind("dev"), of_kind("normal")), (0, 1), "test helpers are for tests alone");
-    assert!(judge("new", &[])[0].contains("no place"));
+    assert!(judge("new", &[])[0].contains("not in the list"));
     assert!(judge("larder-io", &["larder-core", "larder-mem", "libc"]).is_empty());
 }
 
@@ -55,9 +55,11 @@ fn each_rule_fires_and_only_it() {
         ("a.toml", concat!("# FIX", "ME\n"), 1, "unfinished"),
         ("a.rs", "//! Purpose.\n#[test]\n#[ignore = \"slow\"]\nfn f() {}\n", 3, "ignore"),
         ("a.bin", &"x".repeat((1 << 20) + 1), 1, "1 MiB"),
-        ("a.md", concat!("see\n`/ro", "ot/a`\n"), 2, "one machine"),
-        ("a.json", concat!("\"/wo", "rk/main\""), 1, "one machine"),
+        ("a.md", concat!("see\n`/ro", "ot/a`\n"), 2, "machine-specific"),
+        ("a.json", concat!("\"/wo", "rk/main\""), 1, "machine-specific"),
         ("docs/a.md", "text\n[b](b.md)\n", 2, "b.md"),
+        ("crates/cli/src/a.rs", "//! Purpose.\nio::stdout().lock();\n", 2, "output"),
+        ("crates/report/src/a.rs", "//! Purpose.\nlet a = b.display();\n", 2, "escape"),
     ] {
         let found = judge(path, text);
         assert_eq!(found.len(), 1, "{found:?}");
@@ -71,7 +73,16 @@ fn each_rule_fires_and_only_it() {
         ("a.md", concat!("docs/wo", "rk/plan and ./ro", "ot/a")),
         ("docs/a.md", "[self](a.md#part) [web](https://example.org) [part](#part)\n"),
         ("docs/a.md", "```\n[b](b.md)\n```\n"),
+        ("crates/cli/src/a.rs", "//! Purpose.\nio::stdout().is_terminal();\n"),
+        ("crates/cli/src/output.rs", "//! Purpose.\nio::stdout().lock();\n"),
     ] {
         assert_eq!(judge(path, text), Vec::<String>::new());
     }
+}
+
+#[test]
+fn a_promise_names_tests_that_exist() {
+    let text = "`a_test_that_is_nowhere_here`, `read_hit_pages` and `a_promise_names_it`\n";
+    let missing = ["1: there is no test a_test_that_is_nowhere_here"];
+    assert_eq!(judge("docs/SECURITY.md", text), missing);
 }

@@ -3,7 +3,7 @@
 use super::serve::config::ConfigFile;
 use anyhow::Result;
 use clap::Args;
-use larder_report::format;
+use larder_report::{escape, format};
 use std::path::PathBuf;
 
 #[derive(Debug, Args)]
@@ -18,7 +18,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let volumes: Vec<_> = plan.volumes.iter().map(|volume| volume.name.as_str()).collect();
     println!(
         "{}: fine: {} for {}",
-        arguments.file.display(),
+        escape::path(&arguments.file),
         format::bytes(plan.memory_bytes),
         volumes.join(", ")
     );

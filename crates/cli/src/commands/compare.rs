@@ -58,6 +58,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         Format::Json => format!("{:#}\n", found.to_json()),
     };
     // A reader that has had enough is no failure, so the error must reach main as it is.
-    std::io::stdout().write_all(text.as_bytes())?;
+    crate::output::stdout().write_all(text.as_bytes())?;
     Ok(if found.is_worse() { ExitCode::from(1) } else { ExitCode::SUCCESS })
 }

@@ -33,6 +33,11 @@ pub(crate) struct Arguments {
     #[arg(long, global = true, value_name = "FILE")]
     token: Option<PathBuf>,
 
+    /// Ask the server at the socket of --control also if it runs as this user, and not only if it
+    /// runs as you or as root.
+    #[arg(long, global = true, value_name = "UID", requires = "control")]
+    trust_uid: Option<u32>,
+
     /// How to print.
     #[arg(long, global = true, default_value = "text")]
     format: Format,
@@ -122,6 +127,9 @@ enum Command {
         /// Let go of its clients, once what they have asked is answered, instead of refusing.
         #[arg(long)]
         disconnect: bool,
+        /// Lose what was not written, instead of keeping a volume that cannot be written out.
+        #[arg(long)]
+        give_up: bool,
     },
     /// Forget what is clean; what is dirty stays.
     Drop {
@@ -192,7 +200,8 @@ fn range(text: &str) -> Result<ByteRange, String> {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
-    let client = Client::find(arguments.control.as_deref(), arguments.token.as_deref())?;
+    let (server, token) = (arguments.control.as_deref(), arguments.token.as_deref());
+    let client = Client::find(server, token, arguments.trust_uid)?;
     let format = arguments.format;
     if let Some(interval) = arguments.watch {
         return watch::run(&client, &arguments.command, format, interval);
@@ -242,8 +251,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
             let request = AddRequest { volume: volume.clone(), set };
             output::Added(client.post("add", &request)?).print(format)
         }
-        Command::Remove { volume, disconnect } => {
-            let request = RemoveRequest { volume: volume.clone(), disconnect: *disconnect };
+        Command::Remove { volume, disconnect, give_up } => {
+            let (disconnect, give_up) = (*disconnect, *give_up);
+            let request = RemoveRequest { volume: volume.clone(), disconnect, give_up };
             follow::run(&client, "remove", &request, &follow::REMOVE, format)
         }
         Command::Stop => {

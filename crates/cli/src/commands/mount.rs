@@ -10,6 +10,8 @@ use anyhow::{Result, anyhow, bail, ensure};
 use clap::Args;
 use larder_core::hint::Hint;
 use larder_core::mode::{FlushMode, WriteMode};
+use larder_io::front::fuse::MountRestrictions;
+use larder_report::escape;
 use rustix::process::{Signal, getpid, kill_process};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -31,6 +33,12 @@ pub(crate) struct Arguments {
     /// Let all users in, as the modes of files say, and not only who mounts.
     #[arg(long)]
     allow_other: bool,
+
+    /// Restrictions of the mount beside those of SOURCE's mount, which it has anyway: nosuid,
+    /// nodev, noexec, with commas between them.
+    #[arg(short, long, value_name = "NAMES", value_delimiter = ',',
+          value_parser = args::restriction)]
+    options: Vec<MountRestrictions>,
 
     /// Others change the folder too: the kernel tells what they change, which takes root; else
     /// nothing about names and attributes is believed without asking, as with --ttl 0s.
@@ -120,7 +128,7 @@ pub(crate) struct Arguments {
 /// The name of the volume that the files of a folder are.
 fn name_of(source: &Path) -> String {
     let whole = source.canonicalize().unwrap_or_else(|_| source.to_owned());
-    let name = whole.file_name().map(|name| name.to_string_lossy().into_owned());
+    let name = whole.file_name().map(|name| escape::path(name.as_ref()).into_owned());
     name.filter(|name| !name.contains(['=', '.'])).unwrap_or_else(|| "files".to_owned())
 }
 
@@ -195,6 +203,10 @@ impl Arguments {
                 ttl: Duration::from_nanos(self.ttl),
                 shared: self.shared,
                 allow_other: self.allow_other,
+                restrictions: self
+                    .options
+                    .iter()
+                    .fold(MountRestrictions::NONE, |all, &one| all | one),
                 rules: self.rule.iter().map(|rule| rule.rule.clone()).collect(),
             }),
             page_size: self.named(self.page_size, |rule| rule.page_blocks),

@@ -3,10 +3,15 @@
 use crate::output;
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, ValueEnum};
+use larder_report::format;
 use larder_report::perfmon::{self, Decimal, Names, Options, Summary};
 use larder_report::run::Run;
-use std::io::Write;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
+
+/// The largest record that is read: ten million values of trials.
+const RECORD_BYTES_MAX: u64 = 256 << 20;
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -89,37 +94,36 @@ impl Format {
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let named = arguments.output.as_deref().and_then(Format::of_name);
     let format = arguments.format.or(named).unwrap_or(Format::Text);
-    let bytes = read(&arguments.file)?;
-    let text = if perfmon::is_log(&bytes) {
-        format.write_log(&log(&bytes, arguments)?)
+    let what = || format!("read {}", arguments.file.display());
+    let mut file = open_text(&arguments.file)?;
+    let text = if perfmon::is_log(file.fill_buf().with_context(what)?) {
+        format.write_log(&log(file, arguments)?)
     } else if arguments.names.is_some() || arguments.decimal.is_some() {
-        bail!(
-            "read {}: it is no log of Perfmon, to which --names and --decimal belong",
-            arguments.file.display()
-        );
+        bail!("{}: it is no log of Perfmon, to which --names and --decimal belong", what());
     } else {
+        let begin = file.fill_buf().with_context(what)?.trim_ascii_start();
         ensure!(
-            bytes.trim_ascii_start().starts_with(b"{"),
-            "read {}: it is neither a result of larder nor a log of Perfmon",
-            arguments.file.display()
+            begin.starts_with(b"{"),
+            "{}: it is neither a result of larder nor a log of Perfmon",
+            what()
         );
-        format.write(&parse(&arguments.file, &bytes)?)?
+        format.write(&parse(&arguments.file, file)?)?
     };
     match &arguments.output {
         Some(file) => output::write_whole(file, &text),
         // A reader that has had enough is no failure, so the error must reach main as it is.
-        None => Ok(std::io::stdout().write_all(text.as_bytes())?),
+        None => Ok(crate::output::stdout().write_all(text.as_bytes())?),
     }
 }
 
 /// Reads a log of Perfmon.
-fn log(bytes: &[u8], arguments: &Arguments) -> Result<Summary> {
+fn log(log: impl BufRead, arguments: &Arguments) -> Result<Summary> {
     let names = match &arguments.names {
         Some(file) => {
-            let names = Names::read(&read(file)?).with_context(|| {
-                format!("read {}: it is no list of a number and a name by turns", file.display())
-            })?;
-            Some(names)
+            let what = || format!("read {}", file.display());
+            let names = Names::read(open_text(file)?).with_context(what)?;
+            let is_none = || format!("{}: it is no list of a number and a name by turns", what());
+            Some(names.with_context(is_none)?)
         }
         None => None,
     };
@@ -128,20 +132,28 @@ fn log(bytes: &[u8], arguments: &Arguments) -> Result<Summary> {
         Sign::Comma => Decimal::Comma,
     });
     let options = Options { names: names.as_ref(), decimal };
-    perfmon::read(bytes, &options).with_context(|| format!("read {}", arguments.file.display()))
+    perfmon::read(log, &options).with_context(|| format!("read {}", arguments.file.display()))
 }
 
-fn read(file: &Path) -> Result<Vec<u8>> {
-    std::fs::read(file).with_context(|| format!("read {}", file.display()))
+fn open_text(file: &Path) -> Result<BufReader<File>> {
+    let opened = File::open(file).with_context(|| format!("read {}", file.display()))?;
+    Ok(BufReader::new(opened))
 }
 
-fn parse(file: &Path, bytes: &[u8]) -> Result<Run> {
+fn parse(file: &Path, from: impl Read) -> Result<Run> {
     let what = || format!("read {}", file.display());
-    let text = std::str::from_utf8(bytes).with_context(what)?;
-    Run::from_json(text).with_context(what)
+    let mut text = String::new();
+    from.take(RECORD_BYTES_MAX + 1).read_to_string(&mut text).with_context(what)?;
+    ensure!(
+        text.len() as u64 <= RECORD_BYTES_MAX,
+        "{}: it is larger than {}, the most that a record may be",
+        what(),
+        format::bytes(RECORD_BYTES_MAX)
+    );
+    Run::from_json(&text).with_context(what)
 }
 
 /// Reads a recorded run.
 pub(crate) fn open(file: &Path) -> Result<Run> {
-    parse(file, &read(file)?)
+    parse(file, open_text(file)?)
 }

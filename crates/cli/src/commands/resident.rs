@@ -78,7 +78,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         (_, Format::Text) => table.to_text(),
     };
     // A reader that has had enough is no failure, so the error must reach the caller as it is.
-    std::io::stdout().write_all(text.as_bytes())?;
+    crate::output::stdout().write_all(text.as_bytes())?;
     if failed > 0 {
         bail!("find out about {failed} of the files");
     }
@@ -119,7 +119,7 @@ fn table(rows: &BTreeMap<PathBuf, Residency>) -> Table {
     for (path, found) in rows {
         let known = |count| if found.knows_dirty() { Cell::count(count) } else { Cell::missing() };
         table.push([
-            Cell::word(path.display().to_string()),
+            Cell::path(path),
             Cell::count(found.files),
             Cell::count(found.pages),
             Cell::count(found.resident),

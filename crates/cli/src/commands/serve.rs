@@ -20,12 +20,13 @@ use crate::control;
 use crate::output;
 use crate::signals::{Asked, SignalChannel, channel_of_signals};
 use crate::systemd::Manager;
-use anyhow::{Result, ensure};
+use anyhow::{Result, anyhow, ensure};
 use clap::Args;
 use larder_core::cache::ShareMode;
 use larder_core::hint::Hint;
 use larder_core::mode::{FlushMode, WriteMode};
-use larder_io::front::fuse::FileRule;
+use larder_io::fault::confine;
+use larder_io::front::fuse::{FileRule, MountRestrictions};
 use larder_io::front::nbd::ListenAddress;
 use plan::Plan;
 use reload::Reloader;
@@ -61,6 +62,10 @@ pub(crate) struct Arguments {
     /// directory.
     #[arg(long, value_name = "ADDRESS", value_parser = args::listen)]
     pub(crate) listen: Option<ListenAddress>,
+
+    /// Close a connection whose client takes none of the replies that wait for it, after this time.
+    #[arg(long, value_name = "TIME|off", default_value = "1m", value_parser = args::time_or_off)]
+    pub(crate) send_timeout: u64,
 
     /// Show each volume as a file in this empty directory, by FUSE, for loop devices and mounts.
     #[arg(long, value_name = "DIR")]
@@ -164,7 +169,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE")]
     pub(crate) counters: Option<PathBuf>,
 
-    /// Socket for larder ctl, or none [default: beside the socket of --listen].
+    /// Socket for larder ctl, or none [default: in the runtime directory, where ctl looks].
     #[arg(long, value_name = "PATH", value_parser = args::control, help_heading = "Control")]
     pub(crate) control: Option<PathOrNone>,
 
@@ -205,6 +210,7 @@ pub(crate) struct FolderArguments {
     pub(crate) ttl: Duration,
     pub(crate) shared: bool,
     pub(crate) allow_other: bool,
+    pub(crate) restrictions: MountRestrictions,
     pub(crate) rules: Vec<FileRule>,
 }
 
@@ -261,20 +267,12 @@ fn serve(arguments: &Arguments, plan: &Plan, reload: &mut dyn FnMut(&Arc<Service
         eprintln!("larder: note: the addresses could not be printed: {error}");
     }
     manager.ready(&service.status());
-    loop {
-        match signals.wait(Duration::from_hours(1)) {
-            Some(Asked::Report) => service.report(),
-            // Without a file it is what a terminal says that is being closed.
-            Some(Asked::Reload) if arguments.config.is_none() => break,
-            Some(Asked::Reload) => {
-                manager.reloading();
-                reload(&service);
-                manager.ready(&service.status());
-            }
-            Some(Asked::Stop) => break,
-            None => {}
-        }
-    }
+    let wait = || wait_for_stop(arguments, (&service, &signals, &manager), reload);
+    // Dirty data must be written out, even after an internal error here.
+    let waited = confine(wait).map_err(|panic| {
+        panic.end_if_damaging(service.engine().cache());
+        anyhow!("go on: {panic}; the server was stopped as by SIGTERM")
+    });
     manager.stopping();
     let mut drained = drain(&service, &signals, &manager);
     if drained.is_ok() {
@@ -299,7 +297,32 @@ fn serve(arguments: &Arguments, plan: &Plan, reload: &mut dyn FnMut(&Arc<Service
         "keep what was written: {} was deleted or replaced while it was served",
         lost.join(" and ")
     );
-    Ok(())
+    waited
+}
+
+/// Does what signals ask for, until one asks for a stop.
+fn wait_for_stop(
+    arguments: &Arguments,
+    (service, signals, manager): (&Arc<Service>, &SignalChannel, &Manager),
+    reload: &mut dyn FnMut(&Arc<Service>),
+) {
+    loop {
+        match signals.wait(Duration::from_hours(1)) {
+            Some(Asked::Report) => {
+                larder_io::fault::point("main", "report");
+                service.report();
+            }
+            // Without a file it is what a terminal says that is being closed.
+            Some(Asked::Reload) if arguments.config.is_none() => return,
+            Some(Asked::Reload) => {
+                manager.reloading();
+                reload(service);
+                manager.ready(&service.status());
+            }
+            Some(Asked::Stop) => return,
+            None => {}
+        }
+    }
 }
 
 /// Writes everything out, telling whoever asks meanwhile that this goes on.

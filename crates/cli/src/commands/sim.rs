@@ -200,7 +200,7 @@ fn print(table: &Table, format: Output) -> Result<()> {
         Output::Json => format!("{:#}\n", table::json(table)),
     };
     // A reader that has had enough is no failure, so the error must reach the caller as it is.
-    Ok(std::io::stdout().write_all(text.as_bytes())?)
+    Ok(crate::output::stdout().write_all(text.as_bytes())?)
 }
 
 /// Every policy at every size.

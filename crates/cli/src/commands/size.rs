@@ -14,9 +14,11 @@ use larder_core::policy::PolicyKind;
 use larder_lab::sim::sizing::{self, Options, Progress};
 use larder_lab::trace::{Format, OpenOptions};
 use larder_report::advise::goal::Goal;
+use larder_report::escape;
 use larder_report::sizing::Sizing;
 use std::io::{IsTerminal, Write};
 use std::num::NonZero;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 mod live;
@@ -127,7 +129,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         path != Path::new("-"),
         "size a cache for standard input: a trace is read several times, so it must be a file"
     );
-    let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
+    let name = escape::name(path.file_name().unwrap_or(path.as_os_str()).as_bytes()).into_owned();
     let found = measure(arguments, path, name, policies(&arguments.policy))?;
     print(arguments, &found, None)
 }
@@ -175,7 +177,7 @@ fn print(arguments: &Arguments, found: &Sizing, live: Option<&live::Memory>) -> 
         found.to_text() + &live.map_or_else(String::new, live::Memory::to_text)
     };
     // A reader that has had enough is no failure, so the error must reach the caller as it is.
-    Ok(std::io::stdout().write_all(text.as_bytes())?)
+    Ok(crate::output::stdout().write_all(text.as_bytes())?)
 }
 
 /// Each policy once; all, if none was named.

@@ -57,7 +57,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         more.iter_mut().step_by(PAGE_BYTES).for_each(|byte| *byte = 1);
         taken.push(more);
         let all = taken.iter().map(Vec::len).sum::<usize>();
-        let mut out = std::io::stdout().lock();
+        let mut out = crate::output::stdout();
         writeln!(out, "{all}").and_then(|()| out.flush())?;
     }
     is_over(&ended, None);

@@ -150,7 +150,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
             told += interval;
             let line = watcher.interval().to_line(page_bytes);
             if !json {
-                writeln!(std::io::stdout(), "{line}")?;
+                writeln!(crate::output::stdout(), "{line}")?;
             }
         }
     }
@@ -163,7 +163,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     drop(watcher);
     let text =
         if json { result.to_json() } else { format!("\n{}", result.to_text(arguments.rows)) };
-    let printed = std::io::stdout().write_all(text.as_bytes());
+    let printed = crate::output::stdout().write_all(text.as_bytes());
     // What was watched is kept though nobody reads on, and shown though it cannot be kept.
     if let Some(file) = &arguments.output {
         output::write_whole(file, &result.to_json())?;

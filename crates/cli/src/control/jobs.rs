@@ -181,9 +181,18 @@ pub(super) fn flush(service: &Service, volumes: &[Served], told: &Told) -> Ended
     Ended { done_bytes: total_bytes - left, failures }
 }
 
-/// Removes a volume. Most of it is written while it is served as before.
-pub(super) fn remove(service: &Service, served: Served, disconnect: bool, told: &Told) -> Ended {
-    let mut ended = flush(service, std::slice::from_ref(&served), told);
+/// Removes a volume. Most of it is written while it is served as before, unless it is given up.
+pub(super) fn remove(
+    service: &Service,
+    served: Served,
+    (disconnect, give_up): (bool, bool),
+    told: &Told,
+) -> Ended {
+    let mut ended = if give_up {
+        Ended::default()
+    } else {
+        flush(service, std::slice::from_ref(&served), told)
+    };
     if !ended.failures.is_empty() {
         return ended;
     }
@@ -191,7 +200,7 @@ pub(super) fn remove(service: &Service, served: Served, disconnect: bool, told: 
     // The store is let go of with its last user.
     drop(served);
     let mut late_bytes = 0;
-    let removed = service.remove(&name, disconnect, |at| {
+    let removed = service.remove(&name, (disconnect, give_up), |at| {
         late_bytes = at.total_bytes;
         told.send_replace(Some(Progress::Volume {
             volume: at.volume.clone(),

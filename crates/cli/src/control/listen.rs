@@ -5,8 +5,11 @@ use super::token::Token;
 use crate::args::PathOrNone;
 use crate::commands::serve::Arguments;
 use crate::commands::serve::service;
+use crate::output::sentence;
+use crate::runtime_directory::{known_runtime_directory, runtime_directory};
 use anyhow::{Result, ensure};
-use larder_io::front::listen::{ListenAddress, Listener};
+use larder_io::front::listen::{ListenAddress, ListenError, Listener};
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 /// The end of the name of a control socket.
@@ -35,75 +38,55 @@ pub(super) fn doors(arguments: &Arguments, handed_over: Option<Listener>) -> Res
 }
 
 fn on_unix(arguments: &Arguments) -> Result<Option<Door>> {
-    let (path, asked_for) = match &arguments.control {
+    let bind = |path: PathBuf| Listener::bind(&ListenAddress::Unix(path));
+    let bound = match &arguments.control {
         Some(PathOrNone::None) => return Ok(None),
-        Some(PathOrNone::Path(path)) => (path.clone(), true),
-        None => (default_path(&service::address(arguments)), false),
+        Some(PathOrNone::Path(path)) => bind(path.clone())?,
+        None => match in_runtime_directory(arguments) {
+            Ok(listener) => listener,
+            Err(error) => {
+                let error = sentence(&error);
+                eprintln!("larder: note: larder ctl cannot reach this server: failed to {error}");
+                return Ok(None);
+            }
+        },
     };
-    match Listener::bind(&ListenAddress::Unix(path)) {
-        Ok(listener) => Ok(Some(Door { listener, token: None })),
-        Err(error) if asked_for => Err(error.into()),
-        Err(error) => {
-            eprintln!("larder: note: larder ctl cannot reach this server: failed to {error}");
-            Ok(None)
-        }
+    Ok(Some(Door { listener: bound, token: None }))
+}
+
+/// Listens where `larder ctl` looks.
+fn in_runtime_directory(arguments: &Arguments) -> Result<Listener> {
+    let directory = runtime_directory()?;
+    let stem = stem(arguments)?;
+    let bind = |name: String| {
+        Listener::bind(&ListenAddress::Unix(directory.join(format!("{name}{ENDING}"))))
+    };
+    match bind(stem.clone()) {
+        // Another server has a volume or a socket of this name.
+        Err(ListenError::Busy(_)) => Ok(bind(format!("{stem}-{}", std::process::id()))?),
+        bound => Ok(bound?),
     }
 }
 
-/// The control socket of a server that listens here: beside its unix socket, else in the runtime
-/// directory.
-pub(crate) fn default_path(listen: &ListenAddress) -> PathBuf {
-    match listen {
+/// The name of a control socket without its ending: that of the unix socket for clients, else its
+/// port.
+fn stem(arguments: &Arguments) -> Result<String> {
+    Ok(match &service::address(arguments)? {
         ListenAddress::Unix(path) => {
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            let name = name.strip_suffix(".sock").unwrap_or(&name);
-            path.with_file_name(format!("{name}{ENDING}"))
+            name.strip_suffix(".sock").unwrap_or(&name).to_owned()
         }
-        ListenAddress::Tcp(address) => {
-            runtime_directory().join(format!("larder-{}{ENDING}", address.port()))
-        }
-    }
-}
-
-/// `$XDG_RUNTIME_DIR`; without it /run for root, and the folder for temporary files for others.
-fn runtime_directory() -> PathBuf {
-    match std::env::var_os("XDG_RUNTIME_DIR") {
-        Some(directory) if !directory.is_empty() => directory.into(),
-        _ if rustix::process::geteuid().is_root() => "/run".into(),
-        _ => std::env::temp_dir(),
-    }
+        ListenAddress::Tcp(address) => address.port().to_string(),
+    })
 }
 
 /// Control sockets that `larder ctl` finds by itself, live or not.
 pub(crate) fn known_sockets() -> Vec<PathBuf> {
-    let mut directories =
-        vec![runtime_directory(), "/run".into(), "/run/larder".into(), std::env::temp_dir()];
-    directories.dedup();
-    let mut found = Vec::new();
-    for directory in directories {
-        let Ok(entries) = std::fs::read_dir(directory) else { continue };
-        for entry in entries.flatten() {
-            let name = entry.file_name().to_string_lossy().into_owned();
-            if name.starts_with("larder") && name.ends_with(ENDING) {
-                found.push(entry.path());
-            }
-        }
-    }
+    let Ok(directory) = known_runtime_directory() else { return Vec::new() };
+    let Ok(entries) = std::fs::read_dir(directory) else { return Vec::new() };
+    let paths = entries.flatten().map(|entry| entry.path());
+    let mut found: Vec<_> =
+        paths.filter(|path| path.as_os_str().as_bytes().ends_with(ENDING.as_bytes())).collect();
     found.sort();
-    found.dedup();
     found
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_control_socket_is_beside_the_other_one() {
-        let beside = |path: &str| default_path(&ListenAddress::Unix(path.into()));
-        assert_eq!(beside("/run/larder-db.sock"), PathBuf::from("/run/larder-db.control"));
-        assert_eq!(beside("/x/socket"), PathBuf::from("/x/socket.control"));
-        let tcp = default_path(&ListenAddress::Tcp("0.0.0.0:10809".parse().unwrap()));
-        assert_eq!(tcp.file_name().unwrap(), "larder-10809.control");
-    }
 }

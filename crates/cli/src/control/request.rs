@@ -1,5 +1,6 @@
-//! Checks of methods, bodies of requests, which are bounded in size and time, and answers.
+//! Requests and responses of the control API: allowed methods, bodies of bounded size and time.
 
+use super::strict_json;
 use http_body_util::channel::Channel;
 use http_body_util::{BodyExt, Either, Full, Limited};
 use hyper::body::{Bytes, Incoming};
@@ -8,12 +9,11 @@ use hyper::{Method, StatusCode};
 use larder_report::control::Refusal;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Map, Value};
 use std::convert::Infallible;
 use std::time::Duration;
 
 pub(super) type Request = hyper::Request<Incoming>;
-/// An answer, as a whole or piece by piece.
+/// A response with a whole or a streamed body.
 pub(super) type Response = hyper::Response<Either<Full<Bytes>, Channel<Bytes, Infallible>>>;
 
 /// Larger bodies are refused.
@@ -49,26 +49,26 @@ impl Refused {
 
     /// There is no folder here whose files could be told.
     pub(super) fn no_folder() -> Self {
-        let error = "list files: this server serves volumes; ask a larder mount";
+        let error = "list files: this server serves volumes; send the request to a larder mount";
         Refused::new(StatusCode::NOT_FOUND, error)
     }
 
     /// The control API has no such path.
     pub(super) fn no_path(path: &str) -> Self {
-        let error = format!("find {path}: there is no such path; see docs/control.md");
+        let error = format!("find {path}: the control API has no such path (see docs/control.md)");
         Refused::new(StatusCode::NOT_FOUND, error)
     }
 
     /// The path allows other methods only.
     fn no_method(path: &str, allowed: &'static str) -> Self {
-        let error = format!("do this with {path}: another method is meant");
+        let error = format!("use this method on {path}: this path allows only {allowed}");
         let header = Some((ALLOW, allowed));
         Refused { header, ..Refused::new(StatusCode::METHOD_NOT_ALLOWED, error) }
     }
 
-    /// The request does not show the token.
+    /// The request lacks the token.
     pub(super) fn no_token() -> Self {
-        let error = "control this server: show its token, as in Authorization: Bearer TOKEN";
+        let error = "authenticate: send the token of the server (Authorization: Bearer TOKEN)";
         let header = Some((WWW_AUTHENTICATE, "Bearer"));
         Refused { header, ..Refused::new(StatusCode::UNAUTHORIZED, error) }
     }
@@ -83,7 +83,7 @@ impl Refused {
         Refused::new(StatusCode::INTERNAL_SERVER_ERROR, error)
     }
 
-    /// Makes the answer that states the reason.
+    /// Returns the response that states the reason.
     pub(super) fn into_response(self) -> Response {
         let mut response = json(&Refusal { error: self.error });
         *response.status_mut() = self.status;
@@ -100,7 +100,7 @@ pub(super) fn json<T: Serialize>(value: &T) -> Response {
     response("application/json", Either::Left(text.into()))
 }
 
-/// Makes an answer of this media type.
+/// Returns a response of this media type.
 pub(super) fn response(
     media_type: &'static str,
     body: Either<Full<Bytes>, Channel<Bytes, Infallible>>,
@@ -111,7 +111,7 @@ pub(super) fn response(
     response
 }
 
-/// Answers a GET or a HEAD; hyper leaves the body of the answer to a HEAD out.
+/// Responds to GET and HEAD; hyper omits the body of the response to HEAD.
 pub(super) fn get<T>(request: &Request, answer: impl FnOnce() -> T) -> Result<T, Refused> {
     if [Method::GET, Method::HEAD].contains(request.method()) {
         return Ok(answer());
@@ -119,7 +119,7 @@ pub(super) fn get<T>(request: &Request, answer: impl FnOnce() -> T) -> Result<T,
     Err(Refused::no_method(request.uri().path(), "GET,HEAD"))
 }
 
-/// Reads the body of a POST from JSON. An empty body is an empty object.
+/// Parses the JSON body of a POST. An empty body counts as an empty object.
 pub(super) async fn post<T: DeserializeOwned>(request: Request) -> Result<T, Refused> {
     if request.method() != Method::POST {
         return Err(Refused::no_method(request.uri().path(), "POST"));
@@ -128,19 +128,18 @@ pub(super) async fn post<T: DeserializeOwned>(request: Request) -> Result<T, Ref
     let bytes = match tokio::time::timeout(BODY_TIME_MAX, body).await {
         Ok(Ok(body)) => body.to_bytes(),
         Ok(Err(error)) => {
-            let error = format!("read the request, at most {BODY_BYTES_MAX} bytes: {error}");
+            let error = format!("read the request body of at most {BODY_BYTES_MAX} bytes: {error}");
             return Err(Refused::new(StatusCode::PAYLOAD_TOO_LARGE, error));
         }
         Err(_) => {
-            let error = "read the request: it took too long to come";
+            let error = format!("read the request body: it took over {BODY_TIME_MAX:?}");
             return Err(Refused::new(StatusCode::REQUEST_TIMEOUT, error));
         }
     };
     let text = if bytes.is_empty() { b"{}" } else { bytes.as_ref() };
-    // As an object first: a list would pass for the fields in their order.
-    let object = serde_json::from_slice::<Map<String, Value>>(text);
-    let value = object.and_then(|object| serde_json::from_value(Value::Object(object)));
+    // Parsed as an object first: serde also accepts a list of the fields in order.
+    let value = strict_json::object(text).and_then(serde_json::from_value);
     value.map_err(|error| {
-        Refused::new(StatusCode::BAD_REQUEST, format!("understand the request: {error}"))
+        Refused::new(StatusCode::BAD_REQUEST, format!("parse the request body: {error}"))
     })
 }

@@ -1,23 +1,24 @@
-//! The paths of the control API: one row each.
+//! Routes of the control API, one row per path.
 
+use super::connections::Connection;
 use super::request::{Refused, Request, Response, get, json, post, response};
 use super::token::Token;
 use super::{answers, curves, jobs, keep, metrics};
 use crate::commands::serve::changes::Setting;
 use crate::commands::serve::service::Service;
 use http_body_util::Either;
-use hyper::header::AUTHORIZATION;
+use hyper::header::{AUTHORIZATION, CONNECTION, HeaderValue};
 use larder_report::control::{
     AddRequest, Changed, RangeRequest, RemoveRequest, SetRequest, VolumeRequest,
 };
 use larder_report::openmetrics::MEDIA_TYPE;
 use std::sync::Arc;
 
-/// The state that all requests at one socket share.
+/// State that all requests on one socket share.
 pub(super) struct Api {
     service: Arc<Service>,
     jobs: jobs::Jobs,
-    /// The token that each request must show, if any.
+    /// The token that each request must carry, if any.
     token: Option<Token>,
 }
 
@@ -26,14 +27,26 @@ impl Api {
         Api { service, jobs: jobs::Jobs::new(), token }
     }
 
-    /// Answers one request.
-    pub(super) async fn answer(&self, request: Request) -> Response {
-        self.route(request).await.unwrap_or_else(Refused::into_response)
+    /// Responds to one request.
+    pub(super) async fn answer(&self, request: Request, from: &Connection) -> Response {
+        if let Err(refused) = self.check_token(&request) {
+            // A client without the token has to connect again for another attempt.
+            let mut response = refused.into_response();
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            return response;
+        }
+        if !from.begin_answer() {
+            return Refused::busy("answer: too many requests are under way").into_response();
+        }
+        let response = self.route(request).await.unwrap_or_else(Refused::into_response);
+        if let Either::Left(_) = response.body() {
+            from.end_answer();
+        }
+        response
     }
 
-    /// Finds the row of a request, and answers as it says.
+    /// Dispatches a request by its path.
     async fn route(&self, request: Request) -> Result<Response, Refused> {
-        self.check_token(&request)?;
         let service = &*self.service;
         let uri = request.uri().clone();
         match uri.path() {
@@ -63,11 +76,11 @@ impl Api {
     fn check_token(&self, request: &Request) -> Result<(), Refused> {
         let Some(token) = &self.token else { return Ok(()) };
         let shown = request.headers().get(AUTHORIZATION);
-        let is_shown = shown.is_some_and(|shown| token.is_shown_by(shown.as_bytes()));
-        is_shown.then_some(()).ok_or_else(Refused::no_token)
+        let is_valid = shown.is_some_and(|shown| token.is_shown_by(shown.as_bytes()));
+        is_valid.then_some(()).ok_or_else(Refused::no_token)
     }
 
-    /// Runs `work` on a blocking thread: it visits every page or waits for another server.
+    /// Runs `work` on a blocking thread, since it visits every page or waits for another server.
     async fn run_blocking<T: Send + 'static>(
         &self,
         what: &str,
@@ -132,12 +145,12 @@ impl Api {
     }
 
     fn remove(&self, request: RemoveRequest) -> Result<Response, Refused> {
-        let RemoveRequest { volume, disconnect } = request;
+        let RemoveRequest { volume, disconnect, give_up } = request;
         let served = self.service.volume(&volume).ok_or_else(|| Refused::no_volume(&volume))?;
         let unused = self.service.check_unused(&volume, disconnect);
         unused.map_err(|error| Refused::wrong(error.to_string()))?;
         let service = Arc::clone(&self.service);
-        self.jobs.start(move |told| jobs::remove(&service, served, disconnect, told))
+        self.jobs.start(move |told| jobs::remove(&service, served, (disconnect, give_up), told))
     }
 
     fn stop(&self) -> Response {

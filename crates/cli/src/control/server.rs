@@ -1,5 +1,7 @@
 //! The thread that answers, and the limits on who asks.
 
+use super::connections::{Connection, Connections};
+use super::live_stream::LiveStream;
 use super::routes::Api;
 use super::token::Token;
 use crate::commands::serve::service::Service;
@@ -7,8 +9,10 @@ use anyhow::{Context, Result};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use larder_io::front::listen::{ListenAddress, Listener};
+use larder_io::owned_file::is_trusted;
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
+use std::io;
 use std::os::fd::AsFd;
 use std::pin::pin;
 use std::sync::Arc;
@@ -16,16 +20,18 @@ use std::task::Poll;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
 
-/// Connections at a time through one door; more wait to be accepted. Each has buffers of at most
-/// twice [`BUFFER_BYTES_MAX`].
-const CONNECTIONS_MAX: usize = 16;
 /// What of a request is buffered before it is understood; longer headers are refused.
 const BUFFER_BYTES_MAX: usize = 16 << 10;
 /// How long the head of a request may take, also on a connection that waits for the next one.
 const HEAD_TIME_MAX: Duration = Duration::from_secs(10);
+/// How long a client may send nothing, and then how long it may take to show its token.
+const PROOF_TIME_MAX: Duration = Duration::from_secs(2);
+/// How long a client may take nothing of an answer.
+const WRITE_TIME_MAX: Duration = Duration::from_secs(10);
 /// How long answers under way are waited for at the end.
 const END_TIME_MAX: Duration = Duration::from_secs(5);
 /// Requests under way that take their time: flushing, warming.
@@ -96,7 +102,7 @@ async fn serve(doors: Vec<Door>, service: &Arc<Service>, closed: watch::Receiver
         let address = door.listener.address().clone();
         let accepting = Accepting {
             api: Arc::new(Api::new(Arc::clone(service), door.token)),
-            permits: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
+            connections: Connections::default(),
             closed: closed.clone(),
         };
         match accepting.of(door.listener) {
@@ -118,7 +124,7 @@ async fn until_closed<T>(
 ) -> Option<T> {
     // An error says that its owner is gone, which is the end as well.
     let (mut end, mut work) = (pin!(closed.wait_for(|closed| *closed)), pin!(work));
-    // The end is polled first, so that busy clients cannot delay it.
+    // The shutdown is polled first, so that busy clients cannot delay it.
     poll_fn(|context| match end.as_mut().poll(context) {
         Poll::Ready(_) => Poll::Ready(None),
         Poll::Pending => work.as_mut().poll(context).map(Some),
@@ -129,25 +135,52 @@ async fn until_closed<T>(
 /// What it takes to accept at one door.
 struct Accepting {
     api: Arc<Api>,
-    permits: Arc<Semaphore>,
+    connections: Connections,
     closed: watch::Receiver<bool>,
 }
 
+/// A stream of which can be told whether something has come.
+trait Peer: AsyncRead + AsyncWrite + Unpin + Send + 'static {
+    fn has_input(&self) -> impl Future<Output = io::Result<()>> + Send;
+}
+
+impl Peer for UnixStream {
+    fn has_input(&self) -> impl Future<Output = io::Result<()>> + Send {
+        self.readable()
+    }
+}
+
+impl Peer for TcpStream {
+    fn has_input(&self) -> impl Future<Output = io::Result<()>> + Send {
+        self.readable()
+    }
+}
+
+/// Refuses a client that is neither this user nor root, whoever may open the socket.
+fn check_user(stream: &UnixStream) -> io::Result<()> {
+    let user = stream.peer_cred()?.uid();
+    if is_trusted(user) {
+        return Ok(());
+    }
+    Err(io::Error::other(format!("a program of uid {user} may not control this server")))
+}
+
 impl Accepting {
-    fn of(self, listener: Listener) -> std::io::Result<tokio::task::JoinHandle<()>> {
+    fn of(self, listener: Listener) -> io::Result<tokio::task::JoinHandle<()>> {
         let fd = listener.as_fd().try_clone_to_owned()?;
         Ok(match listener.address() {
             ListenAddress::Unix(_) => {
                 let socket = UnixListener::from_std(fd.into())?;
                 tokio::spawn(async move {
-                    self.run(|| async { Ok(socket.accept().await?.0) }).await;
+                    let accept = || async { Ok(socket.accept().await?.0) };
+                    self.run(accept, check_user).await;
                     drop(listener);
                 })
             }
             ListenAddress::Tcp(_) => {
                 let socket = TcpListener::from_std(fd.into())?;
                 tokio::spawn(async move {
-                    self.run(|| async { Ok(socket.accept().await?.0) }).await;
+                    self.run(|| async { Ok(socket.accept().await?.0) }, |_| Ok(())).await;
                     drop(listener);
                 })
             }
@@ -155,63 +188,84 @@ impl Accepting {
     }
 
     /// Accepts until the end, and then waits for those who are being answered.
-    async fn run<S, F>(mut self, accept: impl Fn() -> F)
-    where
-        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-        F: Future<Output = std::io::Result<S>>,
-    {
+    async fn run<S: Peer, F: Future<Output = io::Result<S>>>(
+        mut self,
+        accept: impl Fn() -> F,
+        check: impl Fn(&S) -> io::Result<()>,
+    ) {
+        let mut tasks = JoinSet::new();
         loop {
-            let permits = Arc::clone(&self.permits);
-            let accepted = async {
-                let permit = permits.acquire_owned().await.expect("it is never closed");
-                accept().await.map(|stream| (stream, permit))
-            };
-            match until_closed(&mut self.closed, accepted).await {
+            while tasks.try_join_next().is_some() {}
+            match until_closed(&mut self.closed, accept()).await {
                 None => break,
-                Some(Ok((stream, permit))) => self.answer(stream, permit),
+                Some(Ok(stream)) => match check(&stream) {
+                    Ok(()) => self.start(&mut tasks, stream),
+                    Err(error) => tracing::info!(%error, "a control connection was closed"),
+                },
                 Some(Err(error)) => {
                     tracing::warn!(%error, "a control connection could not be accepted");
                     tokio::time::sleep(Duration::from_millis(100)).await;
                 }
             }
+            // Many who connect at once do not keep those from being answered who are there.
+            tokio::task::yield_now().await;
         }
-        let all = u32::try_from(CONNECTIONS_MAX).expect("few");
-        let ended = tokio::time::timeout(END_TIME_MAX, self.permits.acquire_many(all)).await;
-        if ended.is_err() {
+        let all = async { while tasks.join_next().await.is_some() {} };
+        if tokio::time::timeout(END_TIME_MAX, all).await.is_err() {
             tracing::debug!("control connections were cut off at the end");
         }
     }
 
-    /// Answers one connection until its client has had enough, or the end comes.
-    fn answer<S>(&self, stream: S, permit: OwnedSemaphorePermit)
-    where
-        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    {
-        let api = Arc::clone(&self.api);
-        let service = service_fn(move |request| {
-            let api = Arc::clone(&api);
-            async move { Ok::<_, Infallible>(api.answer(request).await) }
-        });
-        let connection = hyper::server::conn::http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(HEAD_TIME_MAX)
-            .max_buf_size(BUFFER_BYTES_MAX)
-            .max_headers(32)
-            .serve_connection(TokioIo::new(stream), service);
-        let mut closed = self.closed.clone();
-        tokio::spawn(async move {
-            let _permit = permit;
-            let mut connection = pin!(connection);
-            let ended = until_closed(&mut closed, connection.as_mut()).await;
-            let result = if let Some(result) = ended {
-                result
-            } else {
-                connection.as_mut().graceful_shutdown();
-                connection.await
-            };
-            if let Err(error) = result {
-                tracing::debug!(%error, "a control connection ended with an error");
-            }
-        });
+    fn start<S: Peer>(&self, tasks: &mut JoinSet<()>, stream: S) {
+        let connection = Arc::new(self.connections.begin());
+        let id = connection.id();
+        let answering = answer(stream, connection, Arc::clone(&self.api), self.closed.clone());
+        let task = tasks.spawn(answering);
+        self.connections.started(id, task);
+    }
+}
+
+/// Answers one connection until its client has had enough, or the end comes.
+async fn answer<S: Peer>(
+    stream: S,
+    connection: Arc<Connection>,
+    api: Arc<Api>,
+    mut closed: watch::Receiver<bool>,
+) {
+    let spoken = tokio::time::timeout(PROOF_TIME_MAX, stream.has_input());
+    if !matches!(until_closed(&mut closed, spoken).await, Some(Ok(Ok(())))) {
+        return;
+    }
+    connection.has_spoken();
+    let service = service_fn(|request| {
+        let (api, connection) = (Arc::clone(&api), Arc::clone(&connection));
+        async move { Ok::<_, Infallible>(api.answer(request, &connection).await) }
+    });
+    let served = hyper::server::conn::http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIME_MAX)
+        .max_buf_size(BUFFER_BYTES_MAX)
+        .max_headers(32)
+        .serve_connection(TokioIo::new(LiveStream::new(stream, WRITE_TIME_MAX)), service);
+    let (mut served, mut proof) = (pin!(served), pin!(tokio::time::sleep(PROOF_TIME_MAX)));
+    let proven = poll_fn(|context| {
+        if !proof.is_elapsed()
+            && proof.as_mut().poll(context).is_ready()
+            && !connection.is_trusted()
+        {
+            return Poll::Ready(None);
+        }
+        served.as_mut().poll(context).map(Some)
+    });
+    let result = match until_closed(&mut closed, proven).await {
+        Some(None) => return,
+        Some(Some(result)) => result,
+        None => {
+            served.as_mut().graceful_shutdown();
+            served.await
+        }
+    };
+    if let Err(error) = result {
+        tracing::debug!(%error, "a control connection ended with an error");
     }
 }

@@ -1,14 +1,15 @@
 //! The token that whoever controls over TCP must show.
 
 use anyhow::{Context, Result, ensure};
-use std::fs::Metadata;
+use larder_io::owned_file::{self, Secrecy};
 use std::hint::black_box;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
 /// Shorter tokens could be guessed.
 const LENGTH_MIN: usize = 16;
 const LENGTH_MAX: usize = 256;
+/// A longer file has more in it than a token.
+const FILE_BYTES_MAX: u64 = 4096;
 
 /// A secret; it is never printed.
 #[derive(Clone)]
@@ -20,33 +21,30 @@ impl std::fmt::Debug for Token {
     }
 }
 
-/// Whether others than the owner may do anything with a file.
-fn others_may(metadata: &Metadata) -> bool {
-    metadata.permissions().mode().trailing_zeros() < 6
+/// What follows the scheme "Bearer", whose case does not matter (RFC 9110, 11.1).
+fn credentials(header: &[u8]) -> Option<&[u8]> {
+    let (scheme, shown) = header.split_at_checked(b"Bearer".len())?;
+    let is_bearer = scheme.eq_ignore_ascii_case(b"Bearer") && shown.starts_with(b" ");
+    is_bearer.then(|| shown.trim_ascii_start())
 }
 
 impl Token {
     /// The one line of a file that only its owner may read.
     pub(crate) fn read(path: &Path) -> Result<Self> {
         let what = || format!("read the token in {}", path.display());
-        let metadata = std::fs::metadata(path).with_context(what)?;
-        ensure!(metadata.is_file(), "{}: it is not a file", what());
-        ensure!(
-            !others_may(&metadata),
-            "{}: others than its owner may use the file (mode {:o}); chmod 600 it",
-            what(),
-            metadata.mode() & 0o777
-        );
-        let text = std::fs::read_to_string(path).with_context(what)?;
-        let token = text.trim_end_matches(['\n', '\r']);
+        let text = owned_file::read(path, Secrecy::Secret, FILE_BYTES_MAX).with_context(what)?;
+        let mut token = text.as_slice();
+        while let [rest @ .., b'\n' | b'\r'] = token {
+            token = rest;
+        }
         ensure!(
             (LENGTH_MIN..=LENGTH_MAX).contains(&token.len())
-                && token.bytes().all(|byte| byte.is_ascii_graphic()),
+                && token.iter().all(u8::is_ascii_graphic),
             "{}: it must be one line of {LENGTH_MIN} to {LENGTH_MAX} ASCII characters without \
              blanks; head -c 32 /dev/urandom | base64 makes one",
             what()
         );
-        Ok(Token(token.as_bytes().into()))
+        Ok(Token(token.into()))
     }
 
     /// One that was made just now.
@@ -61,7 +59,7 @@ impl Token {
 
     /// Whether a header shows it. How long this takes does not depend on where they differ.
     pub(crate) fn is_shown_by(&self, header: &[u8]) -> bool {
-        let Some(shown) = header.strip_prefix(b"Bearer ") else { return false };
+        let Some(shown) = credentials(header) else { return false };
         let mut differs = u8::from(shown.len() != self.0.len());
         for (place, byte) in shown.iter().enumerate() {
             differs |= black_box(byte ^ self.0[place % self.0.len()]);
@@ -74,17 +72,22 @@ impl Token {
 mod tests {
     use super::*;
     use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn only_the_token_itself_is_taken() {
         let token = Token((*b"0123456789abcdef").into());
         assert!(token.is_shown_by(b"Bearer 0123456789abcdef"));
         assert!(token.is_shown_by(token.header().as_bytes()));
+        assert!(token.is_shown_by(b"bearer 0123456789abcdef"), "the scheme has no case");
+        assert!(token.is_shown_by(b"BEARER  0123456789abcdef"));
         for wrong in [
             "",
             "Bearer ",
             "0123456789abcdef",
-            "bearer 0123456789abcdef",
+            "bearer0123456789abcdef",
+            "Bearers 0123456789abcdef",
+            "Bearer",
             "Bearer 0123456789abcdeF",
             "Bearer 0123456789abcde",
             "Bearer 0123456789abcdef0123456789abcdef",
@@ -114,7 +117,8 @@ mod tests {
         {
             assert!(read(text, 0o600).unwrap_err().contains("one line of"), "{text:?}");
         }
-        assert!(Token::read(dir.path()).unwrap_err().to_string().contains("not a file"));
+        let error = format!("{:#}", Token::read(dir.path()).unwrap_err());
+        assert!(error.contains("not a file"), "{error}");
         assert!(Token::read(&dir.path().join("none")).is_err());
     }
 }

@@ -3,19 +3,17 @@
 //! It is written beside the one that it replaces, and gets its name when it is whole. A rename
 //! would put a file in the place of a device or a pipe, and cut off whoever has standard output
 //! open: what is no ordinary file is written through its name, as it comes. Invariants: until
-//! `finish` an ordinary file is as it was, also if the process is killed; a link stays a link.
+//! `finish` an ordinary file is as it was, also if the process is killed; a link stays a link, and
+//! one of another user is not followed ([`larder_io::owned_file`]).
 
 use anyhow::{Context, Result, ensure};
-use std::fs::{File, Permissions};
+use larder_io::owned_file::{self, Replacement};
+use std::fs::File;
 use std::io::{self, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use tempfile::NamedTempFile;
 
 /// Of a file that was not there before.
 const MODE: u32 = 0o644;
-/// Links to links that are followed.
-const LINKS_MAX: usize = 40;
 
 /// A file that is being written.
 #[derive(Debug)]
@@ -27,25 +25,10 @@ pub(crate) struct Whole {
 
 #[derive(Debug)]
 enum To {
-    /// An ordinary file, under another name, and the one it gets.
-    Beside(NamedTempFile, PathBuf),
+    /// An ordinary file, under another name.
+    Beside(Replacement),
     /// Something else.
     Through(File),
-}
-
-/// Whether the name is that of something that a process has open, as /dev/stdout.
-fn is_open_file(path: &Path) -> bool {
-    let mut at = path.to_owned();
-    for _ in 0..LINKS_MAX {
-        // /dev/fd is a link itself.
-        let Some(Ok(folder)) = at.parent().map(std::fs::canonicalize) else { return false };
-        if folder.starts_with("/proc") {
-            return true;
-        }
-        let Ok(next) = std::fs::read_link(&at) else { return false };
-        at = folder.join(next);
-    }
-    false
 }
 
 impl Whole {
@@ -60,35 +43,17 @@ impl Whole {
             path != Path::new("-"),
             "write -: standard output is /dev/stdout, a file of this name is ./-"
         );
-        let there = std::fs::metadata(path).ok();
-        ensure!(
-            !there.as_ref().is_some_and(std::fs::Metadata::is_dir),
-            "{}: it is a directory",
-            what()
-        );
-        if there.as_ref().is_some_and(|found| !found.is_file()) || is_open_file(path) {
-            let opened = File::options().append(true).open(path).with_context(what)?;
-            return Ok(Whole { path: path.to_owned(), to: To::Through(opened) });
-        }
-        let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let folder = folder.unwrap_or(Path::new("."));
-        // Its own error would name the other name.
-        std::fs::metadata(folder).with_context(what)?;
-        let mode = there.map_or(MODE, |found| found.permissions().mode() & 0o7777);
-        let file = tempfile::Builder::new()
-            .prefix(".larder-")
-            .suffix(suffix)
-            .permissions(Permissions::from_mode(mode))
-            .tempfile_in(folder)
-            .with_context(what)?;
-        Ok(Whole { path: path.to_owned(), to: To::Beside(file, target) })
+        let to = match owned_file::open_special(path).with_context(what)? {
+            Some(file) => To::Through(file),
+            None => To::Beside(Replacement::begin(path, suffix, MODE).with_context(what)?),
+        };
+        Ok(Whole { path: path.to_owned(), to })
     }
 
     /// The file under its other name, to be removed if this process ends before it is whole.
-    pub(crate) fn part(&self) -> Option<&Path> {
+    pub(crate) fn part(&self) -> Option<PathBuf> {
         match &self.to {
-            To::Beside(file, _) => Some(file.path()),
+            To::Beside(file) => Some(file.part()),
             To::Through(_) => None,
         }
     }
@@ -99,10 +64,10 @@ impl Whole {
     /// There are too many open files.
     pub(crate) fn reopen(&self) -> Result<File> {
         let file = match &self.to {
-            To::Beside(file, _) => file.reopen(),
-            To::Through(file) => file.try_clone(),
+            To::Beside(file) => file.file(),
+            To::Through(file) => file,
         };
-        file.with_context(|| format!("write {}", self.path.display()))
+        file.try_clone().with_context(|| format!("write {}", self.path.display()))
     }
 
     /// It is whole: it gets its name, and is on the disk.
@@ -112,10 +77,7 @@ impl Whole {
     pub(crate) fn finish(self) -> Result<()> {
         let what = || format!("write {}", self.path.display());
         match self.to {
-            To::Beside(file, target) => {
-                file.as_file().sync_all().with_context(what)?;
-                file.persist(target).map_err(|error| error.error).with_context(what)?;
-            }
+            To::Beside(file) => file.finish().with_context(what)?,
             To::Through(mut file) => file.flush().with_context(what)?,
         }
         Ok(())
@@ -125,14 +87,14 @@ impl Whole {
 impl Write for Whole {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match &mut self.to {
-            To::Beside(file, _) => file.write(bytes),
+            To::Beside(file) => file.file().write(bytes),
             To::Through(file) => file.write(bytes),
         }
     }
 
     fn flush(&mut self) -> io::Result<()> {
         match &mut self.to {
-            To::Beside(file, _) => file.flush(),
+            To::Beside(file) => file.file().flush(),
             To::Through(file) => file.flush(),
         }
     }
@@ -141,7 +103,9 @@ impl Write for Whole {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::Permissions;
     use std::io::Read;
+    use std::os::unix::fs::PermissionsExt;
     use std::os::unix::fs::symlink;
 
     fn write(path: &Path, text: &str) -> Result<()> {

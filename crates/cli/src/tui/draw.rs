@@ -3,6 +3,7 @@
 
 use super::picture::{Grid, Picture, Value, View};
 use super::state::State;
+use larder_report::escape;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Style, Stylize};
@@ -20,7 +21,8 @@ const KEYS: &str = "1-5 Tab view  s r sort  / filter  Space freeze  w record  q 
 /// Draws a picture as the user wants it.
 pub(crate) fn draw(frame: &mut Frame<'_>, picture: &Picture, state: &State) {
     let grid = picture.grid(state.view);
-    let note_lines = wrapped(&note(grid, state, frame.area()), frame.area().width);
+    let note = note(grid, state, frame.area());
+    let note_lines = wrapped(&escape::line(&note), frame.area().width);
     let [memory, tabs, table, said, keys] = Layout::vertical([
         Constraint::Length(1),
         Constraint::Length(1),
@@ -37,7 +39,7 @@ pub(crate) fn draw(frame: &mut Frame<'_>, picture: &Picture, state: &State) {
     let bottom = if state.typing {
         Line::from(format!("/{}_   Enter keeps it, Esc forgets it", state.filter()))
     } else if let Some(said) = &state.said {
-        Line::from(said.as_str()).bold()
+        Line::from(escape::line(said)).bold()
     } else {
         Line::from(KEYS).dim()
     };

@@ -1,6 +1,6 @@
 //! What was seen at one moment: a grid for each view, with columns of the eye's choice.
 
-use larder_report::format;
+use larder_report::{escape, format};
 use serde_json::{Value as Json, json};
 use std::cmp::Ordering;
 
@@ -60,7 +60,7 @@ impl Value {
     /// For people.
     pub(crate) fn shown(&self) -> String {
         match self {
-            Value::Word(word) => word.clone(),
+            Value::Word(word) => escape::text(word).into_owned(),
             Value::Bytes(bytes) => format::bytes(*bytes),
             Value::Rate(rate) | Value::Number(rate) => format::number(*rate),
             Value::ByteRate(rate) => format::byte_rate(*rate),

@@ -1,7 +1,8 @@
 //! What is seen, line by line in a file that was not there before.
 
 use super::picture::Picture;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
+use larder_io::owned_file::{self, FileError};
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -21,15 +22,13 @@ impl Recording {
     /// `larder-top-2.json`. What is no file, as a pipe, is written to.
     pub(crate) fn begin(named: &Path) -> Result<Recording> {
         let what = || format!("record to {}", named.display());
-        ensure!(!named.is_dir(), "record to {}: it is a directory", named.display());
-        if named.metadata().is_ok_and(|found| !found.is_file()) {
-            let file = File::options().write(true).open(named).with_context(what)?;
+        if let Some(file) = owned_file::open_special(named).with_context(what)? {
             return Ok(Recording { file, path: named.to_owned() });
         }
         for path in (1..=NAMES_MAX).map(|number| numbered(named, number)) {
-            match File::create_new(&path) {
+            match owned_file::create_new(&path, 0o644) {
                 Ok(file) => return Ok(Recording { file, path }),
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(FileError::System(error)) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error).with_context(what),
             }
         }

@@ -1,8 +1,9 @@
-//! The terminal of a live view: raw mode, the alternate screen, and the keys that are pressed.
+//! The terminal of a live view: raw mode, alternate screen, key input.
 //!
-//! Invariant: dropping a [`LiveTerminal`] puts the terminal back, and so does a panic before it
-//! prints its message. A terminal that is gone is never waited for and never written to in vain.
+//! Invariant: dropping a [`LiveTerminal`] restores the terminal, and so does a panic before it
+//! prints its message. A closed terminal ends the wait for keys.
 
+use crate::output::raw_stdout;
 use anyhow::{Context, Result};
 use ratatui::backend::TermionBackend;
 use ratatui::layout::Size;
@@ -12,23 +13,24 @@ use ratatui::termion::screen::{ToAlternateScreen, ToMainScreen};
 use ratatui::{Frame, Terminal};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
-use std::io::{self, Stdout, Write};
+use std::io::{Stdout, Write};
 use std::mem::ManuallyDrop;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Bytes of one read from the keyboard: more than a person types, less than it takes to paste.
+/// Size of a read from the keyboard: more than a person types at once, though a paste may exceed
+/// it.
 const INPUT_BYTES_MAX: usize = 256;
 
 /// A key of the keyboard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Key {
-    /// A letter, digit or sign.
+    /// A letter, digit or symbol.
     Char(char),
     Enter,
     Tab,
-    /// Shift and Tab.
+    /// Shift+Tab.
     BackTab,
     Backspace,
     Esc,
@@ -39,14 +41,14 @@ pub(crate) enum Key {
     PageUp,
     PageDown,
     Home,
-    /// Control and C.
+    /// Ctrl+C.
     Interrupt,
 }
 
 /// The result of waiting for the keyboard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Input {
-    /// Nothing was typed in the time.
+    /// No key was pressed before the timeout.
     Nothing,
     /// Keys that were pressed, in order.
     Keys(Vec<Key>),
@@ -56,42 +58,42 @@ pub(crate) enum Input {
 
 /// A terminal that shows a live view.
 pub(crate) struct LiveTerminal {
-    /// Never dropped: it would report on standard error that a closed terminal takes no output.
+    /// Never dropped: its destructor reports a failed write to a closed terminal on standard error.
     view: ManuallyDrop<Terminal<TermionBackend<Stdout>>>,
     raw: Arc<RawTerminal<Stdout>>,
     size: Option<Size>,
 }
 
 impl LiveTerminal {
-    /// Switches the terminal of standard output to a screen of its own.
+    /// Switches the terminal on standard output to raw mode and the alternate screen.
     ///
     /// # Errors
-    /// Standard output is no terminal, or takes no output.
+    /// Standard output is not a terminal, or a write to it failed.
     pub(crate) fn enter() -> Result<Self> {
-        let raw = Arc::new(io::stdout().into_raw_mode().context("read single keys")?);
+        let raw = Arc::new(raw_stdout().into_raw_mode().context("set the terminal to raw mode")?);
         let in_panic = Arc::clone(&raw);
         let report = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
             restore(&in_panic);
             report(panic);
         }));
-        let view = ManuallyDrop::new(Terminal::new(TermionBackend::new(io::stdout()))?);
+        let view = ManuallyDrop::new(Terminal::new(TermionBackend::new(raw_stdout()))?);
         let this = LiveTerminal { view, raw, size: None };
-        write!(io::stdout(), "{ToAlternateScreen}")?;
+        write!(raw_stdout(), "{ToAlternateScreen}")?;
         Ok(this)
     }
 
     /// Draws a frame.
     ///
     /// # Errors
-    /// The terminal takes no output.
+    /// A write to the terminal failed.
     pub(crate) fn draw(&mut self, render: impl FnOnce(&mut Frame<'_>)) -> Result<()> {
         self.size = self.view.size().ok();
         self.view.draw(render)?;
         Ok(())
     }
 
-    /// Returns whether the terminal has another size than the last frame.
+    /// Returns whether the terminal was resized since the last frame.
     pub(crate) fn is_resized(&self) -> bool {
         self.view.size().ok() != self.size
     }
@@ -103,22 +105,22 @@ impl Drop for LiveTerminal {
     }
 }
 
-/// Puts the terminal back, as far as it still exists.
+/// Restores the terminal, and ignores the errors of a closed one.
 fn restore(raw: &RawTerminal<Stdout>) {
-    let mut output = io::stdout();
+    let mut output = raw_stdout();
     drop(write!(output, "{Show}{ToMainScreen}").and_then(|()| output.flush()));
     drop(raw.suspend_raw_mode());
 }
 
-/// Waits for keys, at most `timeout`.
+/// Waits up to `timeout` for keys.
 ///
 /// # Errors
-/// The kernel refuses to wait or to read.
+/// poll(2) or read(2) failed.
 pub(crate) fn wait_for_keys(input: impl AsFd, timeout: Duration) -> Result<Input> {
     let mut polled = [PollFd::new(&input, PollFlags::IN)];
     let timeout = Timespec::try_from(timeout).context("wait for input")?;
     match rustix::event::poll(&mut polled, Some(&timeout)) {
-        // The caller looks at its signals next.
+        // The caller checks for signals next.
         Err(Errno::INTR) => return Ok(Input::Nothing),
         Ok(_) => {}
         Err(error) => return Err(error).context("wait for input"),
@@ -139,8 +141,8 @@ pub(crate) fn wait_for_keys(input: impl AsFd, timeout: Duration) -> Result<Input
     }
 }
 
-/// The keys that bytes of a terminal in raw mode stand for: control sequences of ECMA-48 with the
-/// numbers that xterm gives to keys. Unknown sequences are ignored.
+/// Decodes the input of a terminal in raw mode: UTF-8 text, and ECMA-48 control sequences with
+/// xterm's key codes. Unknown sequences are ignored.
 fn keys(mut bytes: &[u8]) -> Vec<Key> {
     let mut keys = Vec::new();
     while !bytes.is_empty() {
@@ -151,7 +153,7 @@ fn keys(mut bytes: &[u8]) -> Vec<Key> {
     keys
 }
 
-/// The first key, if it is one that a view knows, and the number of its bytes.
+/// Decodes the first key. Returns it, if a view uses it, and its length in bytes.
 fn first_key(bytes: &[u8]) -> (Option<Key>, usize) {
     match bytes {
         [0x1b, b'[' | b'O', rest @ ..] if !rest.is_empty() => {
@@ -179,7 +181,7 @@ fn first_key(bytes: &[u8]) -> (Option<Key>, usize) {
     }
 }
 
-/// The key of a control sequence.
+/// Returns the key of a control sequence.
 fn named_key(parameters: &[u8], end: u8) -> Option<Key> {
     match (end, parameters.split(|&byte| byte == b';').next()) {
         (b'A', _) => Some(Key::Up),
@@ -199,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_of_a_terminal_become_keys() {
+    fn terminal_input_is_decoded() {
         use Key::{BackTab, Backspace, Char, Down, Enter, Esc, Home, Interrupt, PageUp, Tab, Up};
         let cases: [(&[u8], &[Key]); 12] = [
             (b"q", &[Char('q')]),
@@ -211,7 +213,7 @@ mod tests {
             (b"\x1b[5~\x1b[1~\x1b[Z", &[PageUp, Home, BackTab]),
             (b"\t\x7f\x08\x03", &[Tab, Backspace, Backspace, Interrupt]),
             (b"\x1bq", &[Char('q')]),
-            // Unknown, cut off, and no text at all.
+            // Unknown, truncated, and invalid input.
             (b"\x1b[99~w", &[Char('w')]),
             (b"\x1b[1;", &[]),
             (b"\xff\x80\x01", &[]),
@@ -222,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn any_bytes_are_read_to_their_end() {
+    fn arbitrary_input_is_decoded_to_its_end() {
         for first in 0..=u8::MAX {
             for second in 0..=u8::MAX {
                 for last in [b'[', b'~', 0x1b, 0xff] {
@@ -233,13 +235,13 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_terminal_is_noticed_and_a_quiet_one_is_not() {
+    fn waiting_reports_a_timeout_keys_and_a_closed_terminal() {
         let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
         assert_eq!(wait_for_keys(&ours, Duration::ZERO).unwrap(), Input::Nothing);
         (&theirs).write_all(b"q").unwrap();
         let minute = Duration::from_mins(1);
         let typed = wait_for_keys(&ours, minute).unwrap();
-        assert_eq!(typed, Input::Keys(vec![Key::Char('q')]), "it returns at once");
+        assert_eq!(typed, Input::Keys(vec![Key::Char('q')]), "it returns immediately");
         drop(theirs);
         assert_eq!(wait_for_keys(&ours, minute).unwrap(), Input::Closed);
     }

@@ -97,7 +97,7 @@ impl Small {
         match output {
             Ok(output) if output.status.success() => Some(Small { folder }),
             why => {
-                skip(format_args!("nothing can be mounted here ({why:?})"));
+                skip(format_args!("cannot mount a file system ({why:?})"));
                 None
             }
         }
@@ -221,7 +221,7 @@ fn a_tool_that_is_missing_is_named_with_its_package() {
     let output = command.arg(folder.path()).output().unwrap();
     let said = said(&output);
     if !said.starts_with("larder: ") {
-        return skip(format_args!("no mount namespace ({said})"));
+        return skip(format_args!("cannot create a mount namespace ({said})"));
     }
     assert_eq!(output.status.code(), Some(2), "{said}");
     let known = "find mkfs.ext4: it is not installed (on Debian: apt-get install e2fsprogs)";

@@ -120,7 +120,7 @@ fn fuse_that_drops_pages_at_each_open_is_cold_and_never_warm() {
 fn memory_file_systems_are_refused() {
     let memory = Path::new("/dev/shm");
     if !larder_host::mounts::Mount::of(memory).is_ok_and(|mount| mount.is_memory()) {
-        skip("/dev/shm is no tmpfs");
+        skip("/dev/shm is not a tmpfs");
         return;
     }
     let folder = tempfile::tempdir_in(memory).unwrap();

@@ -1,4 +1,4 @@
-//! Integration tests of the program, from the outside.
+//! Integration tests of the `larder` program.
 
 #![expect(clippy::tests_outside_test_module, reason = "all of this is a test")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on is to panic")]
@@ -6,8 +6,10 @@
 mod bench_wrong;
 mod cold;
 mod control;
+mod hostile;
 mod iozone;
 mod matrix;
+mod one_cache;
 mod postmark;
 mod ranks;
 mod record_replay;

@@ -1,4 +1,4 @@
-//! `larder bench matrix` from the outside: what it shows, what it refuses, what it leaves.
+//! Tests of the command `larder bench matrix`: its output, what it refuses, and its cleanup.
 
 mod ends;
 mod results;

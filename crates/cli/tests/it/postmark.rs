@@ -1,4 +1,4 @@
-//! `larder bench postmark` from the outside: what it says, what it refuses, what it leaves.
+//! Tests of the command `larder bench postmark`: its output, what it refuses, and its cleanup.
 
 mod documents;
 mod ends;

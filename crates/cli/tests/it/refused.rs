@@ -1,4 +1,4 @@
-//! Impossible requests are refused before anything is done, with one sentence of explanation.
+//! Invalid command lines and inputs are refused before any change, with a message of one sentence.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
@@ -7,14 +7,14 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// Runs larder in a folder. A command that is not refused is ended after a minute.
+/// Runs larder in a directory. `timeout` ends a command that is not refused.
 fn larder(folder: &Path, words: &[&str]) -> Output {
     let mut command = Command::new("timeout");
     command.args(["60", env!("CARGO_BIN_EXE_larder")]);
     command.args(words).current_dir(folder).output().unwrap()
 }
 
-/// An error output that is one sentence with these words.
+/// Checks that an error output is one sentence that contains these words.
 fn assert_sentence(said: &str, words: &[&str]) {
     assert_eq!(said.lines().count(), 1, "{said}");
     assert!(!said.contains("panicked"), "{said}");
@@ -31,7 +31,7 @@ fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// The message of a command that must fail.
+/// Returns the error message of a command, which must fail.
 fn refusal(folder: &Path, words: &[&str]) -> String {
     let output = larder(folder, words);
     let said = String::from_utf8(output.stderr).unwrap();
@@ -111,7 +111,7 @@ fn a_server_that_cannot_be_controlled_as_it_was_told_does_not_serve() {
     assert_eq!(said.matches("No such file").count(), 1, "{said}");
 }
 
-/// A file of so many bytes without content.
+/// Creates a sparse file.
 fn sparse(path: &Path, bytes: u64) {
     std::fs::File::create(path).unwrap().set_len(bytes).unwrap();
 }
@@ -137,7 +137,7 @@ fn a_volume_that_cannot_be_served_is_named_in_one_sentence() {
         assert_sentence(&refusal(folder, &serve), words);
         assert_eq!(names(folder), before, "{volume}");
     }
-    // The socket of another server stays with it.
+    // The socket of another server is left alone.
     let socket = folder.join("busy");
     let _listener = UnixListener::bind(&socket).unwrap();
     let serve = ["serve", "good.img", "--memory", "16MiB", "--listen", "unix:busy"];
@@ -150,7 +150,7 @@ fn an_image_without_permission_is_named_in_one_sentence() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let mode = |path: &Path, mode| std::fs::set_permissions(path, Permissions::from_mode(mode));
-    // Any user may make a socket here and run the program, so that only the image is what fails.
+    // Any user can create a socket here and run the program, so that only the image can fail.
     mode(folder, 0o777).unwrap();
     let program = folder.join("larder");
     std::fs::copy(env!("CARGO_BIN_EXE_larder"), &program).unwrap();
@@ -197,7 +197,7 @@ fn a_trace_that_cannot_be_sized_is_named_in_one_sentence() {
     ] {
         assert_sentence(&refusal(folder, &[&["size"], words].concat()), &[name]);
     }
-    // What the parser of the command line refuses takes more lines to say how it is used.
+    // Errors of the command line parser have further lines with the usage.
     for option in [["--target", "0%"], ["--target", "200%"], ["--target", "x"], ["--budget", "x"]] {
         let said = refusal(folder, &["size", "good.csv", option[0], option[1]]);
         assert!(said.lines().next().unwrap().contains(option[0]), "{said}");

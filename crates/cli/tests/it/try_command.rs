@@ -1,4 +1,4 @@
-//! `larder try` from the outside: what it shows, what it refuses, what it leaves.
+//! Tests of the command `larder try`: its output, what it refuses, and its cleanup.
 
 mod ends;
 mod refusals;

@@ -1,12 +1,12 @@
 //! What `larder watch` says is what happened: page for page, by cachestat(2) right before each
 //! read, on real file systems.
 //!
-//! File systems are made in images on loop devices, which takes root, tracefs and their tools. What
-//! cannot be tried is reported as skipped. `LARDER_BUDGET=long` makes the numbers of requests
-//! those of the proof, and `LARDER_BINARY` is started instead of the one that was built along. Each
-//! figure is a line that begins with `shown: `.
+//! File systems are made in images on loop devices, which takes root, tracefs and their tools.
+//! Tests whose requirements are missing are skipped. `LARDER_BUDGET=long` selects the numbers of
+//! requests of the proof, and `LARDER_BINARY` names another program to test. Each figure is a line
+//! that begins with `shown: `.
 
-#![expect(clippy::print_stdout, reason = "the figures are read by the proof")]
+#![expect(clippy::print_stdout, reason = "the proof reads the figures")]
 
 mod attribution;
 mod group;

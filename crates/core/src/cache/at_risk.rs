@@ -50,10 +50,16 @@ impl<F: Frames> Cache<F> {
         };
         let mut oldest: Option<Nanos> = None;
         let mut failing = Vec::new();
+        let is_broken = volume.broken().is_some();
         let mut failing_left = volume.failing.load(Ordering::Acquire);
+        if is_broken {
+            // Nothing of it can be written.
+            failing_left = u64::MAX;
+        }
+        let look_max = if is_broken { usize::MAX } else { LOOK_MAX };
         let mut look = |page: &Page, paging: Paging| {
             oldest = Some(oldest.map_or(page.dirty_at, |oldest| oldest.min(page.dirty_at)));
-            if page.failing > 0 {
+            if page.failing > 0 || is_broken {
                 failing.push(paging.blocks_of(page.number));
                 failing_left = failing_left.saturating_sub(page.failing.into());
             }
@@ -67,7 +73,7 @@ impl<F: Frames> Cache<F> {
             };
             let list =
                 std::iter::successors(instance.dirty_oldest(), |&slot| instance.dirty_newer(slot));
-            for slot in list.take(LOOK_MAX) {
+            for slot in list.take(look_max) {
                 // The first is the oldest.
                 if look(instance.pages.get(slot), instance.paging) == 0 {
                     break;
@@ -91,14 +97,15 @@ impl<F: Frames> Cache<F> {
                 look(page, instance.paging);
             }
         }
+        let blocks = volume.unclean_blocks();
         AtRisk {
-            blocks: volume.unclean_blocks(),
+            blocks,
             writing_blocks: volume.writing.load(Ordering::Acquire),
-            failing_blocks: volume.failing.load(Ordering::Acquire),
+            failing_blocks: if is_broken { blocks } else { volume.failing.load(Ordering::Acquire) },
             blocks_max: volume.dirty_limit_blocks(),
             oldest,
             failing: joined(volume, failing, ranges_max),
-            error: volume.failure(),
+            error: volume.broken().cloned().or_else(|| volume.failure()),
             flush_failed,
         }
     }

@@ -178,13 +178,16 @@ impl<F: Frames> Cache<F> {
             })
             .collect();
         for (block, pin, valid) in overlays {
-            let own = &mut owned[usize::try_from(block - first).expect("an index")];
-            self.overlay(valid, &pin, own);
+            // After an error there may be no memory to lay it over.
+            if error.is_none() {
+                let own = &mut owned[usize::try_from(block - first).expect("an index")];
+                self.overlay(valid, &pin, own);
+            }
             self.frames.unpin(pin);
         }
         let token = waiter.token;
         if let Some(error) = error {
-            let parts = u32::try_from(owned.len()).expect("a page");
+            let parts = u32::try_from(op.len.div_ceil(BLOCK_BYTES_U64)).expect("a page");
             self.free_owned(volume, owned);
             waiter.mailbox.deliver(&self.frames, Completion::Failed { token, parts, error });
             return;

@@ -39,6 +39,11 @@ impl<F: Frames> Cache<F> {
     /// sectors.
     pub fn map(&self, lane: &mut Lane<F>, now: Nanos, mapping: &mut Mapping<F>) -> Status {
         let volume = Arc::clone(&lane.volume);
+        if let Some(error) = volume.broken()
+            && mapping.state == State::New
+        {
+            return Status::Failed(error.clone());
+        }
         if mapping.state == State::New {
             match Self::claim_range(lane, mapping) {
                 Ok(true) => {

@@ -30,24 +30,32 @@ impl<F: Frames> Cache<F> {
         let mut writer = lock(&volume.writer);
         Self::submit_exclusives(volume, now);
         let may_begin = self.regroup(volume, now);
+        // Dirty pages of a broken volume are written only by a flush, once it is given up.
+        let is_served = volume.broken().is_none();
         let lazy = if may_begin {
             self.advance_flushes(volume, &mut writer, recorder, now);
             self.advance_ranges(volume, recorder, now);
-            self.steal(volume, recorder, now);
-            self.write_lazily(volume, &mut writer, recorder, now)
+            if is_served {
+                self.steal(volume, recorder, now);
+                self.write_lazily(volume, &mut writer, recorder, now)
+            } else {
+                lock(&volume.queue).steals.clear();
+                None
+            }
         } else {
             // The completions that it waits for will say when to go on.
             None
         };
         // What groups wait for goes on: a change of the page size may wait for it.
         let ordered = self.advance_groups(volume, &mut writer, recorder, now);
-        let pinned = if may_begin { self.fill_pinned(volume, recorder, now) } else { None };
+        let pinned =
+            if may_begin && is_served { self.fill_pinned(volume, recorder, now) } else { None };
         let ignores = volume.flush_mode() == FlushMode::Ignore;
         let flush = if ignores { Self::flush_unasked(volume, &mut writer, now) } else { None };
         let next = lazy.into_iter().chain(ordered).chain(pinned).chain(flush).min();
         drop(writer);
         let mut again = false;
-        if may_begin {
+        if may_begin && is_served {
             self.drop_behind(volume);
             self.read_ahead(volume, recorder, now);
             again = self.read_warm(volume, recorder, now);

@@ -57,6 +57,12 @@ impl<F: Frames> Cache<F> {
         let end = assembly.offset + u64::from(assembly.len);
         assert!(end <= lane.volume.geometry().length, "a read past the end of the volume");
         lane.volume.touch(now);
+        if let Some(error) = lane.volume.broken()
+            && !assembly.is_pending()
+        {
+            assembly.release(&self.frames);
+            return Status::Failed(error.clone());
+        }
         let status = self.read_pages(lane, now, assembly);
         if std::mem::take(&mut assembly.noticed) {
             Self::notice(lane, assembly, now);
@@ -129,7 +135,9 @@ impl<F: Frames> Cache<F> {
     #[inline]
     fn copy_hit(&self, lane: &Lane<F>, place: &Place<'_>, within: usize, to: &mut [u8]) -> bool {
         let Some((pin, state, slot)) = self.table.pin_at(&self.frames, place) else { return false };
-        let hit = !state.ahead && state.covers(sectors_touched(within, to.len()));
+        let hit = !state.ahead
+            && lane.volume.broken().is_none()
+            && state.covers(sectors_touched(within, to.len()));
         if hit {
             self.frames.read(&pin, within, to);
             self.frames.unpin(pin);

@@ -42,11 +42,12 @@ impl<F: Frames> Rounds<F> {
         Rounds { runs: Vec::new(), cause, fua }
     }
 
-    /// Adds bytes of a page, in the order of the volume.
+    /// Adds bytes of a page; calls are in volume order.
     fn add(&mut self, bytes: Range<u64>, segment: Segment<F>, page: (u64, Slot), epoch: u64) {
         match self.runs.last_mut() {
             Some(run) if run.bytes.end == bytes.start => {
-                // Of another block: a clean sector lies between two parts of the same one.
+                // The bytes are of another block: a clean sector separates two parts of the same
+                // block.
                 run.blocks += 1;
                 run.bytes.end = bytes.end;
                 run.segments.push(segment);

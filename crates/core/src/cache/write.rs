@@ -75,6 +75,9 @@ impl<F: Frames> Cache<F> {
         assert_eq!(data.len(), task.len as usize, "the bytes of the whole task");
         assert!(task.offset + u64::from(task.len) <= volume.geometry().length, "within the volume");
         volume.touch(now);
+        if let Some(error) = volume.broken() {
+            return Status::Failed(error.clone());
+        }
         let (mode, _) = *task.modes.get_or_insert_with(|| volume.modes());
         let hint = task.hint.unwrap_or_else(|| volume.hint());
         let mode = mode_with(volume.effective(mode), hint);

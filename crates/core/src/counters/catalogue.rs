@@ -249,8 +249,8 @@ mod tests {
             assert!(all().skip(i + 1).all(|other| other.name != one.name), "{}", one.name);
             assert!(one.meaning.ends_with('.'), "{} has no sentence", one.name);
             let unit = one.unit.name();
-            assert!(!unit.is_empty(), "the unit of {} has a word", one.name);
-            // Operations are what is counted where no unit is named.
+            assert!(!unit.is_empty(), "the unit of {} has a name", one.name);
+            // A name without a unit counts operations.
             let is_named = one.name.ends_with(&format!("_{unit}"));
             assert!(is_named || one.unit == Unit::Operations, "{} counts {unit}", one.name);
         }

@@ -85,13 +85,13 @@ impl Size {
     fn total(&self, caches: &[Box<dyn Replace>], of: impl Fn(&Counts) -> u64) -> (f64, f64) {
         let totals: Vec<f64> =
             caches.iter().map(|cache| as_f64(of(&cache.counts())) / self.rate).collect();
-        mean_and_half_bar(&totals, self.rate)
+        mean_and_half_interval(&totals, self.rate)
     }
 }
 
-/// The mean of what groups of pages say, and half of its 95 % error bar, where each group is this
-/// share of all pages.
-fn mean_and_half_bar(totals: &[f64], rate: f64) -> (f64, f64) {
+/// Returns the mean of the totals of groups, and half the width of its 95 % confidence interval.
+/// Each group contains the share `rate` of all pages.
+fn mean_and_half_interval(totals: &[f64], rate: f64) -> (f64, f64) {
     let groups = as_f64(totals.len() as u64);
     let mean = totals.iter().sum::<f64>() / groups;
     if totals.len() == 1 {

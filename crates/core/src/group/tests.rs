@@ -316,7 +316,7 @@ fn random_changes_are_never_written_too_early_and_always_come_to_an_end() {
 }
 
 #[test]
-fn many_written_stages_are_flushed_though_nothing_waits_for_them() {
+fn many_written_stages_are_flushed_even_if_nothing_waits_for_them() {
     let mut groups = Groups::default();
     for number in 0..=STAGES_FLUSH as u64 {
         let group = groups.add();
@@ -330,5 +330,5 @@ fn many_written_stages_are_flushed_though_nothing_waits_for_them() {
     assert!(groups.join(group, &page(1000), 2000..2001));
     assert!(groups.is_flush_due(), "however many more there are");
     flush(&mut groups);
-    assert!(!groups.is_flush_due(), "what was written is forgotten");
+    assert!(!groups.is_flush_due(), "flushed stages are removed");
 }

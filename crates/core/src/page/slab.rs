@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slots_of_removed_values_are_used_again() {
+    fn slots_of_removed_values_are_reused() {
         let mut slab = Slab::new();
         let slots = [10, 20, 30].map(|value| slab.insert(value));
         assert_eq!(slab.remove(slots[1]), 20);

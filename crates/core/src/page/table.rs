@@ -338,7 +338,7 @@ impl Table {
     }
 }
 
-/// The table under a scheduler that tries interleavings, for the tests of `larder-core-shuttle`.
+/// The table under a scheduler that explores interleavings, for the tests of `larder-core-shuttle`.
 #[cfg(larder_shuttle)]
 pub mod schedules {
     use super::{AtomicU64, FrameId, FrameState, Frames, Key, Ordering, Table};
@@ -392,10 +392,10 @@ pub mod schedules {
         }
     }
 
-    /// Moves frames while others look blocks up; a frame that is found must hold its block.
+    /// Moves frames while other threads look up blocks; a frame that is found must hold its block.
     ///
     /// # Panics
-    /// In the first schedule in which it does not.
+    /// If a frame that is found holds another block.
     pub fn move_and_look_up(seed: u64, rounds: usize) {
         let scheduler = RandomScheduler::new_from_seed(seed, rounds);
         Runner::new(scheduler, Config::default()).run(|| {

@@ -28,8 +28,8 @@ struct Entry {
     referenced: bool,
 }
 
-/// Active pages that there may be for each inactive one, in a cache of so many pages: 1 below a
-/// GiB, then the root of ten times the GiB (`inactive_is_low` in `mm/vmscan.c`).
+/// Returns the maximum ratio of active to inactive pages in a cache of `pages` pages: 1 below 1
+/// GiB, else the square root of ten times the size in GiB (`inactive_is_low` in `mm/vmscan.c`).
 fn inactive_ratio(pages: usize) -> usize {
     let gib = pages >> GIB_PAGES_LOG2;
     if gib > 0 { (gib * 10).isqrt() } else { 1 }

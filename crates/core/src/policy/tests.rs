@@ -426,7 +426,7 @@ fn pages_that_are_handed_over_are_all_there_and_stay_protected() {
 }
 
 #[test]
-#[should_panic(expected = "a fault of its own")]
+#[should_panic(expected = "a broken policy")]
 fn the_check_of_a_boxed_policy_is_that_of_the_policy() {
     #[derive(Debug)]
     struct Faulty;
@@ -444,7 +444,7 @@ fn the_check_of_a_boxed_policy_is_that_of_the_policy() {
             0
         }
         fn check(&self) {
-            panic!("a fault of its own");
+            panic!("a broken policy");
         }
     }
     Policy::check(&Box::new(Faulty));

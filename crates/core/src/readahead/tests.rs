@@ -155,6 +155,18 @@ fn requests_at_random_read_next_to_nothing_ahead() {
 }
 
 #[test]
+fn a_request_within_the_previous_one_is_not_a_step_of_a_stream() {
+    for requests in [[10..12, 10..11, 9..10], [10..12, 11..12, 12..13]] {
+        let mut model = Model::default();
+        for pages in &requests {
+            model.resident.clear();
+            model.read(pages, &LIMITS);
+        }
+        assert_eq!(model.ahead, 0, "{requests:?}");
+    }
+}
+
+#[test]
 fn the_window_doubles_up_to_the_largest_and_is_asked_for_before_it_is_needed() {
     let mut model = Model::default();
     let mut reader = forward(0, 1);

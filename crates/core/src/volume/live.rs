@@ -7,6 +7,7 @@ use crate::mode::{FlushMode, WriteMode};
 use crate::page::Paging;
 use crate::policy::PolicyKind;
 use crate::settings::{SettingError, Share};
+use crate::store::StoreError;
 use crate::sync::atomic::Ordering;
 use crate::tunables::Tunables;
 
@@ -176,5 +177,18 @@ impl<F: Frames> Volume<F> {
     /// Whether it is removed and no frame remembers it.
     pub(crate) fn is_forgotten(&self) -> bool {
         self.is_removed() && self.quota.usage.load(Ordering::Acquire) == 0
+    }
+
+    /// Returns why the volume serves nothing any more, if an internal error has ended it.
+    #[inline]
+    #[must_use]
+    pub fn broken(&self) -> Option<&StoreError> {
+        self.broken.get()
+    }
+
+    /// Notes that an internal error has ended the volume; the first reason stays.
+    pub(crate) fn note_broken(&self, error: StoreError) {
+        // The first reason is the cause of the later ones.
+        let _is_first = self.broken.set(error).is_ok();
     }
 }

@@ -1,7 +1,7 @@
 //! The policies against published hit ratios, on the traces that these were published for.
 //!
 //! The traces are no part of the repository; they are looked for in `../shared/traces` beside it.
-//! Without them the tests report that they are skipped.
+//! Without them the tests are skipped.
 
 #![expect(clippy::cast_precision_loss, reason = "counts of a trace are far below 2^53")]
 #![expect(clippy::print_stdout, reason = "the figures are told to whoever runs it")]

@@ -1,8 +1,8 @@
-//! Integration tests of the cache. With `--cfg larder_shuttle` only those under its schedules are
-//! built: they run on shuttle's threads, the others on real ones.
+//! Integration tests of the cache. With `--cfg larder_shuttle` only the tests on shuttle's threads
+//! are built; the others need real threads.
 
-#![expect(clippy::tests_outside_test_module, reason = "all of this is a test")]
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on is to panic")]
+#![expect(clippy::tests_outside_test_module, reason = "the whole crate is a test")]
+#![expect(clippy::unwrap_used, reason = "a test panics if it cannot continue")]
 
 #[cfg(not(larder_shuttle))]
 mod failure;

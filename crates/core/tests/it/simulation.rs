@@ -1,8 +1,8 @@
 //! The whole cache against a model, in worlds that a seed decides: random requests, faults, lanes
 //! that come and go, time that jumps, and crashes at any moment.
 //!
-//! `LARDER_BUDGET=long` runs 20,000 worlds, `LARDER_SEEDS=N` so many; `LARDER_SEED=17` runs one and
-//! prints what happened last.
+//! `LARDER_BUDGET=long` runs 20,000 worlds, `LARDER_SEEDS=N` runs N; `LARDER_SEED=17` runs one and
+//! prints its last events.
 
 #![expect(clippy::print_stdout, reason = "a seed that fails is told to whoever runs it")]
 

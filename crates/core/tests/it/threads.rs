@@ -1,8 +1,8 @@
-//! Threads on one cache: readers, writers that own a block each, and one that drives the store.
-//! Every block holds one number over and over, which only grows, and is of this block.
+//! Threads on one cache: readers, writers that own a block each, and one that drives the store. A
+//! number fills every block; it identifies the block and only grows.
 //!
-//! They are real threads for a while. The package `larder-core-shuttle` runs the same under a
-//! scheduler that tries interleavings.
+//! These are real threads for a limited time. The package `larder-core-shuttle` runs the same tests
+//! under a scheduler that explores interleavings.
 
 mod shared;
 

@@ -9,15 +9,17 @@ use rustix::fs::{Advice, fadvise};
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// The file that drops everything when a number is written to it.
 const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
 /// Page cache, and the inodes and directory entries that hold on to it. The 4 keeps the kernel from
 /// writing a line to its log each time.
 const EVERYTHING: &str = "7";
-/// How often a file is dropped before what stays counts as staying: a page that is looked at just
-/// then is busy for a moment.
-const ATTEMPTS: usize = 3;
+/// Pauses between attempts to drop the pages of a file; half a second in all. The kernel cannot
+/// drop a page that it has isolated for a moment to age or move it, and on a busy machine such a
+/// moment lasts until the kernel thread gets a processor again.
+const PAUSES_MS: [u64; 10] = [0, 1, 2, 4, 8, 16, 32, 64, 128, 256];
 
 /// Why nothing was dropped. Every message can follow "failed to".
 #[derive(Debug, thiserror::Error)]
@@ -56,7 +58,8 @@ pub fn file(path: &Path) -> Result<Residency, DropError> {
 pub fn opened(file: &File, path: &Path) -> Result<Residency, DropError> {
     let failed = |source| DropError::File { path: path.to_path_buf(), source };
     let mut found = Residency::default();
-    for _ in 0..ATTEMPTS {
+    for pause in PAUSES_MS {
+        std::thread::sleep(Duration::from_millis(pause));
         // The kernel drops no dirty page; a length of nothing means all of the file.
         file.sync_all().map_err(failed)?;
         fadvise(file, 0, None, Advice::DontNeed).map_err(|error| failed(error.into()))?;

@@ -19,7 +19,7 @@ fn folder() -> Option<tempfile::TempDir> {
     let folder = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
     let mount = crate::mounts::Mount::of(folder.path()).unwrap();
     if mount.is_memory() || mount.is_fuse() {
-        skip(format_args!("the sources lie on {}", mount.fs_type));
+        skip(format_args!("the source tree is on {}", mount.fs_type));
         return None;
     }
     Some(folder)

@@ -100,7 +100,7 @@ impl Folder {
         self.undo_within(BUSY_MAX)
     }
 
-    /// The same; waits for `limit` until nothing that is mounted is busy.
+    /// As `undo`, but retries busy mounts and devices for up to `limit`.
     fn undo_within(&self, limit: Duration) -> Result<(), ScratchError> {
         for point in mounts::below(&self.path) {
             let what = format!("unmount {}", point.display());
@@ -146,7 +146,7 @@ pub fn remove_left_over(parent: &Path) -> LeftOver {
     remove_left_over_within(parent, BUSY_MAX)
 }
 
-/// The same; waits for `limit` until a file system is not busy any more.
+/// As [`remove_left_over`], but retries busy mounts and devices for up to `limit`.
 pub(super) fn remove_left_over_within(parent: &Path, limit: Duration) -> LeftOver {
     let mut folders: Vec<PathBuf> = Vec::new();
     if let Ok(entries) = parent.canonicalize().and_then(std::fs::read_dir) {

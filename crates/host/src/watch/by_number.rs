@@ -103,7 +103,7 @@ mod tests {
             return;
         }
         if !KINDS.contains(&kind.as_str()) {
-            skip(format_args!("files of {kind} are not found by number"));
+            skip(format_args!("files on {kind} cannot be found by inode number"));
             return;
         }
         let file = tempfile::NamedTempFile::new_in(&folder).unwrap();
@@ -120,7 +120,7 @@ mod tests {
                 (Some(file.path().into()), Some(5))
             );
         } else {
-            skip("the sources lie on a subvolume");
+            skip("the source tree is on a subvolume");
         }
         assert_eq!(numbers.bytes(Key { dev, ino: u64::MAX }), None);
         file.close().unwrap();

@@ -166,7 +166,7 @@ mod tests {
     fn a_group_of_this_machine_is_found_where_memory_is_counted() {
         assert!(Group::find("/no/such/group").is_none());
         let Some(root) = Group::find("/").and_then(|root| root.now()) else {
-            skip("no control group counts memory");
+            skip("no control group accounts for memory");
             return;
         };
         assert!(root.used > 0 && root.bytes(|it| it.cache) > 0, "{root:?}");

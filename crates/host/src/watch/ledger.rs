@@ -72,8 +72,7 @@ pub struct Reference {
 struct Doing {
     /// The file that it reads pages of.
     reads: Option<FileId>,
-    /// The file that it goes on to read after pages of metadata, and how many bytes of those it has
-    /// not read yet.
+    /// The file that it continues to read after metadata, and the bytes of metadata not read yet.
     then_reads: Option<(FileId, u64)>,
     /// The file that it writes out.
     writes_out: Option<FileId>,

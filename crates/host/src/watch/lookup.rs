@@ -20,8 +20,8 @@
 //! says which pages were wanted and which came along.
 //!
 //! Invariants: counts are pages, never calls; every page of a request counts once, as one of the
-//! three, but for a page that leaves the cache and comes back within the request, which is missed
-//! twice; nothing here looks at the machine.
+//! three, except that a page that leaves the cache and comes back within the request is missed
+//! twice; this module does not access the machine.
 
 use super::fast::Map;
 use super::spans::Spans;

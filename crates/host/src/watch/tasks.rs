@@ -82,8 +82,8 @@ impl Tasks {
         self.task(thread).kernel
     }
 
-    /// Returns whether a thread of the kernel is there to take memory back: kswapd where memory is
-    /// short, kdamond (DAMON) where pages have been idle.
+    /// Returns whether a thread is a kernel thread that reclaims memory: kswapd if memory is short,
+    /// kdamond (DAMON) if pages are idle.
     pub(crate) fn reclaims(&mut self, thread: u32) -> bool {
         self.task(thread).reclaims
     }

@@ -1,14 +1,23 @@
 //! The thread that drives a volume's store: it asks the cache what to do, gives that to the store,
 //! and brings back what is done.
+//!
+//! A panic of the store ends its volume and nothing else: what the store has in hand is answered
+//! with an error, and so is what the cache wants of it from then on. A panic of the cache ends the
+//! process.
+
+mod silence;
 
 use super::{ArenaCache, ArenaVolume};
+use crate::fault::{self, Panicked, confine};
+use crate::frames::ArenaFrames;
 use crate::store::EngineStore;
 use crate::wake::Waker;
 use larder_core::clock::{Clock, Nanos, SECOND};
 use larder_core::counters::Recorder;
 use larder_core::lane::Notify;
+use larder_core::store::{StoreDone, StoreError, StoreErrorKind, StoreOp, StoreOpKind};
+use silence::{STALL, Silence};
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -16,8 +25,6 @@ use std::time::Duration;
 
 /// Operations that a store has at a time.
 const DEPTH: usize = 128;
-/// A store that has not finished anything for this long is mentioned in the log.
-const STALL: Nanos = 30 * SECOND;
 /// How long the end of a thread waits for what its store is doing.
 const LAST_WAIT: Nanos = 10 * SECOND;
 
@@ -25,6 +32,7 @@ const LAST_WAIT: Nanos = 10 * SECOND;
 pub(super) struct Driver {
     pub(super) volume: Arc<ArenaVolume>,
     quit: Arc<AtomicBool>,
+    given_up: Arc<AtomicBool>,
     waker: Waker,
     thread: Option<JoinHandle<()>>,
 }
@@ -37,26 +45,28 @@ impl Driver {
         waker: Waker,
         store: Box<dyn EngineStore>,
     ) -> io::Result<Self> {
-        let quit = Arc::new(AtomicBool::new(false));
-        let run = Run {
-            cache,
-            volume: Arc::clone(&volume),
-            clock,
-            waker: waker.clone(),
-            quit: Arc::clone(&quit),
-            store,
-        };
+        let run = Run::new(Arc::clone(&cache), Arc::clone(&volume), clock, waker.clone(), store);
+        let (quit, given_up) = (Arc::clone(&run.quit), Arc::clone(&run.given_up));
         let name = format!("store {}", volume.name());
         let thread = std::thread::Builder::new().name(name).spawn(move || {
             crate::reclaim::reserve_stack();
-            // Half-changed state must not reach a store, and clients that wait for a thread that is
-            // gone would wait for ever: end as kill -9 does, which loses nothing promised.
-            if catch_unwind(AssertUnwindSafe(|| run.run())).is_err() {
-                tracing::error!("a broken invariant; ending at once, as after a power failure");
-                std::process::abort();
+            // Panics of the store are dealt with inside. Half-changed state of the cache must not
+            // reach a store, and clients that wait for a thread that is gone would wait for ever.
+            if let Err(panic) = confine(|| run.run()) {
+                fault::end_process(&cache, &panic);
             }
         })?;
-        Ok(Driver { volume, quit, waker, thread: Some(thread) })
+        Ok(Driver { volume, quit, given_up, waker, thread: Some(thread) })
+    }
+
+    /// Has what the cache writes from now on taken and forgotten, instead of given to the store.
+    pub(super) fn give_up(&self) {
+        self.given_up.store(true, Ordering::Release);
+        self.waker.notify();
+    }
+
+    pub(super) fn is_given_up(&self) -> bool {
+        self.given_up.load(Ordering::Acquire)
     }
 
     /// Ends the thread; what is not written is lost.
@@ -77,75 +87,206 @@ impl Drop for Driver {
     }
 }
 
+/// An operation that the store has, to be answered should the store never do it.
+#[derive(Clone, Copy, Debug)]
+struct Taken {
+    tag: u64,
+    kind: StoreOpKind,
+    offset: u64,
+    len: u64,
+    queued_at: Nanos,
+}
+
+impl Taken {
+    fn of(op: &StoreOp<ArenaFrames>) -> Self {
+        let StoreOp { tag, kind, offset, len, queued_at, .. } = *op;
+        Taken { tag, kind, offset, len, queued_at }
+    }
+
+    /// The operation without its memory, which stays with the store for ever.
+    fn without_memory(self) -> StoreOp<ArenaFrames> {
+        let Taken { tag, kind, offset, len, queued_at } = self;
+        StoreOp { tag, kind, offset, len, segments: Vec::new(), queued_at }
+    }
+}
+
 struct Run {
     cache: Arc<ArenaCache>,
     volume: Arc<ArenaVolume>,
     clock: Arc<dyn Clock>,
     waker: Waker,
     quit: Arc<AtomicBool>,
-    store: Box<dyn EngineStore>,
+    given_up: Arc<AtomicBool>,
+    /// None once it has panicked.
+    store: Option<Box<dyn EngineStore>>,
+    /// Its panic while it was waited for.
+    panicked: Option<Panicked>,
+    taken: Vec<Taken>,
+    silence: Silence,
 }
 
 impl Run {
+    fn new(
+        cache: Arc<ArenaCache>,
+        volume: Arc<ArenaVolume>,
+        clock: Arc<dyn Clock>,
+        waker: Waker,
+        store: Box<dyn EngineStore>,
+    ) -> Self {
+        Run {
+            cache,
+            volume,
+            clock,
+            waker,
+            quit: Arc::default(),
+            given_up: Arc::default(),
+            store: Some(store),
+            panicked: None,
+            taken: Vec::new(),
+            silence: Silence::default(),
+        }
+    }
+
     fn run(mut self) {
         let recorder = self.cache.recorder(&self.volume);
-        let cache = Arc::clone(&self.cache);
         let (mut ops, mut done) = (Vec::new(), Vec::new());
-        let mut last_progress = self.clock.now();
         while !self.quit.load(Ordering::Acquire) {
             let now = self.clock.now();
             let next = self.cache.poll(&self.volume, &recorder, now, DEPTH, &mut ops);
-            for op in ops.drain(..) {
-                self.store.submit(now, cache.frames(), op);
+            let panicked = self.exchange(now, &mut ops, &mut done);
+            let answered = !done.is_empty();
+            if let Some(silent) = self.silence.note(now, self.taken.len(), answered) {
+                let seconds = silent / SECOND;
+                tracing::warn!(volume = self.volume.name(), seconds, "the store does not answer");
             }
-            self.store.reap(self.clock.now(), cache.frames(), &mut done);
-            if !done.is_empty() {
+            if answered {
                 let now = self.clock.now();
-                last_progress = now;
                 for done in done.drain(..) {
                     self.cache.complete(&self.volume, &recorder, now, done);
                 }
+            }
+            if let Err(panic) = panicked {
+                let unwritten = fault::unwritten(&self.cache, &self.volume);
+                tracing::error!(
+                    volume = self.volume.name(),
+                    "{panic}: the volume is served no more; {unwritten}"
+                );
                 continue;
             }
-            if self.store.in_flight() == 0 {
-                last_progress = now;
-            } else if now > last_progress + STALL {
-                let seconds = (now - last_progress) / SECOND;
-                tracing::warn!(volume = self.volume.name(), seconds, "the store does not answer");
-                last_progress = now;
+            if answered {
+                continue;
             }
-            let stall_check = (self.store.in_flight() > 0).then_some(STALL);
+            let stall_check = (!self.taken.is_empty()).then_some(STALL);
             let timeout = match (next.map(|at| at.saturating_sub(now)), stall_check) {
                 (Some(next), Some(check)) => Some(next.min(check)),
                 (one, other) => one.or(other),
             };
-            if let Err(error) = self.store.wait(&self.waker, timeout.map(Duration::from_nanos)) {
+            self.wait(timeout.map(Duration::from_nanos));
+        }
+        self.end(&recorder);
+    }
+
+    /// Gives the store what the cache wants of it, and takes what it has done. Where there is no
+    /// store any more, or nothing is to be written to it, operations are done with at once. The
+    /// panic of the store, if there was one.
+    fn exchange(
+        &mut self,
+        now: Nanos,
+        ops: &mut Vec<StoreOp<ArenaFrames>>,
+        done: &mut Vec<StoreDone<ArenaFrames>>,
+    ) -> Result<(), Panicked> {
+        // Taken one by one from the end: what a panic finds there keeps its memory.
+        ops.reverse();
+        let is_given_up = self.given_up.load(Ordering::Acquire);
+        let (taken, clock, frames) = (&mut self.taken, &*self.clock, self.cache.frames());
+        let waited = self.panicked.take().map_or(Ok(()), Err);
+        let exchanged = waited.and_then(|()| {
+            let Some(store) = &mut self.store else { return Ok(()) };
+            confine(|| {
+                while !is_given_up && let Some(op) = ops.pop() {
+                    taken.push(Taken::of(&op));
+                    fault::point("store", self.volume.name());
+                    store.submit(now, frames, op);
+                }
+                store.reap(clock.now(), frames, done);
+            })
+        });
+        for done in &*done {
+            let taken = self.taken.iter().position(|taken| taken.tag == done.op.tag);
+            self.taken.swap_remove(taken.expect("the store does what it was given"));
+        }
+        if let Err(panic) = &exchanged {
+            self.lose_store(panic, now, done);
+        }
+        while let Some(op) = ops.pop() {
+            let result = self.without_store(op.kind, is_given_up);
+            done.push(StoreDone { op, result, started_at: now, finished_at: now });
+        }
+        exchanged
+    }
+
+    /// Result of an operation that no store is given.
+    fn without_store(&self, kind: StoreOpKind, is_given_up: bool) -> Result<(), StoreError> {
+        if is_given_up && kind != StoreOpKind::Read {
+            return Ok(());
+        }
+        Err(self.volume.broken().cloned().unwrap_or_else(|| {
+            let message = format!("use {}: its data was given up", self.volume.name());
+            StoreError::new(StoreErrorKind::Gone, message)
+        }))
+    }
+
+    /// The store has panicked: it is asked for nothing any more, and what it had is answered.
+    fn lose_store(&mut self, panic: &Panicked, now: Nanos, done: &mut Vec<StoreDone<ArenaFrames>>) {
+        let message = format!("use {}: {panic}", self.volume.name());
+        let error = StoreError::new(StoreErrorKind::Gone, message);
+        // Frames may be in the kernel's hands; they must stay where they are.
+        std::mem::forget(self.store.take());
+        self.cache.break_volume(&self.volume, error.clone());
+        for taken in self.taken.drain(..) {
+            let (op, result) = (taken.without_memory(), Err(error.clone()));
+            done.push(StoreDone { op, result, started_at: now, finished_at: now });
+        }
+    }
+
+    /// Sleeps until there is something to do.
+    fn wait(&mut self, timeout: Option<Duration>) {
+        let waited = match &mut self.store {
+            None => Ok(self.waker.sleep(None, timeout)),
+            Some(store) => confine(|| store.wait(&self.waker, timeout)),
+        };
+        match waited {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
                 tracing::error!(volume = self.volume.name(), %error, "cannot wait for the store");
                 std::thread::sleep(Duration::from_millis(10));
             }
+            // Dealt with at the next exchange.
+            Err(panic) => self.panicked = Some(panic),
         }
-        self.end(&recorder);
     }
 
     /// Lets the store finish what it has begun, and gives up the rest.
     fn end(mut self, recorder: &Recorder) {
         let deadline = self.clock.now() + LAST_WAIT;
         let mut done = Vec::new();
-        while self.store.in_flight() > 0 && self.clock.now() < deadline {
-            self.store.reap(self.clock.now(), self.cache.frames(), &mut done);
+        while !self.taken.is_empty() && self.clock.now() < deadline {
+            let exchanged = self.exchange(self.clock.now(), &mut Vec::new(), &mut done);
             for done in done.drain(..) {
                 self.cache.complete(&self.volume, recorder, self.clock.now(), done);
             }
-            if let Err(error) = self.store.wait(&self.waker, Some(Duration::from_millis(100))) {
-                tracing::error!(volume = self.volume.name(), %error, "cannot wait for the store");
-                break;
+            if exchanged.is_ok() && !self.taken.is_empty() {
+                self.wait(Some(Duration::from_millis(100)));
             }
         }
         self.cache.abandon(&self.volume);
-        if self.store.in_flight() > 0 {
+        if !self.taken.is_empty() {
             tracing::error!(volume = self.volume.name(), "the store did not finish");
             // Its frames are in the kernel's hands; they must stay where they are.
             std::mem::forget(self.store);
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

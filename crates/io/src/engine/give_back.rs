@@ -6,6 +6,7 @@
 //! cache refuses less. If pressure cannot be told any more, all is taken again, as without this.
 
 use super::{ArenaCache, Engine, EngineError, MEMORY_BYTES_MIN};
+use crate::fault::{self, confine_thread};
 use crate::pressure::Pressure;
 use crate::wake::Waker;
 use larder_core::cache::{METADATA_BYTES_PER_FRAME, TRACKER_BYTES};
@@ -103,16 +104,17 @@ impl GivingBack {
         let mut giver = Giver::new(engine, options, Arc::clone(&shared));
         let (engine_inside, waker_inside) = (Arc::downgrade(engine), waker.clone());
         let quit_inside = Arc::clone(&quit);
-        let run = move || {
+        let cache = Arc::clone(engine.cache());
+        let mut turns = move |giver: &mut Giver| {
             while !quit_inside.load(Ordering::Acquire) {
                 let next = Instant::now() + options.interval;
                 let pressed = pressure.wait(&waker_inside, options.interval);
                 let Some(engine) = engine_inside.upgrade() else { return };
+                fault::point("give-back", "memory");
                 match pressed {
                     Ok(pressed) => giver.turn(&engine, engine.now(), pressed),
                     Err(error) => {
                         tracing::error!(%error, "memory is not given back any more");
-                        giver.take_all(&engine);
                         return;
                     }
                 }
@@ -124,7 +126,11 @@ impl GivingBack {
                     std::thread::sleep(options.interval);
                 }
             }
-            if let Some(engine) = engine_inside.upgrade() {
+        };
+        let engine_at_end = Arc::downgrade(engine);
+        let run = move || {
+            confine_thread(&cache, "giving memory back", || turns(&mut giver));
+            if let Some(engine) = engine_at_end.upgrade() {
                 giver.take_all(&engine);
             }
         };
@@ -249,7 +255,7 @@ impl Engine {
     /// # Errors
     /// If it is less than the least that makes sense or than volumes are promised.
     pub fn keep_memory(&self, bytes: u64) -> Result<(), EngineError> {
-        let mut plan = self.plan.lock().expect("no holder panics");
+        let mut plan = self.plan();
         if bytes == plan.kept {
             return Ok(());
         }
@@ -267,7 +273,7 @@ impl Engine {
     /// are; no less than [`MEMORY_BYTES_MIN`].
     #[must_use]
     pub fn least_bytes(&self) -> u64 {
-        let policy_bytes = self.plan.lock().expect("no holder panics").policy_bytes;
+        let policy_bytes = self.plan().policy_bytes;
         let tables = u64::from(self.cache.frames_ever())
             * (METADATA_BYTES_PER_FRAME + policy_bytes) as u64
             + TRACKER_BYTES as u64;

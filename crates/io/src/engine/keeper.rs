@@ -2,11 +2,11 @@
 //! step after the other.
 
 use super::ArenaCache;
+use crate::fault;
 use crate::wake::Waker;
 use larder_core::clock::Clock;
 use larder_core::lane::Notify;
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -32,10 +32,9 @@ impl Keeper {
         let (waker_inside, quit_inside) = (waker.clone(), Arc::clone(&quit));
         let thread = std::thread::Builder::new().name("keeper".into()).spawn(move || {
             let run = || keep(&cache, &*clock, &waker_inside, &quit_inside);
-            // As with the thread of a store: half-changed state must not be served from.
-            if catch_unwind(AssertUnwindSafe(run)).is_err() {
-                tracing::error!("a broken invariant; ending at once, as after a power failure");
-                std::process::abort();
+            // It works on what all volumes share: half-changed state must not be served from.
+            if let Err(panic) = fault::confine(run) {
+                fault::end_process(&cache, &panic);
             }
         })?;
         Ok(Keeper { quit, waker, thread: Some(thread) })
@@ -56,6 +55,7 @@ impl Drop for Keeper {
 
 fn keep(cache: &ArenaCache, clock: &dyn Clock, waker: &Waker, quit: &AtomicBool) {
     while !quit.load(Ordering::Acquire) {
+        fault::point("keeper", "cache");
         let next = cache.tend(clock.now());
         let pause = next.map(|at| Duration::from_nanos(at.saturating_sub(clock.now())).max(PAUSE));
         if let Err(error) = waker.sleep(None, pause) {

@@ -5,6 +5,7 @@ use super::{
     ArenaVolume, Engine, EngineError, MEMORY_BYTES_MIN, StopProgress, frames_in,
     machine_memory_bytes,
 };
+use crate::fault;
 use larder_core::cache::METADATA_BYTES_PER_FRAME;
 use larder_core::curve::candidates::CANDIDATES;
 use larder_core::policy::PolicyKind;
@@ -54,7 +55,7 @@ impl Engine {
         if bytes > has {
             return Err(EngineError::TooMuch { wanted: bytes, has });
         }
-        let mut plan = self.plan.lock().expect("no holder panics");
+        let mut plan = self.plan();
         let in_force = bytes.min(plan.kept);
         self.cache.set_memory(self.frames_for(in_force, plan.policy_bytes))?;
         plan.memory_bytes = bytes;
@@ -65,7 +66,7 @@ impl Engine {
     /// The memory that was asked for, in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
-        self.plan.lock().expect("no holder panics").memory_bytes
+        self.plan().memory_bytes
     }
 
     /// Frames for data in so many bytes, beside all tables that are there or will be.
@@ -110,13 +111,28 @@ impl Engine {
     /// Takes or gives back memory so that there are so many bytes for the policy of a volume in
     /// each frame, and as many as before for those of the others.
     fn make_room_for(&self, volume: &ArenaVolume, bytes: usize) -> Result<(), EngineError> {
-        let mut plan = self.plan.lock().expect("no holder panics");
+        let mut plan = self.plan();
         let others = self.cache.volumes().into_iter().filter(|other| other.name() != volume.name());
         let others = others.map(|other| policy_bytes(other.policy(), other.policy_auto()));
         let policy_bytes = others.chain([bytes]).max().expect("at least this one");
         self.cache.set_memory(self.frames_for(plan.in_force(), policy_bytes))?;
         plan.policy_bytes = policy_bytes;
         Ok(())
+    }
+
+    /// Gives up what the store of a volume does not have: what is written from now on goes nowhere,
+    /// and reads of the store fail. To be followed by [`Engine::remove_volume`].
+    pub fn give_up_volume(&self, volume: &Arc<ArenaVolume>) {
+        let unwritten = fault::unwritten(&self.cache, volume);
+        tracing::warn!(volume = volume.name(), "its data is given up as asked for; {unwritten}");
+        if let Some(driver) = self.drivers().iter().find(|one| Arc::ptr_eq(&one.volume, volume)) {
+            driver.give_up();
+        }
+    }
+
+    pub(super) fn is_given_up(&self, volume: &Arc<ArenaVolume>) -> bool {
+        let drivers = self.drivers();
+        drivers.iter().any(|one| Arc::ptr_eq(&one.volume, volume) && one.is_given_up())
     }
 
     /// Removes a volume: writes and flushes all that is dirty, telling `progress` several times a
@@ -136,7 +152,11 @@ impl Engine {
         }
         let total_bytes = volume.unclean_bytes();
         volume.begin_stop();
-        let written = self.drain_volume(volume, total_bytes, &mut progress);
+        let mut written = self.drain_volume(volume, total_bytes, &mut progress);
+        if self.is_given_up(volume) && volume.unclean_bytes() == 0 {
+            // That its store cannot be flushed is of no account any more.
+            written = Ok(());
+        }
         let closed = written
             .map_err(|why| RemoveError::NotWritten { volume: volume.name().to_owned(), why })
             .and_then(|()| Ok(self.cache.close_volume(volume)?));
@@ -144,7 +164,7 @@ impl Engine {
             volume.cancel_stop();
             return Err(error);
         }
-        let mut drivers = self.drivers.lock().expect("no holder panics");
+        let mut drivers = self.drivers();
         let place = drivers.iter().position(|driver| Arc::ptr_eq(&driver.volume, volume));
         let driver = drivers.swap_remove(place.expect("each volume of an engine has a driver"));
         drop(drivers);

@@ -2,12 +2,13 @@
 //! it is.
 
 use super::{ArenaVolume, Engine};
-use crate::wake::Waker;
-use larder_core::lane::Completion;
+use crate::fault;
+use larder_core::lane::{Completion, Notify};
 use larder_core::request::Status;
 use larder_core::store::StoreErrorKind;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::thread::Thread;
 use std::time::Duration;
 
 /// How often progress is told, and how long a failed flush waits for the next try.
@@ -27,10 +28,19 @@ pub struct StopProgress {
     pub error: Option<String>,
 }
 
+/// Wakes a thread that parks.
+struct Unpark(Thread);
+
+impl Notify for Unpark {
+    fn notify(&self) {
+        self.0.unpark();
+    }
+}
+
 impl Engine {
     /// Makes every volume write through from now on.
     pub fn begin_stop(&self) {
-        for driver in self.drivers.lock().expect("no holder panics").iter() {
+        for driver in self.drivers().iter() {
             driver.volume.begin_stop();
         }
     }
@@ -46,7 +56,7 @@ impl Engine {
     pub fn drain(&self, mut progress: impl FnMut(&StopProgress)) -> Result<(), Vec<String>> {
         // What all have to write before the first does: a small one is done before its turn.
         let volumes: Vec<_> = {
-            let drivers = self.drivers.lock().expect("no holder panics");
+            let drivers = self.drivers();
             let volumes = drivers.iter().map(|driver| &driver.volume);
             volumes.map(|volume| (volume.unclean_bytes(), Arc::clone(volume))).collect()
         };
@@ -61,16 +71,25 @@ impl Engine {
         if failures.is_empty() { Ok(()) } else { Err(failures) }
     }
 
+    /// Why a volume can never be written out, if so.
+    fn is_lost(&self, volume: &Arc<ArenaVolume>) -> Option<String> {
+        let error = volume.broken()?;
+        if self.is_given_up(volume) {
+            return None;
+        }
+        Some(format!("{error}; {}", fault::unwritten(&self.cache, volume)))
+    }
+
     /// Writes and flushes everything of one volume, `total_bytes` when that began, unless
-    /// `progress` breaks it off.
+    /// `progress` breaks it off or the volume is broken.
     pub(super) fn drain_volume(
         &self,
         volume: &Arc<ArenaVolume>,
         total_bytes: u64,
         progress: &mut dyn FnMut(&StopProgress) -> ControlFlow<()>,
     ) -> Result<(), String> {
-        let waker = Waker::new().expect("a file descriptor for stopping");
-        let mut lane = self.cache.open_lane(volume, Box::new(waker.clone()));
+        // Not a waker, which takes a file descriptor: there may be none left.
+        let mut lane = self.cache.open_lane(volume, Box::new(Unpark(std::thread::current())));
         let mut completions = Vec::new();
         let mut error = None;
         let mut failed_at_rest = 0;
@@ -83,6 +102,10 @@ impl Engine {
             })
         };
         'written: loop {
+            if let Some(why) = self.is_lost(volume) {
+                error = Some(why);
+                break;
+            }
             let status = self.cache.flush_always(&mut lane, self.now(), 0);
             debug_assert_eq!(status, Status::Pending, "a flush always waits");
             let result = loop {
@@ -94,9 +117,7 @@ impl Engine {
                 if let Some(Completion::Finished { result, .. }) = completions.pop() {
                     break result;
                 }
-                if let Err(error) = waker.sleep(None, Some(TICK)) {
-                    tracing::warn!(%error, "waiting for the flush failed");
-                }
+                std::thread::park_timeout(TICK);
             };
             let away = match result {
                 Ok(()) => {
@@ -134,7 +155,7 @@ impl Engine {
 
     /// Ends the threads of all stores. What is dirty is lost: call [`Engine::drain`] first.
     pub fn shut_down(&self) {
-        for mut driver in self.drivers.lock().expect("no holder panics").drain(..) {
+        for mut driver in self.drivers().drain(..) {
             driver.quit();
         }
     }

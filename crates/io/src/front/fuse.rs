@@ -19,10 +19,10 @@ mod mounted;
 mod nodes;
 mod notify;
 mod passthrough;
-mod restrictions;
 mod ring;
 mod worker;
 
+pub use crate::mount_table::MountRestrictions;
 pub(in crate::front) use files::VolumeFile;
 pub use files::check_name;
 pub use folder::{
@@ -31,4 +31,3 @@ pub use folder::{
 };
 pub use mount::{MountError, UnmountError, detach_ours};
 pub use mounted::VolumeMount;
-pub use restrictions::MountRestrictions;

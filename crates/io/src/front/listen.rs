@@ -4,8 +4,9 @@
 //! Invariants: two servers that start together cannot both have a path, which a lock beside it
 //! decides; a path of ours is removed when the listener goes, one that was handed over is not.
 
+use crate::owned_file::{self, FileError};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::fs::{FlockOperation, Mode};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use std::fmt;
@@ -88,7 +89,7 @@ impl Listener {
                         Ok(Listener { fd, address: address.clone(), lock: Some(lock) })
                     }
                     Err(None) => Err(ListenError::Busy(address.clone())),
-                    Err(Some(error)) => Err(refused(error.into())),
+                    Err(Some(error)) => Err(refused(error)),
                 }
             }
             ListenAddress::Tcp(socket) => {
@@ -164,22 +165,22 @@ fn lock_path(path: &Path) -> PathBuf {
 
 /// Listens on a unix socket. Who may take over a stale path is decided by a lock beside it, so that
 /// two servers that start together cannot both win.
-fn listen_unix(path: &Path) -> Result<(OwnedFd, OwnedFd), Option<Errno>> {
-    let lock = rustix::fs::open(
-        lock_path(path),
-        OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC,
-        Mode::RUSR | Mode::WUSR,
-    )?;
+fn listen_unix(path: &Path) -> Result<(OwnedFd, OwnedFd), Option<io::Error>> {
+    let lock = owned_file::open_lock(&lock_path(path)).map_err(|error| match error {
+        FileError::System(error) => error,
+        error => io::Error::other(format!("use {}: {error}", lock_path(path).display())),
+    });
+    let lock = lock.map_err(Some)?;
     rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)
-        .map_err(|error| if error == Errno::AGAIN { None } else { Some(error) })?;
+        .map_err(|error| (error != Errno::AGAIN).then(|| error.into()))?;
     match bind_unix(path) {
-        Ok(listener) => Ok((listener, lock)),
+        Ok(listener) => Ok((listener, lock.into())),
         Err(error) => {
             // The lock is ours, so the file is too.
             if let Err(error) = std::fs::remove_file(lock_path(path)) {
                 tracing::debug!(%error, "the lock file was not there any more");
             }
-            Err(error)
+            Err(error.map(io::Error::from))
         }
     }
 }
@@ -201,10 +202,10 @@ fn bind_unix(path: &Path) -> Result<OwnedFd, Option<Errno>> {
         }
     }
     let listener = socket()?;
+    // The name gets the mode of the socket (unix(7)): only its owner may connect, because whoever
+    // connects may do with the volumes as they like.
+    rustix::fs::fchmod(&listener, Mode::RUSR | Mode::WUSR)?;
     rustix::net::bind(&listener, &address)?;
-    // Whoever may open the socket may do with the volumes as they like: only the owner. Nobody can
-    // connect before the next call.
-    rustix::fs::chmod(path, Mode::RUSR | Mode::WUSR)?;
     rustix::net::listen(&listener, 128)?;
     Ok(listener)
 }

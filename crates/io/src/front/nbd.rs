@@ -11,6 +11,7 @@ pub mod handshake;
 mod input;
 mod options;
 mod output;
+mod reply_memory;
 mod server;
 mod session;
 mod socket;

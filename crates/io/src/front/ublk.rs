@@ -2,10 +2,10 @@
 //! Documentation/block/ublk.rst).
 //!
 //! * `abi`: the structures and numbers of `linux/ublk_cmd.h`.
-//! * `driver`: the seams `driver::Driver` and `driver::Queue`, behind which the kernel is;
-//!   `kernel` is the real one.
-//! * `device`: a device from its making to its end.
-//! * `worker`: the thread of a queue, which works at a desk as the threads of FUSE do.
+//! * `driver`: the traits `driver::Driver` and `driver::Queue`, which hide the kernel; `kernel`
+//!   implements them.
+//! * `device`: creates, runs and removes a device.
+//! * `worker`: the thread of a queue; like the threads of FUSE it has its own `Desk`.
 //!
 //! Data goes between the frames of the cache and the kernel's requests by pread(2) and pwrite(2)
 //! on the device of the server (`UBLK_F_USER_COPY`): one copy, and none in between.

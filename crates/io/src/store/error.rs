@@ -61,3 +61,20 @@ pub(super) fn short_error(path: &Path, op: StoreOpKind, was: u64, is: u64) -> St
     );
     StoreError::new(StoreErrorKind::Short, message)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_of_space_and_of_the_process_are_a_full_store() {
+        let kind_of = |errno| kind(&io::Error::from_raw_os_error(errno));
+        for errno in [libc::ENOSPC, libc::EDQUOT, libc::EFBIG] {
+            assert_eq!(kind_of(errno), StoreErrorKind::NoSpace);
+        }
+        for errno in [libc::EROFS, libc::EPERM, libc::EACCES] {
+            assert_eq!(kind_of(errno), StoreErrorKind::ReadOnly);
+        }
+        assert_eq!(kind_of(libc::EMFILE), StoreErrorKind::Io, "it passes by itself");
+    }
+}

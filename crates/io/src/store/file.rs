@@ -1,11 +1,13 @@
 //! Opening, locking and measuring a file or block device.
 //!
-//! One cache per store: a file is locked with flock(2), a block device is opened with `O_EXCL`.
-//! Another name of the same file is the same lock. Direct I/O is found out by trying: a read of one
-//! sector, then of one block.
+//! One cache per data: what is opened is claimed ([`crate::claim`]), down to the disks below. That
+//! reaches processes of one user. For others a file or device is locked with flock(2) as well, and
+//! a block device that is written is opened with `O_EXCL`. Direct I/O is found out by trying: a
+//! read of one sector, then of one block.
 
 use super::backing::{Backing, Transfer};
 use super::error::{short_error, store_error};
+use crate::claim::{self, Claim, ClaimError};
 use crate::frames::ArenaFrames;
 use larder_core::store::{Geometry, StoreError, StoreErrorKind, StoreOp, StoreOpKind};
 use rustix::fs::{FallocateFlags, FileType, FlockOperation, Mode, OFlags, SeekFrom};
@@ -43,12 +45,17 @@ pub enum OpenError {
         /// What to do, or empty.
         hint: &'static str,
     },
-    /// Somebody else has it.
-    #[error("lock {path}: another process uses it; one cache per store, or data would be lost")]
+    /// Another process has locked it.
+    #[error("lock {path}: {holder} uses it; one cache per data, or data would be lost")]
     Busy {
         /// The path.
         path: PathBuf,
+        /// The other process, as far as the kernel shows it.
+        holder: String,
     },
+    /// Another cache has its data.
+    #[error(transparent)]
+    Claimed(#[from] ClaimError),
     /// It holds nothing.
     #[error("serve {path}: it is empty; give it the size of the volume, as in truncate -s 10G")]
     Empty {
@@ -63,6 +70,21 @@ pub enum OpenError {
         /// Bytes.
         length: u64,
     },
+}
+
+/// A sentence if this process may not write all of a file of this length.
+pub(super) fn size_limit_note(path: &Path, length: u64) -> Option<String> {
+    let limit = file_size_limit().filter(|limit| *limit < length)?;
+    Some(format!(
+        "writes of {} beyond its first {limit} bytes will fail: the process may write no more of a \
+         file (RLIMIT_FSIZE); raise the limit with ulimit -f, LimitFSIZE= or prlimit --fsize",
+        path.display()
+    ))
+}
+
+/// The length up to which this process may write a file, if that is limited.
+pub(crate) fn file_size_limit() -> Option<u64> {
+    rustix::process::getrlimit(rustix::process::Resource::Fsize).current
 }
 
 /// An open, locked store.
@@ -80,6 +102,8 @@ pub struct OpenedFile {
     main: OwnedFd,
     /// For a tail that is shorter than a granule.
     buffered: OwnedFd,
+    /// Held as long as the data is cached.
+    _claim: Claim,
 }
 
 impl OpenedFile {
@@ -214,7 +238,8 @@ fn open_error(path: &Path, error: Errno) -> OpenError {
         _ => "",
     };
     if error == Errno::BUSY {
-        return OpenError::Busy { path: path.to_owned() };
+        let holder = "another program or the kernel".to_owned();
+        return OpenError::Busy { path: path.to_owned(), holder };
     }
     OpenError::Open { path: path.to_owned(), source: error.into(), hint }
 }
@@ -262,9 +287,15 @@ pub fn open_file(path: &Path, read_only: bool) -> Result<OpenedFile, OpenError> 
     };
     match rustix::fs::flock(&buffered, lock) {
         Ok(()) => {}
-        Err(Errno::AGAIN) => return Err(OpenError::Busy { path: path.to_owned() }),
+        Err(Errno::AGAIN) => {
+            // A Larder of this user says more about itself than the kernel does.
+            Claim::of_open(&buffered, path, read_only)?;
+            let holder = claim::lock_holder(&buffered);
+            return Err(OpenError::Busy { path: path.to_owned(), holder });
+        }
         Err(error) => return Err(open_error(path, error)),
     }
+    let claim = Claim::of_open(&buffered, path, read_only)?;
     let length =
         rustix::fs::seek(&buffered, SeekFrom::End(0)).map_err(|error| open_error(path, error))?;
     if length == 0 {
@@ -291,5 +322,6 @@ pub fn open_file(path: &Path, read_only: bool) -> Result<OpenedFile, OpenError> 
         (rustix::io::fcntl_dupfd_cloexec(&buffered, 0).map_err(|e| open_error(path, e))?, 512)
     };
     let geometry = Geometry { length, granule, read_only };
-    Ok(OpenedFile { path: path.to_owned(), geometry, is_device, notes, main, buffered })
+    let path = path.to_owned();
+    Ok(OpenedFile { path, geometry, is_device, notes, main, buffered, _claim: claim })
 }

@@ -14,6 +14,7 @@ mod source;
 pub(crate) use source::{Act, Attributes, SourceFile, WriteUnderWay, link_to};
 
 use super::backing::{Backing, Transfer};
+use super::directory::LockedDirectory;
 use super::error::store_error_of;
 use super::plain::PlainStore;
 use super::uring::UringStore;
@@ -64,8 +65,8 @@ struct Place {
 /// The files that have segments.
 #[derive(Debug)]
 pub(crate) struct FileTable {
-    /// The folder, and where it is.
-    root: Arc<OwnedFd>,
+    /// The directory, locked as long as its files are cached, and where it is.
+    root: Arc<LockedDirectory>,
     folder: PathBuf,
     read_only: bool,
     places: RwLock<Vec<Option<Place>>>,
@@ -74,7 +75,7 @@ pub(crate) struct FileTable {
 
 impl FileTable {
     /// No files yet, of the folder that `root` has open.
-    pub(crate) fn new(root: Arc<OwnedFd>, folder: PathBuf, read_only: bool) -> Self {
+    pub(crate) fn new(root: Arc<LockedDirectory>, folder: PathBuf, read_only: bool) -> Self {
         let (places, free) = (RwLock::default(), Mutex::default());
         FileTable { root, folder, read_only, places, free }
     }

@@ -25,6 +25,7 @@ mod recover;
 pub use open::{NbdOptions, Upstream, UpstreamError, open_nbd};
 
 use super::EngineStore;
+use crate::claim::Claim;
 use crate::frames::ArenaFrames;
 use crate::front::nbd::wire;
 use crate::nbd_client::{ClientError, Completion, ConnectOptions, NbdUri};
@@ -93,6 +94,8 @@ pub struct NbdStore {
     map: Arc<Shared>,
     spare: Vec<Vec<u8>>,
     done: Vec<StoreDone<ArenaFrames>>,
+    /// Held as long as the export is cached.
+    _claim: Claim,
 }
 
 impl fmt::Debug for NbdStore {

@@ -1,4 +1,4 @@
-//! The types of TLS in a build without it. No value of them exists.
+//! The types of TLS in a build without it; they have no values.
 
 use super::{Failure, RawSocket, TlsError};
 use std::convert::Infallible;
@@ -18,10 +18,10 @@ pub struct TlsClient(Infallible);
 pub(crate) struct Channel(Infallible);
 
 impl TlsServer {
-    /// Fails.
+    /// Always fails.
     ///
     /// # Errors
-    /// [`TlsError::NotBuilt`], always.
+    /// [`TlsError::NotBuilt`].
     pub fn from_directory(_directory: &Path, _verify_peer: bool) -> Result<Self, TlsError> {
         Err(TlsError::NotBuilt)
     }
@@ -32,10 +32,10 @@ impl TlsServer {
 }
 
 impl TlsClient {
-    /// Fails.
+    /// Always fails.
     ///
     /// # Errors
-    /// [`TlsError::NotBuilt`], always.
+    /// [`TlsError::NotBuilt`].
     pub fn from_directory(_directory: &Path) -> Result<Self, TlsError> {
         Err(TlsError::NotBuilt)
     }

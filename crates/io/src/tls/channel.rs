@@ -103,6 +103,10 @@ impl Channel {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(_) => return Ok(filled),
             }
+            if filled == to.len() {
+                // What is left in clear has to be taken before more records are opened.
+                return Ok(filled);
+            }
             if self.start == self.end {
                 if filled > 0 {
                     return Ok(filled);

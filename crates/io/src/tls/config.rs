@@ -1,6 +1,7 @@
-//! Certificates and trusted authorities of both sides, by rustls.
+//! Certificates and trusted authorities of servers and clients, with rustls.
 
 use super::{Channel, TlsError};
+use crate::owned_file::{self, Secrecy};
 use rustls::client::WebPkiServerVerifier;
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::{self, PemObject};
@@ -40,28 +41,30 @@ fn content(path: &Path, reason: impl fmt::Display) -> TlsError {
     TlsError::Content { path: path.to_owned(), reason: reason.to_string() }
 }
 
-fn pem_error(path: &Path, error: pem::Error) -> TlsError {
-    match error {
-        pem::Error::Io(source) => TlsError::Read { path: path.to_owned(), source },
-        pem::Error::NoItemsFound => content(path, "nothing of its kind is in it"),
-        error => content(path, error),
-    }
+/// Certificates and keys are a few kilobytes.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+fn read(path: &Path, secrecy: Secrecy) -> Result<Vec<u8>, TlsError> {
+    let bytes = owned_file::read(path, secrecy, FILE_BYTES_MAX);
+    bytes.map_err(|source| TlsError::Read { path: path.to_owned(), source })
 }
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let items = CertificateDer::pem_file_iter(path).map_err(|error| pem_error(path, error))?;
-    let found: Vec<_> = items.collect::<Result<_, _>>().map_err(|error| pem_error(path, error))?;
-    if found.is_empty() { Err(content(path, "no certificate is in it")) } else { Ok(found) }
+    let bytes = read(path, Secrecy::Public)?;
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes).collect();
+    let found = found.map_err(|error| content(path, error))?;
+    if found.is_empty() { Err(content(path, "it contains no certificate")) } else { Ok(found) }
 }
 
 fn key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
-    PrivateKeyDer::from_pem_file(path).map_err(|error| match error {
-        pem::Error::NoItemsFound => content(path, "no private key is in it"),
-        error => pem_error(path, error),
+    let bytes = read(path, Secrecy::Secret)?;
+    PrivateKeyDer::from_pem_slice(&bytes).map_err(|error| match error {
+        pem::Error::NoItemsFound => content(path, "it contains no private key"),
+        error => content(path, error),
     })
 }
 
-/// Those who may vouch for the other side.
+/// Reads the certificates of the trusted authorities.
 fn authorities(directory: &Path) -> Result<Arc<RootCertStore>, TlsError> {
     let path = directory.join("ca-cert.pem");
     let mut roots = RootCertStore::empty();
@@ -76,7 +79,7 @@ impl TlsServer {
     /// `ca-cert.pem`, and clients without a certificate of that authority are refused.
     ///
     /// # Errors
-    /// Names the file that is missing or of no use.
+    /// The error names the file that is missing or invalid.
     pub fn from_directory(directory: &Path, verify_peer: bool) -> Result<Self, TlsError> {
         let certificate_path = directory.join("server-cert.pem");
         let chain = certificates(&certificate_path)?;
@@ -101,7 +104,7 @@ impl TlsServer {
         Ok(TlsServer(Arc::new(config)))
     }
 
-    /// The server's side of one connection. `received` came ahead of it and is part of it.
+    /// Starts the server side of a connection. `received` are its bytes that were read before.
     pub(crate) fn accept(&self, received: &[u8]) -> Result<Channel, String> {
         let connection = ServerConnection::new(Arc::clone(&self.0));
         let connection = connection.map_err(|error| error.to_string())?;
@@ -110,11 +113,11 @@ impl TlsServer {
 }
 
 impl TlsClient {
-    /// Reads `ca-cert.pem` of `directory`, and `client-cert.pem` with `client-key.pem` if they are
-    /// there.
+    /// Reads `ca-cert.pem` of `directory`, and `client-cert.pem` with `client-key.pem` if they
+    /// exist.
     ///
     /// # Errors
-    /// Names the file that is missing or of no use.
+    /// The error names the file that is missing or invalid.
     pub fn from_directory(directory: &Path) -> Result<Self, TlsError> {
         let authority_path = directory.join("ca-cert.pem");
         let roots = authorities(directory)?;
@@ -139,7 +142,7 @@ impl TlsClient {
         Ok(TlsClient(Arc::new(config)))
     }
 
-    /// The client's side of one connection to the server called `name`.
+    /// Starts the client side of a connection to the server called `name`.
     pub(crate) fn connect(&self, name: &str) -> Result<Channel, TlsError> {
         let wrong = || TlsError::Name(name.to_owned());
         let server = ServerName::try_from(name.to_owned()).or(Err(wrong()))?;

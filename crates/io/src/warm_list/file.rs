@@ -1,8 +1,7 @@
 //! The file of a list: a header, and a packed payload of who it is about and the ranges.
 
 use super::identity::{Stale, StoreIdentity, StoreKind};
-use rustix::fs::{Mode, OFlags};
-use std::fs::File;
+use crate::owned_file::{self, FileError, Replacement, Secrecy};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -28,7 +27,7 @@ pub enum ListError {
         /// The list.
         path: PathBuf,
         /// Why.
-        source: io::Error,
+        source: FileError,
     },
     /// The kernel refused.
     #[error("write the list {}: {source}", path.display())]
@@ -36,7 +35,7 @@ pub enum ListError {
         /// The list.
         path: PathBuf,
         /// Why.
-        source: io::Error,
+        source: FileError,
     },
     /// It is something else.
     #[error("use the list {}: it is not a list of resident blocks", path.display())]
@@ -98,28 +97,13 @@ impl Wrong {
 /// # Errors
 /// If it cannot be written. The old list is there still.
 pub fn save(path: &Path, store: &StoreIdentity, ranges: &[Range<u64>]) -> Result<(), ListError> {
-    let mut new = path.as_os_str().to_owned();
-    new.push(".new");
-    let new = PathBuf::from(new);
-    let write = || -> io::Result<()> {
+    let write = || -> Result<(), FileError> {
         let bytes = to_bytes(store, ranges)?;
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
-        let mut file: File = rustix::fs::open(&new, flags, Mode::RUSR | Mode::WUSR)?.into();
-        file.write_all(&bytes)?;
-        file.sync_all()?;
-        std::fs::rename(&new, path)?;
-        // The name is on stable storage when its folder is.
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+        let new = Replacement::begin(path, ".new", 0o600)?;
+        new.file().write_all(&bytes)?;
+        new.finish()
     };
-    write().map_err(|source| {
-        if let Err(error) = std::fs::remove_file(&new)
-            && error.kind() != io::ErrorKind::NotFound
-        {
-            tracing::debug!(%error, "what was written of a list could not be removed");
-        }
-        ListError::Write { path: path.to_owned(), source }
-    })
+    write().map_err(|source| ListError::Write { path: path.to_owned(), source })
 }
 
 /// The first ranges of the list at `path`, at most `ranges_max`, in blocks of 4 KiB and in the
@@ -133,20 +117,14 @@ pub fn load(
     now: &StoreIdentity,
     ranges_max: usize,
 ) -> Result<Option<Vec<Range<u64>>>, ListError> {
-    let read = || -> io::Result<Vec<u8>> {
-        let file = File::open(path)?;
-        let mut bytes = Vec::new();
-        file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
-        Ok(bytes)
-    };
-    let bytes = match read() {
+    let bytes = match owned_file::read(path, Secrecy::Public, FILE_BYTES_MAX) {
         Ok(bytes) => bytes,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(FileError::System(error)) if error.kind() == io::ErrorKind::NotFound => {
+            return Ok(None);
+        }
+        Err(FileError::TooLong(_)) => return Err(Wrong::Foreign.at(path)),
         Err(source) => return Err(ListError::Read { path: path.to_owned(), source }),
     };
-    if bytes.len() as u64 > FILE_BYTES_MAX {
-        return Err(Wrong::Foreign.at(path));
-    }
     from_bytes(&bytes, now, ranges_max).map(Some).map_err(|wrong| wrong.at(path))
 }
 

@@ -189,7 +189,10 @@ fn what_cannot_be_used_is_said_in_a_sentence() {
     std::fs::remove_file(&list).unwrap();
     std::fs::create_dir(&list).unwrap();
     let error = load(&list, &store(), 9).unwrap_err().to_string();
-    assert!(error.starts_with(&format!("read the list {}: Is a dir", list.display())), "{error}");
+    assert!(
+        error.starts_with(&format!("read the list {}: it is not a file", list.display())),
+        "{error}"
+    );
 }
 
 #[test]
@@ -197,11 +200,12 @@ fn a_list_that_cannot_be_written_leaves_the_old_one() {
     let folder = tempfile::tempdir().unwrap();
     let list = folder.path().join("disk.warm");
     save(&list, &store(), &[3..4, 8..9]).unwrap();
-    // A folder is where the new list would be made.
-    std::fs::create_dir(folder.path().join("disk.warm.new")).unwrap();
-    let error = save(&list, &store(), &[5..6, 8..9]).unwrap_err().to_string();
-    assert!(error.starts_with(&format!("write the list {}: ", list.display())), "{error}");
+    let directory = folder.path().join("directory");
+    std::fs::create_dir(&directory).unwrap();
+    let error = save(&directory, &store(), &[5..6, 8..9]).unwrap_err().to_string();
+    assert!(error.starts_with(&format!("write the list {}: ", directory.display())), "{error}");
     assert_eq!(load(&list, &store(), 9).unwrap(), Some(vec![3..4, 8..9]));
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2, "nothing is left");
     let nowhere = folder.path().join("none/disk.warm");
     assert!(matches!(save(&nowhere, &store(), &[]), Err(ListError::Write { .. })));
 }

@@ -1,5 +1,5 @@
-//! Shared by the tests of this crate: engines with stores in memory, numbers from a seed, and a
-//! limit to waiting.
+//! Helpers of the tests of this crate: engines with stores in memory, seeded random numbers, and a
+//! timeout.
 
 pub(crate) mod certificates;
 pub(crate) mod lazy;

@@ -4,8 +4,8 @@
 //!
 //! As root on a machine with FUSE; else each test says why it is skipped.
 
-#![expect(unsafe_code, reason = "tests call the kernel as well")]
-#![expect(clippy::print_stderr, reason = "a seed that fails is reported")]
+#![expect(unsafe_code, reason = "the tests make system calls directly")]
+#![expect(clippy::print_stderr, reason = "the seed of a failure is printed")]
 #![expect(clippy::large_stack_arrays, reason = "what is compared is short to write so")]
 
 mod behind;

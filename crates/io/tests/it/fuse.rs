@@ -3,7 +3,7 @@
 //!
 //! As root on a machine with FUSE; else each test says why it is skipped.
 
-#![expect(unsafe_code, reason = "tests call the kernel as well")]
+#![expect(unsafe_code, reason = "the tests make system calls directly")]
 mod come_and_go;
 mod model;
 mod nodes;

@@ -1,6 +1,6 @@
 //! Integration tests of the engine, its stores and its front ends.
 
-#![expect(clippy::tests_outside_test_module, reason = "all of this is a test")]
+#![expect(clippy::tests_outside_test_module, reason = "the whole crate is a test")]
 
 mod common;
 mod embed;

@@ -4,6 +4,7 @@
 
 mod errors;
 mod exports;
+mod hostile;
 mod listening;
 mod manners;
 mod model;

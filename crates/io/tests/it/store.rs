@@ -328,7 +328,7 @@ fn a_store_has_one_writer_under_all_its_names() {
     for name in [&path, &hard, &soft] {
         for read_only in [false, true] {
             match open_file(name, read_only) {
-                Err(error @ OpenError::Busy { .. }) => {
+                Err(error @ OpenError::Claimed(_)) => {
                     assert!(error.to_string().contains(name.to_str().unwrap()), "{error}");
                 }
                 other => panic!("{} was opened twice: {other:?}", name.display()),
@@ -339,8 +339,13 @@ fn a_store_has_one_writer_under_all_its_names() {
     let one = open_file(&path, true).unwrap();
     let other = open_file(&hard, true).unwrap();
     assert!(one.geometry.read_only && other.geometry.read_only);
-    assert!(matches!(open_file(&soft, false), Err(OpenError::Busy { .. })));
+    assert!(matches!(open_file(&soft, false), Err(OpenError::Claimed(_))));
     drop((one, other));
+    let locked = std::fs::File::open(&path).unwrap();
+    locked.lock().unwrap();
+    let busy = open_file(&soft, true).unwrap_err().to_string();
+    assert!(busy.contains("this process uses it"), "by a program that is no Larder: {busy}");
+    locked.unlock().unwrap();
     open_file(&soft, false).unwrap();
 }
 
@@ -397,7 +402,7 @@ impl Mounted {
         if mounted.is_ok_and(|output| output.status.success()) {
             return Some(Mounted(dir));
         }
-        skip("no tmpfs can be mounted here");
+        skip("cannot mount a tmpfs");
         None
     }
 }

@@ -285,7 +285,7 @@ mod tests {
         for buffering in [Buffering::Buffered, Buffering::Unbuffered] {
             let mut place = AtPath::existing(&path, 3 * 4096, buffering, true);
             let Ok(mut target) = place.open() else {
-                skip("this file system has no direct I/O");
+                skip("this file system does not support direct I/O");
                 continue;
             };
             target.write_at(4096, &[7; 4096]).unwrap();

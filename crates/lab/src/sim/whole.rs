@@ -25,6 +25,8 @@ use larder_core::volume::VolumeOptions;
 
 /// Volumes end at a multiple of the largest page.
 const LENGTH_STEP: u64 = 1 << 20;
+/// The most volumes that are simulated: each has a store, queues and a curve.
+const VOLUMES_MAX: usize = 4096;
 /// An object takes at least this much room of the volume that stands for a trace of objects.
 const SECTOR_BYTES: u64 = 512;
 
@@ -155,6 +157,13 @@ pub enum WholeError {
         /// The end of the request.
         end: u64,
     },
+    /// The trace has more volumes than are simulated.
+    #[error(
+        "simulate the whole cache: a volume has a number above {}; select volumes with larder \
+         trace filter --volume",
+        VOLUMES_MAX - 1
+    )]
+    TooManyVolumes,
 }
 
 /// How long the volumes of a trace are.
@@ -197,6 +206,9 @@ impl Lengths {
             return Err(WholeError::TooFar { end });
         }
         let volume = record.volume as usize;
+        if volume >= VOLUMES_MAX {
+            return Err(WholeError::TooManyVolumes);
+        }
         if volume >= self.lengths.len() {
             self.lengths.resize(volume + 1, 0);
         }

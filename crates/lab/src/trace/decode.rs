@@ -6,7 +6,7 @@
 
 use super::input::Input;
 use super::names::AllNames;
-use super::{Addressing, LEN_MAX, NameOf, Record, Source, TraceError};
+use super::{Addressing, LEN_MAX, NameOf, Record, Source, TIME_NS_MAX, TraceError, VOLUME_MAX};
 
 /// What is wrong with a record: a fragment such as "the offset is not a number".
 pub(super) type Wrong = &'static str;
@@ -116,10 +116,8 @@ impl Clock {
 impl Out<'_> {
     /// Takes a record whose time counts from anywhere.
     pub(super) fn push(&mut self, mut record: Record) -> Result<(), Wrong> {
-        check(&record, self.addressing)?;
         record.time_ns = self.clock.since_first(record.time_ns);
-        self.batch.push(record);
-        Ok(())
+        self.push_as_is(record)
     }
 
     /// Takes a record of one of our own files, whose times are right already.
@@ -135,8 +133,14 @@ impl Out<'_> {
     }
 }
 
-/// What every consumer may rely on.
-fn check(record: &Record, addressing: Addressing) -> Result<(), Wrong> {
+/// Refuses what no consumer has to expect; every reader of a format asks it about each record.
+pub(super) fn check(record: &Record, addressing: Addressing) -> Result<(), Wrong> {
+    if record.time_ns > TIME_NS_MAX {
+        return Err("a time more than 146 years after the first");
+    }
+    if record.volume > VOLUME_MAX {
+        return Err("the number of the volume is above 1,048,575");
+    }
     if addressing == Addressing::Objects {
         return Ok(());
     }

@@ -116,8 +116,8 @@ fn open_parquet(name: &str, _file: File, _max_bad: u64) -> Result<BoxedSource, T
     Err(TraceError::Bad {
         name: name.to_owned(),
         place: "byte 0".to_owned(),
-        reason: "this build of larder reads no Parquet; install a package of larder, or build it \
-                 with `cargo build --release --features full`"
+        reason: "this build of larder does not support Parquet; install a package of larder, or \
+                 build it with `cargo build --release --features full`"
             .to_owned(),
     })
 }

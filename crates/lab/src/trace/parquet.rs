@@ -1,9 +1,9 @@
 //! Traces in Parquet, in and out: what other tools (`DuckDB`, Polars, pandas) open. The columns are
 //! in docs/FORMATS.md. The only file that knows the crate `parquet`.
 
-use super::decode::Bad;
+use super::decode::{Bad, check};
 use super::names::AllNames;
-use super::{Addressing, LEN_MAX, NameOf, Op, Record, Source, TraceError};
+use super::{Addressing, NameOf, Op, Record, Source, TraceError};
 use ::parquet::basic::{Compression, ZstdLevel};
 use ::parquet::column::reader::ColumnReader;
 use ::parquet::data_type::{ByteArray, ByteArrayType, Int32Type, Int64Type};
@@ -375,14 +375,9 @@ impl ParquetReader {
         for record in records {
             self.row += 1;
             let row = self.row;
-            let fits = self.addressing == Addressing::Objects
-                || (record.offset.checked_add(record.len).is_some()
-                    && !(record.op.transfers() && record.len > LEN_MAX));
-            if fits {
-                batch.push(record);
-            } else {
-                let why = "the range ends beyond 2^64, or is longer than 4 GiB";
-                self.bad.add(|| format!("row {row}"), why)?;
+            match check(&record, self.addressing) {
+                Ok(()) => batch.push(record),
+                Err(why) => self.bad.add(|| format!("row {row}"), why)?,
             }
         }
         Ok(())

@@ -1,5 +1,5 @@
-//! The simulator against published hit ratios, on the traces that they were published for. Where
-//! the traces are not beside the repository, the tests report that they are skipped.
+//! The simulator against published hit ratios, on the traces that they were published for. If the
+//! traces are not beside the repository, the tests are skipped.
 
 use larder_core::policy::PolicyKind;
 use larder_lab::sim::curve::exact::Exact;

@@ -1,10 +1,10 @@
-//! The arena against a plain model, under many threads, and at its edges.
+//! Tests of the arena: against a plain model, with many threads, and at its limits.
 
 use larder_mem::{Arena, ArenaError, ArenaOptions, FRAME_BYTES, FRAMES_MAX, Own, Pin};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A stream of numbers from a seed (`SplitMix64`).
+/// Seeded generator of random numbers (`SplitMix64`).
 struct Numbers(u64);
 
 impl Numbers {
@@ -19,13 +19,13 @@ impl Numbers {
         usize::try_from(self.next() % end as u64).unwrap()
     }
 
-    /// A part of a frame: offset and length, at times empty.
+    /// Returns the offset and length of a part of a frame, which may be empty.
     fn part(&mut self) -> (usize, usize) {
         let offset = self.below(FRAME_BYTES + 1);
         (offset, self.below(FRAME_BYTES - offset + 1))
     }
 
-    /// The index of something held, if anything is.
+    /// Returns the index of a random element, if there is any.
     fn one_of<T>(&mut self, of: &[T]) -> Option<usize> {
         (!of.is_empty()).then(|| self.below(of.len()))
     }
@@ -43,7 +43,7 @@ struct Expected {
     bytes: Vec<u8>,
 }
 
-/// The arena, all holds that the test has, and what should be true.
+/// The arena, all holds of the test, and the expected state.
 struct Bench {
     arena: Arena,
     pins: Vec<Pin>,
@@ -168,11 +168,11 @@ fn random_operations_agree_with_a_plain_model() {
     }
 }
 
-/// Every eighth byte string of a frame is the same number; returns it.
+/// Returns the number that fills a frame, in units of eight bytes.
 fn number_in(bytes: &[u8]) -> u64 {
     let first = u64::from_le_bytes(bytes[..8].try_into().unwrap());
     let same = bytes.chunks_exact(8).all(|chunk| chunk == first.to_le_bytes());
-    assert!(same, "half of one write and half of another");
+    assert!(same, "a torn write");
     first
 }
 
@@ -181,7 +181,7 @@ fn fill_with(bytes: &mut [u8], number: u64) {
 }
 
 #[test]
-fn threads_never_see_half_a_write_nor_lose_one() {
+fn threads_see_no_torn_write_and_lose_none() {
     const FRAMES: u32 = 4;
     let arena = arena(FRAMES);
     let writes: Vec<AtomicU64> = (0..FRAMES).map(|_| AtomicU64::new(0)).collect();
@@ -223,7 +223,7 @@ fn threads_never_see_half_a_write_nor_lose_one() {
     for frame in 0..FRAMES {
         let pin = arena.try_pin(frame).unwrap();
         let written = writes[frame as usize].load(Ordering::Relaxed);
-        assert!(written > 0, "the test did something");
+        assert!(written > 0, "the test wrote to the frame");
         assert_eq!(number_in(arena.bytes(&pin)), written);
         arena.unpin(pin);
     }

@@ -1,4 +1,4 @@
-//! Holds that go astray: dropped, or brought to the wrong arena.
+//! Misused holds: dropped, or passed to the wrong arena.
 
 use larder_mem::{Arena, ArenaOptions};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -78,13 +78,13 @@ fn a_frame_that_does_not_exist_cannot_be_held() {
 }
 
 #[test]
-fn holds_are_small_and_travel() {
-    fn travels<T: Send + Sync + 'static>(_: &T) {}
+fn holds_are_small_and_can_move_between_threads() {
+    fn can_move<T: Send + Sync + 'static>(_: &T) {}
     let arena = arena(1);
     let pin = arena.try_pin(0);
     assert_eq!(size_of_val(&pin), 8);
-    travels(&pin);
-    travels(&arena);
+    can_move(&pin);
+    can_move(&arena);
     assert_eq!(Arena::metadata_bytes_per_frame(), 4);
     arena.unpin(pin.unwrap());
 }

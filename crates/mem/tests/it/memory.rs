@@ -1,4 +1,4 @@
-//! An arena in the kernel: memory taken lazily, given back, locked, or refused.
+//! Memory of an arena: allocated on first use, released, locked, or refused.
 //!
 //! One test lowers a limit of the process; those that depend on the limit run one at a time.
 
@@ -7,13 +7,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const PLAIN: ArenaOptions = ArenaOptions { frames: 4096, huge_pages: false, lock: false };
 
-/// For tests that lock memory, whose limit is that of the process: one at a time.
+/// Serialises the tests that lock memory, since the limit is per process.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Number of frames of the arena that are in memory.
+/// Returns the number of resident frames of the arena.
 fn resident(arena: &Arena) -> usize {
     let mut pages = vec![0_u8; arena.frames() as usize];
     // SAFETY: the vector has a byte for each page of the arena's mapping.
@@ -24,7 +24,7 @@ fn resident(arena: &Arena) -> usize {
 }
 
 #[test]
-fn making_an_arena_touches_nothing_and_writing_takes_one_frame() {
+fn creating_an_arena_allocates_nothing_and_a_write_allocates_one_frame() {
     for huge_pages in [false, true] {
         let arena = Arena::new(ArenaOptions { huge_pages, ..PLAIN }).unwrap();
         assert_eq!(resident(&arena), 0);
@@ -40,7 +40,7 @@ fn making_an_arena_touches_nothing_and_writing_takes_one_frame() {
 }
 
 #[test]
-fn a_released_frame_is_out_of_memory_and_zero_and_its_neighbours_are_not() {
+fn a_released_frame_is_not_resident_and_zero_and_its_neighbours_are_unchanged() {
     let arena = Arena::new(PLAIN).unwrap();
     let mut owns: Vec<_> = (0..3).map(|frame| arena.try_own(frame).unwrap()).collect();
     for own in &mut owns {
@@ -64,7 +64,7 @@ fn a_released_run_of_512_frames_gives_a_huge_page_back() {
         arena.write(own, 0, &[7]);
     }
     assert_eq!(resident(&arena), 512);
-    // One by one would not do: now and then the kernel joins the rest meanwhile.
+    // Released together: between single releases the kernel may collapse the rest into a huge page.
     assert_eq!(arena.release_all(&mut owns), 512);
     assert_eq!(resident(&arena), 0);
     for own in owns {
@@ -94,12 +94,12 @@ fn releasing_scattered_frames_spares_those_between() {
 }
 
 #[test]
-fn an_arena_has_room_to_grow_and_uses_what_it_was_asked_for() {
+fn an_arena_has_room_to_grow_and_uses_the_requested_frames() {
     let _alone = alone();
     let options = ArenaOptions { frames: 4, huge_pages: false, lock: true };
     let arena = Arena::growable(options, 1 << 20).unwrap();
     assert_eq!(arena.frames(), 1 << 20);
-    assert_eq!(resident(&arena), 4, "only what is used at first is locked");
+    assert_eq!(resident(&arena), 4, "only the initial frames are locked");
     let mut owns: Vec<_> = (9..12).map(|frame| arena.try_own(frame).unwrap()).collect();
     arena.commit(&mut owns).unwrap();
     assert_eq!(resident(&arena), 7);
@@ -109,9 +109,9 @@ fn an_arena_has_room_to_grow_and_uses_what_it_was_asked_for() {
 }
 
 #[test]
-fn locking_brings_all_in_or_is_refused_with_the_way_out() {
+fn locking_populates_all_frames_or_is_refused_with_a_remedy() {
     let _alone = alone();
-    // Small enough for the smallest limit in use, 64 KiB.
+    // Small enough for the smallest common limit, 64 KiB.
     let options = ArenaOptions { frames: 4, huge_pages: false, lock: true };
     let arena = Arena::new(options).unwrap();
     assert!(arena.locked());
@@ -125,7 +125,7 @@ fn locking_brings_all_in_or_is_refused_with_the_way_out() {
     arena.disown(own);
 
     let error = std::thread::spawn(move || {
-        let before = give_up_the_right_to_lock();
+        let before = drop_the_right_to_lock();
         let refused = Arena::new(options).expect_err("neither limit nor capability");
         limit_locking(before);
         refused
@@ -146,17 +146,17 @@ fn limit_locking(limit: libc::rlimit) {
     assert_eq!(set, 0);
 }
 
-/// Sets the limit of the process to 0, and takes the capabilities of this thread; the limit as
-/// it was.
-fn give_up_the_right_to_lock() -> libc::rlimit {
+/// Sets the limit of the process to 0, drops the capabilities of this thread, and returns the
+/// previous limit.
+fn drop_the_right_to_lock() -> libc::rlimit {
     let mut before = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: fills the structure.
     let read = unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &raw mut before) };
     assert_eq!(read, 0);
     limit_locking(libc::rlimit { rlim_cur: 0, ..before });
-    // The plain call changes this thread alone. Leaving root empties its effective
-    // capabilities; who is not root has none, and is refused here without harm.
-    // SAFETY: changes the user of this thread, which ends after the test.
+    // The raw system call changes only this thread. Root loses the effective capabilities with the
+    // change of user; for another user, who has none, the call fails without harm. SAFETY: changes
+    // the user of this thread, which ends after the test.
     unsafe { libc::syscall(libc::SYS_setresuid, -1, 65_534, -1) };
     before
 }

@@ -1,6 +1,7 @@
 //! A comparison for people.
 
 use super::{Compared, Comparison, Verdict};
+use crate::escape;
 use crate::format;
 use crate::table::{Cell, Column, Table};
 
@@ -38,9 +39,9 @@ impl Comparison {
     pub fn to_text(&self) -> String {
         let mut text = format!(
             "{}\nA of {}, B of {}\n\n{}",
-            self.what,
-            self.started_at.0,
-            self.started_at.1,
+            escape::line(&self.what),
+            escape::line(&self.started_at.0),
+            escape::line(&self.started_at.1),
             self.table().to_text()
         );
         put_line!(
@@ -52,20 +53,23 @@ impl Comparison {
         );
         for (title, only) in [("Only in A", &self.only_a), ("Only in B", &self.only_b)] {
             if !only.is_empty() {
+                let only: Vec<_> = only.iter().map(|series| escape::text(series)).collect();
                 put_line!(text, "\n{title}: {}", only.join("; "));
             }
         }
         if !self.differences.is_empty() {
             text.push_str("\nAlso different:\n");
-            let value = |value: &Option<String>| value.clone().unwrap_or_else(|| "-".to_owned());
+            let value = |value: &Option<String>| -> String {
+                value.as_deref().map_or("-".into(), escape::text).into_owned()
+            };
             for each in &self.differences {
                 let (before, after) = (value(&each.before), value(&each.after));
-                put_line!(text, "  {}: {before} -> {after}", each.name);
+                put_line!(text, "  {}: {before} -> {after}", escape::text(&each.name));
             }
         }
         for (name, doubts) in [("A", &self.doubts.0), ("B", &self.doubts.1)] {
             for doubt in doubts {
-                put_line!(text, "\n{name} is doubtful because {doubt}.");
+                put_line!(text, "\n{name} is doubtful because {}.", escape::line(doubt));
             }
         }
         text

@@ -113,6 +113,9 @@ pub struct RemoveRequest {
     /// Whether clients that use it are let go of; otherwise it stays as long as there are such.
     #[serde(default)]
     pub disconnect: bool,
+    /// Whether it goes without its store having what is dirty, which is lost.
+    #[serde(default)]
+    pub give_up: bool,
 }
 
 /// A line of an answer that comes bit by bit: one JSON object each.

@@ -107,7 +107,10 @@ impl AtRisk {
                 for file in &volume.files {
                     let (path, bytes) = (&file.path, format::bytes(file.failing_bytes));
                     let why = file.error.as_deref().unwrap_or("it is tried again");
-                    warnings.push(format!("{name}: failing: {bytes} of {path}: {why}"));
+                    warnings.push(format!(
+                        "{name}: failing: {bytes} of {}: {why}",
+                        crate::escape::text(path)
+                    ));
                 }
                 // Of a folder they say nothing that the files do not.
                 for range in volume.failing.iter().filter(|_| volume.files.is_empty()) {

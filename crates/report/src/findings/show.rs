@@ -1,6 +1,7 @@
 //! Findings for people, and the table of all rules for docs/findings.md.
 
 use super::{Finding, RULES};
+use crate::escape;
 use crate::table::{Cell, Column, Table};
 
 /// Findings for a terminal, one after the other; empty if there are none.
@@ -8,10 +9,16 @@ use crate::table::{Cell, Column, Table};
 pub fn to_text(findings: &[Finding]) -> String {
     let mut text = String::new();
     for finding in findings {
-        put_line!(text, "{} ({}): {}.", finding.rule, finding.sure.word(), finding.seen);
-        put_line!(text, "  {}", finding.why);
+        put_line!(
+            text,
+            "{} ({}): {}.",
+            finding.rule,
+            finding.sure.word(),
+            escape::line(&finding.seen)
+        );
+        put_line!(text, "  {}", escape::line(&finding.why));
         for command in &finding.attempt {
-            put_line!(text, "  Try: {command}");
+            put_line!(text, "  Try: {}", escape::line(command));
         }
     }
     text

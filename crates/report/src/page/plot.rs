@@ -1,8 +1,8 @@
 //! Charts for the page of HTML: SVG whose colours are the page's, so that it follows light and dark
 //! and prints well. Sizes are pixels of the drawing, which scales with the page.
 
-use super::escape;
 use crate::chart::{Axis, Frame};
+use crate::escape::html as escape;
 
 /// Room around the plane: left, right, top, bottom.
 const MARGIN: [f64; 4] = [96.0, 36.0, 14.0, 46.0];

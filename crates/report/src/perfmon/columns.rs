@@ -77,7 +77,8 @@ mod tests {
 
     #[test]
     fn a_list_of_names_goes_before_ours() {
-        let names = Names::read(b"86\nAntememoria\n98\nLecturas/s\n4\nCache\n").expect("a list");
+        let names = Names::read(&b"86\nAntememoria\n98\nLecturas/s\n4\nCache\n"[..]);
+        let names = names.expect("it can be read").expect("a list");
         let path = Path::parse(r"\\S\Antememoria\Lecturas/s").expect("a path");
         assert_eq!(path.object(None), None);
         assert_eq!(path.object(Some(&names)), Some(Object::Cache));

@@ -3,14 +3,19 @@
 //! Invariants: every column has a value, or none, for each line. A line that has too few or too
 //! many fields, or a field that is no number, is an error with its place. What no counter can be
 //! (less than nothing, more than all) is taken for missing and counted: that is how a counter that
-//! began anew shows itself.
+//! began anew shows itself. The log is read line by line in one pass; what is kept of it are its
+//! times and the values of known counters, so time and memory are linear in its length.
 
 use super::columns::Path;
 use super::counters::{Counter, Kind, Object};
-use super::number::{self, Decimal, Shows};
+use super::number::{Decimal, Numbers};
 use super::time::{self, Stamp};
-use super::{Names, PerfmonError, text};
+use super::{Names, PerfmonError, fields, text};
 use crate::format;
+use crate::lines::Lines;
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
+use std::io::BufRead;
 
 /// Calls per second beyond which a counter has run over or begun anew: a 32-bit counter that goes
 /// back by one appears as 4,294,967,295.
@@ -37,7 +42,7 @@ pub(super) struct Column {
 }
 
 /// A log.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Log {
     pub(super) host: String,
     /// The language of its headings.
@@ -45,232 +50,143 @@ pub(super) struct Log {
     /// Seconds since 1970, rising.
     pub(super) times: Vec<f64>,
     pub(super) columns: Vec<Column>,
+    /// The columns by what they are of.
+    index: HashMap<(Object, Counter), HashMap<String, usize>>,
     /// Headings of the objects that are known whose counters are not.
     pub(super) unknown: Vec<(Kind, String)>,
     pub(super) notes: Vec<String>,
 }
 
-/// The lines of a log as fields.
-struct Lines {
-    /// What the first line says, without the column of times.
-    headings: Vec<String>,
-    /// Number of the line in the file, time, the other fields.
-    rows: Vec<(u64, String, Vec<String>)>,
-}
-
-pub(super) fn read(bytes: &[u8], options: &Options<'_>) -> Result<Log, PerfmonError> {
-    let lines = split(&text::decode(bytes))?;
-    let mut log = Log {
-        host: String::new(),
-        language: "English".to_owned(),
-        times: Vec::new(),
-        columns: Vec::new(),
-        unknown: Vec::new(),
-        notes: Vec::new(),
-    };
-    let places = log.take_headings(&lines.headings, options);
-    if places.is_empty() {
-        return Err(PerfmonError::NothingKnown { headings: examples(&lines.headings) });
-    }
-    if lines.rows.is_empty() {
-        return Err(PerfmonError::NoSamples);
-    }
-    let decimal = match options.decimal {
-        Some(decimal) => decimal,
-        None => told(&lines, &places)?,
-    };
-    for (place, column) in places.iter().zip(&mut log.columns) {
-        let heading = &lines.headings[*place];
-        for (line, _, fields) in &lines.rows {
-            let field = fields[*place].as_str();
-            let value = number::parse(field, decimal).map_err(|()| PerfmonError::Line {
-                line: *line,
-                reason: format!("{field:?} of {heading} is not a number"),
-            })?;
-            column.values.push(value);
-        }
-    }
-    log.take_times(&lines)?;
-    log.drop_impossible();
-    Ok(log)
-}
-
-/// The first three headings, for a message.
-fn examples(headings: &[String]) -> String {
-    let some: Vec<&str> = headings.iter().take(3).map(String::as_str).collect();
-    some.join(", ")
-}
-
-/// Finds the line of a place in the text; places come in their order.
-struct LineOf<'a> {
-    text: &'a str,
-    byte: usize,
+/// One line behind the first.
+#[derive(Clone, Copy, Debug)]
+struct Row {
+    /// The number of the line in the file.
     line: u64,
+    at: Stamp,
 }
 
-impl LineOf<'_> {
-    /// The parser's own numbers are those of the line end before the record.
-    fn at(&mut self, place: Option<&csv::Position>) -> u64 {
-        let begin = place.and_then(|place| usize::try_from(place.byte()).ok()).unwrap_or(self.byte);
-        let ends = |byte: &u8| *byte == b'\n' || *byte == b'\r';
-        let rest = self.text.as_bytes().get(begin..).unwrap_or_default();
-        let begin = begin + rest.iter().take_while(|byte| ends(byte)).count();
-        let between = self.text.as_bytes().get(self.byte..begin).unwrap_or_default();
-        self.line += between.split(|byte| *byte == b'\n').skip(1).count() as u64;
-        self.byte = begin.max(self.byte);
-        self.line
-    }
-}
-
-/// Lines into fields. The separator is what follows the first heading.
-fn split(text: &str) -> Result<Lines, PerfmonError> {
-    let first = text.lines().next().unwrap_or_default();
+pub(super) fn read(from: impl BufRead, options: &Options<'_>) -> Result<Log, PerfmonError> {
+    let refused = |error: std::io::Error| PerfmonError::Read { reason: error.to_string() };
+    let mut lines = Lines::new(text::unmarked(from).map_err(refused)?);
+    let first = lines.next_line()?.map(|(_, line)| text::of_line(line)).unwrap_or_default();
     let begin = first.trim_start_matches('"');
     if !begin.starts_with("(PDH-CSV") && !begin.starts_with("(PDH-TSV") {
         return Err(PerfmonError::NoLog);
     }
-    let outside = first.split('"').step_by(2).collect::<String>();
-    let separator = *b",;\t"
-        .iter()
-        .max_by_key(|separator| outside.bytes().filter(|byte| byte == *separator).count())
-        .expect("three of them");
-    let mut reader = csv::ReaderBuilder::new()
-        .delimiter(separator)
-        .has_headers(false)
-        .flexible(true)
-        .from_reader(text.as_bytes());
-    let mut headings: Option<Vec<String>> = None;
+    let separator = fields::separator(&first);
+    let wrong = |line: u64, reason: String| PerfmonError::Line { line, reason };
+    let mut headings = fields::split(&first, separator).map_err(|reason| wrong(1, reason))?;
+    headings.remove(0);
+    let mut log = Log { language: "English".to_owned(), ..Log::default() };
+    let places = log.take_headings(&headings, options);
+    if places.is_empty() {
+        return Err(PerfmonError::NothingKnown { headings: examples(&headings) });
+    }
     let mut rows = Vec::new();
-    let mut lines = LineOf { text, byte: 0, line: 1 };
-    for record in reader.records() {
-        let record = record.map_err(|error| PerfmonError::Line {
-            line: lines.at(error.position()),
-            reason: error.to_string(),
-        })?;
-        let line = lines.at(record.position());
-        let mut fields: Vec<String> = record.iter().map(str::to_owned).collect();
-        let Some(headings) = &headings else {
-            fields.remove(0);
-            headings = Some(fields);
-            continue;
-        };
+    let mut numbers = Numbers::new(options.decimal);
+    while let Some((line, bytes)) = lines.next_line()? {
+        let text = text::of_line(bytes);
+        let wrong = |reason: String| wrong(line, reason);
+        let mut fields = fields::split(&text, separator).map_err(wrong)?;
         // relog ends some lines with a separator.
         let spare =
-            fields.len() == headings.len() + 2 && fields.last().is_some_and(String::is_empty);
+            fields.len() == headings.len() + 2 && fields.last().is_some_and(|it| it.is_empty());
         fields.truncate(fields.len() - usize::from(spare));
         if fields.iter().all(|field| field.trim().is_empty()) {
             continue;
         }
         if fields.len() != headings.len() + 1 {
-            return Err(PerfmonError::Line {
-                line,
-                reason: format!(
-                    "it has {} fields and the first line {}",
-                    fields.len(),
-                    headings.len() + 1
-                ),
-            });
+            let (found, known) = (fields.len(), headings.len() + 1);
+            return Err(wrong(format!("it has {found} fields and the first line {known}")));
         }
-        let at = fields.remove(0);
-        rows.push((line, at, fields));
+        let at = Stamp::parse(&fields[0]);
+        let at = at.ok_or_else(|| wrong(format!("{:?} is not a time", fields[0])))?;
+        for (number, place) in places.iter().enumerate() {
+            let value = numbers
+                .take(&fields[place + 1], (number, rows.len()), line)
+                .map_err(|reason| wrong(format!("{reason} (it is of {})", headings[*place])))?;
+            log.columns[number].values.push(value);
+        }
+        rows.push(Row { line, at });
     }
-    Ok(Lines { headings: headings.unwrap_or_default(), rows })
+    if rows.is_empty() {
+        return Err(PerfmonError::NoSamples);
+    }
+    let thousandths = numbers.finish().map_err(|(line, reason)| wrong(line, reason))?;
+    for (column, row) in thousandths {
+        if let Some(value) = &mut log.columns[column].values[row] {
+            *value /= 1000.0;
+        }
+    }
+    log.take_times(&rows)?;
+    log.drop_impossible();
+    Ok(log)
 }
 
-/// What stands before the decimals of this log.
-fn told(lines: &Lines, places: &[usize]) -> Result<Decimal, PerfmonError> {
-    let mut either = None;
-    let mut only = None;
-    for (line, _, fields) in &lines.rows {
-        for place in places {
-            match number::shows(fields[*place].trim()) {
-                Shows::Only(decimal) if only.is_some_and(|(known, _)| known != decimal) => {
-                    return Err(PerfmonError::Line {
-                        line: *line,
-                        reason: format!(
-                            "{:?} is written otherwise than the number in line {}",
-                            fields[*place],
-                            only.map_or(0, |(_, first)| first)
-                        ),
-                    });
-                }
-                Shows::Only(decimal) => only = only.or(Some((decimal, *line))),
-                Shows::Either => either = either.or(Some((*line, fields[*place].clone()))),
-                Shows::Nothing => {}
-            }
-        }
-    }
-    match (only, either) {
-        (Some((decimal, _)), _) => Ok(decimal),
-        (None, Some((line, field))) => Err(PerfmonError::Line {
-            line,
-            reason: format!(
-                "{field:?} may have decimals or thousands, and nothing else shows which"
-            ),
-        }),
-        (None, None) => Ok(Decimal::Point),
-    }
+/// The first three headings, for a message.
+fn examples(headings: &[Cow<'_, str>]) -> String {
+    headings.get(..3).unwrap_or(headings).join(", ")
 }
 
 impl Log {
     /// Makes a column for each known heading; answers where they are in the lines.
-    fn take_headings(&mut self, headings: &[String], options: &Options<'_>) -> Vec<usize> {
+    fn take_headings(&mut self, headings: &[Cow<'_, str>], options: &Options<'_>) -> Vec<usize> {
         let mut places = Vec::new();
-        let mut languages: Vec<&str> = Vec::new();
+        let mut language = None;
         let mut hosts: Vec<&str> = Vec::new();
+        let mut known_hosts = HashSet::new();
         for (place, heading) in headings.iter().enumerate() {
             let Some(path) = Path::parse(heading) else { continue };
             let Some(object) = path.object(options.names) else { continue };
-            let Some((counter, language)) = path.counter(object, options.names) else {
-                self.unknown.push((object.kind(), heading.clone()));
+            let Some((counter, of_language)) = path.counter(object, options.names) else {
+                self.unknown.push((object.kind(), heading.clone().into_owned()));
                 continue;
             };
-            if !hosts.contains(&path.host) {
+            if known_hosts.insert(path.host) {
                 hosts.push(path.host);
             }
             // Only the first machine of a log is told about.
             if hosts.first() != Some(&path.host) {
                 continue;
             }
-            languages.extend(language);
+            language = language.or(of_language);
             let instance = path.instance.to_owned();
-            let known =
-                |c: &Column| (c.object, c.counter) == (object, counter) && c.instance == instance;
-            if self.columns.iter().any(known) {
+            let of_counter = self.index.entry((object, counter)).or_default();
+            if of_counter.contains_key(&instance) {
                 continue;
             }
+            of_counter.insert(instance.clone(), self.columns.len());
             self.columns.push(Column { object, instance, counter, values: Vec::new() });
             places.push(place);
         }
         if let [first, others @ ..] = hosts.as_slice()
             && !others.is_empty()
         {
-            let others = others.join(", ");
+            let named = others.get(..3).unwrap_or(others).join(", ");
+            let more = match others.len().saturating_sub(3) {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
             self.notes.push(format!(
-                "the log is of several machines; {others} is left out, only {first} is told about"
+                "the log is of several machines; {named}{more} is left out, only {first} is told \
+                 about"
             ));
         }
         self.host = hosts.first().map_or_else(String::new, |host| (*host).to_owned());
         if options.names.is_some() {
             "as listed".clone_into(&mut self.language);
-        } else if let Some(language) = languages.first() {
-            (*language).clone_into(&mut self.language);
+        } else if let Some(language) = language {
+            language.clone_into(&mut self.language);
         }
         places
     }
 
     /// Puts lines on one clock; those whose time goes back are left out.
-    fn take_times(&mut self, lines: &Lines) -> Result<(), PerfmonError> {
-        let mut stamps = Vec::with_capacity(lines.rows.len());
-        for (line, at, _) in &lines.rows {
-            stamps.push(Stamp::parse(at).ok_or_else(|| PerfmonError::Line {
-                line: *line,
-                reason: format!("{at:?} is not a time"),
-            })?);
-        }
+    fn take_times(&mut self, rows: &[Row]) -> Result<(), PerfmonError> {
+        let stamps: Vec<Stamp> = rows.iter().map(|row| row.at).collect();
         let times = time::resolve(&stamps).map_err(|(place, reason)| PerfmonError::Line {
-            line: lines.rows.get(place).map_or(0, |row| row.0),
-            reason: format!("{:?}: {reason}", lines.rows.get(place).map_or("", |row| &row.1)),
+            line: rows.get(place).map_or(0, |row| row.line),
+            reason: reason.to_owned(),
         })?;
         self.notes.extend(times.notes);
         let mut latest = f64::NEG_INFINITY;
@@ -286,10 +202,10 @@ impl Log {
         let back = keep.iter().filter(|keep| !**keep).count();
         if back > 0 {
             let lines_back = format::counted(back as u64, "line");
-            let line = keep.iter().position(|keep| !keep).and_then(|place| lines.rows.get(place));
+            let line = keep.iter().position(|keep| !keep).and_then(|place| rows.get(place));
             self.notes.push(format!(
                 "left out: {lines_back} not later than the one before, the first of them line {}",
-                line.map_or(0, |row| row.0)
+                line.map_or(0, |row| row.line)
             ));
         }
         let kept = |place: usize| keep.get(place).copied().unwrap_or(false);
@@ -351,18 +267,15 @@ impl Log {
         instance: &str,
         counter: Counter,
     ) -> Option<&[Option<f64>]> {
-        let is = |c: &&Column| (c.object, c.counter) == (object, counter) && c.instance == instance;
-        self.columns.iter().find(is).map(|column| column.values.as_slice())
+        let place = *self.index.get(&(object, counter))?.get(instance)?;
+        Some(&self.columns[place].values)
     }
 
     /// The instances of an object, in the order of the log.
     pub(super) fn instances(&self, object: Object) -> Vec<&str> {
-        let mut instances: Vec<&str> = Vec::new();
-        for column in self.columns.iter().filter(|column| column.object == object) {
-            if !instances.contains(&column.instance.as_str()) {
-                instances.push(&column.instance);
-            }
-        }
-        instances
+        let mut known = HashSet::new();
+        let of_object = self.columns.iter().filter(|column| column.object == object);
+        let instances = of_object.map(|column| column.instance.as_str());
+        instances.filter(|instance| known.insert(*instance)).collect()
     }
 }

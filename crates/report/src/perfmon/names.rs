@@ -1,8 +1,12 @@
 //! The names of the counters of another language, as Windows lists them: a number, then a name, by
 //! turns. The registry holds that list for the language of each machine.
 
-use super::text::{decode, fold};
+use super::text::{fold, of_line, unmarked};
 use std::collections::HashMap;
+use std::io::{self, BufRead, Read};
+
+/// The most bytes of a list: that of a large machine has some 500 KB.
+const BYTES_MAX: u64 = 16 << 20;
 
 /// Names of counters by their numbers, of one machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -16,13 +20,21 @@ impl Names {
     /// `(Get-ItemProperty KEY).Counter`, where `KEY` is
     /// `'HKLM:\SOFTWARE\Microsoft\Windows NT\CurrentVersion\Perflib\CurrentLanguage'`.
     /// None if it is no such list.
-    #[must_use]
-    pub fn read(bytes: &[u8]) -> Option<Names> {
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn read(list: impl BufRead) -> io::Result<Option<Names>> {
+        let mut bytes = Vec::new();
+        unmarked(list)?.take(BYTES_MAX + 1).read_to_end(&mut bytes)?;
+        Ok(if bytes.len() as u64 > BYTES_MAX { None } else { Names::parse(&of_line(&bytes)) })
+    }
+
+    fn parse(text: &str) -> Option<Names> {
         // In the registry itself the parts end with zeros.
-        let text = decode(bytes).replace('\0', "\n");
+        let parts = text.split(['\n', '\0']).map(str::trim).filter(|part| !part.is_empty());
         let mut names = Names::default();
         let mut number: Option<u32> = None;
-        for part in text.lines().map(str::trim).filter(|part| !part.is_empty()) {
+        for part in parts {
             match number.take() {
                 None => number = Some(part.parse().ok()?),
                 Some(number) => names.numbers.entry(fold(part)).or_default().push(number),
@@ -43,16 +55,16 @@ mod tests {
 
     #[test]
     fn a_list_is_read_and_anything_else_is_not() {
-        let names = Names::read(
-            b"1\r\n1847\r\n86\r\nCache\r\n88\r\nZuordnungen/s\r\n10\r\nX\r\n288\r\nx\r\n",
-        )
-        .expect("a list");
+        let read = |list: &[u8]| Names::read(list).expect("it can be read");
+        let names =
+            read(b"1\r\n1847\r\n86\r\nCache\r\n88\r\nZuordnungen/s\r\n10\r\nX\r\n288\r\nx\r\n")
+                .expect("a list");
         assert_eq!(names.numbers("cache"), [86]);
         assert_eq!(names.numbers("x"), [10, 288]);
         assert!(names.numbers("y").is_empty());
-        assert!(Names::read(b"86\0Cache\0").is_some());
+        assert!(read(b"86\0Cache\0").is_some());
         for wrong in [&b""[..], b"Cache", b"86\nCache\n88", b"86\nCache\nx\ny"] {
-            assert_eq!(Names::read(wrong), None);
+            assert_eq!(read(wrong), None);
         }
     }
 }

@@ -2,7 +2,7 @@
 //! thousands, blanks for what is missing.
 //!
 //! Invariant: nothing is guessed. What may be read in two ways that differ is an error, unless the
-//! caller has said which one is meant.
+//! caller has said which one is meant, or another number of the log shows it.
 
 /// What stands before the decimals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub enum Decimal {
 
 /// What one number tells about how all are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Shows {
+enum Shows {
     /// It can only be read so.
     Only(Decimal),
     /// A comma with three digits behind it: decimals or thousands.
@@ -24,8 +24,74 @@ pub(super) enum Shows {
     Nothing,
 }
 
+/// The numbers of one log, all written in the same way.
+#[derive(Debug)]
+pub(super) struct Numbers {
+    /// How they are written, once that is known.
+    decimal: Option<Decimal>,
+    /// The line that showed it; none if the caller said it.
+    shown_in: Option<u64>,
+    /// Places of numbers with one comma, which were read before that was known, as thousands.
+    either: Vec<(usize, usize)>,
+    first_either: Option<(u64, String)>,
+}
+
+impl Numbers {
+    /// `decimal` is what the caller knows.
+    pub(super) fn new(decimal: Option<Decimal>) -> Self {
+        Numbers { decimal, shown_in: None, either: Vec::new(), first_either: None }
+    }
+
+    /// The number of a field, which is at this place of a table; none if it is blank.
+    ///
+    /// # Errors
+    /// A sentence: it is no number, or written otherwise than one before.
+    pub(super) fn take(
+        &mut self,
+        field: &str,
+        place: (usize, usize),
+        line: u64,
+    ) -> Result<Option<f64>, String> {
+        if self.decimal.is_none() || self.shown_in.is_some() {
+            match (shows(field.trim()), self.decimal) {
+                (Shows::Only(decimal), Some(known)) if decimal != known => {
+                    let first = self.shown_in.unwrap_or(0);
+                    return Err(format!(
+                        "{field:?} is written otherwise than the number in line {first}"
+                    ));
+                }
+                (Shows::Only(decimal), None) => {
+                    (self.decimal, self.shown_in) = (Some(decimal), Some(line));
+                }
+                (Shows::Either, None) => {
+                    self.either.push(place);
+                    self.first_either.get_or_insert_with(|| (line, field.to_owned()));
+                }
+                _ => {}
+            }
+        }
+        let decimal = self.decimal.unwrap_or(Decimal::Point);
+        parse(field, decimal).map_err(|()| format!("{field:?} is not a number"))
+    }
+
+    /// The places of numbers that are thousandths of what [`Numbers::take`] returned.
+    ///
+    /// # Errors
+    /// A line with a number that may be read in two ways, in a log that does not show which.
+    pub(super) fn finish(self) -> Result<Vec<(usize, usize)>, (u64, String)> {
+        match (self.decimal, self.first_either) {
+            (Some(Decimal::Comma), _) => Ok(self.either),
+            (None, Some((line, field))) => Err((
+                line,
+                format!("{field:?} may have decimals or thousands, and nothing else shows which"),
+            )),
+            _ => Ok(Vec::new()),
+        }
+    }
+}
+
 /// Looks at one field.
-pub(super) fn shows(field: &str) -> Shows {
+fn shows(field: &str) -> Shows {
     let (comma, point) = (field.rfind(','), field.rfind('.'));
     match (comma, point) {
         (None, None) => Shows::Nothing,
@@ -45,7 +111,7 @@ pub(super) fn shows(field: &str) -> Shows {
 }
 
 /// The number that a field is; `Ok(None)` if it is blank or says that there is none.
-pub(super) fn parse(field: &str, decimal: Decimal) -> Result<Option<f64>, ()> {
+fn parse(field: &str, decimal: Decimal) -> Result<Option<f64>, ()> {
     let field = field.trim();
     // Windows writes numbers that are none as 1.#IND, -1.#QNAN, 1.#INF.
     if field.is_empty() || field.contains('#') {
@@ -96,6 +162,26 @@ mod tests {
         for wrong in ["abc", "1.2.3", "-", "nan", "inf", "0x10", "1-2"] {
             assert_eq!(parse(wrong, Point), Err(()), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_number_that_shows_how_all_are_written_may_come_late() {
+        let read = |fields: &[&str]| -> Result<Vec<f64>, String> {
+            let mut numbers = Numbers::new(None);
+            let taken = fields.iter().enumerate();
+            let taken: Result<Vec<_>, _> =
+                taken.map(|(row, field)| numbers.take(field, (0, row), row as u64 + 2)).collect();
+            let mut values: Vec<f64> = taken?.into_iter().flatten().collect();
+            for (_, row) in numbers.finish().map_err(|(line, why)| format!("{line}: {why}"))? {
+                values[row] /= 1000.0;
+            }
+            Ok(values)
+        };
+        assert_eq!(read(&["1,234", "7", "0,5", "-2,345"]), Ok(vec![1.234, 7.0, 0.5, -2.345]));
+        assert_eq!(read(&["1,234", "7", "0.5", "2,345"]), Ok(vec![1234.0, 7.0, 0.5, 2345.0]));
+        let refused = |fields: &[&str], why: &str| assert!(read(fields).unwrap_err().contains(why));
+        refused(&["7", "1,234"], "3: \"1,234\" may have decimals or thousands");
+        refused(&["1.5", "1,234", "1,5"], "otherwise than the number in line 2");
     }
 
     #[test]

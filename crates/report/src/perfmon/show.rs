@@ -2,9 +2,10 @@
 
 use super::Summary;
 use crate::chart::{Axis, Chart, Labels};
+use crate::escape::html as escape;
 use crate::findings;
 use crate::format;
-use crate::page::{self, card, escape, html_table};
+use crate::page::{self, card, html_table};
 use crate::table::{Cell, Column, Table};
 
 /// Two ratios that differ by more than this are shown to differ: five points.

@@ -1,6 +1,7 @@
 //! Logs made here, from published figures and of every kind that is met.
 
 use super::*;
+use std::io::Read as _;
 
 /// A line of a log, every field in quotes.
 fn line(fields: &[String]) -> String {
@@ -110,7 +111,7 @@ fn a_german_log_in_windows_1252_with_semicolons_and_commas() {
         \"15.04.2000 10:00:00\";\"1.186,5\";\"99,9\";\"0,012\";\"4.194.304\"\r\n\
         \"15.04.2000 10:00:05\";\"10,5\";\"50\";\"0,008\";\" \"\r\n";
     let ansi: Vec<u8> = text.chars().map(|c| u8::try_from(u32::from(c)).expect("Latin")).collect();
-    let found = read(&ansi, &Options::default()).expect("a log");
+    let found = read(&ansi[..], &Options::default()).expect("a log");
     assert_eq!(found.language, "German");
     near(found.interfaces[0].hit_ratio, (1186.5 * 0.999 + 10.5 * 0.5) / 1197.0);
     near(found.disks[0].averaged_seconds_per_read, 0.010);
@@ -161,7 +162,7 @@ fn what_is_missing_is_named() {
     let error = read(polish.as_bytes(), &Options::default()).expect_err("no name is known");
     assert!(error.to_string().contains("Odczyty/s"), "{error}");
     let list = "86\nPami\u{119}\u{107} podr\u{119}czna\n106\nOdczyty/s\n";
-    let names = Names::read(list.as_bytes()).expect("a list");
+    let names = Names::read(list.as_bytes()).expect("it can be read").expect("a list");
     let options = Options { names: Some(&names), ..Options::default() };
     let found = read(polish.as_bytes(), &options).expect("a log");
     assert_eq!(found.interfaces[0].calls_per_s, Some(1.0));
@@ -223,6 +224,29 @@ fn a_log_with_one_sample_has_no_interval() {
 }
 
 #[test]
+fn a_quote_without_end_costs_one_line() {
+    let text = log(&[("Cache\\Copy Reads/sec", column(&[1.0, 2.0]))]);
+    let torn = text.replacen("\"04/15/2000 10:00:00.166\"", "\"04/15/2000 10:00:00.166", 1);
+    let error = read(torn.as_bytes(), &Options::default()).expect_err("a quote is open");
+    assert_eq!(error.to_string(), "line 2: a quote is not closed");
+    let endless = std::io::BufReader::new(b"\"(PDH-CSV".chain(std::io::repeat(b'x')));
+    let error = read(endless, &Options::default()).expect_err("a line has no end");
+    assert_eq!(error.to_string(), "line 1: it is longer than 16777216 bytes");
+}
+
+#[test]
+fn a_log_of_many_counters_takes_no_longer_for_each() {
+    // Quadratic, this would take minutes.
+    let names: Vec<String> = (0..20_000)
+        .map(|process| format!("Process(p#{process})\\IO Read Bytes/sec"))
+        .chain((0..20_000).map(|disk| format!("LogicalDisk(d{disk})\\Disk Reads/sec")))
+        .collect();
+    let columns: Vec<_> = names.iter().map(|name| (name.as_str(), column(&[1.0, 2.0]))).collect();
+    let found = summary(&log(&columns));
+    assert_eq!((found.disks.len(), found.samples), (20_000, 2));
+}
+
+#[test]
 fn weights_make_the_difference() {
     let disk = "PhysicalDisk(0 C:)\\";
     let found = summary(&log(&[
@@ -254,7 +278,7 @@ fn any_bytes_give_a_result_or_an_error() {
                 _ => {}
             }
         }
-        if let Ok(found) = read(&bytes, &Options::default()) {
+        if let Ok(found) = read(&bytes[..], &Options::default()) {
             read_anyway += 1;
             assert!(!found.to_text().is_empty());
             for ratio in found.interfaces.iter().filter_map(|interface| interface.hit_ratio) {

@@ -1,8 +1,11 @@
 //! Bytes of a log into text: UTF-8, UTF-16 (what a PowerShell redirection writes) or Windows-1252
 //! (what Perfmon itself writes in western countries).
 //!
-//! Invariant: any bytes become text; what is not UTF-8 and has no mark of UTF-16 is taken as
-//! Windows-1252, in which every byte is a character.
+//! Invariants: any bytes become text; a line that is not UTF-8, of a log without the mark of
+//! UTF-16, is taken as Windows-1252, in which every byte is a character. A log is read in bounded
+//! memory.
+
+use std::io::{self, BufRead, Read};
 
 /// The characters of Windows-1252 from 0x80 to 0x9f (Microsoft's table cp1252 of the Unicode
 /// consortium); five places are not used.
@@ -12,27 +15,68 @@ const FROM_80: [u16; 32] = [
     0x02dc, 0x2122, 0x0161, 0x203a, 0x0153, 0xfffd, 0x017e, 0x0178,
 ];
 
-/// The text that these bytes are.
-pub(super) fn decode(bytes: &[u8]) -> String {
-    if let Some(rest) = bytes.strip_prefix(b"\xef\xbb\xbf") {
-        return String::from_utf8_lossy(rest).into_owned();
-    }
-    if let Some(rest) = bytes.strip_prefix(b"\xff\xfe") {
-        return wide(rest, u16::from_le_bytes);
-    }
-    if let Some(rest) = bytes.strip_prefix(b"\xfe\xff") {
-        return wide(rest, u16::from_be_bytes);
-    }
-    match std::str::from_utf8(bytes) {
-        Ok(text) => text.to_owned(),
-        Err(_not_utf8) => bytes.iter().map(|&byte| windows_1252(byte)).collect(),
+/// A log without the mark of its encoding, and in UTF-8 where the mark says UTF-16.
+pub(super) fn unmarked<'a>(mut from: impl BufRead + 'a) -> io::Result<Box<dyn BufRead + 'a>> {
+    let mut head = Vec::new();
+    from.by_ref().take(3).read_to_end(&mut head)?;
+    let (unit, mark): (fn([u8; 2]) -> u16, usize) = match head[..] {
+        [0xef, 0xbb, 0xbf] => return Ok(Box::new(from)),
+        [0xff, 0xfe, ..] => (u16::from_le_bytes, 2),
+        [0xfe, 0xff, ..] => (u16::from_be_bytes, 2),
+        _ => return Ok(Box::new(io::Cursor::new(head).chain(from))),
+    };
+    let from = io::Cursor::new(head.split_off(mark)).chain(from);
+    Ok(Box::new(io::BufReader::new(Utf8 { from, unit, high: None, ready: Vec::new(), taken: 0 })))
+}
+
+/// UTF-16 as UTF-8; what is no character becomes U+FFFD.
+struct Utf8<R> {
+    from: R,
+    unit: fn([u8; 2]) -> u16,
+    /// The first half of a pair whose second is still to come.
+    high: Option<u16>,
+    /// UTF-8 that was not taken yet, from `taken` on.
+    ready: Vec<u8>,
+    taken: usize,
+}
+
+/// Bytes of UTF-16 that are converted at once.
+const PIECE_BYTES: u64 = 8192;
+
+impl<R: Read> Utf8<R> {
+    fn refill(&mut self) -> io::Result<()> {
+        let mut piece = Vec::new();
+        self.from.by_ref().take(PIECE_BYTES).read_to_end(&mut piece)?;
+        // A byte that is left over at the end of the file is half a unit.
+        let (pairs, _odd) = piece.as_chunks::<2>();
+        let mut units: Vec<u16> = self.high.take().into_iter().collect();
+        units.extend(pairs.iter().map(|pair| (self.unit)(*pair)));
+        let at_end = (piece.len() as u64) < PIECE_BYTES;
+        self.high = units.pop_if(|last| !at_end && (0xd800..0xdc00).contains(last));
+        self.ready = String::from_utf16_lossy(&units).into_bytes();
+        self.taken = 0;
+        Ok(())
     }
 }
 
-fn wide(bytes: &[u8], unit: fn([u8; 2]) -> u16) -> String {
-    let (pairs, _odd) = bytes.as_chunks::<2>();
-    let units: Vec<u16> = pairs.iter().map(|pair| unit(*pair)).collect();
-    String::from_utf16_lossy(&units)
+impl<R: Read> Read for Utf8<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        if self.taken == self.ready.len() {
+            self.refill()?;
+        }
+        let count = into.len().min(self.ready.len() - self.taken);
+        into[..count].copy_from_slice(&self.ready[self.taken..self.taken + count]);
+        self.taken += count;
+        Ok(count)
+    }
+}
+
+/// The text of one line of an [`unmarked`] log.
+pub(super) fn of_line(line: &[u8]) -> String {
+    match std::str::from_utf8(line) {
+        Ok(text) => text.to_owned(),
+        Err(_not_utf8) => line.iter().map(|&byte| windows_1252(byte)).collect(),
+    }
 }
 
 fn windows_1252(byte: u8) -> char {
@@ -85,11 +129,26 @@ mod tests {
         let marked = [b"\xef\xbb\xbf", text.as_bytes()].concat();
         let ansi: &[u8] = b"Verf\xfcgbare Bytes";
         for bytes in [text.as_bytes(), &marked, &little, &big, ansi] {
-            assert_eq!(decode(bytes), text);
+            assert_eq!(decoded(bytes), text);
         }
         // An odd end, and the apostrophe and a place without a character of Windows-1252.
-        assert_eq!(decode(b"\xff\xfea\0b"), "a");
-        assert_eq!(decode(b"d\x92inactivit\xe9\x81"), "d\u{2019}inactivit\u{e9}\u{fffd}");
+        assert_eq!(decoded(b"\xff\xfea\0b"), "a");
+        assert_eq!(decoded(b"d\x92inactivit\xe9\x81"), "d\u{2019}inactivit\u{e9}\u{fffd}");
+    }
+
+    fn decoded(bytes: &[u8]) -> String {
+        let mut line = Vec::new();
+        unmarked(bytes).unwrap().read_to_end(&mut line).unwrap();
+        of_line(&line)
+    }
+
+    #[test]
+    fn a_pair_of_utf_16_may_lie_across_two_pieces() {
+        let text = format!("{}\u{1f600}\u{1f600}", "x".repeat(4095));
+        let units = std::iter::once(0xfeff).chain(text.encode_utf16());
+        let bytes: Vec<u8> = units.flat_map(u16::to_le_bytes).collect();
+        assert_eq!(decoded(&bytes), text);
+        assert_eq!(decoded(&bytes[..bytes.len() - 2]).chars().last(), Some('\u{fffd}'));
     }
 
     #[test]

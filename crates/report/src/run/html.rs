@@ -5,8 +5,9 @@ mod charts;
 use super::parts::Part;
 use super::stress::stress_point;
 use super::{Run, Sample};
+use crate::escape::html as escape;
 use crate::format;
-use crate::page::{self, card, escape, html_table};
+use crate::page::{self, card, html_table};
 use crate::stats::{CONFIDENCE, Summary, sign_interval};
 use crate::table::{Cell, Column, Table};
 

@@ -144,11 +144,14 @@ impl Run {
         if is_postmark {
             columns.extend(OF_POSTMARK.map(column));
         }
+        let mut known: BTreeSet<&str> = columns.iter().map(|it| it.series.as_str()).collect();
+        if is_postmark {
+            known.extend(first.run.samples.iter().map(|sample| sample.series.as_str()));
+        }
+        let mut columns = columns.clone();
         // What not all of them count as well, behind the rest.
         for sample in self.parts.iter().flat_map(|part| &part.run.samples) {
-            let is_there = columns.iter().any(|known| known.series == sample.series);
-            let is_of_first = first.run.sample(&sample.series).is_some();
-            if sample.better.is_some() && !is_there && !(is_postmark && is_of_first) {
+            if sample.better.is_some() && known.insert(&sample.series) {
                 let title = format!("{} [{}]", sample.series, sample.unit);
                 columns.push(column((&sample.series, &title, 1.0)));
             }

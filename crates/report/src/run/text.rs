@@ -2,6 +2,7 @@
 
 use super::trial::{Latency, Start};
 use super::{Machine, Run, Sample};
+use crate::escape;
 use crate::format;
 use crate::stats::{CONFIDENCE, Summary, sign_interval};
 use crate::table::{Cell, Column, Table};
@@ -21,7 +22,8 @@ impl Machine {
             format!("Linux {}", self.kernel),
             self.distribution.clone(),
         ];
-        parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ")
+        let parts: Vec<_> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+        escape::line(&parts.join(", ")).into_owned()
     }
 }
 
@@ -137,7 +139,8 @@ impl Run {
     /// All of it.
     #[must_use]
     pub fn to_text(&self) -> String {
-        let mut text = format!("{}\n{}, {}\n", self.what, self.started_at, self.machine.in_words());
+        let (what, started_at) = (escape::line(&self.what), escape::line(&self.started_at));
+        let mut text = format!("{what}\n{started_at}, {}\n", self.machine.in_words());
         let starts = self.starts_in_words();
         if !starts.is_empty() {
             put_line!(text, "{starts}");
@@ -149,7 +152,7 @@ impl Run {
             put!(text, "\n{}{SPREAD}\n", self.parts_table().to_text());
         }
         if !self.verdict.is_empty() {
-            put_line!(text, "\n{}", self.verdict);
+            put_line!(text, "\n{}", escape::line(&self.verdict));
         }
         if self.trials.iter().any(|trial| !trial.latencies.is_empty()) {
             put!(text, "\n{}", self.latency_table().to_text());
@@ -161,9 +164,9 @@ impl Run {
             put_line!(
                 text,
                 "\n{}: {} of {} ({} to {}), {} required: {}",
-                comparison.what,
+                escape::line(&comparison.what),
                 format::times(comparison.ratio_median),
-                comparison.theirs,
+                escape::text(&comparison.theirs),
                 format::times(comparison.ratio_min),
                 format::times(comparison.ratio_max),
                 format::times(comparison.required),
@@ -171,7 +174,7 @@ impl Run {
             );
         }
         for doubt in &self.doubts {
-            put_line!(text, "\nDoubtful because {}.", doubt.text);
+            put_line!(text, "\nDoubtful because {}.", escape::line(&doubt.text));
         }
         text
     }

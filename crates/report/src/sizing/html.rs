@@ -5,8 +5,9 @@ mod charts;
 use super::Sizing;
 use super::text::serve;
 use crate::advise::page_size;
+use crate::escape::html as escape;
 use crate::format;
-use crate::page::{self, card, escape, html_table};
+use crate::page::{self, card, html_table};
 use crate::table::Table;
 
 impl Sizing {

@@ -248,7 +248,7 @@ impl Watch {
         put_line!(
             text,
             "{} for {}: {}\n",
-            self.scope,
+            crate::escape::text(&self.scope),
             format::duration(total.duration_ns),
             match total.sum.hit_ratio() {
                 Some(ratio) => format!(
@@ -276,7 +276,7 @@ impl Watch {
             put!(text, "\n{}", crate::findings::to_text(&self.findings));
         }
         for sentence in &self.missing {
-            put_line!(text, "missing: {sentence}");
+            put_line!(text, "missing: {}", crate::escape::line(sentence));
         }
         text
     }

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Copies of files with all that a file can have: `make TREE` makes them, and `compare COPY TREE THERE
+# Copies files with all kinds of attributes: `make TREE` creates them, and `compare COPY TREE THERE
 # BACK` copies them there and back with `by_rsync` or `by_tar`. Any difference is a failure.
 set -euo pipefail
 shopt -s inherit_errexit
 
-# What every copy has to keep: hard and symbolic links, owners, modes with their upper bits,
-# times in nanoseconds and of other centuries, attributes, ACLs, holes, special files, odd names.
+# Every copy must keep hard and symbolic links, owners, modes with set-ID and sticky bits, times in
+# nanoseconds and of other centuries, extended attributes, ACLs, holes, special files, and unusual
+# names.
 make() { # TREE
   mkdir "$1"
   cd "$1"
@@ -37,7 +38,7 @@ make() { # TREE
   touch -d '2011-11-11 11:11:11.111111111 UTC' deep/er deep
 }
 
-# Prints everything about a tree that can be said in words. Links come in groups of the same number.
+# Prints all properties of a tree as text. Hard links to the same file have the same number.
 listing() { # TREE
   cd "$1"
   find . -mindepth 1 ! -type s ! -type d -printf '%p %m %U %G %y %l %n %s %T@ ' \
@@ -54,7 +55,7 @@ listing() { # TREE
 alike() { # WHAT TREE COPY
   local expected found
   expected=$(listing "$2") found=$(listing "$3")
-  [ "$(wc -l <<<"$expected")" -gt 150 ] || { echo 'there is hardly anything to compare'; exit 1; }
+  [ "$(wc -l <<<"$expected")" -gt 150 ] || { echo 'there are too few files to compare'; exit 1; }
   diff <(echo "$expected") <(echo "$found") || { echo "$1: the copy differs"; exit 1; }
 }
 

@@ -22,12 +22,12 @@ pub(super) fn run(world: &World<'_>, claims: &mut Claims) {
     switches(world, claims);
 }
 
-/// Runs a script of sqlite.
+/// Runs an sqlite script.
 fn sqlite(base: &Path, script: &str) -> Result<String> {
     text(cmd!(WORK_MAX_S, "sqlite3 -bail {base} {script}"))
 }
 
-/// Runs a script of each writer at once.
+/// Runs the scripts of all writers concurrently.
 fn at_once(env: &Env, base: &Path, script: impl Fn(usize) -> String) -> Result<Vec<Ended>> {
     let start = |writer| {
         let script = script(writer);
@@ -38,11 +38,12 @@ fn at_once(env: &Env, base: &Path, script: impl Fn(usize) -> String) -> Result<V
     started.into_iter().map(|sqlite| sqlite.wait(limit)).collect()
 }
 
-/// Rows of all writers at once, every one in a transaction of its own, some of them large.
+/// Inserts rows from all writers concurrently, each in a transaction of its own, some of them
+/// large.
 fn writers(env: &Env, place: &Path, inserts: usize, make: &str, mode: &str) -> Result<String> {
     let base = place.join("base");
     let said = sqlite(&base, make)?;
-    ensure!(said.trim() == mode, "it says {said}");
+    ensure!(said.trim() == mode, "sqlite says {said}");
     for writer in 0..WRITERS {
         let row = |row: usize| {
             let bytes = if row.is_multiple_of(16) { 20_000 } else { 300 };
@@ -58,13 +59,14 @@ fn writers(env: &Env, place: &Path, inserts: usize, make: &str, mode: &str) -> R
     }
     let said = sqlite(&base, "PRAGMA integrity_check; SELECT count(*), count(DISTINCT n) FROM t;")?;
     let all = WRITERS * inserts;
-    ensure!(said.trim() == format!("ok\n{all}|{all}"), "after {all} rows it says {said}");
+    ensure!(said.trim() == format!("ok\n{all}|{all}"), "after {all} rows sqlite says {said}");
     Ok(format!("{all} rows, integrity_check ok"))
 }
 
-/// sqlite may answer "database is locked" to some of those who switch to WAL at once, whatever
-/// their timeout: it needs an exclusive lock, and gives up where waiting could be for ever. So it
-/// does on ext4 alone; through the mount nothing else may happen.
+/// If several clients switch to WAL at the same time, sqlite may fail some with "database is
+/// locked", whatever their timeout: the switch needs an exclusive lock, and sqlite gives up if
+/// waiting could deadlock. This happens on ext4 alone as well; through the mount no other error may
+/// occur.
 fn switches(world: &World<'_>, claims: &mut Claims) {
     let what = format!("sqlite, {WRITERS} switch to WAL at once: refused as on ext4 alone");
     let of = WRITERS * SWITCHES;

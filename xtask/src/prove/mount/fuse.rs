@@ -1,4 +1,4 @@
-//! A directory that is mounted at another place through FUSE, by Larder or by a peer.
+//! FUSE mounts of a directory, by Larder or by a peer.
 
 use rustix::process::Signal;
 
@@ -11,7 +11,7 @@ use crate::prove::prelude::*;
 pub(in crate::prove) struct Program {
     /// Its name in tables and records.
     pub(in crate::prove) name: &'static str,
-    /// The command line before source and mountpoint; LARDER is the binary that is proved.
+    /// The command line before source and mountpoint; LARDER is the binary under test.
     pub(in crate::prove) line: &'static str,
 }
 
@@ -40,10 +40,10 @@ pub(in crate::prove) struct FuseMount {
 }
 
 impl FuseMount {
-    /// Mounts a directory at a mountpoint that is made for it.
+    /// Mounts a directory at a new mountpoint.
     pub(in crate::prove) fn start(env: &Env, program: Program, source: &Path) -> Result<Self> {
         let mut daemon = Daemon::start(program.name, env.dir(), |dir| {
-            // A mountpoint that cannot be made is one that nothing is mounted at.
+            // If the mountpoint cannot be created, the mount fails.
             let _is_made = std::fs::create_dir(dir.join("at")).is_ok();
             program.command(&env.larder, source, dir)
         })?;
@@ -53,7 +53,16 @@ impl FuseMount {
         Ok(FuseMount { program, point, cleanup, daemon })
     }
 
-    /// Has it unmount and end; an error if Larder does not end well.
+    /// Kills the program with SIGKILL, and removes the dead mount.
+    pub(in crate::prove) fn kill(mut self) -> Result<()> {
+        let point = &self.point;
+        self.daemon.end(Signal::KILL)?;
+        text(cmd!("umount --lazy {point}"))?;
+        self.cleanup.cancel();
+        Ok(())
+    }
+
+    /// Ends the program, which unmounts; fails if Larder does not end cleanly.
     pub(in crate::prove) fn stop_clean(mut self) -> Result<()> {
         let (point, is_larder) = (&self.point, self.program.is_larder());
         if is_larder {

@@ -1,12 +1,12 @@
-//! Work on a file system: many small files, a repository, a build.
+//! Workloads on a file system: many small files, a repository, a build.
 
 use crate::disk::WORK_MAX_S;
 use crate::prove::prelude::*;
 
-/// Counts of PostMark 1.51 with 10,000 files and 20,000 transactions.
+/// Counts that PostMark 1.51 prints with 10,000 files and 20,000 transactions.
 const COUNTS: [&str; 4] = ["20092 created", "20092 deleted", "9935 read", "10064 appended"];
 
-/// git as all scripts here use it.
+/// git with the options that all scripts here use.
 const GIT: &str = r#"set -e
 git() {
   command git -c user.name=proof -c user.email=proof@localhost -c core.fsync=all "$@"
@@ -34,7 +34,7 @@ printf '[package]\nname = "tiny"\nversion = "0.1.0"\nedition = "2024"\n[workspac
 printf 'fn main() { println!("{}", 0u64%s); }' "$(seq -f '+ %g' -s ' ' 0 199)" >src/main.rs
 "${CARGO:-cargo}" run -q --offline --target-dir target"#;
 
-/// Debian's PostMark; its line about its speed.
+/// Runs Debian's PostMark and returns the line about its rate.
 pub(in crate::prove) fn postmark(point: &Path, quick: bool) -> Result<String> {
     let place = point.join("postmark");
     std::fs::create_dir(&place).context("make a directory for PostMark")?;
@@ -43,21 +43,21 @@ pub(in crate::prove) fn postmark(point: &Path, quick: bool) -> Result<String> {
     fio::postmark_script(&script, &place, size, 100_000)?;
     let said = text(cmd!(WORK_MAX_S, "postmark {script}"))?;
     let lacks = COUNTS.iter().find(|count| !quick && !said.contains(**count));
-    ensure!(lacks.is_none(), "PostMark did not say '{lacks:?}':\n{said}");
+    ensure!(lacks.is_none(), "PostMark did not print '{lacks:?}':\n{said}");
     let rate = said.lines().find(|line| line.contains("seconds of transactions"));
-    let rate = rate.context("PostMark said nothing of its speed")?.trim();
+    let rate = rate.context("PostMark printed no rate")?.trim();
     std::fs::remove_file(&script).context("remove the script")?;
     Ok(rate.to_owned())
 }
 
-/// Clones a repository and works in the clone; the commits.
+/// Clones a repository and works in the clone; returns the number of commits.
 pub(in crate::prove) fn clone(origin: &Path, place: &Path, file: &str) -> Result<String> {
     let script = format!("{GIT}{CLONE}");
     let commits = text(cmd!(WORK_MAX_S, "sh -c {script} sh {origin} {file}").current_dir(place))?;
     Ok(format!("{} commits", commits.trim()))
 }
 
-/// A repository that is made elsewhere, cloned, changed and checked.
+/// Creates a repository elsewhere, then clones, changes and checks it.
 pub(in crate::prove) fn repository(env: &Env, point: &Path) -> Result<()> {
     let (script, origin) = (format!("{GIT}{REPOSITORY}"), env.file("origin"));
     if !origin.exists() {
@@ -68,14 +68,14 @@ pub(in crate::prove) fn repository(env: &Env, point: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A crate without dependencies, built and run there.
+/// Builds and runs a crate without dependencies.
 pub(in crate::prove) fn build(point: &Path) -> Result<String> {
     let said = text(cmd!(WORK_MAX_S, "sh -c {BUILD}").current_dir(point))?;
-    ensure!(said.trim() == "19900", "the program says '{said}'");
-    Ok(format!("it says {}", said.trim()))
+    ensure!(said.trim() == "19900", "the program prints '{said}'");
+    Ok(format!("it prints {}", said.trim()))
 }
 
-/// Every file with its mode, owner, size, time and checksum, in order.
+/// Lists every file with its mode, owner, size, time and checksum, in order.
 pub(in crate::prove) fn listing(point: &Path) -> Result<String> {
     let script = "find . -xdev -not -path ./lost+found -printf '%p %m %U %G %y %l ' \
                   \\( -type f -printf '%s %T@ ' -exec sha256sum {} \\; -o -printf '\\n' \\) | sort";

@@ -15,9 +15,8 @@ const SCRIPTS: [&str; 5] = [
 /// What every script has.
 const COMMON: &str = "set number 20\nset transactions 100\n";
 
-/// For sed: calls without the number of the process and of the descriptor, in the words that the
-/// two programs may choose different calls for. Descriptors of work files begin at 3: below are
-/// progress and errors.
+/// For sed: removes process IDs and descriptors, and gives equivalent calls of the two programs the
+/// same name. Descriptors of work files begin at 3: lower ones are for progress and errors.
 const NORMAL: &str = r#"
 /\) += /!d
 s/^[0-9]+ +//
@@ -51,15 +50,15 @@ pub(super) fn same(env: &Env) -> Result<String> {
     Ok(format!("{calls} calls of {} scripts", SCRIPTS.len()))
 }
 
-/// The calls on work files, from the first directory or file that is made to the last one that is
-/// removed: the rest is the program's own start and end.
+/// Returns the calls on work files, from the first directory or file that is created to the last
+/// one that is removed: the rest is the start and the end of the program.
 fn traced(env: &Env, words: &[String], script: &str) -> Result<Vec<String>> {
     let dir = prepare(env, script)?;
     let log = dir.join("calls");
     let kinds = "trace=?open,openat,read,write,lseek,fstat,newfstatat,statx,close,?unlink,unlinkat,\
                  ?mkdir,mkdirat,?rmdir,fsync";
     let how = ["-qq", "-f", "-s", "0", "-e", kinds, "-e", "signal=none"];
-    text(cmd!("timeout 120 strace {how...} -o {log} {words...}").current_dir(&dir))?;
+    text(cmd!(120, "strace {how...} -o {log} {words...}").current_dir(&dir))?;
     let calls = normal(&log)?;
     let calls = calls.lines().skip_while(|call| !call.starts_with("make"));
     let mut found: Vec<String> = calls.map(str::to_owned).collect();
@@ -69,7 +68,7 @@ fn traced(env: &Env, words: &[String], script: &str) -> Result<Vec<String>> {
     Ok(found)
 }
 
-/// Calls that strace saw, in the words of [`NORMAL`].
+/// Returns the calls of a log of strace, normalised by [`NORMAL`].
 fn normal(log: &Path) -> Result<String> {
     text(cmd!("sed -E {NORMAL} {log}"))
 }

@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 use larder_host::{extents, space};
 use larder_lab::workload::fragments::{CONTIGUOUS, FRAGMENTED, Fragments, FragmentsError, remove};
-use larder_report::format;
+use larder_report::{escape, format};
 use std::fs::File;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -55,7 +55,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
     } else {
         make(arguments, folder)?
     };
-    std::io::stdout().write_all(text.as_bytes())?;
+    crate::output::stdout().write_all(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -72,9 +72,9 @@ fn make(arguments: &Arguments, folder: &Path) -> Result<String> {
         bail!("make files in {shown}: they need {needs} and {free} are free");
     }
     let stop = Stop::listen()?;
-    let bar = std::io::stderr()
-        .is_terminal()
-        .then(|| progress::bar(needs, "writing [{bar:30}] {bytes} of {total_bytes}"));
+    let is_shown = std::io::stderr().is_terminal();
+    let template = "writing [{bar:30}] {bytes} of {total_bytes}";
+    let bar = is_shown.then(|| progress::bar(needs, template));
     let made = wanted.make(folder, &pieces, &mut |bytes| {
         if let Some(bar) = &bar {
             bar.set_position(bytes);
@@ -92,7 +92,7 @@ fn make(arguments: &Arguments, folder: &Path) -> Result<String> {
     let size = format::bytes(file_bytes);
     Ok(format!(
         "{files} of {size} in {extents} extents each: {}\n{files} of {size} in 1 extent each: {}\n",
-        folder.join(FRAGMENTED).display(),
-        folder.join(CONTIGUOUS).display()
+        escape::path(&folder.join(FRAGMENTED)),
+        escape::path(&folder.join(CONTIGUOUS))
     ))
 }

@@ -203,7 +203,7 @@ pub(super) fn finish(
     run.software.insert("larder".to_owned(), env!("CARGO_PKG_VERSION").to_owned());
     let text = show(&run)?;
     // A reader that has had enough is no failure, so the error must reach main as it is.
-    std::io::stdout().write_all(text.as_bytes())?;
+    crate::output::stdout().write_all(text.as_bytes())?;
     if let Some(file) = output {
         output::write_whole(file, &run.to_json()?)?;
     }

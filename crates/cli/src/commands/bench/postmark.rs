@@ -6,6 +6,7 @@
 mod settings;
 
 use super::playing::Playing;
+use crate::output;
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use larder_lab::bench::postmark::PostmarkBench;
@@ -99,12 +100,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
             Step::Show(config, _) => {
                 let current = std::env::current_dir().context("find the current folder")?;
                 let shown = show(&arguments.settings.over(config), &current);
-                let mut out = io::stdout().lock();
+                let mut out = output::stdout();
                 for part in [shown.before, shown.locations, shown.after] {
                     out.write_all(&part)?;
                 }
             }
-            Step::Help(prefix) => io::stdout().write_all(help(&prefix).as_bytes())?,
+            Step::Help(prefix) => output::stdout().write_all(help(&prefix).as_bytes())?,
         }
     }
     Ok(code)
@@ -171,8 +172,8 @@ impl Arguments {
 
 fn classic(arguments: &Arguments) -> Result<ExitCode> {
     // What is said comes out where the original empties its buffer.
-    let mut out = BufWriter::new(io::stdout().lock());
-    let mut err = io::stderr().lock();
+    let mut out = BufWriter::new(output::stdout());
+    let mut err = output::stderr();
     Session::new(&mut out, &mut err).run(arguments.config.as_deref(), &mut io::stdin().lock())?;
     out.flush()?;
     Ok(ExitCode::SUCCESS)

@@ -13,6 +13,7 @@ mod work;
 use super::bar::{Bar, left};
 use super::playing::finish;
 use crate::commands::report::Format;
+use crate::runtime_directory::runtime_directory;
 use crate::signals::Stop;
 use crate::{args, output};
 use anyhow::{Context, Result, bail, ensure};
@@ -24,14 +25,14 @@ use larder_host::space;
 use larder_lab::bench::{
     BenchError, Plan, Played, Start, Step, Turns, TurnsProgress, Way, play_by_turns,
 };
-use larder_report::format;
 use larder_report::run::Run;
 use larder_report::run::parts::Part;
 use larder_report::tried::{self, LARDER, NATIVE, SIDE};
+use larder_report::{escape, format};
 use scratch::Scratch;
 use sides::{Side, Through};
 use std::io::IsTerminal;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::time::Instant;
@@ -85,10 +86,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let (starts, why_one) = work.starts(arguments.memory)?;
     arguments.check_path()?;
     arguments.check_output()?;
-    scratch::clear_up(&arguments.path);
+    let sockets = runtime_directory()?;
+    scratch::clear_up(&arguments.path, &sockets);
     arguments.may_use(work.room_bytes(arguments.memory)?)?;
     let stop = Stop::listen()?;
-    let scratch = Scratch::make(&arguments.path)?;
+    let scratch = Scratch::make(&arguments.path, &sockets)?;
     let played = arguments.play(&work, &starts, &scratch, &stop);
     // Nothing is mounted any more; an error of the work is worth more than one here.
     let removed = scratch.remove();
@@ -128,9 +130,7 @@ impl Arguments {
 
     /// Whether the page can be written: at the end it would be too late.
     fn check_output(&self) -> Result<()> {
-        let folder = self.output.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let made = tempfile::tempfile_in(folder.unwrap_or(Path::new(".")));
-        made.map(drop).with_context(|| format!("write {}", self.output.display()))
+        output::check(&self.output)
     }
 
     /// Asks, if it is much.
@@ -219,7 +219,7 @@ impl Arguments {
     fn show(&self, run: &Run) -> Result<String> {
         let format = Format::of_name(&self.output).unwrap_or(Format::Html);
         output::write_whole(&self.output, &format.write(run)?)?;
-        Ok(format!("{}\nWritten to {}\n", run.to_text(), self.output.display()))
+        Ok(format!("{}\nWritten to {}\n", run.to_text(), escape::path(&self.output)))
     }
 }
 
@@ -273,6 +273,7 @@ impl Shown {
 mod tests {
     use super::*;
     use clap::Parser;
+    use std::path::Path;
 
     #[derive(Debug, Parser)]
     struct Line {

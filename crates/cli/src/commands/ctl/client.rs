@@ -7,6 +7,7 @@ use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1;
 use hyper::{Method, Request, Response, header};
 use hyper_util::rt::TokioIo;
+use larder_io::owned_file::is_trusted;
 use larder_report::control::{Progress, Refusal};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -23,7 +24,8 @@ const ANSWER_BYTES_MAX: usize = 64 << 20;
 /// Where the server is.
 #[derive(Clone, Debug)]
 enum Place {
-    Unix(PathBuf),
+    /// A socket; and whose server is trusted there, besides this user's and root's.
+    Unix(PathBuf, Option<u32>),
     Tcp(SocketAddr, Token),
 }
 
@@ -36,27 +38,31 @@ pub(crate) struct Client {
 
 impl Client {
     /// The server that the command line names, or the only one that there is.
-    pub(super) fn find(server: Option<&str>, token: Option<&Path>) -> Result<Self> {
+    pub(super) fn find(
+        server: Option<&str>,
+        token: Option<&Path>,
+        trusted_uid: Option<u32>,
+    ) -> Result<Self> {
         let place = if let Some(server) = server {
-            named(server, token)?
+            named(server, token, trusted_uid)?
         } else {
             ensure!(token.is_none(), "use --token: it needs --control http://127.0.0.1:PORT");
-            Place::Unix(only_one(known_sockets())?)
+            Place::Unix(only_one(known_sockets())?, trusted_uid)
         };
         Ok(Client { place, runtime: runtime()? })
     }
 
     /// The server with this control socket.
     pub(crate) fn at(socket: &Path) -> Result<Self> {
-        Ok(Client { place: Place::Unix(socket.to_owned()), runtime: runtime()? })
+        Ok(Client { place: Place::Unix(socket.to_owned(), None), runtime: runtime()? })
     }
 
     /// A way to each server that listens in the usual places.
     pub(crate) fn all() -> Result<Vec<Self>> {
         let mut clients = Vec::new();
         for path in known_sockets() {
-            if BlockingStream::connect(&path).is_ok() {
-                clients.push(Client { place: Place::Unix(path), runtime: runtime()? });
+            if try_connect(&path).is_ok() {
+                clients.push(Client { place: Place::Unix(path, None), runtime: runtime()? });
             }
         }
         Ok(clients)
@@ -126,9 +132,16 @@ impl Client {
             .header(header::HOST, "larder")
             .header(header::CONNECTION, "close");
         let sent = match &self.place {
-            Place::Unix(path) => {
+            Place::Unix(path, trusted_uid) => {
                 let stream =
                     UnixStream::connect(path).await.map_err(|error| self.nobody(&error))?;
+                let owner = stream.peer_cred().context("see whose the server is")?.uid();
+                ensure!(
+                    is_trusted(owner) || *trusted_uid == Some(owner),
+                    "trust the server at {}: it runs as uid {owner}, and not as you or root; \
+                     --trust-uid {owner} asks it all the same",
+                    self.place
+                );
                 send(stream, request.body(Full::new(body))?).await
             }
             Place::Tcp(address, token) => {
@@ -165,17 +178,18 @@ impl Client {
 impl std::fmt::Display for Place {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Place::Unix(path) => write!(f, "{}", path.display()),
+            Place::Unix(path, _) => write!(f, "{}", path.display()),
             Place::Tcp(address, _) => write!(f, "http://{address}"),
         }
     }
 }
 
 /// A server by its name on the command line.
-fn named(server: &str, token: Option<&Path>) -> Result<Place> {
+fn named(server: &str, token: Option<&Path>, trusted_uid: Option<u32>) -> Result<Place> {
     let Some(address) = server.strip_prefix("http://") else {
         ensure!(token.is_none(), "use --token: a socket of this machine needs none");
-        return Ok(Place::Unix(server.strip_prefix("unix:").unwrap_or(server).into()));
+        let path = server.strip_prefix("unix:").unwrap_or(server);
+        return Ok(Place::Unix(path.into(), trusted_uid));
     };
     let address = address.trim_end_matches('/');
     let address =
@@ -184,12 +198,19 @@ fn named(server: &str, token: Option<&Path>) -> Result<Place> {
     Ok(Place::Tcp(address, Token::read(token)?))
 }
 
+/// Whether a server listens there that may be trusted.
+fn try_connect(path: &Path) -> std::io::Result<()> {
+    let stream = BlockingStream::connect(path)?;
+    let owner = rustix::net::sockopt::socket_peercred(&stream)?.uid.as_raw();
+    if is_trusted(owner) { Ok(()) } else { Err(std::io::ErrorKind::PermissionDenied.into()) }
+}
+
 /// The only socket at which somebody listens.
 fn only_one(found: Vec<PathBuf>) -> Result<PathBuf> {
     let (mut live, mut others) = (Vec::new(), Vec::new());
     for path in found {
-        match BlockingStream::connect(&path) {
-            Ok(_) => live.push(path),
+        match try_connect(&path) {
+            Ok(()) => live.push(path),
             Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => others.push(path),
             Err(_) => {}
         }

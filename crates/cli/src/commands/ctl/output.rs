@@ -38,7 +38,7 @@ pub(super) trait Answer {
 
 /// Prints a text.
 pub(super) fn text(text: &str) -> Result<()> {
-    let mut out = std::io::stdout().lock();
+    let mut out = crate::output::stdout();
     out.write_all(text.as_bytes())?;
     Ok(out.flush()?)
 }

@@ -3,9 +3,10 @@
 use super::client::Client;
 use super::output::{self, Answer};
 use super::{Command, Format};
+use crate::output::raw_stdout;
 use crate::signals::{Asked, channel_of_signals};
 use anyhow::{Result, bail};
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -24,7 +25,7 @@ pub(super) fn run(
     let signals = channel_of_signals()?;
     let redraw = format == Format::Text && std::io::stdout().is_terminal();
     if redraw {
-        output::text(&format!("{HOME}{CLEAR_SCREEN}"))?;
+        control(&format!("{HOME}{CLEAR_SCREEN}"))?;
     }
     let mut earlier: Option<Box<dyn Answer>> = None;
     let mut next = Instant::now();
@@ -45,6 +46,13 @@ pub(super) fn run(
     }
 }
 
+/// Writes a control sequence of ours.
+fn control(sequence: &str) -> Result<()> {
+    let mut out = raw_stdout();
+    out.write_all(sequence.as_bytes())?;
+    Ok(out.flush()?)
+}
+
 fn show(
     answer: &dyn Answer,
     earlier: Option<&dyn Answer>,
@@ -56,8 +64,12 @@ fn show(
         (Format::Text, since) => {
             let text = since.map_or_else(|| answer.to_text(), |(text, ..)| text);
             if redraw {
-                let lines = text.replace('\n', &format!("{CLEAR_LINE}\n"));
-                output::text(&format!("{HOME}{lines}{CLEAR_SCREEN}"))
+                control(HOME)?;
+                for line in text.split_inclusive('\n') {
+                    output::text(line.trim_end_matches('\n'))?;
+                    control(&format!("{CLEAR_LINE}\n"))?;
+                }
+                control(CLEAR_SCREEN)
             } else {
                 output::text(&format!("{text}\n"))
             }

@@ -9,7 +9,7 @@ use std::io::Write;
 pub(super) fn completions(shell: Shell) -> Result<()> {
     let mut text = Vec::new();
     clap_complete::generate(shell, &mut shown(), "larder", &mut text);
-    Ok(std::io::stdout().write_all(&text)?)
+    Ok(crate::output::stdout().write_all(&text)?)
 }
 
 /// Prints one manual page with all commands.
@@ -21,7 +21,7 @@ pub(super) fn manual() -> Result<()> {
     for sub in command.get_subcommands() {
         page_of(sub, &mut text)?;
     }
-    Ok(std::io::stdout().write_all(&text)?)
+    Ok(crate::output::stdout().write_all(&text)?)
 }
 
 /// Appends what a command and those below it do, as sections.

@@ -11,6 +11,7 @@
 //! | 16..24 | sectors of the export | sectors (4), kind (4) |
 
 use anyhow::{Context, Result, bail, ensure};
+use larder_io::owned_file;
 use std::fs::File;
 use std::io::{BufReader, ErrorKind, Read, Write};
 use std::path::Path;
@@ -83,8 +84,8 @@ impl Log {
 
     /// Begins a log, in place of what the file held.
     pub(super) fn create(path: &Path, seed: u64, sectors: u64) -> Result<Self> {
-        let mut file =
-            File::create(path).with_context(|| format!("create the log {}", path.display()))?;
+        let mut file = owned_file::create(path, 0o644)
+            .with_context(|| format!("create the log {}", path.display()))?;
         file.write_all(&words([u64::from_le_bytes(MAGIC), seed, sectors])).context(WRITING)?;
         Ok(Log(Some(Mutex::new(file))))
     }

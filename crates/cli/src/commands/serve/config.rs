@@ -9,11 +9,16 @@ use super::Arguments;
 use super::plan::{Plan, PlanError};
 use crate::args::unknown;
 use clap::{Arg, ArgAction, Args as _, Command, FromArgMatches};
+use larder_report::format;
 use std::ffi::OsString;
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+/// The largest file: thousands of volumes with all of their settings.
+const FILE_BYTES_MAX: u64 = 1 << 20;
 /// Keys of a `[[volume]]` table that are no flags.
 const VOLUME_KEYS: [&str; 2] = ["name", "path"];
 /// Flags that a file cannot have.
@@ -66,8 +71,14 @@ fn fault<T>(at: usize, reason: impl Into<String>) -> Checked<T> {
 impl ConfigFile {
     /// Reads a file and checks each key and value of it.
     pub(crate) fn read(path: &Path) -> Result<Self, ConfigError> {
-        let text = std::fs::read_to_string(path)
-            .map_err(|source| ConfigError::Unreadable { file: path.to_owned(), source })?;
+        let unreadable = |source| ConfigError::Unreadable { file: path.to_owned(), source };
+        let file = File::open(path).map_err(unreadable)?;
+        let mut text = String::new();
+        file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text).map_err(unreadable)?;
+        if text.len() as u64 > FILE_BYTES_MAX {
+            let reason = format!("the file is larger than {}", format::bytes(FILE_BYTES_MAX));
+            return Err(ConfigError::Wrong { file: path.to_owned(), line: 1, reason });
+        }
         ConfigFile::parse(path, &text)
     }
 

@@ -8,12 +8,13 @@
 
 use larder_core::clock::{Clock, Nanos, SECOND};
 use larder_core::counters::Class;
+use larder_io::fault::confine;
 use larder_io::front::observe::{Event, EventReceiver, Observer, Operation};
 use larder_lab::trace::ltr::{BLOCK_RECORDS_MAX, Writer, WriterOptions};
 use larder_lab::trace::{NameOf, Op, Record};
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{JoinHandle, Thread};
 use std::time::{Duration, SystemTime};
 
@@ -55,10 +56,18 @@ struct New {
     rings: Vec<(u32, EventReceiver)>,
 }
 
+impl Shared {
+    /// The rings and names that the recorder has not seen yet. A recorder that has panicked must
+    /// not keep connections from being served.
+    fn unseen(&self) -> MutexGuard<'_, Option<New>> {
+        self.new.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 impl Observer for Shared {
     fn connected(&self, export: &str, events: EventReceiver) {
         // Without a recorder the ring is dropped, which tells the connection.
-        if let Some(new) = &mut *self.new.lock().expect("no holder panics") {
+        if let Some(new) = &mut *self.unseen() {
             let number = new.volumes.iter().position(|volume| volume == export);
             let number = number.unwrap_or_else(|| {
                 new.volumes.push(export.to_owned());
@@ -108,9 +117,10 @@ impl Recording {
         let thread = {
             let shared = Arc::clone(&shared);
             std::thread::Builder::new().name("record".into()).spawn(move || {
-                let kept = keeper.keep(&shared);
+                let kept = confine(|| keeper.keep(&shared));
+                let kept = kept.unwrap_or_else(|panic| Err(io::Error::other(panic.to_string())));
                 if let Err(error) = &kept {
-                    shared.new.lock().expect("no holder panics").take();
+                    shared.unseen().take();
                     warn(error);
                 }
                 kept
@@ -129,7 +139,8 @@ impl Recording {
     pub(super) fn finish(self) -> io::Result<Recorded> {
         self.shared.stopping.store(true, Ordering::Release);
         self.shared.wake();
-        self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        let ended = self.thread.join();
+        ended.unwrap_or_else(|_said| Err(io::Error::other("its thread ended by an internal error")))
     }
 }
 
@@ -151,8 +162,9 @@ impl<W: Write> Keeper<W> {
         loop {
             std::thread::park_timeout(ROUND);
             let stopping = shared.stopping.load(Ordering::Acquire);
+            larder_io::fault::point("recorder", "trace");
             let mut names = Vec::new();
-            if let Some(new) = &mut *shared.new.lock().expect("no holder panics") {
+            if let Some(new) = &mut *shared.unseen() {
                 rings.append(&mut new.rings);
                 let fresh = (0..).zip(&new.volumes).skip(new.named);
                 names.extend(fresh.map(|(number, name)| (number, name.clone())));

@@ -3,15 +3,15 @@
 use super::record::Recording;
 use anyhow::{Context, Result, bail};
 use larder_io::engine::Engine;
+use larder_io::owned_file::{self, FileError};
 use larder_report::format;
-use std::fs::File;
 use std::path::Path;
 
 /// Begins a recording into a new file.
 pub(super) fn start(path: &Path, engine: &Engine, names: Vec<String>) -> Result<Recording> {
     let what = || format!("record to {}", path.display());
-    let file = match File::create_new(path) {
-        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+    let file = match owned_file::create_new(path, 0o644) {
+        Err(FileError::System(error)) if error.kind() == std::io::ErrorKind::AlreadyExists => {
             bail!("{}: it exists already; remove it, or name another file", what());
         }
         file => file.with_context(what)?,

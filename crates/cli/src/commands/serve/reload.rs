@@ -84,7 +84,11 @@ impl Reloader {
             // It may have been removed in another way.
             let is_served =
                 service.volume(&gone.name).is_some_and(|now| now.plan.path == gone.path);
-            match if is_served { service.remove(&gone.name, false, |_| {}) } else { Ok(()) } {
+            match if is_served {
+                service.remove(&gone.name, (false, false), |_| {})
+            } else {
+                Ok(())
+            } {
                 Ok(()) => eprintln!("larder: {} is not served any more", gone.name),
                 Err(error) => {
                     eprintln!(
@@ -131,6 +135,7 @@ fn fixed(old: &Arguments, new: &Arguments) -> Vec<&'static str> {
         ("give-back", old.give_back != new.give_back),
         ("lock", old.lock != new.lock),
         ("counters", old.counters != new.counters),
+        ("send-timeout", old.send_timeout != new.send_timeout),
         ("control", old.control != new.control),
         ("control-tcp", old.control_tcp != new.control_tcp),
         ("control-token", old.control_token != new.control_token),

@@ -2,7 +2,8 @@
 //! the command line, by signals and by the control interface.
 //!
 //! Invariant: the list of volumes is that of the exports; each has its plan, which says what was
-//! set last.
+//! set last. Locks are taken whether or not a holder has panicked: each change is one step, and a
+//! request of the control interface that panics must not keep a stop from writing everything out.
 
 use super::Arguments;
 use super::devices::Devices;
@@ -18,20 +19,22 @@ use crate::args;
 use crate::counters;
 use crate::output::{self, sentence};
 use crate::progress::WriteOut;
+use crate::runtime_directory::runtime_directory;
 use crate::signals::Asked;
 use anyhow::{Context, Result, anyhow};
 use larder_core::mode::FlushMode;
+use larder_io::claim::{Claim, ClaimWatch};
 use larder_io::engine::{ArenaVolume, Engine, EngineOptions};
 use larder_io::front::listen::Listener;
 use larder_io::front::nbd::{ListenAddress, Server, ServerLimits, ServerOptions};
 use larder_io::store::AllocationMap;
 use larder_report::control::Progress;
-use larder_report::format;
+use larder_report::{escape, format};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex, MutexGuard, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
@@ -51,6 +54,8 @@ pub(crate) struct Served {
 pub(crate) struct Service {
     /// Giving memory back, if that was asked for.
     giving: Option<Giving>,
+    /// Reports data that others reach past the cache.
+    _claims: Option<ClaimWatch>,
     engine: Arc<Engine>,
     /// None once it is closed.
     server: RwLock<Option<Server>>,
@@ -99,7 +104,7 @@ impl Service {
         engine.cache().set_share_mode(plan.share);
         let engine = Arc::new(engine);
         let lists = warm::start(arguments, plan, &engine)?;
-        let limits = ServerLimits::default();
+        let limits = limits(arguments);
         let mut stores = Stores::default();
         let memory_bytes = plan.memory_bytes;
         let opening = Opening { engine: &engine, lists: lists.as_ref(), arguments, memory_bytes };
@@ -114,7 +119,7 @@ impl Service {
         let exports = volumes.iter().map(|served| served.export(&limits)).collect();
         let listener = match handed_over {
             Some(listener) => listener,
-            None => Listener::bind(&address(arguments))?,
+            None => Listener::bind(&address(arguments)?)?,
         };
         let recording = match &arguments.record {
             Some(path) => {
@@ -159,6 +164,7 @@ impl Service {
     ) -> Self {
         Service {
             giving: arguments.give_back.map(|floor| Giving::start(&engine, floor)),
+            _claims: watch_claims(),
             engine,
             server: RwLock::new(None),
             files,
@@ -200,7 +206,7 @@ impl Service {
 
     /// Where each volume is.
     pub(super) fn stores(&self) -> MutexGuard<'_, Stores> {
-        self.stores.lock().expect("no holder panics")
+        self.stores.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Asks the server something that may take a moment.
@@ -208,7 +214,7 @@ impl Service {
     /// # Errors
     /// Those of the question, or that there is no server any more.
     pub(super) fn with_server<T>(&self, ask: impl FnOnce(&Server) -> Result<T>) -> Result<T> {
-        let server = self.server.read().expect("no holder panics");
+        let server = self.server.read().unwrap_or_else(PoisonError::into_inner);
         ask(server.as_ref().context("reach clients: the server is stopping")?)
     }
 
@@ -224,18 +230,18 @@ impl Service {
 
     /// A volume has come.
     pub(super) fn note_added(&self, served: Served) {
-        self.volumes.lock().expect("no holder panics").push(served);
+        self.volumes.lock().unwrap_or_else(PoisonError::into_inner).push(served);
     }
 
     /// A volume is gone.
     pub(super) fn note_removed(&self, name: &str) {
-        let mut volumes = self.volumes.lock().expect("no holder panics");
+        let mut volumes = self.volumes.lock().unwrap_or_else(PoisonError::into_inner);
         volumes.retain(|served| served.volume.name() != name);
     }
 
     /// The volumes as they are now.
     pub(crate) fn volumes(&self) -> Vec<Served> {
-        self.volumes.lock().expect("no holder panics").clone()
+        self.volumes.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The volume of this name.
@@ -245,7 +251,7 @@ impl Service {
 
     /// Keeps others from changing what is served, until it is dropped.
     pub(crate) fn changing(&self) -> MutexGuard<'_, ()> {
-        self.changing.lock().expect("no holder panics")
+        self.changing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What of the memory is not the cache's.
@@ -264,7 +270,7 @@ impl Service {
     /// Notes what is in force now, for the volumes that are there.
     pub(crate) fn set_plan(&self, plan: &Plan) {
         self.memory_bytes.store(plan.memory_bytes, Ordering::Release);
-        let mut volumes = self.volumes.lock().expect("no holder panics");
+        let mut volumes = self.volumes.lock().unwrap_or_else(PoisonError::into_inner);
         for (served, plan) in volumes.iter_mut().zip(&plan.volumes) {
             debug_assert_eq!(served.plan.name, plan.name, "the same volumes in the same order");
             served.plan = plan.clone();
@@ -273,7 +279,7 @@ impl Service {
 
     /// The address of a volume for NBD clients; empty once the server is closed.
     pub(crate) fn uri(&self, volume: &str) -> String {
-        let server = self.server.read().expect("no holder panics");
+        let server = self.server.read().unwrap_or_else(PoisonError::into_inner);
         server.as_ref().map(|server| server.uri(volume)).unwrap_or_default()
     }
 
@@ -283,9 +289,9 @@ impl Service {
 
     /// Says where the exports are: one line each.
     pub(crate) fn announce(&self) -> std::io::Result<()> {
-        let mut out = std::io::stdout().lock();
+        let mut out = crate::output::stdout();
         if let Some(folder) = &self.arguments.folder {
-            let (source, at) = (folder.source.display(), folder.mountpoint.display());
+            let (source, at) = (escape::path(&folder.source), escape::path(&folder.mountpoint));
             let volumes = self.volumes();
             writeln!(out, "mounted {source} at {at} ({})", volumes[0].volume.write_mode())?;
             for Served { volume, .. } in volumes {
@@ -336,9 +342,9 @@ impl Service {
 
     pub(crate) fn report(&self) {
         for Served { volume, .. } in self.volumes() {
-            eprintln!("{}", counters::counters(self.engine.cache(), &volume).to_text());
+            eprint!("{}\n", counters::counters(self.engine.cache(), &volume).to_text());
             if let Some(table) = counters::latencies(&volume, &volume.totals()) {
-                eprintln!("{}", table.to_text());
+                eprint!("{}\n", table.to_text());
             }
         }
         if let Some(path) = &self.arguments.counters
@@ -428,13 +434,28 @@ impl Service {
     /// Ends the connections and what was recorded of them, and leaves the stores as they are.
     pub(crate) fn give_up(&self) {
         self.files.close();
-        if let Some(server) = self.server.write().expect("no holder panics").take() {
+        if let Some(server) = self.server.write().unwrap_or_else(PoisonError::into_inner).take() {
             server.close();
         }
-        if let Some((recording, path)) = self.recording.lock().expect("no holder panics").take() {
+        if let Some((recording, path)) =
+            self.recording.lock().unwrap_or_else(PoisonError::into_inner).take()
+        {
             recording::finish(recording, &path);
         }
     }
+}
+
+/// Reports what would be refused if it were there before this server. No cache depends on it.
+fn watch_claims() -> Option<ClaimWatch> {
+    if let Some(note) = Claim::note() {
+        eprintln!("larder: note: {note}");
+    }
+    let report = |sentence: &str| eprintln!("larder: WARNING: not safe any more: to {sentence}");
+    let watch = ClaimWatch::start(report);
+    let warn = |error: &std::io::Error| {
+        eprintln!("larder: note: later mounts of the same data are not noticed: {error}");
+    };
+    watch.inspect_err(warn).ok()
 }
 
 /// Says aloud that a volume does not keep its promise.
@@ -445,12 +466,20 @@ pub(crate) fn warn_of_ignored_flushes(volume: &str) {
     );
 }
 
+/// What clients may demand.
+fn limits(arguments: &Arguments) -> ServerLimits {
+    let send_time_max = match arguments.send_timeout {
+        0 => None,
+        ns => Some(Duration::from_nanos(ns)),
+    };
+    ServerLimits { send_time_max, ..ServerLimits::default() }
+}
+
 /// Where to listen.
-pub(crate) fn address(arguments: &Arguments) -> ListenAddress {
-    arguments.listen.clone().unwrap_or_else(|| {
-        let directory =
-            std::env::var_os("XDG_RUNTIME_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
-        let name = &arguments.volumes[0].name;
-        ListenAddress::Unix(directory.join(format!("larder-{name}.sock")))
-    })
+pub(crate) fn address(arguments: &Arguments) -> Result<ListenAddress> {
+    if let Some(address) = &arguments.listen {
+        return Ok(address.clone());
+    }
+    let name = &arguments.volumes[0].name;
+    Ok(ListenAddress::Unix(runtime_directory()?.join(format!("{name}.sock"))))
 }

@@ -1,6 +1,7 @@
 //! `larder mount --shared`: a thread that tells the mount what others change in the folder.
 
 use larder_host::changes::{Change, Changes};
+use larder_io::fault::confine;
 use larder_io::front::fuse::{FolderMount, FolderNews};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -19,7 +20,7 @@ impl Listening {
     pub(super) fn start(folder: &Path, mount: &FolderMount) -> Option<Self> {
         let begun = Changes::of(folder).map_err(|error| error.to_string()).and_then(|changes| {
             let started = Listening::with(changes, mount.news());
-            started.map_err(|error| format!("be told of changes: {error}"))
+            started.map_err(|error| format!("watch for changes: {error}"))
         });
         match begun {
             Ok(listening) => Some(listening),
@@ -36,7 +37,7 @@ impl Listening {
     fn with(changes: Changes, news: FolderNews) -> io::Result<Self> {
         let (end, stop) = rustix::pipe::pipe()?;
         let named = std::thread::Builder::new().name("changes".into());
-        let thread = named.spawn(move || listen(changes, &news, &end))?;
+        let thread = named.spawn(move || listen_confined(changes, &news, &end))?;
         Ok(Listening { stop: Some(stop), thread: Some(thread) })
     }
 }
@@ -48,6 +49,14 @@ impl Drop for Listening {
         if matches!(ended, Some(Err(_))) {
             tracing::error!("the thread that is told of changes panicked");
         }
+    }
+}
+
+/// Listens; whatever ends that early, what was missed is not believed.
+fn listen_confined(changes: Changes, news: &FolderNews, end: &OwnedFd) {
+    if let Err(panic) = confine(|| listen(changes, news, end)) {
+        tracing::error!("changes behind the mount are not told any more: {panic}");
+        news.missed();
     }
 }
 

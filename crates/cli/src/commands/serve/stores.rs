@@ -7,7 +7,6 @@ use anyhow::{Context, Result};
 use larder_core::clock::Clock;
 use larder_core::mode::{FlushMode, WriteMode};
 use larder_io::front::nbd::TlsOptions;
-use larder_io::nbd_client::NbdUri;
 use larder_io::store::{self, NbdOptions, Opened};
 use larder_io::tls::TlsServer;
 use larder_io::warm_list::StoreIdentity;
@@ -27,8 +26,6 @@ fn identity(path: &Path) -> std::io::Result<Identity> {
 #[derive(Debug, Default)]
 pub(super) struct Stores {
     files: Vec<(PathBuf, Identity)>,
-    /// Exports of other servers, with the address that was given.
-    upstreams: Vec<(String, NbdUri)>,
 }
 
 fn is_lost((path, was): &(PathBuf, Identity)) -> bool {
@@ -58,15 +55,7 @@ impl Stores {
             memory_bytes: NbdOptions::memory_beside(memory_bytes),
             ..NbdOptions::default()
         };
-        let store::Upstream { opened, identity } = store::open_nbd(uri, options, clock)?;
-        if let Some((_, other)) = self.upstreams.iter().find(|(known, _)| *known == identity) {
-            anyhow::bail!(
-                "serve {uri}: it is the export that {other} is; one cache per store, or \
-                           data would be lost"
-            );
-        }
-        self.upstreams.push((identity, uri.clone()));
-        Ok(opened)
+        Ok(store::open_nbd(uri, options, clock)?.opened)
     }
 
     /// Paths that do not lead to what was written any more.
@@ -77,10 +66,6 @@ impl Stores {
 
     /// A volume is gone; whether its path leads elsewhere by now.
     pub(super) fn forget(&mut self, volume: &VolumePlan) -> bool {
-        if let Some(uri) = &volume.upstream {
-            self.upstreams.retain(|(_, other)| other != uri);
-            return false;
-        }
         let gone = self.files.extract_if(.., |(path, _)| *path == volume.path);
         gone.fold(false, |lost, file| lost | is_lost(&file))
     }

@@ -15,9 +15,7 @@ use anyhow::{Context, Result, anyhow};
 use larder_core::mode::{FlushMode, WriteMode};
 use larder_core::volume::VolumeOptions;
 use larder_io::engine::{Engine, StopProgress};
-use larder_io::front::fuse::{
-    FileOptions, Folder, FolderMount, FolderOptions, MountRestrictions, OpenedFolder,
-};
+use larder_io::front::fuse::{FileOptions, Folder, FolderMount, FolderOptions, OpenedFolder};
 use larder_io::front::nbd::{Export, ServerLimits};
 use larder_io::store::{Opened, Solid};
 use std::collections::BTreeMap;
@@ -73,7 +71,7 @@ impl Opening<'_> {
         FolderMount::check(&folder.source, &folder.mountpoint)?;
         let options = FolderOptions {
             read_only: plans[0].write_mode == WriteMode::ReadOnly,
-            restrictions: MountRestrictions::NONE,
+            restrictions: folder.restrictions,
             ttl: folder.ttl,
             shared: folder.shared,
             plain: self.arguments.plain_io,
@@ -257,7 +255,8 @@ impl Service {
     }
 
     /// Removes a volume: its clients are let go of, everything is written and flushed, and its
-    /// store is closed. `progress` is told how far that is.
+    /// store is closed. `progress` is told how far that is. With `give_up` its store is given
+    /// nothing more, and what was not written is lost.
     ///
     /// # Errors
     /// If there is no such volume, clients use it and are not to be disconnected, or its store
@@ -265,7 +264,7 @@ impl Service {
     pub(crate) fn remove(
         &self,
         name: &str,
-        disconnect: bool,
+        (disconnect, give_up): (bool, bool),
         mut progress: impl FnMut(&StopProgress),
     ) -> Result<()> {
         let _one_at_a_time = self.changing();
@@ -277,11 +276,14 @@ impl Service {
         self.with_server(|server| Ok(server.remove_export(name, PATIENCE)))?;
         self.files().remove(name, PATIENCE);
         self.devices().remove(name);
+        if give_up {
+            self.engine().give_up_volume(&served.volume);
+        }
         let list = self.lists().and_then(|lists| lists.before_removal(&served.volume));
         let removed = self.engine().remove_volume(&served.volume, |at| {
             progress(at);
             // One that cannot be written to stays, and a stop writes it out by itself.
-            let is_over = at.error.is_some() || self.is_stopping();
+            let is_over = at.error.is_some() && !give_up || self.is_stopping();
             if is_over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
         if let Err(error) = removed {

@@ -20,7 +20,7 @@ use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -142,8 +142,8 @@ impl WarmLists {
     pub(super) fn add(&self, volume: &Arc<ArenaVolume>, store: StoreIdentity) {
         let volume = Arc::clone(volume);
         let listed = Listed { volume, store, is_read: false, is_kept: false, requests: 0 };
-        self.shared.listed.lock().expect("no holder panics").push(listed);
-        if let Some(thread) = &*self.thread.lock().expect("no holder panics") {
+        self.shared.listed.lock().unwrap_or_else(PoisonError::into_inner).push(listed);
+        if let Some(thread) = &*self.thread.lock().unwrap_or_else(PoisonError::into_inner) {
             thread.thread().unpark();
         }
     }
@@ -151,7 +151,7 @@ impl WarmLists {
     /// To be called before the volumes are stopped, which ends reading back.
     pub(super) fn before_stop(&self) {
         self.end();
-        for listed in &mut *self.shared.listed.lock().expect("no holder panics") {
+        for listed in &mut *self.shared.listed.lock().unwrap_or_else(PoisonError::into_inner) {
             listed.is_kept = self.shared.is_to_be_kept(listed);
         }
     }
@@ -159,7 +159,7 @@ impl WarmLists {
     /// To be called before a volume is removed, which ends reading it back: what is to be saved
     /// when it is gone. Then follows [`WarmLists::forget`], or [`WarmLists::go_on`] if it stays.
     pub(super) fn before_removal(&self, volume: &Arc<ArenaVolume>) -> Option<Gathered> {
-        let mut listed = self.shared.listed.lock().expect("no holder panics");
+        let mut listed = self.shared.listed.lock().unwrap_or_else(PoisonError::into_inner);
         let listed = listed.iter_mut().find(|listed| Arc::ptr_eq(&listed.volume, volume))?;
         let gathered = self.shared.gather(listed);
         listed.is_kept = true;
@@ -168,13 +168,13 @@ impl WarmLists {
 
     /// Forgets a volume that is gone.
     pub(super) fn forget(&self, volume: &Arc<ArenaVolume>) {
-        let mut listed = self.shared.listed.lock().expect("no holder panics");
+        let mut listed = self.shared.listed.lock().unwrap_or_else(PoisonError::into_inner);
         listed.retain(|listed| !Arc::ptr_eq(&listed.volume, volume));
     }
 
     /// Goes on with a volume that was to be removed and is still there.
     pub(super) fn go_on(&self, volume: &Arc<ArenaVolume>) {
-        let mut listed = self.shared.listed.lock().expect("no holder panics");
+        let mut listed = self.shared.listed.lock().unwrap_or_else(PoisonError::into_inner);
         let same = listed.iter_mut().find(|listed| Arc::ptr_eq(&listed.volume, volume));
         if let Some(listed) = same {
             listed.is_kept = false;
@@ -183,13 +183,15 @@ impl WarmLists {
 
     /// What is to be saved when the stores are at rest.
     pub(super) fn gather(&self) -> Vec<Gathered> {
-        let listed = self.shared.listed.lock().expect("no holder panics");
+        let listed = self.shared.listed.lock().unwrap_or_else(PoisonError::into_inner);
         listed.iter().filter_map(|listed| self.shared.gather(listed)).collect()
     }
 
     fn end(&self) {
         self.shared.ending.store(true, Ordering::Release);
-        let Some(thread) = self.thread.lock().expect("no holder panics").take() else { return };
+        let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() else {
+            return;
+        };
         thread.thread().unpark();
         if thread.join().is_err() {
             tracing::error!("the thread of the warm lists panicked");
@@ -226,7 +228,7 @@ impl Shared {
 
     /// Reads the next list that was not looked for; false if there is none.
     fn read_one(&self) -> bool {
-        let mut all = self.listed.lock().expect("no holder panics");
+        let mut all = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
         let cache = self.engine.cache();
         let warming: u64 =
             all.iter().map(|listed| cache.gauge(&listed.volume, Gauge::Warming)).sum();
@@ -265,7 +267,7 @@ impl Shared {
 
     /// Saves the list of each volume that was used since.
     fn save_all(&self) {
-        for listed in &mut *self.listed.lock().expect("no holder panics") {
+        for listed in &mut *self.listed.lock().unwrap_or_else(PoisonError::into_inner) {
             let requests = listed.requests_now();
             if requests == listed.requests || self.is_to_be_kept(listed) {
                 continue;

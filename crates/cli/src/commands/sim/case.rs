@@ -7,6 +7,7 @@ use indicatif::ProgressBar;
 use larder_lab::sim::interner::Interner;
 use larder_lab::sim::references::{Batch, By, References, Split};
 use larder_lab::trace::{self, Addressing, BoxedSource, OpenOptions, Source};
+use larder_report::escape;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
@@ -28,7 +29,7 @@ pub(super) fn all(arguments: &Arguments) -> Result<Vec<Case<'_>>> {
             path != Path::new("-"),
             "simulate standard input: a trace is read twice, so it must be a file"
         );
-        let name = path.display().to_string();
+        let name = escape::path(path).into_owned();
         let addressing = open(path, arguments)?.addressing();
         let splits = match (addressing, arguments.split) {
             (Addressing::Objects, _) => {

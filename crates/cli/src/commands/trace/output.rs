@@ -1,12 +1,13 @@
 //! Traces that are written: under another name first, renamed when whole; or to standard output.
 
-use crate::output::Whole;
+use crate::output::{Whole, raw_stdout};
 use anyhow::{Context, Result, ensure};
 use larder_lab::trace::{Record, Sink, Source, Target};
+use larder_report::escape::Terminal;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
-use std::io::{self, Write};
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
@@ -36,9 +37,10 @@ fn remove_when_ended(part: &Path) -> Result<()> {
 pub(super) fn target(text: &str) -> Result<Target, String> {
     Target::from_name(text).ok_or_else(|| {
         let names: Vec<_> = Target::ALL.iter().map(|target| target.name()).collect();
-        let hint = if text == "parquet" { " (Parquet: --features full)" } else { "" };
+        let is_parquet = text == "parquet";
+        let hint = if is_parquet { " (for Parquet build with --features full)" } else { "" };
         let names = names.join(", ");
-        format!("\"{text}\" is not a format that this build writes; there are {names}{hint}")
+        format!("this build cannot write the format \"{text}\"; choose one of {names}{hint}")
     })
 }
 
@@ -58,17 +60,26 @@ impl Output {
         let is_parquet = name.to_ascii_lowercase().ends_with(".parquet");
         ensure!(
             target.is_some() || by_name.is_some() || !is_parquet,
-            "write {name}: this build writes no Parquet; give another name, or build larder with \
-             `cargo build --release --features full`"
+            "write {name}: this build of larder does not support Parquet; choose another name, \
+             install a package of larder, or build it with `cargo build --release --features full`"
         );
         let target = target.or(by_name).unwrap_or(Target::Larder);
         if path == Path::new("-") {
-            let sink = target.begin(Stdout, source)?;
+            ensure!(
+                target == Target::Csv || !raw_stdout().is_terminal(),
+                "write a trace to a terminal: only --to csv is text; write it to a file or a pipe"
+            );
+            // CSV is for people as well, so names in it must not control a terminal.
+            let sink = if target == Target::Csv {
+                target.begin(Terminal::new(raw_stdout()), source)?
+            } else {
+                target.begin(raw_stdout(), source)?
+            };
             return Ok(Output { sink, file: None });
         }
         let file = Whole::begin(path, ".part")?;
         if let Some(part) = file.part() {
-            remove_when_ended(part)?;
+            remove_when_ended(&part)?;
         }
         let sink = target.begin(file.reopen()?, source);
         let sink = sink.with_context(|| format!("write {}", path.display()))?;
@@ -89,18 +100,5 @@ impl Output {
             PART.lock().expect("no holder panics").take();
         }
         Ok(())
-    }
-}
-
-/// Standard output, which is not locked so that it can be sent to a writer.
-struct Stdout;
-
-impl Write for Stdout {
-    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        io::stdout().write(buf)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        io::stdout().flush()
     }
 }

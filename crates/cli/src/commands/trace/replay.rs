@@ -114,7 +114,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<()> {
         format!("replay {} beyond {} requests", path.display(), outcome.requests())
     })?;
     let text = if arguments.json { outcome.json()? } else { outcome.text() };
-    let mut out = std::io::stdout();
+    let mut out = crate::output::stdout();
     out.write_all(text.as_bytes()).and_then(|()| out.flush())?;
     stop.end()?;
     if let Some((errors, first)) = outcome.errors() {

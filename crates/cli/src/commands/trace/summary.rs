@@ -55,7 +55,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<()> {
         }
         text
     };
-    std::io::Write::write_all(&mut std::io::stdout(), text.as_bytes())?;
+    std::io::Write::write_all(&mut crate::output::stdout(), text.as_bytes())?;
     Ok(())
 }
 

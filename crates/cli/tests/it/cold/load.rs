@@ -113,7 +113,7 @@ fn refused(words: &[&str], why: &str) -> Outcome {
 fn without_fiemap_there_are_no_fragments() {
     let memory = Path::new("/dev/shm");
     if !Mount::of(memory).is_ok_and(|mount| mount.is_memory()) {
-        skip("/dev/shm is no tmpfs");
+        skip("/dev/shm is not a tmpfs");
         return;
     }
     let folder = tempfile::tempdir_in(memory).unwrap();

@@ -1,6 +1,6 @@
 //! File systems to work on, and the command.
 
-use larder_testing::{has_tool, is_root, skip};
+use larder_testing::{Cleanup, has_tool, is_root, skip};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -52,13 +52,13 @@ pub(crate) fn on_a_disk() -> Option<TempDir> {
     let folder = tempfile::tempdir().unwrap();
     let mount = larder_host::mounts::Mount::of(folder.path()).unwrap();
     if mount.is_memory() || mount.is_fuse() {
-        skip(format_args!("the temporary folder lies on {}", mount.fs_type));
+        skip(format_args!("the temporary directory is on {}", mount.fs_type));
         return None;
     }
     Some(folder)
 }
 
-/// Runs a tool and returns its output; reports the skip and returns nothing if the tool fails.
+/// Runs a tool and returns its output. If the tool fails, reports a skip and returns `None`.
 pub(crate) fn tool(program: &str, words: &[&str]) -> Option<String> {
     let output = Command::new(program).args(words).output().unwrap();
     if !output.status.success() {
@@ -69,15 +69,18 @@ pub(crate) fn tool(program: &str, words: &[&str]) -> Option<String> {
     Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// Runs a tool that undoes something, which may not have been done.
+/// Runs a tool for cleanup and ignores its failure.
 pub(crate) fn undo(program: &str, words: &[&str]) {
     drop(Command::new(program).args(words).output().unwrap());
 }
 
-/// A file system in a file, mounted until dropped.
+/// Unmounts `$1`, even if it is in use. The mount may have failed before.
+const UNMOUNT: &str = "umount \"$1\" || umount --lazy \"$1\"";
+
+/// A file system in a file, mounted until dropped, or until the test process dies.
 pub(crate) struct Loop {
-    device: String,
     point: PathBuf,
+    _cleanup: Cleanup,
     _folder: TempDir,
 }
 
@@ -94,9 +97,12 @@ impl Loop {
         std::fs::create_dir(&point).unwrap();
         tool(&maker, &["-q", image.to_str().unwrap()])?;
         let device = tool("losetup", &["--find", "--show", image.to_str().unwrap()])?;
-        let made = Loop { device, point, _folder: folder };
-        tool("mount", &["-t", kind, &made.device, made.point.to_str().unwrap()])?;
-        Some(made)
+        let script =
+            format!("{UNMOUNT}; losetup --detach \"$2\"; rm -rf --one-file-system -- \"$3\"");
+        let (shown, whole) = (point.to_str().unwrap(), folder.path().to_str().unwrap());
+        let cleanup = Cleanup::with(&script, &[shown, &device, whole]);
+        tool("mount", &["-t", kind, &device, shown])?;
+        Some(Loop { point, _cleanup: cleanup, _folder: folder })
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -104,17 +110,10 @@ impl Loop {
     }
 }
 
-impl Drop for Loop {
-    fn drop(&mut self) {
-        // Where mounting failed there is nothing to unmount; the device goes in any case.
-        undo("umount", &[self.point.to_str().unwrap()]);
-        undo("losetup", &["--detach", &self.device]);
-    }
-}
-
-/// A folder seen through FUSE, mounted until dropped.
+/// A directory seen through FUSE, mounted until dropped, or until the test process dies.
 pub(crate) struct Bind {
     point: PathBuf,
+    _cleanup: Cleanup,
     _folder: TempDir,
 }
 
@@ -125,7 +124,7 @@ impl Bind {
             return None;
         }
         if !Path::new("/dev/fuse").exists() {
-            skip("there is no /dev/fuse");
+            skip("/dev/fuse is missing");
             return None;
         }
         let folder = on_a_disk()?;
@@ -133,17 +132,13 @@ impl Bind {
         std::fs::create_dir(&below).unwrap();
         std::fs::create_dir(&point).unwrap();
         let places = [below.to_str().unwrap(), point.to_str().unwrap()];
+        let script = format!("{UNMOUNT}; rm -rf --one-file-system -- \"$2\"");
+        let cleanup = Cleanup::with(&script, &[places[1], folder.path().to_str().unwrap()]);
         tool("bindfs", &[options, &places].concat())?;
-        Some(Bind { point, _folder: folder })
+        Some(Bind { point, _cleanup: cleanup, _folder: folder })
     }
 
     pub(crate) fn path(&self) -> &Path {
         &self.point
-    }
-}
-
-impl Drop for Bind {
-    fn drop(&mut self) {
-        undo("umount", &[self.point.to_str().unwrap()]);
     }
 }

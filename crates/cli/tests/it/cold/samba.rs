@@ -3,7 +3,7 @@
 
 use super::rig::{tool, undo, until};
 use larder_host::mounts::Mount;
-use larder_testing::{find_tool, has_tool, is_root, skip};
+use larder_testing::{Cleanup, find_tool, has_tool, is_root, skip};
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
@@ -11,9 +11,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
 
-/// A share that is served and mounted until dropped.
+/// Unmounts `$1`, ends the process group `$2` and removes the directory `$3`.
+const END: &str = "umount \"$1\" || umount --lazy \"$1\"; kill -s TERM -- \"-$2\"
+rm -rf --one-file-system -- \"$3\"";
+
+/// A share that is served and mounted until dropped, or until the test process dies.
 pub(crate) struct Samba {
     server: Child,
+    /// The server admits every client as root, so it must not outlive the test.
+    cleanup: Cleanup,
     /// Where the mounted share is seen, and where the server keeps it.
     pub(crate) seen: PathBuf,
     pub(crate) kept: PathBuf,
@@ -45,10 +51,14 @@ impl Samba {
         // When it ends it ends its whole process group, which must not be ours.
         command.process_group(0);
         let server = command.spawn().unwrap();
+        let (point, group) = (seen_at.to_str().unwrap(), server.id().to_string());
+        let cleanup = Cleanup::with(END, &[point, &group, folder.path().to_str().unwrap()]);
         until("the server listens", || TcpStream::connect(("127.0.0.1", port)).is_ok());
-        let mut samba = Samba { server, seen: PathBuf::new(), kept, point: None, _folder: folder };
+        let seen = PathBuf::new();
+        let mut samba = Samba { server, cleanup, seen, kept, point: None, _folder: folder };
+        // Before the mount: a test that fails during it has to unmount as well.
+        samba.point = Some(seen_at.clone());
         samba.seen = mount(&seen_at, &home, &config, port)?;
-        samba.point = Some(seen_at);
         Some(samba)
     }
 }
@@ -61,6 +71,7 @@ impl Drop for Samba {
         // It and its children, which are in its group.
         kill_process_group(Pid::from_child(&self.server), Signal::TERM).unwrap();
         self.server.wait().unwrap();
+        self.cleanup.cancel();
     }
 }
 
@@ -90,7 +101,7 @@ fn mount(point: &Path, home: &Path, config: &Path, port: u16) -> Option<PathBuf>
         tool("mount", &["-t", "cifs", "//127.0.0.1/share", shown, "-o", &options])?;
         return Some(point.to_path_buf());
     }
-    // The kernel has no client for it.
+    // Without an SMB client in the kernel, smbnetfs mounts the share.
     if !has_tool("smbnetfs") || !has_tool("fusermount3") {
         return None;
     }

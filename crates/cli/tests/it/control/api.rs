@@ -136,18 +136,18 @@ fn what_makes_no_sense_is_refused_with_a_sentence() {
     };
     refused(404, server.get("/v1/nothing"), "no such path");
     refused(404, server.get("/v2/stats"), "no such path");
-    refused(405, server.get("/v1/flush"), "another method");
-    refused(405, server.post("/v1/stats", ""), "another method");
+    refused(405, server.get("/v1/flush"), "allows only POST");
+    refused(405, server.post("/v1/stats", ""), "allows only GET");
     refused(404, server.post("/v1/flush", r#"{"volume": "two"}"#), "find the volume \"two\"");
     refused(400, server.post("/v1/flush", r#"{"volumes": "one"}"#), "unknown field `volumes`");
-    refused(400, server.post("/v1/flush", "{"), "understand the request");
-    refused(400, server.post("/v1/flush", "[]"), "understand the request");
+    refused(400, server.post("/v1/flush", "{"), "parse the request body");
+    refused(400, server.post("/v1/flush", "[]"), "parse the request body");
     refused(400, server.post("/v1/stop", r#"{"now": true}"#), "unknown field `now`");
     server.stop();
 }
 
 #[test]
-fn a_path_is_for_its_methods_and_as_it_is_written() {
+fn a_path_accepts_only_its_methods_and_its_exact_spelling() {
     let server = Server::start(&["one"], &[]);
     let ask = |method: &str, path: &str| {
         let head = format!("{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
@@ -165,7 +165,8 @@ fn a_path_is_for_its_methods_and_as_it_is_written() {
             assert_eq!(answer.body.is_empty(), method == "HEAD", "{method}: {answer:?}");
         }
     }
-    // The head of a GET, and where a proxy would look.
+    // HEAD returns the headers of GET. Absolute URIs, as for a proxy, are accepted; misspelled
+    // paths are not.
     for path in ["/v1/files", "/v1/stats", "/metrics", "/nothing"] {
         let length = |answer: &super::rig::Answer| {
             let mut lines = answer.head.lines();
@@ -191,7 +192,7 @@ fn a_path_is_for_its_methods_and_as_it_is_written() {
     ] {
         let (found, allowed, answer) = ask("GET", path);
         assert_eq!((found, allowed), (status, None), "{path}: {answer:?}");
-        assert!(status == 200 || answer.error().contains("there is no such path"), "{answer:?}");
+        assert!(status == 200 || answer.error().contains("has no such path"), "{answer:?}");
     }
     assert_eq!(ask("OPTIONS", "*").0, 404);
     assert_eq!(ask("CONNECT", "larder:80").0, 404);
@@ -199,12 +200,12 @@ fn a_path_is_for_its_methods_and_as_it_is_written() {
 }
 
 #[test]
-fn a_connection_takes_one_request_after_the_other() {
+fn a_connection_serves_several_requests_in_order() {
     let server = Server::start(&["one"], &[]);
     let request = |method: &str, path: &str, rest: &str| {
         format!("{method} {path} HTTP/1.1\r\nHost: x\r\n{rest}")
     };
-    // Bodies that nothing reads, and an answer whose body is not sent.
+    // Request bodies that the server does not read, and a response without a body.
     let body = "Content-Length: 3\r\n\r\nabc";
     let all = [
         request("GET", "/v1/files", body),

@@ -92,21 +92,19 @@ fn what_is_wrong_ends_with_2_and_a_sentence() {
 fn the_only_server_is_found() {
     let folder = tempfile::tempdir().unwrap();
     let image = super::rig::images(folder.path(), &["one"]).remove(0);
-    let runtime = folder.path().join("run");
-    std::fs::create_dir(&runtime).unwrap();
+    let runtime = folder.path().to_owned();
     let mut command = larder();
     command.arg("serve").arg(&image).args(["--memory", "16MiB"]);
-    command.env("XDG_RUNTIME_DIR", &runtime);
     let server = Server::spawn(folder, command, 1);
     let find = || {
         let mut command = larder();
-        command.args(["ctl", "volumes"]).env("XDG_RUNTIME_DIR", &runtime).env("TMPDIR", &runtime);
+        command.args(["ctl", "volumes"]).env("RUNTIME_DIRECTORY", &runtime);
         command.output().unwrap()
     };
-    assert!(runtime.join("larder-one.control").exists());
+    assert!(runtime.join("one.control").exists() && runtime.join("one.sock").exists());
     assert!(text(&find().stdout).contains("one"), "{}", text(&find().stderr));
     server.signal(Signal::TERM);
-    eventually("the socket is gone", || !runtime.join("larder-one.control").exists());
+    eventually("the socket is gone", || !runtime.join("one.control").exists());
     let none = find();
     assert!(text(&none.stderr).contains("failed to find a server: none listens"));
     server.wait();

@@ -247,7 +247,7 @@ fn a_user_mounts_with_the_helper() {
     }
     let mode = std::fs::metadata("/dev/fuse").unwrap().permissions().mode();
     if mode & 0o006 != 0o006 {
-        skip("root alone may open /dev/fuse here");
+        skip("only root can open /dev/fuse on this machine");
         return;
     }
     let (folder, mountpoint) = (TempDir::new().unwrap(), Mountpoint::new());

@@ -1,9 +1,9 @@
-//! Garbage on the socket: a malformed client never harms another.
+//! Fuzzing of the NBD server: malformed sessions do not affect other clients.
 //!
-//! Sessions made by a seed from those in `tests/corpus` go to the export `fuzz` of a server whose
-//! other export, `healthy`, is written and verified all the time. A session that the server answers
-//! in a new way joins the corpus of the run. `LARDER_FUZZ_SECONDS` and `LARDER_SEED` choose another
-//! span and other sessions.
+//! A seeded generator mutates the sessions in `tests/corpus` and sends them to the export `fuzz`.
+//! Meanwhile a client writes and verifies the export `healthy`. A session that gets a new kind of
+//! answer joins the corpus of the run. `LARDER_FUZZ_SECONDS` sets the duration, `LARDER_SEED` the
+//! seed.
 
 use super::rig::{MIB, Server, eventually};
 use larder_io::nbd_client::Client;
@@ -19,20 +19,20 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Time that a fuzzed session waits for an answer, and the longest wait of the healthy client.
+/// Timeout of a fuzzed session for an answer, and maximum latency of the healthy client.
 const ANSWER_MAX: Duration = Duration::from_millis(20);
 const HEALTHY_MAX: Duration = Duration::from_secs(10);
-/// Bytes of an answer that are looked at.
+/// Bytes of an answer that are examined.
 const ANSWER_BYTES: usize = 1 << 16;
-/// Growth of memory (buffers and tables of the first broken sessions) and of open files.
+/// Maximum growth of memory (buffers and tables of the first malformed sessions) and of open files.
 const GROWTH_KIB_MAX: u64 = 32 << 10;
 const GROWTH_FILES_MAX: usize = 2;
-/// Sessions that are shown if the server ended.
+/// Sessions that are printed if the server has ended.
 const LAST_SHOWN: usize = 3;
-/// Bytes of a session.
+/// Maximum size of a session.
 const SESSION_BYTES_MAX: usize = 1 << 16;
 
-/// Numbers at which arithmetic goes wrong.
+/// Boundary values, at which arithmetic may overflow.
 #[rustfmt::skip]
 const EDGES: [u64; 12] = [
     0, 1, 511, 512, 4096, 0x7fff_ffff, 0x8000_0000, 0xffff_ffff, 0x0200_0001,
@@ -49,17 +49,17 @@ fn number(name: &str, default: u64) -> u64 {
 }
 
 #[test]
-fn garbage_on_the_socket_harms_no_other_client() {
+fn malformed_sessions_do_not_affect_other_clients() {
     let seconds = number("LARDER_FUZZ_SECONDS", budget(5, 60));
     let server = Server::start(&["healthy", "fuzz"], &[]);
-    // Connected before open files are counted, so that its connection is among them.
+    // Connected before open files are counted, so that the count includes its connection.
     let (client, harmed) = (server.client(0), AtomicBool::new(false));
     std::thread::scope(|scope| {
         let attack = scope.spawn(|| attack(&server, Duration::from_secs(seconds), &harmed));
         let healthy = verify(client, || attack.is_finished());
         harmed.store(true, Ordering::Relaxed);
-        let (count, found) = attack.join().expect("the server copes with all sessions");
-        let (verified, slowest) = healthy.expect("the healthy client meets no error");
+        let (count, found) = attack.join().expect("the server survives all sessions");
+        let (verified, slowest) = healthy.expect("the healthy client gets no error");
         assert!(slowest < HEALTHY_MAX, "the healthy client waited {slowest:?}");
         println!(
             "fuzzed: {count} sessions, {found} new answers; healthy: {verified} requests, slowest \
@@ -70,7 +70,7 @@ fn garbage_on_the_socket_harms_no_other_client() {
     server.stop();
 }
 
-/// Sends sessions until the time is over; how many, and how many met a new answer.
+/// Sends sessions for `span`. Returns their number, and how many got a new kind of answer.
 fn attack(server: &Server, span: Duration, harmed: &AtomicBool) -> (u64, usize) {
     let (socket, mut sessions, mut seen) = (server.path("nbd.sock"), load(), Form::new());
     for session in &sessions {
@@ -86,7 +86,8 @@ fn attack(server: &Server, span: Duration, harmed: &AtomicBool) -> (u64, usize) 
         count += 1;
         last.insert(0, format!("{session:02x?}"));
         last.truncate(LAST_SHOWN);
-        // Where a client stays, the server may wait for more, and so does this one.
+        // If the client does not shut down its side, the server may wait for more input; the client
+        // then waits until its timeout.
         let Ok(mut form) = send(&socket, &session, random.below(16) > 0) else { break };
         if !form.is_subset(&seen) {
             seen.append(&mut form);
@@ -95,9 +96,12 @@ fn attack(server: &Server, span: Duration, harmed: &AtomicBool) -> (u64, usize) 
         }
     }
     let last = last.join("\n");
-    assert!(resident_kib(server).is_some(), "it ended after {count} sessions, last first\n{last}");
-    server.client(1).disconnect().expect("the server takes a new client");
-    // The server closes what the sessions left open.
+    assert!(
+        resident_kib(server).is_some(),
+        "the server ended after {count} sessions; newest first:\n{last}"
+    );
+    server.client(1).disconnect().expect("the server accepts a new client");
+    // The server closes the connections that the sessions left open.
     eventually("as few open files as before", || open_files() <= files + GROWTH_FILES_MAX);
     // The cache itself may have filled in the meantime.
     let grew = resident_kib(server).expect("the server runs").saturating_sub(memory);
@@ -105,19 +109,20 @@ fn attack(server: &Server, span: Duration, harmed: &AtomicBool) -> (u64, usize) 
     (count, found)
 }
 
-/// The memory of a server; none if it has ended.
+/// Returns the resident memory of the server, or `None` if it has ended.
 fn resident_kib(server: &Server) -> Option<u64> {
     let status = read_to_string(format!("/proc/{}/status", server.pid())).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     line.trim().strip_suffix(" kB")?.parse().ok()
 }
 
-/// Sends a session, and shuts down the sending side if it `ends`; the form of what came back.
+/// Sends a session, shuts down the sending side if `ends` is set, and returns the form of the
+/// answer.
 fn send(socket: &Path, session: &Session, ends: bool) -> std::io::Result<Form> {
     let mut stream = UnixStream::connect(socket)?;
     stream.set_read_timeout(Some(ANSWER_MAX))?;
     stream.set_write_timeout(Some(ANSWER_MAX))?;
-    // The server may hang up at any time: that is an answer too.
+    // The server may close the connection at any time; that counts as an answer.
     let _is_sent = session.iter().all(|message| stream.write_all(message).is_ok());
     if ends {
         drop(stream.shutdown(Shutdown::Write));
@@ -132,10 +137,10 @@ fn send(socket: &Path, session: &Session, ends: bool) -> std::io::Result<Form> {
     Ok(form(&answer))
 }
 
-/// The part of the answers that distinguishes inputs: kinds and errors, without handles and data.
+/// Returns the kinds and errors of the replies in an answer, without handles and data.
 fn form(answer: &[u8]) -> Form {
     let kind = |here: &[u8]| match here[..4] {
-        // Which option (unknown ones are all the same), and how it was answered.
+        // The option (all unknown ones count as one), and the type of its reply.
         [0x00, 0x03, 0xe8, 0x89] => Some([1, here[11].min(11), here[12], here[15]]),
         // A simple reply with its error; a chunk with its flags and type.
         [0x67, 0x44, 0x66, 0x98] => Some([2, here[7], 0, 0]),
@@ -145,7 +150,8 @@ fn form(answer: &[u8]) -> Form {
     answer.windows(16).filter_map(kind).collect()
 }
 
-/// Writes, flushes and verifies until it is over; requests and the longest wait.
+/// Writes, flushes and verifies until `is_over`. Returns the number of requests and the highest
+/// latency.
 fn verify(
     mut client: Client,
     is_over: impl Fn() -> bool,
@@ -171,8 +177,8 @@ fn verify(
     Ok((count, slowest))
 }
 
-/// A file of the corpus: a message on a line, in hex with blanks; `5a*512` is a byte so often; `#`
-/// begins a comment.
+/// Parses a file of the corpus: one message per line, in hex with blanks. `5a*512` is a byte
+/// repeated 512 times; `#` begins a comment.
 fn parse(text: &str) -> Session {
     let word = |word: &str| -> Vec<u8> {
         let (digits, times) = word.split_once('*').unwrap_or((word, "1"));
@@ -186,11 +192,11 @@ fn parse(text: &str) -> Session {
     lines.map(|line| line.split_whitespace().flat_map(word).collect()).collect()
 }
 
-/// The sessions of the tree.
+/// Loads the sessions of the corpus.
 fn load() -> Vec<Session> {
     let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/corpus");
     let mut paths: Vec<_> = read_dir(corpus).unwrap().map(|it| it.unwrap().path()).collect();
-    // The order decides what a seed means.
+    // The sessions of a seed depend on this order.
     paths.sort();
     paths.iter().map(|path| parse(&read_to_string(path).unwrap())).collect()
 }
@@ -199,7 +205,7 @@ fn below(random: &mut Random, end: usize) -> usize {
     usize::try_from(random.below(end as u64)).expect("below a usize")
 }
 
-/// A session made from one or two others by one to six changes.
+/// Derives a session from one or two others by one to six changes.
 fn mutate(sessions: &[Session], random: &mut Random) -> Session {
     let mut session = sessions[below(random, sessions.len())].clone();
     for _ in 0..=below(random, 6) {
@@ -234,7 +240,7 @@ fn mutate(sessions: &[Session], random: &mut Random) -> Session {
     session
 }
 
-/// A change within one message.
+/// Applies a change within one message.
 fn break_message(bytes: &mut Vec<u8>, change: usize, random: &mut Random) {
     if bytes.is_empty() {
         return;
@@ -243,8 +249,8 @@ fn break_message(bytes: &mut Vec<u8>, change: usize, random: &mut Random) {
     match change {
         4 => bytes[place] ^= 1 << below(random, 8),
         5 => {
-            // A number from the edges in a field of two, four or eight bytes, big-endian. Fields of
-            // the protocol lie at even places.
+            // A boundary value in a big-endian field of two, four or eight bytes. Fields of the
+            // protocol have even offsets.
             let width = [2, 4, 8][below(random, 3)];
             if bytes.len() >= width {
                 let place = below(random, (bytes.len() - width) / 2 + 1) * 2;
@@ -263,13 +269,13 @@ fn break_message(bytes: &mut Vec<u8>, change: usize, random: &mut Random) {
 }
 
 #[test]
-fn a_session_is_read_from_its_file() {
+fn corpus_files_are_parsed() {
     assert_eq!(parse("# what\n00ff 01*3 # why\n\n"), [[0, 255, 1, 1, 1]]);
     assert!(["0", "xy"].iter().all(|wrong| std::panic::catch_unwind(|| parse(wrong)).is_err()));
 }
 
 #[test]
-fn the_seed_decides_and_sessions_stay_bounded() {
+fn sessions_depend_only_on_the_seed_and_have_a_maximum_size() {
     let sessions = load();
     let run = |seed| {
         let mut random = Random::from_seed(seed);

@@ -4,12 +4,14 @@
 
 use super::files::{LAZY, Mountpoint};
 use super::rig::{Server, eventually, larder, text};
-use larder_testing::can_mount;
+use larder_testing::{can_mount, has_tool};
+use rustix::fs::StatVfsMountFlags;
 use rustix::io::Errno;
 use rustix::process::Signal;
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
+use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
 /// What lies behind the mount of a server in this folder.
@@ -119,6 +121,113 @@ fn an_unmount_by_somebody_else_writes_everything_and_ends_it() {
     let said = server.wait();
     assert!(said.contains("somebody has unmounted it"), "{said}");
     assert!(fs::read(source(folder.path()).join("f")).unwrap() == vec![9; 300_001]);
+}
+
+#[test]
+fn a_mount_follows_an_unmount_at_once_and_finds_all_that_was_written() {
+    if !can_mount() {
+        return;
+    }
+    let mountpoint = Mountpoint::new();
+    let mut folder = TempDir::new().unwrap();
+    let mut before: Option<Server> = None;
+    for round in 1..=12_u8 {
+        let kept = folder.path().to_owned();
+        // Nothing that has to be written by the one before, every other time.
+        let server = mount(folder, &mountpoint, if round % 2 == 0 { &LAZY } else { &[] });
+        if let Some(before) = before.take() {
+            before.wait();
+            let found = fs::read(mountpoint.file("f")).unwrap();
+            assert!(found == vec![round - 1; 4_000_001], "what the one before had accepted");
+        }
+        fs::write(mountpoint.file("f"), vec![round; 4_000_001]).unwrap();
+        let flags = rustix::mount::UnmountFlags::empty();
+        eventually("nobody uses it", || rustix::mount::unmount(mountpoint.path(), flags).is_ok());
+        let mut server = server;
+        // The directory outlives this server.
+        folder = std::mem::replace(&mut server.folder, TempDir::new().unwrap());
+        assert_eq!(folder.path(), kept);
+        before = Some(server);
+    }
+    before.expect("the last one").wait();
+    assert!(fs::read(source(folder.path()).join("f")).unwrap() == vec![12; 4_000_001]);
+}
+
+#[test]
+fn a_mount_waits_for_programs_that_still_use_one_that_was_unmounted_lazily() {
+    if !can_mount() {
+        return;
+    }
+    let (mountpoint, next) = (Mountpoint::new(), Mountpoint::new());
+    let mut first = mount(TempDir::new().unwrap(), &mountpoint, &LAZY);
+    let folder = std::mem::replace(&mut first.folder, TempDir::new().unwrap());
+    let behind = source(folder.path()).join("f");
+    let mut file = File::create(mountpoint.file("f")).unwrap();
+    file.write_all(&[1; 5000]).unwrap();
+    let flags = rustix::mount::UnmountFlags::DETACH;
+    rustix::mount::unmount(mountpoint.path(), flags).unwrap();
+    let mut command = larder();
+    command.arg("mount").arg(source(folder.path())).arg(next.path());
+    command.args(["--memory", "16MiB", "--control", "none"]);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let said = lines.find(|line| line.as_ref().unwrap().contains("waiting for it to end"));
+    let said = said.expect("it waits").unwrap();
+    assert!(said.contains(&format!("process {} (", first.pid())), "{said}");
+    assert!(child.try_wait().unwrap().is_none() && !next.is_mounted(), "it is still used");
+    file.write_all(&[2; 5000]).unwrap();
+    drop(file);
+    first.wait();
+    eventually("it is mounted", || next.is_mounted());
+    assert_eq!(fs::read(&behind).unwrap().len(), 10_000, "what was written after the unmount");
+    assert!(fs::read(next.file("f")).unwrap()[5000..] == [2; 5000]);
+    rustix::process::kill_process(rustix::process::Pid::from_child(&child), Signal::TERM).unwrap();
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn an_unmount_by_the_helper_ends_it_too() {
+    if !can_mount() || !has_tool("fusermount3") {
+        return;
+    }
+    let mountpoint = Mountpoint::new();
+    let mut server = mount(TempDir::new().unwrap(), &mountpoint, &LAZY);
+    let folder = std::mem::replace(&mut server.folder, TempDir::new().unwrap());
+    let file = File::create(mountpoint.file("f")).unwrap();
+    let unmount = || Command::new("fusermount3").arg("-u").arg(mountpoint.path()).output().unwrap();
+    let busy = unmount();
+    assert!(!busy.status.success() && mountpoint.is_mounted(), "{}", text(&busy.stderr));
+    file.set_len(1_000_001).unwrap();
+    drop(file);
+    eventually("nobody uses it", || unmount().status.success());
+    // At once, while the first one may still write.
+    let again = mount(folder, &mountpoint, &[]);
+    server.wait();
+    assert_eq!(fs::metadata(mountpoint.file("f")).unwrap().len(), 1_000_001);
+    again.stop();
+}
+
+#[test]
+fn restrictions_can_be_added_and_not_removed() {
+    if !can_mount() {
+        return;
+    }
+    let flags = |path: &Path| rustix::fs::statvfs(path).unwrap().f_flag;
+    let mountpoint = Mountpoint::new();
+    let options = ["--options", "nosuid,noexec"];
+    let server = mount(TempDir::new().unwrap(), &mountpoint, &options);
+    let of_source = flags(&server.path("source"));
+    let added = StatVfsMountFlags::NOSUID | StatVfsMountFlags::NOEXEC;
+    let known = added | StatVfsMountFlags::NODEV;
+    assert_eq!(flags(mountpoint.path()) & known, (of_source | added) & known);
+    server.stop();
+    for (option, next) in
+        [("suid", "leave it out"), ("ro", "--write-mode read-only"), ("x", "nodev")]
+    {
+        let refused = larder().args(["mount", "-o", option, "/usr", "/mnt"]).output().unwrap();
+        assert_eq!(refused.status.code(), Some(2));
+        assert!(text(&refused.stderr).contains(next), "{}", text(&refused.stderr));
+    }
 }
 
 #[test]

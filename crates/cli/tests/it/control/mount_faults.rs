@@ -152,7 +152,7 @@ fn without_rights_and_helper_it_is_said_what_is_missing() {
     let output = match command.output() {
         Ok(output) => output,
         Err(error) => {
-            skip(format_args!("the user nobody may not run the program: {error}"));
+            skip(format_args!("the user nobody cannot run the program: {error}"));
             return;
         }
     };

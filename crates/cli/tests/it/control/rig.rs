@@ -16,7 +16,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
 pub(crate) const MIB: u64 = 1 << 20;
 
-/// The program, or the one that `LARDER_BINARY` names.
+/// Returns a command that runs the program under test, or the one that `LARDER_BINARY` names.
 pub(crate) fn larder() -> Command {
     let named = std::env::var_os("LARDER_BINARY");
     let mut command = Command::new(named.unwrap_or_else(|| env!("CARGO_BIN_EXE_larder").into()));
@@ -59,8 +59,9 @@ impl Server {
         Server::spawn(folder, command, names.len())
     }
 
-    /// Runs a command that serves so many volumes.
+    /// Runs a command that serves so many volumes. Its runtime directory is the folder.
     pub(crate) fn spawn(folder: TempDir, mut command: Command, volumes: usize) -> Self {
+        command.env("RUNTIME_DIRECTORY", folder.path());
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the program starts");
         let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
@@ -159,6 +160,19 @@ impl Server {
         self.child.wait().expect("it ends");
         let folder = std::mem::replace(&mut self.folder, TempDir::new().expect("a folder"));
         (folder, said)
+    }
+
+    /// Sends a signal and waits for its end; its folder, its exit code if it has one, and what it
+    /// said.
+    pub(crate) fn end_with(mut self, signal: Signal) -> (TempDir, Option<i32>, String) {
+        // It may have ended by itself.
+        let _still_runs = kill_process(Pid::from_child(&self.child), signal).is_ok();
+        let mut said = String::new();
+        let mut stderr = self.child.stderr.take().expect("a pipe");
+        stderr.read_to_string(&mut said).expect("text");
+        let ended = self.child.wait().expect("it ends");
+        let folder = std::mem::replace(&mut self.folder, TempDir::new().expect("a folder"));
+        (folder, ended.code(), said)
     }
 
     /// Stops it with SIGTERM.

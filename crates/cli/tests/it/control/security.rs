@@ -6,6 +6,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
@@ -82,7 +83,7 @@ fn there_is_no_control_over_tcp_without_a_token() {
     }
     let open = token_file(folder.path(), 0o644);
     let said = refused(&["--control-tcp", "127.0.0.1:0", "--control-token", &open]);
-    assert!(said.contains("others than its owner may use the file"), "{said}");
+    assert!(said.contains("others than its owner may use it"), "{said}");
 }
 
 #[test]
@@ -114,7 +115,7 @@ fn only_the_right_token_opens_the_door() {
             assert!(!answer.body.contains(TOKEN), "the secret stays one");
         }
     }
-    // Nor does it say which paths and methods there are.
+    // Nor does the response reveal which paths and methods exist.
     let known = ask("DELETE", "/v1/stats", "");
     assert_eq!((known.status, known.head.contains("allow:")), (401, false), "{known:?}");
     let right = format!("Authorization: Bearer {TOKEN}\r\n");
@@ -178,19 +179,185 @@ fn slow_clients_stop_nobody_and_are_let_go() {
         assert_eq!(server.get("/v1/stats").status, 200);
     }
     assert!(started.elapsed() < Duration::from_secs(9), "{:?}", started.elapsed());
-    // All places taken: whoever comes then waits until the slow ones have been let go.
-    let more: Vec<_> = (0..16).map(|_| UnixStream::connect(server.socket()).unwrap()).collect();
-    assert_eq!(server.get("/v1/stats").status, 200);
-    assert!(
-        started.elapsed() > Duration::from_secs(5),
-        "there was room after {:?}",
-        started.elapsed()
-    );
     for stream in &mut slow {
         let mut rest = Vec::new();
         stream.read_to_end(&mut rest).unwrap();
     }
-    drop(more);
+    server.stop();
+}
+
+/// So many connections that each have sent `bytes`; those that were closed for others are among
+/// them.
+fn crowd<S: Write>(count: usize, bytes: &[u8], connect: impl Fn() -> S) -> Vec<S> {
+    let begin = |_| {
+        let mut stream = connect();
+        // It may have been closed already.
+        drop(stream.write_all(bytes));
+        stream
+    };
+    (0..count).map(begin).collect()
+}
+
+#[test]
+fn a_thousand_clients_without_a_token_keep_nobody_out() {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    let more = rustix::process::Rlimit { current: limit.maximum, ..limit };
+    rustix::process::setrlimit(rustix::process::Resource::Nofile, more).unwrap();
+    let folder = TempDir::new().unwrap();
+    let token = token_file(folder.path(), 0o600);
+    let address = format!("127.0.0.1:{}", free_port());
+    let options = ["--control-tcp", address.as_str(), "--control-token", token.as_str()];
+    let server = Server::start(&["one"], &options);
+    let request = format!(
+        "GET /v1/stats HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\nConnection: \
+         close\r\n\r\n"
+    );
+    let wrong = request.replace(TOKEN, &TOKEN.replace('9', "8"));
+    for (what, bytes) in [
+        ("nothing", &b""[..]),
+        ("half a head", b"GET /v1/st"),
+        ("half a token", &request.as_bytes()[..60]),
+        ("a wrong token", wrong.as_bytes()),
+    ] {
+        let silent = crowd(1000, bytes, || TcpStream::connect(&address).unwrap());
+        let started = Instant::now();
+        let answer = talk(TcpStream::connect(&address).unwrap(), &request);
+        assert_eq!(answer.status, 200, "{what}: {answer:?}");
+        assert!(started.elapsed() < Duration::from_secs(1), "{what}: {:?}", started.elapsed());
+        drop(silent);
+    }
+    // The same by the unix socket, by this user.
+    let silent = crowd(1000, b"", || UnixStream::connect(server.socket()).unwrap());
+    let started = Instant::now();
+    assert_eq!(server.get("/v1/stats").status, 200);
+    assert!(started.elapsed() < Duration::from_secs(1), "{:?}", started.elapsed());
+    drop(silent);
+    server.stop();
+}
+
+/// A user that has nothing to do with this process.
+const OTHER: u32 = 54_321;
+
+/// The program, where any user may run it.
+fn program_for_all(folder: &Path) -> std::path::PathBuf {
+    let program = folder.join("larder");
+    std::fs::copy(larder().get_program(), &program).unwrap();
+    std::fs::set_permissions(&program, Permissions::from_mode(0o755)).unwrap();
+    program
+}
+
+#[test]
+fn server_and_ctl_of_different_users_do_not_trust_each_other() {
+    if !larder_testing::is_root() {
+        return;
+    }
+    let server = Server::start(&["one"], &[]);
+    let folder = server.folder.path();
+    let program = program_for_all(folder);
+    let open = |path: &Path, mode| {
+        std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    };
+    open(folder, 0o755);
+    open(&server.socket(), 0o666);
+    let ask = |socket: &Path, user: u32, words: &[&str]| {
+        let mut command = std::process::Command::new(&program);
+        command.args(["ctl", "volumes", "--control"]).arg(socket).args(words);
+        command.current_dir("/").uid(user).gid(user).output().unwrap()
+    };
+    assert!(ask(&server.socket(), 0, &[]).status.success());
+    let refused = ask(&server.socket(), OTHER, &[]);
+    assert_eq!(refused.status.code(), Some(2), "{}", text(&refused.stdout));
+    // The other way round: root asks a server of that user.
+    let theirs = TempDir::new().unwrap();
+    std::os::unix::fs::chown(theirs.path(), Some(OTHER), None).unwrap();
+    let image = super::rig::images(theirs.path(), &["two"]).remove(0);
+    std::os::unix::fs::chown(&image, Some(OTHER), None).unwrap();
+    let socket = theirs.path().join("two.control");
+    let mut command = std::process::Command::new(&program);
+    command.arg("serve").arg(&image).args(["--memory", "16MiB"]);
+    command.current_dir("/").uid(OTHER).gid(OTHER);
+    let other = Server::spawn(theirs, command, 1);
+    let refused = ask(&socket, 0, &[]);
+    assert_eq!(refused.status.code(), Some(2));
+    let said = text(&refused.stderr);
+    assert!(said.contains("it runs as uid 54321, and not as you or root"), "{said}");
+    let asked = ask(&socket, 0, &["--trust-uid", "54321"]);
+    assert!(text(&asked.stdout).contains("two"), "{}", text(&asked.stderr));
+    assert!(ask(&socket, OTHER, &[]).status.success());
+    other.stop();
+    server.stop();
+}
+
+#[test]
+fn a_socket_that_another_user_could_have_made_is_not_asked() {
+    let folder = TempDir::new().unwrap();
+    let shared = folder.path().join("tmp");
+    let runtime = folder.path().join("run");
+    for (path, mode) in [(&shared, 0o1777), (&runtime, 0o700)] {
+        std::fs::create_dir(path).unwrap();
+        std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    }
+    let planted = std::os::unix::net::UnixListener::bind(shared.join("larder-x.control")).unwrap();
+    planted.set_nonblocking(true).unwrap();
+    let ctl = |directory: &Path| {
+        let mut command = larder();
+        command.args(["ctl", "stop"]).env("TMPDIR", &shared).env("XDG_RUNTIME_DIR", &shared);
+        let output = command.env("RUNTIME_DIRECTORY", directory).output().unwrap();
+        assert_eq!(output.status.code(), Some(2));
+        text(&output.stderr)
+    };
+    assert!(ctl(&runtime).contains("find a server: none listens"));
+    // A directory that others may write to is not looked into either.
+    assert!(ctl(&shared).contains("find a server"));
+    assert!(planted.accept().is_err(), "somebody connected");
+    let image = super::rig::images(folder.path(), &["one"]).remove(0);
+    let mut command = larder();
+    command.arg("serve").arg(image).args(["--memory", "16MiB"]).env("RUNTIME_DIRECTORY", &shared);
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let said = text(&output.stderr);
+    assert!(said.contains("other users may write to it (chmod go-w)"), "{said}");
+}
+
+#[test]
+fn files_behind_links_of_another_user_are_not_written() {
+    if !larder_testing::is_root() {
+        return;
+    }
+    let folder = TempDir::new().unwrap();
+    let victim = folder.path().join("victim");
+    std::fs::write(&victim, "precious").unwrap();
+    let link = folder.path().join("link.json");
+    std::os::unix::fs::symlink(&victim, &link).unwrap();
+    std::os::unix::fs::lchown(&link, Some(OTHER), None).unwrap();
+    let link = link.display().to_string();
+    for flag in ["--counters", "--record"] {
+        let said = refused(&[flag, &link]);
+        assert!(said.contains("symbolic link link.json belongs to uid 54321"), "{flag}: {said}");
+    }
+    let token = token_file(folder.path(), 0o600);
+    std::os::unix::fs::chown(&token, Some(OTHER), None).unwrap();
+    let said = refused(&["--control-tcp", "127.0.0.1:0", "--control-token", &token]);
+    assert!(said.contains("it belongs to uid 54321"), "{said}");
+    assert_eq!(std::fs::read_to_string(&victim).unwrap(), "precious");
+}
+
+#[test]
+fn the_scheme_has_no_case_and_a_name_occurs_once() {
+    let folder = TempDir::new().unwrap();
+    let token = token_file(folder.path(), 0o600);
+    let address = format!("127.0.0.1:{}", free_port());
+    let options = ["--control-tcp", address.as_str(), "--control-token", token.as_str()];
+    let server = Server::start(&["one"], &options);
+    let request = format!(
+        "GET /v1/stats HTTP/1.1\r\nHost: x\r\nauthorization: bearer {TOKEN}\r\nConnection: \
+         close\r\n\r\n"
+    );
+    assert_eq!(talk(TcpStream::connect(&address).unwrap(), &request).status, 200);
+    let twice = r#"{"set": {"age-max": "1000", "age-max": "2000"}}"#;
+    let answer = server.post("/v1/set", twice);
+    assert_eq!(answer.status, 400, "{answer:?}");
+    assert!(answer.error().contains("the name \"age-max\" occurs twice"), "{answer:?}");
     server.stop();
 }
 

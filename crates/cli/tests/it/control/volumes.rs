@@ -100,7 +100,7 @@ fn what_cannot_be_added_changes_nothing() {
     let again = format!("again={one}");
     let wrong: [(&[&str], &str); 9] = [
         (&[&one], "add one: there is a volume of this name"),
-        (&[&again], "another process uses it; one cache per store"),
+        (&[&again], "caches the same data; use that cache or stop it first"),
         (&[&odd], "its length, 1000 bytes, is not a multiple of 512"),
         (&[&none], "none.img: No such file or directory"),
         (&[&two, "polcy=lru"], "set two.polcy: there is no setting \"polcy\"; did you mean"),

@@ -63,8 +63,8 @@ fn resident_blocks(server: &Server) -> u64 {
 
 /// Waits until everything is read back; then all that is hot must hit.
 fn must_be_warm(server: &Server, data: &TempDir) {
-    // With what read-ahead brought there may be more than what is hot; the last reads are still on
-    // their way when nothing is left to begin.
+    // Read-ahead may make more than the hot set resident, and the last reads may still be in flight
+    // when `warming_bytes` is 0.
     let wanted: u64 = listed(data).unwrap().iter().map(|range| range.end - range.start).sum();
     eventually("what was cached is read back", || {
         let volume = &server.get("/v1/volumes").json()["volumes"][0];

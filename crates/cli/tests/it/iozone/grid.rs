@@ -130,7 +130,7 @@ fn how_files_are_opened_is_in_the_record() {
 #[test]
 fn more_trials_are_done_until_the_interval_is_small() {
     let (_, run) = recorded("-s 16m -r 64k -i 1 --trials 6..8 --confidence 99%");
-    // On a busy machine the rates of six trials may differ by more.
+    // On a busy machine the rates of six trials may spread further.
     let rates = &run.main_sample().unwrap().values;
     let is_small = |trials: &usize| {
         let interval = sign_interval(&rates[..*trials]).unwrap();
@@ -153,7 +153,7 @@ fn the_default_is_the_automatic_grid() {
     assert!(said.err.contains("it needs 879 TiB and "), "{said:?}");
 }
 
-/// The columns of tests 0 to 7, as series are called, and whether they write.
+/// The columns of tests 0 to 7: names of the series, and whether the test writes.
 const COLUMNS: [(&str, bool); 13] = [
     ("write", true),
     ("rewrite", true),
@@ -170,7 +170,7 @@ const COLUMNS: [(&str, bool); 13] = [
     ("freread", false),
 ];
 
-/// The cells of the automatic mode up to a largest file: bytes of a file and of a record.
+/// Returns the cells of the automatic mode up to a largest file: bytes of the file and of a record.
 fn cells(largest: u64) -> Vec<(u64, u64)> {
     let doubling = |first: u64| std::iter::successors(Some(first), |size| Some(size * 2));
     let mut cells = Vec::new();
@@ -184,7 +184,7 @@ fn cells(largest: u64) -> Vec<(u64, u64)> {
 
 #[test]
 fn the_automatic_grid_is_one_command_with_tables_and_maps() {
-    // `cargo xtask prove iozone` has a file system of 4 GiB for the whole grid.
+    // `cargo xtask prove iozone` provides a file system of 4 GiB for the whole grid.
     let place = std::env::var_os("LARDER_IOZONE_DIR");
     let largest = if place.is_some() { 512 * KIB * KIB } else { 256 * KIB };
     let folder = place
@@ -209,7 +209,7 @@ fn the_automatic_grid_is_one_command_with_tables_and_maps() {
         let mut found = Vec::new();
         for (file, rates) in &table.files {
             for (bytes, rate) in table.records.iter().zip(rates) {
-                // What was not measured is left out, and is no 0.
+                // A cell that was not measured is empty, not 0.
                 let Some(rate) = *rate else { continue };
                 found.push((*file, *bytes));
                 let name = format!("{column} at file_bytes {file}, record_bytes {bytes}");

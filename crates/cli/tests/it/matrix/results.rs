@@ -77,7 +77,7 @@ fn a_machine_that_is_not_as_before_is_a_finding() {
     let work = ["--", "--number", "500", "--transactions", "3000"];
     let mut running = command(&scratch, &[&long[..], &work].concat());
     let child = running.spawn().unwrap();
-    super::rig::until("the first cell is there", || !traces(&scratch).is_empty());
+    super::rig::until("the first cell exists", || !traces(&scratch).is_empty());
     let mounted = Command::new("mount").args(["-t", "tmpfs", "none"]).arg(&other).status();
     let output = child.wait_with_output().unwrap();
     let unmounted = Command::new("umount").arg(&other).status();
@@ -136,7 +136,8 @@ fn a_cell_that_cannot_be_made_ends_it_and_what_was_measured_is_kept() {
     assert_eq!((names(folder.path()), traces(folder.path())), (vec![], vec![]));
 }
 
-/// Devices, schedulers, mounts and priorities of the machine, as other programs show them.
+/// Returns the devices, schedulers, mounts and priority of the machine, as other programs list
+/// them.
 fn machine() -> String {
     let script = "losetup --list --noheadings; grep . /sys/block/*/queue/scheduler \
                   /sys/block/*/queue/nr_requests; cut -d' ' -f1-4 /proc/self/mounts; \
@@ -145,7 +146,7 @@ fn machine() -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The long form, for `cargo xtask prove matrix`.
+/// Long form of the tests, for `cargo xtask prove matrix`.
 #[test]
 fn three_file_systems_on_four_schedulers_leave_the_machine_as_it_was() {
     const SYSTEMS: [&str; 3] = ["ext4", "xfs", "btrfs"];
@@ -179,6 +180,9 @@ fn three_file_systems_on_four_schedulers_leave_the_machine_as_it_was() {
     let page = Command::new(program()).args(["report", "--format", "html"]).arg(&record).output();
     let page = String::from_utf8(page.unwrap().stdout).unwrap();
     assert_eq!(page.matches("<figure>").count(), 8, "a chart for each column of the table");
-    assert!(!page.contains("<script src") && !page.contains("href=\"http"), "it fetches something");
-    println!("shown: {} cells, 8 charts, nothing of the machine changed", run.parts.len());
+    assert!(
+        !page.contains("<script src") && !page.contains("href=\"http"),
+        "the page fetches something"
+    );
+    println!("shown: {} cells, 8 charts, the machine is unchanged", run.parts.len());
 }

@@ -31,7 +31,7 @@ pub(crate) fn may() -> bool {
     lacks.is_none()
 }
 
-/// The program that is tried: another one for `cargo xtask prove matrix`.
+/// Returns the program under test, or the one that `cargo xtask prove matrix` names.
 pub(crate) fn program() -> std::ffi::OsString {
     std::env::var_os("LARDER_BINARY").unwrap_or_else(|| env!("CARGO_BIN_EXE_larder").into())
 }

@@ -14,7 +14,7 @@ fn refused(script: &str, words: &[&str]) -> String {
     assert_eq!(said.code, Some(2), "{said:?}");
     assert_eq!(said.out, "");
     assert_eq!(names(folder.path()), ["script"]);
-    // A run of more than ten seconds prints how far it is.
+    // A run of more than ten seconds prints its progress.
     let mut lines = said.err.lines().filter(|line| !line.contains(" of up to "));
     let sentence = lines.next().unwrap_or_default().to_owned();
     assert_eq!(lines.next(), None, "{said:?}");
@@ -107,7 +107,7 @@ fn a_file_system_that_fills_up_ends_the_run_and_is_left_empty() {
     let mounted = match Mounted::tmpfs("size=4m") {
         Ok(mounted) => mounted,
         Err(why) => {
-            skip(format_args!("a small file system cannot be mounted here ({why})"));
+            skip(format_args!("cannot mount a small file system ({why})"));
             return;
         }
     };
@@ -137,7 +137,7 @@ fn a_read_only_file_system_is_named() {
     let mounted = match Mounted::tmpfs("ro") {
         Ok(mounted) => mounted,
         Err(why) => {
-            skip(format_args!("a file system cannot be mounted here ({why})"));
+            skip(format_args!("cannot mount a file system ({why})"));
             return;
         }
     };

@@ -116,7 +116,7 @@ impl Served {
     /// Runs a command that serves so many volumes on the folder's socket.
     pub(crate) fn spawn(folder: &Folder, mut command: Command, volumes: usize) -> Self {
         let listen = format!("unix:{}", folder.path("socket").display());
-        command.args(["--memory", "16MiB", "--listen", &listen]);
+        command.args(["--memory", "16MiB", "--listen", &listen, "--control", "none"]);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the program starts");
         let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();

@@ -11,7 +11,7 @@ pub(crate) struct Said {
     pub(crate) err: String,
 }
 
-/// The program that is tried: another one for `cargo xtask prove`.
+/// Returns the program under test, or the one that `cargo xtask prove` names.
 pub(crate) fn program() -> std::ffi::OsString {
     std::env::var_os("LARDER_BINARY").unwrap_or_else(|| env!("CARGO_BIN_EXE_larder").into())
 }

@@ -1,7 +1,7 @@
 //! What it refuses: one sentence, and nothing is left.
 
 use super::rig::{LONG, SHORT, command, done, folder, may, names, refused, text, until};
-use larder_testing::{has_tool, is_root, skip};
+use larder_testing::{Cleanup, has_tool, is_root, skip};
 use std::fs::File;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -14,8 +14,8 @@ fn tool(name: &str, words: &[&str]) {
     assert!(output.status.success(), "{name} {words:?}: {}", text(&output.stderr));
 }
 
-/// A mounted file system, unmounted when dropped.
-struct Mounted(TempDir);
+/// A mounted file system, unmounted when dropped, or when the test process dies.
+struct Mounted(TempDir, Cleanup);
 
 impl Mounted {
     fn path(&self) -> &Path {
@@ -32,16 +32,24 @@ impl Mounted {
         let path = image.path().to_str().unwrap();
         tool("mkfs.ext4", &["-q", "-F", path]);
         let point = folder();
+        let cleanup = unmounted_at_death(point.path());
         tool("mount", &["-o", "loop", path, point.path().to_str().unwrap()]);
         std::fs::remove_dir(point.path().join("lost+found")).unwrap();
-        Some(Mounted(point))
+        Some(Mounted(point, cleanup))
     }
 }
 
 impl Drop for Mounted {
     fn drop(&mut self) {
         tool("umount", &[self.0.path().to_str().unwrap()]);
+        self.1.cancel();
     }
+}
+
+/// Unmounts and removes a directory when the test process dies.
+fn unmounted_at_death(point: &Path) -> Cleanup {
+    let script = "umount --lazy \"$1\"; rmdir -- \"$1\"";
+    Cleanup::with(script, &[point.to_str().unwrap()])
 }
 
 #[test]
@@ -97,8 +105,9 @@ fn a_folder_that_cannot_be_written_to_is_named() {
     }
     let point = folder();
     let path = point.path().to_str().unwrap().to_owned();
+    let cleanup = unmounted_at_death(point.path());
     tool("mount", &["--bind", &path, &path]);
-    let mounted = Mounted(point);
+    let mounted = Mounted(point, cleanup);
     tool("mount", &["-o", "remount,ro,bind", &path]);
     let said = refused(mounted.path(), &SHORT);
     assert!(said.contains("make a scratch folder in ") && said.contains("Read-only"), "{said}");

@@ -25,7 +25,7 @@ pub(crate) const SHORT: [&str; 11] = [
     "--length",
     LENGTH,
 ];
-/// [`SHORT`] once: enough where nothing is asserted of what was measured.
+/// [`SHORT`] with one trial, for tests that do not check the measurements.
 pub(crate) fn shortest() -> [&'static str; 11] {
     SHORT.map(|word| if word == "4" { "1" } else { word })
 }

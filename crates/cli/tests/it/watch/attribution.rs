@@ -32,7 +32,8 @@ fn share(part: u64, whole: u64) -> f64 {
 
 /// Two processes write a file each, and both are gone when the kernel writes.
 pub(crate) fn later(bench: &Bench) {
-    // Enough that metadata, written once more for each sync of another process, stay below 5 %.
+    // Large enough that metadata, which each sync(2) of another process writes again, stays below 5
+    // %.
     let mib = 64;
     // Room is taken before, so that little else is written.
     let paths: [PathBuf; 2] = ["one", "two"].map(|name| bench.path().join(name));

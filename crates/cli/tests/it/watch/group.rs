@@ -1,10 +1,9 @@
 //! A memory group of our own: a machine with little memory within this one.
 //!
-//! What is done in it is done by this test program once more, which is told by its environment what
-//! that is. It prepares, says so, and begins when it is told to. Whatever happens, a shell that
-//! waits for the end of this process undoes what was made.
+//! A second process of this test program does the work in the group; its environment names the
+//! task. It prepares, reports that it is ready, and starts on request.
 
-use larder_testing::skip;
+use larder_testing::{Cleanup, skip};
 use std::io::{BufRead, BufReader, Lines, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -25,30 +24,11 @@ const REMOVE: &str = "for try in 1 2 3 4 5 6 7 8 9 10; do \
 /// A name, and what is done with the file.
 pub(crate) type Work = (&'static str, fn(&Path, &dyn Fn()));
 
-/// A script that is run when this is dropped, or when this process ends in whichever way.
-pub(crate) struct Undo(Child);
-
-impl Undo {
-    pub(crate) fn with(script: &str, words: &[&str]) -> Undo {
-        let script = format!("read -r end; {script}");
-        let mut command = Command::new("setsid");
-        command.args(["sh", "-c", &script, "undo"]).args(words).stderr(Stdio::null());
-        Undo(command.stdin(Stdio::piped()).spawn().unwrap())
-    }
-}
-
-impl Drop for Undo {
-    fn drop(&mut self) {
-        drop(self.0.stdin.take());
-        drop(self.0.wait());
-    }
-}
-
 /// A group with a limit.
 pub(crate) struct Group {
     folder: PathBuf,
     name: String,
-    _undo: Undo,
+    _cleanup: Cleanup,
 }
 
 impl Group {
@@ -64,12 +44,12 @@ impl Group {
             {
                 continue;
             }
-            let undo = Undo::with(REMOVE, &[folder.to_str().unwrap()]);
+            let cleanup = Cleanup::with(REMOVE, &[folder.to_str().unwrap()]);
             if std::fs::write(folder.join(limit), (mib << 20).to_string()).is_ok() {
-                return Some(Group { folder, name, _undo: undo });
+                return Some(Group { folder, name, _cleanup: cleanup });
             }
         }
-        skip("no memory controller for groups");
+        skip("no memory controller for control groups");
         None
     }
 
@@ -86,7 +66,7 @@ impl Group {
     /// Starts this program in the group, and waits until it has prepared.
     pub(crate) fn start(&self, work: &str, file: &Path) -> Working {
         let mut child = Command::new("sh")
-            .args(["-c", "echo $$ > \"$1\"; shift; exec \"$@\"", "enter"])
+            .args(["-c", "echo $$ > \"$1\" && shift && exec \"$@\"", "enter"])
             .arg(self.door())
             .arg(std::env::current_exe().unwrap())
             .args(["--exact", "watch::what_is_done_in_a_group", "--nocapture"])

@@ -1,10 +1,9 @@
 //! Findings about what may be dirty. The limits are those of the whole machine, so this is done
 //! only where the proof asks for it, and they are put back whatever happens.
 
-use super::group::Undo;
 use super::rig::Bench;
 use super::sick;
-use larder_testing::skip;
+use larder_testing::{Cleanup, skip};
 use std::fmt::Write;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -29,7 +28,7 @@ pub(crate) fn all(bench: &Bench) {
 }
 
 /// Puts back what is in force now, when dropped.
-fn keep() -> Undo {
+fn keep() -> Cleanup {
     let mut script = String::new();
     for (ratio, bytes) in PAIRS {
         for name in [ratio, bytes] {
@@ -39,7 +38,7 @@ fn keep() -> Undo {
             }
         }
     }
-    Undo::with(&script, &[])
+    Cleanup::with(&script, &[])
 }
 
 fn write(file: &File, bytes: u64) {
@@ -85,15 +84,15 @@ fn high(bench: &Bench) {
     let (image_name, folder_name) = (image.to_str().unwrap(), folder.to_str().unwrap());
     let attach = |of: &str| text("losetup", &["--find", "--show", "--direct-io=on", of]);
     let below = attach(image_name);
-    let first = Undo::with("losetup --detach \"$1\"", &[&below]);
+    let first = Cleanup::with("losetup --detach \"$1\"", &[&below]);
     let device = attach(&below);
-    let second = Undo::with("losetup --detach \"$1\"", &[&device]);
+    let second = Cleanup::with("losetup --detach \"$1\"", &[&device]);
     text("mkfs.ext4", &["-q", "-E", "lazy_itable_init=0,lazy_journal_init=0", &device]);
     text("mount", &[&device, folder_name]);
-    let third = Undo::with("umount \"$1\"", &[folder_name]);
+    let third = Cleanup::with("umount \"$1\"", &[folder_name]);
     let numbers = format!("/sys/block/{}/dev", below.trim_start_matches("/dev/"));
     let numbers = std::fs::read_to_string(numbers).unwrap().trim().to_owned();
-    let lift = Undo::with(&format!("echo \"$1 0\" > {BLKIO}"), &[&numbers]);
+    let lift = Cleanup::with(&format!("echo \"$1 0\" > {BLKIO}"), &[&numbers]);
     std::fs::write(BLKIO, format!("{numbers} {SLOW_BYTES}")).unwrap();
     let file = File::create(folder.join("file")).unwrap();
     std::thread::scope(|scope| {

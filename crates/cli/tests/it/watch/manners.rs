@@ -100,7 +100,7 @@ pub(crate) fn several_processes(bench: &Bench) {
     for pid in same {
         let found = counts(&watch, &path, pid);
         assert_eq!(found.read_pages, pages, "{found:?}");
-        assert!(found.miss_pages <= gone, "{gone} pages went: {:?}", watch.total.rows);
+        assert!(found.miss_pages <= gone, "{gone} pages left the cache: {:?}", watch.total.rows);
         assert!((found.hit_pages + gone) * 100 >= found.read_pages * 99, "{found:?}");
     }
     println!("shown: {}, four processes on one file: {pages} pages each exact", bench.kind);
@@ -130,7 +130,7 @@ pub(crate) fn a_ring(bench: &Bench) {
     let gone = gone_pages(&watch, &path);
     let (hits, misses) = (pages.saturating_sub(gone), pages + gone);
     println!(
-        "shown: {}, io_uring: {hits} hits and {misses} misses, told {} and {} ({} by read-ahead)",
+        "shown: {}, io_uring: {hits} hits and {misses} misses, found {} and {} ({} by read-ahead)",
         bench.kind,
         found.hit_pages + found.read_ahead_hit_pages,
         found.miss_pages,
@@ -233,7 +233,7 @@ pub(crate) fn writes_of_any_size(bench: &Bench) {
 
 /// A removed file and the one that gets its number stay apart.
 pub(crate) fn the_same_number(bench: &Bench) {
-    // btrfs never gives one again.
+    // btrfs does not reuse inode numbers.
     if bench.kind == "btrfs" {
         return;
     }
@@ -265,7 +265,7 @@ pub(crate) fn the_same_number(bench: &Bench) {
         };
         let Some(second) = found else {
             watching.end();
-            skip(format_args!("{}: no inode number was given again", bench.kind));
+            skip(format_args!("{}: no inode number was reused", bench.kind));
             return;
         };
         all(&second, 2 * times);
@@ -300,7 +300,8 @@ pub(crate) fn into_a_group(bench: &Bench) {
     let mut shell = Command::new("sh");
     shell.args(["-c", script, "joins"]).args([&outside, &inside]).arg(group.door());
     let _read_fails_without_a_line = shell.stdout(Stdio::null()).status().unwrap();
-    // The events are those of the whole machine: a busy one may lose some, and says so.
+    // The events are those of the whole machine: on a busy one some may be lost, which the result
+    // reports.
     let watch = watching.end_within(END_MAX);
     let is_complete = watch.total.lost_events == 0;
     let pages = |file: &Path, process: &str| {

@@ -16,10 +16,10 @@ const IMAGE_BYTES: u64 = 512 << 20;
 /// Pages of the file that most workloads read.
 pub(crate) const FILE_PAGES: u64 = 15_360;
 
-/// Time that the command may take to end.
+/// Maximum time for the command to end.
 pub(crate) const END_MAX: Duration = Duration::from_mins(5);
 
-/// So many requests, or with the short budget a part of them.
+/// Returns `full`, or a quarter of it with the short budget.
 pub(crate) fn requests(full: u64) -> u64 {
     budget(full / 4, full)
 }
@@ -67,7 +67,8 @@ pub(crate) struct Watching {
     child: Child,
     result: PathBuf,
     _folder: tempfile::TempDir,
-    /// Each start removes what killed ones left in tracefs, which other tests count.
+    /// Other tests count the instances in tracefs, and each start removes those of killed
+    /// processes.
     _tracefs: MachineLock,
 }
 
@@ -97,15 +98,15 @@ impl Watching {
         self.child.wait().unwrap();
     }
 
-    /// Ends it as Ctrl-C does; what it found, which is all that happened.
+    /// Ends it as Ctrl-C does and returns its result; no event may be lost.
     pub(crate) fn end(self) -> Watch {
         let watch = self.end_within(END_MAX);
         assert_eq!(watch.total.lost_events, 0, "events were lost");
         watch
     }
 
-    /// The same, but a machine without a processor for the command may lose events. It is killed,
-    /// and the test fails, if it takes longer.
+    /// As [`Watching::end`], but events may be lost, as on a busy machine. If it takes longer than
+    /// `limit`, it is killed and the test fails.
     pub(crate) fn end_within(mut self, limit: Duration) -> Watch {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
@@ -145,15 +146,15 @@ pub(crate) fn counts(watch: &Watch, file: &Path, pid: u32) -> Counts {
     sum
 }
 
-/// Pages of a file that left the cache while it was watched: they are missed once more.
+/// Returns how many pages of a file left the cache while it was watched; each is missed once more.
 pub(crate) fn gone_pages(watch: &Watch, file: &Path) -> u64 {
     let name = file.display().to_string();
     let rows = watch.total.rows.iter().filter(|row| row.file == name);
     rows.map(|row| row.counts.evicted_pages + row.counts.dropped_pages).sum()
 }
 
-/// Returns whether the kernel has written what was dirty, for another process's sync(2) or because
-/// it took long: then it becomes dirty again.
+/// Returns whether the kernel has written back dirty pages, for another process's sync(2) or by
+/// age. Later writes make these pages dirty again.
 pub(crate) fn is_written_back(watch: &Watch) -> bool {
     watch.total.rows.iter().any(|row| row.counts.lazy_flushes > 0)
 }
@@ -171,7 +172,7 @@ impl Bench {
             kind: KINDS.iter().find(|it| it.name == kind).unwrap(),
             bytes: IMAGE_BYTES,
             scheduler: "none".to_owned(),
-            // With metadata once, and not twice, its syncs are a small part of what is written.
+            // With a single copy of the metadata, syncs are a small part of all writes.
             make_options: metadata.iter().map(ToString::to_string).collect(),
             mount_options: String::new(),
         };

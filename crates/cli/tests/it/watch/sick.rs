@@ -24,7 +24,7 @@ fn read(file: &File, page: u64) {
     file.read_exact_at(&mut [0; 4096], page * PAGE).unwrap();
 }
 
-/// Watches `work`, done once, for at least [`LONG`].
+/// Watches a single run of `work` for at least [`LONG`].
 fn watched(words: &[&str], mut work: impl FnMut()) -> Watch {
     let watching = Watching::start(&[words, &["--interval", INTERVAL]].concat());
     let begun = Instant::now();
@@ -34,7 +34,7 @@ fn watched(words: &[&str], mut work: impl FnMut()) -> Watch {
     watching.end_within(END_MAX)
 }
 
-/// The rules that fire, and what was seen.
+/// Returns the rules that fire, and their evidence.
 fn rules(watch: Watch) -> Vec<(String, String)> {
     watch.findings.into_iter().map(|finding| (finding.rule, finding.seen)).collect()
 }
@@ -149,8 +149,8 @@ pub(crate) fn none(bench: &Bench) {
     };
     let words = [bench.path().to_str().unwrap()];
     let nothing = |watch: Watch, name: &str| {
-        // The first read of a new file whose inode was written back makes it dirty again: then the
-        // finding is right.
+        // The first read of a new file makes its inode dirty again if it was written back; the
+        // finding is then correct.
         let written_back = is_written_back(&watch);
         let mut rules = rules(watch);
         rules.retain(|(rule, _)| !written_back || rule != "access-times");

@@ -1,11 +1,12 @@
 //! Findings that are about the memory of a whole machine: shown in a memory group, which is as good
 //! as a machine to those that live in it.
 
-use super::group::{self, Group, Undo, Work};
+use super::group::{self, Group, Work};
 use super::reads::Random;
 use super::rig::{Bench, FILE_PAGES};
 use super::sick;
 use larder_host::residency;
+use larder_testing::Cleanup;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -51,8 +52,8 @@ fn leak(file: &Path, prepared: &dyn Fn()) {
     assert!(all.iter().all(|it| it[MIB] == 1));
 }
 
-/// Holds nearly everything, and reads a file for which there is no room. Each page was read before:
-/// only one that comes back counts as paged, however few are read in the time.
+/// Holds nearly all memory, and reads a file that does not fit. Each page was read before, since
+/// only pages that are read again count as paged, and few are read in the time.
 fn page(file: &Path, prepared: &dyn Fn()) {
     let held = vec![1_u8; HELD_MIB * MIB];
     read_all(file);
@@ -115,7 +116,7 @@ fn layered(bench: &Bench) {
     std::fs::create_dir(&folder).unwrap();
     File::create(&image).unwrap().set_len(96 << 20).unwrap();
     let (image_name, folder_name) = (image.to_str().unwrap(), folder.to_str().unwrap());
-    let undo = Undo::with("umount \"$1\"", &[folder_name]);
+    let cleanup = Cleanup::with("umount \"$1\"", &[folder_name]);
     let run = |command: &str, words: &[&str]| {
         assert!(Command::new(command).args(words).status().unwrap().success(), "{command}");
     };
@@ -129,7 +130,7 @@ fn layered(bench: &Bench) {
         residency::drop::file(path).unwrap();
     }
     expect("layered-caches", LAYERS_MIB, "read", &file);
-    drop(undo);
+    drop(cleanup);
     std::fs::remove_file(&image).unwrap();
 }
 

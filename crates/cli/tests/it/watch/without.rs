@@ -54,7 +54,7 @@ pub(crate) fn may_hide() -> bool {
     let tried = Command::new("unshare").args(["--mount", "sh", "-c", PRIVATE]).output();
     let may = tried.is_ok_and(|out| out.status.success());
     if !may {
-        skip("cannot make a mount namespace with tracefs");
+        skip("cannot create a mount namespace with tracefs");
     }
     may
 }

@@ -24,6 +24,6 @@ fn the_footprint_is_about_the_number_of_different_pages() {
     let references: Vec<Reference> = (0..300_000).map(|n| reference(n % 100_000)).collect();
     sampled.run(&references);
     let footprint = sampled.footprint();
-    // Three deviations of a sample of 1,024 pages.
+    // Three standard deviations of a sample of 1,024 pages.
     assert!((90_000.0..110_000.0).contains(&footprint), "{footprint} of 100,000 pages");
 }

@@ -87,7 +87,7 @@ fn the_bars_hold_what_lru_really_hits() {
             assert!(off < 0.03, "seed {seed}: {point:?}, {truth}");
         }
     }
-    assert!(tried >= 2 * seeds && held * 100 >= tried * 85, "{held} of {tried} bars hold");
+    assert!(tried >= 2 * seeds && held * 100 >= tried * 85, "{held} of {tried} intervals hold");
 }
 
 #[test]

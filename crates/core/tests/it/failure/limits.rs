@@ -1,4 +1,4 @@
-//! Limits on what is pinned and written at a time, and batches of hits.
+//! Limits on pinned ranges and concurrent writes, and batches of hits.
 
 use super::rig::{Rig, options, tuned};
 use larder_core::cache::HitRead;
@@ -68,14 +68,14 @@ fn the_lazy_writer_keeps_background_depth_writes_in_the_store() {
     rig.disks[0].stall.store(true, Ordering::Release);
     rig.run_until(rig.now + 10 * SECOND);
     assert_eq!(rig.writes(), [(0, 1), (2, 1), (4, 1)], "three, however often it is polled");
-    // A client that waits for a read leaves the store room for one.
+    // The pending read of a client does not start another write.
     let mut assembly = Assembly::new(1000, 63 * BLOCK, 4096);
     assert_eq!(rig.cache.read(&mut lane, rig.now, &mut assembly), Status::Pending);
     rig.run();
     assert_eq!(rig.writes().len(), 3);
     rig.disks[0].stall.store(false, Ordering::Release);
     rig.run_until(rig.now + 10 * SECOND);
-    assert_eq!(rig.writes().len(), 20, "all is written once the store goes on");
+    assert_eq!(rig.writes().len(), 20, "all is written once the store continues");
     let mut mail = Vec::new();
     assert!(lane.has_mail());
     lane.collect(&mut mail);
@@ -103,9 +103,9 @@ fn each_of_many_reads_at_once_gets_the_bytes_of_its_own_block() {
     let mut reads: Vec<_> =
         (0..).zip(bytes.iter_mut().map(<[u8; 4]>::as_mut_slice)).map(read).collect();
     let hits = rig.cache.read_hits(&lane, &mut reads);
-    let told: Vec<_> = reads.iter().map(|read| read.hit).collect();
+    let reported: Vec<_> = reads.iter().map(|read| read.hit).collect();
     let expected: Vec<_> = (0..40).map(is_resident).collect();
-    assert_eq!(told, expected);
+    assert_eq!(reported, expected);
     assert_eq!(hits, expected.iter().filter(|&&hit| hit).count());
     for (block, bytes) in (0..40).zip(bytes) {
         let byte = if is_resident(block) { 100 + u8::try_from(block).unwrap() } else { 0 };
@@ -162,7 +162,7 @@ fn a_failed_write_fails_the_flushes_of_the_ranges_that_it_is_in() {
     let expected: Vec<_> = tokens.into_iter().zip(ranges.iter().map(|it| it.1)).collect();
     assert_eq!(ended, expected);
     rig.disks[0].plan.set(Vec::new());
-    assert!(rig.flush(&mut lane).unwrap().is_err(), "the next flush reports it as well");
+    assert!(rig.flush(&mut lane).unwrap().is_err(), "the next flush also reports it");
     assert_eq!(rig.flush(&mut lane), Some(Ok(())), "the write was tried again");
     rig.cache.check(rig.now);
 }

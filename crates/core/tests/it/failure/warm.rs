@@ -122,15 +122,15 @@ fn submit(rig: &mut Rig, ops: Vec<StoreOp<Plain>>) {
     }
 }
 
-/// Begins the read of a block that is missing.
+/// Begins a read of a block that is not resident.
 fn begin_read(rig: &Rig, lane: &mut Lane<Plain>, block: u64) -> Assembly<Plain> {
     let mut read = Assembly::new(7, block * BLOCK, 4096);
     assert_eq!(rig.cache.read(lane, rig.now, &mut read), Status::Pending);
     read
 }
 
-/// Closes the lane of a read that was answered and gives the read up; the cache is whole.
-fn give_up(mut rig: Rig, lane: Lane<Plain>, mut read: Assembly<Plain>) {
+/// Closes the lane of an answered read, abandons the read, and checks the cache.
+fn abandon_read(mut rig: Rig, lane: Lane<Plain>, mut read: Assembly<Plain>) {
     rig.cache.close_lane(lane);
     read.abandon(rig.cache.frames());
     rig.run();
@@ -153,7 +153,7 @@ fn nothing_is_begun_while_a_client_waits() {
     rig.run();
     assert!(!rig.cache.is_warming(&volume));
     assert!(rig.gauge(Gauge::Resident) <= 40 * BLOCK);
-    give_up(rig, lane, read);
+    abandon_read(rig, lane, read);
 }
 
 #[test]
@@ -177,11 +177,11 @@ fn what_lies_beside_a_missed_page_comes_with_it() {
     rig.cache.close_lane(other);
     // The client that waits has not been answered yet: its page is not marked.
     assert_eq!((count(&rig, Counter::ReadMiss), count(&rig, Counter::ReadAheadHit)), (2, 28));
-    give_up(rig, lane, read);
+    abandon_read(rig, lane, read);
 }
 
 #[test]
-fn neighbours_come_along_from_64_blocks_around_the_missed_page() {
+fn a_miss_reads_its_neighbours_from_the_64_blocks_around_it() {
     let mut rig = random_rig(4096, 100_000);
     let mut lane = rig.lane(0);
     let volume = std::sync::Arc::clone(&rig.disks[0].volume);
@@ -191,7 +191,7 @@ fn neighbours_come_along_from_64_blocks_around_the_missed_page() {
     assert_eq!(order, [(192, 64)]);
     submit(&mut rig, ops);
     rig.run();
-    give_up(rig, lane, read);
+    abandon_read(rig, lane, read);
 }
 
 #[test]
@@ -207,7 +207,7 @@ fn nothing_comes_along_for_which_something_must_go() {
     assert_eq!(count(&rig, Counter::EvictedPages), 0);
     submit(&mut rig, ops);
     rig.run();
-    give_up(rig, lane, read);
+    abandon_read(rig, lane, read);
 }
 
 #[test]

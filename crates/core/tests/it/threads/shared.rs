@@ -30,7 +30,7 @@ const CHANGES: u64 = 50;
 /// The low bits of what a block holds are its own number, those above are that of the write.
 const BLOCK_BITS: u32 = 8;
 
-/// Blocks of a page, write mode, policy.
+/// Blocks per page, write mode, policy.
 pub(crate) const CASES: [(u32, WriteMode, PolicyKind); 6] = [
     (1, WriteMode::Back, PolicyKind::S3Fifo),
     (4, WriteMode::Back, PolicyKind::Lru),

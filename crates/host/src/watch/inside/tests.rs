@@ -23,7 +23,7 @@ fn started(file: &Opened, tells_all: bool) -> Option<(Inside, Key)> {
 fn file(pages: usize) -> Option<Opened> {
     let path = std::env::current_dir().unwrap();
     if crate::mounts::Mount::of(&path).is_ok_and(|mount| mount.is_memory()) {
-        skip(format_args!("{} is in memory", path.display()));
+        skip(format_args!("{} is on a file system in memory", path.display()));
         return None;
     }
     let file = tempfile::tempfile_in(path).unwrap();

@@ -10,20 +10,20 @@ use super::{BLOCK_DEVICES, Ledger};
 /// Bytes of a sector.
 const SECTOR_BYTES: u64 = 512;
 
-/// The number of the inode that holds the metadata of btrfs (`fs/btrfs/btrfs_inode.h`); files have
-/// numbers from 256 on.
+/// Inode number of the metadata of btrfs (`fs/btrfs/btrfs_inode.h`); files have numbers from 256
+/// on.
 const BTREE_INODE: u64 = 1;
 
 impl Ledger {
-    /// A thread has brought pages of a file in, and is about to ask the disk for them. Where they
-    /// are metadata, they say where the data of the file that it was reading is: it goes on with
-    /// that file.
+    /// Records that a thread has added pages of a file to the page cache and is about to read them
+    /// from the disk. If they are metadata, they locate the data of the file that the thread was
+    /// reading, and it continues with that file.
     pub(super) fn reads(&mut self, thread: u32, file: FileId, pages: u64) {
         let bytes = pages.saturating_mul(self.page_bytes);
-        let between = self.is_metadata(file);
+        let is_metadata = self.is_metadata(file);
         let doing = self.doing(thread);
         doing.then_reads = match (doing.then_reads, doing.reads) {
-            _ if !between => None,
+            _ if !is_metadata => None,
             (Some((then, left)), _) => Some((then, left.saturating_add(bytes))),
             (None, Some(then)) if then != file => Some((then, bytes)),
             (None, _) => None,

@@ -166,10 +166,10 @@ fn files_of_block_devices_and_of_partitions_are_found() {
     assert_eq!(ledger.unattributed().read_bytes, PAGE);
 }
 
-/// btrfs looks its checksums up, and ext4 its extents, after a read has begun and before its data
-/// are asked for.
+/// After a read has begun and before it requests its data, btrfs reads checksums and ext4 reads
+/// extents.
 #[test]
-fn metadata_in_the_middle_of_a_read_do_not_take_its_data() {
+fn metadata_read_during_a_read_does_not_change_the_file_of_its_data() {
     for (dev, ino, meta) in [(40, 1, true), (3, u64::from(DEV), false)] {
         let mut ledger = ledger();
         let metadata = Key { dev, ino };

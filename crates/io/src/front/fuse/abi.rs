@@ -389,6 +389,15 @@ pub(super) struct NotifyEntryOut {
     pub(super) flags: u32,
 }
 
+/// Of nodes to forget; their numbers follow.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(super) struct NotifyPruneOut {
+    pub(super) count: u32,
+    pub(super) padding: u32,
+    pub(super) spare: u64,
+}
+
 /// The head of an entry of a directory; the name follows, and zeros up to a multiple of eight.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
@@ -418,6 +427,11 @@ pub(super) fn head_of<T: FromBytes + IntoBytes>(bytes: &[u8]) -> T {
 pub(super) fn name_of(bytes: &[u8]) -> &[u8] {
     let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
     &bytes[..end]
+}
+
+/// Whether the kernel expects no answer to a request.
+pub(super) fn is_unanswered(code: u32) -> bool {
+    matches!(code, opcode::FORGET | opcode::BATCH_FORGET | opcode::INTERRUPT)
 }
 
 #[cfg(test)]
@@ -450,7 +464,10 @@ mod tests {
         assert_eq!([size_of::<RenameIn>(), size_of::<LinkIn>(), size_of::<FsyncIn>()], [16, 8, 16]);
         assert_eq!([size_of::<SetxattrIn>(), size_of::<GetxattrIn>()], [8, 8]);
         assert_eq!([size_of::<StatxTime>(), size_of::<StatxOut>()], [16, 288]);
-        assert_eq!([size_of::<NotifyInodeOut>(), size_of::<NotifyEntryOut>()], [24, 16]);
+        assert_eq!(
+            [size_of::<NotifyInodeOut>(), size_of::<NotifyEntryOut>(), size_of::<NotifyPruneOut>()],
+            [24, 16, 16]
+        );
         assert_eq!([size_of::<BatchForgetIn>(), size_of::<ForgetOne>()], [8, 16]);
     }
 

@@ -9,7 +9,6 @@
 //! Invariants: what the kernel has looked up stays known until the kernel forgets it; data of a
 //! file that nobody can reach any more is never written.
 
-mod alone;
 mod attributes;
 mod clerk;
 mod data;
@@ -22,6 +21,7 @@ mod nodes;
 mod requests;
 mod rules;
 mod sections;
+mod shed;
 
 pub(super) use clerk::{Clerks, own_mask};
 pub(super) use data::Recent;
@@ -34,8 +34,11 @@ use super::abi::{InHeader, capability};
 use super::handshake;
 use super::notify::Kernel;
 use super::passthrough::Passthrough;
-use super::restrictions::MountRestrictions;
+use crate::claim::{Claim, ClaimError};
+use crate::mount_table::MountRestrictions;
 use crate::store::EngineStore;
+use crate::store::directory::{LockError, LockedDirectory};
+use crate::store::file_size_limit;
 use crate::store::files::{FileTable, SourceFile, link_to};
 use clerk::Job;
 use entries::Listing;
@@ -47,6 +50,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit};
 use sections::Section;
+use shed::Descriptors;
 use std::collections::HashMap;
 use std::fmt;
 use std::io;
@@ -67,23 +71,17 @@ pub enum FolderError {
         /// Why.
         source: io::Error,
     },
-    /// Somebody else has it.
-    #[error(
-        "lock {}: another larder has it mounted; one cache for each folder, or data would be lost",
-        .0.display()
-    )]
-    Busy(PathBuf),
-    /// Somebody else has a folder that it lies in, or that lies in it.
-    #[error(
-        "lock {}: another larder has {} mounted; one cache for each file, or data would be lost",
-        path.display(), other.display()
-    )]
-    Overlaps {
-        /// The folder.
+    /// Another process has locked it.
+    #[error("lock {}: {holder} uses it; one cache per data, or data would be lost", path.display())]
+    Busy {
+        /// The directory.
         path: PathBuf,
-        /// The one that is mounted.
-        other: PathBuf,
+        /// The other process, as far as the kernel shows it.
+        holder: String,
     },
+    /// Another cache has some of its data.
+    #[error(transparent)]
+    Claimed(#[from] ClaimError),
     /// It would be mounted inside of itself.
     #[error(
         "mount {} at {}: that is inside of it; choose another mountpoint",
@@ -102,7 +100,7 @@ pub enum FolderError {
 pub struct FolderOptions {
     /// Nothing in it can be changed through the mount.
     pub read_only: bool,
-    /// What users of the mount may not do, beside what the folder's own mount does not let them.
+    /// Restrictions of the mount beside those of the mount that the directory lies on.
     pub restrictions: MountRestrictions,
     /// How long the kernel may believe names and attributes without asking.
     pub ttl: Duration,
@@ -119,8 +117,8 @@ pub struct FolderOptions {
 
 /// A folder that is locked and can be mounted.
 pub struct Folder {
-    /// What is open holds the lock.
-    root: Arc<OwnedFd>,
+    /// Locked and claimed.
+    root: Arc<LockedDirectory>,
     /// The rest, then one for each rule.
     sections: Vec<Section>,
     path: PathBuf,
@@ -138,6 +136,7 @@ pub struct Folder {
     next_listing: AtomicU64,
     /// What the kernel has forgotten and the cache has not may be so many.
     resting_max: usize,
+    descriptors: Descriptors,
     /// Who this process is: what it makes belongs to them.
     uid: u32,
     gid: u32,
@@ -173,8 +172,7 @@ impl Folder {
     /// Opens and locks a folder.
     ///
     /// # Errors
-    /// One sentence: it is missing, no folder, or mounted by another larder, it or a folder that it
-    /// is in or that is in it.
+    /// One sentence: it is missing, no directory, or another cache has some of its data.
     pub fn open(
         path: &Path,
         options: FolderOptions,
@@ -184,7 +182,12 @@ impl Folder {
         let path = path
             .canonicalize()
             .map_err(|source| FolderError::Open { path: path.to_owned(), source })?;
-        let root = alone::lock(&path)?;
+        let root =
+            LockedDirectory::open(&path, options.read_only).map_err(|error| match error {
+                LockError::Refused(error) => failed(error),
+                LockError::Busy(holder) => FolderError::Busy { path: path.clone(), holder },
+                LockError::Claimed(error) => error.into(),
+            })?;
         let named = rustix::fs::openat(
             &root,
             ".",
@@ -225,17 +228,31 @@ impl Folder {
             listings: Mutex::default(),
             next_listing: AtomicU64::new(1),
             resting_max: descriptors / 4,
+            descriptors: Descriptors::new(descriptors),
             uid: rustix::process::geteuid().as_raw(),
             gid: rustix::process::getegid().as_raw(),
             checks: true,
         };
-        Ok(OpenedFolder { folder, stores, notes: said.into_iter().collect() })
+        let limited = file_size_limit().filter(|_| !folder.options.read_only).map(|limit| {
+            format!(
+                "files of {} cannot be written beyond their first {limit} bytes: the process may \
+                 write no more of a file (RLIMIT_FSIZE); raise the limit with ulimit -f or prlimit \
+                 --fsize",
+                folder.path.display()
+            )
+        });
+        Ok(OpenedFolder { folder, stores, notes: said.into_iter().chain(limited).collect() })
     }
 
     /// Where it is.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The claim of its data.
+    pub(super) fn claim(&self) -> &Claim {
+        self.root.claim()
     }
 
     /// What it wants of the kernel.

@@ -4,7 +4,8 @@
 //! our own are taken away, and only dead ones.
 
 use super::device;
-use super::restrictions::MountRestrictions;
+use crate::claim::ClaimError;
+use crate::mount_table::{self, MountRestrictions};
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::fs::OFlags;
 use rustix::io::{Errno, FdFlags};
@@ -12,15 +13,14 @@ use rustix::mount::{MountFlags, UnmountFlags};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType,
 };
-use std::ffi::{CString, OsStr, OsString};
+use std::ffi::{CString, OsStr};
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// The type of the mount, in lists of mounts.
-pub(super) const TYPE: &str = "fuse.larder";
+const TYPE: &str = mount_table::LARDER;
 /// What mounts for those who may not.
 const HELPER: &str = "fusermount3";
 
@@ -68,6 +68,9 @@ pub enum MountError {
         /// Why.
         reason: &'static str,
     },
+    /// It would be cached twice.
+    #[error(transparent)]
+    Claimed(#[from] ClaimError),
 }
 
 /// How whoever may not open the device, or has none, gets it.
@@ -111,7 +114,7 @@ pub(super) struct How {
     pub(super) allow_other: bool,
     /// Whether the kernel holds those who use it against the modes of files.
     pub(super) checks: bool,
-    /// What its users may not do. A mount by the helper is `UNTRUSTED` in any case.
+    /// Its restrictions. A mount by the helper has those of `UNTRUSTED` in any case.
     pub(super) restrictions: MountRestrictions,
     /// Whether the kernel is to ask through the device, even where it could by io_uring.
     pub(super) plain: bool,
@@ -213,58 +216,8 @@ fn detach(path: &Path) -> Result<(), UnmountError> {
 
 /// Whether the last thing that is mounted at `path` is of ours.
 fn is_ours(path: &Path) -> bool {
-    let at_path = mounts().into_iter().rfind(|mount| mount.at == path.as_os_str().as_bytes());
-    at_path.is_some_and(|mount| mount.kind == TYPE.as_bytes())
-}
-
-/// What lists of mounts call those of ours: folders by where they are, some of which may be dead.
-pub(super) fn sources() -> Vec<PathBuf> {
-    let ours = mounts().into_iter().filter(|mount| mount.kind == TYPE.as_bytes());
-    ours.map(|mount| OsString::from_vec(mount.source).into()).collect()
-}
-
-/// A line of mountinfo (proc(5)).
-pub(super) struct Line {
-    pub(super) id: u64,
-    pub(super) at: Vec<u8>,
-    pub(super) restrictions: MountRestrictions,
-    pub(super) kind: Vec<u8>,
-    source: Vec<u8>,
-}
-
-/// Everything that is mounted, in the order of the kernel: what covers another comes later.
-pub(super) fn mounts() -> Vec<Line> {
-    let mounts = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
-    let parse = |line: &[u8]| {
-        let mut words = line.split(|&byte| byte == b' ');
-        let id = std::str::from_utf8(words.next()?).ok()?.parse().ok()?;
-        let (at, options) = (unescaped(words.nth(3)?), words.next()?);
-        let mut words = words.skip_while(|word| *word != b"-").skip(1);
-        let (kind, source) = (words.next()?.to_vec(), unescaped(words.next()?));
-        // The file system has options too, of which one restricts all of its mounts.
-        let of_all = MountRestrictions::listed(words.next().unwrap_or_default());
-        let restrictions = MountRestrictions::listed(options) | of_all;
-        Some(Line { id, at, restrictions, kind, source })
-    };
-    mounts.split(|&byte| byte == b'\n').filter_map(parse).collect()
-}
-
-/// A path as the kernel lists it: spaces and the like as a backslash and three octal digits.
-fn unescaped(path: &[u8]) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(path.len());
-    let mut rest = path;
-    while let [first, more @ ..] = rest {
-        rest = more;
-        if let (b'\\', [a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', after @ ..]) =
-            (first, more)
-        {
-            bytes.push((a - b'0') * 64 + (b - b'0') * 8 + (c - b'0'));
-            rest = after;
-        } else {
-            bytes.push(*first);
-        }
-    }
-    bytes
+    let at_path = mount_table::read().into_iter().rfind(|mount| mount.at == path);
+    at_path.is_some_and(|mount| mount.is_of(TYPE))
 }
 
 fn check(path: &Path) -> Result<(), MountError> {
@@ -338,11 +291,11 @@ impl Mount {
         &self.path
     }
 
-    /// Gives it more restrictions than it has; all that it is to have are `restrictions`.
+    /// Changes its restrictions to `restrictions`.
     ///
     /// # Errors
-    /// If something else is mounted there now, if it was mounted by the helper, which cannot change
-    /// a mount, or if the kernel refuses.
+    /// Another file system is mounted there now, the helper has mounted it, which cannot change a
+    /// mount, or the kernel refuses.
     pub(super) fn restrict(&self, restrictions: MountRestrictions) -> Result<(), Errno> {
         if self.by_helper {
             return Err(Errno::PERM);
@@ -352,6 +305,12 @@ impl Mount {
         }
         let flags = MountFlags::BIND | MountFlags::NOATIME | restrictions.flags();
         rustix::mount::mount_remount(&self.path, flags, c"")
+    }
+
+    /// The number of its file system, as long as it is mounted.
+    pub(super) fn filesystem(&self) -> Option<u64> {
+        let at_path = mount_table::read().into_iter().rfind(|mount| mount.at == self.path);
+        at_path.filter(|mount| mount.is_of(TYPE)).map(|mount| mount.filesystem)
     }
 
     /// Unmounts; `lazily` takes it out of sight at once, and those who use it keep it.
@@ -394,13 +353,6 @@ mod tests {
         let said = |kind| MountError::NoDevice { source: io::Error::from(kind) }.to_string();
         assert!(said(io::ErrorKind::NotFound).contains("modprobe fuse"));
         assert!(said(io::ErrorKind::PermissionDenied).contains("chmod 666 /dev/fuse"));
-    }
-
-    #[test]
-    fn listed_paths_are_read_as_they_were_meant() {
-        assert_eq!(unescaped(b"/a\\040b\\134c\\011"), b"/a b\\c\t");
-        assert_eq!(unescaped(b"/plain"), b"/plain");
-        assert_eq!(unescaped(b"/end\\04"), b"/end\\04");
     }
 
     #[test]

@@ -10,12 +10,14 @@ use super::folder::{Clerks, Folder, own_mask};
 use super::handshake::{self, shake_hands};
 use super::link::Link;
 use super::mount::{self, How, Mount, MountError, UnmountError};
-use super::restrictions::MountRestrictions;
 use super::ring::{self, Prepared, Ring};
 use super::worker::Worker;
+use crate::claim::Claim;
 use crate::engine::{ArenaVolume, Engine};
+use crate::fault::Panicked;
 use crate::front::observe::Observer;
 use crate::front::spin::Spinners;
+use crate::mount_table::MountRestrictions;
 use crate::reclaim::reserve_stack;
 use crate::store::AllocationMap;
 use crate::wake::Waker;
@@ -56,6 +58,42 @@ pub(super) struct Shared {
     is_gone: AtomicBool,
     /// Who is told of that, once.
     gone: Mutex<Option<Gone>>,
+    failure: Arc<MountFailure>,
+}
+
+/// Whether an internal error has ended a mount: then every request is refused with EIO.
+#[derive(Debug)]
+pub(super) struct MountFailure {
+    /// The mountpoint, for messages.
+    name: String,
+    has_failed: AtomicBool,
+}
+
+impl MountFailure {
+    pub(super) fn new(at: &Path) -> Self {
+        MountFailure { name: at.display().to_string(), has_failed: AtomicBool::new(false) }
+    }
+
+    pub(super) fn has_failed(&self) -> bool {
+        self.has_failed.load(Ordering::Acquire)
+    }
+
+    /// The mountpoint.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Ends the mount.
+    pub(super) fn fail(&self, panic: &Panicked) {
+        let is_first = !self.has_failed.swap(true, Ordering::AcqRel);
+        let what_now = if is_first {
+            "the mount has failed: every request to it gets EIO, and what was written before is \
+             still written to the store; unmount it, and mount it again"
+        } else {
+            "another error of a mount that has failed"
+        };
+        tracing::error!(mount = self.name, "{panic}: {what_now}");
+    }
 }
 
 /// Is told that what was mounted is gone.
@@ -68,6 +106,21 @@ impl Shared {
             Tree::Volumes(files) => files,
             Tree::Folder { .. } => unreachable!("requests to a folder are not about volumes"),
         }
+    }
+
+    /// Whether an internal error has ended the mount.
+    pub(super) fn has_failed(&self) -> bool {
+        self.failure.has_failed()
+    }
+
+    /// Ends the mount after an internal error.
+    pub(super) fn fail(&self, panic: &Panicked) {
+        self.failure.fail(panic);
+    }
+
+    /// The mountpoint, for messages.
+    pub(super) fn name(&self) -> &str {
+        self.failure.name()
     }
 
     pub(super) fn wakers(&self) -> &[Waker] {
@@ -100,6 +153,8 @@ pub(super) struct Mounted {
     mount: Mount,
     threads: Mutex<Vec<JoinHandle<()>>>,
     took_over: bool,
+    /// Keeps the files of volumes from being cached once more.
+    _claim: Option<Claim>,
     /// What is not as good as it could be.
     note: Option<String>,
 }
@@ -136,10 +191,16 @@ impl Mounted {
         let count = if by_rings == 0 { cpus.clamp(least, THREADS_MAX) } else { rings.len() };
         let wakers = (0..count).map(|_| Waker::new());
         let wakers = wakers.collect::<io::Result<Vec<_>>>().map_err(refused)?;
+        Claim::check_mountpoint(at)?;
         let (descriptor, mount, took_over) = mount::mount(at, how)?;
+        let failure = match &tree {
+            Tree::Volumes(_) => Arc::new(MountFailure::new(at)),
+            Tree::Folder { clerks, .. } => clerks.failure(),
+        };
         let shared = Arc::new(Shared {
             engine,
             tree,
+            failure,
             observer,
             spinners: Spinners::new(),
             closing: AtomicBool::new(false),
@@ -149,6 +210,7 @@ impl Mounted {
             is_gone: AtomicBool::new(false),
             gone: Mutex::new(None),
         });
+        let claim = claim(&shared.tree, &mount);
         let threads = shake_hands(&descriptor, wanted | by_rings).and_then(|agreed| {
             if let Tree::Folder { folder, .. } = &shared.tree {
                 folder.agreed(agreed, &descriptor);
@@ -159,7 +221,7 @@ impl Mounted {
         match threads {
             Ok(threads) => {
                 let threads = Mutex::new(threads);
-                Ok(Mounted { shared, mount, threads, took_over, note })
+                Ok(Mounted { shared, mount, threads, took_over, _claim: claim, note })
             }
             Err(error) => {
                 shared.closing.store(true, Ordering::Release);
@@ -344,6 +406,21 @@ impl VolumeMount {
     /// Ends the threads. Whoever still uses the files gets errors from now on.
     pub fn close(self) {
         drop(self);
+    }
+}
+
+/// Claims what is mounted: files of volumes by a claim of their own, a directory by the claim of
+/// its source.
+fn claim(tree: &Tree, mount: &Mount) -> Option<Claim> {
+    let filesystem = mount.filesystem()?;
+    match tree {
+        Tree::Volumes(_) => Claim::of_mount(mount.path(), filesystem)
+            .inspect_err(|error| tracing::warn!(%error, "what is mounted is not claimed"))
+            .ok(),
+        Tree::Folder { folder, .. } => {
+            folder.claim().mounted(mount.path(), filesystem);
+            None
+        }
     }
 }
 

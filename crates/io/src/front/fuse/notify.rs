@@ -3,7 +3,7 @@
 //! Whoever tells it may have to wait for requests that are under way, so it must be nobody who
 //! answers requests.
 
-use super::abi::{NotifyEntryOut, NotifyInodeOut, OutHeader, notice};
+use super::abi::{NotifyEntryOut, NotifyInodeOut, NotifyPruneOut, OutHeader, notice};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use std::ffi::CStr;
@@ -11,6 +11,9 @@ use std::io::IoSlice;
 use std::ops::Range;
 use std::sync::OnceLock;
 use zerocopy::IntoBytes;
+
+/// Nodes in one notice: it fits into a page.
+const PRUNE_MAX: usize = 500;
 
 /// The kernel, once it is connected.
 #[derive(Debug, Default)]
@@ -55,17 +58,33 @@ impl Kernel {
         self.tell(notice::ENTRY, &[told.as_bytes(), name.to_bytes_with_nul()]);
     }
 
+    /// Has the kernel forget all names of `nodes` that no program uses; false if it cannot. Unlike
+    /// [`Kernel::renamed`] this waits for no request about the directories of these names.
+    pub(super) fn prune(&self, nodes: &[u64]) -> bool {
+        nodes.chunks(PRUNE_MAX).all(|nodes| {
+            let count = u32::try_from(nodes.len()).expect("at most PRUNE_MAX");
+            let head = NotifyPruneOut { count, padding: 0, spare: 0 };
+            self.send(notice::PRUNE, &[head.as_bytes(), nodes.as_bytes()]) != Err(Errno::INVAL)
+        })
+    }
+
     fn tell(&self, what: i32, parts: &[&[u8]]) {
-        let Some(device) = self.0.get() else { return };
+        if let Err(error) = self.send(what, parts) {
+            tracing::debug!(what, %error, "the kernel did not take a notice");
+        }
+    }
+
+    /// Sends a notice, if the kernel is connected and knows what the notice is about.
+    fn send(&self, what: i32, parts: &[&[u8]]) -> Result<(), Errno> {
+        let Some(device) = self.0.get() else { return Ok(()) };
         let len = size_of::<OutHeader>() + parts.iter().map(|part| part.len()).sum::<usize>();
-        let len = u32::try_from(len).expect("at most some hundred bytes");
+        let len = u32::try_from(len).expect("at most some thousand bytes");
         let header = OutHeader { len, error: what, unique: 0 };
         let head = std::iter::once(header.as_bytes());
         let slices: Vec<_> = head.chain(parts.iter().copied()).map(IoSlice::new).collect();
         match rustix::io::writev(device, &slices) {
-            // It does not know it, or is gone.
-            Ok(_) | Err(Errno::NOENT | Errno::NOTDIR | Errno::NODEV | Errno::CONNABORTED) => {}
-            Err(error) => tracing::debug!(%error, "the kernel did not take a notice"),
+            Ok(_) | Err(Errno::NOENT | Errno::NOTDIR | Errno::NODEV | Errno::CONNABORTED) => Ok(()),
+            Err(error) => Err(error),
         }
     }
 }

@@ -11,6 +11,7 @@ use super::link::{Asked, Link};
 use super::mounted::{Shared, Tree};
 use super::ring::Lent;
 use crate::engine::{ArenaCache, ArenaVolume};
+use crate::fault::{self, confine, confine_thread};
 use crate::front::desk::{Desk, Kind, Over, Owner, Request, Work};
 use crate::front::observe::{Event, Operation, Watch};
 use crate::front::spin::SpinHistory;
@@ -45,6 +46,8 @@ const READING_SHARE: usize = 16;
 /// How often a stalled request is tried again without having been woken: frames that a reader let
 /// go of wake nobody.
 const STALL_RETRY: Duration = Duration::from_millis(5);
+/// A thread that panics this often, although it refuses everything after the first time, ends.
+const PANICS_MAX: usize = 3;
 
 /// A thread's state.
 pub(super) struct Worker {
@@ -91,8 +94,22 @@ impl Worker {
         }
     }
 
-    /// Serves until the file system is unmounted or closed.
+    /// Serves until the file system is unmounted or closed. A panic ends the mount: what is under
+    /// way here is refused, and so is all that comes.
     pub(super) fn run(mut self) {
+        for _ in 0..PANICS_MAX {
+            let Err(panic) = confine(|| self.serve()) else { break };
+            panic.end_if_damaging(&self.cache);
+            self.shared.fail(&panic);
+            if confine(|| self.refuse_all()).is_err() {
+                break;
+            }
+        }
+        let cache = Arc::clone(&self.cache);
+        confine_thread(&cache, "a thread of a mount", || self.close());
+    }
+
+    fn serve(&mut self) {
         let mut spins = SpinHistory::default();
         let (mut spun, mut stays) = (false, false);
         while !self.shared.is_closing() {
@@ -131,7 +148,28 @@ impl Worker {
                 break;
             }
         }
-        self.close();
+    }
+
+    /// Refuses what is under way here.
+    fn refuse_all(&mut self) {
+        if self.buffer.is_empty() {
+            self.buffer = vec![1; BUFFER_BYTES].into();
+        }
+        for desk in std::mem::take(&mut self.desks) {
+            self.abandon(desk, Errno::IO);
+        }
+        self.slow_until = 0;
+    }
+
+    /// Takes a request. A panic of it ends the mount, and it is refused as all others are.
+    fn take_confined(&mut self, now: Nanos, bytes: &[u8], lent: Option<&[u8]>) {
+        let Err(panic) = confine(|| self.take_request(now, bytes, lent)) else { return };
+        panic.end_if_damaging(&self.cache);
+        self.shared.fail(&panic);
+        // The kernel ignores a second answer.
+        let unique = abi::head_of::<InHeader>(bytes).unique;
+        self.link.refuse(unique, Errno::IO);
+        self.refuse_all();
     }
 
     /// Takes in all requests that have come and that there is room for; how many. `None` if the
@@ -147,7 +185,7 @@ impl Worker {
                     taken += 1;
                     // By now it has arrived, and whatever its asker has seen answered came before.
                     let now = self.clock.now();
-                    self.take_request(now, &buffer[..len], lent.as_ref().map(Lent::data));
+                    self.take_confined(now, &buffer[..len], lent.as_ref().map(Lent::data));
                     if let Some(lent) = lent {
                         self.link.give_back(lent);
                     }
@@ -191,7 +229,14 @@ impl Worker {
         let body = &bytes[abi::IN_HEADER_BYTES..];
         let own = if header.opcode == opcode::WRITE { size_of::<TransferIn>() } else { body.len() };
         let (body, data) = body.split_at(own.min(body.len()));
+        if self.shared.has_failed() {
+            if !abi::is_unanswered(header.opcode) {
+                self.link.refuse(header.unique, Errno::IO);
+            }
+            return;
+        }
         let asked = Asked { header: &header, body, data: lent.unwrap_or(data) };
+        fault::point("mount", self.shared.name());
         let shared = Arc::clone(&self.shared);
         match &shared.tree {
             Tree::Volumes(_) => {
@@ -375,13 +420,13 @@ impl Worker {
         };
         while let Some(index) = self.desks.iter().position(is_left) {
             let desk = self.desks.swap_remove(index);
-            self.abandon(desk);
+            self.abandon(desk, Errno::SHUTDOWN);
         }
     }
 
-    fn abandon(&mut self, desk: Desk) {
+    fn abandon(&mut self, desk: Desk, errno: Errno) {
         for unique in desk.abandon(&self.cache) {
-            self.link.refuse(unique, Errno::SHUTDOWN);
+            self.link.refuse(unique, errno);
         }
         // Frames that were pinned here may be what others wait for.
         self.shared.wake_all();
@@ -435,7 +480,7 @@ impl Worker {
     fn close(mut self) {
         self.publish_events();
         for desk in std::mem::take(&mut self.desks) {
-            self.abandon(desk);
+            self.abandon(desk, Errno::SHUTDOWN);
         }
         if let Err(error) = self.link.submit() {
             tracing::debug!(%error, "nobody is there for the last answers");

@@ -28,6 +28,8 @@ use options::Refusal;
 use replies::Replies;
 
 const CLIENT_FLAGS_BYTES: usize = 4;
+/// With more output than this, it is sent before the next option is answered.
+const OUTPUT_BYTES_MAX: usize = 16 << 10;
 
 /// What a client may demand of a handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +77,9 @@ pub struct Negotiated {
 pub enum Progress {
     /// All input was used; send the output and feed more.
     NeedMore,
+    /// Send the output, then feed the input that was not consumed: a client that asks for more than
+    /// it reads does not make the server collect answers.
+    SendFirst,
     /// Send the output, then begin TLS: the input that was not consumed is the first of it. What
     /// comes out of it is to be fed from now on, and nothing that came in clear.
     StartTls,
@@ -205,7 +210,7 @@ impl Handshake {
     }
 
     /// Takes bytes from the client and appends bytes for it. Returns how many bytes of the input
-    /// were used: all of them, unless the handshake ended.
+    /// were used: all of them, unless the handshake ended or the output has to be sent first.
     ///
     /// # Errors
     /// When the session cannot go on. What is in `output` may still be sent.
@@ -215,8 +220,12 @@ impl Handshake {
         output: &mut Vec<u8>,
     ) -> Result<(usize, Progress), HandshakeError> {
         let mut rest = input;
+        let sent_first_at = output.len() + OUTPUT_BYTES_MAX;
         loop {
             match self.step(&mut rest, output) {
+                Ok(None) if output.len() > sent_first_at && !rest.is_empty() => {
+                    return Ok((input.len() - rest.len(), Progress::SendFirst));
+                }
                 Ok(None) => {}
                 Ok(Some(progress)) => return Ok((input.len() - rest.len(), progress)),
                 Err(error) => {

@@ -1,4 +1,5 @@
-//! The receive buffer of a connection: of fixed size, so that no client makes it grow.
+//! The receive buffer of a connection: of fixed size, so that no client makes it grow, and given
+//! back while the client sends nothing.
 
 use super::transport::Transport;
 use larder_core::request::WRITE_PIECE_BYTES;
@@ -8,6 +9,15 @@ use rustix::io::Errno;
 pub(super) const PIECE_BYTES: usize = WRITE_PIECE_BYTES as usize;
 /// Bytes of the buffer: while one piece is taken in, the next one can come.
 const INPUT_BYTES: usize = 2 * PIECE_BYTES;
+
+/// Bytes of the buffer that are used while no payload comes: headers are short, and a client that
+/// sends many of them does not make the server use more memory.
+const HEADERS_BYTES: usize = 64 << 10;
+/// Bytes that a client may send ahead in the handshake: more than most options have.
+const HANDSHAKE_INPUT_BYTES: usize = 16 << 10;
+
+/// Bytes of the first receive after the buffer was given back.
+const FIRST_BYTES: usize = 512;
 
 /// What a receive brought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,14 +33,46 @@ pub(super) enum Received {
 /// Bytes that have come and are not used yet.
 #[derive(Debug)]
 pub(super) struct Input {
+    /// All of it, or what was left of it by [`Input::shrink`].
     buffer: Box<[u8]>,
     start: usize,
     end: usize,
+    /// The length of the whole buffer.
+    size: usize,
 }
 
 impl Input {
+    /// A small buffer, for the handshake.
     pub(super) fn new() -> Self {
-        Input { buffer: vec![0; INPUT_BYTES].into(), start: 0, end: 0 }
+        let size = HANDSHAKE_INPUT_BYTES;
+        Input { buffer: vec![0; size].into(), start: 0, end: 0, size }
+    }
+
+    /// A buffer for requests and payloads, with what has come already.
+    pub(super) fn for_requests(&self) -> Self {
+        let mut input = Input { buffer: Box::default(), start: 0, end: 0, size: INPUT_BYTES };
+        input.grow(self.bytes());
+        input
+    }
+
+    /// Gives the memory back, but for what has come and is not used yet.
+    pub(super) fn shrink(&mut self) {
+        self.buffer = self.bytes().into();
+        (self.start, self.end) = (0, self.buffer.len());
+    }
+
+    /// Whether there is memory to be given back.
+    pub(super) fn is_whole(&self) -> bool {
+        self.buffer.len() == self.size
+    }
+
+    /// Makes the buffer whole again; `more` comes behind what it has.
+    fn grow(&mut self, more: &[u8]) {
+        let mut buffer = vec![0; self.size].into_boxed_slice();
+        let had = self.bytes().len();
+        buffer[..had].copy_from_slice(self.bytes());
+        buffer[had..had + more.len()].copy_from_slice(more);
+        (self.buffer, self.start, self.end) = (buffer, 0, had + more.len());
     }
 
     pub(super) fn bytes(&self) -> &[u8] {
@@ -45,24 +87,51 @@ impl Input {
         }
     }
 
-    /// Whether [`Input::receive`] could bring something.
-    pub(super) fn has_room(&self) -> bool {
-        self.end - self.start < self.buffer.len()
+    /// Bytes of the buffer that are used now.
+    fn limit(&self, payload: bool) -> usize {
+        if payload { self.size } else { self.size.min(HEADERS_BYTES) }
     }
 
-    /// Receives what has come, without waiting.
-    pub(super) fn receive(&mut self, transport: &mut Transport<'_>) -> Received {
-        if self.start > 0 && self.buffer.len() - self.end < PIECE_BYTES {
+    /// Whether [`Input::receive`] could bring something.
+    pub(super) fn has_room(&self, payload: bool) -> bool {
+        self.end - self.start < self.limit(payload)
+    }
+
+    /// Receives what has come, without waiting; more of it while a `payload` is coming.
+    pub(super) fn receive(&mut self, transport: &mut Transport<'_>, payload: bool) -> Received {
+        let limit = self.limit(payload);
+        if !self.is_whole() {
+            return self.receive_first(transport, limit);
+        }
+        if self.start > 0 && limit.saturating_sub(self.end) < limit / 2 {
             self.buffer.copy_within(self.start..self.end, 0);
             (self.start, self.end) = (0, self.end - self.start);
         }
-        if self.end == self.buffer.len() {
+        if self.end >= limit {
             return Received::Nothing;
         }
-        match transport.receive(&mut self.buffer[self.end..]) {
+        match transport.receive(&mut self.buffer[self.end..limit]) {
             Ok(0) => Received::Closed,
             Ok(count) => {
                 self.end += count;
+                Received::Some
+            }
+            Err(Errno::AGAIN | Errno::INTR) => Received::Nothing,
+            Err(_) => Received::Closed,
+        }
+    }
+
+    /// Receives into a buffer that is not whole, which it is when something has come.
+    fn receive_first(&mut self, transport: &mut Transport<'_>, limit: usize) -> Received {
+        let mut first = [0; FIRST_BYTES];
+        let room = limit.saturating_sub(self.bytes().len()).min(FIRST_BYTES);
+        if room == 0 {
+            return Received::Nothing;
+        }
+        match transport.receive(&mut first[..room]) {
+            Ok(0) => Received::Closed,
+            Ok(count) => {
+                self.grow(&first[..count]);
                 Received::Some
             }
             Err(Errno::AGAIN | Errno::INTR) => Received::Nothing,

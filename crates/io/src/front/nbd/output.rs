@@ -1,28 +1,34 @@
 //! Answers on their way: headers, and frames of the cache that the socket reads for itself.
 //!
 //! A frame stays pinned until its bytes are sent, so that they cannot change on the way; a client
-//! that writes to it meanwhile gets a copy, and nobody waits for a slow reader.
+//! that writes to it meanwhile gets a copy, and nobody waits for a slow reader. Invariant: what was
+//! sent takes no memory any more, also while other answers wait behind it.
 
 use super::transport::Transport;
 use crate::frames::ArenaFrames;
 use larder_core::frames::Frames;
+use larder_core::units::BLOCK_BYTES;
 use larder_mem::Pin;
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::ops::Range;
 
+/// An empty queue keeps no more memory than this.
+const SPARE_BYTES_MAX: usize = 64 << 10;
+
 #[derive(Debug)]
 enum Piece {
-    /// A range of `Output::bytes`.
-    Bytes(Range<usize>),
+    /// The next bytes of `Output::bytes`, so many.
+    Bytes(usize),
     Frame(Pin, Range<usize>),
 }
 
 impl Piece {
     fn len(&self) -> usize {
         match self {
-            Piece::Bytes(range) | Piece::Frame(_, range) => range.len(),
+            Piece::Bytes(count) => *count,
+            Piece::Frame(_, range) => range.len(),
         }
     }
 }
@@ -30,10 +36,11 @@ impl Piece {
 /// Answers that have not been sent.
 #[derive(Debug, Default)]
 pub(super) struct Output {
-    bytes: Vec<u8>,
+    /// The bytes of all pieces that are not frames, in their order.
+    bytes: VecDeque<u8>,
     pieces: VecDeque<Piece>,
-    /// Bytes of the first piece that have been sent.
-    sent: usize,
+    /// Pieces that are frames.
+    frames: usize,
     backlog: usize,
 }
 
@@ -43,21 +50,31 @@ impl Output {
         self.backlog
     }
 
+    /// Memory of the process, beside the cache, that answers take.
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.bytes.len() + self.pieces.len() * size_of::<Piece>()
+    }
+
+    /// Memory of the cache that answers keep from being used otherwise: a frame is pinned as a
+    /// whole, however little of it is to be sent.
+    pub(super) fn pinned_bytes(&self) -> usize {
+        self.frames * BLOCK_BYTES
+    }
+
     /// Adds bytes.
     pub(super) fn push(&mut self, bytes: &[u8]) {
-        let start = self.bytes.len();
-        self.bytes.extend_from_slice(bytes);
-        let end = self.bytes.len();
+        self.bytes.extend(bytes);
         self.backlog += bytes.len();
         match self.pieces.back_mut() {
-            Some(Piece::Bytes(range)) if range.end == start => range.end = end,
-            _ => self.pieces.push_back(Piece::Bytes(start..end)),
+            Some(Piece::Bytes(count)) => *count += bytes.len(),
+            _ => self.pieces.push_back(Piece::Bytes(bytes.len())),
         }
     }
 
     /// Adds a part of a frame.
     pub(super) fn push_frame(&mut self, pin: Pin, range: Range<usize>) {
         self.backlog += range.len();
+        self.frames += 1;
         self.pieces.push_back(Piece::Frame(pin, range));
     }
 
@@ -76,32 +93,55 @@ impl Output {
     }
 
     fn slices<'a>(&'a self, frames: &'a ArenaFrames, slices_max: usize) -> Vec<IoSlice<'a>> {
-        let mut skip = self.sent;
-        let slice = |piece: &'a Piece| {
-            let bytes = match piece {
-                Piece::Bytes(range) => &self.bytes[range.clone()],
-                Piece::Frame(pin, range) => &frames.arena().bytes(pin)[range.clone()],
-            };
-            IoSlice::new(&bytes[std::mem::take(&mut skip)..])
-        };
-        self.pieces.iter().take(slices_max).map(slice).collect()
+        let (mut front, mut back) = self.bytes.as_slices();
+        let mut slices = Vec::with_capacity(slices_max.min(self.pieces.len() + 1));
+        for piece in &self.pieces {
+            // The bytes of one piece may go around the end of the queue's memory.
+            if slices.len() + 2 > slices_max {
+                break;
+            }
+            match piece {
+                Piece::Frame(pin, range) => {
+                    slices.push(IoSlice::new(&frames.arena().bytes(pin)[range.clone()]));
+                }
+                Piece::Bytes(count) => {
+                    let first = front.split_off(..front.len().min(*count)).expect("a part of it");
+                    let second = back.split_off(..*count - first.len()).expect("all are queued");
+                    let parts = [first, second].into_iter().filter(|part| !part.is_empty());
+                    slices.extend(parts.map(IoSlice::new));
+                }
+            }
+        }
+        slices
     }
 
     fn advance(&mut self, frames: &ArenaFrames, mut count: usize) {
         self.backlog -= count;
-        while let Some(first) = self.pieces.front() {
-            let left = first.len() - self.sent;
-            if count < left {
-                self.sent += count;
+        while let Some(first) = self.pieces.front_mut() {
+            let sent = count.min(first.len());
+            count -= sent;
+            let is_whole = sent == first.len();
+            match first {
+                Piece::Bytes(left) => {
+                    *left -= sent;
+                    self.bytes.drain(..sent);
+                }
+                Piece::Frame(_, range) => range.start += sent,
+            }
+            if !is_whole {
                 return;
             }
-            count -= left;
-            self.sent = 0;
             if let Some(Piece::Frame(pin, _)) = self.pieces.pop_front() {
+                self.frames -= 1;
                 frames.unpin(pin);
             }
         }
-        self.bytes.clear();
+        if self.bytes.capacity() > SPARE_BYTES_MAX {
+            self.bytes = VecDeque::new();
+        }
+        if self.pieces.capacity() * size_of::<Piece>() > SPARE_BYTES_MAX {
+            self.pieces = VecDeque::new();
+        }
     }
 
     /// Gives up what was not sent.
@@ -111,7 +151,7 @@ impl Output {
                 frames.unpin(pin);
             }
         }
-        (self.sent, self.backlog) = (0, 0);
+        (self.frames, self.backlog) = (0, 0);
         self.bytes.clear();
     }
 }

@@ -2,10 +2,12 @@
 
 use super::exports::{Export, Exports, NameTaken};
 use super::options::{ServerOptions, TlsOptions};
+use super::reply_memory::ReplyMemory;
 use super::session::{Connection, serve_connection};
 use super::socket::Socket;
 use super::wire;
 use crate::engine::Engine;
+use crate::fault::{self, confine};
 use crate::front::listen::{ListenAddress, ListenError, Listener};
 use crate::front::observe::Observer;
 use crate::front::spin::Spinners;
@@ -17,10 +19,14 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::SocketFlags;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+
+/// A line of the log about clients that were refused is followed by no other one for so long.
+const REFUSALS_EVERY: Duration = Duration::from_secs(10);
 
 /// What clients may demand.
 #[derive(Clone, Copy, Debug)]
@@ -29,18 +35,24 @@ pub struct ServerLimits {
     pub connections_max: usize,
     /// Bytes of one request; larger ones fail.
     pub request_bytes_max: u32,
+    /// Handshakes at a time; when one more client comes, the oldest of them is given up.
+    pub handshakes_max: usize,
     /// How long a handshake may take.
     pub handshake_time_max: Duration,
+    /// How long a client may take none of the replies that wait for it; `None` for ever.
+    pub send_time_max: Option<Duration>,
 }
 
 impl Default for ServerLimits {
     /// 64 connections (each has a buffer of 256 KiB: 16 MiB in all), 32 MiB a request as the
-    /// protocol's default says, ten seconds for a handshake.
+    /// protocol's default says, 48 handshakes of at most ten seconds, a minute without progress.
     fn default() -> Self {
         ServerLimits {
             connections_max: 64,
             request_bytes_max: wire::DEFAULT_BLOCK_BYTES_MAX,
+            handshakes_max: 48,
             handshake_time_max: Duration::from_secs(10),
+            send_time_max: Some(Duration::from_mins(1)),
         }
     }
 }
@@ -55,7 +67,37 @@ pub(super) struct Shared {
     /// Connections that spin for their next request instead of sleeping.
     pub(super) spinners: Spinners,
     pub(super) closing: AtomicBool,
+    /// Memory of the cache for replies that wait.
+    pub(super) reply_memory: ReplyMemory,
     connections: Mutex<Vec<Arc<Connection>>>,
+    /// Connections that have agreed on an export.
+    serving: AtomicUsize,
+}
+
+/// A place among the connections that are served.
+pub(super) struct Place<'a>(&'a AtomicUsize);
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+impl Shared {
+    /// Takes a place for a client that has agreed on an export; none if all are taken.
+    pub(super) fn take_place(&self) -> Option<Place<'_>> {
+        let limit = self.limits.connections_max;
+        let one_more = |serving: usize| (serving < limit).then_some(serving + 1);
+        self.serving.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more).ok()?;
+        Some(Place(&self.serving))
+    }
+}
+
+impl Shared {
+    /// The connections. The list changes in one step, so a panic leaves it consistent.
+    fn connections(&self) -> MutexGuard<'_, Vec<Arc<Connection>>> {
+        self.connections.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// A running server.
@@ -137,7 +179,9 @@ impl Server {
             tls,
             spinners: Spinners::new(),
             closing: AtomicBool::new(false),
+            reply_memory: ReplyMemory::new(limits.connections_max),
             connections: Mutex::new(Vec::new()),
+            serving: AtomicUsize::new(0),
         });
         let acceptor = {
             let (shared, waker) = (Arc::clone(&shared), waker.clone());
@@ -184,7 +228,7 @@ impl Server {
     pub fn clients(&self, name: &str) -> usize {
         let exports = self.shared.exports.list();
         let Some(export) = exports.iter().find(|export| export.info.name == name) else { return 0 };
-        let connections = self.shared.connections.lock().expect("no holder panics");
+        let connections = self.shared.connections();
         connections.iter().filter(|one| !one.is_done() && one.serves(export)).count()
     }
 
@@ -194,7 +238,7 @@ impl Server {
     pub fn remove_export(&self, name: &str, patience: Duration) -> bool {
         let Some(export) = self.shared.exports.remove(name) else { return false };
         let serving = || {
-            let connections = self.shared.connections.lock().expect("no holder panics");
+            let connections = self.shared.connections();
             let serves = |one: &&Arc<Connection>| !one.is_done() && one.serves(&export);
             connections.iter().filter(serves).cloned().collect::<Vec<_>>()
         };
@@ -223,8 +267,7 @@ impl Server {
         self.shared.closing.store(true, Ordering::Release);
         self.waker.notify();
         acceptor.join().expect("accepting does not panic");
-        let connections =
-            std::mem::take(&mut *self.shared.connections.lock().expect("no holder panics"));
+        let connections = std::mem::take(&mut *self.shared.connections());
         for connection in &connections {
             connection.close();
         }
@@ -243,32 +286,99 @@ impl Drop for Server {
 }
 
 fn accept(shared: &Arc<Shared>, listener: &Listener, waker: &Waker) {
+    // Whether connections have been refused since one was accepted last: said once, not each time.
+    let mut is_short = false;
+    let mut refusals = Refusals::default();
     while !shared.closing.load(Ordering::Acquire) {
         if let Err(error) = waker.sleep(Some((listener.as_fd(), PollFlags::IN)), None) {
             tracing::error!(%error, "waiting for connections failed");
             std::thread::sleep(Duration::from_millis(100));
         }
         match rustix::net::accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
-            Ok(socket) => admit(shared, socket),
+            Ok(socket) => {
+                let admitted = confine(|| {
+                    fault::point("acceptor", "server");
+                    admit(shared, socket, &mut refusals)
+                });
+                is_short = match admitted {
+                    Ok(Ok(())) => false,
+                    Ok(Err(error)) => {
+                        if !is_short {
+                            tracing::warn!(%error, "no thread for a connection");
+                        }
+                        true
+                    }
+                    Err(panic) => {
+                        panic.end_if_damaging(shared.engine.cache());
+                        tracing::error!("a client was refused: {panic}");
+                        is_short
+                    }
+                };
+            }
             Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => {}
             Err(error) => {
-                // Out of descriptors or memory: others may end soon.
-                tracing::warn!(%error, "a connection could not be accepted");
+                // Out of descriptors or memory: others may end soon. The client waits meanwhile.
+                if !is_short {
+                    tracing::warn!(%error, "connections cannot be accepted for now");
+                }
+                is_short = true;
                 std::thread::sleep(Duration::from_millis(100));
             }
         }
     }
 }
 
-fn admit(shared: &Arc<Shared>, socket: OwnedFd) {
-    let mut connections = shared.connections.lock().expect("no holder panics");
+/// Connections that were closed for the sake of others, for the log.
+#[derive(Debug, Default)]
+struct Refusals {
+    count: u64,
+    said_at: Option<Instant>,
+}
+
+impl Refusals {
+    /// Says so at once, and then at most once in [`REFUSALS_EVERY`]: whoever connects again and
+    /// again must not fill the log.
+    fn add(&mut self, reason: &'static str, limit: usize) {
+        self.count += 1;
+        if self.said_at.is_some_and(|at| at.elapsed() < REFUSALS_EVERY) {
+            return;
+        }
+        self.said_at = Some(Instant::now());
+        let count = std::mem::take(&mut self.count);
+        tracing::warn!(limit, count, "closed connections: {reason}");
+    }
+}
+
+fn admit(shared: &Arc<Shared>, socket: OwnedFd, refusals: &mut Refusals) -> io::Result<()> {
+    let limits = &shared.limits;
+    let mut connections = shared.connections();
     connections.retain(|connection| !connection.is_done());
-    if connections.len() >= shared.limits.connections_max {
-        tracing::warn!(limit = shared.limits.connections_max, "too many connections");
-        return;
+    if shared.serving.load(Ordering::Acquire) >= limits.connections_max {
+        refusals.add("all places are taken", limits.connections_max);
+        return Ok(());
     }
-    match serve_connection(Arc::clone(shared), Socket::new(socket)) {
-        Ok(connection) => connections.push(connection),
-        Err(error) => tracing::warn!(%error, "no thread for a connection"),
+    if let Some(oldest) = superfluous(&connections, limits.handshakes_max) {
+        let oldest = connections.remove(oldest);
+        oldest.close();
+        // Its thread and its memory are gone before another one takes their place.
+        oldest.join();
+        refusals.add("more handshakes began than may go on at a time", limits.handshakes_max);
     }
+    connections.push(serve_connection(Arc::clone(shared), Socket::new(socket))?);
+    Ok(())
+}
+
+/// The handshake that has to go before another one begins: of the address that has most of them,
+/// so that one host that begins many hurts only itself, the oldest one whose client has sent
+/// nothing, else the oldest one.
+fn superfluous(connections: &[Arc<Connection>], handshakes_max: usize) -> Option<usize> {
+    let shaking = |(_, one): &(usize, &Arc<Connection>)| one.is_shaking_hands();
+    let shaking: Vec<_> = connections.iter().enumerate().filter(shaking).collect();
+    if shaking.len() < handshakes_max {
+        return None;
+    }
+    let same = |peer| shaking.iter().filter(|(_, one)| one.peer() == peer).count();
+    let busiest = shaking.iter().map(|(_, one)| one.peer()).max_by_key(|&peer| same(peer))?;
+    let mut theirs = shaking.iter().filter(|(_, one)| one.peer() == busiest);
+    theirs.clone().find(|(_, one)| !one.has_received()).or(theirs.next()).map(|&(index, _)| index)
 }

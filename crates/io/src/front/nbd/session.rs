@@ -5,6 +5,7 @@
 //! is waited for by spinning for a moment, since waking a sleeping thread costs more than the
 //! answer; a client that keeps many requests under way is not.
 
+mod drain;
 mod greet;
 mod parts;
 mod reads;
@@ -15,24 +16,29 @@ use super::exports::Export;
 use super::handshake::Negotiated;
 use super::input::{Input, Received};
 use super::output::Output;
+use super::reply_memory::Lease;
 use super::server::Shared;
 use super::socket::Socket;
 use super::transport::Transport;
 use super::wire;
 use crate::engine::{ArenaCache, ArenaLane};
+use crate::fault::{confine, confine_thread};
 use crate::frames::ArenaFrames;
 use crate::front::observe::{Event, Operation, Watch};
 use crate::front::spin::SpinHistory;
 use crate::wake::Waker;
+use drain::SendTimer;
 use greet::shake_hands;
 use larder_core::clock::{Clock, Nanos};
 use larder_core::counters::{Classes, Latency};
 use larder_core::lane::{Completion, Notify};
+use larder_core::request::READ_PIECE_BYTES;
 use larder_core::units::BLOCK_BYTES;
 use parts::{Parts, Request};
 use rustix::event::PollFlags;
 use rustix::fd::AsFd;
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock};
@@ -40,12 +46,11 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use writes::Payload;
 
-/// No more requests are taken in, and no more of a large read is asked for, while the client has
-/// not taken this much of its answers, counting reads under way: so much of the cache may one
-/// client pin. In a small cache it is a sixteenth of it, so that a few clients that do not read
-/// their answers leave room for the others.
-const BACKLOG_MAX: usize = 4 << 20;
-const BACKLOG_SHARE: usize = 16;
+/// No more requests are taken in while answers that the client has not taken need more memory
+/// beside the cache. A client that does not read blocks only itself.
+const REPLY_HEAP_BYTES_MAX: usize = 64 << 10;
+/// A connection that had nothing to do for so long gives its receive buffer back.
+const IDLE_AFTER: Duration = Duration::from_secs(1);
 /// How often a stalled request is tried again without having been woken: frames that a reader let
 /// go of wake nobody.
 const STALL_RETRY: Duration = Duration::from_millis(5);
@@ -57,6 +62,8 @@ pub(super) struct Connection {
     done: Arc<AtomicBool>,
     /// What it serves, once that is agreed on.
     export: Arc<OnceLock<Export>>,
+    /// The address of a client by TCP.
+    peer: Option<IpAddr>,
     /// Whether it is to be ended from outside, which ends it even with requests under way.
     cut: Arc<AtomicBool>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -65,6 +72,21 @@ pub(super) struct Connection {
 impl Connection {
     pub(super) fn is_done(&self) -> bool {
         self.done.load(Ordering::Acquire)
+    }
+
+    /// Whether the client has not agreed on an export yet.
+    pub(super) fn is_shaking_hands(&self) -> bool {
+        self.export.get().is_none() && !self.is_done()
+    }
+
+    /// Whether the client has sent anything.
+    pub(super) fn has_received(&self) -> bool {
+        self.socket.has_received()
+    }
+
+    /// The address of a client by TCP.
+    pub(super) fn peer(&self) -> Option<IpAddr> {
+        self.peer
     }
 
     pub(super) fn serves(&self, export: &Export) -> bool {
@@ -93,6 +115,7 @@ impl Connection {
 
 /// Starts the thread of a connection.
 pub(super) fn serve_connection(shared: Arc<Shared>, socket: Socket) -> io::Result<Arc<Connection>> {
+    let peer = socket.peer();
     let socket = Arc::new(socket);
     let waker = Waker::new()?;
     let done = Arc::new(AtomicBool::new(false));
@@ -102,12 +125,14 @@ pub(super) fn serve_connection(shared: Arc<Shared>, socket: Socket) -> io::Resul
         let (export, cut) = (Arc::clone(&export), Arc::clone(&cut));
         std::thread::Builder::new().name("connection".into()).spawn(move || {
             let _done = SetWhenDropped(done);
-            converse(&shared, &socket, &waker, &export, &cut);
+            confine_thread(shared.engine.cache(), "a connection", || {
+                converse(&shared, &socket, &waker, &export, &cut);
+            });
             socket.shut_down();
         })?
     };
     let thread = Mutex::new(Some(thread));
-    Ok(Arc::new(Connection { socket, waker, done, export, cut, thread }))
+    Ok(Arc::new(Connection { socket, waker, done, export, peer, cut, thread }))
 }
 
 struct SetWhenDropped(Arc<AtomicBool>);
@@ -129,7 +154,7 @@ fn converse(
     let mut exports = shared.exports.list();
     let mut transport = Transport::new(socket);
     let agreed = shake_hands(shared, &exports, &mut transport, waker, &mut input);
-    let Some(negotiated) = agreed else {
+    let Some((negotiated, _place)) = agreed else {
         transport.close();
         return;
     };
@@ -147,9 +172,10 @@ fn converse(
         transport,
         waker,
         negotiated,
-        backlog_max: (cache.frame_count() as usize * BLOCK_BYTES / BACKLOG_SHARE).min(BACKLOG_MAX),
-        input,
+        lease: Lease::default(),
+        input: input.for_requests(),
         output: Output::default(),
+        send_timer: SendTimer::new(shared.limits.send_time_max),
         parts: Parts::default(),
         payload: None,
         alone: None,
@@ -164,7 +190,12 @@ fn converse(
         cache,
         clock: shared.engine.clock(),
     };
-    session.run();
+    let ended = confine(|| session.run());
+    if let Err(panic) = &ended {
+        panic.end_if_damaging(&session.cache);
+        // Its pins and its lane are given back all the same.
+        tracing::error!("a client of {} was cut off: {panic}", session.export.info.name);
+    }
     session.close();
 }
 
@@ -176,13 +207,14 @@ struct Session<'a> {
     transport: Transport<'a>,
     waker: &'a Waker,
     negotiated: Negotiated,
-    /// Bytes of the cache that this client may pin, but that one piece of a read may exceed it.
-    backlog_max: usize,
+    /// Memory of the cache that its replies may pin beyond its own part.
+    lease: Lease,
     cache: Arc<ArenaCache>,
     clock: Arc<dyn Clock>,
     lane: ArenaLane,
     input: Input,
     output: Output,
+    send_timer: SendTimer,
     parts: Parts,
     /// A payload that has not come whole.
     payload: Option<Payload>,
@@ -219,7 +251,7 @@ impl Session<'_> {
             }
             moved |= self.release_delayed(now);
             if self.is_open() {
-                match self.input.receive(&mut self.transport) {
+                match self.receive() {
                     Received::Some => {
                         moved = true;
                         // What has come arrived before this, and after whatever its client has seen
@@ -245,9 +277,14 @@ impl Session<'_> {
                 moved |= self.output.backlog() < backlog;
             }
             moved |= self.resume_reads(now);
+            self.settle_lease();
             self.record_batch(now);
             self.publish_events();
             if self.shared.closing.load(Ordering::Acquire) || self.cut.load(Ordering::Acquire) {
+                return;
+            }
+            if self.is_stuck(now) {
+                self.transport.shut_down();
                 return;
             }
             if self.export.is_removed() && self.is_quiet() {
@@ -280,6 +317,10 @@ impl Session<'_> {
         self.parts.is_empty() && self.payload.is_none() && self.all_sent()
     }
 
+    fn receive(&mut self) -> Received {
+        self.input.receive(&mut self.transport, self.payload.is_some())
+    }
+
     /// Whether requests may be received.
     fn is_open(&self) -> bool {
         !self.leaving && self.alone.is_none() && self.takes_answers() && self.parts.has_room()
@@ -287,7 +328,31 @@ impl Session<'_> {
 
     /// Whether the client takes its answers fast enough for more.
     fn takes_answers(&self) -> bool {
-        self.output.backlog() + self.parts.reading_bytes() < self.backlog_max
+        self.output.heap_bytes() < REPLY_HEAP_BYTES_MAX
+    }
+
+    /// Bytes of the cache that answers pin, or will pin when the store has read them.
+    fn pinned_bytes(&self) -> usize {
+        self.output.pinned_bytes() + self.parts.reading_bytes()
+    }
+
+    fn cache_bytes(&self) -> usize {
+        self.cache.frame_count() as usize * BLOCK_BYTES
+    }
+
+    /// Bytes of a read of `len` bytes that may be pinned now: all, a smaller piece, or none.
+    fn grant_piece(&mut self, len: u32) -> u32 {
+        // Ragged ends pin their frames as a whole.
+        let wanted = (len as usize).min(READ_PIECE_BYTES as usize) + 2 * BLOCK_BYTES;
+        let (cache_bytes, pinned_bytes) = (self.cache_bytes(), self.pinned_bytes());
+        let granted =
+            self.shared.reply_memory.grant(&mut self.lease, cache_bytes, pinned_bytes, wanted);
+        len.min(READ_PIECE_BYTES).min(u32::try_from(granted).expect("at most a piece"))
+    }
+
+    fn settle_lease(&mut self) {
+        let (cache_bytes, pinned_bytes) = (self.cache_bytes(), self.pinned_bytes());
+        self.shared.reply_memory.settle(&mut self.lease, cache_bytes, pinned_bytes);
     }
 
     fn record_batch(&mut self, since: Nanos) {
@@ -333,20 +398,25 @@ impl Session<'_> {
     fn spin(&mut self) -> bool {
         let (spinners, clock) = (&self.shared.spinners, Arc::clone(&self.clock));
         spinners.spin(&*clock, || {
-            let came =
-                self.is_open() && self.input.receive(&mut self.transport) != Received::Nothing;
+            let came = self.is_open() && self.receive() != Received::Nothing;
             came || self.lane.has_mail()
         })
     }
 
     fn sleep(&mut self, now: Nanos) -> io::Result<()> {
         let mut wanted = PollFlags::empty();
-        wanted.set(PollFlags::IN, self.is_open() && self.input.has_room());
+        wanted.set(PollFlags::IN, self.is_open() && self.input.has_room(self.payload.is_some()));
         wanted.set(PollFlags::OUT, !self.all_sent());
         let delayed = self.parts.next_delayed().map(|at| at.saturating_sub(now));
-        let mut timeout = delayed.map(Duration::from_nanos);
+        let look = self.send_timer.next_look().map(|at| at.saturating_sub(now));
+        let next = delayed.into_iter().chain(look).min();
+        let mut timeout = next.map(Duration::from_nanos);
         if self.parts.has_stalled() {
             timeout = Some(timeout.map_or(STALL_RETRY, |t| t.min(STALL_RETRY)));
+        }
+        let whole = self.input.is_whole();
+        if whole {
+            timeout = Some(timeout.map_or(IDLE_AFTER, |t| t.min(IDLE_AFTER)));
         }
         if self.lane.has_mail() {
             return Ok(());
@@ -355,6 +425,9 @@ impl Session<'_> {
         // is not waited on.
         let socket = (!wanted.is_empty()).then(|| (self.transport.as_fd(), wanted));
         self.waker.sleep(socket, timeout)?;
+        if whole && Duration::from_nanos(self.clock.now().saturating_sub(now)) >= IDLE_AFTER {
+            self.input.shrink();
+        }
         if self.parts.has_stalled() {
             self.retry_stalled(self.clock.now());
         }
@@ -440,6 +513,8 @@ impl Session<'_> {
         self.transport.close();
         let frames = self.frames();
         self.output.abandon(frames.frames());
+        let cache_bytes = self.cache_bytes();
+        self.shared.reply_memory.settle(&mut self.lease, cache_bytes, 0);
         self.cache.close_lane(self.lane);
         self.parts.abandon(frames.frames());
         // Frames that were pinned here may be what others wait for.

@@ -2,16 +2,29 @@
 
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
+use rustix::ioctl;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, sockopt};
 use std::io::IoSlice;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// What the kernel may hold of answers that the client has not taken: enough for the largest piece
 /// of a read, so that sending one does not go back and forth with the client.
 const SEND_BUFFER_BYTES: usize = 1 << 20;
 
+/// Asks for the bytes that the peer has not taken; another name of the same number (tcp(7)).
+#[expect(clippy::cast_possible_truncation, reason = "a number of two bytes")]
+const SIOCOUTQ: ioctl::Opcode = libc::TIOCOUTQ as ioctl::Opcode;
+
 /// A connected socket.
 #[derive(Debug)]
-pub(super) struct Socket(OwnedFd);
+pub(super) struct Socket {
+    fd: OwnedFd,
+    /// Bytes that the kernel has taken; written by the thread of the connection alone.
+    sent_bytes: AtomicU64,
+    /// Whether anything was received.
+    has_received: AtomicBool,
+}
 
 impl Socket {
     /// Takes a socket that was accepted.
@@ -23,28 +36,57 @@ impl Socket {
         }
         let nodelay = sockopt::set_tcp_nodelay(&fd, true);
         tracing::trace!(?nodelay, "connected");
-        Socket(fd)
+        Socket { fd, sent_bytes: AtomicU64::new(0), has_received: AtomicBool::new(false) }
+    }
+
+    /// Whether the client has sent anything.
+    pub(super) fn has_received(&self) -> bool {
+        self.has_received.load(Ordering::Relaxed)
+    }
+
+    /// The address of a client by TCP.
+    pub(super) fn peer(&self) -> Option<IpAddr> {
+        let address = rustix::net::getpeername(&self.fd).ok()??;
+        SocketAddr::try_from(address).ok().map(|address| address.ip())
     }
 
     pub(super) fn receive(&self, to: &mut [u8]) -> Result<usize, Errno> {
-        rustix::net::recv(&self.0, to, RecvFlags::DONTWAIT).map(|(count, _)| count)
+        let (count, _) = rustix::net::recv(&self.fd, to, RecvFlags::DONTWAIT)?;
+        if count > 0 && !self.has_received() {
+            self.has_received.store(true, Ordering::Relaxed);
+        }
+        Ok(count)
     }
 
     pub(super) fn send(&self, slices: &[IoSlice<'_>]) -> Result<usize, Errno> {
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-        rustix::net::sendmsg(&self.0, slices, &mut SendAncillaryBuffer::default(), flags)
+        let mut control = SendAncillaryBuffer::default();
+        let sent = rustix::net::sendmsg(&self.fd, slices, &mut control, flags)?;
+        self.sent_bytes.fetch_add(sent as u64, Ordering::Relaxed);
+        Ok(sent)
+    }
+
+    /// Bytes that the kernel has taken since the connection began, and those of them that the peer
+    /// has not taken (tcp(7), unix(7): `SIOCOUTQ`).
+    pub(super) fn sent_and_queued(&self) -> (u64, u64) {
+        // SAFETY: `SIOCOUTQ` writes one int.
+        let request = unsafe { ioctl::Getter::<SIOCOUTQ, libc::c_int>::new() };
+        // SAFETY: it is about a socket.
+        let queued = unsafe { ioctl::ioctl(&self.fd, request) };
+        let queued = queued.ok().and_then(|bytes| u64::try_from(bytes).ok());
+        (self.sent_bytes.load(Ordering::Relaxed), queued.unwrap_or(0))
     }
 
     /// Ends both directions; the client sees the end, and so does the connection's own thread.
     pub(super) fn shut_down(&self) {
         // ENOTCONN: the client was faster.
-        let shut = rustix::net::shutdown(&self.0, Shutdown::Both);
+        let shut = rustix::net::shutdown(&self.fd, Shutdown::Both);
         tracing::trace!(?shut, "shut down");
     }
 }
 
 impl AsFd for Socket {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.fd.as_fd()
     }
 }

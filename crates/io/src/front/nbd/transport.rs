@@ -91,6 +91,11 @@ impl<'a> Transport<'a> {
         if self.channel.is_none() { PLAIN_SLICES_MAX } else { TLS_SLICES_MAX }
     }
 
+    /// Bytes that the kernel has taken, and those of them that the client has not taken.
+    pub(super) fn sent_and_queued(&self) -> (u64, u64) {
+        self.socket.sent_and_queued()
+    }
+
     /// Ends both directions at once.
     pub(super) fn shut_down(&self) {
         self.socket.shut_down();

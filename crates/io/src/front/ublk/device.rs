@@ -16,6 +16,7 @@ use super::abi::{
 use super::driver::{Driver, UblkError};
 use super::worker::{IO_BYTES_MAX, Worker};
 use crate::engine::{ArenaVolume, Engine};
+use crate::fault::confine_thread;
 use crate::front::desk::{Desk, Owner};
 use crate::wake::Waker;
 use larder_core::mode::WriteMode;
@@ -146,7 +147,12 @@ impl BlockDevice {
             };
             let ready = sender.clone();
             let thread = std::thread::Builder::new().name("ublk".into());
-            let thread = thread.spawn(move || opening.serve(&ready)).map_err(failed)?;
+            let cache = Arc::clone(engine.cache());
+            // When the thread ends the kernel fails what is under way and what comes.
+            let serve = move || {
+                confine_thread(&cache, "a queue of a block device", || opening.serve(&ready));
+            };
+            let thread = thread.spawn(serve).map_err(failed)?;
             self.threads.push(thread);
         }
         drop(sender);

@@ -356,7 +356,7 @@ fn only_a_device_that_keeps_nothing_back_outlives_its_server() {
 #[test]
 fn a_kernel_without_ublk_is_named_with_what_to_use_instead() {
     if std::path::Path::new("/dev/ublk-control").exists() {
-        larder_testing::skip("this kernel has ublk");
+        larder_testing::skip("needs a kernel without ublk");
         return;
     }
     let error = KernelDriver::open().unwrap_err().to_string();

@@ -38,6 +38,7 @@ fn shake_hands(stream: &mut UnixStream) -> Option<Negotiated> {
             Progress::Transmission(negotiated) => return Some(negotiated),
             Progress::Aborted => return None,
             Progress::NeedMore => sent.unwrap(),
+            Progress::SendFirst => unreachable!("all answers are short"),
             Progress::StartTls => unreachable!("this server has no TLS"),
         }
         input.resize(4096, 0);

@@ -76,8 +76,8 @@ fn size_of(stat: &Stat) -> u64 {
 }
 
 /// A path that leads to what is open, for calls that take no descriptor.
-pub(crate) fn link_to(file: &OwnedFd) -> String {
-    format!("/proc/self/fd/{}", file.as_raw_fd())
+pub(crate) fn link_to(file: impl AsFd) -> String {
+    format!("/proc/self/fd/{}", file.as_fd().as_raw_fd())
 }
 
 /// What the folder's file is to become once nothing of it is under way in the store.

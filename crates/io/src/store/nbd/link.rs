@@ -4,11 +4,13 @@
 //! as long each time, up to 5 s: neither a name that is not found nor a host that does not answer
 //! keeps the thread of the store.
 
+use crate::fault::confine;
 use crate::nbd_client::{Client, ClientError, ConnectOptions, NbdUri};
 use crate::wake::Waker;
 use larder_core::clock::{MILLISECOND, Nanos, SECOND};
 use larder_core::lane::Notify;
 use std::fmt;
+use std::io;
 use std::sync::{Arc, Mutex};
 
 const DELAY_MIN: Nanos = 100 * MILLISECOND;
@@ -63,7 +65,9 @@ impl Down {
         let outcome = Arc::new(Mutex::new(None));
         let (uri, to, waker) = (uri.clone(), Arc::clone(&outcome), waker.clone());
         let spawned = std::thread::Builder::new().name("reconnect".into()).spawn(move || {
-            let connected = Client::connect_with(&uri, options);
+            let connected = confine(|| Client::connect_with(&uri, options));
+            let connected = connected
+                .unwrap_or_else(|panic| Err(ClientError::Io(io::Error::other(panic.to_string()))));
             *to.lock().expect("no holder panics") = Some(connected);
             waker.notify();
         });

@@ -3,6 +3,7 @@
 use super::link::Link;
 use super::map::{NbdMap, Shared};
 use super::{ANSWER_TIME_MAX, NbdStore};
+use crate::claim::{Claim, ClaimError};
 use crate::front::nbd::wire;
 use crate::nbd_client::{BlockSizes, Client, ClientError, ConnectOptions, ExportDetails, NbdUri};
 use crate::store::{AllocationMap, Opened, Solid};
@@ -73,6 +74,9 @@ pub enum UpstreamError {
         /// Why, and what to do.
         reason: String,
     },
+    /// Another cache of this machine has it.
+    #[error(transparent)]
+    Claimed(#[from] ClaimError),
 }
 
 /// What the server knows, as far as it matters to a store.
@@ -165,6 +169,7 @@ pub fn open_nbd(
         notes.push(format!("{place} knows no flush: nothing that is written there is promised"));
     }
     let identity = format!("{} {}", client.peer(), details.name);
+    let claim = Claim::of_export(&identity, &place, options.read_only)?;
     let shared = Arc::new(Shared::new(geometry.length, geometry.granule));
     shared.set_up(true);
     let map: Arc<dyn AllocationMap> = match details.base_allocation {
@@ -197,6 +202,7 @@ pub fn open_nbd(
         map: shared,
         spare: Vec::new(),
         done: Vec::new(),
+        _claim: claim,
     };
     Ok(Upstream { opened: Opened { store: Box::new(store), map, notes }, identity })
 }

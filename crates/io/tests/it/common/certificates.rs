@@ -4,6 +4,8 @@ use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose,
 };
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 /// An authority that vouches for whom a test wants.
@@ -47,7 +49,9 @@ impl Authority {
         params.extended_key_usages = vec![usage];
         let certificate = params.signed_by(&key, &self.issuer).expect("a certificate");
         let write = |file: String, pem: String| {
-            std::fs::write(folder.join(file), pem).expect("a folder");
+            let path = folder.join(file);
+            std::fs::write(&path, pem).expect("a folder");
+            std::fs::set_permissions(path, Permissions::from_mode(0o600)).expect("our file");
         };
         write(format!("{who}-cert.pem"), certificate.pem());
         write(format!("{who}-key.pem"), key.serialize_pem());

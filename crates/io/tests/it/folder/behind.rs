@@ -57,7 +57,7 @@ fn a_folder_is_mounted_once_and_not_inside_of_itself() {
     let options = FolderOptions::default();
     let refused =
         Folder::open(service.source.path(), options.clone(), &engine.clock()).expect_err("in use");
-    assert!(refused.to_string().contains("another larder has it mounted"), "{refused}");
+    assert!(refused.to_string().contains("this process with the directory"), "{refused}");
     let missing = service.behind("missing");
     let refused = Folder::open(&missing, options, &engine.clock()).expect_err("not there");
     assert!(refused.to_string().contains("No such file"), "{refused}");
@@ -67,11 +67,12 @@ fn a_folder_is_mounted_once_and_not_inside_of_itself() {
     for folder in overlapping {
         let refused = Folder::open(&folder, FolderOptions::default(), &engine.clock());
         let refused = refused.expect_err("it overlaps").to_string();
-        let other = format!("another larder has {} mounted", service.source.path().display());
-        // Other tests have theirs mounted beside this one.
+        let (source, at) = (service.source.path().display(), service.at.path().display());
+        let other = format!("with the directory {source}, mounted at {at} caches the same data");
+        // Other tests cache what lies beside this one.
         let is_above = folder != service.behind("inner");
         assert!(refused.contains(&other) || is_above, "{refused}");
-        assert!(refused.contains("one cache for each file"), "{refused}");
+        assert!(refused.contains("two caches of the same data lose changes"), "{refused}");
     }
     let inside = FolderMount::check(service.source.path(), &service.behind("inner"));
     assert!(inside.expect_err("it is inside").to_string().contains("inside of it"));

@@ -92,7 +92,7 @@ fn access_list(private: bool) {
     let name = "system.posix_acl_access";
     if let Err(error) = rustix::fs::setxattr(service.behind("f"), name, &list, XattrFlags::empty())
     {
-        skip(format_args!("the folder of the tests has no access lists: {error}"));
+        skip(format_args!("the directory of the tests does not support ACLs: {error}"));
         return;
     }
     rustix::fs::setxattr(&path, name, &list, XattrFlags::empty()).expect("by the mount too");

@@ -122,7 +122,7 @@ fn what_has_no_name_any_more_lives_until_it_is_closed() {
     assert_eq!(file.metadata().expect("it is open").nlink(), 0);
     assert!(service.dirty() > 0);
     drop(file);
-    crate::common::rig::eventually("its data is forgotten unwritten", || service.dirty() == 0);
+    crate::common::rig::eventually("its dirty data is discarded", || service.dirty() == 0);
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     let nameless = rustix::fs::open(service.at.path(), flags, Mode::RWXU).expect("no name");
     rustix::io::write(&nameless, b"text").expect("room");

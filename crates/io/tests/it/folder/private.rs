@@ -65,7 +65,7 @@ fn nobody_else_gets_in_whoever_acts_for_them() {
     drop(guard);
     match other {
         Ok(other) => assert!(!other.status.success() && other.stdout.is_empty(), "{other:?}"),
-        Err(error) => skip(format_args!("setpriv (package util-linux): {error}")),
+        Err(error) => skip(format_args!("cannot run setpriv (package util-linux): {error}")),
     }
     // A thread of root's that acts for another, as servers of files do; that root may open it, and
     // the kernel has its name, counts for nothing.

@@ -123,7 +123,7 @@ fn what_is_not_cached_is_in_the_folder_at_once_and_in_no_frame() {
     let (path, flags) = (merged.path().to_owned(), rustix::mount::MountFlags::empty());
     if let Err(error) = rustix::mount::mount("overlay", &path, "overlay", flags, options.as_c_str())
     {
-        skip(format_args!("overlayfs cannot be mounted: {error}"));
+        skip(format_args!("cannot mount overlayfs: {error}"));
         return;
     }
     let mounted = Small(&path);

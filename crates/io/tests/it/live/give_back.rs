@@ -79,13 +79,13 @@ fn it_goes_down_to_the_floor_and_back_to_what_was_asked_for() {
     assert!(usable(&engine) > 20 * MIB, "the floor holds but for its tables");
     assert_eq!(engine.cache().gauge(&served, Gauge::GivenBack), 40 * MIB);
     assert_eq!(engine.memory_bytes(), 64 * MIB, "what was asked for stays so");
-    // What is asked for meanwhile is heard, and not in force yet. Each second of calm takes a
-    // sixteenth of it again.
+    // A size that is set meanwhile is recorded but not yet in force. Each second of calm adds a
+    // sixteenth of it.
     engine.set_memory(32 * MIB).expect("enough for the volume");
-    eventually("what was asked for is known", || giving.state().full_bytes == 32 * MIB);
+    eventually("the requested size is recorded", || giving.state().full_bytes == 32 * MIB);
     assert!(usable(&engine) < 24 * MIB);
     made_up.set(CALM);
-    eventually("all of it is back", || giving.state().kept_bytes == 32 * MIB);
+    eventually("all memory is back", || giving.state().kept_bytes == 32 * MIB);
     eventually("it is in service", || is_reached(&engine));
     assert!((26 * MIB..before).contains(&usable(&engine)));
     assert_eq!(engine.cache().gauge(&served, Gauge::GivenBack), 0);

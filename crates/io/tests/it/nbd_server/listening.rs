@@ -76,6 +76,30 @@ fn a_tcp_port_in_use_is_refused() {
     service.end();
 }
 
+#[test]
+fn a_lock_that_another_user_has_put_there_is_not_followed() {
+    if !larder_testing::is_root() {
+        return;
+    }
+    let service = Service::new(16 * MIB, MIB, Memory::new(MIB));
+    let dir = TempDir::new().unwrap();
+    let (path, victim) = (dir.path().join("socket"), dir.path().join("victim"));
+    let lock = dir.path().join("socket.lock");
+    std::os::unix::fs::symlink(&victim, &lock).unwrap();
+    std::os::unix::fs::lchown(&lock, Some(54_321), None).unwrap();
+    let refused = start(&service, &path).unwrap_err().to_string();
+    assert!(refused.contains("symbolic link socket.lock belongs to uid 54321"), "{refused}");
+    assert!(!victim.exists(), "nothing was made behind the link");
+    std::fs::remove_file(&lock).unwrap();
+    std::fs::write(&lock, "").unwrap();
+    std::os::unix::fs::chown(&lock, Some(54_321), None).unwrap();
+    let refused = start(&service, &path).unwrap_err().to_string();
+    assert!(refused.contains("socket.lock: it belongs to uid 54321"), "{refused}");
+    std::fs::remove_file(&lock).unwrap();
+    start(&service, &path).unwrap().close();
+    service.end();
+}
+
 fn is_closed(stream: &mut UnixStream) -> bool {
     matches!(stream.read(&mut [0; 64]), Ok(0) | Err(_))
 }

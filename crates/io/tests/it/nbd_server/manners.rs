@@ -3,15 +3,19 @@
 use super::{MIB, Service, request};
 use crate::common::{
     Random,
-    rig::{Memory, eventually},
+    rig::{Memory, engine, eventually, volume},
 };
 use larder_core::clock::MILLISECOND;
 use larder_core::counters::Gauge;
 use larder_core::store::DelayStore;
-use larder_io::front::nbd::wire;
+use larder_io::front::nbd::{ServerLimits, wire};
 use larder_io::nbd_client::Request;
+use larder_io::store::Solid;
 use std::io::{Read, Write};
-use std::time::Duration;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 #[test]
 fn half_a_request_of_a_client_that_goes_away_does_nothing() {
@@ -126,5 +130,75 @@ fn requests_at_hand_go_on_when_the_client_reads_its_answers() {
     let mut answers = vec![0; 96 * (16 + EACH as usize)];
     client.read_exact(&mut answers).expect("all answers come");
     drop(client);
+    service.end();
+}
+
+/// A server whose store can be stalled, that waits `send_time_max` for clients that take nothing.
+fn impatient(send_time_max: Duration) -> (Service, Arc<AtomicBool>) {
+    let store = DelayStore::new(Memory::new(32 * MIB), 0);
+    let stalled = store.stall_switch();
+    let engine = engine(16 * MIB);
+    let volume = volume(&engine, "disk", 32 * MIB, store);
+    let limits = ServerLimits { send_time_max: Some(send_time_max), ..ServerLimits::default() };
+    (Service::start(engine, volume, Arc::new(Solid), limits, false), stalled)
+}
+
+/// Asks for 8 MiB, which no socket holds.
+fn ask_for_much(service: &Service) -> UnixStream {
+    let mut client = service.connect_raw();
+    for i in 0..8 {
+        client.write_all(&request(wire::CMD_READ, i, i * MIB, 1 << 20)).expect("it is served");
+    }
+    client
+}
+
+#[test]
+fn a_client_that_takes_no_replies_is_closed_after_the_time() {
+    let limit = Duration::from_secs(1);
+    let (service, _) = impatient(limit);
+    let mut idle = service.connect(true);
+    let begun = Instant::now();
+    let mut stuck = ask_for_much(&service);
+    eventually("its replies wait", || service.frames_held() > 0);
+    eventually("it is closed", || service.frames_held() == 0);
+    assert!(begun.elapsed() >= limit, "closed after {:?}", begun.elapsed());
+    let mut came = Vec::new();
+    stuck.read_to_end(&mut came).expect("the end of the connection");
+    assert!(came.len() < 8 << 20, "all replies came");
+    // A client that is owed nothing may be idle for longer.
+    idle.read_at(0, &mut [0; 4096]).expect("it is served");
+    idle.disconnect().expect("it is served");
+    service.end();
+}
+
+#[test]
+fn a_slow_client_and_one_whose_store_stalls_are_not_closed() {
+    let limit = Duration::from_secs(1);
+    let (service, stalled) = impatient(limit);
+    // What the slow one wants is in the cache.
+    let mut waiting = service.connect(true);
+    waiting.read_at(0, &mut vec![0; 8 << 20]).expect("it is served");
+    let mut slow = ask_for_much(&service);
+    stalled.store(true, Ordering::Release);
+    waiting.submit(Request::read(20 * MIB, vec![0; 1 << 20])).expect("it is served");
+    let begun = Instant::now();
+    let mut left = 8 * (16 + (1 << 20));
+    let mut some = vec![0; 128 << 10];
+    // Slowly, for three times as long as a client may take nothing.
+    while begun.elapsed() < 3 * limit {
+        let count = slow.read(&mut some).expect("it is served");
+        left -= count;
+        std::thread::sleep(limit / 4);
+    }
+    while left > 0 {
+        let count = slow.read(&mut some).expect("it is served");
+        assert!(count > 0, "{left} bytes have not come");
+        left -= count;
+    }
+    stalled.store(false, Ordering::Release);
+    // Another request makes the store look again.
+    service.connect(true).read_at(30 * MIB, &mut [0; 4096]).expect("it is served");
+    waiting.wait().expect("the store goes on").result.expect("it is served");
+    drop((slow, waiting));
     service.end();
 }

@@ -41,7 +41,9 @@ pub(super) fn picture(case: &Case<'_>, windows: u64) -> Result<Picture, SizingEr
     let columns = usize::try_from(SLICES).expect("few slices");
     let mut heat = vec![vec![0_u64; columns]; rows];
     let timed = survey.duration_ns > 0;
-    let length = if timed { survey.duration_ns + 1 } else { survey.requests };
+    // In 128 bits: the last moment may be the last that 64 bits count.
+    let length =
+        if timed { u128::from(survey.duration_ns) + 1 } else { u128::from(survey.requests) };
     let mut slices: Vec<Slice> = (0..SLICES)
         .map(|number| Slice { begin: part(number, length), ..Slice::default() })
         .collect();
@@ -53,7 +55,7 @@ pub(super) fn picture(case: &Case<'_>, windows: u64) -> Result<Picture, SizingEr
     while source.next_batch(&mut records)? {
         for record in records.iter().filter(|record| record.op.transfers() && record.len > 0) {
             let at = if timed { record.time_ns } else { requests };
-            let now = usize::try_from(u128::from(at) * u128::from(SLICES) / u128::from(length))
+            let now = usize::try_from(u128::from(at) * u128::from(SLICES) / length)
                 .expect("few slices")
                 .min(columns - 1);
             if now > slice {
@@ -83,9 +85,8 @@ pub(super) fn picture(case: &Case<'_>, windows: u64) -> Result<Picture, SizingEr
     Ok(Picture { slices, heat: Heat { volumes, rows: heat }, windows_ns })
 }
 
-fn part(number: u64, length: u64) -> u64 {
-    u64::try_from(u128::from(number) * u128::from(length) / u128::from(SLICES))
-        .expect("a part of 64 bits")
+fn part(number: u64, length: u128) -> u64 {
+    u64::try_from(u128::from(number) * length / u128::from(SLICES)).expect("a part of 64 bits")
 }
 
 /// The rows of the volumes with the most references, each in proportion to its extent.

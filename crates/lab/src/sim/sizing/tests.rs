@@ -57,7 +57,7 @@ fn the_recommended_size_is_the_smallest_that_reaches_the_goal() {
         let counts = lru.counts();
         f64::from(u32::try_from(counts.hits().references).unwrap()) / 60_000.0
     };
-    // More pages of LRU never hit less, so the least is found by halving.
+    // The hits of LRU never decrease with its size, so bisection finds the least size.
     let (mut too_few, mut needed) = (0, 4_000);
     while needed - too_few > 1 {
         let middle = u32::midpoint(too_few, needed);
@@ -147,6 +147,15 @@ fn what_cannot_be_sized_is_refused_with_a_sentence() {
     let one = records([reference(0)]);
     let refused = size(&one, &Options { goal, ..options() });
     assert!(matches!(refused, Err(SizingError::Budget { .. })), "{refused:?}");
+}
+
+#[test]
+fn a_trace_may_last_as_long_as_64_bits_count() {
+    let record = |time_ns| Record { time_ns, len: 4096, ..Record::default() };
+    let made = size(&[record(0), record(u64::MAX)], &options()).unwrap();
+    assert_eq!(made.workload.duration_ns, Some(u64::MAX));
+    assert_eq!(made.slices.first().map(|slice| slice.references), Some(1));
+    assert_eq!(made.slices.last().map(|slice| slice.references), Some(1));
 }
 
 /// One page in so many, chosen by a hash of the page.

@@ -12,7 +12,7 @@ fn folder() -> Option<tempfile::TempDir> {
     let folder = tempfile::tempdir().unwrap();
     let file = tempfile::tempfile_in(folder.path()).unwrap();
     if rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, 4096).is_err() {
-        skip("the temporary folder cannot reserve room");
+        skip("the temporary directory does not support fallocate(2)");
         return None;
     }
     Some(folder)

@@ -2,6 +2,7 @@
 
 use super::{drain, open};
 use larder_lab::random::Random;
+use larder_lab::trace::TIME_NS_MAX;
 use larder_lab::trace::synth::{Pattern, Synth, SynthOptions};
 use larder_lab::trace::{
     Addressing, BoxedSource, NameOf, Op, OpenOptions, Record, Source, Target, TraceError, ltr,
@@ -48,8 +49,8 @@ pub(crate) fn anything(random: &mut Random, count: u64, addressing: Addressing) 
             }
             // Mostly forwards, now and then anywhere.
             let step = small(random, 30);
-            time_ns =
-                if random.below(50) == 0 { random.bits() } else { time_ns.wrapping_add(step) };
+            time_ns = if random.below(50) == 0 { small(random, 62) } else { time_ns + step };
+            time_ns = time_ns.min(TIME_NS_MAX);
             let latency_ns = if random.below(2) == 0 { 0 } else { small(random, 40) };
             let number = |random: &mut Random| u32::try_from(random.below(6)).expect("below 6");
             let [volume, file, process] = [(); 3].map(|()| number(random));

@@ -116,7 +116,7 @@ fn noise_is_told_to_be_noise() {
 fn damaged_parquet_is_an_error_and_not_a_panic() {
     let records = anything(&mut Random::from_seed(5), 2_000, Addressing::Bytes);
     let Some(target) = Target::from_name("parquet") else {
-        larder_testing::skip("built without the feature parquet");
+        larder_testing::skip("this build does not have the feature parquet");
         return;
     };
     let bytes = written(&records, target, Addressing::Bytes);
@@ -132,5 +132,19 @@ fn damaged_parquet_is_an_error_and_not_a_panic() {
             // Without checksums a flipped value may pass; it must only not break anything.
             drop(drain(&mut source));
         }
+    }
+}
+
+#[test]
+fn times_and_volumes_beyond_what_consumers_expect_are_bad_records() {
+    let header = "time_ns,offset,len,latency_ns,volume,file,process,op,class,\
+                  volume_name,file_name,process_name";
+    for (line, why) in [
+        ("18446744073709551615,0,4096,0,0,0,0,read,0,,,", "more than 146 years after the first"),
+        ("1,0,4096,0,4294967295,0,0,read,0,,,", "the number of the volume is above 1,048,575"),
+    ] {
+        let text = format!("{header}\n0,0,4096,0,0,0,0,read,0,,,\n{line}\n");
+        let error = read("t", text.as_bytes(), &OpenOptions::default()).unwrap_err().to_string();
+        assert!(error.starts_with("t: line 3: ") && error.contains(why), "{error}");
     }
 }

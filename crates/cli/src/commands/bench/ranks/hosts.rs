@@ -27,7 +27,7 @@ const OURS: [&str; 6] = ["--hosts", "--ssh", "--program", "--format", "--output"
 
 /// Joins as one that was started so.
 pub(super) fn join(hello: Hello, stop: &Stop) -> Result<Company> {
-    let link = Link::new(std::io::stdin(), std::io::stdout());
+    let link = Link::new(std::io::stdin(), crate::output::raw_stdout());
     Company::join(hello, link, stop.raised())
 }
 

@@ -58,7 +58,7 @@ impl Drop for Kept {
 }
 
 /// Removes what runs of this user that were killed have left in a folder; says so.
-pub(super) fn clear_up(parent: &Path) {
+pub(super) fn clear_up(parent: &Path, sockets: &Path) {
     let mut undo = |path: &Path| match detach_ours(&path.join(MOUNT)) {
         Ok(_) => true,
         Err(error) => {
@@ -68,18 +68,18 @@ pub(super) fn clear_up(parent: &Path) {
         }
     };
     let left = clear_up_after(parent, STEM, &mut undo);
-    let controls = clear_up_after(&std::env::temp_dir(), CONTROL_STEM, &mut |_| true);
+    let controls = clear_up_after(sockets, CONTROL_STEM, &mut |_| true);
     for path in left.iter().chain(&controls) {
         eprintln!("larder: removed {}, which a run that was killed had left", path.display());
     }
 }
 
 impl Scratch {
-    /// Makes everything.
-    pub(super) fn make(parent: &Path) -> Result<Scratch> {
+    /// Makes everything; the socket is in a folder of its own in `sockets`.
+    pub(super) fn make(parent: &Path, sockets: &Path) -> Result<Scratch> {
         let what = || format!("make a scratch folder in {}", parent.display());
         let folder = Kept::make(parent, STEM).with_context(what)?;
-        let control = Kept::make(&std::env::temp_dir(), CONTROL_STEM);
+        let control = Kept::make(sockets, CONTROL_STEM);
         let control = control.context("make a folder for a control socket")?;
         let scratch = Scratch { folder, control };
         for inside in [scratch.files(), scratch.mount()] {
@@ -121,13 +121,13 @@ mod tests {
 
     #[test]
     fn what_is_made_is_removed_and_what_was_left_is_found() {
-        let parent = tempfile::tempdir().unwrap();
-        let scratch = Scratch::make(parent.path()).unwrap();
+        let (parent, sockets) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let scratch = Scratch::make(parent.path(), sockets.path()).unwrap();
         assert!(scratch.files().is_dir() && scratch.mount().is_dir());
         std::fs::write(scratch.files().join("x"), "x").unwrap();
-        clear_up(parent.path());
+        clear_up(parent.path(), sockets.path());
         assert!(scratch.files().is_dir(), "it is in use");
-        let again = Scratch::make(parent.path()).unwrap_err();
+        let again = Scratch::make(parent.path(), sockets.path()).unwrap_err();
         assert!(format!("{again:#}").starts_with("make a scratch folder in "), "{again:#}");
         let control = scratch.control();
         scratch.remove().unwrap();
@@ -135,7 +135,7 @@ mod tests {
         assert_eq!(std::fs::read_dir(parent.path()).unwrap().count(), 0);
         let left = parent.path().join("larder-try-7");
         std::fs::create_dir_all(left.join(MOUNT)).unwrap();
-        clear_up(parent.path());
+        clear_up(parent.path(), sockets.path());
         assert!(!left.exists());
     }
 

@@ -114,4 +114,6 @@ pub(in crate::front::fuse) mod notice {
     pub(in crate::front::fuse) const INODE: i32 = 2;
     /// The same of a name.
     pub(in crate::front::fuse) const ENTRY: i32 = 3;
+    /// Names of nodes that no program uses are to be forgotten (Linux 6.18).
+    pub(in crate::front::fuse) const PRUNE: i32 = 9;
 }

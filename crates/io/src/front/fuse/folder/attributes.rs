@@ -122,6 +122,7 @@ impl Folder {
                 return Err(Errno::INVAL);
             }
             self.section(file).check_writable()?;
+            self.check_unclaimed(node)?;
             // The kernel has taken them, but for setgid without the right of the group to execute.
             if file.gives_rights() {
                 file.take_rights(header.uid != 0, |group| is_member(header, group))?;

@@ -10,15 +10,17 @@ mod uncached;
 
 use super::super::abi::{self, FsyncIn, InHeader, OpenIn, SetattrIn, TransferIn, opcode};
 use super::super::link::Way;
+use super::super::mounted::MountFailure;
 use super::data::BLOCK;
 use super::names::Renaming;
-use super::requests::{Answer, Answered, behind, done};
+use super::requests::{Answer, Answered, behind, done, looks};
 use super::{Folder, Node};
 use crate::call::{Call, Exclude, Flush, FlushRange, wait};
 use crate::engine::{ArenaCache, ArenaLane, Engine};
+use crate::fault::{self, confine, confine_thread};
 use crate::front::desk::errno_of;
 use crate::reclaim::reserve_stack;
-use crate::store::files::{Act, FileTable, SourceFile, WriteUnderWay};
+use crate::store::files::{Act, FileTable, SourceFile};
 use crate::wake::Waker;
 use larder_core::clock::Clock;
 use larder_core::store::{StoreError, StoreOpKind};
@@ -28,7 +30,7 @@ use rustix::thread::UnshareFlags;
 use std::ffi::CString;
 use std::io;
 use std::ops::Range;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -40,10 +42,16 @@ const CLERKS: usize = 4;
 /// How long the kernel may take at the end for what it is being told.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// Longest time that a request waits for a descriptor.
+const DESCRIPTOR_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Name of the thread that writes to files of which the kernel has pages.
+const PAGE_WRITER: &str = "page-writer";
+
 /// What a clerk is asked for.
 pub(in crate::front::fuse) enum Job {
-    /// To answer a request; a write that need not look at the kernel's pages is under way.
-    Request { way: Way, header: InHeader, body: Vec<u8>, under_way: Option<WriteUnderWay> },
+    /// To answer a request.
+    Request { way: Way, header: InHeader, body: Vec<u8> },
     /// To have the cache forget a node that the kernel has forgotten.
     Retire(Arc<Node>),
     /// To write what is left of a file that nobody has open, and to close it.
@@ -57,6 +65,8 @@ pub(in crate::front::fuse) enum Job {
     Changed { node: Arc<Node>, contents: bool },
     /// To have it forget what a name in a directory leads to.
     Renamed { directory: Arc<Node>, name: CString },
+    /// To have the kernel forget files, so that there are descriptors again.
+    Shed,
     /// To end.
     End,
 }
@@ -68,21 +78,24 @@ pub(in crate::front::fuse) struct Clerks {
     /// The way to the one who tells the kernel what others have changed. It may have to wait for
     /// requests, so it answers none.
     news: Sender<Job>,
-    /// The way to the one who writes to files of which the kernel has pages, and has it drop them.
-    /// It waits only for what others answer.
+    /// Requests for the thread that writes to files of which the kernel has pages, and has the
+    /// kernel drop these. It waits only for requests that other threads answer.
     beside_pages: Sender<Job>,
     threads: Arc<Mutex<Vec<JoinHandle<()>>>>,
-    /// The threads of both.
+    /// The threads behind `news` and `beside_pages`.
     telling: Arc<Mutex<Vec<JoinHandle<()>>>>,
+    failure: Arc<MountFailure>,
 }
 
 impl Clerks {
-    pub(super) fn start(engine: &Arc<Engine>, folder: &Arc<Folder>) -> io::Result<Self> {
+    /// Starts the threads for a folder that is to be mounted at `at`.
+    pub(super) fn start(engine: &Arc<Engine>, folder: &Arc<Folder>, at: &Path) -> io::Result<Self> {
         let ((jobs, to_do), (news, to_tell)) = (channel(), channel());
         let (beside_pages, to_write) = channel();
         let (threads, telling) = (Arc::default(), Arc::default());
-        let clerks = Clerks { jobs, news, beside_pages, threads, telling };
-        let start = |name: &str, jobs: &Arc<Mutex<Receiver<Job>>>| {
+        let failure = Arc::new(MountFailure::new(at));
+        let clerks = Clerks { jobs, news, beside_pages, threads, telling, failure };
+        let start = |name: &'static str, jobs: &Arc<Mutex<Receiver<Job>>>| {
             let waker = Waker::new()?;
             let cache = Arc::clone(engine.cache());
             let clerk = Clerk {
@@ -93,25 +106,29 @@ impl Clerks {
                 waker,
                 clock: engine.clock(),
                 jobs: Arc::clone(jobs),
+                kind: name,
             };
-            std::thread::Builder::new().name(name.into()).spawn(move || {
-                // Whoever waits for a clerk that is gone would wait for ever, in the kernel.
-                if catch_unwind(AssertUnwindSafe(|| clerk.run())).is_err() {
-                    tracing::error!("a broken invariant; ending at once, as after a power failure");
-                    std::process::abort();
-                }
-            })
+            let run = move || {
+                let cache = Arc::clone(&clerk.cache);
+                confine_thread(&cache, "a thread of a mount", || clerk.run());
+            };
+            std::thread::Builder::new().name(name.into()).spawn(run)
         };
         let to_do = Arc::new(Mutex::new(to_do));
         for _ in 0..CLERKS {
             let thread = start("clerk", &to_do)?;
             clerks.threads.lock().expect("no holder panics").push(thread);
         }
-        for (name, to_do) in [("herald", to_tell), ("page-writer", to_write)] {
+        for (name, to_do) in [("herald", to_tell), (PAGE_WRITER, to_write)] {
             let thread = start(name, &Arc::new(Mutex::new(to_do)))?;
             clerks.telling.lock().expect("no holder panics").push(thread);
         }
         Ok(clerks)
+    }
+
+    /// Whether an internal error has ended the mount.
+    pub(in crate::front::fuse) fn failure(&self) -> Arc<MountFailure> {
+        Arc::clone(&self.failure)
     }
 
     pub(super) fn send(&self, job: Job) {
@@ -121,7 +138,7 @@ impl Clerks {
         }
     }
 
-    /// Has a write done to a file of which the kernel has pages.
+    /// Passes on a write to a file of which the kernel has pages.
     pub(super) fn write_beside_pages(&self, job: Job) {
         if self.beside_pages.send(job).is_err() {
             tracing::debug!("a write came after the end");
@@ -173,6 +190,15 @@ struct Clerk {
     waker: Waker,
     clock: Arc<dyn Clock>,
     jobs: Arc<Mutex<Receiver<Job>>>,
+    /// Name of the thread.
+    kind: &'static str,
+}
+
+/// Refuses a request of a mount that has failed, if it was one that has an answer.
+fn refuse(asker: Option<(Way, InHeader)>) {
+    if let Some((way, header)) = asker.filter(|(_, header)| !abi::is_unanswered(header.opcode)) {
+        way.answer(header.unique, Err(Errno::IO));
+    }
 }
 
 /// Gives this thread a mask of its own, under which it makes files.
@@ -195,37 +221,78 @@ impl Clerk {
         own_mask();
         loop {
             let job = self.jobs.lock().expect("no holder panics").recv();
-            match job {
-                Ok(Job::Request { way, header, body, under_way }) => {
-                    match self.answer(&header, &body, under_way.is_some()) {
-                        Ok(Answer::Bytes(bytes)) => way.answer(header.unique, Ok(bytes)),
-                        Ok(Answer::None) => {}
-                        Ok(Answer::Clerk) => unreachable!("a clerk does not pass work on"),
-                        Err(errno) => way.answer(header.unique, Err(errno)),
-                    }
-                }
-                Ok(Job::Retire(node)) => self.retire(&node),
-                Ok(Job::Close(node)) => self.close(&node),
-                Ok(Job::Pin(node)) => self.pin(&node.file),
-                Ok(Job::Move(node)) => self.relocate(&node),
-                Ok(Job::Changed { node, contents }) => self.changed(&node, contents),
-                Ok(Job::Renamed { directory, name }) => {
-                    self.folder.kernel.renamed(directory.id, &name);
-                }
-                Ok(Job::End) | Err(_) => break,
+            let Ok(job) = job.map_err(drop).and_then(|job| match job {
+                Job::End => Err(()),
+                job => Ok(job),
+            }) else {
+                break;
+            };
+            let asker = match &job {
+                Job::Request { way, header, .. } => Some((way.clone(), *header)),
+                _ => None,
+            };
+            if self.clerks.failure.has_failed() {
+                refuse(asker);
+            } else if let Err(panic) = confine(|| self.work(job)) {
+                // Whoever waits for an answer would wait for ever, in the kernel.
+                panic.end_if_damaging(&self.cache);
+                self.clerks.failure.fail(&panic);
+                refuse(asker);
+                // Completions of what was under way must not reach the next call.
+                self.close_lanes();
             }
         }
-        for lane in self.lanes.into_iter().flatten() {
+        self.close_lanes();
+    }
+
+    fn close_lanes(&mut self) {
+        for lane in self.lanes.iter_mut().filter_map(Option::take) {
             self.cache.close_lane(lane);
         }
     }
 
-    fn answer(&mut self, header: &InHeader, body: &[u8], is_under_way: bool) -> Answered {
+    fn work(&mut self, job: Job) {
+        fault::point(self.kind, self.clerks.failure.name());
+        match job {
+            Job::Request { way, header, body } => match self.answer_with_room(&header, &body) {
+                Ok(Answer::Bytes(bytes)) => way.answer(header.unique, Ok(bytes)),
+                Ok(Answer::None) => {}
+                Ok(Answer::PageWriter) => {
+                    self.clerks.write_beside_pages(Job::Request { way, header, body });
+                }
+                Ok(Answer::Clerk) => unreachable!("a clerk does not pass this on"),
+                Err(errno) => way.answer(header.unique, Err(errno)),
+            },
+            Job::Retire(node) => self.retire(&node),
+            Job::Close(node) => self.close(&node),
+            Job::Pin(node) => self.pin(&node.file),
+            Job::Move(node) => self.relocate(&node),
+            Job::Changed { node, contents } => self.changed(&node, contents),
+            Job::Renamed { directory, name } => self.folder.kernel.renamed(directory.id, &name),
+            Job::Shed => self.folder.shed(),
+            Job::End => unreachable!("the end is no work"),
+        }
+    }
+
+    /// Answers a request. One that only looks, and finds no descriptor, waits for some.
+    fn answer_with_room(&mut self, header: &InHeader, body: &[u8]) -> Answered {
+        let begun = Instant::now();
+        loop {
+            let answered = self.answer(header, body);
+            let is_short = self.folder.watch_descriptors(&self.clerks, &answered);
+            if !is_short || !looks(header.opcode) || begun.elapsed() > DESCRIPTOR_PATIENCE {
+                return answered;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    fn answer(&mut self, header: &InHeader, body: &[u8]) -> Answered {
         match header.opcode {
             opcode::READ => self.read(header, &abi::head_of(body)),
             opcode::WRITE => {
                 let payload = behind::<TransferIn>(body);
-                self.write(header, &abi::head_of(body), payload, is_under_way)
+                self.write(header, &abi::head_of(body), payload)
             }
             opcode::FSYNC => self.fsync(header, &abi::head_of(body)),
             opcode::FSYNCDIR => {

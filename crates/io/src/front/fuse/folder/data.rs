@@ -38,11 +38,10 @@ const RECENT: usize = 64;
 enum Begun {
     /// It has begun, or is answered.
     Here,
-    /// A thread that may wait has to do it; a write that need not look at the kernel's pages is
-    /// under way already.
-    ByClerk(Option<WriteUnderWay>),
-    /// It is a write to a file of which the kernel has pages, which it must drop.
-    BesidePages,
+    /// A thread that may wait has to do it.
+    ByClerk,
+    /// The thread that writes to files of which the kernel has pages has to do it.
+    ByPageWriter,
 }
 
 /// Nodes that a thread has lately used. A number is never another node's, so what is found is right
@@ -117,14 +116,11 @@ impl Worker {
             opcode::FSYNC => self.sync_file(folder, now, header, &abi::head_of(body)),
             _ => return false,
         };
-        let job = |under_way| {
-            let (way, header) = (self.link.way(), *header);
-            Job::Request { way, header, body: asked.whole(), under_way }
-        };
+        let job = || Job::Request { way: self.link.way(), header: *header, body: asked.whole() };
         match begun {
             Ok(Begun::Here) => {}
-            Ok(Begun::ByClerk(under_way)) => clerks.send(job(under_way)),
-            Ok(Begun::BesidePages) => clerks.write_beside_pages(job(None)),
+            Ok(Begun::ByClerk) => clerks.send(job()),
+            Ok(Begun::ByPageWriter) => clerks.write_beside_pages(job()),
             Err(errno) => self.link.refuse(header.unique, errno),
         }
         true
@@ -144,7 +140,7 @@ impl Worker {
         let must_wait = is_page && !node.file.note_page();
         let Some(cached) = section.cached().filter(|_| !must_wait) else {
             check_alignment(&node, asked, to_last_block(&node, asked))?;
-            return Ok(Begun::ByClerk(None));
+            return Ok(Begun::ByClerk);
         };
         let size = node.file.size();
         let left = size.saturating_sub(asked.offset);
@@ -156,7 +152,7 @@ impl Worker {
         check_alignment(&node, asked, to_last_block(&node, asked))?;
         let begin = asked.offset % SEGMENT_BYTES;
         if begin + len > SEGMENT_BYTES {
-            return Ok(Begun::ByClerk(None));
+            return Ok(Begun::ByClerk);
         }
         let start = cached.table.place(&node.file, asked.offset)?;
         node.file.note_reach(size.next_multiple_of(cached.volume.page_bytes()));
@@ -192,13 +188,15 @@ impl Worker {
             take_rights(folder, &node, header, asked)?;
         }
         let section = folder.section(&node.file);
+        let is_whole = asked.offset / SEGMENT_BYTES == (end - 1) / SEGMENT_BYTES;
+        let Some(cached) = section.cached().filter(|_| is_whole) else {
+            return Ok(Begun::ByClerk);
+        };
+        // Last of all that may pass it on: a write that waits in a queue is not under way, or
+        // threads that wait for those under way could be what it waits for.
         let under_way = match begin_write(section, &node.file, asked, asked.offset..end) {
             Ok(under_way) => under_way,
             Err(by_whom) => return Ok(by_whom),
-        };
-        let is_whole = asked.offset / SEGMENT_BYTES == (end - 1) / SEGMENT_BYTES;
-        let Some(cached) = section.cached().filter(|_| is_whole) else {
-            return Ok(Begun::ByClerk(under_way));
         };
         if end > FAR && end > node.file.size() {
             rustix::fs::ftruncate(node.file.buffered(true)?, end)?;
@@ -235,7 +233,7 @@ impl Worker {
         let (section, ranges) = FileTable::ranges(&node.file, 0, node.file.size());
         let cached = folder.section(&node.file).cached();
         let Some(cached) = cached.filter(|_| !ranges.is_empty()) else {
-            return Ok(Begun::ByClerk(None));
+            return Ok(Begun::ByClerk);
         };
         if asked.flags & abi::FSYNC_DATA == 0 {
             node.file.want_metadata();
@@ -265,10 +263,10 @@ fn begin_write(
         return Ok(None);
     }
     if asked.transfer_flags & abi::LOCKOWNER != 0 {
-        return file.begin_write().map(Some).ok_or(Begun::BesidePages);
+        return file.begin_write().map(Some).ok_or(Begun::ByPageWriter);
     }
     let (page, parts) = file.begin_pages(range.clone());
-    if parts == [range] { Ok(Some(page)) } else { Err(Begun::ByClerk(None)) }
+    if parts == [range] { Ok(Some(page)) } else { Err(Begun::ByClerk) }
 }
 
 /// Takes from a file the rights that a write to it takes.

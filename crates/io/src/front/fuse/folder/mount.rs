@@ -2,14 +2,15 @@
 
 use super::super::mount::{How, Mount, MountError, UnmountError};
 use super::super::mounted::{Mounted, Tree};
-use super::super::restrictions::{MountRestrictions, MountWatch};
 use super::clerk::Clerks;
 use super::{Folder, FolderError, FolderNews};
 use crate::engine::{ArenaVolume, Engine};
+use crate::mount_table::{self, MountRestrictions, MountWatch};
 use rustix::io::Errno;
 use rustix::thread::{CapabilitySet, capabilities};
+use std::os::fd::AsFd as _;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// A folder that is mounted.
 ///
@@ -21,7 +22,7 @@ pub struct FolderMount {
     pub(super) folder: Arc<Folder>,
     clerks: Clerks,
     volumes: Vec<Arc<ArenaVolume>>,
-    /// Gives the mount the restrictions that the folder's mount gets later.
+    /// Applies restrictions that the mount of the directory gets later.
     _watch: Option<MountWatch>,
 }
 
@@ -59,7 +60,7 @@ impl FolderMount {
             section.set_volume(Arc::clone(volume));
         }
         let folder = Arc::new(folder);
-        let clerks = Clerks::start(&engine, &folder);
+        let clerks = Clerks::start(&engine, &folder, at);
         let clerks =
             clerks.map_err(|source| MountError::Refused { path: at.to_owned(), source })?;
         let ending = clerks.clone();
@@ -155,58 +156,53 @@ impl FolderMount {
 }
 
 impl Folder {
-    /// What users of a mount of it may not do, as mounts are now.
+    /// Returns the restrictions that a mount of it has to have, as mounts are now.
     fn restrictions_now(&self) -> Result<MountRestrictions, Errno> {
-        let mut restrictions = self.options.restrictions | MountRestrictions::of(&self.root)?;
+        let mut restrictions = self.options.restrictions | MountRestrictions::of(&*self.root)?;
         if self.options.read_only {
             restrictions = restrictions | MountRestrictions::READ_ONLY;
         }
-        let (inside, first) = MountRestrictions::inside(&self.path);
-        if let Some(first) = first
-            && !restrictions.contain(inside)
-        {
-            let at = first.display();
+        let (inside, first) = MountRestrictions::inside(&mount_table::read(), &self.path);
+        if let Some(first) = first.filter(|_| !restrictions.contains(inside)) {
             self.notes.lock().expect("no holder panics").push(format!(
-                "the mount is {inside}, since {at}, which is mounted inside of the folder, is"
+                "the mount is {inside}, as {}, which is mounted inside SOURCE, is",
+                first.display()
             ));
         }
         Ok(restrictions | inside)
     }
 }
 
-/// Gives a mount of `folder` that has `restrictions` those that the folder's mount, and mounts
-/// inside of it, get later. What these lose stays: a mount never becomes looser.
+/// Applies to a mount of `folder`, which has `restrictions`, those that the mounts of the directory
+/// get later. Restrictions that these lose stay: the mount never becomes looser.
 fn follow(
     folder: &Arc<Folder>,
     mount: Mount,
-    restrictions: MountRestrictions,
+    mut restrictions: MountRestrictions,
 ) -> Option<MountWatch> {
     let (root, path) = (Arc::clone(&folder.root), folder.path.clone());
-    let has = Mutex::new(restrictions);
     let follow = move || {
-        let mut has = has.lock().expect("no holder panics");
-        // One that is read-only refuses writes by itself.
-        let of_root = MountRestrictions::of_listed(&root).unwrap_or_default().without_read_only();
-        let wanted = *has | of_root | MountRestrictions::inside(&path).0;
-        if wanted == *has {
+        let table = mount_table::read();
+        // SOURCE that becomes read-only refuses writes by itself.
+        let of_root = MountRestrictions::in_table(&table, root.as_fd()).unwrap_or_default();
+        let inside = MountRestrictions::inside(&table, &path).0;
+        let wanted = restrictions | of_root.without_read_only() | inside;
+        if wanted == restrictions {
             return;
         }
         match mount.restrict(wanted) {
-            Ok(()) => {
-                tracing::warn!(%wanted, "the mount is restricted as the folder's mount now is");
-            }
-            Err(error) => tracing::warn!(
+            Ok(()) => tracing::warn!(%wanted, "the mount got the restrictions of SOURCE's mount"),
+            Err(error) => tracing::error!(
                 %error, %wanted,
-                "the folder's mount is restricted now and this one cannot be: mount it anew"
+                "the mount lacks restrictions that SOURCE's mount has now; unmount it"
             ),
         }
-        *has = wanted;
+        restrictions = wanted;
     };
-    let watch = MountWatch::start(follow);
     let unwatched = |error| {
-        tracing::warn!(%error, "restrictions that the folder gets later are not noticed");
+        tracing::warn!(%error, "restrictions that SOURCE's mount gets later are not applied");
     };
-    watch.map_err(unwatched).ok()
+    MountWatch::start(follow).map_err(unwatched).ok()
 }
 
 /// Whether this process may do with files whatever it likes, as root mostly may, and so may all

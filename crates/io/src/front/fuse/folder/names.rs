@@ -42,6 +42,7 @@ fn mode_of(mode: u32) -> Mode {
 impl Folder {
     pub(super) fn lookup(&self, header: &InHeader, body: &[u8]) -> Answered {
         let parent = self.node(header.nodeid)?;
+        self.descriptors.check_room(self.nodes.len())?;
         match self.nodes.lookup(&parent, name(body)?) {
             Ok((node, attributes)) => Ok(self.found(&node, &attributes)),
             // That there is nothing may be believed as long as anything else.
@@ -205,6 +206,7 @@ impl Folder {
         flags: u32,
     ) -> Answered {
         let (node, attributes) = self.nodes.take_in(path, stat)?;
+        self.check_unclaimed(&node)?;
         if writes(flags) {
             node.file.note_writer(header.uid, &file);
         }

@@ -8,12 +8,13 @@ use super::super::abi;
 use super::super::passthrough::Backed;
 use super::rules::Rules;
 use crate::store::files::{Attributes, SourceFile, link_to};
-use rustix::fs::{FileType, Mode, OFlags, Stat};
+use rustix::fs::{FileType, FlockOperation, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use std::collections::{HashMap, VecDeque};
 use std::ffi::CStr;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// Device and inode.
 pub(super) type Key = (u64, u64);
@@ -27,11 +28,46 @@ pub(in crate::front::fuse) struct Node {
     pub(super) backed: Backed,
     key: Key,
     kind: FileType,
+    /// Locked as long as the node is known, if the inode has several names.
+    lock: OnceLock<OwnedFd>,
 }
 
 impl Node {
+    /// Locks an inode that has several names (hard links), since another one may lie in what
+    /// another process caches. It stays locked as long as something of it may be cached.
+    ///
+    /// # Errors
+    /// Another process has it locked: its lock is that of the descriptor.
+    pub(super) fn lock_links(&self, read_only: bool) -> Result<(), OwnedFd> {
+        let has_one = || rustix::fs::fstat(self.file.path()).is_ok_and(|stat| stat.st_nlink < 2);
+        if !self.is_regular() || self.lock.get().is_some() || has_one() {
+            return Ok(());
+        }
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        // Whoever may not read it has nothing of it in the cache but what is written next.
+        let opened = rustix::fs::open(self.file.link(), flags, Mode::empty());
+        let Ok(descriptor) = opened else { return Ok(()) };
+        let lock = if read_only {
+            FlockOperation::NonBlockingLockShared
+        } else {
+            FlockOperation::NonBlockingLockExclusive
+        };
+        if rustix::fs::flock(&descriptor, lock) == Err(Errno::AGAIN) {
+            // It may have been locked for another request just now.
+            return if self.lock.get().is_some() { Ok(()) } else { Err(descriptor) };
+        }
+        // Of two that are locked together one is kept.
+        let _is_kept = self.lock.set(descriptor);
+        Ok(())
+    }
+
     pub(super) fn is_regular(&self) -> bool {
         self.kind == FileType::RegularFile
+    }
+
+    /// Device and inode in the directory that is cached.
+    pub(super) fn inode(&self) -> Key {
+        self.key
     }
 
     /// The device that it lies on.
@@ -69,6 +105,8 @@ pub(super) enum Forgotten {
 #[derive(Debug)]
 pub(super) struct Nodes {
     known: Mutex<Known>,
+    /// Number of nodes.
+    len: AtomicUsize,
     /// By which files are of sections.
     rules: Rules,
     /// The device of the folder itself.
@@ -92,7 +130,8 @@ impl Nodes {
         let stat = rustix::fs::fstat(&root)?;
         let mut known = Known { next: abi::ROOT, reopens, ..Known::default() };
         known.add(root, &stat, &rules);
-        Ok(Nodes { known: Mutex::new(known), rules, device: stat.st_dev })
+        let (known, len) = (Mutex::new(known), AtomicUsize::new(1));
+        Ok(Nodes { known, len, rules, device: stat.st_dev })
     }
 
     /// By which files are of sections.
@@ -119,6 +158,24 @@ impl Nodes {
     /// All nodes.
     pub(super) fn all(&self) -> Vec<Arc<Node>> {
         self.known().by_id.values().map(|(node, _)| Arc::clone(node)).collect()
+    }
+
+    /// Returns the number of nodes.
+    pub(super) fn len(&self) -> usize {
+        self.len.load(Ordering::Relaxed)
+    }
+
+    /// Returns nodes that the kernel knows and no program has open, without directories: at most
+    /// `most`, those first that the kernel looked up first.
+    pub(super) fn idle(&self, most: usize) -> Vec<Arc<Node>> {
+        let known = self.known();
+        let is_idle = |node: &Node| node.kind != FileType::Directory && !node.file.is_open();
+        let idle = known.by_id.values().filter(|(node, count)| *count > 0 && is_idle(node));
+        let mut idle: Vec<_> = idle.map(|(node, _)| Arc::clone(node)).collect();
+        drop(known);
+        idle.sort_unstable_by_key(|node| node.id);
+        idle.truncate(most);
+        idle
     }
 
     /// The device of the folder itself.
@@ -162,6 +219,7 @@ impl Nodes {
             return Ok((node, attributes));
         }
         let node = known.add(path, &stat, &self.rules);
+        self.len.store(known.by_id.len(), Ordering::Relaxed);
         drop(known);
         let attributes = node.file.attributes_from(stat);
         Ok((node, attributes))
@@ -181,6 +239,7 @@ impl Nodes {
             return Forgotten::Rests(node);
         }
         let gone = known.remove(id);
+        self.len.store(known.by_id.len(), Ordering::Relaxed);
         drop(known);
         // Closing it may delete a file, which takes longer than others should wait here.
         drop(gone);
@@ -205,6 +264,7 @@ impl Nodes {
         let mut known = self.known();
         if matches!(known.by_id.get(&node.id), Some((_, 0))) {
             known.remove(node.id);
+            self.len.store(known.by_id.len(), Ordering::Relaxed);
             and();
         }
     }
@@ -228,7 +288,8 @@ impl Known {
         let is_regular = kind == FileType::RegularFile;
         let section = if is_regular { rules.section(&link_to(&path)) } else { 0 };
         let file = Arc::new(SourceFile::new(path, section, self.reopens));
-        let node = Arc::new(Node { id, file, backed: Backed::default(), key, kind });
+        let (backed, lock) = (Backed::default(), OnceLock::new());
+        let node = Arc::new(Node { id, file, backed, key, kind, lock });
         self.by_id.insert(id, (Arc::clone(&node), 1));
         self.by_key.insert(key, id);
         node

@@ -8,6 +8,7 @@ use super::super::abi::{
 use super::super::link::{Asked, Link};
 use super::super::worker::Worker;
 use super::{Clerks, Folder, Job, KernelPages, Node};
+use crate::claim;
 use crate::store::files::Attributes;
 use larder_core::clock::Nanos;
 use rustix::io::Errno;
@@ -30,6 +31,8 @@ pub(super) enum Answer {
     None,
     /// Somebody who may wait has to answer it.
     Clerk,
+    /// The thread that writes to files of which the kernel has pages has to answer it.
+    PageWriter,
 }
 
 impl From<Vec<u8>> for Answer {
@@ -89,6 +92,9 @@ impl Worker {
         } else {
             Ok(Answer::Clerk)
         };
+        // A request that changes nothing can be tried again, when there are descriptors.
+        let is_short = folder.watch_descriptors(clerks, &answered);
+        let answered = if is_short && looks(header.opcode) { Ok(Answer::Clerk) } else { answered };
         reply(&mut self.link, clerks, asked, answered);
     }
 }
@@ -96,6 +102,11 @@ impl Worker {
 /// Whether a request can be answered without looking at the folder's disk.
 fn is_never_slow(code: u32) -> bool {
     is_end(code) || matches!(code, opcode::GETATTR | opcode::STATX | opcode::ACCESS)
+}
+
+/// Whether a request changes nothing, so that it can be tried again.
+pub(super) fn looks(code: u32) -> bool {
+    matches!(code, opcode::LOOKUP | opcode::OPEN | opcode::OPENDIR | opcode::READDIRPLUS)
 }
 
 /// Whether a request only ends something, which nobody is refused.
@@ -118,9 +129,13 @@ fn reply(link: &mut Link, clerks: &Clerks, asked: Asked<'_>, answered: Answered)
     match answered {
         Ok(Answer::Bytes(bytes)) => link.reply(unique, &bytes),
         Ok(Answer::None) => {}
-        Ok(Answer::Clerk) => {
+        Ok(to_pass_on @ (Answer::Clerk | Answer::PageWriter)) => {
             let (way, header) = (link.way(), *asked.header);
-            clerks.send(Job::Request { way, header, body: asked.whole(), under_way: None });
+            let job = Job::Request { way, header, body: asked.whole() };
+            match to_pass_on {
+                Answer::PageWriter => clerks.write_beside_pages(job),
+                _ => clerks.send(job),
+            }
         }
         Err(errno) => link.refuse(unique, errno),
     }
@@ -242,6 +257,7 @@ impl Folder {
         if writes {
             section.check_writable()?;
         }
+        self.check_unclaimed(node)?;
         // What the folder refuses is refused here too, and not when it is too late.
         let file = node.file.buffered(writes)?;
         if writes {
@@ -252,6 +268,20 @@ impl Folder {
             clerks.send(Job::Pin(Arc::clone(node)));
         }
         Ok(self.open_out(node, writes))
+    }
+
+    /// Refuses a file that another cache has: it came here by another name, or later.
+    pub(super) fn check_unclaimed(&self, node: &Node) -> Result<(), Errno> {
+        let (device, inode) = node.inode();
+        let by_claim = self.claim().holder_of_file(device, inode).map(|holder| holder.to_string());
+        let by_lock = || {
+            let refused = node.lock_links(self.options.read_only).err()?;
+            Some(claim::lock_holder(&refused))
+        };
+        let Some(holder) = by_claim.or_else(by_lock) else { return Ok(()) };
+        let file = node.file.name();
+        tracing::warn!(holder, file, "a file is not opened: another cache has its data");
+        Err(Errno::BUSY)
     }
 
     /// The answer to an opening.

@@ -79,7 +79,7 @@ pub(super) fn run_with_tls(
     for mut part in input.chunks(piece) {
         let fed = loop {
             match handshake.feed(part, &mut output) {
-                Ok((bytes, Progress::StartTls)) => {
+                Ok((bytes, Progress::StartTls | Progress::SendFirst)) => {
                     used += bytes;
                     part = &part[bytes..];
                 }
@@ -299,4 +299,26 @@ fn contexts_are_listed_by_name_by_namespace_and_all() {
     let early = one(OPT_LIST_META_CONTEXT, &queries("", &[]));
     assert_eq!(kind_of(&early), REP_ERR_INVALID);
     assert_eq!(kind_of(&one(OPT_STRUCTURED_REPLY, b"x")), REP_ERR_INVALID);
+}
+
+#[test]
+fn answers_are_sent_before_more_options_are_answered() {
+    let exports: Vec<_> = (0..4)
+        .map(|i| ExportInfo { description: "long ".repeat(200), ..exports().swap_remove(i % 2) })
+        .collect();
+    let mut handshake = Handshake::new(&exports, HandshakeLimits::default());
+    let input = session(3, &[(OPT_LIST, &[][..]); 100]);
+    let (mut used, mut rounds, mut sent) = (0, 0, 0);
+    loop {
+        let mut output = Vec::new();
+        let (bytes, progress) = handshake.feed(&input[used..], &mut output).unwrap();
+        (used, rounds, sent) = (used + bytes, rounds + 1, sent + output.len());
+        assert!(output.len() < OUTPUT_BYTES_MAX + 8192, "{} bytes at once", output.len());
+        if progress == Progress::NeedMore {
+            break;
+        }
+        assert_eq!(progress, Progress::SendFirst);
+    }
+    assert_eq!(used, input.len(), "all options are answered");
+    assert!(sent > 100 * 4000 && rounds > sent / (2 * OUTPUT_BYTES_MAX), "{sent} in {rounds}");
 }

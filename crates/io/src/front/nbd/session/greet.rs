@@ -4,7 +4,7 @@ use crate::front::nbd::exports::Export;
 use crate::front::nbd::handshake::{ExportInfo, Handshake, HandshakeLimits, Negotiated, Progress};
 use crate::front::nbd::input::{Input, Received};
 use crate::front::nbd::output::Output;
-use crate::front::nbd::server::Shared;
+use crate::front::nbd::server::{Place, Shared};
 use crate::front::nbd::transport::Transport;
 use crate::wake::Waker;
 use larder_core::clock::Nanos;
@@ -13,14 +13,14 @@ use rustix::fd::AsFd;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Agrees with the client on an export; `None` if the connection is over.
-pub(super) fn shake_hands(
-    shared: &Shared,
+/// Agrees with the client on an export, and takes a place for it; `None` if the connection is over.
+pub(super) fn shake_hands<'a>(
+    shared: &'a Shared,
     exports: &[Export],
     transport: &mut Transport<'_>,
     waker: &Waker,
     input: &mut Input,
-) -> Option<Negotiated> {
+) -> Option<(Negotiated, Place<'a>)> {
     let exports: Vec<ExportInfo> = exports.iter().map(Export::info_now).collect();
     let mut handshake =
         Handshake::new(&exports, HandshakeLimits::default()).with_tls(shared.tls.mode);
@@ -29,9 +29,14 @@ pub(super) fn shake_hands(
     let deadline = clock.now().saturating_add(limit);
     let no_frames = shared.engine.cache().frames();
     let mut output = Output::default();
+    let mut place = None;
     loop {
         let mut answer = Vec::new();
         let progress = handshake.feed(input.bytes(), &mut answer);
+        if matches!(progress, Ok((_, Progress::Transmission(_)))) && place.is_none() {
+            // Before the client hears of its success.
+            place = Some(shared.take_place()?);
+        }
         output.push(&answer);
         let sent = output.send(no_frames, transport);
         let progress = match progress {
@@ -45,25 +50,34 @@ pub(super) fn shake_hands(
             }
         };
         match progress {
-            Progress::Transmission(negotiated) if output.backlog() == 0 => return Some(negotiated),
+            Progress::Transmission(negotiated) if output.backlog() == 0 => {
+                return place.map(|place| (negotiated, place));
+            }
             Progress::Aborted => return None,
             Progress::StartTls => {
                 start_tls(shared, transport, waker, (input, &mut output), deadline)?;
                 continue;
             }
-            Progress::Transmission(_) | Progress::NeedMore => {}
+            Progress::Transmission(_) | Progress::SendFirst | Progress::NeedMore => {}
         }
         let now = clock.now();
         if !sent || now >= deadline || shared.closing.load(Ordering::Acquire) {
             return None;
         }
         let all_sent = output.backlog() == 0 && !transport.has_unsent();
+        if all_sent && progress == Progress::SendFirst {
+            continue;
+        }
+        // TLS may have more than the buffer took, of which no socket tells.
+        let received = if all_sent { input.receive(transport, false) } else { Received::Nothing };
+        match received {
+            Received::Closed => return None,
+            Received::Some => continue,
+            Received::Nothing => {}
+        }
         let wanted = if all_sent { PollFlags::IN } else { PollFlags::OUT };
         let timeout = Duration::from_nanos(deadline - now);
         waker.sleep(Some((transport.as_fd(), wanted)), Some(timeout)).ok()?;
-        if all_sent && input.receive(transport) == Received::Closed {
-            return None;
-        }
     }
 }
 
@@ -91,5 +105,5 @@ fn start_tls(
     transport.start_tls(tls, input.bytes()).ok()?;
     input.consume(input.bytes().len());
     // What came ahead is not in the socket any more, and nobody would be woken for it.
-    (input.receive(transport) != Received::Closed).then_some(())
+    (input.receive(transport, false) != Received::Closed).then_some(())
 }

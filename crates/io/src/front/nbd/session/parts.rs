@@ -10,6 +10,7 @@ use larder_core::clock::Nanos;
 use larder_core::counters::Classes;
 use larder_core::request::{Assembly, WriteTask};
 use larder_core::store::{StoreError, StoreErrorKind, StoreOpKind};
+use larder_core::units::{BLOCK_BYTES, BLOCK_BYTES_U64};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::ops::Range;
@@ -103,6 +104,12 @@ pub(super) enum Work {
 pub(super) struct Part {
     pub(super) request: usize,
     pub(super) work: Work,
+}
+
+/// Bytes of the frames that a piece of a read pins.
+fn pinned_bytes(assembly: &Assembly<ArenaFrames>) -> usize {
+    let ragged = usize::try_from(assembly.offset % BLOCK_BYTES_U64).expect("below a block");
+    (ragged + assembly.len as usize).next_multiple_of(BLOCK_BYTES)
 }
 
 /// A reply that is held back, the earliest first.
@@ -200,7 +207,7 @@ impl Parts {
             self.parked_bytes += bytes.len();
         }
         if let Work::Read { assembly } = &work {
-            self.reading_bytes += assembly.len as usize;
+            self.reading_bytes += pinned_bytes(assembly);
         }
         let index = self.free.pop().expect("a token was asked for");
         debug_assert!(self.under_way[index].is_none(), "a token was used twice");
@@ -219,7 +226,7 @@ impl Parts {
         self.free.push(index);
         self.let_go(&mut part);
         if let Work::Read { assembly } = &part.work {
-            self.reading_bytes -= assembly.len as usize;
+            self.reading_bytes -= pinned_bytes(assembly);
         }
         self.request(part.request).parts -= 1;
         part
@@ -255,13 +262,18 @@ impl Parts {
         std::mem::take(&mut self.stalled)
     }
 
-    /// Bytes of pieces of reads that are under way.
+    /// Bytes of the frames that pieces of reads under way pin, or will pin.
     pub(super) fn reading_bytes(&self) -> usize {
         self.reading_bytes
     }
 
     pub(super) fn hold(&mut self, request: usize) {
         self.held.push_back(request);
+    }
+
+    /// Large reads that wait.
+    pub(super) fn held_len(&self) -> usize {
+        self.held.len()
     }
 
     pub(super) fn take_held(&mut self) -> Option<usize> {

@@ -8,13 +8,19 @@ use larder_core::clock::Nanos;
 use larder_core::counters::Counter;
 use larder_core::request::{Assembly, READ_PIECE_BYTES, Status};
 
+/// An unfragmented read of this length is always served: a client may rely on it (proto.md,
+/// `NBD_CMD_FLAG_DF`).
+const UNFRAGMENTED_BYTES_MIN: u32 = 64 << 10;
+
 impl Session<'_> {
     pub(super) fn begin_read(&mut self, now: Nanos, request: &wire::Request) {
         let wire::Request { offset, len, cookie, flags, .. } = *request;
         self.lane.recorder().add(Counter::ReadRequests, 1);
         self.lane.recorder().add(Counter::ReadBytes, u64::from(len));
-        if len > READ_PIECE_BYTES {
-            if flags & wire::CMD_FLAG_DF != 0 {
+        let unfragmented = flags & wire::CMD_FLAG_DF != 0;
+        let whole_max = if unfragmented { UNFRAGMENTED_BYTES_MIN } else { 0 };
+        if len > self.grant_piece(len).max(whole_max) {
+            if unfragmented {
                 let message = format!("{len} bytes are too many for one unfragmented chunk");
                 self.reply_error(cookie, Errno::Overflow, &message);
                 return;
@@ -64,15 +70,15 @@ impl Session<'_> {
             self.end_request(now, index);
             return;
         }
-        if request.asked.command == wire::CMD_READ && !self.takes_answers() {
+        let offset = request.rest.start;
+        let left = request.rest.end - offset;
+        let left = u32::try_from(left.min(u64::from(READ_PIECE_BYTES))).expect("at most 1 MiB");
+        let len = self.grant_piece(left);
+        if len == 0 {
             self.parts.hold(index);
             return;
         }
-        let request = self.parts.request(index);
-        let offset = request.rest.start;
-        let left = request.rest.end - offset;
-        let len = u32::try_from(left.min(u64::from(READ_PIECE_BYTES))).expect("at most 1 MiB");
-        request.rest.start += u64::from(len);
+        self.parts.request(index).rest.start += u64::from(len);
         let token = self.parts.next_token();
         let mut assembly = self.parts.spare.assembly(token, offset, len);
         let status = self.cache.read(&mut self.lane, now, &mut assembly);
@@ -83,11 +89,14 @@ impl Session<'_> {
     /// Goes on with large reads whose client has taken enough of what came; whether there were any.
     pub(super) fn resume_reads(&mut self, now: Nanos) -> bool {
         let mut any = false;
-        while self.takes_answers()
-            && let Some(index) = self.parts.take_held()
-        {
+        for _ in 0..self.parts.held_len() {
+            if !self.takes_answers() || self.grant_piece(1) == 0 {
+                break;
+            }
+            let Some(index) = self.parts.take_held() else { break };
+            let held_len = self.parts.held_len();
             self.next_piece(now, index);
-            any = true;
+            any |= self.parts.held_len() == held_len;
         }
         any
     }

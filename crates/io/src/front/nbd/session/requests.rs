@@ -3,6 +3,7 @@
 use super::Session;
 use super::parts::{Failure, Request, Work};
 use super::writes::Payload;
+use crate::fault;
 use crate::frames::ArenaFrames;
 use crate::front::nbd::wire::{self, Errno, REQUEST_BYTES};
 use larder_core::cache::cut;
@@ -10,7 +11,7 @@ use larder_core::clock::Nanos;
 use larder_core::counters::Counter;
 use larder_core::lane::Completion;
 use larder_core::mode::WriteMode;
-use larder_core::request::{READ_PIECE_BYTES, Status};
+use larder_core::request::Status;
 use larder_core::store::StoreOpKind;
 use larder_core::units::BLOCK_BYTES;
 use std::ops::Range;
@@ -52,18 +53,21 @@ impl Session<'_> {
         }
     }
 
-    /// A read in simple replies is one uninterrupted run of bytes; one that does not fit into a
-    /// piece is served alone.
-    fn must_wait_for_others(&self, request: &wire::Request) -> bool {
-        request.command == wire::CMD_READ
-            && !self.negotiated.structured
-            && request.len > READ_PIECE_BYTES
-            && !self.parts.is_empty()
+    /// A read waits while the client has not taken enough of its answers. A read in simple replies
+    /// is one uninterrupted run of bytes; one that does not fit into a piece is served alone.
+    fn must_wait_for_others(&mut self, request: &wire::Request) -> bool {
+        if request.command != wire::CMD_READ || request.len == 0 {
+            return false;
+        }
+        let piece = self.grant_piece(request.len);
+        let alone = !self.negotiated.structured && request.len > piece;
+        piece == 0 || (alone && !self.parts.is_empty())
     }
 
     fn take_request(&mut self, now: Nanos, request: &wire::Request) {
         // Requests that came together are told apart by a nanosecond, which keeps their order.
         self.arrived_at = now.max(self.arrived_at + 1);
+        fault::point("connection", &self.export.info.name);
         let refused = self.refusal(request);
         if request.command == wire::CMD_WRITE {
             self.lane.recorder().add(Counter::WriteRequests, 1);

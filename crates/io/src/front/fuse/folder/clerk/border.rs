@@ -3,9 +3,9 @@
 
 use super::super::Node;
 use super::super::data;
-use super::super::requests::Answered;
+use super::super::requests::{Answer, Answered};
 use super::super::sections::Cached;
-use super::{Clerk, uncached};
+use super::{Clerk, PAGE_WRITER, uncached};
 use crate::call::Write;
 use crate::front::fuse::abi::{self, InHeader, TransferIn, WriteOut};
 use larder_core::counters::Interface;
@@ -41,21 +41,19 @@ impl Clerk {
         Ok(bytes.into())
     }
 
-    /// A write that touches two segments, one to a file that is not cached, or one that must keep
-    /// clear of pages of the kernel; `is_under_way` if it need not look at these.
+    /// Writes to two segments, to a file that is not cached, or beside pages of the kernel.
     pub(super) fn write(
         &mut self,
         header: &InHeader,
         asked: &TransferIn,
         payload: &[u8],
-        is_under_way: bool,
     ) -> Answered {
         let node = self.folder.node(header.nodeid)?;
         let folder = Arc::clone(&self.folder);
         let section = folder.section(&node.file);
         let cached = section.cached();
         let whole = asked.offset..asked.offset + payload.len() as u64;
-        if is_under_way || !section.passes_on() {
+        if !section.passes_on() {
             self.write_range(&node, cached, whole.clone(), payload)?;
         } else if asked.transfer_flags & abi::LOCKOWNER == 0 {
             let (_under_way, parts) = node.file.begin_pages(whole.clone());
@@ -64,6 +62,10 @@ impl Clerk {
                 let len = usize::try_from(part.end - part.start).expect("at most 1 MiB");
                 self.write_range(&node, cached, part, &payload[from..from + len])?;
             }
+        } else if let Some(_under_way) = node.file.begin_write() {
+            self.write_range(&node, cached, whole.clone(), payload)?;
+        } else if self.kind != PAGE_WRITER {
+            return Ok(Answer::PageWriter);
         } else {
             let _covered = node.file.cover(whole.clone());
             self.write_range(&node, cached, whole.clone(), payload)?;

@@ -1,9 +1,9 @@
 //! Glob patterns, which match paths byte by byte.
 //!
-//! Invariant: a match follows all positions in the path that the pattern can have reached at once,
-//! without backtracking. Its time is bounded by the length of the pattern times that of the path.
+//! Invariant: a match tracks all positions in the path that the pattern can have reached, without
+//! backtracking. Its time is bounded by the length of the pattern times that of the path.
 
-/// Deeper nested groups are refused: a match keeps positions in the path for each open group.
+/// Maximum nesting of groups: a match stores positions in the path for each open group.
 const DEPTH_MAX: usize = 16;
 
 /// A parsed pattern.
@@ -15,7 +15,7 @@ pub(super) struct Glob {
 /// One step of a match.
 #[derive(Clone, Debug)]
 enum Step {
-    /// A byte of these ranges, or of none of them.
+    /// A byte within one of these ranges, or, if negated, outside of all.
     Byte { ranges: Vec<(u8, u8)>, negated: bool },
     /// Any number of bytes, with or without slashes.
     Bytes { slashes: bool },
@@ -37,7 +37,7 @@ impl Glob {
     /// Parses a pattern.
     ///
     /// # Errors
-    /// The reason why it is malformed.
+    /// The reason why the pattern is malformed.
     pub(super) fn parse(pattern: &str) -> Result<Self, String> {
         let (mut steps, mut depth) = (Vec::new(), 0);
         let (pattern, mut rest) = (pattern.as_bytes(), pattern.as_bytes());
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn two_stars_are_directories_where_they_are_a_whole_component() {
+    fn two_stars_match_directories_if_they_are_a_whole_component() {
         check("**", &["", "a", "a/b/c"], &[]);
         check("**/", &["a", "a/b"], &[]);
         check("**/c", &["c", "b/c", "a/b/c"], &["bc", "c/b"]);
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn classes_are_of_bytes_ranges_and_what_is_not_in_them() {
+    fn classes_match_bytes_and_ranges_or_their_complement() {
         check("[a-c]", &["a", "b", "c"], &["d", "", "ab"]);
         for not in ["[!a-c]", "[^a-c]"] {
             check(not, &["d", "!", "^", "-"], &["a", "c", ""]);
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn alternatives_can_be_in_each_other_and_empty() {
+    fn alternatives_can_be_nested_and_empty() {
         check("*.{iso,img}", &["a.iso", "a.img"], &["a.is", "a.isoimg", "a.{iso,img}"]);
         check("{a,b{c,d}}e", &["ae", "bce", "bde"], &["be", "ace", "e"]);
         check("a{,.gz}", &["a", "a.gz"], &["a,", "a."]);
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_backslash_takes_the_meaning_away() {
+    fn a_backslash_escapes_the_next_character() {
         check("\\*\\?\\[\\{\\\\", &["*?[{\\"], &["a?[{\\"]);
         check("\\a\\\u{e4}", &["a\u{e4}"], &["\\a"]);
         check("{a\\,b,c\\}}", &["a,b", "c}"], &["a", "b"]);
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn malformed_patterns_are_refused_with_a_reason() {
         for (pattern, reason) in [
             ("a[b", "unclosed character class; missing ']'"),
             ("[", "unclosed character class; missing ']'"),
@@ -280,11 +280,11 @@ mod tests {
     }
 
     #[test]
-    fn hostile_patterns_take_no_longer() {
+    fn hostile_patterns_match_in_bounded_time() {
         let name = "a".repeat(255);
         let path = "a/".repeat(2047);
         let started = std::time::Instant::now();
-        // Backtracking would try more ways than there are atoms.
+        // Backtracking would take exponential time.
         for (pattern, path) in [
             ("*a".repeat(100) + "b", &name),
             ("**/".repeat(100) + "b", &path),

@@ -1,0 +1,208 @@
+//! Connections of the control interface, and which of them goes when there are too many.
+//!
+//! A new connection is always accepted. Until its first request was accepted it can only take
+//! places of others that have shown as little: clients that say nothing, or that do not know the
+//! token, never keep one out that does. A connection that is closed for another one is one of the
+//! same or of a lower rank, and of these the oldest.
+
+use std::sync::{Arc, Mutex, MutexGuard};
+use tokio::task::AbortHandle;
+
+/// Connections that have not sent a byte.
+const SILENT_MAX: usize = 128;
+/// Connections whose first request was not accepted yet. Each has a buffer for its head.
+const UNPROVEN_MAX: usize = 16;
+/// Connections of clients that may control the server.
+const TRUSTED_MAX: usize = 16;
+
+/// What is known of the client of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rank {
+    Silent,
+    Unproven,
+    /// Trusted, and between two requests.
+    Idle,
+    /// Trusted, and being answered.
+    Answering,
+}
+
+#[derive(Debug)]
+struct Entry {
+    id: u64,
+    rank: Rank,
+    task: AbortHandle,
+}
+
+#[derive(Debug, Default)]
+struct Entries {
+    /// In the order of their beginning.
+    entries: Vec<Entry>,
+    next_id: u64,
+}
+
+impl Entries {
+    fn count(&self, is: impl Fn(Rank) -> bool) -> usize {
+        self.entries.iter().filter(|entry| is(entry.rank)).count()
+    }
+
+    /// Closes the oldest connection of a rank; whether there was one.
+    fn close_oldest(&mut self, rank: Rank) -> bool {
+        let Some(oldest) = self.entries.iter().position(|entry| entry.rank == rank) else {
+            return false;
+        };
+        self.entries.remove(oldest).task.abort();
+        true
+    }
+
+    fn entry(&mut self, id: u64) -> Option<&mut Entry> {
+        self.entries.iter_mut().find(|entry| entry.id == id)
+    }
+}
+
+/// The connections of one socket.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Connections(Arc<Mutex<Entries>>);
+
+/// A connection in the list; it leaves the list when it is dropped.
+#[derive(Debug)]
+pub(super) struct Connection {
+    connections: Connections,
+    id: u64,
+}
+
+impl Connections {
+    fn lock(&self) -> MutexGuard<'_, Entries> {
+        self.0.lock().expect("no holder panics")
+    }
+
+    /// An entry for a connection that begins; its task is named with [`Connections::started`].
+    pub(super) fn begin(&self) -> Connection {
+        let mut entries = self.lock();
+        entries.next_id += 1;
+        Connection { connections: self.clone(), id: entries.next_id }
+    }
+
+    /// Adds the connection `id`, which has sent nothing yet, with its task.
+    pub(super) fn started(&self, id: u64, task: AbortHandle) {
+        let mut entries = self.lock();
+        if entries.count(|rank| rank == Rank::Silent) >= SILENT_MAX {
+            entries.close_oldest(Rank::Silent);
+        }
+        entries.entries.push(Entry { id, rank: Rank::Silent, task });
+    }
+}
+
+impl Connection {
+    pub(super) fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// The client has sent something.
+    pub(super) fn has_spoken(&self) {
+        let mut entries = self.connections.lock();
+        if entries.count(|rank| rank == Rank::Unproven) >= UNPROVEN_MAX {
+            entries.close_oldest(Rank::Unproven);
+        }
+        if let Some(entry) = entries.entry(self.id) {
+            entry.rank = Rank::Unproven;
+        }
+    }
+
+    /// A request of the client is accepted; false if too many are being answered.
+    pub(super) fn begin_answer(&self) -> bool {
+        let mut entries = self.connections.lock();
+        let is_trusted = |rank| matches!(rank, Rank::Idle | Rank::Answering);
+        let is_new = entries.entry(self.id).is_some_and(|entry| !is_trusted(entry.rank));
+        if is_new && entries.count(is_trusted) >= TRUSTED_MAX && !entries.close_oldest(Rank::Idle) {
+            return false;
+        }
+        if let Some(entry) = entries.entry(self.id) {
+            entry.rank = Rank::Answering;
+        }
+        true
+    }
+
+    /// The request was answered.
+    pub(super) fn end_answer(&self) {
+        if let Some(entry) = self.connections.lock().entry(self.id) {
+            entry.rank = Rank::Idle;
+        }
+    }
+
+    /// Whether a request of the client was accepted.
+    pub(super) fn is_trusted(&self) -> bool {
+        let mut entries = self.connections.lock();
+        entries
+            .entry(self.id)
+            .is_some_and(|entry| matches!(entry.rank, Rank::Idle | Rank::Answering))
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.connections.lock().entries.retain(|entry| entry.id != self.id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A list with tasks that never end by themselves.
+    struct Tasks {
+        runtime: tokio::runtime::Runtime,
+        connections: Connections,
+    }
+
+    impl Tasks {
+        fn connect(&self) -> (Connection, tokio::task::JoinHandle<()>) {
+            let connection = self.connections.begin();
+            let task = self.runtime.spawn(std::future::pending());
+            self.connections.started(connection.id(), task.abort_handle());
+            (connection, task)
+        }
+
+        fn is_closed(&self, task: &tokio::task::JoinHandle<()>) -> bool {
+            self.runtime.block_on(tokio::task::yield_now());
+            task.is_finished()
+        }
+    }
+
+    #[test]
+    fn clients_without_a_right_close_each_other_and_nobody_else() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let tasks = Tasks { runtime, connections: Connections::default() };
+        let trusted: Vec<_> = (0..TRUSTED_MAX)
+            .map(|_| {
+                let (connection, task) = tasks.connect();
+                connection.has_spoken();
+                assert!(connection.begin_answer());
+                (connection, task)
+            })
+            .collect();
+        let (first, first_task) = tasks.connect();
+        let crowd: Vec<_> = (0..1000)
+            .map(|number| {
+                let one = tasks.connect();
+                if number % 2 == 0 {
+                    one.0.has_spoken();
+                }
+                one
+            })
+            .collect();
+        assert!(tasks.is_closed(&first_task), "the oldest silent one");
+        assert!(!first.is_trusted());
+        assert!(trusted.iter().all(|(_, task)| !tasks.is_closed(task)));
+        let open = crowd.iter().filter(|(_, task)| !tasks.is_closed(task)).count();
+        assert!(open <= SILENT_MAX + UNPROVEN_MAX, "{open}");
+        // Who may control goes before who is idle, and after who is being answered.
+        let (last, _task) = tasks.connect();
+        last.has_spoken();
+        assert!(!last.begin_answer(), "all are being answered");
+        trusted[3].0.end_answer();
+        assert!(last.begin_answer() && last.is_trusted());
+        assert!(tasks.is_closed(&trusted[3].1));
+        drop((trusted, crowd, first, last));
+        assert!(tasks.connections.lock().entries.is_empty());
+    }
+}

@@ -1,0 +1,299 @@
+//! Internal errors: a thread of each kind panics, and only its connection, its mount or its volume
+//! fails; what is dirty is named and kept, and nothing that others wrote is lost.
+//!
+//! Debug builds alone have the points at which threads are made to panic.
+
+use super::files::{LAZY, Mountpoint};
+use super::mount::source;
+use super::rig::{MIB, Server, eventually, images, larder, text};
+use larder_testing::{can_mount, skip};
+use rustix::process::Signal;
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+use std::process::Command;
+use tempfile::TempDir;
+
+/// Whether the program can be made to panic.
+fn can_inject() -> bool {
+    let can = cfg!(debug_assertions) && std::env::var_os("LARDER_BINARY").is_none();
+    if !can {
+        skip("needs a program with debug assertions");
+    }
+    can
+}
+
+/// The program, with a thread of this kind that will panic.
+fn faulty(point: &str) -> Command {
+    let mut command = larder();
+    command.env("LARDER_FAULT", point);
+    command
+}
+
+/// A server of volumes left and right.
+fn serve(point: &str, options: &[&str]) -> Server {
+    let folder = TempDir::new().unwrap();
+    let mut command = faulty(point);
+    command.arg("serve").args(images(folder.path(), &["left", "right"]));
+    command.args(["--memory", "16MiB"]).args(LAZY).args(options).arg("--listen");
+    command.arg(format!("unix:{}", folder.path().join("nbd.sock").display()));
+    Server::spawn(folder, command, 2)
+}
+
+/// Writes to a volume and flushes; then the image has it.
+fn check_served(server: &Server, volume: usize, byte: u8) {
+    let mut client = server.client(volume);
+    client.write_at(5 * MIB, &[byte; 8192], false).unwrap();
+    client.flush().unwrap();
+    let mut read = [0; 8192];
+    client.read_at(5 * MIB, &mut read).unwrap();
+    assert_eq!(read, [byte; 8192]);
+    client.disconnect().unwrap();
+    let image = File::open(server.path(["left.img", "right.img"][volume])).unwrap();
+    let mut behind = [0; 8192];
+    image.read_exact_at(&mut behind, 5 * MIB).unwrap();
+    assert_eq!(behind, [byte; 8192]);
+}
+
+#[test]
+fn the_panic_of_a_store_fails_its_volume_and_no_other() {
+    if !can_inject() {
+        return;
+    }
+    let mut server = serve("store=left", &[]);
+    let (mut left, mut right) = (server.client(0), server.client(1));
+    for client in [&mut left, &mut right] {
+        client.write_at(MIB, &[1; 4096], false).unwrap();
+        client.write_at(3 * MIB, &[2; 8192], false).unwrap();
+    }
+    let error = left.flush().unwrap_err().to_string();
+    assert!(error.contains("internal error"), "requests under way are answered: {error}");
+    let said = server.hear(|line| line.contains("served no more"));
+    let ranges = "12 KiB: bytes 1048576 to 1052672, 3145728 to 3153920";
+    assert!(said.contains("left") && said.contains(ranges), "{said}");
+    let mut read = [0; 4096];
+    assert!(left.read_at(MIB, &mut read).is_err(), "not even what is in the cache");
+    assert!(left.read_at(9 * MIB, &mut read).is_err());
+    assert!(left.write_at(MIB, &[3; 4096], false).is_err());
+    assert!(left.flush().is_err() && left.trim(0, 65536, false).is_err());
+    let listed = server.ctl(&["at-risk"]);
+    assert_eq!(listed.status.code(), Some(1));
+    let listed = text(&listed.stdout);
+    for range in ["left: failing: bytes 1048576 to 1052672", "left: failing: bytes 3145728 to"] {
+        assert!(listed.contains(range), "{listed}");
+    }
+    right.flush().unwrap();
+    check_served(&server, 1, 7);
+    // It stays until its data is given up.
+    left.disconnect().unwrap();
+    let mut kept = String::new();
+    eventually("no client is connected to it", || {
+        kept = text(&server.ctl(&["remove", "left"]).stderr);
+        !kept.contains("connected")
+    });
+    assert!(kept.contains("internal error"), "{kept}");
+    server.ctl_text(&["remove", "left", "--give-up"]);
+    let said = server.hear(|line| line.contains("given up"));
+    assert!(said.contains("bytes 1048576 to 1052672"), "{said}");
+    assert!(server.ctl(&["at-risk"]).status.success());
+    // The image may be served again by another process: nothing holds it.
+    let before = fs::read(server.path("left.img")).unwrap();
+    assert!(before.iter().all(|byte| *byte == 0), "nothing of it was written");
+    right.disconnect().unwrap();
+    check_served(&server, 1, 8);
+    let image = fs::read(server.path("right.img")).unwrap();
+    assert!(image[1 << 20..][..4096] == [1; 4096] && image[3 << 20..][..8192] == [2; 8192]);
+    server.stop();
+}
+
+#[test]
+fn a_stop_names_what_a_failed_volume_loses_and_writes_the_others() {
+    if !can_inject() {
+        return;
+    }
+    let server = serve("store=left", &[]);
+    let (mut left, mut right) = (server.client(0), server.client(1));
+    left.write_at(MIB, &[1; 4096], false).unwrap();
+    right.write_at(MIB, &[2; 4096], false).unwrap();
+    assert!(left.flush().is_err());
+    let (folder, code, said) = server.end_with(Signal::TERM);
+    assert_eq!(code, Some(2), "{said}");
+    let last = said.lines().rfind(|line| line.contains("failed to use left")).expect(&said);
+    assert!(last.contains("not written: 4 KiB: bytes 1048576 to 1052672"), "{last}");
+    let image = fs::read(folder.path().join("right.img")).unwrap();
+    assert!(image[1 << 20..][..4096] == [2; 4096], "the other one is written");
+}
+
+#[test]
+fn the_panic_of_a_connection_ends_it_alone() {
+    if !can_inject() {
+        return;
+    }
+    let server = serve("connection=left", &[]);
+    let mut right = server.client(1);
+    right.write_at(MIB, &[2; 4096], false).unwrap();
+    let mut left = server.client(0);
+    assert!(left.write_at(MIB, &[1; 4096], false).is_err(), "it is cut off");
+    right.flush().unwrap();
+    for volume in [0, 1] {
+        check_served(&server, volume, 7);
+    }
+    right.disconnect().unwrap();
+    // Nothing of it is left that would keep the volume.
+    eventually("no client is connected to it", || server.ctl(&["remove", "left"]).status.success());
+    server.stop();
+}
+
+#[test]
+fn the_panic_of_the_acceptor_refuses_one_client() {
+    if !can_inject() {
+        return;
+    }
+    let server = serve("acceptor=server", &[]);
+    let uri = server.uris[0].parse().unwrap();
+    assert!(larder_io::nbd_client::Client::connect(&uri).is_err());
+    check_served(&server, 0, 3);
+    server.stop();
+}
+
+#[test]
+fn the_panic_of_the_recorder_ends_the_recording_and_not_the_service() {
+    if !can_inject() {
+        return;
+    }
+    let folder = TempDir::new().unwrap();
+    let trace = folder.path().join("a.ltr");
+    let server = serve("recorder=trace", &["--record", trace.to_str().unwrap()]);
+    for round in 1..4 {
+        check_served(&server, 0, round);
+        check_served(&server, 1, round);
+    }
+    server.stop();
+}
+
+#[test]
+fn the_panic_of_the_main_thread_stops_the_server_and_loses_nothing() {
+    if !can_inject() {
+        return;
+    }
+    let server = serve("main=report", &[]);
+    let mut client = server.client(0);
+    client.write_at(MIB, &[1; 4096], false).unwrap();
+    let (folder, code, said) = server.end_with(Signal::USR1);
+    assert_eq!(code, Some(2), "{said}");
+    let image = fs::read(folder.path().join("left.img")).unwrap();
+    assert!(image[1 << 20..][..4096] == [1; 4096], "it is written: {said}");
+}
+
+#[test]
+fn a_damaged_cache_ends_the_process_and_names_what_is_lost() {
+    if !can_inject() {
+        return;
+    }
+    let server = serve("keeper=cache", &[]);
+    let (mut left, mut right) = (server.client(0), server.client(1));
+    left.write_at(MIB, &[1; 4096], false).unwrap();
+    right.write_at(2 * MIB, &[2; 4096], false).unwrap();
+    right.flush().unwrap();
+    // A change of the memory wakes the thread that works on what all share.
+    let _ended = server.ctl(&["set", "memory=12MiB"]).status.success();
+    let (folder, code, said) = server.end_with(Signal::CONT);
+    assert_eq!(code, None, "as after a power failure: {said}");
+    assert!(said.contains("left: not written: 4 KiB: bytes 1048576 to 1052672"), "{said}");
+    assert!(said.contains("right: everything was written"), "{said}");
+    let image = fs::read(folder.path().join("right.img")).unwrap();
+    assert!(image[2 << 20..][..4096] == [2; 4096], "what was flushed is there");
+}
+
+/// A mount one of whose threads will panic at its first request, with something to be written.
+fn mount(kind: &str, options: &[&str]) -> (Server, Mountpoint) {
+    let (folder, mountpoint) = (TempDir::new().unwrap(), Mountpoint::new());
+    fs::create_dir(source(folder.path())).unwrap();
+    fs::write(source(folder.path()).join("old"), vec![9; 100_000]).unwrap();
+    let mut command = faulty(&format!("{kind}={}", mountpoint.path().display()));
+    command.arg("mount").arg(source(folder.path())).arg(mountpoint.path());
+    command.args(["--memory", "16MiB", "--control"]).arg(folder.path().join("nbd.control"));
+    command.args(LAZY).args(options);
+    (Server::spawn(folder, command, 1), mountpoint)
+}
+
+/// Every request to a mount that has failed gets EIO at once.
+fn check_refuses(mountpoint: &Mountpoint) {
+    for error in [
+        fs::metadata(mountpoint.file("other")).unwrap_err(),
+        fs::read_dir(mountpoint.path()).unwrap_err(),
+        fs::write(mountpoint.file("new"), "x").unwrap_err(),
+    ] {
+        assert_eq!(error.raw_os_error(), Some(libc::EIO), "{error}");
+    }
+}
+
+#[test]
+fn the_panic_of_a_thread_of_a_mount_fails_the_mount_with_eio() {
+    if !can_inject() || !can_mount() {
+        return;
+    }
+    for options in [&[][..], &["--plain-io"]] {
+        let (mut server, mountpoint) = mount("mount", options);
+        let error = fs::metadata(mountpoint.file("old")).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::EIO), "it is answered: {error}");
+        server.hear(|line| line.contains("the mount has failed"));
+        check_refuses(&mountpoint);
+        let said = server.stop();
+        assert!(!mountpoint.is_mounted(), "{said}");
+    }
+}
+
+#[test]
+fn the_panic_of_a_worker_that_may_wait_fails_the_mount_and_what_was_written_is_kept() {
+    if !can_inject() || !can_mount() {
+        return;
+    }
+    for options in [&[][..], &["--plain-io"]] {
+        let (mut server, mountpoint) = mount("clerk", options);
+        let mut file = File::create(mountpoint.file("new")).unwrap();
+        file.write_all(&vec![5; 300_000]).unwrap();
+        // A change of the length may have to wait, so that a worker makes it.
+        let error = file.set_len(200_000).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::EIO), "it is answered: {error}");
+        server.hear(|line| line.contains("the mount has failed"));
+        assert_eq!(file.sync_all().unwrap_err().raw_os_error(), Some(libc::EIO));
+        drop(file);
+        check_refuses(&mountpoint);
+        let (folder, _) = server.stop_and_keep();
+        assert!(!mountpoint.is_mounted());
+        let behind = fs::read(source(folder.path()).join("new")).unwrap();
+        assert!(behind == vec![5; 300_000], "{} bytes", behind.len());
+    }
+}
+
+#[test]
+fn the_panic_of_the_store_of_a_mount_fails_its_files_and_every_request_is_answered() {
+    if !can_inject() || !can_mount() {
+        return;
+    }
+    let (folder, mountpoint) = (TempDir::new().unwrap(), Mountpoint::new());
+    fs::create_dir(source(folder.path())).unwrap();
+    let mut command = faulty("store=source");
+    command.arg("mount").arg(source(folder.path())).arg(mountpoint.path());
+    command.args(["--memory", "16MiB", "--control"]).arg(folder.path().join("nbd.control"));
+    let mut server = Server::spawn(
+        folder,
+        {
+            command.args(LAZY);
+            command
+        },
+        1,
+    );
+    let mut file = File::create(mountpoint.file("new")).unwrap();
+    file.write_all(&vec![5; 300_000]).unwrap();
+    assert_eq!(file.sync_all().unwrap_err().raw_os_error(), Some(libc::EIO));
+    server.hear(|line| line.contains("served no more"));
+    assert_eq!(file.write_all(&[6; 5000]).unwrap_err().raw_os_error(), Some(libc::EIO));
+    let listed = text(&server.ctl(&["at-risk"]).stdout);
+    assert!(listed.contains(" of new"), "the file is named: {listed}");
+    drop(file);
+    let (_folder, code, said) = server.end_with(Signal::TERM);
+    assert_eq!(code, Some(2), "{said}");
+    assert!(!mountpoint.is_mounted(), "{said}");
+}

@@ -1,0 +1,233 @@
+//! Limits of the process: on the size of files, on file descriptors. The server outlives them, says
+//! which one it was, and loses nothing.
+
+use super::files::{LAZY, Mountpoint};
+use super::mount::source;
+use super::rig::{MIB, Server, eventually, images, larder, text};
+use larder_io::nbd_client::{Client, ClientError, ZeroFlags};
+use larder_testing::{can_mount, has_tool};
+use std::fs::{self, File};
+use std::os::unix::net::UnixStream;
+use std::process::{Command, Output, Stdio};
+use tempfile::TempDir;
+
+/// A command under limits of prlimit(1).
+fn limited(limits: &[&str], command: &Command) -> Command {
+    let mut limited = Command::new("prlimit");
+    limited.args(limits).arg(command.get_program()).args(command.get_args()).stdin(Stdio::null());
+    limited
+}
+
+/// Changes limits of a server that runs.
+fn change_limits(server: &Server, limits: &[&str]) {
+    let pid = server.pid().to_string();
+    let changed = Command::new("prlimit").args(["--pid", &pid]).args(limits).output().unwrap();
+    assert!(changed.status.success(), "{}", text(&changed.stderr));
+}
+
+fn serve(folder: TempDir, names: &[&str], limits: &[&str]) -> Server {
+    let mut command = larder();
+    command.arg("serve").args(images(folder.path(), names)).args(["--memory", "16MiB"]);
+    command.args(LAZY).arg("--listen");
+    command.arg(format!("unix:{}", folder.path().join("nbd.sock").display()));
+    Server::spawn(folder, limited(limits, &command), names.len())
+}
+
+#[test]
+fn a_limit_on_the_size_of_files_fails_writes_and_loses_nothing() {
+    if !has_tool("prlimit") {
+        return;
+    }
+    let mut server = serve(TempDir::new().unwrap(), &["disk"], &["--fsize=4194304:"]);
+    let note = server.hear(|line| line.contains("RLIMIT_FSIZE"));
+    assert!(note.contains("disk.img beyond its first 4194304 bytes will fail"), "{note}");
+    let mut client = server.client(0);
+    client.write_at(MIB, &[1; 4096], false).unwrap();
+    client.flush().unwrap();
+    // One inside, one across the limit, one beyond.
+    for (at, len) in [(2 * MIB, 4096), (4 * MIB - 4096, 8192), (8 * MIB, 4096)] {
+        client.write_at(at, &vec![2; len], false).unwrap();
+    }
+    let error = client.flush().unwrap_err();
+    assert!(error.to_string().contains("File too large"), "{error}");
+    assert!(client.write_at(9 * MIB, &[3; 4096], true).is_err(), "it is written through");
+    let listed = server.ctl(&["at-risk"]);
+    assert_eq!(listed.status.code(), Some(1));
+    let said = text(&listed.stdout);
+    assert!(said.contains("failing: bytes 8388608 to 8392704"), "{said}");
+    let mut read = [0; 4096];
+    client.read_at(8 * MIB, &mut read).unwrap();
+    assert_eq!(read, [2; 4096], "it is kept");
+    change_limits(&server, &["--fsize=unlimited:"]);
+    eventually("what was kept is written", || client.flush().is_ok());
+    client.disconnect().unwrap();
+    let (folder, _) = server.stop_and_keep();
+    let image = fs::read(folder.path().join("disk.img")).unwrap();
+    for (at, len, byte) in [
+        (1 << 20, 4096, 1),
+        (2 << 20, 4096, 2),
+        ((4 << 20) - 4096, 8192, 2),
+        (8 << 20, 4096, 2),
+        (9 << 20, 4096, 3),
+    ] {
+        assert!(image[at..at + len].iter().all(|found| *found == byte), "{len} bytes at {at}");
+    }
+}
+
+#[test]
+fn a_zeroing_beyond_the_limit_on_the_size_of_files_does_not_end_the_server() {
+    if !has_tool("prlimit") {
+        return;
+    }
+    for plain in [&[][..], &["--plain-io"]] {
+        let folder = TempDir::new().unwrap();
+        let mut command = larder();
+        command.arg("serve").args(images(folder.path(), &["disk"])).args(["--memory", "16MiB"]);
+        command.args(plain).args(["--write-mode", "through", "--listen"]);
+        command.arg(format!("unix:{}", folder.path().join("nbd.sock").display()));
+        let server = Server::spawn(folder, limited(&["--fsize=4194304:"], &command), 1);
+        let mut client = server.client(0);
+        // Allowed or not: it is answered, and so is what comes after it.
+        for no_hole in [false, true] {
+            let flags = ZeroFlags { no_hole, ..ZeroFlags::default() };
+            let _answered = client.write_zeroes(8 * MIB, 65536, flags).is_ok();
+        }
+        assert!(client.write_at(8 * MIB, &[1; 4096], false).is_err(), "written through");
+        client.write_at(0, &[1; 4096], false).unwrap();
+        client.disconnect().unwrap();
+        change_limits(&server, &["--fsize=unlimited:"]);
+        server.stop();
+    }
+}
+
+#[test]
+fn files_of_a_mount_beyond_the_limit_on_their_size_fail_and_are_kept() {
+    if !can_mount() || !has_tool("prlimit") {
+        return;
+    }
+    let (folder, mountpoint) = (TempDir::new().unwrap(), Mountpoint::new());
+    fs::create_dir(source(folder.path())).unwrap();
+    let mut command = larder();
+    command.arg("mount").arg(source(folder.path())).arg(mountpoint.path());
+    command.args(["--memory", "16MiB", "--control"]).arg(folder.path().join("nbd.control"));
+    command.args(LAZY);
+    let mut server = Server::spawn(folder, limited(&["--fsize=1048576:"], &command), 1);
+    server.hear(|line| line.contains("beyond their first 1048576 bytes"));
+    fs::write(mountpoint.file("small"), vec![1; 100_000]).unwrap();
+    fs::write(mountpoint.file("large"), vec![2; 2_000_000]).unwrap();
+    File::open(mountpoint.file("small")).unwrap().sync_all().unwrap();
+    let large = File::open(mountpoint.file("large")).unwrap();
+    let error = large.sync_all().unwrap_err();
+    assert!([libc::ENOSPC, libc::EFBIG].contains(&error.raw_os_error().unwrap()), "{error}");
+    assert!(fs::read(mountpoint.file("large")).unwrap() == vec![2; 2_000_000], "it is kept");
+    // Lengths are set by the mount itself, too.
+    let grown = File::create(mountpoint.file("grown")).unwrap();
+    assert!(grown.set_len(4 << 20).is_err(), "beyond the limit");
+    drop(grown);
+    change_limits(&server, &["--fsize=unlimited:"]);
+    eventually("what was kept is written", || large.sync_all().is_ok());
+    drop(large);
+    let (folder, _) = server.stop_and_keep();
+    let behind = |name: &str| fs::read(source(folder.path()).join(name)).unwrap();
+    assert!(behind("small") == vec![1; 100_000] && behind("large") == vec![2; 2_000_000]);
+}
+
+/// Runs a command whose files may be of 8 KiB.
+fn with_small_files(folder: &TempDir, words: &[&str]) -> Output {
+    let mut command = larder();
+    command.args(words);
+    limited(&["--fsize=8192"], &command).current_dir(folder.path()).output().unwrap()
+}
+
+#[test]
+fn commands_that_write_files_outlive_the_limit_on_their_size() {
+    if !has_tool("prlimit") {
+        return;
+    }
+    let folder = TempDir::new().unwrap();
+    for words in [
+        &["trace", "synth", "zipf", "large.csv", "--requests", "100000"][..],
+        &["trace", "synth", "zipf", "large.ltr", "--requests", "1000000"],
+        &["trace", "record", "live.ltr", "--for", "1h"],
+    ] {
+        let output = with_small_files(&folder, words);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {:?}: {said}", output.status);
+        let errors: Vec<_> = said.lines().filter(|line| line.contains("failed to")).collect();
+        assert_eq!(errors.len(), 1, "{words:?}: {said}");
+        if words[1] == "synth" {
+            assert!(errors[0].contains("File too large"), "{words:?}: {said}");
+        }
+    }
+}
+
+fn connect(server: &Server) -> Result<Client, ClientError> {
+    Client::connect(&server.uris[0].parse().unwrap())
+}
+
+#[test]
+fn clients_beyond_the_limit_on_descriptors_wait_and_are_served_when_others_leave() {
+    if !has_tool("prlimit") {
+        return;
+    }
+    let mut server = serve(TempDir::new().unwrap(), &["disk"], &["--nofile=40:40"]);
+    let mut first = connect(&server).unwrap();
+    first.write_at(0, &[1; 4096], false).unwrap();
+    let path = server.path("nbd.sock");
+    let crowd: Vec<_> = (0..60).map(|_| UnixStream::connect(&path).unwrap()).collect();
+    server.hear(|line| line.contains("cannot be accepted") || line.contains("no thread for"));
+    first.write_at(4096, &[2; 4096], false).unwrap();
+    first.flush().unwrap();
+    drop(crowd);
+    eventually("there is room again", || connect(&server).is_ok());
+    first.disconnect().unwrap();
+    // A stop takes no descriptor, though there is none.
+    let crowd: Vec<_> = (0..60).map(|_| UnixStream::connect(&path).unwrap()).collect();
+    let said = server.stop();
+    assert!(!said.contains("panicked"), "{said}");
+    let warnings = said.lines().filter(|line| line.contains("cannot be accepted")).count();
+    assert!(warnings <= 2, "it is said once for each time: {said}");
+    drop(crowd);
+}
+
+#[test]
+fn more_files_than_descriptors_are_no_error_of_a_program() {
+    if !can_mount() || !has_tool("prlimit") || !has_tool("setpriv") {
+        return;
+    }
+    let (folder, mountpoint) = (TempDir::new().unwrap(), Mountpoint::new());
+    for directory in ["a", "b", "c"] {
+        let directory = source(folder.path()).join(directory);
+        fs::create_dir_all(&directory).unwrap();
+        for number in 0..700 {
+            fs::write(directory.join(number.to_string()), number.to_string()).unwrap();
+        }
+    }
+    let mut command = larder();
+    command.arg("mount").arg(source(folder.path())).arg(mountpoint.path());
+    command.args(["--memory", "16MiB", "--control", "none", "--ttl", "1h"]);
+    // Without this right root cannot raise the limit.
+    let mut without = Command::new("setpriv");
+    without.args(["--bounding-set=-sys_resource", "--inh-caps=-sys_resource"]);
+    without.arg(command.get_program()).args(command.get_args());
+    let limited = limited(&["--nofile=512:512"], &without);
+    let server = Server::spawn(folder, limited, 1);
+    for _ in 0..2 {
+        for directory in ["a", "b", "c"] {
+            let directory = mountpoint.file(directory);
+            assert_eq!(fs::read_dir(&directory).unwrap().count(), 700);
+            for number in 0..700 {
+                let read = fs::read_to_string(directory.join(number.to_string()));
+                assert_eq!(read.unwrap(), number.to_string());
+            }
+            for number in 0..300 {
+                let new = directory.join(format!("new{number}"));
+                fs::write(&new, "new").unwrap();
+                fs::remove_file(&new).unwrap();
+            }
+        }
+    }
+    let known = fs::read_dir(format!("/proc/{}/fd", server.pid())).unwrap().count();
+    assert!(known < 512, "{known} descriptors");
+    server.stop();
+}

@@ -1,0 +1,201 @@
+//! No name that a file holds controls a terminal, whatever command prints it.
+
+use crate::shared::program::program;
+use larder_report::escape::is_unsafe;
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use tempfile::TempDir;
+
+/// A name that clears the screen, rings, goes back to the begin of the line, turns text around, and
+/// says something in a line of its own.
+pub(super) const HOSTILE: &str =
+    "a\u{1b}[2J\u{1b}]0;x\u{7}\r\u{8}\u{7f}\u{9b}31m\u{202e}\u{2066}\u{200f}\nSPOOF\tb";
+
+/// Files without a fault but their names.
+const TRACE: &str = "t\u{1b}[2J\nSPOOF.csv";
+const CONFIG: &str = "c\u{1b}[2J\nSPOOF.toml";
+
+/// Fails where the output could do what the name asks for.
+pub(super) fn check_output(what: &str, output: &Output) {
+    for (stream, bytes) in [("output", &output.stdout), ("errors", &output.stderr)] {
+        let text = str::from_utf8(bytes).unwrap_or_else(|_| panic!("{what}: {stream} are text"));
+        let allowed = |c: char| c == '\n' || c == '\t' || !is_unsafe(c);
+        assert!(text.chars().all(allowed), "{what}: {stream}: {text:?}");
+        assert!(!text.lines().any(|line| line.starts_with("SPOOF")), "{what}: {stream}: {text}");
+    }
+}
+
+/// A folder with a file of each kind, all of them with hostile contents and names.
+struct Scene {
+    folder: TempDir,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let scene = Scene { folder: TempDir::new().unwrap() };
+        scene.write("record.json", &record(HOSTILE));
+        scene.write("plain.json", &record("plain"));
+        scene.write("perfmon.csv", &perfmon());
+        scene.write("config.toml", "\"listen\\u001b[2J\\nSPOOF\" = 1\n");
+        scene.write("value.toml", "memory = \"\\u001b[2J\\nSPOOF\"\n");
+        let csv = "time_ns,offset,len,latency_ns,volume,file,process,op,class,volume_name,\
+                   file_name,process_name\n";
+        let name = HOSTILE.replace(['\n', '\r'], " ");
+        scene.write("trace.csv", &format!("{csv}0,0,4096,0,0,1,1,read,0,{name},{name},{name}\n"));
+        scene.write(TRACE, &format!("{csv}0,0,4096,0,0,1,1,read,0,v,f,p\n"));
+        scene.write("i.img", &"\0".repeat(1 << 20));
+        let config = "memory = \"16MiB\"\n[[volume]]\nname = \"v\"\npath = \"i.img\"\n";
+        scene.write(CONFIG, config);
+        scene.write("bad.csv", &format!("{csv}{HOSTILE},0,4096\n"));
+        let line = |n: u64| format!("128166372003061629,{name},{n},Read,{},4096,100\n", n * 4096);
+        scene.write("msr.csv", &(0..20).map(line).collect::<String>());
+        fs::create_dir(scene.path("d")).unwrap();
+        scene.write(&format!("d/{HOSTILE}"), "x");
+        scene.write(HOSTILE, "x");
+        let not_utf8 = OsStr::from_bytes(b"d/\xff\x1b\x9b");
+        fs::write(scene.folder.path().join(not_utf8), "x").unwrap();
+        scene
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        fs::write(self.path(name), text).unwrap();
+    }
+
+    fn run(&self, words: &[&str]) -> Output {
+        let mut command = Command::new(program());
+        command.args(words).current_dir(self.folder.path()).stdin(Stdio::null());
+        command.env("LARDER_LOG", "debug").output().unwrap()
+    }
+
+    fn check(&self, words: &[&str]) {
+        check_output(&format!("{words:?}"), &self.run(words));
+    }
+}
+
+/// A record with this text wherever a record has text.
+fn record(text: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench-runs/probe-after.json");
+    let mut record: serde_json::Value =
+        serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+    for field in ["what", "started_at", "workload", "verdict"] {
+        record[field] = text.into();
+    }
+    for field in ["cpu", "kernel", "distribution"] {
+        record["machine"][field] = text.into();
+    }
+    for field in ["settings", "software", "environment"] {
+        record[field] = serde_json::json!({ text: text });
+    }
+    record["doubts"] = serde_json::json!([{ "why": "steal", "text": text }]);
+    for sample in record["samples"].as_array_mut().unwrap() {
+        let series = format!("{}{text}", sample["series"].as_str().unwrap());
+        sample["series"] = series.into();
+        sample["unit"] = text.into();
+    }
+    record.to_string()
+}
+
+fn perfmon() -> String {
+    let name = HOSTILE.replace(['\n', '\r', '\t'], " ");
+    format!(
+        "\"(PDH-CSV 4.0)\",\"\\\\{name}\\LogicalDisk({name})\\Disk Reads/sec\",\
+         \"\\\\{name}\\Process({name})\\IO Read Bytes/sec\",\"\\\\{name}\\Cache\\{name}\"\r\n\
+         \"04/15/2000 10:00:00.166\",\"1\",\"2\",\"3\"\r\n"
+    )
+}
+
+#[test]
+fn no_name_in_a_file_controls_the_terminal() {
+    let scene = Scene::new();
+    for format in ["text", "csv", "json", "html"] {
+        scene.check(&["report", "record.json", "--format", format]);
+        scene.check(&["report", "perfmon.csv", "--format", format]);
+    }
+    for other in ["record.json", "plain.json"] {
+        for format in ["text", "csv", "json"] {
+            scene.check(&["compare", "record.json", other, "--format", format]);
+        }
+    }
+    // No format is told by content where a file begins with control characters.
+    for (trace, format) in [
+        ("trace.csv", "csv"),
+        ("msr.csv", "msr"),
+        (TRACE, "csv"),
+        ("bad.csv", "csv"),
+        (HOSTILE, "csv"),
+    ] {
+        let as_trace = ["--format", format];
+        for words in [
+            &["trace", "summary", trace][..],
+            &["trace", "summary", trace, "--json"],
+            &["trace", "head", trace],
+            &["trace", "convert", trace, "-", "--to", "csv"],
+            &["trace", "filter", trace, "out.ltr", "--volume", HOSTILE],
+        ] {
+            scene.check(words);
+            scene.check(&[words, &as_trace].concat());
+        }
+        scene.check(&["sim", trace, "--sizes", "1MiB", "--trace-format", format]);
+        for form in ["text", "csv", "json"] {
+            scene.check(&["size", trace, "--format", form, "--trace-format", format]);
+        }
+    }
+    for config in ["config.toml", "value.toml", "record.json", HOSTILE] {
+        scene.check(&["check-config", config]);
+        scene.check(&["serve", "--config", config]);
+    }
+    scene.check(&["check-config", CONFIG]);
+    // What was tried is what would print them.
+    for (words, part) in [
+        (&["report", "record.json"][..], "a\\u001b[2J"),
+        (&["report", "perfmon.csv"], "$'a\\033[2J"),
+        (&["compare", "record.json", "record.json"], "a\\u001b[2J"),
+        (&["trace", "summary", "msr.csv", "--format", "msr"], "$'a\\033[2J"),
+        (&["trace", "head", "trace.csv", "--format", "csv"], "a\\u001b[2J"),
+        (&["resident", "d", "--depth", "2"], "$'d/a\\033[2J\\033]0;x\\007\\r"),
+        (&["size", TRACE], "$'t\\033[2J\\nSPOOF.csv'"),
+        (&["check-config", CONFIG], "$'c\\033[2J\\nSPOOF.toml': fine"),
+        (&["resident", "d", "--depth", "2"], "$'d/\\377\\033\\233'"),
+    ] {
+        let text = String::from_utf8(scene.run(words).stdout).unwrap();
+        assert!(text.contains(part), "{words:?}: no {part} in {text}");
+    }
+}
+
+#[test]
+fn no_name_on_the_command_line_controls_the_terminal() {
+    let scene = Scene::new();
+    for path in ["d", HOSTILE, "missing\u{1b}[2J\nSPOOF"] {
+        for format in ["text", "csv", "json"] {
+            scene.check(&["resident", path, "--depth", "5", "--format", format]);
+        }
+        for words in [
+            &["check-config", path][..],
+            &["report", path],
+            &["compare", path, path],
+            &["trace", "summary", path],
+            &["trace", "replay", path, path],
+            &["serve", path, "--memory", path],
+            &["mount", path, "missing\u{1b}"],
+            &["ctl", "--control", path, "stats"],
+            &["ctl", path],
+            &["bench", "postmark", "--config", path],
+            &["bench", path],
+            &["try", "missing\u{1b}"],
+            &[path],
+            &["sim", "trace.csv", "--policy", path],
+            &["sim", "trace.csv", "--sizes=\u{1b}\nSPOOF"],
+        ] {
+            scene.check(words);
+        }
+    }
+    let name = String::from_utf8(scene.run(&["serve", HOSTILE]).stderr).unwrap();
+    assert!(name.contains("cannot be the name of a volume"), "{name}");
+}

@@ -1,0 +1,117 @@
+//! Names of volumes, mounted files and processes, which `ctl`, `serve`, `mount` and `watch` print.
+
+use super::names::{HOSTILE, check_output};
+use crate::shared::program::program;
+use larder_testing::{MachineLock, can_mount, is_root};
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Output, Stdio};
+use tempfile::TempDir;
+
+/// Waits for the line that says that it serves, and returns it with what is still to come.
+fn started(command: &mut Command) -> (Child, String) {
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    // Byte for byte, so that the rest stays in the pipe.
+    BufReader::with_capacity(1, child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    (child, line)
+}
+
+/// Ends it, and looks at all that it said.
+fn end(child: Child, line: String) {
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    let mut output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    output.stdout.splice(0..0, line.into_bytes());
+    check_output("the server", &output);
+}
+
+fn ctl(folder: &TempDir, words: &[&str]) -> Output {
+    let mut command = Command::new(program());
+    command.args(["ctl", "--control"]).arg(folder.path().join("control")).args(words);
+    let output = command.output().unwrap();
+    check_output(&format!("ctl {words:?}"), &output);
+    output
+}
+
+#[test]
+fn paths_of_images_and_names_of_volumes_do_not_control_the_terminal_of_a_server() {
+    let folder = TempDir::new().unwrap();
+    let image = folder.path().join(format!("{HOSTILE}.img"));
+    fs::write(&image, vec![0; 1 << 20]).unwrap();
+    let mut named = std::ffi::OsString::from("plain=");
+    named.push(&image);
+    let mut command = Command::new(program());
+    command.arg("serve").arg(named).args(["--memory", "16MiB", "--control"]);
+    command.arg(folder.path().join("control")).arg("--listen");
+    command.arg(format!("unix:{}", folder.path().join("nbd").display()));
+    command.env("LARDER_LOG", "debug");
+    let (child, line) = started(&mut command);
+    for format in [&[][..], &["--format", "json"], &["--format", "csv"]] {
+        for words in [&["stats"][..], &["volumes"], &["at-risk"], &["curve"]] {
+            let output = ctl(&folder, &[words, format].concat());
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        }
+        for words in [&["add", HOSTILE][..], &["remove", HOSTILE], &["set", HOSTILE]] {
+            let output = ctl(&folder, &[words, format].concat());
+            assert!(!output.status.success());
+        }
+    }
+    end(child, line);
+}
+
+#[test]
+fn names_of_mounted_files_do_not_control_the_terminal() {
+    if !can_mount() {
+        return;
+    }
+    let folder = TempDir::new().unwrap();
+    let (source, at) = (folder.path().join(HOSTILE), TempDir::new().unwrap());
+    fs::create_dir(&source).unwrap();
+    fs::write(source.join(HOSTILE), vec![1; 70_000]).unwrap();
+    let mut command = Command::new(program());
+    command.arg("mount").arg(&source).arg(at.path()).args(["--memory", "16MiB", "--control"]);
+    command.arg(folder.path().join("control")).env("LARDER_LOG", "debug");
+    let (child, line) = started(&mut command);
+    assert!(line.starts_with("mounted $'"), "{line}");
+    fs::read(at.path().join(HOSTILE)).unwrap();
+    for format in [&[][..], &["--format", "json"], &["--format", "csv"]] {
+        for words in [&["files"][..], &["volumes"], &["stats"], &["at-risk"]] {
+            let output = ctl(&folder, &[words, format].concat());
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        }
+    }
+    let shown = String::from_utf8(ctl(&folder, &["files"]).stdout).unwrap();
+    assert!(shown.contains("\\033[2J"), "{shown}");
+    end(child, line);
+}
+
+#[test]
+fn names_of_watched_files_and_processes_do_not_control_the_terminal() {
+    if !is_root() {
+        return;
+    }
+    let _tracefs = MachineLock::shared("tracefs");
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join(HOSTILE);
+    fs::write(&file, vec![1; 70_000]).unwrap();
+    // A program under this name is a process of this name.
+    let reader = folder.path().join("r\u{1b}[2J\nSPOOF");
+    fs::copy("/bin/cat", &reader).unwrap();
+    let mut watching = Command::new(program());
+    watching.args(["watch", "--for", "3s", "--interval", "1s"]).arg(&file);
+    let child = watching.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let pid = Pid::from_child(&child);
+    while rustix::process::test_kill_process(pid).is_ok() && !is_over(pid) {
+        let mut read = Command::new(&reader);
+        read.arg(&file).stdout(Stdio::null()).status().unwrap();
+    }
+    check_output("watch", &child.wait_with_output().unwrap());
+}
+
+/// Whether it has ended and waits for its parent.
+fn is_over(pid: Pid) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()));
+    stat.is_ok_and(|stat| stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('Z')))
+}

@@ -1,0 +1,300 @@
+//! A scene of directories, images, mounts and loop devices, which is taken down however a test
+//! ends; ways to look at its data, and servers of them.
+
+use super::{Server, larder, spawn};
+use crate::control::files::Mountpoint;
+use crate::control::rig::{MIB, text};
+use larder_testing::skip;
+use rustix::mount::{MountPropagationFlags, UnmountFlags};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use tempfile::TempDir;
+
+/// Bytes of an image.
+const IMAGE: u64 = 16 * MIB;
+
+/// How data is cached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Access {
+    Serve,
+    Mount,
+}
+
+/// A way to some data.
+#[derive(Clone, Debug)]
+pub(super) struct View {
+    pub(super) name: &'static str,
+    pub(super) access: Access,
+    pub(super) path: PathBuf,
+    pub(super) read_only: bool,
+}
+
+impl View {
+    pub(super) fn serve(name: &'static str, path: &Path) -> Self {
+        View { name, access: Access::Serve, path: path.to_owned(), read_only: false }
+    }
+
+    /// The command that caches it; mountpoint and socket lie in `folder` and `at`.
+    fn command(&self, folder: &Path, at: &Path) -> Command {
+        let mut command = larder();
+        match self.access {
+            Access::Serve => {
+                let listen = format!("unix:{}", folder.join("nbd.sock").display());
+                command.arg("serve").arg(&self.path).args(["--listen", &listen]);
+            }
+            Access::Mount => {
+                command.arg("mount").arg(&self.path).arg(at);
+            }
+        }
+        command.args(["--memory", "16MiB", "--control", "none"]);
+        if self.read_only {
+            command.args(["--write-mode", "read-only"]);
+        }
+        command
+    }
+
+    /// Starts a server, which must come up.
+    pub(super) fn start(&self) -> Running {
+        self.start_with(&[])
+    }
+
+    pub(super) fn start_with(&self, options: &[&str]) -> Running {
+        let (folder, mountpoint) = (TempDir::new().expect("a folder"), Mountpoint::new());
+        let mut command = self.command(folder.path(), mountpoint.path());
+        command.args(options);
+        Running { server: spawn(folder, command), mountpoint }
+    }
+
+    /// Starts a server and ends it at once, if it comes up.
+    pub(super) fn attempt(&self) -> Outcome {
+        self.attempt_at(Mountpoint::new().path())
+    }
+
+    /// The same at a mountpoint.
+    pub(super) fn attempt_at(&self, at: &Path) -> Outcome {
+        let folder = TempDir::new().expect("a folder");
+        let mut command = self.command(folder.path(), at);
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        let mut child = child.expect("the program starts");
+        let mut line = String::new();
+        let stdout = child.stdout.take().expect("a pipe");
+        BufReader::new(stdout).read_line(&mut line).expect("text");
+        let has_started = !line.is_empty();
+        if has_started {
+            let pid = rustix::process::Pid::from_child(&child);
+            rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it runs");
+        }
+        let mut said = String::new();
+        child.stderr.take().expect("a pipe").read_to_string(&mut said).expect("text");
+        let ended = child.wait().expect("it ends");
+        if has_started {
+            assert!(ended.success(), "{said}");
+            return Outcome::Started;
+        }
+        assert_eq!(ended.code(), Some(2), "{said}");
+        Outcome::Refused(said)
+    }
+}
+
+/// What becomes of a server that is started.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    Started,
+    /// With what it said.
+    Refused(String),
+}
+
+/// A server that runs, with its mountpoint.
+pub(super) struct Running {
+    server: Server,
+    mountpoint: Mountpoint,
+}
+
+impl Running {
+    pub(super) fn pid(&self) -> u32 {
+        self.server.pid()
+    }
+
+    pub(super) fn mountpoint(&self) -> PathBuf {
+        self.mountpoint.path().to_owned()
+    }
+
+    pub(super) fn server(&mut self) -> &mut Server {
+        &mut self.server
+    }
+
+    pub(super) fn stop(self) -> String {
+        self.server.stop()
+    }
+
+    pub(super) fn kill(self) {
+        drop(self.server.kill_and_keep());
+    }
+}
+
+/// Something that is to be undone.
+enum Undo {
+    Mount(PathBuf),
+    Loop(PathBuf),
+    Partition(PathBuf, u32),
+}
+
+/// A temporary directory and what is made of it.
+pub(super) struct Scene {
+    folder: TempDir,
+    undo: Vec<Undo>,
+}
+
+/// Runs a program, which must succeed; its first line.
+fn run(program: &str, words: &[&std::ffi::OsStr]) -> String {
+    let output = Command::new(program).args(words).output().expect("the program runs");
+    assert!(output.status.success(), "{program} {words:?}: {}", text(&output.stderr));
+    text(&output.stdout).trim().to_owned()
+}
+
+impl Scene {
+    pub(super) fn new() -> Self {
+        Scene { folder: TempDir::new().expect("a folder"), undo: Vec::new() }
+    }
+
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub(super) fn directory(&self, name: &str) {
+        std::fs::create_dir_all(self.path(name)).expect("a directory");
+    }
+
+    /// An empty image.
+    pub(super) fn image(&self, name: &str) {
+        let file = File::create(self.path(name)).expect("an image");
+        file.set_len(if name.contains("fs") { 8 * IMAGE } else { IMAGE }).expect("an image");
+    }
+
+    pub(super) fn bind(&mut self, name: &str, at: &str) {
+        self.directory(at);
+        let (from, at) = (self.path(name), self.path(at));
+        rustix::mount::mount_bind(from, &at).expect("a bind mount");
+        self.undo.push(Undo::Mount(at.clone()));
+        rustix::mount::mount_change(&at, MountPropagationFlags::PRIVATE).expect("it is private");
+    }
+
+    /// A loop device on a file, from so many MiB on.
+    pub(super) fn loop_device(&mut self, name: &str, skip_mib: u64) -> PathBuf {
+        self.loop_device_at(&self.path(name), skip_mib)
+    }
+
+    pub(super) fn loop_device_at(&mut self, path: &Path, skip_mib: u64) -> PathBuf {
+        let offset = (skip_mib * MIB).to_string();
+        let words = ["-f", "--show", "-o", &offset].map(std::ffi::OsStr::new);
+        let device = run("losetup", &[&words[..], &[path.as_os_str()]].concat());
+        self.undo.push(Undo::Loop(device.clone().into()));
+        device.into()
+    }
+
+    /// A loop device on another one.
+    pub(super) fn loop_device_on_device(&mut self, device: &Path) -> PathBuf {
+        self.loop_device_at(device, 0)
+    }
+
+    /// Unmounts a directory of the scene.
+    pub(super) fn unmount(&mut self, name: &str) {
+        let at = self.path(name);
+        self.undo.retain(|undo| !matches!(undo, Undo::Mount(known) if *known == at));
+        rustix::mount::unmount(&at, UnmountFlags::empty()).expect("nobody uses it");
+    }
+
+    /// Takes a loop device down.
+    pub(super) fn detach(&mut self, device: &Path) {
+        self.undo.retain(|undo| !matches!(undo, Undo::Loop(known) if known == device));
+        run("losetup", &["-d".as_ref(), device.as_os_str()]);
+    }
+
+    /// A partition of a device, in MiB.
+    pub(super) fn partition(
+        &mut self,
+        device: &Path,
+        number: u32,
+        start: u64,
+        mib: u64,
+    ) -> PathBuf {
+        let sectors = |mib: u64| (mib * MIB / 512).to_string();
+        let words = [number.to_string(), sectors(start), sectors(mib)];
+        let words: Vec<_> = words.iter().map(std::ffi::OsStr::new).collect();
+        run("addpart", &[&[device.as_os_str()][..], &words].concat());
+        self.undo.push(Undo::Partition(device.to_owned(), number));
+        PathBuf::from(format!("{}p{number}", device.display()))
+    }
+
+    /// Makes ext4 on an image and mounts it; its loop device.
+    pub(super) fn file_system(&mut self, name: &str, at: &str) -> PathBuf {
+        run("mkfs.ext4", &["-q".as_ref(), self.path(name).as_os_str()]);
+        let device = self.loop_device(name, 0);
+        self.mount_device(&device, at);
+        device
+    }
+
+    /// Mounts ext4 that is on a device.
+    pub(super) fn mount_device(&mut self, device: &Path, at: &str) {
+        self.directory(at);
+        let at = self.path(at);
+        run("mount", &["-t".as_ref(), "ext4".as_ref(), device.as_os_str(), at.as_os_str()]);
+        self.undo.push(Undo::Mount(at));
+    }
+
+    /// Mounts an overlay, where the kernel has that.
+    pub(super) fn overlay(&mut self, lower: &str, upper: &str, work: &str, at: &str) -> bool {
+        self.directory(at);
+        let [lower, upper, work] = [lower, upper, work].map(|name| self.path(name));
+        let options = format!(
+            "lowerdir={},upperdir={},workdir={}",
+            lower.display(),
+            upper.display(),
+            work.display()
+        );
+        let at = self.path(at);
+        let mounted = Command::new("mount")
+            .args(["-t", "overlay", "overlay", "-o", &options])
+            .arg(&at)
+            .output()
+            .expect("mount runs");
+        if !mounted.status.success() {
+            skip(format_args!("no overlay can be mounted: {}", text(&mounted.stderr)));
+            return false;
+        }
+        self.undo.push(Undo::Mount(at));
+        true
+    }
+
+    pub(super) fn serve(&self, name: &'static str, path: &str) -> View {
+        View::serve(name, &self.path(path))
+    }
+
+    pub(super) fn mount(&self, name: &'static str, path: &str) -> View {
+        View { name, access: Access::Mount, path: self.path(path), read_only: false }
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        for undo in self.undo.drain(..).rev() {
+            let undone = match &undo {
+                Undo::Mount(at) => rustix::mount::unmount(at, UnmountFlags::DETACH).is_ok(),
+                Undo::Loop(device) => Command::new("losetup")
+                    .arg("-d")
+                    .arg(device)
+                    .status()
+                    .is_ok_and(|it| it.success()),
+                Undo::Partition(device, number) => Command::new("delpart")
+                    .arg(device)
+                    .arg(number.to_string())
+                    .status()
+                    .is_ok_and(|it| it.success()),
+            };
+            // One that a failed test has taken down already cannot be any more.
+            assert!(undone || std::thread::panicking(), "a mount or loop device is left behind");
+        }
+    }
+}

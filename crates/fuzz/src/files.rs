@@ -1,0 +1,123 @@
+//! Logs, records, answers and lists.
+
+use larder_io::front::fuse::FileGlob;
+use larder_io::warm_list::{self, StoreIdentity, StoreKind};
+use larder_report::compare::{THRESHOLD, compare};
+use larder_report::control::{Curves, Files, Stats, Volumes};
+use larder_report::escape::{self, Terminal};
+use larder_report::perfmon::{self, Names, Options};
+use larder_report::run::Run;
+use larder_report::watch::Watch;
+use std::io::Write;
+use std::path::Path;
+
+/// Something is said.
+fn check_text(text: &str) {
+    assert!(!text.is_empty());
+}
+
+/// A log, or a list of names.
+pub(crate) fn perfmon(input: &[u8]) {
+    assert!(Names::read(input).is_ok(), "bytes can be read");
+    if let Ok(found) = perfmon::read(input, &Options::default()) {
+        for text in [found.to_text(), found.to_csv(), found.to_html()] {
+            check_text(&text);
+        }
+        let ratios = found.interfaces.iter().filter_map(|interface| interface.hit_ratio);
+        for ratio in ratios {
+            assert!((0.0..=1.0).contains(&ratio));
+        }
+    }
+}
+
+/// A record in all forms, and compared with itself.
+pub(crate) fn record(input: &[u8]) {
+    let Some(run) = str::from_utf8(input).ok().and_then(|text| Run::from_json(text).ok()) else {
+        return;
+    };
+    for text in [run.to_text(), run.to_csv(), run.to_html()] {
+        check_text(&text);
+    }
+    let again = Run::from_json(&run.to_json().expect("what was read is finite"));
+    assert_eq!(again.expect("it is a record"), run);
+    if let Ok(found) = compare(&run, &run, THRESHOLD) {
+        check_text(&found.to_text());
+        assert!(!found.is_worse(), "it is as good as itself");
+    }
+}
+
+/// A record of watching.
+pub(crate) fn watch(input: &[u8]) {
+    if let Some(found) = str::from_utf8(input).ok().and_then(|it| Watch::from_json(it).ok()) {
+        check_text(&found.to_text(20));
+    }
+}
+
+/// What a server answers.
+pub(crate) fn control(input: &[u8]) {
+    if let Ok(stats) = serde_json::from_slice::<Stats>(input) {
+        check_text(&stats.everything().to_text());
+        check_text(&stats.requests(None).to_text());
+        check_text(&stats.since(&stats).0.stores(Some(1.0)).to_text());
+    }
+    if let Ok(volumes) = serde_json::from_slice::<Volumes>(input) {
+        check_text(&volumes.table().to_text());
+    }
+    if let Ok(curves) = serde_json::from_slice::<Curves>(input) {
+        check_text(&curves.to_text());
+    }
+    if let Ok(files) = serde_json::from_slice::<Files>(input) {
+        check_text(&files.table().to_csv());
+    }
+}
+
+/// What passes the guard is safe, however the bytes are cut, and a name is one line.
+pub(crate) fn escape(input: &[u8]) {
+    let shown = escape::name(input);
+    assert!(!shown.contains(escape::is_unsafe));
+    let (first, second) = input.split_at(input.len() / 2);
+    let mut out = Vec::new();
+    let mut terminal = Terminal::new(&mut out);
+    for part in [first, second] {
+        terminal.write_all(part).expect("memory takes it");
+    }
+    terminal.flush().expect("memory takes it");
+    let text = String::from_utf8(out).expect("text");
+    assert!(!text.contains(|c| escape::is_unsafe(c) && c != '\n' && c != '\t'));
+}
+
+/// A list with right checksums around any payload, and any bytes.
+pub(crate) fn warm_list(input: &[u8]) {
+    let Ok(packed) = zstd::encode_all(input, 1) else { return };
+    let mut bytes = b"LARDERW\n\x01\0\0\0".to_vec();
+    bytes.extend(u32::try_from(packed.len()).unwrap_or(0).to_le_bytes());
+    bytes.extend(crc32c::crc32c(&packed).to_le_bytes());
+    bytes.extend([0; 8]);
+    bytes.extend(crc32c::crc32c(&bytes).to_le_bytes());
+    bytes.extend(packed);
+    for bytes in [&bytes[..], input] {
+        let mut file = tempfile::NamedTempFile::new().expect("a file");
+        file.write_all(bytes).expect("there is room");
+        let now = StoreIdentity {
+            kind: StoreKind::File,
+            place: Vec::new(),
+            length: 0,
+            device: 0,
+            inode: 0,
+            changed_ns: 0,
+        };
+        if let Ok(Some(ranges)) = warm_list::load(file.path(), &now, 1000) {
+            assert!(ranges.len() <= 1000);
+            assert!(ranges.iter().all(|range| range.start < range.end));
+        }
+    }
+}
+
+/// A pattern of a rule, and a name, in lines.
+pub(crate) fn rules(input: &[u8]) {
+    let Ok(text) = str::from_utf8(input) else { return };
+    let (pattern, name) = text.split_once('\n').unwrap_or((text, "a/b.c"));
+    if let Ok(glob) = FileGlob::parse(pattern) {
+        let _is_meant = glob.matches(Path::new(name));
+    }
+}

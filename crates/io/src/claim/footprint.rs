@@ -1,0 +1,289 @@
+//! The data that a cache stands on, down to the bottom: a pure function over facts about a machine.
+//!
+//! A footprint is a list of parts. A part that is *owned* consists of the data of the cache; a part
+//! that is not owned contains that data somewhere, beside other data. So two files of one file
+//! system share the disk below, as a part that neither owns, and are different data; a file and the
+//! disk below it are not. Loop devices and partitions map bytes exactly and pass ownership on;
+//! members of device mapper and md devices, and disks of file systems, do not.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+/// Device and inode number, as stat(2) tells them.
+pub(crate) type Inode = (u64, u64);
+
+/// A range without an end.
+pub(crate) const EVERYTHING: Range<u64> = 0..u64::MAX;
+/// Layers below layers end here, also where facts are circular.
+const DEPTH_MAX: usize = 24;
+/// A footprint is not longer; only a tree with thousands of mounts in it would be.
+const PARTS_MAX: usize = 4096;
+
+/// A name inside a file system, whatever its mountpoints are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) filesystem: u64,
+    /// From the root of the file system.
+    pub(crate) path: PathBuf,
+}
+
+/// A thing that holds data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Node {
+    /// The bytes of a regular file.
+    File(Inode),
+    /// The files below a directory.
+    Directory { place: Option<Place>, inode: Option<Inode> },
+    /// Some directory of a file system, it is not known which.
+    SomeDirectory(u64),
+    /// The bytes of a whole block device, by its number.
+    Disk(u64),
+    /// The bytes of an export of an NBD server.
+    Export(String),
+}
+
+/// One part of a footprint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Part {
+    pub(crate) node: Node,
+    pub(crate) range: Range<u64>,
+    pub(crate) owned: bool,
+}
+
+/// The data that a cache is put in front of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Subject {
+    /// A regular file, with the number of its names.
+    File { inode: Inode, place: Option<Place>, links: u64 },
+    /// All files below a directory, which is seen at the path `at`.
+    Tree { inode: Inode, place: Option<Place>, at: PathBuf },
+    /// A block device.
+    Disk(u64),
+    /// An export of an NBD server.
+    Export(String),
+    /// A whole file system, such as what a Larder mount shows.
+    FileSystem(u64),
+}
+
+/// A block device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Disk {
+    /// Data of its own, or data that is put together from members in an unknown way.
+    Whole { members: Vec<u64> },
+    /// A range of another block device: a partition, or a loop device on a block device.
+    Part { of: u64, start: u64, bytes: u64 },
+    /// A loop device on a file, with the number of names of that.
+    Loop { inode: Inode, place: Option<Place>, links: u64, start: u64, bytes: u64 },
+}
+
+/// A file system.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct FileSystem {
+    /// Block devices that it lies on.
+    pub(crate) disks: Vec<u64>,
+    /// Directories that an overlay file system shows as one.
+    pub(crate) layers: Vec<Place>,
+}
+
+/// Facts about a machine, real or invented.
+pub(crate) trait Machine {
+    /// The block device of this number.
+    fn disk(&self, number: u64) -> Disk;
+    /// The file system of this number.
+    fn filesystem(&self, number: u64) -> FileSystem;
+    /// The inode of a name in a file system, if it can be seen from here.
+    fn inode(&self, place: &Place) -> Option<Inode>;
+    /// What is mounted below a path.
+    fn mounted_below(&self, path: &Path) -> Vec<Place>;
+}
+
+/// Returns the data that a subject stands on.
+pub(crate) fn footprint(subject: &Subject, machine: &dyn Machine) -> Vec<Part> {
+    let mut tracer = Tracer { machine, parts: Vec::new(), depth: 0 };
+    match subject {
+        Subject::File { inode, place, links } => {
+            tracer.file(*inode, place.as_ref(), &EVERYTHING, true);
+            tracer.other_names(*links, place.as_ref());
+        }
+        Subject::Tree { inode, place, at } => {
+            tracer.tree(Some(*inode), place.as_ref(), true);
+            for place in machine.mounted_below(at) {
+                tracer.tree(None, Some(&place), true);
+            }
+        }
+        Subject::Disk(number) => tracer.disk(*number, &EVERYTHING, true),
+        Subject::Export(name) => {
+            tracer.add(Node::Export(name.clone()), EVERYTHING, true);
+        }
+        Subject::FileSystem(number) => {
+            let root = Place { filesystem: *number, path: "/".into() };
+            tracer.tree(None, Some(&root), true);
+        }
+    }
+    tracer.parts
+}
+
+/// Returns the parts that a mounted file system stands on. It owns none of them: whoever caches
+/// one of its files is told apart from it, whoever caches the whole of a part below it is not.
+pub(crate) fn footprint_of_mount(filesystem: u64, machine: &dyn Machine) -> Vec<Part> {
+    let mut tracer = Tracer { machine, parts: Vec::new(), depth: 0 };
+    tracer.below_filesystem(filesystem);
+    tracer.parts
+}
+
+/// Returns the first node that makes two footprints the same data, at least in part.
+pub(crate) fn overlap<'a>(one: &'a [Part], other: &[Part]) -> Option<&'a Node> {
+    let shared = |part: &&Part| {
+        other.iter().any(|it| {
+            (part.owned || it.owned)
+                && part.range.start < it.range.end
+                && it.range.start < part.range.end
+                && is_same(&part.node, &it.node)
+        })
+    };
+    one.iter().find(shared).map(|part| &part.node)
+}
+
+fn is_same(one: &Node, other: &Node) -> bool {
+    match (one, other) {
+        (
+            Node::Directory { place: one_place, inode: one_inode },
+            Node::Directory { place: other_place, inode: other_inode },
+        ) => match (one_inode, other_inode) {
+            // The name of one that was renamed may be another one's by now.
+            (Some(one), Some(other)) => one == other,
+            _ => one_place.is_some() && one_place == other_place,
+        },
+        (Node::SomeDirectory(filesystem), Node::Directory { place: Some(place), .. })
+        | (Node::Directory { place: Some(place), .. }, Node::SomeDirectory(filesystem)) => {
+            place.filesystem == *filesystem
+        }
+        _ => one == other,
+    }
+}
+
+/// Follows data downwards.
+struct Tracer<'a> {
+    machine: &'a dyn Machine,
+    parts: Vec<Part>,
+    depth: usize,
+}
+
+impl Tracer<'_> {
+    /// Adds a part, unless it is there; whether it was new.
+    fn add(&mut self, node: Node, range: Range<u64>, owned: bool) -> bool {
+        let part = Part { node, range, owned };
+        let is_new = !self.parts.contains(&part) && self.parts.len() < PARTS_MAX;
+        if is_new {
+            self.parts.push(part);
+        }
+        is_new
+    }
+
+    /// Goes one layer down, unless there are too many.
+    fn descend(&mut self, step: impl FnOnce(&mut Self)) {
+        if self.depth < DEPTH_MAX {
+            self.depth += 1;
+            step(self);
+            self.depth -= 1;
+        }
+    }
+
+    fn file(&mut self, inode: Inode, place: Option<&Place>, range: &Range<u64>, owned: bool) {
+        if !self.add(Node::File(inode), range.clone(), owned) {
+            return;
+        }
+        let Some(place) = place else { return };
+        // An overlay shows the file of one of its layers, and makes a copy in the upper one.
+        for layer in self.machine.filesystem(place.filesystem).layers {
+            let lower = joined(&layer, &place.path);
+            if let Some(inode) = self.machine.inode(&lower) {
+                self.descend(|tracer| tracer.file(inode, Some(&lower), range, owned));
+            }
+        }
+        self.above(place);
+        self.below_filesystem(place.filesystem);
+    }
+
+    fn tree(&mut self, inode: Option<Inode>, place: Option<&Place>, owned: bool) {
+        let node = Node::Directory { place: place.cloned(), inode };
+        if !self.add(node, EVERYTHING, owned) {
+            return;
+        }
+        let Some(place) = place else { return };
+        for layer in self.machine.filesystem(place.filesystem).layers {
+            let lower = joined(&layer, &place.path);
+            let inode = self.machine.inode(&lower);
+            self.descend(|tracer| tracer.tree(inode, Some(&lower), owned));
+        }
+        self.above(place);
+        self.below_filesystem(place.filesystem);
+    }
+
+    /// Any of the other names of a file may lie in a directory that is cached.
+    fn other_names(&mut self, links: u64, place: Option<&Place>) {
+        let filesystem = place.map(|place| place.filesystem);
+        if let Some(filesystem) = filesystem.filter(|_| links > 1) {
+            self.add(Node::SomeDirectory(filesystem), EVERYTHING, false);
+        }
+    }
+
+    /// The directories that a place lies in.
+    fn above(&mut self, place: &Place) {
+        for path in place.path.ancestors().skip(1) {
+            let above = Place { filesystem: place.filesystem, path: path.to_owned() };
+            let inode = self.machine.inode(&above);
+            self.add(Node::Directory { place: Some(above), inode }, EVERYTHING, false);
+        }
+    }
+
+    fn below_filesystem(&mut self, filesystem: u64) {
+        let FileSystem { disks, layers } = self.machine.filesystem(filesystem);
+        for disk in disks {
+            self.descend(|tracer| tracer.disk(disk, &EVERYTHING, false));
+        }
+        for layer in layers {
+            let inode = self.machine.inode(&layer);
+            self.descend(|tracer| tracer.tree(inode, Some(&layer), false));
+        }
+    }
+
+    fn disk(&mut self, number: u64, range: &Range<u64>, owned: bool) {
+        match self.machine.disk(number) {
+            Disk::Part { of, start, bytes } => {
+                let range = mapped(range, start, bytes);
+                self.descend(|tracer| tracer.disk(of, &range, owned));
+            }
+            Disk::Loop { inode, place, links, start, bytes } => {
+                if owned {
+                    self.other_names(links, place.as_ref());
+                }
+                self.add(Node::Disk(number), range.clone(), owned);
+                let range = mapped(range, start, bytes);
+                self.descend(|tracer| tracer.file(inode, place.as_ref(), &range, owned));
+            }
+            Disk::Whole { members } => {
+                if self.add(Node::Disk(number), range.clone(), owned) {
+                    for member in members {
+                        self.descend(|tracer| tracer.disk(member, &EVERYTHING, false));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A range of a device as a range of what lies below, where `bytes` from `start` on are its.
+fn mapped(range: &Range<u64>, start: u64, bytes: u64) -> Range<u64> {
+    let end = start.saturating_add(bytes);
+    start.saturating_add(range.start).min(end)..start.saturating_add(range.end).min(end)
+}
+
+/// A path below a directory.
+fn joined(directory: &Place, path: &Path) -> Place {
+    let path = directory.path.join(path.strip_prefix("/").unwrap_or(path));
+    Place { filesystem: directory.filesystem, path }
+}
+
+#[cfg(test)]
+mod tests;

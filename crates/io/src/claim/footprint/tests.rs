@@ -1,0 +1,341 @@
+//! Invented machines, with devices that the machine of the tests need not have, and a table of
+//! pairs: which of them are the same data.
+
+use super::*;
+use std::collections::HashMap;
+
+/// A machine that is made up.
+#[derive(Default)]
+struct Invented {
+    disks: HashMap<u64, Disk>,
+    filesystems: HashMap<u64, FileSystem>,
+    inodes: Vec<(Place, Inode)>,
+    mounts: Vec<(PathBuf, Place)>,
+}
+
+impl Machine for Invented {
+    fn disk(&self, number: u64) -> Disk {
+        self.disks.get(&number).cloned().unwrap_or(Disk::Whole { members: Vec::new() })
+    }
+
+    fn filesystem(&self, number: u64) -> FileSystem {
+        self.filesystems.get(&number).cloned().unwrap_or_default()
+    }
+
+    fn inode(&self, place: &Place) -> Option<Inode> {
+        self.inodes.iter().find(|(known, _)| known == place).map(|&(_, inode)| inode)
+    }
+
+    fn mounted_below(&self, path: &Path) -> Vec<Place> {
+        let below = self.mounts.iter().filter(|(at, _)| at != path && at.starts_with(path));
+        below.map(|(_, place)| place.clone()).collect()
+    }
+}
+
+const MIB: u64 = 1 << 20;
+
+/// Disks: sda with sda1 and sda2; md0 of sdb and sdc; lv1 and lv2 in a group on sda2; crypt on md0.
+const SDA: u64 = 800;
+const SDA1: u64 = 801;
+const SDA2: u64 = 802;
+const SDB: u64 = 810;
+const SDC: u64 = 811;
+const MD0: u64 = 900;
+const LV1: u64 = 2530;
+const LV2: u64 = 2531;
+const CRYPT: u64 = 2532;
+/// Loop devices: on the image, on its second half, a partition of the first, one on an image in a
+/// file system on an image, and one on sda2.
+const LOOP: u64 = 700;
+const LOOP_HALF: u64 = 701;
+const LOOP_P1: u64 = 25900;
+const LOOP_P2: u64 = 25901;
+const LOOP_INNER: u64 = 702;
+const LOOP_SDA2: u64 = 703;
+/// File systems: on sda1, on the loop device, in the nested image, an overlay, on lv1, one of two
+/// disks (as btrfs), a Larder mount, on a loop device on a file of it.
+const ROOT: u64 = SDA1;
+const ON_LOOP: u64 = LOOP;
+const INNER: u64 = LOOP_INNER;
+const OVERLAY: u64 = 50;
+const ON_LV1: u64 = LV1;
+const POOLED: u64 = 51;
+const LARDER: u64 = 52;
+const ON_LARDER: u64 = 704;
+
+fn place(filesystem: u64, path: &str) -> Place {
+    Place { filesystem, path: path.into() }
+}
+
+/// Inodes are numbered as they are invented.
+fn machine() -> Invented {
+    let mut invented = Invented::default();
+    let whole = |members: &[u64]| Disk::Whole { members: members.to_vec() };
+    let part = |of, start, bytes| Disk::Part { of, start: start * MIB, bytes: bytes * MIB };
+    let on_file = |inode, place, start, bytes| Disk::Loop {
+        inode,
+        links: 1,
+        place: Some(place),
+        start: start * MIB,
+        bytes: bytes * MIB,
+    };
+    let image = place(ROOT, "/srv/images/a.img");
+    let inner = place(ON_LOOP, "/deep/inner.img");
+    invented.disks.extend([
+        (SDA1, part(SDA, 1, 100)),
+        (SDA2, part(SDA, 101, 100)),
+        (MD0, whole(&[SDB, SDC])),
+        (LV1, whole(&[SDA2])),
+        (LV2, whole(&[SDA2])),
+        (CRYPT, whole(&[MD0])),
+        (LOOP, on_file((ROOT, 10), image.clone(), 0, 64)),
+        (LOOP_HALF, on_file((ROOT, 10), image, 32, 32)),
+        (LOOP_P1, part(LOOP, 1, 31)),
+        (LOOP_P2, part(LOOP, 32, 32)),
+        (LOOP_INNER, on_file((ON_LOOP, 20), inner, 0, 16)),
+        (LOOP_SDA2, part(SDA2, 0, 100)),
+        (ON_LARDER, on_file((LARDER, 30), place(LARDER, "/disk"), 0, 64)),
+    ]);
+    let linked = Some(place(ROOT, "/elsewhere/c.img"));
+    let on_linked =
+        Disk::Loop { inode: (ROOT, 14), place: linked, links: 2, start: 0, bytes: 64 * MIB };
+    invented.disks.insert(LOOP_LINKED, on_linked);
+    let on = |disks: &[u64]| FileSystem { disks: disks.to_vec(), layers: Vec::new() };
+    let layers = vec![place(ROOT, "/upper"), place(ROOT, "/lower")];
+    invented.filesystems.extend([
+        (ROOT, on(&[SDA1])),
+        (ON_LOOP, on(&[LOOP])),
+        (INNER, on(&[LOOP_INNER])),
+        (OVERLAY, FileSystem { disks: Vec::new(), layers }),
+        (ON_LV1, on(&[LV1])),
+        (POOLED, on(&[SDB, SDC])),
+        (ON_LARDER, on(&[ON_LARDER])),
+    ]);
+    let names = [
+        (ROOT, "/srv", 2),
+        (ROOT, "/srv/images", 3),
+        (ROOT, "/srv/images/a.img", 10),
+        (ROOT, "/srv/images/b.img", 11),
+        (ROOT, "/srv/other", 4),
+        (ROOT, "/upper", 5),
+        (ROOT, "/upper/changed", 12),
+        (ROOT, "/lower", 6),
+        (ROOT, "/lower/kept", 13),
+        (ON_LOOP, "/deep", 21),
+    ];
+    invented.inodes.extend(names.map(|(at, path, inode)| (place(at, path), (at, inode))));
+    invented.mounts = vec![
+        ("/srv/inside".into(), place(ON_LOOP, "/")),
+        ("/bind/images".into(), place(ROOT, "/srv/images")),
+    ];
+    invented
+}
+
+fn file(filesystem: u64, path: &str, inode: u64) -> Subject {
+    Subject::File { inode: (filesystem, inode), place: Some(place(filesystem, path)), links: 1 }
+}
+
+fn tree(filesystem: u64, path: &str, inode: u64, at: &str) -> Subject {
+    let place = Some(place(filesystem, path));
+    Subject::Tree { inode: (filesystem, inode), place, at: at.into() }
+}
+
+fn image() -> Subject {
+    file(ROOT, "/srv/images/a.img", 10)
+}
+
+fn images() -> Subject {
+    tree(ROOT, "/srv/images", 3, "/srv/images")
+}
+
+/// The image again, under a name that is not known here.
+fn nameless() -> Subject {
+    Subject::File { inode: (ROOT, 10), place: None, links: 1 }
+}
+
+/// A loop device on such a file.
+const LOOP_LINKED: u64 = 705;
+
+/// A file with one more name, somewhere.
+fn linked() -> Subject {
+    let place = Some(place(ROOT, "/elsewhere/c.img"));
+    Subject::File { inode: (ROOT, 14), place, links: 2 }
+}
+
+/// A directory that is reached by a bind mount alone, so that what is above it cannot be seen.
+fn bound(path: &str, inode: u64) -> Subject {
+    tree(ROOT, path, inode, "/bound")
+}
+
+/// Two subjects, and whether they are the same data.
+type Case = (&'static str, Subject, Subject, bool);
+
+#[expect(clippy::too_many_lines, reason = "a table")]
+fn cases() -> Vec<Case> {
+    let disk = Subject::Disk;
+    let export = |name: &str| Subject::Export(name.to_owned());
+    let (same, different) = (true, false);
+    vec![
+        ("an image twice", image(), nameless(), same),
+        ("two images", image(), file(ROOT, "/srv/images/b.img", 11), different),
+        ("an image and its loop device", image(), disk(LOOP), same),
+        ("an image and a loop device on its second half", image(), disk(LOOP_HALF), same),
+        ("an image and a partition of its loop device", image(), disk(LOOP_P1), same),
+        ("two loop devices on overlapping ranges", disk(LOOP), disk(LOOP_HALF), same),
+        ("a loop device and its partition", disk(LOOP), disk(LOOP_P2), same),
+        ("two partitions", disk(LOOP_P1), disk(LOOP_P2), different),
+        ("a partition and a loop device on its bytes", disk(LOOP_P2), disk(LOOP_HALF), same),
+        ("a partition and a loop device beside it", disk(LOOP_P1), disk(LOOP_HALF), different),
+        ("an image in a directory", image(), images(), same),
+        ("a loop device on an image in a directory", disk(LOOP), images(), same),
+        ("a partition of one", disk(LOOP_P1), images(), same),
+        ("an image beside a directory", image(), tree(ROOT, "/srv/other", 4, "/o"), different),
+        ("a directory and one below", images(), tree(ROOT, "/srv", 2, "/srv"), same),
+        ("two directories", images(), tree(ROOT, "/srv/other", 4, "/o"), different),
+        ("a directory and a bind mount of it", images(), bound("/srv/images", 3), same),
+        ("a directory and a bind mount of one below", images(), bound("/srv/images/x", 99), same),
+        ("a directory above a bind mount", images(), tree(ROOT, "/bind", 7, "/bind"), same),
+        ("an image and a file system on it", image(), tree(ON_LOOP, "/deep", 21, "/m/deep"), same),
+        ("the loop device and a file on it", disk(LOOP), file(ON_LOOP, "/f", 22), same),
+        (
+            "files of a file system on an image",
+            file(ON_LOOP, "/f", 22),
+            file(ON_LOOP, "/g", 23),
+            different,
+        ),
+        ("an image and a nested one", image(), file(ON_LOOP, "/deep/inner.img", 20), same),
+        ("an image and what lies in a nested one", image(), tree(INNER, "/", 1, "/n"), same),
+        ("a directory and what lies in a nested image", images(), tree(INNER, "/", 1, "/n"), same),
+        ("a loop device and that of a nested image", disk(LOOP), disk(LOOP_INNER), same),
+        (
+            "a directory with the file system mounted in it",
+            tree(ROOT, "/srv", 2, "/srv"),
+            file(ON_LOOP, "/f", 22),
+            same,
+        ),
+        ("the same and the loop device", tree(ROOT, "/srv/inside", 8, "/srv"), disk(LOOP), same),
+        ("a disk and its partition", disk(SDA), disk(SDA2), same),
+        ("a disk and a file on it", disk(SDA), image(), same),
+        ("a partition and a file on the other", disk(SDA2), image(), different),
+        ("a logical volume and its partition", disk(LV1), disk(SDA2), same),
+        ("a logical volume and the disk", disk(LV1), disk(SDA), same),
+        ("a logical volume and the other partition", disk(LV1), disk(SDA1), different),
+        ("two logical volumes", disk(LV1), disk(LV2), different),
+        ("a logical volume and a directory on it", disk(LV1), tree(ON_LV1, "/", 2, "/lv"), same),
+        (
+            "a logical volume and a directory on the other",
+            disk(LV2),
+            tree(ON_LV1, "/", 2, "/lv"),
+            different,
+        ),
+        ("a loop device on a block device", disk(LOOP_SDA2), disk(LV1), same),
+        ("an array and a member", disk(MD0), disk(SDC), same),
+        ("an encrypted array and a member", disk(CRYPT), disk(SDB), same),
+        ("an encrypted array and the array", disk(CRYPT), disk(MD0), same),
+        ("an array and another disk", disk(MD0), disk(SDA), different),
+        ("a file system of two disks and the second", tree(POOLED, "/", 2, "/p"), disk(SDC), same),
+        (
+            "an overlay and its upper layer",
+            tree(OVERLAY, "/", 2, "/ov"),
+            tree(ROOT, "/upper", 5, "/upper"),
+            same,
+        ),
+        (
+            "an overlay and its lower layer",
+            tree(OVERLAY, "/", 2, "/ov"),
+            tree(ROOT, "/lower", 6, "/lower"),
+            same,
+        ),
+        (
+            "a directory of an overlay and of a layer",
+            tree(OVERLAY, "/d", 3, "/ov/d"),
+            tree(ROOT, "/upper/d", 98, "/upper/d"),
+            same,
+        ),
+        (
+            "different ones",
+            tree(OVERLAY, "/d", 3, "/ov/d"),
+            tree(ROOT, "/upper/e", 97, "/upper/e"),
+            different,
+        ),
+        (
+            "a file of an overlay and of a layer",
+            file(OVERLAY, "/kept", 4),
+            file(ROOT, "/lower/kept", 13),
+            same,
+        ),
+        ("different files", file(OVERLAY, "/kept", 4), file(ROOT, "/upper/changed", 12), different),
+        ("an overlay and the disk of its layers", tree(OVERLAY, "/d", 3, "/ov/d"), disk(SDA), same),
+        ("a file with another name, and a directory", linked(), images(), same),
+        ("a loop device on such a file", disk(LOOP_LINKED), images(), same),
+        (
+            "an unseen directory above a bind mount",
+            tree(ROOT, "/unseen", 42, "/u"),
+            bound("/unseen/x", 43),
+            same,
+        ),
+        ("the same on another file system", linked(), tree(ON_LV1, "/", 2, "/lv"), different),
+        ("the same and another file", linked(), image(), different),
+        (
+            "a Larder mount and a file of it",
+            Subject::FileSystem(LARDER),
+            file(LARDER, "/disk", 30),
+            same,
+        ),
+        (
+            "and a file system on a loop device on it",
+            Subject::FileSystem(LARDER),
+            tree(ON_LARDER, "/", 2, "/l"),
+            same,
+        ),
+        ("a Larder mount and another directory", Subject::FileSystem(LARDER), images(), different),
+        ("an export twice", export("h:1 a"), export("h:1 a"), same),
+        ("two exports", export("h:1 a"), export("h:1 b"), different),
+    ]
+}
+
+#[test]
+fn pairs_of_the_same_data_overlap_in_either_order_and_others_do_not() {
+    let machine = machine();
+    for (what, one, other, expected) in cases() {
+        let (one, other) = (footprint(&one, &machine), footprint(&other, &machine));
+        assert_eq!(overlap(&one, &other).is_some(), expected, "{what}: {one:#?} {other:#?}");
+        assert_eq!(overlap(&other, &one).is_some(), expected, "{what}, the other way round");
+    }
+}
+
+#[test]
+fn what_the_kernel_has_mounted_overlaps_what_it_lies_on_and_not_its_own_files() {
+    let machine = machine();
+    let mounted = footprint_of_mount(ON_LOOP, &machine);
+    let overlaps = |subject: &Subject| overlap(&footprint(subject, &machine), &mounted).is_some();
+    assert!(overlaps(&image()) && overlaps(&Subject::Disk(LOOP)));
+    assert!(!overlaps(&file(ON_LOOP, "/f", 22)) && !overlaps(&tree(ON_LOOP, "/deep", 21, "/m")));
+    assert!(!overlaps(&file(ROOT, "/srv/images/b.img", 11)));
+}
+
+#[test]
+fn a_directory_that_was_renamed_is_known_by_its_inode() {
+    let machine = machine();
+    let renamed = footprint(&tree(ROOT, "/srv/old", 3, "/srv/old"), &machine);
+    assert!(overlap(&renamed, &footprint(&image(), &machine)).is_some());
+    let successor = footprint(&tree(ROOT, "/srv/images", 40, "/srv/images"), &machine);
+    let elsewhere = Subject::File {
+        inode: (ROOT, 41),
+        place: Some(place(ROOT, "/srv/images/b.img")),
+        links: 1,
+    };
+    assert!(overlap(&successor, &footprint(&elsewhere, &machine)).is_none(), "another inode");
+}
+
+#[test]
+fn circular_facts_come_to_an_end() {
+    let mut machine = Invented::default();
+    machine.disks.insert(1, Disk::Whole { members: vec![2] });
+    machine.disks.insert(2, Disk::Part { of: 3, start: 1, bytes: 9 });
+    machine.disks.insert(3, Disk::Part { of: 2, start: 1, bytes: 9 });
+    let layers = vec![place(7, "/a"), place(7, "/b")];
+    machine.filesystems.insert(7, FileSystem { disks: vec![1], layers });
+    assert!(!footprint(&Subject::Disk(2), &machine).iter().any(|part| part.range.end > 10));
+    assert!(footprint(&Subject::FileSystem(7), &machine).len() <= PARTS_MAX);
+}

@@ -1,0 +1,72 @@
+//! Other names (hard links) of a claimed file, inside of a claimed directory.
+//!
+//! The kernel does not tell the names of an inode, so the directory is searched, by what its
+//! entries say and without looking at files. A search that takes too long counts as a find.
+
+use super::footprint::{Inode, Node, Part, Place};
+use super::machine::ThisMachine;
+use rustix::fd::OwnedFd;
+use rustix::fs::{Dir, FileType, Mode, OFlags};
+use std::time::{Duration, Instant};
+
+/// The longest search.
+const SEARCH_MAX: Duration = Duration::from_secs(5);
+/// Directories deeper than this are not searched, and count as a find.
+const DEPTH_MAX: usize = 256;
+
+/// Whether a file of `files` may have a name in a directory of `trees`.
+pub(super) fn may_hold(files: &[Part], trees: &[Part], machine: &ThisMachine) -> bool {
+    let filesystem = files.iter().find_map(|part| match part.node {
+        Node::SomeDirectory(filesystem) => Some(filesystem),
+        _ => None,
+    });
+    let inode = files.iter().find_map(|part| match part.node {
+        Node::File(inode) if part.owned => Some(inode),
+        _ => None,
+    });
+    let Some((filesystem, inode)) = filesystem.zip(inode) else { return false };
+    let end = Instant::now() + SEARCH_MAX;
+    trees.iter().filter(|part| part.owned).any(|part| match &part.node {
+        Node::Directory { place: Some(place), .. } if place.filesystem == filesystem => {
+            in_place(place, inode, machine, end)
+        }
+        _ => false,
+    })
+}
+
+fn in_place(place: &Place, inode: Inode, machine: &ThisMachine, end: Instant) -> bool {
+    // What cannot be seen from here may hold it.
+    let Some(named) = machine.open_place(place) else { return true };
+    open(&named, c".").is_none_or(|directory| in_directory(&directory, inode, end, 0))
+}
+
+fn open(directory: &OwnedFd, name: &std::ffi::CStr) -> Option<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    rustix::fs::openat(directory, name, flags, Mode::empty()).ok()
+}
+
+fn in_directory(directory: &OwnedFd, inode: Inode, end: Instant, depth: usize) -> bool {
+    if depth > DEPTH_MAX || Instant::now() > end {
+        return true;
+    }
+    let Ok(entries) = Dir::read_from(directory) else { return true };
+    for entry in entries {
+        let Ok(entry) = entry else { return true };
+        let name = entry.file_name();
+        if entry.file_type() == FileType::Directory {
+            let is_self = name == c"." || name == c"..";
+            // One that is gone by now holds nothing; another file system has other inodes.
+            let below = if is_self { None } else { open(directory, name) };
+            let same =
+                |below: &OwnedFd| rustix::fs::fstat(below).is_ok_and(|stat| stat.st_dev == inode.0);
+            if let Some(below) = below.filter(same)
+                && in_directory(&below, inode, end, depth + 1)
+            {
+                return true;
+            }
+        } else if entry.ino() == inode.1 {
+            return true;
+        }
+    }
+    false
+}

@@ -1,0 +1,329 @@
+//! Facts about this machine, for footprints: mountinfo, sysfs, and the kernel's own word on what
+//! lies behind a loop device.
+//!
+//! A name is looked at only where the data that is asked about lies, so a dead mount elsewhere does
+//! not make it wait. What cannot be found out is left out: data is then known by its inode alone.
+
+use super::footprint::{Disk, FileSystem, Inode, Machine, Place};
+use crate::mount_table::{self, MountLine, device_number, unescape};
+use rustix::fd::{AsFd, AsRawFd, OwnedFd};
+use rustix::fs::{FileType, Mode, OFlags, Stat, major, minor};
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+/// Bytes of a sector in sysfs.
+const SECTOR: u64 = 512;
+/// The kernel's number of the call that describes a loop device.
+const LOOP_GET_STATUS64: rustix::ioctl::Opcode = 0x4C05;
+
+/// `struct loop_info64` of linux/loop.h.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct LoopInfo {
+    device: u64,
+    inode: u64,
+    rdevice: u64,
+    offset: u64,
+    size_limit: u64,
+    number: u32,
+    encrypt_type: u32,
+    encrypt_key_size: u32,
+    flags: u32,
+    file_name: [u8; 64],
+    crypt_name: [u8; 64],
+    encrypt_key: [u8; 32],
+    init: [u64; 2],
+}
+
+/// Something that is open, and where it lies.
+#[derive(Clone, Debug)]
+pub(crate) struct Located {
+    pub(crate) inode: Inode,
+    pub(crate) kind: FileType,
+    /// The number of the device that it is itself.
+    pub(crate) device: u64,
+    /// Names that it has.
+    pub(crate) links: u64,
+    pub(crate) place: Option<Place>,
+    /// The path that it has in this mount namespace.
+    pub(crate) at: PathBuf,
+}
+
+/// This machine, as it was when it was looked at.
+#[derive(Debug)]
+pub(crate) struct ThisMachine {
+    mounts: Vec<MountLine>,
+}
+
+impl ThisMachine {
+    pub(crate) fn look() -> Self {
+        ThisMachine { mounts: mount_table::read() }
+    }
+
+    /// Everything that is mounted.
+    pub(crate) fn mounts(&self) -> &[MountLine] {
+        &self.mounts
+    }
+
+    /// Locates what a descriptor has open.
+    pub(crate) fn locate(&self, descriptor: impl AsFd) -> io::Result<Located> {
+        let descriptor = descriptor.as_fd();
+        let stat = rustix::fs::fstat(descriptor)?;
+        let link = format!("/proc/self/fd/{}", descriptor.as_raw_fd());
+        let at = rustix::fs::readlink(&link, Vec::new()).map(path_of).unwrap_or_default();
+        let mount = mount_number(descriptor)
+            .and_then(|number| self.mounts.iter().find(|mount| mount.id == number));
+        let place = mount.and_then(|mount| {
+            let path = mount.root.join(at.strip_prefix(&mount.at).ok()?);
+            // What is joined with nothing ends in a slash.
+            let path = path.components().collect();
+            Some(Place { filesystem: mount.filesystem, path })
+        });
+        Ok(Located {
+            inode: inode_of(&stat),
+            kind: FileType::from_raw_mode(stat.st_mode),
+            device: stat.st_rdev,
+            links: stat.st_nlink,
+            place,
+            at,
+        })
+    }
+
+    /// Locates a name that need not be readable.
+    fn locate_path(&self, path: &Path) -> Option<Located> {
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        self.locate(rustix::fs::open(path, flags, Mode::empty()).ok()?).ok()
+    }
+
+    /// What a loop device is on: by the kernel's word, or by the path that it was made with where
+    /// the kernel tells only root.
+    fn loop_device(&self, number: u64, sysfs: &Path) -> Option<Disk> {
+        let path = path_of(rustix::fs::readlink(sysfs, Vec::new()).ok()?);
+        let name = Path::new("/dev").join(path.file_name()?);
+        let named = std::fs::read(sysfs.join("loop/backing_file")).ok()?;
+        let named = self.locate_path(&path_of(named.trim_ascii_end().to_vec()));
+        let Some(info) = loop_info(&name, number) else {
+            let named = named?;
+            let number_in = |file: &str| number_in(&sysfs.join("loop").join(file)).unwrap_or(0);
+            return Some(on(&named, named.inode, number_in("offset"), number_in("sizelimit")));
+        };
+        let inode = (info.device, info.inode);
+        if info.rdevice != 0 {
+            let (of, start) = (info.rdevice, info.offset);
+            return Some(Disk::Part { of, start, bytes: limit(info.size_limit) });
+        }
+        // The path may be stale, or one of another mount namespace. Then there may be more names.
+        let named = named.filter(|named| named.inode == inode);
+        let links = named.as_ref().map_or(2, |named| named.links);
+        let place = named.and_then(|named| named.place);
+        let place = place.or_else(|| {
+            let on_it = |mount: &&MountLine| mount.filesystem == info.device;
+            let filesystem = self.mounts.iter().find(on_it)?.filesystem;
+            Some(Place { filesystem, path: "/".into() })
+        });
+        let bytes = limit(info.size_limit);
+        Some(Disk::Loop { inode, place, links, start: info.offset, bytes })
+    }
+
+    /// The directories that an overlay shows.
+    fn layers(&self, options: &[u8]) -> Vec<Place> {
+        let mut layers = Vec::new();
+        for option in split(options, b',') {
+            let option = unescape(&option);
+            let value = |key: &[u8]| option.strip_prefix(key);
+            let one = value(b"upperdir=").or(value(b"lowerdir+=")).or(value(b"datadir+="));
+            let paths = match (value(b"lowerdir="), one) {
+                // Behind a double colon come directories that hold data alone.
+                (Some(list), _) => split(list, b':'),
+                (None, Some(one)) => vec![one.to_vec()],
+                (None, None) => continue,
+            };
+            for path in paths.into_iter().filter(|path| !path.is_empty()) {
+                let found = self.locate_path(&path_of(path));
+                layers.extend(found.and_then(|found| found.place));
+            }
+        }
+        layers
+    }
+}
+
+impl Machine for ThisMachine {
+    fn disk(&self, number: u64) -> Disk {
+        let sysfs = PathBuf::from(format!("/sys/dev/block/{}:{}", major(number), minor(number)));
+        if sysfs.join("partition").exists() {
+            let of = sysfs.canonicalize().ok();
+            let of = of.and_then(|own| device_in(&own.parent()?.join("dev")));
+            let sectors = |file: &str| number_in(&sysfs.join(file));
+            if let (Some(of), Some(start), Some(size)) = (of, sectors("start"), sectors("size")) {
+                return Disk::Part { of, start: start * SECTOR, bytes: size * SECTOR };
+            }
+        }
+        if sysfs.join("loop").exists()
+            && let Some(found) = self.loop_device(number, &sysfs)
+        {
+            return found;
+        }
+        let members = entries(&sysfs.join("slaves"));
+        let members = members.iter().filter_map(|member| device_in(&member.join("dev")));
+        Disk::Whole { members: members.collect() }
+    }
+
+    fn filesystem(&self, number: u64) -> FileSystem {
+        let Some(mount) = self.mounts.iter().find(|mount| mount.filesystem == number) else {
+            return FileSystem::default();
+        };
+        let layers = match mount.kind.as_slice() {
+            b"overlay" => self.layers(&mount.options),
+            _ => Vec::new(),
+        };
+        if major(number) != 0 {
+            return FileSystem { disks: vec![number], layers };
+        }
+        let mut disks: Vec<u64> = split(mount.source.as_os_str().as_bytes(), b':')
+            .into_iter()
+            .map(path_of)
+            .filter(|source| source.is_absolute())
+            .filter_map(|source| rustix::fs::stat(&source).ok())
+            .filter(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::BlockDevice)
+            .map(|stat| stat.st_rdev)
+            .collect();
+        if mount.kind == b"btrfs" {
+            disks.extend(siblings(&disks));
+        }
+        FileSystem { disks, layers }
+    }
+
+    fn inode(&self, place: &Place) -> Option<Inode> {
+        Some(inode_of(&rustix::fs::fstat(self.open_place(place)?).ok()?))
+    }
+
+    fn mounted_below(&self, path: &Path) -> Vec<Place> {
+        let below = |mount: &&MountLine| mount.at != path && mount.at.starts_with(path);
+        let place =
+            |mount: &MountLine| Place { filesystem: mount.filesystem, path: mount.root.clone() };
+        self.mounts.iter().filter(below).map(place).collect()
+    }
+}
+
+impl ThisMachine {
+    /// A descriptor that names a place, if a mount shows it.
+    pub(super) fn open_place(&self, place: &Place) -> Option<OwnedFd> {
+        let shows = |mount: &&MountLine| {
+            mount.filesystem == place.filesystem && place.path.starts_with(&mount.root)
+        };
+        self.mounts.iter().filter(shows).find_map(|mount| {
+            let path = mount.at.join(place.path.strip_prefix(&mount.root).ok()?);
+            let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let found = rustix::fs::open(&path, flags, Mode::empty()).ok()?;
+            // Something else may be mounted over it.
+            (mount_number(&found) == Some(mount.id)).then_some(found)
+        })
+    }
+}
+
+/// The process that has an flock(2) lock on an inode, if the kernel shows it here.
+pub(crate) fn lock_holder(located: &Located) -> Option<u32> {
+    let filesystem = located.place.as_ref().map_or(located.inode.0, |place| place.filesystem);
+    let (major, minor) = (major(filesystem), minor(filesystem));
+    let inode = format!("{major:02x}:{minor:02x}:{}", located.inode.1);
+    let locks = std::fs::read_to_string("/proc/locks").ok()?;
+    // 1: FLOCK  ADVISORY  WRITE 4711 08:01:123456 0 EOF
+    let holder = |line: &str| {
+        let words: Vec<_> = line.split_whitespace().collect();
+        let is_it = words.get(1) == Some(&"FLOCK") && words.get(5) == Some(&inode.as_str());
+        words.get(4)?.parse().ok().filter(|&pid| is_it && pid > 0)
+    };
+    locks.lines().find_map(holder)
+}
+
+fn inode_of(stat: &Stat) -> Inode {
+    (stat.st_dev, stat.st_ino)
+}
+
+/// The number of the mount that a descriptor was opened through.
+fn mount_number(descriptor: impl AsFd) -> Option<u64> {
+    let path = format!("/proc/self/fdinfo/{}", descriptor.as_fd().as_raw_fd());
+    let text = std::fs::read_to_string(path).ok()?;
+    text.lines().find_map(|line| line.strip_prefix("mnt_id:")?.trim().parse().ok())
+}
+
+fn loop_info(device: &Path, number: u64) -> Option<LoopInfo> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let device: OwnedFd = rustix::fs::open(device, flags, Mode::empty()).ok()?;
+    let stat = rustix::fs::fstat(&device).ok()?;
+    let is_block = FileType::from_raw_mode(stat.st_mode) == FileType::BlockDevice;
+    if !is_block || stat.st_rdev != number {
+        return None;
+    }
+    // SAFETY: the descriptor is that of a loop device, whose driver fills the structure for this
+    // call, and which sysfs has just shown; all of its fields are plain numbers.
+    let status = unsafe { rustix::ioctl::Getter::<LOOP_GET_STATUS64, LoopInfo>::new() };
+    // SAFETY: as above.
+    unsafe { rustix::ioctl::ioctl(&device, status) }.ok()
+}
+
+/// A loop device on a path.
+fn on(named: &Located, inode: Inode, start: u64, size_limit: u64) -> Disk {
+    let bytes = limit(size_limit);
+    if named.kind == FileType::BlockDevice {
+        return Disk::Part { of: named.device, start, bytes };
+    }
+    Disk::Loop { inode, place: named.place.clone(), links: named.links, start, bytes }
+}
+
+/// A limit of which zero means none.
+fn limit(bytes: u64) -> u64 {
+    if bytes == 0 { u64::MAX } else { bytes }
+}
+
+/// All devices of the btrfs file systems that one of these is of.
+fn siblings(disks: &[u64]) -> Vec<u64> {
+    let pools = entries(Path::new("/sys/fs/btrfs"));
+    let devices = |pool: &PathBuf| {
+        let devices = entries(&pool.join("devices"));
+        devices.iter().filter_map(|device| device_in(&device.join("dev"))).collect::<Vec<_>>()
+    };
+    let pools = pools.iter().map(devices);
+    pools.filter(|pool| pool.iter().any(|disk| disks.contains(disk))).flatten().collect()
+}
+
+fn entries(directory: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(directory).into_iter().flatten();
+    entries.filter_map(|entry| Some(entry.ok()?.path())).collect()
+}
+
+fn device_in(file: &Path) -> Option<u64> {
+    device_number(&std::fs::read_to_string(file).ok()?)
+}
+
+fn number_in(file: &Path) -> Option<u64> {
+    std::fs::read_to_string(file).ok()?.trim().parse().ok()
+}
+
+fn path_of(bytes: impl Into<Vec<u8>>) -> PathBuf {
+    std::ffi::OsString::from_vec(bytes.into()).into()
+}
+
+/// The parts of a list; a backslash before the separator, or before itself, belongs to the part.
+fn split(list: &[u8], separator: u8) -> Vec<Vec<u8>> {
+    let mut parts = vec![Vec::new()];
+    let mut bytes = list.iter().copied().peekable();
+    while let Some(byte) = bytes.next() {
+        let part = parts.last_mut().expect("there is always one");
+        match byte {
+            b'\\' if bytes.peek() == Some(&separator) => part.push(separator),
+            b'\\' if bytes.peek() == Some(&b'\\') => part.push(b'\\'),
+            byte if byte == separator => {
+                parts.push(Vec::new());
+                continue;
+            }
+            byte => {
+                part.push(byte);
+                continue;
+            }
+        }
+        bytes.next();
+    }
+    parts
+}

@@ -1,0 +1,177 @@
+//! The text of a claim file: who caches which data. A line for each part of the footprint.
+//!
+//! Another user may have written it, so nothing in it is believed before it is checked: numbers
+//! that are none and lines that are unknown are left out.
+
+use super::footprint::{Node, Part, Place};
+use crate::mount_table::unescape;
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+
+/// The first line.
+const TITLE: &str = "larder-claim 1";
+
+/// A claim, as other processes see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Record {
+    /// The process that caches the data.
+    pub(crate) pid: u32,
+    /// The data, in words.
+    pub(crate) what: String,
+    /// Whether the cache writes nothing.
+    pub(crate) read_only: bool,
+    /// The number of the file system that the process has mounted for it.
+    pub(crate) mount: Option<u64>,
+    /// The mountpoint of that file system: once it is unmounted, another mount may get its number.
+    pub(crate) at: Option<PathBuf>,
+    pub(crate) parts: Vec<Part>,
+}
+
+impl Record {
+    /// The claim as the text of a file.
+    pub(crate) fn encode(&self) -> String {
+        let mut text = format!("{TITLE}\npid {}\n", self.pid);
+        let what = escape(self.what.as_bytes());
+        // Writing to a string does not fail.
+        let _never_fails = writeln!(text, "what {what}\nread-only {}", self.read_only);
+        if let Some(mount) = self.mount {
+            let _never_fails = writeln!(text, "mount {mount}");
+        }
+        if let Some(at) = &self.at {
+            let _never_fails = writeln!(text, "at {}", escape(at.as_os_str().as_bytes()));
+        }
+        for Part { node, range, owned } in &self.parts {
+            let owned = if *owned { "owned" } else { "within" };
+            let (start, end) = (range.start, range.end);
+            let _never_fails = match node {
+                Node::File((device, inode)) => {
+                    writeln!(text, "{owned} file {start} {end} {device} {inode}")
+                }
+                Node::Disk(number) => writeln!(text, "{owned} disk {start} {end} {number}"),
+                Node::SomeDirectory(filesystem) => {
+                    writeln!(text, "{owned} filesystem {start} {end} {filesystem}")
+                }
+                Node::Export(name) => {
+                    writeln!(text, "{owned} export {start} {end} {}", escape(name.as_bytes()))
+                }
+                Node::Directory { place, inode } => {
+                    let (filesystem, path) =
+                        place.as_ref().map_or(("-".to_owned(), "-".to_owned()), |place| {
+                            let path = escape(place.path.as_os_str().as_bytes());
+                            (place.filesystem.to_string(), path)
+                        });
+                    let inode =
+                        inode.map_or("-".to_owned(), |(device, inode)| format!("{device} {inode}"));
+                    writeln!(text, "{owned} directory {start} {end} {filesystem} {path} {inode}")
+                }
+            };
+        }
+        text
+    }
+
+    /// The claim that a text holds, if it is one.
+    pub(crate) fn decode(text: &str) -> Option<Self> {
+        let mut lines = text.lines();
+        lines.next().filter(|line| *line == TITLE)?;
+        let mut record = Record {
+            pid: 0,
+            what: String::new(),
+            read_only: false,
+            mount: None,
+            at: None,
+            parts: Vec::new(),
+        };
+        for line in lines {
+            let (key, rest) = line.split_once(' ').unwrap_or((line, ""));
+            match key {
+                "pid" => record.pid = rest.parse().ok()?,
+                "what" => {
+                    record.what = String::from_utf8_lossy(&unescape(rest.as_bytes())).into_owned();
+                }
+                "read-only" => record.read_only = rest == "true",
+                "mount" => record.mount = rest.parse().ok(),
+                "at" => {
+                    record.at = Some(OsString::from_vec(unescape(rest.as_bytes())).into());
+                }
+                "owned" | "within" => record.parts.extend(part(key == "owned", rest)),
+                _ => {}
+            }
+        }
+        (record.pid != 0).then_some(record)
+    }
+}
+
+fn part(owned: bool, text: &str) -> Option<Part> {
+    let words: Vec<_> = text.split(' ').collect();
+    let number = |index: usize| words.get(index)?.parse::<u64>().ok();
+    let bytes = |index: usize| Some(unescape(words.get(index)?.as_bytes()));
+    let node = match *words.first()? {
+        "file" => Node::File((number(3)?, number(4)?)),
+        "disk" => Node::Disk(number(3)?),
+        "filesystem" => Node::SomeDirectory(number(3)?),
+        "export" => Node::Export(String::from_utf8(bytes(3)?).ok()?),
+        "directory" => {
+            let place = number(3).zip(bytes(4));
+            let place = place.map(|(filesystem, path)| Place {
+                filesystem,
+                path: PathBuf::from(OsString::from_vec(path)),
+            });
+            Node::Directory { place, inode: number(5).zip(number(6)) }
+        }
+        _ => return None,
+    };
+    Some(Part { node, range: number(1)?..number(2)?, owned })
+}
+
+/// Bytes as printable characters without spaces.
+fn escape(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for &byte in bytes {
+        if byte.is_ascii_graphic() && byte != b'\\' {
+            text.push(char::from(byte));
+        } else {
+            let _never_fails = write!(text, "\\{byte:03o}");
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let directory = |place, inode| Node::Directory { place, inode };
+        let place = Place { filesystem: 7, path: "/a b\\c\n\u{e4}".into() };
+        let nodes = [
+            Node::File((1, 2)),
+            directory(Some(place), Some((3, 4))),
+            directory(None, Some((3, 4))),
+            directory(Some(Place { filesystem: 9, path: "/".into() }), None),
+            Node::SomeDirectory(5),
+            Node::Disk(2049),
+            Node::Export("host:1 a\tb".into()),
+        ];
+        let part = |(index, node)| Part { node, range: 5..u64::MAX, owned: index % 2 == 0 };
+        let parts = nodes.into_iter().enumerate().map(part).collect();
+        let what = "the directory /x\u{1b}[2J".to_owned();
+        let at = Some("/a b".into());
+        let record = Record { pid: 12, what, read_only: true, mount: Some(45), at, parts };
+        let text = record.encode();
+        assert!(text.bytes().all(|byte| byte == b'\n' || byte == b' ' || byte.is_ascii_graphic()));
+        assert_eq!(Record::decode(&text), Some(record));
+    }
+
+    #[test]
+    fn what_is_no_claim_is_left_out() {
+        assert_eq!(Record::decode(""), None);
+        assert_eq!(Record::decode("larder-claim 1\n"), None, "of no process");
+        assert_eq!(Record::decode("something else\npid 1\n"), None);
+        let text = "larder-claim 1\npid 3\nowned file 0 x 1 2\nowned\nwithin disk 0 1\nnew thing\n";
+        let read = Record::decode(text).unwrap();
+        assert!(read.parts.is_empty() && !read.read_only && read.mount.is_none());
+    }
+}

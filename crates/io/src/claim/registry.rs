@@ -1,0 +1,588 @@
+//! The claims of this process, published for others, and those of others.
+
+use super::footprint::{Inode, Node, Part, Subject, footprint, footprint_of_mount, overlap};
+use super::machine::ThisMachine;
+use super::record::Record;
+use super::{Claim, ClaimError, Holder, Source, links};
+use crate::mount_table::{self, LARDER, MountLine};
+use crate::runtime_directory::PrivateDirectory;
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, major};
+use std::collections::{HashMap, HashSet};
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::time::{Duration, Instant, SystemTime};
+
+/// Name of the directory of claims in the runtime directory.
+const DIRECTORY: &str = "claims";
+/// Name of the file whose lock is held while claims are compared.
+const TURN: &str = "lock";
+/// A claim is not longer; of what is longer the rest is not read.
+const CLAIM_BYTES_MAX: u64 = 1 << 20;
+/// No user has more claims.
+const CLAIMS_MAX: usize = 4096;
+/// How often data is claimed anew whose last mount is gone.
+const RETRY: Duration = Duration::from_millis(5);
+/// Waiting for longer is logged.
+const SILENCE: Duration = Duration::from_secs(1);
+/// A directory that changed so lately is read again the next time: its time may not tell a further
+/// change.
+const SETTLED: Duration = Duration::from_millis(100);
+/// Where root finds the runtime directories of users.
+const USERS: &str = "/run/user";
+
+/// A claim of this process.
+#[derive(Debug)]
+struct Held {
+    number: u64,
+    source: Arc<Source>,
+    record: Record,
+    /// The claim file, whose lock shows that this process lives, and its name.
+    file: Option<(OwnedFd, String)>,
+}
+
+/// The claim of another process.
+#[derive(Debug)]
+struct Foreign {
+    record: Record,
+    /// The user, if it is another one.
+    user: Option<u32>,
+}
+
+/// The files that others claim as such, as of a time of their directory.
+#[derive(Debug, Default)]
+struct ForeignFiles {
+    as_of: Option<(i64, u64, i64)>,
+    /// With whether they are only read.
+    inodes: HashMap<Inode, bool>,
+}
+
+/// All claims of this process.
+#[derive(Debug)]
+pub(super) struct Registry {
+    directory: Result<PrivateDirectory, String>,
+    held: Mutex<Vec<Held>>,
+    files: Mutex<ForeignFiles>,
+    /// Whether claims of other users are read.
+    reads_users: bool,
+}
+
+/// Numbers of claims; file names are made of them.
+static NEXT: AtomicU64 = AtomicU64::new(1);
+
+impl Registry {
+    /// The one of this process.
+    pub(super) fn of_process() -> Arc<Self> {
+        static OF_PROCESS: OnceLock<Arc<Registry>> = OnceLock::new();
+        let begin = || {
+            let directory = PrivateDirectory::runtime();
+            let directory = directory.and_then(|runtime| runtime.subdirectory(DIRECTORY, 0o700));
+            let reads_users = rustix::process::geteuid().is_root();
+            Arc::new(Registry::new(directory.map_err(|error| error.to_string()), reads_users))
+        };
+        Arc::clone(OF_PROCESS.get_or_init(begin))
+    }
+
+    fn new(directory: Result<PrivateDirectory, String>, reads_users: bool) -> Self {
+        Registry { directory, held: Mutex::default(), files: Mutex::default(), reads_users }
+    }
+
+    /// One whose runtime directory lies in `parent`, for tests.
+    #[cfg(test)]
+    pub(super) fn within(parent: &Path) -> Arc<Self> {
+        let directory = PrivateDirectory::within(parent).unwrap();
+        let directory = directory.subdirectory(DIRECTORY, 0o700).unwrap();
+        Arc::new(Registry::new(Ok(directory), false))
+    }
+
+    /// The reason why nothing is published.
+    pub(super) fn problem(&self) -> Option<&str> {
+        self.directory.as_ref().err().map(String::as_str)
+    }
+
+    /// The directory of claims, to be watched.
+    pub(super) fn path(&self) -> Option<&Path> {
+        self.directory.as_ref().ok().map(PrivateDirectory::path)
+    }
+
+    fn held(&self) -> MutexGuard<'_, Vec<Held>> {
+        self.held.lock().expect("no holder panics")
+    }
+
+    /// Claims data, after those have ended whose mount is gone.
+    pub(super) fn take_in_turn(
+        self: &Arc<Self>,
+        source: Source,
+        what: &str,
+        read_only: bool,
+        patience: Duration,
+    ) -> Result<Claim, ClaimError> {
+        let (begin, source) = (Instant::now(), Arc::new(source));
+        let mut waits = false;
+        loop {
+            match self.take(&source, what, read_only) {
+                Ok(number) => return Ok(Claim { registry: Arc::clone(self), number }),
+                Err(error @ ClaimError::Ending { .. }) if begin.elapsed() < patience => {
+                    if begin.elapsed() > SILENCE && !std::mem::replace(&mut waits, true) {
+                        tracing::warn!(%error, "waiting for it to end");
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+            std::thread::sleep(RETRY);
+        }
+    }
+
+    fn take(&self, source: &Arc<Source>, what: &str, read_only: bool) -> Result<u64, ClaimError> {
+        let machine = ThisMachine::look();
+        let failed = |source| ClaimError::Locate { what: what.to_owned(), source };
+        let parts = source.footprint(&machine).map_err(failed)?;
+        let mount = match **source {
+            Source::Mount(number) => Some(number),
+            Source::Open(_) | Source::Export(_) => None,
+        };
+        let (pid, what) = (std::process::id(), what.to_owned());
+        let record = Record { pid, what, read_only, mount, at: None, parts };
+        if let Some(error) = mounted(&record, source, &machine) {
+            return Err(error);
+        }
+        let mut held = self.held();
+        let own = held.iter().find_map(|other| conflict(&record, &other.record, &machine));
+        if let Some(error) = own {
+            return Err(error);
+        }
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let mut claim = Held { number, source: Arc::clone(source), record, file: None };
+        self.publish(&mut claim, &held, &machine)?;
+        held.push(claim);
+        Ok(number)
+    }
+
+    /// Publishes a claim and compares it with those of others; nothing is left of one that is
+    /// refused.
+    fn publish(
+        &self,
+        claim: &mut Held,
+        held: &[Held],
+        machine: &ThisMachine,
+    ) -> Result<(), ClaimError> {
+        let Ok(directory) = &self.directory else { return Ok(()) };
+        let _turn = turn(directory);
+        claim.file = write(directory, claim.number, &claim.record);
+        let own = claim.file.as_ref();
+        let others = self.others(directory, held, own);
+        let refusal = others.iter().find_map(|other| {
+            let refusal = conflict(&claim.record, &other.record, machine)?;
+            other.is_credible().then_some(refusal)
+        });
+        match refusal {
+            None => Ok(()),
+            Some(error) => {
+                withdraw(directory, claim.file.take());
+                Err(error)
+            }
+        }
+    }
+
+    /// The claims of other processes that live.
+    fn others(
+        &self,
+        directory: &PrivateDirectory,
+        held: &[Held],
+        own: Option<&(OwnedFd, String)>,
+    ) -> Vec<Foreign> {
+        let own: Vec<_> = held.iter().filter_map(|held| held.file.as_ref()).chain(own).collect();
+        let is_own = |name: &str| own.iter().any(|(_, own)| own == name);
+        let mut found: Vec<_> = read_all(directory.as_fd(), is_own, true)
+            .into_iter()
+            .map(|record| Foreign { record, user: None })
+            .collect();
+        if self.reads_users {
+            for (user, directory) in directories_of_users() {
+                let records = read_all(directory.as_fd(), |_| false, false);
+                found
+                    .extend(records.into_iter().map(|record| Foreign { record, user: Some(user) }));
+            }
+        }
+        found
+    }
+
+    /// The data of a claim is seen at a mountpoint from now on.
+    pub(super) fn mounted(&self, number: u64, at: &Path, filesystem: u64) {
+        let mut held = self.held();
+        let Some(claim) = held.iter_mut().find(|claim| claim.number == number) else { return };
+        claim.record.mount = Some(filesystem);
+        claim.record.at = Some(at.to_owned());
+        claim.record.what = format!("{}, mounted at {}", claim.record.what, at.display());
+        let shown = footprint(&Subject::FileSystem(filesystem), &ThisMachine::look());
+        claim.record.parts.extend(shown);
+        self.rewrite(claim);
+    }
+
+    /// Publishes a claim that has changed.
+    fn rewrite(&self, claim: &mut Held) {
+        if let Ok(directory) = &self.directory {
+            let _turn = turn(directory);
+            let former = claim.file.take();
+            claim.file = write(directory, claim.number, &claim.record);
+            // Its name is the new one's by now; closing it ends its lock.
+            drop(former);
+        }
+    }
+
+    pub(super) fn release(&self, number: u64) {
+        let mut held = self.held();
+        let Some(index) = held.iter().position(|claim| claim.number == number) else { return };
+        let claim = held.swap_remove(index);
+        if let Ok(directory) = &self.directory {
+            withdraw(directory, claim.file);
+        }
+    }
+
+    pub(super) fn check_mountpoint(&self, at: &Path) -> Result<(), ClaimError> {
+        let machine = ThisMachine::look();
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        // What cannot be opened cannot be mounted on, and is refused with its own reason.
+        let Ok(opened) = rustix::fs::open(at, flags, Mode::empty()) else { return Ok(()) };
+        let Ok(mut parts) = Source::Open(opened).footprint(&machine) else { return Ok(()) };
+        for part in &mut parts {
+            part.owned = false;
+        }
+        parts.retain(|part| matches!(part.node, Node::Directory { .. }));
+        let Ok(directory) = &self.directory else { return Ok(()) };
+        let others = self.others(directory, &self.held(), None);
+        let holder = others.iter().find(|other| {
+            // In what another process has mounted there is nothing that it could show.
+            let mut data = other.record.parts.clone();
+            data.retain(|part| !is_of_mount(part, other.record.mount));
+            overlap(&data, &parts).is_some() && other.is_credible()
+        });
+        match holder {
+            None => Ok(()),
+            Some(other) => Err(ClaimError::Mountpoint {
+                at: at.display().to_string(),
+                holder: holder_of(&other.record),
+            }),
+        }
+    }
+
+    /// The other process that claims a file as such, where a claim of this process excludes that.
+    pub(super) fn holder_of_file(&self, number: u64, inode: Inode) -> Option<Holder> {
+        let directory = self.directory.as_ref().ok()?;
+        let stat = rustix::fs::fstat(directory).ok()?;
+        let as_of = (stat.st_mtime, stat.st_mtime_nsec, stat.st_size);
+        let only_read = {
+            let mut files = self.files.lock().expect("no holder panics");
+            if files.as_of != Some(as_of) {
+                let others = self.others(directory, &self.held(), None);
+                let claimed = others.iter().flat_map(|other| {
+                    claimed_files(&other.record).map(|inode| (inode, other.record.read_only))
+                });
+                files.inodes = claimed.collect();
+                files.as_of = is_settled(as_of.0, as_of.1).then_some(as_of);
+            }
+            *files.inodes.get(&inode)?
+        };
+        let held = self.held();
+        let own = held.iter().find(|claim| claim.number == number)?;
+        if only_read && own.record.read_only {
+            return None;
+        }
+        let others = self.others(directory, &held, None);
+        let holds = |other: &&Foreign| {
+            claimed_files(&other.record).any(|it| it == inode) && other.is_credible()
+        };
+        others.iter().find(holds).map(|other| holder_of(&other.record))
+    }
+
+    /// Finds the footprints of all claims again, publishes what has changed, and returns a sentence
+    /// for each claim that would be refused by now.
+    pub(super) fn check_again(&self) -> Vec<String> {
+        // The machine is looked at without the lock: that may take as long as a store takes.
+        let sources: Vec<_> =
+            self.held().iter().map(|claim| (claim.number, Arc::clone(&claim.source))).collect();
+        let machine = ThisMachine::look();
+        let found = sources.into_iter().filter_map(|(number, source)| {
+            let parts = source.footprint(&machine).ok()?;
+            let record = self.update(number, parts)?;
+            let held = self.held();
+            let others = held.iter().filter(|other| other.number != number);
+            let others: Vec<_> = others.map(|other| other.record.clone()).collect();
+            let foreign = || self.foreign_conflict(&record, &held, &machine);
+            let own = others.iter().find_map(|it| certain_conflict(&record, it, &machine));
+            let by_process = own.or_else(foreign);
+            drop(held);
+            by_process.or_else(|| mounted(&record, &source, &machine))
+        });
+        found.map(|error| error.to_string()).collect()
+    }
+
+    /// Gives a claim the footprint that it has now; the claim, unless it was released.
+    fn update(&self, number: u64, mut parts: Vec<Part>) -> Option<Record> {
+        let mut held = self.held();
+        let claim = held.iter_mut().find(|claim| claim.number == number)?;
+        for part in &claim.record.parts {
+            if is_of_mount(part, claim.record.mount) && !parts.contains(part) {
+                parts.push(part.clone());
+            }
+        }
+        if parts != claim.record.parts {
+            claim.record.parts = parts;
+            self.rewrite(claim);
+        }
+        Some(claim.record.clone())
+    }
+
+    fn foreign_conflict(
+        &self,
+        record: &Record,
+        held: &[Held],
+        machine: &ThisMachine,
+    ) -> Option<ClaimError> {
+        let directory = self.directory.as_ref().ok()?;
+        self.others(directory, held, None).iter().find_map(|other| {
+            let refusal = certain_conflict(record, &other.record, machine)?;
+            other.is_credible().then_some(refusal)
+        })
+    }
+}
+
+impl Foreign {
+    /// Whether the process can be what it says: one of another user must have the data open.
+    fn is_credible(&self) -> bool {
+        let Some(user) = self.user else { return true };
+        let process = PathBuf::from(format!("/proc/{}", self.record.pid));
+        let owner = rustix::fs::stat(&process).map(|stat| stat.st_uid);
+        owner == Ok(user) && has_open(&process, &self.record.parts)
+    }
+}
+
+/// The reason why two claims exclude each other, told to the first.
+fn conflict(one: &Record, other: &Record, machine: &ThisMachine) -> Option<ClaimError> {
+    certain_conflict(one, other, machine).or_else(|| {
+        let excludes = !(one.read_only && other.read_only);
+        let by_link = excludes
+            && overlap(&one.parts, &other.parts).is_some()
+            && (links::may_hold(&one.parts, &other.parts, machine)
+                || links::may_hold(&other.parts, &one.parts, machine));
+        let (what, holder) = (one.what.clone(), holder_of(other));
+        by_link.then_some(ClaimError::Linked { what, holder })
+    })
+}
+
+/// The same without a search for other names of files.
+fn certain_conflict(one: &Record, other: &Record, machine: &ThisMachine) -> Option<ClaimError> {
+    if one.read_only && other.read_only {
+        return None;
+    }
+    let (what, holder) = (one.what.clone(), holder_of(other));
+    let certain = |record: &Record| {
+        // The number of a mount that is gone may be that of another file system by now.
+        let reused = record.mount.filter(|&number| is_reused(number, machine));
+        let is_valid = |part: &&Part| {
+            let is_stale = reused.is_some() && is_of_mount(part, reused);
+            !is_stale && !matches!(part.node, Node::SomeDirectory(_))
+        };
+        record.parts.iter().filter(is_valid).cloned().collect::<Vec<_>>()
+    };
+    overlap(&certain(one), &certain(other))?;
+    Some(if is_ending(other, machine) {
+        ClaimError::Ending { what, holder }
+    } else {
+        ClaimError::Held { what, holder }
+    })
+}
+
+/// A file system that the kernel has on the data, and which is or would be changed behind a cache.
+fn mounted(record: &Record, source: &Source, machine: &ThisMachine) -> Option<ClaimError> {
+    if !matches!(source, Source::Open(_)) {
+        return None;
+    }
+    let raw = |part: &&Part| part.owned && matches!(part.node, Node::File(_) | Node::Disk(_));
+    let raw: Vec<_> = record.parts.iter().filter(raw).cloned().collect();
+    let mut seen = HashSet::new();
+    let mounts = machine.mounts().iter().filter(|mount| {
+        let on_disk = major(mount.filesystem) != 0 || mount.source.is_absolute();
+        on_disk && !(mount.is_read_only() && record.read_only) && seen.insert(mount.filesystem)
+    });
+    let mut mounts = mounts.filter(|_| !raw.is_empty());
+    let mount = mounts.find(|mount| {
+        let below = footprint_of_mount(mount.filesystem, machine);
+        overlap(&raw, &below).is_some()
+    })?;
+    let (what, at) = (record.what.clone(), super::printable(&mount.at.to_string_lossy()));
+    Some(ClaimError::Mounted { what, at })
+}
+
+fn holder_of(record: &Record) -> Holder {
+    Holder { pid: record.pid, what: record.what.clone() }
+}
+
+/// Whether what a process has mounted for its claim is gone, as seen from the same mounts.
+fn is_ending(record: &Record, machine: &ThisMachine) -> bool {
+    let mounts = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/mnt")).ok();
+    let is_there = |mount: &MountLine| record.at.as_ref().is_none_or(|at| *at == mount.at);
+    let is_gone =
+        |number| !machine.mounts().iter().any(|mount| is_larder(mount, number) && is_there(mount));
+    record.mount.is_some_and(is_gone)
+        && mounts("self").is_some_and(|own| Some(own) == mounts(&record.pid.to_string()))
+}
+
+/// Whether a mount is that of a Larder with this number.
+fn is_larder(mount: &MountLine, number: u64) -> bool {
+    mount.filesystem == number && mount.kind == LARDER.as_bytes()
+}
+
+/// Whether the number of a Larder mount is that of another file system.
+fn is_reused(number: u64, machine: &ThisMachine) -> bool {
+    let mut mounts = machine.mounts().iter().filter(|mount| mount.filesystem == number).peekable();
+    mounts.peek().is_some() && !mounts.any(|mount| is_larder(mount, number))
+}
+
+/// The files that a claim is about as such, and not as files of a directory.
+fn claimed_files(record: &Record) -> impl Iterator<Item = Inode> + '_ {
+    record.parts.iter().filter_map(|part| match part.node {
+        Node::File(inode) if part.owned => Some(inode),
+        _ => None,
+    })
+}
+
+/// Whether a part is one of what a claim is seen as at its mountpoint.
+fn is_of_mount(part: &Part, mount: Option<u64>) -> bool {
+    match &part.node {
+        Node::Directory { place: Some(place), inode: None } if part.owned => {
+            Some(place.filesystem) == mount && place.path == Path::new("/")
+        }
+        _ => false,
+    }
+}
+
+/// Waits for the turn to compare claims.
+fn turn(directory: &PrivateDirectory) -> Option<OwnedFd> {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = rustix::fs::openat(directory, TURN, flags, Mode::RUSR | Mode::WUSR);
+    let locked = file.and_then(|file| {
+        rustix::fs::flock(&file, FlockOperation::LockExclusive)?;
+        Ok(file)
+    });
+    locked.inspect_err(|error| tracing::warn!(%error, "claims are compared without a lock")).ok()
+}
+
+/// Writes and locks a claim file; its name is there when it is whole.
+fn write(directory: &PrivateDirectory, number: u64, record: &Record) -> Option<(OwnedFd, String)> {
+    let name = format!("{}-{number}", std::process::id());
+    let unfinished = format!(".{name}");
+    let written = || -> std::io::Result<OwnedFd> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW;
+        let mode = Mode::RUSR | Mode::WUSR;
+        let file = rustix::fs::openat(directory, &unfinished, flags | OFlags::CLOEXEC, mode)?;
+        rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+        let mut file = File::from(file);
+        file.write_all(record.encode().as_bytes())?;
+        rustix::fs::renameat(directory, &unfinished, directory, &name)?;
+        Ok(file.into())
+    };
+    match written() {
+        Ok(file) => Some((file, name)),
+        Err(error) => {
+            tracing::warn!(%error, "other processes cannot see a claim of this one");
+            None
+        }
+    }
+}
+
+/// Takes back a claim.
+fn withdraw(directory: &PrivateDirectory, file: Option<(OwnedFd, String)>) {
+    let Some((file, name)) = file else { return };
+    if let Err(error) = rustix::fs::unlinkat(directory, &name, AtFlags::empty()) {
+        tracing::debug!(%error, name, "a claim was not there any more");
+    }
+    // At once, and not when a child between fork and exec has closed it too.
+    let unlocked = rustix::fs::flock(&file, FlockOperation::Unlock);
+    debug_assert!(unlocked.is_ok(), "{unlocked:?}");
+}
+
+/// The claims in a directory whose processes live; those of others are removed if `cleans`.
+fn read_all(directory: impl AsFd, is_own: impl Fn(&str) -> bool, cleans: bool) -> Vec<Record> {
+    let directory = directory.as_fd();
+    let Ok(entries) = rustix::fs::Dir::read_from(directory) else { return Vec::new() };
+    let mut found = Vec::new();
+    for entry in entries.flatten().take(CLAIMS_MAX) {
+        let Ok(name) = entry.file_name().to_str() else { continue };
+        if name.starts_with('.') || name == TURN || is_own(name) {
+            continue;
+        }
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let Ok(file) = rustix::fs::openat(directory, name, flags, Mode::empty()) else { continue };
+        let is_file = rustix::fs::fstat(&file)
+            .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile);
+        if !is_file {
+            continue;
+        }
+        if rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared).is_ok() {
+            // Its process is gone.
+            if cleans && let Err(error) = rustix::fs::unlinkat(directory, name, AtFlags::empty()) {
+                tracing::debug!(%error, name, "the claim of a process that is gone stays");
+            }
+            continue;
+        }
+        let mut text = Vec::new();
+        if File::from(file).take(CLAIM_BYTES_MAX).read_to_end(&mut text).is_ok() {
+            found.extend(Record::decode(&String::from_utf8_lossy(&text)));
+        }
+    }
+    found
+}
+
+/// The directories of claims of users other than root, each with its user, to whom it belongs.
+fn directories_of_users() -> Vec<(u32, OwnedFd)> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(USERS).into_iter().flatten().flatten() {
+        let Some(user) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
+            continue;
+        };
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let opened = rustix::fs::open(entry.path(), flags, Mode::empty())
+            .and_then(|runtime| rustix::fs::openat(&runtime, "larder", flags, Mode::empty()))
+            .and_then(|larder| rustix::fs::openat(&larder, DIRECTORY, flags, Mode::empty()));
+        let Ok(directory) = opened else { continue };
+        let is_theirs = rustix::fs::fstat(&directory).is_ok_and(|stat| stat.st_uid == user);
+        if is_theirs && user != 0 {
+            found.push((user, directory));
+        }
+    }
+    found
+}
+
+/// Whether a process has one of the files or directories open that are the data of its claim. No
+/// file of it is looked at, since looking could take as long as its user likes.
+fn has_open(process: &Path, parts: &[Part]) -> bool {
+    let table = std::fs::read(process.join("mountinfo")).unwrap_or_default();
+    let mounts = mount_table::parse_all(&table);
+    let wanted = |filesystem: u64, number: u64| {
+        parts.iter().filter(|part| part.owned).any(|part| match &part.node {
+            Node::File(inode) | Node::Directory { inode: Some(inode), .. } => {
+                *inode == (filesystem, number)
+            }
+            _ => false,
+        })
+    };
+    let entries = std::fs::read_dir(process.join("fdinfo")).into_iter().flatten().flatten();
+    entries.filter_map(|entry| std::fs::read_to_string(entry.path()).ok()).any(|text| {
+        let number =
+            |key| text.lines().find_map(|line| line.strip_prefix(key)?.trim().parse::<u64>().ok());
+        let mount = number("mnt_id:").and_then(|id| mounts.iter().find(|mount| mount.id == id));
+        mount.zip(number("ino:")).is_some_and(|(mount, ino)| wanted(mount.filesystem, ino))
+    })
+}
+
+/// Whether a time lies so far back that a further change would show another one.
+fn is_settled(seconds: i64, nanoseconds: u64) -> bool {
+    let since =
+        Duration::new(u64::try_from(seconds).unwrap_or(0), u32::try_from(nanoseconds).unwrap_or(0));
+    let changed = SystemTime::UNIX_EPOCH + since;
+    changed.elapsed().is_ok_and(|age| age > SETTLED)
+}

@@ -1,0 +1,254 @@
+//! Claims of several processes, each a registry of its own over one runtime directory, without
+//! mounts and devices; with those: `tests/it/one_cache` of the program.
+
+use super::record::Record;
+use super::*;
+use std::fs::{self, File};
+use std::os::unix::fs::symlink;
+use std::path::PathBuf;
+use tempfile::TempDir;
+
+struct Setup {
+    folder: TempDir,
+    one: Arc<Registry>,
+    other: Arc<Registry>,
+}
+
+impl Setup {
+    fn new() -> Self {
+        let folder = TempDir::new().unwrap();
+        for name in ["run", "data", "data/sub", "elsewhere"] {
+            fs::create_dir(folder.path().join(name)).unwrap();
+        }
+        for name in ["data/a.img", "data/sub/b.img", "elsewhere/c.img"] {
+            fs::write(folder.path().join(name), [1; 4096]).unwrap();
+        }
+        let run = folder.path().join("run");
+        Setup { one: Registry::within(&run), other: Registry::within(&run), folder }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn claim(&self, registry: &Arc<Registry>, name: &str) -> Result<Claim, ClaimError> {
+        let path = self.path(name);
+        Claim::of_open_in(registry, File::open(&path).unwrap(), &path, false)
+    }
+
+    fn claims(&self) -> Vec<PathBuf> {
+        let entries = fs::read_dir(self.path("run/larder/claims")).unwrap();
+        let paths = entries.map(|entry| entry.unwrap().path());
+        paths.filter(|path| path.file_name().unwrap() != "lock").collect()
+    }
+}
+
+#[test]
+fn the_same_data_is_claimed_once_whoever_asks_and_in_whatever_order() {
+    let setup = Setup::new();
+    symlink(setup.path("data/sub"), setup.path("link")).unwrap();
+    let same = [
+        ("data/a.img", "data/a.img"),
+        ("data/a.img", "data"),
+        ("data/sub/b.img", "data"),
+        ("data/sub", "data"),
+        ("data/sub/b.img", "link"),
+        ("link/b.img", "data/sub"),
+        ("link", "data"),
+    ];
+    for (one, other) in same.into_iter().flat_map(|(one, other)| [(one, other), (other, one)]) {
+        for second in [&setup.one, &setup.other] {
+            let first = setup.claim(&setup.one, one).unwrap();
+            let refused = setup.claim(second, other).unwrap_err();
+            assert!(matches!(refused, ClaimError::Held { .. }), "{one}, {other}: {refused}");
+            let said = refused.to_string();
+            let name = setup.path(one).display().to_string();
+            assert!(said.contains(&name) && said.contains("this process"), "{said}");
+            drop(first);
+            setup.claim(second, other).unwrap();
+        }
+    }
+    assert_eq!(setup.claims(), Vec::<PathBuf>::new(), "nothing is left");
+}
+
+#[test]
+fn different_data_is_claimed_side_by_side() {
+    let setup = Setup::new();
+    let held = ["data/a.img", "data/sub", "elsewhere/c.img"];
+    let held = held.map(|name| setup.claim(&setup.one, name).unwrap());
+    fs::create_dir(setup.path("data/subway")).unwrap();
+    drop(setup.claim(&setup.other, "data/subway").unwrap());
+    assert_eq!(setup.claims().len(), held.len());
+}
+
+#[test]
+fn readers_share_and_a_writer_does_not() {
+    let setup = Setup::new();
+    let open = |registry: &Arc<Registry>, name: &str, read_only| {
+        let path = setup.path(name);
+        Claim::of_open_in(registry, File::open(&path).unwrap(), &path, read_only)
+    };
+    let readers = [
+        open(&setup.one, "data/a.img", true).unwrap(),
+        open(&setup.other, "data/a.img", true).unwrap(),
+        open(&setup.other, "data", true).unwrap(),
+    ];
+    assert!(open(&setup.other, "data/a.img", false).is_err());
+    drop(readers);
+    let _writer = open(&setup.other, "data", false).unwrap();
+    assert!(open(&setup.one, "data/a.img", true).is_err());
+}
+
+#[test]
+fn the_claim_of_a_process_that_is_gone_refuses_nothing_and_is_removed() {
+    let setup = Setup::new();
+    drop(setup.claim(&setup.one, "elsewhere").unwrap());
+    let path = setup.path("run/larder/claims/4711-1");
+    let machine = ThisMachine::look();
+    let source = Source::Open(File::open(setup.path("data")).unwrap().into());
+    let parts = source.footprint(&machine).unwrap();
+    let what = "the directory".to_owned();
+    let record = Record { pid: 4711, what, read_only: false, mount: None, at: None, parts };
+    fs::write(&path, record.encode()).unwrap();
+    let locked = File::open(&path).unwrap();
+    locked.lock().unwrap();
+    let refused = setup.claim(&setup.one, "data/a.img").unwrap_err().to_string();
+    assert!(
+        refused.contains("process 4711") && refused.contains("with the directory"),
+        "{refused}"
+    );
+    drop(locked);
+    let _claim = setup.claim(&setup.one, "data/a.img").unwrap();
+    assert!(!path.exists(), "the file of a process that is gone");
+}
+
+#[test]
+fn things_that_are_no_claims_do_no_harm() {
+    let setup = Setup::new();
+    drop(setup.claim(&setup.one, "elsewhere").unwrap());
+    let claims = setup.path("run/larder/claims");
+    fs::create_dir(claims.join("directory")).unwrap();
+    symlink(setup.path("data/a.img"), claims.join("link")).unwrap();
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        claims.join("fifo"),
+        FileType::Fifo,
+        rustix::fs::Mode::RUSR,
+        0,
+    )
+    .unwrap();
+    let garbage = claims.join("garbage");
+    fs::write(&garbage, [0xff; 1000]).unwrap();
+    let locked = File::open(&garbage).unwrap();
+    locked.lock().unwrap();
+    let _claim = setup.claim(&setup.one, "data").unwrap();
+    assert!(setup.claim(&setup.other, "data").is_err());
+}
+
+#[test]
+fn a_file_with_another_name_in_a_claimed_directory_is_found() {
+    let setup = Setup::new();
+    fs::hard_link(setup.path("elsewhere/c.img"), setup.path("data/sub/also")).unwrap();
+    for (one, other) in [("data", "elsewhere/c.img"), ("elsewhere/c.img", "data")] {
+        let _first = setup.claim(&setup.one, one).unwrap();
+        let refused = setup.claim(&setup.other, other).unwrap_err();
+        assert!(matches!(refused, ClaimError::Linked { .. }), "{refused}");
+    }
+    fs::rename(setup.path("data/sub/also"), setup.path("elsewhere/also")).unwrap();
+    for (one, other) in [("data", "elsewhere/c.img"), ("elsewhere/c.img", "data")] {
+        let _first = setup.claim(&setup.one, one).unwrap();
+        setup.claim(&setup.other, other).unwrap();
+    }
+}
+
+#[test]
+fn a_file_that_comes_into_a_claimed_directory_is_known_by_its_inode() {
+    let setup = Setup::new();
+    let tree = setup.claim(&setup.one, "data").unwrap();
+    let image = setup.claim(&setup.other, "elsewhere/c.img").unwrap();
+    fs::rename(setup.path("elsewhere/c.img"), setup.path("data/c.img")).unwrap();
+    let inode = |name: &str| {
+        let found = rustix::fs::stat(setup.path(name)).unwrap();
+        (found.st_dev, found.st_ino)
+    };
+    let (device, number) = inode("data/c.img");
+    let holder = tree.holder_of_file(device, number).expect("another registry has it");
+    assert!(holder.what.contains("elsewhere/c.img"), "{holder}");
+    let (device, other) = inode("data/a.img");
+    assert_eq!(tree.holder_of_file(device, other), None);
+    drop(image);
+    assert_eq!(tree.holder_of_file(device, number), None);
+}
+
+#[test]
+fn what_overlaps_later_is_reported_once() {
+    let setup = Setup::new();
+    let (tell, told) = std::sync::mpsc::channel();
+    let _tree = setup.claim(&setup.one, "data").unwrap();
+    let image = setup.claim(&setup.other, "elsewhere/c.img").unwrap();
+    fs::rename(setup.path("elsewhere/c.img"), setup.path("data/c.img")).unwrap();
+    let report = move |sentence: &str| tell.send(sentence.to_owned()).unwrap();
+    let watch = ClaimWatch::of(Arc::clone(&setup.other), report).unwrap();
+    let sentence = told.recv().unwrap();
+    assert!(sentence.contains("c.img") && sentence.contains("with the directory"), "{sentence}");
+    // Each is a change of claims, of which nothing new follows.
+    drop(setup.claim(&setup.one, "elsewhere").unwrap());
+    drop(setup.claim(&setup.one, "elsewhere").unwrap());
+    drop(watch);
+    drop(image);
+    assert_eq!(told.try_iter().count(), 0);
+}
+
+#[test]
+fn words_of_others_do_not_reach_a_terminal_as_they_are() {
+    let what = "the file \u{1b}[2J\nx".to_owned() + &"y".repeat(1000);
+    let said = Holder { pid: u32::MAX, what }.to_string();
+    assert!(said.starts_with("process 4294967295 with the file ?[2J?xy"), "{said}");
+    assert!(said.len() < 500);
+}
+
+#[test]
+fn who_has_a_lock_is_named() {
+    let setup = Setup::new();
+    let file = File::open(setup.path("data/a.img")).unwrap();
+    file.lock().unwrap();
+    assert_eq!(lock_holder(&file), "this process");
+    file.unlock().unwrap();
+    assert_eq!(lock_holder(&file), "another process");
+}
+
+#[test]
+fn data_whose_mount_is_gone_is_waited_for_as_long_as_it_was_asked_for() {
+    let setup = Setup::new();
+    let tree = setup.claim(&setup.one, "data").unwrap();
+    // The number of no file system.
+    tree.mounted(Path::new("/gone"), u64::MAX);
+    let path = setup.path("data/sub");
+    let take = |patience| {
+        let source = Source::Open(File::open(&path).unwrap().into());
+        setup.other.take_in_turn(source, "the same", false, patience)
+    };
+    let refused = take(Duration::ZERO).unwrap_err();
+    assert!(matches!(refused, ClaimError::Ending { .. }), "{refused}");
+    let said = refused.to_string();
+    assert!(said.contains("mounted at /gone") && said.contains("try again when"), "{said}");
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| take(Duration::from_mins(1)));
+        drop(tree);
+        waits.join().unwrap().unwrap();
+    });
+}
+
+#[test]
+fn the_number_of_a_mount_that_is_gone_may_be_that_of_another_file_system() {
+    let setup = Setup::new();
+    let tree = setup.claim(&setup.one, "data").unwrap();
+    let elsewhere = File::open(setup.path("elsewhere")).unwrap();
+    let place = ThisMachine::look().locate(&elsewhere).unwrap().place.unwrap();
+    tree.mounted(Path::new("/gone"), place.filesystem);
+    setup.claim(&setup.other, "elsewhere/c.img").unwrap();
+    // What is claimed besides is not forgotten, and is waited for.
+    let source = Source::Open(File::open(setup.path("data/sub")).unwrap().into());
+    let refused = setup.other.take_in_turn(source, "it", false, Duration::ZERO);
+    assert!(matches!(refused, Err(ClaimError::Ending { .. })), "{refused:?}");
+}

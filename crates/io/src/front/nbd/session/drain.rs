@@ -1,0 +1,96 @@
+//! Closes a connection whose client takes no replies.
+//!
+//! The time runs only while replies wait: a client that is owed nothing, since it is idle or since
+//! the store does not answer, is never closed. A client that takes its replies slowly moves bytes
+//! out of the kernel's send queue, which counts as progress even while the queue is too full for
+//! more.
+
+use super::Session;
+use crate::front::nbd::transport::Transport;
+use larder_core::clock::Nanos;
+use std::time::Duration;
+
+/// Looks at the progress of the client for each period without it.
+const LOOKS: u64 = 4;
+
+/// The time for which a client has taken no replies.
+#[derive(Debug)]
+pub(super) struct SendTimer {
+    limit: Option<Nanos>,
+    /// None while no replies wait.
+    waiting: Option<Waiting>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    /// Last progress that is known.
+    since: Nanos,
+    next_look: Nanos,
+    progress: Progress,
+}
+
+/// Bytes given to the kernel, and bytes that it holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Progress {
+    sent_bytes: u64,
+    queued_bytes: u64,
+}
+
+impl Progress {
+    fn of(transport: &Transport<'_>) -> Self {
+        let (sent_bytes, queued_bytes) = transport.sent_and_queued();
+        Progress { sent_bytes, queued_bytes }
+    }
+}
+
+impl SendTimer {
+    pub(super) fn new(limit: Option<Duration>) -> Self {
+        let nanos = |limit: Duration| u64::try_from(limit.as_nanos()).unwrap_or(Nanos::MAX);
+        SendTimer { limit: limit.map(nanos), waiting: None }
+    }
+
+    /// The time of the next look; none while no replies wait.
+    pub(super) fn next_look(&self) -> Option<Nanos> {
+        self.waiting.map(|waiting| waiting.next_look)
+    }
+
+    /// Whether the client has taken nothing for too long.
+    fn is_over(&mut self, now: Nanos, all_sent: bool, transport: &Transport<'_>) -> bool {
+        let Some(limit) = self.limit else { return false };
+        if all_sent {
+            self.waiting = None;
+            return false;
+        }
+        let pause = (limit / LOOKS).max(1);
+        let Some(waiting) = &mut self.waiting else {
+            let progress = Progress::of(transport);
+            self.waiting = Some(Waiting { since: now, next_look: now + pause, progress });
+            return false;
+        };
+        if now < waiting.next_look {
+            return false;
+        }
+        waiting.next_look = now + pause;
+        let progress = Progress::of(transport);
+        if progress != waiting.progress {
+            (waiting.progress, waiting.since) = (progress, now);
+        }
+        now.saturating_sub(waiting.since) >= limit
+    }
+}
+
+impl Session<'_> {
+    /// Whether the client has taken no replies for too long; says so in the log.
+    pub(super) fn is_stuck(&mut self, now: Nanos) -> bool {
+        let is_over = self.send_timer.is_over(now, self.all_sent(), &self.transport);
+        if is_over {
+            let (export, limit) = (&self.export.info.name, self.shared.limits.send_time_max);
+            let seconds = limit.unwrap_or_default().as_secs_f64();
+            tracing::warn!(
+                %export,
+                "closed a connection: the client took no replies for {seconds} s (--send-timeout)"
+            );
+        }
+        is_over
+    }
+}

@@ -1,0 +1,134 @@
+//! The table of mounted file systems, `/proc/self/mountinfo` (proc(5)).
+
+mod restrictions;
+mod watch;
+
+pub use restrictions::MountRestrictions;
+pub(crate) use watch::MountWatch;
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+
+/// Where the kernel shows the table.
+pub(crate) const PATH: &str = "/proc/self/mountinfo";
+
+/// The type of our own mounts.
+pub(crate) const LARDER: &str = "fuse.larder";
+
+/// A line of the table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct MountLine {
+    /// Number of the mount.
+    pub(crate) id: u64,
+    /// Number of the file system: that of its device, or one with major 0.
+    pub(crate) filesystem: u64,
+    /// Directory of the file system that is seen at the mountpoint.
+    pub(crate) root: PathBuf,
+    /// Mountpoint.
+    pub(crate) at: PathBuf,
+    /// Actions that it, or its file system, forbids.
+    pub(crate) restrictions: MountRestrictions,
+    /// Type of the file system.
+    pub(crate) kind: Vec<u8>,
+    /// Device, or what the file system calls its source.
+    pub(crate) source: PathBuf,
+    /// Options of the file system.
+    pub(crate) options: Vec<u8>,
+}
+
+/// Returns everything that is mounted, in the order of the kernel: what covers another comes later.
+pub(crate) fn read() -> Vec<MountLine> {
+    parse_all(&std::fs::read(PATH).unwrap_or_default())
+}
+
+/// Parses such a table.
+pub(crate) fn parse_all(table: &[u8]) -> Vec<MountLine> {
+    table.split(|&byte| byte == b'\n').filter_map(parse).collect()
+}
+
+/// Parses `36 35 98:0 /root /point rw,noatime shared:1 - ext4 /dev/sda1 rw`.
+fn parse(line: &[u8]) -> Option<MountLine> {
+    let mut words = line.split(|&byte| byte == b' ');
+    let number = |word: &[u8]| std::str::from_utf8(word).ok()?.parse().ok();
+    let id = number(words.next()?)?;
+    let filesystem = device_number(std::str::from_utf8(words.nth(1)?).ok()?)?;
+    let path = |word| PathBuf::from(OsString::from_vec(unescape(word)));
+    let (root, at) = (path(words.next()?), path(words.next()?));
+    let of_mount = MountRestrictions::listed(words.next()?);
+    let mut words = words.skip_while(|word| *word != b"-").skip(1);
+    let (kind, source) = (words.next()?.to_vec(), path(words.next()?));
+    let options = words.next().unwrap_or_default().to_vec();
+    let restrictions = of_mount | MountRestrictions::listed(&options);
+    Some(MountLine { id, filesystem, root, at, restrictions, kind, source, options })
+}
+
+impl MountLine {
+    /// Whether it is of this type of file system.
+    pub(crate) fn is_of(&self, kind: &str) -> bool {
+        self.kind == kind.as_bytes()
+    }
+
+    /// Whether nothing can be written through it.
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.restrictions.contains(MountRestrictions::READ_ONLY)
+    }
+}
+
+/// The number of a device that sysfs and mountinfo write as `MAJOR:MINOR`.
+pub(crate) fn device_number(text: &str) -> Option<u64> {
+    let (major, minor) = text.trim().split_once(':')?;
+    Some(rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?))
+}
+
+/// A path as the kernel lists it: spaces and the like as a backslash and three octal digits.
+pub(crate) fn unescape(path: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(path.len());
+    let mut rest = path;
+    while let [first, more @ ..] = rest {
+        rest = more;
+        if let (b'\\', [a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', after @ ..]) =
+            (first, more)
+        {
+            bytes.push((a - b'0') * 64 + (b - b'0') * 8 + (c - b'0'));
+            rest = after;
+        } else {
+            bytes.push(*first);
+        }
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    #[test]
+    fn a_line_is_taken_apart() {
+        let line =
+            b"36 35 98:3 /mnt1 /mnt\\0402 rw,noatime shared:1 master:2 - fuse.larder /a\\011b rw";
+        let mount = parse(line).unwrap();
+        assert_eq!((mount.id, mount.filesystem), (36, rustix::fs::makedev(98, 3)));
+        assert_eq!(
+            (mount.root.as_path(), mount.at.as_path()),
+            (Path::new("/mnt1"), Path::new("/mnt 2"))
+        );
+        assert_eq!(
+            (mount.kind.as_slice(), mount.source.as_path()),
+            (&b"fuse.larder"[..], Path::new("/a\tb"))
+        );
+        assert!(!mount.is_read_only());
+        assert!(parse(b"1 2 0:1 / /x rw - ext4 /dev/a ro,errors=continue").unwrap().is_read_only());
+        assert!(parse(b"1 2 0:1 / /x ro,noatime - ext4 /dev/a rw").unwrap().is_read_only());
+        assert!(parse(b"36 35 98 /mnt1").is_none() && parse(b"").is_none());
+        assert!(read().iter().any(|mount| mount.at == Path::new("/")));
+    }
+
+    #[test]
+    fn listed_paths_are_read_as_they_were_meant() {
+        assert_eq!(unescape(b"/a\\040b\\134c\\011"), b"/a b\\c\t");
+        assert_eq!(unescape(b"/plain"), b"/plain");
+        assert_eq!(unescape(b"/end\\04"), b"/end\\04");
+    }
+}

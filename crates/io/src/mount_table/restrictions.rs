@@ -1,0 +1,168 @@
+//! Restrictions of a mount: no setuid programs, no devices, no programs at all, no writes.
+
+use super::{LARDER, MountLine};
+use rustix::fs::StatVfsMountFlags;
+use rustix::io::Errno;
+use rustix::mount::MountFlags;
+use std::fmt;
+use std::ops::BitOr;
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd};
+use std::path::{Path, PathBuf};
+
+/// The restrictions, their names in mount(8) and mountinfo, and the flags of statvfs(3).
+const NAMES: [(MountFlags, &str, StatVfsMountFlags); 4] = [
+    (MountFlags::NOSUID, "nosuid", StatVfsMountFlags::NOSUID),
+    (MountFlags::NODEV, "nodev", StatVfsMountFlags::NODEV),
+    (MountFlags::NOEXEC, "noexec", StatVfsMountFlags::NOEXEC),
+    (MountFlags::RDONLY, "ro", StatVfsMountFlags::RDONLY),
+];
+
+/// Restrictions of a mount, of `nosuid`, `nodev`, `noexec` and `ro` (mount(8)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MountRestrictions(MountFlags);
+
+impl Default for MountRestrictions {
+    fn default() -> Self {
+        MountRestrictions::NONE
+    }
+}
+
+impl BitOr for MountRestrictions {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        MountRestrictions(self.0 | other.0)
+    }
+}
+
+impl fmt::Display for MountRestrictions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = NAMES.into_iter().filter(|(flag, ..)| self.0.contains(*flag));
+        f.write_str(&names.map(|(_, name, _)| name).collect::<Vec<_>>().join(","))
+    }
+}
+
+impl MountRestrictions {
+    /// No restriction.
+    pub const NONE: Self = MountRestrictions(MountFlags::empty());
+    /// The restrictions of a mount by an unprivileged user.
+    pub(crate) const UNTRUSTED: Self =
+        MountRestrictions(MountFlags::NOSUID.union(MountFlags::NODEV));
+    /// `ro`.
+    pub const READ_ONLY: Self = MountRestrictions(MountFlags::RDONLY);
+
+    /// Returns the restriction with this name, if there is one.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        NAMES.into_iter().find(|(_, other, _)| *other == name).map(|(flag, ..)| Self(flag))
+    }
+
+    /// Returns the restrictions of the mount through which `descriptor` was opened.
+    ///
+    /// # Errors
+    /// fstatvfs(3) fails, where the mount is not in the table because it was unmounted lazily.
+    pub(crate) fn of(descriptor: impl AsFd) -> Result<Self, Errno> {
+        if let Some(listed) = Self::in_table(&super::read(), descriptor.as_fd()) {
+            return Ok(listed);
+        }
+        let flags = rustix::fs::fstatvfs(descriptor)?.f_flag;
+        let set = NAMES.into_iter().filter(|(_, _, flag)| flags.contains(*flag));
+        Ok(MountRestrictions(set.map(|(flag, ..)| flag).collect()))
+    }
+
+    /// Returns the same for a mount in `table`; none for other mounts.
+    pub(crate) fn in_table(table: &[MountLine], descriptor: BorrowedFd<'_>) -> Option<Self> {
+        let id = mount_id(descriptor)?;
+        table.iter().find(|mount| mount.id == id).map(|mount| mount.restrictions)
+    }
+
+    /// Returns the restrictions of all mounts inside `directory`, without `ro`, which such a mount
+    /// enforces by itself; and the mountpoint of the first mount that has any.
+    pub(crate) fn inside(table: &[MountLine], directory: &Path) -> (Self, Option<PathBuf>) {
+        let is_inside = |mount: &&MountLine| {
+            mount.at != directory && mount.at.starts_with(directory) && !mount.is_of(LARDER)
+        };
+        let (mut all, mut first) = (Self::NONE, None);
+        for mount in table.iter().filter(is_inside) {
+            let restrictions = mount.restrictions.without_read_only();
+            if restrictions != Self::NONE {
+                first.get_or_insert_with(|| mount.at.clone());
+            }
+            all = all | restrictions;
+        }
+        (all, first)
+    }
+
+    /// Parses mount options with commas between them; those that are no restrictions are skipped.
+    pub(super) fn listed(options: &[u8]) -> Self {
+        let words = options.split(|&byte| byte == b',');
+        let known = words.filter_map(|word| Self::parse(std::str::from_utf8(word).ok()?));
+        known.fold(Self::NONE, BitOr::bitor)
+    }
+
+    pub(crate) fn flags(self) -> MountFlags {
+        self.0
+    }
+
+    pub(crate) fn without_read_only(self) -> Self {
+        MountRestrictions(self.0.difference(MountFlags::RDONLY))
+    }
+
+    /// Whether all of `other` are among these.
+    #[must_use]
+    pub fn contains(self, other: Self) -> bool {
+        self.0.contains(other.0)
+    }
+}
+
+/// The number of the mount through which a descriptor was opened.
+fn mount_id(descriptor: BorrowedFd<'_>) -> Option<u64> {
+    let facts = format!("/proc/self/fdinfo/{}", descriptor.as_raw_fd());
+    let facts = std::fs::read_to_string(facts).ok()?;
+    facts.lines().find_map(|line| line.strip_prefix("mnt_id:"))?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::parse_all;
+    use super::*;
+
+    #[test]
+    fn options_of_a_list_are_read() {
+        let read = |options: &[u8]| MountRestrictions::listed(options).to_string();
+        assert_eq!(read(b"rw,relatime"), "");
+        assert_eq!(read(b"ro,nosuid,nodev,noexec,relatime"), "nosuid,nodev,noexec,ro");
+        assert_eq!(read(b"rw,noexec"), "noexec");
+        assert_eq!(MountRestrictions::parse("suid"), None);
+    }
+
+    #[test]
+    fn restrictions_only_add_up() {
+        let (none, untrusted) = (MountRestrictions::NONE, MountRestrictions::UNTRUSTED);
+        let both = untrusted | MountRestrictions::READ_ONLY;
+        assert!(both.contains(untrusted) && both.contains(none) && !untrusted.contains(both));
+        assert_eq!(both.without_read_only(), untrusted);
+        assert_eq!(none | none, MountRestrictions::default());
+    }
+
+    #[test]
+    fn mounts_inside_a_directory_add_to_its_restrictions() {
+        let table = parse_all(
+            b"1 0 8:1 / / rw,nosuid - ext4 /dev/a rw\n\
+              2 1 8:2 / /srv rw,nodev - ext4 /dev/b rw\n\
+              3 2 8:3 / /srv/x ro,noexec - ext4 /dev/c rw\n\
+              4 2 0:9 / /srv/y rw,nosuid - fuse.larder /z rw\n\
+              5 1 8:4 / /srv2 rw,nodev - ext4 /dev/d rw\n",
+        );
+        let (inside, first) = MountRestrictions::inside(&table, Path::new("/srv"));
+        assert_eq!((inside.to_string().as_str(), first), ("noexec", Some("/srv/x".into())));
+    }
+
+    #[test]
+    fn an_open_directory_has_the_restrictions_of_its_mount() {
+        let proc = std::fs::File::open("/proc").unwrap();
+        let table = super::super::read();
+        let of_table = table.iter().rfind(|mount| mount.at == Path::new("/proc")).unwrap();
+        assert_eq!(MountRestrictions::of(&proc), Ok(of_table.restrictions));
+    }
+}

@@ -1,0 +1,55 @@
+//! A thread that runs an action whenever the table of mounts has changed.
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fd::OwnedFd;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::pipe::{PipeFlags, pipe_with};
+use std::io;
+use std::thread::JoinHandle;
+
+/// The watching thread, which ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct MountWatch {
+    /// Closed to end the thread.
+    stop: Option<OwnedFd>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl MountWatch {
+    /// Starts the thread, which runs `changed` once at the start and after each change.
+    ///
+    /// # Errors
+    /// The kernel shows no table, or has no descriptor or thread left.
+    pub(crate) fn start(mut changed: impl FnMut() + Send + 'static) -> io::Result<Self> {
+        let table = rustix::fs::open(super::PATH, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+        let (end, stop) = pipe_with(PipeFlags::CLOEXEC)?;
+        let watch = move || {
+            loop {
+                changed();
+                // The kernel reports every change since the table was opened or last polled.
+                let mut descriptors =
+                    [PollFd::new(&end, PollFlags::IN), PollFd::new(&table, PollFlags::PRI)];
+                match poll(&mut descriptors, None) {
+                    Ok(_) if !descriptors[0].revents().is_empty() => return,
+                    Ok(_) | Err(Errno::INTR) => {}
+                    Err(error) => {
+                        tracing::error!(%error, "changes of mounts are not noticed any more");
+                        return;
+                    }
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("mounts".into()).spawn(watch)?;
+        Ok(MountWatch { stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+impl Drop for MountWatch {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if matches!(self.thread.take().map(JoinHandle::join), Some(Err(_))) {
+            tracing::error!("the thread that watches the mounts panicked");
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! Files, links and pipes of another user, which only root can make; and those of this one.
+
+use super::*;
+use larder_testing::is_root;
+use std::fs::Permissions;
+use std::io::Write;
+use std::os::unix::fs::{PermissionsExt, chown, lchown, symlink};
+use std::time::{Duration, Instant};
+
+/// A user that has nothing to do with this process.
+const OTHER: u32 = 54_321;
+
+fn file(path: &Path, text: &str, mode: u32) {
+    std::fs::write(path, text).unwrap();
+    std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+}
+
+fn read_text(path: &Path, secrecy: Secrecy) -> Result<String, String> {
+    let bytes = read(path, secrecy, 1000).map_err(|error| error.to_string())?;
+    Ok(String::from_utf8(bytes).unwrap())
+}
+
+fn replace(path: &Path, text: &str) -> Result<(), FileError> {
+    let new = Replacement::begin(path, ".part", 0o644)?;
+    new.file().write_all(text.as_bytes())?;
+    new.finish()
+}
+
+#[test]
+fn secrets_are_read_only_where_others_may_not_touch_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("secret");
+    for mode in [0o600, 0o400] {
+        file(&path, "secret", mode);
+        assert_eq!(read_text(&path, Secrecy::Secret).unwrap(), "secret");
+        std::fs::remove_file(&path).unwrap();
+    }
+    for mode in [0o640, 0o604, 0o620, 0o644, 0o666, 0o610] {
+        file(&path, "secret", mode);
+        let error = read_text(&path, Secrecy::Secret).unwrap_err();
+        assert!(error.contains("others than its owner may use"), "{mode:o}: {error}");
+        let public = read_text(&path, Secrecy::Public);
+        assert_eq!(public.is_ok(), mode & 0o022 == 0, "{mode:o}: {public:?}");
+    }
+    file(&path, &"x".repeat(1001), 0o600);
+    assert!(read_text(&path, Secrecy::Secret).unwrap_err().contains("longer than 1000"));
+    assert!(read_text(folder.path(), Secrecy::Secret).unwrap_err().contains("not a file"));
+    assert!(read_text(&folder.path().join("none"), Secrecy::Secret).is_err());
+    // Links of this user lead there, as certbot(1) makes them.
+    file(&path, "secret", 0o600);
+    symlink("secret", folder.path().join("link")).unwrap();
+    symlink(folder.path().join("link"), folder.path().join("link to it")).unwrap();
+    let found = read_text(&folder.path().join("link to it"), Secrecy::Secret);
+    assert_eq!(found.unwrap(), "secret");
+    symlink("circle", folder.path().join("circle")).unwrap();
+    let circle = read(&folder.path().join("circle"), Secrecy::Secret, 10).unwrap_err();
+    assert!(matches!(circle, FileError::System(_)), "{circle}");
+}
+
+#[test]
+fn a_pipe_is_no_secret_and_nobody_waits_for_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe");
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, FileType::Fifo, Mode::RUSR, 0).unwrap();
+    let begun = Instant::now();
+    assert!(read_text(&pipe, Secrecy::Secret).unwrap_err().contains("not a file"));
+    assert!(begun.elapsed() < Duration::from_secs(10));
+}
+
+#[test]
+fn what_another_user_has_put_there_is_not_followed() {
+    if !is_root() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    std::fs::create_dir(at("ours")).unwrap();
+    file(&at("ours/victim"), "ours", 0o600);
+    file(&at("theirs"), "theirs", 0o600);
+    chown(at("theirs"), Some(OTHER), None).unwrap();
+    let error = read_text(&at("theirs"), Secrecy::Secret).unwrap_err();
+    assert!(error.contains("belongs to uid 54321"), "{error}");
+    // A link to a file, to a directory, to nothing, and to a device.
+    for (link, target) in [
+        ("to file", "ours/victim"),
+        ("to directory", "ours"),
+        ("to nothing", "ours/new"),
+        ("to device", "/dev/full"),
+    ] {
+        symlink(target, at(link)).unwrap();
+        lchown(at(link), Some(OTHER), None).unwrap();
+    }
+    for name in ["to file", "to directory/victim", "to nothing", "to device"] {
+        let path = at(name);
+        let refused = |result: Result<(), FileError>| {
+            assert!(matches!(result, Err(FileError::ForeignLink { .. })), "{name}: {result:?}");
+        };
+        refused(read(&path, Secrecy::Secret, 10).map(drop));
+        refused(replace(&path, "theirs"));
+        refused(create(&path, 0o644).map(drop));
+        refused(create_new(&path, 0o644).map(drop));
+        refused(open_special(&path).map(drop));
+    }
+    assert_eq!(std::fs::read_to_string(at("ours/victim")).unwrap(), "ours");
+    assert_eq!(std::fs::read_dir(at("ours")).unwrap().count(), 1);
+    // A file of theirs is replaced, and not written into; the new one has none of its bits.
+    std::fs::set_permissions(at("theirs"), Permissions::from_mode(0o4777)).unwrap();
+    let before = File::open(at("theirs")).unwrap();
+    replace(&at("theirs"), "new").unwrap();
+    let new = rustix::fs::stat(at("theirs")).unwrap();
+    assert_eq!((new.st_uid, new.st_mode & 0o7000), (rustix::process::geteuid().as_raw(), 0));
+    assert_eq!(new.st_mode & 0o022, 0);
+    let mut old = String::new();
+    (&before).read_to_string(&mut old).unwrap();
+    assert_eq!(old, "theirs");
+    chown(at("theirs"), Some(OTHER), None).unwrap();
+    assert!(matches!(create(&at("theirs"), 0o644), Err(FileError::ForeignFile { .. })));
+    assert_eq!(std::fs::read_to_string(at("theirs")).unwrap(), "new");
+    let pipe = at("pipe");
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, FileType::Fifo, Mode::RUSR, 0).unwrap();
+    chown(&pipe, Some(OTHER), None).unwrap();
+    assert!(matches!(open_special(&pipe), Err(FileError::ForeignFile { .. })));
+}
+
+#[test]
+fn a_replacement_is_whole_or_nothing_and_keeps_links_and_modes() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("file");
+    replace(&path, "one").unwrap();
+    file(&path, "one", 0o640);
+    symlink("file", folder.path().join("link")).unwrap();
+    let unfinished = Replacement::begin(&path, ".part", 0o644).unwrap();
+    assert!(unfinished.part().starts_with(folder.path().canonicalize().unwrap()));
+    assert!(unfinished.part().is_file());
+    replace(&folder.path().join("link"), "two").unwrap();
+    drop(unfinished);
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "two");
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
+    assert!(folder.path().join("link").is_symlink());
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2, "nothing is left");
+    let directory = Replacement::begin(folder.path(), "", 0o644);
+    assert!(matches!(directory, Err(FileError::Directory)));
+    assert!(Replacement::begin(&folder.path().join("no/file"), "", 0o644).is_err());
+    assert!(create_new(&path, 0o644).is_err());
+    create(&path, 0o644).unwrap();
+    assert_eq!(std::fs::read(&path).unwrap(), b"");
+}
+
+#[test]
+fn devices_and_open_files_are_written_through_their_names() {
+    let folder = tempfile::tempdir().unwrap();
+    assert!(open_special(Path::new("/dev/null")).unwrap().is_some());
+    assert!(open_special(&folder.path().join("none")).unwrap().is_none());
+    let mut open = tempfile::tempfile().unwrap();
+    open.write_all(b"before ").unwrap();
+    let number = std::os::fd::AsRawFd::as_raw_fd(&open);
+    for name in [format!("/dev/fd/{number}"), format!("/proc/self/fd/{number}")] {
+        let mut again = open_special(Path::new(&name)).unwrap().expect("an open file");
+        again.write_all(b"after ").unwrap();
+    }
+    let mut text = String::new();
+    std::io::Seek::rewind(&mut open).unwrap();
+    open.read_to_string(&mut text).unwrap();
+    assert_eq!(text, "before after after ");
+}

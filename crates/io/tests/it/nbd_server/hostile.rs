@@ -1,0 +1,211 @@
+//! Hostile clients: the memory of the server stays bounded, and another client is served.
+//!
+//! The server runs in a process of its own, this test program started once more, so that its memory
+//! is not that of the clients.
+
+use super::{MIB, Service};
+use crate::common::PATIENCE;
+use crate::common::rig::{Memory, engine, volume};
+use crate::common::spawn;
+use larder_io::front::nbd::{ListenAddress, ServerLimits};
+use larder_io::nbd_client::{Client, ClientError, ConnectOptions, NbdUri, UriTls};
+use larder_io::store::Solid;
+use larder_testing::hostile::{Counts, Endpoint, Kind, Target, attack};
+use std::io::{BufRead, BufReader, Read};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// How the process of the server listens: `unix`, `tcp` or `tls`.
+const HOW: &str = "LARDER_TEST_HOSTILE";
+const EXPORT_BYTES: u64 = 32 * MIB;
+const MEMORY_BYTES: u64 = 16 * MIB;
+/// Another client is served within this time, however busy the machine is.
+const SERVED_WITHIN: Duration = Duration::from_secs(10);
+/// All but two of the connections that a server takes.
+const CONNECTIONS: usize = 62;
+
+/// Serves with a full cache until the standard input ends.
+#[test]
+fn the_process_that_serves_hostile_clients() {
+    let Ok(how) = std::env::var(HOW) else { return };
+    let engine = engine(MEMORY_BYTES);
+    let volume = volume(&engine, "disk", EXPORT_BYTES, Memory::new(EXPORT_BYTES));
+    let service = if how == "tls" {
+        Service::start_tls(engine, volume, true, false)
+    } else {
+        Service::start(engine, volume, Arc::new(Solid), ServerLimits::default(), how == "tcp")
+    };
+    let mut client = service.connect(true);
+    client.read_at(0, &mut vec![0; 32 << 20]).expect("it is served");
+    client.disconnect().expect("it is served");
+    let certificates = service.certificates.as_ref().map(|folder| folder.path().display());
+    let certificates = certificates.map_or_else(String::new, |folder| folder.to_string());
+    let address = match service.server.address() {
+        ListenAddress::Tcp(address) => address.to_string(),
+        ListenAddress::Unix(path) => path.display().to_string(),
+    };
+    println!("serving {}|{address}|{certificates}", service.server.uri("disk"));
+    std::io::stdin().read_to_end(&mut Vec::new()).expect("a pipe");
+    service.end();
+}
+
+/// That process.
+struct Process {
+    child: Child,
+    /// What it says at its end must be taken.
+    _said: BufReader<ChildStdout>,
+    uri: NbdUri,
+    target: Target,
+}
+
+impl Process {
+    fn start(how: &str) -> Self {
+        let mut command = Command::new(std::env::current_exe().expect("a program"));
+        command.args(["--exact", "nbd_server::hostile::the_process_that_serves_hostile_clients"]);
+        command.arg("--nocapture").env(HOW, how).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let starting = spawn::starting();
+        let mut child = command.spawn().expect("this program can be started");
+        drop(starting);
+        let mut said = BufReader::new(child.stdout.take().expect("a pipe"));
+        let mut lines = said.by_ref().lines().map(|line| line.expect("text"));
+        let line = lines.find_map(|line| Some(line.split_once("serving ")?.1.to_owned()));
+        let line = line.expect("it serves");
+        let [uri, address, folder] = line.split('|').collect::<Vec<_>>()[..] else {
+            panic!("{line}");
+        };
+        let endpoint = match address.parse() {
+            Ok(address) => Endpoint::Tcp(address),
+            Err(_) => Endpoint::Unix(address.into()),
+        };
+        let uri: NbdUri = uri.parse().expect("an address");
+        let folder = PathBuf::from(folder);
+        let target = match how {
+            "tls" => Target::with_tls(endpoint, "disk", &folder.join("ca-cert.pem")),
+            _ => Target::in_clear(endpoint, "disk"),
+        };
+        let tls = (how == "tls").then_some(UriTls { certificates: Some(folder), hostname: None });
+        Process { child, _said: said, uri: NbdUri { tls, ..uri }, target }
+    }
+
+    /// Its resident memory, in bytes.
+    fn resident_bytes(&self) -> u64 {
+        let path = format!("/proc/{}/status", self.child.id());
+        let text = std::fs::read_to_string(path).expect("it runs");
+        let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a size");
+        let kib = line.trim().strip_suffix(" kB").expect("in kB").trim();
+        kib.parse::<u64>().expect("a number") << 10
+    }
+
+    /// Reads, writes and goes.
+    fn serve_another(&self) -> Result<(), ClientError> {
+        let options = ConnectOptions { timeout: Some(SERVED_WITHIN), ..ConnectOptions::default() };
+        let mut client = Client::connect_with(&self.uri, options)?;
+        client.read_at(MIB, &mut [0; 4096])?;
+        client.write_at(2 * MIB, &[1; 4096], false)?;
+        client.disconnect()
+    }
+
+    /// Lets clients of a kind attack until `enough` holds; the most memory that the server took on,
+    /// and the longest time that another client had to wait.
+    fn resist(
+        &self,
+        kind: Kind,
+        connections: usize,
+        enough: impl Fn(&Counts, Duration) -> bool,
+    ) -> (u64, Duration) {
+        let (stop, counts) = (AtomicBool::new(false), Counts::default());
+        let before = self.resident_bytes();
+        let (mut most, mut slowest) = (before, Duration::ZERO);
+        std::thread::scope(|scope| {
+            let _stop = StopAtEnd(&stop);
+            scope.spawn(|| attack(kind, &self.target, connections, &stop, &counts));
+            let begun = Instant::now();
+            let (mut last, mut last_at) = (0, begun);
+            while !enough(&counts, begun.elapsed()) {
+                let asked = Instant::now();
+                let done = counts.attacks.load(Ordering::Relaxed)
+                    + counts.received_bytes.load(Ordering::Relaxed);
+                if done > last {
+                    (last, last_at) = (done, asked);
+                }
+                assert!(asked - last_at < PATIENCE, "{kind:?}: no progress: {counts:?}");
+                // Its handshake may have to go, too, while others begin all the time.
+                while let Err(error) = self.serve_another() {
+                    let waited = asked.elapsed();
+                    assert!(waited < SERVED_WITHIN, "{kind:?}: not served: {error}; {counts:?}");
+                }
+                slowest = slowest.max(asked.elapsed());
+                most = most.max(self.resident_bytes());
+            }
+        });
+        (most - before, slowest)
+    }
+
+    /// Lets it end: nothing may be held any more.
+    fn end(mut self) {
+        drop(self.child.stdin.take());
+        let status = self.child.wait().expect("it ends");
+        assert!(status.success(), "{status}");
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It ends with its standard input, where it has not ended yet.
+        drop(self.child.stdin.take());
+        drop(self.child.wait());
+    }
+}
+
+/// Ends the attack also where the test fails.
+struct StopAtEnd<'a>(&'a AtomicBool);
+
+impl Drop for StopAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+#[test]
+fn replies_free_their_memory_as_they_are_sent() {
+    let server = Process::start("tcp");
+    // The replies that the server has sent, and that nothing may hold any more.
+    let enough = |counts: &Counts, _| counts.received_bytes.load(Ordering::Relaxed) > 32 * MIB;
+    for kind in [Kind::UnreadError, Kind::UnreadStatus] {
+        let (grown, _) = server.resist(kind, 3, enough);
+        assert!(grown < 8 * MIB, "{kind:?}: {} MiB more", grown / MIB);
+    }
+    server.end();
+}
+
+/// A moment of each kind of client, as many of them as the server takes.
+fn every_kind_is_bounded(how: &str) {
+    let server = Process::start(how);
+    for kind in Kind::ALL {
+        let enough = |counts: &Counts, elapsed: Duration| {
+            elapsed > Duration::from_millis(700) && counts.attacks.load(Ordering::Relaxed) > 50
+        };
+        let (grown, slowest) = server.resist(kind, CONNECTIONS, enough);
+        let figures = format!("{kind:?}: {} KiB more, {slowest:?}", grown >> 10);
+        assert!(grown < 32 * MIB, "{figures}");
+    }
+    server.end();
+}
+
+#[test]
+fn every_kind_of_hostile_client_is_bounded_on_a_unix_socket() {
+    every_kind_is_bounded("unix");
+}
+
+#[test]
+fn every_kind_of_hostile_client_is_bounded_on_tcp() {
+    every_kind_is_bounded("tcp");
+}
+
+#[test]
+fn every_kind_of_hostile_client_is_bounded_by_tls() {
+    every_kind_is_bounded("tls");
+}

@@ -1,0 +1,303 @@
+//! Hostile clients of an NBD server: each kind tries to make the server hold memory, or to keep
+//! other clients from being served.
+//!
+//! The clients write the bytes of the protocol by themselves, because a correct client library
+//! refuses to do what they do. A kind runs many connections until it is told to stop; a connection
+//! that the server closes is opened again. The caller watches the memory of the server and another
+//! client meanwhile.
+
+mod stream;
+mod wire;
+
+pub use stream::{Endpoint, Target};
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+use stream::Stream;
+
+/// Pause between two steps of a client that has nothing to send.
+const PAUSE: Duration = Duration::from_millis(20);
+/// Bytes that a slow reader takes at a time.
+const SIP_BYTES: usize = 512;
+/// Length of one read of a slow reader, and of one write of a half request.
+const REQUEST_BYTES: u32 = 1 << 20;
+/// A piece of a payload; nine of them are more than half of one.
+static PIECE: [u8; 64_001] = [1; 64_001];
+/// Length of an export that is large enough for every request that is to succeed.
+pub const EXPORT_BYTES_MIN: u64 = 8 << 20;
+
+/// The block that a client with manners reads.
+const BLOCK_AT: u64 = 4 << 20;
+const BLOCK_BYTES: u32 = 4096;
+
+/// A kind of hostile client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Connects and sends nothing.
+    Silent,
+    /// Begins an option, or TLS, and never ends it.
+    HalfHandshake,
+    /// Asks for lists and descriptions again and again, and reads no answer.
+    OptionList,
+    /// Sends requests that fail, and reads less than all of the replies: the queue never empties.
+    UnreadError,
+    /// Asks for the extents of the export, and reads less than all of the replies.
+    UnreadStatus,
+    /// Asks for as much data as the server accepts, and reads a few bytes at a time.
+    SlowReader,
+    /// Sends a header and half of the payload.
+    HalfRequest,
+}
+
+impl Kind {
+    /// All kinds.
+    pub const ALL: [Kind; 7] = [
+        Kind::Silent,
+        Kind::HalfHandshake,
+        Kind::OptionList,
+        Kind::UnreadError,
+        Kind::UnreadStatus,
+        Kind::SlowReader,
+        Kind::HalfRequest,
+    ];
+
+    /// The name in tables.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Silent => "silent",
+            Kind::HalfHandshake => "half-handshake",
+            Kind::OptionList => "option-list",
+            Kind::UnreadError => "unread-error",
+            Kind::UnreadStatus => "unread-status",
+            Kind::SlowReader => "slow-reader",
+            Kind::HalfRequest => "half-request",
+        }
+    }
+
+    /// Whether the connections stay in the handshake.
+    #[must_use]
+    pub fn stays_in_handshake(self) -> bool {
+        matches!(self, Kind::Silent | Kind::HalfHandshake | Kind::OptionList)
+    }
+}
+
+/// Counts of what hostile clients did.
+#[derive(Debug, Default)]
+pub struct Counts {
+    /// Connections that reached the state in which they attack.
+    pub attacks: AtomicU64,
+    /// Bytes sent in that state.
+    pub sent_bytes: AtomicU64,
+    /// Bytes received in that state.
+    pub received_bytes: AtomicU64,
+}
+
+/// Runs `connections` clients of a kind until `stop` is set.
+///
+/// # Panics
+/// If a thread of a client panics.
+pub fn attack(kind: Kind, target: &Target, connections: usize, stop: &AtomicBool, counts: &Counts) {
+    std::thread::scope(|scope| {
+        for number in 0..connections {
+            let client = Client { kind, target, number, stop, counts };
+            scope.spawn(move || client.run());
+        }
+    });
+}
+
+/// Connects as a client with manners, reads a block and goes.
+///
+/// # Errors
+/// If the server does not serve it, or not within the time of a handshake.
+pub fn read_a_block(target: &Target) -> io::Result<()> {
+    let mut stream = target.connect()?;
+    wire::begin(&mut stream)?;
+    if let Some(tls) = &target.tls {
+        wire::start_tls(&mut stream)?;
+        stream.start_tls(tls)?;
+    }
+    wire::negotiate(&mut stream, &target.export)?;
+    stream.write_all(&wire::request(wire::CMD_READ, BLOCK_AT, BLOCK_BYTES))?;
+    let mut reply = [0; wire::DATA_HEADER_BYTES + BLOCK_BYTES as usize];
+    stream.read_exact(&mut reply)?;
+    if wire::is_data(&reply) {
+        stream.write_all(&wire::request(wire::CMD_DISC, 0, 0))
+    } else {
+        Err(io::Error::other("the server answers with something else than data"))
+    }
+}
+
+/// One hostile client, which connects again when it is cut off.
+struct Client<'a> {
+    kind: Kind,
+    target: &'a Target,
+    number: usize,
+    stop: &'a AtomicBool,
+    counts: &'a Counts,
+}
+
+impl Client<'_> {
+    fn run(&self) {
+        while !self.is_stopped() {
+            // An error is expected: the server cuts hostile clients off.
+            drop(self.connect_and_attack());
+            std::thread::sleep(PAUSE);
+        }
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Acquire)
+    }
+
+    fn connect_and_attack(&self) -> io::Result<()> {
+        let mut stream = self.target.connect()?;
+        if self.kind == Kind::Silent {
+            self.begin(&stream)?;
+            return self.wait_until_closed(&mut stream);
+        }
+        wire::begin(&mut stream)?;
+        if self.kind == Kind::HalfHandshake && self.number.is_multiple_of(2) {
+            return self.begin_tls(&mut stream);
+        }
+        if let Some(tls) = &self.target.tls {
+            wire::start_tls(&mut stream)?;
+            stream.start_tls(tls)?;
+        }
+        match self.kind {
+            Kind::Silent => Ok(()),
+            Kind::HalfHandshake => {
+                self.begin(&stream)?;
+                let option = wire::option(wire::OPT_INFO, &PIECE[..40_000]);
+                self.send(&mut stream, &option[..option.len() - 10_000])?;
+                self.wait_until_closed(&mut stream)
+            }
+            Kind::OptionList => {
+                self.send_forever(&mut stream, &wire::option_list(&self.target.export), false)
+            }
+            Kind::UnreadError => {
+                wire::negotiate(&mut stream, &self.target.export)?;
+                let beyond = wire::request(wire::CMD_READ, u64::MAX / 2, 4096);
+                self.send_forever(&mut stream, &beyond.repeat(512), true)
+            }
+            Kind::UnreadStatus => {
+                wire::negotiate(&mut stream, &self.target.export)?;
+                let status = wire::request(wire::CMD_BLOCK_STATUS, 0, 1 << 20);
+                self.send_forever(&mut stream, &status.repeat(64), true)
+            }
+            Kind::SlowReader => {
+                wire::negotiate(&mut stream, &self.target.export)?;
+                let read = wire::request(wire::CMD_READ, 0, REQUEST_BYTES);
+                self.sip(&mut stream, &read)
+            }
+            Kind::HalfRequest => {
+                wire::negotiate(&mut stream, &self.target.export)?;
+                self.begin(&stream)?;
+                self.send(&mut stream, &wire::request(wire::CMD_WRITE, 0, REQUEST_BYTES))?;
+                for _ in 0..9 {
+                    self.send(&mut stream, &PIECE)?;
+                }
+                self.wait_until_closed(&mut stream)
+            }
+        }
+    }
+
+    /// Asks for TLS and sends half of a record.
+    fn begin_tls(&self, stream: &mut Stream) -> io::Result<()> {
+        wire::ask_for_tls(stream)?;
+        // A record of the handshake that announces 16 KiB.
+        let mut record = vec![22, 3, 1, 0x40, 0];
+        record.resize(9000, 1);
+        self.begin(stream)?;
+        self.send(stream, &record)?;
+        self.wait_until_closed(stream)
+    }
+
+    /// Counts an attack; from here on no call waits for long.
+    fn begin(&self, stream: &Stream) -> io::Result<()> {
+        self.counts.attacks.fetch_add(1, Ordering::Relaxed);
+        stream.be_impatient()
+    }
+
+    /// Sends all of `bytes`, however long the server takes.
+    fn send(&self, stream: &mut Stream, bytes: &[u8]) -> io::Result<()> {
+        let mut sent = 0;
+        while sent < bytes.len() && !self.is_stopped() {
+            sent += self.push(stream, &bytes[sent..])?.unwrap_or(0);
+        }
+        Ok(())
+    }
+
+    /// Sends some bytes; none if the server takes nothing for a moment.
+    fn push(&self, stream: &mut Stream, bytes: &[u8]) -> io::Result<Option<usize>> {
+        match stream.write(bytes) {
+            Ok(0) => Err(ErrorKind::WriteZero.into()),
+            Ok(count) => {
+                self.counts.sent_bytes.fetch_add(count as u64, Ordering::Relaxed);
+                Ok(Some(count))
+            }
+            Err(error) if is_timeout(&error) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Receives some bytes; none if nothing comes for a moment.
+    fn pull(&self, stream: &mut Stream, into: &mut [u8]) -> io::Result<Option<usize>> {
+        match stream.read(into) {
+            Ok(0) => Err(ErrorKind::UnexpectedEof.into()),
+            Ok(count) => {
+                self.counts.received_bytes.fetch_add(count as u64, Ordering::Relaxed);
+                Ok(Some(count))
+            }
+            Err(error) if is_timeout(&error) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn wait_until_closed(&self, stream: &mut Stream) -> io::Result<()> {
+        let mut bytes = [0; 4096];
+        while !self.is_stopped() {
+            if self.pull(stream, &mut bytes)?.is_none() {
+                std::thread::sleep(PAUSE);
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends the same bytes again and again. When the server takes no more, a client that `reads`
+    /// takes some of the replies, but never all of them.
+    fn send_forever(&self, stream: &mut Stream, bytes: &[u8], reads: bool) -> io::Result<()> {
+        self.begin(stream)?;
+        let (mut sent, mut replies) = (0, vec![0; 32 << 10]);
+        while !self.is_stopped() {
+            match self.push(stream, &bytes[sent..])? {
+                Some(count) => sent = (sent + count) % bytes.len(),
+                None if reads => {
+                    self.pull(stream, &mut replies)?;
+                }
+                None => std::thread::sleep(PAUSE),
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends requests for as long as the server takes them, and reads a few bytes at a time.
+    fn sip(&self, stream: &mut Stream, request: &[u8]) -> io::Result<()> {
+        self.begin(stream)?;
+        let (mut sent, mut some) = (0, [0; SIP_BYTES]);
+        while !self.is_stopped() {
+            if let Some(count) = self.push(stream, &request[sent..])? {
+                sent = (sent + count) % request.len();
+            } else {
+                self.pull(stream, &mut some)?;
+                std::thread::sleep(PAUSE);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_timeout(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
+}

@@ -1,0 +1,229 @@
+//! Ledgers of long runs in bench-runs/: which seeds of which suite were executed on which code, so
+//! that a proof goes on where the last one stopped.
+//!
+//! An entry counts as long as the code that it names is the code under test. A ledger is replaced
+//! as a whole: a proof that is killed leaves the old one or the new one.
+
+use std::io::Write as _;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, ensure};
+use rustix::fs::{FlockOperation, flock};
+use serde_json::{Map, Value, json};
+
+use crate::run::{self, cmd};
+
+const SCHEMA: &str = "larder-ledger";
+/// Prints the hash of the files below its arguments, but for tests.
+const HASH: &str = "set -o pipefail; find \"$@\" -name tests -prune -o -type f -print0 |
+    LC_ALL=C sort -z | xargs -0 cat | sha256sum | cut -c 1-16";
+/// What is compiled into the server, and its dependencies.
+const SOURCES: &str = "Cargo.lock crates/mem crates/core crates/io crates/host crates/cli";
+/// The scripts that test it.
+const SCRIPTS: &str = "xtask/posix";
+
+/// Returns the hash of what is tested, the sources or else a file, and of the scripts that test it.
+pub(crate) fn code(root: &Path, file: Option<&Path>) -> Result<String> {
+    let mut command = cmd!("bash -c {HASH} hash {SCRIPTS}");
+    match file {
+        Some(file) => command.arg(file),
+        None => command.args(SOURCES.split(' ')),
+    };
+    let hash = run::text(command.current_dir(root)).context("hash the code under test")?;
+    Ok(hash.trim().to_owned())
+}
+
+/// Results of consecutive seeds of one suite on one variant.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Outcome {
+    /// Sums by name, such as `executions`, `passed`, `not_run`.
+    pub(crate) counts: Map<String, Value>,
+    /// What failed, and its message.
+    pub(crate) failed: Map<String, Value>,
+    /// What was not run, and the reason.
+    pub(crate) not_run: Map<String, Value>,
+}
+
+impl Outcome {
+    pub(crate) fn count(&self, name: &str) -> u64 {
+        self.counts.get(name).and_then(Value::as_u64).unwrap_or(0)
+    }
+
+    pub(crate) fn add_count(&mut self, name: &str, count: u64) {
+        self.counts.insert(name.to_owned(), (self.count(name) + count).into());
+    }
+
+    /// Adds the results of later seeds.
+    fn extend(&mut self, later: &Outcome) {
+        for name in later.counts.keys() {
+            self.add_count(name, later.count(name));
+        }
+        self.failed.extend(later.failed.clone());
+        self.not_run.extend(later.not_run.clone());
+    }
+}
+
+/// The ledger of a proof.
+#[derive(Debug)]
+pub(crate) struct Ledger {
+    path: PathBuf,
+    commit: String,
+    entries: Vec<Value>,
+}
+
+impl Ledger {
+    /// Opens `bench-runs/NAME.json`; one that does not exist is empty.
+    pub(crate) fn open(root: &Path, name: &str) -> Result<Self> {
+        let mut git = cmd!("git describe --always --dirty");
+        let commit = run::text(git.current_dir(root)).unwrap_or_default().trim().to_owned();
+        let path = root.join("bench-runs").join(name).with_extension("json");
+        let entries = read(&path)?;
+        Ok(Self { path, commit, entries })
+    }
+
+    /// Returns the entries of a suite on a variant that count for this code, in the order of seeds.
+    fn valid(&self, [suite, variant, code]: [&str; 3]) -> impl Iterator<Item = &Value> {
+        self.entries.iter().filter(move |entry| is_of(entry, suite, variant, Some(code)))
+    }
+
+    /// Returns the first seed that was not executed on this code.
+    pub(crate) fn next_seed(&self, key: [&str; 3]) -> u64 {
+        self.valid(key).map(|entry| seeds(entry).end).max().unwrap_or(0)
+    }
+
+    /// Returns the results of all seeds on this code; none if there are none.
+    pub(crate) fn outcome(&self, key: [&str; 3]) -> Option<Outcome> {
+        self.valid(key).map(outcome_of).reduce(|mut all, later| {
+            all.extend(&later);
+            all
+        })
+    }
+
+    /// Adds results and writes the ledger. Void entries of the same suite and variant go.
+    pub(crate) fn add(
+        &mut self,
+        [suite, variant, code]: [&str; 3],
+        mut range: Range<u64>,
+        outcome: &Outcome,
+    ) -> Result<()> {
+        let dir = self.path.parent().context("a ledger lies in a directory")?;
+        // Other proofs may write at the same time.
+        let lock = std::fs::File::open(dir).context("open the directory of the ledgers")?;
+        flock(&lock, FlockOperation::LockExclusive).context("lock the directory of the ledgers")?;
+        self.entries = read(&self.path)?;
+        let is_same = |entry: &Value| is_of(entry, suite, variant, None);
+        self.entries.retain(|entry| !is_same(entry) || is_of(entry, suite, variant, Some(code)));
+        let mut whole = outcome.clone();
+        let before = |entry: &Value| is_same(entry) && seeds(entry).end == range.start;
+        if let Some(at) = self.entries.iter().position(before) {
+            let earlier = self.entries.remove(at);
+            range.start = seeds(&earlier).start;
+            whole = outcome_of(&earlier);
+            whole.extend(outcome);
+        }
+        let date = run::text(cmd!("date -u +%Y-%m-%dT%H:%M:%SZ"))?;
+        self.entries.push(json!({
+            "suite": suite, "variant": variant, "seeds": [range.start, range.end],
+            "counts": whole.counts, "failed": whole.failed, "not_run": whole.not_run,
+            "code": code, "commit": self.commit, "at": date.trim(),
+        }));
+        let key = |entry: &Value| {
+            let word = |name: &str| entry[name].as_str().unwrap_or_default().to_owned();
+            (word("suite"), word("variant"), seeds(entry).start)
+        };
+        self.entries.sort_by_key(key);
+        self.write()
+    }
+
+    fn write(&self) -> Result<()> {
+        let whole = json!({ "schema": SCHEMA, "version": 1, "entries": self.entries });
+        let dir = self.path.parent().context("a ledger lies in a directory")?;
+        let mut file = tempfile::NamedTempFile::new_in(dir).context("create a ledger")?;
+        let text = serde_json::to_string_pretty(&whole).context("print a ledger")?;
+        writeln!(file, "{text}").context("write a ledger")?;
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o644);
+        file.as_file().set_permissions(mode).context("set the mode of a ledger")?;
+        file.as_file().sync_all().context("flush a ledger")?;
+        file.persist(&self.path).with_context(|| format!("replace {}", self.path.display()))?;
+        Ok(())
+    }
+}
+
+fn is_of(entry: &Value, suite: &str, variant: &str, code: Option<&str>) -> bool {
+    entry["suite"] == suite
+        && entry["variant"] == variant
+        && code.is_none_or(|code| entry["code"] == code)
+}
+
+fn seeds(entry: &Value) -> Range<u64> {
+    let bound = |index: usize| entry["seeds"][index].as_u64().unwrap_or(0);
+    bound(0)..bound(1)
+}
+
+fn outcome_of(entry: &Value) -> Outcome {
+    let map = |name: &str| entry[name].as_object().cloned().unwrap_or_default();
+    Outcome { counts: map("counts"), failed: map("failed"), not_run: map("not_run") }
+}
+
+/// The entries of a ledger; none of one that does not exist.
+fn read(path: &Path) -> Result<Vec<Value>> {
+    if !path.exists() {
+        return Ok(Vec::new());
+    }
+    let whole = crate::record::read(path)?;
+    let is_known = whole["schema"] == SCHEMA && whole["version"] == 1;
+    ensure!(is_known, "{}: not a {SCHEMA} of version 1", path.display());
+    Ok(whole["entries"].as_array().cloned().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outcome(executions: u64) -> Outcome {
+        let mut outcome = Outcome::default();
+        outcome.add_count("executions", executions);
+        outcome
+    }
+
+    #[test]
+    fn seeds_accumulate_for_one_code_and_are_void_for_another() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("bench-runs")).unwrap();
+        let (old, new) = (["fsx", "mount", "a"], ["fsx", "mount", "b"]);
+        let mut ledger = Ledger::open(dir.path(), "hardening").unwrap();
+        assert_eq!((ledger.next_seed(old), ledger.outcome(old)), (0, None));
+        ledger.add(old, 0..3, &outcome(3)).unwrap();
+        ledger.add(["fsx", "volume", "a"], 0..1, &outcome(1)).unwrap();
+        let mut other = Ledger::open(dir.path(), "hardening").unwrap();
+        other.add(old, 3..5, &outcome(2)).unwrap();
+        assert_eq!(other.entries.len(), 2, "consecutive seeds are one entry");
+        assert_eq!((other.next_seed(old), other.outcome(old)), (5, Some(outcome(5))));
+        assert_eq!(other.next_seed(new), 0);
+        // The first ledger does not know of the seeds 3 and 4, and must not lose them.
+        ledger.add(old, 5..6, &outcome(1)).unwrap();
+        assert_eq!(ledger.outcome(old), Some(outcome(6)));
+        ledger.add(new, 0..1, &outcome(1)).unwrap();
+        let ledger = Ledger::open(dir.path(), "hardening").unwrap();
+        assert_eq!((ledger.next_seed(old), ledger.next_seed(new)), (0, 1));
+        assert_eq!(ledger.entries.len(), 2, "void entries of the same cell are gone");
+    }
+
+    #[test]
+    fn a_ledger_of_another_schema_is_not_overwritten() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("bench-runs/x.json");
+        std::fs::create_dir(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, "{\"schema\": \"other\"}").unwrap();
+        assert!(Ledger::open(dir.path(), "x").is_err());
+    }
+
+    #[test]
+    fn the_code_is_that_of_the_sources_or_of_the_binary() {
+        let root = run::workspace().unwrap();
+        let code_of = |binary| code(&root, binary).unwrap();
+        assert_eq!(code_of(None), code_of(None));
+        assert_ne!(code_of(None), code_of(Some(&root.join("Cargo.lock"))));
+    }
+}
