@@ -20,6 +20,9 @@ const EVERYTHING: &str = "7";
 /// drop a page that it has isolated for a moment to age or move it, and on a busy machine such a
 /// moment lasts until the kernel thread gets a processor again.
 const PAUSES_MS: [u64; 10] = [0, 1, 2, 4, 8, 16, 32, 64, 128, 256];
+/// Time for which a file must stay cold after a repeated attempt: a program that uses the file
+/// brings pages back in less.
+const SETTLE: Duration = Duration::from_millis(20);
 
 /// Why nothing was dropped. Every message can follow "failed to".
 #[derive(Debug, thiserror::Error)]
@@ -63,7 +66,12 @@ pub fn opened(file: &File, path: &Path) -> Result<Residency, DropError> {
         // The kernel drops no dirty page; a length of nothing means all of the file.
         file.sync_all().map_err(failed)?;
         fadvise(file, 0, None, Advice::DontNeed).map_err(|error| failed(error.into()))?;
+        let had_stayed = !found.is_cold();
         found = of_file(file, path)?;
+        if found.is_cold() && had_stayed {
+            std::thread::sleep(SETTLE);
+            found = of_file(file, path)?;
+        }
         if found.is_cold() {
             break;
         }
