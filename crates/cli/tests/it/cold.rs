@@ -6,7 +6,7 @@
 mod load;
 mod places;
 mod probe;
-mod rig;
+pub(crate) mod rig;
 mod samba;
 mod server;
 

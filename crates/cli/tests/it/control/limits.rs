@@ -4,6 +4,7 @@
 use super::files::{LAZY, Mountpoint};
 use super::mount::source;
 use super::rig::{MIB, Server, eventually, images, larder, text};
+use crate::cold::rig::Loop;
 use larder_io::nbd_client::{Client, ClientError, ZeroFlags};
 use larder_testing::{can_mount, has_tool};
 use std::fs::{self, File};
@@ -72,6 +73,37 @@ fn a_limit_on_the_size_of_files_fails_writes_and_loses_nothing() {
     ] {
         assert!(image[at..at + len].iter().all(|found| *found == byte), "{len} bytes at {at}");
     }
+}
+
+#[test]
+fn a_quota_that_is_used_up_fails_writes_and_loses_nothing() {
+    if !has_tool("btrfs") {
+        return;
+    }
+    let Some(disk) = Loop::with("btrfs") else { return };
+    let quota = |words: &[&str]| {
+        let done = Command::new("btrfs").args(words).arg(disk.path()).output().unwrap();
+        assert!(done.status.success(), "{}", text(&done.stderr));
+    };
+    quota(&["quota", "enable"]);
+    quota(&["qgroup", "limit", "4M"]);
+    let server = serve(TempDir::new_in(disk.path()).unwrap(), &["disk"], &["--core=0"]);
+    let mut client = server.client(0);
+    let block = |number: u8| vec![number; 1 << 20];
+    for number in 0..6 {
+        client.write_at(u64::from(number) * MIB, &block(number + 1), false).unwrap();
+    }
+    let error = client.flush().unwrap_err();
+    assert!(error.to_string().contains("Disk quota exceeded"), "{error}");
+    assert!(text(&server.ctl(&["at-risk"]).stdout).contains("failing: bytes "));
+    quota(&["qgroup", "limit", "none"]);
+    eventually("what was kept is written", || client.flush().is_ok());
+    client.disconnect().unwrap();
+    let (folder, _) = server.stop_and_keep();
+    let image = fs::read(folder.path().join("disk.img")).unwrap();
+    assert!(
+        (0..6).all(|number| { image[usize::from(number) << 20..][..1 << 20] == block(number + 1) })
+    );
 }
 
 #[test]
