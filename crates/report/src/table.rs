@@ -66,7 +66,7 @@ impl Cell {
         Cell { value: Value::from(text), shown }
     }
 
-    /// A path. JSON has it as text, with U+FFFD where it is not UTF-8.
+    /// A path. In JSON it is text, with U+FFFD for bytes that are not UTF-8.
     #[must_use]
     pub fn path(path: &Path) -> Self {
         let value = Value::from(path.to_string_lossy());
