@@ -85,8 +85,8 @@ pub enum ClaimError {
     },
     /// A mountpoint lies in a directory that is cached.
     #[error(
-        "mount at {at}: it lies in what {holder} caches, where its files would be cached twice; \
-         choose another mountpoint"
+        "mount at {at}: {holder} caches this directory or one above it, so the files of the mount \
+         would be cached twice; choose another mountpoint"
     )]
     Mountpoint {
         /// The mountpoint.

@@ -2,9 +2,8 @@
 //!
 //! A column has a key (for JSON and CSV, with its unit in the name as elsewhere: `read_bytes`) and
 //! a title with a unit (for people). A cell holds a value and how it is written, so machines get
-//! numbers and people get `12.8 ms`. Invariants: every row has one cell for each column; what a
-//! cell or a heading says is escaped in text, Markdown and CSV. Cells carry the unit of their
-//! column.
+//! numbers and people get `12.8 ms`. Invariants: every row has one cell for each column; cells and
+//! headings are escaped in text, Markdown and CSV. Cells carry the unit of their column.
 
 use crate::escape;
 use crate::format;

@@ -83,7 +83,7 @@ impl Kind {
     }
 }
 
-/// Counts of what hostile clients did.
+/// Counts of attacks and of transferred bytes.
 #[derive(Debug, Default)]
 pub struct Counts {
     /// Connections that reached the state in which they attack.

@@ -2,8 +2,8 @@
 //! mount, and on ext4 on a volume; the rounds accumulate in bench-runs/hardening.json.
 //!
 //! `larder load` logs each request before it is sent and each answer after it is received; with
-//! `--check` it reads the image without the cache. The image is new in each round, smaller than
-//! what is written and larger than the cache. Through mounts and on volumes files are written and
+//! `--check` it reads the image without the cache. The image is new in each round, smaller than the
+//! written data and larger than the cache. Through mounts and on volumes files are written and
 //! fsynced, and read without the cache, or by a new server.
 
 use super::changes::Changes;
@@ -110,7 +110,7 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
         );
     }
     if !env.options.quick {
-        let what = format!("rounds on this code, of {GOAL}, without a loss of what was flushed");
+        let what = format!("rounds on this code, of {GOAL}, without a loss of flushed data");
         claims.add(what, format!("{total} ({broken} broken); repeat to accumulate"), broken == 0);
     }
     Ok(())

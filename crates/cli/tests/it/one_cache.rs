@@ -237,7 +237,7 @@ fn a_mountpoint_in_a_directory_that_is_cached_is_refused() {
     let server = scene.mount("directory", "s").start();
     let other = scene.mount("another directory", "other");
     let outcome = other.attempt_at(&scene.path("s/inside"));
-    let holder = format!("it lies in what process {} (", server.pid());
+    let holder = format!(": process {} (", server.pid());
     assert!(matches!(&outcome, Outcome::Refused(said) if said.contains(&holder)), "{outcome:?}");
     server.stop();
 }

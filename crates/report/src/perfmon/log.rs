@@ -1,10 +1,10 @@
 //! A log as numbers: times, and a column for each counter that is known.
 //!
 //! Invariants: every column has a value, or none, for each line. A line that has too few or too
-//! many fields, or a field that is no number, is an error with its place. What no counter can be
-//! (less than nothing, more than all) is taken for missing and counted: that is how a counter that
-//! began anew shows itself. The log is read line by line in one pass; what is kept of it are its
-//! times and the values of known counters, so time and memory are linear in its length.
+//! many fields, or a field that is no number, is an error with its position. An impossible value (a
+//! negative one, or more than the whole) counts as missing: a counter that was reset has such
+//! values. The log is read line by line in one pass, and only its times and the values of known
+//! counters are kept, so time and memory are linear in its length.
 
 use super::columns::Path;
 use super::counters::{Counter, Kind, Object};
