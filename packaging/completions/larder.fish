@@ -44,7 +44,7 @@ complete -c larder -n "__fish_larder_needs_command" -f -a "top" -d 'Files, proce
 complete -c larder -n "__fish_larder_using_subcommand serve" -l config -d 'Read flags and volumes from this file (docs/config.md) as well; those of the command line go before its own. SIGHUP reads it again' -r -F
 complete -c larder -n "__fish_larder_using_subcommand serve" -l memory -d 'Memory of the cache, with everything that goes with it, shared by all volumes' -r
 complete -c larder -n "__fish_larder_using_subcommand serve" -l listen -d 'Where to listen: unix:PATH or tcp:ADDRESS:PORT. Without it, a socket in the runtime directory' -r
-complete -c larder -n "__fish_larder_using_subcommand serve" -l send-timeout -d 'Close a connection whose client takes none of the replies that wait for it, after this time' -r
+complete -c larder -n "__fish_larder_using_subcommand serve" -l send-timeout -d 'Close a connection whose client receives none of its waiting replies for this time' -r
 complete -c larder -n "__fish_larder_using_subcommand serve" -l fuse -d 'Show each volume as a file in this empty directory, by FUSE, for loop devices and mounts' -r -F
 complete -c larder -n "__fish_larder_using_subcommand serve" -l tls -d 'Speak TLS, with server-cert.pem and server-key.pem of this folder' -r -F
 complete -c larder -n "__fish_larder_using_subcommand serve" -l tls-mode -d 'What becomes of clients that do not speak TLS: require refuses them, allow serves them' -r -f -a "require\t''
@@ -74,7 +74,7 @@ complete -c larder -n "__fish_larder_using_subcommand serve" -l lock -d 'Lock th
 complete -c larder -n "__fish_larder_using_subcommand serve" -l plain-io -d 'Use plain system calls even where io_uring is there'
 complete -c larder -n "__fish_larder_using_subcommand serve" -s h -l help -d 'Print help'
 complete -c larder -n "__fish_larder_using_subcommand mount" -l memory -d 'Memory of the cache, with everything that goes with it' -r
-complete -c larder -n "__fish_larder_using_subcommand mount" -s o -l options -d 'Restrictions of the mount beside those of SOURCE\'s mount, which it has anyway: nosuid, nodev, noexec, with commas between them' -r
+complete -c larder -n "__fish_larder_using_subcommand mount" -s o -l options -d 'Restrictions of the mount in addition to those of SOURCE\'s mount, which always apply: nosuid, nodev, noexec, separated by commas' -r
 complete -c larder -n "__fish_larder_using_subcommand mount" -l ttl -d 'How long names and attributes are believed without asking the folder' -r
 complete -c larder -n "__fish_larder_using_subcommand mount" -l rule -d 'Files that are handled in another way, by their name or by where they are: GLOB and words for hint, write mode, page size, pin, no-cache, kernel-pages=off|open|keep; what is left out is as for all files. Of several rules the first that matches a file counts (docs/mount.md)' -r
 complete -c larder -n "__fish_larder_using_subcommand mount" -l page-size -d 'Unit of replacement, 4KiB to 1MiB [default: 4KiB]' -r
@@ -98,7 +98,7 @@ complete -c larder -n "__fish_larder_using_subcommand mount" -l while-input -d '
 complete -c larder -n "__fish_larder_using_subcommand mount" -s h -l help -d 'Print help'
 complete -c larder -n "__fish_larder_using_subcommand ctl; and not __fish_seen_subcommand_from stats volumes curve files at-risk metrics set flush warm add remove drop freeze unfreeze pin unpin stop" -l control -d 'The server: the path of its control socket, or http://127.0.0.1:PORT. Without it, the only one that is found' -r
 complete -c larder -n "__fish_larder_using_subcommand ctl; and not __fish_seen_subcommand_from stats volumes curve files at-risk metrics set flush warm add remove drop freeze unfreeze pin unpin stop" -l token -d 'File with the token, for a server that is controlled over TCP' -r -F
-complete -c larder -n "__fish_larder_using_subcommand ctl; and not __fish_seen_subcommand_from stats volumes curve files at-risk metrics set flush warm add remove drop freeze unfreeze pin unpin stop" -l trust-uid -d 'Ask the server at the socket of --control also if it runs as this user, and not only if it runs as you or as root' -r
+complete -c larder -n "__fish_larder_using_subcommand ctl; and not __fish_seen_subcommand_from stats volumes curve files at-risk metrics set flush warm add remove drop freeze unfreeze pin unpin stop" -l trust-uid -d 'Also trust the server at the socket of --control if it runs as this user, in addition to your own user and root' -r
 complete -c larder -n "__fish_larder_using_subcommand ctl; and not __fish_seen_subcommand_from stats volumes curve files at-risk metrics set flush warm add remove drop freeze unfreeze pin unpin stop" -l format -d 'How to print' -r -f -a "text\t'For people'
 json\t'What the server says, as it is'
 csv\t'One table with plain numbers'"
@@ -123,7 +123,7 @@ complete -c larder -n "__fish_larder_using_subcommand ctl; and not __fish_seen_s
 complete -c larder -n "__fish_larder_using_subcommand ctl; and not __fish_seen_subcommand_from stats volumes curve files at-risk metrics set flush warm add remove drop freeze unfreeze pin unpin stop" -f -a "stop" -d 'Write everything and end the server, as SIGTERM does, and wait for it'
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from stats" -l control -d 'The server: the path of its control socket, or http://127.0.0.1:PORT. Without it, the only one that is found' -r
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from stats" -l token -d 'File with the token, for a server that is controlled over TCP' -r -F
-complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from stats" -l trust-uid -d 'Ask the server at the socket of --control also if it runs as this user, and not only if it runs as you or as root' -r
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from stats" -l trust-uid -d 'Also trust the server at the socket of --control if it runs as this user, in addition to your own user and root' -r
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from stats" -l format -d 'How to print' -r -f -a "text\t'For people'
 json\t'What the server says, as it is'
 csv\t'One table with plain numbers'"
@@ -132,7 +132,7 @@ complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subco
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from stats" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from volumes" -l control -d 'The server: the path of its control socket, or http://127.0.0.1:PORT. Without it, the only one that is found' -r
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from volumes" -l token -d 'File with the token, for a server that is controlled over TCP' -r -F
-complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from volumes" -l trust-uid -d 'Ask the server at the socket of --control also if it runs as this user, and not only if it runs as you or as root' -r
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from volumes" -l trust-uid -d 'Also trust the server at the socket of --control if it runs as this user, in addition to your own user and root' -r
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from volumes" -l format -d 'How to print' -r -f -a "text\t'For people'
 json\t'What the server says, as it is'
 csv\t'One table with plain numbers'"
@@ -141,7 +141,7 @@ complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subco
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from volumes" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from curve" -l control -d 'The server: the path of its control socket, or http://127.0.0.1:PORT. Without it, the only one that is found' -r
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from curve" -l token -d 'File with the token, for a server that is controlled over TCP' -r -F
-complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from curve" -l trust-uid -d 'Ask the server at the socket of --control also if it runs as this user, and not only if it runs as you or as root' -r
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from curve" -l trust-uid -d 'Also trust the server at the socket of --control if it runs as this user, in addition to your own user and root' -r
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from curve" -l format -d 'How to print' -r -f -a "text\t'For people'
 json\t'What the server says, as it is'
 csv\t'One table with plain numbers'"
@@ -150,7 +150,7 @@ complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subco
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from files" -l top -d 'So many of them, however they are printed' -r
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from files" -l control -d 'The server: the path of its control socket, or http://127.0.0.1:PORT. Without it, the only one that is found' -r
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from files" -l token -d 'File with the token, for a server that is controlled over TCP' -r -F
-complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from files" -l trust-uid -d 'Ask the server at the socket of --control also if it runs as this user, and not only if it runs as you or as root' -r
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from files" -l trust-uid -d 'Also trust the server at the socket of --control if it runs as this user, in addition to your own user and root' -r
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from files" -l format -d 'How to print' -r -f -a "text\t'For people'
 json\t'What the server says, as it is'
 csv\t'One table with plain numbers'"
@@ -158,7 +158,7 @@ complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subco
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from files" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from at-risk" -l control -d 'The server: the path of its control socket, or http://127.0.0.1:PORT. Without it, the only one that is found' -r
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from at-risk" -l token -d 'File with the token, for a server that is controlled over TCP' -r -F
-complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from at-risk" -l trust-uid -d 'Ask the server at the socket of --control also if it runs as this user, and not only if it runs as you or as root' -r
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from at-risk" -l trust-uid -d 'Also trust the server at the socket of --control if it runs as this user, in addition to your own user and root' -r
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from at-risk" -l format -d 'How to print' -r -f -a "text\t'For people'
 json\t'What the server says, as it is'
 csv\t'One table with plain numbers'"
@@ -166,7 +166,7 @@ complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subco
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from at-risk" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from metrics" -l control -d 'The server: the path of its control socket, or http://127.0.0.1:PORT. Without it, the only one that is found' -r
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from metrics" -l token -d 'File with the token, for a server that is controlled over TCP' -r -F
-complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from metrics" -l trust-uid -d 'Ask the server at the socket of --control also if it runs as this user, and not only if it runs as you or as root' -r
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from metrics" -l trust-uid -d 'Also trust the server at the socket of --control if it runs as this user, in addition to your own user and root' -r
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from metrics" -l format -d 'How to print' -r -f -a "text\t'For people'
 json\t'What the server says, as it is'
 csv\t'One table with plain numbers'"
@@ -174,7 +174,7 @@ complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subco
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from metrics" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from set" -l control -d 'The server: the path of its control socket, or http://127.0.0.1:PORT. Without it, the only one that is found' -r
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from set" -l token -d 'File with the token, for a server that is controlled over TCP' -r -F
-complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from set" -l trust-uid -d 'Ask the server at the socket of --control also if it runs as this user, and not only if it runs as you or as root' -r
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from set" -l trust-uid -d 'Also trust the server at the socket of --control if it runs as this user, in addition to your own user and root' -r
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from set" -l format -d 'How to print' -r -f -a "text\t'For people'
 json\t'What the server says, as it is'
 csv\t'One table with plain numbers'"
@@ -182,7 +182,7 @@ complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subco
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from set" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from flush" -l control -d 'The server: the path of its control socket, or http://127.0.0.1:PORT. Without it, the only one that is found' -r
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from flush" -l token -d 'File with the token, for a server that is controlled over TCP' -r -F
-complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from flush" -l trust-uid -d 'Ask the server at the socket of --control also if it runs as this user, and not only if it runs as you or as root' -r
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from flush" -l trust-uid -d 'Also trust the server at the socket of --control if it runs as this user, in addition to your own user and root' -r
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from flush" -l format -d 'How to print' -r -f -a "text\t'For people'
 json\t'What the server says, as it is'
 csv\t'One table with plain numbers'"
@@ -190,7 +190,7 @@ complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subco
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from flush" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from warm" -l control -d 'The server: the path of its control socket, or http://127.0.0.1:PORT. Without it, the only one that is found' -r
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from warm" -l token -d 'File with the token, for a server that is controlled over TCP' -r -F
-complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from warm" -l trust-uid -d 'Ask the server at the socket of --control also if it runs as this user, and not only if it runs as you or as root' -r
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from warm" -l trust-uid -d 'Also trust the server at the socket of --control if it runs as this user, in addition to your own user and root' -r
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from warm" -l format -d 'How to print' -r -f -a "text\t'For people'
 json\t'What the server says, as it is'
 csv\t'One table with plain numbers'"
@@ -198,7 +198,7 @@ complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subco
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from warm" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from add" -l control -d 'The server: the path of its control socket, or http://127.0.0.1:PORT. Without it, the only one that is found' -r
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from add" -l token -d 'File with the token, for a server that is controlled over TCP' -r -F
-complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from add" -l trust-uid -d 'Ask the server at the socket of --control also if it runs as this user, and not only if it runs as you or as root' -r
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from add" -l trust-uid -d 'Also trust the server at the socket of --control if it runs as this user, in addition to your own user and root' -r
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from add" -l format -d 'How to print' -r -f -a "text\t'For people'
 json\t'What the server says, as it is'
 csv\t'One table with plain numbers'"
@@ -206,17 +206,17 @@ complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subco
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from add" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from remove" -l control -d 'The server: the path of its control socket, or http://127.0.0.1:PORT. Without it, the only one that is found' -r
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from remove" -l token -d 'File with the token, for a server that is controlled over TCP' -r -F
-complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from remove" -l trust-uid -d 'Ask the server at the socket of --control also if it runs as this user, and not only if it runs as you or as root' -r
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from remove" -l trust-uid -d 'Also trust the server at the socket of --control if it runs as this user, in addition to your own user and root' -r
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from remove" -l format -d 'How to print' -r -f -a "text\t'For people'
 json\t'What the server says, as it is'
 csv\t'One table with plain numbers'"
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from remove" -l watch -d 'Ask again and again, this far apart: rates of each interval and what they add up to' -r
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from remove" -l disconnect -d 'Let go of its clients, once what they have asked is answered, instead of refusing'
-complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from remove" -l give-up -d 'Lose what was not written, instead of keeping a volume that cannot be written out'
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from remove" -l give-up -d 'Discard unwritten data, instead of keeping a volume that cannot be written out'
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from remove" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from drop" -l control -d 'The server: the path of its control socket, or http://127.0.0.1:PORT. Without it, the only one that is found' -r
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from drop" -l token -d 'File with the token, for a server that is controlled over TCP' -r -F
-complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from drop" -l trust-uid -d 'Ask the server at the socket of --control also if it runs as this user, and not only if it runs as you or as root' -r
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from drop" -l trust-uid -d 'Also trust the server at the socket of --control if it runs as this user, in addition to your own user and root' -r
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from drop" -l format -d 'How to print' -r -f -a "text\t'For people'
 json\t'What the server says, as it is'
 csv\t'One table with plain numbers'"
@@ -224,7 +224,7 @@ complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subco
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from drop" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from freeze" -l control -d 'The server: the path of its control socket, or http://127.0.0.1:PORT. Without it, the only one that is found' -r
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from freeze" -l token -d 'File with the token, for a server that is controlled over TCP' -r -F
-complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from freeze" -l trust-uid -d 'Ask the server at the socket of --control also if it runs as this user, and not only if it runs as you or as root' -r
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from freeze" -l trust-uid -d 'Also trust the server at the socket of --control if it runs as this user, in addition to your own user and root' -r
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from freeze" -l format -d 'How to print' -r -f -a "text\t'For people'
 json\t'What the server says, as it is'
 csv\t'One table with plain numbers'"
@@ -232,7 +232,7 @@ complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subco
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from freeze" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from unfreeze" -l control -d 'The server: the path of its control socket, or http://127.0.0.1:PORT. Without it, the only one that is found' -r
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from unfreeze" -l token -d 'File with the token, for a server that is controlled over TCP' -r -F
-complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from unfreeze" -l trust-uid -d 'Ask the server at the socket of --control also if it runs as this user, and not only if it runs as you or as root' -r
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from unfreeze" -l trust-uid -d 'Also trust the server at the socket of --control if it runs as this user, in addition to your own user and root' -r
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from unfreeze" -l format -d 'How to print' -r -f -a "text\t'For people'
 json\t'What the server says, as it is'
 csv\t'One table with plain numbers'"
@@ -240,7 +240,7 @@ complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subco
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from unfreeze" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from pin" -l control -d 'The server: the path of its control socket, or http://127.0.0.1:PORT. Without it, the only one that is found' -r
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from pin" -l token -d 'File with the token, for a server that is controlled over TCP' -r -F
-complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from pin" -l trust-uid -d 'Ask the server at the socket of --control also if it runs as this user, and not only if it runs as you or as root' -r
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from pin" -l trust-uid -d 'Also trust the server at the socket of --control if it runs as this user, in addition to your own user and root' -r
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from pin" -l format -d 'How to print' -r -f -a "text\t'For people'
 json\t'What the server says, as it is'
 csv\t'One table with plain numbers'"
@@ -248,7 +248,7 @@ complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subco
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from pin" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from unpin" -l control -d 'The server: the path of its control socket, or http://127.0.0.1:PORT. Without it, the only one that is found' -r
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from unpin" -l token -d 'File with the token, for a server that is controlled over TCP' -r -F
-complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from unpin" -l trust-uid -d 'Ask the server at the socket of --control also if it runs as this user, and not only if it runs as you or as root' -r
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from unpin" -l trust-uid -d 'Also trust the server at the socket of --control if it runs as this user, in addition to your own user and root' -r
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from unpin" -l format -d 'How to print' -r -f -a "text\t'For people'
 json\t'What the server says, as it is'
 csv\t'One table with plain numbers'"
@@ -256,7 +256,7 @@ complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subco
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from unpin" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from stop" -l control -d 'The server: the path of its control socket, or http://127.0.0.1:PORT. Without it, the only one that is found' -r
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from stop" -l token -d 'File with the token, for a server that is controlled over TCP' -r -F
-complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from stop" -l trust-uid -d 'Ask the server at the socket of --control also if it runs as this user, and not only if it runs as you or as root' -r
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from stop" -l trust-uid -d 'Also trust the server at the socket of --control if it runs as this user, in addition to your own user and root' -r
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from stop" -l format -d 'How to print' -r -f -a "text\t'For people'
 json\t'What the server says, as it is'
 csv\t'One table with plain numbers'"

@@ -62,7 +62,7 @@ impl Scratch {
         Self::within(&std::env::temp_dir())
     }
 
-    /// A new directory under this one.
+    /// Creates a directory in this one.
     pub(crate) fn within(parent: &Path) -> Result<Self> {
         let all = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         let dir = tempfile::Builder::new().prefix("larder-").permissions(all).tempdir_in(parent);

@@ -1,8 +1,8 @@
-//! Ledgers of long runs in bench-runs/: which seeds of which suite were executed on which code, so
-//! that a proof goes on where the last one stopped.
+//! Ledgers of long runs in bench-runs/: the executed seeds of each suite per version of the code,
+//! so that a proof continues where the last one stopped.
 //!
-//! An entry counts as long as the code that it names is the code under test. A ledger is replaced
-//! as a whole: a proof that is killed leaves the old one or the new one.
+//! An entry counts as long as its hash is that of the code under test. A ledger is replaced as a
+//! whole: a proof that is killed leaves the old file or the new one.
 
 use std::io::Write as _;
 use std::ops::Range;
@@ -15,15 +15,15 @@ use serde_json::{Map, Value, json};
 use crate::run::{self, cmd};
 
 const SCHEMA: &str = "larder-ledger";
-/// Prints the hash of the files below its arguments, but for tests.
+/// Prints the hash of the files below its arguments, except tests.
 const HASH: &str = "set -o pipefail; find \"$@\" -name tests -prune -o -type f -print0 |
     LC_ALL=C sort -z | xargs -0 cat | sha256sum | cut -c 1-16";
-/// What is compiled into the server, and its dependencies.
+/// The sources that are compiled into the server, and its dependencies.
 const SOURCES: &str = "Cargo.lock crates/mem crates/core crates/io crates/host crates/cli";
-/// The scripts that test it.
+/// The scripts that run the tests.
 const SCRIPTS: &str = "xtask/posix";
 
-/// Returns the hash of what is tested, the sources or else a file, and of the scripts that test it.
+/// Returns the hash of the code under test (the sources, or a file) and of the test scripts.
 pub(crate) fn code(root: &Path, file: Option<&Path>) -> Result<String> {
     let mut command = cmd!("bash -c {HASH} hash {SCRIPTS}");
     match file {
@@ -37,11 +37,11 @@ pub(crate) fn code(root: &Path, file: Option<&Path>) -> Result<String> {
 /// Results of consecutive seeds of one suite on one variant.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Outcome {
-    /// Sums by name, such as `executions`, `passed`, `not_run`.
+    /// Totals by name, such as `executions`, `passed`, `not_run`.
     pub(crate) counts: Map<String, Value>,
-    /// What failed, and its message.
+    /// Failed tests, with their messages.
     pub(crate) failed: Map<String, Value>,
-    /// What was not run, and the reason.
+    /// Tests that did not run, with the reasons.
     pub(crate) not_run: Map<String, Value>,
 }
 
@@ -73,7 +73,7 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// Opens `bench-runs/NAME.json`; one that does not exist is empty.
+    /// Opens `bench-runs/NAME.json`; a missing ledger is empty.
     pub(crate) fn open(root: &Path, name: &str) -> Result<Self> {
         let mut git = cmd!("git describe --always --dirty");
         let commit = run::text(git.current_dir(root)).unwrap_or_default().trim().to_owned();
@@ -100,7 +100,7 @@ impl Ledger {
         })
     }
 
-    /// Adds results and writes the ledger. Void entries of the same suite and variant go.
+    /// Adds results and writes the ledger. Void entries of the same suite and variant are removed.
     pub(crate) fn add(
         &mut self,
         [suite, variant, code]: [&str; 3],
@@ -166,7 +166,7 @@ fn outcome_of(entry: &Value) -> Outcome {
     Outcome { counts: map("counts"), failed: map("failed"), not_run: map("not_run") }
 }
 
-/// The entries of a ledger; none of one that does not exist.
+/// Returns the entries of a ledger; none if it is missing.
 fn read(path: &Path) -> Result<Vec<Value>> {
     if !path.exists() {
         return Ok(Vec::new());
@@ -201,7 +201,7 @@ mod tests {
         assert_eq!(other.entries.len(), 2, "consecutive seeds are one entry");
         assert_eq!((other.next_seed(old), other.outcome(old)), (5, Some(outcome(5))));
         assert_eq!(other.next_seed(new), 0);
-        // The first ledger does not know of the seeds 3 and 4, and must not lose them.
+        // The first ledger was read before the seeds 3 and 4 were added, and must not lose them.
         ledger.add(old, 5..6, &outcome(1)).unwrap();
         assert_eq!(ledger.outcome(old), Some(outcome(6)));
         ledger.add(new, 0..1, &outcome(1)).unwrap();

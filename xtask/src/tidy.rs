@@ -112,9 +112,9 @@ fn check(root: &Path) -> Result<Vec<String>> {
     Ok(found)
 }
 
-/// Documents that name the tests of what they promise.
+/// Documents that name the tests of their promises.
 const PROMISES: &[&str] = &["docs/SEMANTICS.md", "docs/SECURITY.md"];
-/// Minimum number of underscores by which the name of a test differs from that of a counter.
+/// Minimum number of underscores in the name of a test; names of counters have fewer.
 const UNDERSCORES_MIN: usize = 4;
 
 /// Returns the tests that documents name and that do not exist.
@@ -192,11 +192,11 @@ fn check_file(root: &Path, path: &Path, mut add: impl FnMut(usize, String)) -> R
     Ok(())
 }
 
-/// The places where a terminal is written to, or a name becomes text for one: they escape.
+/// Files that may write to a terminal, or convert names to text for one: they escape names.
 const DOORS: &[&str] = &[
     "crates/cli/src/output.rs",
     "crates/report/src/escape.rs",
-    // Paths as JSON has them.
+    // Paths in JSON.
     "crates/report/src/table.rs",
 ];
 
@@ -204,7 +204,7 @@ fn is_door(path: &Path) -> bool {
     DOORS.iter().any(|door| path == Path::new(door))
 }
 
-/// What a line does around the doors.
+/// Returns a violation if a line writes to a terminal or converts a name without escaping.
 fn doors(path: &str, line: &str) -> impl Iterator<Item = String> {
     let code = line.split("//").next().unwrap_or_default();
     let writes = code.contains("io::stdout()") || code.contains("io::stderr()");

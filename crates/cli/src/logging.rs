@@ -15,7 +15,7 @@ const VARIABLE: &str = "LARDER_LOG";
 struct Lines;
 
 impl Write for Lines {
-    /// Takes a whole entry, which the layer writes at once.
+    /// Receives a whole entry, which the layer writes in one call.
     fn write(&mut self, entry: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(entry);
         crate::output::error_line(text.strip_suffix('\n').unwrap_or(&text));
@@ -37,7 +37,7 @@ pub(crate) fn start() {
         .with_writer(|| Lines)
         // Colours would have to be distinguished from escape sequences in names.
         .with_ansi(false)
-        // An internal error would be reported on standard error, which is what failed.
+        // An internal error would be reported on standard error, which has just failed.
         .log_internal_errors(false);
     let filter = parsed.and_then(Result::ok).unwrap_or(warnings);
     tracing_subscriber::registry().with(lines).with(filter).init();

@@ -126,14 +126,14 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Says what is wrong with the command line, or prints the help that was asked for.
+/// Prints the error of the command line, or the requested help.
 fn refuse(error: &clap::Error) -> ExitCode {
     if error.use_stderr() {
-        // It quotes arguments, which may be names of files: the error about escaped ones is safe.
+        // The message quotes arguments, such as names of files: they are escaped.
         if let Err(error) = Cli::try_parse_from(std::env::args_os().map(|it| escaped(&it))) {
             eprint!("{}", error.render());
         } else {
-            // Control characters were the error.
+            // The arguments contained control characters.
             let argument = error.get(ContextKind::InvalidArg).map(ToString::to_string);
             let reason = std::error::Error::source(error).map(ToString::to_string);
             let (argument, reason) = (argument.unwrap_or_default(), reason.unwrap_or_default());
@@ -141,12 +141,12 @@ fn refuse(error: &clap::Error) -> ExitCode {
         }
         return ExitCode::from(FAILURE);
     }
-    // The same as below: a reader that has had enough is no failure.
+    // As below: a reader that closes the pipe is no failure.
     drop(error.print());
     ExitCode::SUCCESS
 }
 
-/// An argument as it is shown; of `--flag=VALUE` the value.
+/// Returns an argument for a message; of `--flag=VALUE` the value.
 fn escaped(argument: &OsStr) -> String {
     let text = argument.to_string_lossy();
     match text.split_once('=') {

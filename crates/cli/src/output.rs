@@ -1,8 +1,8 @@
 //! Standard output and standard error, results into files, and errors as sentences.
 //!
-//! Invariant: all that this program writes to a terminal passes [`stdout`], [`stderr`] or
-//! [`error_line`], but for its own control sequences ([`raw_stdout`], the live view). So no name of
-//! a file, a process or a volume controls a terminal, wherever it is printed.
+//! Invariant: all output to a terminal goes through [`stdout`], [`stderr`] or [`error_line`],
+//! except this program's own control sequences ([`raw_stdout`], the live view). So no name of a
+//! file, a process or a volume controls a terminal.
 
 mod whole;
 
@@ -23,14 +23,14 @@ pub(crate) fn stderr() -> Terminal<StderrLock<'static>> {
     Terminal::new(io::stderr().lock())
 }
 
-/// Prints one line to standard error; nothing where nobody listens any more.
+/// Prints one line to standard error, and ignores a closed one.
 pub(crate) fn error_line(line: &str) {
-    // Nobody is left who could be told.
+    // A closed standard error cannot be reported.
     drop(io::stderr().lock().write_all(format!("{}\n", escape::line(line)).as_bytes()));
 }
 
-/// Standard output as it is, for what is no text: traces, messages to another process, and control
-/// sequences of our own.
+/// Unfiltered standard output, for binary traces, messages to another process, and this program's
+/// own control sequences.
 pub(crate) fn raw_stdout() -> io::Stdout {
     io::stdout()
 }

@@ -1,5 +1,5 @@
-//! The directory for the sockets of running servers: that of the service, if systemd gives one,
-//! else the runtime directory of the user (`larder_io::runtime_directory`).
+//! The directory for the sockets of running servers: the service's own, if systemd sets one,
+//! otherwise the runtime directory of the user (`larder_io::runtime_directory`).
 
 use anyhow::{Context, Result};
 use larder_io::runtime_directory::{self, PrivateDirectory};
@@ -22,7 +22,7 @@ pub(crate) fn known_runtime_directory() -> Result<PathBuf> {
     Ok(PrivateDirectory::open(&path)?.path().to_owned())
 }
 
-/// The first directory of `RUNTIME_DIRECTORY` (systemd.exec(5)).
+/// Returns the first directory of `RUNTIME_DIRECTORY` (systemd.exec(5)).
 fn of_service() -> Option<PathBuf> {
     let given = std::env::var_os("RUNTIME_DIRECTORY").filter(|value| !value.is_empty())?;
     let first = given.as_bytes().split(|&byte| byte == b':').next()?;

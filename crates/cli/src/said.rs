@@ -4,8 +4,7 @@
 //! closed would end in the middle of what it says, with what it had promised to write. These go
 //! before them wherever this crate prints, and nothing that they print controls the terminal.
 
-/// Prints one line to standard error, whatever names it holds; nothing where nobody listens any
-/// more.
+/// Prints one line to standard error with all names escaped, and ignores a closed one.
 macro_rules! eprintln {
     ($($what:tt)*) => {{
         $crate::output::error_line(&format!($($what)*));
@@ -16,7 +15,7 @@ macro_rules! eprintln {
 macro_rules! eprint {
     ($($what:tt)*) => {{
         use std::io::Write as _;
-        // Nobody is left who could be told.
+        // A closed standard error cannot be reported.
         drop(write!($crate::output::stderr(), $($what)*));
     }};
 }

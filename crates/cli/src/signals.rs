@@ -13,10 +13,10 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Has a write beyond the limit on the size of files fail with EFBIG, as other errors of writes do:
-/// the signal that comes with it would end the process, and what is not written yet with it.
+/// Makes a write beyond the limit on the size of files fail with EFBIG, like other write errors. By
+/// default SIGXFSZ would end the process and lose unwritten data.
 ///
-/// A handler, and not `SIG_IGN`, which the programs that are started from here would inherit.
+/// Uses a handler instead of `SIG_IGN`, which child processes would inherit.
 pub(crate) fn outlive_file_size_limit() -> Result<()> {
     flag::register(libc::SIGXFSZ, Arc::default()).context("handle SIGXFSZ")?;
     Ok(())

@@ -21,7 +21,7 @@ pub(crate) fn spin() {
 }
 
 thread_local! {
-    /// Whether a panic of this thread has left state behind a lock of the cache half changed, or
+    /// True if a panic of this thread has left state behind a lock of the cache half changed, or if
     /// this thread has met such a lock.
     static DAMAGE: Cell<bool> = const { Cell::new(false) };
 }
@@ -33,10 +33,10 @@ pub fn damage_seen() -> bool {
     DAMAGE.get()
 }
 
-/// A locked part of the cache. A panic that drops it is remembered for [`damage_seen`].
+/// A guard of a part of the cache. Dropping it in a panic is recorded for [`damage_seen`].
 pub(crate) struct MutexGuard<'a, T> {
     guard: primitive::MutexGuard<'a, T>,
-    /// Whether the thread was panicking already when it locked.
+    /// True if the thread was already panicking when it locked.
     in_panic: bool,
 }
 
@@ -75,8 +75,8 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     MutexGuard { guard, in_panic: std::thread::panicking() }
 }
 
-/// Locks to look at what is there after a panic, even if that is half changed; none if another
-/// thread has it locked.
+/// Locks to read the state after a panic, even if it is half changed; none if another thread has it
+/// locked.
 pub(crate) fn look<T>(mutex: &Mutex<T>) -> Option<primitive::MutexGuard<'_, T>> {
     match mutex.try_lock() {
         Ok(guard) => Some(guard),

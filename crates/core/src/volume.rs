@@ -117,7 +117,7 @@ pub struct Volume<F: Frames> {
     /// Lanes that are open, or [`CLOSED`].
     lanes: AtomicU32,
     removed: AtomicBool,
-    /// Why it serves nothing any more, if an internal error has ended it.
+    /// The internal error that has ended the volume, if any.
     broken: OnceLock<StoreError>,
     frozen: AtomicBool,
     policy: AtomicU8,

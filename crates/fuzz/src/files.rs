@@ -1,4 +1,4 @@
-//! Logs, records, answers and lists.
+//! Fuzz targets for logs, records, answers and lists.
 
 use larder_io::front::fuse::FileGlob;
 use larder_io::warm_list::{self, StoreIdentity, StoreKind};
@@ -11,12 +11,12 @@ use larder_report::watch::Watch;
 use std::io::Write;
 use std::path::Path;
 
-/// Something is said.
+/// Checks that there is a message.
 fn check_text(text: &str) {
     assert!(!text.is_empty());
 }
 
-/// A log, or a list of names.
+/// Reads a log, or a list of names.
 pub(crate) fn perfmon(input: &[u8]) {
     assert!(Names::read(input).is_ok(), "bytes can be read");
     if let Ok(found) = perfmon::read(input, &Options::default()) {
@@ -30,7 +30,7 @@ pub(crate) fn perfmon(input: &[u8]) {
     }
 }
 
-/// A record in all forms, and compared with itself.
+/// Prints a record in all formats, and compares it with itself.
 pub(crate) fn record(input: &[u8]) {
     let Some(run) = str::from_utf8(input).ok().and_then(|text| Run::from_json(text).ok()) else {
         return;
@@ -46,14 +46,14 @@ pub(crate) fn record(input: &[u8]) {
     }
 }
 
-/// A record of watching.
+/// Reads a record of `larder watch`.
 pub(crate) fn watch(input: &[u8]) {
     if let Some(found) = str::from_utf8(input).ok().and_then(|it| Watch::from_json(it).ok()) {
         check_text(&found.to_text(20));
     }
 }
 
-/// What a server answers.
+/// Reads an answer of a server.
 pub(crate) fn control(input: &[u8]) {
     if let Ok(stats) = serde_json::from_slice::<Stats>(input) {
         check_text(&stats.everything().to_text());
@@ -71,7 +71,8 @@ pub(crate) fn control(input: &[u8]) {
     }
 }
 
-/// What passes the guard is safe, however the bytes are cut, and a name is one line.
+/// Checks that the guard's output is safe, however the bytes are split, and that a name is one
+/// line.
 pub(crate) fn escape(input: &[u8]) {
     let shown = escape::name(input);
     assert!(!shown.contains(escape::is_unsafe));
@@ -86,7 +87,7 @@ pub(crate) fn escape(input: &[u8]) {
     assert!(!text.contains(|c| escape::is_unsafe(c) && c != '\n' && c != '\t'));
 }
 
-/// A list with right checksums around any payload, and any bytes.
+/// Reads a list with valid checksums around any payload, and any bytes.
 pub(crate) fn warm_list(input: &[u8]) {
     let Ok(packed) = zstd::encode_all(input, 1) else { return };
     let mut bytes = b"LARDERW\n\x01\0\0\0".to_vec();
@@ -113,7 +114,7 @@ pub(crate) fn warm_list(input: &[u8]) {
     }
 }
 
-/// A pattern of a rule, and a name, in lines.
+/// Matches a pattern of a rule against a name; both are lines of the input.
 pub(crate) fn rules(input: &[u8]) {
     let Ok(text) = str::from_utf8(input) else { return };
     let (pattern, name) = text.split_once('\n').unwrap_or((text, "a/b.c"));

@@ -1,17 +1,17 @@
-//! Fuzz targets: what is done with an input, and what must hold then.
+//! Fuzz targets: operations on an input, and checks of the result.
 //!
 //! The fuzzers of `fuzz/` call these functions with inputs that reach new code; the tests of this
 //! crate call them with the corpora of `fuzz/corpus`, so that each finding stays a test. A target
-//! panics where something is wrong; an error is a fine answer to a wrong input.
+//! panics if a check fails; refusing a wrong input is correct.
 
 mod files;
 mod nbd;
 mod traces;
 
-/// A target: its name, and what it does with an input.
+/// A target: its name and its function.
 pub type Target = (&'static str, fn(&[u8]));
 
-/// All of them.
+/// All targets.
 pub const TARGETS: &[Target] = &[
     ("trace", traces::trace),
     ("sizing", traces::sizing),
@@ -30,7 +30,7 @@ pub const TARGETS: &[Target] = &[
 /// Runs a target.
 ///
 /// # Panics
-/// There is none of this name, or it found something wrong.
+/// If there is no target with this name, or a check fails.
 pub fn run(name: &str, input: &[u8]) {
     let (_, target) = TARGETS.iter().find(|(known, _)| *known == name).expect("a target");
     target(input);

@@ -1,4 +1,5 @@
-//! The NBD protocol: what clients send to the server, and servers to the client.
+//! Fuzz targets for the NBD protocol: input of the server from clients, and of the client from
+//! servers.
 
 use larder_io::front::nbd::handshake::{
     BlockSizes, ExportInfo, Handshake, HandshakeLimits, Progress,
@@ -19,7 +20,7 @@ const LIMITS: HandshakeLimits = HandshakeLimits {
     output_bytes_max: 400,
 };
 
-/// What a server says to a session, and where the session ends.
+/// Returns the answers of a server to a session, and the position where the session ends.
 fn session(input: &[u8], piece: usize) -> (Vec<u8>, usize, bool) {
     let export = ExportInfo {
         name: "disk".into(),
@@ -34,7 +35,7 @@ fn session(input: &[u8], piece: usize) -> (Vec<u8>, usize, bool) {
     let (mut output, mut said, mut used) = (Vec::new(), Vec::new(), 0);
     let _greeting = handshake.feed(&[], &mut output);
     output.clear();
-    // What is not taken comes again with the next piece.
+    // Bytes that were not consumed come again with the next piece.
     let mut end = 0;
     while used < input.len() {
         end = input.len().min(end.max(used) + piece);
@@ -52,7 +53,7 @@ fn session(input: &[u8], piece: usize) -> (Vec<u8>, usize, bool) {
     (said, used, true)
 }
 
-/// The handshake, whole and in pieces, and then requests.
+/// Runs the handshake, whole and in pieces, and then requests.
 pub(crate) fn server(input: &[u8]) {
     let (piece, input) = input.split_first().unwrap_or((&1, &[]));
     let whole = session(input, usize::MAX / 2);
@@ -64,7 +65,7 @@ pub(crate) fn server(input: &[u8]) {
     }
 }
 
-/// A server that answers each connection with the bytes that it is given.
+/// A server that answers each connection with the given bytes.
 struct Server {
     path: PathBuf,
     answers: Mutex<Sender<Vec<u8>>>,
@@ -80,7 +81,7 @@ fn scripted() -> &'static Server {
         std::thread::spawn(move || {
             for answer in next {
                 let (mut stream, _) = listener.accept().expect("a connection");
-                // The client may have gone already.
+                // The client may have disconnected already.
                 drop(stream.write_all(&answer).and_then(|()| stream.shutdown(Shutdown::Write)));
                 drop(stream.read_to_end(&mut Vec::new()));
             }
@@ -89,7 +90,7 @@ fn scripted() -> &'static Server {
     })
 }
 
-/// The client: a handshake, a read, a write and the status of blocks; or a list of exports.
+/// Runs the client: a handshake, a read, a write and a block status; or a list of exports.
 pub(crate) fn client(input: &[u8]) {
     let (first, answer) = input.split_first().unwrap_or((&0, &[]));
     let server = scripted();
@@ -102,13 +103,13 @@ pub(crate) fn client(input: &[u8]) {
         return;
     }
     let Ok(mut client) = Client::connect(&uri) else { return };
-    // Any of them may fail; none may panic.
+    // Each operation may fail, but must not panic.
     drop(client.read_at(0, &mut [0; 512]));
     drop(client.write_at(512, &[1; 512], false));
     drop(client.flush());
 }
 
-/// An address.
+/// Parses an address.
 pub(crate) fn uri(input: &[u8]) {
     let Some(uri) = str::from_utf8(input).ok().and_then(|text| text.parse::<NbdUri>().ok()) else {
         return;

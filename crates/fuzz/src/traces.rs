@@ -1,4 +1,4 @@
-//! Traces of every format.
+//! Fuzz targets for traces of every format.
 
 use larder_core::policy::PolicyKind;
 use larder_lab::sim::sizing::{Options, SizingError, measure};
@@ -10,10 +10,10 @@ use larder_report::advise::goal::Goal;
 use std::io::Cursor;
 use std::num::NonZero;
 
-/// Records that are looked at: a packed stream may hold any number.
+/// Maximum number of records that are read: a packed stream may hold any number.
 const RECORDS_MAX: usize = 1 << 16;
 
-/// The first byte chooses the format, told by content where it names none.
+/// Reads a trace. The first byte chooses the format; otherwise the format is detected by content.
 fn open(input: &[u8]) -> Result<BoxedSource, TraceError> {
     let (first, bytes) = input.split_first().unwrap_or((&0, &[]));
     let formats: Vec<Format> = Format::all().filter(|it| *it != Format::Parquet).collect();
@@ -30,7 +30,7 @@ fn records(source: &mut BoxedSource) -> Result<Vec<Record>, TraceError> {
     Ok(records)
 }
 
-/// A reader hands out what every consumer may rely on.
+/// Checks the guarantees of a reader for all consumers.
 pub(crate) fn trace(input: &[u8]) {
     let Ok(mut source) = open(input) else { return };
     let Ok(records) = records(&mut source) else { return };
@@ -47,10 +47,10 @@ pub(crate) fn trace(input: &[u8]) {
     assert!(source.notes().len() < 10);
 }
 
-/// References beyond which a size is not looked for: each costs time, and shows nothing new.
+/// Maximum number of references for `size`: each costs time, and more show nothing new.
 const REFERENCES_MAX: u64 = 2_000;
 
-/// Something is said about each trace, in every form.
+/// Evaluates each trace, and prints the result in every format.
 pub(crate) fn sizing(input: &[u8]) {
     let Ok(mut source) = open(input) else { return };
     let Ok(records) = records(&mut source) else { return };

@@ -1,5 +1,5 @@
 //! Instructions per hit with and without the hit-ratio curve, for `cargo xtask prove curve-cost`.
-//! The program runs itself under callgrind, which counts the instructions in [`measured`]; it
+//! The program runs itself under callgrind, which counts the instructions in [`measured`]. It
 //! measures no time.
 //!
 //! `cargo bench --package larder-io --bench hit_cost -- claims [--quick]`. Without arguments, as in

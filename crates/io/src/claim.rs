@@ -1,14 +1,15 @@
-//! One cache per data: each volume and each mount claims what it caches, down to the disks below,
-//! and a second claim of the same data is refused.
+//! Claims of cached data: each volume and each mount claims the data that it caches, down to the
+//! disks below, and a second claim of the same data is refused.
 //!
-//! A claim is a file in the runtime directory, locked as long as the process lives, that holds the
-//! footprint of the data (`footprint`). Whoever claims something publishes first and then reads
-//! the claims of others, so of two that begin in the same moment at least one sees the other.
-//! Processes of one user take turns. Root reads the claims of all users, and believes one only if
-//! its process has the data open. Beyond that (other users, containers) the flock(2) locks of files
-//! and directories hold, see [`crate::store`].
+//! A claim is a file in the runtime directory that holds the footprint of the data (`footprint`).
+//! The process keeps it locked as long as it lives. A process publishes its claim before it reads
+//! the claims of others, so of two that start at the same time at least one sees the other.
+//! Processes of one user take turns. Root reads the claims of all users, and trusts one only if its
+//! process has the data open. Other users and containers are excluded by the flock(2) locks of
+//! files and directories, see [`crate::store`].
 //!
-//! Invariant: the claim of a killed process refuses nothing, since its lock is gone.
+//! Invariant: the claim of a killed process refuses nothing, since the kernel has released its
+//! lock.
 
 mod footprint;
 mod links;
@@ -30,12 +31,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A new mount waits so long for a process whose mount is gone and which still writes.
+/// Time that a new mount waits for a process that still writes although its mount is gone.
 const ENDING_WAIT: Duration = Duration::from_mins(1);
-/// Longest text of another process that a message repeats.
+/// Characters of another process's text that a message repeats.
 const WORDS_MAX: usize = 400;
 
-/// A reason to refuse a cache. Each message can follow "failed to".
+/// A reason to refuse a cache. Each message reads as an operation after "failed to".
 #[derive(Debug, thiserror::Error)]
 pub enum ClaimError {
     /// Another cache has the data.
@@ -44,29 +45,29 @@ pub enum ClaimError {
          caches of the same data lose changes"
     )]
     Held {
-        /// The data, in words.
+        /// Description of the data.
         what: String,
         /// The other cache.
         holder: Holder,
     },
-    /// Another cache may have the data, by another name of the file.
+    /// Another cache may have the data under another name of the file.
     #[error(
         "cache {what}: there are files with several names (hard links), and {holder} may cache one \
          of them by another name; stop it first, or cache a copy"
     )]
     Linked {
-        /// The data, in words.
+        /// Description of the data.
         what: String,
         /// The other cache.
         holder: Holder,
     },
-    /// Another cache has the data, and its mount is gone already.
+    /// Another cache has the data; its mount is already gone.
     #[error(
         "cache {what}: {holder} caches the same data; its mount is gone, but it is still used or \
          still writes; try again when the process has ended"
     )]
     Ending {
-        /// The data, in words.
+        /// Description of the data.
         what: String,
         /// The other cache.
         holder: Holder,
@@ -77,15 +78,15 @@ pub enum ClaimError {
          would not see; unmount that first"
     )]
     Mounted {
-        /// The data, in words.
+        /// Description of the data.
         what: String,
         /// A mountpoint.
         at: String,
     },
     /// A mountpoint lies in a directory that is cached.
     #[error(
-        "mount at {at}: it lies in what {holder} caches, where its files would be cached twice; \
-         choose another mountpoint"
+        "mount at {at}: {holder} caches this directory or one above it, so the files of the mount \
+         would be cached twice; choose another mountpoint"
     )]
     Mountpoint {
         /// The mountpoint.
@@ -94,9 +95,9 @@ pub enum ClaimError {
         holder: Holder,
     },
     /// The data cannot be identified.
-    #[error("find out where {what} lies: {source}")]
+    #[error("determine the location of {what}: {source}")]
     Locate {
-        /// The data, in words.
+        /// Description of the data.
         what: String,
         /// The kernel's reason.
         source: io::Error,
@@ -106,9 +107,9 @@ pub enum ClaimError {
 /// A process that caches data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
-    /// Its number.
+    /// Process ID.
     pub pid: u32,
-    /// Its data, in its own words; empty if that is not known.
+    /// The data that it caches, as the process describes it; empty if unknown.
     pub what: String,
 }
 
@@ -126,7 +127,7 @@ impl fmt::Display for Holder {
     }
 }
 
-/// Words of another process, without what a terminal would obey.
+/// Returns text of another process without control characters, which a terminal would obey.
 fn printable(text: &str) -> String {
     let shown = |character: char| if character.is_control() { '?' } else { character };
     text.chars().take(WORDS_MAX).map(shown).collect()
@@ -144,7 +145,7 @@ impl fmt::Debug for Claim {
     }
 }
 
-/// What is claimed, for finding its footprint again when mounts have changed.
+/// Claimed data, kept to compute its footprint again when mounts have changed.
 #[derive(Debug)]
 enum Source {
     /// A file, a block device or a directory.
@@ -176,12 +177,12 @@ impl Source {
 }
 
 impl Claim {
-    /// Claims the regular file, block device or directory that a descriptor has open. With
-    /// `read_only` others may claim it so as well. Data whose last mount is gone is waited for,
-    /// for a bounded time.
+    /// Claims the regular file, block device or directory that a descriptor refers to. With
+    /// `read_only`, other read-only caches may claim it too. Waits for a bounded time for data
+    /// whose last mount is gone.
     ///
     /// # Errors
-    /// Another cache has some of the data, or the kernel has a file system mounted on it.
+    /// Fails if another cache has some of the data, or the kernel has a file system mounted on it.
     pub fn of_open(
         descriptor: impl AsFd,
         path: &Path,
@@ -209,27 +210,27 @@ impl Claim {
         registry.take_in_turn(source, &what, read_only, ENDING_WAIT)
     }
 
-    /// Claims an export of an NBD server, which is the same for equal identities.
+    /// Claims an export of an NBD server. Equal identities are the same export.
     ///
     /// # Errors
-    /// Another cache of this machine has the export.
+    /// Fails if another cache of this machine has the export.
     pub fn of_export(identity: &str, uri: &str, read_only: bool) -> Result<Self, ClaimError> {
         let (source, what) = (Source::Export(identity.to_owned()), format!("the export {uri}"));
         Registry::of_process().take_in_turn(source, &what, read_only, Duration::ZERO)
     }
 
-    /// Claims the files that this process has just mounted at a path, so that they are not cached
-    /// once more. Their number is that of their file system in stat(2).
+    /// Claims the files that this process has just mounted at a path, so that no other cache caches
+    /// them again. `filesystem` is the device number of the mount in stat(2).
     ///
     /// # Errors
-    /// Another cache has them.
+    /// Fails if another cache has them.
     pub(crate) fn of_mount(at: &Path, filesystem: u64) -> Result<Self, ClaimError> {
         let what = format!("the files mounted at {}", at.display());
         let registry = Registry::of_process();
         registry.take_in_turn(Source::Mount(filesystem), &what, false, Duration::ZERO)
     }
 
-    /// Notes that the data is seen at a mountpoint, as the file system of this number, from now on.
+    /// Records that the data is visible at mountpoint `at`, as the file system with this number.
     pub(crate) fn mounted(&self, at: &Path, filesystem: u64) {
         self.registry.mounted(self.number, at, filesystem);
     }
@@ -237,22 +238,22 @@ impl Claim {
     /// Checks that a mountpoint does not lie in a directory that another process caches.
     ///
     /// # Errors
-    /// It does.
+    /// Fails if it does.
     pub(crate) fn check_mountpoint(at: &Path) -> Result<(), ClaimError> {
         Registry::of_process().check_mountpoint(at)
     }
 
-    /// The other process that claims a file as such, at this moment; to be asked when a file of a
-    /// claimed directory is opened.
+    /// Returns the other process that now claims this file itself. Called when a file of a claimed
+    /// directory is opened.
     pub(crate) fn holder_of_file(&self, device: u64, inode: u64) -> Option<Holder> {
         self.registry.holder_of_file(self.number, (device, inode))
     }
 
-    /// One sentence, if other processes cannot see the claims of this one.
+    /// Returns a sentence if other processes cannot see the claims of this process.
     #[must_use]
     pub fn note() -> Option<String> {
         Registry::of_process().problem().map(|problem| {
-            format!("other Larder processes cannot see what this one caches: failed to {problem}")
+            format!("other Larder processes cannot see the claims of this one: failed to {problem}")
         })
     }
 }
@@ -263,8 +264,8 @@ impl Drop for Claim {
     }
 }
 
-/// The process that holds the flock(2) lock of an open file or directory, in words; empty if the
-/// kernel does not show it.
+/// Describes the process that holds the flock(2) lock of an open file or directory, as far as the
+/// kernel shows it.
 pub(crate) fn lock_holder(descriptor: impl AsFd) -> String {
     let located = ThisMachine::look().locate(descriptor);
     let pid = located.ok().and_then(|located| machine::lock_holder(&located));

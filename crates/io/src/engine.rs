@@ -195,7 +195,7 @@ impl Engine {
         Ok(volume)
     }
 
-    /// The threads of stores. The list changes in one step, so a panic leaves it consistent.
+    /// Threads of stores. The list changes in one step, so a panic leaves it consistent.
     fn drivers(&self) -> MutexGuard<'_, Vec<Driver>> {
         self.drivers.lock().unwrap_or_else(PoisonError::into_inner)
     }

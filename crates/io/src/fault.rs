@@ -1,9 +1,9 @@
-//! Fault domains: the part of the process that a panic ends.
+//! Fault domains: the parts of the process that a panic ends.
 //!
-//! Each thread runs under [`confine`]. A panic that has left nothing half changed which other
-//! volumes use ends the domain of its thread: a connection, a mount, or a volume. Any other panic
-//! ends the process (`end_process`), since a wrong write is worse than none. Debug builds have
-//! points at which a test makes a thread panic ([`point`]).
+//! Each thread runs under [`confine`]. A panic that leaves the state shared by volumes intact ends
+//! the domain of its thread: a connection, a mount, or a volume. Any other panic ends the process
+//! (`end_process`), since a wrong write is worse than none. Debug builds have points at which a
+//! test makes a thread panic ([`point`]).
 
 use crate::engine::{ArenaCache, ArenaVolume};
 use larder_core::units::BLOCK_BYTES_U64;
@@ -17,10 +17,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 #[cfg(debug_assertions)]
 use std::sync::{Mutex, PoisonError};
 
-/// More ranges of a volume than this are only counted in messages.
+/// Maximum number of ranges of a volume that a message lists; it counts the others.
 const RANGES_MAX: usize = 16;
 
-/// A panic that was caught: what it said.
+/// A caught panic, with its message.
 #[derive(Debug)]
 pub struct Panicked {
     message: String,
@@ -36,10 +36,10 @@ impl Panicked {
     fn new(payload: &(dyn Any + Send)) -> Self {
         let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
         let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
-        Panicked { message: text.unwrap_or_else(|| "it left no message".to_owned()) }
+        Panicked { message: text.unwrap_or_else(|| "a panic without a message".to_owned()) }
     }
 
-    /// Ends the process if the panic has left shared state of the cache half changed, or a frame
+    /// Ends the process if the panic has left shared state of the cache half-changed, or a frame
     /// locked for ever.
     pub fn end_if_damaging(&self, cache: &ArenaCache) {
         if larder_core::damage_seen() || larder_mem::lost_own_in_panic() {
@@ -48,16 +48,16 @@ impl Panicked {
     }
 }
 
-/// Runs `work` and returns what it returned.
+/// Runs `work` and returns its result.
 ///
 /// # Errors
-/// The panic, if it panicked.
+/// The panic of `work`, if it panicked.
 pub fn confine<T>(work: impl FnOnce() -> T) -> Result<T, Panicked> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|payload| Panicked::new(&*payload))
 }
 
-/// Runs the work of a thread whose panics end nothing but the thread and what it serves: `what` in
-/// the log.
+/// Runs the work of a thread whose panics end only the thread and the object it serves. `what`
+/// names it in the log.
 pub(crate) fn confine_thread(cache: &ArenaCache, what: &str, work: impl FnOnce()) {
     if let Err(panic) = confine(work) {
         panic.end_if_damaging(cache);
@@ -65,11 +65,11 @@ pub(crate) fn confine_thread(cache: &ArenaCache, what: &str, work: impl FnOnce()
     }
 }
 
-/// Ends the process at once, as a power failure would, after naming what is lost of each volume.
-/// Nothing more is written: what the cache says of its pages may be wrong.
+/// Ends the process at once, as a power failure would, after logging the unwritten ranges of each
+/// volume. Nothing more is written: the page state of the cache may be wrong.
 pub(crate) fn end_process(cache: &ArenaCache, panic: &Panicked) -> ! {
-    tracing::error!("the cache itself is damaged ({panic}): ending, as after a power failure");
-    // The search itself may panic where state is half changed.
+    tracing::error!("the cache is damaged ({panic}): the process ends without further writes");
+    // The search for unwritten ranges may itself panic on half-changed state.
     let remains = confine(|| cache.remains()).unwrap_or_default();
     for (volume, remains) in remains.iter().filter(|(volume, _)| !volume.is_removed()) {
         let (name, unread) = (volume.name(), remains.unread_shards);
@@ -87,7 +87,7 @@ pub(crate) fn end_process(cache: &ArenaCache, panic: &Panicked) -> ! {
     std::process::abort();
 }
 
-/// Ranges of a volume that were not written, for messages.
+/// Unwritten ranges of a volume, for messages.
 struct Unwritten<'a> {
     bytes: u64,
     ranges: &'a [Range<u64>],
@@ -107,7 +107,7 @@ impl fmt::Display for Unwritten<'_> {
     }
 }
 
-/// Names the ranges that a broken volume has not written, for messages.
+/// Describes the unwritten ranges of a broken volume, for messages.
 pub(crate) fn unwritten(cache: &ArenaCache, volume: &ArenaVolume) -> String {
     let risk = cache.at_risk(volume, RANGES_MAX);
     let bytes = risk.blocks * BLOCK_BYTES_U64;
@@ -117,15 +117,15 @@ pub(crate) fn unwritten(cache: &ArenaCache, volume: &ArenaVolume) -> String {
     format!("not written: {}", Unwritten { bytes, ranges: &risk.failing })
 }
 
-/// Points that are to panic: kind of thread and what it serves.
+/// Armed fault points: kind of thread, and the name of the object it serves.
 #[cfg(debug_assertions)]
 static POINTS: Mutex<Vec<(String, String)>> = Mutex::new(Vec::new());
 #[cfg(debug_assertions)]
 static POINTS_ARMED: AtomicUsize = AtomicUsize::new(0);
 
 /// Arms the point that the variable `LARDER_FAULT` names as `KIND=NAME`, if it is set: the next
-/// thread of that kind that works for `NAME` panics, once. For tests of whole processes; without
-/// effect in builds without debug assertions.
+/// thread of that kind that works for `NAME` panics, once. For tests of whole processes; no effect
+/// in builds without debug assertions.
 #[doc(hidden)]
 pub fn arm_from_environment() {
     #[cfg(debug_assertions)]

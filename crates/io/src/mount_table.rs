@@ -10,39 +10,39 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
-/// Where the kernel shows the table.
+/// Path of the table.
 pub(crate) const PATH: &str = "/proc/self/mountinfo";
 
-/// The type of our own mounts.
+/// File system type of Larder mounts.
 pub(crate) const LARDER: &str = "fuse.larder";
 
-/// A line of the table.
+/// One line of the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct MountLine {
-    /// Number of the mount.
+    /// ID of the mount.
     pub(crate) id: u64,
-    /// Number of the file system: that of its device, or one with major 0.
+    /// Device number of the file system, as in stat(2); major 0 if it has no device.
     pub(crate) filesystem: u64,
-    /// Directory of the file system that is seen at the mountpoint.
+    /// Directory of the file system that is mounted at the mountpoint.
     pub(crate) root: PathBuf,
     /// Mountpoint.
     pub(crate) at: PathBuf,
-    /// Actions that it, or its file system, forbids.
+    /// Restrictions of the mount or of its file system.
     pub(crate) restrictions: MountRestrictions,
     /// Type of the file system.
     pub(crate) kind: Vec<u8>,
-    /// Device, or what the file system calls its source.
+    /// Device, or another source that the file system names.
     pub(crate) source: PathBuf,
     /// Options of the file system.
     pub(crate) options: Vec<u8>,
 }
 
-/// Returns everything that is mounted, in the order of the kernel: what covers another comes later.
+/// Returns all mounts, in the order of the kernel: a mount that covers another comes after it.
 pub(crate) fn read() -> Vec<MountLine> {
     parse_all(&std::fs::read(PATH).unwrap_or_default())
 }
 
-/// Parses such a table.
+/// Parses the text of a mount table.
 pub(crate) fn parse_all(table: &[u8]) -> Vec<MountLine> {
     table.split(|&byte| byte == b'\n').filter_map(parse).collect()
 }
@@ -64,24 +64,24 @@ fn parse(line: &[u8]) -> Option<MountLine> {
 }
 
 impl MountLine {
-    /// Whether it is of this type of file system.
+    /// Returns whether the file system has this type.
     pub(crate) fn is_of(&self, kind: &str) -> bool {
         self.kind == kind.as_bytes()
     }
 
-    /// Whether nothing can be written through it.
+    /// Returns whether nothing can be written through the mount.
     pub(crate) fn is_read_only(&self) -> bool {
         self.restrictions.contains(MountRestrictions::READ_ONLY)
     }
 }
 
-/// The number of a device that sysfs and mountinfo write as `MAJOR:MINOR`.
+/// Parses a device number that sysfs and mountinfo write as `MAJOR:MINOR`.
 pub(crate) fn device_number(text: &str) -> Option<u64> {
     let (major, minor) = text.trim().split_once(':')?;
     Some(rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?))
 }
 
-/// A path as the kernel lists it: spaces and the like as a backslash and three octal digits.
+/// Decodes a path of the table: spaces and the like are a backslash and three octal digits.
 pub(crate) fn unescape(path: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(path.len());
     let mut rest = path;

@@ -1,11 +1,11 @@
-//! Files whose names other users could take: secrets that are read, and results that are written.
+//! Files whose names other users could replace: secrets that are read, and results that are
+//! written.
 //!
-//! A program that runs as root and follows whatever it finds under a name does what the user wants
-//! who has put it there. So a name is resolved step by step, from directory to directory: a
-//! symbolic link is followed only if it belongs to this user or to root. A file that is read
-//! belongs to one of the two and cannot be written by others, and a secret cannot be read by others
-//! either. A file that is written is created under a new name in its directory and takes the place
-//! of the old one by a rename, which never follows a link.
+//! A program that runs as root and follows any symbolic link lets the link's owner choose the file.
+//! So a path is resolved step by step, and a symbolic link is followed only if it belongs to this
+//! user or to root. A file that is read must belong to one of the two and must not be writable by
+//! others; a secret must not be readable by others either. A file that is written is created under
+//! a new name in its directory and replaces the old one by a rename, which never follows a link.
 
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawMode, Stat};
@@ -18,14 +18,14 @@ use std::io::{self, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
 
-/// Links on the way to one file, as for the kernel.
+/// Maximum number of links on the way to a file, as in the kernel.
 const LINKS_MAX: usize = 40;
-/// Names that are tried for a new file.
+/// Number of names that are tried for a new file.
 const NAMES_MAX: u32 = 10_000;
 /// `PROC_SUPER_MAGIC` of statfs(2).
 const PROCFS: u64 = 0x9fa0;
 
-/// The reason why a file is not used.
+/// A reason to refuse a file.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
     /// A link that another user could have made.
@@ -37,31 +37,31 @@ pub enum FileError {
         owner: u32,
     },
     /// A file that another user could have made.
-    #[error("it belongs to uid {owner}, and must belong to root or to the user who runs larder")]
+    #[error("it belongs to uid {owner}, and must belong to root or to the user that runs larder")]
     ForeignFile {
         /// Its owner.
         owner: u32,
     },
     /// A file that others may change, or a secret that others may read.
-    #[error("others than its owner may {what} it (mode {mode:o}); chmod {chmod} it")]
+    #[error("users other than its owner may {what} it (mode {mode:o}); run chmod {chmod}")]
     TooOpen {
-        /// What they may do.
+        /// The forbidden action.
         what: &'static str,
         /// Its mode.
         mode: RawMode,
-        /// The arguments of chmod(1) that help.
+        /// Arguments of chmod(1) that solve it.
         chmod: &'static str,
     },
     /// Not a regular file.
-    #[error("it is not a file")]
+    #[error("it is not a regular file")]
     NotAFile,
-    /// A directory in the place of a file.
+    /// A directory instead of a file.
     #[error("it is a directory")]
     Directory,
-    /// A file that is longer than what it should hold.
+    /// A file that is longer than expected.
     #[error("it is longer than {0} bytes")]
     TooLong(u64),
-    /// The kernel refused.
+    /// The kernel refused the operation.
     #[error(transparent)]
     System(#[from] io::Error),
 }
@@ -72,13 +72,13 @@ impl From<Errno> for FileError {
     }
 }
 
-/// Whether what belongs to this user is trusted: root, and the user of this process.
+/// Returns whether files of this user are trusted: root, and the user of this process.
 #[must_use]
 pub fn is_trusted(uid: u32) -> bool {
     uid == 0 || uid == rustix::process::geteuid().as_raw()
 }
 
-/// Permissions of group and others.
+/// Permission bits of group and others.
 fn open_to_others(stat: &Stat) -> RawMode {
     stat.st_mode & 0o077
 }
@@ -87,20 +87,20 @@ fn file_type(stat: &Stat) -> FileType {
     FileType::from_raw_mode(stat.st_mode)
 }
 
-/// The place of a file: its directory, and its name there, which is no symbolic link.
+/// The location of a file: its directory, and its name there, which is no symbolic link.
 #[derive(Debug)]
 pub struct Location {
     directory: OwnedFd,
     name: OsString,
-    /// A file that a process has open, by its number in /proc, as for /dev/stdout.
+    /// A file that a process has open, by its entry in /proc, as for /dev/stdout.
     is_open_file: bool,
 }
 
-/// The steps of a path that are still to be made.
+/// Path components that remain to be resolved.
 struct Steps(VecDeque<OsString>);
 
 impl Steps {
-    /// Puts the steps of a path before those that are left.
+    /// Puts the components of a path before the remaining ones.
     fn prepend(&mut self, path: &Path) {
         let names = path.components().filter_map(|component| match component {
             Component::RootDir | Component::CurDir | Component::Prefix(_) => None,
@@ -155,7 +155,7 @@ impl Location {
         }
     }
 
-    /// What is there; none if nothing is.
+    /// Returns the type and owner of the file; none if it does not exist.
     fn stat(&self) -> Result<Option<Stat>, FileError> {
         let flags = if self.is_open_file { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
         match rustix::fs::statat(&self.directory, &*self.name, flags) {
@@ -172,7 +172,7 @@ impl Location {
         rustix::fs::openat(&self.directory, &*self.name, flags, mode).map(File::from)
     }
 
-    /// The path of its directory, as the kernel knows it.
+    /// Returns the path of its directory, as the kernel knows it.
     fn directory_path(&self) -> PathBuf {
         use std::os::fd::AsRawFd;
         let link = format!("/proc/self/fd/{}", self.directory.as_raw_fd());
@@ -180,7 +180,7 @@ impl Location {
     }
 }
 
-/// The target of a link of this user or root; none if it is a file that a process has open.
+/// Returns the target of a link of this user or root; none if it is a file that a process has open.
 fn follow(directory: &OwnedFd, name: &OsStr) -> Result<Option<PathBuf>, FileError> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let link = rustix::fs::openat(directory, name, flags, Mode::empty())?;
@@ -190,27 +190,28 @@ fn follow(directory: &OwnedFd, name: &OsStr) -> Result<Option<PathBuf>, FileErro
     if !is_trusted(owner) {
         return Err(FileError::ForeignLink { link: name.into(), owner });
     }
-    // A link that the kernel makes: its text says what it is, and need not be a path.
+    // A link in /proc: its text describes the file, and need not be a path.
     let is_number = name.as_bytes().iter().all(u8::is_ascii_digit);
     let is_procfs = rustix::fs::fstatfs(directory)?.f_type.cast_unsigned() == PROCFS;
     Ok((!is_procfs || !is_number).then_some(target))
 }
 
-/// Those who may read a file.
+/// Users that may read a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Secrecy {
-    /// Its owner alone.
+    /// Only its owner.
     Secret,
-    /// Everyone.
+    /// All users.
     Public,
 }
 
-/// Reads a file of this user or of root, which no other user can change.
+/// Reads a file of this user or of root that no other user can change.
 ///
 /// # Errors
-/// If it is another user's, too open, no file, longer than `bytes_max`, or cannot be read.
+/// If it belongs to another user, has too open a mode, is not a regular file, is longer than
+/// `bytes_max`, or cannot be read.
 pub fn read(path: &Path, secrecy: Secrecy, bytes_max: u64) -> Result<Vec<u8>, FileError> {
-    // A pipe must not make this wait.
+    // Opening a pipe must not block.
     let file = Location::find(path)?.open(OFlags::RDONLY | OFlags::NONBLOCK, 0)?;
     let stat = rustix::fs::fstat(&file)?;
     if file_type(&stat) != FileType::RegularFile {
@@ -232,8 +233,8 @@ pub fn read(path: &Path, secrecy: Secrecy, bytes_max: u64) -> Result<Vec<u8>, Fi
     if bytes.len() as u64 > bytes_max { Err(FileError::TooLong(bytes_max)) } else { Ok(bytes) }
 }
 
-/// Opens what is under a name and is no regular file, as a device or a pipe, to write through it;
-/// also a file that this process has open already. None if a regular file is there, or nothing.
+/// Opens a file that is not regular, such as a device or a pipe, for writing; also a file that this
+/// process already has open. None for a regular file, or if nothing has this name.
 ///
 /// # Errors
 /// If it is a directory, a pipe of another user, or cannot be opened.
@@ -251,19 +252,19 @@ pub fn open_special(path: &Path) -> Result<Option<File>, FileError> {
     Ok(Some(location.open(OFlags::WRONLY | OFlags::APPEND, 0)?))
 }
 
-/// Creates a file that must not exist.
+/// Creates a file that must not exist yet.
 ///
 /// # Errors
-/// If something of this name exists, or it cannot be created.
+/// If the name exists, or the file cannot be created.
 pub fn create_new(path: &Path, mode: RawMode) -> Result<File, FileError> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
     Ok(Location::find(path)?.open(flags, mode)?)
 }
 
-/// Opens the file of a lock, or creates it.
+/// Opens a lock file, or creates it.
 ///
 /// # Errors
-/// If another user's file is there, or it cannot be opened.
+/// If the file belongs to another user, or cannot be opened.
 pub fn open_lock(path: &Path) -> Result<File, FileError> {
     let file = Location::find(path)?.open(OFlags::RDWR | OFlags::CREATE, 0o600)?;
     let stat = rustix::fs::fstat(&file)?;
@@ -274,10 +275,10 @@ pub fn open_lock(path: &Path) -> Result<File, FileError> {
     }
 }
 
-/// Creates a file, or empties one of this user.
+/// Creates a file, or truncates one of this user.
 ///
 /// # Errors
-/// If another user's file is there, or it cannot be written.
+/// If the file belongs to another user, or cannot be written.
 pub fn create(path: &Path, mode: RawMode) -> Result<File, FileError> {
     let file = Location::find(path)?.open(OFlags::WRONLY | OFlags::CREATE, mode)?;
     let stat = rustix::fs::fstat(&file)?;
@@ -290,21 +291,21 @@ pub fn create(path: &Path, mode: RawMode) -> Result<File, FileError> {
     Ok(file)
 }
 
-/// A new file that takes the place of another one when it is whole; dropped before, it goes.
+/// A new file that replaces another one when it is complete; it is removed if dropped before.
 #[derive(Debug)]
 pub struct Replacement {
     location: Location,
-    /// Its name until then; none when it has got the other one.
+    /// Its temporary name; none after the rename.
     part: Option<OsString>,
     file: File,
 }
 
 impl Replacement {
-    /// Creates the file beside the one at `path`, with the mode of that one if it is this user's.
-    /// The end of its name is `suffix` until it is whole.
+    /// Creates the file beside the one at `path`, with the mode of that one if it belongs to this
+    /// user. Its temporary name ends with `suffix`.
     ///
     /// # Errors
-    /// If a directory is there, or the file cannot be created.
+    /// If `path` is a directory, or the file cannot be created.
     pub fn begin(path: &Path, suffix: &str, mode: RawMode) -> Result<Self, FileError> {
         let location = Location::find(path)?;
         let old = location.stat()?;
@@ -329,33 +330,33 @@ impl Replacement {
         Err(Errno::EXIST.into())
     }
 
-    /// The file.
+    /// Returns the file.
     #[must_use]
     pub fn file(&self) -> &File {
         &self.file
     }
 
-    /// The path of the file until it is whole, for those who remove it when the process is ended.
+    /// Returns the temporary path of the file, for signal handlers that remove it.
     #[must_use]
     pub fn part(&self) -> PathBuf {
         self.location.directory_path().join(self.part.as_deref().unwrap_or(&self.location.name))
     }
 
-    /// Puts it on stable storage and in the place of the other one.
+    /// Syncs the file and renames it over the other one.
     ///
     /// # Errors
-    /// If it cannot be written. The old file is there still.
+    /// If it cannot be written; the old file remains.
     pub fn finish(mut self) -> Result<(), FileError> {
         self.file.sync_all()?;
         let part = self.part.as_deref().unwrap_or(&self.location.name);
         let directory = &self.location.directory;
         rustix::fs::renameat(directory, part, directory, &*self.location.name)?;
         self.part = None;
-        // The name is on stable storage when its directory is.
+        // The rename is on stable storage when the directory is synced.
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         match rustix::fs::openat(directory, ".", flags, Mode::empty()) {
             Ok(directory) => Ok(rustix::fs::fsync(&directory)?),
-            // A directory that may be written and not read.
+            // The directory may be writable but not readable.
             Err(Errno::ACCESS) => Ok(()),
             Err(error) => Err(error.into()),
         }

@@ -1,8 +1,8 @@
 //! The runtime directory: `/run/larder` for root, `$XDG_RUNTIME_DIR/larder` for other users.
 //!
 //! Invariant: only the owner of the process, and root, can create, replace or remove an entry of
-//! it. A directory that another user owns or may write to is refused. A directory that all users
-//! share, such as /tmp, is never used.
+//! the directory. A directory that another user owns or may write to is refused. A directory that
+//! all users share, such as /tmp, is never used.
 
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags};
@@ -11,12 +11,12 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
-/// Name of the directory.
+/// Name of the directory in its parent.
 const NAME: &str = "larder";
 /// Permission bits that let other users change a directory.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 
-/// An error that keeps the runtime directory from being used.
+/// A reason why the runtime directory cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum RuntimeDirectoryError {
     /// A user other than root has no runtime directory.
@@ -25,7 +25,7 @@ pub enum RuntimeDirectoryError {
          can write to", .0.display()
     )]
     Missing(PathBuf),
-    /// The kernel refused.
+    /// The kernel refused the operation.
     #[error("open {}: {source}", path.display())]
     Open {
         /// The directory.
@@ -33,7 +33,7 @@ pub enum RuntimeDirectoryError {
         /// The kernel's reason.
         source: io::Error,
     },
-    /// Another user could replace what is in it.
+    /// Another user could replace its entries.
     #[error("use {}: {reason}", path.display())]
     Unsafe {
         /// The directory.
@@ -50,8 +50,8 @@ pub struct PrivateDirectory {
     descriptor: OwnedFd,
 }
 
-/// The parent of the runtime directory: `/run` for root, whatever the environment says, so that all
-/// processes of root agree; for others `$XDG_RUNTIME_DIR`, else `/run/user/UID`.
+/// Returns the parent of the runtime directory: for root always `/run`, so that all processes of
+/// root agree; for others `$XDG_RUNTIME_DIR`, else `/run/user/UID`.
 fn parent() -> Result<PathBuf, RuntimeDirectoryError> {
     let user = rustix::process::geteuid();
     if user.is_root() {
@@ -67,7 +67,7 @@ fn parent() -> Result<PathBuf, RuntimeDirectoryError> {
 /// Returns the path of the runtime directory, which need not exist.
 ///
 /// # Errors
-/// The user has none.
+/// If the user has none.
 pub fn runtime_directory() -> Result<PathBuf, RuntimeDirectoryError> {
     Ok(parent()?.join(NAME))
 }
@@ -76,7 +76,7 @@ impl PrivateDirectory {
     /// Opens the runtime directory, and creates it if it is missing.
     ///
     /// # Errors
-    /// The user has none, it cannot be created, or others may change it.
+    /// If the user has none, it cannot be created, or others may change it.
     pub fn runtime() -> Result<Self, RuntimeDirectoryError> {
         PrivateDirectory::within(&parent()?)
     }
@@ -84,7 +84,7 @@ impl PrivateDirectory {
     /// Opens a directory that exists.
     ///
     /// # Errors
-    /// It is missing, or others may change it.
+    /// If it is missing, or others may change it.
     pub fn open(path: &Path) -> Result<Self, RuntimeDirectoryError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let descriptor = rustix::fs::open(path, flags, Mode::empty());
@@ -95,13 +95,13 @@ impl PrivateDirectory {
     /// Opens the runtime directory whose parent is `parent`.
     ///
     /// # Errors
-    /// It cannot be created, or others may change it or its parent.
+    /// If it cannot be created, or others may change it or its parent.
     pub fn within(parent: &Path) -> Result<Self, RuntimeDirectoryError> {
         let parent = PrivateDirectory::open(parent)?;
         parent.subdirectory(NAME, 0o700)
     }
 
-    /// Opens a directory in it, and creates it with `mode` if it is missing. A symbolic link is not
+    /// Opens a subdirectory, and creates it with `mode` if it is missing. A symbolic link is not
     /// followed.
     ///
     /// # Errors
@@ -133,7 +133,7 @@ impl PrivateDirectory {
         Ok(PrivateDirectory { path, descriptor })
     }
 
-    /// Its path, for messages and for addresses of sockets.
+    /// Returns its path, for messages and for addresses of sockets.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path

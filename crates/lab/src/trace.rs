@@ -44,7 +44,7 @@ pub use sink::{Sink, Target};
 pub const LEN_MAX: u64 = 4 << 30;
 /// The latest time of a record, in nanoseconds: 146 years, so that no sum of times overflows.
 pub const TIME_NS_MAX: u64 = 1 << 62;
-/// The largest number of a volume: consumers keep something for each number up to it.
+/// The largest volume number: consumers keep state for each number up to it.
 pub const VOLUME_MAX: u32 = (1 << 20) - 1;
 
 /// Why a trace cannot be read, in one sentence with the place.
@@ -104,8 +104,8 @@ pub enum Addressing {
 ///
 /// Records come in the order of the file. Times count from the first record; one that is earlier
 /// than the first has time 0, and none is above [`TIME_NS_MAX`]. No volume is above [`VOLUME_MAX`].
-/// For reads and writes of a trace that is not of objects `len` is at most [`LEN_MAX`], and
-/// `offset + len` never overflows.
+/// In reads and writes of a trace that is not of objects `len` is at most [`LEN_MAX`], and `offset
+/// + len` never overflows.
 pub trait Source {
     /// Appends the next records to `batch`, as many as are cheap to have at once; none at the end.
     ///

@@ -35,13 +35,13 @@ pub fn populate_large_pieces() {
     POPULATED.store(true, Ordering::Relaxed);
 }
 
-/// The system's allocator decides by what was freed before which pieces are mappings of their own.
+/// By default the system's allocator adapts the mapping threshold to the sizes of freed pieces.
 const MAPPED_BYTES_MIN: libc::c_int = 192 << 10;
 
-/// From now on pieces of 192 KiB and more are mappings of their own, so that their memory goes back
-/// to the system whenever they are freed, also if others of that size were freed before.
+/// Gives each piece of 192 KiB or more a mapping of its own, so that freeing it returns its memory
+/// to the system, independent of earlier frees of that size.
 pub fn map_large_pieces() {
-    // SAFETY: it sets a bound that holds for later allocations alone.
+    // SAFETY: it sets a threshold that affects only later allocations.
     #[cfg(target_env = "gnu")]
     let _is_set = unsafe { libc::mallopt(libc::M_MMAP_THRESHOLD, MAPPED_BYTES_MIN) };
 }

@@ -9,12 +9,12 @@ use std::cell::Cell;
 use std::num::NonZeroU32;
 
 thread_local! {
-    /// Whether a panic of this thread has dropped an exclusive hold.
+    /// True if a panic of this thread has dropped an exclusive hold.
     static LOST_OWN: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Returns whether a panic of this thread has dropped an exclusive hold. Its frame stays locked: if
-/// it is part of a cache, no thread can read it any more.
+/// it belongs to a cache, no thread can read it any more.
 #[must_use]
 pub fn lost_own_in_panic() -> bool {
     LOST_OWN.get()
@@ -94,7 +94,7 @@ impl Own {
 }
 
 impl Drop for Own {
-    /// Giving back forgets the hold, so this runs only for one that was lost.
+    /// A regular release forgets the hold, so this runs only for a lost one.
     fn drop(&mut self) {
         if std::thread::panicking() {
             LOST_OWN.set(true);

@@ -1,26 +1,25 @@
-//! Text from foreign names: file, process, volume and host names, and whatever else a file, a
-//! client or another user chose.
+//! Escaping of foreign text: names of files, processes, volumes and hosts, and all other text that
+//! a file, a client or another user chose.
 //!
 //! Such a name may hold terminal control sequences, line breaks, or characters that change the
-//! order in which the rest of the line is shown. There is one way to print it for each medium:
+//! order of the rest of the line. Each medium has one function to print it:
 //!
-//! * terminals and logs: [`name`], as GNU ls does it. A name that is safe is printed as it is; any
-//!   other as a string that bash, zsh and ksh read back: `$'a\033[31m'`.
-//! * HTML: [`html`]. OpenMetrics: [`label`]. JSON needs nothing of this.
+//! * terminals and logs: [`name`], as in GNU ls. A safe name is printed unchanged; any other as a
+//! string that bash, zsh and ksh read back: `$'a\033[31m'`.
+//! * HTML: [`html`]. OpenMetrics: [`label`]. JSON needs no further escaping.
 //!
-//! [`Terminal`] and [`line()`] are the guard behind that, at the place where a program writes: what
-//! reaches a terminal by another way comes out as `\u001b`. Names that were escaped before pass
-//! unchanged. Invariant: neither prints a control character, except a line break or tab where the
-//! caller allows them.
+//! [`Terminal`] and [`line()`] are a second guard where a program writes its output: unescaped
+//! characters are printed as `\u001b`, and escaped names pass unchanged. Invariant: neither prints
+//! a control character, except a line break or tab where the caller allows them.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Whether a character does something else than appear at its place: C0 and C1 controls, line and
-/// paragraph separators, and those that change the direction of text (Unicode Standard Annex 9,
-/// section 2, and the Arabic letter mark).
+/// Returns whether a character has an effect other than its glyph: C0 and C1 controls, line and
+/// paragraph separators, and characters that change the direction of text (Unicode Standard Annex
+/// 9, section 2, and the Arabic letter mark).
 #[must_use]
 pub fn is_unsafe(character: char) -> bool {
     character.is_control()
@@ -28,8 +27,8 @@ pub fn is_unsafe(character: char) -> bool {
         || matches!(character, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// A name for a terminal. The result has no control character and is one line; two different names
-/// never look the same.
+/// Escapes a name for a terminal. The result is one line without control characters; two different
+/// names never look the same.
 #[must_use]
 pub fn name(name: &[u8]) -> Cow<'_, str> {
     match std::str::from_utf8(name) {
@@ -38,19 +37,19 @@ pub fn name(name: &[u8]) -> Cow<'_, str> {
     }
 }
 
-/// The same of text.
+/// Escapes text in the same way.
 #[must_use]
 pub fn text(text: &str) -> Cow<'_, str> {
     name(text.as_bytes())
 }
 
-/// The same of a path.
+/// Escapes a path in the same way.
 #[must_use]
 pub fn path(path: &Path) -> Cow<'_, str> {
     name(path.as_os_str().as_bytes())
 }
 
-/// The name in the quotes of the shell for control characters.
+/// Quotes a name in the shell's syntax for control characters.
 fn quoted(name: &[u8]) -> String {
     let mut quoted = String::from("$'");
     let octal = |to: &mut String, byte: &u8| put!(to, "\\{byte:03o}");
@@ -79,15 +78,15 @@ fn quoted(name: &[u8]) -> String {
     quoted
 }
 
-/// A message or log entry as one line, without its end: what is unsafe in it is written as in a
-/// string of JSON, a line break as `\n`.
+/// Escapes a message or log entry as one line, without its end: unsafe characters are written as in
+/// a JSON string, a line break as `\n`.
 #[must_use]
 pub fn line(text: &str) -> Cow<'_, str> {
     if text.contains(is_unsafe) { Cow::Owned(guarded(text, false)) } else { Cow::Borrowed(text) }
 }
 
-/// Text with what is unsafe written as in a string of JSON, but for line breaks and tabs if they
-/// are `allowed`. In a JSON text such characters stand in strings alone, so it keeps its meaning.
+/// Writes unsafe characters of a text as in a JSON string, except line breaks and tabs if they are
+/// `allowed`. In JSON such characters occur only in strings, so a JSON text keeps its meaning.
 fn guarded(text: &str, allowed: bool) -> String {
     let mut guarded = String::with_capacity(text.len());
     for character in text.chars() {
@@ -102,17 +101,17 @@ fn guarded(text: &str, allowed: bool) -> String {
     guarded
 }
 
-/// A writer to a terminal, or to what may be shown on one later, that lets no control character
-/// pass but line breaks and tabs. Bytes that are not UTF-8 become `\xff`.
+/// A writer for text that may reach a terminal. It passes no control characters except line breaks
+/// and tabs. Bytes that are not UTF-8 become `\xff`.
 #[derive(Debug)]
 pub struct Terminal<W: Write> {
     to: W,
-    /// The begin of a character whose other bytes were not written yet.
+    /// The first bytes of a character whose other bytes were not written yet.
     begun: Vec<u8>,
 }
 
 impl<W: Write> Terminal<W> {
-    /// Guards a writer.
+    /// Wraps a writer.
     pub fn new(to: W) -> Self {
         Terminal { to, begun: Vec::new() }
     }
@@ -149,7 +148,7 @@ impl<W: Write> Write for Terminal<W> {
     }
 }
 
-/// Text for HTML, in elements and in attributes.
+/// Escapes text for HTML, in elements and in attributes.
 #[must_use]
 pub fn html(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
@@ -162,7 +161,7 @@ pub fn html(text: &str) -> String {
             '\'' => escaped.push_str("&#39;"),
             '\n' => escaped.push_str("&#10;"),
             '\t' => escaped.push_str("&#9;"),
-            // No other control character may stand in HTML, not even as a reference.
+            // HTML permits no other control character, not even as a reference.
             other if is_unsafe(other) => put!(escaped, "\\u{:04x}", u32::from(other)),
             other => escaped.push(other),
         }
@@ -170,7 +169,7 @@ pub fn html(text: &str) -> String {
     escaped
 }
 
-/// The value of a label, or a help text, of OpenMetrics.
+/// Escapes the value of a label, or a help text, of OpenMetrics.
 #[must_use]
 pub fn label(text: &str) -> String {
     text.replace('\\', "\\\\").replace('\n', "\\n").replace('"', "\\\"")
@@ -181,7 +180,7 @@ mod tests {
     use super::*;
     use serde_json::Value;
 
-    /// A name of everything that a terminal should not see.
+    /// A name with all characters that must not reach a terminal.
     const HOSTILE: &str = "a\u{1b}[31m\u{7}\r\n\tb\u{7f}\u{9b}0m\u{202e}\u{2066}\u{200f}'\\c";
 
     #[test]
@@ -195,7 +194,7 @@ mod tests {
             (b"\xff\\", "$'\\377\\\\'"),
             ("\u{9b}".as_bytes(), "$'\\302\\233'"),
             ("a\u{202e}txt".as_bytes(), "$'a\\342\\200\\256txt'"),
-            // Not what another name looks like.
+            // Two names must not look the same.
             (b"$'a\\nb'", "$'$\\'a\\\\nb\\''"),
         ] {
             assert_eq!(name(hostile), shown);

@@ -1,8 +1,8 @@
 //! Reports: statistics, tables, charts and the file format of a recorded run.
 //!
-//! Invariants: pure functions over data. Nothing here reads the machine, the clock or a file that
-//! the caller has not opened; who measures fills in what is known. Numbers keep the unit that their
-//! names, columns or series state; nothing is converted silently.
+//! Invariants: pure functions over data. No function reads the machine, the clock or a file that
+//! the caller has not opened; the caller fills in the known facts. Numbers keep the unit that their
+//! names, columns or series state; no unit is converted silently.
 
 #![forbid(unsafe_code)]
 

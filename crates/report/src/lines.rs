@@ -1,11 +1,10 @@
-//! Lines of a text file that somebody else wrote, one at a time.
+//! Lines of a foreign text file, read one at a time.
 //!
-//! Invariant: memory is bounded by the longest line, and no line is longer than
-//! [`LINE_BYTES_MAX`], whatever the file holds.
+//! Invariant: memory is bounded by the longest line, and no line is longer than [`LINE_BYTES_MAX`].
 
 use std::io::{self, BufRead};
 
-/// The most bytes of one line, without its end. A log with 100,000 counters has lines of 10 MB.
+/// Maximum bytes of one line, without its end. A log with 100,000 counters has lines of 10 MB.
 pub const LINE_BYTES_MAX: usize = 16 << 20;
 
 /// A line that cannot be read.
@@ -31,7 +30,7 @@ pub struct Lines<R> {
 }
 
 impl<R: BufRead> Lines<R> {
-    /// The lines of a file, from the first on.
+    /// Returns a reader that starts at the first line of a file.
     pub fn new(from: R) -> Self {
         Lines { from, line: Vec::new(), number: 0 }
     }
@@ -40,7 +39,7 @@ impl<R: BufRead> Lines<R> {
     /// break; `None` at the end of the file.
     ///
     /// # Errors
-    /// The line is too long, or the file cannot be read.
+    /// If the line is too long, or the file cannot be read.
     pub fn next_line(&mut self) -> Result<Option<(u64, &[u8])>, LineError> {
         self.line.clear();
         self.number += 1;

@@ -42,10 +42,10 @@ pub enum PerfmonError {
     /// It is something else.
     #[error("this is no log of Perfmon: its first line does not begin with (PDH-CSV")]
     NoLog,
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("{reason}")]
     Read {
-        /// What the system says.
+        /// The operating system's error.
         reason: String,
     },
     /// It ends behind its first line.

@@ -2,9 +2,8 @@
 //!
 //! A column has a key (for JSON and CSV, with its unit in the name as elsewhere: `read_bytes`) and
 //! a title with a unit (for people). A cell holds a value and how it is written, so machines get
-//! numbers and people get `12.8 ms`. Invariants: every row has one cell for each column; what a
-//! cell or a heading says is escaped in text, Markdown and CSV. Cells carry the unit of their
-//! column.
+//! numbers and people get `12.8 ms`. Invariants: every row has one cell for each column; cells and
+//! headings are escaped in text, Markdown and CSV. Cells carry the unit of their column.
 
 use crate::escape;
 use crate::format;
@@ -66,7 +65,7 @@ impl Cell {
         Cell { value: Value::from(text), shown }
     }
 
-    /// A path. JSON has it as text, with U+FFFD where it is not UTF-8.
+    /// A path. In JSON it is text, with U+FFFD for bytes that are not UTF-8.
     #[must_use]
     pub fn path(path: &Path) -> Self {
         let value = Value::from(path.to_string_lossy());

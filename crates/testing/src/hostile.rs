@@ -1,10 +1,10 @@
 //! Hostile clients of an NBD server: each kind tries to make the server hold memory, or to keep
 //! other clients from being served.
 //!
-//! The clients write the bytes of the protocol by themselves, because a correct client library
-//! refuses to do what they do. A kind runs many connections until it is told to stop; a connection
-//! that the server closes is opened again. The caller watches the memory of the server and another
-//! client meanwhile.
+//! The clients write the bytes of the protocol themselves, because a correct client library refuses
+//! such requests. A kind runs many connections until `stop` is set; a connection that the server
+//! closes is opened again. Meanwhile the caller observes the memory of the server and another
+//! client.
 
 mod stream;
 mod wire;
@@ -18,16 +18,16 @@ use stream::Stream;
 
 /// Pause between two steps of a client that has nothing to send.
 const PAUSE: Duration = Duration::from_millis(20);
-/// Bytes that a slow reader takes at a time.
+/// Bytes that a slow reader receives at a time.
 const SIP_BYTES: usize = 512;
 /// Length of one read of a slow reader, and of one write of a half request.
 const REQUEST_BYTES: u32 = 1 << 20;
-/// A piece of a payload; nine of them are more than half of one.
+/// Size of a piece of a payload; nine of them are more than half of one.
 static PIECE: [u8; 64_001] = [1; 64_001];
-/// Length of an export that is large enough for every request that is to succeed.
+/// Minimum length of the export, so that valid requests of the clients succeed.
 pub const EXPORT_BYTES_MIN: u64 = 8 << 20;
 
-/// The block that a client with manners reads.
+/// The block that a well-behaved client reads.
 const BLOCK_AT: u64 = 4 << 20;
 const BLOCK_BYTES: u32 = 4096;
 
@@ -38,13 +38,13 @@ pub enum Kind {
     Silent,
     /// Begins an option, or TLS, and never ends it.
     HalfHandshake,
-    /// Asks for lists and descriptions again and again, and reads no answer.
+    /// Requests lists and descriptions repeatedly, and reads no answer.
     OptionList,
     /// Sends requests that fail, and reads less than all of the replies: the queue never empties.
     UnreadError,
-    /// Asks for the extents of the export, and reads less than all of the replies.
+    /// Requests the extents of the export, and reads less than all of the replies.
     UnreadStatus,
-    /// Asks for as much data as the server accepts, and reads a few bytes at a time.
+    /// Requests as much data as the server accepts, and reads a few bytes at a time.
     SlowReader,
     /// Sends a header and half of the payload.
     HalfRequest,
@@ -62,7 +62,7 @@ impl Kind {
         Kind::HalfRequest,
     ];
 
-    /// The name in tables.
+    /// Returns the name for tables.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -76,14 +76,14 @@ impl Kind {
         }
     }
 
-    /// Whether the connections stay in the handshake.
+    /// Returns whether the connections stay in the handshake.
     #[must_use]
     pub fn stays_in_handshake(self) -> bool {
         matches!(self, Kind::Silent | Kind::HalfHandshake | Kind::OptionList)
     }
 }
 
-/// Counts of what hostile clients did.
+/// Counts of attacks and of transferred bytes.
 #[derive(Debug, Default)]
 pub struct Counts {
     /// Connections that reached the state in which they attack.
@@ -107,10 +107,10 @@ pub fn attack(kind: Kind, target: &Target, connections: usize, stop: &AtomicBool
     });
 }
 
-/// Connects as a client with manners, reads a block and goes.
+/// Connects as a well-behaved client, reads a block and disconnects.
 ///
 /// # Errors
-/// If the server does not serve it, or not within the time of a handshake.
+/// If the server does not serve it within the time limit of a handshake.
 pub fn read_a_block(target: &Target) -> io::Result<()> {
     let mut stream = target.connect()?;
     wire::begin(&mut stream)?;
@@ -129,7 +129,7 @@ pub fn read_a_block(target: &Target) -> io::Result<()> {
     }
 }
 
-/// One hostile client, which connects again when it is cut off.
+/// Runs one hostile client, which connects again when the server disconnects it.
 struct Client<'a> {
     kind: Kind,
     target: &'a Target,
@@ -141,7 +141,7 @@ struct Client<'a> {
 impl Client<'_> {
     fn run(&self) {
         while !self.is_stopped() {
-            // An error is expected: the server cuts hostile clients off.
+            // An error is expected: the server disconnects hostile clients.
             drop(self.connect_and_attack());
             std::thread::sleep(PAUSE);
         }
@@ -203,10 +203,10 @@ impl Client<'_> {
         }
     }
 
-    /// Asks for TLS and sends half of a record.
+    /// Requests TLS and sends half of a record.
     fn begin_tls(&self, stream: &mut Stream) -> io::Result<()> {
         wire::ask_for_tls(stream)?;
-        // A record of the handshake that announces 16 KiB.
+        // A handshake record that announces 16 KiB.
         let mut record = vec![22, 3, 1, 0x40, 0];
         record.resize(9000, 1);
         self.begin(stream)?;
@@ -214,13 +214,13 @@ impl Client<'_> {
         self.wait_until_closed(stream)
     }
 
-    /// Counts an attack; from here on no call waits for long.
+    /// Counts an attack; later calls return soon.
     fn begin(&self, stream: &Stream) -> io::Result<()> {
         self.counts.attacks.fetch_add(1, Ordering::Relaxed);
         stream.be_impatient()
     }
 
-    /// Sends all of `bytes`, however long the server takes.
+    /// Sends all of `bytes`, even if the server accepts them slowly.
     fn send(&self, stream: &mut Stream, bytes: &[u8]) -> io::Result<()> {
         let mut sent = 0;
         while sent < bytes.len() && !self.is_stopped() {
@@ -229,7 +229,7 @@ impl Client<'_> {
         Ok(())
     }
 
-    /// Sends some bytes; none if the server takes nothing for a moment.
+    /// Sends some bytes; none if the server accepts nothing for a moment.
     fn push(&self, stream: &mut Stream, bytes: &[u8]) -> io::Result<Option<usize>> {
         match stream.write(bytes) {
             Ok(0) => Err(ErrorKind::WriteZero.into()),
@@ -242,7 +242,7 @@ impl Client<'_> {
         }
     }
 
-    /// Receives some bytes; none if nothing comes for a moment.
+    /// Receives some bytes; none if nothing arrives for a moment.
     fn pull(&self, stream: &mut Stream, into: &mut [u8]) -> io::Result<Option<usize>> {
         match stream.read(into) {
             Ok(0) => Err(ErrorKind::UnexpectedEof.into()),
@@ -265,8 +265,8 @@ impl Client<'_> {
         Ok(())
     }
 
-    /// Sends the same bytes again and again. When the server takes no more, a client that `reads`
-    /// takes some of the replies, but never all of them.
+    /// Sends the same bytes repeatedly. When the server accepts no more, a client that `reads`
+    /// receives some of the replies, but never all of them.
     fn send_forever(&self, stream: &mut Stream, bytes: &[u8], reads: bool) -> io::Result<()> {
         self.begin(stream)?;
         let (mut sent, mut replies) = (0, vec![0; 32 << 10]);
@@ -282,7 +282,7 @@ impl Client<'_> {
         Ok(())
     }
 
-    /// Sends requests for as long as the server takes them, and reads a few bytes at a time.
+    /// Sends requests as long as the server accepts them, and reads a few bytes at a time.
     fn sip(&self, stream: &mut Stream, request: &[u8]) -> io::Result<()> {
         self.begin(stream)?;
         let (mut sent, mut some) = (0, [0; SIP_BYTES]);

@@ -1,19 +1,19 @@
-//! Fuzzing with coverage guidance: each target of larder-fuzz for a time, and how often each was
-//! tried since its code changed last.
+//! Coverage-guided fuzzing: runs each target of larder-fuzz for a time, and counts the executions
+//! since the last change of its code.
 //!
-//! `bench-runs/fuzz.json` adds up the executions. An entry is of one state of the code that its
-//! target tries, as git names it; once that is another, the entry begins anew.
+//! `bench-runs/fuzz.json` accumulates the executions. An entry holds for one version of its
+//! target's code, identified by git tree hashes; when the code changes, the entry starts again.
 
 use super::prelude::*;
 
 /// The version of cargo-fuzz.
 const VERSION: &str = "0.13.2";
-/// Where the executions are added up, below the repository.
+/// Path of the record of executions in the repository.
 const LEDGER: &str = "bench-runs/fuzz.json";
-/// One input may take so many seconds, and so many MiB with the sanitizer.
+/// Limits for one input: seconds, and MiB with the sanitizer.
 const LIMITS: [&str; 2] = ["-timeout=25", "-rss_limit_mb=1536"];
 
-/// A target, and the folders with the code that it tries.
+/// A target, and the directories with the code that it tests.
 const TARGETS: &[(&str, &[&str])] = &[
     ("control", &["crates/report/src"]),
     ("escape", &["crates/report/src"]),
@@ -66,7 +66,7 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     Ok(())
 }
 
-/// The state of the code in these folders, and of the targets.
+/// Returns the version of the code in these directories, and of the targets.
 fn code(env: &Env, folders: &[&str]) -> Result<String> {
     let mut git = cmd!("git rev-parse HEAD:crates/fuzz/src");
     git.args(folders.iter().map(|folder| format!("HEAD:{folder}"))).current_dir(&env.root);
@@ -74,7 +74,7 @@ fn code(env: &Env, folders: &[&str]) -> Result<String> {
     Ok(trees.lines().map(|tree| &tree[..12]).collect::<Vec<_>>().join(" "))
 }
 
-/// Fuzzes one target for so many seconds: executions, and the input that it failed on.
+/// Fuzzes one target for some seconds; returns the executions, and the input that failed.
 fn fuzz(env: &Env, name: &str, seconds: u64) -> Result<(u64, Option<String>)> {
     let below = |folder: &str| run::target_dir().map(|target| target.join(folder).join(name));
     let (grown, findings) = (below("fuzz-corpus")?, below("fuzz-findings")?);
@@ -96,7 +96,7 @@ fn fuzz(env: &Env, name: &str, seconds: u64) -> Result<(u64, Option<String>)> {
     Ok((executions.unwrap_or(0), found))
 }
 
-/// The nightly cargo, which the fuzzers need.
+/// Returns the nightly cargo, which the fuzzers need.
 fn nightly(env: &Env, words: &[&str]) -> Command {
     let mut rustup = Command::new("rustup");
     rustup.args(["run", "nightly", "cargo"]).args(words).current_dir(&env.root);

@@ -1,5 +1,5 @@
-//! Hostile clients against the real server with little memory: the most that it takes for each kind
-//! of client, and the longest time that another client waits.
+//! Hostile clients against the real server with little memory: its peak memory for each kind of
+//! client, and the longest time that another client waits.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,14 +10,14 @@ use super::prelude::*;
 use super::upstream::CERTIFICATES;
 use crate::daemon::Daemon;
 
-/// The bound of the resident memory, with `--memory 16MiB`.
+/// Maximum resident memory with `--memory 16MiB`.
 const RESIDENT_BYTES_MAX: u64 = 48 * MIB;
-/// All but two of the connections that the server takes.
+/// Number of hostile connections: all but two that the server accepts.
 const CONNECTIONS: usize = 62;
-/// Another client is served within this time.
+/// Time within which another client must be served.
 const SERVED_WITHIN: Duration = Duration::from_secs(10);
 const IMAGE_BYTES: u64 = 64 * MIB;
-/// Pause between two looks at the memory.
+/// Interval of memory samples.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,13 +41,13 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     std::fs::remove_file(&image).context("remove the image")
 }
 
-/// A port that nobody has.
+/// Returns a free port.
 fn free_address() -> Result<SocketAddr> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("find a free port")?;
     listener.local_addr().context("find a free port")
 }
 
-/// One kind of client against a server of its own.
+/// Runs one kind of client against a server of its own.
 fn one(
     env: &Env,
     image: &Path,
@@ -90,7 +90,7 @@ fn one(
     Ok(outcome)
 }
 
-/// Lets clients of a kind attack; an error if the server takes too much memory, or serves another
+/// Lets clients of one kind attack; fails if the server uses too much memory, or serves another
 /// client too late.
 fn resist(server: &Server, kind: Kind, target: &Target, time: Duration) -> Result<String> {
     let (stop, counts) = (AtomicBool::new(false), Counts::default());
@@ -126,7 +126,7 @@ fn resist(server: &Server, kind: Kind, target: &Target, time: Duration) -> Resul
     Ok(figure)
 }
 
-/// Ends the attack, also after an error.
+/// Ends the attack, even after an error.
 struct StopAtEnd<'a>(&'a AtomicBool);
 
 impl Drop for StopAtEnd<'_> {

@@ -1,9 +1,9 @@
-//! kill -9 under load: every write before the last acknowledged flush is there. Over NBD, through
-//! a mount and on ext4 on a volume; the rounds accumulate in bench-runs/hardening.json.
+//! kill -9 under load: no write before the last acknowledged flush is lost. Over NBD, through a
+//! mount, and on ext4 on a volume; the rounds accumulate in bench-runs/hardening.json.
 //!
 //! `larder load` logs each request before it is sent and each answer after it is received; with
-//! `--check` it reads the image without the cache. The image is new in each round, smaller than
-//! what is written and larger than the cache. Through mounts and on volumes files are written and
+//! `--check` it reads the image without the cache. The image is new in each round, smaller than the
+//! written data and larger than the cache. Through mounts and on volumes files are written and
 //! fsynced, and read without the cache, or by a new server.
 
 use super::changes::Changes;
@@ -14,9 +14,9 @@ use crate::daemon::Daemon;
 use crate::disk::Kind;
 use crate::ledger::{self, Ledger, Outcome};
 
-/// Rounds that are to accumulate on the same code.
+/// Number of rounds to accumulate on the same code.
 const GOAL: u64 = 1000;
-/// Rounds after which the ledger is written, and kills of one image of a volume.
+/// Number of rounds after which the ledger is written; also the kills of one image of a volume.
 const BATCH: u64 = 5;
 /// The load runs at least and at most so long before the kill.
 const LOAD_MS: (u64, u64) = (300, 1500);
@@ -33,7 +33,7 @@ const OPTIONS: [&str; 4] = [
 ];
 const IMAGE_MIB: u64 = 64;
 
-/// Settings of a mount that take turns; the last one writes what an fsync covers and nothing else.
+/// Settings of mounts, in turn; with the last one only fsync writes data back.
 const MOUNTS: [Program; 4] = [
     mount("LARDER mount --control none --memory 16MiB"),
     mount("LARDER mount --control none --memory 16MiB --page-size 64KiB"),
@@ -48,7 +48,7 @@ const fn mount(line: &'static str) -> Program {
     Program { name: "larder", line }
 }
 
-/// What is killed, and the rounds of one run in the long and in the short form.
+/// The killed command, and the number of rounds of one run in the long and in the short form.
 struct Subject {
     variant: &'static str,
     what: &'static str,
@@ -110,13 +110,13 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
         );
     }
     if !env.options.quick {
-        let what = format!("rounds on this code, of {GOAL}, without a loss of what was flushed");
+        let what = format!("rounds on this code, of {GOAL}, without a loss of flushed data");
         claims.add(what, format!("{total} ({broken} broken); repeat to accumulate"), broken == 0);
     }
     Ok(())
 }
 
-/// Runs the rounds that come next; the results of all rounds on this code.
+/// Runs the next rounds; returns the results of all rounds on this code.
 fn accumulate(env: &Env, of: &Subject, ledger: &mut Ledger, code: &str) -> Result<Outcome> {
     let key = ["kill", of.variant, code];
     let [long, quick] = of.rounds;
@@ -131,8 +131,8 @@ fn accumulate(env: &Env, of: &Subject, ledger: &mut Ledger, code: &str) -> Resul
     ledger.outcome(key).context("no round was run")
 }
 
-/// Results of rounds, each of which returns the writes that were promised and the changes of
-/// settings.
+/// Returns the results of rounds, each of which returns the number of acknowledged writes and of
+/// changes of settings.
 fn over_rounds(
     first: u64,
     count: u64,
@@ -160,7 +160,7 @@ fn seed_of(env: &Env, number: u64) -> u64 {
     Rng::with_seed(env.options.seed ^ (number << 32)).u64(..)
 }
 
-/// One round on a mounted directory: what was fsynced is in SOURCE.
+/// Runs one round on a mounted directory: fsynced data must be in SOURCE.
 fn mounted(env: &Env, number: u64) -> Result<(u64, u64)> {
     let seed = seed_of(env, number);
     let source = tempfile::tempdir_in(env.dir()).context("make a source")?;
@@ -174,7 +174,7 @@ fn mounted(env: &Env, number: u64) -> Result<(u64, u64)> {
     Ok((kept.iter().sum(), 0))
 }
 
-/// One round over NBD; in every second one settings change all the time.
+/// Runs one round over NBD; in every second round settings change all the time.
 fn over_nbd(env: &Env, number: u64) -> Result<(u64, u64)> {
     let options = OPTIONS[usize::try_from(number / 2)? % OPTIONS.len()];
     let is_changing = number % 2 == 1;

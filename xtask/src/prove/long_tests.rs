@@ -86,8 +86,7 @@ pub(super) fn wrong_input(env: &Env, claims: &mut Claims) -> Result<()> {
     Ok(())
 }
 
-/// A program that is setuid is written to by another user and started at once, and while it is
-/// written to.
+/// Another user writes to a setuid program, and it is started at once, and also during writes.
 pub(super) fn setuid(env: &Env, claims: &mut Claims) -> Result<()> {
     let attempts = env.either("10000", "100");
     let what = format!("{attempts} attempts of each kind, none runs as root");

@@ -27,7 +27,7 @@ const FILES: u64 = 1000;
 /// Enough memory that no data is evicted after it was read, and that writers are not throttled.
 const LARDER: Program =
     Program { name: "larder", line: "LARDER mount --control none --memory 512MiB" };
-/// All users are allowed, whom the kernel checks against the modes of files.
+/// All users are allowed, and the kernel checks the modes of files.
 const LARDER_FOR_ALL: Program = Program {
     name: "larder for all",
     line: "LARDER mount --control none --memory 512MiB --allow-other",

@@ -1,9 +1,9 @@
-//! Test suites of others on every kind of mount and volume: `prove posix`.
+//! Test suites of other projects on every kind of mount and volume: `prove posix`.
 //!
-//! A cell is a suite on a variant. The script `xtask/posix/cell` runs one in a mount and a process
-//! namespace of its own, on loop devices of bounded size. The same cell on the file system below,
-//! without Larder, and on libfuse's `passthrough_ll` gives the figures beside. A failure that the
-//! file system below does not have must be listed, with its reason, in docs/HARDENING.md. Results
+//! A cell is a suite on a variant. The script `xtask/posix/cell` runs one in its own mount and
+//! process namespaces, on loop devices of bounded size. For comparison, the same cell runs on the
+//! file system below, without Larder, and on libfuse's `passthrough_ll`. A failure that the file
+//! system below does not have must be listed, with its reason, in docs/HARDENING.md. Results
 //! accumulate in bench-runs/hardening.json. Needs root.
 
 mod cells;
@@ -17,7 +17,7 @@ use crate::ledger::{self, Ledger, Outcome};
 use crate::table;
 use cells::{SUITES, Suite, VARIANTS, Variant};
 
-/// Programs, or files, that the suites need, and their Debian packages.
+/// Programs or files that the suites need, and their Debian packages.
 const NEEDS: [(&str, &str); 16] = [
     ("stress-ng", "stress-ng"),
     ("sqlite3", "sqlite3"),
@@ -36,11 +36,11 @@ const NEEDS: [(&str, &str); 16] = [
     ("/usr/include/uuid/uuid.h", "uuid-dev"),
     ("/usr/include/libaio.h", "libaio-dev"),
 ];
-/// Detaches the loop devices that a script has named in a file.
+/// Detaches the loop devices that a script has listed in a file.
 const DETACH: &str = "while read -r device; do losetup --detach \"$device\"; done < \"$1\"";
 /// The table of known failures.
 const KNOWN: &str = "docs/HARDENING.md";
-/// Everything that the cells have in common.
+/// The state that all cells share.
 struct Matrix<'a> {
     env: &'a Env,
     tools: PathBuf,
@@ -50,7 +50,7 @@ struct Matrix<'a> {
     known: String,
 }
 
-/// A cell of the table: results, or the reason why there are none.
+/// A cell of the table: results, or the reason for having none.
 type Cell = std::result::Result<Outcome, String>;
 
 pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
@@ -85,7 +85,7 @@ impl Matrix<'_> {
         [suite.name, variant.name, &self.codes[code]]
     }
 
-    /// The reason why a cell is not run here.
+    /// Returns the reason why a cell does not run here.
     fn reason(&self, suite: &Suite, variant: &Variant) -> Option<String> {
         let has = |file: &str| self.tools.join(file).exists();
         let quick = ["native-ext4", "mount-ext4", "volume-ext4"];
@@ -105,8 +105,8 @@ impl Matrix<'_> {
         }
     }
 
-    /// Runs the seeds of a cell that come next, with the file system below for comparison, and
-    /// judges all that is recorded for it.
+    /// Runs the next seeds of a cell, with the file system below for comparison, and evaluates all
+    /// recorded results of the cell.
     fn run_cell(&mut self, suite: &Suite, variant: &Variant, claims: &mut Claims) -> Result<()> {
         let what = format!("{} on {}", suite.name, variant.name);
         if let Some(reason) = self.reason(suite, variant) {
@@ -154,7 +154,7 @@ impl Matrix<'_> {
         Ok(())
     }
 
-    /// The recorded results of a cell, after the seeds that are not recorded yet were run.
+    /// Returns the recorded results of a cell, after running the seeds that are not recorded yet.
     fn results(&mut self, suite: &Suite, variant: &Variant, seeds: &Range<u64>) -> Result<Cell> {
         let key = self.key(suite, variant).map(str::to_owned);
         let key = [&*key[0], &*key[1], &*key[2]];
@@ -163,7 +163,7 @@ impl Matrix<'_> {
         if first < seeds.end {
             let outcome = self.execute(suite, variant, &(first..seeds.end))?;
             let Ok(outcome) = outcome else { return Ok(outcome) };
-            // A cell that broke off is run again.
+            // An incomplete cell is run again.
             if !is_recorded || outcome.failed.contains_key("cell") {
                 return Ok(Ok(outcome));
             }
@@ -172,7 +172,7 @@ impl Matrix<'_> {
         Ok(self.ledger.outcome(key).context("no results").map_err(|error| error.to_string()))
     }
 
-    /// Runs a cell now.
+    /// Runs a cell.
     fn execute(&self, suite: &Suite, variant: &Variant, seeds: &Range<u64>) -> Result<Cell> {
         say!("   {} on {}, from {} to {}", suite.name, variant.name, seeds.start, seeds.end);
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
@@ -203,7 +203,7 @@ impl Matrix<'_> {
         Ok(outcome)
     }
 
-    /// The recorded figures of a variant without Larder.
+    /// Returns the recorded figures of a variant without Larder.
     fn peer(&self, suite: &Suite, variant: &Variant) -> Option<String> {
         let outcome = self.ledger.outcome(self.key(suite, variant))?;
         Some(format!("{}: {}", variant.name, in_words(&outcome)))
@@ -243,7 +243,7 @@ fn in_words(outcome: &Outcome) -> String {
     format!("{} / {} / {}", outcome.count("passed"), outcome.failed.len(), outcome.not_run.len())
 }
 
-/// The results in the lines that the script wrote, or the reason why the variant is impossible.
+/// Parses the script's results, or the reason why the variant is impossible.
 fn parse(text: &str) -> Cell {
     let mut outcome = Outcome::default();
     let mut is_complete = false;
@@ -274,7 +274,7 @@ fn to_u64(count: usize) -> u64 {
 }
 
 /// Returns whether a test is listed in the section `### SUITE` of the document: a row of a table
-/// with the test and the variants, of which `*` is all and `mount-*` those that begin so.
+/// with the test and the variants, where `*` is all variants and `mount-*` those with this prefix.
 fn is_listed(document: &str, suite: &str, variant: &str, test: &str) -> bool {
     let matches = |pattern: &str, name: &str| match pattern.strip_suffix('*') {
         Some(start) => name.starts_with(start),

@@ -63,7 +63,7 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
             for number in 0..count {
                 let script = make(&mut random);
                 let [ours, theirs] = programs(env).map(|words| session(env, &words, &script));
-                // Larder escapes control characters in what it quotes.
+                // Larder escapes control characters in quoted text.
                 let (ours, theirs) = (ours?, theirs?.replace('\r', "\\u000d"));
                 ensure!(
                     ours == theirs,

@@ -33,8 +33,8 @@ pub(crate) struct Arguments {
     #[arg(long, global = true, value_name = "FILE")]
     token: Option<PathBuf>,
 
-    /// Ask the server at the socket of --control also if it runs as this user, and not only if it
-    /// runs as you or as root.
+    /// Also trust the server at the socket of --control if it runs as this user, in addition to
+    /// your own user and root.
     #[arg(long, global = true, value_name = "UID", requires = "control")]
     trust_uid: Option<u32>,
 
@@ -127,7 +127,7 @@ enum Command {
         /// Let go of its clients, once what they have asked is answered, instead of refusing.
         #[arg(long)]
         disconnect: bool,
-        /// Lose what was not written, instead of keeping a volume that cannot be written out.
+        /// Discard unwritten data, instead of keeping a volume that cannot be written out.
         #[arg(long)]
         give_up: bool,
     },

@@ -34,8 +34,8 @@ pub(crate) struct Arguments {
     #[arg(long)]
     allow_other: bool,
 
-    /// Restrictions of the mount beside those of SOURCE's mount, which it has anyway: nosuid,
-    /// nodev, noexec, with commas between them.
+    /// Restrictions of the mount in addition to those of SOURCE's mount, which always apply:
+    /// nosuid, nodev, noexec, separated by commas.
     #[arg(short, long, value_name = "NAMES", value_delimiter = ',',
           value_parser = args::restriction)]
     options: Vec<MountRestrictions>,

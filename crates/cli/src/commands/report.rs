@@ -10,7 +10,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 
-/// The largest record that is read: ten million values of trials.
+/// Maximum size of a record: ten million values of trials.
 const RECORD_BYTES_MAX: u64 = 256 << 20;
 
 #[derive(Debug, Args)]
@@ -99,7 +99,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let text = if perfmon::is_log(file.fill_buf().with_context(what)?) {
         format.write_log(&log(file, arguments)?)
     } else if arguments.names.is_some() || arguments.decimal.is_some() {
-        bail!("{}: it is no log of Perfmon, to which --names and --decimal belong", what());
+        bail!("{}: --names and --decimal need a log of Perfmon, which it is not", what());
     } else {
         let begin = file.fill_buf().with_context(what)?.trim_ascii_start();
         ensure!(
@@ -122,7 +122,7 @@ fn log(log: impl BufRead, arguments: &Arguments) -> Result<Summary> {
         Some(file) => {
             let what = || format!("read {}", file.display());
             let names = Names::read(open_text(file)?).with_context(what)?;
-            let is_none = || format!("{}: it is no list of a number and a name by turns", what());
+            let is_none = || format!("{}: it does not list numbers and names in turn", what());
             Some(names.with_context(is_none)?)
         }
         None => None,
@@ -146,7 +146,7 @@ fn parse(file: &Path, from: impl Read) -> Result<Run> {
     from.take(RECORD_BYTES_MAX + 1).read_to_string(&mut text).with_context(what)?;
     ensure!(
         text.len() as u64 <= RECORD_BYTES_MAX,
-        "{}: it is larger than {}, the most that a record may be",
+        "{}: it is larger than {}, the maximum size of a record",
         what(),
         format::bytes(RECORD_BYTES_MAX)
     );

@@ -63,7 +63,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "ADDRESS", value_parser = args::listen)]
     pub(crate) listen: Option<ListenAddress>,
 
-    /// Close a connection whose client takes none of the replies that wait for it, after this time.
+    /// Close a connection whose client receives none of its waiting replies for this time.
     #[arg(long, value_name = "TIME|off", default_value = "1m", value_parser = args::time_or_off)]
     pub(crate) send_timeout: u64,
 
@@ -271,7 +271,7 @@ fn serve(arguments: &Arguments, plan: &Plan, reload: &mut dyn FnMut(&Arc<Service
     // Dirty data must be written out, even after an internal error here.
     let waited = confine(wait).map_err(|panic| {
         panic.end_if_damaging(service.engine().cache());
-        anyhow!("go on: {panic}; the server was stopped as by SIGTERM")
+        anyhow!("keep serving: {panic}; the server was stopped as after SIGTERM")
     });
     manager.stopping();
     let mut drained = drain(&service, &signals, &manager);
@@ -300,7 +300,7 @@ fn serve(arguments: &Arguments, plan: &Plan, reload: &mut dyn FnMut(&Arc<Service
     waited
 }
 
-/// Does what signals ask for, until one asks for a stop.
+/// Handles signals until one requests a stop.
 fn wait_for_stop(
     arguments: &Arguments,
     (service, signals, manager): (&Arc<Service>, &SignalChannel, &Manager),
@@ -312,7 +312,7 @@ fn wait_for_stop(
                 larder_io::fault::point("main", "report");
                 service.report();
             }
-            // Without a file it is what a terminal says that is being closed.
+            // Without a configuration file, SIGHUP means that the terminal is being closed.
             Some(Asked::Reload) if arguments.config.is_none() => return,
             Some(Asked::Reload) => {
                 manager.reloading();

@@ -1,21 +1,21 @@
-//! Connections of the control interface, and which of them goes when there are too many.
+//! Connections of the control interface, and the limits on their number.
 //!
-//! A new connection is always accepted. Until its first request was accepted it can only take
-//! places of others that have shown as little: clients that say nothing, or that do not know the
-//! token, never keep one out that does. A connection that is closed for another one is one of the
-//! same or of a lower rank, and of these the oldest.
+//! A new connection is always accepted. Until its first request is accepted, it can only replace
+//! other connections without an accepted request: clients that send nothing, or have no token,
+//! never block a client with the token. A connection that is closed for another one has the same or
+//! a lower rank, and is the oldest of its rank.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::task::AbortHandle;
 
-/// Connections that have not sent a byte.
+/// Maximum number of connections that have not sent a byte.
 const SILENT_MAX: usize = 128;
-/// Connections whose first request was not accepted yet. Each has a buffer for its head.
+/// Maximum number of connections without an accepted request. Each has a buffer for its head.
 const UNPROVEN_MAX: usize = 16;
-/// Connections of clients that may control the server.
+/// Maximum number of connections of clients that may control the server.
 const TRUSTED_MAX: usize = 16;
 
-/// What is known of the client of a connection.
+/// Trust in the client of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rank {
     Silent,
@@ -35,7 +35,7 @@ struct Entry {
 
 #[derive(Debug, Default)]
 struct Entries {
-    /// In the order of their beginning.
+    /// Oldest first.
     entries: Vec<Entry>,
     next_id: u64,
 }
@@ -45,7 +45,7 @@ impl Entries {
         self.entries.iter().filter(|entry| is(entry.rank)).count()
     }
 
-    /// Closes the oldest connection of a rank; whether there was one.
+    /// Closes the oldest connection of a rank; returns whether there was one.
     fn close_oldest(&mut self, rank: Rank) -> bool {
         let Some(oldest) = self.entries.iter().position(|entry| entry.rank == rank) else {
             return false;
@@ -75,7 +75,7 @@ impl Connections {
         self.0.lock().expect("no holder panics")
     }
 
-    /// An entry for a connection that begins; its task is named with [`Connections::started`].
+    /// Returns an entry for a new connection; [`Connections::started`] adds its task.
     pub(super) fn begin(&self) -> Connection {
         let mut entries = self.lock();
         entries.next_id += 1;
@@ -97,7 +97,7 @@ impl Connection {
         self.id
     }
 
-    /// The client has sent something.
+    /// Records that the client has sent something.
     pub(super) fn has_spoken(&self) {
         let mut entries = self.connections.lock();
         if entries.count(|rank| rank == Rank::Unproven) >= UNPROVEN_MAX {
@@ -108,7 +108,7 @@ impl Connection {
         }
     }
 
-    /// A request of the client is accepted; false if too many are being answered.
+    /// Records that a request is accepted; false if too many are being answered.
     pub(super) fn begin_answer(&self) -> bool {
         let mut entries = self.connections.lock();
         let is_trusted = |rank| matches!(rank, Rank::Idle | Rank::Answering);
@@ -122,14 +122,14 @@ impl Connection {
         true
     }
 
-    /// The request was answered.
+    /// Records that the request was answered.
     pub(super) fn end_answer(&self) {
         if let Some(entry) = self.connections.lock().entry(self.id) {
             entry.rank = Rank::Idle;
         }
     }
 
-    /// Whether a request of the client was accepted.
+    /// Returns whether a request of the client was accepted.
     pub(super) fn is_trusted(&self) -> bool {
         let mut entries = self.connections.lock();
         entries
@@ -148,7 +148,7 @@ impl Drop for Connection {
 mod tests {
     use super::*;
 
-    /// A list with tasks that never end by themselves.
+    /// Returns a list with tasks that never end by themselves.
     struct Tasks {
         runtime: tokio::runtime::Runtime,
         connections: Connections,
@@ -195,7 +195,7 @@ mod tests {
         assert!(trusted.iter().all(|(_, task)| !tasks.is_closed(task)));
         let open = crowd.iter().filter(|(_, task)| !tasks.is_closed(task)).count();
         assert!(open <= SILENT_MAX + UNPROVEN_MAX, "{open}");
-        // Who may control goes before who is idle, and after who is being answered.
+        // A new trusted client replaces an idle one, but none that is being answered.
         let (last, _task) = tasks.connect();
         last.has_spoken();
         assert!(!last.begin_answer(), "all are being answered");

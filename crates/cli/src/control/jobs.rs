@@ -181,7 +181,7 @@ pub(super) fn flush(service: &Service, volumes: &[Served], told: &Told) -> Ended
     Ended { done_bytes: total_bytes - left, failures }
 }
 
-/// Removes a volume. Most of it is written while it is served as before, unless it is given up.
+/// Removes a volume. Most of its data is written while it is still served, unless it is given up.
 pub(super) fn remove(
     service: &Service,
     served: Served,

@@ -54,7 +54,7 @@ fn on_unix(arguments: &Arguments) -> Result<Option<Door>> {
     Ok(Some(Door { listener: bound, token: None }))
 }
 
-/// Listens where `larder ctl` looks.
+/// Listens at the path that `larder ctl` searches.
 fn in_runtime_directory(arguments: &Arguments) -> Result<Listener> {
     let directory = runtime_directory()?;
     let stem = stem(arguments)?;
@@ -62,14 +62,14 @@ fn in_runtime_directory(arguments: &Arguments) -> Result<Listener> {
         Listener::bind(&ListenAddress::Unix(directory.join(format!("{name}{ENDING}"))))
     };
     match bind(stem.clone()) {
-        // Another server has a volume or a socket of this name.
+        // Another server has a volume or a socket with this name.
         Err(ListenError::Busy(_)) => Ok(bind(format!("{stem}-{}", std::process::id()))?),
         bound => Ok(bound?),
     }
 }
 
-/// The name of a control socket without its ending: that of the unix socket for clients, else its
-/// port.
+/// Returns the name of a control socket without its suffix: the name of the unix socket for
+/// clients, or else its port.
 fn stem(arguments: &Arguments) -> Result<String> {
     Ok(match &service::address(arguments)? {
         ListenAddress::Unix(path) => {

@@ -1,4 +1,4 @@
-//! A connection whose peer has to take what is written to it.
+//! A stream with a time limit for writes: the peer has to receive the data.
 
 use std::future::Future;
 use std::io;
@@ -8,11 +8,11 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-/// A stream that fails when its peer takes nothing for a time.
+/// A stream that fails when its peer receives nothing for a time.
 pub(super) struct LiveStream<S> {
     stream: S,
     limit: Duration,
-    /// Runs while the peer takes nothing.
+    /// Runs while the peer receives nothing.
     stuck: Option<Pin<Box<Sleep>>>,
 }
 

@@ -28,9 +28,9 @@ use tokio::task::JoinSet;
 const BUFFER_BYTES_MAX: usize = 16 << 10;
 /// How long the head of a request may take, also on a connection that waits for the next one.
 const HEAD_TIME_MAX: Duration = Duration::from_secs(10);
-/// How long a client may send nothing, and then how long it may take to show its token.
+/// Time limit for the first byte of a client, and then for its token.
 const PROOF_TIME_MAX: Duration = Duration::from_secs(2);
-/// How long a client may take nothing of an answer.
+/// Time limit for a client that receives nothing of a response.
 const WRITE_TIME_MAX: Duration = Duration::from_secs(10);
 /// How long answers under way are waited for at the end.
 const END_TIME_MAX: Duration = Duration::from_secs(5);
@@ -139,7 +139,7 @@ struct Accepting {
     closed: watch::Receiver<bool>,
 }
 
-/// A stream of which can be told whether something has come.
+/// A stream that reports whether it has received data.
 trait Peer: AsyncRead + AsyncWrite + Unpin + Send + 'static {
     fn has_input(&self) -> impl Future<Output = io::Result<()>> + Send;
 }
@@ -156,7 +156,7 @@ impl Peer for TcpStream {
     }
 }
 
-/// Refuses a client that is neither this user nor root, whoever may open the socket.
+/// Refuses a client that is neither this user nor root, whatever the mode of the socket is.
 fn check_user(stream: &UnixStream) -> io::Result<()> {
     let user = stream.peer_cred()?.uid();
     if is_trusted(user) {
@@ -207,7 +207,7 @@ impl Accepting {
                     tokio::time::sleep(Duration::from_millis(100)).await;
                 }
             }
-            // Many who connect at once do not keep those from being answered who are there.
+            // Many simultaneous connections must not delay the clients that are being answered.
             tokio::task::yield_now().await;
         }
         let all = async { while tasks.join_next().await.is_some() {} };
@@ -225,7 +225,7 @@ impl Accepting {
     }
 }
 
-/// Answers one connection until its client has had enough, or the end comes.
+/// Answers one connection until its client closes it, or the server stops.
 async fn answer<S: Peer>(
     stream: S,
     connection: Arc<Connection>,

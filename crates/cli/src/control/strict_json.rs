@@ -1,5 +1,5 @@
-//! JSON objects of requests, in which no name occurs twice: which of two values is meant is a
-//! question that client and server may answer differently.
+//! JSON objects of requests, in which no name occurs twice: client and server could choose
+//! different values of the two.
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};

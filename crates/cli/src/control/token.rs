@@ -8,7 +8,7 @@ use std::path::Path;
 /// Shorter tokens could be guessed.
 const LENGTH_MIN: usize = 16;
 const LENGTH_MAX: usize = 256;
-/// A longer file has more in it than a token.
+/// Maximum size of a token file; a longer one has other contents.
 const FILE_BYTES_MAX: u64 = 4096;
 
 /// A secret; it is never printed.
@@ -21,7 +21,7 @@ impl std::fmt::Debug for Token {
     }
 }
 
-/// What follows the scheme "Bearer", whose case does not matter (RFC 9110, 11.1).
+/// Returns the credentials after the scheme "Bearer", which is case-insensitive (RFC 9110, 11.1).
 fn credentials(header: &[u8]) -> Option<&[u8]> {
     let (scheme, shown) = header.split_at_checked(b"Bearer".len())?;
     let is_bearer = scheme.eq_ignore_ascii_case(b"Bearer") && shown.starts_with(b" ");
@@ -110,7 +110,7 @@ mod tests {
         assert!(read("0123456789abcdef\n", 0o600).unwrap().is_shown_by(b"Bearer 0123456789abcdef"));
         for mode in [0o640, 0o604, 0o620] {
             let error = read("0123456789abcdef\n", mode).unwrap_err();
-            assert!(error.contains("others than its owner"), "{error}");
+            assert!(error.contains("other than its owner"), "{error}");
         }
         for text in
             ["", "short", "two lines of\ntext in it", "0123456789 abcdef", "\u{fc}3456789abcdef01"]
@@ -118,7 +118,7 @@ mod tests {
             assert!(read(text, 0o600).unwrap_err().contains("one line of"), "{text:?}");
         }
         let error = format!("{:#}", Token::read(dir.path()).unwrap_err());
-        assert!(error.contains("not a file"), "{error}");
+        assert!(error.contains("not a regular file"), "{error}");
         assert!(Token::read(&dir.path().join("none")).is_err());
     }
 }

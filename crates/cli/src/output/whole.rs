@@ -3,8 +3,8 @@
 //! It is written beside the one that it replaces, and gets its name when it is whole. A rename
 //! would put a file in the place of a device or a pipe, and cut off whoever has standard output
 //! open: what is no ordinary file is written through its name, as it comes. Invariants: until
-//! `finish` an ordinary file is as it was, also if the process is killed; a link stays a link, and
-//! one of another user is not followed ([`larder_io::owned_file`]).
+//! `finish` a regular file is unchanged, even if the process is killed. A symbolic link stays a
+//! link, and a link of another user is not followed ([`larder_io::owned_file`]).
 
 use anyhow::{Context, Result, ensure};
 use larder_io::owned_file::{self, Replacement};
@@ -25,7 +25,7 @@ pub(crate) struct Whole {
 
 #[derive(Debug)]
 enum To {
-    /// An ordinary file, under another name.
+    /// A regular file, under a temporary name.
     Beside(Replacement),
     /// Something else.
     Through(File),

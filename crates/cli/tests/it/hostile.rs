@@ -1,4 +1,4 @@
-//! Input that somebody wrote to do harm: names that control terminals, files that take memory.
+//! Hostile input: names that control terminals, and files that use up memory.
 
 mod memory;
 mod names;

@@ -1,7 +1,7 @@
-//! One cache per data: every pair of ways to the same data, in either order, is refused with the
-//! process that has it; ways to other data are not.
+//! One cache per data: of every pair of ways to the same data, in either order, the second is
+//! refused with the process of the first; ways to different data are not.
 //!
-//! As root on a machine with FUSE and loop devices; else each test says why it is skipped.
+//! Runs as root on a machine with FUSE and loop devices; otherwise each test reports its skip.
 
 mod changes;
 mod rig;
@@ -11,7 +11,7 @@ use super::control::rig::{Server, larder};
 use larder_testing::{can_mount, has_tool};
 use rig::{Access, Outcome, Scene, View};
 
-/// Whether the machine can make a scene.
+/// Returns whether the machine can create a scene.
 fn can_stage() -> bool {
     can_mount() && has_tool("losetup") && has_tool("mount") && has_tool("mkfs.ext4")
 }
@@ -65,7 +65,8 @@ fn one_image_has_one_cache_by_whatever_way_it_is_reached() {
         scene.mount("bind mount of the directory", "bind"),
         scene.mount("directory of the hard link", "elsewhere"),
     ];
-    // A hard link makes no two directories the same: what they share is refused when it is opened.
+    // A hard link does not make two directories the same: a shared file is refused when it is
+    // opened.
     let trees = |one: &View, other: &View| {
         let is_linked = |view: &View| view.name == "directory of the hard link";
         let is_tree = |view: &View| view.access == Access::Mount;
@@ -128,7 +129,7 @@ fn a_file_system_on_an_image_and_the_image_have_one_cache() {
         (beside(one) && nested(other)) || (nested(one) && beside(other))
     };
     try_all(&views, |one, other| !apart(one, other));
-    // The kernel itself has a file system on it.
+    // The kernel itself has a file system mounted on it.
     for view in [scene.serve("image", "d/fs.img"), View::serve("loop device", &outer)] {
         let Outcome::Refused(said) = view.attempt() else { panic!("{} is mounted", view.name) };
         let known = ["the file system that is mounted at", "another program or the kernel uses it"];
@@ -161,7 +162,8 @@ fn an_overlay_and_its_layers_have_one_cache() {
     ];
     let apart = |one: &View, other: &View| {
         let names = [one.name, other.name];
-        // A file of the overlay counts as one of all its layers: which has it may change.
+        // A file of the overlay counts as one of all its layers: the layer that holds it may
+        // change.
         let upper = |name: &&str| name.contains("upper");
         names.contains(&"directory beside")
             || (names.contains(&"lower layer") && names.iter().any(upper))
@@ -214,7 +216,7 @@ fn the_files_of_volumes_are_not_cached_once_more() {
     server.stop();
 }
 
-/// All views are refused, in the name of the server.
+/// Checks that all views are refused with the process of the server.
 fn refuse(views: &[View], server: &rig::Running) {
     for view in views {
         let outcome = view.attempt();
@@ -235,7 +237,7 @@ fn a_mountpoint_in_a_directory_that_is_cached_is_refused() {
     let server = scene.mount("directory", "s").start();
     let other = scene.mount("another directory", "other");
     let outcome = other.attempt_at(&scene.path("s/inside"));
-    let holder = format!("it lies in what process {} (", server.pid());
+    let holder = format!(": process {} (", server.pid());
     assert!(matches!(&outcome, Outcome::Refused(said) if said.contains(&holder)), "{outcome:?}");
     server.stop();
 }
@@ -285,7 +287,7 @@ fn a_killed_server_refuses_nobody() {
     scene.serve("image", "d/a.img").start().stop();
 }
 
-/// A server that was started for a test.
+/// A server started by a test.
 fn spawn(folder: tempfile::TempDir, command: std::process::Command) -> Server {
     Server::spawn(folder, command, 1)
 }

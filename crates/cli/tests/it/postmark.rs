@@ -1,4 +1,4 @@
-//! Tests of the command `larder bench postmark`: its output, what it refuses, and its cleanup.
+//! Tests of the command `larder bench postmark`: its output, its refusals, and its cleanup.
 
 mod documents;
 mod ends;

@@ -53,7 +53,7 @@ impl<F: Frames> Cache<F> {
         let is_broken = volume.broken().is_some();
         let mut failing_left = volume.failing.load(Ordering::Acquire);
         if is_broken {
-            // Nothing of it can be written.
+            // No data of a broken volume can be written.
             failing_left = u64::MAX;
         }
         let look_max = if is_broken { usize::MAX } else { LOOK_MAX };

@@ -1,7 +1,7 @@
-//! Volumes that an internal error has ended, and what is left of a cache that a panic has damaged.
+//! Volumes that an internal error has ended, and the remaining state of a cache after a panic.
 //!
-//! A broken volume fails every request and keeps what it has not written. Invariant: nothing of it
-//! is given to its store any more, unless the user gives its data up.
+//! A broken volume fails every request and keeps its unwritten data. Invariant: none of it is
+//! passed to the store, unless the user gives the data up.
 
 use super::Cache;
 use crate::frames::Frames;
@@ -16,13 +16,13 @@ use std::ops::Range;
 pub struct Remains {
     /// Bytes of whole pages that the store may not have, sorted and joined.
     pub ranges: Vec<Range<u64>>,
-    /// Shards that other threads had locked, of which nothing is known.
+    /// Number of shards that other threads had locked; their state is unknown.
     pub unread_shards: usize,
 }
 
 impl<F: Frames> Cache<F> {
-    /// Ends a volume after an internal error: every request to it fails with `error` from now on,
-    /// those that wait for room too. Unwritten data stays in memory.
+    /// Ends a volume after an internal error: every request fails with `error` from now on,
+    /// including requests that wait for frames. Unwritten data stays in memory.
     pub fn break_volume(&self, volume: &Volume<F>, error: StoreError) {
         volume.note_error(&error);
         volume.note_broken(error);
@@ -31,7 +31,7 @@ impl<F: Frames> Cache<F> {
     }
 
     /// Returns the unwritten ranges of each volume of a cache that a panic has left half changed.
-    /// Waits for no lock; a panic of it means that nothing can be said.
+    /// It waits for no lock; if it panics, the ranges are unknown.
     #[must_use]
     pub fn remains(&self) -> Vec<(Arc<Volume<F>>, Remains)> {
         let volumes = look(&self.pool.volumes).map(|volumes| volumes.clone()).unwrap_or_default();

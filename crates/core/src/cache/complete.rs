@@ -178,7 +178,7 @@ impl<F: Frames> Cache<F> {
             })
             .collect();
         for (block, pin, valid) in overlays {
-            // After an error there may be no memory to lay it over.
+            // After an error there may be no frame to merge it into.
             if error.is_none() {
                 let own = &mut owned[usize::try_from(block - first).expect("an index")];
                 self.overlay(valid, &pin, own);

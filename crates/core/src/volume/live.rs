@@ -179,16 +179,16 @@ impl<F: Frames> Volume<F> {
         self.is_removed() && self.quota.usage.load(Ordering::Acquire) == 0
     }
 
-    /// Returns why the volume serves nothing any more, if an internal error has ended it.
+    /// Returns the internal error that has ended the volume, if any.
     #[inline]
     #[must_use]
     pub fn broken(&self) -> Option<&StoreError> {
         self.broken.get()
     }
 
-    /// Notes that an internal error has ended the volume; the first reason stays.
+    /// Records that an internal error has ended the volume; the first error is kept.
     pub(crate) fn note_broken(&self, error: StoreError) {
-        // The first reason is the cause of the later ones.
+        // The first error causes the later ones.
         let _is_first = self.broken.set(error).is_ok();
     }
 }

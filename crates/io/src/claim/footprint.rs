@@ -1,25 +1,26 @@
-//! The data that a cache stands on, down to the bottom: a pure function over facts about a machine.
+//! The data that a cache depends on, down to the lowest layer: a pure function of facts about a
+//! machine.
 //!
-//! A footprint is a list of parts. A part that is *owned* consists of the data of the cache; a part
-//! that is not owned contains that data somewhere, beside other data. So two files of one file
-//! system share the disk below, as a part that neither owns, and are different data; a file and the
-//! disk below it are not. Loop devices and partitions map bytes exactly and pass ownership on;
-//! members of device mapper and md devices, and disks of file systems, do not.
+//! A footprint is a list of parts. A part that is *owned* consists of the cache's data; a part that
+//! is not owned contains that data among other data. Two files of one file system share the disk
+//! below as a part that neither owns, so they are different data; a file and the disk below it are
+//! not. Loop devices and partitions map bytes exactly and pass ownership on; members of device
+//! mapper and md devices, and disks of file systems, do not.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// Device and inode number, as stat(2) tells them.
+/// Device and inode number, as in stat(2).
 pub(crate) type Inode = (u64, u64);
 
 /// A range without an end.
 pub(crate) const EVERYTHING: Range<u64> = 0..u64::MAX;
-/// Layers below layers end here, also where facts are circular.
+/// Maximum number of layers; it also ends the search when the facts are circular.
 const DEPTH_MAX: usize = 24;
-/// A footprint is not longer; only a tree with thousands of mounts in it would be.
+/// Maximum length of a footprint; only a directory with thousands of mounts in it would exceed it.
 const PARTS_MAX: usize = 4096;
 
-/// A name inside a file system, whatever its mountpoints are.
+/// A path inside a file system, independent of its mountpoints.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) filesystem: u64,
@@ -34,7 +35,7 @@ pub(crate) enum Node {
     File(Inode),
     /// The files below a directory.
     Directory { place: Option<Place>, inode: Option<Inode> },
-    /// Some directory of a file system, it is not known which.
+    /// An unknown directory of a file system.
     SomeDirectory(u64),
     /// The bytes of a whole block device, by its number.
     Disk(u64),
@@ -53,26 +54,26 @@ pub(crate) struct Part {
 /// The data that a cache is put in front of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Subject {
-    /// A regular file, with the number of its names.
+    /// A regular file, with its number of links.
     File { inode: Inode, place: Option<Place>, links: u64 },
-    /// All files below a directory, which is seen at the path `at`.
+    /// All files below a directory, which is visible at the path `at`.
     Tree { inode: Inode, place: Option<Place>, at: PathBuf },
     /// A block device.
     Disk(u64),
     /// An export of an NBD server.
     Export(String),
-    /// A whole file system, such as what a Larder mount shows.
+    /// A whole file system, such as a Larder mount.
     FileSystem(u64),
 }
 
 /// A block device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Disk {
-    /// Data of its own, or data that is put together from members in an unknown way.
+    /// A device of its own, or one that combines its members in an unknown way.
     Whole { members: Vec<u64> },
     /// A range of another block device: a partition, or a loop device on a block device.
     Part { of: u64, start: u64, bytes: u64 },
-    /// A loop device on a file, with the number of names of that.
+    /// A loop device on a file, with the number of links of the file.
     Loop { inode: Inode, place: Option<Place>, links: u64, start: u64, bytes: u64 },
 }
 
@@ -81,23 +82,23 @@ pub(crate) enum Disk {
 pub(crate) struct FileSystem {
     /// Block devices that it lies on.
     pub(crate) disks: Vec<u64>,
-    /// Directories that an overlay file system shows as one.
+    /// Directories that an overlay file system merges.
     pub(crate) layers: Vec<Place>,
 }
 
 /// Facts about a machine, real or invented.
 pub(crate) trait Machine {
-    /// The block device of this number.
+    /// Returns the block device with this number.
     fn disk(&self, number: u64) -> Disk;
-    /// The file system of this number.
+    /// Returns the file system with this number.
     fn filesystem(&self, number: u64) -> FileSystem;
-    /// The inode of a name in a file system, if it can be seen from here.
+    /// Returns the inode at a path in a file system, if this process can see it.
     fn inode(&self, place: &Place) -> Option<Inode>;
-    /// What is mounted below a path.
+    /// Returns the mounts below a path.
     fn mounted_below(&self, path: &Path) -> Vec<Place>;
 }
 
-/// Returns the data that a subject stands on.
+/// Returns the data that a subject depends on.
 pub(crate) fn footprint(subject: &Subject, machine: &dyn Machine) -> Vec<Part> {
     let mut tracer = Tracer { machine, parts: Vec::new(), depth: 0 };
     match subject {
@@ -123,8 +124,8 @@ pub(crate) fn footprint(subject: &Subject, machine: &dyn Machine) -> Vec<Part> {
     tracer.parts
 }
 
-/// Returns the parts that a mounted file system stands on. It owns none of them: whoever caches
-/// one of its files is told apart from it, whoever caches the whole of a part below it is not.
+/// Returns the parts that a mounted file system depends on. It owns none of them: a cache of one of
+/// its files is not in conflict with it, a cache of a whole part below it is.
 pub(crate) fn footprint_of_mount(filesystem: u64, machine: &dyn Machine) -> Vec<Part> {
     let mut tracer = Tracer { machine, parts: Vec::new(), depth: 0 };
     tracer.below_filesystem(filesystem);
@@ -150,7 +151,7 @@ fn is_same(one: &Node, other: &Node) -> bool {
             Node::Directory { place: one_place, inode: one_inode },
             Node::Directory { place: other_place, inode: other_inode },
         ) => match (one_inode, other_inode) {
-            // The name of one that was renamed may be another one's by now.
+            // The name of a renamed file may belong to another file by now.
             (Some(one), Some(other)) => one == other,
             _ => one_place.is_some() && one_place == other_place,
         },
@@ -162,7 +163,7 @@ fn is_same(one: &Node, other: &Node) -> bool {
     }
 }
 
-/// Follows data downwards.
+/// Follows data downwards through the layers.
 struct Tracer<'a> {
     machine: &'a dyn Machine,
     parts: Vec<Part>,
@@ -170,7 +171,7 @@ struct Tracer<'a> {
 }
 
 impl Tracer<'_> {
-    /// Adds a part, unless it is there; whether it was new.
+    /// Adds a part unless it is present; returns whether it was new.
     fn add(&mut self, node: Node, range: Range<u64>, owned: bool) -> bool {
         let part = Part { node, range, owned };
         let is_new = !self.parts.contains(&part) && self.parts.len() < PARTS_MAX;
@@ -194,7 +195,8 @@ impl Tracer<'_> {
             return;
         }
         let Some(place) = place else { return };
-        // An overlay shows the file of one of its layers, and makes a copy in the upper one.
+        // An overlay shows the file of one of its layers, and copies it to the upper layer on a
+        // write.
         for layer in self.machine.filesystem(place.filesystem).layers {
             let lower = joined(&layer, &place.path);
             if let Some(inode) = self.machine.inode(&lower) {
@@ -220,7 +222,8 @@ impl Tracer<'_> {
         self.below_filesystem(place.filesystem);
     }
 
-    /// Any of the other names of a file may lie in a directory that is cached.
+    /// Adds the file system of a file with several names: any of them may lie in a cached
+    /// directory.
     fn other_names(&mut self, links: u64, place: Option<&Place>) {
         let filesystem = place.map(|place| place.filesystem);
         if let Some(filesystem) = filesystem.filter(|_| links > 1) {
@@ -228,7 +231,7 @@ impl Tracer<'_> {
         }
     }
 
-    /// The directories that a place lies in.
+    /// Returns the directories that a path lies in.
     fn above(&mut self, place: &Place) {
         for path in place.path.ancestors().skip(1) {
             let above = Place { filesystem: place.filesystem, path: path.to_owned() };
@@ -273,13 +276,14 @@ impl Tracer<'_> {
     }
 }
 
-/// A range of a device as a range of what lies below, where `bytes` from `start` on are its.
+/// Converts a range of a device into a range of the layer below, where the device occupies `bytes`
+/// from `start` on.
 fn mapped(range: &Range<u64>, start: u64, bytes: u64) -> Range<u64> {
     let end = start.saturating_add(bytes);
     start.saturating_add(range.start).min(end)..start.saturating_add(range.end).min(end)
 }
 
-/// A path below a directory.
+/// Returns a path below a directory.
 fn joined(directory: &Place, path: &Path) -> Place {
     let path = directory.path.join(path.strip_prefix("/").unwrap_or(path));
     Place { filesystem: directory.filesystem, path }

@@ -1,7 +1,7 @@
-//! Other names (hard links) of a claimed file, inside of a claimed directory.
+//! Search for other names (hard links) of a claimed file inside a claimed directory.
 //!
-//! The kernel does not tell the names of an inode, so the directory is searched, by what its
-//! entries say and without looking at files. A search that takes too long counts as a find.
+//! The kernel does not report the names of an inode, so the search reads directory entries, without
+//! opening files. A search that takes too long counts as a match.
 
 use super::footprint::{Inode, Node, Part, Place};
 use super::machine::ThisMachine;
@@ -9,12 +9,12 @@ use rustix::fd::OwnedFd;
 use rustix::fs::{Dir, FileType, Mode, OFlags};
 use std::time::{Duration, Instant};
 
-/// The longest search.
+/// Time limit of a search.
 const SEARCH_MAX: Duration = Duration::from_secs(5);
-/// Directories deeper than this are not searched, and count as a find.
+/// Deeper directories are not searched, and count as a match.
 const DEPTH_MAX: usize = 256;
 
-/// Whether a file of `files` may have a name in a directory of `trees`.
+/// Returns whether a file of `files` may have a name in a directory of `trees`.
 pub(super) fn may_hold(files: &[Part], trees: &[Part], machine: &ThisMachine) -> bool {
     let filesystem = files.iter().find_map(|part| match part.node {
         Node::SomeDirectory(filesystem) => Some(filesystem),
@@ -35,7 +35,7 @@ pub(super) fn may_hold(files: &[Part], trees: &[Part], machine: &ThisMachine) ->
 }
 
 fn in_place(place: &Place, inode: Inode, machine: &ThisMachine, end: Instant) -> bool {
-    // What cannot be seen from here may hold it.
+    // A directory that this process cannot see may hold it.
     let Some(named) = machine.open_place(place) else { return true };
     open(&named, c".").is_none_or(|directory| in_directory(&directory, inode, end, 0))
 }
@@ -55,7 +55,7 @@ fn in_directory(directory: &OwnedFd, inode: Inode, end: Instant, depth: usize) -
         let name = entry.file_name();
         if entry.file_type() == FileType::Directory {
             let is_self = name == c"." || name == c"..";
-            // One that is gone by now holds nothing; another file system has other inodes.
+            // A directory that is gone holds nothing; another file system has other inodes.
             let below = if is_self { None } else { open(directory, name) };
             let same =
                 |below: &OwnedFd| rustix::fs::fstat(below).is_ok_and(|stat| stat.st_dev == inode.0);

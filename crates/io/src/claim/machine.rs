@@ -1,8 +1,8 @@
-//! Facts about this machine, for footprints: mountinfo, sysfs, and the kernel's own word on what
-//! lies behind a loop device.
+//! Facts about this machine, for footprints: from mountinfo, from sysfs, and from the loop driver
+//! for the files behind loop devices.
 //!
-//! A name is looked at only where the data that is asked about lies, so a dead mount elsewhere does
-//! not make it wait. What cannot be found out is left out: data is then known by its inode alone.
+//! Only paths that lead to the data itself are accessed, so a dead mount elsewhere does not block.
+//! Facts that cannot be determined are left out: data is then identified by its inode alone.
 
 use super::footprint::{Disk, FileSystem, Inode, Machine, Place};
 use crate::mount_table::{self, MountLine, device_number, unescape};
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 /// Bytes of a sector in sysfs.
 const SECTOR: u64 = 512;
-/// The kernel's number of the call that describes a loop device.
+/// The ioctl number of `LOOP_GET_STATUS64`.
 const LOOP_GET_STATUS64: rustix::ioctl::Opcode = 0x4C05;
 
 /// `struct loop_info64` of linux/loop.h.
@@ -36,21 +36,21 @@ struct LoopInfo {
     init: [u64; 2],
 }
 
-/// Something that is open, and where it lies.
+/// An open file, and its location.
 #[derive(Clone, Debug)]
 pub(crate) struct Located {
     pub(crate) inode: Inode,
     pub(crate) kind: FileType,
-    /// The number of the device that it is itself.
+    /// The number of the device, if the file is a device.
     pub(crate) device: u64,
-    /// Names that it has.
+    /// Number of links.
     pub(crate) links: u64,
     pub(crate) place: Option<Place>,
-    /// The path that it has in this mount namespace.
+    /// Its path in this mount namespace.
     pub(crate) at: PathBuf,
 }
 
-/// This machine, as it was when it was looked at.
+/// A snapshot of the facts about this machine.
 #[derive(Debug)]
 pub(crate) struct ThisMachine {
     mounts: Vec<MountLine>,
@@ -61,12 +61,12 @@ impl ThisMachine {
         ThisMachine { mounts: mount_table::read() }
     }
 
-    /// Everything that is mounted.
+    /// All mounts.
     pub(crate) fn mounts(&self) -> &[MountLine] {
         &self.mounts
     }
 
-    /// Locates what a descriptor has open.
+    /// Locates the file that a descriptor refers to.
     pub(crate) fn locate(&self, descriptor: impl AsFd) -> io::Result<Located> {
         let descriptor = descriptor.as_fd();
         let stat = rustix::fs::fstat(descriptor)?;
@@ -76,7 +76,7 @@ impl ThisMachine {
             .and_then(|number| self.mounts.iter().find(|mount| mount.id == number));
         let place = mount.and_then(|mount| {
             let path = mount.root.join(at.strip_prefix(&mount.at).ok()?);
-            // What is joined with nothing ends in a slash.
+            // Joining an empty path leaves a slash at the end.
             let path = path.components().collect();
             Some(Place { filesystem: mount.filesystem, path })
         });
@@ -90,14 +90,14 @@ impl ThisMachine {
         })
     }
 
-    /// Locates a name that need not be readable.
+    /// Locates a path that need not be readable.
     fn locate_path(&self, path: &Path) -> Option<Located> {
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         self.locate(rustix::fs::open(path, flags, Mode::empty()).ok()?).ok()
     }
 
-    /// What a loop device is on: by the kernel's word, or by the path that it was made with where
-    /// the kernel tells only root.
+    /// Returns the backing file of a loop device: from the loop driver, or, where it answers only
+    /// root, by the path with which the device was created.
     fn loop_device(&self, number: u64, sysfs: &Path) -> Option<Disk> {
         let path = path_of(rustix::fs::readlink(sysfs, Vec::new()).ok()?);
         let name = Path::new("/dev").join(path.file_name()?);
@@ -113,7 +113,8 @@ impl ThisMachine {
             let (of, start) = (info.rdevice, info.offset);
             return Some(Disk::Part { of, start, bytes: limit(info.size_limit) });
         }
-        // The path may be stale, or one of another mount namespace. Then there may be more names.
+        // The path may be stale, or belong to another mount namespace. The file may then have more
+        // names.
         let named = named.filter(|named| named.inode == inode);
         let links = named.as_ref().map_or(2, |named| named.links);
         let place = named.and_then(|named| named.place);
@@ -126,7 +127,7 @@ impl ThisMachine {
         Some(Disk::Loop { inode, place, links, start: info.offset, bytes })
     }
 
-    /// The directories that an overlay shows.
+    /// Returns the directories that an overlay merges.
     fn layers(&self, options: &[u8]) -> Vec<Place> {
         let mut layers = Vec::new();
         for option in split(options, b',') {
@@ -134,7 +135,7 @@ impl ThisMachine {
             let value = |key: &[u8]| option.strip_prefix(key);
             let one = value(b"upperdir=").or(value(b"lowerdir+=")).or(value(b"datadir+="));
             let paths = match (value(b"lowerdir="), one) {
-                // Behind a double colon come directories that hold data alone.
+                // Directories after a double colon hold data only.
                 (Some(list), _) => split(list, b':'),
                 (None, Some(one)) => vec![one.to_vec()],
                 (None, None) => continue,
@@ -207,7 +208,7 @@ impl Machine for ThisMachine {
 }
 
 impl ThisMachine {
-    /// A descriptor that names a place, if a mount shows it.
+    /// Opens a descriptor of a place, if a mount shows it.
     pub(super) fn open_place(&self, place: &Place) -> Option<OwnedFd> {
         let shows = |mount: &&MountLine| {
             mount.filesystem == place.filesystem && place.path.starts_with(&mount.root)
@@ -216,13 +217,13 @@ impl ThisMachine {
             let path = mount.at.join(place.path.strip_prefix(&mount.root).ok()?);
             let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             let found = rustix::fs::open(&path, flags, Mode::empty()).ok()?;
-            // Something else may be mounted over it.
+            // Another file system may be mounted over it.
             (mount_number(&found) == Some(mount.id)).then_some(found)
         })
     }
 }
 
-/// The process that has an flock(2) lock on an inode, if the kernel shows it here.
+/// Returns the process that holds an flock(2) lock on an inode, if the kernel shows it here.
 pub(crate) fn lock_holder(located: &Located) -> Option<u32> {
     let filesystem = located.place.as_ref().map_or(located.inode.0, |place| place.filesystem);
     let (major, minor) = (major(filesystem), minor(filesystem));
@@ -241,7 +242,7 @@ fn inode_of(stat: &Stat) -> Inode {
     (stat.st_dev, stat.st_ino)
 }
 
-/// The number of the mount that a descriptor was opened through.
+/// Returns the ID of the mount through which a descriptor was opened.
 fn mount_number(descriptor: impl AsFd) -> Option<u64> {
     let path = format!("/proc/self/fdinfo/{}", descriptor.as_fd().as_raw_fd());
     let text = std::fs::read_to_string(path).ok()?;
@@ -263,7 +264,7 @@ fn loop_info(device: &Path, number: u64) -> Option<LoopInfo> {
     unsafe { rustix::ioctl::ioctl(&device, status) }.ok()
 }
 
-/// A loop device on a path.
+/// Describes a loop device on a path.
 fn on(named: &Located, inode: Inode, start: u64, size_limit: u64) -> Disk {
     let bytes = limit(size_limit);
     if named.kind == FileType::BlockDevice {
@@ -272,12 +273,12 @@ fn on(named: &Located, inode: Inode, start: u64, size_limit: u64) -> Disk {
     Disk::Loop { inode, place: named.place.clone(), links: named.links, start, bytes }
 }
 
-/// A limit of which zero means none.
+/// Returns a limit, of which zero means none.
 fn limit(bytes: u64) -> u64 {
     if bytes == 0 { u64::MAX } else { bytes }
 }
 
-/// All devices of the btrfs file systems that one of these is of.
+/// Returns all devices of the btrfs file systems that contain one of these.
 fn siblings(disks: &[u64]) -> Vec<u64> {
     let pools = entries(Path::new("/sys/fs/btrfs"));
     let devices = |pool: &PathBuf| {
@@ -305,7 +306,7 @@ fn path_of(bytes: impl Into<Vec<u8>>) -> PathBuf {
     std::ffi::OsString::from_vec(bytes.into()).into()
 }
 
-/// The parts of a list; a backslash before the separator, or before itself, belongs to the part.
+/// Splits a list; a backslash before the separator, or before another backslash, escapes it.
 fn split(list: &[u8], separator: u8) -> Vec<Vec<u8>> {
     let mut parts = vec![Vec::new()];
     let mut bytes = list.iter().copied().peekable();

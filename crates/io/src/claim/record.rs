@@ -1,7 +1,7 @@
-//! The text of a claim file: who caches which data. A line for each part of the footprint.
+//! The text of a claim file: the process, its data, and one line per part of the footprint.
 //!
-//! Another user may have written it, so nothing in it is believed before it is checked: numbers
-//! that are none and lines that are unknown are left out.
+//! Another user may have written the file, so every field is checked: malformed numbers and unknown
+//! lines are skipped.
 
 use super::footprint::{Node, Part, Place};
 use crate::mount_table::unescape;
@@ -13,24 +13,24 @@ use std::path::PathBuf;
 /// The first line.
 const TITLE: &str = "larder-claim 1";
 
-/// A claim, as other processes see it.
+/// A claim, as other processes read it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
     /// The process that caches the data.
     pub(crate) pid: u32,
-    /// The data, in words.
+    /// Description of the data.
     pub(crate) what: String,
-    /// Whether the cache writes nothing.
+    /// True if the cache only reads.
     pub(crate) read_only: bool,
-    /// The number of the file system that the process has mounted for it.
+    /// The device number of the file system that the process has mounted for the claim.
     pub(crate) mount: Option<u64>,
-    /// The mountpoint of that file system: once it is unmounted, another mount may get its number.
+    /// The mountpoint of that file system; after an unmount, another mount may get its number.
     pub(crate) at: Option<PathBuf>,
     pub(crate) parts: Vec<Part>,
 }
 
 impl Record {
-    /// The claim as the text of a file.
+    /// Returns the text of the claim file.
     pub(crate) fn encode(&self) -> String {
         let mut text = format!("{TITLE}\npid {}\n", self.pid);
         let what = escape(self.what.as_bytes());
@@ -71,7 +71,7 @@ impl Record {
         text
     }
 
-    /// The claim that a text holds, if it is one.
+    /// Parses a claim; returns none if the text is not one.
     pub(crate) fn decode(text: &str) -> Option<Self> {
         let mut lines = text.lines();
         lines.next().filter(|line| *line == TITLE)?;
@@ -125,7 +125,7 @@ fn part(owned: bool, text: &str) -> Option<Part> {
     Some(Part { node, range: number(1)?..number(2)?, owned })
 }
 
-/// Bytes as printable characters without spaces.
+/// Returns bytes as printable characters without spaces.
 fn escape(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for &byte in bytes {

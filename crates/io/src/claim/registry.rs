@@ -1,4 +1,4 @@
-//! The claims of this process, published for others, and those of others.
+//! The claims of this process, published for others, and the claims of other processes.
 
 use super::footprint::{Inode, Node, Part, Subject, footprint, footprint_of_mount, overlap};
 use super::machine::ThisMachine;
@@ -18,20 +18,20 @@ use std::time::{Duration, Instant, SystemTime};
 
 /// Name of the directory of claims in the runtime directory.
 const DIRECTORY: &str = "claims";
-/// Name of the file whose lock is held while claims are compared.
+/// Name of the file that is locked while claims are compared.
 const TURN: &str = "lock";
-/// A claim is not longer; of what is longer the rest is not read.
+/// Maximum length of a claim; the rest of a longer file is not read.
 const CLAIM_BYTES_MAX: u64 = 1 << 20;
-/// No user has more claims.
+/// Maximum number of claims that are read per user.
 const CLAIMS_MAX: usize = 4096;
-/// How often data is claimed anew whose last mount is gone.
+/// Interval of attempts to claim data whose last mount is gone.
 const RETRY: Duration = Duration::from_millis(5);
-/// Waiting for longer is logged.
+/// A wait that lasts longer than this is logged.
 const SILENCE: Duration = Duration::from_secs(1);
-/// A directory that changed so lately is read again the next time: its time may not tell a further
-/// change.
+/// A directory whose modification time is more recent than this is read again next time: a further
+/// change might not show in the time.
 const SETTLED: Duration = Duration::from_millis(100);
-/// Where root finds the runtime directories of users.
+/// Directory in which root finds the runtime directories of users.
 const USERS: &str = "/run/user";
 
 /// A claim of this process.
@@ -48,15 +48,16 @@ struct Held {
 #[derive(Debug)]
 struct Foreign {
     record: Record,
-    /// The user, if it is another one.
+    /// The user, if it is a different one.
     user: Option<u32>,
 }
 
-/// The files that others claim as such, as of a time of their directory.
+/// The files that other processes claim themselves, as of a modification time of the directory of
+/// claims.
 #[derive(Debug, Default)]
 struct ForeignFiles {
     as_of: Option<(i64, u64, i64)>,
-    /// With whether they are only read.
+    /// Each with whether it is only read.
     inodes: HashMap<Inode, bool>,
 }
 
@@ -66,15 +67,15 @@ pub(super) struct Registry {
     directory: Result<PrivateDirectory, String>,
     held: Mutex<Vec<Held>>,
     files: Mutex<ForeignFiles>,
-    /// Whether claims of other users are read.
+    /// True if claims of other users are read.
     reads_users: bool,
 }
 
-/// Numbers of claims; file names are made of them.
+/// Source of claim numbers; file names are made of them.
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
 impl Registry {
-    /// The one of this process.
+    /// Returns the registry of this process.
     pub(super) fn of_process() -> Arc<Self> {
         static OF_PROCESS: OnceLock<Arc<Registry>> = OnceLock::new();
         let begin = || {
@@ -90,7 +91,7 @@ impl Registry {
         Registry { directory, held: Mutex::default(), files: Mutex::default(), reads_users }
     }
 
-    /// One whose runtime directory lies in `parent`, for tests.
+    /// Returns a registry whose runtime directory lies in `parent`, for tests.
     #[cfg(test)]
     pub(super) fn within(parent: &Path) -> Arc<Self> {
         let directory = PrivateDirectory::within(parent).unwrap();
@@ -98,12 +99,12 @@ impl Registry {
         Arc::new(Registry::new(Ok(directory), false))
     }
 
-    /// The reason why nothing is published.
+    /// Returns the reason why claims are not published, if there is one.
     pub(super) fn problem(&self) -> Option<&str> {
         self.directory.as_ref().err().map(String::as_str)
     }
 
-    /// The directory of claims, to be watched.
+    /// Returns the directory of claims, to be watched.
     pub(super) fn path(&self) -> Option<&Path> {
         self.directory.as_ref().ok().map(PrivateDirectory::path)
     }
@@ -112,7 +113,7 @@ impl Registry {
         self.held.lock().expect("no holder panics")
     }
 
-    /// Claims data, after those have ended whose mount is gone.
+    /// Claims data, after waiting for processes that have it and whose mount is gone.
     pub(super) fn take_in_turn(
         self: &Arc<Self>,
         source: Source,
@@ -127,7 +128,7 @@ impl Registry {
                 Ok(number) => return Ok(Claim { registry: Arc::clone(self), number }),
                 Err(error @ ClaimError::Ending { .. }) if begin.elapsed() < patience => {
                     if begin.elapsed() > SILENCE && !std::mem::replace(&mut waits, true) {
-                        tracing::warn!(%error, "waiting for it to end");
+                        tracing::warn!(%error, "waiting for the other process to end");
                     }
                 }
                 Err(error) => return Err(error),
@@ -161,8 +162,7 @@ impl Registry {
         Ok(number)
     }
 
-    /// Publishes a claim and compares it with those of others; nothing is left of one that is
-    /// refused.
+    /// Publishes a claim and compares it with the claims of others. A refused claim is withdrawn.
     fn publish(
         &self,
         claim: &mut Held,
@@ -187,7 +187,7 @@ impl Registry {
         }
     }
 
-    /// The claims of other processes that live.
+    /// Returns the claims of other live processes.
     fn others(
         &self,
         directory: &PrivateDirectory,
@@ -210,7 +210,7 @@ impl Registry {
         found
     }
 
-    /// The data of a claim is seen at a mountpoint from now on.
+    /// Records that the data of a claim is visible at a mountpoint.
     pub(super) fn mounted(&self, number: u64, at: &Path, filesystem: u64) {
         let mut held = self.held();
         let Some(claim) = held.iter_mut().find(|claim| claim.number == number) else { return };
@@ -222,13 +222,13 @@ impl Registry {
         self.rewrite(claim);
     }
 
-    /// Publishes a claim that has changed.
+    /// Publishes a changed claim.
     fn rewrite(&self, claim: &mut Held) {
         if let Ok(directory) = &self.directory {
             let _turn = turn(directory);
             let former = claim.file.take();
             claim.file = write(directory, claim.number, &claim.record);
-            // Its name is the new one's by now; closing it ends its lock.
+            // The new file has its name by now; closing the old one ends its lock.
             drop(former);
         }
     }
@@ -245,7 +245,8 @@ impl Registry {
     pub(super) fn check_mountpoint(&self, at: &Path) -> Result<(), ClaimError> {
         let machine = ThisMachine::look();
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        // What cannot be opened cannot be mounted on, and is refused with its own reason.
+        // A mountpoint that cannot be opened cannot be mounted on; the mount fails with its own
+        // reason.
         let Ok(opened) = rustix::fs::open(at, flags, Mode::empty()) else { return Ok(()) };
         let Ok(mut parts) = Source::Open(opened).footprint(&machine) else { return Ok(()) };
         for part in &mut parts {
@@ -255,7 +256,7 @@ impl Registry {
         let Ok(directory) = &self.directory else { return Ok(()) };
         let others = self.others(directory, &self.held(), None);
         let holder = others.iter().find(|other| {
-            // In what another process has mounted there is nothing that it could show.
+            // A mount of another process holds no data that this one could show.
             let mut data = other.record.parts.clone();
             data.retain(|part| !is_of_mount(part, other.record.mount));
             overlap(&data, &parts).is_some() && other.is_credible()
@@ -269,7 +270,8 @@ impl Registry {
         }
     }
 
-    /// The other process that claims a file as such, where a claim of this process excludes that.
+    /// Returns the other process that claims a file itself, if a claim of this process excludes
+    /// that.
     pub(super) fn holder_of_file(&self, number: u64, inode: Inode) -> Option<Holder> {
         let directory = self.directory.as_ref().ok()?;
         let stat = rustix::fs::fstat(directory).ok()?;
@@ -298,10 +300,10 @@ impl Registry {
         others.iter().find(holds).map(|other| holder_of(&other.record))
     }
 
-    /// Finds the footprints of all claims again, publishes what has changed, and returns a sentence
-    /// for each claim that would be refused by now.
+    /// Computes the footprints of all claims again, publishes those that have changed, and returns
+    /// a sentence for each claim that would now be refused.
     pub(super) fn check_again(&self) -> Vec<String> {
-        // The machine is looked at without the lock: that may take as long as a store takes.
+        // The facts are collected without the lock: that may take as long as a store takes.
         let sources: Vec<_> =
             self.held().iter().map(|claim| (claim.number, Arc::clone(&claim.source))).collect();
         let machine = ThisMachine::look();
@@ -320,7 +322,7 @@ impl Registry {
         found.map(|error| error.to_string()).collect()
     }
 
-    /// Gives a claim the footprint that it has now; the claim, unless it was released.
+    /// Sets the current footprint of a claim; returns the claim unless it was released.
     fn update(&self, number: u64, mut parts: Vec<Part>) -> Option<Record> {
         let mut held = self.held();
         let claim = held.iter_mut().find(|claim| claim.number == number)?;
@@ -351,7 +353,7 @@ impl Registry {
 }
 
 impl Foreign {
-    /// Whether the process can be what it says: one of another user must have the data open.
+    /// Returns whether the claim is credible: a process of another user must have the data open.
     fn is_credible(&self) -> bool {
         let Some(user) = self.user else { return true };
         let process = PathBuf::from(format!("/proc/{}", self.record.pid));
@@ -360,7 +362,7 @@ impl Foreign {
     }
 }
 
-/// The reason why two claims exclude each other, told to the first.
+/// Returns the reason why two claims exclude each other, phrased for the first.
 fn conflict(one: &Record, other: &Record, machine: &ThisMachine) -> Option<ClaimError> {
     certain_conflict(one, other, machine).or_else(|| {
         let excludes = !(one.read_only && other.read_only);
@@ -373,14 +375,14 @@ fn conflict(one: &Record, other: &Record, machine: &ThisMachine) -> Option<Claim
     })
 }
 
-/// The same without a search for other names of files.
+/// Returns the same without a search for other names of files.
 fn certain_conflict(one: &Record, other: &Record, machine: &ThisMachine) -> Option<ClaimError> {
     if one.read_only && other.read_only {
         return None;
     }
     let (what, holder) = (one.what.clone(), holder_of(other));
     let certain = |record: &Record| {
-        // The number of a mount that is gone may be that of another file system by now.
+        // Another file system may have got the number of a mount that is gone.
         let reused = record.mount.filter(|&number| is_reused(number, machine));
         let is_valid = |part: &&Part| {
             let is_stale = reused.is_some() && is_of_mount(part, reused);
@@ -396,7 +398,8 @@ fn certain_conflict(one: &Record, other: &Record, machine: &ThisMachine) -> Opti
     })
 }
 
-/// A file system that the kernel has on the data, and which is or would be changed behind a cache.
+/// Returns an error for a file system that the kernel has mounted on the data, and that is or would
+/// be changed behind a cache.
 fn mounted(record: &Record, source: &Source, machine: &ThisMachine) -> Option<ClaimError> {
     if !matches!(source, Source::Open(_)) {
         return None;
@@ -421,7 +424,7 @@ fn holder_of(record: &Record) -> Holder {
     Holder { pid: record.pid, what: record.what.clone() }
 }
 
-/// Whether what a process has mounted for its claim is gone, as seen from the same mounts.
+/// Returns whether the mount of a claim is gone, as seen from the same mount namespace.
 fn is_ending(record: &Record, machine: &ThisMachine) -> bool {
     let mounts = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/mnt")).ok();
     let is_there = |mount: &MountLine| record.at.as_ref().is_none_or(|at| *at == mount.at);
@@ -431,18 +434,18 @@ fn is_ending(record: &Record, machine: &ThisMachine) -> bool {
         && mounts("self").is_some_and(|own| Some(own) == mounts(&record.pid.to_string()))
 }
 
-/// Whether a mount is that of a Larder with this number.
+/// Returns whether a mount is a Larder mount with this number.
 fn is_larder(mount: &MountLine, number: u64) -> bool {
     mount.filesystem == number && mount.kind == LARDER.as_bytes()
 }
 
-/// Whether the number of a Larder mount is that of another file system.
+/// Returns whether another file system has got the number of a Larder mount.
 fn is_reused(number: u64, machine: &ThisMachine) -> bool {
     let mut mounts = machine.mounts().iter().filter(|mount| mount.filesystem == number).peekable();
     mounts.peek().is_some() && !mounts.any(|mount| is_larder(mount, number))
 }
 
-/// The files that a claim is about as such, and not as files of a directory.
+/// Returns the files that are claimed themselves, and not as files of a directory.
 fn claimed_files(record: &Record) -> impl Iterator<Item = Inode> + '_ {
     record.parts.iter().filter_map(|part| match part.node {
         Node::File(inode) if part.owned => Some(inode),
@@ -450,7 +453,7 @@ fn claimed_files(record: &Record) -> impl Iterator<Item = Inode> + '_ {
     })
 }
 
-/// Whether a part is one of what a claim is seen as at its mountpoint.
+/// Returns whether a part belongs to the claim's own mount.
 fn is_of_mount(part: &Part, mount: Option<u64>) -> bool {
     match &part.node {
         Node::Directory { place: Some(place), inode: None } if part.owned => {
@@ -460,7 +463,7 @@ fn is_of_mount(part: &Part, mount: Option<u64>) -> bool {
     }
 }
 
-/// Waits for the turn to compare claims.
+/// Waits for the lock under which claims are compared.
 fn turn(directory: &PrivateDirectory) -> Option<OwnedFd> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = rustix::fs::openat(directory, TURN, flags, Mode::RUSR | Mode::WUSR);
@@ -468,10 +471,10 @@ fn turn(directory: &PrivateDirectory) -> Option<OwnedFd> {
         rustix::fs::flock(&file, FlockOperation::LockExclusive)?;
         Ok(file)
     });
-    locked.inspect_err(|error| tracing::warn!(%error, "claims are compared without a lock")).ok()
+    locked.inspect_err(|error| tracing::warn!(%error, "cannot lock the directory of claims")).ok()
 }
 
-/// Writes and locks a claim file; its name is there when it is whole.
+/// Writes and locks a claim file; it gets its name when it is complete.
 fn write(directory: &PrivateDirectory, number: u64, record: &Record) -> Option<(OwnedFd, String)> {
     let name = format!("{}-{number}", std::process::id());
     let unfinished = format!(".{name}");
@@ -494,18 +497,19 @@ fn write(directory: &PrivateDirectory, number: u64, record: &Record) -> Option<(
     }
 }
 
-/// Takes back a claim.
+/// Removes a claim file.
 fn withdraw(directory: &PrivateDirectory, file: Option<(OwnedFd, String)>) {
     let Some((file, name)) = file else { return };
     if let Err(error) = rustix::fs::unlinkat(directory, &name, AtFlags::empty()) {
-        tracing::debug!(%error, name, "a claim was not there any more");
+        tracing::debug!(%error, name, "a claim file was already removed");
     }
-    // At once, and not when a child between fork and exec has closed it too.
+    // Unlocks explicitly: a child between fork and exec may still have the file open.
     let unlocked = rustix::fs::flock(&file, FlockOperation::Unlock);
     debug_assert!(unlocked.is_ok(), "{unlocked:?}");
 }
 
-/// The claims in a directory whose processes live; those of others are removed if `cleans`.
+/// Returns the claims of live processes in a directory; those of dead processes are removed if
+/// `cleans`.
 fn read_all(directory: impl AsFd, is_own: impl Fn(&str) -> bool, cleans: bool) -> Vec<Record> {
     let directory = directory.as_fd();
     let Ok(entries) = rustix::fs::Dir::read_from(directory) else { return Vec::new() };
@@ -525,7 +529,7 @@ fn read_all(directory: impl AsFd, is_own: impl Fn(&str) -> bool, cleans: bool) -
         if rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared).is_ok() {
             // Its process is gone.
             if cleans && let Err(error) = rustix::fs::unlinkat(directory, name, AtFlags::empty()) {
-                tracing::debug!(%error, name, "the claim of a process that is gone stays");
+                tracing::debug!(%error, name, "cannot remove the claim of a dead process");
             }
             continue;
         }
@@ -537,7 +541,7 @@ fn read_all(directory: impl AsFd, is_own: impl Fn(&str) -> bool, cleans: bool) -
     found
 }
 
-/// The directories of claims of users other than root, each with its user, to whom it belongs.
+/// Returns the directories of claims of all users except root, each with its owner.
 fn directories_of_users() -> Vec<(u32, OwnedFd)> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(USERS).into_iter().flatten().flatten() {
@@ -557,8 +561,8 @@ fn directories_of_users() -> Vec<(u32, OwnedFd)> {
     found
 }
 
-/// Whether a process has one of the files or directories open that are the data of its claim. No
-/// file of it is looked at, since looking could take as long as its user likes.
+/// Returns whether a process has one of the claimed files or directories open. The files themselves
+/// are not accessed, since their user could make that take arbitrarily long.
 fn has_open(process: &Path, parts: &[Part]) -> bool {
     let table = std::fs::read(process.join("mountinfo")).unwrap_or_default();
     let mounts = mount_table::parse_all(&table);
@@ -579,7 +583,7 @@ fn has_open(process: &Path, parts: &[Part]) -> bool {
     })
 }
 
-/// Whether a time lies so far back that a further change would show another one.
+/// Returns whether a time is so old that a further change would get another one.
 fn is_settled(seconds: i64, nanoseconds: u64) -> bool {
     let since =
         Duration::new(u64::try_from(seconds).unwrap_or(0), u32::try_from(nanoseconds).unwrap_or(0));

@@ -1,5 +1,5 @@
-//! Claims of several processes, each a registry of its own over one runtime directory, without
-//! mounts and devices; with those: `tests/it/one_cache` of the program.
+//! Claims of several processes, each modelled by its own registry over one runtime directory,
+//! without mounts and devices. Tests with those: `tests/it/one_cache` of the program.
 
 use super::record::Record;
 use super::*;
@@ -191,7 +191,7 @@ fn what_overlaps_later_is_reported_once() {
     let watch = ClaimWatch::of(Arc::clone(&setup.other), report).unwrap();
     let sentence = told.recv().unwrap();
     assert!(sentence.contains("c.img") && sentence.contains("with the directory"), "{sentence}");
-    // Each is a change of claims, of which nothing new follows.
+    // Each change of claims makes the registry look again, and nothing new follows.
     drop(setup.claim(&setup.one, "elsewhere").unwrap());
     drop(setup.claim(&setup.one, "elsewhere").unwrap());
     drop(watch);
@@ -221,7 +221,7 @@ fn who_has_a_lock_is_named() {
 fn data_whose_mount_is_gone_is_waited_for_as_long_as_it_was_asked_for() {
     let setup = Setup::new();
     let tree = setup.claim(&setup.one, "data").unwrap();
-    // The number of no file system.
+    // An unused file system number.
     tree.mounted(Path::new("/gone"), u64::MAX);
     let path = setup.path("data/sub");
     let take = |patience| {
@@ -247,7 +247,7 @@ fn the_number_of_a_mount_that_is_gone_may_be_that_of_another_file_system() {
     let place = ThisMachine::look().locate(&elsewhere).unwrap().place.unwrap();
     tree.mounted(Path::new("/gone"), place.filesystem);
     setup.claim(&setup.other, "elsewhere/c.img").unwrap();
-    // What is claimed besides is not forgotten, and is waited for.
+    // The rest of the claimed data is remembered, and waited for.
     let source = Source::Open(File::open(setup.path("data/sub")).unwrap().into());
     let refused = setup.other.take_in_turn(source, "it", false, Duration::ZERO);
     assert!(matches!(refused, Err(ClaimError::Ending { .. })), "{refused:?}");

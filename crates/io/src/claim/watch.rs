@@ -1,8 +1,7 @@
-//! A thread that looks at the claims of this process again when mounts or other claims change.
+//! A thread that checks the claims of this process again when mounts or other claims change.
 //!
-//! What begins later than a cache is refused when it is a Larder cache of the same user. The rest
-//! cannot be refused: a bind mount, a loop device with a file system, a claim of another user. It
-//! is reported.
+//! A later Larder cache of the same user is refused. A bind mount, a loop device with a file
+//! system, or a claim of another user cannot be refused; it is reported.
 
 use super::registry::Registry;
 use crate::mount_table;
@@ -17,7 +16,7 @@ use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-/// Bytes of changes of claims that are read at a time; what they say does not matter.
+/// Bytes of change events that are read at a time; their content does not matter.
 const CHANGES_BYTES: usize = 4096;
 
 /// The watching thread, which ends when this is dropped.
@@ -34,11 +33,11 @@ impl fmt::Debug for ClaimWatch {
 }
 
 impl ClaimWatch {
-    /// Starts the thread. `report` is called with each sentence about data that is cached or
-    /// mounted elsewhere by now, once for as long as it is true.
+    /// Starts the thread. `report` is called with each sentence about data that is now cached or
+    /// mounted elsewhere, once for as long as it is true.
     ///
     /// # Errors
-    /// The kernel has no descriptor or thread left.
+    /// Fails if the kernel has no descriptor or thread left.
     pub fn start(report: impl FnMut(&str) + Send + 'static) -> io::Result<Self> {
         ClaimWatch::of(Registry::of_process(), report)
     }
@@ -91,7 +90,7 @@ fn watch(
             Ok(_) if !descriptors[0].revents().is_empty() => return,
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => {
-                tracing::error!(%error, "claims are not watched any more");
+                tracing::error!(%error, "cannot watch claims any more");
                 return;
             }
         }

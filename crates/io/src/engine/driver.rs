@@ -1,9 +1,8 @@
 //! The thread that drives a volume's store: it asks the cache what to do, gives that to the store,
 //! and brings back what is done.
 //!
-//! A panic of the store ends its volume and nothing else: what the store has in hand is answered
-//! with an error, and so is what the cache wants of it from then on. A panic of the cache ends the
-//! process.
+//! A panic of the store ends only its volume: its operations in flight, and all later ones,
+//! complete with an error. A panic of the cache ends the process.
 
 mod silence;
 
@@ -50,8 +49,8 @@ impl Driver {
         let name = format!("store {}", volume.name());
         let thread = std::thread::Builder::new().name(name).spawn(move || {
             crate::reclaim::reserve_stack();
-            // Panics of the store are dealt with inside. Half-changed state of the cache must not
-            // reach a store, and clients that wait for a thread that is gone would wait for ever.
+            // Panics of the store are handled inside. After a panic of the cache, its half-changed
+            // state must not reach a store, and clients would wait for ever for this thread.
             if let Err(panic) = confine(|| run.run()) {
                 fault::end_process(&cache, &panic);
             }
@@ -59,7 +58,8 @@ impl Driver {
         Ok(Driver { volume, quit, given_up, waker, thread: Some(thread) })
     }
 
-    /// Has what the cache writes from now on taken and forgotten, instead of given to the store.
+    /// Makes the thread discard what the cache writes from now on, instead of passing it to the
+    /// store.
     pub(super) fn give_up(&self) {
         self.given_up.store(true, Ordering::Release);
         self.waker.notify();
@@ -87,7 +87,7 @@ impl Drop for Driver {
     }
 }
 
-/// An operation that the store has, to be answered should the store never do it.
+/// An operation in flight at the store, kept to complete it if the store never does.
 #[derive(Clone, Copy, Debug)]
 struct Taken {
     tag: u64,
@@ -103,7 +103,7 @@ impl Taken {
         Taken { tag, kind, offset, len, queued_at }
     }
 
-    /// The operation without its memory, which stays with the store for ever.
+    /// Returns the operation without its memory, which stays with the store for ever.
     fn without_memory(self) -> StoreOp<ArenaFrames> {
         let Taken { tag, kind, offset, len, queued_at } = self;
         StoreOp { tag, kind, offset, len, segments: Vec::new(), queued_at }
@@ -117,9 +117,9 @@ struct Run {
     waker: Waker,
     quit: Arc<AtomicBool>,
     given_up: Arc<AtomicBool>,
-    /// None once it has panicked.
+    /// None after the store has panicked.
     store: Option<Box<dyn EngineStore>>,
-    /// Its panic while it was waited for.
+    /// A panic of the store during the last wait.
     panicked: Option<Panicked>,
     taken: Vec<Taken>,
     silence: Silence,
@@ -169,7 +169,7 @@ impl Run {
                 let unwritten = fault::unwritten(&self.cache, &self.volume);
                 tracing::error!(
                     volume = self.volume.name(),
-                    "{panic}: the volume is served no more; {unwritten}"
+                    "{panic}: the volume has failed: every request to it gets EIO; {unwritten}"
                 );
                 continue;
             }
@@ -186,16 +186,17 @@ impl Run {
         self.end(&recorder);
     }
 
-    /// Gives the store what the cache wants of it, and takes what it has done. Where there is no
-    /// store any more, or nothing is to be written to it, operations are done with at once. The
-    /// panic of the store, if there was one.
+    /// Submits the cache's operations to the store, and collects completions. Operations complete
+    /// at once if the store is gone, or if the volume is given up and nothing is to be written.
+    /// Returns the panic of the store, if there was one.
     fn exchange(
         &mut self,
         now: Nanos,
         ops: &mut Vec<StoreOp<ArenaFrames>>,
         done: &mut Vec<StoreDone<ArenaFrames>>,
     ) -> Result<(), Panicked> {
-        // Taken one by one from the end: what a panic finds there keeps its memory.
+        // Taken one by one from the end, so that after a panic the remaining ones keep their
+        // memory.
         ops.reverse();
         let is_given_up = self.given_up.load(Ordering::Acquire);
         let (taken, clock, frames) = (&mut self.taken, &*self.clock, self.cache.frames());
@@ -225,7 +226,7 @@ impl Run {
         exchanged
     }
 
-    /// Result of an operation that no store is given.
+    /// Returns the result of an operation that is not passed to a store.
     fn without_store(&self, kind: StoreOpKind, is_given_up: bool) -> Result<(), StoreError> {
         if is_given_up && kind != StoreOpKind::Read {
             return Ok(());
@@ -236,11 +237,11 @@ impl Run {
         }))
     }
 
-    /// The store has panicked: it is asked for nothing any more, and what it had is answered.
+    /// Handles a panic of the store: it gets no more operations, and those in flight fail.
     fn lose_store(&mut self, panic: &Panicked, now: Nanos, done: &mut Vec<StoreDone<ArenaFrames>>) {
         let message = format!("use {}: {panic}", self.volume.name());
         let error = StoreError::new(StoreErrorKind::Gone, message);
-        // Frames may be in the kernel's hands; they must stay where they are.
+        // The kernel may still access the frames; they must stay in place.
         std::mem::forget(self.store.take());
         self.cache.break_volume(&self.volume, error.clone());
         for taken in self.taken.drain(..) {
@@ -249,7 +250,7 @@ impl Run {
         }
     }
 
-    /// Sleeps until there is something to do.
+    /// Sleeps until there is work.
     fn wait(&mut self, timeout: Option<Duration>) {
         let waited = match &mut self.store {
             None => Ok(self.waker.sleep(None, timeout)),
@@ -261,7 +262,7 @@ impl Run {
                 tracing::error!(volume = self.volume.name(), %error, "cannot wait for the store");
                 std::thread::sleep(Duration::from_millis(10));
             }
-            // Dealt with at the next exchange.
+            // Handled at the next exchange.
             Err(panic) => self.panicked = Some(panic),
         }
     }

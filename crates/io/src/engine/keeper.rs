@@ -32,7 +32,8 @@ impl Keeper {
         let (waker_inside, quit_inside) = (waker.clone(), Arc::clone(&quit));
         let thread = std::thread::Builder::new().name("keeper".into()).spawn(move || {
             let run = || keep(&cache, &*clock, &waker_inside, &quit_inside);
-            // It works on what all volumes share: half-changed state must not be served from.
+            // This thread works on state that all volumes share, which must not be used
+            // half-changed.
             if let Err(panic) = fault::confine(run) {
                 fault::end_process(&cache, &panic);
             }

@@ -120,11 +120,11 @@ impl Engine {
         Ok(())
     }
 
-    /// Gives up what the store of a volume does not have: what is written from now on goes nowhere,
-    /// and reads of the store fail. To be followed by [`Engine::remove_volume`].
+    /// Gives up the unwritten data of a volume: later writes are discarded, and reads of the store
+    /// fail. The caller then calls [`Engine::remove_volume`].
     pub fn give_up_volume(&self, volume: &Arc<ArenaVolume>) {
         let unwritten = fault::unwritten(&self.cache, volume);
-        tracing::warn!(volume = volume.name(), "its data is given up as asked for; {unwritten}");
+        tracing::warn!(volume = volume.name(), "unwritten data is given up; {unwritten}");
         if let Some(driver) = self.drivers().iter().find(|one| Arc::ptr_eq(&one.volume, volume)) {
             driver.give_up();
         }
@@ -154,7 +154,7 @@ impl Engine {
         volume.begin_stop();
         let mut written = self.drain_volume(volume, total_bytes, &mut progress);
         if self.is_given_up(volume) && volume.unclean_bytes() == 0 {
-            // That its store cannot be flushed is of no account any more.
+            // A failed flush of its store no longer matters.
             written = Ok(());
         }
         let closed = written

@@ -28,7 +28,7 @@ pub struct StopProgress {
     pub error: Option<String>,
 }
 
-/// Wakes a thread that parks.
+/// Wakes a parked thread.
 struct Unpark(Thread);
 
 impl Notify for Unpark {
@@ -71,7 +71,7 @@ impl Engine {
         if failures.is_empty() { Ok(()) } else { Err(failures) }
     }
 
-    /// Why a volume can never be written out, if so.
+    /// Returns the reason why a volume can never be written out, if there is one.
     fn is_lost(&self, volume: &Arc<ArenaVolume>) -> Option<String> {
         let error = volume.broken()?;
         if self.is_given_up(volume) {
@@ -88,7 +88,7 @@ impl Engine {
         total_bytes: u64,
         progress: &mut dyn FnMut(&StopProgress) -> ControlFlow<()>,
     ) -> Result<(), String> {
-        // Not a waker, which takes a file descriptor: there may be none left.
+        // A waker would need a file descriptor, and there may be none left.
         let mut lane = self.cache.open_lane(volume, Box::new(Unpark(std::thread::current())));
         let mut completions = Vec::new();
         let mut error = None;

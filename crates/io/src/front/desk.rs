@@ -61,7 +61,7 @@ pub(in crate::front) struct Request {
     pub(in crate::front) to_sync: Option<Range<u64>>,
     /// The file of a folder that it is about.
     file: Option<Arc<SourceFile>>,
-    /// Held until a write to such a file is answered.
+    /// Held until the write to such a file is answered.
     under_way: Option<WriteUnderWay>,
     /// Not to be answered before then.
     pub(in crate::front) not_before: Nanos,
@@ -94,7 +94,7 @@ impl Request {
         self
     }
 
-    /// Holds this until it is answered.
+    /// Holds `under_way` until the request is answered.
     pub(in crate::front) fn holding(mut self, under_way: Option<WriteUnderWay>) -> Self {
         self.under_way = under_way;
         self

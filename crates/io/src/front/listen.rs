@@ -202,8 +202,8 @@ fn bind_unix(path: &Path) -> Result<OwnedFd, Option<Errno>> {
         }
     }
     let listener = socket()?;
-    // The name gets the mode of the socket (unix(7)): only its owner may connect, because whoever
-    // connects may do with the volumes as they like.
+    // The name gets the mode of the socket (unix(7)): only its owner may connect, because a client
+    // has full access to the volumes.
     rustix::fs::fchmod(&listener, Mode::RUSR | Mode::WUSR)?;
     rustix::net::bind(&listener, &address)?;
     rustix::net::listen(&listener, 128)?;

@@ -1,4 +1,4 @@
-//! Restrictions of a mount: no setuid programs, no devices, no programs at all, no writes.
+//! Restrictions of a mount: `nosuid`, `nodev`, `noexec` and `ro`.
 
 use super::{LARDER, MountLine};
 use rustix::fs::StatVfsMountFlags;
@@ -9,7 +9,7 @@ use std::ops::BitOr;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd};
 use std::path::{Path, PathBuf};
 
-/// The restrictions, their names in mount(8) and mountinfo, and the flags of statvfs(3).
+/// The restrictions: names in mount(8) and mountinfo, and flags of statvfs(3).
 const NAMES: [(MountFlags, &str, StatVfsMountFlags); 4] = [
     (MountFlags::NOSUID, "nosuid", StatVfsMountFlags::NOSUID),
     (MountFlags::NODEV, "nodev", StatVfsMountFlags::NODEV),
@@ -60,7 +60,8 @@ impl MountRestrictions {
     /// Returns the restrictions of the mount through which `descriptor` was opened.
     ///
     /// # Errors
-    /// fstatvfs(3) fails, where the mount is not in the table because it was unmounted lazily.
+    /// If fstatvfs(3) fails; it is used for a mount that was unmounted lazily and is not in the
+    /// table.
     pub(crate) fn of(descriptor: impl AsFd) -> Result<Self, Errno> {
         if let Some(listed) = Self::in_table(&super::read(), descriptor.as_fd()) {
             return Ok(listed);
@@ -70,14 +71,14 @@ impl MountRestrictions {
         Ok(MountRestrictions(set.map(|(flag, ..)| flag).collect()))
     }
 
-    /// Returns the same for a mount in `table`; none for other mounts.
+    /// Returns the restrictions of a mount that is listed in `table`; none for other mounts.
     pub(crate) fn in_table(table: &[MountLine], descriptor: BorrowedFd<'_>) -> Option<Self> {
         let id = mount_id(descriptor)?;
         table.iter().find(|mount| mount.id == id).map(|mount| mount.restrictions)
     }
 
-    /// Returns the restrictions of all mounts inside `directory`, without `ro`, which such a mount
-    /// enforces by itself; and the mountpoint of the first mount that has any.
+    /// Returns the restrictions of all mounts inside `directory` and the mountpoint of the first
+    /// restricted one. `ro` is left out, since such a mount enforces it itself.
     pub(crate) fn inside(table: &[MountLine], directory: &Path) -> (Self, Option<PathBuf>) {
         let is_inside = |mount: &&MountLine| {
             mount.at != directory && mount.at.starts_with(directory) && !mount.is_of(LARDER)
@@ -93,7 +94,7 @@ impl MountRestrictions {
         (all, first)
     }
 
-    /// Parses mount options with commas between them; those that are no restrictions are skipped.
+    /// Parses comma-separated mount options; other options are skipped.
     pub(super) fn listed(options: &[u8]) -> Self {
         let words = options.split(|&byte| byte == b',');
         let known = words.filter_map(|word| Self::parse(std::str::from_utf8(word).ok()?));
@@ -108,14 +109,14 @@ impl MountRestrictions {
         MountRestrictions(self.0.difference(MountFlags::RDONLY))
     }
 
-    /// Whether all of `other` are among these.
+    /// Returns whether these include all of `other`.
     #[must_use]
     pub fn contains(self, other: Self) -> bool {
         self.0.contains(other.0)
     }
 }
 
-/// The number of the mount through which a descriptor was opened.
+/// Returns the ID of the mount through which a descriptor was opened.
 fn mount_id(descriptor: BorrowedFd<'_>) -> Option<u64> {
     let facts = format!("/proc/self/fdinfo/{}", descriptor.as_raw_fd());
     let facts = std::fs::read_to_string(facts).ok()?;

@@ -1,4 +1,4 @@
-//! A thread that runs an action whenever the table of mounts has changed.
+//! A thread that runs an action after every change of the mount table.
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::OwnedFd;
@@ -17,10 +17,10 @@ pub(crate) struct MountWatch {
 }
 
 impl MountWatch {
-    /// Starts the thread, which runs `changed` once at the start and after each change.
+    /// Starts the thread. It runs `changed` once at the start and after each change.
     ///
     /// # Errors
-    /// The kernel shows no table, or has no descriptor or thread left.
+    /// If the mount table cannot be opened, or the kernel has no descriptor or thread left.
     pub(crate) fn start(mut changed: impl FnMut() + Send + 'static) -> io::Result<Self> {
         let table = rustix::fs::open(super::PATH, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
         let (end, stop) = pipe_with(PipeFlags::CLOEXEC)?;
@@ -34,7 +34,7 @@ impl MountWatch {
                     Ok(_) if !descriptors[0].revents().is_empty() => return,
                     Ok(_) | Err(Errno::INTR) => {}
                     Err(error) => {
-                        tracing::error!(%error, "changes of mounts are not noticed any more");
+                        tracing::error!(%error, "cannot watch the mount table any more");
                         return;
                     }
                 }

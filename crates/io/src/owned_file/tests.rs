@@ -1,4 +1,4 @@
-//! Files, links and pipes of another user, which only root can make; and those of this one.
+//! Files, links and pipes of another user, which only root can create, and those of this user.
 
 use super::*;
 use larder_testing::is_root;
@@ -7,7 +7,7 @@ use std::io::Write;
 use std::os::unix::fs::{PermissionsExt, chown, lchown, symlink};
 use std::time::{Duration, Instant};
 
-/// A user that has nothing to do with this process.
+/// A user that is unrelated to this process.
 const OTHER: u32 = 54_321;
 
 fn file(path: &Path, text: &str, mode: u32) {
@@ -38,15 +38,15 @@ fn secrets_are_read_only_where_others_may_not_touch_them() {
     for mode in [0o640, 0o604, 0o620, 0o644, 0o666, 0o610] {
         file(&path, "secret", mode);
         let error = read_text(&path, Secrecy::Secret).unwrap_err();
-        assert!(error.contains("others than its owner may use"), "{mode:o}: {error}");
+        assert!(error.contains("other than its owner may use"), "{mode:o}: {error}");
         let public = read_text(&path, Secrecy::Public);
         assert_eq!(public.is_ok(), mode & 0o022 == 0, "{mode:o}: {public:?}");
     }
     file(&path, &"x".repeat(1001), 0o600);
     assert!(read_text(&path, Secrecy::Secret).unwrap_err().contains("longer than 1000"));
-    assert!(read_text(folder.path(), Secrecy::Secret).unwrap_err().contains("not a file"));
+    assert!(read_text(folder.path(), Secrecy::Secret).unwrap_err().contains("not a regular file"));
     assert!(read_text(&folder.path().join("none"), Secrecy::Secret).is_err());
-    // Links of this user lead there, as certbot(1) makes them.
+    // Links of this user are followed, as certbot(1) makes them.
     file(&path, "secret", 0o600);
     symlink("secret", folder.path().join("link")).unwrap();
     symlink(folder.path().join("link"), folder.path().join("link to it")).unwrap();
@@ -63,7 +63,7 @@ fn a_pipe_is_no_secret_and_nobody_waits_for_it() {
     let pipe = folder.path().join("pipe");
     rustix::fs::mknodat(rustix::fs::CWD, &pipe, FileType::Fifo, Mode::RUSR, 0).unwrap();
     let begun = Instant::now();
-    assert!(read_text(&pipe, Secrecy::Secret).unwrap_err().contains("not a file"));
+    assert!(read_text(&pipe, Secrecy::Secret).unwrap_err().contains("not a regular file"));
     assert!(begun.elapsed() < Duration::from_secs(10));
 }
 
@@ -103,7 +103,8 @@ fn what_another_user_has_put_there_is_not_followed() {
     }
     assert_eq!(std::fs::read_to_string(at("ours/victim")).unwrap(), "ours");
     assert_eq!(std::fs::read_dir(at("ours")).unwrap().count(), 1);
-    // A file of theirs is replaced, and not written into; the new one has none of its bits.
+    // A file of another user is replaced, not written into; the new file takes no mode bits from
+    // it.
     std::fs::set_permissions(at("theirs"), Permissions::from_mode(0o4777)).unwrap();
     let before = File::open(at("theirs")).unwrap();
     replace(&at("theirs"), "new").unwrap();

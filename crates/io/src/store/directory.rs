@@ -1,8 +1,9 @@
 //! Opening and locking a directory whose files are cached.
 //!
-//! One cache per data: the directory is claimed ([`crate::claim`]), with what lies above, below and
-//! inside of it. That reaches processes of one user; for others it is locked with flock(2) as well.
-//! Directories above and below are not locked, since programs that clean up pass by what is locked.
+//! The directory is claimed ([`crate::claim`]) together with its parents, its subdirectories and
+//! the mounts inside it, so that only one cache has its data. Claims exclude other processes of the
+//! same user; processes of other users are excluded by a flock(2) lock on the directory. Parents
+//! and subdirectories are not locked, since clean-up programs skip locked directories.
 
 use crate::claim::{self, Claim, ClaimError};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -10,7 +11,7 @@ use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use std::path::Path;
 
-/// A directory that no other Larder caches.
+/// A directory that no other Larder process caches.
 #[derive(Debug)]
 pub(crate) struct LockedDirectory {
     descriptor: OwnedFd,
@@ -20,9 +21,9 @@ pub(crate) struct LockedDirectory {
 /// A reason not to cache a directory.
 #[derive(Debug)]
 pub(crate) enum LockError {
-    /// The kernel refused.
+    /// The kernel refused the operation.
     Refused(Errno),
-    /// Another process has locked it: who, in words.
+    /// Another process, described by this text, has locked it.
     Busy(String),
     /// Another cache has some of its data.
     Claimed(ClaimError),
@@ -35,8 +36,8 @@ impl From<Errno> for LockError {
 }
 
 impl LockedDirectory {
-    /// Opens and locks a directory; `path` is without links. A cache whose mount is gone is waited
-    /// for. With `read_only` others may cache it so as well.
+    /// Opens and locks a directory; `path` is without links. Waits for a cache whose mount is gone.
+    /// With `read_only`, other read-only caches may cache it too.
     pub(crate) fn open(path: &Path, read_only: bool) -> Result<Self, LockError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let descriptor = rustix::fs::open(path, flags, Mode::empty())?;
@@ -53,7 +54,7 @@ impl LockedDirectory {
         }
     }
 
-    /// The claim of its data.
+    /// Returns the claim of its data.
     pub(crate) fn claim(&self) -> &Claim {
         &self.claim
     }
@@ -66,8 +67,8 @@ impl AsFd for LockedDirectory {
 }
 
 impl Drop for LockedDirectory {
-    /// Ends the lock before the claim: who waits for the claim wants the lock next. A child between
-    /// fork and exec would keep it.
+    /// Ends the lock before the claim: a process that waits for the claim takes the lock next. A
+    /// child between fork and exec would otherwise keep the lock.
     fn drop(&mut self) {
         let unlocked = rustix::fs::flock(&self.descriptor, FlockOperation::Unlock);
         debug_assert!(unlocked.is_ok(), "{unlocked:?}");

@@ -1,9 +1,9 @@
 //! Opening, locking and measuring a file or block device.
 //!
-//! One cache per data: what is opened is claimed ([`crate::claim`]), down to the disks below. That
-//! reaches processes of one user. For others a file or device is locked with flock(2) as well, and
-//! a block device that is written is opened with `O_EXCL`. Direct I/O is found out by trying: a
-//! read of one sector, then of one block.
+//! An opened file is claimed ([`crate::claim`]) down to the disks below, so that only one cache has
+//! the data. Claims exclude other processes of the same user. Processes of other users are excluded
+//! by a flock(2) lock, and by `O_EXCL` for a block device that is written. Support for direct I/O
+//! is probed with a read of one sector, then of one block.
 
 use super::backing::{Backing, Transfer};
 use super::error::{short_error, store_error};
@@ -50,7 +50,7 @@ pub enum OpenError {
     Busy {
         /// The path.
         path: PathBuf,
-        /// The other process, as far as the kernel shows it.
+        /// The other process, if the kernel shows it.
         holder: String,
     },
     /// Another cache has its data.
@@ -72,17 +72,17 @@ pub enum OpenError {
     },
 }
 
-/// A sentence if this process may not write all of a file of this length.
+/// Returns a sentence if this process may not write all of a file of this length.
 pub(super) fn size_limit_note(path: &Path, length: u64) -> Option<String> {
     let limit = file_size_limit().filter(|limit| *limit < length)?;
     Some(format!(
-        "writes of {} beyond its first {limit} bytes will fail: the process may write no more of a \
-         file (RLIMIT_FSIZE); raise the limit with ulimit -f, LimitFSIZE= or prlimit --fsize",
+        "writes to {} beyond its first {limit} bytes will fail: that is the process's limit on the \
+         size of files (RLIMIT_FSIZE); raise it with ulimit -f, LimitFSIZE= or prlimit --fsize",
         path.display()
     ))
 }
 
-/// The length up to which this process may write a file, if that is limited.
+/// Returns the length up to which this process may write a file, if that is limited.
 pub(crate) fn file_size_limit() -> Option<u64> {
     rustix::process::getrlimit(rustix::process::Resource::Fsize).current
 }
@@ -288,7 +288,7 @@ pub fn open_file(path: &Path, read_only: bool) -> Result<OpenedFile, OpenError> 
     match rustix::fs::flock(&buffered, lock) {
         Ok(()) => {}
         Err(Errno::AGAIN) => {
-            // A Larder of this user says more about itself than the kernel does.
+            // The claim of a Larder process of this user says more than the kernel does.
             Claim::of_open(&buffered, path, read_only)?;
             let holder = claim::lock_holder(&buffered);
             return Err(OpenError::Busy { path: path.to_owned(), holder });

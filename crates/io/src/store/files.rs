@@ -65,7 +65,7 @@ struct Place {
 /// The files that have segments.
 #[derive(Debug)]
 pub(crate) struct FileTable {
-    /// The directory, locked as long as its files are cached, and where it is.
+    /// The directory, locked as long as its files are cached, and its path.
     root: Arc<LockedDirectory>,
     folder: PathBuf,
     read_only: bool,

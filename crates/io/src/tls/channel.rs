@@ -104,7 +104,7 @@ impl Channel {
                 Err(_) => return Ok(filled),
             }
             if filled == to.len() {
-                // What is left in clear has to be taken before more records are opened.
+                // Decrypted bytes have to be consumed before more records are decrypted.
                 return Ok(filled);
             }
             if self.start == self.end {

@@ -41,7 +41,7 @@ fn content(path: &Path, reason: impl fmt::Display) -> TlsError {
     TlsError::Content { path: path.to_owned(), reason: reason.to_string() }
 }
 
-/// Certificates and keys are a few kilobytes.
+/// Maximum size of a file; certificates and keys have a few kilobytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 fn read(path: &Path, secrecy: Secrecy) -> Result<Vec<u8>, TlsError> {

@@ -190,7 +190,7 @@ fn what_cannot_be_used_is_said_in_a_sentence() {
     std::fs::create_dir(&list).unwrap();
     let error = load(&list, &store(), 9).unwrap_err().to_string();
     assert!(
-        error.starts_with(&format!("read the list {}: it is not a file", list.display())),
+        error.starts_with(&format!("read the list {}: it is not a regular file", list.display())),
         "{error}"
     );
 }

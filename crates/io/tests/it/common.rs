@@ -1,5 +1,4 @@
-//! Helpers of the tests of this crate: engines with stores in memory, seeded random numbers, and a
-//! timeout.
+//! Helpers of the tests: engines with in-memory stores, seeded random numbers, and a timeout.
 
 pub(crate) mod certificates;
 pub(crate) mod lazy;

@@ -25,7 +25,7 @@ use larder_core::volume::VolumeOptions;
 
 /// Volumes end at a multiple of the largest page.
 const LENGTH_STEP: u64 = 1 << 20;
-/// The most volumes that are simulated: each has a store, queues and a curve.
+/// Maximum number of volumes in a simulation: each has a store, queues and a curve.
 const VOLUMES_MAX: usize = 4096;
 /// An object takes at least this much room of the volume that stands for a trace of objects.
 const SECTOR_BYTES: u64 = 512;
@@ -157,7 +157,7 @@ pub enum WholeError {
         /// The end of the request.
         end: u64,
     },
-    /// The trace has more volumes than are simulated.
+    /// The trace has too many volumes.
     #[error(
         "simulate the whole cache: a volume has a number above {}; select volumes with larder \
          trace filter --volume",

@@ -133,7 +133,7 @@ impl Out<'_> {
     }
 }
 
-/// Refuses what no consumer has to expect; every reader of a format asks it about each record.
+/// Refuses values that consumers do not handle; every reader of a format calls it for each record.
 pub(super) fn check(record: &Record, addressing: Addressing) -> Result<(), Wrong> {
     if record.time_ns > TIME_NS_MAX {
         return Err("a time more than 146 years after the first");

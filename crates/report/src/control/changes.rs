@@ -113,7 +113,7 @@ pub struct RemoveRequest {
     /// Whether clients that use it are let go of; otherwise it stays as long as there are such.
     #[serde(default)]
     pub disconnect: bool,
-    /// Whether it goes without its store having what is dirty, which is lost.
+    /// True if the volume is removed without writing its dirty data, which is lost.
     #[serde(default)]
     pub give_up: bool,
 }

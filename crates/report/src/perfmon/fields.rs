@@ -1,14 +1,14 @@
 //! Fields of one line of a log: separated, some of them in quotes.
 //!
-//! Invariants: a field ends with its line, so a quote that is not closed costs one line; no line
-//! has more than [`FIELDS_MAX`] fields.
+//! Invariants: a field ends with its line, so an unclosed quote affects one line; no line has more
+//! than [`FIELDS_MAX`] fields.
 
 use std::borrow::Cow;
 
-/// The most fields of a line: a log of every counter of a large machine has some 50,000.
+/// Maximum number of fields of a line: a log of all counters of a large machine has some 50,000.
 pub(super) const FIELDS_MAX: usize = 100_000;
 
-/// The separator of a log: what its first line has most of outside of quotes.
+/// Returns the separator of a log: the most frequent candidate in its first line, outside quotes.
 pub(super) fn separator(first: &str) -> u8 {
     let mut counts = [(b',', 0_u64), (b';', 0), (b'\t', 0)];
     let mut in_quotes = false;
@@ -18,14 +18,14 @@ pub(super) fn separator(first: &str) -> u8 {
             *count += u64::from(byte == *separator && !in_quotes);
         }
     }
-    // Of equal ones the last, so that a log without counters has one as well.
+    // The last of equally frequent ones, so that a log without counters has a separator as well.
     counts.into_iter().max_by_key(|(_, count)| *count).map_or(b',', |(separator, _)| separator)
 }
 
-/// The fields of a line.
+/// Splits a line into its fields.
 ///
 /// # Errors
-/// A sentence about what is wrong with it.
+/// A sentence with the reason.
 pub(super) fn split(line: &str, separator: u8) -> Result<Vec<Cow<'_, str>>, String> {
     let mut fields = Vec::new();
     let mut rest = Some(line);
@@ -46,7 +46,8 @@ pub(super) fn split(line: &str, separator: u8) -> Result<Vec<Cow<'_, str>>, Stri
     Ok(fields)
 }
 
-/// The field that begins with a quote, and what is behind its separator; none if it has no end.
+/// Returns the field that begins with a quote, and the text after its separator; none if the quote
+/// is not closed.
 fn quoted(text: &str, separator: u8) -> Option<(Cow<'_, str>, Option<&str>)> {
     let mut field = Cow::Borrowed("");
     let mut from = 1;

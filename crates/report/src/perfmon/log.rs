@@ -1,10 +1,10 @@
 //! A log as numbers: times, and a column for each counter that is known.
 //!
 //! Invariants: every column has a value, or none, for each line. A line that has too few or too
-//! many fields, or a field that is no number, is an error with its place. What no counter can be
-//! (less than nothing, more than all) is taken for missing and counted: that is how a counter that
-//! began anew shows itself. The log is read line by line in one pass; what is kept of it are its
-//! times and the values of known counters, so time and memory are linear in its length.
+//! many fields, or a field that is no number, is an error with its position. An impossible value (a
+//! negative one, or more than the whole) counts as missing: a counter that was reset has such
+//! values. The log is read line by line in one pass, and only its times and the values of known
+//! counters are kept, so time and memory are linear in its length.
 
 use super::columns::Path;
 use super::counters::{Counter, Kind, Object};
@@ -50,17 +50,17 @@ pub(super) struct Log {
     /// Seconds since 1970, rising.
     pub(super) times: Vec<f64>,
     pub(super) columns: Vec<Column>,
-    /// The columns by what they are of.
+    /// The columns by counter.
     index: HashMap<(Object, Counter), HashMap<String, usize>>,
     /// Headings of the objects that are known whose counters are not.
     pub(super) unknown: Vec<(Kind, String)>,
     pub(super) notes: Vec<String>,
 }
 
-/// One line behind the first.
+/// One line after the header.
 #[derive(Clone, Copy, Debug)]
 struct Row {
-    /// The number of the line in the file.
+    /// The line number in the file.
     line: u64,
     at: Stamp,
 }
@@ -123,7 +123,7 @@ pub(super) fn read(from: impl BufRead, options: &Options<'_>) -> Result<Log, Per
     Ok(log)
 }
 
-/// The first three headings, for a message.
+/// Returns the first three headings, for a message.
 fn examples(headings: &[Cow<'_, str>]) -> String {
     headings.get(..3).unwrap_or(headings).join(", ")
 }
@@ -168,8 +168,8 @@ impl Log {
                 more => format!(" and {more} more"),
             };
             self.notes.push(format!(
-                "the log is of several machines; {named}{more} is left out, only {first} is told \
-                 about"
+                "the log is of several machines; only {first} is reported; {named}{more} is left \
+                 out"
             ));
         }
         self.host = hosts.first().map_or_else(String::new, |host| (*host).to_owned());

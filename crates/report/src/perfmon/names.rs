@@ -5,7 +5,7 @@ use super::text::{fold, of_line, unmarked};
 use std::collections::HashMap;
 use std::io::{self, BufRead, Read};
 
-/// The most bytes of a list: that of a large machine has some 500 KB.
+/// Maximum bytes of a list: that of a large machine has some 500 KB.
 const BYTES_MAX: u64 = 16 << 20;
 
 /// Names of counters by their numbers, of one machine.
@@ -22,7 +22,7 @@ impl Names {
     /// None if it is no such list.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// If the list cannot be read.
     pub fn read(list: impl BufRead) -> io::Result<Option<Names>> {
         let mut bytes = Vec::new();
         unmarked(list)?.take(BYTES_MAX + 1).read_to_end(&mut bytes)?;

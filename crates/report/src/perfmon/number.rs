@@ -24,28 +24,28 @@ enum Shows {
     Nothing,
 }
 
-/// The numbers of one log, all written in the same way.
+/// Parser for the numbers of one log, which all use the same decimal separator.
 #[derive(Debug)]
 pub(super) struct Numbers {
-    /// How they are written, once that is known.
+    /// The decimal separator, once it is known.
     decimal: Option<Decimal>,
-    /// The line that showed it; none if the caller said it.
+    /// The line that shows it; none if the caller sets it.
     shown_in: Option<u64>,
-    /// Places of numbers with one comma, which were read before that was known, as thousands.
+    /// Positions of numbers with one comma, read as thousands before the separator was known.
     either: Vec<(usize, usize)>,
     first_either: Option<(u64, String)>,
 }
 
 impl Numbers {
-    /// `decimal` is what the caller knows.
+    /// Creates a parser; `decimal` is the separator, if the caller knows it.
     pub(super) fn new(decimal: Option<Decimal>) -> Self {
         Numbers { decimal, shown_in: None, either: Vec::new(), first_either: None }
     }
 
-    /// The number of a field, which is at this place of a table; none if it is blank.
+    /// Parses a field at this position of a table; none if it is blank.
     ///
     /// # Errors
-    /// A sentence: it is no number, or written otherwise than one before.
+    /// A sentence: it is no number, or uses another decimal separator than an earlier one.
     pub(super) fn take(
         &mut self,
         field: &str,
@@ -57,7 +57,7 @@ impl Numbers {
                 (Shows::Only(decimal), Some(known)) if decimal != known => {
                     let first = self.shown_in.unwrap_or(0);
                     return Err(format!(
-                        "{field:?} is written otherwise than the number in line {first}"
+                        "{field:?} uses another decimal separator than line {first}"
                     ));
                 }
                 (Shows::Only(decimal), None) => {
@@ -74,10 +74,11 @@ impl Numbers {
         parse(field, decimal).map_err(|()| format!("{field:?} is not a number"))
     }
 
-    /// The places of numbers that are thousandths of what [`Numbers::take`] returned.
+    /// Returns the positions of numbers that are thousandths of the value that [`Numbers::take`]
+    /// returned.
     ///
     /// # Errors
-    /// A line with a number that may be read in two ways, in a log that does not show which.
+    /// A line with an ambiguous number, in a log that does not show the decimal separator.
     pub(super) fn finish(self) -> Result<Vec<(usize, usize)>, (u64, String)> {
         match (self.decimal, self.first_either) {
             (Some(Decimal::Comma), _) => Ok(self.either),
@@ -181,7 +182,7 @@ mod tests {
         assert_eq!(read(&["1,234", "7", "0.5", "2,345"]), Ok(vec![1234.0, 7.0, 0.5, 2345.0]));
         let refused = |fields: &[&str], why: &str| assert!(read(fields).unwrap_err().contains(why));
         refused(&["7", "1,234"], "3: \"1,234\" may have decimals or thousands");
-        refused(&["1.5", "1,234", "1,5"], "otherwise than the number in line 2");
+        refused(&["1.5", "1,234", "1,5"], "another decimal separator than line 2");
     }
 
     #[test]

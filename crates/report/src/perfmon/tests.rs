@@ -236,7 +236,7 @@ fn a_quote_without_end_costs_one_line() {
 
 #[test]
 fn a_log_of_many_counters_takes_no_longer_for_each() {
-    // Quadratic, this would take minutes.
+    // A quadratic algorithm would take minutes.
     let names: Vec<String> = (0..20_000)
         .map(|process| format!("Process(p#{process})\\IO Read Bytes/sec"))
         .chain((0..20_000).map(|disk| format!("LogicalDisk(d{disk})\\Disk Reads/sec")))

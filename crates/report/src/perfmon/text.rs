@@ -1,9 +1,9 @@
 //! Bytes of a log into text: UTF-8, UTF-16 (what a PowerShell redirection writes) or Windows-1252
 //! (what Perfmon itself writes in western countries).
 //!
-//! Invariants: any bytes become text; a line that is not UTF-8, of a log without the mark of
-//! UTF-16, is taken as Windows-1252, in which every byte is a character. A log is read in bounded
-//! memory.
+//! Invariants: any bytes become text; a line that is not UTF-8, in a log without a UTF-16 byte
+//! order mark, is read as Windows-1252, in which every byte is a character. A log is read in
+//! bounded memory.
 
 use std::io::{self, BufRead, Read};
 
@@ -15,7 +15,7 @@ const FROM_80: [u16; 32] = [
     0x02dc, 0x2122, 0x0161, 0x203a, 0x0153, 0xfffd, 0x017e, 0x0178,
 ];
 
-/// A log without the mark of its encoding, and in UTF-8 where the mark says UTF-16.
+/// A log as UTF-8, converted from UTF-16 if it has a byte order mark, which is removed.
 pub(super) fn unmarked<'a>(mut from: impl BufRead + 'a) -> io::Result<Box<dyn BufRead + 'a>> {
     let mut head = Vec::new();
     from.by_ref().take(3).read_to_end(&mut head)?;
@@ -29,13 +29,13 @@ pub(super) fn unmarked<'a>(mut from: impl BufRead + 'a) -> io::Result<Box<dyn Bu
     Ok(Box::new(io::BufReader::new(Utf8 { from, unit, high: None, ready: Vec::new(), taken: 0 })))
 }
 
-/// UTF-16 as UTF-8; what is no character becomes U+FFFD.
+/// Converter from UTF-16 to UTF-8; invalid units become U+FFFD.
 struct Utf8<R> {
     from: R,
     unit: fn([u8; 2]) -> u16,
-    /// The first half of a pair whose second is still to come.
+    /// The first half of a surrogate pair whose second half is still to come.
     high: Option<u16>,
-    /// UTF-8 that was not taken yet, from `taken` on.
+    /// Converted bytes; those from `taken` on were not read yet.
     ready: Vec<u8>,
     taken: usize,
 }
@@ -47,7 +47,7 @@ impl<R: Read> Utf8<R> {
     fn refill(&mut self) -> io::Result<()> {
         let mut piece = Vec::new();
         self.from.by_ref().take(PIECE_BYTES).read_to_end(&mut piece)?;
-        // A byte that is left over at the end of the file is half a unit.
+        // A single byte at the end of the file is half a unit.
         let (pairs, _odd) = piece.as_chunks::<2>();
         let mut units: Vec<u16> = self.high.take().into_iter().collect();
         units.extend(pairs.iter().map(|pair| (self.unit)(*pair)));
@@ -71,7 +71,7 @@ impl<R: Read> Read for Utf8<R> {
     }
 }
 
-/// The text of one line of an [`unmarked`] log.
+/// Returns the text of one line of an [`unmarked`] log.
 pub(super) fn of_line(line: &[u8]) -> String {
     match std::str::from_utf8(line) {
         Ok(text) => text.to_owned(),

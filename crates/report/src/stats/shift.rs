@@ -55,21 +55,21 @@ impl Shift {
     }
 }
 
-/// The logarithms of all ratios of a value of the second sample to one of the first.
+/// The logarithms of all ratios of a value of the second sample to a value of the first.
 struct Ratios {
-    /// Logarithms, ascending.
+    /// Logarithms of the first sample, ascending.
     first: Vec<f64>,
-    /// The same of the other sample.
+    /// Logarithms of the second sample, ascending.
     second: Vec<f64>,
 }
 
 impl Ratios {
-    /// The one with so many not above it in ascending order, counting from 0.
+    /// Returns the ratio with this rank in ascending order, counting from 0.
     fn at(&self, rank: usize) -> f64 {
         let mut low = order(self.second[0] - self.first[self.first.len() - 1]);
         let mut high = order(self.second[self.second.len() - 1] - self.first[0]);
         while low < high {
-            // Rounded down, also below zero.
+            // Rounded down, also for negative numbers.
             let middle = (low & high) + ((low ^ high) >> 1);
             if self.count_up_to(of_order(middle)) > rank {
                 high = middle;
@@ -80,8 +80,8 @@ impl Ratios {
         of_order(low)
     }
 
-    /// How many are at most `limit`. Subtraction rounds monotonically, so the first sample needs to
-    /// be walked only once.
+    /// Returns the number of ratios that are at most `limit`. Subtraction rounds monotonically, so
+    /// one pass over the first sample is enough.
     fn count_up_to(&self, limit: f64) -> usize {
         let (mut from, mut count) = (0, 0);
         for second in &self.second {
@@ -94,13 +94,13 @@ impl Ratios {
     }
 }
 
-/// A whole number for each floating-point number, in the same order.
+/// Maps floating-point numbers to integers with the same order.
 fn order(value: f64) -> i64 {
     let bits = value.to_bits().cast_signed();
     bits ^ ((bits >> 63) & i64::MAX)
 }
 
-/// The number that has this place in the order.
+/// Returns the number at this position of the order.
 fn of_order(place: i64) -> f64 {
     f64::from_bits((place ^ ((place >> 63) & i64::MAX)).cast_unsigned())
 }
@@ -190,7 +190,7 @@ mod tests {
         assert!((back.ratio * shift.ratio - 1.0).abs() < 1e-9, "the other way round it is 1/ratio");
     }
 
-    /// The estimator as it is defined, from all ratios: quadratic in memory.
+    /// The estimator by its definition, from all ratios; quadratic in memory.
     fn by_definition(first: &[f64], second: &[f64]) -> Shift {
         let logs = |of: &[f64]| of.iter().map(|value| value.ln()).collect::<Vec<f64>>();
         let (first, second) = (logs(first), logs(second));

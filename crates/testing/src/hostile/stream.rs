@@ -1,4 +1,4 @@
-//! Connections of hostile clients: unix sockets and TCP, with TLS on them if it is wanted.
+//! Connections of hostile clients: unix sockets and TCP, optionally with TLS.
 
 use rustix::net::sockopt;
 use rustls::pki_types::pem::PemObject as _;
@@ -11,11 +11,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Time after which a call on a socket gives up for the moment.
+/// Time limit of one call on a socket.
 const CALL_MAX: Duration = Duration::from_millis(20);
-/// Time for the handshake.
+/// Time limit of the handshake.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
-/// Receive buffer of the kernel.
+/// Size of the kernel's receive buffer.
 const RECEIVE_BUFFER_BYTES: usize = 16 << 10;
 
 /// The address of a server.
@@ -39,13 +39,13 @@ pub struct Target {
 }
 
 impl Target {
-    /// A server that is spoken to in clear.
+    /// Returns a server that is attacked without TLS.
     #[must_use]
     pub fn in_clear(endpoint: Endpoint, export: &str) -> Self {
         Target { endpoint, export: export.to_owned(), tls: None }
     }
 
-    /// A server that is spoken to by TLS; `authority` is the PEM file of its authority.
+    /// Returns a server that is attacked over TLS; `authority` is the PEM file of its authority.
     ///
     /// # Panics
     /// If the file is not a certificate.
@@ -127,7 +127,7 @@ impl Write for Socket {
 enum Channel {
     Clear(Socket),
     Tls(Box<StreamOwned<ClientConnection, Socket>>),
-    /// Between the two.
+    /// State during the switch to TLS.
     Closed,
 }
 
@@ -136,7 +136,7 @@ enum Channel {
 pub(super) struct Stream(Channel);
 
 impl Stream {
-    /// From now on all bytes go through TLS.
+    /// Switches the connection to TLS.
     pub(super) fn start_tls(&mut self, config: &Arc<ClientConfig>) -> io::Result<()> {
         let Channel::Clear(socket) = std::mem::replace(&mut self.0, Channel::Closed) else {
             return Err(io::Error::other("TLS has begun"));
@@ -147,7 +147,7 @@ impl Stream {
         Ok(())
     }
 
-    /// From now on a call gives up soon, because the server may take or send nothing.
+    /// Sets a short time limit for calls, because the server may accept or send nothing.
     pub(super) fn be_impatient(&self) -> io::Result<()> {
         match &self.0 {
             Channel::Clear(socket) => socket.set_timeouts(CALL_MAX),

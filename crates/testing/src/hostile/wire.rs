@@ -15,7 +15,7 @@ pub(super) const CMD_WRITE: u16 = 1;
 pub(super) const CMD_DISC: u16 = 2;
 pub(super) const CMD_BLOCK_STATUS: u16 = 7;
 
-/// The header of a structured reply, and the offset of its data.
+/// Length of the header of a structured reply, with the offset of its data.
 pub(super) const DATA_HEADER_BYTES: usize = 28;
 
 const OPTION_MAGIC: &[u8; 8] = b"IHAVEOPT";
@@ -25,9 +25,9 @@ const REPLY_OFFSET_DATA: u16 = 1;
 const REPLY_ACK: u32 = 1;
 const GREETING_BYTES: usize = 18;
 const REPLY_HEADER_BYTES: usize = 20;
-/// Fixed newstyle without zeroes.
+/// Client flags: fixed newstyle, no zeroes.
 const CLIENT_FLAGS: u32 = 3;
-/// Options that a server answers in one handshake, and more.
+/// Number of options: more than a server answers in one handshake.
 const OPTIONS: usize = 256;
 
 /// Reads the greeting and sends the flags.
@@ -36,31 +36,31 @@ pub(super) fn begin(stream: &mut Stream) -> io::Result<()> {
     stream.write_all(&CLIENT_FLAGS.to_be_bytes())
 }
 
-/// An option with its data.
+/// Returns an option with its data.
 pub(super) fn option(option: u32, data: &[u8]) -> Vec<u8> {
     let length = u32::try_from(data.len()).expect("short data");
     [OPTION_MAGIC.as_slice(), &option.to_be_bytes(), &length.to_be_bytes(), data].concat()
 }
 
-/// The name of an export as option data.
+/// Returns the name of an export as option data.
 fn name(export: &str) -> Vec<u8> {
     let length = u32::try_from(export.len()).expect("a short name");
     [&length.to_be_bytes(), export.as_bytes()].concat()
 }
 
-/// The data of `INFO` and `GO`: the name, and requests for all that the server knows.
+/// Returns the data of `INFO` and `GO`: the name, and requests for all known information.
 fn info(export: &str) -> Vec<u8> {
     [name(export), vec![0, 3, 0, 1, 0, 2, 0, 3]].concat()
 }
 
-/// More options than one handshake may have, all of them with long answers.
+/// Returns more options than one handshake may have, all with long answers.
 pub(super) fn option_list(export: &str) -> Vec<u8> {
     let list = option(OPT_LIST, &[]);
     let info = option(OPT_INFO, &info(export));
     [list, info].concat().repeat(OPTIONS / 2)
 }
 
-/// A request without its payload.
+/// Returns a request without its payload.
 pub(super) fn request(command: u16, offset: u64, length: u32) -> Vec<u8> {
     let [flags, cookie] = [0_u16.to_be_bytes().to_vec(), 7_u64.to_be_bytes().to_vec()];
     let head = [REQUEST_MAGIC.to_be_bytes().to_vec(), flags, command.to_be_bytes().to_vec()];
@@ -68,7 +68,7 @@ pub(super) fn request(command: u16, offset: u64, length: u32) -> Vec<u8> {
     [head.concat(), rest.concat()].concat()
 }
 
-/// Whether a structured reply carries data.
+/// Returns whether a structured reply carries data.
 pub(super) fn is_data(reply: &[u8]) -> bool {
     reply.starts_with(&STRUCTURED_REPLY_MAGIC.to_be_bytes())
         && reply[6..8] == REPLY_OFFSET_DATA.to_be_bytes()
@@ -99,7 +99,7 @@ pub(super) fn ask_for_tls(stream: &mut Stream) -> io::Result<()> {
     stream.write_all(&option(OPT_STARTTLS, &[]))
 }
 
-/// Asks for TLS and reads that it begins.
+/// Requests TLS and reads the server's acknowledgement.
 pub(super) fn start_tls(stream: &mut Stream) -> io::Result<()> {
     ask(stream, OPT_STARTTLS, &[])
 }

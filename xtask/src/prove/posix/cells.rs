@@ -1,6 +1,6 @@
-//! The suites and the variants of `prove posix`, and which suite runs on which variant.
+//! The suites and the variants of `prove posix`, and the combinations that run.
 
-/// A file system, and what lies between it and the suite.
+/// A file system, and the layers between it and the suite.
 pub(super) struct Variant {
     pub(super) name: &'static str,
     /// `native`; `passthrough`, libfuse's example; `mount`, a directory under `larder mount`; or
@@ -20,10 +20,10 @@ const fn variant(
     Variant { name, kind, fs, options }
 }
 
-/// By their names, a third of the files is not cached, and a third is written through.
+/// Caching rules by file name: a third of the files is not cached, and a third is written through.
 const RULES: &str = "--rule *[0-4]=no-cache --rule *[5-9a-f]=through,16KiB";
 
-/// All variants: what is compared with, then mounts, then volumes.
+/// All variants: first those for comparison, then mounts, then volumes.
 pub(super) const VARIANTS: &[Variant] = &[
     variant("native-ext4", ["native", "ext4"], ""),
     variant("native-xfs", ["native", "xfs"], ""),
@@ -55,7 +55,7 @@ impl Variant {
         VARIANTS.iter().find(|it| it.name == name)
     }
 
-    /// The variant without Larder on the same file system.
+    /// Returns the variant without Larder on the same file system.
     pub(super) fn below(&self) -> Option<&'static Self> {
         VARIANTS.iter().find(|it| it.kind == "native" && it.fs == self.fs)
     }
@@ -64,20 +64,20 @@ impl Variant {
         matches!(self.kind, "mount" | "volume")
     }
 
-    /// Requests come by io_uring.
+    /// Returns whether requests use io_uring.
     pub(super) fn has_rings(&self) -> bool {
         self.name == "mount-uring"
     }
 
-    /// It runs in the virtual machine.
+    /// Returns whether the variant runs in the virtual machine.
     pub(super) fn is_in_guest(&self) -> bool {
         matches!(self.fs, "nfs" | "smb" | "iso")
     }
 }
 
-/// A suite: its name, the programs that it needs, the seconds that one run may take, and units (a
-/// seed, a round, a test of xfstests, or the whole suite) of one run, of one run in the short form,
-/// and of all runs together.
+/// A suite: its name, the programs that it needs, the time limit of one run in seconds, and the
+/// number of units (a seed, a round, a test of xfstests, or the whole suite) of one run, of one run
+/// in the short form, and of all runs together.
 pub(super) struct Suite {
     pub(super) name: &'static str,
     pub(super) needs: &'static [&'static str],
@@ -104,7 +104,7 @@ pub(super) const SUITES: &[Suite] = &[
     suite("read", &["xorriso"], 300, [1, 0, 1]),
 ];
 
-/// The reason why a suite is not run on a variant.
+/// Returns the reason why a suite does not run on a variant.
 pub(super) fn not_selected(suite: &Suite, variant: &Variant) -> Option<&'static str> {
     match suite.name {
         "read" if variant.fs != "iso" => Some("for read-only sources"),

@@ -83,7 +83,7 @@ fn say(what: &str, found: &Found, done: bool, why: impl Fn() -> String) -> Resul
         format::bytes(pages * page_bytes()),
         format::counted(files, "file")
     );
-    crate::output::stdout().write_all(line.as_bytes()).context("say what was found")?;
+    crate::output::stdout().write_all(line.as_bytes()).context("print the result")?;
     if done {
         return Ok(ExitCode::SUCCESS);
     }

@@ -18,13 +18,13 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::runtime::Runtime;
 
-/// No answer is longer; one that is comes from something else than a server of ours.
+/// Maximum length of an answer; a longer one does not come from a Larder server.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 
 /// Where the server is.
 #[derive(Clone, Debug)]
 enum Place {
-    /// A socket; and whose server is trusted there, besides this user's and root's.
+    /// A socket, and a user that is trusted there in addition to this user and root.
     Unix(PathBuf, Option<u32>),
     Tcp(SocketAddr, Token),
 }
@@ -135,7 +135,7 @@ impl Client {
             Place::Unix(path, trusted_uid) => {
                 let stream =
                     UnixStream::connect(path).await.map_err(|error| self.nobody(&error))?;
-                let owner = stream.peer_cred().context("see whose the server is")?.uid();
+                let owner = stream.peer_cred().context("get the user of the server")?.uid();
                 ensure!(
                     is_trusted(owner) || *trusted_uid == Some(owner),
                     "trust the server at {}: it runs as uid {owner}, and not as you or root; \
@@ -198,7 +198,7 @@ fn named(server: &str, token: Option<&Path>, trusted_uid: Option<u32>) -> Result
     Ok(Place::Tcp(address, Token::read(token)?))
 }
 
-/// Whether a server listens there that may be trusted.
+/// Returns whether a trusted server listens there.
 fn try_connect(path: &Path) -> std::io::Result<()> {
     let stream = BlockingStream::connect(path)?;
     let owner = rustix::net::sockopt::socket_peercred(&stream)?.uid.as_raw();

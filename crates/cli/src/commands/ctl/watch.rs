@@ -46,7 +46,7 @@ pub(super) fn run(
     }
 }
 
-/// Writes a control sequence of ours.
+/// Writes one of this program's own control sequences.
 fn control(sequence: &str) -> Result<()> {
     let mut out = raw_stdout();
     out.write_all(sequence.as_bytes())?;

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// The largest file: thousands of volumes with all of their settings.
+/// Maximum size of a configuration file: thousands of volumes with all settings.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 /// Keys of a `[[volume]]` table that are no flags.
 const VOLUME_KEYS: [&str; 2] = ["name", "path"];

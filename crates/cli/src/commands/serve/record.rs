@@ -57,8 +57,8 @@ struct New {
 }
 
 impl Shared {
-    /// The rings and names that the recorder has not seen yet. A recorder that has panicked must
-    /// not keep connections from being served.
+    /// Returns the rings and names that the recorder has not collected yet. A recorder that has
+    /// panicked must not keep connections from being served.
     fn unseen(&self) -> MutexGuard<'_, Option<New>> {
         self.new.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -140,7 +140,7 @@ impl Recording {
         self.shared.stopping.store(true, Ordering::Release);
         self.shared.wake();
         let ended = self.thread.join();
-        ended.unwrap_or_else(|_said| Err(io::Error::other("its thread ended by an internal error")))
+        ended.unwrap_or_else(|_said| Err(io::Error::other("an internal error ended its thread")))
     }
 }
 

@@ -54,7 +54,7 @@ pub(crate) struct Served {
 pub(crate) struct Service {
     /// Giving memory back, if that was asked for.
     giving: Option<Giving>,
-    /// Reports data that others reach past the cache.
+    /// Reports data that is reachable past the cache.
     _claims: Option<ClaimWatch>,
     engine: Arc<Engine>,
     /// None once it is closed.
@@ -445,15 +445,15 @@ impl Service {
     }
 }
 
-/// Reports what would be refused if it were there before this server. No cache depends on it.
+/// Reports changes that would have made the start of this server fail. No cache depends on it.
 fn watch_claims() -> Option<ClaimWatch> {
     if let Some(note) = Claim::note() {
         eprintln!("larder: note: {note}");
     }
-    let report = |sentence: &str| eprintln!("larder: WARNING: not safe any more: to {sentence}");
+    let report = |sentence: &str| eprintln!("larder: WARNING: not safe any more to {sentence}");
     let watch = ClaimWatch::start(report);
     let warn = |error: &std::io::Error| {
-        eprintln!("larder: note: later mounts of the same data are not noticed: {error}");
+        eprintln!("larder: note: cannot watch for later mounts of the same data: {error}");
     };
     watch.inspect_err(warn).ok()
 }
@@ -466,7 +466,7 @@ pub(crate) fn warn_of_ignored_flushes(volume: &str) {
     );
 }
 
-/// What clients may demand.
+/// Returns the limits on clients.
 fn limits(arguments: &Arguments) -> ServerLimits {
     let send_time_max = match arguments.send_timeout {
         0 => None,

@@ -52,10 +52,10 @@ impl Drop for Listening {
     }
 }
 
-/// Listens; whatever ends that early, what was missed is not believed.
+/// Listens. If that ends early, cached names and attributes are no longer used.
 fn listen_confined(changes: Changes, news: &FolderNews, end: &OwnedFd) {
     if let Err(panic) = confine(|| listen(changes, news, end)) {
-        tracing::error!("changes behind the mount are not told any more: {panic}");
+        tracing::error!("cannot watch SOURCE for changes any more: {panic}");
         news.missed();
     }
 }

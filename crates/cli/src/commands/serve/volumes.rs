@@ -254,9 +254,9 @@ impl Service {
         Ok(())
     }
 
-    /// Removes a volume: its clients are let go of, everything is written and flushed, and its
-    /// store is closed. `progress` is told how far that is. With `give_up` its store is given
-    /// nothing more, and what was not written is lost.
+    /// Removes a volume: detaches its clients, writes and flushes all dirty data, reports that to
+    /// `progress`, and closes the store. With `give_up` nothing more is passed to the store, and
+    /// unwritten data is lost.
     ///
     /// # Errors
     /// If there is no such volume, clients use it and are not to be disconnected, or its store

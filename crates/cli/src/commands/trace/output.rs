@@ -69,7 +69,7 @@ impl Output {
                 target == Target::Csv || !raw_stdout().is_terminal(),
                 "write a trace to a terminal: only --to csv is text; write it to a file or a pipe"
             );
-            // CSV is for people as well, so names in it must not control a terminal.
+            // Users read CSV too, so names in it must not control a terminal.
             let sink = if target == Target::Csv {
                 target.begin(Terminal::new(raw_stdout()), source)?
             } else {

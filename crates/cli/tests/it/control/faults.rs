@@ -1,7 +1,7 @@
 //! Internal errors: a thread of each kind panics, and only its connection, its mount or its volume
-//! fails; what is dirty is named and kept, and nothing that others wrote is lost.
+//! fails; its dirty data is listed and kept, and no data of others is lost.
 //!
-//! Debug builds alone have the points at which threads are made to panic.
+//! Only debug builds have the fault points.
 
 use super::files::{LAZY, Mountpoint};
 use super::mount::source;
@@ -14,7 +14,7 @@ use std::os::unix::fs::FileExt;
 use std::process::Command;
 use tempfile::TempDir;
 
-/// Whether the program can be made to panic.
+/// Returns whether the program has fault points.
 fn can_inject() -> bool {
     let can = cfg!(debug_assertions) && std::env::var_os("LARDER_BINARY").is_none();
     if !can {
@@ -23,14 +23,14 @@ fn can_inject() -> bool {
     can
 }
 
-/// The program, with a thread of this kind that will panic.
+/// Returns the program, with a fault point armed for a thread of this kind.
 fn faulty(point: &str) -> Command {
     let mut command = larder();
     command.env("LARDER_FAULT", point);
     command
 }
 
-/// A server of volumes left and right.
+/// A server of the volumes left and right.
 fn serve(point: &str, options: &[&str]) -> Server {
     let folder = TempDir::new().unwrap();
     let mut command = faulty(point);
@@ -40,7 +40,7 @@ fn serve(point: &str, options: &[&str]) -> Server {
     Server::spawn(folder, command, 2)
 }
 
-/// Writes to a volume and flushes; then the image has it.
+/// Writes to a volume and flushes, so that the image has the data.
 fn check_served(server: &Server, volume: usize, byte: u8) {
     let mut client = server.client(volume);
     client.write_at(5 * MIB, &[byte; 8192], false).unwrap();
@@ -68,7 +68,7 @@ fn the_panic_of_a_store_fails_its_volume_and_no_other() {
     }
     let error = left.flush().unwrap_err().to_string();
     assert!(error.contains("internal error"), "requests under way are answered: {error}");
-    let said = server.hear(|line| line.contains("served no more"));
+    let said = server.hear(|line| line.contains("the volume has failed"));
     let ranges = "12 KiB: bytes 1048576 to 1052672, 3145728 to 3153920";
     assert!(said.contains("left") && said.contains(ranges), "{said}");
     let mut read = [0; 4096];
@@ -84,7 +84,7 @@ fn the_panic_of_a_store_fails_its_volume_and_no_other() {
     }
     right.flush().unwrap();
     check_served(&server, 1, 7);
-    // It stays until its data is given up.
+    // The volume stays until its data is given up.
     left.disconnect().unwrap();
     let mut kept = String::new();
     eventually("no client is connected to it", || {
@@ -96,7 +96,7 @@ fn the_panic_of_a_store_fails_its_volume_and_no_other() {
     let said = server.hear(|line| line.contains("given up"));
     assert!(said.contains("bytes 1048576 to 1052672"), "{said}");
     assert!(server.ctl(&["at-risk"]).status.success());
-    // The image may be served again by another process: nothing holds it.
+    // Another process may serve the image again: the server does not hold it.
     let before = fs::read(server.path("left.img")).unwrap();
     assert!(before.iter().all(|byte| *byte == 0), "nothing of it was written");
     right.disconnect().unwrap();
@@ -139,7 +139,7 @@ fn the_panic_of_a_connection_ends_it_alone() {
         check_served(&server, volume, 7);
     }
     right.disconnect().unwrap();
-    // Nothing of it is left that would keep the volume.
+    // No request is left that would keep the volume busy.
     eventually("no client is connected to it", || server.ctl(&["remove", "left"]).status.success());
     server.stop();
 }
@@ -195,7 +195,7 @@ fn a_damaged_cache_ends_the_process_and_names_what_is_lost() {
     left.write_at(MIB, &[1; 4096], false).unwrap();
     right.write_at(2 * MIB, &[2; 4096], false).unwrap();
     right.flush().unwrap();
-    // A change of the memory wakes the thread that works on what all share.
+    // A change of the memory size wakes the maintenance thread.
     let _ended = server.ctl(&["set", "memory=12MiB"]).status.success();
     let (folder, code, said) = server.end_with(Signal::CONT);
     assert_eq!(code, None, "as after a power failure: {said}");
@@ -205,7 +205,7 @@ fn a_damaged_cache_ends_the_process_and_names_what_is_lost() {
     assert!(image[2 << 20..][..4096] == [2; 4096], "what was flushed is there");
 }
 
-/// A mount one of whose threads will panic at its first request, with something to be written.
+/// A mount of which one thread panics at its first request, with dirty data.
 fn mount(kind: &str, options: &[&str]) -> (Server, Mountpoint) {
     let (folder, mountpoint) = (TempDir::new().unwrap(), Mountpoint::new());
     fs::create_dir(source(folder.path())).unwrap();
@@ -217,7 +217,7 @@ fn mount(kind: &str, options: &[&str]) -> (Server, Mountpoint) {
     (Server::spawn(folder, command, 1), mountpoint)
 }
 
-/// Every request to a mount that has failed gets EIO at once.
+/// Checks that every request to a failed mount gets EIO at once.
 fn check_refuses(mountpoint: &Mountpoint) {
     for error in [
         fs::metadata(mountpoint.file("other")).unwrap_err(),
@@ -253,7 +253,7 @@ fn the_panic_of_a_worker_that_may_wait_fails_the_mount_and_what_was_written_is_k
         let (mut server, mountpoint) = mount("clerk", options);
         let mut file = File::create(mountpoint.file("new")).unwrap();
         file.write_all(&vec![5; 300_000]).unwrap();
-        // A change of the length may have to wait, so that a worker makes it.
+        // A change of the length may block, so a worker does it.
         let error = file.set_len(200_000).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::EIO), "it is answered: {error}");
         server.hear(|line| line.contains("the mount has failed"));
@@ -288,7 +288,7 @@ fn the_panic_of_the_store_of_a_mount_fails_its_files_and_every_request_is_answer
     let mut file = File::create(mountpoint.file("new")).unwrap();
     file.write_all(&vec![5; 300_000]).unwrap();
     assert_eq!(file.sync_all().unwrap_err().raw_os_error(), Some(libc::EIO));
-    server.hear(|line| line.contains("served no more"));
+    server.hear(|line| line.contains("the volume has failed"));
     assert_eq!(file.write_all(&[6; 5000]).unwrap_err().raw_os_error(), Some(libc::EIO));
     let listed = text(&server.ctl(&["at-risk"]).stdout);
     assert!(listed.contains(" of new"), "the file is named: {listed}");

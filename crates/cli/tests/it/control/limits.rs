@@ -1,5 +1,5 @@
-//! Limits of the process: on the size of files, on file descriptors. The server outlives them, says
-//! which one it was, and loses nothing.
+//! Limits of the process: the size of files, and file descriptors. The server keeps running,
+//! reports the limit, and loses no data.
 
 use super::files::{LAZY, Mountpoint};
 use super::mount::source;
@@ -12,14 +12,14 @@ use std::os::unix::net::UnixStream;
 use std::process::{Command, Output, Stdio};
 use tempfile::TempDir;
 
-/// A command under limits of prlimit(1).
+/// Returns a command under limits of prlimit(1).
 fn limited(limits: &[&str], command: &Command) -> Command {
     let mut limited = Command::new("prlimit");
     limited.args(limits).arg(command.get_program()).args(command.get_args()).stdin(Stdio::null());
     limited
 }
 
-/// Changes limits of a server that runs.
+/// Changes limits of a running server.
 fn change_limits(server: &Server, limits: &[&str]) {
     let pid = server.pid().to_string();
     let changed = Command::new("prlimit").args(["--pid", &pid]).args(limits).output().unwrap();
@@ -45,7 +45,7 @@ fn a_limit_on_the_size_of_files_fails_writes_and_loses_nothing() {
     let mut client = server.client(0);
     client.write_at(MIB, &[1; 4096], false).unwrap();
     client.flush().unwrap();
-    // One inside, one across the limit, one beyond.
+    // One write inside, one across, and one beyond the limit.
     for (at, len) in [(2 * MIB, 4096), (4 * MIB - 4096, 8192), (8 * MIB, 4096)] {
         client.write_at(at, &vec![2; len], false).unwrap();
     }
@@ -60,7 +60,7 @@ fn a_limit_on_the_size_of_files_fails_writes_and_loses_nothing() {
     client.read_at(8 * MIB, &mut read).unwrap();
     assert_eq!(read, [2; 4096], "it is kept");
     change_limits(&server, &["--fsize=unlimited:"]);
-    eventually("what was kept is written", || client.flush().is_ok());
+    eventually("the kept data is written", || client.flush().is_ok());
     client.disconnect().unwrap();
     let (folder, _) = server.stop_and_keep();
     let image = fs::read(folder.path().join("disk.img")).unwrap();
@@ -119,7 +119,7 @@ fn a_zeroing_beyond_the_limit_on_the_size_of_files_does_not_end_the_server() {
         command.arg(format!("unix:{}", folder.path().join("nbd.sock").display()));
         let server = Server::spawn(folder, limited(&["--fsize=4194304:"], &command), 1);
         let mut client = server.client(0);
-        // Allowed or not: it is answered, and so is what comes after it.
+        // The first request is answered, allowed or not, and so is the next one.
         for no_hole in [false, true] {
             let flags = ZeroFlags { no_hole, ..ZeroFlags::default() };
             let _answered = client.write_zeroes(8 * MIB, 65536, flags).is_ok();
@@ -152,19 +152,19 @@ fn files_of_a_mount_beyond_the_limit_on_their_size_fail_and_are_kept() {
     let error = large.sync_all().unwrap_err();
     assert!([libc::ENOSPC, libc::EFBIG].contains(&error.raw_os_error().unwrap()), "{error}");
     assert!(fs::read(mountpoint.file("large")).unwrap() == vec![2; 2_000_000], "it is kept");
-    // Lengths are set by the mount itself, too.
+    // The mount itself sets lengths, too.
     let grown = File::create(mountpoint.file("grown")).unwrap();
     assert!(grown.set_len(4 << 20).is_err(), "beyond the limit");
     drop(grown);
     change_limits(&server, &["--fsize=unlimited:"]);
-    eventually("what was kept is written", || large.sync_all().is_ok());
+    eventually("the kept data is written", || large.sync_all().is_ok());
     drop(large);
     let (folder, _) = server.stop_and_keep();
     let behind = |name: &str| fs::read(source(folder.path()).join(name)).unwrap();
     assert!(behind("small") == vec![1; 100_000] && behind("large") == vec![2; 2_000_000]);
 }
 
-/// Runs a command whose files may be of 8 KiB.
+/// Runs a command with a file size limit of 8 KiB.
 fn with_small_files(folder: &TempDir, words: &[&str]) -> Output {
     let mut command = larder();
     command.args(words);
@@ -207,18 +207,18 @@ fn clients_beyond_the_limit_on_descriptors_wait_and_are_served_when_others_leave
     first.write_at(0, &[1; 4096], false).unwrap();
     let path = server.path("nbd.sock");
     let crowd: Vec<_> = (0..60).map(|_| UnixStream::connect(&path).unwrap()).collect();
-    server.hear(|line| line.contains("cannot be accepted") || line.contains("no thread for"));
+    server.hear(|line| line.contains("cannot be accepted") || line.contains("a thread for"));
     first.write_at(4096, &[2; 4096], false).unwrap();
     first.flush().unwrap();
     drop(crowd);
     eventually("there is room again", || connect(&server).is_ok());
     first.disconnect().unwrap();
-    // A stop takes no descriptor, though there is none.
+    // A stop needs no descriptor, and none is free.
     let crowd: Vec<_> = (0..60).map(|_| UnixStream::connect(&path).unwrap()).collect();
     let said = server.stop();
     assert!(!said.contains("panicked"), "{said}");
     let warnings = said.lines().filter(|line| line.contains("cannot be accepted")).count();
-    assert!(warnings <= 2, "it is said once for each time: {said}");
+    assert!(warnings <= 2, "one warning per refusal: {said}");
     drop(crowd);
 }
 
@@ -238,7 +238,7 @@ fn more_files_than_descriptors_are_no_error_of_a_program() {
     let mut command = larder();
     command.arg("mount").arg(source(folder.path())).arg(mountpoint.path());
     command.args(["--memory", "16MiB", "--control", "none", "--ttl", "1h"]);
-    // Without this right root cannot raise the limit.
+    // Without this capability root cannot raise the limit.
     let mut without = Command::new("setpriv");
     without.args(["--bounding-set=-sys_resource", "--inh-caps=-sys_resource"]);
     without.arg(command.get_program()).args(command.get_args());

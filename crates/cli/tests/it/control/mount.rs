@@ -117,7 +117,7 @@ fn an_unmount_by_somebody_else_writes_everything_and_ends_it() {
     fs::write(mountpoint.file("f"), vec![9; 300_001]).unwrap();
     let folder = std::mem::replace(&mut server.folder, TempDir::new().unwrap());
     let flags = rustix::mount::UnmountFlags::empty();
-    eventually("nobody uses it", || rustix::mount::unmount(mountpoint.path(), flags).is_ok());
+    eventually("it is not in use", || rustix::mount::unmount(mountpoint.path(), flags).is_ok());
     let said = server.wait();
     assert!(said.contains("somebody has unmounted it"), "{said}");
     assert!(fs::read(source(folder.path()).join("f")).unwrap() == vec![9; 300_001]);
@@ -133,18 +133,18 @@ fn a_mount_follows_an_unmount_at_once_and_finds_all_that_was_written() {
     let mut before: Option<Server> = None;
     for round in 1..=12_u8 {
         let kept = folder.path().to_owned();
-        // Nothing that has to be written by the one before, every other time.
+        // In every other round the previous mount has no dirty data.
         let server = mount(folder, &mountpoint, if round % 2 == 0 { &LAZY } else { &[] });
         if let Some(before) = before.take() {
             before.wait();
             let found = fs::read(mountpoint.file("f")).unwrap();
-            assert!(found == vec![round - 1; 4_000_001], "what the one before had accepted");
+            assert!(found == vec![round - 1; 4_000_001], "data that the previous mount accepted");
         }
         fs::write(mountpoint.file("f"), vec![round; 4_000_001]).unwrap();
         let flags = rustix::mount::UnmountFlags::empty();
-        eventually("nobody uses it", || rustix::mount::unmount(mountpoint.path(), flags).is_ok());
+        eventually("it is not in use", || rustix::mount::unmount(mountpoint.path(), flags).is_ok());
         let mut server = server;
-        // The directory outlives this server.
+        // The directory lives longer than this server.
         folder = std::mem::replace(&mut server.folder, TempDir::new().unwrap());
         assert_eq!(folder.path(), kept);
         before = Some(server);
@@ -171,7 +171,7 @@ fn a_mount_waits_for_programs_that_still_use_one_that_was_unmounted_lazily() {
     command.args(["--memory", "16MiB", "--control", "none"]);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-    let said = lines.find(|line| line.as_ref().unwrap().contains("waiting for it to end"));
+    let said = lines.find(|line| line.as_ref().unwrap().contains("waiting for the other"));
     let said = said.expect("it waits").unwrap();
     assert!(said.contains(&format!("process {} (", first.pid())), "{said}");
     assert!(child.try_wait().unwrap().is_none() && !next.is_mounted(), "it is still used");
@@ -199,8 +199,8 @@ fn an_unmount_by_the_helper_ends_it_too() {
     assert!(!busy.status.success() && mountpoint.is_mounted(), "{}", text(&busy.stderr));
     file.set_len(1_000_001).unwrap();
     drop(file);
-    eventually("nobody uses it", || unmount().status.success());
-    // At once, while the first one may still write.
+    eventually("it is not in use", || unmount().status.success());
+    // At once, while the first server may still write.
     let again = mount(folder, &mountpoint, &[]);
     server.wait();
     assert_eq!(fs::metadata(mountpoint.file("f")).unwrap().len(), 1_000_001);

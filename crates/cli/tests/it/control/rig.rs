@@ -59,7 +59,8 @@ impl Server {
         Server::spawn(folder, command, names.len())
     }
 
-    /// Runs a command that serves so many volumes. Its runtime directory is the folder.
+    /// Runs a command that serves this many volumes. Its runtime directory is the directory of the
+    /// test.
     pub(crate) fn spawn(folder: TempDir, mut command: Command, volumes: usize) -> Self {
         command.env("RUNTIME_DIRECTORY", folder.path());
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -162,10 +163,10 @@ impl Server {
         (folder, said)
     }
 
-    /// Sends a signal and waits for its end; its folder, its exit code if it has one, and what it
-    /// said.
+    /// Sends a signal and waits for the end; returns the directory, the exit code if there is one,
+    /// and the output.
     pub(crate) fn end_with(mut self, signal: Signal) -> (TempDir, Option<i32>, String) {
-        // It may have ended by itself.
+        // The process may have ended already.
         let _still_runs = kill_process(Pid::from_child(&self.child), signal).is_ok();
         let mut said = String::new();
         let mut stderr = self.child.stderr.take().expect("a pipe");

@@ -83,7 +83,7 @@ fn there_is_no_control_over_tcp_without_a_token() {
     }
     let open = token_file(folder.path(), 0o644);
     let said = refused(&["--control-tcp", "127.0.0.1:0", "--control-token", &open]);
-    assert!(said.contains("others than its owner may use it"), "{said}");
+    assert!(said.contains("other than its owner may use it"), "{said}");
 }
 
 #[test]
@@ -186,12 +186,12 @@ fn slow_clients_stop_nobody_and_are_let_go() {
     server.stop();
 }
 
-/// So many connections that each have sent `bytes`; those that were closed for others are among
-/// them.
+/// Opens `count` connections that each send `bytes`, including those that the server closes for
+/// others.
 fn crowd<S: Write>(count: usize, bytes: &[u8], connect: impl Fn() -> S) -> Vec<S> {
     let begin = |_| {
         let mut stream = connect();
-        // It may have been closed already.
+        // The server may have closed it already.
         drop(stream.write_all(bytes));
         stream
     };
@@ -226,7 +226,7 @@ fn a_thousand_clients_without_a_token_keep_nobody_out() {
         assert!(started.elapsed() < Duration::from_secs(1), "{what}: {:?}", started.elapsed());
         drop(silent);
     }
-    // The same by the unix socket, by this user.
+    // The same over the unix socket, as this user.
     let silent = crowd(1000, b"", || UnixStream::connect(server.socket()).unwrap());
     let started = Instant::now();
     assert_eq!(server.get("/v1/stats").status, 200);
@@ -235,10 +235,10 @@ fn a_thousand_clients_without_a_token_keep_nobody_out() {
     server.stop();
 }
 
-/// A user that has nothing to do with this process.
+/// A user that is unrelated to this process.
 const OTHER: u32 = 54_321;
 
-/// The program, where any user may run it.
+/// Returns the program at a path where any user may run it.
 fn program_for_all(folder: &Path) -> std::path::PathBuf {
     let program = folder.join("larder");
     std::fs::copy(larder().get_program(), &program).unwrap();
@@ -267,7 +267,7 @@ fn server_and_ctl_of_different_users_do_not_trust_each_other() {
     assert!(ask(&server.socket(), 0, &[]).status.success());
     let refused = ask(&server.socket(), OTHER, &[]);
     assert_eq!(refused.status.code(), Some(2), "{}", text(&refused.stdout));
-    // The other way round: root asks a server of that user.
+    // The other way round: root queries a server of that user.
     let theirs = TempDir::new().unwrap();
     std::os::unix::fs::chown(theirs.path(), Some(OTHER), None).unwrap();
     let image = super::rig::images(theirs.path(), &["two"]).remove(0);
@@ -307,7 +307,7 @@ fn a_socket_that_another_user_could_have_made_is_not_asked() {
         text(&output.stderr)
     };
     assert!(ctl(&runtime).contains("find a server: none listens"));
-    // A directory that others may write to is not looked into either.
+    // A directory that others may write to is not searched.
     assert!(ctl(&shared).contains("find a server"));
     assert!(planted.accept().is_err(), "somebody connected");
     let image = super::rig::images(folder.path(), &["one"]).remove(0);

@@ -1,4 +1,4 @@
-//! Readers of foreign files take memory in proportion to the input, and never more than they state.
+//! Readers of foreign files use memory in proportion to the input, up to their stated maximum.
 
 use crate::shared::program::program;
 use larder_testing::{has_tool, skip};
@@ -10,8 +10,8 @@ use std::process::{Command, Stdio};
 
 const MIB: u64 = 1 << 20;
 
-/// The most memory that a call of the program had resident, in bytes, as the kernel counts it
-/// (`ru_maxrss`), and its exit code.
+/// Returns the peak resident memory of a run of the program in bytes (`ru_maxrss`), and its exit
+/// code.
 fn peak(folder: &Path, words: &[&str]) -> (u64, Option<i32>) {
     let told = folder.join("peak");
     let mut command = Command::new("time");
@@ -22,13 +22,13 @@ fn peak(folder: &Path, words: &[&str]) -> (u64, Option<i32>) {
     (told.trim().parse::<u64>().expect("a number of KiB") * 1024, code)
 }
 
-/// Writes a file of about so many bytes.
+/// Writes a file of about this many bytes.
 type Fill = fn(&mut dyn std::io::Write, u64);
 
 const TRACE: &str = "time_ns,offset,len,latency_ns,volume,file,process,op,class,volume_name,\
                      file_name,process_name\n";
 
-/// Many columns, and a row for each.
+/// Many columns, with a row for each.
 fn columns(to: &mut dyn std::io::Write, bytes: u64) {
     let count = bytes / 48;
     write!(to, "\"(PDH-CSV 4.0)\"").unwrap();
@@ -38,13 +38,13 @@ fn columns(to: &mut dyn std::io::Write, bytes: u64) {
     writeln!(to, "\r").unwrap();
 }
 
-/// One quote that is not closed.
+/// An unclosed quote.
 fn quote(to: &mut dyn std::io::Write, bytes: u64) {
     write!(to, "\"(PDH-CSV 4.0)\",\"\\\\S\\Cache\\Copy Reads/sec\"\r\n\"").unwrap();
     lines(to, bytes, "04/15/2000 10:00:00,1,2,3,4,5,6,7,8");
 }
 
-/// One line without end.
+/// An endless line.
 fn line(to: &mut dyn std::io::Write, bytes: u64) {
     write!(to, "\"(PDH-CSV 4.0)\",").unwrap();
     letters(to, bytes);
@@ -58,20 +58,20 @@ fn lines(to: &mut dyn std::io::Write, bytes: u64, line: &str) {
     (0..bytes / (line.len() as u64 + 1)).for_each(|_| writeln!(to, "{line}").unwrap());
 }
 
-/// A name without end.
+/// An endless name.
 fn trace_line(to: &mut dyn std::io::Write, bytes: u64) {
     write!(to, "{TRACE}0,0,4096,0,0,0,0,read,0,\"").unwrap();
     letters(to, bytes);
 }
 
-/// A file and a process of its own for each request.
+/// A new file and a new process for each request.
 fn trace_names(to: &mut dyn std::io::Write, bytes: u64) {
     write!(to, "{TRACE}").unwrap();
     let line = |at: u64| format!("{at},0,4096,0,0,{at},{at},read,0,v,file{at},process{at}\n");
     (1..bytes / 60).for_each(|at| to.write_all(line(at).as_bytes()).unwrap());
 }
 
-/// A volume of its own for each request.
+/// A new volume for each request.
 fn trace_volumes(to: &mut dyn std::io::Write, bytes: u64) {
     let line = |at: u64| format!("{},host{at},{at},Read,{},4096,100\n", at + (1 << 56), at * 4096);
     (0..bytes / 50).for_each(|at| to.write_all(line(at).as_bytes()).unwrap());
@@ -118,8 +118,8 @@ fn config(to: &mut dyn std::io::Write, bytes: u64) {
     (0..bytes / 20).for_each(|at| writeln!(to, "unknown-key-{at} = 1").unwrap());
 }
 
-/// A file, what is worst for its reader, the call, and how many bytes of memory the program may
-/// take for each byte of it.
+/// A file with the worst case for its reader, the command, and the maximum bytes of memory per byte
+/// of the file.
 const CASES: [(&str, Fill, &[&str], u64); 12] = [
     ("columns", columns, &["report", "columns"], 40),
     ("quote", quote, &["report", "quote"], 1),
@@ -131,7 +131,7 @@ const CASES: [(&str, Fill, &[&str], u64); 12] = [
     ("names.csv", trace_names, &["trace", "summary", "names.csv"], 12),
     ("volumes.csv", trace_volumes, &["trace", "summary", "volumes.csv"], 60),
     ("again.csv", trace_volumes, &["sim", "again.csv", "--sizes", "1MiB"], 60),
-    // Of a larger one only that it is too large.
+    // A larger file must only be refused as too large.
     ("config", config, &["check-config", "config"], 1),
     ("nested-config", nesting, &["check-config", "nested-config"], 1),
 ];
@@ -156,7 +156,7 @@ fn readers_of_foreign_files_take_memory_in_proportion_to_the_input() {
         let (small, large) = (at(MIB), at(4 * MIB));
         let (more, grown) = (large.0 - small.0, large.1.saturating_sub(small.1));
         println!("{name}: {} bytes for each", grown / more);
-        // What an allocator rounds up does not grow with the input.
+        // Rounding by the allocator does not grow with the input.
         if grown > factor * more + 4 * MIB {
             wrong.push(format!("{name}: {grown} bytes of memory more for {more} bytes more"));
         }

@@ -1,4 +1,4 @@
-//! No name that a file holds controls a terminal, whatever command prints it.
+//! Names in files do not control a terminal, whichever command prints them.
 
 use crate::shared::program::program;
 use larder_report::escape::is_unsafe;
@@ -9,16 +9,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use tempfile::TempDir;
 
-/// A name that clears the screen, rings, goes back to the begin of the line, turns text around, and
-/// says something in a line of its own.
+/// A name that clears the screen, rings the bell, returns to the start of the line, reverses text,
+/// and prints a line of its own.
 pub(super) const HOSTILE: &str =
     "a\u{1b}[2J\u{1b}]0;x\u{7}\r\u{8}\u{7f}\u{9b}31m\u{202e}\u{2066}\u{200f}\nSPOOF\tb";
 
-/// Files without a fault but their names.
+/// Valid files with hostile names.
 const TRACE: &str = "t\u{1b}[2J\nSPOOF.csv";
 const CONFIG: &str = "c\u{1b}[2J\nSPOOF.toml";
 
-/// Fails where the output could do what the name asks for.
+/// Fails if the output contains a control sequence of the name.
 pub(super) fn check_output(what: &str, output: &Output) {
     for (stream, bytes) in [("output", &output.stdout), ("errors", &output.stderr)] {
         let text = str::from_utf8(bytes).unwrap_or_else(|_| panic!("{what}: {stream} are text"));
@@ -28,7 +28,7 @@ pub(super) fn check_output(what: &str, output: &Output) {
     }
 }
 
-/// A folder with a file of each kind, all of them with hostile contents and names.
+/// A directory with one file of each kind, all with hostile contents and names.
 struct Scene {
     folder: TempDir,
 }
@@ -79,7 +79,7 @@ impl Scene {
     }
 }
 
-/// A record with this text wherever a record has text.
+/// A record with this text in every text field.
 fn record(text: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench-runs/probe-after.json");
     let mut record: serde_json::Value =
@@ -123,7 +123,7 @@ fn no_name_in_a_file_controls_the_terminal() {
             scene.check(&["compare", "record.json", other, "--format", format]);
         }
     }
-    // No format is told by content where a file begins with control characters.
+    // A file that begins with control characters has no recognisable format.
     for (trace, format) in [
         ("trace.csv", "csv"),
         ("msr.csv", "msr"),
@@ -152,7 +152,7 @@ fn no_name_in_a_file_controls_the_terminal() {
         scene.check(&["serve", "--config", config]);
     }
     scene.check(&["check-config", CONFIG]);
-    // What was tried is what would print them.
+    // The result of the run is what prints the names.
     for (words, part) in [
         (&["report", "record.json"][..], "a\\u001b[2J"),
         (&["report", "perfmon.csv"], "$'a\\033[2J"),

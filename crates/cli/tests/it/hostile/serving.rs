@@ -9,16 +9,16 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Output, Stdio};
 use tempfile::TempDir;
 
-/// Waits for the line that says that it serves, and returns it with what is still to come.
+/// Waits for the line that reports readiness, and returns it with the rest of the output.
 fn started(command: &mut Command) -> (Child, String) {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
-    // Byte for byte, so that the rest stays in the pipe.
+    // Byte by byte, so that the rest stays in the pipe.
     BufReader::with_capacity(1, child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
     (child, line)
 }
 
-/// Ends it, and looks at all that it said.
+/// Ends the program, and checks all its output.
 fn end(child: Child, line: String) {
     kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
     let mut output = child.wait_with_output().unwrap();
@@ -96,7 +96,7 @@ fn names_of_watched_files_and_processes_do_not_control_the_terminal() {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join(HOSTILE);
     fs::write(&file, vec![1; 70_000]).unwrap();
-    // A program under this name is a process of this name.
+    // A program with this file name is a process with this name.
     let reader = folder.path().join("r\u{1b}[2J\nSPOOF");
     fs::copy("/bin/cat", &reader).unwrap();
     let mut watching = Command::new(program());
@@ -110,7 +110,7 @@ fn names_of_watched_files_and_processes_do_not_control_the_terminal() {
     check_output("watch", &child.wait_with_output().unwrap());
 }
 
-/// Whether it has ended and waits for its parent.
+/// Returns whether the process is a zombie.
 fn is_over(pid: Pid) -> bool {
     let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()));
     stat.is_ok_and(|stat| stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('Z')))

@@ -1,4 +1,4 @@
-//! What begins or changes after a cache has been put before the data.
+//! Changes after a cache was put in front of the data.
 
 use super::rig::{Outcome, Scene, View};
 use super::{can_stage, try_all};
@@ -25,8 +25,8 @@ fn a_file_that_is_served_is_not_opened_by_another_name_in_a_mount() {
     assert_eq!(Errno::from_io_error(&busy), Some(Errno::BUSY), "{busy}");
     let cut = fs::OpenOptions::new().write(true).truncate(true).open(at.join("linked"));
     assert_eq!(Errno::from_io_error(&cut.unwrap_err()), Some(Errno::BUSY));
-    assert!(fs::read(at.join("free")).unwrap().len() > 1000, "what nobody serves");
-    // It is still served under its other name, whose owner is told.
+    assert!(fs::read(at.join("free")).unwrap().len() > 1000, "a file that no cache serves");
+    // The file is still served under its other name, and that server's process is named.
     fs::rename(scene.path("elsewhere/a.img"), scene.path("d/a.img")).unwrap();
     assert!(fs::read(at.join("a.img")).is_err());
     image.server().signal(rustix::process::Signal::USR1);
@@ -68,7 +68,7 @@ fn a_file_system_that_is_mounted_past_the_cache_is_reported_and_its_directories_
     }
     let mut scene = Scene::new();
     scene.image("fs.img");
-    // Made beforehand, as the image is changed by it.
+    // Created before the server starts, since it changes the image.
     let device = scene.file_system("fs.img", "m");
     scene.unmount("m");
     let mut server = scene.serve("image", "fs.img").start();
@@ -94,10 +94,10 @@ fn what_is_mounted_in_a_cached_directory_later_belongs_to_it() {
     let mount = scene.mount("directory", "d").start();
     scene.bind("elsewhere", "d/in");
     let image = scene.serve("image", "elsewhere/a.img");
-    // The mount notices it by itself, and whoever comes next is refused.
+    // The mount notices the change itself, and refuses the next cache.
     eventually("it is refused", || matches!(image.attempt(), Outcome::Refused(_)));
     mount.stop();
-    // In the other order the one that was first is served on, and the other is refused.
+    // In the other order the first cache stays, and the second is refused.
     try_all(&[image, scene.mount("directory", "d")], |_, _| true);
 }
 

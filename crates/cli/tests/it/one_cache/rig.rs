@@ -1,5 +1,5 @@
-//! A scene of directories, images, mounts and loop devices, which is taken down however a test
-//! ends; ways to look at its data, and servers of them.
+//! A scene of directories, images, mounts and loop devices, which is removed however a test ends;
+//! views of its data, and servers of them.
 
 use super::{Server, larder, spawn};
 use crate::control::files::Mountpoint;
@@ -15,7 +15,7 @@ use tempfile::TempDir;
 /// Bytes of an image.
 const IMAGE: u64 = 16 * MIB;
 
-/// How data is cached.
+/// A way to cache data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Access {
     Serve,
@@ -36,7 +36,7 @@ impl View {
         View { name, access: Access::Serve, path: path.to_owned(), read_only: false }
     }
 
-    /// The command that caches it; mountpoint and socket lie in `folder` and `at`.
+    /// Returns the command that caches it; mountpoint and socket lie in `folder` and `at`.
     fn command(&self, folder: &Path, at: &Path) -> Command {
         let mut command = larder();
         match self.access {
@@ -55,7 +55,7 @@ impl View {
         command
     }
 
-    /// Starts a server, which must come up.
+    /// Starts a server, which must become ready.
     pub(super) fn start(&self) -> Running {
         self.start_with(&[])
     }
@@ -67,12 +67,12 @@ impl View {
         Running { server: spawn(folder, command), mountpoint }
     }
 
-    /// Starts a server and ends it at once, if it comes up.
+    /// Starts a server, and ends it at once if it becomes ready.
     pub(super) fn attempt(&self) -> Outcome {
         self.attempt_at(Mountpoint::new().path())
     }
 
-    /// The same at a mountpoint.
+    /// Does the same at a mountpoint.
     pub(super) fn attempt_at(&self, at: &Path) -> Outcome {
         let folder = TempDir::new().expect("a folder");
         let mut command = self.command(folder.path(), at);
@@ -98,15 +98,15 @@ impl View {
     }
 }
 
-/// What becomes of a server that is started.
+/// The result of starting a server.
 #[derive(Debug)]
 pub(super) enum Outcome {
     Started,
-    /// With what it said.
+    /// With its error output.
     Refused(String),
 }
 
-/// A server that runs, with its mountpoint.
+/// A running server, with its mountpoint.
 pub(super) struct Running {
     server: Server,
     mountpoint: Mountpoint,
@@ -134,20 +134,20 @@ impl Running {
     }
 }
 
-/// Something that is to be undone.
+/// A change to undo.
 enum Undo {
     Mount(PathBuf),
     Loop(PathBuf),
     Partition(PathBuf, u32),
 }
 
-/// A temporary directory and what is made of it.
+/// A temporary directory, and everything created from it.
 pub(super) struct Scene {
     folder: TempDir,
     undo: Vec<Undo>,
 }
 
-/// Runs a program, which must succeed; its first line.
+/// Runs a program, which must succeed; returns its first line of output.
 fn run(program: &str, words: &[&std::ffi::OsStr]) -> String {
     let output = Command::new(program).args(words).output().expect("the program runs");
     assert!(output.status.success(), "{program} {words:?}: {}", text(&output.stderr));
@@ -167,7 +167,7 @@ impl Scene {
         std::fs::create_dir_all(self.path(name)).expect("a directory");
     }
 
-    /// An empty image.
+    /// Creates an empty image.
     pub(super) fn image(&self, name: &str) {
         let file = File::create(self.path(name)).expect("an image");
         file.set_len(if name.contains("fs") { 8 * IMAGE } else { IMAGE }).expect("an image");
@@ -181,7 +181,7 @@ impl Scene {
         rustix::mount::mount_change(&at, MountPropagationFlags::PRIVATE).expect("it is private");
     }
 
-    /// A loop device on a file, from so many MiB on.
+    /// Creates a loop device on a file, starting at this many MiB.
     pub(super) fn loop_device(&mut self, name: &str, skip_mib: u64) -> PathBuf {
         self.loop_device_at(&self.path(name), skip_mib)
     }
@@ -194,7 +194,7 @@ impl Scene {
         device.into()
     }
 
-    /// A loop device on another one.
+    /// Creates a loop device on another one.
     pub(super) fn loop_device_on_device(&mut self, device: &Path) -> PathBuf {
         self.loop_device_at(device, 0)
     }
@@ -203,16 +203,16 @@ impl Scene {
     pub(super) fn unmount(&mut self, name: &str) {
         let at = self.path(name);
         self.undo.retain(|undo| !matches!(undo, Undo::Mount(known) if *known == at));
-        rustix::mount::unmount(&at, UnmountFlags::empty()).expect("nobody uses it");
+        rustix::mount::unmount(&at, UnmountFlags::empty()).expect("it is not in use");
     }
 
-    /// Takes a loop device down.
+    /// Detaches a loop device.
     pub(super) fn detach(&mut self, device: &Path) {
         self.undo.retain(|undo| !matches!(undo, Undo::Loop(known) if known == device));
         run("losetup", &["-d".as_ref(), device.as_os_str()]);
     }
 
-    /// A partition of a device, in MiB.
+    /// Creates a partition of a device, in MiB.
     pub(super) fn partition(
         &mut self,
         device: &Path,
@@ -228,7 +228,7 @@ impl Scene {
         PathBuf::from(format!("{}p{number}", device.display()))
     }
 
-    /// Makes ext4 on an image and mounts it; its loop device.
+    /// Creates ext4 on an image and mounts it; returns its loop device.
     pub(super) fn file_system(&mut self, name: &str, at: &str) -> PathBuf {
         run("mkfs.ext4", &["-q".as_ref(), self.path(name).as_os_str()]);
         let device = self.loop_device(name, 0);
@@ -236,7 +236,7 @@ impl Scene {
         device
     }
 
-    /// Mounts ext4 that is on a device.
+    /// Mounts the ext4 on a device.
     pub(super) fn mount_device(&mut self, device: &Path, at: &str) {
         self.directory(at);
         let at = self.path(at);
@@ -244,7 +244,7 @@ impl Scene {
         self.undo.push(Undo::Mount(at));
     }
 
-    /// Mounts an overlay, where the kernel has that.
+    /// Mounts an overlay, if the kernel supports that.
     pub(super) fn overlay(&mut self, lower: &str, upper: &str, work: &str, at: &str) -> bool {
         self.directory(at);
         let [lower, upper, work] = [lower, upper, work].map(|name| self.path(name));
@@ -293,7 +293,7 @@ impl Drop for Scene {
                     .status()
                     .is_ok_and(|it| it.success()),
             };
-            // One that a failed test has taken down already cannot be any more.
+            // A failed test may have removed it already.
             assert!(undone || std::thread::panicking(), "a mount or loop device is left behind");
         }
     }

@@ -1,10 +1,10 @@
-//! Invented machines, with devices that the machine of the tests need not have, and a table of
-//! pairs: which of them are the same data.
+//! Footprints of invented machines, including devices that the test machine may lack, and a table
+//! of pairs that are the same data or not.
 
 use super::*;
 use std::collections::HashMap;
 
-/// A machine that is made up.
+/// An invented machine.
 #[derive(Default)]
 struct Invented {
     disks: HashMap<u64, Disk>,
@@ -67,7 +67,7 @@ fn place(filesystem: u64, path: &str) -> Place {
     Place { filesystem, path: path.into() }
 }
 
-/// Inodes are numbered as they are invented.
+/// Inode numbers count up as files are invented.
 fn machine() -> Invented {
     let mut invented = Invented::default();
     let whole = |members: &[u64]| Disk::Whole { members: members.to_vec() };
@@ -148,7 +148,7 @@ fn images() -> Subject {
     tree(ROOT, "/srv/images", 3, "/srv/images")
 }
 
-/// The image again, under a name that is not known here.
+/// The image again, under an unknown name.
 fn nameless() -> Subject {
     Subject::File { inode: (ROOT, 10), place: None, links: 1 }
 }
@@ -156,18 +156,18 @@ fn nameless() -> Subject {
 /// A loop device on such a file.
 const LOOP_LINKED: u64 = 705;
 
-/// A file with one more name, somewhere.
+/// A file with one more name at an unknown path.
 fn linked() -> Subject {
     let place = Some(place(ROOT, "/elsewhere/c.img"));
     Subject::File { inode: (ROOT, 14), place, links: 2 }
 }
 
-/// A directory that is reached by a bind mount alone, so that what is above it cannot be seen.
+/// A directory that is reached only through a bind mount, so that its parents are not visible.
 fn bound(path: &str, inode: u64) -> Subject {
     tree(ROOT, path, inode, "/bound")
 }
 
-/// Two subjects, and whether they are the same data.
+/// Pairs of subjects, with whether they are the same data.
 type Case = (&'static str, Subject, Subject, bool);
 
 #[expect(clippy::too_many_lines, reason = "a table")]

@@ -1,27 +1,27 @@
-//! Stores that owe an answer and give none.
+//! Detection of stores that do not complete their operations.
 
 use larder_core::clock::{Nanos, SECOND};
 
-/// A store that has finished nothing for this long while it had something to do is mentioned in the
-/// log, and again after each further such time.
+/// A store with operations in flight that completes none for this long is logged, and again after
+/// each further period of this length.
 pub(super) const STALL: Nanos = 30 * SECOND;
 
 /// Watches the answers of a store.
 #[derive(Debug, Default)]
 pub(super) struct Silence {
-    /// When the store began to owe an answer, or gave the last one since; none while it has nothing
-    /// to do.
+    /// Time at which the store got its first operation, or last completed one; none while it is
+    /// idle.
     since: Option<Nanos>,
-    /// Length of the silence when it was last mentioned.
+    /// Length of the silence when it was last logged.
     mentioned: Nanos,
 }
 
 impl Silence {
-    /// Notes how many operations the store has after a look at it, and whether it has answered one
-    /// since the last look. Returns the length of the silence if it is to be mentioned now.
+    /// Records the number of operations in flight, and whether one has completed since the last
+    /// call. Returns the length of the silence if it is to be logged now.
     pub(super) fn note(&mut self, now: Nanos, owed: usize, answered: bool) -> Option<Nanos> {
         if owed == 0 || answered {
-            // A time without anything to do is no silence.
+            // An idle store is not silent.
             (self.since, self.mentioned) = ((owed > 0).then_some(now), 0);
             return None;
         }

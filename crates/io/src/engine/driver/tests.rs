@@ -17,7 +17,7 @@ use tracing::{Event, Metadata, Subscriber};
 
 const GEOMETRY: Geometry = Geometry { length: 1 << 20, granule: 512, read_only: false };
 
-/// Everything that is logged about a volume.
+/// Log lines about a volume.
 struct Log(Arc<Mutex<String>>);
 
 struct Fields<'a>(&'a mut String);
@@ -50,8 +50,8 @@ impl Subscriber for Log {
     fn exit(&self, _: &Id) {}
 }
 
-/// A store that finishes an operation at the second look, and for which a long time passes while
-/// the engine waits with nothing to do.
+/// A store that completes an operation at the second poll, and for which a long time passes while
+/// the engine is idle.
 struct Late {
     clock: Arc<VirtualClock>,
     looks: u32,

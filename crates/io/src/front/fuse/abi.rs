@@ -17,11 +17,11 @@ pub(super) const MINOR: u32 = 40;
 /// The node of the root directory.
 pub(super) const ROOT: u64 = 1;
 
-/// In [`TransferIn::transfer_flags`] of a write: it comes from a page that the kernel keeps, and
-/// who has changed that is not said.
+/// In [`TransferIn::transfer_flags`] of a write: the data comes from the kernel's page cache; the
+/// process that changed it is unknown.
 pub(super) const WRITE_CACHE: u32 = 1 << 0;
-/// In [`TransferIn::transfer_flags`] of a read or write: a program's is passed on. Else it fills a
-/// page that the kernel keeps, or comes from one.
+/// In [`TransferIn::transfer_flags`] of a read or write: the request of a program is passed
+/// through. Without it, the request fills or writes back a page of the kernel's page cache.
 pub(super) const LOCKOWNER: u32 = 1 << 1;
 /// In [`TransferIn::transfer_flags`] of a write: who writes may not keep the right of the file to
 /// run as somebody else.
@@ -389,7 +389,7 @@ pub(super) struct NotifyEntryOut {
     pub(super) flags: u32,
 }
 
-/// Of nodes to forget; their numbers follow.
+/// Payload header of a prune notification; the node numbers follow.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(super) struct NotifyPruneOut {
@@ -429,7 +429,7 @@ pub(super) fn name_of(bytes: &[u8]) -> &[u8] {
     &bytes[..end]
 }
 
-/// Whether the kernel expects no answer to a request.
+/// Returns whether the kernel expects no answer to a request.
 pub(super) fn is_unanswered(code: u32) -> bool {
     matches!(code, opcode::FORGET | opcode::BATCH_FORGET | opcode::INTERRUPT)
 }

@@ -76,7 +76,7 @@ pub enum FolderError {
     Busy {
         /// The directory.
         path: PathBuf,
-        /// The other process, as far as the kernel shows it.
+        /// The other process, if the kernel shows it.
         holder: String,
     },
     /// Another cache has some of its data.
@@ -100,7 +100,7 @@ pub enum FolderError {
 pub struct FolderOptions {
     /// Nothing in it can be changed through the mount.
     pub read_only: bool,
-    /// Restrictions of the mount beside those of the mount that the directory lies on.
+    /// Restrictions of the mount in addition to those of SOURCE's mount.
     pub restrictions: MountRestrictions,
     /// How long the kernel may believe names and attributes without asking.
     pub ttl: Duration,
@@ -172,7 +172,8 @@ impl Folder {
     /// Opens and locks a folder.
     ///
     /// # Errors
-    /// One sentence: it is missing, no directory, or another cache has some of its data.
+    /// One sentence: the directory is missing, is not a directory, or another cache has some of its
+    /// data.
     pub fn open(
         path: &Path,
         options: FolderOptions,
@@ -235,9 +236,9 @@ impl Folder {
         };
         let limited = file_size_limit().filter(|_| !folder.options.read_only).map(|limit| {
             format!(
-                "files of {} cannot be written beyond their first {limit} bytes: the process may \
-                 write no more of a file (RLIMIT_FSIZE); raise the limit with ulimit -f or prlimit \
-                 --fsize",
+                "writes to files of {} beyond their first {limit} bytes will fail: that is the \
+                 process's limit on the size of files (RLIMIT_FSIZE); raise it with ulimit -f or \
+                 prlimit --fsize",
                 folder.path.display()
             )
         });
@@ -250,7 +251,7 @@ impl Folder {
         &self.path
     }
 
-    /// The claim of its data.
+    /// Returns the claim of the directory's data.
     pub(super) fn claim(&self) -> &Claim {
         self.root.claim()
     }

@@ -31,9 +31,10 @@ pub(super) const VOLUMES: u64 = capability::ASYNC_READ
     | capability::NO_EXPORT_SUPPORT;
 /// What is good for a folder with all that is in it.
 ///
-/// Not `HANDLE_KILLPRIV` nor `HANDLE_KILLPRIV_V2`: where the kernel keeps pages, or writes by
-/// itself, it then takes setuid, setgid and capabilities from a file before it writes, and knows
-/// the new mode at once. Where it does neither it says with each write whether we have to do that.
+/// `HANDLE_KILLPRIV` and `HANDLE_KILLPRIV_V2` are left out: without them the kernel itself clears
+/// setuid, setgid and capabilities before it writes, where it caches pages or writes itself, and
+/// knows the new mode at once. For writes that it passes through, it says each time whether we have
+/// to clear them.
 pub(super) const FOLDER: u64 = VOLUMES
     | capability::DONT_MASK
     | capability::DO_READDIRPLUS

@@ -68,7 +68,7 @@ pub enum MountError {
         /// Why.
         reason: &'static str,
     },
-    /// It would be cached twice.
+    /// Its data would be cached twice.
     #[error(transparent)]
     Claimed(#[from] ClaimError),
 }
@@ -114,7 +114,7 @@ pub(super) struct How {
     pub(super) allow_other: bool,
     /// Whether the kernel holds those who use it against the modes of files.
     pub(super) checks: bool,
-    /// Its restrictions. A mount by the helper has those of `UNTRUSTED` in any case.
+    /// Its restrictions. A mount by the helper always has those of `UNTRUSTED`.
     pub(super) restrictions: MountRestrictions,
     /// Whether the kernel is to ask through the device, even where it could by io_uring.
     pub(super) plain: bool,
@@ -291,11 +291,11 @@ impl Mount {
         &self.path
     }
 
-    /// Changes its restrictions to `restrictions`.
+    /// Changes the restrictions of the mount to `restrictions`.
     ///
     /// # Errors
-    /// Another file system is mounted there now, the helper has mounted it, which cannot change a
-    /// mount, or the kernel refuses.
+    /// If another file system is mounted there now, if the helper has mounted it (the helper cannot
+    /// change a mount), or if the kernel refuses.
     pub(super) fn restrict(&self, restrictions: MountRestrictions) -> Result<(), Errno> {
         if self.by_helper {
             return Err(Errno::PERM);
@@ -307,7 +307,7 @@ impl Mount {
         rustix::mount::mount_remount(&self.path, flags, c"")
     }
 
-    /// The number of its file system, as long as it is mounted.
+    /// Returns the device number of its file system, as long as it is mounted.
     pub(super) fn filesystem(&self) -> Option<u64> {
         let at_path = mount_table::read().into_iter().rfind(|mount| mount.at == self.path);
         at_path.filter(|mount| mount.is_of(TYPE)).map(|mount| mount.filesystem)

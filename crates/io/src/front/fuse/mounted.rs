@@ -61,7 +61,7 @@ pub(super) struct Shared {
     failure: Arc<MountFailure>,
 }
 
-/// Whether an internal error has ended a mount: then every request is refused with EIO.
+/// Failure state of a mount: after an internal error every request is refused with EIO.
 #[derive(Debug)]
 pub(super) struct MountFailure {
     /// The mountpoint, for messages.
@@ -78,19 +78,19 @@ impl MountFailure {
         self.has_failed.load(Ordering::Acquire)
     }
 
-    /// The mountpoint.
+    /// Returns the mountpoint.
     pub(super) fn name(&self) -> &str {
         &self.name
     }
 
-    /// Ends the mount.
+    /// Marks the mount as failed.
     pub(super) fn fail(&self, panic: &Panicked) {
         let is_first = !self.has_failed.swap(true, Ordering::AcqRel);
         let what_now = if is_first {
-            "the mount has failed: every request to it gets EIO, and what was written before is \
-             still written to the store; unmount it, and mount it again"
+            "the mount has failed: every request to it gets EIO; data accepted before is still \
+             written to the store; unmount it and mount it again"
         } else {
-            "another error of a mount that has failed"
+            "another internal error of the failed mount"
         };
         tracing::error!(mount = self.name, "{panic}: {what_now}");
     }
@@ -108,7 +108,7 @@ impl Shared {
         }
     }
 
-    /// Whether an internal error has ended the mount.
+    /// Returns whether an internal error has ended the mount.
     pub(super) fn has_failed(&self) -> bool {
         self.failure.has_failed()
     }
@@ -118,7 +118,7 @@ impl Shared {
         self.failure.fail(panic);
     }
 
-    /// The mountpoint, for messages.
+    /// Returns the mountpoint, for messages.
     pub(super) fn name(&self) -> &str {
         self.failure.name()
     }
@@ -153,7 +153,7 @@ pub(super) struct Mounted {
     mount: Mount,
     threads: Mutex<Vec<JoinHandle<()>>>,
     took_over: bool,
-    /// Keeps the files of volumes from being cached once more.
+    /// Keeps other caches from caching the files of volumes again.
     _claim: Option<Claim>,
     /// What is not as good as it could be.
     note: Option<String>,
@@ -409,13 +409,13 @@ impl VolumeMount {
     }
 }
 
-/// Claims what is mounted: files of volumes by a claim of their own, a directory by the claim of
-/// its source.
+/// Claims a mount: files of volumes get a claim of their own, a directory uses the claim of its
+/// source.
 fn claim(tree: &Tree, mount: &Mount) -> Option<Claim> {
     let filesystem = mount.filesystem()?;
     match tree {
         Tree::Volumes(_) => Claim::of_mount(mount.path(), filesystem)
-            .inspect_err(|error| tracing::warn!(%error, "what is mounted is not claimed"))
+            .inspect_err(|error| tracing::warn!(%error, "cannot claim the mounted files"))
             .ok(),
         Tree::Folder { folder, .. } => {
             folder.claim().mounted(mount.path(), filesystem);

@@ -12,7 +12,7 @@ use std::ops::Range;
 use std::sync::OnceLock;
 use zerocopy::IntoBytes;
 
-/// Nodes in one notice: it fits into a page.
+/// Nodes in one notification, so that it fits into a page.
 const PRUNE_MAX: usize = 500;
 
 /// The kernel, once it is connected.
@@ -39,8 +39,8 @@ impl Kernel {
         self.tell(notice::INODE, &[told.as_bytes()]);
     }
 
-    /// Pages that the kernel has of a range of a file are old: what programs have changed in them
-    /// comes back, and they are dropped. This returns when that is done.
+    /// Invalidates the kernel's pages of a byte range of a file: pages that programs have changed
+    /// are written back, then all are dropped. Returns when that is done.
     pub(super) fn drop_pages(&self, node: u64, range: Range<u64>) {
         let number = |at: u64| i64::try_from(at).unwrap_or(i64::MAX);
         let told = NotifyInodeOut {
@@ -58,8 +58,9 @@ impl Kernel {
         self.tell(notice::ENTRY, &[told.as_bytes(), name.to_bytes_with_nul()]);
     }
 
-    /// Has the kernel forget all names of `nodes` that no program uses; false if it cannot. Unlike
-    /// [`Kernel::renamed`] this waits for no request about the directories of these names.
+    /// Makes the kernel forget all names of `nodes` that no program uses; false if it cannot.
+    /// Unlike [`Kernel::renamed`] this does not wait for requests about the directories of these
+    /// names.
     pub(super) fn prune(&self, nodes: &[u64]) -> bool {
         nodes.chunks(PRUNE_MAX).all(|nodes| {
             let count = u32::try_from(nodes.len()).expect("at most PRUNE_MAX");
@@ -70,11 +71,11 @@ impl Kernel {
 
     fn tell(&self, what: i32, parts: &[&[u8]]) {
         if let Err(error) = self.send(what, parts) {
-            tracing::debug!(what, %error, "the kernel did not take a notice");
+            tracing::debug!(what, %error, "the kernel refused a notification");
         }
     }
 
-    /// Sends a notice, if the kernel is connected and knows what the notice is about.
+    /// Sends a notification, if the kernel is connected and knows its subject.
     fn send(&self, what: i32, parts: &[&[u8]]) -> Result<(), Errno> {
         let Some(device) = self.0.get() else { return Ok(()) };
         let len = size_of::<OutHeader>() + parts.iter().map(|part| part.len()).sum::<usize>();

@@ -46,7 +46,7 @@ const READING_SHARE: usize = 16;
 /// How often a stalled request is tried again without having been woken: frames that a reader let
 /// go of wake nobody.
 const STALL_RETRY: Duration = Duration::from_millis(5);
-/// A thread that panics this often, although it refuses everything after the first time, ends.
+/// Number of panics after which a thread ends; it refuses all requests after the first one.
 const PANICS_MAX: usize = 3;
 
 /// A thread's state.
@@ -94,8 +94,8 @@ impl Worker {
         }
     }
 
-    /// Serves until the file system is unmounted or closed. A panic ends the mount: what is under
-    /// way here is refused, and so is all that comes.
+    /// Serves until the file system is unmounted or closed. A panic ends the mount: requests in
+    /// flight and all later ones are refused.
     pub(super) fn run(mut self) {
         for _ in 0..PANICS_MAX {
             let Err(panic) = confine(|| self.serve()) else { break };
@@ -150,7 +150,7 @@ impl Worker {
         }
     }
 
-    /// Refuses what is under way here.
+    /// Refuses the requests in flight in this thread.
     fn refuse_all(&mut self) {
         if self.buffer.is_empty() {
             self.buffer = vec![1; BUFFER_BYTES].into();
@@ -161,7 +161,7 @@ impl Worker {
         self.slow_until = 0;
     }
 
-    /// Takes a request. A panic of it ends the mount, and it is refused as all others are.
+    /// Takes a request. If that panics, the mount ends and the request is refused like all others.
     fn take_confined(&mut self, now: Nanos, bytes: &[u8], lent: Option<&[u8]>) {
         let Err(panic) = confine(|| self.take_request(now, bytes, lent)) else { return };
         panic.end_if_damaging(&self.cache);

@@ -28,7 +28,7 @@ use options::Refusal;
 use replies::Replies;
 
 const CLIENT_FLAGS_BYTES: usize = 4;
-/// With more output than this, it is sent before the next option is answered.
+/// Output size above which the output is sent before the next option is answered.
 const OUTPUT_BYTES_MAX: usize = 16 << 10;
 
 /// What a client may demand of a handshake.
@@ -77,8 +77,8 @@ pub struct Negotiated {
 pub enum Progress {
     /// All input was used; send the output and feed more.
     NeedMore,
-    /// Send the output, then feed the input that was not consumed: a client that asks for more than
-    /// it reads does not make the server collect answers.
+    /// Send the output, then pass the rest of the input again. This bounds the output for a client
+    /// that sends options without reading the answers.
     SendFirst,
     /// Send the output, then begin TLS: the input that was not consumed is the first of it. What
     /// comes out of it is to be fed from now on, and nothing that came in clear.

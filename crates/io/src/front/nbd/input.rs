@@ -1,5 +1,5 @@
-//! The receive buffer of a connection: of fixed size, so that no client makes it grow, and given
-//! back while the client sends nothing.
+//! The receive buffer of a connection. Its size is fixed, so no client can make it grow, and it is
+//! released while the client sends nothing.
 
 use super::transport::Transport;
 use larder_core::request::WRITE_PIECE_BYTES;
@@ -10,13 +10,13 @@ pub(super) const PIECE_BYTES: usize = WRITE_PIECE_BYTES as usize;
 /// Bytes of the buffer: while one piece is taken in, the next one can come.
 const INPUT_BYTES: usize = 2 * PIECE_BYTES;
 
-/// Bytes of the buffer that are used while no payload comes: headers are short, and a client that
-/// sends many of them does not make the server use more memory.
+/// Bytes of the buffer that are used while no payload is expected: headers are short, and a client
+/// that sends many of them cannot make the server use more memory.
 const HEADERS_BYTES: usize = 64 << 10;
-/// Bytes that a client may send ahead in the handshake: more than most options have.
+/// Bytes that a client may send ahead in the handshake; most options are shorter.
 const HANDSHAKE_INPUT_BYTES: usize = 16 << 10;
 
-/// Bytes of the first receive after the buffer was given back.
+/// Bytes of the first receive after the buffer was released.
 const FIRST_BYTES: usize = 512;
 
 /// What a receive brought.
@@ -33,7 +33,7 @@ pub(super) enum Received {
 /// Bytes that have come and are not used yet.
 #[derive(Debug)]
 pub(super) struct Input {
-    /// All of it, or what was left of it by [`Input::shrink`].
+    /// The whole buffer, or the rest that [`Input::shrink`] has left.
     buffer: Box<[u8]>,
     start: usize,
     end: usize,
@@ -42,31 +42,31 @@ pub(super) struct Input {
 }
 
 impl Input {
-    /// A small buffer, for the handshake.
+    /// Returns a small buffer, for the handshake.
     pub(super) fn new() -> Self {
         let size = HANDSHAKE_INPUT_BYTES;
         Input { buffer: vec![0; size].into(), start: 0, end: 0, size }
     }
 
-    /// A buffer for requests and payloads, with what has come already.
+    /// Returns a buffer for requests and payloads that holds the bytes received so far.
     pub(super) fn for_requests(&self) -> Self {
         let mut input = Input { buffer: Box::default(), start: 0, end: 0, size: INPUT_BYTES };
         input.grow(self.bytes());
         input
     }
 
-    /// Gives the memory back, but for what has come and is not used yet.
+    /// Releases the memory, except for received bytes that are not consumed yet.
     pub(super) fn shrink(&mut self) {
         self.buffer = self.bytes().into();
         (self.start, self.end) = (0, self.buffer.len());
     }
 
-    /// Whether there is memory to be given back.
+    /// Returns whether there is memory to release.
     pub(super) fn is_whole(&self) -> bool {
         self.buffer.len() == self.size
     }
 
-    /// Makes the buffer whole again; `more` comes behind what it has.
+    /// Restores the buffer to its full size and appends `more`.
     fn grow(&mut self, more: &[u8]) {
         let mut buffer = vec![0; self.size].into_boxed_slice();
         let had = self.bytes().len();
@@ -87,7 +87,7 @@ impl Input {
         }
     }
 
-    /// Bytes of the buffer that are used now.
+    /// Returns the number of bytes of the buffer that may be used.
     fn limit(&self, payload: bool) -> usize {
         if payload { self.size } else { self.size.min(HEADERS_BYTES) }
     }
@@ -97,7 +97,7 @@ impl Input {
         self.end - self.start < self.limit(payload)
     }
 
-    /// Receives what has come, without waiting; more of it while a `payload` is coming.
+    /// Receives available bytes without waiting; more of them if a `payload` is expected.
     pub(super) fn receive(&mut self, transport: &mut Transport<'_>, payload: bool) -> Received {
         let limit = self.limit(payload);
         if !self.is_whole() {
@@ -121,7 +121,7 @@ impl Input {
         }
     }
 
-    /// Receives into a buffer that is not whole, which it is when something has come.
+    /// Receives into a released buffer, which is restored when bytes arrive.
     fn receive_first(&mut self, transport: &mut Transport<'_>, limit: usize) -> Received {
         let mut first = [0; FIRST_BYTES];
         let room = limit.saturating_sub(self.bytes().len()).min(FIRST_BYTES);

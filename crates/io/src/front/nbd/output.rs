@@ -1,8 +1,8 @@
 //! Answers on their way: headers, and frames of the cache that the socket reads for itself.
 //!
 //! A frame stays pinned until its bytes are sent, so that they cannot change on the way; a client
-//! that writes to it meanwhile gets a copy, and nobody waits for a slow reader. Invariant: what was
-//! sent takes no memory any more, also while other answers wait behind it.
+//! that writes to it meanwhile gets a copy, so no client waits for a slow reader. Invariant: sent
+//! bytes release their memory, even while other answers wait behind them.
 
 use super::transport::Transport;
 use crate::frames::ArenaFrames;
@@ -14,12 +14,12 @@ use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::ops::Range;
 
-/// An empty queue keeps no more memory than this.
+/// Memory that an empty queue keeps.
 const SPARE_BYTES_MAX: usize = 64 << 10;
 
 #[derive(Debug)]
 enum Piece {
-    /// The next bytes of `Output::bytes`, so many.
+    /// This many of the next bytes of `Output::bytes`.
     Bytes(usize),
     Frame(Pin, Range<usize>),
 }
@@ -36,10 +36,10 @@ impl Piece {
 /// Answers that have not been sent.
 #[derive(Debug, Default)]
 pub(super) struct Output {
-    /// The bytes of all pieces that are not frames, in their order.
+    /// The bytes of all pieces that are not frames, in order.
     bytes: VecDeque<u8>,
     pieces: VecDeque<Piece>,
-    /// Pieces that are frames.
+    /// Number of pieces that are frames.
     frames: usize,
     backlog: usize,
 }
@@ -50,13 +50,13 @@ impl Output {
         self.backlog
     }
 
-    /// Memory of the process, beside the cache, that answers take.
+    /// Returns the memory that the replies take outside the cache.
     pub(super) fn heap_bytes(&self) -> usize {
         self.bytes.len() + self.pieces.len() * size_of::<Piece>()
     }
 
-    /// Memory of the cache that answers keep from being used otherwise: a frame is pinned as a
-    /// whole, however little of it is to be sent.
+    /// Returns the cache memory that the replies pin. A frame is pinned as a whole, even if only a
+    /// part of it is to be sent.
     pub(super) fn pinned_bytes(&self) -> usize {
         self.frames * BLOCK_BYTES
     }
@@ -96,7 +96,7 @@ impl Output {
         let (mut front, mut back) = self.bytes.as_slices();
         let mut slices = Vec::with_capacity(slices_max.min(self.pieces.len() + 1));
         for piece in &self.pieces {
-            // The bytes of one piece may go around the end of the queue's memory.
+            // The bytes of one piece may wrap around the end of the queue's memory.
             if slices.len() + 2 > slices_max {
                 break;
             }

@@ -1,32 +1,32 @@
-//! Memory of the cache that replies pin while clients do not take them, shared among connections.
+//! Cache memory that replies pin until clients receive them, shared among connections.
 //!
-//! Every connection may pin a small part at any time. What it needs beyond that it leases from a
-//! pool that all connections share. So a few connections read at full speed, and however many
-//! clients do not take their replies, at most half of the cache is pinned and every other client
-//! still has its own part.
+//! Every connection may always pin a small share. Beyond that it leases memory from a pool that all
+//! connections share. Thus a few connections can read at full speed; and even if many clients do
+//! not receive their replies, at most half of the cache is pinned and every other client still has
+//! its own share.
 
 use larder_core::units::BLOCK_BYTES;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// One connection pins no more of a large cache: it is enough for every client that reads.
+/// Maximum share of one connection in a large cache; enough for any client that reads.
 const CONNECTION_BYTES_MAX: usize = 4 << 20;
-/// One connection pins at most this part of a small cache.
+/// Divisor of the cache size: maximum share of one connection in a small cache.
 const CONNECTION_SHARE: usize = 16;
-/// The parts of all connections together are this part of the cache, and so is the pool.
+/// Divisor of the cache size: the shares of all connections together, and also the pool.
 const POOL_SHARE: usize = 4;
 
-/// The pool of a server.
+/// The reply memory of a server.
 #[derive(Debug)]
 pub(super) struct ReplyMemory {
     connections_max: usize,
     leased_bytes: AtomicUsize,
 }
 
-/// What one connection has leased of the pool.
+/// The part of the pool that one connection has leased.
 #[derive(Debug, Default)]
 pub(super) struct Lease {
     bytes: usize,
-    /// The size of the cache, and the connection's own part of it.
+    /// Size of the cache, and the connection's share of it.
     cache_bytes: usize,
     own_bytes: usize,
 }
@@ -36,7 +36,7 @@ impl ReplyMemory {
         ReplyMemory { connections_max: connections_max.max(1), leased_bytes: AtomicUsize::new(0) }
     }
 
-    /// Bytes that a connection may pin without a lease, in a cache of `cache_bytes`.
+    /// Returns the bytes that a connection may pin without a lease, in a cache of `cache_bytes`.
     fn own_bytes(&self, lease: &mut Lease, cache_bytes: usize) -> usize {
         if lease.cache_bytes != cache_bytes {
             let part = cache_bytes / POOL_SHARE / self.connections_max;
@@ -47,8 +47,9 @@ impl ReplyMemory {
         lease.own_bytes
     }
 
-    /// How much of `wanted_bytes` a connection may pin that has pinned `pinned_bytes`: all of it,
-    /// a smaller part to go on with, or nothing until its client has taken some replies.
+    /// Returns how much of `wanted_bytes` a connection may pin in addition to `pinned_bytes`: all
+    /// of it, a smaller part to continue with, or nothing until its client has received some
+    /// replies.
     pub(super) fn grant(
         &self,
         lease: &mut Lease,
@@ -62,7 +63,7 @@ impl ReplyMemory {
         if need <= allowed {
             return wanted_bytes;
         }
-        // The piece that a connection begins with may exceed its share of a small cache.
+        // The first piece of a connection may exceed its share of a small cache.
         let share = (cache_bytes / CONNECTION_SHARE).min(CONNECTION_BYTES_MAX);
         if pinned_bytes < share && self.take(cache_bytes / POOL_SHARE, need - allowed) {
             lease.bytes += need - allowed;
@@ -76,7 +77,7 @@ impl ReplyMemory {
         self.leased_bytes.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).is_ok()
     }
 
-    /// Gives back what a connection does not need any more.
+    /// Returns leased memory that a connection does not need any more to the pool.
     pub(super) fn settle(&self, lease: &mut Lease, cache_bytes: usize, pinned_bytes: usize) {
         if lease.bytes > 0 && pinned_bytes <= self.own_bytes(lease, cache_bytes) {
             self.leased_bytes.fetch_sub(std::mem::take(&mut lease.bytes), Ordering::AcqRel);
@@ -120,7 +121,7 @@ mod tests {
     fn a_connection_without_room_goes_on_when_its_client_has_taken_all() {
         let memory = ReplyMemory::new(64);
         let (mut greedy, mut late) = (Lease::default(), Lease::default());
-        // A cache that shrank below what is leased of it.
+        // The cache has shrunk below the leased size.
         assert_eq!(memory.grant(&mut greedy, 16 * MIB, 0, MIB), MIB);
         let cache = 64 * BLOCK_BYTES;
         assert_eq!(memory.grant(&mut late, cache, 0, MIB), BLOCK_BYTES);

@@ -25,7 +25,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// A line of the log about clients that were refused is followed by no other one for so long.
+/// Minimum interval between log lines about refused clients.
 const REFUSALS_EVERY: Duration = Duration::from_secs(10);
 
 /// What clients may demand.
@@ -35,17 +35,18 @@ pub struct ServerLimits {
     pub connections_max: usize,
     /// Bytes of one request; larger ones fail.
     pub request_bytes_max: u32,
-    /// Handshakes at a time; when one more client comes, the oldest of them is given up.
+    /// Concurrent handshakes; another client ends the oldest of them.
     pub handshakes_max: usize,
     /// How long a handshake may take.
     pub handshake_time_max: Duration,
-    /// How long a client may take none of the replies that wait for it; `None` for ever.
+    /// Time after which a client that receives none of its waiting replies is disconnected; `None`
+    /// for no limit.
     pub send_time_max: Option<Duration>,
 }
 
 impl Default for ServerLimits {
     /// 64 connections (each has a buffer of 256 KiB: 16 MiB in all), 32 MiB a request as the
-    /// protocol's default says, 48 handshakes of at most ten seconds, a minute without progress.
+    /// protocol's default, 48 handshakes of at most ten seconds, a minute without progress.
     fn default() -> Self {
         ServerLimits {
             connections_max: 64,
@@ -67,14 +68,14 @@ pub(super) struct Shared {
     /// Connections that spin for their next request instead of sleeping.
     pub(super) spinners: Spinners,
     pub(super) closing: AtomicBool,
-    /// Memory of the cache for replies that wait.
+    /// Cache memory for waiting replies.
     pub(super) reply_memory: ReplyMemory,
     connections: Mutex<Vec<Arc<Connection>>>,
     /// Connections that have agreed on an export.
     serving: AtomicUsize,
 }
 
-/// A place among the connections that are served.
+/// One of the connections that may be served at a time.
 pub(super) struct Place<'a>(&'a AtomicUsize);
 
 impl Drop for Place<'_> {
@@ -84,7 +85,7 @@ impl Drop for Place<'_> {
 }
 
 impl Shared {
-    /// Takes a place for a client that has agreed on an export; none if all are taken.
+    /// Counts a client that has agreed on an export; none if the limit is reached.
     pub(super) fn take_place(&self) -> Option<Place<'_>> {
         let limit = self.limits.connections_max;
         let one_more = |serving: usize| (serving < limit).then_some(serving + 1);
@@ -94,7 +95,7 @@ impl Shared {
 }
 
 impl Shared {
-    /// The connections. The list changes in one step, so a panic leaves it consistent.
+    /// Returns the connections. The list changes in one step, so a panic leaves it consistent.
     fn connections(&self) -> MutexGuard<'_, Vec<Arc<Connection>>> {
         self.connections.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -286,7 +287,7 @@ impl Drop for Server {
 }
 
 fn accept(shared: &Arc<Shared>, listener: &Listener, waker: &Waker) {
-    // Whether connections have been refused since one was accepted last: said once, not each time.
+    // True after a refusal, until a connection is accepted: refusals are logged once.
     let mut is_short = false;
     let mut refusals = Refusals::default();
     while !shared.closing.load(Ordering::Acquire) {
@@ -304,7 +305,7 @@ fn accept(shared: &Arc<Shared>, listener: &Listener, waker: &Waker) {
                     Ok(Ok(())) => false,
                     Ok(Err(error)) => {
                         if !is_short {
-                            tracing::warn!(%error, "no thread for a connection");
+                            tracing::warn!(%error, "cannot create a thread for a connection");
                         }
                         true
                     }
@@ -317,7 +318,8 @@ fn accept(shared: &Arc<Shared>, listener: &Listener, waker: &Waker) {
             }
             Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => {}
             Err(error) => {
-                // Out of descriptors or memory: others may end soon. The client waits meanwhile.
+                // Out of descriptors or memory; other connections may end soon, and the client
+                // waits.
                 if !is_short {
                     tracing::warn!(%error, "connections cannot be accepted for now");
                 }
@@ -328,7 +330,7 @@ fn accept(shared: &Arc<Shared>, listener: &Listener, waker: &Waker) {
     }
 }
 
-/// Connections that were closed for the sake of others, for the log.
+/// Connections closed to keep the limits, for the log.
 #[derive(Debug, Default)]
 struct Refusals {
     count: u64,
@@ -336,8 +338,8 @@ struct Refusals {
 }
 
 impl Refusals {
-    /// Says so at once, and then at most once in [`REFUSALS_EVERY`]: whoever connects again and
-    /// again must not fill the log.
+    /// Logs the first refusal at once, and then at most one line per [`REFUSALS_EVERY`], so that a
+    /// client that keeps reconnecting does not fill the log.
     fn add(&mut self, reason: &'static str, limit: usize) {
         self.count += 1;
         if self.said_at.is_some_and(|at| at.elapsed() < REFUSALS_EVERY) {
@@ -354,23 +356,23 @@ fn admit(shared: &Arc<Shared>, socket: OwnedFd, refusals: &mut Refusals) -> io::
     let mut connections = shared.connections();
     connections.retain(|connection| !connection.is_done());
     if shared.serving.load(Ordering::Acquire) >= limits.connections_max {
-        refusals.add("all places are taken", limits.connections_max);
+        refusals.add("the maximum number of clients is connected", limits.connections_max);
         return Ok(());
     }
     if let Some(oldest) = superfluous(&connections, limits.handshakes_max) {
         let oldest = connections.remove(oldest);
         oldest.close();
-        // Its thread and its memory are gone before another one takes their place.
+        // Its thread and its memory are released before another connection takes its place.
         oldest.join();
-        refusals.add("more handshakes began than may go on at a time", limits.handshakes_max);
+        refusals.add("too many concurrent handshakes", limits.handshakes_max);
     }
     connections.push(serve_connection(Arc::clone(shared), Socket::new(socket))?);
     Ok(())
 }
 
-/// The handshake that has to go before another one begins: of the address that has most of them,
-/// so that one host that begins many hurts only itself, the oldest one whose client has sent
-/// nothing, else the oldest one.
+/// Returns the handshake to end before another one begins. It is one from the address with the most
+/// handshakes, so that a host that begins many affects only itself: the oldest whose client has
+/// sent nothing, else the oldest.
 fn superfluous(connections: &[Arc<Connection>], handshakes_max: usize) -> Option<usize> {
     let shaking = |(_, one): &(usize, &Arc<Connection>)| one.is_shaking_hands();
     let shaking: Vec<_> = connections.iter().enumerate().filter(shaking).collect();

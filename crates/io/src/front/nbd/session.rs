@@ -46,10 +46,10 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use writes::Payload;
 
-/// No more requests are taken in while answers that the client has not taken need more memory
-/// beside the cache. A client that does not read blocks only itself.
+/// Memory of unsent replies outside the cache above which no more requests are read. A client that
+/// does not receive its replies blocks only itself.
 const REPLY_HEAP_BYTES_MAX: usize = 64 << 10;
-/// A connection that had nothing to do for so long gives its receive buffer back.
+/// Idle time after which a connection releases its receive buffer.
 const IDLE_AFTER: Duration = Duration::from_secs(1);
 /// How often a stalled request is tried again without having been woken: frames that a reader let
 /// go of wake nobody.
@@ -62,7 +62,7 @@ pub(super) struct Connection {
     done: Arc<AtomicBool>,
     /// What it serves, once that is agreed on.
     export: Arc<OnceLock<Export>>,
-    /// The address of a client by TCP.
+    /// Address of a TCP client.
     peer: Option<IpAddr>,
     /// Whether it is to be ended from outside, which ends it even with requests under way.
     cut: Arc<AtomicBool>,
@@ -74,17 +74,17 @@ impl Connection {
         self.done.load(Ordering::Acquire)
     }
 
-    /// Whether the client has not agreed on an export yet.
+    /// Returns whether the client has not agreed on an export yet.
     pub(super) fn is_shaking_hands(&self) -> bool {
         self.export.get().is_none() && !self.is_done()
     }
 
-    /// Whether the client has sent anything.
+    /// Returns whether the client has sent anything.
     pub(super) fn has_received(&self) -> bool {
         self.socket.has_received()
     }
 
-    /// The address of a client by TCP.
+    /// Returns the address of a TCP client.
     pub(super) fn peer(&self) -> Option<IpAddr> {
         self.peer
     }
@@ -193,8 +193,8 @@ fn converse(
     let ended = confine(|| session.run());
     if let Err(panic) = &ended {
         panic.end_if_damaging(&session.cache);
-        // Its pins and its lane are given back all the same.
-        tracing::error!("a client of {} was cut off: {panic}", session.export.info.name);
+        // Its pins and its lane are released anyway.
+        tracing::error!("disconnected a client of {}: {panic}", session.export.info.name);
     }
     session.close();
 }
@@ -207,7 +207,7 @@ struct Session<'a> {
     transport: Transport<'a>,
     waker: &'a Waker,
     negotiated: Negotiated,
-    /// Memory of the cache that its replies may pin beyond its own part.
+    /// Lease of cache memory that its replies may pin beyond its own share.
     lease: Lease,
     cache: Arc<ArenaCache>,
     clock: Arc<dyn Clock>,
@@ -331,7 +331,7 @@ impl Session<'_> {
         self.output.heap_bytes() < REPLY_HEAP_BYTES_MAX
     }
 
-    /// Bytes of the cache that answers pin, or will pin when the store has read them.
+    /// Returns the bytes of the cache that replies pin, or will pin when the store has read them.
     fn pinned_bytes(&self) -> usize {
         self.output.pinned_bytes() + self.parts.reading_bytes()
     }
@@ -340,9 +340,9 @@ impl Session<'_> {
         self.cache.frame_count() as usize * BLOCK_BYTES
     }
 
-    /// Bytes of a read of `len` bytes that may be pinned now: all, a smaller piece, or none.
+    /// Returns how much of a read of `len` bytes may be pinned now: all, a smaller piece, or none.
     fn grant_piece(&mut self, len: u32) -> u32 {
-        // Ragged ends pin their frames as a whole.
+        // Frames at unaligned ends are pinned as a whole.
         let wanted = (len as usize).min(READ_PIECE_BYTES as usize) + 2 * BLOCK_BYTES;
         let (cache_bytes, pinned_bytes) = (self.cache_bytes(), self.pinned_bytes());
         let granted =

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 /// of a read, so that sending one does not go back and forth with the client.
 const SEND_BUFFER_BYTES: usize = 1 << 20;
 
-/// Asks for the bytes that the peer has not taken; another name of the same number (tcp(7)).
+/// The ioctl for bytes that the peer has not acknowledged; same number as `TIOCOUTQ` (tcp(7)).
 #[expect(clippy::cast_possible_truncation, reason = "a number of two bytes")]
 const SIOCOUTQ: ioctl::Opcode = libc::TIOCOUTQ as ioctl::Opcode;
 
@@ -20,9 +20,9 @@ const SIOCOUTQ: ioctl::Opcode = libc::TIOCOUTQ as ioctl::Opcode;
 #[derive(Debug)]
 pub(super) struct Socket {
     fd: OwnedFd,
-    /// Bytes that the kernel has taken; written by the thread of the connection alone.
+    /// Bytes passed to the kernel; written only by the connection's thread.
     sent_bytes: AtomicU64,
-    /// Whether anything was received.
+    /// True after the first received byte.
     has_received: AtomicBool,
 }
 
@@ -39,12 +39,12 @@ impl Socket {
         Socket { fd, sent_bytes: AtomicU64::new(0), has_received: AtomicBool::new(false) }
     }
 
-    /// Whether the client has sent anything.
+    /// Returns whether the client has sent anything.
     pub(super) fn has_received(&self) -> bool {
         self.has_received.load(Ordering::Relaxed)
     }
 
-    /// The address of a client by TCP.
+    /// Returns the address of a TCP client.
     pub(super) fn peer(&self) -> Option<IpAddr> {
         let address = rustix::net::getpeername(&self.fd).ok()??;
         SocketAddr::try_from(address).ok().map(|address| address.ip())
@@ -66,12 +66,12 @@ impl Socket {
         Ok(sent)
     }
 
-    /// Bytes that the kernel has taken since the connection began, and those of them that the peer
-    /// has not taken (tcp(7), unix(7): `SIOCOUTQ`).
+    /// Returns the bytes passed to the kernel since the connection began, and how many of them the
+    /// peer has not received (tcp(7), unix(7): `SIOCOUTQ`).
     pub(super) fn sent_and_queued(&self) -> (u64, u64) {
         // SAFETY: `SIOCOUTQ` writes one int.
         let request = unsafe { ioctl::Getter::<SIOCOUTQ, libc::c_int>::new() };
-        // SAFETY: it is about a socket.
+        // SAFETY: the descriptor is a socket.
         let queued = unsafe { ioctl::ioctl(&self.fd, request) };
         let queued = queued.ok().and_then(|bytes| u64::try_from(bytes).ok());
         (self.sent_bytes.load(Ordering::Relaxed), queued.unwrap_or(0))

@@ -91,7 +91,7 @@ impl<'a> Transport<'a> {
         if self.channel.is_none() { PLAIN_SLICES_MAX } else { TLS_SLICES_MAX }
     }
 
-    /// Bytes that the kernel has taken, and those of them that the client has not taken.
+    /// Returns the bytes passed to the kernel, and how many of them the client has not received.
     pub(super) fn sent_and_queued(&self) -> (u64, u64) {
         self.socket.sent_and_queued()
     }

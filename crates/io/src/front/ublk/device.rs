@@ -148,7 +148,7 @@ impl BlockDevice {
             let ready = sender.clone();
             let thread = std::thread::Builder::new().name("ublk".into());
             let cache = Arc::clone(engine.cache());
-            // When the thread ends the kernel fails what is under way and what comes.
+            // When the thread ends, the kernel fails requests in flight and later ones.
             let serve = move || {
                 confine_thread(&cache, "a queue of a block device", || opening.serve(&ready));
             };

@@ -162,11 +162,11 @@ pub(crate) struct SourceFile {
     opens: AtomicUsize,
     /// Up to here something of it may be in the cache.
     reach: AtomicU64,
-    /// What direct I/O by those who use it must be aligned to, plus one; 0 if that is not known.
+    /// Alignment that direct I/O by users of the file needs, plus one; 0 if unknown.
     alignment: AtomicU32,
-    /// The rights that programs made from it have.
+    /// Rights that the file gives to programs executed from it.
     rights: Rights,
-    /// The kernel's pages of it.
+    /// Pages of the file in the kernel's page cache.
     pages: Pages,
     /// Whether it can be opened again whatever its mode becomes.
     reopens: bool,

@@ -74,7 +74,7 @@ pub enum UpstreamError {
         /// Why, and what to do.
         reason: String,
     },
-    /// Another cache of this machine has it.
+    /// Another cache of this machine has the export.
     #[error(transparent)]
     Claimed(#[from] ClaimError),
 }

@@ -1,5 +1,5 @@
-//! Direct I/O and file handles: what a mount refuses as the folder's file system does, and what it
-//! does not have.
+//! Direct I/O and file handles: a mount refuses the same requests as SOURCE's file system, and has
+//! no file handles.
 
 use super::{Service, Setting, can_mount};
 use larder_testing::skip;
@@ -9,11 +9,11 @@ use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags};
 use std::fs;
 use std::path::Path;
 
-/// Bytes that direct I/O takes from anywhere.
+/// Offset of the buffer that direct I/O accepts everywhere.
 #[repr(C, align(4096))]
 struct Aligned([u8; 16_384]);
 
-/// What comes of reads and writes at all kinds of places, of all kinds of lengths.
+/// Returns the results of reads and writes at various offsets, of various lengths.
 fn transfers(path: &Path) -> Vec<String> {
     fs::write(path, vec![1; 20_000]).expect("room");
     let flags = OFlags::RDWR | OFlags::DIRECT | OFlags::CLOEXEC;
@@ -70,7 +70,7 @@ fn direct_io_on_what_takes_anything_takes_anything() {
     }
 }
 
-/// Asks for the handle of a file; the error, if there is none to be had.
+/// Requests the handle of a file; returns the error, if there is one.
 fn handle_error(path: &Path) -> Option<Errno> {
     #[repr(C)]
     struct Handle {
@@ -82,7 +82,7 @@ fn handle_error(path: &Path) -> Option<Errno> {
     let mut handle = Handle { bytes: 128, kind: 0, data: [0; 128] };
     let mut mount = 0_i32;
     let (to, id) = (std::ptr::from_mut(&mut handle), std::ptr::from_mut(&mut mount));
-    // SAFETY: the path ends in a zero, and there is room for as much as the head says.
+    // SAFETY: the path ends in a zero, and the buffer is as long as the header says.
     let got = unsafe {
         libc::syscall(libc::SYS_name_to_handle_at, libc::AT_FDCWD, path.as_ptr(), to, id, 0)
     };

@@ -1,7 +1,7 @@
-//! Threads that write to a file beside threads that store to it through a mapping, into the same
-//! pages: nothing of either may be lost.
+//! Threads that write to a file, and threads that store into the same pages through a mapping:
+//! neither may lose data.
 //!
-//! Done by a process of its own, as all that maps what this process serves.
+//! Runs in a process of its own, like all tests that map files that this process serves.
 
 use super::elsewhere;
 use super::{Service, Setting, can_mount};
@@ -16,12 +16,12 @@ use std::sync::Barrier;
 const PAGE: usize = 4096;
 const PAGES: usize = 64;
 const BYTES: usize = PAGES * PAGE;
-/// Threads that store, and as many that write.
+/// Number of threads that store, and of threads that write.
 const PAIRS: usize = 4;
-/// Files, one after the other, unless the environment says how many.
+/// Number of files, one after the other, unless the environment sets it.
 const ROUNDS: &str = "40";
 
-/// Where a thread leaves its mark in a page. Those of writers and storers lie side by side.
+/// Offset in a page of a thread's mark. Marks of writers and storers lie side by side.
 fn mark_at(thread: usize, page: usize) -> usize {
     page * PAGE + thread * size_of::<u64>()
 }
@@ -32,13 +32,13 @@ fn mark(thread: usize, page: usize, round: usize) -> u64 {
 
 struct Map(*mut u8);
 
-// SAFETY: it is memory that is there until the mapping is dropped; each place is one thread's.
+// SAFETY: the memory is mapped until the mapping is dropped; each offset belongs to one thread.
 unsafe impl Sync for Map {}
 
 impl Map {
     fn new(file: &OwnedFd) -> Self {
         let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
-        // SAFETY: a new mapping, where the kernel wants it.
+        // SAFETY: a new mapping at an address that the kernel chooses.
         let map =
             unsafe { rustix::mm::mmap(std::ptr::null_mut(), BYTES, protection, flags, file, 0) };
         Map(map.expect("it can be mapped").cast())
@@ -46,24 +46,24 @@ impl Map {
 
     fn at(&self, place: usize) -> *mut u64 {
         assert!(place < BYTES && place.is_multiple_of(8));
-        // SAFETY: it lies in the mapping.
+        // SAFETY: the offset lies in the mapping.
         unsafe { self.0.add(place) }.cast()
     }
 
     fn store(&self, place: usize, value: u64) {
-        // SAFETY: the place is this thread's alone.
+        // SAFETY: the offset belongs to this thread.
         unsafe { self.at(place).write_volatile(value) };
     }
 
     fn load(&self, place: usize) -> u64 {
-        // SAFETY: the file has these bytes, and those who store have ended.
+        // SAFETY: the file has these bytes, and the storing threads have ended.
         unsafe { self.at(place).read_volatile() }
     }
 }
 
 impl Drop for Map {
     fn drop(&mut self) {
-        // SAFETY: exactly what was mapped, and nobody uses it any more.
+        // SAFETY: exactly the mapped range, and no thread uses it any more.
         unsafe { rustix::mm::munmap(self.0.cast(), BYTES) }.expect("it is mapped");
     }
 }
@@ -102,7 +102,7 @@ fn round(path: &Path, round: usize) {
             scope.spawn(move || {
                 start.wait();
                 for step in 0..PAGES {
-                    // Half of them the other way round, so that all meet.
+                    // Half of the threads go backwards, so that all meet.
                     let page = if thread % 2 == 0 { step } else { PAGES - 1 - step };
                     let (place, value) = (mark_at(thread, page), mark(thread, page, round));
                     if thread < PAIRS {
@@ -125,7 +125,7 @@ fn round(path: &Path, round: usize) {
     verify(round, "as read after it was closed", |place| word(&bytes, place));
 }
 
-/// The part of another process.
+/// The test body, run by another process.
 #[test]
 fn part_of_another_process() {
     let Some(words) = elsewhere::words("holes") else { return };

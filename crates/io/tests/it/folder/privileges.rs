@@ -1,6 +1,6 @@
-//! Rights that files give to programs, and that writes take: what is left after a write by another
-//! user is what the same write leaves on a plain folder, and a program that is run in that moment
-//! has none of them.
+//! Rights that files give to programs, and that writes clear: a write by another user leaves the
+//! same mode as on a plain directory, and a program that is executed at that moment has none of the
+//! rights.
 
 use super::elsewhere;
 use super::{Rule, Service, Setting, can_mount, rule};
@@ -17,7 +17,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Somebody who may nothing that root may.
+/// An unprivileged user.
 const OTHER: u32 = 65_534;
 const PAGE: usize = 4096;
 const CAPABILITIES: &str = "security.capability";
@@ -26,13 +26,14 @@ const CAPABILITIES: &str = "security.capability";
 #[repr(C, align(4096))]
 struct Aligned([u8; PAGE]);
 
-/// Does something as another user, in a thread that ends with it.
+/// Runs an action as another user, in a thread of its own.
 fn as_other<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {
         let other = scope.spawn(|| {
-            // SAFETY: it changes as whom this thread alone acts on files, until it ends here.
+            // SAFETY: it changes the file system user ID of this thread alone, until the thread
+            // ends here.
             unsafe { libc::setfsgid(OTHER) };
-            // SAFETY: as above. With it go the rights of root on files.
+            // SAFETY: as above. This also drops the capabilities of root on files.
             unsafe { libc::setfsuid(OTHER) };
             work()
         });
@@ -49,7 +50,7 @@ fn write_all(file: OwnedFd) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Writes bytes through a pipe, which the kernel moves into the file.
+/// Writes bytes through a pipe, from which the kernel moves them into the file.
 fn splice(path: &Path) -> Result<(), Errno> {
     let file = open(path, OFlags::WRONLY)?;
     let (read, write) = rustix::pipe::pipe()?;
@@ -73,7 +74,7 @@ fn allocate(path: &Path, flags: FallocateFlags) -> Result<(), Errno> {
 /// Changes the contents of a file.
 type Change = fn(&Path) -> Result<(), Errno>;
 
-/// Every way of doing that.
+/// All ways to do that.
 const WAYS: [(&str, Change); 11] = [
     ("write", |path| write_all(open(path, OFlags::WRONLY)?)),
     ("append", |path| write_all(open(path, OFlags::WRONLY | OFlags::APPEND)?)),
@@ -101,7 +102,7 @@ fn has_capabilities(path: &Path) -> bool {
     rustix::fs::getxattr(path, CAPABILITIES, &mut [0; 0][..]).is_ok()
 }
 
-/// The rights that a file gives.
+/// Returns the rights that a file gives.
 fn rights(path: &Path) -> (String, bool) {
     let mode = fs::metadata(path).expect("it is there").permissions().mode();
     (format!("{:o}", mode & 0o7777), has_capabilities(path))
@@ -110,8 +111,8 @@ fn rights(path: &Path) -> (String, bool) {
 /// Modes that give rights; a file of the last one has capabilities.
 const MODES: [u32; 5] = [0o4777, 0o2777, 0o6777, 0o2767, 0o777];
 
-/// What each way leaves of each kind of rights of a file in `root`; `behind` is where it is looked
-/// at as well.
+/// Returns the rights that each way leaves of each mode for a file in `root`; they are also
+/// compared with `behind`.
 fn left(root: &Path, behind: &Path, modes: &[u32]) -> Vec<String> {
     let mut left = Vec::new();
     fs::write(root.join("f.from"), vec![3; 200]).expect("room");
@@ -169,8 +170,8 @@ fn every_write_takes_the_rights_that_it_takes_on_a_plain_folder() {
     for (name, setting) in settings {
         let service = Service::new(setting);
         open_to_all(service.at.path());
-        // Setgid without the group's right to execute gives no right; where the kernel writes by
-        // itself it stays.
+        // Setgid without execute permission for the group gives no right; it stays where the kernel
+        // writes itself.
         let modes: Vec<u32> =
             MODES.into_iter().filter(|mode| name != "uncached" || *mode != 0o2767).collect();
         let wanted = left(plain.path(), plain.path(), &modes);
@@ -180,9 +181,9 @@ fn every_write_takes_the_rights_that_it_takes_on_a_plain_folder() {
     }
 }
 
-/// Where the version of the program stands.
+/// Offset of the program's version.
 const VERSION_AT: usize = 138;
-/// What the program exits with if it runs as root, beside its version.
+/// Exit status bit of the program if it runs as root.
 const AS_ROOT: i32 = 0x40;
 
 /// A program that exits with its version, and with `AS_ROOT` if its effective user is root.
@@ -198,7 +199,7 @@ fn program(version: u8) -> Vec<u8> {
     let half = |number: u16| number.to_le_bytes().to_vec();
     let word = |number: u32| number.to_le_bytes().to_vec();
     let long = |number: u64| number.to_le_bytes().to_vec();
-    // An ELF header for x86-64 with one program header: all of it, to be read and run.
+    // An ELF header for x86-64 with one program header that maps the whole file.
     let header = [
         b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0".to_vec(),
         [half(2), half(62), word(1), long(BASE + 120), long(64), long(0), word(0)].concat(),
@@ -213,7 +214,8 @@ fn program(version: u8) -> Vec<u8> {
     program
 }
 
-/// What the program at `path` exits with when another user runs it; none if it is being written.
+/// Returns the exit status of the program at `path`, run by another user; none if it is being
+/// written.
 fn run_as_other(path: &Path) -> Option<i32> {
     match Command::new(path).uid(OTHER).gid(OTHER).status() {
         Ok(status) => Some(status.code().expect("it exits")),
@@ -222,7 +224,7 @@ fn run_as_other(path: &Path) -> Option<i32> {
     }
 }
 
-/// Changes the version of the program as another user, who may write to it.
+/// Changes the version of the program as another user who may write to it.
 fn change_version(path: &Path, way: &str, version: u8) {
     let page = Aligned(program(version).try_into().expect("a page"));
     let flags = match way {
@@ -232,31 +234,31 @@ fn change_version(path: &Path, way: &str, version: u8) {
     let changed = as_other(|| {
         let file = loop {
             match open(path, flags) {
-                // It is being run.
+                // The program is running.
                 Err(Errno::TXTBSY) => std::thread::yield_now(),
                 other => break other?,
             }
         };
-        // What is stored in a mapping keeps the rights on a plain folder.
+        // A store through a mapping keeps the rights on a plain directory.
         if way != "mapped" {
             assert_eq!(rustix::io::pwrite(&file, &page.0, 0)?, PAGE);
             return Ok(());
         }
         let (read_write, shared) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
-        // SAFETY: a new mapping, where the kernel wants it.
+        // SAFETY: a new mapping at an address that the kernel chooses.
         let map =
             unsafe { rustix::mm::mmap(std::ptr::null_mut(), PAGE, read_write, shared, &file, 0) }?;
-        // SAFETY: a page is mapped, and this is inside of it.
+        // SAFETY: a page is mapped, and the offset lies inside it.
         let at = unsafe { map.cast::<u8>().add(VERSION_AT) };
-        // SAFETY: nobody else uses the mapping.
+        // SAFETY: no other code uses the mapping.
         unsafe { at.write_volatile(version) };
-        // SAFETY: exactly what was mapped.
+        // SAFETY: exactly the mapped range.
         unsafe { rustix::mm::munmap(map, PAGE) }
     });
     changed.expect("all may write to it");
 }
 
-/// Makes it a program of root's again that runs as root, and that all may write to.
+/// Makes it again a setuid program of root that all users may write to.
 fn make_setuid(path: &Path) {
     let file = open(path, OFlags::WRONLY).expect("root may");
     assert_eq!(rustix::io::pwrite(&file, &program(1), 0), Ok(PAGE));
@@ -266,11 +268,11 @@ fn make_setuid(path: &Path) {
     rustix::fs::setxattr(path, CAPABILITIES, &capabilities(), flags).expect("root may");
 }
 
-/// One write after another, each followed by a start of the program at once.
+/// One write after another, each followed at once by a start of the program.
 fn one_after_another(path: &Path, way: &str, attempts: u32) {
     for attempt in 0..attempts {
         make_setuid(path);
-        // From now on the kernel knows the mode.
+        // Makes the kernel read the mode.
         if attempt % 2 == 0 {
             assert_eq!(run_as_other(path), Some(1 | AS_ROOT), "it is setuid");
         }
@@ -281,7 +283,7 @@ fn one_after_another(path: &Path, way: &str, attempts: u32) {
     }
 }
 
-/// Starts of the program while it is written to.
+/// Starts the program while it is written to.
 fn side_by_side(path: &Path, way: &str, attempts: u32) {
     for attempt in 0..attempts {
         make_setuid(path);
@@ -301,22 +303,22 @@ fn side_by_side(path: &Path, way: &str, attempts: u32) {
     }
 }
 
-/// The part of another process: attempts on the program in a folder.
+/// The test body, run by another process: attempts on the program in a directory.
 #[test]
 fn part_of_another_process() {
     let Some(words) = elsewhere::words("privileges") else { return };
     let [path, way, attempts] = words.as_slice() else { panic!("{words:?}") };
     let (path, attempts) = (Path::new(path), attempts.parse().expect("a number"));
     one_after_another(path, way, attempts);
-    // What is stored in a mapping keeps the rights on a plain folder.
+    // A store through a mapping keeps the rights on a plain directory.
     if way != "mapped" {
         side_by_side(path, way, attempts);
     }
 }
 
-/// How often each attempt is made, unless the environment says so,
+/// Total number of attempts of each kind, unless the environment sets it,
 const ATTEMPTS: &str = "30";
-/// and how often by one process.
+/// and number of attempts per process.
 const ATTEMPTS_AT_ONCE: u32 = 500;
 
 fn race(setting: Setting) {

@@ -1,5 +1,5 @@
-//! What a mount must not let its users do, since the folder's own mount does not: run programs as
-//! others, open devices, run programs at all, write.
+//! Actions that a mount must refuse because SOURCE's own mount does: setuid programs, devices, all
+//! programs, writes.
 
 use super::elsewhere;
 use super::{Service, Setting, can_mount};
@@ -11,7 +11,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// A file system in memory that is mounted with restrictions, until this is dropped.
+/// A file system in memory that is mounted with restrictions until this is dropped.
 struct Mounted(PathBuf);
 
 impl Mounted {
@@ -44,7 +44,7 @@ fn restrictions(path: &Path) -> StatVfsMountFlags {
     rustix::fs::statvfs(path).expect("it is mounted").f_flag & known
 }
 
-/// Puts a program and a device into a folder.
+/// Puts a program and a device into a directory.
 fn fill(folder: &Path) {
     let program = folder.join("program");
     fs::write(&program, "#!/bin/sh\nexit 7\n").expect("room");
@@ -56,7 +56,7 @@ fn fill(folder: &Path) {
         .expect("root may");
 }
 
-/// What comes of running the program and of opening the device.
+/// Returns the results of running the program and of opening the device.
 fn tried(folder: &Path) -> (Option<Errno>, Option<Errno>) {
     let errno = |error: std::io::Error| Errno::from_io_error(&error).expect("of the kernel");
     let ran = elsewhere::status(&folder.join("program")).err().map(errno);
@@ -110,12 +110,12 @@ fn a_folder_that_becomes_restricted_restricts_its_mount() {
     mounted.remount(MountFlags::NODEV);
     rig::eventually("it follows", || is(StatVfsMountFlags::NODEV));
     assert_eq!(tried(&at), (None, Some(Errno::ACCESS)));
-    // Once more, and not back.
+    // The mount follows again, and never loses a restriction.
     mounted.remount(MountFlags::NOEXEC);
     let both = StatVfsMountFlags::NODEV | StatVfsMountFlags::NOEXEC;
     rig::eventually("it follows again", || is(both));
     assert_eq!(tried(&at), (Some(Errno::ACCESS), Some(Errno::ACCESS)));
-    // What is mounted inside of it later counts too.
+    // A mount inside SOURCE that is added later counts too.
     let inside = Mounted::new(&mounted.0.join("inside"), MountFlags::NOSUID);
     rig::eventually("it follows what is inside", || is(both | StatVfsMountFlags::NOSUID));
     drop(inside);
@@ -142,7 +142,7 @@ fn a_restricted_mount_inside_of_the_folder_restricts_all_of_it() {
     drop((mounted, source));
 }
 
-/// Every change of names, attributes and contents in `folder`, and what comes of it.
+/// Every change of names, attributes and contents in `folder`, with its result.
 fn changes(folder: &Path) -> Vec<(&'static str, Result<(), Errno>)> {
     let (file, dir, new) = (folder.join("file"), folder.join("dir"), folder.join("new"));
     let cwd = rustix::fs::CWD;
@@ -188,7 +188,7 @@ fn fill_to_change(folder: &Path) {
     fs::create_dir(folder.join("dir")).expect("room");
 }
 
-/// Mounts a folder with something in it that is read-only, and compares.
+/// Mounts a directory with a read-only part, and compares the results.
 fn compare_read_only(make: impl FnOnce(&TempDir) -> (Vec<Mounted>, PathBuf), private: bool) {
     let source = tempfile::tempdir().expect("a folder");
     let (mounted, inside) = make(&source);
@@ -200,7 +200,7 @@ fn compare_read_only(make: impl FnOnce(&TempDir) -> (Vec<Mounted>, PathBuf), pri
     let source = service.end();
     drop((mounted, source));
     if inside != Path::new("") {
-        // What the kernel answers by itself, which does not know that a part is read-only.
+        // The kernel answers these itself, and does not know that a part is read-only.
         let own = ["remove what is missing", "ask for writing"];
         let pairs = found.iter_mut().zip(&wanted);
         pairs

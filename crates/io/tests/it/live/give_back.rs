@@ -79,7 +79,7 @@ fn it_goes_down_to_the_floor_and_back_to_what_was_asked_for() {
     assert!(usable(&engine) > 20 * MIB, "the floor holds but for its tables");
     assert_eq!(engine.cache().gauge(&served, Gauge::GivenBack), 40 * MIB);
     assert_eq!(engine.memory_bytes(), 64 * MIB, "what was asked for stays so");
-    // A size that is set meanwhile is recorded but not yet in force. Each second of calm adds a
+    // A size that is set meanwhile is recorded but not yet in force. Each quiet second adds a
     // sixteenth of it.
     engine.set_memory(32 * MIB).expect("enough for the volume");
     eventually("the requested size is recorded", || giving.state().full_bytes == 32 * MIB);

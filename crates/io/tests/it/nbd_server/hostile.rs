@@ -1,7 +1,7 @@
 //! Hostile clients: the memory of the server stays bounded, and another client is served.
 //!
-//! The server runs in a process of its own, this test program started once more, so that its memory
-//! is not that of the clients.
+//! The server runs in a process of its own (this test program, started again), so that its memory
+//! is counted without the clients'.
 
 use super::{MIB, Service};
 use crate::common::PATIENCE;
@@ -18,16 +18,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How the process of the server listens: `unix`, `tcp` or `tls`.
+/// Listening mode of the server process: `unix`, `tcp` or `tls`.
 const HOW: &str = "LARDER_TEST_HOSTILE";
 const EXPORT_BYTES: u64 = 32 * MIB;
 const MEMORY_BYTES: u64 = 16 * MIB;
-/// Another client is served within this time, however busy the machine is.
+/// Time within which another client must be served, however busy the machine is.
 const SERVED_WITHIN: Duration = Duration::from_secs(10);
-/// All but two of the connections that a server takes.
+/// Number of attacking connections: all but two that the server accepts.
 const CONNECTIONS: usize = 62;
 
-/// Serves with a full cache until the standard input ends.
+/// Serves with a full cache until standard input ends.
 #[test]
 fn the_process_that_serves_hostile_clients() {
     let Ok(how) = std::env::var(HOW) else { return };
@@ -52,10 +52,10 @@ fn the_process_that_serves_hostile_clients() {
     service.end();
 }
 
-/// That process.
+/// The server process.
 struct Process {
     child: Child,
-    /// What it says at its end must be taken.
+    /// Its standard output, which has to be read to the end.
     _said: BufReader<ChildStdout>,
     uri: NbdUri,
     target: Target,
@@ -90,7 +90,7 @@ impl Process {
         Process { child, _said: said, uri: NbdUri { tls, ..uri }, target }
     }
 
-    /// Its resident memory, in bytes.
+    /// Returns its resident memory in bytes.
     fn resident_bytes(&self) -> u64 {
         let path = format!("/proc/{}/status", self.child.id());
         let text = std::fs::read_to_string(path).expect("it runs");
@@ -99,7 +99,7 @@ impl Process {
         kib.parse::<u64>().expect("a number") << 10
     }
 
-    /// Reads, writes and goes.
+    /// Connects, reads, writes and disconnects.
     fn serve_another(&self) -> Result<(), ClientError> {
         let options = ConnectOptions { timeout: Some(SERVED_WITHIN), ..ConnectOptions::default() };
         let mut client = Client::connect_with(&self.uri, options)?;
@@ -108,8 +108,8 @@ impl Process {
         client.disconnect()
     }
 
-    /// Lets clients of a kind attack until `enough` holds; the most memory that the server took on,
-    /// and the longest time that another client had to wait.
+    /// Lets clients of one kind attack until `enough` holds. Returns the most memory that the
+    /// server added, and the longest time that another client waited.
     fn resist(
         &self,
         kind: Kind,
@@ -132,7 +132,7 @@ impl Process {
                     (last, last_at) = (done, asked);
                 }
                 assert!(asked - last_at < PATIENCE, "{kind:?}: no progress: {counts:?}");
-                // Its handshake may have to go, too, while others begin all the time.
+                // Its handshake may also be ended, while the attackers keep starting new ones.
                 while let Err(error) = self.serve_another() {
                     let waited = asked.elapsed();
                     assert!(waited < SERVED_WITHIN, "{kind:?}: not served: {error}; {counts:?}");
@@ -144,7 +144,7 @@ impl Process {
         (most - before, slowest)
     }
 
-    /// Lets it end: nothing may be held any more.
+    /// Ends the server, which must hold no frames by then.
     fn end(mut self) {
         drop(self.child.stdin.take());
         let status = self.child.wait().expect("it ends");
@@ -154,13 +154,13 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It ends with its standard input, where it has not ended yet.
+        // Closing standard input ends it, if it still runs.
         drop(self.child.stdin.take());
         drop(self.child.wait());
     }
 }
 
-/// Ends the attack also where the test fails.
+/// Ends the attack even if the test fails.
 struct StopAtEnd<'a>(&'a AtomicBool);
 
 impl Drop for StopAtEnd<'_> {
@@ -172,7 +172,7 @@ impl Drop for StopAtEnd<'_> {
 #[test]
 fn replies_free_their_memory_as_they_are_sent() {
     let server = Process::start("tcp");
-    // The replies that the server has sent, and that nothing may hold any more.
+    // Replies that the server has sent must not stay in memory.
     let enough = |counts: &Counts, _| counts.received_bytes.load(Ordering::Relaxed) > 32 * MIB;
     for kind in [Kind::UnreadError, Kind::UnreadStatus] {
         let (grown, _) = server.resist(kind, 3, enough);
@@ -181,7 +181,7 @@ fn replies_free_their_memory_as_they_are_sent() {
     server.end();
 }
 
-/// A moment of each kind of client, as many of them as the server takes.
+/// Runs each kind of attack briefly, with as many clients as the server accepts.
 fn every_kind_is_bounded(how: &str) {
     let server = Process::start(how);
     for kind in Kind::ALL {

@@ -133,7 +133,8 @@ fn requests_at_hand_go_on_when_the_client_reads_its_answers() {
     service.end();
 }
 
-/// A server whose store can be stalled, that waits `send_time_max` for clients that take nothing.
+/// Starts a server whose store can be stalled, and that disconnects clients that receive nothing
+/// for `send_time_max`.
 fn impatient(send_time_max: Duration) -> (Service, Arc<AtomicBool>) {
     let store = DelayStore::new(Memory::new(32 * MIB), 0);
     let stalled = store.stall_switch();
@@ -143,7 +144,7 @@ fn impatient(send_time_max: Duration) -> (Service, Arc<AtomicBool>) {
     (Service::start(engine, volume, Arc::new(Solid), limits, false), stalled)
 }
 
-/// Asks for 8 MiB, which no socket holds.
+/// Requests 8 MiB, more than a socket holds.
 fn ask_for_much(service: &Service) -> UnixStream {
     let mut client = service.connect_raw();
     for i in 0..8 {
@@ -165,7 +166,7 @@ fn a_client_that_takes_no_replies_is_closed_after_the_time() {
     let mut came = Vec::new();
     stuck.read_to_end(&mut came).expect("the end of the connection");
     assert!(came.len() < 8 << 20, "all replies came");
-    // A client that is owed nothing may be idle for longer.
+    // An idle client without waiting replies is not disconnected.
     idle.read_at(0, &mut [0; 4096]).expect("it is served");
     idle.disconnect().expect("it is served");
     service.end();
@@ -175,7 +176,7 @@ fn a_client_that_takes_no_replies_is_closed_after_the_time() {
 fn a_slow_client_and_one_whose_store_stalls_are_not_closed() {
     let limit = Duration::from_secs(1);
     let (service, stalled) = impatient(limit);
-    // What the slow one wants is in the cache.
+    // The slow client reads cached data.
     let mut waiting = service.connect(true);
     waiting.read_at(0, &mut vec![0; 8 << 20]).expect("it is served");
     let mut slow = ask_for_much(&service);
@@ -184,7 +185,7 @@ fn a_slow_client_and_one_whose_store_stalls_are_not_closed() {
     let begun = Instant::now();
     let mut left = 8 * (16 + (1 << 20));
     let mut some = vec![0; 128 << 10];
-    // Slowly, for three times as long as a client may take nothing.
+    // The client receives slowly, for three times the limit.
     while begun.elapsed() < 3 * limit {
         let count = slow.read(&mut some).expect("it is served");
         left -= count;
@@ -196,7 +197,7 @@ fn a_slow_client_and_one_whose_store_stalls_are_not_closed() {
         left -= count;
     }
     stalled.store(false, Ordering::Release);
-    // Another request makes the store look again.
+    // Another request wakes the store.
     service.connect(true).read_at(30 * MIB, &mut [0; 4096]).expect("it is served");
     waiting.wait().expect("the store goes on").result.expect("it is served");
     drop((slow, waiting));

@@ -41,7 +41,7 @@ pub(super) fn picture(case: &Case<'_>, windows: u64) -> Result<Picture, SizingEr
     let columns = usize::try_from(SLICES).expect("few slices");
     let mut heat = vec![vec![0_u64; columns]; rows];
     let timed = survey.duration_ns > 0;
-    // In 128 bits: the last moment may be the last that 64 bits count.
+    // In 128 bits: the last time may be the largest number of 64 bits.
     let length =
         if timed { u128::from(survey.duration_ns) + 1 } else { u128::from(survey.requests) };
     let mut slices: Vec<Slice> = (0..SLICES)

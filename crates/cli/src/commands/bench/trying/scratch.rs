@@ -75,7 +75,7 @@ pub(super) fn clear_up(parent: &Path, sockets: &Path) {
 }
 
 impl Scratch {
-    /// Makes everything; the socket is in a folder of its own in `sockets`.
+    /// Creates all files; the socket gets a directory of its own in `sockets`.
     pub(super) fn make(parent: &Path, sockets: &Path) -> Result<Scratch> {
         let what = || format!("make a scratch folder in {}", parent.display());
         let folder = Kept::make(parent, STEM).with_context(what)?;

@@ -76,7 +76,7 @@ pub(in crate::front::fuse) mod capability {
     pub(in crate::front::fuse) const DIRECT_IO_ALLOW_MMAP: u64 = 1 << 36;
     /// The kernel can read and write files of ours by itself.
     pub(in crate::front::fuse) const PASSTHROUGH: u64 = 1 << 37;
-    /// File handles lead to nothing, and there are none to be had (Linux 6.9).
+    /// File handles do not resolve; name_to_handle_at(2) fails (Linux 6.9).
     pub(in crate::front::fuse) const NO_EXPORT_SUPPORT: u64 = 1 << 38;
     /// Requests can come by rings.
     pub(in crate::front::fuse) const OVER_IO_URING: u64 = 1 << 41;
@@ -114,6 +114,6 @@ pub(in crate::front::fuse) mod notice {
     pub(in crate::front::fuse) const INODE: i32 = 2;
     /// The same of a name.
     pub(in crate::front::fuse) const ENTRY: i32 = 3;
-    /// Names of nodes that no program uses are to be forgotten (Linux 6.18).
+    /// Prunes the dentries of nodes that no program uses (Linux 6.18).
     pub(in crate::front::fuse) const PRUNE: i32 = 9;
 }

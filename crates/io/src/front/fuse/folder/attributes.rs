@@ -123,7 +123,8 @@ impl Folder {
             }
             self.section(file).check_writable()?;
             self.check_unclaimed(node)?;
-            // The kernel has taken them, but for setgid without the right of the group to execute.
+            // The kernel has already cleared them, except setgid on a file that its group may not
+            // execute.
             if file.gives_rights() {
                 file.take_rights(header.uid != 0, |group| is_member(header, group))?;
             }

@@ -42,10 +42,10 @@ const CLERKS: usize = 4;
 /// How long the kernel may take at the end for what it is being told.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Longest time that a request waits for a descriptor.
+/// Maximum time that a request waits for a file descriptor.
 const DESCRIPTOR_PATIENCE: Duration = Duration::from_secs(2);
 
-/// Name of the thread that writes to files of which the kernel has pages.
+/// Name of the thread that writes to files that have pages in the kernel's page cache.
 const PAGE_WRITER: &str = "page-writer";
 
 /// What a clerk is asked for.
@@ -65,7 +65,7 @@ pub(in crate::front::fuse) enum Job {
     Changed { node: Arc<Node>, contents: bool },
     /// To have it forget what a name in a directory leads to.
     Renamed { directory: Arc<Node>, name: CString },
-    /// To have the kernel forget files, so that there are descriptors again.
+    /// Make the kernel forget files, to free file descriptors.
     Shed,
     /// To end.
     End,
@@ -78,17 +78,18 @@ pub(in crate::front::fuse) struct Clerks {
     /// The way to the one who tells the kernel what others have changed. It may have to wait for
     /// requests, so it answers none.
     news: Sender<Job>,
-    /// Requests for the thread that writes to files of which the kernel has pages, and has the
-    /// kernel drop these. It waits only for requests that other threads answer.
+    /// Requests for the thread that writes to files that have pages in the kernel's page cache, and
+    /// that makes the kernel drop these pages. The thread waits only for requests that other
+    /// threads answer.
     beside_pages: Sender<Job>,
     threads: Arc<Mutex<Vec<JoinHandle<()>>>>,
-    /// The threads behind `news` and `beside_pages`.
+    /// Threads that serve `news` and `beside_pages`.
     telling: Arc<Mutex<Vec<JoinHandle<()>>>>,
     failure: Arc<MountFailure>,
 }
 
 impl Clerks {
-    /// Starts the threads for a folder that is to be mounted at `at`.
+    /// Starts the threads for a directory that is to be mounted at `at`.
     pub(super) fn start(engine: &Arc<Engine>, folder: &Arc<Folder>, at: &Path) -> io::Result<Self> {
         let ((jobs, to_do), (news, to_tell)) = (channel(), channel());
         let (beside_pages, to_write) = channel();
@@ -126,7 +127,7 @@ impl Clerks {
         Ok(clerks)
     }
 
-    /// Whether an internal error has ended the mount.
+    /// Returns whether an internal error has ended the mount.
     pub(in crate::front::fuse) fn failure(&self) -> Arc<MountFailure> {
         Arc::clone(&self.failure)
     }
@@ -138,10 +139,10 @@ impl Clerks {
         }
     }
 
-    /// Passes on a write to a file of which the kernel has pages.
+    /// Queues a write to a file that has pages in the kernel's page cache.
     pub(super) fn write_beside_pages(&self, job: Job) {
         if self.beside_pages.send(job).is_err() {
-            tracing::debug!("a write came after the end");
+            tracing::debug!("a write arrived after the end");
         }
     }
 
@@ -166,14 +167,14 @@ impl Clerks {
         self.tell(Job::End);
         self.write_beside_pages(Job::End);
         let telling = std::mem::take(&mut *self.telling.lock().expect("no holder panics"));
-        // They may wait in the kernel for a request that nobody answers any more.
+        // They may wait in the kernel for a request that no thread answers any more.
         let begun = Instant::now();
         while !telling.iter().all(JoinHandle::is_finished) && begun.elapsed() < PATIENCE {
             std::thread::sleep(Duration::from_millis(1));
         }
         for thread in telling {
             if !thread.is_finished() {
-                tracing::warn!("the kernel was still being told of changes at the end");
+                tracing::warn!("a thread of the mount still waits for the kernel at the end");
             } else if thread.join().is_err() {
                 tracing::error!("a thread of the mount panicked");
             }
@@ -194,7 +195,7 @@ struct Clerk {
     kind: &'static str,
 }
 
-/// Refuses a request of a mount that has failed, if it was one that has an answer.
+/// Refuses a request of a failed mount, if `asker` is a request that expects an answer.
 fn refuse(asker: Option<(Way, InHeader)>) {
     if let Some((way, header)) = asker.filter(|(_, header)| !abi::is_unanswered(header.opcode)) {
         way.answer(header.unique, Err(Errno::IO));
@@ -234,11 +235,12 @@ impl Clerk {
             if self.clerks.failure.has_failed() {
                 refuse(asker);
             } else if let Err(panic) = confine(|| self.work(job)) {
-                // Whoever waits for an answer would wait for ever, in the kernel.
+                // Without an answer the process that made the request would block in the kernel for
+                // ever.
                 panic.end_if_damaging(&self.cache);
                 self.clerks.failure.fail(&panic);
                 refuse(asker);
-                // Completions of what was under way must not reach the next call.
+                // Completions of requests in flight must not reach the next call.
                 self.close_lanes();
             }
         }
@@ -274,7 +276,7 @@ impl Clerk {
         }
     }
 
-    /// Answers a request. One that only looks, and finds no descriptor, waits for some.
+    /// Answers a request. A look-up that gets no file descriptor is retried for a bounded time.
     fn answer_with_room(&mut self, header: &InHeader, body: &[u8]) -> Answered {
         let begun = Instant::now();
         loop {

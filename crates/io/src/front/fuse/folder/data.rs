@@ -1,7 +1,7 @@
 //! Requests about data of files: reads, writes and flushes, answered by the workers of the mount as
 //! those of volumes are, at the place in the store where the file lies.
 //!
-//! Invariants: a write that takes rights from a file has taken them before its bytes are there. In
+//! Invariants: a write that clears rights of a file clears them before its bytes are visible. In
 //! the cache, everything behind the end of a file is zeros up to the end of its last
 //! block. So a write that ends at the end can be made up to whole sectors, and need not wait for
 //! what is there.
@@ -33,14 +33,14 @@ const FAR: u64 = 1 << 40;
 /// Nodes that a thread finds without a lock.
 const RECENT: usize = 64;
 
-/// Who does what a request about data asks for.
+/// The thread that handles a request for data.
 #[derive(Debug)]
 enum Begun {
-    /// It has begun, or is answered.
+    /// This thread: the request has begun, or is answered.
     Here,
-    /// A thread that may wait has to do it.
+    /// A thread that may block.
     ByClerk,
-    /// The thread that writes to files of which the kernel has pages has to do it.
+    /// The thread that writes to files that have pages in the kernel's page cache.
     ByPageWriter,
 }
 
@@ -192,8 +192,9 @@ impl Worker {
         let Some(cached) = section.cached().filter(|_| is_whole) else {
             return Ok(Begun::ByClerk);
         };
-        // Last of all that may pass it on: a write that waits in a queue is not under way, or
-        // threads that wait for those under way could be what it waits for.
+        // The last check that may hand the request to another thread: a write that waits in a queue
+        // must not count as under way, or threads that wait for writes under way could deadlock
+        // with it.
         let under_way = match begin_write(section, &node.file, asked, asked.offset..end) {
             Ok(under_way) => under_way,
             Err(by_whom) => return Ok(by_whom),
@@ -251,8 +252,8 @@ impl Worker {
     }
 }
 
-/// Begins a write to a range of a file, where that has to be known while it is under way; else who
-/// has to do it.
+/// Begins a write to a byte range of a file, if it must be tracked while under way; otherwise
+/// returns the thread that has to handle it.
 fn begin_write(
     section: &Section,
     file: &Arc<SourceFile>,
@@ -269,12 +270,12 @@ fn begin_write(
     if parts == [range] { Ok(Some(page)) } else { Err(Begun::ByClerk) }
 }
 
-/// Takes from a file the rights that a write to it takes.
+/// Clears the rights of a file that a write to it has to clear.
 ///
-/// The kernel says for each write(2) that it passes on whether the writer keeps setuid and setgid.
-/// Where it keeps pages it has taken them before, but for setgid without the right of the group to
-/// execute. It does not say who has changed a page: then they go if another user than root has
-/// opened the file for writing.
+/// For each write(2) that it passes through, the kernel says whether the writer keeps setuid and
+/// setgid. Where the kernel caches pages it has already cleared them, except setgid on a file that
+/// its group may not execute. It does not say which process changed a page: then setuid and setgid
+/// are cleared if a user other than root has opened the file for writing.
 fn take_rights(
     folder: &Folder,
     node: &Node,
@@ -293,26 +294,26 @@ fn take_rights(
     node.file.take_rights(of_mode, |group| !is_page && is_member(header, group))
 }
 
-/// Whether the process that asks is a member of a group.
+/// Returns whether the requesting process is a member of a group.
 pub(super) fn is_member(header: &InHeader, group: u32) -> bool {
     if header.gid == group {
         return true;
     }
-    // The kernel's FUSE says no more; without /proc it counts as none.
+    // FUSE sends only the primary group; without /proc the process counts as no member.
     let status = std::fs::read_to_string(format!("/proc/{}/status", header.pid));
     let status = status.unwrap_or_default();
     let groups = status.lines().find_map(|line| line.strip_prefix("Groups:")).unwrap_or_default();
     groups.split_whitespace().any(|word| word.parse() == Ok(group))
 }
 
-/// Bytes of a read up to the end of the last block: no file system looks at the rest.
+/// Returns the bytes of a read up to the end of the last block; file systems do not check the rest.
 fn to_last_block(node: &Node, asked: &TransferIn) -> u64 {
     let end = node.file.size().next_multiple_of(BLOCK);
     u64::from(asked.size).min(end.saturating_sub(asked.offset))
 }
 
-/// Refuses direct I/O of `len` bytes that the folder's file system would refuse. Where in memory
-/// they lie is not known here.
+/// Refuses direct I/O of `len` bytes that SOURCE's file system would refuse. The alignment of the
+/// buffer in memory is not known here.
 fn check_alignment(node: &Node, asked: &TransferIn, len: u64) -> Result<(), Errno> {
     if asked.flags & DIRECT == 0 {
         return Ok(());

@@ -84,7 +84,7 @@ impl Folder {
     /// What an entry is; nothing if it has gone meanwhile, or is not to be counted.
     fn entry_in(&self, parent: &Node, name: &std::ffi::CStr) -> EntryOut {
         let is_itself = matches!(name.to_bytes(), b"." | b"..");
-        // A listing must not take the descriptors of files that are used.
+        // A listing must not use up the file descriptors that open files need.
         let is_left_out = is_itself || self.descriptors.is_crowded(self.nodes.len());
         let looked_up =
             if is_left_out { Err(Errno::NOENT) } else { self.nodes.lookup(parent, name) };

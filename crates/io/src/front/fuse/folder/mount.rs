@@ -22,7 +22,7 @@ pub struct FolderMount {
     pub(super) folder: Arc<Folder>,
     clerks: Clerks,
     volumes: Vec<Arc<ArenaVolume>>,
-    /// Applies restrictions that the mount of the directory gets later.
+    /// Applies restrictions that SOURCE's mount gets later.
     _watch: Option<MountWatch>,
 }
 
@@ -156,7 +156,7 @@ impl FolderMount {
 }
 
 impl Folder {
-    /// Returns the restrictions that a mount of it has to have, as mounts are now.
+    /// Returns the restrictions that the mount must have, according to the current mount table.
     fn restrictions_now(&self) -> Result<MountRestrictions, Errno> {
         let mut restrictions = self.options.restrictions | MountRestrictions::of(&*self.root)?;
         if self.options.read_only {
@@ -165,7 +165,7 @@ impl Folder {
         let (inside, first) = MountRestrictions::inside(&mount_table::read(), &self.path);
         if let Some(first) = first.filter(|_| !restrictions.contains(inside)) {
             self.notes.lock().expect("no holder panics").push(format!(
-                "the mount is {inside}, as {}, which is mounted inside SOURCE, is",
+                "the mount is {inside} because {}, which is mounted inside SOURCE, is",
                 first.display()
             ));
         }
@@ -173,8 +173,9 @@ impl Folder {
     }
 }
 
-/// Applies to a mount of `folder`, which has `restrictions`, those that the mounts of the directory
-/// get later. Restrictions that these lose stay: the mount never becomes looser.
+/// Applies restrictions that the mounts of the directory get later to the mount of `folder`, which
+/// has `restrictions`. Restrictions that they lose are kept: the mount never becomes less
+/// restricted.
 fn follow(
     folder: &Arc<Folder>,
     mount: Mount,
@@ -183,7 +184,7 @@ fn follow(
     let (root, path) = (Arc::clone(&folder.root), folder.path.clone());
     let follow = move || {
         let table = mount_table::read();
-        // SOURCE that becomes read-only refuses writes by itself.
+        // A SOURCE that becomes read-only refuses writes itself.
         let of_root = MountRestrictions::in_table(&table, root.as_fd()).unwrap_or_default();
         let inside = MountRestrictions::inside(&table, &path).0;
         let wanted = restrictions | of_root.without_read_only() | inside;

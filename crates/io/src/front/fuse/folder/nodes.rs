@@ -28,23 +28,24 @@ pub(in crate::front::fuse) struct Node {
     pub(super) backed: Backed,
     key: Key,
     kind: FileType,
-    /// Locked as long as the node is known, if the inode has several names.
+    /// Lock on the inode as long as the node is known, if the inode has several names.
     lock: OnceLock<OwnedFd>,
 }
 
 impl Node {
-    /// Locks an inode that has several names (hard links), since another one may lie in what
-    /// another process caches. It stays locked as long as something of it may be cached.
+    /// Locks an inode that has several names (hard links), since another name may lie in a
+    /// directory that another process caches. It stays locked as long as some of its data may be
+    /// cached.
     ///
     /// # Errors
-    /// Another process has it locked: its lock is that of the descriptor.
+    /// If another process has locked it; returns the descriptor, whose lock is the other one.
     pub(super) fn lock_links(&self, read_only: bool) -> Result<(), OwnedFd> {
         let has_one = || rustix::fs::fstat(self.file.path()).is_ok_and(|stat| stat.st_nlink < 2);
         if !self.is_regular() || self.lock.get().is_some() || has_one() {
             return Ok(());
         }
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        // Whoever may not read it has nothing of it in the cache but what is written next.
+        // Without read permission, only data written through the mount can be in the cache.
         let opened = rustix::fs::open(self.file.link(), flags, Mode::empty());
         let Ok(descriptor) = opened else { return Ok(()) };
         let lock = if read_only {
@@ -53,10 +54,10 @@ impl Node {
             FlockOperation::NonBlockingLockExclusive
         };
         if rustix::fs::flock(&descriptor, lock) == Err(Errno::AGAIN) {
-            // It may have been locked for another request just now.
+            // Another request may have just locked it.
             return if self.lock.get().is_some() { Ok(()) } else { Err(descriptor) };
         }
-        // Of two that are locked together one is kept.
+        // If two requests locked it together, one lock is kept.
         let _is_kept = self.lock.set(descriptor);
         Ok(())
     }
@@ -65,7 +66,7 @@ impl Node {
         self.kind == FileType::RegularFile
     }
 
-    /// Device and inode in the directory that is cached.
+    /// Returns the device and inode numbers in the cached directory.
     pub(super) fn inode(&self) -> Key {
         self.key
     }
@@ -165,8 +166,8 @@ impl Nodes {
         self.len.load(Ordering::Relaxed)
     }
 
-    /// Returns nodes that the kernel knows and no program has open, without directories: at most
-    /// `most`, those first that the kernel looked up first.
+    /// Returns nodes other than directories that the kernel knows and no program has open: at most
+    /// `most`, least recently looked up first.
     pub(super) fn idle(&self, most: usize) -> Vec<Arc<Node>> {
         let known = self.known();
         let is_idle = |node: &Node| node.kind != FileType::Directory && !node.file.is_open();

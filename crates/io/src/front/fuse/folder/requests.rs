@@ -31,7 +31,7 @@ pub(super) enum Answer {
     None,
     /// Somebody who may wait has to answer it.
     Clerk,
-    /// The thread that writes to files of which the kernel has pages has to answer it.
+    /// The thread that writes to files with pages in the kernel's page cache has to answer it.
     PageWriter,
 }
 
@@ -92,7 +92,7 @@ impl Worker {
         } else {
             Ok(Answer::Clerk)
         };
-        // A request that changes nothing can be tried again, when there are descriptors.
+        // A request that changes nothing can be retried when file descriptors are free.
         let is_short = folder.watch_descriptors(clerks, &answered);
         let answered = if is_short && looks(header.opcode) { Ok(Answer::Clerk) } else { answered };
         reply(&mut self.link, clerks, asked, answered);
@@ -104,7 +104,7 @@ fn is_never_slow(code: u32) -> bool {
     is_end(code) || matches!(code, opcode::GETATTR | opcode::STATX | opcode::ACCESS)
 }
 
-/// Whether a request changes nothing, so that it can be tried again.
+/// Returns whether a request changes nothing, so that it can be retried.
 pub(super) fn looks(code: u32) -> bool {
     matches!(code, opcode::LOOKUP | opcode::OPEN | opcode::OPENDIR | opcode::READDIRPLUS)
 }
@@ -270,7 +270,7 @@ impl Folder {
         Ok(self.open_out(node, writes))
     }
 
-    /// Refuses a file that another cache has: it came here by another name, or later.
+    /// Refuses a file that another cache has under another name, or has claimed later.
     pub(super) fn check_unclaimed(&self, node: &Node) -> Result<(), Errno> {
         let (device, inode) = node.inode();
         let by_claim = self.claim().holder_of_file(device, inode).map(|holder| holder.to_string());
@@ -280,7 +280,7 @@ impl Folder {
         };
         let Some(holder) = by_claim.or_else(by_lock) else { return Ok(()) };
         let file = node.file.name();
-        tracing::warn!(holder, file, "a file is not opened: another cache has its data");
+        tracing::warn!(holder, file, "refused to open a file: another cache has its data");
         Err(Errno::BUSY)
     }
 
@@ -290,7 +290,7 @@ impl Folder {
         let backing = options.uncached.then(|| self.back(node)).flatten();
         let mut open_flags = match options.kernel_pages {
             _ if backing.is_some() => open_flag::PASSTHROUGH,
-            // Before it writes through its pages the kernel takes rights from the file by itself,
+            // Before the kernel writes through its pages, it clears the rights of the file itself,
             // and so knows the new mode.
             KernelPages::Off if writes && node.file.gives_rights() => 0,
             KernelPages::Off => open_flag::DIRECT_IO | open_flag::PARALLEL_DIRECT_WRITES,
@@ -363,8 +363,8 @@ impl Folder {
             .to_vec()
     }
 
-    /// How long the kernel may believe attributes of a node that it is being told: not at all if
-    /// they say that the file is setuid or setgid, since a write may take that at any time.
+    /// Returns how long the kernel may cache attributes that an answer carries: not at all for a
+    /// setuid or setgid file, since a write may clear these bits at any time.
     pub(super) fn attr_ttl(&self, node: &Node, attributes: &Attributes) -> Duration {
         if attributes.is_privileged() { Duration::ZERO } else { self.ttl(node) }
     }

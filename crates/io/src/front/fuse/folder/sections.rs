@@ -44,8 +44,8 @@ impl Section {
         self.options
     }
 
-    /// Whether the kernel passes each read(2) and write(2) on, and keeps pages for mappings alone,
-    /// unless it reads and writes files by itself.
+    /// Returns whether the kernel passes each read(2) and write(2) through, and caches pages only
+    /// for mappings. Files that the kernel reads and writes itself are exempt.
     pub(super) fn passes_on(&self) -> bool {
         self.options.kernel_pages == KernelPages::Off
     }

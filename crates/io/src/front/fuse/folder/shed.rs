@@ -1,10 +1,10 @@
 //! File descriptors of a mount: each inode that the kernel knows takes one, and the process has a
 //! limit.
 //!
-//! When half of the limit is taken by inodes, the kernel is asked to forget names of files that no
-//! program has open, the ones it looked up first; when it has, their descriptors are closed. With
-//! three quarters, look-ups wait for that. Directories are left alone: the working directory of a
-//! program must keep its name.
+//! When inodes take half of the limit, the kernel is asked to forget files that no program has
+//! open, least recently looked up first; their descriptors are then closed. At three quarters,
+//! look-ups wait for that. Directories are kept: the working directory of a program must keep its
+//! name.
 
 use super::clerk::{Clerks, Job};
 use super::requests::Answered;
@@ -17,21 +17,22 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// When inodes are forgotten.
+/// Thresholds for forgetting inodes.
 #[derive(Debug)]
 pub(super) struct Descriptors {
-    /// More inodes than this are too many.
+    /// Target number of inodes.
     nodes_max: usize,
-    /// With so many the kernel is asked next. More than the most while it uses all of them.
+    /// Number of inodes above which the kernel is asked next; above the target while all are in
+    /// use.
     crowded_at: AtomicUsize,
-    /// Whether it is being asked.
+    /// True while the kernel is being asked.
     is_asked: AtomicBool,
-    /// With so many no more are looked up: the rest is for data.
+    /// Number of inodes at which look-ups fail: the remaining descriptors are for data.
     full_at: usize,
 }
 
 impl Descriptors {
-    /// For a process that may have so many.
+    /// Returns the thresholds for a process with this limit of file descriptors.
     pub(super) fn new(limit: usize) -> Self {
         let nodes_max = limit / 2;
         let crowded_at = AtomicUsize::new(nodes_max);
@@ -39,12 +40,12 @@ impl Descriptors {
         Descriptors { nodes_max, crowded_at, is_asked: AtomicBool::new(false), full_at }
     }
 
-    /// Returns an error if no more inodes are to be known than these.
+    /// Returns an error if `nodes` inodes leave no room for another one.
     pub(super) fn check_room(&self, nodes: usize) -> Result<(), Errno> {
         if nodes < self.full_at { Ok(()) } else { Err(Errno::MFILE) }
     }
 
-    /// Whether the kernel is to be asked now, with so many inodes.
+    /// Returns whether the kernel is to be asked now, with `nodes` inodes.
     pub(super) fn is_crowded(&self, nodes: usize) -> bool {
         if nodes <= self.nodes_max {
             self.crowded_at.store(self.nodes_max, Ordering::Relaxed);
@@ -54,8 +55,8 @@ impl Descriptors {
 }
 
 impl Folder {
-    /// Has inodes forgotten if there are too many, or if an answer says that there is no descriptor
-    /// left; whether it does.
+    /// Starts forgetting inodes if there are too many, or if an answer reports that no descriptor
+    /// is left; returns whether it reports that.
     pub(super) fn watch_descriptors(&self, clerks: &Clerks, answered: &Answered) -> bool {
         let is_short = matches!(answered, Err(Errno::MFILE | Errno::NFILE));
         let wanted = is_short || self.descriptors.is_crowded(self.nodes.len());
@@ -65,7 +66,8 @@ impl Folder {
         is_short
     }
 
-    /// Asks the kernel to forget files. May wait for requests, so the caller must answer none.
+    /// Asks the kernel to forget files. May wait for requests, so the calling thread must answer
+    /// none.
     pub(super) fn shed(&self) {
         let idle = self.nodes.idle(self.descriptors.nodes_max / 4);
         for node in &idle {
@@ -75,22 +77,22 @@ impl Folder {
         if !self.kernel.prune(&numbers) {
             self.shed_names(&idle);
         }
-        // Files that the kernel still knows are in use; it is asked again when there are some more.
+        // Files that the kernel still knows are in use; it is asked again when there are more.
         let more = self.descriptors.nodes_max / 16 + 1;
         let next = (self.nodes.len() + more).max(self.descriptors.nodes_max);
         self.descriptors.crowded_at.store(next, Ordering::Relaxed);
         self.descriptors.is_asked.store(false, Ordering::Release);
     }
 
-    /// Asks kernels before Linux 6.18 to forget files. That waits for the lock of a directory,
-    /// which a look-up that waits for descriptors holds until it gives up.
+    /// Asks kernels before Linux 6.18 to forget files. This waits for the lock of a directory,
+    /// which a look-up that waits for descriptors holds until it times out.
     fn shed_names(&self, idle: &[Arc<Node>]) {
         for (directory, name) in idle.iter().filter_map(|node| self.place_of(node)) {
             self.kernel.renamed(directory, &name);
         }
     }
 
-    /// The directory and the name under which the kernel is likely to know a file.
+    /// Returns the directory and the name under which the kernel is likely to know a file.
     fn place_of(&self, node: &Node) -> Option<(u64, CString)> {
         let place = rustix::fs::readlink(node.file.link(), Vec::new()).ok()?;
         let path = Path::new(std::ffi::OsStr::from_bytes(place.as_bytes()));

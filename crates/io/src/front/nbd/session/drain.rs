@@ -1,19 +1,18 @@
-//! Closes a connection whose client takes no replies.
+//! Disconnection of clients that do not receive their replies.
 //!
-//! The time runs only while replies wait: a client that is owed nothing, since it is idle or since
-//! the store does not answer, is never closed. A client that takes its replies slowly moves bytes
-//! out of the kernel's send queue, which counts as progress even while the queue is too full for
-//! more.
+//! The time runs only while replies wait: an idle client, or one whose request waits for the store,
+//! is never disconnected. A client that receives slowly moves bytes out of the kernel's send queue;
+//! that counts as progress even while the queue is full.
 
 use super::Session;
 use crate::front::nbd::transport::Transport;
 use larder_core::clock::Nanos;
 use std::time::Duration;
 
-/// Looks at the progress of the client for each period without it.
+/// Progress checks per period of `send_time_max`.
 const LOOKS: u64 = 4;
 
-/// The time for which a client has taken no replies.
+/// Timer for a client that does not receive its replies.
 #[derive(Debug)]
 pub(super) struct SendTimer {
     limit: Option<Nanos>,
@@ -23,13 +22,13 @@ pub(super) struct SendTimer {
 
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
-    /// Last progress that is known.
+    /// Time of the last known progress.
     since: Nanos,
     next_look: Nanos,
     progress: Progress,
 }
 
-/// Bytes given to the kernel, and bytes that it holds.
+/// Bytes passed to the kernel, and bytes still in its send queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Progress {
     sent_bytes: u64,
@@ -49,12 +48,12 @@ impl SendTimer {
         SendTimer { limit: limit.map(nanos), waiting: None }
     }
 
-    /// The time of the next look; none while no replies wait.
+    /// Returns the time of the next progress check; none while no replies wait.
     pub(super) fn next_look(&self) -> Option<Nanos> {
         self.waiting.map(|waiting| waiting.next_look)
     }
 
-    /// Whether the client has taken nothing for too long.
+    /// Returns whether the client has made no progress for too long.
     fn is_over(&mut self, now: Nanos, all_sent: bool, transport: &Transport<'_>) -> bool {
         let Some(limit) = self.limit else { return false };
         if all_sent {
@@ -80,7 +79,7 @@ impl SendTimer {
 }
 
 impl Session<'_> {
-    /// Whether the client has taken no replies for too long; says so in the log.
+    /// Returns whether the client has received no replies for too long, and logs it.
     pub(super) fn is_stuck(&mut self, now: Nanos) -> bool {
         let is_over = self.send_timer.is_over(now, self.all_sent(), &self.transport);
         if is_over {
@@ -88,7 +87,7 @@ impl Session<'_> {
             let seconds = limit.unwrap_or_default().as_secs_f64();
             tracing::warn!(
                 %export,
-                "closed a connection: the client took no replies for {seconds} s (--send-timeout)"
+                "closed a connection: its client read no replies for {seconds} s (--send-timeout)"
             );
         }
         is_over

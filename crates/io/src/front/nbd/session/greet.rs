@@ -13,7 +13,7 @@ use rustix::fd::AsFd;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Agrees with the client on an export, and takes a place for it; `None` if the connection is over.
+/// Agrees with the client on an export, and takes a place for it; `None` if the connection ends.
 pub(super) fn shake_hands<'a>(
     shared: &'a Shared,
     exports: &[Export],
@@ -34,7 +34,7 @@ pub(super) fn shake_hands<'a>(
         let mut answer = Vec::new();
         let progress = handshake.feed(input.bytes(), &mut answer);
         if matches!(progress, Ok((_, Progress::Transmission(_)))) && place.is_none() {
-            // Before the client hears of its success.
+            // Before the client gets the success reply.
             place = Some(shared.take_place()?);
         }
         output.push(&answer);
@@ -68,7 +68,7 @@ pub(super) fn shake_hands<'a>(
         if all_sent && progress == Progress::SendFirst {
             continue;
         }
-        // TLS may have more than the buffer took, of which no socket tells.
+        // TLS may hold more bytes than the buffer took; poll(2) does not report them.
         let received = if all_sent { input.receive(transport, false) } else { Received::Nothing };
         match received {
             Received::Closed => return None,

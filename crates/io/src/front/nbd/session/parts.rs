@@ -106,7 +106,7 @@ pub(super) struct Part {
     pub(super) work: Work,
 }
 
-/// Bytes of the frames that a piece of a read pins.
+/// Returns the bytes of the frames that a piece of a read pins.
 fn pinned_bytes(assembly: &Assembly<ArenaFrames>) -> usize {
     let ragged = usize::try_from(assembly.offset % BLOCK_BYTES_U64).expect("below a block");
     (ragged + assembly.len as usize).next_multiple_of(BLOCK_BYTES)
@@ -262,7 +262,7 @@ impl Parts {
         std::mem::take(&mut self.stalled)
     }
 
-    /// Bytes of the frames that pieces of reads under way pin, or will pin.
+    /// Returns the bytes of the frames that pieces of reads in flight pin, or will pin.
     pub(super) fn reading_bytes(&self) -> usize {
         self.reading_bytes
     }
@@ -271,7 +271,7 @@ impl Parts {
         self.held.push_back(request);
     }
 
-    /// Large reads that wait.
+    /// Returns the number of large reads that wait.
     pub(super) fn held_len(&self) -> usize {
         self.held.len()
     }

@@ -8,7 +8,7 @@ use larder_core::clock::Nanos;
 use larder_core::counters::Counter;
 use larder_core::request::{Assembly, READ_PIECE_BYTES, Status};
 
-/// An unfragmented read of this length is always served: a client may rely on it (proto.md,
+/// Minimum length of an unfragmented read that is always served: clients may rely on it (proto.md,
 /// `NBD_CMD_FLAG_DF`).
 const UNFRAGMENTED_BYTES_MIN: u32 = 64 << 10;
 

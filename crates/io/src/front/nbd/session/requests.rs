@@ -53,7 +53,7 @@ impl Session<'_> {
         }
     }
 
-    /// A read waits while the client has not taken enough of its answers. A read in simple replies
+    /// A read waits until the client has received enough of its replies. A read in simple replies
     /// is one uninterrupted run of bytes; one that does not fit into a piece is served alone.
     fn must_wait_for_others(&mut self, request: &wire::Request) -> bool {
         if request.command != wire::CMD_READ || request.len == 0 {

@@ -84,8 +84,8 @@ impl SourceFile {
         access.align.replace(0) != Some(0)
     }
 
-    /// What direct I/O by those who use the file must be aligned to, as its file system says; 1 if
-    /// that takes anything, or says nothing.
+    /// Returns the alignment that direct I/O by users of the file needs, according to its file
+    /// system; 1 if the file system accepts any, or does not say.
     pub(crate) fn alignment_wanted(&self) -> u64 {
         let known = self.alignment.load(Ordering::Relaxed);
         if known > 0 {
@@ -103,14 +103,14 @@ impl SourceFile {
     }
 }
 
-/// What the file system says that direct I/O on a file must be aligned to; 0 if there is none.
+/// Returns the alignment that the file system reports for direct I/O on a file; 0 if none.
 fn dio_alignment(file: impl AsFd) -> Option<u32> {
     let asked = rustix::fs::StatxFlags::from_bits_retain(DIO_ALIGN);
     let said = rustix::fs::statx(file, "", AtFlags::EMPTY_PATH, asked).ok()?;
     (said.stx_mask & DIO_ALIGN != 0).then_some(said.stx_dio_offset_align)
 }
 
-/// The same, with what is assumed where the file system does not say.
+/// Returns that alignment, with a default where the file system does not report one.
 fn alignment(file: &OwnedFd) -> u64 {
     dio_alignment(file).map_or(ALIGN, u64::from)
 }

@@ -1,14 +1,14 @@
-//! Pages of a file that the kernel keeps for mappings while it passes read(2) and write(2) on, and
-//! how writes and pages are kept from undoing each other.
+//! Coherence of write(2) with pages of the same file that the kernel caches for mappings while it
+//! passes read(2) and write(2) through.
 //!
-//! A page that the kernel has filled before a write(2) and that a program changes through a mapping
-//! comes back as a whole, with bytes that are older than the write. The kernel drops such pages
-//! before it sends the write, but not those that come in meanwhile. So, as soon as the kernel has
-//! asked for a page of a file, a write(2) to it is done in three steps: from its beginning on, what
-//! comes back of pages does not touch its bytes; they are written; then the kernel drops its pages
-//! of that range, which sends back what was changed in them. What a program stores through a
-//! mapping into the bytes of a write(2) that has not returned may be lost to that write, as
-//! anywhere. A file of which the kernel has asked for no page pays one count for each write.
+//! A page that the kernel has read before a write(2), and that a program changes through a mapping,
+//! is written back as a whole, with bytes older than the write. The kernel drops such pages before
+//! it sends the write, but not pages that it reads meanwhile. So after the kernel has read a page
+//! of a file, a write(2) to the file takes three steps: page writeback is kept from touching the
+//! byte range; the bytes are written; then the kernel is made to drop its pages of the range, which
+//! first writes back changes in them. Bytes that a program stores through a mapping into the range
+//! of an unfinished write(2) may be lost to that write, as on any file system. A file of which the
+//! kernel has read no page pays one counter update per write.
 
 use super::SourceFile;
 use std::ops::Range;
@@ -16,29 +16,29 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
-/// How long to sleep until writes that do not know of pages are looked at again. They have begun
-/// before the first page was asked for, so it happens once for an opening.
+/// Interval of checks for writes that began before the kernel read the first page. That happens
+/// once per opening.
 const PAUSE: Duration = Duration::from_micros(50);
 
-/// What the kernel sends back of pages.
+/// Page writeback from the kernel.
 #[derive(Debug, Default)]
 struct Returning {
-    /// Ranges with a number each, under way.
+    /// Ranges under way, each with a number.
     under_way: Vec<(u64, Range<u64>)>,
     next: u64,
-    /// Ranges that writes are changing, which pages must not touch.
+    /// Ranges that writes are changing, which page writeback must not touch.
     covered: Vec<Range<u64>>,
 }
 
-/// What is known of the kernel's pages of a file.
+/// State of a file's pages in the kernel's page cache.
 #[derive(Debug, Default)]
 pub(super) struct Pages {
-    /// The kernel may have some.
+    /// True if the kernel may have pages.
     kept: AtomicBool,
-    /// Writes under way that have begun when it had none.
+    /// Number of writes in flight that began when the kernel had none.
     unaware: AtomicUsize,
     returning: Mutex<Returning>,
-    /// Something that was under way is not any more.
+    /// Signals the end of a page writeback.
     returned: Condvar,
 }
 
@@ -48,11 +48,11 @@ impl Pages {
     }
 }
 
-/// A write under way, until it is dropped.
+/// A write in flight, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct WriteUnderWay {
     file: Arc<SourceFile>,
-    /// The number of what comes back of pages; none of another write.
+    /// The number of the page writeback; none for other writes.
     page: Option<u64>,
 }
 
@@ -71,7 +71,7 @@ impl Drop for WriteUnderWay {
     }
 }
 
-/// A range that a write changes and pages must not touch, until it is dropped.
+/// A range that a write changes and page writeback must not touch, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Covered<'a> {
     pages: &'a Pages,
@@ -90,7 +90,7 @@ fn overlap(a: &Range<u64>, b: &Range<u64>) -> bool {
     a.start < b.end && b.start < a.end
 }
 
-/// What of `range` is in none of `holes`.
+/// Returns the parts of `range` that lie outside `holes`.
 fn without(range: Range<u64>, holes: &[Range<u64>]) -> Vec<Range<u64>> {
     let mut left = vec![range];
     for hole in holes {
@@ -105,8 +105,8 @@ fn without(range: Range<u64>, holes: &[Range<u64>]) -> Vec<Range<u64>> {
 }
 
 impl SourceFile {
-    /// The kernel asks for a page. Whether that can be answered now; else it has to wait for
-    /// [`SourceFile::wait_for_unaware_writes`].
+    /// Records that the kernel reads a page. Returns whether the read can be answered now; if not,
+    /// the caller has to call [`SourceFile::wait_for_unaware_writes`].
     pub(crate) fn note_page(&self) -> bool {
         if !self.pages.kept.load(Ordering::Relaxed) {
             self.pages.kept.store(true, Ordering::SeqCst);
@@ -114,15 +114,15 @@ impl SourceFile {
         self.pages.unaware.load(Ordering::SeqCst) == 0
     }
 
-    /// Waits for the end of writes that have begun when the kernel had no pages.
+    /// Waits for the end of writes that began when the kernel had no pages.
     pub(crate) fn wait_for_unaware_writes(&self) {
         while self.pages.unaware.load(Ordering::SeqCst) > 0 {
             std::thread::sleep(PAUSE);
         }
     }
 
-    /// The kernel has no pages of it that are in use: nobody had it open, so nobody has it mapped.
-    /// When it is opened now the kernel drops the others.
+    /// Records that the kernel has no pages in use: no program had the file open, so none has it
+    /// mapped. The kernel drops the remaining pages at the next opening.
     pub(super) fn forget_pages(&self) {
         self.pages.kept.store(false, Ordering::SeqCst);
     }
@@ -131,11 +131,11 @@ impl SourceFile {
     pub(crate) fn begin_write(self: &Arc<Self>) -> Option<WriteUnderWay> {
         self.pages.unaware.fetch_add(1, Ordering::SeqCst);
         let begun = WriteUnderWay { file: Arc::clone(self), page: None };
-        // Who asks for the first page sees either this write or that it waits.
+        // A thread that reads the first page either sees this write, or this write sees the page.
         (!self.pages.kept.load(Ordering::SeqCst)).then_some(begun)
     }
 
-    /// Begins to take back what the kernel sends of pages; the parts that may be written.
+    /// Begins a page writeback; returns the parts that may be written.
     pub(crate) fn begin_pages(
         self: &Arc<Self>,
         range: Range<u64>,
@@ -149,7 +149,8 @@ impl SourceFile {
         (WriteUnderWay { file: Arc::clone(self), page: Some(number) }, parts)
     }
 
-    /// Keeps what comes back of pages from touching a range. What was on its way is waited for.
+    /// Keeps page writeback from touching a range. Waits for writeback of the range that is under
+    /// way.
     pub(crate) fn cover(&self, range: Range<u64>) -> Covered<'_> {
         let mut returning = self.pages.returning();
         returning.covered.push(range.clone());

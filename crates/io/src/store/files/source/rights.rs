@@ -1,16 +1,16 @@
-//! Rights that a file gives to the programs made from it: setuid, setgid and capabilities. A write
-//! takes them away, as it does on SOURCE, before its bytes can be read or run.
+//! Rights that a file gives to programs executed from it: setuid, setgid and capabilities. A write
+//! clears them, as on SOURCE, before its bytes can be read or executed.
 //!
-//! Invariants: a file that gives such rights is flagged, from the moment at which its mode or its
-//! capabilities were last seen; a flag is cleared only under the lock under which the rights were
-//! found gone. So a write to a file without a flag costs one load of an atomic.
+//! Invariants: a file that gives such rights is flagged from the time when its mode or its
+//! capabilities were last read; a flag is cleared only under the lock under which the rights were
+//! found gone. So a write to a file without a flag costs one atomic load.
 //!
-//! The kernel remembers the mode that it was last told, and takes the rights of a program from
-//! there. A file that gives rights when it is opened for writing is written through the kernel's
-//! pages: then the kernel takes the rights, and knows the new mode, before it writes. What is left
-//! is a file that gets rights while it is open for writing. While a file is setuid or setgid the
-//! kernel asks for the mode whenever execve(2) opens the file, so what is started after a write is
-//! acknowledged has none of them.
+//! The kernel caches the mode that the last answer gave, and takes the rights of a program from it.
+//! A file that gives rights when it is opened for writing is written through the kernel's page
+//! cache: the kernel then clears the rights itself before it writes, and knows the new mode. The
+//! remaining case is a file that gets rights while it is open for writing. For a setuid or setgid
+//! file the kernel asks for the mode whenever execve(2) opens the file, so a program that is
+//! started after an acknowledged write has none of these rights.
 
 use super::{Attributes, SourceFile};
 use rustix::fs::{AtFlags, FileType, Mode, RawMode, Stat};
@@ -27,35 +27,35 @@ const SETUID: RawMode = 0o4000;
 const SETGID: RawMode = 0o2000;
 const GROUP_EXECUTES: RawMode = 0o010;
 
-/// Its mode is setuid or setgid.
+/// The mode is setuid or setgid.
 const MODE: u8 = 1 << 0;
-/// It has capabilities.
+/// The file has capabilities.
 const CAPABILITIES: u8 = 1 << 1;
-/// Another user than root has opened it for writing.
+/// A user other than root has opened the file for writing.
 const OTHERS_WRITE: u8 = 1 << 2;
-/// What is known of the rights that a file gives.
+/// Known rights of a file.
 #[derive(Debug, Default)]
 pub(super) struct Rights {
     flags: AtomicU8,
-    /// Held while rights are looked at to be taken.
+    /// Held while rights are checked and cleared.
     taking: Mutex<()>,
 }
 
-/// Whether programs made from a file of this mode run as its user or group.
+/// Returns whether programs executed from a file of this mode run as its user or group.
 fn is_privileged(mode: RawMode) -> bool {
     FileType::from_raw_mode(mode) == FileType::RegularFile && mode & (SETUID | SETGID) != 0
 }
 
-/// The mode that a write leaves; the writer is a member of the file's group or not.
+/// Returns the mode that a write leaves; it depends on the writer's membership in the file's group.
 ///
-/// Setgid without the right of the group to execute gives no right, and is kept by members.
+/// Setgid without execute permission for the group gives no right; members of the group keep it.
 fn mode_after_write(mode: RawMode, is_member: impl FnOnce() -> bool) -> RawMode {
     let keeps_group = mode & SETGID != 0 && mode & GROUP_EXECUTES == 0 && is_member();
     mode & !(SETUID | if keeps_group { 0 } else { SETGID })
 }
 
 impl Attributes {
-    /// Whether the file is setuid or setgid.
+    /// Returns whether the file is setuid or setgid.
     pub(crate) fn is_privileged(&self) -> bool {
         is_privileged(self.stat.st_mode)
     }
@@ -63,7 +63,7 @@ impl Attributes {
 
 impl SourceFile {
     fn flag(&self, flag: u8) {
-        // Not while somebody finds the rights gone that are flagged here.
+        // Not while another thread finds the flagged rights gone.
         let _taking = self.rights.taking.lock().expect("no holder panics");
         self.rights.flags.fetch_or(flag, Ordering::AcqRel);
     }
@@ -72,21 +72,21 @@ impl SourceFile {
         self.rights.flags.load(Ordering::Acquire) & flag != 0
     }
 
-    /// Its mode has been looked at.
+    /// Records a mode that was read.
     pub(super) fn note_mode(&self, stat: &Stat) {
         if is_privileged(stat.st_mode) && !self.has_flag(MODE) {
             self.flag(MODE);
         }
     }
 
-    /// An extended attribute has been set.
+    /// Records that an extended attribute was set.
     pub(crate) fn note_attribute(&self, name: &CStr) {
         if name == CAPABILITIES_NAME {
             self.flag(CAPABILITIES);
         }
     }
 
-    /// The user `uid` has opened it for writing; `file` is a descriptor of it.
+    /// Records that the user `uid` has opened the file for writing; `file` is a descriptor of it.
     pub(crate) fn note_writer(&self, uid: u32, file: impl AsFd) {
         if uid != 0 && !self.has_flag(OTHERS_WRITE) {
             self.flag(OTHERS_WRITE);
@@ -96,20 +96,21 @@ impl SourceFile {
         }
     }
 
-    /// Whether a write may have to take rights.
+    /// Returns whether a write may have to clear rights.
     pub(crate) fn gives_rights(&self) -> bool {
         self.has_flag(MODE | CAPABILITIES)
     }
 
-    /// Whether another user than root has opened it for writing since it is known here.
+    /// Returns whether a user other than root has opened the file for writing since the node is
+    /// known.
     pub(crate) fn others_write(&self) -> bool {
         self.has_flag(OTHERS_WRITE)
     }
 
-    /// Takes capabilities, and setuid and setgid too if `of_mode`, from the file of the folder.
+    /// Clears capabilities, and with `of_mode` also setuid and setgid, of the file in SOURCE.
     ///
     /// # Errors
-    /// If they cannot be taken; then nothing may be written.
+    /// If they cannot be cleared; then nothing may be written.
     pub(crate) fn take_rights(
         &self,
         of_mode: bool,
@@ -136,8 +137,8 @@ impl SourceFile {
 
     fn take_capabilities(&self) -> Result<(), Errno> {
         match rustix::fs::removexattr(self.link(), CAPABILITIES_NAME) {
-            // Others than root may not change them, but lose them by changing the owner to the
-            // same one.
+            // Other users than root may not clear them, but the kernel does when a process sets the
+            // owner to the same user.
             Err(Errno::PERM) => {
                 rustix::fs::chownat(&self.path, "", None, None, AtFlags::EMPTY_PATH)
             }

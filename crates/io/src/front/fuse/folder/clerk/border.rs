@@ -1,5 +1,5 @@
-//! Reads and writes that touch two segments of a file, those of files that are not cached, and
-//! writes to files of which the kernel has pages.
+//! Reads and writes that touch two segments of a file, or a file that is not cached, and writes to
+//! files that have pages in the kernel's page cache.
 
 use super::super::Node;
 use super::super::data;
@@ -16,7 +16,7 @@ use std::sync::Arc;
 use zerocopy::IntoBytes;
 
 impl Clerk {
-    /// A read that touches two segments, or fills the first page that the kernel has of a file.
+    /// Handles a read that touches two segments, or fills the kernel's first page of a file.
     pub(super) fn read(&mut self, header: &InHeader, asked: &TransferIn) -> Answered {
         let node = self.folder.node(header.nodeid)?;
         let (folder, section) = (Arc::clone(&self.folder), node.file.section());
@@ -41,7 +41,7 @@ impl Clerk {
         Ok(bytes.into())
     }
 
-    /// Writes to two segments, to a file that is not cached, or beside pages of the kernel.
+    /// Writes to two segments, to a file that is not cached, or to one with pages in the kernel.
     pub(super) fn write(
         &mut self,
         header: &InHeader,
@@ -81,7 +81,7 @@ impl Clerk {
         Ok(WriteOut { size, padding: 0 }.as_bytes().to_vec().into())
     }
 
-    /// Writes the bytes of a range, which may touch two segments.
+    /// Writes a byte range, which may touch two segments.
     fn write_range(
         &mut self,
         node: &Node,

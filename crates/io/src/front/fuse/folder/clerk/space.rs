@@ -59,7 +59,7 @@ impl Clerk {
         let folder = Arc::clone(&self.folder);
         let section = folder.section(file);
         section.check_writable()?;
-        // Kernels before 6.1 do not do it before they ask.
+        // Kernels before 6.1 do not do this before they send the request.
         if file.gives_rights() {
             file.take_rights(header.uid != 0, |group| data::is_member(header, group))?;
         }

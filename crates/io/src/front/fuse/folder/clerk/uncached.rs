@@ -23,7 +23,7 @@ pub(super) fn read(file: &SourceFile, asked: &TransferIn) -> Answered {
     Ok(bytes.into())
 }
 
-/// Writes all of it.
+/// Writes all bytes.
 pub(super) fn write(file: &SourceFile, offset: u64, payload: &[u8]) -> Result<(), Errno> {
     let folder_file = file.buffered(true)?;
     let mut len = 0;

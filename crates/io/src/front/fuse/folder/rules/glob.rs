@@ -1,7 +1,7 @@
 //! Glob patterns, which match paths byte by byte.
 //!
 //! Invariant: a match tracks all positions in the path that the pattern can have reached, without
-//! backtracking. Its time is bounded by the length of the pattern times that of the path.
+//! backtracking. Its time is bounded by the length of the pattern times the length of the path.
 
 /// Maximum nesting of groups: a match stores positions in the path for each open group.
 const DEPTH_MAX: usize = 16;
@@ -15,7 +15,7 @@ pub(super) struct Glob {
 /// One step of a match.
 #[derive(Clone, Debug)]
 enum Step {
-    /// A byte within one of these ranges, or, if negated, outside of all.
+    /// A byte within one of these ranges or, if negated, outside all of them.
     Byte { ranges: Vec<(u8, u8)>, negated: bool },
     /// Any number of bytes, with or without slashes.
     Bytes { slashes: bool },
@@ -37,7 +37,7 @@ impl Glob {
     /// Parses a pattern.
     ///
     /// # Errors
-    /// The reason why the pattern is malformed.
+    /// Returns the reason why the pattern is malformed.
     pub(super) fn parse(pattern: &str) -> Result<Self, String> {
         let (mut steps, mut depth) = (Vec::new(), 0);
         let (pattern, mut rest) = (pattern.as_bytes(), pattern.as_bytes());
