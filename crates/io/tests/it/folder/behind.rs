@@ -1,9 +1,12 @@
 //! Changes behind the mount, and two mounts of one folder.
 
+use super::privileges::as_other;
 use super::{Service, Setting, can_mount};
 use crate::common::rig;
 use larder_io::front::fuse::{Folder, FolderMount, FolderOptions};
-use std::fs;
+use std::fs::{self, Permissions};
+use std::io::Read as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::time::Duration;
 
 fn asking() -> Setting {
@@ -78,5 +81,39 @@ fn a_folder_is_mounted_once_and_not_inside_of_itself() {
     assert!(inside.expect_err("it is inside").to_string().contains("inside of it"));
     FolderMount::check(service.source.path(), service.at.path()).expect("it is elsewhere");
     rig::end(&engine);
+    service.end();
+}
+
+#[test]
+fn a_file_that_others_have_made_is_not_given_to_the_user_who_wants_to_make_it() {
+    if !can_mount() {
+        return;
+    }
+    let service = Service::new(Setting { ttl: Duration::from_hours(1), ..Setting::default() });
+    let directory = service.path("open");
+    fs::create_dir(&directory).expect("room");
+    for open in [service.at.path(), &directory] {
+        fs::set_permissions(open, Permissions::from_mode(0o777)).expect("ours");
+    }
+    for (name, mode) in [("secret", 0o600), ("public", 0o666)] {
+        let path = directory.join(name);
+        assert!(!path.exists(), "the kernel remembers that");
+        let behind = service.behind("open").join(name);
+        fs::write(&behind, "theirs").expect("room");
+        fs::set_permissions(&behind, Permissions::from_mode(mode)).expect("ours");
+        let how = || fs::OpenOptions::new().create(true).read(true).append(true).clone();
+        let opened = as_other(|| how().open(&path));
+        assert_eq!(opened.is_ok(), mode == 0o666, "{name}: {opened:?}");
+        let exclusively = as_other(|| how().create_new(true).open(directory.join(name)));
+        let refused = exclusively.expect_err("it is there").kind();
+        assert_eq!(refused, std::io::ErrorKind::AlreadyExists);
+        let found = fs::metadata(&behind).expect("it is there");
+        assert_eq!((found.uid(), found.mode() & 0o777), (0, mode), "{name}");
+        if let Ok(mut file) = opened {
+            let mut text = String::new();
+            file.read_to_string(&mut text).expect("text");
+            assert_eq!(text, "theirs");
+        }
+    }
     service.end();
 }

@@ -160,9 +160,13 @@ impl Folder {
             self.sections[section].check_writable()?;
         }
         let flags = libc::c_int::try_from(asked.flags).unwrap_or(0);
-        let mut how = OFlags::CREATE | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        how.set(OFlags::EXCL, flags & libc::O_EXCL != 0);
-        let file = make(&parent, name, how, &asked)?;
+        // A file that exists belongs to its owner. The kernel then looks the name up again and
+        // opens the file, if the user may.
+        let file = make(&parent, name, OFlags::CREATE | OFlags::EXCL | OFlags::RDWR, &asked);
+        let file = file.map_err(|errno| match errno {
+            Errno::EXIST if flags & libc::O_EXCL == 0 => Errno::STALE,
+            errno => errno,
+        })?;
         if let Err(errno) = self.give_created(header, &parent, &file, asked.mode) {
             rustix::fs::unlinkat(parent.file.path(), name, AtFlags::empty()).ok();
             return Err(errno);
