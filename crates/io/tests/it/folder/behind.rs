@@ -7,7 +7,8 @@ use larder_io::front::fuse::{Folder, FolderMount, FolderOptions};
 use std::fs::{self, Permissions};
 use std::io::Read as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 fn asking() -> Setting {
     Setting { ttl: Duration::ZERO, ..Setting::default() }
@@ -115,5 +116,45 @@ fn a_file_that_others_have_made_is_not_given_to_the_user_who_wants_to_make_it() 
             assert_eq!(text, "theirs");
         }
     }
+    service.end();
+}
+
+#[test]
+fn a_directory_that_takes_the_place_of_a_new_one_keeps_its_owner() {
+    if !can_mount() {
+        return;
+    }
+    let service = Service::new(asking());
+    let (path, behind) = (service.path("x"), service.behind("x"));
+    for open in [service.at.path(), service.source.path()] {
+        fs::set_permissions(open, Permissions::from_mode(0o777)).expect("ours");
+    }
+    let theirs = service.behind("theirs");
+    fs::create_dir(&theirs).expect("room");
+    fs::write(theirs.join("secret"), "theirs").expect("room");
+    let begun = Instant::now();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                if fs::rename(&theirs, &behind).is_ok() {
+                    std::thread::sleep(Duration::from_millis(1));
+                    fs::rename(&behind, &theirs).expect("it is there");
+                }
+            }
+        });
+        while begun.elapsed() < Duration::from_secs(2) {
+            let made = as_other(|| fs::create_dir(&path));
+            if made.is_err() || fs::remove_dir(&path).is_err() {
+                std::thread::yield_now();
+            }
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(fs::metadata(&theirs).expect("it is there").uid(), 0);
+    fs::create_dir(service.path("y")).expect("room");
+    as_other(|| fs::create_dir(service.path("z"))).expect("all may");
+    let owner = |name| fs::metadata(service.behind(name)).expect("it is there").uid();
+    assert_eq!((owner("y"), owner("z")), (0, 65_534));
     service.end();
 }
