@@ -37,7 +37,8 @@ impl Map {
     }
 }
 
-/// Writes to all pages of a file in turn, `DEPTH` of them at a time, while two threads store to them.
+/// Writes to all pages of a file in turn, `DEPTH` of them at a time, while two threads store to
+/// them.
 fn write_beside_stores(path: &Path) {
     let flags = OFlags::CREATE | OFlags::RDWR;
     let file = rustix::fs::open(path, flags, Mode::RWXU).expect("room");

@@ -190,8 +190,8 @@ fn access_list() -> Vec<u8> {
     [2_u32.to_le_bytes().to_vec(), entries.map(entry).concat()].concat()
 }
 
-/// Modes of a file and a directory of the other user after changes by that user, who is no member of
-/// their group.
+/// Modes of a file and a directory of the other user after changes by that user, who is no member
+/// of their group.
 fn left_by_owner(root: &Path) -> Vec<String> {
     let (uid, strange) = (Some(rustix::fs::Uid::from_raw(OTHER)), 12_345);
     let mut left = Vec::new();
@@ -222,6 +222,29 @@ fn left_by_owner(root: &Path) -> Vec<String> {
         }
     }
     left
+}
+
+#[test]
+fn what_is_made_setuid_is_masked() {
+    if !can_mount() {
+        return;
+    }
+    let plain = tempfile::tempdir().expect("a folder");
+    let service = Service::new(Setting::default());
+    open_to_all(plain.path());
+    open_to_all(service.at.path());
+    let modes = |root: &Path| {
+        let made = as_other(|| {
+            let (flags, mode) = (OFlags::CREATE | OFlags::WRONLY, Mode::from_raw_mode(0o6777));
+            rustix::fs::open(root.join("created"), flags, mode)?;
+            let (cwd, path) = (rustix::fs::CWD, root.join("made"));
+            rustix::fs::mknodat(cwd, &path, rustix::fs::FileType::RegularFile, mode, 0)
+        });
+        made.expect("all may");
+        ["created", "made"].map(|name| rights(&root.join(name)).0)
+    };
+    assert_eq!(modes(service.at.path()), modes(plain.path()));
+    service.end();
 }
 
 #[test]

@@ -210,8 +210,8 @@ fn follow(
     MountWatch::start(follow).map_err(unwatched).ok()
 }
 
-/// Returns where the directory `root`, which was opened as `path`, is now: it, or a directory above,
-/// may have been renamed. A directory whose mount is not in `table` has no path.
+/// Returns where the directory `root`, which was opened as `path`, is now: it, or a directory
+/// above, may have been renamed. A directory whose mount is not in `table` has no path.
 fn path_now(table: &[MountLine], root: impl AsFd, path: &Path) -> PathBuf {
     if MountRestrictions::in_table(table, root.as_fd()).is_none() {
         return path.to_owned();

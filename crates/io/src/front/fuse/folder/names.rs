@@ -41,7 +41,8 @@ fn mode_of(mode: u32) -> Mode {
     Mode::from_raw_mode(mode & MODE_BITS)
 }
 
-/// The user and group that this thread makes files as, with the rights of root, until it is dropped.
+/// The user and group that this thread makes files as, with the rights of root, until it is
+/// dropped.
 struct ActingUser;
 
 impl ActingUser {
@@ -59,7 +60,8 @@ impl ActingUser {
         if (user.cast_unsigned(), group.cast_unsigned()) != (uid, gid) {
             return Err(Errno::PERM);
         }
-        // The kernel has checked whether the user may; it took the rights on files from this thread.
+        // The kernel has checked whether the user may, and took the rights on files from this
+        // thread.
         set_capabilities(None, rights)?;
         Ok(acting)
     }
@@ -235,11 +237,13 @@ impl Folder {
         file: &OwnedFd,
         mode: u32,
     ) -> Result<(), Errno> {
-        self.give(header, parent, file)?;
-        if mode & 0o6000 != 0 && self.is_root() && header.uid != self.uid {
-            return rustix::fs::fchmod(file, mode_of(mode));
+        if mode & 0o6000 == 0 || !self.is_root() || header.uid == self.uid {
+            return self.give(header, parent, file);
         }
-        Ok(())
+        // As the mask, or the ACL of the directory, has left it.
+        let made = rustix::fs::fstat(file)?.st_mode;
+        self.give(header, parent, file)?;
+        rustix::fs::fchmod(file, mode_of(made))
     }
 
     /// The answer about a file that was made and opened in one.
