@@ -241,9 +241,9 @@ impl Folder {
             return self.give(header, parent, file);
         }
         // As the mask, or the ACL of the directory, has left it.
-        let made = rustix::fs::fstat(file)?.st_mode;
+        let stat = rustix::fs::fstat(file)?;
         self.give(header, parent, file)?;
-        rustix::fs::fchmod(file, mode_of(made))
+        rustix::fs::fchmod(file, mode_of(stat.st_mode))
     }
 
     /// The answer about a file that was made and opened in one.
