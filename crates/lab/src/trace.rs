@@ -104,8 +104,8 @@ pub enum Addressing {
 ///
 /// Records come in the order of the file. Times count from the first record; one that is earlier
 /// than the first has time 0, and none is above [`TIME_NS_MAX`]. No volume is above [`VOLUME_MAX`].
-/// In reads and writes of a trace that is not of objects `len` is at most [`LEN_MAX`], and `offset
-/// + len` never overflows.
+/// In reads and writes of a trace that is not of objects `len` is at most [`LEN_MAX`], and
+/// `offset + len` never overflows.
 pub trait Source {
     /// Appends the next records to `batch`, as many as are cheap to have at once; none at the end.
     ///

@@ -5,7 +5,7 @@
 //! order of the rest of the line. Each medium has one function to print it:
 //!
 //! * terminals and logs: [`name`], as in GNU ls. A safe name is printed unchanged; any other as a
-//! string that bash, zsh and ksh read back: `$'a\033[31m'`.
+//!   string that bash, zsh and ksh read back: `$'a\033[31m'`.
 //! * HTML: [`html`]. OpenMetrics: [`label`]. JSON needs no further escaping.
 //!
 //! [`Terminal`] and [`line()`] are a second guard where a program writes its output: unescaped

@@ -1,6 +1,6 @@
 //! Restrictions of a mount: `nosuid`, `nodev`, `noexec` and `ro`.
 
-use super::{LARDER, MountLine};
+use super::MountLine;
 use rustix::fs::StatVfsMountFlags;
 use rustix::io::Errno;
 use rustix::mount::MountFlags;
@@ -80,9 +80,9 @@ impl MountRestrictions {
     /// Returns the restrictions of all mounts inside `directory` and the mountpoint of the first
     /// restricted one. `ro` is left out, since such a mount enforces it itself.
     pub(crate) fn inside(table: &[MountLine], directory: &Path) -> (Self, Option<PathBuf>) {
-        let is_inside = |mount: &&MountLine| {
-            mount.at != directory && mount.at.starts_with(directory) && !mount.is_of(LARDER)
-        };
+        // The type says nothing: any user can give a FUSE file system the type of a Larder mount.
+        let is_inside =
+            |mount: &&MountLine| mount.at != directory && mount.at.starts_with(directory);
         let (mut all, mut first) = (Self::NONE, None);
         for mount in table.iter().filter(is_inside) {
             let restrictions = mount.restrictions.without_read_only();
@@ -156,7 +156,7 @@ mod tests {
               5 1 8:4 / /srv2 rw,nodev - ext4 /dev/d rw\n",
         );
         let (inside, first) = MountRestrictions::inside(&table, Path::new("/srv"));
-        assert_eq!((inside.to_string().as_str(), first), ("noexec", Some("/srv/x".into())));
+        assert_eq!((inside.to_string().as_str(), first), ("nosuid,noexec", Some("/srv/x".into())));
     }
 
     #[test]

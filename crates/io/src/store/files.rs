@@ -11,7 +11,7 @@
 
 mod source;
 
-pub(crate) use source::{Act, Attributes, SourceFile, WriteUnderWay, link_to};
+pub(crate) use source::{Act, Attributes, Covered, SourceFile, WriteUnderWay, link_to};
 
 use super::backing::{Backing, Transfer};
 use super::directory::LockedDirectory;

@@ -8,6 +8,7 @@
 #![expect(clippy::print_stderr, reason = "the seed of a failure is printed")]
 #![expect(clippy::large_stack_arrays, reason = "what is compared is short to write so")]
 
+mod asynchronous;
 mod behind;
 mod contents;
 mod direct;

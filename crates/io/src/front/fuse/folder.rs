@@ -40,7 +40,7 @@ use crate::store::EngineStore;
 use crate::store::directory::{LockError, LockedDirectory};
 use crate::store::file_size_limit;
 use crate::store::files::{FileTable, SourceFile, link_to};
-use clerk::Job;
+use clerk::{CoveredWrite, Job};
 use entries::Listing;
 use larder_core::clock::Clock;
 use news::News;

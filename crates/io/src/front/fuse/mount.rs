@@ -291,7 +291,7 @@ impl Mount {
         &self.path
     }
 
-    /// Changes the restrictions of the mount to `restrictions`.
+    /// Adds `restrictions` to those of the mount.
     ///
     /// # Errors
     /// If another file system is mounted there now, if the helper has mounted it (the helper cannot
@@ -300,9 +300,10 @@ impl Mount {
         if self.by_helper {
             return Err(Errno::PERM);
         }
-        if !is_ours(&self.path) {
-            return Err(Errno::NOENT);
-        }
+        // A remount replaces all restrictions, also those that the administrator has added.
+        let at_path = mount_table::read().into_iter().rfind(|mount| mount.at == self.path);
+        let own = at_path.filter(|mount| mount.is_of(TYPE)).ok_or(Errno::NOENT)?;
+        let restrictions = restrictions | own.restrictions;
         let flags = MountFlags::BIND | MountFlags::NOATIME | restrictions.flags();
         rustix::mount::mount_remount(&self.path, flags, c"")
     }

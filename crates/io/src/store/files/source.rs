@@ -11,7 +11,7 @@ mod rights;
 mod segments;
 mod times;
 
-pub(crate) use pages::WriteUnderWay;
+pub(crate) use pages::{Covered, WriteUnderWay};
 
 use larder_core::counters::{Class, Classes};
 use pages::Pages;

@@ -1,10 +1,14 @@
 //! Changes behind the mount, and two mounts of one folder.
 
+use super::privileges::as_other;
 use super::{Service, Setting, can_mount};
 use crate::common::rig;
 use larder_io::front::fuse::{Folder, FolderMount, FolderOptions};
-use std::fs;
-use std::time::Duration;
+use std::fs::{self, Permissions};
+use std::io::Read as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 fn asking() -> Setting {
     Setting { ttl: Duration::ZERO, ..Setting::default() }
@@ -78,5 +82,79 @@ fn a_folder_is_mounted_once_and_not_inside_of_itself() {
     assert!(inside.expect_err("it is inside").to_string().contains("inside of it"));
     FolderMount::check(service.source.path(), service.at.path()).expect("it is elsewhere");
     rig::end(&engine);
+    service.end();
+}
+
+#[test]
+fn a_file_that_others_have_made_is_not_given_to_the_user_who_wants_to_make_it() {
+    if !can_mount() {
+        return;
+    }
+    let service = Service::new(Setting { ttl: Duration::from_hours(1), ..Setting::default() });
+    let directory = service.path("open");
+    fs::create_dir(&directory).expect("room");
+    for open in [service.at.path(), &directory] {
+        fs::set_permissions(open, Permissions::from_mode(0o777)).expect("ours");
+    }
+    for (name, mode) in [("secret", 0o600), ("public", 0o666)] {
+        let path = directory.join(name);
+        assert!(!path.exists(), "the kernel remembers that");
+        let behind = service.behind("open").join(name);
+        fs::write(&behind, "theirs").expect("room");
+        fs::set_permissions(&behind, Permissions::from_mode(mode)).expect("ours");
+        let how = || fs::OpenOptions::new().create(true).read(true).append(true).clone();
+        let opened = as_other(|| how().open(&path));
+        assert_eq!(opened.is_ok(), mode == 0o666, "{name}: {opened:?}");
+        let exclusively = as_other(|| how().create_new(true).open(directory.join(name)));
+        let refused = exclusively.expect_err("it is there").kind();
+        assert_eq!(refused, std::io::ErrorKind::AlreadyExists);
+        let found = fs::metadata(&behind).expect("it is there");
+        assert_eq!((found.uid(), found.mode() & 0o777), (0, mode), "{name}");
+        if let Ok(mut file) = opened {
+            let mut text = String::new();
+            file.read_to_string(&mut text).expect("text");
+            assert_eq!(text, "theirs");
+        }
+    }
+    service.end();
+}
+
+#[test]
+fn a_directory_that_takes_the_place_of_a_new_one_keeps_its_owner() {
+    if !can_mount() {
+        return;
+    }
+    let service = Service::new(asking());
+    let (path, behind) = (service.path("x"), service.behind("x"));
+    for open in [service.at.path(), service.source.path()] {
+        fs::set_permissions(open, Permissions::from_mode(0o777)).expect("ours");
+    }
+    let theirs = service.behind("theirs");
+    fs::create_dir(&theirs).expect("room");
+    fs::write(theirs.join("secret"), "theirs").expect("room");
+    let begun = Instant::now();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                if fs::rename(&theirs, &behind).is_ok() {
+                    std::thread::sleep(Duration::from_millis(1));
+                    fs::rename(&behind, &theirs).expect("it is there");
+                }
+            }
+        });
+        while begun.elapsed() < Duration::from_secs(2) {
+            let made = as_other(|| fs::create_dir(&path));
+            if made.is_err() || fs::remove_dir(&path).is_err() {
+                std::thread::yield_now();
+            }
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(fs::metadata(&theirs).expect("it is there").uid(), 0);
+    fs::create_dir(service.path("y")).expect("room");
+    as_other(|| fs::create_dir(service.path("z"))).expect("all may");
+    let owner = |name| fs::metadata(service.behind(name)).expect("it is there").uid();
+    assert_eq!((owner("y"), owner("z")), (0, 65_534));
     service.end();
 }

@@ -6,7 +6,7 @@ use super::elsewhere;
 use super::{Rule, Service, Setting, can_mount, rule};
 use larder_core::mode::WriteMode;
 use larder_io::front::fuse::{FileOptions, KernelPages};
-use rustix::fs::{FallocateFlags, Mode, OFlags, XattrFlags};
+use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags, XattrFlags};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags};
 use std::fs;
@@ -27,7 +27,7 @@ const CAPABILITIES: &str = "security.capability";
 struct Aligned([u8; PAGE]);
 
 /// Runs an action as another user, in a thread of its own.
-fn as_other<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+pub(super) fn as_other<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {
         let other = scope.spawn(|| {
             // SAFETY: it changes the file system user ID of this thread alone, until the thread
@@ -179,6 +179,86 @@ fn every_write_takes_the_rights_that_it_takes_on_a_plain_folder() {
         assert_eq!(found, wanted, "{name}");
         service.end();
     }
+}
+
+/// An access ACL with an entry for another user, as the extended attribute has it.
+fn access_list() -> Vec<u8> {
+    let entries: [(u16, u16, u32); 5] =
+        [(1, 7, u32::MAX), (2, 7, 1), (4, 7, u32::MAX), (16, 7, u32::MAX), (32, 5, u32::MAX)];
+    let entry = |(tag, rights, id): (u16, u16, u32)| {
+        [&tag.to_le_bytes()[..], &rights.to_le_bytes(), &id.to_le_bytes()].concat()
+    };
+    [2_u32.to_le_bytes().to_vec(), entries.map(entry).concat()].concat()
+}
+
+/// Modes of a file and a directory of the other user after changes by that user, who is no member
+/// of their group.
+fn left_by_owner(root: &Path) -> Vec<String> {
+    let (uid, strange) = (Some(rustix::fs::Uid::from_raw(OTHER)), 12_345);
+    let mut left = Vec::new();
+    for (mode, is_directory) in [(0o2755, false), (0o2745, false), (0o6755, false), (0o2755, true)]
+    {
+        for way in ["list", "group", "mode"] {
+            let path = root.join(format!("{way}{mode:o}{is_directory}"));
+            if is_directory {
+                fs::create_dir(&path).expect("room");
+            } else {
+                fs::write(&path, "text").expect("room");
+            }
+            let to = |gid| (uid, Some(rustix::fs::Gid::from_raw(gid)));
+            let change = |(uid, gid)| {
+                rustix::fs::chownat(rustix::fs::CWD, &path, uid, gid, AtFlags::empty())
+            };
+            change(to(strange)).expect("root may");
+            rustix::fs::chmod(&path, Mode::from_raw_mode(mode)).expect("root may");
+            let done = as_other(|| match way {
+                "list" => {
+                    let (name, flags) = ("system.posix_acl_access", XattrFlags::empty());
+                    rustix::fs::setxattr(&path, name, &access_list(), flags)
+                }
+                "group" => change(to(OTHER)),
+                _ => rustix::fs::chmod(&path, Mode::from_raw_mode(mode | 0o20)),
+            });
+            left.push(format!("{way} of {mode:o}, {is_directory}: {done:?} {:?}", rights(&path)));
+        }
+    }
+    left
+}
+
+#[test]
+fn what_is_made_setuid_is_masked() {
+    if !can_mount() {
+        return;
+    }
+    let plain = tempfile::tempdir().expect("a folder");
+    let service = Service::new(Setting::default());
+    open_to_all(plain.path());
+    open_to_all(service.at.path());
+    let modes = |root: &Path| {
+        let made = as_other(|| {
+            let (flags, mode) = (OFlags::CREATE | OFlags::WRONLY, Mode::from_raw_mode(0o6777));
+            rustix::fs::open(root.join("created"), flags, mode)?;
+            let (cwd, path) = (rustix::fs::CWD, root.join("made"));
+            rustix::fs::mknodat(cwd, &path, rustix::fs::FileType::RegularFile, mode, 0)
+        });
+        made.expect("all may");
+        ["created", "made"].map(|name| rights(&root.join(name)).0)
+    };
+    assert_eq!(modes(service.at.path()), modes(plain.path()));
+    service.end();
+}
+
+#[test]
+fn an_owner_who_is_no_member_of_the_group_keeps_no_setgid() {
+    if !can_mount() {
+        return;
+    }
+    let plain = tempfile::tempdir().expect("a folder");
+    let service = Service::new(Setting::default());
+    open_to_all(plain.path());
+    open_to_all(service.at.path());
+    assert_eq!(left_by_owner(service.at.path()), left_by_owner(plain.path()));
+    service.end();
 }
 
 /// Offset of the program's version.

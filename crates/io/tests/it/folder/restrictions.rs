@@ -21,6 +21,13 @@ impl Mounted {
         Mounted(path.to_owned())
     }
 
+    /// A directory that is mounted once more.
+    fn bound(from: &Path, path: &Path) -> Self {
+        rustix::mount::mount_bind(from, path).expect("root may");
+        rustix::mount::mount_change(path, MountPropagationFlags::PRIVATE).expect("root may");
+        Mounted(path.to_owned())
+    }
+
     fn remount(&self, flags: MountFlags) {
         rustix::mount::mount_remount(&self.0, MountFlags::BIND | flags, c"").expect("root may");
     }
@@ -121,6 +128,63 @@ fn a_folder_that_becomes_restricted_restricts_its_mount() {
     drop(inside);
     let source = service.end();
     drop((source, mounted));
+}
+
+#[test]
+fn restrictions_that_the_administrator_adds_stay() {
+    if !can_mount() {
+        return;
+    }
+    let source = tempfile::tempdir().expect("a folder");
+    let mounted = Mounted::new(source.path(), MountFlags::empty());
+    let service = Service::over(source, Setting::default());
+    let at = service.at.path().to_owned();
+    let added = MountFlags::BIND | MountFlags::NOSUID | MountFlags::RDONLY;
+    rustix::mount::mount_remount(&at, added, c"").expect("root may");
+    mounted.remount(MountFlags::NOEXEC);
+    let is_followed = || restrictions(&at).contains(StatVfsMountFlags::NOEXEC);
+    rig::eventually("it follows", is_followed);
+    let all = StatVfsMountFlags::NOSUID | StatVfsMountFlags::RDONLY | StatVfsMountFlags::NOEXEC;
+    assert_eq!(restrictions(&at), all);
+    let source = service.end();
+    drop((source, mounted));
+}
+
+#[test]
+fn a_file_system_that_calls_itself_larder_restricts_the_mount_too() {
+    if !can_mount() {
+        return;
+    }
+    let (source, other) =
+        (tempfile::tempdir().expect("a folder"), Service::new(Setting::default()));
+    let inside = source.path().join("inside");
+    fs::create_dir(&inside).expect("room");
+    let service = Service::over(source, Setting::default());
+    let bound = Mounted::bound(other.at.path(), &inside);
+    bound.remount(MountFlags::NOSUID);
+    let at = service.at.path();
+    rig::eventually("it follows", || restrictions(at) == StatVfsMountFlags::NOSUID);
+    drop(bound);
+    service.end();
+    other.end();
+}
+
+#[test]
+fn a_folder_that_is_renamed_is_followed() {
+    if !can_mount() {
+        return;
+    }
+    let source = tempfile::tempdir().expect("a folder");
+    fs::create_dir(source.path().join("inside")).expect("room");
+    let service = Service::over(source, Setting::default());
+    let (old, at) = (service.source.path(), service.at.path());
+    let new = old.with_extension("renamed");
+    fs::rename(old, &new).expect("it is ours");
+    let inside = Mounted::new(&new.join("inside"), MountFlags::NOSUID);
+    rig::eventually("it follows", || restrictions(at) == StatVfsMountFlags::NOSUID);
+    drop(inside);
+    fs::rename(&new, old).expect("it is ours");
+    service.end();
 }
 
 #[test]

@@ -76,7 +76,7 @@ pub(in crate::front::fuse) mod capability {
     pub(in crate::front::fuse) const DIRECT_IO_ALLOW_MMAP: u64 = 1 << 36;
     /// The kernel can read and write files of ours by itself.
     pub(in crate::front::fuse) const PASSTHROUGH: u64 = 1 << 37;
-    /// File handles do not resolve; name_to_handle_at(2) fails (Linux 6.9).
+    /// File handles do not resolve; `name_to_handle_at(2)` fails (Linux 6.9).
     pub(in crate::front::fuse) const NO_EXPORT_SUPPORT: u64 = 1 << 38;
     /// Requests can come by rings.
     pub(in crate::front::fuse) const OVER_IO_URING: u64 = 1 << 41;

@@ -9,12 +9,18 @@ use super::data::is_member;
 use super::requests::{Answer, Answered, behind, done, name};
 use super::{Folder, Node};
 use crate::store::files::Attributes;
-use rustix::fs::{Access, AtFlags, Gid, Mode, StatxFlags, Timespec, Timestamps, Uid, XattrFlags};
+use rustix::fs::{
+    Access, AtFlags, Gid, Mode, RawMode, StatxFlags, Timespec, Timestamps, Uid, XattrFlags,
+};
 use rustix::io::Errno;
+use std::ffi::CStr;
 use zerocopy::{FromZeros, IntoBytes};
 
 /// The longest value or list of extended attributes that Linux has.
 const XATTR_BYTES_MAX: usize = 64 << 10;
+/// The extended attribute that holds the ACL of a file or directory.
+const ACL_NAME: &CStr = c"system.posix_acl_access";
+const SETGID: RawMode = 0o2000;
 
 impl Folder {
     /// What stat(2) or statx(2) shall say.
@@ -109,6 +115,11 @@ impl Folder {
         if wants(attribute::UID) || wants(attribute::GID) {
             let uid = wants(attribute::UID).then(|| Uid::from_raw(asked.uid));
             let gid = wants(attribute::GID).then(|| Gid::from_raw(asked.gid));
+            // SOURCE's file system knows only that root changes the owner, who keeps setgid without
+            // the right of the group to execute.
+            if header.uid != 0 && file.gives_rights() {
+                file.take_rights(true, |group| is_member(header, group))?;
+            }
             rustix::fs::chownat(file.path(), "", uid, gid, AtFlags::EMPTY_PATH)?;
         }
         if wants(attribute::MODE) {
@@ -177,6 +188,9 @@ impl Folder {
         let flags = XattrFlags::from_bits_retain(asked.flags);
         rustix::fs::setxattr(node.file.link(), name, value, flags)?;
         node.file.note_attribute(name);
+        if name == ACL_NAME {
+            take_setgid(header, &node)?;
+        }
         Ok(done())
     }
 
@@ -198,6 +212,16 @@ impl Folder {
         rustix::fs::removexattr(node.file.link(), name(body)?)?;
         Ok(done())
     }
+}
+
+/// Takes setgid from a file or directory whose ACL was set, as SOURCE's file system does unless the
+/// user is root or a member of the group: to it, every user is root.
+fn take_setgid(header: &InHeader, node: &Node) -> Result<(), Errno> {
+    let stat = rustix::fs::fstat(node.file.path())?;
+    if stat.st_mode & SETGID == 0 || header.uid == 0 || is_member(header, stat.st_gid) {
+        return Ok(());
+    }
+    rustix::fs::chmod(node.file.link(), Mode::from_raw_mode(stat.st_mode & 0o7777 & !SETGID))
 }
 
 /// What `read` brings, or how much that is if no room was given.

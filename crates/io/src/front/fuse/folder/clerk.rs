@@ -4,9 +4,12 @@
 //! a file that is gone, is not written after that; what remains of the file is untouched by it.
 
 mod border;
+mod drops;
 mod keep;
 mod space;
 mod uncached;
+
+pub(super) use drops::CoveredWrite;
 
 use super::super::abi::{self, FsyncIn, InHeader, OpenIn, SetattrIn, TransferIn, opcode};
 use super::super::link::Way;
@@ -22,6 +25,7 @@ use crate::front::desk::errno_of;
 use crate::reclaim::reserve_stack;
 use crate::store::files::{Act, FileTable, SourceFile};
 use crate::wake::Waker;
+use drops::PageDrops;
 use larder_core::clock::Clock;
 use larder_core::store::{StoreError, StoreOpKind};
 use rustix::fs::OFlags;
@@ -78,12 +82,12 @@ pub(in crate::front::fuse) struct Clerks {
     /// The way to the one who tells the kernel what others have changed. It may have to wait for
     /// requests, so it answers none.
     news: Sender<Job>,
-    /// Requests for the thread that writes to files that have pages in the kernel's page cache, and
-    /// that makes the kernel drop these pages. The thread waits only for requests that other
-    /// threads answer.
+    /// Requests for the thread that writes to files that have pages in the kernel's page cache.
+    /// Other threads make the kernel drop these pages. All of them wait only for requests that
+    /// other threads answer.
     beside_pages: Sender<Job>,
     threads: Arc<Mutex<Vec<JoinHandle<()>>>>,
-    /// Threads that serve `news` and `beside_pages`.
+    /// Threads that serve `news` and `beside_pages`, and those that make the kernel drop pages.
     telling: Arc<Mutex<Vec<JoinHandle<()>>>>,
     failure: Arc<MountFailure>,
 }
@@ -96,7 +100,7 @@ impl Clerks {
         let (threads, telling) = (Arc::default(), Arc::default());
         let failure = Arc::new(MountFailure::new(at));
         let clerks = Clerks { jobs, news, beside_pages, threads, telling, failure };
-        let start = |name: &'static str, jobs: &Arc<Mutex<Receiver<Job>>>| {
+        let start = |name: &'static str, jobs: &Arc<Mutex<Receiver<Job>>>, drops| {
             let waker = Waker::new()?;
             let cache = Arc::clone(engine.cache());
             let clerk = Clerk {
@@ -108,6 +112,7 @@ impl Clerks {
                 clock: engine.clock(),
                 jobs: Arc::clone(jobs),
                 kind: name,
+                drops,
             };
             let run = move || {
                 let cache = Arc::clone(&clerk.cache);
@@ -117,13 +122,14 @@ impl Clerks {
         };
         let to_do = Arc::new(Mutex::new(to_do));
         for _ in 0..CLERKS {
-            let thread = start("clerk", &to_do)?;
+            let thread = start("clerk", &to_do, None)?;
             clerks.threads.lock().expect("no holder panics").push(thread);
         }
-        for (name, to_do) in [("herald", to_tell), (PAGE_WRITER, to_write)] {
-            let thread = start(name, &Arc::new(Mutex::new(to_do)))?;
-            clerks.telling.lock().expect("no holder panics").push(thread);
-        }
+        let (drops, dropping) = PageDrops::start(engine, folder)?;
+        let herald = start("herald", &Arc::new(Mutex::new(to_tell)), None)?;
+        let page_writer = start(PAGE_WRITER, &Arc::new(Mutex::new(to_write)), Some(drops))?;
+        let telling = [herald, page_writer].into_iter().chain(dropping);
+        clerks.telling.lock().expect("no holder panics").extend(telling);
         Ok(clerks)
     }
 
@@ -193,6 +199,8 @@ struct Clerk {
     jobs: Arc<Mutex<Receiver<Job>>>,
     /// Name of the thread.
     kind: &'static str,
+    /// Of the page writer.
+    drops: Option<PageDrops>,
 }
 
 /// Refuses a request of a failed mount, if `asker` is a request that expects an answer.
@@ -261,6 +269,10 @@ impl Clerk {
                 Ok(Answer::None) => {}
                 Ok(Answer::PageWriter) => {
                     self.clerks.write_beside_pages(Job::Request { way, header, body });
+                }
+                Ok(Answer::WhenDropped(write)) => {
+                    let drops = self.drops.as_ref().expect("this is the page writer");
+                    drops.drop_and_answer(way, header.unique, write);
                 }
                 Ok(Answer::Clerk) => unreachable!("a clerk does not pass this on"),
                 Err(errno) => way.answer(header.unique, Err(errno)),

@@ -5,11 +5,14 @@ use super::super::mounted::{Mounted, Tree};
 use super::clerk::Clerks;
 use super::{Folder, FolderError, FolderNews};
 use crate::engine::{ArenaVolume, Engine};
-use crate::mount_table::{self, MountRestrictions, MountWatch};
+use crate::mount_table::{self, MountLine, MountRestrictions, MountWatch};
+use crate::store::files::link_to;
 use rustix::io::Errno;
 use rustix::thread::{CapabilitySet, capabilities};
-use std::os::fd::AsFd as _;
-use std::path::Path;
+use std::ffi::OsString;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStringExt as _;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// A folder that is mounted.
@@ -162,7 +165,9 @@ impl Folder {
         if self.options.read_only {
             restrictions = restrictions | MountRestrictions::READ_ONLY;
         }
-        let (inside, first) = MountRestrictions::inside(&mount_table::read(), &self.path);
+        let table = mount_table::read();
+        let (inside, first) =
+            MountRestrictions::inside(&table, &path_now(&table, &*self.root, &self.path));
         if let Some(first) = first.filter(|_| !restrictions.contains(inside)) {
             self.notes.lock().expect("no holder panics").push(format!(
                 "the mount is {inside} because {}, which is mounted inside SOURCE, is",
@@ -186,7 +191,7 @@ fn follow(
         let table = mount_table::read();
         // A SOURCE that becomes read-only refuses writes itself.
         let of_root = MountRestrictions::in_table(&table, root.as_fd()).unwrap_or_default();
-        let inside = MountRestrictions::inside(&table, &path).0;
+        let inside = MountRestrictions::inside(&table, &path_now(&table, &*root, &path)).0;
         let wanted = restrictions | of_root.without_read_only() | inside;
         if wanted == restrictions {
             return;
@@ -204,6 +209,16 @@ fn follow(
         tracing::warn!(%error, "restrictions that SOURCE's mount gets later are not applied");
     };
     MountWatch::start(follow).map_err(unwatched).ok()
+}
+
+/// Returns where the directory `root`, which was opened as `path`, is now: it, or a directory
+/// above, may have been renamed. A directory whose mount is not in `table` has no path.
+fn path_now(table: &[MountLine], root: impl AsFd, path: &Path) -> PathBuf {
+    if MountRestrictions::in_table(table, root.as_fd()).is_none() {
+        return path.to_owned();
+    }
+    let now = rustix::fs::readlink(link_to(root), Vec::new());
+    now.map_or_else(|_| path.to_owned(), |now| PathBuf::from(OsString::from_vec(now.into_bytes())))
 }
 
 /// Whether this process may do with files whatever it likes, as root mostly may, and so may all

@@ -1,7 +1,8 @@
 //! Requests on names: looking up, making, renaming, removing. Each is one system call on the folder
 //! with a descriptor of a directory and a name.
 //!
-//! Invariant: what is made belongs to whoever asked, or is taken away again.
+//! Invariant: what is made belongs to whoever asked, or is taken away again; nothing else changes
+//! its owner.
 
 use super::super::abi::{
     self, CreateIn, EntryOut, InHeader, LinkIn, MkdirIn, MknodIn, RenameIn, opcode,
@@ -12,6 +13,7 @@ use super::{Clerks, Folder, Job, Node};
 use crate::store::files::{Attributes, link_to};
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, Stat, Uid};
 use rustix::io::Errno;
+use rustix::thread::{capabilities, set_capabilities};
 use std::cell::Cell;
 use std::ffi::CStr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -37,6 +39,42 @@ fn mask(umask: u32) {
 
 fn mode_of(mode: u32) -> Mode {
     Mode::from_raw_mode(mode & MODE_BITS)
+}
+
+/// The user and group that this thread makes files as, with the rights of root, until it is
+/// dropped.
+struct ActingUser;
+
+impl ActingUser {
+    fn new(uid: u32, gid: u32) -> Result<Self, Errno> {
+        let rights = capabilities(None)?;
+        // SAFETY: it changes as which group this thread alone acts on files.
+        unsafe { libc::setfsgid(gid) };
+        // SAFETY: it changes as which user this thread alone acts on files.
+        unsafe { libc::setfsuid(uid) };
+        let acting = ActingUser;
+        // SAFETY: no user has this number, so that it only says which one it is.
+        let user = unsafe { libc::setfsuid(u32::MAX) };
+        // SAFETY: the same of a group.
+        let group = unsafe { libc::setfsgid(u32::MAX) };
+        if (user.cast_unsigned(), group.cast_unsigned()) != (uid, gid) {
+            return Err(Errno::PERM);
+        }
+        // The kernel has checked whether the user may, and took the rights on files from this
+        // thread.
+        set_capabilities(None, rights)?;
+        Ok(acting)
+    }
+}
+
+impl Drop for ActingUser {
+    fn drop(&mut self) {
+        let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
+        // SAFETY: this thread acts on files as its own user again.
+        unsafe { libc::setfsuid(uid.as_raw()) };
+        // SAFETY: the same of its group.
+        unsafe { libc::setfsgid(gid.as_raw()) };
+    }
 }
 
 impl Folder {
@@ -74,22 +112,25 @@ impl Folder {
         rustix::fs::chownat(made, "", uid, gid, AtFlags::EMPTY_PATH)
     }
 
-    /// The answer about something that was made under a name, which goes again if it cannot be
-    /// given to whoever asked.
-    fn made(&self, header: &InHeader, parent: &Node, name: &CStr, mode: u32) -> Answered {
-        let (node, _) = self.nodes.lookup(parent, name)?;
-        let given = self.give(header, parent, node.file.path()).and_then(|()| {
-            // Giving a file away takes these rights from it.
-            let lost = mode & 0o6000 != 0 && !node.is_link() && header.uid != self.uid;
-            if lost { rustix::fs::chmod(node.file.link(), mode_of(mode)) } else { Ok(()) }
-        });
-        if let Err(errno) = given {
-            let is_directory = mode & 0o170_000 == FileType::Directory.as_raw_mode();
-            let flags = if is_directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
-            rustix::fs::unlinkat(parent.file.path(), name, flags).ok();
-            return Err(errno);
+    /// Makes something under a name, as the user who asks.
+    ///
+    /// It is not given to that user afterwards: another process that may change the directory in
+    /// SOURCE could put something else in its place before that.
+    fn make_as_user(
+        &self,
+        header: &InHeader,
+        parent: &Node,
+        name: &CStr,
+        make: impl FnOnce() -> Result<(), Errno>,
+    ) -> Answered {
+        // Others than root can only make what is theirs.
+        if !self.is_root() || (header.uid, header.gid) == (self.uid, self.gid) {
+            make()?;
+        } else {
+            let _user = ActingUser::new(header.uid, header.gid)?;
+            make()?;
         }
-        let attributes = node.file.attributes()?;
+        let (node, attributes) = self.nodes.lookup(parent, name)?;
         Ok(self.found(&node, &attributes))
     }
 
@@ -99,23 +140,26 @@ impl Folder {
         mask(asked.umask);
         let kind = FileType::from_raw_mode(asked.mode);
         let device = u64::from(asked.rdev);
-        rustix::fs::mknodat(parent.file.path(), name, kind, mode_of(asked.mode), device)?;
-        self.made(header, &parent, name, asked.mode)
+        self.make_as_user(header, &parent, name, || {
+            rustix::fs::mknodat(parent.file.path(), name, kind, mode_of(asked.mode), device)
+        })
     }
 
     pub(super) fn mkdir(&self, header: &InHeader, body: &[u8]) -> Answered {
         let asked: MkdirIn = abi::head_of(body);
         let (parent, name) = (self.node(header.nodeid)?, name(behind::<MkdirIn>(body))?);
         mask(asked.umask);
-        rustix::fs::mkdirat(parent.file.path(), name, mode_of(asked.mode))?;
-        self.made(header, &parent, name, FileType::Directory.as_raw_mode())
+        self.make_as_user(header, &parent, name, || {
+            rustix::fs::mkdirat(parent.file.path(), name, mode_of(asked.mode))
+        })
     }
 
     pub(super) fn symlink(&self, header: &InHeader, body: &[u8]) -> Answered {
         let parent = self.node(header.nodeid)?;
         let (name, target) = names(body)?;
-        rustix::fs::symlinkat(target, parent.file.path(), name)?;
-        self.made(header, &parent, name, FileType::Symlink.as_raw_mode())
+        self.make_as_user(header, &parent, name, || {
+            rustix::fs::symlinkat(target, parent.file.path(), name)
+        })
     }
 
     pub(super) fn link(&self, header: &InHeader, body: &[u8]) -> Answered {
@@ -160,9 +204,13 @@ impl Folder {
             self.sections[section].check_writable()?;
         }
         let flags = libc::c_int::try_from(asked.flags).unwrap_or(0);
-        let mut how = OFlags::CREATE | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        how.set(OFlags::EXCL, flags & libc::O_EXCL != 0);
-        let file = make(&parent, name, how, &asked)?;
+        // A file that exists belongs to its owner. The kernel then looks the name up again and
+        // opens the file, if the user may.
+        let file = make(&parent, name, OFlags::CREATE | OFlags::EXCL | OFlags::RDWR, &asked);
+        let file = file.map_err(|errno| match errno {
+            Errno::EXIST if flags & libc::O_EXCL == 0 => Errno::STALE,
+            errno => errno,
+        })?;
         if let Err(errno) = self.give_created(header, &parent, &file, asked.mode) {
             rustix::fs::unlinkat(parent.file.path(), name, AtFlags::empty()).ok();
             return Err(errno);
@@ -189,11 +237,13 @@ impl Folder {
         file: &OwnedFd,
         mode: u32,
     ) -> Result<(), Errno> {
-        self.give(header, parent, file)?;
-        if mode & 0o6000 != 0 && self.is_root() && header.uid != self.uid {
-            return rustix::fs::fchmod(file, mode_of(mode));
+        if mode & 0o6000 == 0 || !self.is_root() || header.uid == self.uid {
+            return self.give(header, parent, file);
         }
-        Ok(())
+        // As the mask, or the ACL of the directory, has left it.
+        let stat = rustix::fs::fstat(file)?;
+        self.give(header, parent, file)?;
+        rustix::fs::fchmod(file, mode_of(stat.st_mode))
     }
 
     /// The answer about a file that was made and opened in one.

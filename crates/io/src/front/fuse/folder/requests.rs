@@ -7,7 +7,7 @@ use super::super::abi::{
 };
 use super::super::link::{Asked, Link};
 use super::super::worker::Worker;
-use super::{Clerks, Folder, Job, KernelPages, Node};
+use super::{Clerks, CoveredWrite, Folder, Job, KernelPages, Node};
 use crate::claim;
 use crate::store::files::Attributes;
 use larder_core::clock::Nanos;
@@ -33,6 +33,8 @@ pub(super) enum Answer {
     Clerk,
     /// The thread that writes to files with pages in the kernel's page cache has to answer it.
     PageWriter,
+    /// That of a write, once the kernel has dropped its pages of the range.
+    WhenDropped(CoveredWrite),
 }
 
 impl From<Vec<u8>> for Answer {
@@ -137,6 +139,7 @@ fn reply(link: &mut Link, clerks: &Clerks, asked: Asked<'_>, answered: Answered)
                 _ => clerks.send(job),
             }
         }
+        Ok(Answer::WhenDropped(_)) => unreachable!("the page writer alone has such an answer"),
         Err(errno) => link.refuse(unique, errno),
     }
 }

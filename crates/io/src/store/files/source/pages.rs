@@ -73,14 +73,20 @@ impl Drop for WriteUnderWay {
 
 /// A range that a write changes and page writeback must not touch, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Covered<'a> {
-    pages: &'a Pages,
+pub(crate) struct Covered {
+    file: Arc<SourceFile>,
     range: Range<u64>,
 }
 
-impl Drop for Covered<'_> {
+impl Covered {
+    pub(crate) fn range(&self) -> Range<u64> {
+        self.range.clone()
+    }
+}
+
+impl Drop for Covered {
     fn drop(&mut self) {
-        let covered = &mut self.pages.returning().covered;
+        let covered = &mut self.file.pages.returning().covered;
         let own = covered.iter().position(|range| *range == self.range);
         covered.swap_remove(own.expect("it was put there"));
     }
@@ -151,7 +157,7 @@ impl SourceFile {
 
     /// Keeps page writeback from touching a range. Waits for writeback of the range that is under
     /// way.
-    pub(crate) fn cover(&self, range: Range<u64>) -> Covered<'_> {
+    pub(crate) fn cover(self: &Arc<Self>, range: Range<u64>) -> Covered {
         let mut returning = self.pages.returning();
         returning.covered.push(range.clone());
         let before = returning.next;
@@ -160,7 +166,7 @@ impl SourceFile {
             under_way.any(|(number, other)| *number < before && overlap(other, &range))
         };
         drop(self.pages.returned.wait_while(returning, is_in_the_way).expect("no holder panics"));
-        Covered { pages: &self.pages, range }
+        Covered { file: Arc::clone(self), range }
     }
 }
 

@@ -5,6 +5,7 @@ use super::super::Node;
 use super::super::data;
 use super::super::requests::{Answer, Answered};
 use super::super::sections::Cached;
+use super::drops::CoveredWrite;
 use super::{Clerk, PAGE_WRITER, uncached};
 use crate::call::Write;
 use crate::front::fuse::abi::{self, InHeader, TransferIn, WriteOut};
@@ -53,6 +54,7 @@ impl Clerk {
         let section = folder.section(&node.file);
         let cached = section.cached();
         let whole = asked.offset..asked.offset + payload.len() as u64;
+        let mut covered = None;
         if !section.passes_on() {
             self.write_range(&node, cached, whole.clone(), payload)?;
         } else if asked.transfer_flags & abi::LOCKOWNER == 0 {
@@ -67,9 +69,8 @@ impl Clerk {
         } else if self.kind != PAGE_WRITER {
             return Ok(Answer::PageWriter);
         } else {
-            let _covered = node.file.cover(whole.clone());
+            covered = Some(node.file.cover(whole.clone()));
             self.write_range(&node, cached, whole.clone(), payload)?;
-            folder.kernel.drop_pages(node.id, whole.clone());
         }
         if asked.flags & data::SYNCHRONOUS != 0 {
             match cached {
@@ -78,7 +79,11 @@ impl Clerk {
             }
         }
         let size = u32::try_from(payload.len()).expect("at most 1 MiB");
-        Ok(WriteOut { size, padding: 0 }.as_bytes().to_vec().into())
+        let answer = WriteOut { size, padding: 0 }.as_bytes().to_vec();
+        Ok(match covered {
+            Some(covered) => Answer::WhenDropped(CoveredWrite { node: node.id, covered, answer }),
+            None => answer.into(),
+        })
     }
 
     /// Writes a byte range, which may touch two segments.

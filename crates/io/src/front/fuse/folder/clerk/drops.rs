@@ -1,0 +1,158 @@
+//! Writes beside pages of the kernel that wait until the kernel has dropped these.
+//!
+//! Before the kernel drops a page that a program has changed, it sends the page back. For that it
+//! needs one of a limited number of background requests, which asynchronous direct I/O takes too,
+//! or a place in a ring, which every request takes. Where writes that wait here have all of them,
+//! the page never comes. So a write is answered after [`ANSWER_AFTER`] at the latest.
+//!
+//! Invariant: the range of a write stays covered until its pages are dropped, also where the write
+//! is answered before.
+
+use super::super::Folder;
+use crate::engine::Engine;
+use crate::fault::confine_thread;
+use crate::front::fuse::link::Way;
+use crate::store::files::Covered;
+use std::collections::VecDeque;
+use std::io;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Longest time that an answer waits for the kernel: it drops pages within microseconds unless it
+/// waits for a request.
+const ANSWER_AFTER: Duration = Duration::from_millis(50);
+
+/// A write that is done, and whose range the kernel has pages of.
+#[derive(Debug)]
+pub(in crate::front::fuse::folder) struct CoveredWrite {
+    pub(super) node: u64,
+    pub(super) covered: Covered,
+    pub(super) answer: Vec<u8>,
+}
+
+/// A write that is not answered.
+struct Unanswered {
+    number: u64,
+    since: Instant,
+    way: Way,
+    unique: u64,
+    answer: Vec<u8>,
+}
+
+impl Unanswered {
+    fn answer(self) {
+        self.way.answer(self.unique, Ok(self.answer));
+    }
+}
+
+#[derive(Default)]
+struct State {
+    /// In the order of their numbers, and so of their times.
+    unanswered: VecDeque<Unanswered>,
+    next: u64,
+    has_ended: bool,
+}
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no holder panics")
+    }
+
+    /// Answers a write, unless that was done before.
+    fn answer(&self, number: u64) {
+        let mut state = self.state();
+        let found = state.unanswered.iter().position(|write| write.number == number);
+        let write = found.and_then(|at| state.unanswered.remove(at));
+        drop(state);
+        if let Some(write) = write {
+            write.answer();
+        }
+    }
+
+    /// Answers each write that has waited for too long, until the end.
+    fn answer_late(&self) {
+        let mut state = self.state();
+        while !state.has_ended {
+            let waited = state.unanswered.front().map(|write| write.since.elapsed());
+            state = match waited {
+                None => self.changed.wait(state).expect("no holder panics"),
+                Some(waited) if waited < ANSWER_AFTER => {
+                    let rest = ANSWER_AFTER.saturating_sub(waited);
+                    self.changed.wait_timeout(state, rest).expect("no holder panics").0
+                }
+                Some(_) => {
+                    let late = state.unanswered.pop_front();
+                    drop(state);
+                    tracing::debug!("a write is answered before the kernel has dropped its pages");
+                    late.into_iter().for_each(Unanswered::answer);
+                    self.state()
+                }
+            };
+        }
+    }
+}
+
+/// The way to the thread that has the kernel drop pages; it ends when this is dropped.
+pub(super) struct PageDrops {
+    to_drop: Sender<(u64, CoveredWrite)>,
+    shared: Arc<Shared>,
+}
+
+impl PageDrops {
+    /// Starts the threads.
+    pub(super) fn start(
+        engine: &Engine,
+        folder: &Arc<Folder>,
+    ) -> io::Result<(Self, [JoinHandle<()>; 2])> {
+        let (to_drop, writes) = channel();
+        let shared = Arc::new(Shared::default());
+        let spawn = |name: &str, work: Box<dyn FnOnce() + Send>| {
+            let cache = Arc::clone(engine.cache());
+            let run = move || confine_thread(&cache, "a thread of a mount", work);
+            std::thread::Builder::new().name(name.into()).spawn(run)
+        };
+        let (folder, dropping, late) =
+            (Arc::clone(folder), Arc::clone(&shared), Arc::clone(&shared));
+        let threads = [
+            spawn("page-dropper", Box::new(move || drop_pages(&folder, &dropping, &writes)))?,
+            spawn("late-answers", Box::new(move || late.answer_late()))?,
+        ];
+        Ok((PageDrops { to_drop, shared }, threads))
+    }
+
+    /// Has the kernel drop the pages of a write, and answers it.
+    pub(super) fn drop_and_answer(&self, way: Way, unique: u64, mut write: CoveredWrite) {
+        let answer = std::mem::take(&mut write.answer);
+        let mut state = self.shared.state();
+        let number = state.next;
+        state.next += 1;
+        let since = Instant::now();
+        state.unanswered.push_back(Unanswered { number, since, way, unique, answer });
+        if state.unanswered.len() == 1 {
+            self.shared.changed.notify_all();
+        }
+        drop(state);
+        if self.to_drop.send((number, write)).is_err() {
+            self.shared.answer(number);
+        }
+    }
+}
+
+/// Has the kernel drop pages until no more writes can come.
+fn drop_pages(folder: &Folder, shared: &Shared, writes: &Receiver<(u64, CoveredWrite)>) {
+    for (number, CoveredWrite { node, covered, .. }) in writes {
+        folder.kernel.drop_pages(node, covered.range());
+        drop(covered);
+        shared.answer(number);
+    }
+    shared.state().has_ended = true;
+    shared.changed.notify_all();
+}
