@@ -21,6 +21,8 @@ const SCAN_MIB: u64 = 64;
 const LAYERS_MIB: u64 = 256;
 /// What the program that pages holds of it; programs may have a sixteenth then.
 const HELD_MIB: usize = 121;
+/// Threads that page.
+const PAGING_THREADS: u64 = 8;
 /// Pages of the file that is read again and again beside the scan.
 const HOT_PAGES: u64 = 10_000;
 /// Pages of the file on the file system in an image.
@@ -53,16 +55,25 @@ fn leak(file: &Path, prepared: &dyn Fn()) {
 }
 
 /// Holds nearly all memory, and reads a file that does not fit. Each page was read before, since
-/// only pages that are read again count as paged, and few are read in the time.
+/// only pages that are read again count as paged. On a busy machine a thread waits for a processor
+/// after each read, so that only several threads together read often enough.
 fn page(file: &Path, prepared: &dyn Fn()) {
     let held = vec![1_u8; HELD_MIB * MIB];
     read_all(file);
     let opened = File::open(file).unwrap();
     prepared();
-    let (begun, mut random) = (Instant::now(), Random(3));
-    while begun.elapsed() < LONG {
-        read_page(&opened, random.below(FILE_PAGES));
-    }
+    let begun = Instant::now();
+    std::thread::scope(|scope| {
+        for seed in 0..PAGING_THREADS {
+            let opened = &opened;
+            scope.spawn(move || {
+                let mut random = Random(3 + seed);
+                while begun.elapsed() < LONG {
+                    read_page(opened, random.below(FILE_PAGES));
+                }
+            });
+        }
+    });
     assert_eq!(held[MIB], 1);
 }
 
