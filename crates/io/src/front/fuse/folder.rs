@@ -11,6 +11,7 @@
 
 mod attributes;
 mod clerk;
+mod crossing;
 mod data;
 mod entries;
 mod figures;

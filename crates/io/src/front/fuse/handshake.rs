@@ -19,7 +19,7 @@ const BUFFER_BYTES: usize = 64 << 10;
 const MINOR_MIN: u32 = 24;
 /// Requests that nobody waits for, at a time: what a loop device or the kernel's write-back has
 /// under way. The payloads of so many writes can be kept if all of them have to wait.
-const BACKGROUND_MAX: u16 = 32;
+pub(super) const BACKGROUND_MAX: u16 = 32;
 /// What is good for files that are volumes, if the kernel can too.
 pub(super) const VOLUMES: u64 = capability::ASYNC_READ
     | capability::BIG_WRITES

@@ -291,6 +291,11 @@ impl Mount {
         &self.path
     }
 
+    /// Returns the restrictions that the mount has in any case.
+    pub(super) fn own_restrictions(&self) -> MountRestrictions {
+        if self.by_helper { MountRestrictions::UNTRUSTED } else { MountRestrictions::NONE }
+    }
+
     /// Adds `restrictions` to those of the mount.
     ///
     /// # Errors

@@ -57,6 +57,16 @@ pub(super) struct Prepared {
     processor: Option<u16>,
 }
 
+/// Returns the number of requests that the kernel can have under way in each of `queues` queues.
+fn places_of(queues: u16) -> usize {
+    (PLACES / usize::from(queues)).max(1)
+}
+
+/// Returns the same for the queues of this machine.
+pub(super) fn places_of_queue() -> usize {
+    queues().map_or(1, places_of)
+}
+
 /// A ring for each of so many threads, which together take the requests of all processors. `touch`:
 /// their memory is to be there from the beginning.
 ///
@@ -67,7 +77,7 @@ pub(super) fn prepare(threads: usize, touch: bool) -> io::Result<Vec<Prepared>> 
     if queues > QUEUES_MAX {
         return Err(io::Error::other("there are too many processors"));
     }
-    let depth = (PLACES / usize::from(queues)).max(1);
+    let depth = places_of(queues);
     let ring = |thread: usize| {
         let own = (0..queues).filter(|queue| usize::from(*queue) % threads == thread);
         let of: Vec<_> = own.flat_map(|queue| std::iter::repeat_n(queue, depth)).collect();

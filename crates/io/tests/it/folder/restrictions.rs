@@ -188,6 +188,26 @@ fn a_folder_that_is_renamed_is_followed() {
 }
 
 #[test]
+fn a_name_in_a_mount_that_has_just_appeared_is_restricted_when_it_is_answered() {
+    if !can_mount() {
+        return;
+    }
+    for _ in 0..10 {
+        let source = tempfile::tempdir().expect("a folder");
+        let inside = source.path().join("inside");
+        fs::create_dir(&inside).expect("room");
+        let service = Service::over(source, Setting::default());
+        let mounted = Mounted::new(&inside, all());
+        let opened = fs::File::open(service.path("inside")).expect("it is there");
+        let flags = rustix::fs::fstatvfs(&opened).expect("it is mounted").f_flag;
+        assert!(flags.contains(restrictions(&mounted.0)), "{flags:?}");
+        drop(opened);
+        let source = service.end();
+        drop((mounted, source));
+    }
+}
+
+#[test]
 fn a_restricted_mount_inside_of_the_folder_restricts_all_of_it() {
     if !can_mount() {
         return;

@@ -3,6 +3,7 @@
 use super::super::mount::{How, Mount, MountError, UnmountError};
 use super::super::mounted::{Mounted, Tree};
 use super::clerk::Clerks;
+use super::crossing::RestrictionFollower;
 use super::{Folder, FolderError, FolderNews};
 use crate::engine::{ArenaVolume, Engine};
 use crate::mount_table::{self, MountLine, MountRestrictions, MountWatch};
@@ -179,41 +180,25 @@ impl Folder {
 }
 
 /// Applies restrictions that the mounts of the directory get later to the mount of `folder`, which
-/// has `restrictions`. Restrictions that they lose are kept: the mount never becomes less
-/// restricted.
+/// has `restrictions`.
 fn follow(
     folder: &Arc<Folder>,
     mount: Mount,
-    mut restrictions: MountRestrictions,
+    restrictions: MountRestrictions,
 ) -> Option<MountWatch> {
+    let restrictions = restrictions | mount.own_restrictions();
     let (root, path) = (Arc::clone(&folder.root), folder.path.clone());
-    let follow = move || {
-        let table = mount_table::read();
-        // A SOURCE that becomes read-only refuses writes itself.
-        let of_root = MountRestrictions::in_table(&table, root.as_fd()).unwrap_or_default();
-        let inside = MountRestrictions::inside(&table, &path_now(&table, &*root, &path)).0;
-        let wanted = restrictions | of_root.without_read_only() | inside;
-        if wanted == restrictions {
-            return;
-        }
-        match mount.restrict(wanted) {
-            Ok(()) => tracing::warn!(%wanted, "the mount got the restrictions of SOURCE's mount"),
-            Err(error) => tracing::error!(
-                %error, %wanted,
-                "the mount lacks restrictions that SOURCE's mount has now; unmount it"
-            ),
-        }
-        restrictions = wanted;
-    };
+    let follower = Arc::new(RestrictionFollower::new(mount, root, path, restrictions));
+    folder.nodes.follow_restrictions(Arc::clone(&follower));
     let unwatched = |error| {
         tracing::warn!(%error, "restrictions that SOURCE's mount gets later are not applied");
     };
-    MountWatch::start(follow).map_err(unwatched).ok()
+    MountWatch::start(move || follower.follow()).map_err(unwatched).ok()
 }
 
 /// Returns where the directory `root`, which was opened as `path`, is now: it, or a directory
 /// above, may have been renamed. A directory whose mount is not in `table` has no path.
-fn path_now(table: &[MountLine], root: impl AsFd, path: &Path) -> PathBuf {
+pub(super) fn path_now(table: &[MountLine], root: impl AsFd, path: &Path) -> PathBuf {
     if MountRestrictions::in_table(table, root.as_fd()).is_none() {
         return path.to_owned();
     }

@@ -6,13 +6,14 @@
 
 use super::super::abi;
 use super::super::passthrough::Backed;
+use super::crossing::RestrictionFollower;
 use super::rules::Rules;
 use crate::store::files::{Attributes, SourceFile, link_to};
-use rustix::fs::{FileType, FlockOperation, Mode, OFlags, Stat};
+use rustix::fs::{FileType, FlockOperation, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 use std::collections::{HashMap, VecDeque};
 use std::ffi::CStr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -112,6 +113,8 @@ pub(super) struct Nodes {
     rules: Rules,
     /// The device of the folder itself.
     device: u64,
+    /// Set when the directory is mounted.
+    follower: OnceLock<Arc<RestrictionFollower>>,
 }
 
 /// What tells an inode from all others.
@@ -119,7 +122,7 @@ pub(super) fn key_of(stat: &Stat) -> Key {
     (stat.st_dev, stat.st_ino)
 }
 
-/// A descriptor that names what a name leads to, a symbolic link included.
+/// Returns a descriptor of the file that a name leads to; a symbolic link is not followed.
 pub(super) fn path_of(parent: &Node, name: &CStr) -> Result<OwnedFd, Errno> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     rustix::fs::openat(parent.file.path(), name, flags, Mode::empty())
@@ -132,7 +135,7 @@ impl Nodes {
         let mut known = Known { next: abi::ROOT, reopens, ..Known::default() };
         known.add(root, &stat, &rules);
         let (known, len) = (Mutex::new(known), AtomicUsize::new(1));
-        Ok(Nodes { known, len, rules, device: stat.st_dev })
+        Ok(Nodes { known, len, rules, device: stat.st_dev, follower: OnceLock::new() })
     }
 
     /// By which files are of sections.
@@ -193,13 +196,36 @@ impl Nodes {
         Ok(id.and_then(|id| known.by_id.get(id)).map(|(node, _)| Arc::clone(node)))
     }
 
+    /// Applies the restrictions of mounts that appear inside of the directory from now on.
+    pub(super) fn follow_restrictions(&self, follower: Arc<RestrictionFollower>) {
+        let is_first = self.follower.set(follower).is_ok();
+        debug_assert!(is_first, "a directory is mounted once");
+    }
+
+    /// Does the same as [`path_of`]; the mount gets the restrictions of the file first.
+    fn path_beyond_mounts(&self, parent: &Node, name: &CStr) -> Result<OwnedFd, Errno> {
+        let Some(follower) = self.follower.get() else { return path_of(parent, name) };
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let (parent_path, mode) = (parent.file.path(), Mode::empty());
+        match rustix::fs::openat2(parent_path, name, flags, mode, ResolveFlags::NO_XDEV) {
+            Err(Errno::XDEV) => {
+                let path = path_of(parent, name)?;
+                follower.cross(path.as_fd())?;
+                Ok(path)
+            }
+            // Containers may forbid openat2(2). The watch of the mount table follows alone then.
+            Err(Errno::NOSYS | Errno::PERM) => path_of(parent, name),
+            opened => opened,
+        }
+    }
+
     /// Looks a name up; it counts until it is forgotten as often.
     pub(super) fn lookup(
         &self,
         parent: &Node,
         name: &CStr,
     ) -> Result<(Arc<Node>, Attributes), Errno> {
-        let path = path_of(parent, name)?;
+        let path = self.path_beyond_mounts(parent, name)?;
         let stat = rustix::fs::fstat(&path)?;
         self.take_in(path, stat)
     }

@@ -2,8 +2,9 @@
 //!
 //! Before the kernel drops a page that a program has changed, it sends the page back. For that it
 //! needs one of a limited number of background requests, which asynchronous direct I/O takes too,
-//! or a place in a ring, which every request takes. Where writes that wait here have all of them,
-//! the page never comes. So a write is answered after [`ANSWER_AFTER`] at the latest.
+//! or a place in a ring, which every request takes. Where writes that wait here may have all of
+//! them, the page never comes. Then the oldest of these writes are answered, those that have waited
+//! for [`ANSWER_AFTER`].
 //!
 //! Invariant: the range of a write stays covered until its pages are dropped, also where the write
 //! is answered before.
@@ -11,7 +12,9 @@
 use super::super::Folder;
 use crate::engine::Engine;
 use crate::fault::confine_thread;
+use crate::front::fuse::handshake::BACKGROUND_MAX;
 use crate::front::fuse::link::Way;
+use crate::front::fuse::ring::places_of_queue;
 use crate::store::files::Covered;
 use std::collections::VecDeque;
 use std::io;
@@ -20,8 +23,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Longest time that an answer waits for the kernel: it drops pages within microseconds unless it
-/// waits for a request.
+/// Time after which a write is answered if too many wait: the kernel drops pages within
+/// microseconds unless it waits for a request, or for a processor.
 const ANSWER_AFTER: Duration = Duration::from_millis(50);
 
 /// A write that is done, and whose range the kernel has pages of.
@@ -55,8 +58,9 @@ struct State {
     has_ended: bool,
 }
 
-#[derive(Default)]
 struct Shared {
+    /// With so many waiting writes the kernel may have no request left.
+    exhausted_at: usize,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -77,11 +81,13 @@ impl Shared {
         }
     }
 
-    /// Answers each write that has waited for too long, until the end.
+    /// Answers the oldest writes that have waited for too long while too many wait, until the end.
     fn answer_late(&self) {
         let mut state = self.state();
         while !state.has_ended {
-            let waited = state.unanswered.front().map(|write| write.since.elapsed());
+            let oldest = state.unanswered.front();
+            let is_exhausted = state.unanswered.len() >= self.exhausted_at;
+            let waited = oldest.filter(|_| is_exhausted).map(|write| write.since.elapsed());
             state = match waited {
                 None => self.changed.wait(state).expect("no holder panics"),
                 Some(waited) if waited < ANSWER_AFTER => {
@@ -113,7 +119,11 @@ impl PageDrops {
         folder: &Arc<Folder>,
     ) -> io::Result<(Self, [JoinHandle<()>; 2])> {
         let (to_drop, writes) = channel();
-        let shared = Arc::new(Shared::default());
+        let background = usize::from(BACKGROUND_MAX);
+        let exhausted_at =
+            if folder.options.plain { background } else { places_of_queue().min(background) };
+        let (state, changed) = (Mutex::default(), Condvar::new());
+        let shared = Arc::new(Shared { exhausted_at, state, changed });
         let spawn = |name: &str, work: Box<dyn FnOnce() + Send>| {
             let cache = Arc::clone(engine.cache());
             let run = move || confine_thread(&cache, "a thread of a mount", work);
@@ -136,7 +146,7 @@ impl PageDrops {
         state.next += 1;
         let since = Instant::now();
         state.unanswered.push_back(Unanswered { number, since, way, unique, answer });
-        if state.unanswered.len() == 1 {
+        if state.unanswered.len() >= self.shared.exhausted_at {
             self.shared.changed.notify_all();
         }
         drop(state);

@@ -1,0 +1,93 @@
+//! Restrictions of mounts that appear in a directory while it is mounted: the mount of the
+//! directory gets them when the mount table changes, and at the latest before a name that leads
+//! into such a mount is answered.
+
+use super::super::mount::Mount;
+use super::mount::path_now;
+use crate::mount_table::{self, MountRestrictions};
+use crate::store::directory::LockedDirectory;
+use rustix::io::Errno;
+use std::fmt;
+use std::os::fd::{AsFd as _, BorrowedFd};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+/// The restrictions of a mount, which only grow.
+pub(super) struct RestrictionFollower {
+    mount: Mount,
+    /// The directory and its path when it was opened.
+    root: Arc<LockedDirectory>,
+    path: PathBuf,
+    state: Mutex<State>,
+}
+
+struct State {
+    /// Restrictions that the mount has.
+    applied: MountRestrictions,
+    /// Restrictions that could not be applied, and that the log has named.
+    reported: MountRestrictions,
+}
+
+impl fmt::Debug for RestrictionFollower {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RestrictionFollower").finish_non_exhaustive()
+    }
+}
+
+impl RestrictionFollower {
+    /// Follows the mounts of the directory `root` for `mount`, which has `applied`.
+    pub(super) fn new(
+        mount: Mount,
+        root: Arc<LockedDirectory>,
+        path: PathBuf,
+        applied: MountRestrictions,
+    ) -> Self {
+        let state = State { applied, reported: MountRestrictions::NONE };
+        RestrictionFollower { mount, root, path, state: Mutex::new(state) }
+    }
+
+    /// Applies the restrictions in the current mount table. A mount that loses restrictions changes
+    /// nothing.
+    pub(super) fn follow(&self) {
+        let table = mount_table::read();
+        // A SOURCE that becomes read-only refuses writes itself.
+        let of_root = MountRestrictions::in_table(&table, self.root.as_fd()).unwrap_or_default();
+        let path = path_now(&table, &*self.root, &self.path);
+        let inside = MountRestrictions::inside(&table, &path).0;
+        // An error is in the log.
+        let _applied = self.apply(of_root.without_read_only() | inside);
+    }
+
+    /// Applies the restrictions of the mount of `file`, which a name beyond a mountpoint led to.
+    ///
+    /// # Errors
+    /// The restrictions cannot be found out or applied; then the name must not be answered.
+    pub(super) fn cross(&self, file: BorrowedFd<'_>) -> Result<(), Errno> {
+        self.apply(MountRestrictions::of(file)?.without_read_only())
+    }
+
+    fn apply(&self, restrictions: MountRestrictions) -> Result<(), Errno> {
+        let mut state = self.state.lock().expect("no holder panics");
+        let wanted = state.applied | restrictions;
+        if wanted == state.applied {
+            return Ok(());
+        }
+        match self.mount.restrict(wanted) {
+            Ok(()) => {
+                tracing::warn!(%wanted, "the mount got the restrictions of SOURCE's mount");
+                state.applied = wanted;
+                Ok(())
+            }
+            Err(error) => {
+                if !state.reported.contains(wanted) {
+                    tracing::error!(
+                        %error, %wanted,
+                        "the mount lacks restrictions that SOURCE's mount has now; unmount it"
+                    );
+                    state.reported = wanted;
+                }
+                Err(error)
+            }
+        }
+    }
+}
