@@ -62,8 +62,8 @@ impl MountRestrictions {
     /// # Errors
     /// If fstatvfs(3) fails; it is used for a mount that was unmounted lazily and is not in the
     /// table.
-    pub(crate) fn of(descriptor: impl AsFd) -> Result<Self, Errno> {
-        if let Some(listed) = Self::in_table(&super::read(), descriptor.as_fd()) {
+    pub(crate) fn of(table: &[MountLine], descriptor: impl AsFd) -> Result<Self, Errno> {
+        if let Some(listed) = Self::in_table(table, descriptor.as_fd()) {
             return Ok(listed);
         }
         let flags = rustix::fs::fstatvfs(descriptor)?.f_flag;
@@ -164,6 +164,6 @@ mod tests {
         let proc = std::fs::File::open("/proc").unwrap();
         let table = super::super::read();
         let of_table = table.iter().rfind(|mount| mount.at == Path::new("/proc")).unwrap();
-        assert_eq!(MountRestrictions::of(&proc), Ok(of_table.restrictions));
+        assert_eq!(MountRestrictions::of(&table, &proc), Ok(of_table.restrictions));
     }
 }

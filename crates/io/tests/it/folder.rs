@@ -42,6 +42,10 @@ use tempfile::TempDir;
 
 const MIB: u64 = 1 << 20;
 
+/// A buffer for direct I/O.
+#[repr(C, align(4096))]
+struct Aligned<const BYTES: usize>([u8; BYTES]);
+
 /// How files are handled that are called so.
 #[derive(Clone, Copy)]
 struct Rule {

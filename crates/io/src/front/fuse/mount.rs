@@ -5,7 +5,7 @@
 
 use super::device;
 use crate::claim::ClaimError;
-use crate::mount_table::{self, MountRestrictions};
+use crate::mount_table::{self, MountLine, MountRestrictions};
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::fs::OFlags;
 use rustix::io::{Errno, FdFlags};
@@ -214,10 +214,15 @@ fn detach(path: &Path) -> Result<(), UnmountError> {
     Mount { path: path.to_owned(), by_helper }.unmount(true)
 }
 
-/// Whether the last thing that is mounted at `path` is of ours.
-fn is_ours(path: &Path) -> bool {
+/// Returns the last mount at `path`, if it is a Larder mount.
+fn own_line(path: &Path) -> Option<MountLine> {
     let at_path = mount_table::read().into_iter().rfind(|mount| mount.at == path);
-    at_path.is_some_and(|mount| mount.is_of(TYPE))
+    at_path.filter(|mount| mount.is_of(TYPE))
+}
+
+/// Returns whether the last mount at `path` is a Larder mount.
+fn is_ours(path: &Path) -> bool {
+    own_line(path).is_some()
 }
 
 fn check(path: &Path) -> Result<(), MountError> {
@@ -306,8 +311,7 @@ impl Mount {
             return Err(Errno::PERM);
         }
         // A remount replaces all restrictions, also those that the administrator has added.
-        let at_path = mount_table::read().into_iter().rfind(|mount| mount.at == self.path);
-        let own = at_path.filter(|mount| mount.is_of(TYPE)).ok_or(Errno::NOENT)?;
+        let own = own_line(&self.path).ok_or(Errno::NOENT)?;
         let restrictions = restrictions | own.restrictions;
         let flags = MountFlags::BIND | MountFlags::NOATIME | restrictions.flags();
         rustix::mount::mount_remount(&self.path, flags, c"")
@@ -315,8 +319,7 @@ impl Mount {
 
     /// Returns the device number of its file system, as long as it is mounted.
     pub(super) fn filesystem(&self) -> Option<u64> {
-        let at_path = mount_table::read().into_iter().rfind(|mount| mount.at == self.path);
-        at_path.filter(|mount| mount.is_of(TYPE)).map(|mount| mount.filesystem)
+        own_line(&self.path).map(|mount| mount.filesystem)
     }
 
     /// Unmounts; `lazily` takes it out of sight at once, and those who use it keep it.

@@ -3,7 +3,7 @@
 //! Such writes take the kernel's background requests, which pages of the mapping need as well.
 
 use super::elsewhere;
-use super::{MIB, Service, Setting, can_mount};
+use super::{Aligned, MIB, Service, Setting, can_mount};
 use io_uring::{IoUring, opcode, types};
 use larder_core::mode::WriteMode;
 use rustix::fs::{Mode, OFlags};
@@ -17,10 +17,6 @@ const PAGES: usize = 512;
 /// More than the kernel has background requests.
 const DEPTH: u32 = 128;
 const WRITES: usize = 2000;
-
-/// Bytes that direct I/O takes.
-#[repr(C, align(4096))]
-struct Aligned([u8; PAGE]);
 
 /// A mapping that several threads store to.
 struct Map(*mut [AtomicU64; PAGE / 8]);

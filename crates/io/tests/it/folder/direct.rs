@@ -1,17 +1,14 @@
 //! Direct I/O and file handles: a mount refuses the same requests as SOURCE's file system, and has
 //! no file handles.
 
-use super::{Service, Setting, can_mount};
+use super::restrictions::Mounted;
+use super::{Aligned, Service, Setting, can_mount};
 use larder_testing::skip;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags};
+use rustix::mount::MountFlags;
 use std::fs;
 use std::path::Path;
-
-/// Offset of the buffer that direct I/O accepts everywhere.
-#[repr(C, align(4096))]
-struct Aligned([u8; 16_384]);
 
 /// Returns the results of reads and writes at various offsets, of various lengths.
 fn transfers(path: &Path) -> Vec<String> {
@@ -56,15 +53,12 @@ fn direct_io_on_what_takes_anything_takes_anything() {
         return;
     }
     let source = tempfile::tempdir().expect("a folder");
-    let path = source.path().to_owned();
-    rustix::mount::mount("tmpfs", &path, "tmpfs", MountFlags::empty(), c"size=4m").expect("root");
-    rustix::mount::mount_change(&path, MountPropagationFlags::PRIVATE).expect("root may");
-    let wanted = transfers(&path.join("f"));
+    let mounted = Mounted::new(source.path(), MountFlags::empty());
+    let wanted = transfers(&source.path().join("f"));
     let service = Service::over(source, Setting::default());
     let found = transfers(&service.path("f"));
     let source = service.end();
-    rustix::mount::unmount(&path, UnmountFlags::DETACH).expect("it is mounted");
-    drop(source);
+    drop((mounted, source));
     if wanted.len() > 1 {
         assert_eq!(found, wanted);
     }

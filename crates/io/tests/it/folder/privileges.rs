@@ -3,7 +3,7 @@
 //! rights.
 
 use super::elsewhere;
-use super::{Rule, Service, Setting, can_mount, rule};
+use super::{Aligned, Rule, Service, Setting, can_mount, rule};
 use larder_core::mode::WriteMode;
 use larder_io::front::fuse::{FileOptions, KernelPages};
 use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags, XattrFlags};
@@ -16,15 +16,12 @@ use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
+use tempfile::TempDir;
 
 /// An unprivileged user.
 const OTHER: u32 = 65_534;
 const PAGE: usize = 4096;
 const CAPABILITIES: &str = "security.capability";
-
-/// Bytes that direct I/O takes from anywhere.
-#[repr(C, align(4096))]
-struct Aligned([u8; PAGE]);
 
 /// Runs an action as another user, in a thread of its own.
 pub(super) fn as_other<T: Send>(work: impl FnOnce() -> T + Send) -> T {
@@ -141,6 +138,15 @@ fn left(root: &Path, behind: &Path, modes: &[u32]) -> Vec<String> {
     left
 }
 
+/// Returns a plain directory and a mounted one, both writable for all.
+fn open_pair() -> (TempDir, Service) {
+    let plain = tempfile::tempdir().expect("a folder");
+    let service = Service::new(Setting::default());
+    open_to_all(plain.path());
+    open_to_all(service.at.path());
+    (plain, service)
+}
+
 fn open_to_all(path: &Path) {
     rustix::fs::chmod(path, Mode::from_raw_mode(0o777)).expect("it is ours");
 }
@@ -230,10 +236,7 @@ fn what_is_made_setuid_is_masked() {
     if !can_mount() {
         return;
     }
-    let plain = tempfile::tempdir().expect("a folder");
-    let service = Service::new(Setting::default());
-    open_to_all(plain.path());
-    open_to_all(service.at.path());
+    let (plain, service) = open_pair();
     let modes = |root: &Path| {
         let made = as_other(|| {
             let (flags, mode) = (OFlags::CREATE | OFlags::WRONLY, Mode::from_raw_mode(0o6777));
@@ -253,10 +256,7 @@ fn an_owner_who_is_no_member_of_the_group_keeps_no_setgid() {
     if !can_mount() {
         return;
     }
-    let plain = tempfile::tempdir().expect("a folder");
-    let service = Service::new(Setting::default());
-    open_to_all(plain.path());
-    open_to_all(service.at.path());
+    let (plain, service) = open_pair();
     assert_eq!(left_by_owner(service.at.path()), left_by_owner(plain.path()));
     service.end();
 }
@@ -306,7 +306,7 @@ fn run_as_other(path: &Path) -> Option<i32> {
 
 /// Changes the version of the program as another user who may write to it.
 fn change_version(path: &Path, way: &str, version: u8) {
-    let page = Aligned(program(version).try_into().expect("a page"));
+    let page = Aligned::<PAGE>(program(version).try_into().expect("a page"));
     let flags = match way {
         "direct" => OFlags::RDWR | OFlags::DIRECT,
         _ => OFlags::RDWR,

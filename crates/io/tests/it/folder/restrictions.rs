@@ -12,10 +12,10 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 /// A file system in memory that is mounted with restrictions until this is dropped.
-struct Mounted(PathBuf);
+pub(super) struct Mounted(PathBuf);
 
 impl Mounted {
-    fn new(path: &Path, flags: MountFlags) -> Self {
+    pub(super) fn new(path: &Path, flags: MountFlags) -> Self {
         rustix::mount::mount("tmpfs", path, "tmpfs", flags, c"size=4m").expect("root may");
         rustix::mount::mount_change(path, MountPropagationFlags::PRIVATE).expect("root may");
         Mounted(path.to_owned())

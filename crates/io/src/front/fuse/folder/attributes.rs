@@ -117,7 +117,7 @@ impl Folder {
             let gid = wants(attribute::GID).then(|| Gid::from_raw(asked.gid));
             // SOURCE's file system knows only that root changes the owner, who keeps setgid without
             // the right of the group to execute.
-            if header.uid != 0 && file.gives_rights() {
+            if header.uid != 0 {
                 file.take_rights(true, |group| is_member(header, group))?;
             }
             rustix::fs::chownat(file.path(), "", uid, gid, AtFlags::EMPTY_PATH)?;
@@ -136,9 +136,7 @@ impl Folder {
             self.check_unclaimed(node)?;
             // The kernel has already cleared them, except setgid on a file that its group may not
             // execute.
-            if file.gives_rights() {
-                file.take_rights(header.uid != 0, |group| is_member(header, group))?;
-            }
+            file.take_rights(header.uid != 0, |group| is_member(header, group))?;
             resize(asked.size)?;
         }
         let times = [

@@ -63,7 +63,7 @@ impl RestrictionFollower {
     /// # Errors
     /// The restrictions cannot be found out or applied; then the name must not be answered.
     pub(super) fn cross(&self, file: BorrowedFd<'_>) -> Result<(), Errno> {
-        self.apply(MountRestrictions::of(file)?.without_read_only())
+        self.apply(MountRestrictions::of(&mount_table::read(), file)?.without_read_only())
     }
 
     fn apply(&self, restrictions: MountRestrictions) -> Result<(), Errno> {

@@ -9,8 +9,9 @@
 use super::super::abi::{self, FsyncIn, InHeader, TransferIn, opcode};
 use super::super::link::Asked;
 use super::super::worker::{READ_BYTES_MAX, Worker};
+use super::requests::{Answer, Answered, reply};
 use super::sections::Section;
-use super::{Clerks, Folder, Job, Node};
+use super::{Clerks, Folder, Node};
 use crate::front::desk::{Kind, Request};
 use crate::store::files::{FileTable, SEGMENT_BYTES, SourceFile, WriteUnderWay};
 use larder_core::clock::Nanos;
@@ -32,17 +33,6 @@ const DIRECT: u32 = libc::O_DIRECT.cast_unsigned();
 const FAR: u64 = 1 << 40;
 /// Nodes that a thread finds without a lock.
 const RECENT: usize = 64;
-
-/// The thread that handles a request for data.
-#[derive(Debug)]
-enum Begun {
-    /// This thread: the request has begun, or is answered.
-    Here,
-    /// A thread that may block.
-    ByClerk,
-    /// The thread that writes to files that have pages in the kernel's page cache.
-    ByPageWriter,
-}
 
 /// Nodes that a thread has lately used. A number is never another node's, so what is found is right
 /// as long as the kernel asks for it.
@@ -110,19 +100,13 @@ impl Worker {
         asked: Asked<'_>,
     ) -> bool {
         let Asked { header, body, data } = asked;
-        let begun = match header.opcode {
+        let answered = match header.opcode {
             opcode::READ => self.read_file(folder, now, header, &abi::head_of(body)),
             opcode::WRITE => self.write_file(folder, now, header, &abi::head_of(body), data),
             opcode::FSYNC => self.sync_file(folder, now, header, &abi::head_of(body)),
             _ => return false,
         };
-        let job = || Job::Request { way: self.link.way(), header: *header, body: asked.whole() };
-        match begun {
-            Ok(Begun::Here) => {}
-            Ok(Begun::ByClerk) => clerks.send(job()),
-            Ok(Begun::ByPageWriter) => clerks.write_beside_pages(job()),
-            Err(errno) => self.link.refuse(header.unique, errno),
-        }
+        reply(&mut self.link, clerks, asked, answered);
         true
     }
 
@@ -132,7 +116,7 @@ impl Worker {
         now: Nanos,
         header: &InHeader,
         asked: &TransferIn,
-    ) -> Result<Begun, Errno> {
+    ) -> Answered {
         let node = self.recent.find(folder, header.nodeid)?;
         let by_program = asked.transfer_flags & abi::LOCKOWNER != 0;
         let section = folder.section(&node.file);
@@ -140,19 +124,19 @@ impl Worker {
         let must_wait = is_page && !node.file.note_page();
         let Some(cached) = section.cached().filter(|_| !must_wait) else {
             check_alignment(&node, asked, to_last_block(&node, asked))?;
-            return Ok(Begun::ByClerk);
+            return Ok(Answer::Clerk);
         };
         let size = node.file.size();
         let left = size.saturating_sub(asked.offset);
         let len = left.min(u64::from(asked.size.min(READ_BYTES_MAX)));
         if len == 0 {
             self.link.reply(header.unique, &[]);
-            return Ok(Begun::Here);
+            return Ok(Answer::None);
         }
         check_alignment(&node, asked, to_last_block(&node, asked))?;
         let begin = asked.offset % SEGMENT_BYTES;
         if begin + len > SEGMENT_BYTES {
-            return Ok(Begun::ByClerk);
+            return Ok(Answer::Clerk);
         }
         let start = cached.table.place(&node.file, asked.offset)?;
         node.file.note_reach(size.next_multiple_of(cached.volume.page_bytes()));
@@ -163,7 +147,7 @@ impl Worker {
         let len = u32::try_from(len).expect("at most 1 MiB");
         let of = Some((&node.file, segment..end));
         self.read_at(now, desk, header.unique, (start, len), of);
-        Ok(Begun::Here)
+        Ok(Answer::None)
     }
 
     fn write_file(
@@ -173,7 +157,7 @@ impl Worker {
         header: &InHeader,
         asked: &TransferIn,
         payload: &[u8],
-    ) -> Result<Begun, Errno> {
+    ) -> Answered {
         let node = self.recent.find(folder, header.nodeid)?;
         let len = payload.len().min(asked.size as usize);
         let payload = &payload[..len];
@@ -181,7 +165,7 @@ impl Worker {
         let end = end.ok_or(Errno::FBIG)?;
         if len == 0 {
             self.reply_written(header.unique, 0);
-            return Ok(Begun::Here);
+            return Ok(Answer::None);
         }
         check_alignment(&node, asked, asked.size.into())?;
         if node.file.gives_rights() {
@@ -190,14 +174,14 @@ impl Worker {
         let section = folder.section(&node.file);
         let is_whole = asked.offset / SEGMENT_BYTES == (end - 1) / SEGMENT_BYTES;
         let Some(cached) = section.cached().filter(|_| is_whole) else {
-            return Ok(Begun::ByClerk);
+            return Ok(Answer::Clerk);
         };
         // The last check that may hand the request to another thread: a write that waits in a queue
         // must not count as under way, or threads that wait for writes under way could deadlock
         // with it.
         let under_way = match begin_write(section, &node.file, asked, asked.offset..end) {
             Ok(under_way) => under_way,
-            Err(by_whom) => return Ok(by_whom),
+            Err(thread) => return Ok(thread),
         };
         if end > FAR && end > node.file.size() {
             rustix::fs::ftruncate(node.file.buffered(true)?, end)?;
@@ -220,7 +204,7 @@ impl Worker {
             self.write_part(now, desk, request, offset, bytes, false);
         }
         self.end_request(now, desk, request);
-        Ok(Begun::Here)
+        Ok(Answer::None)
     }
 
     fn sync_file(
@@ -229,12 +213,12 @@ impl Worker {
         now: Nanos,
         header: &InHeader,
         asked: &FsyncIn,
-    ) -> Result<Begun, Errno> {
+    ) -> Answered {
         let node = self.recent.find(folder, header.nodeid)?;
         let (section, ranges) = FileTable::ranges(&node.file, 0, node.file.size());
         let cached = folder.section(&node.file).cached();
         let Some(cached) = cached.filter(|_| !ranges.is_empty()) else {
-            return Ok(Begun::ByClerk);
+            return Ok(Answer::Clerk);
         };
         if asked.flags & abi::FSYNC_DATA == 0 {
             node.file.want_metadata();
@@ -248,7 +232,7 @@ impl Worker {
             self.desks[desk].sync_part(&self.cache, now, request, blocks);
         }
         self.end_request(now, desk, request);
-        Ok(Begun::Here)
+        Ok(Answer::None)
     }
 }
 
@@ -259,15 +243,15 @@ fn begin_write(
     file: &Arc<SourceFile>,
     asked: &TransferIn,
     range: Range<u64>,
-) -> Result<Option<WriteUnderWay>, Begun> {
+) -> Result<Option<WriteUnderWay>, Answer> {
     if !section.passes_on() {
         return Ok(None);
     }
     if asked.transfer_flags & abi::LOCKOWNER != 0 {
-        return file.begin_write().map(Some).ok_or(Begun::ByPageWriter);
+        return file.begin_write().map(Some).ok_or(Answer::PageWriter);
     }
     let (page, parts) = file.begin_pages(range.clone());
-    if parts == [range] { Ok(Some(page)) } else { Err(Begun::ByClerk) }
+    if parts == [range] { Ok(Some(page)) } else { Err(Answer::Clerk) }
 }
 
 /// Clears the rights of a file that a write to it has to clear.

@@ -162,11 +162,12 @@ impl FolderMount {
 impl Folder {
     /// Returns the restrictions that the mount must have, according to the current mount table.
     fn restrictions_now(&self) -> Result<MountRestrictions, Errno> {
-        let mut restrictions = self.options.restrictions | MountRestrictions::of(&*self.root)?;
+        let table = mount_table::read();
+        let of_root = MountRestrictions::of(&table, &*self.root)?;
+        let mut restrictions = self.options.restrictions | of_root;
         if self.options.read_only {
             restrictions = restrictions | MountRestrictions::READ_ONLY;
         }
-        let table = mount_table::read();
         let (inside, first) =
             MountRestrictions::inside(&table, &path_now(&table, &*self.root, &self.path));
         if let Some(first) = first.filter(|_| !restrictions.contains(inside)) {
@@ -193,7 +194,7 @@ fn follow(
     let unwatched = |error| {
         tracing::warn!(%error, "restrictions that SOURCE's mount gets later are not applied");
     };
-    MountWatch::start(move || follower.follow()).map_err(unwatched).ok()
+    MountWatch::start("mounts", None, move || follower.follow()).map_err(unwatched).ok()
 }
 
 /// Returns where the directory `root`, which was opened as `path`, is now: it, or a directory

@@ -1,8 +1,8 @@
 //! Requests on names: looking up, making, renaming, removing. Each is one system call on the folder
 //! with a descriptor of a directory and a name.
 //!
-//! Invariant: what is made belongs to whoever asked, or is taken away again; nothing else changes
-//! its owner.
+//! Invariant: a new file belongs to the user who requested it, or is removed again; no other file
+//! changes its owner.
 
 use super::super::abi::{
     self, CreateIn, EntryOut, InHeader, LinkIn, MkdirIn, MknodIn, RenameIn, opcode,

@@ -27,7 +27,7 @@ const SLOW_FOR: Nanos = 40_000_000;
 pub(super) enum Answer {
     /// These bytes.
     Bytes(Vec<u8>),
-    /// Nothing, as the kernel expects none.
+    /// Nothing: the kernel expects no answer, or it follows when the request is done.
     None,
     /// Somebody who may wait has to answer it.
     Clerk,
@@ -125,20 +125,16 @@ fn is_end(code: u32) -> bool {
     )
 }
 
-/// Gives the kernel an answer, or a clerk the request.
-fn reply(link: &mut Link, clerks: &Clerks, asked: Asked<'_>, answered: Answered) {
+/// Sends an answer to the kernel, or passes the request on to the thread that has to answer it.
+pub(super) fn reply(link: &mut Link, clerks: &Clerks, asked: Asked<'_>, answered: Answered) {
     let unique = asked.header.unique;
+    let job =
+        |link: &Link| Job::Request { way: link.way(), header: *asked.header, body: asked.whole() };
     match answered {
         Ok(Answer::Bytes(bytes)) => link.reply(unique, &bytes),
         Ok(Answer::None) => {}
-        Ok(to_pass_on @ (Answer::Clerk | Answer::PageWriter)) => {
-            let (way, header) = (link.way(), *asked.header);
-            let job = Job::Request { way, header, body: asked.whole() };
-            match to_pass_on {
-                Answer::PageWriter => clerks.write_beside_pages(job),
-                _ => clerks.send(job),
-            }
-        }
+        Ok(Answer::Clerk) => clerks.send(job(link)),
+        Ok(Answer::PageWriter) => clerks.write_beside_pages(job(link)),
         Ok(Answer::WhenDropped(_)) => unreachable!("the page writer alone has such an answer"),
         Err(errno) => link.refuse(unique, errno),
     }

@@ -116,6 +116,9 @@ impl SourceFile {
         of_mode: bool,
         is_member: impl FnOnce(u32) -> bool,
     ) -> Result<(), Errno> {
+        if !self.gives_rights() {
+            return Ok(());
+        }
         let _taking = self.rights.taking.lock().expect("no holder panics");
         if self.has_flag(CAPABILITIES) {
             self.take_capabilities()?;

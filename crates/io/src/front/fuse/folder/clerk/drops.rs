@@ -108,7 +108,8 @@ impl Shared {
 
 /// The way to the thread that has the kernel drop pages; it ends when this is dropped.
 pub(super) struct PageDrops {
-    to_drop: Sender<(u64, CoveredWrite)>,
+    /// Numbers of writes, their nodes and ranges.
+    to_drop: Sender<(u64, u64, Covered)>,
     shared: Arc<Shared>,
 }
 
@@ -139,8 +140,8 @@ impl PageDrops {
     }
 
     /// Has the kernel drop the pages of a write, and answers it.
-    pub(super) fn drop_and_answer(&self, way: Way, unique: u64, mut write: CoveredWrite) {
-        let answer = std::mem::take(&mut write.answer);
+    pub(super) fn drop_and_answer(&self, way: Way, unique: u64, write: CoveredWrite) {
+        let CoveredWrite { node, covered, answer } = write;
         let mut state = self.shared.state();
         let number = state.next;
         state.next += 1;
@@ -150,15 +151,15 @@ impl PageDrops {
             self.shared.changed.notify_all();
         }
         drop(state);
-        if self.to_drop.send((number, write)).is_err() {
+        if self.to_drop.send((number, node, covered)).is_err() {
             self.shared.answer(number);
         }
     }
 }
 
 /// Has the kernel drop pages until no more writes can come.
-fn drop_pages(folder: &Folder, shared: &Shared, writes: &Receiver<(u64, CoveredWrite)>) {
-    for (number, CoveredWrite { node, covered, .. }) in writes {
+fn drop_pages(folder: &Folder, shared: &Shared, writes: &Receiver<(u64, u64, Covered)>) {
+    for (number, node, covered) in writes {
         folder.kernel.drop_pages(node, covered.range());
         drop(covered);
         shared.answer(number);

@@ -60,9 +60,7 @@ impl Clerk {
         let section = folder.section(file);
         section.check_writable()?;
         // Kernels before 6.1 do not do this before they send the request.
-        if file.gives_rights() {
-            file.take_rights(header.uid != 0, |group| data::is_member(header, group))?;
-        }
+        file.take_rights(header.uid != 0, |group| data::is_member(header, group))?;
         let Some(cached) = section.cached() else { return uncached::allocate(file, asked) };
         let size = file.size();
         if zeroes && offset < size {
