@@ -74,7 +74,7 @@ complete -c larder -n "__fish_larder_using_subcommand serve" -l lock -d 'Lock th
 complete -c larder -n "__fish_larder_using_subcommand serve" -l plain-io -d 'Use plain system calls even where io_uring is there'
 complete -c larder -n "__fish_larder_using_subcommand serve" -s h -l help -d 'Print help'
 complete -c larder -n "__fish_larder_using_subcommand mount" -l memory -d 'Memory of the cache, with everything that goes with it' -r
-complete -c larder -n "__fish_larder_using_subcommand mount" -s o -l options -d 'Restrictions of the mount in addition to those of SOURCE\'s mount, which always apply: nosuid, nodev, noexec, separated by commas' -r
+complete -c larder -n "__fish_larder_using_subcommand mount" -s o -l options -d 'Restrictions of the mount in addition to those of SOURCE\'s mount, which always apply: nosuid, nodev, noexec, nosymfollow, separated by commas' -r
 complete -c larder -n "__fish_larder_using_subcommand mount" -l ttl -d 'How long names and attributes are believed without asking the folder' -r
 complete -c larder -n "__fish_larder_using_subcommand mount" -l rule -d 'Files that are handled in another way, by their name or by where they are: GLOB and words for hint, write mode, page size, pin, no-cache, kernel-pages=off|open|keep; what is left out is as for all files. Of several rules the first that matches a file counts (docs/mount.md)' -r
 complete -c larder -n "__fish_larder_using_subcommand mount" -l page-size -d 'Unit of replacement, 4KiB to 1MiB [default: 4KiB]' -r

@@ -122,7 +122,7 @@ pub(crate) fn restriction(text: &str) -> Result<MountRestrictions, String> {
             Err(format!("\"{text}\" permits what SOURCE's mount may forbid; leave it out"))
         }
         _ => {
-            let names = ["nosuid", "nodev", "noexec"];
+            let names = ["nosuid", "nodev", "noexec", "nosymfollow"];
             one_of("restriction", text, MountRestrictions::parse(text), &names)
         }
     }

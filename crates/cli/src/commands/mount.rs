@@ -35,7 +35,7 @@ pub(crate) struct Arguments {
     allow_other: bool,
 
     /// Restrictions of the mount in addition to those of SOURCE's mount, which always apply:
-    /// nosuid, nodev, noexec, separated by commas.
+    /// nosuid, nodev, noexec, nosymfollow, separated by commas.
     #[arg(short, long, value_name = "NAMES", value_delimiter = ',',
           value_parser = args::restriction)]
     options: Vec<MountRestrictions>,

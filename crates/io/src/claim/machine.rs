@@ -14,6 +14,8 @@ use std::path::{Path, PathBuf};
 
 /// Bytes of a sector in sysfs.
 const SECTOR: u64 = 512;
+/// Number of times that the list of locks is read for one that is not in it.
+const LISTINGS: usize = 4;
 /// The ioctl number of `LOOP_GET_STATUS64`.
 const LOOP_GET_STATUS64: rustix::ioctl::Opcode = 0x4C05;
 
@@ -224,18 +226,21 @@ impl ThisMachine {
 }
 
 /// Returns the process that holds an flock(2) lock on an inode, if the kernel shows it here.
+///
+/// A long list of locks takes several reads, and the kernel skips a lock in the next part of the
+/// list when one in a former part goes. So the list is read several times.
 pub(crate) fn lock_holder(located: &Located) -> Option<u32> {
     let filesystem = located.place.as_ref().map_or(located.inode.0, |place| place.filesystem);
     let (major, minor) = (major(filesystem), minor(filesystem));
     let inode = format!("{major:02x}:{minor:02x}:{}", located.inode.1);
-    let locks = std::fs::read_to_string("/proc/locks").ok()?;
     // 1: FLOCK  ADVISORY  WRITE 4711 08:01:123456 0 EOF
     let holder = |line: &str| {
         let words: Vec<_> = line.split_whitespace().collect();
         let is_it = words.get(1) == Some(&"FLOCK") && words.get(5) == Some(&inode.as_str());
         words.get(4)?.parse().ok().filter(|&pid| is_it && pid > 0)
     };
-    locks.lines().find_map(holder)
+    (0..LISTINGS)
+        .find_map(|_| std::fs::read_to_string("/proc/locks").ok()?.lines().find_map(holder))
 }
 
 fn inode_of(stat: &Stat) -> Inode {

@@ -6,7 +6,7 @@ use super::record::Record;
 use super::{Claim, ClaimError, Holder, Source, links};
 use crate::mount_table::{self, LARDER, MountLine};
 use crate::runtime_directory::PrivateDirectory;
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, major};
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -31,6 +31,8 @@ const SILENCE: Duration = Duration::from_secs(1);
 /// A directory whose modification time is more recent than this is read again next time: a further
 /// change might not show in the time.
 const SETTLED: Duration = Duration::from_millis(100);
+/// Maximum number of attempts to open a claim file that another process replaces.
+const REPLACED_MAX: usize = 100;
 /// Directory in which root finds the runtime directories of users.
 const USERS: &str = "/run/user";
 
@@ -170,8 +172,11 @@ impl Registry {
         machine: &ThisMachine,
     ) -> Result<(), ClaimError> {
         let Ok(directory) = &self.directory else { return Ok(()) };
-        let _turn = turn(directory);
+        let turn = turn(directory);
         claim.file = write(directory, claim.number, &claim.record);
+        if turn.is_some() {
+            remove_dead(directory);
+        }
         let own = claim.file.as_ref();
         let others = self.others(directory, held, own);
         let refusal = others.iter().find_map(|other| {
@@ -196,13 +201,13 @@ impl Registry {
     ) -> Vec<Foreign> {
         let own: Vec<_> = held.iter().filter_map(|held| held.file.as_ref()).chain(own).collect();
         let is_own = |name: &str| own.iter().any(|(_, own)| own == name);
-        let mut found: Vec<_> = read_all(directory.as_fd(), is_own, true)
+        let mut found: Vec<_> = read_all(directory.as_fd(), is_own)
             .into_iter()
             .map(|record| Foreign { record, user: None })
             .collect();
         if self.reads_users {
             for (user, directory) in directories_of_users() {
-                let records = read_all(directory.as_fd(), |_| false, false);
+                let records = read_all(directory.as_fd(), |_| false);
                 found
                     .extend(records.into_iter().map(|record| Foreign { record, user: Some(user) }));
             }
@@ -508,37 +513,58 @@ fn withdraw(directory: &PrivateDirectory, file: Option<(OwnedFd, String)>) {
     debug_assert!(unlocked.is_ok(), "{unlocked:?}");
 }
 
-/// Returns the claims of live processes in a directory; those of dead processes are removed if
-/// `cleans`.
-fn read_all(directory: impl AsFd, is_own: impl Fn(&str) -> bool, cleans: bool) -> Vec<Record> {
+/// Returns the claims of live processes in a directory.
+fn read_all(directory: impl AsFd, is_own: impl Fn(&str) -> bool) -> Vec<Record> {
     let directory = directory.as_fd();
-    let Ok(entries) = rustix::fs::Dir::read_from(directory) else { return Vec::new() };
-    let mut found = Vec::new();
-    for entry in entries.flatten().take(CLAIMS_MAX) {
-        let Ok(name) = entry.file_name().to_str() else { continue };
-        if name.starts_with('.') || name == TURN || is_own(name) {
-            continue;
-        }
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let Ok(file) = rustix::fs::openat(directory, name, flags, Mode::empty()) else { continue };
-        let is_file = rustix::fs::fstat(&file)
-            .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile);
-        if !is_file {
-            continue;
-        }
-        if rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared).is_ok() {
-            // Its process is gone.
-            if cleans && let Err(error) = rustix::fs::unlinkat(directory, name, AtFlags::empty()) {
-                tracing::debug!(%error, name, "cannot remove the claim of a dead process");
-            }
-            continue;
-        }
+    let names = names(directory).into_iter().filter(|name| !is_own(name));
+    let read = |name: String| {
+        let (file, _) = open(directory, &name).filter(|(_, is_live)| *is_live)?;
         let mut text = Vec::new();
-        if File::from(file).take(CLAIM_BYTES_MAX).read_to_end(&mut text).is_ok() {
-            found.extend(Record::decode(&String::from_utf8_lossy(&text)));
+        file.take(CLAIM_BYTES_MAX).read_to_end(&mut text).ok()?;
+        Record::decode(&String::from_utf8_lossy(&text))
+    };
+    names.filter_map(read).collect()
+}
+
+/// Removes the claims of dead processes. The caller holds the lock under which claims are replaced:
+/// otherwise another process might have given the name to its claim by now.
+fn remove_dead(directory: &PrivateDirectory) {
+    for name in names(directory.as_fd()) {
+        if open(directory.as_fd(), &name).is_some_and(|(_, is_live)| !is_live)
+            && let Err(error) = rustix::fs::unlinkat(directory, &name, AtFlags::empty())
+        {
+            tracing::debug!(%error, name, "cannot remove the claim of a dead process");
         }
     }
-    found
+}
+
+/// Returns the names of claim files.
+fn names(directory: BorrowedFd<'_>) -> Vec<String> {
+    let Ok(entries) = rustix::fs::Dir::read_from(directory) else { return Vec::new() };
+    let names = entries.flatten().take(CLAIMS_MAX);
+    let names = names.filter_map(|entry| Some(entry.file_name().to_str().ok()?.to_owned()));
+    names.filter(|name| !name.starts_with('.') && name != TURN).collect()
+}
+
+/// Opens a claim file; returns it and whether its process lives.
+fn open(directory: BorrowedFd<'_>, name: &str) -> Option<(File, bool)> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    for _ in 0..REPLACED_MAX {
+        let file = rustix::fs::openat(directory, name, flags, Mode::empty()).ok()?;
+        let stat = rustix::fs::fstat(&file).ok()?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            return None;
+        }
+        if rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared).is_err() {
+            return Some((file.into(), true));
+        }
+        // The process is gone, or it has replaced the file since.
+        let named = rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        if (named.st_dev, named.st_ino) == (stat.st_dev, stat.st_ino) {
+            return Some((file.into(), false));
+        }
+    }
+    None
 }
 
 /// Returns the directories of claims of all users except root, each with its owner.
@@ -589,4 +615,32 @@ fn is_settled(seconds: i64, nanoseconds: u64) -> bool {
         Duration::new(u64::try_from(seconds).unwrap_or(0), u32::try_from(nanoseconds).unwrap_or(0));
     let changed = SystemTime::UNIX_EPOCH + since;
     changed.elapsed().is_ok_and(|age| age > SETTLED)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicBool;
+
+    #[test]
+    fn a_claim_that_is_replaced_is_seen_and_kept() {
+        let parent = tempfile::tempdir().unwrap();
+        let [one, two] = [(); 2].map(|()| Registry::within(parent.path()));
+        let data = File::open(tempfile::NamedTempFile::new().unwrap().path()).unwrap();
+        let number = one.take(&Arc::new(Source::Open(data.into())), "data", false).unwrap();
+        let has_ended = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for _ in 0..20_000 {
+                    one.rewrite(&mut one.held()[0]);
+                }
+                has_ended.store(true, Ordering::Release);
+            });
+            while !has_ended.load(Ordering::Acquire) {
+                let seen = two.others(two.directory.as_ref().unwrap(), &[], None);
+                assert_eq!(seen.len(), 1, "another process sees the claim");
+            }
+        });
+        one.release(number);
+    }
 }

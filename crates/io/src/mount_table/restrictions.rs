@@ -1,4 +1,4 @@
-//! Restrictions of a mount: `nosuid`, `nodev`, `noexec` and `ro`.
+//! Restrictions of a mount: `nosuid`, `nodev`, `noexec`, `nosymfollow` and `ro`.
 
 use super::MountLine;
 use rustix::fs::StatVfsMountFlags;
@@ -9,15 +9,19 @@ use std::ops::BitOr;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd};
 use std::path::{Path, PathBuf};
 
+/// `ST_NOSYMFOLLOW` of linux/statfs.h.
+const STATFS_NOSYMFOLLOW: StatVfsMountFlags = StatVfsMountFlags::from_bits_retain(1 << 13);
+
 /// The restrictions: names in mount(8) and mountinfo, and flags of statvfs(3).
-const NAMES: [(MountFlags, &str, StatVfsMountFlags); 4] = [
+const NAMES: [(MountFlags, &str, StatVfsMountFlags); 5] = [
     (MountFlags::NOSUID, "nosuid", StatVfsMountFlags::NOSUID),
     (MountFlags::NODEV, "nodev", StatVfsMountFlags::NODEV),
     (MountFlags::NOEXEC, "noexec", StatVfsMountFlags::NOEXEC),
+    (MountFlags::NOSYMFOLLOW, "nosymfollow", STATFS_NOSYMFOLLOW),
     (MountFlags::RDONLY, "ro", StatVfsMountFlags::RDONLY),
 ];
 
-/// Restrictions of a mount, of `nosuid`, `nodev`, `noexec` and `ro` (mount(8)).
+/// Restrictions of a mount, of `nosuid`, `nodev`, `noexec`, `nosymfollow` and `ro` (mount(8)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MountRestrictions(MountFlags);
 
@@ -134,6 +138,7 @@ mod tests {
         assert_eq!(read(b"rw,relatime"), "");
         assert_eq!(read(b"ro,nosuid,nodev,noexec,relatime"), "nosuid,nodev,noexec,ro");
         assert_eq!(read(b"rw,noexec"), "noexec");
+        assert_eq!(read(b"ro,nosymfollow,relatime"), "nosymfollow,ro");
         assert_eq!(MountRestrictions::parse("suid"), None);
     }
 

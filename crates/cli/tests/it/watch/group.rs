@@ -14,6 +14,8 @@ const WORK: &str = "LARDER_GROUP_WORK";
 const FILE: &str = "LARDER_GROUP_FILE";
 /// What it says when it has prepared.
 const READY: &str = "ready";
+/// What a program says that has done its work, and continues it until it is killed.
+const DONE: &str = "done";
 /// Roots of groups, and how their limit is called in both versions of the controller.
 const ROOTS: [(&str, &str); 2] =
     [("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")];
@@ -91,12 +93,27 @@ pub(crate) struct Working {
 }
 
 impl Working {
-    /// Has it do its work, and waits for the end.
-    pub(crate) fn run(mut self) {
+    /// Starts the work, and waits until it is done.
+    pub(crate) fn run(&mut self) {
         drop(self.child.stdin.take());
-        self.said.by_ref().for_each(drop);
-        assert!(self.child.wait().unwrap().success(), "the work in the group failed");
+        if !self.said.by_ref().map_while(Result::ok).any(|line| line == DONE) {
+            assert!(self.child.wait().unwrap().success(), "the work in the group failed");
+        }
     }
+}
+
+impl Drop for Working {
+    fn drop(&mut self) {
+        // One that has ended is not killed.
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+/// Reports that the work is done; the program may continue it.
+pub(crate) fn done() {
+    println!("{DONE}");
+    std::io::stdout().flush().unwrap();
 }
 
 /// The other side: calls what was asked for with the file; it is to call its argument when it has

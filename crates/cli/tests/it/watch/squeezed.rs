@@ -29,6 +29,8 @@ const HOT_PAGES: u64 = 10_000;
 const DEEP_PAGES: u64 = 8_192;
 /// How long something goes on.
 const LONG: Duration = Duration::from_millis(2500);
+/// Maximum time that a program in a group continues its work.
+const LONG_MAX: Duration = Duration::from_mins(1);
 
 /// What the program in a group does.
 pub(crate) const WORKS: &[Work] = &[("leak", leak), ("page", page), ("scan", scan), ("read", read)];
@@ -56,7 +58,8 @@ fn leak(file: &Path, prepared: &dyn Fn()) {
 
 /// Holds nearly all memory, and reads a file that does not fit. Each page was read before, since
 /// only pages that are read again count as paged. On a busy machine a thread waits for a processor
-/// after each read, so that only several threads together read often enough.
+/// after each read, so that only several threads together read often enough. They continue until
+/// the end of the observation, which may be late there.
 fn page(file: &Path, prepared: &dyn Fn()) {
     let held = vec![1_u8; HELD_MIB * MIB];
     read_all(file);
@@ -68,11 +71,13 @@ fn page(file: &Path, prepared: &dyn Fn()) {
             let opened = &opened;
             scope.spawn(move || {
                 let mut random = Random(3 + seed);
-                while begun.elapsed() < LONG {
+                while begun.elapsed() < LONG_MAX {
                     read_page(opened, random.below(FILE_PAGES));
                 }
             });
         }
+        std::thread::sleep(LONG);
+        group::done();
     });
     assert_eq!(held[MIB], 1);
 }
@@ -100,10 +105,8 @@ fn read(file: &Path, prepared: &dyn Fn()) {
 /// The finding that is made while the work is done in a group of so many MiB.
 fn expect(rule: &str, mib: u64, work: &str, file: &Path) {
     let Some(group) = Group::of(mib) else { return };
-    let working = group.start(work, file);
-    let words = ["--cgroup", group.name()];
-    let mut working = Some(working);
-    sick::expect(&words, rule, || working.take().unwrap().run());
+    let mut working = group.start(work, file);
+    sick::expect(&["--cgroup", group.name()], rule, || working.run());
 }
 
 pub(crate) fn all(bench: &Bench) {

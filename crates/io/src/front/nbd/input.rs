@@ -12,7 +12,7 @@ const INPUT_BYTES: usize = 2 * PIECE_BYTES;
 
 /// Bytes of the buffer that are used while no payload is expected: headers are short, and a client
 /// that sends many of them cannot make the server use more memory.
-const HEADERS_BYTES: usize = 64 << 10;
+const HEADERS_BYTES: usize = 16 << 10;
 /// Bytes that a client may send ahead in the handshake; most options are shorter.
 const HANDSHAKE_INPUT_BYTES: usize = 16 << 10;
 

@@ -48,7 +48,7 @@ use writes::Payload;
 
 /// Memory of unsent replies outside the cache above which no more requests are read. A client that
 /// does not receive its replies blocks only itself.
-const REPLY_HEAP_BYTES_MAX: usize = 64 << 10;
+const REPLY_HEAP_BYTES_MAX: usize = 32 << 10;
 /// Idle time after which a connection releases its receive buffer.
 const IDLE_AFTER: Duration = Duration::from_secs(1);
 /// How often a stalled request is tried again without having been woken: frames that a reader let

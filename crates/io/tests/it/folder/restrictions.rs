@@ -39,14 +39,18 @@ impl Drop for Mounted {
     }
 }
 
+/// `ST_NOSYMFOLLOW` of linux/statfs.h.
+const NOSYMFOLLOW: StatVfsMountFlags = StatVfsMountFlags::from_bits_retain(1 << 13);
+
 fn all() -> MountFlags {
-    MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC
+    MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC | MountFlags::NOSYMFOLLOW
 }
 
 fn restrictions(path: &Path) -> StatVfsMountFlags {
     let known = StatVfsMountFlags::NOSUID
         | StatVfsMountFlags::NODEV
         | StatVfsMountFlags::NOEXEC
+        | NOSYMFOLLOW
         | StatVfsMountFlags::RDONLY;
     rustix::fs::statvfs(path).expect("it is mounted").f_flag & known
 }

@@ -207,7 +207,7 @@ impl Folder {
 
     pub(super) fn removexattr(&self, header: &InHeader, body: &[u8]) -> Answered {
         let node = self.node(header.nodeid)?;
-        rustix::fs::removexattr(node.file.link(), name(body)?)?;
+        node.file.remove_attribute(name(body)?)?;
         Ok(done())
     }
 }

@@ -33,6 +33,9 @@ const MODE: u8 = 1 << 0;
 const CAPABILITIES: u8 = 1 << 1;
 /// A user other than root has opened the file for writing.
 const OTHERS_WRITE: u8 = 1 << 2;
+/// A write has cleared the capabilities, and nobody has removed or set them since.
+const CAPABILITIES_TAKEN: u8 = 1 << 3;
+
 /// Known rights of a file.
 #[derive(Debug, Default)]
 pub(super) struct Rights {
@@ -83,6 +86,25 @@ impl SourceFile {
     pub(crate) fn note_attribute(&self, name: &CStr) {
         if name == CAPABILITIES_NAME {
             self.flag(CAPABILITIES);
+            self.rights.flags.fetch_and(!CAPABILITIES_TAKEN, Ordering::AcqRel);
+        }
+    }
+
+    /// Removes an extended attribute.
+    ///
+    /// Before it writes to a page, the kernel asks whether the file has capabilities and then
+    /// removes them, and fails the write if it cannot. The write-back of another page may have
+    /// cleared them in between, so the first removal after that succeeds.
+    pub(crate) fn remove_attribute(&self, name: &CStr) -> Result<(), Errno> {
+        let _taking = self.rights.taking.lock().expect("no holder panics");
+        let removed = rustix::fs::removexattr(self.link(), name);
+        if name != CAPABILITIES_NAME {
+            return removed;
+        }
+        let before = self.rights.flags.fetch_and(!CAPABILITIES_TAKEN, Ordering::AcqRel);
+        match removed {
+            Err(Errno::NODATA) if before & CAPABILITIES_TAKEN != 0 => Ok(()),
+            other => other,
         }
     }
 
@@ -140,14 +162,17 @@ impl SourceFile {
 
     fn take_capabilities(&self) -> Result<(), Errno> {
         match rustix::fs::removexattr(self.link(), CAPABILITIES_NAME) {
+            Ok(()) => {}
             // Other users than root may not clear them, but the kernel does when a process sets the
             // owner to the same user.
             Err(Errno::PERM) => {
-                rustix::fs::chownat(&self.path, "", None, None, AtFlags::EMPTY_PATH)
+                rustix::fs::chownat(&self.path, "", None, None, AtFlags::EMPTY_PATH)?;
             }
-            Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(()),
-            other => other,
+            Err(Errno::NODATA | Errno::OPNOTSUPP) => return Ok(()),
+            Err(other) => return Err(other),
         }
+        self.rights.flags.fetch_or(CAPABILITIES_TAKEN, Ordering::AcqRel);
+        Ok(())
     }
 }
 
@@ -210,5 +235,8 @@ mod tests {
         assert!(!file.gives_rights());
         let left = rustix::fs::getxattr(file.link(), CAPABILITIES_NAME, &mut [0; 0][..]);
         assert_eq!(left, Err(Errno::NODATA));
+        // The kernel asks for a removal that it decided on before.
+        assert_eq!(file.remove_attribute(CAPABILITIES_NAME), Ok(()));
+        assert_eq!(file.remove_attribute(CAPABILITIES_NAME), Err(Errno::NODATA));
     }
 }
