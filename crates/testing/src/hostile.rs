@@ -232,7 +232,8 @@ impl Client<'_> {
     /// Sends some bytes; none if the server accepts nothing for a moment.
     fn push(&self, stream: &mut Stream, bytes: &[u8]) -> io::Result<Option<usize>> {
         match stream.write(bytes) {
-            Ok(0) => Err(ErrorKind::WriteZero.into()),
+            // The buffer of a TLS connection is full.
+            Ok(0) => Ok(None),
             Ok(count) => {
                 self.counts.sent_bytes.fetch_add(count as u64, Ordering::Relaxed);
                 Ok(Some(count))
