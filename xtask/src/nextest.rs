@@ -93,8 +93,10 @@ fn built() -> Result<&'static Built> {
     let list = ["nextest", "list", "--list-type", "binaries-only", "--message-format", "json"];
     let text = run::text(run::cargo(&root).args(list).args(BUILD))?;
     std::fs::write(&binaries, text).context("write the list of test binaries")?;
-    let metadata = ["metadata", "--format-version=1", "--all-features", "--offline"];
-    let text = run::text(run::cargo(&root).args(metadata))?;
+    // Of all platforms it would include packages that the build has not downloaded.
+    let platform = run::text(Command::new("rustc").args(["--print", "host-tuple"]))?;
+    let metadata = ["metadata", "--format-version=1", "--all-features", "--filter-platform"];
+    let text = run::text(run::cargo(&root).args(metadata).arg(platform.trim()))?;
     let cargo = target.join("cargo-metadata.json");
     std::fs::write(&cargo, text).context("write the metadata of cargo")?;
     let program = target.join("debug/larder");
