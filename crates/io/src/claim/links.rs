@@ -7,6 +7,8 @@ use super::footprint::{Inode, Node, Part, Place};
 use super::machine::ThisMachine;
 use rustix::fd::OwnedFd;
 use rustix::fs::{Dir, FileType, Mode, OFlags};
+use rustix::io::Errno;
+use std::ffi::CStr;
 use std::time::{Duration, Instant};
 
 /// Time limit of a search.
@@ -37,26 +39,33 @@ pub(super) fn may_hold(files: &[Part], trees: &[Part], machine: &ThisMachine) ->
 fn in_place(place: &Place, inode: Inode, machine: &ThisMachine, end: Instant) -> bool {
     // A directory that this process cannot see may hold it.
     let Some(named) = machine.open_place(place) else { return true };
-    open(&named, c".").is_none_or(|directory| in_directory(&directory, inode, end, 0))
+    match open(&named, c".") {
+        Ok(directory) => in_directory(&directory, inode, end, 0),
+        Err(error) => error != Errno::NOENT,
+    }
 }
 
-fn open(directory: &OwnedFd, name: &std::ffi::CStr) -> Option<OwnedFd> {
+fn open(directory: &OwnedFd, name: &CStr) -> rustix::io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    rustix::fs::openat(directory, name, flags, Mode::empty()).ok()
+    rustix::fs::openat(directory, name, flags, Mode::empty())
 }
 
 fn in_directory(directory: &OwnedFd, inode: Inode, end: Instant, depth: usize) -> bool {
     if depth > DEPTH_MAX || Instant::now() > end {
         return true;
     }
-    let Ok(entries) = Dir::read_from(directory) else { return true };
+    let entries = match Dir::read_from(directory) {
+        Ok(entries) => entries,
+        // A directory that was removed is empty.
+        Err(error) => return error != Errno::NOENT,
+    };
     for entry in entries {
         let Ok(entry) = entry else { return true };
         let name = entry.file_name();
         if entry.file_type() == FileType::Directory {
             let is_self = name == c"." || name == c"..";
             // A directory that is gone holds nothing; another file system has other inodes.
-            let below = if is_self { None } else { open(directory, name) };
+            let below = if is_self { None } else { open(directory, name).ok() };
             let same =
                 |below: &OwnedFd| rustix::fs::fstat(below).is_ok_and(|stat| stat.st_dev == inode.0);
             if let Some(below) = below.filter(same)
@@ -69,4 +78,19 @@ fn in_directory(directory: &OwnedFd, inode: Inode, end: Instant, depth: usize) -
         }
     }
     false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_that_was_removed_holds_nothing() {
+        let parent = tempfile::tempdir().unwrap();
+        let parent: OwnedFd = std::fs::File::open(parent.path()).unwrap().into();
+        rustix::fs::mkdirat(&parent, c"gone", Mode::RWXU).unwrap();
+        let gone = open(&parent, c"gone").unwrap();
+        rustix::fs::unlinkat(&parent, c"gone", rustix::fs::AtFlags::REMOVEDIR).unwrap();
+        assert!(!in_directory(&gone, (0, 0), Instant::now() + SEARCH_MAX, 0));
+    }
 }

@@ -178,11 +178,8 @@ impl Registry {
             remove_dead(directory);
         }
         let own = claim.file.as_ref();
-        let others = self.others(directory, held, own);
-        let refusal = others.iter().find_map(|other| {
-            let refusal = conflict(&claim.record, &other.record, machine)?;
-            other.is_credible().then_some(refusal)
-        });
+        let look = || self.others(directory, held, own);
+        let refusal = settled_conflict(&claim.record, machine, look);
         match refusal {
             None => Ok(()),
             Some(error) => {
@@ -378,6 +375,29 @@ fn conflict(one: &Record, other: &Record, machine: &ThisMachine) -> Option<Claim
         let (what, holder) = (one.what.clone(), holder_of(other));
         by_link.then_some(ClaimError::Linked { what, holder })
     })
+}
+
+/// Returns the reason why a claim is refused because of claims of other processes, which `look`
+/// reads. A directory that cannot be searched counts as a match, and it may be gone because its
+/// claim was just released: such a conflict only counts while its claim remains.
+fn settled_conflict(
+    record: &Record,
+    machine: &ThisMachine,
+    mut look: impl FnMut() -> Vec<Foreign>,
+) -> Option<ClaimError> {
+    let mut others = look();
+    loop {
+        let (refusal, other) = others.iter().find_map(|other| {
+            let refusal = conflict(record, &other.record, machine)?;
+            other.is_credible().then_some((refusal, other))
+        })?;
+        let now = look();
+        let remains = || now.iter().any(|it| it.record == other.record);
+        if !matches!(refusal, ClaimError::Linked { .. }) || remains() {
+            return Some(refusal);
+        }
+        others = now;
+    }
 }
 
 /// Returns the same without a search for other names of files.
@@ -621,6 +641,30 @@ fn is_settled(seconds: i64, nanoseconds: u64) -> bool {
 mod tests {
     use super::*;
     use std::sync::atomic::AtomicBool;
+
+    #[test]
+    fn a_directory_that_is_gone_refuses_only_while_its_claim_remains() {
+        let parent = tempfile::tempdir().unwrap();
+        let [image, link, tree] = ["image", "link", "tree"].map(|name| parent.path().join(name));
+        std::fs::write(&image, [1; 4096]).unwrap();
+        std::fs::hard_link(&image, &link).unwrap();
+        std::fs::create_dir(&tree).unwrap();
+        let machine = ThisMachine::look();
+        let record = |path: &Path| {
+            let source = Source::Open(File::open(path).unwrap().into());
+            let parts = source.footprint(&machine).unwrap();
+            let what = path.display().to_string();
+            Record { pid: 1, what, read_only: false, mount: None, at: None, parts }
+        };
+        let (own, other) = (record(&image), record(&tree));
+        std::fs::remove_dir(&tree).unwrap();
+        let claims = |count| (0..count).map(|_| Foreign { record: other.clone(), user: None });
+        let mut looks = [1, 0].into_iter();
+        let released = || claims(looks.next().unwrap_or(0)).collect();
+        assert!(settled_conflict(&own, &machine, released).is_none());
+        let refused = settled_conflict(&own, &machine, || claims(1).collect());
+        assert!(matches!(refused, Some(ClaimError::Linked { .. })), "{refused:?}");
+    }
 
     #[test]
     fn a_claim_that_is_replaced_is_seen_and_kept() {
