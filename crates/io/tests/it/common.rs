@@ -12,7 +12,7 @@ use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use std::time::Duration;
 
 /// Longer than anything here takes, even on a machine that is busy with something else.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(4);
 
 /// Numbers from a seed.
 pub(crate) struct Random(Xoshiro256PlusPlus);

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 /// Large enough for every file system: XFS wants 300 MiB. The image is sparse.
 const IMAGE_BYTES: u64 = 512 << 20;
 /// How long anything may take on a busy machine.
-const PATIENCE: Duration = Duration::from_mins(1);
+const PATIENCE: Duration = Duration::from_mins(4);
 
 /// What the command did.
 #[derive(Debug)]

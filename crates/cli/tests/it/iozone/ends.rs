@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 /// What would take minutes.
 const LONG: [&str; 6] = ["-s", "1m", "-r", "4k", "--trials", "10000"];
 /// How long anything may take before it counts as stuck.
-const PATIENCE: Duration = Duration::from_mins(1);
+const PATIENCE: Duration = Duration::from_mins(4);
 
 /// Starts it, and waits until it works.
 fn start(folder: &Path, words: &[&str]) -> Child {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 const LONG: [&str; 6] = ["--transactions", "2000000", "--bias-create", "-1", "--trials", "1"];
 
 /// How long anything may take before it counts as stuck.
-const PATIENCE: Duration = Duration::from_mins(1);
+const PATIENCE: Duration = Duration::from_mins(4);
 
 /// Waits until a run in this folder has made files.
 pub(crate) fn wait_for_files(folder: &Path) {

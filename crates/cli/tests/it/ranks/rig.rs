@@ -5,7 +5,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 /// How long anything may take on a busy machine.
-const PATIENCE: Duration = Duration::from_mins(2);
+const PATIENCE: Duration = Duration::from_mins(4);
 
 /// `larder bench` with these words in a folder, as one rank of several.
 pub(crate) fn rank(folder: &Path, (rank, ranks): (usize, usize), words: &[&str]) -> Command {

@@ -12,6 +12,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// What the program is to do, and to which file.
 const WORK: &str = "LARDER_GROUP_WORK";
 const FILE: &str = "LARDER_GROUP_FILE";
+/// Factor of the duration of the work.
+const STRETCH: &str = "LARDER_GROUP_STRETCH";
 /// What it says when it has prepared.
 const READY: &str = "ready";
 /// What a program says that has done its work, and continues it until it is killed.
@@ -66,7 +68,7 @@ impl Group {
     }
 
     /// Starts this program in the group, and waits until it has prepared.
-    pub(crate) fn start(&self, work: &str, file: &Path) -> Working {
+    pub(crate) fn start(&self, work: &str, file: &Path, stretch: u32) -> Working {
         let mut child = Command::new("sh")
             .args(["-c", "echo $$ > \"$1\" && shift && exec \"$@\"", "enter"])
             .arg(self.door())
@@ -74,6 +76,7 @@ impl Group {
             .args(["--exact", "watch::what_is_done_in_a_group", "--nocapture"])
             .env(WORK, work)
             .env(FILE, file)
+            .env(STRETCH, stretch.to_string())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -108,6 +111,11 @@ impl Drop for Working {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
+}
+
+/// Returns the factor of the duration of the work, in the process that does it.
+pub(crate) fn stretch() -> u32 {
+    std::env::var(STRETCH).unwrap().parse().unwrap()
 }
 
 /// Reports that the work is done; the program may continue it.

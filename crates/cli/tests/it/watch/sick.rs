@@ -25,7 +25,7 @@ fn read(file: &File, page: u64) {
 }
 
 /// Watches a single run of `work` for at least [`LONG`].
-fn watched(words: &[&str], mut work: impl FnMut()) -> Watch {
+pub(crate) fn watched(words: &[&str], mut work: impl FnMut()) -> Watch {
     let watching = Watching::start(&[words, &["--interval", INTERVAL]].concat());
     let begun = Instant::now();
     work();
@@ -39,9 +39,14 @@ fn rules(watch: Watch) -> Vec<(String, String)> {
     watch.findings.into_iter().map(|finding| (finding.rule, finding.seen)).collect()
 }
 
-/// What `words` say is watched; the rule fires.
+/// Checks that the rule fires when `words` select what is watched.
 pub(crate) fn expect(words: &[&str], rule: &str, work: impl FnMut()) {
-    let found = rules(watched(words, work));
+    check(watched(words, work), rule);
+}
+
+/// Checks that the rule fires.
+pub(crate) fn check(watch: Watch, rule: &str) {
+    let found = rules(watch);
     let Some((_, seen)) = found.iter().find(|(name, _)| name == rule) else {
         panic!("{rule} is not among {found:?}");
     };

@@ -24,7 +24,7 @@ const READERS: usize = 2;
 /// More reads than these are done in a run of some time, should it take longer.
 pub(crate) const READS_MIN: u64 = 100;
 /// No run takes as long, even on a machine that is busy with something else.
-const PATIENCE: Duration = Duration::from_mins(1);
+const PATIENCE: Duration = Duration::from_mins(4);
 /// Changes that are made while clients read and write.
 const CHANGES: u64 = 50;
 /// The low bits of what a block holds are its own number, those above are that of the write.
