@@ -2,7 +2,7 @@
 //!
 //! A cell is a suite on a variant. The script `xtask/posix/cell` runs one in its own mount and
 //! process namespaces, on loop devices of bounded size. For comparison, the same cell runs on the
-//! file system below, without Larder, and on libfuse's `passthrough_ll`. A failure that the file
+//! file system below, without Larder, and on examples of libfuse. A failure that the file
 //! system below does not have must be listed, with its reason, in docs/HARDENING.md. Results
 //! accumulate in bench-runs/hardening.json. Needs root.
 
@@ -96,8 +96,8 @@ impl Matrix<'_> {
             Some("not part of the short form".into())
         } else if suite.name == "xfstests" && !has("xfstests/.built") {
             Some("no sources: --xfstests DIR or LARDER_XFSTESTS".into())
-        } else if variant.kind == "passthrough" && !has("passthrough_ll") {
-            Some("no passthrough_ll (Debian's libfuse3-dev)".into())
+        } else if variant.kind == "passthrough" && !has(variant.options) {
+            Some(cells::PASSTHROUGH_MISSING.into())
         } else if variant.has_rings() {
             crate::rings::missing().map(str::to_owned)
         } else {
@@ -147,9 +147,9 @@ impl Matrix<'_> {
         }
         let figure =
             format!("{}, {} known, {} new", in_words(&outcome), own.len() - new.len(), new.len());
-        let peers = [variant.below(), Variant::named("passthrough")];
-        let peers: Vec<_> =
-            peers.into_iter().flatten().filter_map(|it| self.peer(suite, it)).collect();
+        let peers = VARIANTS.iter().filter(|it| it.kind == "passthrough");
+        let peers = variant.below().into_iter().chain(peers);
+        let peers: Vec<_> = peers.filter_map(|it| self.peer(suite, it)).collect();
         claims.against(what, figure, peers.join("; "), new.is_empty());
         Ok(())
     }

@@ -8,7 +8,7 @@ pub(super) struct Variant {
     pub(super) kind: &'static str,
     /// The file system below a mount, or on a volume.
     pub(super) fs: &'static str,
-    /// Options of larder.
+    /// Options of larder, or the name of libfuse's example.
     pub(super) options: &'static str,
 }
 
@@ -23,6 +23,10 @@ const fn variant(
 /// Caching rules by file name: a third of the files is not cached, and a third is written through.
 const RULES: &str = "--rule *[0-4]=no-cache --rule *[5-9a-f]=through,16KiB";
 
+/// Reason to run nothing on an example of libfuse.
+pub(super) const PASSTHROUGH_MISSING: &str =
+    "no passthrough_ll (Debian's libfuse3-dev) or passthrough_hp (LARDER_PASSTHROUGH_HP)";
+
 /// All variants: first those for comparison, then mounts, then volumes.
 pub(super) const VARIANTS: &[Variant] = &[
     variant("native-ext4", ["native", "ext4"], ""),
@@ -32,7 +36,8 @@ pub(super) const VARIANTS: &[Variant] = &[
     variant("native-overlay", ["native", "overlay"], ""),
     variant("native-nfs", ["native", "nfs"], ""),
     variant("native-smb", ["native", "smb"], ""),
-    variant("passthrough", ["passthrough", "ext4"], ""),
+    variant("passthrough-ll", ["passthrough", "ext4"], "passthrough_ll"),
+    variant("passthrough-hp", ["passthrough", "ext4"], "passthrough_hp"),
     variant("mount-ext4", ["mount", "ext4"], ""),
     variant("mount-through", ["mount", "ext4"], "--write-mode through"),
     variant("mount-shared", ["mount", "ext4"], "--shared"),
@@ -51,10 +56,6 @@ pub(super) const VARIANTS: &[Variant] = &[
 ];
 
 impl Variant {
-    pub(super) fn named(name: &str) -> Option<&'static Self> {
-        VARIANTS.iter().find(|it| it.name == name)
-    }
-
     /// Returns the variant without Larder on the same file system.
     pub(super) fn below(&self) -> Option<&'static Self> {
         VARIANTS.iter().find(|it| it.kind == "native" && it.fs == self.fs)
