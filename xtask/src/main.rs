@@ -49,6 +49,7 @@ usage: cargo xtask COMMAND
       --for TIME         how long to fuzz: 90s, 10m, 1h (default 1h; 5s with --quick)
       --seed N           seed of everything random (default 1)
       --binary PATH      prove this binary of larder instead of building one
+      --against PATH     for pairs: the binary to compare with
       --suite LIST, --variant LIST, --xfstests DIR
                          for posix: the suites, the variants, sources of xfstests
 

@@ -20,6 +20,7 @@ mod long_tests;
 mod mount;
 mod mount_speed;
 mod mutants;
+mod pairs;
 mod policies;
 mod posix;
 mod postmark;
@@ -122,6 +123,7 @@ pub(crate) const PROOFS: &[Proof] = &[
     proof("rss", "memory stays within --memory plus 32 MiB", IfQuick, rss::run),
     alone("lazy", "lazy write on a slow disk (root)", lazy::run),
     alone("speed", "all hits, against the peers", speed::run),
+    alone("pairs", "the speed of two binaries, alternating (root)", pairs::run),
     alone("in-process", "hits without a socket", |env, claims| {
         bench(env, claims, "larder-io --bench hit --")
     }),
@@ -171,6 +173,8 @@ pub(crate) struct Options {
     pub(crate) seed: u64,
     /// The binary to prove instead of building one.
     pub(crate) binary: Option<PathBuf>,
+    /// The binary that `pairs` compares with.
+    pub(crate) against: Option<PathBuf>,
     /// The suites and the variants of `posix`, with commas between them; all if none is named.
     pub(crate) suite: Option<String>,
     pub(crate) variant: Option<String>,
@@ -181,8 +185,8 @@ pub(crate) struct Options {
 impl Default for Options {
     fn default() -> Self {
         let xfstests = std::env::var_os("LARDER_XFSTESTS").map(PathBuf::from);
-        let (suite, variant) = (None, None);
-        Self { quick: false, fuzz: None, seed: 1, binary: None, suite, variant, xfstests }
+        let (binary, against, suite, variant) = (None, None, None, None);
+        Self { quick: false, fuzz: None, seed: 1, binary, against, suite, variant, xfstests }
     }
 }
 
@@ -415,6 +419,7 @@ fn parse(args: &[String]) -> Result<(Vec<&str>, Options)> {
             "--for" => options.fuzz = Some(duration(value()?)?),
             "--seed" => options.seed = value()?.parse().context("--seed needs a number")?,
             "--binary" => options.binary = Some(PathBuf::from(value()?)),
+            "--against" => options.against = Some(PathBuf::from(value()?)),
             "--suite" => options.suite = Some(value()?.to_owned()),
             "--variant" => options.variant = Some(value()?.to_owned()),
             "--xfstests" => options.xfstests = Some(PathBuf::from(value()?)),

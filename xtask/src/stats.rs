@@ -61,6 +61,39 @@ impl fmt::Display for Spread {
     }
 }
 
+/// An interval that contains the median of a population with a probability of at least 95 %.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Interval {
+    pub(crate) low: f64,
+    pub(crate) high: f64,
+}
+
+impl Interval {
+    /// Returns the interval between two order statistics of a sample, which holds for every
+    /// distribution: the median lies below the k-th value with the probability that fewer than k of
+    /// n fair coins show heads. Of fewer than six values it is unbounded.
+    pub(crate) fn of_median(values: &[f64]) -> Self {
+        let mut sorted = values.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        let count = super::prove::to_f64(sorted.len() as u64);
+        let (mut coins, mut below, mut rank) = (0.5_f64.powf(count), 0.0, 0);
+        // `below` is the probability of at most `rank` heads.
+        loop {
+            below += coins;
+            if below > 0.025 || rank >= sorted.len() {
+                break;
+            }
+            let heads = super::prove::to_f64(rank as u64);
+            coins *= (count - heads) / (heads + 1.0);
+            rank += 1;
+        }
+        match rank.checked_sub(1) {
+            Some(index) => Self { low: sorted[index], high: sorted[sorted.len() - 1 - index] },
+            None => Self { low: f64::NEG_INFINITY, high: f64::INFINITY },
+        }
+    }
+}
+
 /// Runs a trial of each of `count` participants in each round; the order rotates from round to
 /// round.
 pub(crate) fn take_turns(
@@ -82,6 +115,19 @@ mod tests {
         assert_eq!(format!("{spread:.1}"), "1.4 (1.3 to 1.5)");
         assert_eq!(format!("{spread:+.1}"), "+1.4 (+1.3 to +1.5)");
         assert!((median(&[1.0, 4.0, 2.0, 3.0]) - 2.5).abs() < 1e-9);
+    }
+
+    #[test]
+    fn the_interval_of_a_median_has_the_ranks_of_the_tables() {
+        let ranks = |count: u32| {
+            let values: Vec<f64> = (1..=count).map(f64::from).collect();
+            let Interval { low, high } = Interval::of_median(&values);
+            (low, high)
+        };
+        assert_eq!(ranks(5), (f64::NEG_INFINITY, f64::INFINITY));
+        assert_eq!(ranks(6), (1.0, 6.0));
+        assert_eq!(ranks(20), (6.0, 15.0));
+        assert_eq!(ranks(40), (14.0, 27.0));
     }
 
     #[test]

@@ -226,7 +226,7 @@ fn made_and_removed(point: &Path) -> Result<(f64, f64)> {
 
 /// Returns the transactions per second of Debian's PostMark over its whole run, timed here, since
 /// PostMark counts whole seconds only.
-fn postmark(env: &Env, point: &Path) -> Result<f64> {
+pub(super) fn postmark(env: &Env, point: &Path) -> Result<f64> {
     let (files, transactions) = env.either((1000, 4000), (200, 800));
     let (dir, script) = (point.join("postmark"), env.file("mount-speed.script"));
     std::fs::create_dir(&dir).context("make a directory for PostMark")?;
@@ -241,7 +241,7 @@ fn postmark(env: &Env, point: &Path) -> Result<f64> {
 }
 
 /// Returns the reads per second of a file that was just read.
-fn reads(env: &Env, point: &Path, options: &str) -> Result<f64> {
+pub(super) fn reads(env: &Env, point: &Path, options: &str) -> Result<f64> {
     let file = point.join("file");
     if !file.exists() {
         image::filled(&file, FILE_MIB, 1)?;

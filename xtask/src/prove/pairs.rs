@@ -1,0 +1,179 @@
+//! Two binaries of larder, alternating: the one under test, and one of another commit or profile
+//! that `--against` names. Rates in pairs, with the 95 % interval of the median ratio.
+//!
+//! The two run side by side on data of their own. They are started again for every few pairs, since
+//! the place of a process in memory changes its speed.
+
+use super::mount::fuse::{FuseMount, Program};
+use super::mount_speed::{postmark, reads};
+use super::prelude::*;
+use crate::cleanup::Scratch;
+use crate::disk::FileSystem;
+use crate::flood;
+use crate::nbd::Command as Request;
+use crate::record::Record;
+use crate::server::Larder;
+use crate::stats::{Interval, Spread, median, take_turns};
+
+/// Starts of both binaries, and pairs of trials after each.
+const STARTS: usize = 10;
+const PAIRS: usize = 4;
+/// Below this ratio a binary is slower, if the interval does not contain 1.
+const LEAST: f64 = 0.97;
+const IMAGE_MIB: u64 = 256;
+const DISK_MIB: u64 = 1024;
+const SERVE: &str = "--memory 512MiB --write-mode back";
+const MOUNT: Program =
+    Program { name: "larder", line: "LARDER mount --control none --memory 512MiB" };
+
+/// What runs in a trial.
+#[derive(Clone, Copy)]
+enum Load {
+    /// Requests of the lean NBD client, with a number of them in flight.
+    Flood(Request, usize),
+    /// fio on the export.
+    Fio(&'static str),
+    /// fio on a file of a mounted directory.
+    Reads(&'static str),
+    /// Debian's PostMark in a mounted directory.
+    PostMark,
+}
+
+const LOADS: [(&str, &str, Load); 5] = [
+    ("NBD, 4 KiB random reads, depth 32", "reads/s", Load::Flood(Request::Read, 32)),
+    ("NBD, 4 KiB random writes, depth 32", "writes/s", Load::Flood(Request::Write, 32)),
+    ("NBD, 1 MiB reads, depth 4", "reads/s", Load::Fio("--rw=read --bs=1m --iodepth=4")),
+    ("FUSE, 4 KiB random reads", "reads/s", Load::Reads("--direct=1 --rw=randread --bs=4k")),
+    ("FUSE, PostMark", "transactions/s", Load::PostMark),
+];
+
+/// One of the two binaries, running.
+struct Side<'a> {
+    env: &'a Env,
+    server: Server,
+    mount: FuseMount,
+}
+
+pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
+    need(run::missing(&["losetup", "mkfs.ext4", "fio", "postmark"]))?;
+    let Some(against) = &env.options.against else {
+        claims.skip("the speed of two binaries", "--against PATH names the other one");
+        return Ok(());
+    };
+    let larder = against.canonicalize().with_context(|| format!("find {}", against.display()))?;
+    let (options, root) = (env.options.clone(), env.root.clone());
+    let other = Env { options, larder, root, scratch: Scratch::new()? };
+    let (starts, pairs) = env.either((STARTS, PAIRS), (2, 3));
+    let settings = json!({
+        "serve": SERVE, "mount": MOUNT.line, "starts": starts, "pairs of a start": pairs,
+        "other binary": record::version(&other.larder.to_string_lossy()),
+    });
+    let mut record = Record::new(&env.root, "two binaries of larder", &["fio"], &settings)?;
+    let image = image::sparse(&env.file("pairs.img"), DISK_MIB * MIB)?;
+    let file_system = FileSystem::new(env.dir(), &image)?;
+    let mut rates = vec![[Vec::new(), Vec::new()]; LOADS.len()];
+    for start in 0..starts {
+        say!("   start {} of {starts}", start + 1);
+        let sides = [env, &other].map(|it| Side::start(it, &file_system));
+        let [ours, theirs] = sides;
+        let sides = [ours?, theirs?];
+        for ((.., load), rates) in LOADS.iter().zip(&mut rates) {
+            take_turns(pairs, 2, |index| {
+                // The first binary is not always the same.
+                let index = (index + start) % 2;
+                rates[index].push(sides[index].trial(*load)?);
+                Ok(())
+            })?;
+        }
+        sides.into_iter().try_for_each(Side::stop)?;
+    }
+    file_system.end()?;
+    for ((what, unit, _), [ours, theirs]) in LOADS.iter().zip(&rates) {
+        judge((what, unit), ours, theirs, claims, &mut record);
+    }
+    if !env.options.quick {
+        say!("   recorded in {}", record.write("pairs")?);
+    }
+    Ok(())
+}
+
+impl<'a> Side<'a> {
+    fn start(env: &'a Env, file_system: &FileSystem) -> Result<Self> {
+        let image = env.file("pairs-export.img");
+        if !image.exists() {
+            image::filled(&image, IMAGE_MIB, env.options.seed)?;
+        }
+        let volumes = vec![format!("disk={}", image.display())];
+        let server = Larder { binary: &env.larder, volumes, options: SERVE.to_owned() };
+        let server = server.start(env.dir())?;
+        // Every later read is a hit.
+        fio::run(&server.uri(), 0, &["--rw=read", "--bs=1m", "--iodepth=4"])?;
+        let source = tempfile::tempdir_in(file_system.point()).context("make a directory")?;
+        let mount = FuseMount::start(env, MOUNT, &source.keep())?;
+        Ok(Side { env, server, mount })
+    }
+
+    /// Returns the rate of one trial.
+    fn trial(&self, load: Load) -> Result<f64> {
+        let seconds = self.env.either(2, 1);
+        let rate = |outcome: fio::Outcome| outcome.per_s;
+        match load {
+            Load::Flood(command, depth) => {
+                flood::run(&self.server.socket(), command, depth, seconds).map(rate)
+            }
+            Load::Fio(options) => {
+                let options: Vec<&str> = options.split(' ').collect();
+                fio::run(&self.server.uri(), seconds, &options).map(rate)
+            }
+            Load::Reads(options) => reads(self.env, &self.mount.point, options),
+            Load::PostMark => postmark(self.env, &self.mount.point),
+        }
+    }
+
+    fn stop(self) -> Result<()> {
+        self.server.stop_clean()?;
+        self.mount.stop_clean()
+    }
+}
+
+fn judge(
+    (what, unit): (&str, &str),
+    ours: &[f64],
+    theirs: &[f64],
+    claims: &mut Claims,
+    record: &mut Record,
+) {
+    let ratios: Vec<f64> = ours.iter().zip(theirs).map(|(ours, theirs)| ours / theirs).collect();
+    let Interval { low, high } = Interval::of_median(&ratios);
+    let names = ["this", "other"].map(|binary| format!("{binary}: {what}"));
+    record.series(&names[0], unit, ours, 0);
+    record.series(&names[1], unit, theirs, 0);
+    record.comparison(what, [&names[0], &names[1]], Spread::of(&ratios), LEAST);
+    claims.against(
+        format!("{what}: not slower"),
+        format!(
+            "{:.0} {unit}, {:.3} times (95 % interval {low:.3} to {high:.3}, {} pairs)",
+            median(ours),
+            median(&ratios),
+            ratios.len()
+        ),
+        format!("{:.0} {unit}", median(theirs)),
+        low > LEAST || (low <= 1.0 && high >= 1.0),
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_binary_is_slower_if_the_whole_interval_says_so() {
+        let mut record = Record::new(Path::new("."), "a test", &[], &json!({})).unwrap();
+        let mut claims = Claims::default();
+        for ratio in [1.0, 0.98, 0.96] {
+            judge(("reads", "reads/s"), &[ratio; 40], &[1.0; 40], &mut claims, &mut record);
+        }
+        let verdicts: Vec<_> = claims.list.iter().map(|it| it.verdict.word()).collect();
+        assert_eq!(verdicts, ["yes", "yes", "NO"]);
+    }
+}
