@@ -23,6 +23,9 @@ use crate::image::MIB;
 use crate::table::Verdict;
 use crate::{Ending, image, nextest, packages, run, table};
 
+/// Tests that run at a time: more than usual, which makes a round shorter and its load larger.
+const THREADS: &str = "--test-threads=8";
+
 /// Size of the file system of TMPDIR, and its free space. The largest test uses half of that.
 const DISK_MIB: u64 = 6144;
 const FREE_MIB: u64 = 2560;
@@ -104,6 +107,7 @@ pub(super) fn command(rounds: u32, filter: &str) -> Result<Ending> {
 fn under_stress(round: u32, filter: &str, tmp: &Path, skips: &Skips) -> Result<Vec<String>> {
     let _wrapping = Wrapping::start()?;
     let mut tests = nextest::command(filter)?;
+    tests.arg(THREADS);
     let status = if round % 2 == 1 {
         let mut load = Load::start(tmp)?;
         let status = tests.env("TMPDIR", tmp).env("LARDER_SKIPS", skips.file()).status();
