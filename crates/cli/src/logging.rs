@@ -1,8 +1,11 @@
-//! The log on standard error: warnings and errors, or the levels that `LARDER_LOG` selects.
+//! The log on standard error: warnings and errors, or the levels that `LARDER_LOG` selects, and
+//! panics.
 //!
 //! `LARDER_LOG` is a level (`info`) or a list of levels by module (`warn,larder_io::store=debug`).
 
+use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io::{self, Write};
+use std::panic::PanicHookInfo;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
@@ -27,8 +30,23 @@ impl Write for Lines {
     }
 }
 
+/// Prints a panic as one line. The hook of the standard library would pass control characters of
+/// names in the message and in the name of the thread to the terminal.
+fn print_panic(panic: &PanicHookInfo<'_>) {
+    let thread = std::thread::current();
+    let name = thread.name().unwrap_or("without a name");
+    let at = panic.location().map_or_else(String::new, |location| format!(" at {location}"));
+    let message = panic.payload_as_str().unwrap_or("no message");
+    crate::output::error_line(&format!("larder: the thread {name} panicked{at}: {message}"));
+    let backtrace = Backtrace::capture();
+    if backtrace.status() == BacktraceStatus::Captured {
+        backtrace.to_string().lines().for_each(crate::output::error_line);
+    }
+}
+
 /// Starts the log of this process.
 pub(crate) fn start() {
+    std::panic::set_hook(Box::new(print_panic));
     let value = std::env::var(VARIABLE).ok().filter(|text| !text.is_empty());
     let parsed = value.as_deref().map(str::parse::<Targets>);
     let is_invalid = matches!(parsed, Some(Err(_)));

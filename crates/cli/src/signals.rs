@@ -2,15 +2,16 @@
 //! until it is done, as a flag that the first one raises.
 
 use anyhow::{Context, Result};
+use larder_io::fault::{self, Thread, report_failed_part};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1};
 use signal_hook::flag;
 use signal_hook::iterator::{Handle, Signals};
 use signal_hook::low_level::emulate_default_handler;
+use std::fmt;
 use std::io::Read;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 /// Makes a write beyond the limit on the size of files fail with EFBIG, like other write errors. By
@@ -36,12 +37,18 @@ pub(crate) enum Asked {
 /// Signals received by a thread, until dropped.
 pub(crate) struct SignalChannel {
     handle: Handle,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<Thread>,
     asked: Mutex<Receiver<Asked>>,
     sender: Sender<Asked>,
+    error: Arc<OnceLock<String>>,
 }
 
 impl SignalChannel {
+    /// Returns the error that has ended the thread. No signal is received any more.
+    pub(crate) fn error(&self) -> Option<&str> {
+        self.error.get().map(String::as_str)
+    }
+
     /// For those who ask as a signal does.
     pub(crate) fn asker(&self) -> Sender<Asked> {
         self.sender.clone()
@@ -60,8 +67,12 @@ pub(crate) fn channel_of_signals() -> Result<SignalChannel> {
     let handle = signals.handle();
     let (sender, asked) = channel();
     let signalled = sender.clone();
+    let asker = sender.clone();
+    let error = Arc::new(OnceLock::new());
+    let to = Arc::clone(&error);
     let forward = move || {
         for signal in signals.forever() {
+            fault::point("signals", "process");
             let meant = match signal {
                 SIGUSR1 => Asked::Report,
                 SIGHUP => Asked::Reload,
@@ -72,17 +83,23 @@ pub(crate) fn channel_of_signals() -> Result<SignalChannel> {
             }
         }
     };
-    let thread = std::thread::Builder::new().name("signals".into()).spawn(forward)?;
-    Ok(SignalChannel { handle, thread: Some(thread), asked: Mutex::new(asked), sender })
+    // Without this thread no signal would have an effect, not even the next SIGTERM.
+    let failed = move |error: &dyn fmt::Display| {
+        report_failed_part("no more signals are received, so that the program stops", error);
+        // The thread fails once.
+        let _is_first = to.set(error.to_string()).is_ok();
+        // The program does not receive it only if it has ended.
+        let _is_received = asker.send(Asked::Stop).is_ok();
+    };
+    let thread = fault::spawn("signals", None, forward, failed)?;
+    Ok(SignalChannel { handle, thread: Some(thread), asked: Mutex::new(asked), sender, error })
 }
 
 impl Drop for SignalChannel {
     fn drop(&mut self) {
         self.handle.close();
-        if let Some(thread) = self.thread.take()
-            && thread.join().is_err()
-        {
-            eprintln!("larder: the thread that receives signals panicked");
+        if let Some(thread) = self.thread.take() {
+            thread.join();
         }
     }
 }

@@ -7,6 +7,7 @@
 use anyhow::{Result, ensure};
 use larder_io::front::listen::Listener;
 use larder_io::handed_over;
+use larder_report::escape;
 use std::ffi::OsStr;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
@@ -64,6 +65,7 @@ impl Manager {
 
     /// Everything is served, as it is after a reload.
     pub(crate) fn ready(&self, status: &str) {
+        let status = escape::line(status);
         self.tell(&format!("READY=1\nSTATUS={status}\nMAINPID={}", std::process::id()));
     }
 
@@ -81,6 +83,7 @@ impl Manager {
 
     /// A stop goes on; the manager must not lose patience, or what is dirty would be lost.
     pub(crate) fn still_stopping(&self, status: &str) {
+        let status = escape::line(status);
         self.tell(&format!("EXTEND_TIMEOUT_USEC={EXTENSION_US}\nSTATUS={status}"));
     }
 
@@ -137,6 +140,9 @@ mod tests {
             assert_eq!(heard(&socket), "STOPPING=1");
             manager.still_stopping("4 KiB left");
             assert!(heard(&socket).starts_with("EXTEND_TIMEOUT_USEC=30000000\n"));
+            // A name in the text is neither another message nor a control sequence.
+            manager.still_stopping("a\u{1b}[2J\nREADY=1");
+            assert!(heard(&socket).ends_with("\nSTATUS=a\\u001b[2J\\nREADY=1"));
         }
         assert!(connect(OsStr::new("/there/is/no/such/socket")).is_err());
         Manager { socket: None }.stopping();

@@ -1,21 +1,27 @@
 //! Fault domains: the parts of the process that a panic ends.
 //!
-//! Each thread runs under [`confine`]. A panic that leaves the state shared by volumes intact ends
-//! the domain of its thread: a connection, a mount, or a volume. Any other panic ends the process
-//! (`end_process`), since a wrong write is worse than none. Debug builds have points at which a
-//! test makes a thread panic ([`point`]).
+//! Each thread is started by [`spawn`]. A panic that leaves the state shared by volumes intact ends
+//! the domain of its thread: a connection, a mount, a volume, or one function of the process, which
+//! [`failed_parts`] lists from then on. Any other panic ends the process (`end_process`), since a
+//! wrong write is worse than none. Debug builds have points at which a test makes a thread panic
+//! ([`point`]).
 
 use crate::engine::{ArenaCache, ArenaVolume};
 use larder_core::units::BLOCK_BYTES_U64;
 use std::any::Any;
+use std::convert::Infallible;
 use std::fmt;
+use std::future::{Future, poll_fn};
+use std::io;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
+use std::thread::{Builder, JoinHandle};
 
 #[cfg(debug_assertions)]
 use std::sync::atomic::{AtomicUsize, Ordering};
-#[cfg(debug_assertions)]
-use std::sync::{Mutex, PoisonError};
 
 /// Maximum number of ranges of a volume that a message lists; it counts the others.
 const RANGES_MAX: usize = 16;
@@ -46,6 +52,12 @@ impl Panicked {
             end_process(cache, self);
         }
     }
+
+    /// Logs the panic with its `effect`, unless it ends the process as a damaging one.
+    pub fn report(&self, cache: &ArenaCache, effect: &str) {
+        self.end_if_damaging(cache);
+        tracing::error!("{effect}: {self}");
+    }
 }
 
 /// Runs `work` and returns its result.
@@ -56,18 +68,118 @@ pub fn confine<T>(work: impl FnOnce() -> T) -> Result<T, Panicked> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|payload| Panicked::new(&*payload))
 }
 
-/// Runs the work of a thread whose panics end only the thread and the object it serves. `what`
-/// names it in the log.
-pub(crate) fn confine_thread(cache: &ArenaCache, what: &str, work: impl FnOnce()) {
-    if let Err(panic) = confine(work) {
-        panic.end_if_damaging(cache);
-        tracing::error!("{what} has ended: {panic}");
+/// Runs `work` and returns its result.
+///
+/// # Errors
+/// The panic of `work`, if it panicked.
+pub async fn confine_future<T>(work: impl Future<Output = T>) -> Result<T, Panicked> {
+    let mut work = pin!(work);
+    poll_fn(|context| match confine(|| work.as_mut().poll(context)) {
+        Ok(Poll::Pending) => Poll::Pending,
+        Ok(Poll::Ready(result)) => Poll::Ready(Ok(result)),
+        Err(panic) => Poll::Ready(Err(panic)),
+    })
+    .await
+}
+
+/// A thread that [`spawn`] has started.
+#[derive(Debug)]
+pub struct Thread<T = ()>(JoinHandle<T>);
+
+impl<T> Thread<T> {
+    /// Waits for the end of the thread, and returns its result.
+    ///
+    /// # Panics
+    /// Never: no panic leaves the thread.
+    pub fn join(self) -> T {
+        self.0.join().unwrap_or_else(|_| unreachable!("no panic leaves a thread"))
     }
+
+    /// Returns whether the thread has ended.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        self.0.is_finished()
+    }
+
+    /// Returns the handle that wakes the thread if it is parked.
+    #[must_use]
+    pub fn thread(&self) -> &std::thread::Thread {
+        self.0.thread()
+    }
+}
+
+/// Starts a thread that runs `work`.
+///
+/// A panic of `work` ends the process if it has damaged `cache`, the cache that the thread uses, if
+/// any. Otherwise `failed` ends the domain of the thread, which must not go on silently without the
+/// thread, and returns its result. A panic of `failed` ends the process.
+///
+/// # Errors
+/// Fails if the kernel has no thread left.
+pub fn spawn<T: Send + 'static>(
+    name: impl Into<String>,
+    cache: Option<&Arc<ArenaCache>>,
+    work: impl FnOnce() -> T + Send + 'static,
+    failed: impl FnOnce(&dyn fmt::Display) -> T + Send + 'static,
+) -> io::Result<Thread<T>> {
+    spawn_fallible(name, cache, || Ok::<T, Infallible>(work()), failed)
+}
+
+/// As [`spawn`], for work that may also end with an error, which `failed` handles like a panic.
+///
+/// # Errors
+/// As [`spawn`].
+pub fn spawn_fallible<T: Send + 'static, E: fmt::Display>(
+    name: impl Into<String>,
+    cache: Option<&Arc<ArenaCache>>,
+    work: impl FnOnce() -> Result<T, E> + Send + 'static,
+    failed: impl FnOnce(&dyn fmt::Display) -> T + Send + 'static,
+) -> io::Result<Thread<T>> {
+    let cache = cache.map(Arc::clone);
+    let cache_at_panic = cache.clone();
+    let fail = move |error: &dyn fmt::Display| {
+        confine(|| failed(error)).unwrap_or_else(|panic| match &cache {
+            Some(cache) => end_process(cache, &panic),
+            None => std::process::abort(),
+        })
+    };
+    let run = move || match confine(work) {
+        Ok(Ok(result)) => result,
+        Ok(Err(error)) => fail(&error),
+        Err(panic) => {
+            if let Some(cache) = &cache_at_panic {
+                panic.end_if_damaging(cache);
+            }
+            fail(&panic)
+        }
+    };
+    Builder::new().name(name.into()).spawn(run).map(Thread)
+}
+
+/// Sentences about parts of this process that an error has ended.
+static FAILED_PARTS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+fn all_failed_parts() -> MutexGuard<'static, Vec<String>> {
+    FAILED_PARTS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Returns a sentence for each part of this process that an error has ended, and that only a new
+/// start restores.
+#[must_use]
+pub fn failed_parts() -> Vec<String> {
+    all_failed_parts().clone()
+}
+
+/// Logs that an error has ended a part of this process, and lists it in [`failed_parts`]. `effect`
+/// names the part and what the user notices, and is followed by the error.
+pub fn report_failed_part(effect: &str, error: &dyn fmt::Display) {
+    tracing::error!("{effect}: {error}");
+    all_failed_parts().push(format!("{effect}: {error}"));
 }
 
 /// Ends the process at once, as a power failure would, after logging the unwritten ranges of each
 /// volume. Nothing more is written: the page state of the cache may be wrong.
-pub(crate) fn end_process(cache: &ArenaCache, panic: &Panicked) -> ! {
+pub(crate) fn end_process(cache: &ArenaCache, panic: &dyn fmt::Display) -> ! {
     tracing::error!("the cache is damaged ({panic}): the process ends without further writes");
     // The search for unwritten ranges may itself panic on half-changed state.
     let remains = confine(|| cache.remains()).unwrap_or_default();

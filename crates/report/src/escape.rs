@@ -169,10 +169,20 @@ pub fn html(text: &str) -> String {
     escaped
 }
 
-/// Escapes the value of a label, or a help text, of OpenMetrics.
+/// Escapes the value of a label, or a help text, of OpenMetrics. OpenMetrics has an escape for line
+/// breaks only, so other unsafe characters become the text `\u001b`.
 #[must_use]
 pub fn label(text: &str) -> String {
-    text.replace('\\', "\\\\").replace('\n', "\\n").replace('"', "\\\"")
+    let mut escaped = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '\n' => escaped.push_str("\\n"),
+            '\\' | '"' => escaped.extend(['\\', character]),
+            other if is_unsafe(other) => put!(escaped, "\\\\u{:04x}", u32::from(other)),
+            other => escaped.push(other),
+        }
+    }
+    escaped
 }
 
 #[cfg(test)]
@@ -247,5 +257,7 @@ mod tests {
     fn html_and_labels_keep_text_inside() {
         assert_eq!(html("<a href='x'>\"&\u{1b}"), "&lt;a href=&#39;x&#39;&gt;&quot;&amp;\\u001b");
         assert_eq!(label("a\"b\\c\nd"), "a\\\"b\\\\c\\nd");
+        assert_eq!(label("a\u{1b}\u{202e}"), "a\\\\u001b\\\\u202e");
+        assert!(!label(HOSTILE).contains(is_unsafe));
     }
 }

@@ -10,9 +10,11 @@ use anyhow::{Result, anyhow, bail, ensure};
 use clap::Args;
 use larder_core::hint::Hint;
 use larder_core::mode::{FlushMode, WriteMode};
+use larder_io::fault::{self, report_failed_part};
 use larder_io::front::fuse::MountRestrictions;
 use larder_report::escape;
 use rustix::process::{Signal, getpid, kill_process};
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -232,11 +234,21 @@ impl Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     if arguments.while_input {
-        let end = || {
-            wait_for_end_of_input();
-            kill_process(getpid(), Signal::TERM)
+        let stop = || {
+            if let Err(error) = kill_process(getpid(), Signal::TERM) {
+                tracing::error!(%error, "cannot stop at the end of the input; send SIGTERM");
+            }
         };
-        std::thread::Builder::new().name("input".into()).spawn(end)?;
+        let end = move || {
+            fault::point("input", "process");
+            wait_for_end_of_input();
+            stop();
+        };
+        let failed = move |error: &dyn fmt::Display| {
+            report_failed_part("the end of the input is not seen, so that the mount ends", error);
+            stop();
+        };
+        fault::spawn("input", None, end, failed)?;
     }
     serve::run_folder(&arguments.of_server()?)
 }

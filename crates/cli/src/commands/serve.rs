@@ -20,12 +20,12 @@ use crate::control;
 use crate::output;
 use crate::signals::{Asked, SignalChannel, channel_of_signals};
 use crate::systemd::Manager;
-use anyhow::{Result, anyhow, ensure};
+use anyhow::{Result, anyhow, bail, ensure};
 use clap::Args;
 use larder_core::cache::ShareMode;
 use larder_core::hint::Hint;
 use larder_core::mode::{FlushMode, WriteMode};
-use larder_io::fault::confine;
+use larder_io::fault::{Panicked, confine, point};
 use larder_io::front::fuse::{FileRule, MountRestrictions};
 use larder_io::front::nbd::ListenAddress;
 use plan::Plan;
@@ -297,6 +297,9 @@ fn serve(arguments: &Arguments, plan: &Plan, reload: &mut dyn FnMut(&Arc<Service
         "keep what was written: {} was deleted or replaced while it was served",
         lost.join(" and ")
     );
+    if let Some(error) = signals.error() {
+        bail!("receive signals: {error}; the server was stopped as after SIGTERM");
+    }
     waited
 }
 
@@ -309,7 +312,7 @@ fn wait_for_stop(
     loop {
         match signals.wait(Duration::from_hours(1)) {
             Some(Asked::Report) => {
-                larder_io::fault::point("main", "report");
+                point("main", "report");
                 service.report();
             }
             // Without a configuration file, SIGHUP means that the terminal is being closed.
@@ -330,24 +333,40 @@ fn drain(service: &Service, signals: &SignalChannel, manager: &Manager) -> Resul
     // At once, however busy the machine is: the other thread may not run before all is written.
     manager.still_stopping(&service.status());
     let stopping = AtomicBool::new(true);
+    let answer = || {
+        match signals.wait(TELL) {
+            Some(Asked::Report) => service.report(),
+            Some(Asked::Stop) => {
+                eprintln!("larder: still writing; stopping now would lose data");
+            }
+            Some(Asked::Reload) => {
+                eprintln!("larder: note: stopping, so nothing is read again");
+            }
+            None => {}
+        }
+        manager.still_stopping(&service.status());
+    };
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while stopping.load(Ordering::Acquire) {
-                match signals.wait(TELL) {
-                    Some(Asked::Report) => service.report(),
-                    Some(Asked::Stop) => {
-                        eprintln!("larder: still writing; stopping now would lose data");
-                    }
-                    Some(Asked::Reload) => {
-                        eprintln!("larder: note: stopping, so nothing is read again");
-                    }
-                    None => {}
+                // Without this thread, the service manager would end the process before all is
+                // written.
+                if let Err(panic) = confine(answer) {
+                    let cache = service.engine().cache();
+                    panic.report(cache, "a signal during the stop was not handled");
                 }
-                manager.still_stopping(&service.status());
             }
         });
-        let drained = service.drain();
+        let write = || {
+            point("main", "drain");
+            service.drain()
+        };
+        let again = |panic: Panicked| {
+            panic.report(service.engine().cache(), "writing everything begins again");
+            confine(write)
+        };
+        let drained = confine(write).or_else(again);
         stopping.store(false, Ordering::Release);
-        drained
+        drained.unwrap_or_else(|panic| Err(anyhow!("write everything: {panic}")))
     })
 }

@@ -10,6 +10,7 @@ use larder_core::tunables::{TUNABLES, Tunable};
 use larder_core::units::BLOCK_BYTES_U64;
 use larder_core::volume::PolicySwitch;
 use larder_io::engine::ArenaVolume;
+use larder_io::fault::failed_parts;
 use larder_io::front::fuse::{FailingFile, FileFigures};
 use larder_report::control::{
     AtRisk, ByteRange, FileAtRisk, FileStats, Files, GiveBack, Head, LatencyStats, Pinned,
@@ -35,6 +36,7 @@ pub(super) fn stats(service: &Service) -> Stats {
         stopping: service.is_stopping(),
         pool,
         give_back: give_back(service),
+        failed_parts: failed_parts(),
         volumes: volumes.iter().map(|served| volume_stats(service, served)).collect(),
     }
 }

@@ -13,7 +13,9 @@ use http_body_util::channel::{Channel, Sender};
 use hyper::body::Bytes;
 use larder_core::lane::Completion;
 use larder_core::request::{Assembly, Status};
-use larder_io::engine::ArenaLane;
+use larder_core::settings::SettingError;
+use larder_io::engine::{ArenaCache, ArenaLane, ArenaVolume};
+use larder_io::fault::{confine, point};
 use larder_io::wake::Waker;
 use larder_report::control::{ByteRange, Progress};
 use std::convert::Infallible;
@@ -32,6 +34,9 @@ const STALL_RETRY: Duration = Duration::from_millis(5);
 /// More ranges in one request are refused.
 const RANGES_MAX: usize = 1024;
 
+/// Effect of a panic on a request, for the log.
+pub(super) const FAILED: &str = "a control request has failed";
+
 /// Where a job tells how far it is; none before it has begun.
 pub(super) type Told = watch::Sender<Option<Progress>>;
 
@@ -48,6 +53,35 @@ fn failed(what: &str, error: &std::io::Error) -> Ended {
     Ended { done_bytes: 0, failures: vec![format!("{what}: {error}")] }
 }
 
+/// The lane of a job. It is closed also when the job panics, else its volume could not be removed.
+struct JobLane<'a> {
+    cache: &'a ArenaCache,
+    lane: Option<ArenaLane>,
+}
+
+impl<'a> JobLane<'a> {
+    fn open(
+        cache: &'a ArenaCache,
+        volume: &Arc<ArenaVolume>,
+        waker: &Waker,
+    ) -> Result<Self, SettingError> {
+        let lane = cache.try_open_lane(volume, Box::new(waker.clone()))?;
+        Ok(JobLane { cache, lane: Some(lane) })
+    }
+
+    fn get(&mut self) -> &mut ArenaLane {
+        self.lane.as_mut().expect("it is open until it is dropped")
+    }
+}
+
+impl Drop for JobLane<'_> {
+    fn drop(&mut self) {
+        if let Some(lane) = self.lane.take() {
+            self.cache.close_lane(lane);
+        }
+    }
+}
+
 /// Jobs under way, a few at a time.
 #[derive(Clone)]
 pub(super) struct Jobs {
@@ -62,15 +96,24 @@ impl Jobs {
     /// Starts a job, whose end ends the answer.
     pub(super) fn start(
         &self,
-        job: impl FnOnce(&Told) -> Ended + Send + 'static,
+        service: &Arc<Service>,
+        job: impl FnOnce(&Service, &Told) -> Ended + Send + 'static,
     ) -> Result<Response, Refused> {
         let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() else {
             let error = format!("begin: {JOBS_MAX} such requests are under way");
             return Err(Refused::busy(error));
         };
         let (told, progress) = watch::channel(None);
+        let service = Arc::clone(service);
         tokio::task::spawn_blocking(move || {
-            let Ended { done_bytes, failures } = job(&told);
+            let ended = confine(|| {
+                point("control", "job");
+                job(&service, &told)
+            });
+            let Ended { done_bytes, failures } = ended.unwrap_or_else(|panic| {
+                panic.report(service.engine().cache(), FAILED);
+                Ended { done_bytes: 0, failures: vec![format!("go on: {panic}")] }
+            });
             told.send_replace(Some(Progress::Done { done_bytes, failures }));
             drop(permit);
         });
@@ -129,18 +172,19 @@ pub(super) fn flush(service: &Service, volumes: &[Served], told: &Told) -> Ended
     // Before the first is asked to flush: a small one is done before it is looked at.
     let total_bytes = unclean();
     let mut left = total_bytes;
-    let mut lanes: Vec<ArenaLane> = Vec::new();
+    let mut lanes: Vec<JobLane<'_>> = Vec::new();
     let mut failures = Vec::new();
     for Served { volume, .. } in volumes {
         // It may have been removed since it was asked for.
-        let mut lane = match cache.try_open_lane(volume, Box::new(waker.clone())) {
+        let mut lane = match JobLane::open(cache, volume, &waker) {
             Ok(lane) => lane,
             Err(error) => {
                 failures.push(format!("flush {}: {error}", volume.name()));
                 continue;
             }
         };
-        let status = cache.flush_always(&mut lane, service.engine().now(), 0);
+        point("control", "flush");
+        let status = cache.flush_always(lane.get(), service.engine().now(), 0);
         debug_assert_eq!(status, Status::Pending, "a flush always waits");
         lanes.push(lane);
     }
@@ -159,16 +203,16 @@ pub(super) fn flush(service: &Service, volumes: &[Served], told: &Told) -> Ended
             error: None,
         }));
         let mut waiting = Vec::new();
-        for lane in lanes.drain(..) {
-            lane.collect(&mut completions);
+        for mut lane in lanes.drain(..) {
+            lane.get().collect(&mut completions);
             let Some(Completion::Finished { result, .. }) = completions.pop() else {
                 waiting.push(lane);
                 continue;
             };
             if let Err(error) = result {
-                failures.push(format!("flush {}: failed to {error}", lane.volume().name()));
+                let name = lane.get().volume().name();
+                failures.push(format!("flush {name}: failed to {error}"));
             }
-            cache.close_lane(lane);
         }
         lanes = waiting;
         if !lanes.is_empty()
@@ -245,7 +289,7 @@ pub(super) fn warm(
         Ok(waker) => waker,
         Err(error) => return failed("warm", &error),
     };
-    let mut lane = match cache.try_open_lane(volume, Box::new(waker.clone())) {
+    let mut lane = match JobLane::open(cache, volume, &waker) {
         Ok(lane) => lane,
         Err(error) => {
             let failures = vec![format!("warm {}: {error}", volume.name())];
@@ -264,7 +308,7 @@ pub(super) fn warm(
             }
             // Pieces end at aligned places, so that no page is asked for twice.
             let len = (end - at).min(WARM_BYTES - at % WARM_BYTES);
-            if let Err(error) = bring_in(service, &mut lane, &waker, at, len) {
+            if let Err(error) = bring_in(service, lane.get(), &waker, at, len) {
                 failures.push(format!("warm {}: failed to {error}", volume.name()));
                 break 'ranges;
             }
@@ -278,7 +322,6 @@ pub(super) fn warm(
             }));
         }
     }
-    cache.close_lane(lane);
     Ended { done_bytes, failures }
 }
 

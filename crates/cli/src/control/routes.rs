@@ -1,6 +1,7 @@
 //! Routes of the control API, one row per path.
 
 use super::connections::Connection;
+use super::jobs::FAILED;
 use super::request::{Refused, Request, Response, get, json, post, response};
 use super::token::Token;
 use super::{answers, curves, jobs, keep, metrics};
@@ -8,10 +9,12 @@ use crate::commands::serve::changes::Setting;
 use crate::commands::serve::service::Service;
 use http_body_util::Either;
 use hyper::header::{AUTHORIZATION, CONNECTION, HeaderValue};
+use larder_io::fault::{Panicked, confine, confine_future, point};
 use larder_report::control::{
     AddRequest, Changed, RangeRequest, RemoveRequest, SetRequest, VolumeRequest,
 };
 use larder_report::openmetrics::MEDIA_TYPE;
+use std::fmt;
 use std::sync::Arc;
 
 /// State that all requests on one socket share.
@@ -38,15 +41,26 @@ impl Api {
         if !from.begin_answer() {
             return Refused::busy("answer: too many requests are under way").into_response();
         }
-        let response = self.route(request).await.unwrap_or_else(Refused::into_response);
+        let routed = confine_future(self.route(request)).await;
+        let routed = routed.unwrap_or_else(|panic| {
+            self.report(&panic, FAILED);
+            Err(Refused::failed(format!("answer: {panic}")))
+        });
+        let response = routed.unwrap_or_else(Refused::into_response);
         if let Either::Left(_) = response.body() {
             from.end_answer();
         }
         response
     }
 
+    /// Logs a panic with its effect on a client.
+    pub(super) fn report(&self, panic: &Panicked, effect: &str) {
+        panic.report(self.service.engine().cache(), effect);
+    }
+
     /// Dispatches a request by its path.
     async fn route(&self, request: Request) -> Result<Response, Refused> {
+        point("control", "request");
         let service = &*self.service;
         let uri = request.uri().clone();
         match uri.path() {
@@ -87,8 +101,16 @@ impl Api {
         work: impl FnOnce(&Service) -> T + Send + 'static,
     ) -> Result<T, Refused> {
         let service = Arc::clone(&self.service);
-        let done = tokio::task::spawn_blocking(move || work(&service)).await;
-        done.map_err(|error| Refused::failed(format!("{what}: {error}")))
+        let run = move || {
+            let done = confine(|| {
+                point("control", "work");
+                work(&service)
+            });
+            done.inspect_err(|panic| panic.report(service.engine().cache(), FAILED))
+        };
+        let failed = |error: &dyn fmt::Display| Refused::failed(format!("{what}: {error}"));
+        let done = tokio::task::spawn_blocking(run).await.map_err(|error| failed(&error))?;
+        done.map_err(|panic| failed(&panic))
     }
 
     async fn files(&self) -> Result<Response, Refused> {
@@ -127,15 +149,15 @@ impl Api {
 
     fn flush(&self, request: &VolumeRequest) -> Result<Response, Refused> {
         let volumes = keep::asked_for(&self.service, request)?;
-        let service = Arc::clone(&self.service);
-        self.jobs.start(move |told| jobs::flush(&service, &volumes, told))
+        self.jobs.start(&self.service, move |service, told| jobs::flush(service, &volumes, told))
     }
 
     fn warm(&self, request: RangeRequest) -> Result<Response, Refused> {
         let instead = "whose files are warm once they were read";
         let served = keep::find(&self.service, &request, "warm", instead)?;
-        let service = Arc::clone(&self.service);
-        self.jobs.start(move |told| jobs::warm(&service, &served, &request.ranges, told))
+        let ranges = request.ranges;
+        self.jobs
+            .start(&self.service, move |service, told| jobs::warm(service, &served, &ranges, told))
     }
 
     async fn add(&self, AddRequest { volume, set }: AddRequest) -> Result<Response, Refused> {
@@ -149,8 +171,10 @@ impl Api {
         let served = self.service.volume(&volume).ok_or_else(|| Refused::no_volume(&volume))?;
         let unused = self.service.check_unused(&volume, disconnect);
         unused.map_err(|error| Refused::wrong(error.to_string()))?;
-        let service = Arc::clone(&self.service);
-        self.jobs.start(move |told| jobs::remove(&service, served, (disconnect, give_up), told))
+        let remove = move |service: &Service, told: &jobs::Told| {
+            jobs::remove(service, served, (disconnect, give_up), told)
+        };
+        self.jobs.start(&self.service, remove)
     }
 
     fn stop(&self) -> Response {

@@ -8,16 +8,17 @@ use crate::commands::serve::service::Service;
 use anyhow::{Context, Result};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use larder_io::fault::{self, Thread, confine, confine_future, report_failed_part};
 use larder_io::front::listen::{ListenAddress, Listener};
 use larder_io::owned_file::is_trusted;
 use std::convert::Infallible;
+use std::fmt;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::os::fd::AsFd;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
-use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
@@ -39,6 +40,9 @@ pub(super) const JOBS_MAX: usize = 3;
 /// Threads for what would block the one that answers: a job each, and one for short things.
 const BLOCKING_THREADS_MAX: usize = JOBS_MAX + 1;
 
+/// Effect of a panic on a connection, for the log.
+const CLOSED: &str = "a control connection was closed";
+
 /// A socket, and what must be shown there.
 #[derive(Debug)]
 pub(super) struct Door {
@@ -50,7 +54,7 @@ pub(super) struct Door {
 #[derive(Debug)]
 pub(crate) struct Control {
     closing: watch::Sender<bool>,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<Thread>,
 }
 
 impl Control {
@@ -61,10 +65,8 @@ impl Control {
 
     fn shut_down(&mut self) {
         self.closing.send_replace(true);
-        if let Some(thread) = self.thread.take()
-            && thread.join().is_err()
-        {
-            tracing::error!("the thread of the control interface panicked");
+        if let Some(thread) = self.thread.take() {
+            thread.join();
         }
     }
 }
@@ -87,13 +89,19 @@ pub(super) fn start(doors: Vec<Door>, service: &Arc<Service>) -> Result<Control>
         .thread_keep_alive(Duration::from_secs(1))
         .build()
         .context("start the control interface")?;
+    let cache = Arc::clone(service.engine().cache());
     let service = Arc::clone(service);
-    let thread = std::thread::Builder::new().name("control".into()).spawn(move || {
+    let run = move || {
         runtime.block_on(serve(doors, &service, closed));
         runtime.shutdown_timeout(END_TIME_MAX);
-    });
+    };
+    let thread = fault::spawn("control", Some(&cache), run, report_end);
     let thread = thread.context("start the control interface")?;
     Ok(Control { closing, thread: Some(thread) })
+}
+
+fn report_end(error: &dyn fmt::Display) {
+    report_failed_part("the server cannot be controlled any more; its volumes are served", error);
 }
 
 async fn serve(doors: Vec<Door>, service: &Arc<Service>, closed: watch::Receiver<bool>) {
@@ -112,7 +120,7 @@ async fn serve(doors: Vec<Door>, service: &Arc<Service>, closed: watch::Receiver
     }
     for task in tasks {
         if let Err(error) = task.await {
-            tracing::error!(%error, "the control interface has ended early");
+            report_end(&error);
         }
     }
 }
@@ -198,10 +206,17 @@ impl Accepting {
             while tasks.try_join_next().is_some() {}
             match until_closed(&mut self.closed, accept()).await {
                 None => break,
-                Some(Ok(stream)) => match check(&stream) {
-                    Ok(()) => self.start(&mut tasks, stream),
-                    Err(error) => tracing::info!(%error, "a control connection was closed"),
-                },
+                Some(Ok(stream)) => {
+                    let admitted = confine(|| {
+                        fault::point("control", "accept");
+                        check(&stream).map(|()| self.start(&mut tasks, stream))
+                    });
+                    match admitted {
+                        Ok(Ok(())) => {}
+                        Ok(Err(error)) => tracing::info!(%error, "a control connection was closed"),
+                        Err(panic) => self.api.report(&panic, CLOSED),
+                    }
+                }
                 Some(Err(error)) => {
                     tracing::warn!(%error, "a control connection could not be accepted");
                     tokio::time::sleep(Duration::from_millis(100)).await;
@@ -219,8 +234,13 @@ impl Accepting {
     fn start<S: Peer>(&self, tasks: &mut JoinSet<()>, stream: S) {
         let connection = Arc::new(self.connections.begin());
         let id = connection.id();
-        let answering = answer(stream, connection, Arc::clone(&self.api), self.closed.clone());
-        let task = tasks.spawn(answering);
+        let api = Arc::clone(&self.api);
+        let answering = answer(stream, connection, Arc::clone(&api), self.closed.clone());
+        let task = tasks.spawn(async move {
+            if let Err(panic) = confine_future(answering).await {
+                api.report(&panic, CLOSED);
+            }
+        });
         self.connections.started(id, task);
     }
 }
@@ -236,6 +256,7 @@ async fn answer<S: Peer>(
     if !matches!(until_closed(&mut closed, spoken).await, Some(Ok(Ok(())))) {
         return;
     }
+    fault::point("control", "connection");
     connection.has_spoken();
     let service = service_fn(|request| {
         let (api, connection) = (Arc::clone(&api), Arc::clone(&connection));

@@ -31,13 +31,14 @@ pub(crate) fn draw(frame: &mut Frame<'_>, picture: &Picture, state: &State) {
         Constraint::Length(1),
     ])
     .areas(frame.area());
-    frame.render_widget(Paragraph::new(picture.memory.as_str()), memory);
+    frame.render_widget(Paragraph::new(escape::line(&picture.memory)), memory);
     draw_views(frame, tabs, picture, state);
     draw_grid(frame, table, grid, state);
     let said_lines: Vec<Line<'_>> = note_lines.into_iter().map(Line::from).collect();
     frame.render_widget(Paragraph::new(said_lines).dim(), said);
     let bottom = if state.typing {
-        Line::from(format!("/{}_   Enter keeps it, Esc forgets it", state.filter()))
+        let filter = escape::line(state.filter());
+        Line::from(format!("/{filter}_   Enter keeps it, Esc forgets it"))
     } else if let Some(said) = &state.said {
         Line::from(escape::line(said)).bold()
     } else {
@@ -109,7 +110,7 @@ fn views(picture: &Picture, state: &State, counts: bool) -> Line<'static> {
         spans.push(if is_shown { text.reversed() } else { Span::from(text) });
     }
     if !state.filter().is_empty() && !state.typing {
-        spans.push(format!("  /{}", state.filter()).bold());
+        spans.push(format!("  /{}", escape::line(state.filter())).bold());
     }
     Line::from(spans)
 }

@@ -64,6 +64,32 @@ fn eighty_columns_and_twenty_four_lines_are_enough() {
 }
 
 #[test]
+fn no_name_and_no_filter_controls_the_terminal() {
+    let hostile = "a\u{1b}[2J\u{7}\r\n\u{7f}\u{9b}31m\u{202e}\u{2066}\u{200f}z";
+    let (mut picture, mut state) = (picture(), State::new(View::Files));
+    hostile.clone_into(&mut picture.memory);
+    for row in &mut picture.grids[0].rows {
+        row[0] = Value::Word(hostile.to_owned());
+        row[4] = Value::Word(hostile.to_owned());
+    }
+    picture.grids[0].note = Some(hostile.to_owned());
+    state.said = Some(hostile.to_owned());
+    let check = |state: &State| {
+        for line in screen(&picture, state, 200, 24) {
+            assert!(!line.contains(larder_report::escape::is_unsafe), "{line:?}");
+        }
+    };
+    check(&state);
+    assert!(screen(&picture, &state, 200, 24)[3].starts_with("$'a\\033[2J"));
+    press(&mut state, &picture, &[Key::Char('/')]);
+    let typed: Vec<Key> = hostile.chars().map(Key::Char).collect();
+    press(&mut state, &picture, &typed);
+    check(&state);
+    press(&mut state, &picture, &[Key::Enter]);
+    check(&state);
+}
+
+#[test]
 fn more_room_shows_more() {
     let (picture, state) = (picture(), State::new(View::Files));
     let lines = screen(&picture, &state, 200, 50);

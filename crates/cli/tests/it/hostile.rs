@@ -3,3 +3,4 @@
 mod memory;
 mod names;
 mod serving;
+mod upstream;

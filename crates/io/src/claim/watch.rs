@@ -4,10 +4,12 @@
 //! system, or a claim of another user cannot be refused; it is reported.
 
 use super::registry::Registry;
+use crate::fault::report_failed_part;
 use crate::mount_table::MountWatch;
 use rustix::fs::inotify;
 use rustix::fs::inotify::{CreateFlags, WatchFlags};
 use std::collections::HashSet;
+use std::fmt;
 use std::io;
 use std::sync::Arc;
 
@@ -49,6 +51,9 @@ impl ClaimWatch {
             found.difference(&known).for_each(|sentence| report(sentence));
             known = found;
         };
-        Ok(ClaimWatch { _thread: MountWatch::start("claims", other, check)? })
+        let failed = |error: &dyn fmt::Display| {
+            report_failed_part("later mounts of the same data are not reported any more", error);
+        };
+        Ok(ClaimWatch { _thread: MountWatch::start("claims", other, check, failed)? })
     }
 }

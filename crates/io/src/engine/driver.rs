@@ -7,7 +7,7 @@
 mod silence;
 
 use super::{ArenaCache, ArenaVolume};
-use crate::fault::{self, Panicked, confine};
+use crate::fault::{self, Panicked, Thread, confine};
 use crate::frames::ArenaFrames;
 use crate::store::EngineStore;
 use crate::wake::Waker;
@@ -19,7 +19,6 @@ use silence::{STALL, Silence};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// Operations that a store has at a time.
@@ -33,7 +32,7 @@ pub(super) struct Driver {
     quit: Arc<AtomicBool>,
     given_up: Arc<AtomicBool>,
     waker: Waker,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<Thread>,
 }
 
 impl Driver {
@@ -47,14 +46,14 @@ impl Driver {
         let run = Run::new(Arc::clone(&cache), Arc::clone(&volume), clock, waker.clone(), store);
         let (quit, given_up) = (Arc::clone(&run.quit), Arc::clone(&run.given_up));
         let name = format!("store {}", volume.name());
-        let thread = std::thread::Builder::new().name(name).spawn(move || {
+        let work = || {
             crate::reclaim::reserve_stack();
-            // Panics of the store are handled inside. After a panic of the cache, its half-changed
-            // state must not reach a store, and clients would wait for ever for this thread.
-            if let Err(panic) = confine(|| run.run()) {
-                fault::end_process(&cache, &panic);
-            }
-        })?;
+            run.run();
+        };
+        // Panics of the store are handled inside. After a panic of the cache, its half-changed
+        // state must not reach a store, and clients would wait for ever for this thread.
+        let thread =
+            fault::spawn::<()>(name, None, work, move |panic| fault::end_process(&cache, panic))?;
         Ok(Driver { volume, quit, given_up, waker, thread: Some(thread) })
     }
 
@@ -74,7 +73,7 @@ impl Driver {
         self.quit.store(true, Ordering::Release);
         self.waker.notify();
         if let Some(thread) = self.thread.take() {
-            thread.join().expect("the thread of a store does not panic");
+            thread.join();
         }
     }
 }

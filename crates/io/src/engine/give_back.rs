@@ -6,7 +6,7 @@
 //! cache refuses less. If pressure cannot be told any more, all is taken again, as without this.
 
 use super::{ArenaCache, Engine, EngineError, MEMORY_BYTES_MIN};
-use crate::fault::{self, confine_thread};
+use crate::fault::{self, Thread, report_failed_part};
 use crate::pressure::Pressure;
 use crate::wake::Waker;
 use larder_core::cache::{METADATA_BYTES_PER_FRAME, TRACKER_BYTES};
@@ -14,10 +14,10 @@ use larder_core::clock::{Nanos, SECOND};
 use larder_core::lane::Notify;
 use larder_core::pressure::{GiveBack, Given};
 use larder_core::units::BLOCK_BYTES_U64;
+use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// What one step gives back, per mille.
@@ -80,7 +80,7 @@ pub struct GivingBack {
     watched: Vec<String>,
     quit: Arc<AtomicBool>,
     waker: Waker,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<Thread>,
 }
 
 impl GivingBack {
@@ -104,20 +104,13 @@ impl GivingBack {
         let mut giver = Giver::new(engine, options, Arc::clone(&shared));
         let (engine_inside, waker_inside) = (Arc::downgrade(engine), waker.clone());
         let quit_inside = Arc::clone(&quit);
-        let cache = Arc::clone(engine.cache());
-        let mut turns = move |giver: &mut Giver| {
+        let turns = move || {
             while !quit_inside.load(Ordering::Acquire) {
                 let next = Instant::now() + options.interval;
                 let pressed = pressure.wait(&waker_inside, options.interval);
-                let Some(engine) = engine_inside.upgrade() else { return };
+                let Some(engine) = engine_inside.upgrade() else { break };
                 fault::point("give-back", "memory");
-                match pressed {
-                    Ok(pressed) => giver.turn(&engine, engine.now(), pressed),
-                    Err(error) => {
-                        tracing::error!(%error, "memory is not given back any more");
-                        return;
-                    }
-                }
+                giver.turn(&engine, engine.now(), pressed?);
                 drop(engine);
                 // What is told at once is not asked again at once: a step takes its time.
                 let left = next.saturating_duration_since(Instant::now());
@@ -126,15 +119,15 @@ impl GivingBack {
                     std::thread::sleep(options.interval);
                 }
             }
+            Ok::<_, io::Error>(())
         };
-        let engine_at_end = Arc::downgrade(engine);
-        let run = move || {
-            confine_thread(&cache, "giving memory back", || turns(&mut giver));
-            if let Some(engine) = engine_at_end.upgrade() {
-                giver.take_all(&engine);
-            }
+        let (engine_at_end, shared_at_end) = (Arc::downgrade(engine), Arc::clone(&shared));
+        let failed = move |error: &dyn fmt::Display| {
+            report_failed_part("memory is not given back any more", error);
+            take_all(&engine_at_end, &shared_at_end);
         };
-        let thread = std::thread::Builder::new().name("give-back".into()).spawn(run)?;
+        let cache = Some(engine.cache());
+        let thread = fault::spawn_fallible("give-back", cache, turns, failed)?;
         let engine = Arc::downgrade(engine);
         Ok(GivingBack { engine, shared, watched, quit, waker, thread: Some(thread) })
     }
@@ -165,11 +158,26 @@ impl Drop for GivingBack {
     fn drop(&mut self) {
         self.quit.store(true, Ordering::Release);
         self.waker.notify();
-        if let Some(thread) = self.thread.take()
-            && thread.join().is_err()
-        {
-            tracing::error!("the thread that gives memory back panicked");
+        if let Some(thread) = self.thread.take() {
+            thread.join();
         }
+        take_all(&self.engine, &self.shared);
+    }
+}
+
+/// Makes the cache take all of its memory again.
+fn take_all(engine: &Weak<Engine>, shared: &Shared) {
+    if let Some(engine) = engine.upgrade() {
+        keep(&engine, shared, u64::MAX);
+    }
+}
+
+/// Makes the cache keep at most `bytes`.
+fn keep(engine: &Engine, shared: &Shared, bytes: u64) {
+    match engine.keep_memory(bytes) {
+        Ok(()) => shared.kept_bytes.store(bytes, Ordering::Relaxed),
+        // A volume may have been promised more just now; the next look knows.
+        Err(error) => tracing::info!(%error, "memory was not given back"),
     }
 }
 
@@ -217,10 +225,8 @@ impl Giver {
         if target != before {
             self.tell(before, target);
         }
-        self.keep(
-            engine,
-            if target >= full { u64::MAX } else { u64::from(target) * BLOCK_BYTES_U64 },
-        );
+        let bytes = if target >= full { u64::MAX } else { u64::from(target) * BLOCK_BYTES_U64 };
+        keep(engine, &self.shared, bytes);
     }
 
     fn tell(&self, before: u32, target: u32) {
@@ -232,19 +238,6 @@ impl Giver {
             tracing::warn!("all memory is taken again: {} MiB", mib(self.full));
         } else {
             tracing::info!("keeping {} of {} MiB", mib(target), mib(self.full));
-        }
-    }
-
-    /// Nothing is given back any more.
-    fn take_all(&mut self, engine: &Engine) {
-        self.keep(engine, u64::MAX);
-    }
-
-    fn keep(&self, engine: &Engine, bytes: u64) {
-        match engine.keep_memory(bytes) {
-            Ok(()) => self.shared.kept_bytes.store(bytes, Ordering::Relaxed),
-            // A volume may have been promised more just now; the next look knows.
-            Err(error) => tracing::info!(%error, "memory was not given back"),
         }
     }
 }

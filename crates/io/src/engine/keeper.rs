@@ -2,14 +2,13 @@
 //! step after the other.
 
 use super::ArenaCache;
-use crate::fault;
+use crate::fault::{self, Thread};
 use crate::wake::Waker;
 use larder_core::clock::Clock;
 use larder_core::lane::Notify;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// Between two steps: those who are served come first.
@@ -21,7 +20,7 @@ const AFTER_ERROR: Duration = Duration::from_millis(100);
 pub(super) struct Keeper {
     quit: Arc<AtomicBool>,
     waker: Waker,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<Thread>,
 }
 
 impl Keeper {
@@ -30,13 +29,11 @@ impl Keeper {
         let quit = Arc::new(AtomicBool::new(false));
         cache.set_keeper(Box::new(waker.clone()));
         let (waker_inside, quit_inside) = (waker.clone(), Arc::clone(&quit));
-        let thread = std::thread::Builder::new().name("keeper".into()).spawn(move || {
-            let run = || keep(&cache, &*clock, &waker_inside, &quit_inside);
-            // This thread works on state that all volumes share, which must not be used
-            // half-changed.
-            if let Err(panic) = fault::confine(run) {
-                fault::end_process(&cache, &panic);
-            }
+        let cache_inside = Arc::clone(&cache);
+        let run = move || keep(&cache_inside, &*clock, &waker_inside, &quit_inside);
+        // This thread works on state that all volumes share, which must not be used half-changed.
+        let thread = fault::spawn::<()>("keeper", None, run, move |panic| {
+            fault::end_process(&cache, panic)
         })?;
         Ok(Keeper { quit, waker, thread: Some(thread) })
     }
@@ -46,10 +43,8 @@ impl Drop for Keeper {
     fn drop(&mut self) {
         self.quit.store(true, Ordering::Release);
         self.waker.notify();
-        if let Some(thread) = self.thread.take()
-            && thread.join().is_err()
-        {
-            tracing::error!("the keeper panicked");
+        if let Some(thread) = self.thread.take() {
+            thread.join();
         }
     }
 }

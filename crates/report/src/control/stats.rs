@@ -6,6 +6,7 @@
 
 use super::Head;
 use super::findings::Finding;
+use crate::escape;
 use crate::format;
 use crate::table::{Cell, Column, Table};
 use serde::{Deserialize, Serialize};
@@ -31,6 +32,9 @@ pub struct Stats {
     /// What is given back while the system is short of memory; null where that was not asked for.
     #[serde(default)]
     pub give_back: Option<GiveBack>,
+    /// A sentence for each part of the server that an error has ended, until the next start.
+    #[serde(default)]
+    pub failed_parts: Vec<String>,
     /// One for each volume.
     pub volumes: Vec<VolumeStats>,
 }
@@ -280,14 +284,17 @@ impl Stats {
         table
     }
 
-    /// What volumes suffer from, and what is done about it, a line each.
+    /// Parts of the server that an error has ended, and what volumes suffer from with what is done
+    /// about it, a line each.
     #[must_use]
     pub fn findings(&self) -> String {
         let lines = |volume: &VolumeStats| -> String {
             let line = |finding: &Finding| ["\n", &finding.line(&volume.name), "\n"].concat();
             volume.findings.iter().map(line).collect()
         };
-        self.volumes.iter().map(lines).collect()
+        let failed = |part: &String| format!("\n{}\n", escape::line(part));
+        let failed = self.failed_parts.iter().map(failed);
+        failed.chain(self.volumes.iter().map(lines)).collect()
     }
 
     /// What the stores were asked for: amounts, or rates over so many seconds.
@@ -404,6 +411,7 @@ mod tests {
             uptime_ns: seconds * 1_000_000_000,
             stopping: false,
             give_back: None,
+            failed_parts: Vec::new(),
             pool: [("memory_bytes".to_owned(), 64 << 20), ("free_bytes".to_owned(), 4 << 20)]
                 .into(),
             volumes,

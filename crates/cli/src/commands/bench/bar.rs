@@ -2,7 +2,7 @@
 
 use crate::progress;
 use indicatif::ProgressBar;
-use larder_report::format;
+use larder_report::{escape, format};
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
@@ -33,11 +33,13 @@ impl Bar {
 
     /// So many are done of all; what is at hand, and what follows the numbers.
     pub(super) fn show(&mut self, [done, all]: [u64; 2], doing: &str, rest: &str) {
+        // The bar writes to the terminal past the guard of standard error.
+        let (doing, rest) = (escape::line(doing), escape::line(rest));
         if let Some(bar) = &self.shown {
             bar.set_length(all);
             bar.set_position(done);
-            bar.set_message(doing.to_owned());
-            bar.set_prefix(rest.to_owned());
+            bar.set_message(doing.into_owned());
+            bar.set_prefix(rest.into_owned());
         } else if self.last_line.is_some_and(|last| last.elapsed() > LINE_EVERY) {
             self.last_line = Some(Instant::now());
             let counted = self.counted.replace("{len}", &all.to_string());
@@ -56,4 +58,21 @@ impl Bar {
 pub(super) fn left(left_ns: Option<u64>) -> String {
     let left = left_ns.filter(|left| *left > 0);
     left.map_or(String::new(), |left| format!(", {} left", format::duration(left)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_in_a_bar_do_not_control_the_terminal() {
+        let shown = ProgressBar::hidden();
+        let mut bar = Bar { shown: Some(shown.clone()), ..Bar::hidden() };
+        let hostile = "a\u{1b}[2J\u{7}\r\n\u{7f}\u{9b}31m\u{202e}";
+        bar.show([1, 2], hostile, hostile);
+        for text in [shown.message(), shown.prefix()] {
+            assert!(text.starts_with("a\\u001b[2J"), "{text}");
+            assert!(!text.contains(escape::is_unsafe), "{text:?}");
+        }
+    }
 }

@@ -8,14 +8,14 @@
 
 use larder_core::clock::{Clock, Nanos, SECOND};
 use larder_core::counters::Class;
-use larder_io::fault::confine;
+use larder_io::fault::{self, Thread};
 use larder_io::front::observe::{Event, EventReceiver, Observer, Operation};
 use larder_lab::trace::ltr::{BLOCK_RECORDS_MAX, Writer, WriterOptions};
 use larder_lab::trace::{NameOf, Op, Record};
+use std::fmt;
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::thread::{JoinHandle, Thread};
 use std::time::{Duration, SystemTime};
 
 /// How often rings are looked at that are not half full.
@@ -41,7 +41,7 @@ pub(super) struct Recorded {
 struct Shared {
     /// None once the file could not be written, since nothing is recorded any more.
     new: Mutex<Option<New>>,
-    recorder: OnceLock<Thread>,
+    recorder: OnceLock<std::thread::Thread>,
     stopping: AtomicBool,
 }
 
@@ -87,7 +87,7 @@ impl Observer for Shared {
 /// A recording under way.
 pub(super) struct Recording {
     shared: Arc<Shared>,
-    thread: JoinHandle<io::Result<Recorded>>,
+    thread: Thread<io::Result<Recorded>>,
 }
 
 impl Recording {
@@ -96,7 +96,7 @@ impl Recording {
         to: impl Write + Send + 'static,
         volumes: Vec<String>,
         clock: Arc<dyn Clock>,
-        warn: impl FnOnce(&io::Error) + Send + 'static,
+        warn: impl FnOnce(&dyn fmt::Display) + Send + 'static,
     ) -> io::Result<Self> {
         let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let begun_unix_ns = u64::try_from(unix.as_nanos()).unwrap_or(0);
@@ -115,16 +115,14 @@ impl Recording {
         let (held, sum) = (Vec::new(), Recorded::default());
         let keeper = Keeper { writer, clock, begun, cut_at: begun, held, sum };
         let thread = {
-            let shared = Arc::clone(&shared);
-            std::thread::Builder::new().name("record".into()).spawn(move || {
-                let kept = confine(|| keeper.keep(&shared));
-                let kept = kept.unwrap_or_else(|panic| Err(io::Error::other(panic.to_string())));
-                if let Err(error) = &kept {
-                    shared.unseen().take();
-                    warn(error);
-                }
-                kept
-            })?
+            let (shared, shared_at_end) = (Arc::clone(&shared), Arc::clone(&shared));
+            let record = move || keeper.keep(&shared).map(Ok);
+            let failed = move |error: &dyn fmt::Display| {
+                shared_at_end.unseen().take();
+                warn(error);
+                Err(io::Error::other(error.to_string()))
+            };
+            fault::spawn_fallible("record", None, record, failed)?
         };
         shared.recorder.set(thread.thread().clone()).expect("set once");
         Ok(Recording { shared, thread })
@@ -139,8 +137,7 @@ impl Recording {
     pub(super) fn finish(self) -> io::Result<Recorded> {
         self.shared.stopping.store(true, Ordering::Release);
         self.shared.wake();
-        let ended = self.thread.join();
-        ended.unwrap_or_else(|_said| Err(io::Error::other("an internal error ended its thread")))
+        self.thread.join()
     }
 }
 
@@ -162,7 +159,7 @@ impl<W: Write> Keeper<W> {
         loop {
             std::thread::park_timeout(ROUND);
             let stopping = shared.stopping.load(Ordering::Acquire);
-            larder_io::fault::point("recorder", "trace");
+            fault::point("recorder", "trace");
             let mut names = Vec::new();
             if let Some(new) = &mut *shared.unseen() {
                 rings.append(&mut new.rings);

@@ -3,6 +3,7 @@
 use super::record::Recording;
 use anyhow::{Context, Result, bail};
 use larder_io::engine::Engine;
+use larder_io::fault::report_failed_part;
 use larder_io::owned_file::{self, FileError};
 use larder_report::format;
 use std::path::Path;
@@ -17,11 +18,9 @@ pub(super) fn start(path: &Path, engine: &Engine, names: Vec<String>) -> Result<
         file => file.with_context(what)?,
     };
     let shown = path.display().to_string();
-    let warn = move |error: &std::io::Error| {
-        eprintln!(
-            "larder: WARNING: recording to {shown} has stopped, its volumes are still served: \
-             {error}"
-        );
+    let warn = move |error: &dyn std::fmt::Display| {
+        let effect = format!("recording to {shown} has stopped; its volumes are still served");
+        report_failed_part(&effect, error);
     };
     Recording::start(file, names, engine.clock(), warn).with_context(what)
 }

@@ -1,18 +1,19 @@
 //! `larder mount --shared`: a thread that tells the mount what others change in the folder.
 
 use larder_host::changes::{Change, Changes};
-use larder_io::fault::confine;
+use larder_io::fault::{self, Thread, report_failed_part};
 use larder_io::front::fuse::{FolderMount, FolderNews};
+use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
-use std::thread::JoinHandle;
+use std::sync::Arc;
 
 /// Somebody who listens for changes; ends when it is dropped.
 pub(super) struct Listening {
     /// What it waits for beside changes; closed to end it.
     stop: Option<OwnedFd>,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<Thread>,
 }
 
 impl Listening {
@@ -36,8 +37,17 @@ impl Listening {
 
     fn with(changes: Changes, news: FolderNews) -> io::Result<Self> {
         let (end, stop) = rustix::pipe::pipe()?;
-        let named = std::thread::Builder::new().name("changes".into());
-        let thread = named.spawn(move || listen_confined(changes, &news, &end))?;
+        let news = Arc::new(news);
+        let news_at_end = Arc::clone(&news);
+        let listen = move || listen(changes, &news, &end);
+        let failed = move |error: &dyn fmt::Display| {
+            report_failed_part(
+                "SOURCE is not watched for changes any more: names and attributes are not cached",
+                error,
+            );
+            news_at_end.missed();
+        };
+        let thread = fault::spawn_fallible("changes", None, listen, failed)?;
         Ok(Listening { stop: Some(stop), thread: Some(thread) })
     }
 }
@@ -45,33 +55,18 @@ impl Listening {
 impl Drop for Listening {
     fn drop(&mut self) {
         drop(self.stop.take());
-        let ended = self.thread.take().map(JoinHandle::join);
-        if matches!(ended, Some(Err(_))) {
-            tracing::error!("the thread that is told of changes panicked");
+        if let Some(thread) = self.thread.take() {
+            thread.join();
         }
     }
 }
 
-/// Listens. If that ends early, cached names and attributes are no longer used.
-fn listen_confined(changes: Changes, news: &FolderNews, end: &OwnedFd) {
-    if let Err(panic) = confine(|| listen(changes, news, end)) {
-        tracing::error!("cannot watch SOURCE for changes any more: {panic}");
-        news.missed();
+fn listen(mut changes: Changes, news: &FolderNews, end: &OwnedFd) -> io::Result<()> {
+    while let Some(changes) = changes.next(end.as_fd())? {
+        fault::point("changes", "source");
+        changes.into_iter().for_each(|change| tell(news, change));
     }
-}
-
-fn listen(mut changes: Changes, news: &FolderNews, end: &OwnedFd) {
-    loop {
-        match changes.next(end.as_fd()) {
-            Ok(Some(changes)) => changes.into_iter().for_each(|change| tell(news, change)),
-            Ok(None) => return,
-            Err(error) => {
-                tracing::error!(%error, "changes behind the mount are not told any more");
-                news.missed();
-                return;
-            }
-        }
-    }
+    Ok(())
 }
 
 fn tell(news: &FolderNews, change: Change) {

@@ -13,15 +13,16 @@ use anyhow::{Context, Result};
 use larder_core::counters::{Counter, Gauge};
 use larder_core::units::BLOCK_BYTES_U64;
 use larder_io::engine::{ArenaVolume, Engine};
+use larder_io::fault::{self, Thread, report_failed_part};
 use larder_io::warm_list::{self, StoreIdentity, StoreKind};
 use larder_report::format;
 use rustix::fs::Access;
+use std::fmt;
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// What a list of one page takes at most while it is made: 20 bytes for its page, and its range.
@@ -96,7 +97,7 @@ struct Shared {
 /// The lists of a service, and the thread that keeps them.
 pub(super) struct WarmLists {
     shared: Arc<Shared>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    thread: Mutex<Option<Thread>>,
 }
 
 /// A list that is saved when the store is at rest.
@@ -132,7 +133,10 @@ impl WarmLists {
         });
         let thread = {
             let shared = Arc::clone(&shared);
-            std::thread::Builder::new().name("warm lists".into()).spawn(move || shared.keep())
+            let failed = |error: &dyn fmt::Display| {
+                report_failed_part("warm lists are neither read nor saved before the end", error);
+            };
+            fault::spawn("warm lists", Some(engine.cache()), move || shared.keep(), failed)
         };
         let thread = thread.context("start a thread for lists of what is cached")?;
         Ok(WarmLists { shared, thread: Mutex::new(Some(thread)) })
@@ -193,9 +197,7 @@ impl WarmLists {
             return;
         };
         thread.thread().unpark();
-        if thread.join().is_err() {
-            tracing::error!("the thread of the warm lists panicked");
-        }
+        thread.join();
     }
 }
 
@@ -214,6 +216,7 @@ impl Shared {
     fn keep(&self) {
         let mut last = Instant::now();
         while !self.ending.load(Ordering::Acquire) {
+            fault::point("warm-lists", "lists");
             while self.read_one() {}
             match self.every.map(|every| every.saturating_sub(last.elapsed())) {
                 None => std::thread::park(),

@@ -3,6 +3,8 @@
 //!
 //! Only debug builds have the fault points.
 
+mod helpers;
+
 use super::files::{LAZY, Mountpoint};
 use super::mount::source;
 use super::rig::{MIB, Server, eventually, images, larder, text};
@@ -205,12 +207,14 @@ fn a_damaged_cache_ends_the_process_and_names_what_is_lost() {
     assert!(image[2 << 20..][..4096] == [2; 4096], "what was flushed is there");
 }
 
-/// A mount of which one thread panics at its first request, with dirty data.
-fn mount(kind: &str, options: &[&str]) -> (Server, Mountpoint) {
+/// A mount of which one thread panics at its first request, with dirty data. The point has the
+/// mountpoint as its name if it has none.
+fn mount(point: &str, options: &[&str]) -> (Server, Mountpoint) {
     let (folder, mountpoint) = (TempDir::new().unwrap(), Mountpoint::new());
     fs::create_dir(source(folder.path())).unwrap();
     fs::write(source(folder.path()).join("old"), vec![9; 100_000]).unwrap();
-    let mut command = faulty(&format!("{kind}={}", mountpoint.path().display()));
+    let of_mount = format!("{point}={}", mountpoint.path().display());
+    let mut command = faulty(if point.contains('=') { point } else { &of_mount });
     command.arg("mount").arg(source(folder.path())).arg(mountpoint.path());
     command.args(["--memory", "16MiB", "--control"]).arg(folder.path().join("nbd.control"));
     command.args(LAZY).args(options);

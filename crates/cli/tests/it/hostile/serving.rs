@@ -10,7 +10,7 @@ use std::process::{Child, Command, Output, Stdio};
 use tempfile::TempDir;
 
 /// Waits for the line that reports readiness, and returns it with the rest of the output.
-fn started(command: &mut Command) -> (Child, String) {
+pub(super) fn started(command: &mut Command) -> (Child, String) {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
     // Byte by byte, so that the rest stays in the pipe.
@@ -19,7 +19,7 @@ fn started(command: &mut Command) -> (Child, String) {
 }
 
 /// Ends the program, and checks all its output.
-fn end(child: Child, line: String) {
+pub(super) fn end(child: Child, line: String) {
     kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
     let mut output = child.wait_with_output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -27,7 +27,7 @@ fn end(child: Child, line: String) {
     check_output("the server", &output);
 }
 
-fn ctl(folder: &TempDir, words: &[&str]) -> Output {
+pub(super) fn ctl(folder: &TempDir, words: &[&str]) -> Output {
     let mut command = Command::new(program());
     command.args(["ctl", "--control"]).arg(folder.path().join("control")).args(words);
     let output = command.output().unwrap();
@@ -84,6 +84,27 @@ fn names_of_mounted_files_do_not_control_the_terminal() {
     }
     let shown = String::from_utf8(ctl(&folder, &["files"]).stdout).unwrap();
     assert!(shown.contains("\\033[2J"), "{shown}");
+    end(child, line);
+}
+
+/// An internal error is reported with the name of what has failed, here the mountpoint.
+#[test]
+fn names_in_a_panic_do_not_control_the_terminal() {
+    if !can_mount() || !cfg!(debug_assertions) || std::env::var_os("LARDER_BINARY").is_some() {
+        return;
+    }
+    let folder = TempDir::new().unwrap();
+    let (source, at) = (folder.path().join("source"), folder.path().join(HOSTILE));
+    fs::create_dir(&source).unwrap();
+    fs::create_dir(&at).unwrap();
+    let mut command = Command::new(program());
+    command.arg("mount").arg(&source).arg(&at).args(["--memory", "16MiB", "--control"]);
+    command.arg(folder.path().join("control")).env("RUST_BACKTRACE", "1");
+    command.env("LARDER_FAULT", format!("mount={}", at.display()));
+    let (child, line) = started(&mut command);
+    assert!(fs::metadata(at.join("x")).is_err());
+    let listed = String::from_utf8(ctl(&folder, &["stats"]).stdout).unwrap();
+    assert!(listed.contains("internal error"), "{listed}");
     end(child, line);
 }
 

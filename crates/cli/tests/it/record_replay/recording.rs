@@ -107,7 +107,7 @@ fn a_full_disk_ends_the_recording_and_not_the_service() {
     let result = replayed(&trace, &["--to", &served.uris[0]]);
     assert_eq!(result["requests"], records.len());
     let said = served.stop();
-    assert!(said.contains("WARNING: recording to"), "{said}");
+    assert!(said.contains("recording to"), "{said}");
     assert!(said.contains("is not whole"), "{said}");
     let (_, notes) = read(&recorded);
     assert!(notes[0].contains("cut short"), "{notes:?}");

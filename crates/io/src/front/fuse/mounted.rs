@@ -14,7 +14,7 @@ use super::ring::{self, Prepared, Ring};
 use super::worker::Worker;
 use crate::claim::Claim;
 use crate::engine::{ArenaVolume, Engine};
-use crate::fault::Panicked;
+use crate::fault::{self, Thread, report_failed_part};
 use crate::front::observe::Observer;
 use crate::front::spin::Spinners;
 use crate::mount_table::MountRestrictions;
@@ -27,7 +27,6 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// More threads than this do not make it faster.
@@ -84,15 +83,20 @@ impl MountFailure {
     }
 
     /// Marks the mount as failed.
-    pub(super) fn fail(&self, panic: &Panicked) {
+    pub(super) fn fail(&self, error: &dyn fmt::Display) {
         let is_first = !self.has_failed.swap(true, Ordering::AcqRel);
-        let what_now = if is_first {
-            "the mount has failed: every request to it gets EIO; data accepted before is still \
-             written to the store; unmount it and mount it again"
+        if is_first {
+            report_failed_part(
+                &format!(
+                    "the mount has failed: every request to {} gets EIO; data accepted before is \
+                     still written to the store; unmount it and mount it again",
+                    self.name
+                ),
+                error,
+            );
         } else {
-            "another internal error of the failed mount"
-        };
-        tracing::error!(mount = self.name, "{panic}: {what_now}");
+            tracing::error!(mount = self.name, "another error of the failed mount: {error}");
+        }
     }
 }
 
@@ -114,7 +118,7 @@ impl Shared {
     }
 
     /// Ends the mount after an internal error.
-    pub(super) fn fail(&self, panic: &Panicked) {
+    pub(super) fn fail(&self, panic: &dyn fmt::Display) {
         self.failure.fail(panic);
     }
 
@@ -151,7 +155,7 @@ impl Shared {
 pub(super) struct Mounted {
     shared: Arc<Shared>,
     mount: Mount,
-    threads: Mutex<Vec<JoinHandle<()>>>,
+    threads: Mutex<Vec<Thread>>,
     took_over: bool,
     /// Keeps other caches from caching the files of volumes again.
     _claim: Option<Claim>,
@@ -269,9 +273,7 @@ impl Mounted {
         self.shared.closing.store(true, Ordering::Release);
         self.shared.wake_all();
         for thread in self.threads.lock().expect("no holder panics").drain(..) {
-            if thread.join().is_err() {
-                tracing::error!("a thread of the mount panicked");
-            }
+            thread.join();
         }
         if let Tree::Folder { clerks, .. } = &self.shared.tree {
             clerks.end();
@@ -449,7 +451,7 @@ fn start_threads(
     shared: &Arc<Shared>,
     descriptor: rustix::fd::OwnedFd,
     rings: Vec<Prepared>,
-) -> io::Result<Vec<JoinHandle<()>>> {
+) -> io::Result<Vec<Thread>> {
     let mut devices = vec![Device::new(descriptor, &shared.wakers[0])?];
     for waker in &shared.wakers[1..] {
         devices.push(Device::new(devices[0].another()?, waker)?);
@@ -458,9 +460,12 @@ fn start_threads(
     let (started, is_ready) = channel();
     let start = |(index, (device, waker)): (usize, (Device, &Waker))| {
         let (shared, waker, ring) = (Arc::clone(shared), waker.clone(), rings.next());
-        let started = started.clone();
-        std::thread::Builder::new().name("fuse".into()).spawn(move || {
+        let (started, ready_at_panic) = (started.clone(), started.clone());
+        let failing = Arc::clone(&shared);
+        let cache = Arc::clone(shared.engine.cache());
+        let run = move || {
             reserve_stack();
+            fault::point("fuse", shared.name());
             let link = match ring {
                 None => Ok(Link::Device(Arc::new(device))),
                 // A ring belongs to the thread that begins to use it.
@@ -479,7 +484,15 @@ fn start_threads(
                 own_mask();
             }
             worker.run();
-        })
+        };
+        let failed = move |error: &dyn fmt::Display| {
+            failing.fail(error);
+            failing.thread_over();
+            // If the thread was not ready yet, the start waits for it.
+            let error = io::Error::other(error.to_string());
+            let _is_heard = ready_at_panic.send(Err(error)).is_ok();
+        };
+        fault::spawn("fuse", Some(&cache), run, failed)
     };
     let threads = devices.into_iter().zip(&shared.wakers).enumerate().map(start);
     let threads = threads.collect::<io::Result<Vec<_>>>()?;

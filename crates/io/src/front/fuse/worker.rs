@@ -11,7 +11,7 @@ use super::link::{Asked, Link};
 use super::mounted::{Shared, Tree};
 use super::ring::Lent;
 use crate::engine::{ArenaCache, ArenaVolume};
-use crate::fault::{self, confine, confine_thread};
+use crate::fault::{self, confine};
 use crate::front::desk::{Desk, Kind, Over, Owner, Request, Work};
 use crate::front::observe::{Event, Operation, Watch};
 use crate::front::spin::SpinHistory;
@@ -105,8 +105,7 @@ impl Worker {
                 break;
             }
         }
-        let cache = Arc::clone(&self.cache);
-        confine_thread(&cache, "a thread of a mount", || self.close());
+        self.close();
     }
 
     fn serve(&mut self) {

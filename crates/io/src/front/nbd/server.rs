@@ -7,7 +7,7 @@ use super::session::{Connection, serve_connection};
 use super::socket::Socket;
 use super::wire;
 use crate::engine::Engine;
-use crate::fault::{self, confine};
+use crate::fault::{self, Thread, confine, report_failed_part};
 use crate::front::listen::{ListenAddress, ListenError, Listener};
 use crate::front::observe::Observer;
 use crate::front::spin::Spinners;
@@ -22,7 +22,6 @@ use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Minimum interval between log lines about refused clients.
@@ -105,7 +104,7 @@ impl Shared {
 pub struct Server {
     shared: Arc<Shared>,
     waker: Waker,
-    acceptor: Option<JoinHandle<()>>,
+    acceptor: Option<Thread>,
     listener: Arc<Listener>,
 }
 
@@ -187,10 +186,12 @@ impl Server {
         let acceptor = {
             let (shared, waker) = (Arc::clone(&shared), waker.clone());
             let listener = Arc::clone(&listener);
-            std::thread::Builder::new()
-                .name("accept".into())
-                .spawn(move || accept(&shared, &listener, &waker))
-                .map_err(refused)?
+            let cache = Arc::clone(shared.engine.cache());
+            let failed = |error: &dyn fmt::Display| {
+                report_failed_part("no more NBD clients are accepted", error);
+            };
+            let accept = move || accept(&shared, &listener, &waker);
+            fault::spawn("accept", Some(&cache), accept, failed).map_err(refused)?
         };
         Ok(Server { shared, waker, acceptor: Some(acceptor), listener })
     }
@@ -267,7 +268,7 @@ impl Server {
         let Some(acceptor) = self.acceptor.take() else { return };
         self.shared.closing.store(true, Ordering::Release);
         self.waker.notify();
-        acceptor.join().expect("accepting does not panic");
+        acceptor.join();
         let connections = std::mem::take(&mut *self.shared.connections());
         for connection in &connections {
             connection.close();
@@ -310,8 +311,7 @@ fn accept(shared: &Arc<Shared>, listener: &Listener, waker: &Waker) {
                         true
                     }
                     Err(panic) => {
-                        panic.end_if_damaging(shared.engine.cache());
-                        tracing::error!("a client was refused: {panic}");
+                        panic.report(shared.engine.cache(), "a client was refused");
                         is_short
                     }
                 };

@@ -22,7 +22,7 @@ use super::socket::Socket;
 use super::transport::Transport;
 use super::wire;
 use crate::engine::{ArenaCache, ArenaLane};
-use crate::fault::{confine, confine_thread};
+use crate::fault::{self, Thread, confine};
 use crate::frames::ArenaFrames;
 use crate::front::observe::{Event, Operation, Watch};
 use crate::front::spin::SpinHistory;
@@ -37,12 +37,12 @@ use larder_core::units::BLOCK_BYTES;
 use parts::{Parts, Request};
 use rustix::event::PollFlags;
 use rustix::fd::AsFd;
+use std::fmt;
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock};
-use std::thread::JoinHandle;
 use std::time::Duration;
 use writes::Payload;
 
@@ -66,7 +66,7 @@ pub(super) struct Connection {
     peer: Option<IpAddr>,
     /// Whether it is to be ended from outside, which ends it even with requests under way.
     cut: Arc<AtomicBool>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    thread: Mutex<Option<Thread>>,
 }
 
 impl Connection {
@@ -105,10 +105,8 @@ impl Connection {
     }
 
     pub(super) fn join(&self) {
-        if let Some(thread) = self.thread.lock().expect("no holder panics").take()
-            && thread.join().is_err()
-        {
-            tracing::error!("the thread of a connection panicked");
+        if let Some(thread) = self.thread.lock().expect("no holder panics").take() {
+            thread.join();
         }
     }
 }
@@ -123,23 +121,28 @@ pub(super) fn serve_connection(shared: Arc<Shared>, socket: Socket) -> io::Resul
     let thread = {
         let (socket, waker, done) = (Arc::clone(&socket), waker.clone(), Arc::clone(&done));
         let (export, cut) = (Arc::clone(&export), Arc::clone(&cut));
-        std::thread::Builder::new().name("connection".into()).spawn(move || {
-            let _done = SetWhenDropped(done);
-            confine_thread(shared.engine.cache(), "a connection", || {
-                converse(&shared, &socket, &waker, &export, &cut);
-            });
-            socket.shut_down();
-        })?
+        let cache = Arc::clone(shared.engine.cache());
+        let run = move || {
+            let _done = EndWhenDropped { done, socket: Arc::clone(&socket) };
+            converse(&shared, &socket, &waker, &export, &cut);
+        };
+        let failed = |error: &dyn fmt::Display| tracing::error!("a connection has ended: {error}");
+        fault::spawn("connection", Some(&cache), run, failed)?
     };
     let thread = Mutex::new(Some(thread));
     Ok(Arc::new(Connection { socket, waker, done, export, peer, cut, thread }))
 }
 
-struct SetWhenDropped(Arc<AtomicBool>);
+/// Shuts down the socket of a connection, and then marks the connection as done.
+struct EndWhenDropped {
+    done: Arc<AtomicBool>,
+    socket: Arc<Socket>,
+}
 
-impl Drop for SetWhenDropped {
+impl Drop for EndWhenDropped {
     fn drop(&mut self) {
-        self.0.store(true, Ordering::Release);
+        self.socket.shut_down();
+        self.done.store(true, Ordering::Release);
     }
 }
 
@@ -192,9 +195,9 @@ fn converse(
     };
     let ended = confine(|| session.run());
     if let Err(panic) = &ended {
-        panic.end_if_damaging(&session.cache);
         // Its pins and its lane are released anyway.
-        tracing::error!("disconnected a client of {}: {panic}", session.export.info.name);
+        let effect = format!("disconnected a client of {}", session.export.info.name);
+        panic.report(&session.cache, &effect);
     }
     session.close();
 }

@@ -16,7 +16,7 @@ use super::abi::{
 use super::driver::{Driver, UblkError};
 use super::worker::{IO_BYTES_MAX, Worker};
 use crate::engine::{ArenaVolume, Engine};
-use crate::fault::confine_thread;
+use crate::fault::{self, Panicked, Thread, report_failed_part};
 use crate::front::desk::{Desk, Owner};
 use crate::wake::Waker;
 use larder_core::mode::WriteMode;
@@ -26,7 +26,6 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::thread::JoinHandle;
 use zerocopy::{FromBytes, IntoBytes};
 
 /// More queues than this do not make it faster.
@@ -56,7 +55,7 @@ pub struct DeviceOptions {
 pub struct BlockDevice {
     driver: Arc<dyn Driver>,
     id: u32,
-    threads: Vec<JoinHandle<()>>,
+    threads: Vec<Thread>,
     is_closed: bool,
 }
 
@@ -146,13 +145,12 @@ impl BlockDevice {
                 queue,
             };
             let ready = sender.clone();
-            let thread = std::thread::Builder::new().name("ublk".into());
-            let cache = Arc::clone(engine.cache());
             // When the thread ends, the kernel fails requests in flight and later ones.
-            let serve = move || {
-                confine_thread(&cache, "a queue of a block device", || opening.serve(&ready));
-            };
-            let thread = thread.spawn(serve).map_err(failed)?;
+            let device = format!("the block device of {} has failed", volume.name());
+            let panicked = move |error: &dyn fmt::Display| report_failed_part(&device, error);
+            let serve = move || opening.serve(&ready);
+            let thread = fault::spawn_fallible("ublk", Some(engine.cache()), serve, panicked);
+            let thread = thread.map_err(failed)?;
             self.threads.push(thread);
         }
         drop(sender);
@@ -180,9 +178,7 @@ impl BlockDevice {
         if stopped.is_ok() {
             // The kernel has taken back all tags, so that they end.
             for thread in self.threads.drain(..) {
-                if thread.join().is_err() {
-                    tracing::error!("a thread of a block device panicked");
-                }
+                thread.join();
             }
         }
         self.is_closed = true;
@@ -300,7 +296,7 @@ struct Opening {
 
 impl Opening {
     /// Serves the queue to its end, once `ready` is told that it can.
-    fn serve(self, ready: &Sender<Result<(), UblkError>>) {
+    fn serve(self, ready: &Sender<Result<(), UblkError>>) -> Result<(), Panicked> {
         let queue = self.queue;
         let failed = |source| UblkError::Queue { queue, source };
         let opened = self.open().and_then(|mut worker| match worker.fetch() {
@@ -316,9 +312,7 @@ impl Opening {
         };
         // Who started us may have given up already; then the device is stopped in a moment.
         let _is_heard = ready.send(told).is_ok();
-        if let Some(worker) = worker {
-            worker.run();
-        }
+        worker.map_or(Ok(()), Worker::run)
     }
 
     fn open(self) -> io::Result<Worker> {

@@ -65,6 +65,7 @@ struct State {
     used: bool,
     opens_no_queue: bool,
     takes_no_fetch: bool,
+    panics: bool,
 }
 
 /// The kernel.
@@ -103,6 +104,11 @@ impl Pretended {
 
     pub(super) fn take_no_fetch(&self) {
         self.state().takes_no_fetch = true;
+    }
+
+    /// Makes the thread of the next queue that has a request panic. The kernel fails its requests.
+    pub(super) fn panic(&self) {
+        self.state().panics = true;
     }
 
     pub(super) fn set_used(&self, used: bool) {
@@ -339,6 +345,14 @@ impl Queue for PretendedQueue {
 
     fn exchange(&mut self, came: &mut Vec<(u16, i32)>) -> io::Result<()> {
         self.with(|queue| came.extend(queue.came.drain(..)));
+        if !came.is_empty() && std::mem::take(&mut self.kernel.state().panics) {
+            self.with(|queue| {
+                let busy = queue.tags.iter_mut().filter(|tag| **tag == Tag::Busy);
+                busy.for_each(|tag| *tag = Tag::Answered(-Errno::IO.raw_os_error()));
+            });
+            self.kernel.changed.notify_all();
+            panic!("a test has asked for this panic");
+        }
         Ok(())
     }
 

@@ -354,6 +354,21 @@ fn only_a_device_that_keeps_nothing_back_outlives_its_server() {
 }
 
 #[test]
+fn the_panic_of_a_queue_fails_its_device_and_leaves_the_volume_unused() {
+    let rig = Rig::new(WriteMode::Back);
+    let mut device = rig.start(1);
+    assert_eq!(rig.write(0, 0, &[7; 4096]), 4096);
+    rig.kernel.panic();
+    assert_eq!(rig.ask(op::READ, 0, (0, 8), &[]).0, errno(Errno::IO));
+    device.close(false).unwrap();
+    let failed = "the block device of disk has failed: internal error: a test has asked";
+    assert!(crate::fault::failed_parts().iter().any(|part| part.starts_with(failed)));
+    rig.engine.drain(|_| ()).unwrap();
+    rig.engine.cache().close_volume(&rig.volume).expect("no lane is open");
+    rig.end();
+}
+
+#[test]
 fn a_kernel_without_ublk_is_named_with_what_to_use_instead() {
     if std::path::Path::new("/dev/ublk-control").exists() {
         larder_testing::skip("needs a kernel without ublk");

@@ -9,6 +9,7 @@ use super::abi::{IoDescriptor, RES_OK, flag, op};
 use super::driver::Queue;
 use crate::call::Call as _;
 use crate::engine::ArenaCache;
+use crate::fault::{Panicked, confine};
 use crate::front::desk::{Desk, Kind, Over, Request, Work};
 use crate::wake::Waker;
 use larder_core::clock::{Clock, Nanos};
@@ -86,7 +87,19 @@ impl Worker {
     }
 
     /// Serves until the device is stopped.
-    pub(super) fn run(mut self) {
+    ///
+    /// # Errors
+    /// The panic that has ended the queue.
+    pub(super) fn run(mut self) -> Result<(), Panicked> {
+        let served = confine(|| self.serve());
+        if let Err(panic) = &served {
+            panic.end_if_damaging(&self.cache);
+        }
+        self.abandon();
+        served
+    }
+
+    fn serve(&mut self) {
         let mut waiting = Waiting { buffer: vec![0; IO_BYTES_MAX as usize], ..Waiting::default() };
         loop {
             let now = self.clock.now();
@@ -113,7 +126,6 @@ impl Worker {
                 break;
             }
         }
-        self.abandon();
     }
 
     fn has_room(&self) -> bool {

@@ -4,7 +4,7 @@
 //! as long each time, up to 5 s: neither a name that is not found nor a host that does not answer
 //! keeps the thread of the store.
 
-use crate::fault::confine;
+use crate::fault::{self, point};
 use crate::nbd_client::{Client, ClientError, ConnectOptions, NbdUri};
 use crate::wake::Waker;
 use larder_core::clock::{MILLISECOND, Nanos, SECOND};
@@ -17,6 +17,12 @@ const DELAY_MIN: Nanos = 100 * MILLISECOND;
 const DELAY_MAX: Nanos = 5 * SECOND;
 
 type Outcome = Result<Client, ClientError>;
+
+/// Reports the outcome of an attempt to the thread of the store.
+fn set(to: &Mutex<Option<Outcome>>, waker: &Waker, outcome: Outcome) {
+    *to.lock().expect("no holder panics") = Some(outcome);
+    waker.notify();
+}
 
 /// A connection, or what is done to have one.
 pub(super) enum Link {
@@ -64,13 +70,17 @@ impl Down {
         }
         let outcome = Arc::new(Mutex::new(None));
         let (uri, to, waker) = (uri.clone(), Arc::clone(&outcome), waker.clone());
-        let spawned = std::thread::Builder::new().name("reconnect".into()).spawn(move || {
-            let connected = confine(|| Client::connect_with(&uri, options));
-            let connected = connected
-                .unwrap_or_else(|panic| Err(ClientError::Io(io::Error::other(panic.to_string()))));
-            *to.lock().expect("no holder panics") = Some(connected);
-            waker.notify();
-        });
+        let (to_at_panic, waker_at_panic) = (Arc::clone(&to), waker.clone());
+        let connect = move || {
+            point("reconnect", &uri.export);
+            set(&to, &waker, Client::connect_with(&uri, options));
+        };
+        let failed = move |panic: &dyn fmt::Display| {
+            tracing::error!("an attempt to reconnect has failed: {panic}");
+            let error = ClientError::Io(io::Error::other(panic.to_string()));
+            set(&to_at_panic, &waker_at_panic, Err(error));
+        };
+        let spawned = fault::spawn("reconnect", None, connect, failed);
         match spawned {
             Ok(_) => {
                 self.attempt = Some(outcome);

@@ -18,6 +18,7 @@ const MIB: u64 = 1 << 20;
 const CALM: u8 = 0;
 const SHORT: u8 = 1;
 const GONE: u8 = 2;
+const PANIC: u8 = 3;
 
 /// Shortage as a test says it.
 #[derive(Clone, Default)]
@@ -34,6 +35,7 @@ impl Pressure for MadeUp {
         waker.sleep(None, Some(time))?;
         match self.0.load(Ordering::Acquire) {
             GONE => Err(io::Error::other("nothing is watched any more")),
+            PANIC => panic!("a test has asked for this panic"),
             state => Ok(state == SHORT),
         }
     }
@@ -117,15 +119,22 @@ fn what_a_volume_is_promised_is_kept_and_the_end_takes_all_again() {
 
 #[test]
 fn where_nothing_can_be_told_any_more_all_is_taken_again() {
-    let engine = engine(32 * MIB);
-    let (before, made_up) = (usable(&engine), MadeUp::default());
-    let giving = start(&engine, 0, &made_up);
-    made_up.set(SHORT);
-    eventually("some is given back", || usable(&engine) < before);
-    made_up.set(GONE);
-    eventually("all is back", || {
-        usable(&engine) == before && giving.state().kept_bytes == 32 * MIB
-    });
-    drop(giving);
-    end(&engine);
+    for (end_of_pressure, error) in [
+        (GONE, "nothing is watched any more"),
+        (PANIC, "internal error: a test has asked for this panic"),
+    ] {
+        let engine = engine(32 * MIB);
+        let (before, made_up) = (usable(&engine), MadeUp::default());
+        let giving = start(&engine, 0, &made_up);
+        made_up.set(SHORT);
+        eventually("some is given back", || usable(&engine) < before);
+        made_up.set(end_of_pressure);
+        eventually("all is back", || {
+            usable(&engine) == before && giving.state().kept_bytes == 32 * MIB
+        });
+        let failed = format!("memory is not given back any more: {error}");
+        assert!(larder_io::fault::failed_parts().contains(&failed));
+        drop(giving);
+        end(&engine);
+    }
 }

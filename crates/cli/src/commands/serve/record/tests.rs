@@ -89,7 +89,7 @@ impl Service {
         let exports = vec![export("one"), export("two")];
         let (sender, warnings) = mpsc::channel();
         let names = vec!["one".to_owned(), "two".to_owned()];
-        let warn = move |error: &io::Error| sender.send(error.to_string()).unwrap();
+        let warn = move |error: &dyn fmt::Display| sender.send(error.to_string()).unwrap();
         let recording = Recording::start(disk, names, engine.clock(), warn).unwrap();
         let address = ListenAddress::Unix(folder.path().join("socket"));
         let observer = Some(recording.observer());

@@ -20,7 +20,7 @@ use super::requests::{Answer, Answered, behind, done, looks};
 use super::{Folder, Node};
 use crate::call::{Call, Exclude, Flush, FlushRange, wait};
 use crate::engine::{ArenaCache, ArenaLane, Engine};
-use crate::fault::{self, confine, confine_thread};
+use crate::fault::{self, Thread, confine};
 use crate::front::desk::errno_of;
 use crate::reclaim::reserve_stack;
 use crate::store::files::{Act, FileTable, SourceFile};
@@ -32,12 +32,12 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 use rustix::thread::UnshareFlags;
 use std::ffi::CString;
+use std::fmt;
 use std::io;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// So many do not make hits wait for a core, and keep a slow disk busy.
@@ -86,9 +86,9 @@ pub(in crate::front::fuse) struct Clerks {
     /// Other threads make the kernel drop these pages. All of them wait only for requests that
     /// other threads answer.
     beside_pages: Sender<Job>,
-    threads: Arc<Mutex<Vec<JoinHandle<()>>>>,
+    threads: Arc<Mutex<Vec<Thread>>>,
     /// Threads that serve `news` and `beside_pages`, and those that make the kernel drop pages.
-    telling: Arc<Mutex<Vec<JoinHandle<()>>>>,
+    telling: Arc<Mutex<Vec<Thread>>>,
     failure: Arc<MountFailure>,
 }
 
@@ -102,30 +102,27 @@ impl Clerks {
         let clerks = Clerks { jobs, news, beside_pages, threads, telling, failure };
         let start = |name: &'static str, jobs: &Arc<Mutex<Receiver<Job>>>, drops| {
             let waker = Waker::new()?;
-            let cache = Arc::clone(engine.cache());
             let clerk = Clerk {
                 folder: Arc::clone(folder),
                 clerks: clerks.clone(),
                 lanes: folder.sections.iter().map(|_| None).collect(),
-                cache,
+                cache: Arc::clone(engine.cache()),
                 waker,
                 clock: engine.clock(),
                 jobs: Arc::clone(jobs),
                 kind: name,
                 drops,
             };
-            let run = move || {
-                let cache = Arc::clone(&clerk.cache);
-                confine_thread(&cache, "a thread of a mount", || clerk.run());
-            };
-            std::thread::Builder::new().name(name.into()).spawn(run)
+            let failure = Arc::clone(&clerks.failure);
+            let failed = move |error: &dyn fmt::Display| failure.fail(error);
+            fault::spawn(name, Some(engine.cache()), || clerk.run(), failed)
         };
         let to_do = Arc::new(Mutex::new(to_do));
         for _ in 0..CLERKS {
             let thread = start("clerk", &to_do, None)?;
             clerks.threads.lock().expect("no holder panics").push(thread);
         }
-        let (drops, dropping) = PageDrops::start(engine, folder)?;
+        let (drops, dropping) = PageDrops::start(engine, folder, &clerks.failure)?;
         let herald = start("herald", &Arc::new(Mutex::new(to_tell)), None)?;
         let page_writer = start(PAGE_WRITER, &Arc::new(Mutex::new(to_write)), Some(drops))?;
         let telling = [herald, page_writer].into_iter().chain(dropping);
@@ -166,23 +163,21 @@ impl Clerks {
             self.send(Job::End);
         }
         for thread in threads {
-            if thread.join().is_err() {
-                tracing::error!("a thread of the mount panicked");
-            }
+            thread.join();
         }
         self.tell(Job::End);
         self.write_beside_pages(Job::End);
         let telling = std::mem::take(&mut *self.telling.lock().expect("no holder panics"));
         // They may wait in the kernel for a request that no thread answers any more.
         let begun = Instant::now();
-        while !telling.iter().all(JoinHandle::is_finished) && begun.elapsed() < PATIENCE {
+        while !telling.iter().all(Thread::is_finished) && begun.elapsed() < PATIENCE {
             std::thread::sleep(Duration::from_millis(1));
         }
         for thread in telling {
-            if !thread.is_finished() {
+            if thread.is_finished() {
+                thread.join();
+            } else {
                 tracing::warn!("a thread of the mount still waits for the kernel at the end");
-            } else if thread.join().is_err() {
-                tracing::error!("a thread of the mount panicked");
             }
         }
     }

@@ -1,7 +1,7 @@
 //! A folder that is mounted, from its start to its end.
 
 use super::super::mount::{How, Mount, MountError, UnmountError};
-use super::super::mounted::{Mounted, Tree};
+use super::super::mounted::{MountFailure, Mounted, Tree};
 use super::clerk::Clerks;
 use super::crossing::RestrictionFollower;
 use super::{Folder, FolderError, FolderNews};
@@ -11,6 +11,7 @@ use crate::store::files::link_to;
 use rustix::io::Errno;
 use rustix::thread::{CapabilitySet, capabilities};
 use std::ffi::OsString;
+use std::fmt;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
@@ -72,7 +73,8 @@ impl FolderMount {
         let tree = Tree::Folder { folder: Arc::clone(&folder), clerks };
         match Mounted::start(Arc::clone(&engine), tree, at, &how, None) {
             Ok(mounted) => {
-                let watch = follow(&folder, mounted.mount().clone(), restrictions);
+                let mount = mounted.mount().clone();
+                let watch = follow(&folder, mount, restrictions, others.failure());
                 Ok(FolderMount { mounted, engine, folder, clerks: others, volumes, _watch: watch })
             }
             Err(error) => {
@@ -181,11 +183,13 @@ impl Folder {
 }
 
 /// Applies restrictions that the mounts of the directory get later to the mount of `folder`, which
-/// has `restrictions`.
+/// has `restrictions`. Without the watch, the mount could give rights that SOURCE does not give: so
+/// an error of the watch fails the mount.
 fn follow(
     folder: &Arc<Folder>,
     mount: Mount,
     restrictions: MountRestrictions,
+    failure: Arc<MountFailure>,
 ) -> Option<MountWatch> {
     let restrictions = restrictions | mount.own_restrictions();
     let (root, path) = (Arc::clone(&folder.root), folder.path.clone());
@@ -194,7 +198,8 @@ fn follow(
     let unwatched = |error| {
         tracing::warn!(%error, "restrictions that SOURCE's mount gets later are not applied");
     };
-    MountWatch::start("mounts", None, move || follower.follow()).map_err(unwatched).ok()
+    let failed = move |error: &dyn fmt::Display| failure.fail(error);
+    MountWatch::start("mounts", None, move || follower.follow(), failed).map_err(unwatched).ok()
 }
 
 /// Returns where the directory `root`, which was opened as `path`, is now: it, or a directory

@@ -11,16 +11,18 @@
 
 use super::super::Folder;
 use crate::engine::Engine;
-use crate::fault::confine_thread;
+use crate::fault::{self, Thread};
 use crate::front::fuse::handshake::BACKGROUND_MAX;
 use crate::front::fuse::link::Way;
+use crate::front::fuse::mounted::MountFailure;
 use crate::front::fuse::ring::places_of_queue;
 use crate::store::files::Covered;
+use rustix::io::Errno;
 use std::collections::VecDeque;
+use std::fmt;
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
-use std::thread::JoinHandle;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Time after which a write is answered if too many wait: the kernel drops pages within
@@ -48,6 +50,10 @@ impl Unanswered {
     fn answer(self) {
         self.way.answer(self.unique, Ok(self.answer));
     }
+
+    fn refuse(self) {
+        self.way.answer(self.unique, Err(Errno::IO));
+    }
 }
 
 #[derive(Default)]
@@ -67,7 +73,17 @@ struct Shared {
 
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("no holder panics")
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Refuses the writes that wait, and ends both threads.
+    fn end(&self) {
+        let mut state = self.state();
+        state.has_ended = true;
+        let unanswered = std::mem::take(&mut state.unanswered);
+        drop(state);
+        self.changed.notify_all();
+        unanswered.into_iter().for_each(Unanswered::refuse);
     }
 
     /// Answers a write, unless that was done before.
@@ -89,10 +105,11 @@ impl Shared {
             let is_exhausted = state.unanswered.len() >= self.exhausted_at;
             let waited = oldest.filter(|_| is_exhausted).map(|write| write.since.elapsed());
             state = match waited {
-                None => self.changed.wait(state).expect("no holder panics"),
+                None => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
                 Some(waited) if waited < ANSWER_AFTER => {
                     let rest = ANSWER_AFTER.saturating_sub(waited);
-                    self.changed.wait_timeout(state, rest).expect("no holder panics").0
+                    let waited = self.changed.wait_timeout(state, rest);
+                    waited.unwrap_or_else(PoisonError::into_inner).0
                 }
                 Some(_) => {
                     let late = state.unanswered.pop_front();
@@ -118,7 +135,8 @@ impl PageDrops {
     pub(super) fn start(
         engine: &Engine,
         folder: &Arc<Folder>,
-    ) -> io::Result<(Self, [JoinHandle<()>; 2])> {
+        failure: &Arc<MountFailure>,
+    ) -> io::Result<(Self, [Thread; 2])> {
         let (to_drop, writes) = channel();
         let background = usize::from(BACKGROUND_MAX);
         let exhausted_at =
@@ -126,15 +144,24 @@ impl PageDrops {
         let (state, changed) = (Mutex::default(), Condvar::new());
         let shared = Arc::new(Shared { exhausted_at, state, changed });
         let spawn = |name: &str, work: Box<dyn FnOnce() + Send>| {
-            let cache = Arc::clone(engine.cache());
-            let run = move || confine_thread(&cache, "a thread of a mount", work);
-            std::thread::Builder::new().name(name.into()).spawn(run)
+            let (failure, shared) = (Arc::clone(failure), Arc::clone(&shared));
+            let failed = move |error: &dyn fmt::Display| {
+                failure.fail(error);
+                shared.end();
+            };
+            fault::spawn(name, Some(engine.cache()), work, failed)
         };
-        let (folder, dropping, late) =
-            (Arc::clone(folder), Arc::clone(&shared), Arc::clone(&shared));
+        let (folder, failure) = (Arc::clone(folder), Arc::clone(failure));
+        let (dropping, late) = (Arc::clone(&shared), Arc::clone(&shared));
+        let name = failure.name().to_owned();
+        let answer_late = move || {
+            fault::point("late-answers", &name);
+            late.answer_late();
+        };
+        let drop_all = move || drop_pages(&folder, &failure, &dropping, &writes);
         let threads = [
-            spawn("page-dropper", Box::new(move || drop_pages(&folder, &dropping, &writes)))?,
-            spawn("late-answers", Box::new(move || late.answer_late()))?,
+            spawn("page-dropper", Box::new(drop_all))?,
+            spawn("late-answers", Box::new(answer_late))?,
         ];
         Ok((PageDrops { to_drop, shared }, threads))
     }
@@ -146,24 +173,32 @@ impl PageDrops {
         let number = state.next;
         state.next += 1;
         let since = Instant::now();
-        state.unanswered.push_back(Unanswered { number, since, way, unique, answer });
+        let write = Unanswered { number, since, way, unique, answer };
+        if state.has_ended {
+            return write.refuse();
+        }
+        state.unanswered.push_back(write);
         if state.unanswered.len() >= self.shared.exhausted_at {
             self.shared.changed.notify_all();
         }
         drop(state);
-        if self.to_drop.send((number, node, covered)).is_err() {
-            self.shared.answer(number);
-        }
+        // Without the thread, the mount has failed and the write is refused.
+        let _is_queued = self.to_drop.send((number, node, covered)).is_ok();
     }
 }
 
 /// Has the kernel drop pages until no more writes can come.
-fn drop_pages(folder: &Folder, shared: &Shared, writes: &Receiver<(u64, u64, Covered)>) {
+fn drop_pages(
+    folder: &Folder,
+    failure: &MountFailure,
+    shared: &Shared,
+    writes: &Receiver<(u64, u64, Covered)>,
+) {
     for (number, node, covered) in writes {
+        fault::point("page-dropper", failure.name());
         folder.kernel.drop_pages(node, covered.range());
         drop(covered);
         shared.answer(number);
     }
-    shared.state().has_ended = true;
-    shared.changed.notify_all();
+    shared.end();
 }

@@ -1,0 +1,258 @@
+//! Threads that help: their panics fail one function, which the log and `ctl stats` name, or stop the
+//! server cleanly. None of them goes unnoticed.
+
+use super::{can_inject, check_refuses, check_served, faulty, mount, serve};
+use crate::control::files::Mountpoint;
+use crate::control::mount::source;
+use crate::control::rig::{MIB, Server, eventually, text};
+use larder_host::changes::Changes;
+use larder_testing::{can_mount, has_tool, skip};
+use rustix::process::Signal;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use tempfile::TempDir;
+
+/// Checks that the log names the failed part once, that `ctl stats` lists it, and that the server
+/// serves.
+fn check_part_failed(server: &mut Server, part: &str) {
+    server.hear(|line| line.contains(part) && line.contains("internal error"));
+    let listed = server.ctl_text(&["stats"]);
+    assert!(listed.contains(part), "{listed}");
+    let parts = server.get("/v1/stats").json()["failed_parts"].clone();
+    assert_eq!(parts.as_array().map(Vec::len), Some(1), "{parts}");
+    assert!(parts[0].as_str().is_some_and(|found| found.contains(part)), "{parts}");
+}
+
+#[test]
+fn the_panic_of_the_warm_lists_ends_them_and_is_listed() {
+    if !can_inject() {
+        return;
+    }
+    let lists = TempDir::new().unwrap();
+    let mut server = serve("warm-lists=lists", &["--warm-list", lists.path().to_str().unwrap()]);
+    check_part_failed(&mut server, "warm lists");
+    check_served(&server, 0, 7);
+    let said = server.stop();
+    assert!(!said.contains("warm lists"), "it is logged once: {said}");
+}
+
+#[test]
+fn the_panic_of_giving_memory_back_ends_it_and_is_listed() {
+    if !can_inject() {
+        return;
+    }
+    if !Path::new("/proc/pressure/memory").exists() {
+        skip("needs pressure stall information");
+        return;
+    }
+    let mut server = serve("give-back=memory", &["--give-back=8MiB"]);
+    check_part_failed(&mut server, "memory is not given back");
+    check_served(&server, 0, 7);
+    server.stop();
+}
+
+#[test]
+fn the_panic_of_the_watch_of_claims_is_listed() {
+    if !can_inject() {
+        return;
+    }
+    let mut server = serve("watch=claims", &[]);
+    check_part_failed(&mut server, "later mounts of the same data");
+    check_served(&server, 1, 7);
+    server.stop();
+}
+
+#[test]
+fn the_panic_of_the_thread_of_signals_stops_the_server_and_loses_nothing() {
+    if !can_inject() {
+        return;
+    }
+    let server = serve("signals=process", &[]);
+    let mut client = server.client(0);
+    client.write_at(MIB, &[1; 4096], false).unwrap();
+    let (folder, code, said) = server.end_with(Signal::USR1);
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("no more signals are received"), "{said}");
+    let image = fs::read(folder.path().join("left.img")).unwrap();
+    assert!(image[1 << 20..][..4096] == [1; 4096], "it is written: {said}");
+}
+
+#[test]
+fn the_panic_of_the_last_writing_begins_it_again() {
+    if !can_inject() {
+        return;
+    }
+    let server = serve("main=drain", &[]);
+    server.client(0).write_at(MIB, &[1; 4096], false).unwrap();
+    let (folder, code, said) = server.end_with(Signal::TERM);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("writing everything begins again: internal error"), "{said}");
+    let image = fs::read(folder.path().join("left.img")).unwrap();
+    assert!(image[1 << 20..][..4096] == [1; 4096], "it is written: {said}");
+}
+
+#[test]
+fn the_panic_of_a_control_request_fails_it_alone() {
+    if !can_inject() {
+        return;
+    }
+    // The second word is the request that panics.
+    for (point, words) in [
+        ("control=accept", ["stats"].as_slice()),
+        ("control=connection", &["stats"]),
+        ("control=request", &["stats"]),
+        ("control=work", &["drop", "left"]),
+        ("control=job", &["flush"]),
+        ("control=flush", &["flush", "left"]),
+    ] {
+        let server = serve(point, &[]);
+        let failed = server.ctl(words);
+        assert!(!failed.status.success(), "{point}");
+        let is_answered = !matches!(point, "control=accept" | "control=connection");
+        let said = text(&[failed.stdout, failed.stderr].concat());
+        assert_eq!(said.contains("internal error"), is_answered, "{point}: {said}");
+        server.ctl_text(words);
+        check_served(&server, 0, 7);
+        // Nothing that the request held keeps the volume busy.
+        eventually("no client is connected", || server.ctl(&["remove", "left"]).status.success());
+        let said = server.stop();
+        assert!(said.contains("ERROR") && said.contains("a control "), "{point}: {said}");
+    }
+}
+
+#[test]
+fn the_panic_of_an_attempt_to_reconnect_fails_that_attempt() {
+    if !can_inject() {
+        return;
+    }
+    let upstream = serve("none=none", &[]);
+    let folder = TempDir::new().unwrap();
+    let mut command = faulty("reconnect=left");
+    command.arg("serve").arg(format!("copy={}", upstream.uris[0])).args(["--memory", "16MiB"]);
+    command.arg("--listen").arg(format!("unix:{}", folder.path().join("nbd.sock").display()));
+    let mut server = Server::spawn(folder, command, 1);
+    let (upstream_folder, _) = upstream.stop_and_keep();
+    let mut client = server.client(0);
+    let reading = std::thread::spawn(move || {
+        let mut read = [1; 4096];
+        client.read_at(MIB, &mut read).map(|()| read)
+    });
+    server.hear(|line| line.contains("reconnect") && line.contains("internal error"));
+    let _upstream = Server::start_in(upstream_folder, &["left", "right"], &[]);
+    assert_eq!(reading.join().unwrap().unwrap(), [0; 4096]);
+    server.stop();
+}
+
+#[test]
+fn the_panic_of_the_watch_of_mounts_fails_the_mount() {
+    if !can_inject() || !can_mount() {
+        return;
+    }
+    // Without the watch, the mount could give rights that SOURCE's mount does not give.
+    let (mut server, mountpoint) = mount("watch=mounts", &[]);
+    server.hear(|line| line.contains("the mount has failed"));
+    check_refuses(&mountpoint);
+    assert!(server.ctl_text(&["stats"]).contains("the mount has failed"));
+    let said = server.stop();
+    assert!(!mountpoint.is_mounted(), "{said}");
+}
+
+#[test]
+fn the_panic_of_a_starting_thread_of_a_mount_fails_the_start() {
+    if !can_inject() || !can_mount() {
+        return;
+    }
+    let (folder, mountpoint) = (TempDir::new().unwrap(), Mountpoint::new());
+    fs::create_dir(source(folder.path())).unwrap();
+    let mut command = faulty(&format!("fuse={}", mountpoint.path().display()));
+    command.arg("mount").arg(source(folder.path())).arg(mountpoint.path());
+    command.args(["--memory", "16MiB", "--control", "none"]);
+    let output = command.output().unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("internal error"), "{said}");
+    assert!(!mountpoint.is_mounted(), "{said}");
+}
+
+#[test]
+fn the_panic_of_the_thread_that_waits_for_the_end_of_the_input_ends_the_mount() {
+    if !can_inject() || !can_mount() {
+        return;
+    }
+    let (folder, mountpoint) = (TempDir::new().unwrap(), Mountpoint::new());
+    fs::create_dir(source(folder.path())).unwrap();
+    let mut command = faulty("input=process");
+    command.arg("mount").arg(source(folder.path())).arg(mountpoint.path());
+    command.args(["--memory", "16MiB", "--control", "none", "--while-input"]);
+    let child = command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let output = child.wait_with_output().unwrap();
+    let said = text(&output.stderr);
+    assert!(said.contains("the end of the input is not seen"), "{said}");
+    assert!(!mountpoint.is_mounted(), "{said}");
+}
+
+#[test]
+fn the_panic_of_a_thread_that_is_told_of_changes_is_no_silent_loss() {
+    if !can_inject() || !can_mount() {
+        return;
+    }
+    if let Err(error) = Changes::of(TempDir::new().unwrap().path()) {
+        skip(format_args!("cannot {error}"));
+        return;
+    }
+    // The listener ends; the mount asks SOURCE from then on.
+    let options = ["--shared", "--ttl", "1h"];
+    let (mut server, mountpoint) = mount("changes=source", &options);
+    let behind = source(server.folder.path()).join("old");
+    assert_eq!(fs::metadata(mountpoint.file("old")).unwrap().len(), 100_000);
+    fs::write(&behind, "theirs").unwrap();
+    check_part_failed(&mut server, "SOURCE is not watched for changes any more");
+    eventually("the size is seen", || fs::metadata(mountpoint.file("old")).unwrap().len() == 6);
+    fs::write(&behind, "more of theirs").unwrap();
+    eventually("and the next", || fs::metadata(mountpoint.file("old")).unwrap().len() == 14);
+    server.stop();
+    // The thread that tells the kernel ends the mount.
+    let (mut server, mountpoint) = mount("herald", &options);
+    let behind = source(server.folder.path()).join("old");
+    assert_eq!(fs::metadata(mountpoint.file("old")).unwrap().len(), 100_000);
+    fs::write(&behind, "theirs").unwrap();
+    server.hear(|line| line.contains("the mount has failed"));
+    check_refuses(&mountpoint);
+    server.stop();
+}
+
+/// A program that maps a file, reads the mapping, and writes to the file: its arguments are the
+/// file and the number of bytes. It prints the number of the error.
+const WRITE_BESIDE_PAGES: &str = "
+import mmap, os, sys
+file = os.open(sys.argv[1], os.O_RDWR)
+pages = mmap.mmap(file, 0)
+pages[0]
+try:
+    os.pwrite(file, b'x' * 4096, 0)
+    print(0)
+except OSError as error:
+    print(error.errno)
+";
+
+#[test]
+fn the_panic_of_a_thread_that_writes_beside_pages_fails_the_mount_with_eio() {
+    if !can_inject() || !can_mount() || !has_tool("python3") {
+        return;
+    }
+    for kind in ["page-writer", "page-dropper", "late-answers"] {
+        let (mut server, mountpoint) = mount(kind, &[]);
+        if kind != "late-answers" {
+            let mut python = Command::new("python3");
+            python.args(["-c", WRITE_BESIDE_PAGES]).arg(mountpoint.file("old"));
+            let said = text(&python.output().unwrap().stdout);
+            assert_eq!(said.trim(), libc::EIO.to_string(), "{kind}: it is answered");
+        }
+        server.hear(|line| line.contains("the mount has failed"));
+        check_refuses(&mountpoint);
+        let said = server.stop();
+        assert!(!mountpoint.is_mounted(), "{kind}: {said}");
+        assert!(!said.contains("still waits"), "{kind}: {said}");
+    }
+}
