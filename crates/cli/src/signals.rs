@@ -67,7 +67,7 @@ pub(crate) fn channel_of_signals() -> Result<SignalChannel> {
     let handle = signals.handle();
     let (sender, asked) = channel();
     let signalled = sender.clone();
-    let asker = sender.clone();
+    let to_stop = sender.clone();
     let error = Arc::new(OnceLock::new());
     let to = Arc::clone(&error);
     let forward = move || {
@@ -89,7 +89,7 @@ pub(crate) fn channel_of_signals() -> Result<SignalChannel> {
         // The thread fails once.
         let _is_first = to.set(error.to_string()).is_ok();
         // The program does not receive it only if it has ended.
-        let _is_received = asker.send(Asked::Stop).is_ok();
+        let _is_received = to_stop.send(Asked::Stop).is_ok();
     };
     let thread = fault::spawn("signals", None, forward, failed)?;
     Ok(SignalChannel { handle, thread: Some(thread), asked: Mutex::new(asked), sender, error })

@@ -68,10 +68,10 @@ pub fn confine<T>(work: impl FnOnce() -> T) -> Result<T, Panicked> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|payload| Panicked::new(&*payload))
 }
 
-/// Runs `work` and returns its result.
+/// Runs a future as [`confine`] runs a function.
 ///
 /// # Errors
-/// The panic of `work`, if it panicked.
+/// As [`confine`].
 pub async fn confine_future<T>(work: impl Future<Output = T>) -> Result<T, Panicked> {
     let mut work = pin!(work);
     poll_fn(|context| match confine(|| work.as_mut().poll(context)) {
@@ -88,11 +88,9 @@ pub struct Thread<T = ()>(JoinHandle<T>);
 
 impl<T> Thread<T> {
     /// Waits for the end of the thread, and returns its result.
-    ///
-    /// # Panics
-    /// Never: no panic leaves the thread.
+    #[expect(clippy::must_use_candidate, reason = "most threads return nothing")]
     pub fn join(self) -> T {
-        self.0.join().unwrap_or_else(|_| unreachable!("no panic leaves a thread"))
+        self.0.join().expect("no panic leaves the thread")
     }
 
     /// Returns whether the thread has ended.
@@ -111,8 +109,8 @@ impl<T> Thread<T> {
 /// Starts a thread that runs `work`.
 ///
 /// A panic of `work` ends the process if it has damaged `cache`, the cache that the thread uses, if
-/// any. Otherwise `failed` ends the domain of the thread, which must not go on silently without the
-/// thread, and returns its result. A panic of `failed` ends the process.
+/// any. Otherwise `failed` ends the domain of the thread, so that no request waits for a thread
+/// that is gone, and returns the result of the thread. A panic of `failed` ends the process.
 ///
 /// # Errors
 /// Fails if the kernel has no thread left.

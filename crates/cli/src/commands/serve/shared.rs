@@ -64,7 +64,9 @@ impl Drop for Listening {
 fn listen(mut changes: Changes, news: &FolderNews, end: &OwnedFd) -> io::Result<()> {
     while let Some(changes) = changes.next(end.as_fd())? {
         fault::point("changes", "source");
-        changes.into_iter().for_each(|change| tell(news, change));
+        for change in changes {
+            tell(news, change);
+        }
     }
     Ok(())
 }

@@ -65,7 +65,8 @@ struct State {
     used: bool,
     opens_no_queue: bool,
     takes_no_fetch: bool,
-    panics: bool,
+    /// Panics that are still to come.
+    panics: u32,
 }
 
 /// The kernel.
@@ -108,7 +109,7 @@ impl Pretended {
 
     /// Makes the thread of the next queue that has a request panic. The kernel fails its requests.
     pub(super) fn panic(&self) {
-        self.state().panics = true;
+        self.state().panics = 1;
     }
 
     pub(super) fn set_used(&self, used: bool) {
@@ -345,7 +346,7 @@ impl Queue for PretendedQueue {
 
     fn exchange(&mut self, came: &mut Vec<(u16, i32)>) -> io::Result<()> {
         self.with(|queue| came.extend(queue.came.drain(..)));
-        if !came.is_empty() && std::mem::take(&mut self.kernel.state().panics) {
+        if !came.is_empty() && std::mem::take(&mut self.kernel.state().panics) > 0 {
             self.with(|queue| {
                 let busy = queue.tags.iter_mut().filter(|tag| **tag == Tag::Busy);
                 busy.for_each(|tag| *tag = Tag::Answered(-Errno::IO.raw_os_error()));

@@ -1,4 +1,4 @@
-//! Threads that help: their panics fail one function, which the log and `ctl stats` name, or stop the
+//! Helper threads: their panics fail one function, which the log and `ctl stats` name, or stop the
 //! server cleanly. None of them goes unnoticed.
 
 use super::{can_inject, check_refuses, check_served, faulty, mount, serve};
