@@ -25,6 +25,7 @@ const NEEDS: &[(&str, &str)] = &[
     ("time", "time"),
     ("mpirun", "openmpi-bin"),
     ("ip", "iproute2"),
+    ("dmsetup", "dmsetup"),
     ("mkfs.ext4", "e2fsprogs"),
     ("mkfs.xfs", "xfsprogs"),
     ("mkfs.btrfs", "btrfs-progs"),

@@ -42,6 +42,14 @@ impl Output {
     }
 }
 
+/// Returns the factor for time limits from the environment variable FACTOR, for a machine that is
+/// slow or busy; 1 if it is not set.
+pub(crate) fn time_factor() -> Result<u64> {
+    let Ok(factor) = std::env::var("FACTOR") else { return Ok(1) };
+    let factor = factor.parse().ok().filter(|&factor| factor > 0);
+    factor.context("FACTOR, which multiplies time limits, is not a positive integer")
+}
+
 /// The root of this workspace, looked for upwards from the current directory.
 pub(crate) fn workspace() -> Result<PathBuf> {
     let start = std::env::current_dir().context("find the current directory")?;

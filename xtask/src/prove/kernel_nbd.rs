@@ -1,20 +1,28 @@
 //! The kernel's NBD client against `larder serve`: file systems, verified I/O, a growing volume, a
 //! server that hangs and a server that is killed. The script `xtask/guest/kernel-nbd` runs the
 //! steps in the guest and prints the claims.
+//!
+//! In the guest, dm-log-writes records what the server writes to a store with ext4 on it.
+//! [`records`] replays and checks the record outside.
+
+mod records;
+mod replay;
 
 use super::prelude::*;
 use crate::guest::CANNOT_START;
 
-/// Size of the disk of the guest, as the script expects it.
+/// Size of the first disk of the guest, as the script expects it.
 const DISK_MIB: u64 = 384;
-/// Copies the files in `/out` to a directory from which programs can run.
-const COMMAND: &str = "cp /out/* /tmp && /tmp/kernel-nbd";
 
 pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     let what = "the kernel's NBD client";
-    let programs = ["nbd-client", "mkfs.ext4", "e2fsck", "resize2fs", "fio", "jq"];
+    #[rustfmt::skip]
+    let programs = [
+        "nbd-client", "mkfs.ext4", "e2fsck", "debugfs", "resize2fs", "fio", "jq", "dmsetup",
+    ];
     need(absent(&programs))?;
-    let disk = image::sparse(&env.file("guest.disk"), DISK_MIB * MIB)?;
+    let mut disks = vec![image::sparse(&env.file("guest.disk"), DISK_MIB * MIB)?];
+    disks.extend(records::disks(env)?);
     // Copied, since the guest does not see the directory for temporary files, which may contain the
     // source tree.
     let (guest, out) = (env.root.join("xtask/guest"), env.file("guest"));
@@ -26,9 +34,14 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
         std::fs::copy(from, out.join(to)).with_context(|| format!("copy {to}"))?;
     }
     let begun = Instant::now();
+    let factor = run::time_factor()?;
+    let limit_s = (1200 * factor).to_string();
+    let disks = disks.into_iter().flat_map(|disk| ["--disk".into(), disk]);
+    // Copied again, to a directory from which programs can run.
+    let command = format!("cp /out/* /tmp && FACTOR={factor} /tmp/kernel-nbd");
     // The guest ends with this process, even after kill -9.
     let ended = keep(cmd!(
-        "setpriv --pdeathsig TERM {guest}/run --timeout 600 --disk {disk} --out {out} {COMMAND}"
+        "setpriv --pdeathsig TERM {guest}/run --timeout {limit_s} {disks...} --out {out} {command}"
     ))?;
     say!("{}", ended.stderr);
     if ended.code == Some(CANNOT_START) {
@@ -41,5 +54,7 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
         format!("exit code {code}, {seconds} s with an emulated processor"),
         ended.ok(),
     );
-    claims.collect(&ended.stdout)
+    claims.collect(&ended.stdout)?;
+    records::check(env, claims);
+    Ok(())
 }

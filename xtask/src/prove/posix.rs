@@ -183,7 +183,8 @@ impl Matrix<'_> {
         let read = |name: &str| std::fs::read_to_string(file(name)).unwrap_or_default();
         let _rings = if variant.has_rings() { crate::rings::on()? } else { None };
         let _loops = Cleanup::with(DETACH, &[&file("loops").to_string_lossy()])?;
-        let limit_s = suite.limit_s * if variant.is_in_guest() { 4 } else { 1 };
+        let factor = run::time_factor()?;
+        let limit_s = suite.limit_s * factor * if variant.is_in_guest() { 4 } else { 1 };
         let started = Daemon::start(suite.name, self.env.dir(), |_| {
             let (script, name) = (self.env.root.join("xtask/posix/run"), suite.name);
             let [first, count] = [seeds.start, seeds.end - seeds.start].map(|it| it.to_string());
@@ -191,7 +192,8 @@ impl Matrix<'_> {
             command.env("WORK", work.path()).env("TOOLS", &self.tools);
             command.env("LARDER", &self.env.larder).env("LIMIT", limit_s.to_string());
             command.env("KIND", variant.kind).env("FS", variant.fs);
-            command.env("OPTIONS", variant.options).env("FACTOR", self.env.either("5", "1"));
+            command.env("OPTIONS", variant.options).env("LENGTH", self.env.either("5", "1"));
+            command.env("FACTOR", factor.to_string());
             command
         })?;
         let ended = started.wait(Duration::from_secs(limit_s + 60));
