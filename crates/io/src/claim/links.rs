@@ -1,16 +1,15 @@
 //! Search for other names (hard links) of a claimed file inside a claimed directory.
 //!
 //! The kernel does not report the names of an inode, so the search reads directory entries, without
-//! opening files. A search that takes too long counts as a match.
+//! opening files. A search that takes too long counts as a match. All searches with one snapshot of
+//! the machine share their time: other users may publish many claims.
 
 use super::footprint::{Inode, Node, Part, Place};
 use super::machine::ThisMachine;
 use rustix::fd::OwnedFd;
 use rustix::fs::{Dir, FileType, Mode, OFlags};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-/// Time limit of a search.
-const SEARCH_MAX: Duration = Duration::from_secs(5);
 /// Deeper directories are not searched, and count as a match.
 const DEPTH_MAX: usize = 256;
 
@@ -25,7 +24,7 @@ pub(super) fn may_hold(files: &[Part], trees: &[Part], machine: &ThisMachine) ->
         _ => None,
     });
     let Some((filesystem, inode)) = filesystem.zip(inode) else { return false };
-    let end = Instant::now() + SEARCH_MAX;
+    let end = machine.search_end();
     trees.iter().filter(|part| part.owned).any(|part| match &part.node {
         Node::Directory { place: Some(place), .. } if place.filesystem == filesystem => {
             in_place(place, inode, machine, end)
