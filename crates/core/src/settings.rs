@@ -96,6 +96,18 @@ pub enum SettingError {
         /// The volume.
         volume: String,
     },
+    /// The store has no bytes, or more than a volume can have.
+    #[error(
+        "add {volume}: its store has {length} bytes, and a volume has 1 to {}; give the store \
+         another size",
+        crate::volume::LENGTH_MAX
+    )]
+    Length {
+        /// The volume.
+        volume: String,
+        /// Bytes of its store.
+        length: u64,
+    },
     /// There are too many volumes.
     #[error("add {volume}: 65,535 volumes are there already")]
     TooManyVolumes {

@@ -32,6 +32,9 @@ use std::ops::Range;
 use std::sync::OnceLock;
 use switches::Switches;
 
+/// Maximum length of a volume in bytes. Keys of pages have no room for more.
+pub const LENGTH_MAX: u64 = (1 << 60) - 1;
+
 /// What a volume is made with.
 #[derive(Clone, Debug)]
 pub struct VolumeOptions {
@@ -190,7 +193,7 @@ impl<F: Frames> Volume<F> {
         notify: Box<dyn Notify>,
     ) -> Self {
         let VolumeOptions { name, geometry, page_blocks, tunables, .. } = options;
-        assert!(geometry.length > 0 && geometry.length < 1 << 60, "length of the store");
+        assert!(geometry.length > 0 && geometry.length <= LENGTH_MAX, "length of the store");
         let quota = Quota::new(options.min_frames, options.max_frames, shards);
         let tended = Arc::new(Recorder::default());
         Volume {

@@ -20,7 +20,7 @@ use stream::Stream;
 const PAUSE: Duration = Duration::from_millis(20);
 /// Bytes that a slow reader receives at a time.
 const SIP_BYTES: usize = 512;
-/// Length of one read of a slow reader, and of one write of a half request.
+/// Length of one read of a slow reader, of one write of a half request, and of data to cache.
 const REQUEST_BYTES: u32 = 1 << 20;
 /// Size of a piece of a payload; nine of them are more than half of one.
 static PIECE: [u8; 64_001] = [1; 64_001];
@@ -44,6 +44,9 @@ pub enum Kind {
     UnreadError,
     /// Requests the extents of the export, and reads less than all of the replies.
     UnreadStatus,
+    /// Requests data that it does not receive, and then sends requests to cache data, which have
+    /// replies without data.
+    UnreadCache,
     /// Requests as much data as the server accepts, and reads a few bytes at a time.
     SlowReader,
     /// Sends a header and half of the payload.
@@ -52,12 +55,13 @@ pub enum Kind {
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Kind; 7] = [
+    pub const ALL: [Kind; 8] = [
         Kind::Silent,
         Kind::HalfHandshake,
         Kind::OptionList,
         Kind::UnreadError,
         Kind::UnreadStatus,
+        Kind::UnreadCache,
         Kind::SlowReader,
         Kind::HalfRequest,
     ];
@@ -71,6 +75,7 @@ impl Kind {
             Kind::OptionList => "option-list",
             Kind::UnreadError => "unread-error",
             Kind::UnreadStatus => "unread-status",
+            Kind::UnreadCache => "unread-cache",
             Kind::SlowReader => "slow-reader",
             Kind::HalfRequest => "half-request",
         }
@@ -185,6 +190,13 @@ impl Client<'_> {
                 wire::negotiate(&mut stream, &self.target.export)?;
                 let status = wire::request(wire::CMD_BLOCK_STATUS, 0, 1 << 20);
                 self.send_forever(&mut stream, &status.repeat(64), true)
+            }
+            Kind::UnreadCache => {
+                wire::negotiate(&mut stream, &self.target.export)?;
+                let read = wire::request(wire::CMD_READ, 0, 8 * REQUEST_BYTES);
+                self.send(&mut stream, &read)?;
+                let cache = wire::request(wire::CMD_CACHE, 0, REQUEST_BYTES);
+                self.send_forever(&mut stream, &cache.repeat(512), false)
             }
             Kind::SlowReader => {
                 wire::negotiate(&mut stream, &self.target.export)?;

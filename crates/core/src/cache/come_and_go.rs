@@ -14,7 +14,7 @@ use crate::settings::{SettingError, check_shares};
 use crate::shard::Instance;
 use crate::sync::atomic::Ordering;
 use crate::sync::{Arc, lock};
-use crate::volume::{Volume, VolumeOptions};
+use crate::volume::{LENGTH_MAX, Volume, VolumeOptions};
 
 impl<F: Frames> Cache<F> {
     /// Adds a volume, as [`Cache::try_add_volume`] does.
@@ -31,15 +31,17 @@ impl<F: Frames> Cache<F> {
     /// Adds a volume. `notify` wakes whoever drives its store.
     ///
     /// # Errors
-    /// If the page size is none, the floors of all volumes do not fit, or there are too many.
-    ///
-    /// # Panics
-    /// If the length of the store is 0 or more than 2^60 bytes.
+    /// If the page size is none, the length of the store is 0 or more than [`LENGTH_MAX`], the
+    /// floors of all volumes do not fit, or there are too many.
     pub fn try_add_volume(
         &self,
         options: VolumeOptions,
         notify: Box<dyn Notify>,
     ) -> Result<Arc<Volume<F>>, SettingError> {
+        let length = options.geometry.length;
+        if length == 0 || length > LENGTH_MAX {
+            return Err(SettingError::Length { volume: options.name, length });
+        }
         let _one_at_a_time = lock(&self.settings);
         let others = self.volumes();
         let shares = others.iter().map(|volume| volume.share()).chain([options.share()]);

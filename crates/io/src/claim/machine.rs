@@ -8,12 +8,16 @@ use super::footprint::{Disk, FileSystem, Inode, Machine, Place};
 use crate::mount_table::{self, MountLine, device_number, unescape};
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::fs::{FileType, Mode, OFlags, Stat, major, minor};
+use std::cell::OnceCell;
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// Bytes of a sector in sysfs.
 const SECTOR: u64 = 512;
+/// Time limit of all searches for other names of files.
+const SEARCH_MAX: Duration = Duration::from_secs(5);
 /// Number of times that the list of locks is read for one that is not in it.
 const LISTINGS: usize = 4;
 /// The ioctl number of `LOOP_GET_STATUS64`.
@@ -56,11 +60,18 @@ pub(crate) struct Located {
 #[derive(Debug)]
 pub(crate) struct ThisMachine {
     mounts: Vec<MountLine>,
+    /// The end of all searches for other names of files, set by the first one.
+    search_end: OnceCell<Instant>,
 }
 
 impl ThisMachine {
     pub(crate) fn look() -> Self {
-        ThisMachine { mounts: mount_table::read() }
+        ThisMachine { mounts: mount_table::read(), search_end: OnceCell::new() }
+    }
+
+    /// Returns when a search for other names of files must have ended.
+    pub(crate) fn search_end(&self) -> Instant {
+        *self.search_end.get_or_init(|| Instant::now() + SEARCH_MAX)
     }
 
     /// All mounts.

@@ -24,6 +24,8 @@ const TURN: &str = "lock";
 const CLAIM_BYTES_MAX: u64 = 1 << 20;
 /// Maximum number of claims that are read per user.
 const CLAIMS_MAX: usize = 4096;
+/// Maximum length of all claims that are read of another user. One long file may have many names.
+const CLAIMS_BYTES_MAX: u64 = 1 << 20;
 /// Interval of attempts to claim data whose last mount is gone.
 const RETRY: Duration = Duration::from_millis(5);
 /// A wait that lasts longer than this is logged.
@@ -198,13 +200,13 @@ impl Registry {
     ) -> Vec<Foreign> {
         let own: Vec<_> = held.iter().filter_map(|held| held.file.as_ref()).chain(own).collect();
         let is_own = |name: &str| own.iter().any(|(_, own)| own == name);
-        let mut found: Vec<_> = read_all(directory.as_fd(), is_own)
+        let mut found: Vec<_> = read_all(directory.as_fd(), is_own, u64::MAX)
             .into_iter()
             .map(|record| Foreign { record, user: None })
             .collect();
         if self.reads_users {
             for (user, directory) in directories_of_users() {
-                let records = read_all(directory.as_fd(), |_| false);
+                let records = read_all(directory.as_fd(), |_| false, CLAIMS_BYTES_MAX);
                 found
                     .extend(records.into_iter().map(|record| Foreign { record, user: Some(user) }));
             }
@@ -388,8 +390,10 @@ fn settled_conflict(
     let mut others = look();
     loop {
         let (refusal, other) = others.iter().find_map(|other| {
-            let refusal = conflict(record, &other.record, machine)?;
-            other.is_credible().then_some((refusal, other))
+            overlap(&record.parts, &other.record.parts)?;
+            // The search for other names takes time, which no false claim may cause.
+            let refusal = other.is_credible().then(|| conflict(record, &other.record, machine))??;
+            Some((refusal, other))
         })?;
         let now = look();
         let remains = || now.iter().any(|it| it.record == other.record);
@@ -533,14 +537,19 @@ fn withdraw(directory: &PrivateDirectory, file: Option<(OwnedFd, String)>) {
     debug_assert!(unlocked.is_ok(), "{unlocked:?}");
 }
 
-/// Returns the claims of live processes in a directory.
-fn read_all(directory: impl AsFd, is_own: impl Fn(&str) -> bool) -> Vec<Record> {
+/// Returns the claims of live processes in a directory, up to a total length.
+fn read_all(
+    directory: impl AsFd,
+    is_own: impl Fn(&str) -> bool,
+    mut bytes_max: u64,
+) -> Vec<Record> {
     let directory = directory.as_fd();
     let names = names(directory).into_iter().filter(|name| !is_own(name));
     let read = |name: String| {
         let (file, _) = open(directory, &name).filter(|(_, is_live)| *is_live)?;
         let mut text = Vec::new();
-        file.take(CLAIM_BYTES_MAX).read_to_end(&mut text).ok()?;
+        file.take(CLAIM_BYTES_MAX.min(bytes_max)).read_to_end(&mut text).ok()?;
+        bytes_max -= text.len() as u64;
         Record::decode(&String::from_utf8_lossy(&text))
     };
     names.filter_map(read).collect()
@@ -686,5 +695,28 @@ mod tests {
             }
         });
         one.release(number);
+    }
+
+    /// A hard link costs its user nothing, and one lock holds for all names of a file.
+    #[test]
+    fn claims_of_another_user_take_bounded_memory_however_many_names_they_have() {
+        let directory = tempfile::tempdir().unwrap();
+        let part = |inode| Part { node: Node::File((1, inode)), range: 0..1, owned: true };
+        let parts: Vec<_> = (0..20_000).map(part).collect();
+        let record =
+            Record { pid: 1, what: "x".to_owned(), read_only: false, mount: None, at: None, parts };
+        let text = record.encode();
+        let first = directory.path().join("1-0");
+        std::fs::write(&first, &text).unwrap();
+        for name in 1..100 {
+            std::fs::hard_link(&first, directory.path().join(format!("1-{name}"))).unwrap();
+        }
+        let locked = File::open(&first).unwrap();
+        rustix::fs::flock(&locked, FlockOperation::LockExclusive).unwrap();
+        let opened = File::open(directory.path()).unwrap();
+        let found = read_all(&opened, |_| false, CLAIMS_BYTES_MAX);
+        let parts = found.iter().map(|record| record.parts.len()).sum::<usize>();
+        let whole = usize::try_from(CLAIMS_BYTES_MAX).unwrap() / text.len() * 20_000;
+        assert!(found[0] == record && parts <= whole + 20_000, "{parts} parts");
     }
 }

@@ -7,8 +7,8 @@ use larder_core::units::BLOCK_BYTES_U64;
 
 /// Extents in one answer.
 const EXTENTS_MAX: usize = 1024;
-/// A hole is looked through for blocks that only the cache has, this many bytes at a time: the
-/// client asks again for the rest.
+/// Maximum length of holes that are searched for blocks that only the cache has, for one answer:
+/// the client asks again for the rest.
 const HOLE_BYTES_MAX: u64 = 1 << 30;
 
 /// The runs of `offset..offset + len`, each with its length and whether it is a hole, which reads
@@ -23,11 +23,12 @@ pub(super) fn extents(
 ) -> Vec<(u32, bool)> {
     let end = offset + u64::from(len);
     let mut found: Vec<(u32, bool)> = Vec::new();
-    let mut at = offset;
-    while at < end && found.len() < EXTENTS_MAX {
+    let (mut at, mut search_bytes) = (offset, HOLE_BYTES_MAX);
+    while at < end && found.len() < EXTENTS_MAX && search_bytes > 0 {
         let extent = map.extent(at, end - at);
         let (run, hole) = if extent.hole {
-            let (run, hole) = look_through(cache, volume, at, extent.len.min(HOLE_BYTES_MAX));
+            let (run, hole) = look_through(cache, volume, at, extent.len.min(search_bytes));
+            search_bytes -= run;
             // What was only in the cache may have been written before the cache was looked at, and
             // after the store was.
             let extent = map.extent(at, run);

@@ -25,6 +25,8 @@ use larder_core::volume::VolumeOptions;
 
 /// Volumes end at a multiple of the largest page.
 const LENGTH_STEP: u64 = 1 << 20;
+/// Maximum length of a volume: the last multiple that a cache takes.
+const LENGTH_MAX: u64 = larder_core::volume::LENGTH_MAX / LENGTH_STEP * LENGTH_STEP;
 /// Maximum number of volumes in a simulation: each has a store, queues and a curve.
 const VOLUMES_MAX: usize = 4096;
 /// An object takes at least this much room of the volume that stands for a trace of objects.
@@ -152,7 +154,9 @@ pub enum WholeError {
     #[error("simulate the whole cache over a trace of objects: it has no places in a volume")]
     Objects,
     /// The trace asks for something beyond what a volume can be.
-    #[error("simulate the whole cache: a request reaches byte {end}, a volume ends at 2^60")]
+    #[error(
+        "simulate the whole cache: a request reaches byte {end}, a volume has at most {LENGTH_MAX}"
+    )]
     TooFar {
         /// The end of the request.
         end: u64,
@@ -202,7 +206,7 @@ impl Lengths {
 
     fn reach(&mut self, record: &Record) -> Result<(), WholeError> {
         let end = record.offset.saturating_add(record.len).max(SECTOR_BYTES);
-        if end > 1 << 60 {
+        if end > LENGTH_MAX {
             return Err(WholeError::TooFar { end });
         }
         let volume = record.volume as usize;

@@ -1,6 +1,8 @@
 //! Traces in Parquet, in and out: what other tools (`DuckDB`, Polars, pandas) open. The columns are
 //! in docs/FORMATS.md. The only file that knows the crate `parquet`.
 
+mod pages;
+
 use super::decode::{Bad, check};
 use super::names::AllNames;
 use super::{Addressing, NameOf, Op, Record, Source, TraceError};
@@ -272,6 +274,8 @@ impl Column {
 struct ParquetReader {
     name: String,
     file: SerializedFileReader<File>,
+    /// The same file, for checks of what the crate believes.
+    unchecked: File,
     /// Where each of [`COLUMNS`] is in the file.
     places: [Option<usize>; COLUMNS.len()],
     addressing: Addressing,
@@ -295,6 +299,7 @@ pub(super) fn open(
         place: "metadata".to_owned(),
         reason,
     };
+    let unchecked = file.try_clone().map_err(|error| bad(error.to_string()))?;
     let file =
         guarded(|| SerializedFileReader::new(file)).map_err(|error| bad(error.to_string()))?;
     let metadata = file.metadata().file_metadata();
@@ -317,6 +322,7 @@ pub(super) fn open(
     Ok(Box::new(ParquetReader {
         name: name.to_owned(),
         file,
+        unchecked,
         places,
         addressing,
         names: AllNames::new(),
@@ -346,7 +352,7 @@ impl ParquetReader {
             .iter()
             .enumerate()
             .filter_map(|(which, at)| Some((which, (*at)?)))
-            .map(|(which, at)| guarded(|| open_column(&*group, which, at)))
+            .map(|(which, at)| guarded(|| open_column(&self.unchecked, &*group, which, at)))
             .collect();
         self.columns = columns.map_err(|error| self.wrong(&error))?;
         self.left = rows.ok().ok_or_else(|| self.wrong("a group of a negative number of rows"))?;
@@ -392,6 +398,7 @@ fn guarded<T>(read: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, Parqu
 }
 
 fn open_column(
+    file: &File,
     group: &dyn RowGroupReader,
     which: usize,
     at: usize,
@@ -401,6 +408,8 @@ fn open_column(
     if dictionary.min(schema.data_page_offset()).min(schema.compressed_size()) < 0 {
         return Err(ParquetError::General(format!("column {} lies nowhere", COLUMNS[which])));
     }
+    let (start, length) = schema.byte_range();
+    pages::check(file, start..start.saturating_add(length))?;
     let reader = group.get_column_reader(at)?;
     let name = COLUMNS[which];
     let is_text = which == OP || which >= FIRST_NAME;

@@ -162,8 +162,9 @@ impl Summary {
 
 /// The class of a size.
 fn size_class(len: u64) -> usize {
-    let doubled = len.max(512).next_power_of_two().trailing_zeros() - 9;
-    usize::try_from(doubled).expect("less than 64").min(SIZE_CLASSES - 1)
+    let largest = 512 << (SIZE_CLASSES - 1);
+    let rounded = len.clamp(512, largest).next_power_of_two();
+    usize::try_from(rounded.trailing_zeros() - 9).expect("less than 64")
 }
 
 #[cfg(test)]
@@ -173,6 +174,8 @@ mod tests {
     #[test]
     fn sizes_and_sequences_are_told() {
         assert_eq!([0, 512, 513, 4096, 4097, 1 << 40].map(size_class), [0, 0, 1, 3, 4, 23]);
+        // Objects may have any length.
+        assert_eq!([1 << 32, (1 << 32) + 1, u64::MAX].map(size_class), [23, 23, 23]);
         let mut summary = Summary::new(Addressing::Bytes);
         let record = Record { len: 4096, ..Record::default() };
         for (time_ns, offset, volume) in [(0, 0, 0), (10, 4096, 0), (20, 4096, 1), (25, 8192, 0)] {

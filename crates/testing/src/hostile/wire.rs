@@ -13,6 +13,7 @@ pub(super) const OPT_SET_META_CONTEXT: u32 = 10;
 pub(super) const CMD_READ: u16 = 0;
 pub(super) const CMD_WRITE: u16 = 1;
 pub(super) const CMD_DISC: u16 = 2;
+pub(super) const CMD_CACHE: u16 = 5;
 pub(super) const CMD_BLOCK_STATUS: u16 = 7;
 
 /// Length of the header of a structured reply, with the offset of its data.

@@ -130,7 +130,7 @@ const CASES: [(&str, Fill, &[&str], u64); 12] = [
     ("line.csv", trace_line, &["trace", "summary", "line.csv"], 5),
     ("names.csv", trace_names, &["trace", "summary", "names.csv"], 12),
     ("volumes.csv", trace_volumes, &["trace", "summary", "volumes.csv"], 60),
-    ("again.csv", trace_volumes, &["sim", "again.csv", "--sizes", "1MiB"], 60),
+    ("again.csv", trace_volumes, &["sim", "again.csv", "--size", "1MiB"], 60),
     // A larger file must only be refused as too large.
     ("config", config, &["check-config", "config"], 1),
     ("nested-config", nesting, &["check-config", "nested-config"], 1),

@@ -4,7 +4,7 @@ use super::rig::{Rig, options, tuned};
 use larder_core::cache::HitRead;
 use larder_core::clock::SECOND;
 use larder_core::counters::{Counter, Gauge};
-use larder_core::lane::Completion;
+use larder_core::lane::{Completion, Silent};
 use larder_core::mapping::{Access, Mapping};
 use larder_core::mode::WriteMode;
 use larder_core::pinned::PinError;
@@ -12,7 +12,7 @@ use larder_core::request::{Assembly, Status};
 use larder_core::settings::SettingError;
 use larder_core::store::{Fault, StoreErrorKind};
 use larder_core::units::BLOCK_BYTES_U64 as BLOCK;
-use larder_core::volume::VolumeOptions;
+use larder_core::volume::{LENGTH_MAX, VolumeOptions};
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
@@ -174,6 +174,23 @@ fn a_store_that_became_short_fails_beyond_its_end_only() {
     rig.disks[0].plan.set(vec![Fault::Shrunk(10 * BLOCK)]);
     assert!(rig.read(&mut lane, 9).is_ok(), "the last block that it has");
     assert_eq!(rig.read(&mut lane, 10).unwrap_err().kind, StoreErrorKind::Short);
+}
+
+/// An upstream server may announce any length.
+#[test]
+fn a_store_with_more_bytes_than_a_volume_can_have_is_refused() {
+    let rig = Rig::new(64, [options(64)]);
+    let add = |length| {
+        let mut wanted = options(64);
+        wanted.geometry.length = length;
+        rig.cache.try_add_volume(wanted, Box::new(Silent)).map(drop)
+    };
+    for length in [0, LENGTH_MAX + 1, 1 << 63, u64::MAX] {
+        let refused = add(length).unwrap_err();
+        assert!(matches!(refused, SettingError::Length { .. }), "{length}: {refused}");
+    }
+    add(LENGTH_MAX).unwrap();
+    rig.cache.check(rig.now);
 }
 
 #[test]

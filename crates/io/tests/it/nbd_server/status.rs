@@ -77,6 +77,27 @@ fn what_only_the_cache_has_is_data() {
     service.end();
 }
 
+/// Each block of a hole takes time, and a client may ask for 4 GiB with a few bytes.
+#[test]
+fn one_answer_searches_a_bounded_part_of_a_hole() {
+    let dir = TempDir::new().unwrap();
+    let (path, length) = (dir.path().join("sparse"), 3072 * MIB);
+    File::create_new(&path).unwrap().set_len(length).unwrap();
+    let engine = engine(16 * MIB);
+    let opened = open(&path, OpenOptions::default(), engine.clock()).unwrap();
+    let options = VolumeOptions::new("disk", geometry(length));
+    let volume = engine.add_volume(options, opened.store).unwrap();
+    keep_dirty(&volume);
+    let service = Service::start(engine, volume, opened.map, ServerLimits::default(), false);
+    let mut client = service.connect(true);
+    client.write_at(length - 4096, &[1; 4096], false).unwrap();
+    let extents = client.block_status(0, 3072 << 20).unwrap();
+    assert_eq!(extents.iter().map(|extent| extent.len).sum::<u32>(), 1 << 30);
+    assert_eq!(runs(&mut client, length), [(length - 4096, HOLE), (4096, DATA)]);
+    client.disconnect().unwrap();
+    service.end();
+}
+
 /// A block that goes to the store while its state is asked for is data at every moment.
 #[test]
 fn a_block_on_its_way_to_the_store_is_never_a_hole() {

@@ -163,9 +163,14 @@ fn objects_have_no_place_in_a_volume() {
         }
     }
     assert!(matches!(Lengths::of(&mut Objects), Err(WholeError::Objects)));
-    let far = Record { offset: 1 << 60, len: 1, ..Record::default() };
-    let error = Lengths::of(&mut Listed(vec![far])).unwrap_err();
-    assert!(matches!(error, WholeError::TooFar { .. }), "{error}");
+    let at = |offset| vec![Record { offset, len: 1, ..Record::default() }];
+    for far in [(1 << 60) - (1 << 20), (1 << 60) - 1, 1 << 60, u64::MAX] {
+        let error = Lengths::of(&mut Listed(at(far))).unwrap_err();
+        assert!(matches!(error, WholeError::TooFar { .. }), "{error}");
+    }
+    let last = at((1 << 60) - (1 << 20) - 1);
+    let totals = run(&last, &options(700, PolicyKind::Lru)).totals;
+    assert_eq!(totals.read_pages(), 1);
 }
 
 #[test]

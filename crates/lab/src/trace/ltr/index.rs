@@ -94,10 +94,13 @@ impl Index {
         let (end, records) = (bytes::u64_at(&trailer, 8), bytes::u64_at(&trailer, 16));
         let sections = bytes::u64_at(&trailer, 24);
         let mut entries = Vec::new();
+        let mut free = HEADER_BYTES as u64..end.min(length);
         file.seek(SeekFrom::Start(end.min(length)))?;
         while (entries.len() as u64) < sections {
             match read_section(file)? {
-                Some(more) if !more.is_empty() => entries.extend(more),
+                Some(more) if !more.is_empty() && are_apart(&more, &mut free) => {
+                    entries.extend(more);
+                }
                 _ => return Ok(None),
             }
         }
@@ -136,6 +139,18 @@ impl Index {
         }
         pieces
     }
+}
+
+/// Takes the frame of each section from the front of the `free` bytes; false if sections overlap,
+/// are not in the order of the file, or lie outside. So a file has at most one entry for each
+/// [`FRAME_BYTES`] of it, and none of its bytes is read for two of them.
+fn are_apart(entries: &[Entry], free: &mut Range<u64>) -> bool {
+    entries.iter().all(|entry| {
+        let behind = entry.offset.saturating_add(FRAME_BYTES as u64);
+        let is_free = entry.offset >= free.start && behind <= free.end;
+        free.start = behind;
+        is_free
+    })
 }
 
 /// The entries of the section at which the file stands; none if it is damaged.

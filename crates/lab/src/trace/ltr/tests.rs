@@ -2,7 +2,11 @@
 
 use super::super::tests::drain;
 use super::super::{Addressing, BoxedSource, NameOf, OpenOptions, Record, TraceError, open_stream};
-use super::{BLOCK_RECORDS_MAX, HEADER_BYTES, Index, Writer, WriterOptions};
+use super::section::{Kind, pack};
+use super::{
+    BLOCK_RECORDS_MAX, END_MAGIC, Entry, FRAME_BYTES, HEADER_BYTES, Index, TRAILER_BYTES, Writer,
+    WriterOptions,
+};
 use crate::random::Random;
 use std::io::Cursor;
 
@@ -199,6 +203,48 @@ fn the_index_finds_times() {
     let blocks = [starts[3]..starts[4], starts[4]..starts[5]];
     assert_eq!(index.pieces(&(250_000..350_000)), [names.clone(), blocks].concat());
     assert_eq!(index.pieces(&(5_000_000..6_000_000)), names);
+}
+
+/// Returns sections with another index behind them.
+fn with_index(sections: &[u8], entries: &[Entry]) -> Vec<u8> {
+    let raw: Vec<u8> = entries.iter().flat_map(|entry| entry.to_bytes()).collect();
+    let mut packer = zstd::bulk::Compressor::new(1).unwrap();
+    let mut section = Vec::new();
+    pack((Kind::Index, 0, 0), &raw, &mut packer, &mut section).unwrap();
+    let mut trailer = [0; TRAILER_BYTES];
+    trailer[..8].copy_from_slice(&END_MAGIC);
+    trailer[8..16].copy_from_slice(&(sections.len() as u64).to_le_bytes());
+    trailer[24..32].copy_from_slice(&(entries.len() as u64).to_le_bytes());
+    let crc = crc32c::crc32c(&trailer[..36]);
+    trailer[36..].copy_from_slice(&crc.to_le_bytes());
+    [sections, &section, &trailer].concat()
+}
+
+/// Entries pack well, so an index of a short file could hold any number of them, and each could
+/// make the reader take the whole file.
+#[test]
+fn an_index_whose_sections_overlap_is_not_used() {
+    let bytes = file(&records(1_000));
+    let index = Index::read(&mut Cursor::new(&bytes)).unwrap().unwrap();
+    let sections = &bytes[..usize::try_from(index.end).unwrap()];
+    let read = |entries: &[Entry]| {
+        Index::read(&mut Cursor::new(with_index(sections, entries))).unwrap().map(|it| it.entries)
+    };
+    let entries = &index.entries;
+    assert_eq!(read(entries), Some(entries.clone()));
+    let moved = |entry: Entry, offset| Entry { offset, ..entry };
+    let (first, second) = (entries[0], entries[1]);
+    for (what, wrong) in [
+        ("a section twice", [first, first]),
+        ("backwards", [second, first]),
+        ("within the header", [moved(first, 0), second]),
+        ("within another section", [first, moved(second, first.offset + FRAME_BYTES as u64 - 1)]),
+        ("beyond the sections", [first, moved(second, index.end - FRAME_BYTES as u64 + 1)]),
+        ("beyond 2^64", [first, moved(second, u64::MAX)]),
+    ] {
+        assert_eq!(read(&wrong), None, "{what}");
+    }
+    assert_eq!(read(&vec![first; 100_000]), None, "more sections than the file has room for");
 }
 
 #[test]

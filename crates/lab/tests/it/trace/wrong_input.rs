@@ -135,6 +135,25 @@ fn damaged_parquet_is_an_error_and_not_a_panic() {
     }
 }
 
+/// The crate that reads Parquet unpacks a page as a whole.
+#[test]
+fn a_page_of_parquet_that_unpacks_to_two_gigabytes_is_refused() {
+    let records = anything(&mut Random::from_seed(5), 2_000, Addressing::Bytes);
+    let Some(target) = Target::from_name("parquet") else {
+        larder_testing::skip("this build does not have the feature parquet");
+        return;
+    };
+    let mut bytes = written(&records, target, Addressing::Bytes);
+    // The first page follows the magic number. Its header is in Thrift's compact protocol.
+    let lengths = b"\x15\0\x15\xfe\xff\xff\xff\x0f\x15\x10";
+    let data_page = b"\x2c\x15\x02\x15\0\x15\x06\x15\x06\0\0";
+    let header = [&lengths[..], data_page].concat();
+    bytes[4..4 + header.len()].copy_from_slice(&header);
+    let mut source = reopened(&bytes, target, 0).unwrap();
+    let error = drain(&mut source).unwrap_err().to_string();
+    assert!(error.contains("a page has 2147483647 bytes"), "{error}");
+}
+
 #[test]
 fn times_and_volumes_beyond_what_consumers_expect_are_bad_records() {
     let header = "time_ns,offset,len,latency_ns,volume,file,process,op,class,\

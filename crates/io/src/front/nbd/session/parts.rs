@@ -15,7 +15,8 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::ops::Range;
 
-/// Parts of one connection at a time; a client with more requests under way than this waits.
+/// Requests of one connection at a time, and parts of them; a client with more of them under way
+/// waits. A large read, or one that only fills the cache, may have no part for a while.
 const PARTS_MAX: usize = 512;
 /// Bytes of writes that wait for room or for a fill, kept here so that other requests can go on.
 const PARKED_BYTES_MAX: usize = 1 << 20;
@@ -164,6 +165,7 @@ impl Parts {
         self.stalled.is_empty()
             && self.parked_bytes <= PARKED_BYTES_MAX
             && self.under_way.len() - self.free.len() < PARTS_MAX
+            && self.requests_len < PARTS_MAX
             && self.delayed.len() < PARTS_MAX
     }
 
