@@ -93,6 +93,9 @@ impl Index {
         }
         let (end, records) = (bytes::u64_at(&trailer, 8), bytes::u64_at(&trailer, 16));
         let sections = bytes::u64_at(&trailer, 24);
+        if sections > length / FRAME_BYTES as u64 {
+            return Ok(None);
+        }
         let mut entries = Vec::new();
         file.seek(SeekFrom::Start(end.min(length)))?;
         while (entries.len() as u64) < sections {
@@ -101,7 +104,21 @@ impl Index {
                 _ => return Ok(None),
             }
         }
-        Ok(Some(Index { entries, records, end }))
+        let index = Index { entries, records, end };
+        Ok(index.is_in_order(length).then_some(index))
+    }
+
+    /// Returns whether the sections lie behind one another in a file of this length. Then no byte is
+    /// read twice.
+    fn is_in_order(&self, length: u64) -> bool {
+        let mut behind = HEADER_BYTES as u64;
+        for entry in &self.entries {
+            if entry.offset < behind {
+                return false;
+            }
+            behind = entry.offset.saturating_add(FRAME_BYTES as u64);
+        }
+        behind <= self.end && self.end <= length
     }
 
     /// The sections of names, one behind the other.

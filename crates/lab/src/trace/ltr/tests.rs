@@ -2,7 +2,10 @@
 
 use super::super::tests::drain;
 use super::super::{Addressing, BoxedSource, NameOf, OpenOptions, Record, TraceError, open_stream};
-use super::{BLOCK_RECORDS_MAX, HEADER_BYTES, Index, Writer, WriterOptions};
+use super::section::{Kind, pack};
+use super::{
+    BLOCK_RECORDS_MAX, FRAME_BYTES, HEADER_BYTES, Index, TRAILER_BYTES, Writer, WriterOptions,
+};
 use crate::random::Random;
 use std::io::Cursor;
 
@@ -60,6 +63,30 @@ fn a_sample_says_what_it_is_of() {
     assert_eq!(drain(&mut source).unwrap().len(), 7);
     assert_eq!(source.sample(), 16);
     assert!(matches!(&source.notes()[..], [note] if note.contains("of 16 pages one")));
+}
+
+#[test]
+fn an_index_that_names_a_section_twice_is_no_index() {
+    let bytes = file(&records(100));
+    let index = Index::read(&mut Cursor::new(&bytes)).unwrap().unwrap();
+    let names = index.entries[0];
+    let raw = names.to_bytes().repeat(100_000);
+    let mut section = Vec::new();
+    let mut packer = zstd::bulk::Compressor::new(3).unwrap();
+    pack((Kind::Index, 100_000, 0), &raw, &mut packer, &mut section).unwrap();
+    // In place of the index, and with room for so many sections.
+    let end = usize::try_from(index.end).unwrap();
+    let room = vec![0; 100_000 * FRAME_BYTES];
+    let mut hostile =
+        [&bytes[..end], &section, &room, &bytes[bytes.len() - TRAILER_BYTES..]].concat();
+    let trailer = hostile.len() - TRAILER_BYTES;
+    hostile[trailer + 24..trailer + 32].copy_from_slice(&100_000_u64.to_le_bytes());
+    let crc = crc32c::crc32c(&hostile[trailer..trailer + 36]);
+    hostile[trailer + 36..].copy_from_slice(&crc.to_le_bytes());
+    assert_eq!(Index::read(&mut Cursor::new(&hostile)).unwrap(), None);
+    // It is read from front to back.
+    let mut source = open(&hostile, 1).unwrap();
+    assert_eq!(drain(&mut source).unwrap().len(), 100);
 }
 
 #[test]
