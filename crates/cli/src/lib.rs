@@ -1,5 +1,7 @@
 //! `larder`: the command line. Glue between the library crates; the only one that knows clap.
 //!
+//! A library, so that fuzz targets reach its parsers; the program calls [`main`] and nothing else.
+//!
 //! Results go to standard output, progress and notes to standard error. Exit codes: 0 for success,
 //! 1 for a finding, 2 for wrong use or failure.
 
@@ -10,6 +12,8 @@ mod args;
 mod commands;
 mod control;
 mod counters;
+#[doc(hidden)]
+pub mod fuzzing;
 mod live;
 mod logging;
 mod output;
@@ -24,10 +28,6 @@ use clap::{Parser, Subcommand};
 use larder_report::escape;
 use std::ffi::OsStr;
 use std::process::ExitCode;
-
-/// The tables of the cache and of the simulator are looked at in random places.
-#[global_allocator]
-static ALLOCATOR: larder_mem::HugeAllocator = larder_mem::HugeAllocator;
 
 /// Tells you how much cache your storage needs, gives it that cache, and proves what it gained.
 #[derive(Debug, Parser)]
@@ -83,8 +83,9 @@ enum Command {
 /// Exit code for wrong use and failures.
 const FAILURE: u8 = 2;
 
-fn main() -> ExitCode {
-    larder_mem::map_large_pieces();
+/// Runs the command line of this process; returns its exit code.
+#[must_use]
+pub fn main() -> ExitCode {
     logging::start();
     larder_io::fault::arm_from_environment();
     let command = match Cli::try_parse() {
