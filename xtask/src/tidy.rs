@@ -40,7 +40,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("larder-mem-loom", &[]),
     ("larder-core-shuttle", &[]),
     ("larder-testing", &[]),
-    ("larder-fuzz", &["larder-core", "larder-io", "larder-lab", "larder-report"]),
+    ("larder-fuzz", &["larder", "larder-core", "larder-io", "larder-lab", "larder-report"]),
     ("larder-report", &[]),
     ("larder-io", &["larder-mem", "larder-core"]),
     ("larder-lab", &["larder-core", "larder-report"]),

@@ -11,6 +11,7 @@ use larder_io::front::fuse::MountRestrictions;
 use larder_io::front::nbd::ListenAddress;
 use larder_io::nbd_client::NbdUri;
 use larder_report::escape;
+use std::collections::HashMap;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
@@ -75,7 +76,8 @@ pub(crate) fn unknown<'a>(
     name: &str,
     known: impl IntoIterator<Item = &'a str>,
 ) -> String {
-    let known = known.into_iter();
+    // A much shorter one is not meant, and the comparison takes memory for each pair of letters.
+    let known = known.into_iter().filter(|known| known.len() * 2 >= name.len());
     let nearest = known
         .map(|known| (strsim::damerau_levenshtein(name, known), known))
         .min()
@@ -148,7 +150,7 @@ pub(crate) fn preset(text: &str) -> Result<String, String> {
 
 /// A setting of a tunable, as in `age-max=2000`.
 pub(crate) fn setting(text: &str) -> Result<(String, u64), String> {
-    let (name, value) = text.split_once('=').ok_or("write it as NAME=NUMBER")?;
+    let (name, value) = text.rsplit_once('=').ok_or("write it as NAME=NUMBER")?;
     let value = value.parse().map_err(|error| format!("\"{value}\" is not a number: {error}"))?;
     Ok((name.to_owned(), value))
 }
@@ -190,34 +192,44 @@ fn is_nbd_address(text: &str) -> bool {
         .is_some_and(|(scheme, _)| matches!(scheme, "nbd" | "nbds" | "nbd+unix" | "nbds+unix"))
 }
 
-/// `[name=]PATH` or `[name=]ADDRESS`; without a name, the file name without its ending, or the last
-/// part of the export's name.
+impl VolumeArgument {
+    /// Returns the volume at a path or an address; without a name, it is called by the file name
+    /// without its ending, or by the last part of the export's name.
+    ///
+    /// # Errors
+    /// If the address is wrong, or the name cannot be that of a volume.
+    pub(crate) fn new(name: Option<&str>, path: &str) -> Result<Self, String> {
+        if path.is_empty() {
+            return Err("a volume needs a path".into());
+        }
+        let upstream: Option<NbdUri> = if is_nbd_address(path) {
+            Some(path.parse().map_err(|error| format!("{error}"))?)
+        } else {
+            None
+        };
+        let own_name = match &upstream {
+            Some(uri) => uri.export.rsplit('/').find(|part| !part.is_empty()),
+            None => Path::new(path).file_stem().and_then(|stem| stem.to_str()),
+        };
+        let name = name.or(own_name).unwrap_or("volume").to_owned();
+        if name.contains(escape::is_unsafe) {
+            return Err(format!(
+                "{} cannot be the name of a volume: it has control characters; write NAME=PATH",
+                escape::text(&name)
+            ));
+        }
+        Ok(VolumeArgument { name, path: path.into(), upstream })
+    }
+}
+
+/// `[name=]PATH` or `[name=]ADDRESS`.
 pub(crate) fn volume(text: &str) -> Result<VolumeArgument, String> {
     let (name, path) = match text.split_once('=') {
         // A path may hold a "=" itself: a name has no slash.
         Some((name, path)) if !name.is_empty() && !name.contains('/') => (Some(name), path),
         _ => (None, text),
     };
-    if path.is_empty() {
-        return Err("a volume needs a path".into());
-    }
-    let upstream: Option<NbdUri> = if is_nbd_address(path) {
-        Some(path.parse().map_err(|error| format!("{error}"))?)
-    } else {
-        None
-    };
-    let own_name = match &upstream {
-        Some(uri) => uri.export.rsplit('/').find(|part| !part.is_empty()),
-        None => Path::new(path).file_stem().and_then(|stem| stem.to_str()),
-    };
-    let name = name.or(own_name).unwrap_or("volume").to_owned();
-    if name.contains(escape::is_unsafe) {
-        return Err(format!(
-            "{} cannot be the name of a volume: it has control characters; write NAME=PATH",
-            escape::text(&name)
-        ));
-    }
-    Ok(VolumeArgument { name, path: path.into(), upstream })
+    VolumeArgument::new(name, path)
 }
 
 /// A number of bytes, or `off`, which is 0.
@@ -254,11 +266,29 @@ pub(crate) fn named_setting(text: &str) -> Result<Named<(String, u64)>, String> 
     })
 }
 
-/// What holds for a volume: the last value of its own, else the last for all.
-pub(crate) fn value_of<'a, T>(values: &'a [Named<T>], volume: &str) -> Option<&'a T> {
-    let own = values.iter().rev().find(|named| named.volume.as_deref() == Some(volume));
-    own.or_else(|| values.iter().rev().find(|named| named.volume.is_none()))
-        .map(|named| &named.value)
+/// The values of a flag by volume: the last of its own, else the last for all.
+#[derive(Debug)]
+pub(crate) struct ByVolume<'a, T> {
+    own: HashMap<&'a str, &'a T>,
+    all: Option<&'a T>,
+}
+
+impl<'a, T> ByVolume<'a, T> {
+    pub(crate) fn new(values: &'a [Named<T>]) -> Self {
+        let mut by_volume = ByVolume { own: HashMap::new(), all: None };
+        for Named { volume, value } in values {
+            match volume {
+                Some(volume) => drop(by_volume.own.insert(volume, value)),
+                None => by_volume.all = Some(value),
+            }
+        }
+        by_volume
+    }
+
+    /// Returns what holds for a volume.
+    pub(crate) fn of(&self, volume: &str) -> Option<&'a T> {
+        self.own.get(volume).copied().or(self.all)
+    }
 }
 
 /// A number of bytes as [`bytes`] reads it, in the largest unit that needs no fraction.
@@ -346,6 +376,7 @@ mod tests {
         assert_eq!(write_mode("read-only").unwrap(), WriteMode::ReadOnly);
         assert_eq!(flush_mode("ignore").unwrap(), FlushMode::Ignore);
         assert_eq!(setting("age-max=2000").unwrap(), ("age-max".into(), 2000));
+        assert_eq!(setting("a=b.age-max=7").unwrap(), ("a=b.age-max".into(), 7));
     }
 
     #[test]
@@ -380,10 +411,11 @@ mod tests {
             texts.iter().map(|text| named(bytes)(text).unwrap()).collect()
         };
         let values = parse(&["1MiB", "a=2MiB", "3MiB", "b=x=4MiB"]);
-        assert_eq!(value_of(&values, "a"), Some(&(2 << 20)));
-        assert_eq!(value_of(&values, "b=x"), Some(&(4 << 20)));
-        assert_eq!(value_of(&values, "c"), Some(&(3 << 20)), "the last one");
-        assert_eq!(value_of(&parse(&["a=1"]), "b"), None);
+        let values = ByVolume::new(&values);
+        assert_eq!(values.of("a"), Some(&(2 << 20)));
+        assert_eq!(values.of("b=x"), Some(&(4 << 20)));
+        assert_eq!(values.of("c"), Some(&(3 << 20)), "the last one");
+        assert_eq!(ByVolume::new(&parse(&["a=1"])).of("b"), None);
         let set = named_setting("my.disk.age-max=7").unwrap();
         assert_eq!(set.volume.as_deref(), Some("my.disk"));
         assert_eq!(set.value, ("age-max".into(), 7));

@@ -9,6 +9,7 @@
 mod answers;
 mod connections;
 mod curves;
+pub(crate) mod fuzzing;
 mod jobs;
 mod keep;
 mod listen;

@@ -5,8 +5,11 @@
 //! panics if a check fails; refusing a wrong input is correct.
 
 mod files;
+mod fuse;
 mod nbd;
+mod server;
 mod traces;
+mod workloads;
 
 /// A target: its name and its function.
 pub type Target = (&'static str, fn(&[u8]));
@@ -14,6 +17,8 @@ pub type Target = (&'static str, fn(&[u8]));
 /// All targets.
 pub const TARGETS: &[Target] = &[
     ("trace", traces::trace),
+    ("trace-file", traces::trace_file),
+    ("ltr", traces::ltr),
     ("sizing", traces::sizing),
     ("perfmon", files::perfmon),
     ("record", files::record),
@@ -25,6 +30,11 @@ pub const TARGETS: &[Target] = &[
     ("nbd-server", nbd::server),
     ("nbd-client", nbd::client),
     ("nbd-uri", nbd::uri),
+    ("config", server::config),
+    ("control-api", server::control_api),
+    ("fuse-volumes", fuse::volumes),
+    ("fuse-folder", fuse::folder),
+    ("workload", workloads::workload),
 ];
 
 /// Runs a target.

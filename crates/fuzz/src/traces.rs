@@ -4,11 +4,17 @@ use larder_core::policy::PolicyKind;
 use larder_lab::sim::sizing::{Options, SizingError, measure};
 use larder_lab::trace::{
     Addressing, BoxedSource, Format, LEN_MAX, NameOf, OpenOptions, Record, TIME_NS_MAX, TraceError,
-    VOLUME_MAX, open_stream,
+    VOLUME_MAX, open as open_path, open_stream,
 };
 use larder_report::advise::goal::Goal;
+use rustix::fs::MemfdFlags;
+use std::fs::File;
 use std::io::Cursor;
 use std::num::NonZero;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::{Mutex, OnceLock};
 
 /// Maximum number of records that are read: a packed stream may hold any number.
 const RECORDS_MAX: usize = 1 << 16;
@@ -16,10 +22,32 @@ const RECORDS_MAX: usize = 1 << 16;
 /// Reads a trace. The first byte chooses the format; otherwise the format is detected by content.
 fn open(input: &[u8]) -> Result<BoxedSource, TraceError> {
     let (first, bytes) = input.split_first().unwrap_or((&0, &[]));
-    let formats: Vec<Format> = Format::all().filter(|it| *it != Format::Parquet).collect();
-    let format = usize::from(*first).checked_sub(1).and_then(|at| formats.get(at).copied());
+    let format = usize::from(*first).checked_sub(1).and_then(|at| stream_formats().nth(at));
+    let with_header;
+    let bytes = if format == Some(Format::Lcs) {
+        with_header = behind_lcs_header(bytes);
+        &with_header
+    } else {
+        bytes
+    };
     let options = OpenOptions { format, max_bad: 3, ..OpenOptions::default() };
     open_stream("input", Box::new(Cursor::new(bytes.to_vec())), &options)
+}
+
+/// Returns the formats that streams can have.
+fn stream_formats() -> impl Iterator<Item = Format> {
+    Format::all().filter(|format| *format != Format::Parquet)
+}
+
+/// Returns records of lcs behind their header; the first byte chooses the version.
+fn behind_lcs_header(bytes: &[u8]) -> Vec<u8> {
+    const MAGIC: u64 = 0x1234_5678_9abc_def0;
+    let (&version, records) = bytes.split_first().unwrap_or((&0, &[]));
+    let mut file = [MAGIC.to_le_bytes(), u64::from(version).to_le_bytes()].concat();
+    file.resize(8192 - 8, 0);
+    file.extend(MAGIC.to_le_bytes());
+    file.extend(records);
+    file
 }
 
 fn records(source: &mut BoxedSource) -> Result<Vec<Record>, TraceError> {
@@ -30,9 +58,89 @@ fn records(source: &mut BoxedSource) -> Result<Vec<Record>, TraceError> {
     Ok(records)
 }
 
-/// Checks the guarantees of a reader for all consumers.
+/// Opens a trace as a stream.
 pub(crate) fn trace(input: &[u8]) {
-    let Ok(mut source) = open(input) else { return };
+    if let Ok(source) = open(input) {
+        check(source);
+    }
+}
+
+/// Opens a trace as a file, whose index is used. The first byte chooses the format, its upper half
+/// the times that are wanted.
+pub(crate) fn trace_file(input: &[u8]) {
+    static MEMORY: OnceLock<Mutex<File>> = OnceLock::new();
+    let memory = MEMORY.get_or_init(|| {
+        let memory = rustix::fs::memfd_create("trace", MemfdFlags::CLOEXEC);
+        Mutex::new(File::from(memory.expect("a file in memory")))
+    });
+    let (first, bytes) = input.split_first().unwrap_or((&0, &[]));
+    let file = memory.lock().expect("no holder panics");
+    file.set_len(0).expect("it is ours");
+    file.write_all_at(bytes, 0).expect("there is room");
+    let path = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
+    let formats = [None, Some(Format::Larder), Some(Format::Parquet)];
+    let times = (first >> 4 != 0).then(|| 0..1 << (first >> 4) * 4);
+    let format = formats[usize::from(first & 0xf) % formats.len()];
+    let options = OpenOptions { format, max_bad: 3, times, ..OpenOptions::default() };
+    if let Ok(source) = open_path(&path, &options) {
+        check(source);
+    }
+}
+
+/// Opens a trace of our own format whose checksums are right, as a stream and as a file. Behind a
+/// byte for the header come sections: kind, count, number of the first record, length, payload.
+pub(crate) fn ltr(input: &[u8]) {
+    const KINDS: [&[u8; 4]; 5] = [b"RECS", b"NAME", b"LOST", b"INDX", b"????"];
+    let (&first, mut rest) = input.split_first().unwrap_or((&0, &[]));
+    let mut bytes = b"LARDERT\n\x01\0".to_vec();
+    bytes.extend([first % 3, 0]);
+    bytes.extend((1_u32 << (first >> 3)).to_le_bytes());
+    bytes.extend([0; 12]);
+    bytes.extend(crc32c::crc32c(&bytes).to_le_bytes());
+    let mut index = Vec::new();
+    while let Some((&[kind, count, number, low, high], behind)) = rest.split_first_chunk() {
+        let length = usize::from(u16::from_le_bytes([low, high])).min(behind.len());
+        let (raw, behind) = behind.split_at(length);
+        let kind = KINDS[usize::from(kind) % KINDS.len()];
+        index.extend((bytes.len() as u64).to_le_bytes());
+        index.extend(kind);
+        index.extend(u32::from(count).to_le_bytes());
+        index.extend(u64::from(number).to_le_bytes());
+        index.extend([0; 15]);
+        index.push(1);
+        section(&mut bytes, kind, (count, number), raw);
+        rest = behind;
+    }
+    let end = bytes.len() as u64;
+    section(&mut bytes, b"INDX", (0, 0), &index);
+    let trailer = bytes.len();
+    bytes.extend(b"LARDEND\n");
+    bytes.extend(end.to_le_bytes());
+    bytes.extend(u64::from(first).to_le_bytes());
+    bytes.extend((index.len() as u64 / 40).to_le_bytes());
+    bytes.extend([0; 4]);
+    bytes.extend(crc32c::crc32c(&bytes[trailer..]).to_le_bytes());
+    trace(&[&[0], &bytes[..]].concat());
+    trace_file(&[&[first << 4], &bytes[..]].concat());
+}
+
+/// Appends a section of a trace of our own format.
+fn section(bytes: &mut Vec<u8>, kind: &[u8; 4], (count, number): (u8, u8), raw: &[u8]) {
+    let packed = zstd::bulk::compress(raw, 1).expect("memory takes it");
+    let begin = bytes.len();
+    let length = |length: usize| u32::try_from(length).expect("an input is short").to_le_bytes();
+    bytes.extend(kind);
+    bytes.extend(length(packed.len()));
+    bytes.extend(length(raw.len()));
+    bytes.extend(u32::from(count).to_le_bytes());
+    bytes.extend(u64::from(number).to_le_bytes());
+    bytes.extend(crc32c::crc32c(&packed).to_le_bytes());
+    bytes.extend(crc32c::crc32c(&bytes[begin..]).to_le_bytes());
+    bytes.extend(packed);
+}
+
+/// Checks the guarantees of a reader for all consumers.
+fn check(mut source: BoxedSource) {
     let Ok(records) = records(&mut source) else { return };
     let objects = source.addressing() == Addressing::Objects;
     for record in records {
@@ -72,5 +180,27 @@ pub(crate) fn sizing(input: &[u8]) {
             SizingError::Reference(_) | SizingError::Objects { .. } | SizingError::Empty { .. },
         ) => {}
         Err(error) => panic!("{error}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_corpus_has_records_of_every_format() {
+        let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/trace");
+        let files = std::fs::read_dir(corpus).unwrap();
+        let inputs: Vec<_> = files.map(|it| std::fs::read(it.unwrap().path()).unwrap()).collect();
+        for (index, format) in stream_formats().enumerate() {
+            let mut inputs = inputs.iter().filter(|it| usize::from(it[0]) == index + 1);
+            let has_records = |input: &Vec<u8>| {
+                let read = open(input).and_then(|mut source| records(&mut source));
+                read.is_ok_and(|records| !records.is_empty())
+            };
+            let has_records = inputs.any(has_records);
+            // Of these a reader only says what they are.
+            assert!(has_records != (format == Format::Perfmon), "{}", format.name());
+        }
     }
 }

@@ -15,8 +15,13 @@ const LIMITS: [&str; 2] = ["-timeout=25", "-rss_limit_mb=1536"];
 
 /// A target, and the directories with the code that it tests.
 const TARGETS: &[(&str, &[&str])] = &[
+    ("config", &["crates/cli/src/commands/serve", "crates/cli/src/args.rs"]),
     ("control", &["crates/report/src"]),
+    ("control-api", &["crates/cli/src/control", "crates/cli/src/commands/serve"]),
     ("escape", &["crates/report/src"]),
+    ("fuse-folder", &["crates/io/src/front", "crates/io/src/store/files"]),
+    ("fuse-volumes", &["crates/io/src/front"]),
+    ("ltr", &["crates/lab/src/trace"]),
     ("nbd-client", &["crates/io/src/nbd_client", "crates/io/src/front/nbd"]),
     ("nbd-server", &["crates/io/src/front/nbd"]),
     ("nbd-uri", &["crates/io/src/nbd_client"]),
@@ -25,8 +30,10 @@ const TARGETS: &[(&str, &[&str])] = &[
     ("rules", &["crates/io/src/front/fuse/folder/rules"]),
     ("sizing", &["crates/lab/src", "crates/report/src"]),
     ("trace", &["crates/lab/src"]),
+    ("trace-file", &["crates/lab/src"]),
     ("warm-list", &["crates/io/src/warm_list"]),
     ("watch", &["crates/report/src"]),
+    ("workload", &["crates/lab/src/workload"]),
 ];
 
 pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {

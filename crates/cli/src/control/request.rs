@@ -111,10 +111,10 @@ pub(super) fn response(
     response
 }
 
-/// Responds to GET and HEAD; hyper omits the body of the response to HEAD.
-pub(super) fn get<T>(request: &Request, answer: impl FnOnce() -> T) -> Result<T, Refused> {
+/// Accepts GET and HEAD; hyper omits the body of the response to HEAD.
+pub(super) fn get<T>(request: &Request, command: T) -> Result<T, Refused> {
     if [Method::GET, Method::HEAD].contains(request.method()) {
-        return Ok(answer());
+        return Ok(command);
     }
     Err(Refused::no_method(request.uri().path(), "GET,HEAD"))
 }

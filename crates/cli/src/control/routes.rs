@@ -1,4 +1,7 @@
 //! Routes of the control API, one row per path.
+//!
+//! A request is first parsed as a whole, into a [`Command`], without the service; then the service
+//! executes the command.
 
 use super::connections::Connection;
 use super::jobs::FAILED;
@@ -32,7 +35,7 @@ impl Api {
 
     /// Responds to one request.
     pub(super) async fn answer(&self, request: Request, from: &Connection) -> Response {
-        if let Err(refused) = self.check_token(&request) {
+        if let Err(refused) = check_token(self.token.as_ref(), &request) {
             // A client without the token has to connect again for another attempt.
             let mut response = refused.into_response();
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
@@ -58,40 +61,31 @@ impl Api {
         panic.report(self.service.engine().cache(), effect);
     }
 
-    /// Dispatches a request by its path.
+    /// Parses a request and executes its command.
     async fn route(&self, request: Request) -> Result<Response, Refused> {
         point("control", "request");
         let service = &*self.service;
-        let uri = request.uri().clone();
-        match uri.path() {
-            "/metrics" => {
-                get(&request, || response(MEDIA_TYPE, Either::Left(metrics::text(service).into())))
+        match Command::parse(request).await? {
+            Command::Metrics => {
+                Ok(response(MEDIA_TYPE, Either::Left(metrics::text(service).into())))
             }
-            "/v1/stats" => get(&request, || json(&answers::stats(service))),
-            "/v1/volumes" => get(&request, || json(&answers::volumes(service))),
-            "/v1/at-risk" => get(&request, || json(&answers::at_risk(service))),
-            "/v1/curve" => get(&request, || json(&curves::curves(service))),
-            "/v1/files" => get(&request, || self.files())?.await,
-            "/v1/drop" => self.drop_clean(post(request).await?).await,
-            "/v1/freeze" => self.freeze(&post(request).await?, true),
-            "/v1/unfreeze" => self.freeze(&post(request).await?, false),
-            "/v1/pin" => self.pin(post(request).await?).await,
-            "/v1/unpin" => self.unpin(post(request).await?).await,
-            "/v1/set" => self.set(post(request).await?).await,
-            "/v1/flush" => self.flush(&post(request).await?),
-            "/v1/warm" => self.warm(post(request).await?),
-            "/v1/add" => self.add(post(request).await?).await,
-            "/v1/remove" => self.remove(post(request).await?),
-            "/v1/stop" => post(request).await.map(|Empty {}| self.stop()),
-            path => Err(Refused::no_path(path)),
+            Command::Stats => Ok(json(&answers::stats(service))),
+            Command::Volumes => Ok(json(&answers::volumes(service))),
+            Command::AtRisk => Ok(json(&answers::at_risk(service))),
+            Command::Curve => Ok(json(&curves::curves(service))),
+            Command::Files => self.files().await,
+            Command::Drop(request) => self.drop_clean(request).await,
+            Command::Freeze(request) => self.freeze(&request, true),
+            Command::Unfreeze(request) => self.freeze(&request, false),
+            Command::Pin(request) => self.pin(request).await,
+            Command::Unpin(request) => self.unpin(request).await,
+            Command::Set(request) => self.set(request).await,
+            Command::Flush(request) => self.flush(&request),
+            Command::Warm(request) => self.warm(request),
+            Command::Add(request) => self.add(request).await,
+            Command::Remove(request) => self.remove(request),
+            Command::Stop(Empty {}) => Ok(self.stop()),
         }
-    }
-
-    fn check_token(&self, request: &Request) -> Result<(), Refused> {
-        let Some(token) = &self.token else { return Ok(()) };
-        let shown = request.headers().get(AUTHORIZATION);
-        let is_valid = shown.is_some_and(|shown| token.is_shown_by(shown.as_bytes()));
-        is_valid.then_some(()).ok_or_else(Refused::no_token)
     }
 
     /// Runs `work` on a blocking thread, since it visits every page or waits for another server.
@@ -140,8 +134,7 @@ impl Api {
     }
 
     async fn set(&self, request: SetRequest) -> Result<Response, Refused> {
-        let settings: Vec<_> =
-            request.set.iter().map(|(name, value)| Setting::parse(name, value)).collect();
+        let settings = settings(&request);
         let changed = self.run_blocking("set", move |service| service.set(&settings));
         let changed = changed.await?.map_err(Refused::wrong)?;
         Ok(json(&Changed { changed, ..Changed::default() }))
@@ -183,7 +176,69 @@ impl Api {
     }
 }
 
+/// A request without its path and encoding.
+#[derive(Debug)]
+pub(super) enum Command {
+    Metrics,
+    Stats,
+    Volumes,
+    AtRisk,
+    Curve,
+    Files,
+    Drop(VolumeRequest),
+    Freeze(VolumeRequest),
+    Unfreeze(VolumeRequest),
+    Pin(RangeRequest),
+    Unpin(RangeRequest),
+    Set(SetRequest),
+    Flush(VolumeRequest),
+    Warm(RangeRequest),
+    Add(AddRequest),
+    Remove(RemoveRequest),
+    Stop(Empty),
+}
+
+impl Command {
+    /// Parses a request by its path.
+    pub(super) async fn parse(request: Request) -> Result<Self, Refused> {
+        let uri = request.uri().clone();
+        match uri.path() {
+            "/metrics" => get(&request, Command::Metrics),
+            "/v1/stats" => get(&request, Command::Stats),
+            "/v1/volumes" => get(&request, Command::Volumes),
+            "/v1/at-risk" => get(&request, Command::AtRisk),
+            "/v1/curve" => get(&request, Command::Curve),
+            "/v1/files" => get(&request, Command::Files),
+            "/v1/drop" => post(request).await.map(Command::Drop),
+            "/v1/freeze" => post(request).await.map(Command::Freeze),
+            "/v1/unfreeze" => post(request).await.map(Command::Unfreeze),
+            "/v1/pin" => post(request).await.map(Command::Pin),
+            "/v1/unpin" => post(request).await.map(Command::Unpin),
+            "/v1/set" => post(request).await.map(Command::Set),
+            "/v1/flush" => post(request).await.map(Command::Flush),
+            "/v1/warm" => post(request).await.map(Command::Warm),
+            "/v1/add" => post(request).await.map(Command::Add),
+            "/v1/remove" => post(request).await.map(Command::Remove),
+            "/v1/stop" => post(request).await.map(Command::Stop),
+            path => Err(Refused::no_path(path)),
+        }
+    }
+}
+
+/// Refuses a request that does not carry the token, if there is one.
+pub(super) fn check_token(token: Option<&Token>, request: &Request) -> Result<(), Refused> {
+    let Some(token) = token else { return Ok(()) };
+    let shown = request.headers().get(AUTHORIZATION);
+    let is_valid = shown.is_some_and(|shown| token.is_shown_by(shown.as_bytes()));
+    is_valid.then_some(()).ok_or_else(Refused::no_token)
+}
+
+/// Returns the settings that a request changes.
+pub(super) fn settings(request: &SetRequest) -> Vec<Setting> {
+    request.set.iter().map(|(name, value)| Setting::parse(name, value)).collect()
+}
+
 /// A request body without fields.
-#[derive(serde::Deserialize)]
+#[derive(Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Empty {}
+pub(super) struct Empty {}

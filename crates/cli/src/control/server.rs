@@ -6,6 +6,7 @@ use super::routes::Api;
 use super::token::Token;
 use crate::commands::serve::service::Service;
 use anyhow::{Context, Result};
+use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use larder_io::fault::{self, Thread, confine, confine_future, report_failed_part};
@@ -245,6 +246,16 @@ impl Accepting {
     }
 }
 
+/// Returns the parser of HTTP with its limits.
+pub(super) fn http() -> http1::Builder {
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIME_MAX)
+        .max_buf_size(BUFFER_BYTES_MAX)
+        .max_headers(32);
+    http
+}
+
 /// Answers one connection until its client closes it, or the server stops.
 async fn answer<S: Peer>(
     stream: S,
@@ -262,12 +273,8 @@ async fn answer<S: Peer>(
         let (api, connection) = (Arc::clone(&api), Arc::clone(&connection));
         async move { Ok::<_, Infallible>(api.answer(request, &connection).await) }
     });
-    let served = hyper::server::conn::http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_TIME_MAX)
-        .max_buf_size(BUFFER_BYTES_MAX)
-        .max_headers(32)
-        .serve_connection(TokioIo::new(LiveStream::new(stream, WRITE_TIME_MAX)), service);
+    let served =
+        http().serve_connection(TokioIo::new(LiveStream::new(stream, WRITE_TIME_MAX)), service);
     let (mut served, mut proof) = (pin!(served), pin!(tokio::time::sleep(PROOF_TIME_MAX)));
     let proven = poll_fn(|context| {
         if !proof.is_elapsed()

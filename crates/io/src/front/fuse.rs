@@ -12,6 +12,8 @@ mod data;
 mod device;
 mod files;
 mod folder;
+#[doc(hidden)]
+pub mod fuzzing;
 mod handshake;
 mod link;
 mod mount;

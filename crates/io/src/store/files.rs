@@ -120,8 +120,9 @@ impl FileTable {
             return Ok(segment);
         }
         let segment = u32::try_from(places.len()).ok().filter(|&segment| segment < SEGMENTS_MAX);
+        let segment = segment.ok_or(Errno::NFILE)?;
         places.push(place);
-        segment.ok_or(Errno::NFILE)
+        Ok(segment)
     }
 
     /// Where the segments of a file are in the store of its section, and which section that is, as

@@ -125,7 +125,20 @@ pub fn load(
         Err(FileError::TooLong(_)) => return Err(Wrong::Foreign.at(path)),
         Err(source) => return Err(ListError::Read { path: path.to_owned(), source }),
     };
-    from_bytes(&bytes, now, ranges_max).map(Some).map_err(|wrong| wrong.at(path))
+    parse(path, &bytes, now, ranges_max).map(Some)
+}
+
+/// The first ranges of the list whose bytes these are; see [`load`].
+///
+/// # Errors
+/// As [`load`], with `path` in the message.
+pub fn parse(
+    path: &Path,
+    bytes: &[u8],
+    now: &StoreIdentity,
+    ranges_max: usize,
+) -> Result<Vec<Range<u64>>, ListError> {
+    from_bytes(bytes, now, ranges_max).map_err(|wrong| wrong.at(path))
 }
 
 /// The bytes of a list.

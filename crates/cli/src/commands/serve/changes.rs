@@ -53,6 +53,34 @@ impl Plan {
         }
         Ok(true)
     }
+
+    /// Returns this plan with other settings.
+    ///
+    /// # Errors
+    /// A sentence that can follow "failed to".
+    pub(crate) fn with(&self, settings: &[Setting]) -> Result<Plan, String> {
+        let mut new = self.clone();
+        for Setting { volume, name, value } in settings {
+            let place = volume.as_ref().map(|volume| format!("{volume}.")).unwrap_or_default();
+            let failed = |reason: String| format!("set {place}{name}: {reason}");
+            if volume.is_none() && new.set(name, value).map_err(failed)? {
+                continue;
+            }
+            let mut any = false;
+            for plan in &mut new.volumes {
+                if volume.as_ref().is_none_or(|volume| *volume == plan.name) {
+                    plan.set(name, value).map_err(failed)?;
+                    any = true;
+                }
+            }
+            if !any {
+                let volume = volume.as_deref().unwrap_or_default();
+                return Err(failed(format!("no volume is called \"{volume}\"")));
+            }
+        }
+        new.check().map_err(|error| error.to_string())?;
+        Ok(new)
+    }
 }
 
 impl VolumePlan {
@@ -135,26 +163,7 @@ impl Service {
         let _one_at_a_time = self.changing();
         let volumes = self.volumes();
         let old = self.plan();
-        let mut new = old.clone();
-        for Setting { volume, name, value } in settings {
-            let place = volume.as_ref().map(|volume| format!("{volume}.")).unwrap_or_default();
-            let failed = |reason: String| format!("set {place}{name}: {reason}");
-            if volume.is_none() && new.set(name, value).map_err(failed)? {
-                continue;
-            }
-            let mut any = false;
-            for plan in &mut new.volumes {
-                if volume.as_ref().is_none_or(|volume| *volume == plan.name) {
-                    plan.set(name, value).map_err(failed)?;
-                    any = true;
-                }
-            }
-            if !any {
-                let volume = volume.as_deref().unwrap_or_default();
-                return Err(failed(format!("no volume is called \"{volume}\"")));
-            }
-        }
-        new.check().map_err(|error| error.to_string())?;
+        let new = old.with(settings)?;
         if let Err(error) = self.apply(&volumes, &old, &new) {
             if let Err(again) = self.apply(&volumes, &new, &old) {
                 tracing::error!(%again, "a change that was refused could not be taken back");

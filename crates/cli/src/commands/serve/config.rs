@@ -7,7 +7,7 @@
 
 use super::Arguments;
 use super::plan::{Plan, PlanError};
-use crate::args::unknown;
+use crate::args::{VolumeArgument, unknown};
 use clap::{Arg, ArgAction, Args as _, Command, FromArgMatches};
 use larder_report::format;
 use std::ffi::OsString;
@@ -52,8 +52,9 @@ struct Place {
 pub(crate) struct ConfigFile {
     path: PathBuf,
     places: Vec<Place>,
-    /// Its flags and volumes as a command line has them.
-    words: Vec<OsString>,
+    /// Its flags as a command line has them.
+    flags: Vec<OsString>,
+    volumes: Vec<VolumeArgument>,
 }
 
 /// What is wrong at a byte of the text.
@@ -82,8 +83,9 @@ impl ConfigFile {
         ConfigFile::parse(path, &text)
     }
 
-    fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
-        let line = |at: usize| text[..at.min(text.len())].matches('\n').count() + 1;
+    pub(crate) fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
+        let ends: Vec<usize> = text.match_indices('\n').map(|(at, _)| at).collect();
+        let line = |at: usize| ends.partition_point(|end| *end < at) + 1;
         let wrong = |Fault { at, reason }| ConfigError::Wrong {
             file: path.to_owned(),
             line: line(at),
@@ -95,18 +97,19 @@ impl ConfigFile {
         })?;
         let mut builder = Builder::new();
         builder.table(table.get_ref()).map_err(wrong)?;
-        let places = builder.places.into_iter();
+        let Builder { flags, volumes, places, .. } = builder;
+        let places = places.into_iter();
         let places = places.map(|(volume, key, at)| Place { volume, key, line: line(at) });
-        let mut words = builder.flags;
-        words.extend(builder.volumes);
-        Ok(ConfigFile { path: path.to_owned(), places: places.collect(), words })
+        Ok(ConfigFile { path: path.to_owned(), places: places.collect(), flags, volumes })
     }
 
     /// The file's flags and volumes with those of a command line, which go before them.
     pub(crate) fn arguments(&self, command_line: &[OsString]) -> Result<Arguments, ConfigError> {
-        let words = self.words.iter().chain(command_line);
-        from_words(words.cloned().collect())
-            .map_err(|reason| ConfigError::Whole { file: self.path.clone(), reason })
+        let words = self.flags.iter().chain(command_line);
+        let mut arguments = from_words(words.cloned().collect())
+            .map_err(|reason| ConfigError::Whole { file: self.path.clone(), reason })?;
+        arguments.volumes.splice(..0, self.volumes.iter().cloned());
+        Ok(arguments)
     }
 
     /// The plan of these arguments, with the line of what is wrong.
@@ -157,11 +160,11 @@ fn reason_of(error: &clap::Error) -> String {
     lines.collect::<Vec<_>>().join(" ").trim_start_matches("error: ").to_owned()
 }
 
-/// Makes words of tables.
+/// Makes flags and volumes of tables.
 struct Builder {
     command: Command,
     flags: Vec<OsString>,
-    volumes: Vec<OsString>,
+    volumes: Vec<VolumeArgument>,
     /// Volume, key, byte of the text.
     places: Vec<(Option<String>, String, usize)>,
 }
@@ -211,19 +214,14 @@ impl Builder {
         let Some(path) = text("path")? else {
             return fault(at, "a volume needs a \"path\"");
         };
-        let name = match text("name")? {
-            Some(name) if name.contains(['/', '=']) || name.starts_with('-') => {
-                let reason =
-                    format!("\"{name}\" cannot be a name: it has a / or = or begins with -");
-                return fault(at, reason);
-            }
-            Some(name) => name,
-            None => match crate::args::volume(&format!("./{path}")) {
-                Ok(volume) => volume.name,
-                Err(reason) => return fault(at, reason),
-            },
-        };
-        self.volumes.push(format!("{name}={path}").into());
+        let volume = VolumeArgument::new(text("name")?.as_deref(), &path);
+        let volume = volume.or_else(|reason| fault(at, reason))?;
+        let name = volume.name.clone();
+        if name.contains('/') || name.starts_with('-') {
+            let reason = format!("\"{name}\" cannot be a name: it has a / or begins with -");
+            return fault(at, reason);
+        }
+        self.volumes.push(volume);
         for (key, value) in table {
             let (key, at) = (key.get_ref().as_ref(), key.span().start);
             if VOLUME_KEYS.contains(&key) {

@@ -5,7 +5,7 @@
 //! anything, so `larder check-config` and a reload find what a start would find.
 
 use super::{Arguments, stores, warm};
-use crate::args::{Named, PolicyChoice, VolumeArgument, value_of};
+use crate::args::{ByVolume, Named, PolicyChoice, VolumeArgument};
 use larder_core::cache::ShareMode;
 use larder_core::hint::Hint;
 use larder_core::mode::{FlushMode, WriteMode};
@@ -14,6 +14,7 @@ use larder_core::units::BLOCK_BYTES_U64;
 use larder_io::engine::{MEMORY_BYTES_MIN, frames_in, machine_memory_bytes};
 use larder_io::nbd_client::NbdUri;
 use larder_report::format;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 
 /// The least ceiling of a volume, in frames: less than 2 MiB is not enough for one large request.
@@ -74,9 +75,9 @@ impl Plan {
             return refuse("volume", None, "serve: no volume is named");
         }
         check_names(arguments)?;
-        let volumes = arguments.volumes.iter();
-        let volumes: Vec<_> =
-            volumes.map(|volume| VolumePlan::of(arguments, volume)).collect::<Result<_, _>>()?;
+        let flags = VolumeFlags::of(arguments);
+        let volumes = arguments.volumes.iter().map(|volume| VolumePlan::of(&flags, volume));
+        let volumes: Vec<_> = volumes.collect::<Result<_, _>>()?;
         let plan = Plan {
             memory_bytes: arguments.memory,
             warm_lists: warm::folder(arguments).is_some(),
@@ -128,24 +129,59 @@ impl Plan {
     }
 }
 
+/// Flags that may be given for one volume, by volume: a configuration may have thousands of them.
+pub(super) struct VolumeFlags<'a> {
+    page_size: ByVolume<'a, u32>,
+    policy: ByVolume<'a, PolicyChoice>,
+    write_mode: ByVolume<'a, WriteMode>,
+    flush: ByVolume<'a, FlushMode>,
+    hint: ByVolume<'a, Hint>,
+    min: ByVolume<'a, u64>,
+    max: ByVolume<'a, u64>,
+    preset: ByVolume<'a, String>,
+    read_ahead: ByVolume<'a, u64>,
+    /// In their order; of no volume for all of them.
+    set: HashMap<Option<&'a str>, Vec<&'a (String, u64)>>,
+}
+
+impl<'a> VolumeFlags<'a> {
+    pub(super) fn of(arguments: &'a Arguments) -> Self {
+        let mut set: HashMap<_, Vec<_>> = HashMap::new();
+        for Named { volume, value } in &arguments.set {
+            set.entry(volume.as_deref()).or_default().push(value);
+        }
+        VolumeFlags {
+            page_size: ByVolume::new(&arguments.page_size),
+            policy: ByVolume::new(&arguments.policy),
+            write_mode: ByVolume::new(&arguments.write_mode),
+            flush: ByVolume::new(&arguments.flush),
+            hint: ByVolume::new(&arguments.hint),
+            min: ByVolume::new(&arguments.min),
+            max: ByVolume::new(&arguments.max),
+            preset: ByVolume::new(&arguments.preset),
+            read_ahead: ByVolume::new(&arguments.read_ahead),
+            set,
+        }
+    }
+}
+
 impl VolumePlan {
-    /// What the arguments say of a volume.
-    pub(super) fn of(arguments: &Arguments, volume: &VolumeArgument) -> Result<Self, PlanError> {
+    /// What the flags say of a volume.
+    pub(super) fn of(flags: &VolumeFlags<'_>, volume: &VolumeArgument) -> Result<Self, PlanError> {
         let name = volume.name.as_str();
         let frames = |bytes: &u64| u32::try_from(bytes / BLOCK_BYTES_U64).unwrap_or(u32::MAX);
-        let of = |bounds: &[Named<u64>]| value_of(bounds, name).map(frames);
         Ok(VolumePlan {
             name: name.to_owned(),
             path: volume.path.clone(),
             upstream: volume.upstream.clone(),
-            page_blocks: value_of(&arguments.page_size, name).copied().unwrap_or(1),
-            policy: value_of(&arguments.policy, name).copied().unwrap_or_default(),
-            write_mode: value_of(&arguments.write_mode, name).copied().unwrap_or(WriteMode::Back),
-            flush_mode: value_of(&arguments.flush, name).copied().unwrap_or(FlushMode::Keep),
-            hint: value_of(&arguments.hint, name).copied().unwrap_or(Hint::Normal),
-            min_frames: of(&arguments.min).unwrap_or(0),
-            max_frames: of(&arguments.max).unwrap_or(u32::MAX),
-            tunables: tunables(arguments, name)?,
+            page_blocks: flags.page_size.of(name).copied().unwrap_or(1),
+            policy: flags.policy.of(name).copied().unwrap_or_default(),
+            write_mode: flags.write_mode.of(name).copied().unwrap_or(WriteMode::Back),
+            flush_mode: flags.flush.of(name).copied().unwrap_or(FlushMode::Keep),
+            hint: flags.hint.of(name).copied().unwrap_or(Hint::Normal),
+            min_frames: flags.min.of(name).map_or(0, frames),
+            max_frames: flags.max.of(name).map_or(u32::MAX, frames),
+            tunables: tunables(flags, name)?,
         })
     }
 
@@ -167,20 +203,20 @@ impl VolumePlan {
 
 /// The preset, then what is set for all volumes, then what is set for this one; the flag for
 /// read-ahead goes before them.
-fn tunables(arguments: &Arguments, volume: &str) -> Result<Tunables, PlanError> {
-    let preset = value_of(&arguments.preset, volume).map_or("larder", String::as_str);
+fn tunables(flags: &VolumeFlags<'_>, volume: &str) -> Result<Tunables, PlanError> {
+    let preset = flags.preset.of(volume).map_or("larder", String::as_str);
     let Some(mut tunables) = Tunables::preset(preset) else {
         let message = format!("use preset \"{preset}\": there are larder and nt");
         return refuse("preset", Some(volume), message);
     };
-    let all = arguments.set.iter().filter(|named| named.volume.is_none());
-    let own = arguments.set.iter().filter(|named| named.volume.as_deref() == Some(volume));
-    for Named { volume: of, value: (name, value) } in all.chain(own) {
-        if let Err(error) = tunables.set(name, *value) {
-            return refuse("set", of.as_deref(), format!("set {name}: {error}"));
+    for of in [None, Some(volume)] {
+        for (name, value) in flags.set.get(&of).into_iter().flatten().copied() {
+            if let Err(error) = tunables.set(name, *value) {
+                return refuse("set", of, format!("set {name}: {error}"));
+            }
         }
     }
-    if let Some(&bytes) = value_of(&arguments.read_ahead, volume)
+    if let Some(&bytes) = flags.read_ahead.of(volume)
         && let Err(error) = tunables.set("read-ahead-max", bytes)
     {
         return refuse("read-ahead", Some(volume), format!("set --read-ahead: {error}"));
@@ -189,21 +225,21 @@ fn tunables(arguments: &Arguments, volume: &str) -> Result<Tunables, PlanError> 
 }
 
 fn check_names(arguments: &Arguments) -> Result<(), PlanError> {
-    let names: Vec<_> = arguments.volumes.iter().map(|volume| &volume.name).collect();
-    for (i, name) in names.iter().enumerate() {
+    let mut names = HashSet::new();
+    for name in arguments.volumes.iter().map(|volume| volume.name.as_str()) {
         if arguments.fuse.is_some()
             && let Err(error) = larder_io::front::fuse::check_name(name)
         {
             return refuse("name", Some(name), error.to_string());
         }
-        if names[..i].contains(name) {
+        if !names.insert(name) {
             let message =
                 format!("serve two volumes called \"{name}\": name one of them with NAME=PATH");
             return refuse("name", Some(name), message);
         }
     }
     for (key, volume) in arguments.named_volumes() {
-        if !names.iter().any(|name| **name == volume) {
+        if !names.contains(volume.as_str()) {
             let message = format!("set --{key} of \"{volume}\": no volume is called so");
             return refuse(key, Some(&volume), message);
         }

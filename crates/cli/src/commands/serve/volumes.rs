@@ -5,7 +5,7 @@
 //! stays, served as before, if that cannot be done or if somebody uses it.
 
 use super::files::Files;
-use super::plan::VolumePlan;
+use super::plan::{VolumeFlags, VolumePlan};
 use super::service::{Served, Service, warn_of_ignored_flushes};
 use super::stores::{self, Stores};
 use super::warm::WarmLists;
@@ -112,6 +112,26 @@ impl Opening<'_> {
     }
 }
 
+impl VolumePlan {
+    /// Returns the plan of a volume that is to be added with these settings.
+    ///
+    /// # Errors
+    /// A sentence that can follow "failed to".
+    pub(crate) fn to_add(
+        arguments: &Arguments,
+        volume: &str,
+        settings: &BTreeMap<String, String>,
+    ) -> Result<Self> {
+        let volume = args::volume(volume).map_err(|error| anyhow!("add {volume}: {error}"))?;
+        let mut plan = VolumePlan::of(&VolumeFlags::of(arguments), &volume)?;
+        for (name, value) in settings {
+            let set = plan.set(name, value);
+            set.map_err(|reason| anyhow!("set {}.{name}: {reason}", plan.name))?;
+        }
+        Ok(plan)
+    }
+}
+
 impl Served {
     /// What clients are offered.
     pub(super) fn export(&self, limits: &ServerLimits) -> Export {
@@ -131,15 +151,7 @@ impl Service {
     /// # Errors
     /// A sentence that can follow "failed to".
     pub(crate) fn add(&self, volume: &str, settings: &BTreeMap<String, String>) -> Result<Served> {
-        let volume = args::volume(volume).map_err(|error| anyhow!("add {volume}: {error}"))?;
-        let mut plan = VolumePlan::of(self.arguments(), &volume)?;
-        for (name, value) in settings {
-            let failed = |reason| anyhow!("set {}.{name}: {reason}", plan.name);
-            let mut changed = plan.clone();
-            changed.set(name, value).map_err(failed)?;
-            plan = changed;
-        }
-        self.add_planned(&plan)
+        self.add_planned(&VolumePlan::to_add(self.arguments(), volume, settings)?)
     }
 
     /// Whether volumes are served that come and go.

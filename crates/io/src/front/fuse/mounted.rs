@@ -104,6 +104,29 @@ impl MountFailure {
 type Gone = Box<dyn FnOnce() + Send>;
 
 impl Shared {
+    /// Returns the state of a mount that as many threads serve as there are wakers.
+    pub(super) fn new(
+        engine: Arc<Engine>,
+        tree: Tree,
+        failure: Arc<MountFailure>,
+        observer: Option<Arc<dyn Observer>>,
+        wakers: Vec<Waker>,
+    ) -> Self {
+        Shared {
+            engine,
+            tree,
+            failure,
+            observer,
+            spinners: Spinners::new(),
+            closing: AtomicBool::new(false),
+            running: AtomicUsize::new(wakers.len()),
+            wakers,
+            unmounted: AtomicBool::new(false),
+            is_gone: AtomicBool::new(false),
+            gone: Mutex::new(None),
+        }
+    }
+
     /// The files, of a mount of volumes.
     pub(super) fn files(&self) -> &Files {
         match &self.tree {
@@ -201,19 +224,7 @@ impl Mounted {
             Tree::Volumes(_) => Arc::new(MountFailure::new(at)),
             Tree::Folder { clerks, .. } => clerks.failure(),
         };
-        let shared = Arc::new(Shared {
-            engine,
-            tree,
-            failure,
-            observer,
-            spinners: Spinners::new(),
-            closing: AtomicBool::new(false),
-            running: AtomicUsize::new(wakers.len()),
-            wakers,
-            unmounted: AtomicBool::new(false),
-            is_gone: AtomicBool::new(false),
-            gone: Mutex::new(None),
-        });
+        let shared = Arc::new(Shared::new(engine, tree, failure, observer, wakers));
         let claim = claim(&shared.tree, &mount);
         let threads = shake_hands(&descriptor, wanted | by_rings).and_then(|agreed| {
             if let Tree::Folder { folder, .. } = &shared.tree {

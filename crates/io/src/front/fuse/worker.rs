@@ -173,7 +173,7 @@ impl Worker {
 
     /// Takes in all requests that have come and that there is room for; how many. `None` if the
     /// file system is gone.
-    fn take_requests(&mut self) -> Option<u32> {
+    pub(super) fn take_requests(&mut self) -> Option<u32> {
         let mut taken = 0;
         // The buffer is lent to the request at hand.
         let mut buffer = std::mem::take(&mut self.buffer);
@@ -292,7 +292,7 @@ impl Worker {
     }
 
     /// Goes on with what has come from the cache, and with what waited for its time.
-    fn take_completions(&mut self, now: Nanos) -> bool {
+    pub(super) fn take_completions(&mut self, now: Nanos) -> bool {
         let mut any = false;
         let mut mail = Vec::new();
         for desk in 0..self.desks.len() {

@@ -91,6 +91,29 @@ fn what_the_cache_decides_by_itself_is_asked_for_in_the_file_too() {
 }
 
 #[test]
+fn a_volume_without_a_name_is_named_and_found_as_on_the_command_line() {
+    let only = |path: &str| {
+        let plan =
+            plan_with(&format!("[[volume]]\npath = \"{path}\"\nset = {{ age-max = 70 }}"), &[])?;
+        let volume = plan.volumes.into_iter().next().unwrap();
+        assert_eq!(volume.tunables.get(Tunable::AgeMax), 70);
+        Ok::<_, String>((volume.name, volume.path.to_str().unwrap().to_owned()))
+    };
+    let paths = [
+        ("/data/a=b.img", "a=b"),
+        ("a=b.img", "a=b"),
+        ("nbd://host/a/disk?", "disk"),
+        ("nbd+unix:///vol?socket=/run/s", "vol"),
+    ];
+    for (path, name) in paths {
+        assert_eq!(only(path).unwrap(), (name.to_owned(), path.to_owned()));
+    }
+    // It is no flag either.
+    assert!(only("--lock").unwrap_err().contains("line 1: \"--lock\" cannot be a name"));
+    assert!(only("nbd://").unwrap_err().contains("line 1: "));
+}
+
+#[test]
 fn what_is_wrong_is_said_with_its_line() {
     let volume = "\n[[volume]]\npath = \"/d.img\"\n";
     let known = [

@@ -300,8 +300,10 @@ impl Clerk {
         match header.opcode {
             opcode::READ => self.read(header, &abi::head_of(body)),
             opcode::WRITE => {
+                let asked: TransferIn = abi::head_of(body);
                 let payload = behind::<TransferIn>(body);
-                self.write(header, &abi::head_of(body), payload)
+                let len = payload.len().min(asked.size as usize);
+                self.write(header, &asked, &payload[..len])
             }
             opcode::FSYNC => self.fsync(header, &abi::head_of(body)),
             opcode::FSYNCDIR => {

@@ -12,6 +12,7 @@ use rustix::io::Errno;
 use rustix::thread::{CapabilitySet, capabilities};
 use std::ffi::OsString;
 use std::fmt;
+use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
@@ -60,14 +61,9 @@ impl FolderMount {
             restrictions,
             plain: folder.options.plain,
         };
-        let cached = folder.sections.iter().filter(|section| section.table().is_some());
-        for (section, volume) in cached.zip(&volumes) {
-            section.set_volume(Arc::clone(volume));
-        }
-        let folder = Arc::new(folder);
-        let clerks = Clerks::start(&engine, &folder, at);
-        let clerks =
-            clerks.map_err(|source| MountError::Refused { path: at.to_owned(), source })?;
+        let begun = folder.begin(&engine, &volumes, at);
+        let (folder, clerks) =
+            begun.map_err(|source| MountError::Refused { path: at.to_owned(), source })?;
         let ending = clerks.clone();
         let others = clerks.clone();
         let tree = Tree::Folder { folder: Arc::clone(&folder), clerks };
@@ -162,6 +158,30 @@ impl FolderMount {
 }
 
 impl Folder {
+    /// Assigns the volumes to the sections and starts the threads that may wait.
+    pub(in crate::front::fuse) fn begin(
+        self,
+        engine: &Arc<Engine>,
+        volumes: &[Arc<ArenaVolume>],
+        at: &Path,
+    ) -> io::Result<(Arc<Self>, Clerks)> {
+        let cached = self.sections.iter().filter(|section| section.table().is_some());
+        for (section, volume) in cached.zip(volumes) {
+            section.set_volume(Arc::clone(volume));
+        }
+        let folder = Arc::new(self);
+        let clerks = Clerks::start(engine, &folder, at)?;
+        Ok((folder, clerks))
+    }
+
+    /// Forgets all nodes but the root, and all listings.
+    pub(in crate::front::fuse) fn forget_all(&self, clerks: &Clerks) {
+        for node in self.nodes.all() {
+            self.forget(clerks, node.id, u64::MAX);
+        }
+        self.listings.lock().expect("no holder panics").clear();
+    }
+
     /// Returns the restrictions that the mount must have, according to the current mount table.
     fn restrictions_now(&self) -> Result<MountRestrictions, Errno> {
         let table = mount_table::read();

@@ -3,8 +3,10 @@
 //! Invariant: whoever has the lock of the segments decides of the section too.
 
 use super::SourceFile;
+use crate::store::files::SEGMENT_BYTES;
 use rustix::io::Errno;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 impl SourceFile {
@@ -65,6 +67,25 @@ impl SourceFile {
         let segment = make()?;
         self.first.store(segment + 1, Ordering::Release);
         Ok(segment)
+    }
+
+    /// Calls `each` for the parts of a range that lie in no segment; none is made meanwhile.
+    pub(crate) fn beside_segments(
+        &self,
+        range: Range<u64>,
+        mut each: impl FnMut(Range<u64>) -> Result<(), Errno>,
+    ) -> Result<(), Errno> {
+        let more = self.more.lock().expect("no holder panics");
+        let first = (self.first.load(Ordering::Acquire) > 0).then_some(&0);
+        let mut at = range.start;
+        for &number in first.into_iter().chain(more.keys()) {
+            let start = (number * SEGMENT_BYTES).min(range.end);
+            if at < start {
+                each(at..start)?;
+            }
+            at = at.max((number + 1) * SEGMENT_BYTES);
+        }
+        if at < range.end { each(at..range.end) } else { Ok(()) }
     }
 
     /// All segments with their numbers, in order.

@@ -6,7 +6,7 @@ use super::super::sections::Cached;
 use super::{Clerk, uncached};
 use crate::call::{Exclude, Write};
 use crate::front::fuse::abi::{FallocateIn, InHeader, LseekIn, LseekOut};
-use crate::store::files::{Act, SEGMENT_BYTES, SourceFile};
+use crate::store::files::{Act, FileTable, SourceFile};
 use larder_core::cache::cut;
 use larder_core::request::WriteTask;
 use larder_core::store::StoreOpKind;
@@ -91,11 +91,17 @@ impl Clerk {
         let end = if part.end == file.size() { part.end.next_multiple_of(BLOCK) } else { part.end };
         let section = file.section();
         cached.note_reach(file);
-        let mut at = part.start;
-        while at < end {
-            let next = end.min((at / SEGMENT_BYTES + 1) * SEGMENT_BYTES);
-            let start = cached.table.place(file, at)?;
-            let pieces = cut(start..start + (next - at), u64::MAX);
+        let ranges = if !keep_allocated && punch_beside_segments(file, part.clone())? {
+            FileTable::ranges(file, part.start, end).1
+        } else {
+            let ranges = data::segments(part.start..end).map(|(part, _)| {
+                let start = cached.table.place(file, part.start)?;
+                Ok(start..start + (part.end - part.start))
+            });
+            ranges.collect::<Result<_, Errno>>()?
+        };
+        for range in ranges {
+            let pieces = cut(range, u64::MAX);
             for ragged in [pieces.head, pieces.tail] {
                 self.write_zeros(section, ragged)?;
             }
@@ -103,7 +109,6 @@ impl Clerk {
                 let (kind, blocks) = (StoreOpKind::Zero { keep_allocated }, pieces.blocks);
                 self.call(section, &mut Exclude { token: 0, kind, blocks })?;
             }
-            at = next;
         }
         Ok(())
     }
@@ -138,5 +143,20 @@ impl Clerk {
         let own = file.open(OFlags::RDONLY)?;
         let offset = rustix::fs::seek(own, wanted)?;
         Ok(LseekOut { offset }.as_bytes().to_vec().into())
+    }
+}
+
+/// Punches a hole into the parts of a file of which nothing can be cached; false if the file system
+/// has no holes. Sparse files can have far more such parts than the store has segments.
+fn punch_beside_segments(file: &SourceFile, part: Range<u64>) -> Result<bool, Errno> {
+    let folder_file = file.buffered(true)?;
+    let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    let punched = file.beside_segments(part, |part| {
+        rustix::fs::fallocate(&*folder_file, mode, part.start, part.end - part.start)
+    });
+    match punched {
+        Ok(()) => Ok(true),
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(false),
+        Err(errno) => Err(errno),
     }
 }

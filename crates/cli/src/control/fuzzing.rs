@@ -1,0 +1,149 @@
+//! Connections of the control interface in memory: requests are parsed as by a server, and their
+//! commands checked as far as no service is needed.
+
+use super::jobs::check_ranges;
+use super::request::{Refused, Request, json};
+use super::routes::{Command, check_token, settings};
+use super::server::http;
+use super::token::Token;
+use crate::commands::serve::Arguments;
+use crate::commands::serve::changes::difference;
+use crate::commands::serve::config::from_words;
+use crate::commands::serve::plan::{Plan, VolumePlan};
+use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper::service::service_fn;
+use larder_report::control::{AddRequest, ByteRange, Changed, SetRequest};
+use std::cell::RefCell;
+use std::convert::Infallible;
+use std::io;
+use std::pin::Pin;
+use std::sync::OnceLock;
+use std::task::{Context, Poll};
+use tokio::runtime::Runtime;
+
+/// Bytes of the volume that ranges are checked against.
+const VOLUME_BYTES: u64 = 1 << 30;
+
+/// What a server answered on a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Conversation {
+    /// Its bytes.
+    pub output: Vec<u8>,
+    /// Number of requests whose commands a service would execute.
+    pub commands: usize,
+}
+
+/// A client that sends its input in pieces and then nothing more.
+struct Client<'a> {
+    input: &'a [u8],
+    piece: usize,
+    output: &'a RefCell<Vec<u8>>,
+}
+
+impl Read for Client<'_> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        mut room: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        let len = self.piece.min(room.remaining()).min(self.input.len());
+        let (sent, rest) = self.input.split_at(len);
+        room.put_slice(sent);
+        self.input = rest;
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl Write for Client<'_> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.output.borrow_mut().extend_from_slice(bytes);
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+thread_local! {
+    static RUNTIME: Runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .expect("a timer needs no system resources");
+}
+
+/// Answers the bytes of a client, which arrive in pieces of at most `piece` bytes, on a socket with
+/// this token or none.
+///
+/// # Panics
+/// If a command is accepted that contradicts itself.
+#[must_use]
+pub fn converse(input: &[u8], piece: usize, token: Option<&str>) -> Conversation {
+    let (token, output, commands) = (token.map(Token::of), RefCell::default(), RefCell::default());
+    let answer = async |request: Request| {
+        check_token(token.as_ref(), &request)?;
+        let command = Command::parse(request).await?;
+        check(&command)?;
+        *commands.borrow_mut() += 1;
+        Ok::<_, Refused>(json(&Changed::default()))
+    };
+    let answer = &answer;
+    let service = service_fn(move |request| async move {
+        Ok::<_, Infallible>(answer(request).await.unwrap_or_else(Refused::into_response))
+    });
+    let client = Client { input, piece: piece.max(1), output: &output };
+    RUNTIME.with(|runtime| {
+        let served =
+            async { http().auto_date_header(false).serve_connection(client, service).await };
+        // An error ends the connection; the client sees that by its end.
+        runtime.block_on(served).ok();
+    });
+    Conversation { output: output.take(), commands: commands.take() }
+}
+
+/// The flags of a server of two volumes.
+fn arguments() -> &'static Arguments {
+    static ARGUMENTS: OnceLock<Arguments> = OnceLock::new();
+    ARGUMENTS.get_or_init(|| {
+        let words = ["--memory=64MiB", "disk=/disk", "a.b=/b"].map(Into::into).to_vec();
+        from_words(words).expect("flags are right")
+    })
+}
+
+/// Checks a command as a service does.
+fn check(command: &Command) -> Result<(), Refused> {
+    match command {
+        Command::Set(request) => check_set(request),
+        Command::Add(AddRequest { volume, set }) => {
+            let plan = VolumePlan::to_add(arguments(), volume, set);
+            let plan = plan.map_err(|error| Refused::wrong(crate::output::sentence(&error)))?;
+            let mut whole = Plan::of(arguments()).expect("flags are right");
+            whole.volumes.push(plan);
+            whole.check().map_err(|error| Refused::wrong(error.to_string()))
+        }
+        Command::Pin(request) | Command::Unpin(request) | Command::Warm(request) => {
+            check_ranges(&request.ranges, VOLUME_BYTES)?;
+            for ByteRange { offset, length } in &request.ranges {
+                assert!(offset + length <= VOLUME_BYTES, "{request:?}");
+            }
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Checks that the changes which a request leads to, applied again, lead to the same plan.
+fn check_set(request: &SetRequest) -> Result<(), Refused> {
+    let old = Plan::of(arguments()).expect("flags are right");
+    let new = old.with(&settings(request)).map_err(Refused::wrong)?;
+    assert_eq!(old.with(&difference(&old, &new)).as_ref(), Ok(&new), "{request:?}");
+    Ok(())
+}

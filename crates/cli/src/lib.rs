@@ -1,0 +1,202 @@
+//! `larder`: the command line. Glue between the library crates; the only one that knows clap.
+//!
+//! A library, so that fuzz targets reach its parsers; the program calls [`main`] and nothing else.
+//!
+//! Results go to standard output, progress and notes to standard error. Exit codes: 0 for success,
+//! 1 for a finding, 2 for wrong use or failure.
+
+#[macro_use]
+mod said;
+
+mod args;
+mod commands;
+mod control;
+mod counters;
+#[doc(hidden)]
+pub mod fuzzing;
+mod live;
+mod logging;
+mod output;
+mod progress;
+mod runtime_directory;
+mod signals;
+mod systemd;
+mod tui;
+
+use clap::error::ContextKind;
+use clap::{Parser, Subcommand};
+use larder_report::escape;
+use std::ffi::OsStr;
+use std::process::ExitCode;
+
+/// Tells you how much cache your storage needs, gives it that cache, and proves what it gained.
+#[derive(Debug, Parser)]
+#[command(name = "larder", version, disable_help_subcommand = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Serve volumes with a cache: over NBD, as files, as block devices.
+    Serve(Box<commands::serve::Arguments>),
+    /// Mount a folder once more, with a cache for what is in its files.
+    Mount(Box<commands::mount::Arguments>),
+    /// Ask a running server, and change it.
+    Ctl(commands::ctl::Arguments),
+    /// Check a configuration file of larder serve.
+    CheckConfig(commands::check_config::Arguments),
+    /// Show the whole in a minute: an image, a cache, a workload, with and without.
+    Demo(commands::demo::Arguments),
+    /// Convert, summarise, cut, merge, make and replay traces of requests.
+    Trace(commands::trace::Arguments),
+    /// How much cache a trace needs: size, policy, pages, and what half or twice would do.
+    Size(commands::size::Arguments),
+    /// Simulate caches over traces: hit ratios by policy and size, and curves.
+    Sim(commands::sim::Arguments),
+    /// See what the host's own file cache does, by file and process.
+    Watch(commands::watch::Arguments),
+    /// Say what of files and folders is in memory.
+    Resident(commands::resident::Arguments),
+    /// Run a benchmark, the result of which can be believed and compared.
+    Bench(commands::bench::Arguments),
+    /// What a cache would gain in a folder: the same work natively and through a temporary one.
+    Try(Box<commands::bench::trying::Arguments>),
+    /// Compare two runs: better, worse, or cannot tell.
+    Compare(commands::compare::Arguments),
+    /// Show a run: text, CSV, JSON, or a page with charts.
+    Report(commands::report::Arguments),
+    /// Files, processes, disks and caches of this machine, live.
+    Top(commands::top::Arguments),
+    /// Print generated documentation.
+    #[command(hide = true)]
+    Docs(commands::docs::Arguments),
+    /// Load an export with requests that can be checked after a crash.
+    #[command(hide = true)]
+    Load(commands::load::Arguments),
+    /// Take memory until standard input ends.
+    #[command(hide = true)]
+    TakeMemory(commands::take_memory::Arguments),
+}
+
+/// Exit code for wrong use and failures.
+const FAILURE: u8 = 2;
+
+/// Runs the command line of this process; returns its exit code.
+#[must_use]
+pub fn main() -> ExitCode {
+    logging::start();
+    larder_io::fault::arm_from_environment();
+    let command = match Cli::try_parse() {
+        Ok(cli) => cli.command,
+        Err(error) => return refuse(&error),
+    };
+    let result = signals::outlive_file_size_limit().and_then(|()| run(command));
+    match result {
+        Ok(code) => code,
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            let what = if is_of_output(&error) { "write to standard output: " } else { "" };
+            eprintln!("larder: failed to {what}{}", output::sentence(&error));
+            ExitCode::from(FAILURE)
+        }
+    }
+}
+
+fn run(command: Command) -> anyhow::Result<ExitCode> {
+    match command {
+        Command::Serve(arguments) => succeed(commands::serve::run(&arguments)),
+        Command::Mount(arguments) => succeed(commands::mount::run(&arguments)),
+        Command::Ctl(arguments) => commands::ctl::run(&arguments),
+        Command::CheckConfig(arguments) => succeed(commands::check_config::run(&arguments)),
+        Command::Demo(arguments) => succeed(commands::demo::run(&arguments)),
+        Command::Trace(arguments) => succeed(commands::trace::run(&arguments)),
+        Command::Sim(arguments) => succeed(commands::sim::run(&arguments)),
+        Command::Size(arguments) => succeed(commands::size::run(&arguments)),
+        Command::Watch(arguments) => succeed(commands::watch::run(&arguments)),
+        Command::Resident(arguments) => succeed(commands::resident::run(&arguments)),
+        Command::Bench(arguments) => commands::bench::run(&arguments),
+        Command::Try(arguments) => commands::bench::trying::run(&arguments),
+        Command::Compare(arguments) => commands::compare::run(&arguments),
+        Command::Report(arguments) => succeed(commands::report::run(&arguments)),
+        Command::Top(arguments) => succeed(commands::top::run(&arguments)),
+        Command::Docs(arguments) => succeed(commands::docs::run(&arguments)),
+        Command::Load(arguments) => commands::load::run(&arguments),
+        Command::TakeMemory(arguments) => succeed(commands::take_memory::run(&arguments)),
+    }
+}
+
+/// Prints the error of the command line, or the requested help.
+fn refuse(error: &clap::Error) -> ExitCode {
+    if error.use_stderr() {
+        // The message quotes arguments, such as names of files: they are escaped.
+        if let Err(error) = Cli::try_parse_from(std::env::args_os().map(|it| escaped(&it))) {
+            eprint!("{}", error.render());
+        } else {
+            // The arguments contained control characters.
+            let argument = error.get(ContextKind::InvalidArg).map(ToString::to_string);
+            let reason = std::error::Error::source(error).map(ToString::to_string);
+            let (argument, reason) = (argument.unwrap_or_default(), reason.unwrap_or_default());
+            eprintln!("error: invalid value for {argument}: {reason}");
+        }
+        return ExitCode::from(FAILURE);
+    }
+    // As below: a reader that closes the pipe is no failure.
+    drop(error.print());
+    ExitCode::SUCCESS
+}
+
+/// Returns an argument for a message; of `--flag=VALUE` the value.
+fn escaped(argument: &OsStr) -> String {
+    let text = argument.to_string_lossy();
+    match text.split_once('=') {
+        Some((flag, value)) if flag.starts_with("--") => format!("{flag}={}", escape::text(value)),
+        _ => escape::text(&text).into_owned(),
+    }
+}
+
+/// The exit code of a command that finds nothing.
+fn succeed(result: anyhow::Result<()>) -> anyhow::Result<ExitCode> {
+    result.map(|()| ExitCode::SUCCESS)
+}
+
+/// Whether it is an error of our output: all others say what was to be done.
+fn is_of_output(error: &anyhow::Error) -> bool {
+    error.chain().count() == 1 && error.is::<std::io::Error>()
+}
+
+/// Whoever reads our output has had enough: that is no failure.
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error
+        .downcast_ref::<std::io::Error>()
+        .is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_of_the_output_is_one_that_says_nothing_else() {
+        let full = || anyhow::Error::new(std::io::Error::from(std::io::ErrorKind::StorageFull));
+        assert!(is_of_output(&full()) && !is_of_output(&full().context("write x")));
+        assert!(!is_of_output(&anyhow::anyhow!("find the volume")));
+    }
+
+    #[test]
+    fn what_findings_say_to_try_are_commands_that_exist() {
+        for rule in larder_report::findings::RULES {
+            for command in rule.attempt {
+                let filled = command
+                    .replace("TRACE", "a.ltr")
+                    .replace("IMAGE", "a.img")
+                    .replace("FOLDER", "folder")
+                    .replace("SIZE", "64MiB")
+                    .replace("SOCKET", "a.sock");
+                let parsed = Cli::try_parse_from(filled.split(' '));
+                assert!(parsed.is_ok(), "{}: {command}: {:?}", rule.name, parsed.err());
+            }
+        }
+    }
+}

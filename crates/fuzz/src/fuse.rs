@@ -1,0 +1,199 @@
+//! Fuzz targets for FUSE: requests of a kernel to mounts of volumes and of a directory.
+
+use larder_io::front::fuse::fuzzing::{Mount, Sent, handshake};
+use larder_io::front::fuse::{FileGlob, FileOptions, FileRule, FolderOptions, KernelPages};
+use std::cell::RefCell;
+use std::mem::ManuallyDrop;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+const IN_HEADER_BYTES: usize = 40;
+const OUT_HEADER_BYTES: usize = 16;
+/// Maximum number of requests of one input.
+const REQUESTS_MAX: usize = 64;
+/// Larger requests are not sent: a socket takes no more.
+const REQUEST_BYTES_MAX: usize = 64 << 10;
+/// The operation of the first request of a connection.
+const INIT: u32 = 26;
+/// A file system in memory.
+const MEMORY: &str = "/dev/shm";
+
+thread_local! {
+    // Threads of a mount run until the process ends.
+    static VOLUMES: RefCell<ManuallyDrop<Mount>> =
+        RefCell::new(ManuallyDrop::new(Mount::of_volumes()));
+    static DIRECTORY: RefCell<ManuallyDrop<(PathBuf, Mount)>> =
+        RefCell::new(ManuallyDrop::new(mount_directory()));
+}
+
+/// Returns the number of four bytes at a place; zeros follow the bytes.
+fn number(bytes: &[u8], at: usize) -> u32 {
+    let mut four = [0; 4];
+    let part = bytes.get(at..).unwrap_or_default();
+    let len = part.len().min(4);
+    four[..len].copy_from_slice(&part[..len]);
+    u32::from_le_bytes(four)
+}
+
+/// Returns the requests of an input: each has its length at its beginning.
+fn requests(mut input: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let requests = std::iter::from_fn(move || {
+        let len = usize::try_from(number(input, 0)).unwrap_or(usize::MAX);
+        let len = if len < IN_HEADER_BYTES { input.len() } else { len.min(input.len()) };
+        let (request, rest) = input.split_at(len);
+        input = rest;
+        (!request.is_empty()).then_some(request)
+    });
+    requests.take(REQUESTS_MAX).filter(|request| request.len() <= REQUEST_BYTES_MAX)
+}
+
+/// Sends requests to a mount and checks each answer.
+fn send(mount: &mut Mount, input: &[u8]) {
+    for request in requests(input) {
+        if number(request, 4) == INIT {
+            check_handshake(request);
+        }
+        let (sent, answers) = mount.exchange(request);
+        assert!(answers.len() <= 1, "{sent:?} has {} answers", answers.len());
+        for answer in answers {
+            let unique = u64::from(number(&answer, 8)) | u64::from(number(&answer, 12)) << 32;
+            assert_eq!(unique, sent.unique, "the answer is to another request");
+            check_answer(&sent, request.len(), &answer);
+        }
+    }
+}
+
+/// Returns the body of an answer, if it is no error, and checks its head.
+fn body(answer: &[u8]) -> Option<&[u8]> {
+    assert!(answer.len() >= OUT_HEADER_BYTES);
+    assert_eq!(number(answer, 0) as usize, answer.len(), "an answer has the length that it says");
+    let errno = number(answer, 4).cast_signed();
+    assert!((-511..=0).contains(&errno), "the kernel refuses {errno}");
+    let body = &answer[OUT_HEADER_BYTES..];
+    assert!(errno == 0 || body.is_empty(), "an error has no body");
+    (errno == 0).then_some(body)
+}
+
+fn check_handshake(request: &[u8]) {
+    for answer in handshake(request) {
+        let body = body(&answer);
+        assert!(body.is_none_or(|body| body.len() == 64), "it agrees on something");
+    }
+}
+
+/// Checks that an answer is one that the kernel accepts.
+fn check_answer(sent: &Sent, request_bytes: usize, answer: &[u8]) {
+    let Some(body) = body(answer) else { return };
+    let (len, size) = (body.len(), sent.size as usize);
+    let is_right = match sent.opcode {
+        // Lookup, symlink, mknod, mkdir, link.
+        1 | 6 | 8 | 9 | 13 => len == 128,
+        // Getattr, setattr.
+        3 | 4 => len == 104,
+        // Readlink.
+        5 => (1..=4096).contains(&len),
+        // Open, opendir.
+        14 | 27 => len == 16,
+        // Read.
+        15 => len <= size,
+        // Write.
+        16 => len == 8 && number(body, 0) as usize <= size.min(request_bytes),
+        // Statfs.
+        17 => len == 80,
+        // Getxattr, listxattr.
+        22 | 23 => {
+            if size == 0 {
+                len == 8
+            } else {
+                len <= size
+            }
+        }
+        // Readdir, readdirplus.
+        28 => len <= size && is_listing(body, 0),
+        44 => len <= size && is_listing(body, 128),
+        // Create, tmpfile.
+        35 | 51 => len == 144,
+        // Lseek.
+        46 => len == 8,
+        // Statx.
+        52 => len == 288,
+        _ => len == 0,
+    };
+    assert!(is_right, "{sent:?} is answered with {len} bytes");
+}
+
+/// Returns whether a body holds whole entries of a directory, behind `before` bytes each.
+fn is_listing(mut body: &[u8], before: usize) -> bool {
+    const HEAD_BYTES: usize = 24;
+    while !body.is_empty() {
+        let Some(entry) = body.get(before..) else { return false };
+        let name = number(entry, 16) as usize;
+        let end = (before + HEAD_BYTES + name).next_multiple_of(8);
+        let named = entry.get(HEAD_BYTES..HEAD_BYTES + name);
+        let is_name = named.is_some_and(|it| !it.is_empty() && !it.contains(&b'/'));
+        if !is_name || end > body.len() {
+            return false;
+        }
+        body = &body[end..];
+    }
+    true
+}
+
+/// Sends requests to a mount of volumes.
+pub(crate) fn volumes(input: &[u8]) {
+    VOLUMES.with_borrow_mut(|mount| send(mount, input));
+}
+
+/// Mounts a directory whose files are of several rules, by the first letters of their names.
+fn mount_directory() -> (PathBuf, Mount) {
+    let folder = tempfile::tempdir_in(MEMORY).or_else(|_| tempfile::tempdir()).expect("a folder");
+    let path = folder.keep();
+    let files = FileOptions::default();
+    let rules = [
+        ("u*", FileOptions { uncached: true, ..files }),
+        ("p*", FileOptions { pin: true, ..files }),
+        ("k*", FileOptions { kernel_pages: KernelPages::Keep, ..files }),
+        ("r*", FileOptions { read_only: true, ..files }),
+    ];
+    let rules = rules.map(|(glob, files)| {
+        let glob = FileGlob::parse(glob).expect("a glob");
+        FileRule { glob, files }
+    });
+    let options = FolderOptions {
+        rules: rules.into(),
+        ttl: Duration::from_secs(1),
+        ..FolderOptions::default()
+    };
+    let mount = Mount::of_directory(&path, options);
+    (path, mount)
+}
+
+/// Makes the directory what it is for each input.
+fn fill(path: &Path) -> std::io::Result<()> {
+    for entry in path.read_dir()? {
+        let entry = entry?;
+        let at = entry.path();
+        if entry.file_type()?.is_dir() {
+            std::fs::remove_dir_all(at)?;
+        } else {
+            std::fs::remove_file(at)?;
+        }
+    }
+    std::fs::create_dir(path.join("dir"))?;
+    std::fs::write(path.join("dir/inner"), "inside")?;
+    std::os::unix::fs::symlink("file", path.join("link"))?;
+    for name in ["file", "keep", "pin", "raw", "u"] {
+        std::fs::write(path.join(name), [b'x'; 5000])?;
+    }
+    Ok(())
+}
+
+/// Sends requests to a mount of a directory.
+pub(crate) fn folder(input: &[u8]) {
+    DIRECTORY.with_borrow_mut(|mounted| {
+        let (path, mount) = &mut **mounted;
+        fill(path).expect("this user may change the directory");
+        mount.reset();
+        send(mount, input);
+    });
+}

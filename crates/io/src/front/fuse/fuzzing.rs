@@ -1,0 +1,320 @@
+//! Mounts without a kernel, for the fuzz targets of larder-fuzz: a socket stands for /dev/fuse.
+//!
+//! Requests are repaired where only a kernel could send something else: names have no slash and are
+//! not "..", no devices are made, and what a request refers to is what answers have named. So no
+//! request leaves the directory.
+
+use super::abi::{self, InHeader, opcode};
+use super::device::Device;
+use super::files::Files;
+use super::folder::{Folder, FolderOptions, OpenedFolder, own_mask};
+use super::handshake;
+use super::link::Link;
+use super::mounted::{MountFailure, Shared, Tree};
+use super::worker::Worker;
+use crate::engine::{Engine, EngineOptions};
+use crate::store::{Solid, Timed};
+use crate::wake::Waker;
+use larder_core::store::{Geometry, MemoryStore, Store as _};
+use larder_core::volume::VolumeOptions;
+use rustix::event::PollFlags;
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType};
+use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
+use std::fmt;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use zerocopy::IntoBytes;
+
+/// Memory of the cache.
+const MEMORY_BYTES: u64 = 16 << 20;
+/// Bytes of the volumes.
+const VOLUME_BYTES: u64 = 128 << 10;
+/// Time after which a request counts as unanswered; a stopped machine does not take as long.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Room for the longest answer.
+const ANSWER_BYTES: usize = 256 << 10;
+/// Lengths of reads, and places and lengths of allocations, are below this.
+const LENGTH_MAX: u32 = 1 << 17;
+
+/// See fallocate(2).
+const PUNCH_HOLE: u64 = 2;
+
+/// A mount, one thread of which takes requests.
+pub struct Mount {
+    worker: Worker,
+    shared: Arc<Shared>,
+    /// The kernel's end.
+    kernel: OwnedFd,
+    /// Nodes and handles that answers have named since the last reset.
+    nodes: Vec<u64>,
+    handles: Vec<u64>,
+    unique: u64,
+    room: Vec<u8>,
+}
+
+impl fmt::Debug for Mount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Mount").field("nodes", &self.nodes).finish_non_exhaustive()
+    }
+}
+
+/// A request as it was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sent {
+    /// The operation.
+    pub opcode: u32,
+    /// Number of the request; an answer repeats it.
+    pub unique: u64,
+    /// Bytes that a read, a listing or an attribute may have, or that a write brings.
+    pub size: u32,
+}
+
+/// A pair of connected sockets that keep messages apart, as the device does.
+fn socket() -> (OwnedFd, OwnedFd) {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
+        .expect("a pair of sockets")
+}
+
+fn engine() -> Arc<Engine> {
+    let options = EngineOptions {
+        memory_bytes: MEMORY_BYTES,
+        huge_pages: false,
+        lock: false,
+        threads: 2,
+        policy_bytes: 64,
+    };
+    Arc::new(Engine::new(options).expect("memory for a small cache"))
+}
+
+/// Returns the answers to the first request of a connection, which agrees on capabilities.
+#[must_use]
+pub fn handshake(request: &[u8]) -> Vec<Vec<u8>> {
+    let (kernel, device) = socket();
+    // Nothing is sent twice: the second look finds the end.
+    let sent = rustix::net::send(&kernel, request, SendFlags::empty());
+    sent.expect("a request fits into a socket");
+    rustix::net::shutdown(&kernel, rustix::net::Shutdown::Write).expect("it is connected");
+    // A refusal is an answer too.
+    handshake::shake_hands(&device, handshake::FOLDER).ok();
+    let mut room = vec![0; ANSWER_BYTES];
+    let mut answers = Vec::new();
+    while let Ok(len @ 1..) = rustix::io::read(&kernel, &mut room[..]) {
+        answers.push(room[..len].to_vec());
+    }
+    answers
+}
+
+impl Mount {
+    /// Mounts two volumes, one of which is read-only, as files.
+    #[must_use]
+    pub fn of_volumes() -> Self {
+        let engine = engine();
+        let files = Files::new();
+        for (name, read_only) in [("disk", false), ("iso", true)] {
+            let geometry = Geometry { length: VOLUME_BYTES, granule: 512, read_only };
+            let store = Timed::new(MemoryStore::new(geometry), engine.clock());
+            let options = VolumeOptions::new(name, store.geometry());
+            let volume = engine.add_volume(options, Box::new(store)).expect("a volume");
+            files.add(volume, Arc::new(Solid)).expect("its name is free");
+        }
+        let failure = Arc::new(MountFailure::new(Path::new("fuzz")));
+        Mount::new(engine, Tree::Volumes(files), failure)
+    }
+
+    /// Mounts a directory, which has to be in a file system in memory.
+    #[must_use]
+    pub fn of_directory(path: &Path, options: FolderOptions) -> Self {
+        // A second safeguard against requests that make devices; threads inherit this.
+        let mut sets = capabilities(None).expect("a thread may look at its rights");
+        sets.effective.remove(CapabilitySet::MKNOD);
+        sets.permitted.remove(CapabilitySet::MKNOD);
+        set_capabilities(None, sets).expect("a thread may drop a right");
+        own_mask();
+        let engine = engine();
+        let opened = Folder::open(path, FolderOptions { plain: true, ..options }, &engine.clock());
+        let OpenedFolder { folder, stores, .. } = opened.expect("the directory is free");
+        let volumes = stores.into_iter().enumerate().map(|(index, store)| {
+            let options = VolumeOptions::new(format!("files{index}"), store.geometry());
+            engine.add_volume(options, store).expect("a volume")
+        });
+        let volumes: Vec<_> = volumes.collect();
+        let (folder, clerks) = folder.begin(&engine, &volumes, path).expect("threads");
+        let failure = clerks.failure();
+        Mount::new(engine, Tree::Folder { folder, clerks }, failure)
+    }
+
+    fn new(engine: Arc<Engine>, tree: Tree, failure: Arc<MountFailure>) -> Self {
+        let (kernel, device) = socket();
+        let waker = Waker::new().expect("a descriptor");
+        let shared = Shared::new(engine, tree, failure, None, vec![waker.clone()]);
+        let shared = Arc::new(shared);
+        let device = Device::new(device, &waker).expect("a descriptor");
+        let worker = Worker::new(Arc::clone(&shared), Link::Device(Arc::new(device)), waker);
+        let (nodes, handles, room) = (vec![abi::ROOT], Vec::new(), vec![0; ANSWER_BYTES]);
+        Mount { worker, shared, kernel, nodes, handles, unique: 0, room }
+    }
+
+    /// Sends a request as `bytes` have it; returns it and its answers.
+    ///
+    /// # Panics
+    /// If the mount has failed, or does not answer.
+    pub fn exchange(&mut self, bytes: &[u8]) -> (Sent, Vec<Vec<u8>>) {
+        let (sent, bytes, is_whole) = self.repaired(bytes);
+        rustix::io::write(&self.kernel, &bytes).expect("a request fits into a socket");
+        let wanted = usize::from(is_whole && !abi::is_unanswered(sent.opcode));
+        let begun = Instant::now();
+        let mut answers = Vec::new();
+        let mut is_taken = false;
+        while !is_taken || answers.len() < wanted {
+            is_taken |= self.worker.take_requests().expect("the socket is open") > 0;
+            self.worker.take_completions(self.worker.clock.now());
+            self.receive(&mut answers);
+            assert!(!self.shared.has_failed(), "the mount has failed after {sent:?}");
+            assert!(begun.elapsed() < PATIENCE, "{sent:?} is not answered");
+            if is_taken && answers.len() < wanted {
+                let answer = Some((self.kernel.as_fd(), PollFlags::IN));
+                self.worker.waker.sleep(answer, Some(Duration::from_millis(5))).expect("a sleep");
+            }
+        }
+        for answer in &answers {
+            self.learn(sent.opcode, answer);
+        }
+        (sent, answers)
+    }
+
+    /// Has the mount forget the nodes that were looked up.
+    pub fn reset(&mut self) {
+        if let Tree::Folder { folder, clerks } = &self.shared.tree {
+            folder.forget_all(clerks);
+        }
+        self.nodes = vec![abi::ROOT];
+        self.handles.clear();
+    }
+
+    fn receive(&mut self, answers: &mut Vec<Vec<u8>>) {
+        loop {
+            match rustix::io::read(&self.kernel, &mut self.room[..]) {
+                Ok(len) => answers.push(self.room[..len].to_vec()),
+                Err(Errno::AGAIN) => return,
+                Err(error) => panic!("the socket is open: {error}"),
+            }
+        }
+    }
+
+    /// Notes what an answer has named.
+    fn learn(&mut self, code: u32, answer: &[u8]) {
+        let body = answer.get(size_of::<abi::OutHeader>()..).unwrap_or_default();
+        if body.is_empty() {
+            return;
+        }
+        let number = abi::head_of::<abi::ForgetIn>(body).nlookup;
+        match code {
+            opcode::LOOKUP
+            | opcode::SYMLINK
+            | opcode::MKNOD
+            | opcode::MKDIR
+            | opcode::LINK
+            | opcode::CREATE
+            | opcode::TMPFILE
+                if number > 0 =>
+            {
+                self.nodes.push(number);
+            }
+            opcode::OPENDIR => self.handles.push(number),
+            _ => {}
+        }
+    }
+
+    /// Returns the request that a kernel could send instead, and whether it is whole.
+    fn repaired(&mut self, bytes: &[u8]) -> (Sent, Vec<u8>, bool) {
+        let mut header: InHeader = abi::head_of(bytes);
+        self.unique += 2;
+        header.unique = self.unique;
+        header.nodeid = known(&self.nodes, header.nodeid);
+        let mut bytes = bytes.to_vec();
+        let is_whole = bytes.len() >= abi::IN_HEADER_BYTES && header.len as usize == bytes.len();
+        let len = bytes.len().min(abi::IN_HEADER_BYTES);
+        bytes[..len].copy_from_slice(&header.as_bytes()[..len]);
+        let body = &mut bytes[len..];
+        if !matches!(
+            header.opcode,
+            opcode::WRITE | opcode::SETXATTR | opcode::GETXATTR | opcode::REMOVEXATTR
+        ) {
+            // The whole of it, wherever its names are.
+            body.iter_mut().filter(|it| matches!(**it, b'/' | b'.')).for_each(|it| *it = b'_');
+        }
+        self.repair_body(header.opcode, body);
+        let size = match header.opcode {
+            opcode::GETXATTR | opcode::LISTXATTR => number(body, &(0..4)),
+            _ => number(body, &(16..20)),
+        };
+        let size = u32::try_from(size).expect("4 bytes");
+        (Sent { opcode: header.opcode, unique: header.unique, size }, bytes, is_whole)
+    }
+
+    fn repair_body(&self, code: u32, body: &mut [u8]) {
+        let below = |max: u32| move |number: u64| number % u64::from(max);
+        if matches!(code, opcode::READ | opcode::WRITE | opcode::FALLOCATE) {
+            change(body, &(8..16), |offset| offset & u64::MAX >> 1);
+        }
+        match code {
+            opcode::READ => change(body, &(16..20), below(LENGTH_MAX)),
+            opcode::READDIR | opcode::READDIRPLUS | opcode::RELEASEDIR => {
+                change(body, &(0..8), |handle| known(&self.handles, handle));
+            }
+            opcode::MKNOD => {
+                let mode = |mode: u64| mode & 0o7777 | u64::from(libc::S_IFREG);
+                change(body, &(0..4), mode);
+            }
+            opcode::LINK | opcode::RENAME | opcode::RENAME2 => {
+                change(body, &(0..8), |node| known(&self.nodes, node));
+            }
+            // A hole takes no space, as far as a file can be.
+            opcode::FALLOCATE if number(body, &(24..28)) & PUNCH_HOLE != 0 => {
+                change(body, &(16..24), |length| length & u64::MAX >> 1);
+            }
+            opcode::FALLOCATE => {
+                change(body, &(8..16), below(LENGTH_MAX));
+                change(body, &(16..24), below(LENGTH_MAX));
+            }
+            opcode::BATCH_FORGET => {
+                for one in body.get_mut(8..).unwrap_or_default().chunks_exact_mut(16) {
+                    change(one, &(0..8), |node| known(&self.nodes, node));
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Returns the known number that a small one stands for; a large one stays as it is.
+fn known(numbers: &[u64], number: u64) -> u64 {
+    let index = usize::try_from(number).unwrap_or(usize::MAX);
+    if numbers.is_empty() || index > 0xff { number } else { numbers[index % numbers.len()] }
+}
+
+/// Returns what a body has of a place.
+fn inside(body: &[u8], at: &Range<usize>) -> Range<usize> {
+    at.start.min(body.len())..at.end.min(body.len())
+}
+
+/// Returns the little-endian number at a place of a body; zeros follow a body.
+fn number(body: &[u8], at: &Range<usize>) -> u64 {
+    let part = &body[inside(body, at)];
+    let mut bytes = [0; 8];
+    bytes[..part.len()].copy_from_slice(part);
+    u64::from_le_bytes(bytes)
+}
+
+/// Changes the number at a place of a body, as far as the body has it.
+fn change(body: &mut [u8], at: &Range<usize>, to: impl FnOnce(u64) -> u64) {
+    let new = to(number(body, at)).to_le_bytes();
+    let part = inside(body, at);
+    let len = part.len();
+    body[part].copy_from_slice(&new[..len]);
+}
