@@ -108,8 +108,8 @@ impl Index {
         Ok(index.is_in_order(length).then_some(index))
     }
 
-    /// Returns whether the sections lie behind one another in a file of this length. Then no byte is
-    /// read twice.
+    /// Returns whether the sections lie behind one another in a file of this length, so that no byte
+    /// is read twice.
     fn is_in_order(&self, length: u64) -> bool {
         let mut behind = HEADER_BYTES as u64;
         for entry in &self.entries {
