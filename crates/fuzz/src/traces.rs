@@ -79,7 +79,7 @@ pub(crate) fn trace_file(input: &[u8]) {
     file.write_all_at(bytes, 0).expect("there is room");
     let path = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
     let formats = [None, Some(Format::Larder), Some(Format::Parquet)];
-    let times = (first >> 4 != 0).then(|| 0..1 << (first >> 4) * 4);
+    let times = (first >> 4 != 0).then(|| 0..1 << ((first >> 4) * 4));
     let format = formats[usize::from(first & 0xf) % formats.len()];
     let options = OpenOptions { format, max_bad: 3, times, ..OpenOptions::default() };
     if let Ok(source) = open_path(&path, &options) {
@@ -108,11 +108,11 @@ pub(crate) fn ltr(input: &[u8]) {
         index.extend(u64::from(number).to_le_bytes());
         index.extend([0; 15]);
         index.push(1);
-        section(&mut bytes, kind, (count, number), raw);
+        section(&mut bytes, *kind, (count, number), raw);
         rest = behind;
     }
     let end = bytes.len() as u64;
-    section(&mut bytes, b"INDX", (0, 0), &index);
+    section(&mut bytes, *b"INDX", (0, 0), &index);
     let trailer = bytes.len();
     bytes.extend(b"LARDEND\n");
     bytes.extend(end.to_le_bytes());
@@ -125,7 +125,7 @@ pub(crate) fn ltr(input: &[u8]) {
 }
 
 /// Appends a section of a trace of our own format.
-fn section(bytes: &mut Vec<u8>, kind: &[u8; 4], (count, number): (u8, u8), raw: &[u8]) {
+fn section(bytes: &mut Vec<u8>, kind: [u8; 4], (count, number): (u8, u8), raw: &[u8]) {
     let packed = zstd::bulk::compress(raw, 1).expect("memory takes it");
     let begin = bytes.len();
     let length = |length: usize| u32::try_from(length).expect("an input is short").to_le_bytes();

@@ -1,4 +1,4 @@
-//! Fuzz target for what describes workloads: scripts of PostMark, tables of IOzone, mixes, patterns.
+//! Fuzz target for workloads: scripts of PostMark, tables of IOzone, mixes, patterns.
 
 use larder_lab::workload::iozone::tables::RateTable;
 use larder_lab::workload::postmark::{Command, Config, show};

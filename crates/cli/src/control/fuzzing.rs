@@ -24,7 +24,7 @@ use tokio::runtime::Runtime;
 /// Bytes of the volume that ranges are checked against.
 const VOLUME_BYTES: u64 = 1 << 30;
 
-/// What a server answered on a connection.
+/// The answers of a server on a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conversation {
     /// Its bytes.

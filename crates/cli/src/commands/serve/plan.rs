@@ -166,7 +166,7 @@ impl<'a> VolumeFlags<'a> {
 }
 
 impl VolumePlan {
-    /// What the flags say of a volume.
+    /// Returns the plan of a volume according to the flags.
     pub(super) fn of(flags: &VolumeFlags<'_>, volume: &VolumeArgument) -> Result<Self, PlanError> {
         let name = volume.name.as_str();
         let frames = |bytes: &u64| u32::try_from(bytes / BLOCK_BYTES_U64).unwrap_or(u32::MAX);

@@ -236,6 +236,9 @@ impl Mount {
         self.unique += 2;
         header.unique = self.unique;
         header.nodeid = known(&self.nodes, header.nodeid);
+        // No user and no group has this number; the kernel refuses it.
+        header.uid = header.uid.min(u32::MAX - 1);
+        header.gid = header.gid.min(u32::MAX - 1);
         let mut bytes = bytes.to_vec();
         let is_whole = bytes.len() >= abi::IN_HEADER_BYTES && header.len as usize == bytes.len();
         let len = bytes.len().min(abi::IN_HEADER_BYTES);
@@ -266,6 +269,11 @@ impl Mount {
             opcode::READ => change(body, &(16..20), below(LENGTH_MAX)),
             opcode::READDIR | opcode::READDIRPLUS | opcode::RELEASEDIR => {
                 change(body, &(0..8), |handle| known(&self.handles, handle));
+            }
+            opcode::SETATTR => {
+                let user = |id: u64| id.min(u64::from(u32::MAX - 1));
+                change(body, &(76..80), user);
+                change(body, &(80..84), user);
             }
             opcode::MKNOD => {
                 let mode = |mode: u64| mode & 0o7777 | u64::from(libc::S_IFREG);
