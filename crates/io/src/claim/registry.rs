@@ -392,7 +392,8 @@ fn settled_conflict(
         let (refusal, other) = others.iter().find_map(|other| {
             overlap(&record.parts, &other.record.parts)?;
             // The search for other names takes time, which no false claim may cause.
-            let refusal = other.is_credible().then(|| conflict(record, &other.record, machine))??;
+            let refusal =
+                other.is_credible().then(|| conflict(record, &other.record, machine))??;
             Some((refusal, other))
         })?;
         let now = look();
