@@ -26,7 +26,7 @@ const SERVE: &str = "--memory 512MiB --write-mode back";
 const MOUNT: Program =
     Program { name: "larder", line: "LARDER mount --control none --memory 512MiB" };
 
-/// What runs in a trial.
+/// The workload of a trial.
 #[derive(Clone, Copy)]
 enum Load {
     /// Requests of the lean NBD client, with a number of them in flight.
