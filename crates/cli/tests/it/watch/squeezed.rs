@@ -31,8 +31,9 @@ const DEEP_PAGES: u64 = 8_192;
 const LONG: Duration = Duration::from_millis(2500);
 /// Factors of that duration, in turn, until the observation has enough intervals.
 const STRETCHES: [u32; 3] = [1, 4, 16];
-/// Intervals of an observation in which a finding must be made.
-const INTERVALS_MIN: usize = 10;
+/// Intervals of an observation in which a leak must be found, which is a course, and other findings.
+const LEAK_INTERVALS_MIN: usize = 10;
+const INTERVALS_MIN: usize = 4;
 /// Maximum time that a program in a group continues its work.
 const LONG_MAX: Duration = Duration::from_mins(1);
 
@@ -113,6 +114,7 @@ fn read(file: &Path, prepared: &dyn Fn()) {
 /// each attempt `cold` is dropped from the cache, since pages belong to the group that reads them.
 /// On a busy machine there are few intervals in a second: the program then works for longer.
 fn expect(rule: &str, mib: u64, work: &str, file: &Path, cold: &[&Path]) {
+    let intervals_min = if rule == "leak" { LEAK_INTERVALS_MIN } else { INTERVALS_MIN };
     for stretch in STRETCHES {
         for path in cold {
             residency::drop::file(path).unwrap();
@@ -120,7 +122,7 @@ fn expect(rule: &str, mib: u64, work: &str, file: &Path, cold: &[&Path]) {
         let Some(group) = Group::of(mib) else { return };
         let mut working = group.start(work, file, stretch);
         let watch = sick::watched(&["--cgroup", group.name()], || working.run());
-        if watch.intervals.len() >= INTERVALS_MIN || Some(&stretch) == STRETCHES.last() {
+        if watch.intervals.len() >= intervals_min || Some(&stretch) == STRETCHES.last() {
             return sick::check(watch, rule);
         }
     }
