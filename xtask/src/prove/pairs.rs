@@ -20,6 +20,8 @@ const STARTS: usize = 10;
 const PAIRS: usize = 4;
 /// Below this ratio a binary is slower, if the interval does not contain 1.
 const LEAST: f64 = 0.97;
+/// A wider interval shows nothing.
+const WIDTH_MAX: f64 = 0.1;
 const IMAGE_MIB: u64 = 256;
 const DISK_MIB: u64 = 1024;
 const SERVE: &str = "--memory 512MiB --write-mode back";
@@ -88,8 +90,9 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
         sides.into_iter().try_for_each(Side::stop)?;
     }
     file_system.end()?;
-    for ((what, unit, _), [ours, theirs]) in LOADS.iter().zip(&rates) {
-        judge((what, unit), ours, theirs, claims, &mut record);
+    let width_max = env.either(WIDTH_MAX, f64::INFINITY);
+    for ((what, unit, _), rates) in LOADS.iter().zip(&rates) {
+        judge((what, unit), rates, width_max, claims, &mut record);
     }
     if !env.options.quick {
         say!("   recorded in {}", record.write("pairs")?);
@@ -138,8 +141,8 @@ impl<'a> Side<'a> {
 
 fn judge(
     (what, unit): (&str, &str),
-    ours: &[f64],
-    theirs: &[f64],
+    [ours, theirs]: &[Vec<f64>; 2],
+    width_max: f64,
     claims: &mut Claims,
     record: &mut Record,
 ) {
@@ -158,7 +161,7 @@ fn judge(
             ratios.len()
         ),
         format!("{:.0} {unit}", median(theirs)),
-        low > LEAST || (low <= 1.0 && high >= 1.0),
+        high - low <= width_max && (low > LEAST || (low <= 1.0 && high >= 1.0)),
     );
 }
 
@@ -167,13 +170,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_binary_is_slower_if_the_whole_interval_says_so() {
+    fn a_binary_is_slower_if_the_whole_interval_says_so_and_a_wide_one_says_nothing() {
         let mut record = Record::new(Path::new("."), "a test", &[], &json!({})).unwrap();
         let mut claims = Claims::default();
+        let mut judge = |ours: Vec<f64>| {
+            let rates = [ours, vec![1.0; 40]];
+            judge(("reads", "reads/s"), &rates, WIDTH_MAX, &mut claims, &mut record);
+        };
         for ratio in [1.0, 0.98, 0.96] {
-            judge(("reads", "reads/s"), &[ratio; 40], &[1.0; 40], &mut claims, &mut record);
+            judge(vec![ratio; 40]);
         }
+        judge([0.9, 1.1].repeat(20));
         let verdicts: Vec<_> = claims.list.iter().map(|it| it.verdict.word()).collect();
-        assert_eq!(verdicts, ["yes", "yes", "NO"]);
+        assert_eq!(verdicts, ["yes", "yes", "NO", "NO"]);
     }
 }
