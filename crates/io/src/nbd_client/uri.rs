@@ -192,17 +192,22 @@ fn decode(text: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Writes what RFC 3986 calls unreserved, and slashes, as they are.
-fn encode(f: &mut fmt::Formatter<'_>, bytes: &[u8]) -> fmt::Result {
+/// Writes the unreserved characters of RFC 3986, and `delimiters`, as they are.
+fn encode(f: &mut fmt::Formatter<'_>, bytes: &[u8], delimiters: &[u8]) -> fmt::Result {
     for &byte in bytes {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => {
-                write!(f, "{}", char::from(byte))?;
-            }
-            _ => write!(f, "%{byte:02X}")?,
+        let is_unreserved = byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+        if is_unreserved || delimiters.contains(&byte) {
+            write!(f, "{}", char::from(byte))?;
+        } else {
+            write!(f, "%{byte:02X}")?;
         }
     }
     Ok(())
+}
+
+/// Writes a path or a name; slashes stay as they are.
+fn encode_path(f: &mut fmt::Formatter<'_>, bytes: &[u8]) -> fmt::Result {
+    encode(f, bytes, b"/")
 }
 
 impl fmt::Display for NbdUri {
@@ -212,20 +217,18 @@ impl fmt::Display for NbdUri {
         match &self.address {
             NbdAddress::Unix(path) => {
                 write!(f, "{scheme}+unix:///")?;
-                encode(f, self.export.as_bytes())?;
+                encode_path(f, self.export.as_bytes())?;
                 f.write_str("?socket=")?;
-                encode(f, path.as_os_str().as_bytes())?;
+                encode_path(f, path.as_os_str().as_bytes())?;
                 mark = '&';
             }
             NbdAddress::Tcp { host, port } => {
-                if host.contains(':') {
-                    write!(f, "{scheme}://[{host}]:{port}/")?;
-                } else {
-                    write!(f, "{scheme}://")?;
-                    encode(f, host.as_bytes())?;
-                    write!(f, ":{port}/")?;
-                }
-                encode(f, self.export.as_bytes())?;
+                let is_ipv6 = host.contains(':');
+                let [open, close, delimiters] = if is_ipv6 { ["[", "]", ":"] } else { [""; 3] };
+                write!(f, "{scheme}://{open}")?;
+                encode(f, host.as_bytes(), delimiters.as_bytes())?;
+                write!(f, "{close}:{port}/")?;
+                encode_path(f, self.export.as_bytes())?;
             }
         }
         let Some(UriTls { certificates, hostname }) = &self.tls else { return Ok(()) };
@@ -234,7 +237,7 @@ impl fmt::Display for NbdUri {
         for (name, value) in [("tls-certificates", certificates), ("tls-hostname", hostname)] {
             if let Some(value) = value {
                 write!(f, "{mark}{name}=")?;
-                encode(f, value)?;
+                encode_path(f, value)?;
                 mark = '&';
             }
         }
@@ -276,6 +279,8 @@ mod tests {
             ),
             ("nbd://[::1]:7/x", tcp("::1", 7, "x"), "nbd://[::1]:7/x"),
             ("nbd://[::1]", tcp("::1", 10809, ""), "nbd://[::1]:10809/"),
+            ("nbd://a%2fb/x", tcp("a/b", 10809, "x"), "nbd://a%2Fb:10809/x"),
+            ("nbd://[a:%5d%2f]:7/x", tcp("a:]/", 7, "x"), "nbd://[a:%5D%2F]:7/x"),
             ("nbd+unix:///?socket=/a/b", unix("/a/b", ""), "nbd+unix:///?socket=/a/b"),
             ("nbd+unix://?socket=s", unix("s", ""), "nbd+unix:///?socket=s"),
             (
