@@ -31,7 +31,7 @@ const DEEP_PAGES: u64 = 8_192;
 const LONG: Duration = Duration::from_millis(2500);
 /// Factors of that duration, in turn, until the observation has enough intervals.
 const STRETCHES: [u32; 3] = [1, 4, 16];
-/// Intervals of an observation in which a leak must be found, which is a course, and other findings.
+/// Intervals in which a leak must be found, which is a course, and in which all others must.
 const LEAK_INTERVALS_MIN: usize = 10;
 const INTERVALS_MIN: usize = 4;
 /// Maximum time that a program in a group continues its work.
