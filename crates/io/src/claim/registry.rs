@@ -366,19 +366,6 @@ impl Foreign {
     }
 }
 
-/// Returns the reason why two claims exclude each other, phrased for the first.
-fn conflict(one: &Record, other: &Record, machine: &ThisMachine) -> Option<ClaimError> {
-    certain_conflict(one, other, machine).or_else(|| {
-        let excludes = !(one.read_only && other.read_only);
-        let by_link = excludes
-            && overlap(&one.parts, &other.parts).is_some()
-            && (links::may_hold(&one.parts, &other.parts, machine)
-                || links::may_hold(&other.parts, &one.parts, machine));
-        let (what, holder) = (one.what.clone(), holder_of(other));
-        by_link.then_some(ClaimError::Linked { what, holder })
-    })
-}
-
 /// Returns the reason why a claim is refused because of claims of other processes, which `look`
 /// reads. A directory that cannot be searched counts as a match, and it may be gone because its
 /// claim was just released: such a conflict only counts while its claim remains.
@@ -396,13 +383,28 @@ fn settled_conflict(
                 other.is_credible().then(|| conflict(record, &other.record, machine))??;
             Some((refusal, other))
         })?;
+        if !matches!(refusal, ClaimError::Linked { .. }) {
+            return Some(refusal);
+        }
         let now = look();
-        let remains = || now.iter().any(|it| it.record == other.record);
-        if !matches!(refusal, ClaimError::Linked { .. }) || remains() {
+        if now.iter().any(|it| it.record == other.record) {
             return Some(refusal);
         }
         others = now;
     }
+}
+
+/// Returns the reason why two claims exclude each other, phrased for the first.
+fn conflict(one: &Record, other: &Record, machine: &ThisMachine) -> Option<ClaimError> {
+    certain_conflict(one, other, machine).or_else(|| {
+        let excludes = !(one.read_only && other.read_only);
+        let by_link = excludes
+            && overlap(&one.parts, &other.parts).is_some()
+            && (links::may_hold(&one.parts, &other.parts, machine)
+                || links::may_hold(&other.parts, &one.parts, machine));
+        let (what, holder) = (one.what.clone(), holder_of(other));
+        by_link.then_some(ClaimError::Linked { what, holder })
+    })
 }
 
 /// Returns the same without a search for other names of files.
