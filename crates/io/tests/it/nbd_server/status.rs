@@ -11,7 +11,7 @@ use larder_io::nbd_client::{Client, Request};
 use larder_io::store::{OpenOptions, open};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::sync::Arc;
+use std::path::Path;
 use tempfile::TempDir;
 
 const DATA: u32 = 0;
@@ -36,6 +36,15 @@ fn runs(client: &mut Client, length: u64) -> Vec<(u64, u32)> {
     runs
 }
 
+/// Serves a file of this length.
+fn serve(path: &Path, length: u64) -> Service {
+    let engine = engine(16 * MIB);
+    let opened = open(path, OpenOptions::default(), engine.clock()).unwrap();
+    let options = VolumeOptions::new("disk", geometry(length));
+    let volume = engine.add_volume(options, opened.store).unwrap();
+    Service::start(engine, volume, opened.map, ServerLimits::default(), false)
+}
+
 #[test]
 fn what_only_the_cache_has_is_data() {
     let dir = TempDir::new().unwrap();
@@ -44,12 +53,8 @@ fn what_only_the_cache_has_is_data() {
     let file = File::create_new(&path).unwrap();
     file.set_len(length).unwrap();
     file.write_all_at(&vec![1; 1 << 20], 16 * MIB).unwrap();
-    let engine = engine(16 * MIB);
-    let opened = open(&path, OpenOptions::default(), engine.clock()).unwrap();
-    let options = VolumeOptions::new("disk", geometry(length));
-    let volume = engine.add_volume(options, opened.store).unwrap();
-    keep_dirty(&volume);
-    let service = Service::start(engine, volume, opened.map, ServerLimits::default(), false);
+    let service = serve(&path, length);
+    keep_dirty(&service.volume);
     let mut client = service.connect(true);
     let stored = [(16 * MIB, HOLE), (MIB, DATA), (47 * MIB, HOLE)];
     assert_eq!(runs(&mut client, length), stored);
@@ -83,12 +88,8 @@ fn one_answer_searches_a_bounded_part_of_a_hole() {
     let dir = TempDir::new().unwrap();
     let (path, length) = (dir.path().join("sparse"), 3072 * MIB);
     File::create_new(&path).unwrap().set_len(length).unwrap();
-    let engine = engine(16 * MIB);
-    let opened = open(&path, OpenOptions::default(), engine.clock()).unwrap();
-    let options = VolumeOptions::new("disk", geometry(length));
-    let volume = engine.add_volume(options, opened.store).unwrap();
-    keep_dirty(&volume);
-    let service = Service::start(engine, volume, opened.map, ServerLimits::default(), false);
+    let service = serve(&path, length);
+    keep_dirty(&service.volume);
     let mut client = service.connect(true);
     client.write_at(length - 4096, &[1; 4096], false).unwrap();
     let extents = client.block_status(0, 3072 << 20).unwrap();
@@ -104,12 +105,7 @@ fn a_block_on_its_way_to_the_store_is_never_a_hole() {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("sparse");
     File::create_new(&path).unwrap().set_len(16 * MIB).unwrap();
-    let engine = engine(16 * MIB);
-    let opened = open(&path, OpenOptions::default(), engine.clock()).unwrap();
-    let options = VolumeOptions::new("disk", geometry(16 * MIB));
-    let volume = engine.add_volume(options, opened.store).unwrap();
-    let map = Arc::clone(&opened.map);
-    let service = Service::start(engine, volume, map, ServerLimits::default(), false);
+    let service = serve(&path, 16 * MIB);
     let (mut writer, mut asker) = (service.connect(true), service.connect(true));
     for i in 0..300 {
         let offset = i * 12_288;
