@@ -39,9 +39,9 @@ fn runs(client: &mut Client, length: u64) -> Vec<(u64, u32)> {
 /// Serves a file of this length.
 fn serve(path: &Path, length: u64) -> Service {
     let engine = engine(16 * MIB);
-    let opened = open(path, OpenOptions::default(), engine.clock()).unwrap();
+    let opened = open(path, OpenOptions::default(), engine.clock()).expect("the file is there");
     let options = VolumeOptions::new("disk", geometry(length));
-    let volume = engine.add_volume(options, opened.store).unwrap();
+    let volume = engine.add_volume(options, opened.store).expect("there is room");
     Service::start(engine, volume, opened.map, ServerLimits::default(), false)
 }
 
