@@ -6,6 +6,7 @@
 mod client;
 mod follow;
 mod output;
+mod tcp_owner;
 mod watch;
 
 use crate::args::{self, VolumeArgument};
@@ -33,8 +34,8 @@ pub(crate) struct Arguments {
     #[arg(long, global = true, value_name = "FILE")]
     token: Option<PathBuf>,
 
-    /// Also trust the server at the socket of --control if it runs as this user, in addition to
-    /// your own user and root.
+    /// Also trust the server of --control if it runs as this user, in addition to your own user and
+    /// root.
     #[arg(long, global = true, value_name = "UID", requires = "control")]
     trust_uid: Option<u32>,
 

@@ -1,5 +1,6 @@
 //! A client of the control interface: one connection for each question.
 
+use super::tcp_owner;
 use crate::control::{Token, known_sockets};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use http_body_util::{BodyExt, Full};
@@ -24,8 +25,7 @@ const ANSWER_BYTES_MAX: usize = 64 << 20;
 /// Where the server is.
 #[derive(Clone, Debug)]
 enum Place {
-    /// A socket, and a user that is trusted there in addition to this user and root.
-    Unix(PathBuf, Option<u32>),
+    Unix(PathBuf),
     Tcp(SocketAddr, Token),
 }
 
@@ -33,6 +33,8 @@ enum Place {
 #[derive(Debug)]
 pub(crate) struct Client {
     place: Place,
+    /// A user whose server is trusted, in addition to this user and root.
+    trusted_uid: Option<u32>,
     runtime: Runtime,
 }
 
@@ -44,17 +46,18 @@ impl Client {
         trusted_uid: Option<u32>,
     ) -> Result<Self> {
         let place = if let Some(server) = server {
-            named(server, token, trusted_uid)?
+            named(server, token)?
         } else {
             ensure!(token.is_none(), "use --token: it needs --control http://127.0.0.1:PORT");
-            Place::Unix(only_one(known_sockets())?, trusted_uid)
+            Place::Unix(only_one(known_sockets())?)
         };
-        Ok(Client { place, runtime: runtime()? })
+        Ok(Client { place, trusted_uid, runtime: runtime()? })
     }
 
     /// The server with this control socket.
     pub(crate) fn at(socket: &Path) -> Result<Self> {
-        Ok(Client { place: Place::Unix(socket.to_owned(), None), runtime: runtime()? })
+        let place = Place::Unix(socket.to_owned());
+        Ok(Client { place, trusted_uid: None, runtime: runtime()? })
     }
 
     /// A way to each server that listens in the usual places.
@@ -62,7 +65,8 @@ impl Client {
         let mut clients = Vec::new();
         for path in known_sockets() {
             if try_connect(&path).is_ok() {
-                clients.push(Client { place: Place::Unix(path, None), runtime: runtime()? });
+                let place = Place::Unix(path);
+                clients.push(Client { place, trusted_uid: None, runtime: runtime()? });
             }
         }
         Ok(clients)
@@ -132,21 +136,19 @@ impl Client {
             .header(header::HOST, "larder")
             .header(header::CONNECTION, "close");
         let sent = match &self.place {
-            Place::Unix(path, trusted_uid) => {
+            Place::Unix(path) => {
                 let stream =
                     UnixStream::connect(path).await.map_err(|error| self.nobody(&error))?;
                 let owner = stream.peer_cred().context("get the user of the server")?.uid();
-                ensure!(
-                    is_trusted(owner) || *trusted_uid == Some(owner),
-                    "trust the server at {}: it runs as uid {owner}, and not as you or root; \
-                     --trust-uid {owner} asks it all the same",
-                    self.place
-                );
+                self.check_owners(&[owner])?;
                 send(stream, request.body(Full::new(body))?).await
             }
             Place::Tcp(address, token) => {
                 let stream =
                     TcpStream::connect(address).await.map_err(|error| self.nobody(&error))?;
+                let owners = stream.local_addr().and_then(|own| tcp_owner::owners(*address, own));
+                let what = || format!("get the user of the server at {}", self.place);
+                self.check_owners(&owners.with_context(what)?)?;
                 request = request.header(header::AUTHORIZATION, token.header());
                 send(stream, request.body(Full::new(body))?).await
             }
@@ -161,6 +163,17 @@ impl Client {
             Ok(refusal) => Err(anyhow!(refusal.error)),
             Err(_) => Err(anyhow!("understand the answer: {status}")),
         }
+    }
+
+    /// Checks that the users of a server are trusted, before the server gets a request.
+    fn check_owners(&self, owners: &[u32]) -> Result<()> {
+        let is_accepted = |owner: u32| is_trusted(owner) || self.trusted_uid == Some(owner);
+        let Some(owner) = owners.iter().find(|owner| !is_accepted(**owner)) else { return Ok(()) };
+        bail!(
+            "trust the server at {}: it runs as uid {owner}, and not as you or root; \
+             --trust-uid {owner} asks it all the same",
+            self.place
+        )
     }
 
     fn nobody(&self, error: &std::io::Error) -> anyhow::Error {
@@ -178,18 +191,18 @@ impl Client {
 impl std::fmt::Display for Place {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Place::Unix(path, _) => write!(f, "{}", path.display()),
+            Place::Unix(path) => write!(f, "{}", path.display()),
             Place::Tcp(address, _) => write!(f, "http://{address}"),
         }
     }
 }
 
 /// A server by its name on the command line.
-fn named(server: &str, token: Option<&Path>, trusted_uid: Option<u32>) -> Result<Place> {
+fn named(server: &str, token: Option<&Path>) -> Result<Place> {
     let Some(address) = server.strip_prefix("http://") else {
         ensure!(token.is_none(), "use --token: a socket of this machine needs none");
         let path = server.strip_prefix("unix:").unwrap_or(server);
-        return Ok(Place::Unix(path.into(), trusted_uid));
+        return Ok(Place::Unix(path.into()));
     };
     let address = address.trim_end_matches('/');
     let address =

@@ -9,10 +9,9 @@ use super::Arguments;
 use super::plan::{Plan, PlanError};
 use crate::args::{VolumeArgument, unknown};
 use clap::{Arg, ArgAction, Args as _, Command, FromArgMatches};
+use larder_io::owned_file::{self, FileError, Secrecy};
 use larder_report::format;
 use std::ffi::OsString;
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -29,7 +28,7 @@ const NOT_IN_FILES: [&str; 3] = ["config", "help", "version"];
 pub(crate) enum ConfigError {
     /// It cannot be read at all.
     #[error("read {}: {source}", file.display())]
-    Unreadable { file: PathBuf, source: std::io::Error },
+    Unreadable { file: PathBuf, source: FileError },
     /// Something in it is wrong.
     #[error("use {}: line {line}: {reason}", file.display())]
     Wrong { file: PathBuf, line: usize, reason: String },
@@ -73,13 +72,19 @@ impl ConfigFile {
     /// Reads a file and checks each key and value of it.
     pub(crate) fn read(path: &Path) -> Result<Self, ConfigError> {
         let unreadable = |source| ConfigError::Unreadable { file: path.to_owned(), source };
-        let file = File::open(path).map_err(unreadable)?;
-        let mut text = String::new();
-        file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text).map_err(unreadable)?;
-        if text.len() as u64 > FILE_BYTES_MAX {
-            let reason = format!("the file is larger than {}", format::bytes(FILE_BYTES_MAX));
-            return Err(ConfigError::Wrong { file: path.to_owned(), line: 1, reason });
-        }
+        let bytes = match owned_file::read(path, Secrecy::Public, FILE_BYTES_MAX) {
+            Err(FileError::TooLong(_)) => {
+                let reason = format!("the file is larger than {}", format::bytes(FILE_BYTES_MAX));
+                return Err(ConfigError::Wrong { file: path.to_owned(), line: 1, reason });
+            }
+            read => read.map_err(unreadable)?,
+        };
+        let text = String::from_utf8(bytes).map_err(|error| {
+            let valid = error.utf8_error().valid_up_to();
+            let line = 1 + error.as_bytes()[..valid].iter().filter(|&&byte| byte == b'\n').count();
+            let reason = "the file is not UTF-8".to_owned();
+            ConfigError::Wrong { file: path.to_owned(), line, reason }
+        })?;
         ConfigFile::parse(path, &text)
     }
 

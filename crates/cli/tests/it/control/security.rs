@@ -295,6 +295,40 @@ fn server_and_ctl_of_different_users_do_not_trust_each_other() {
 }
 
 #[test]
+fn a_token_is_not_sent_to_the_server_of_another_user() {
+    if !larder_testing::is_root() {
+        return;
+    }
+    let folder = TempDir::new().unwrap();
+    let token = token_file(folder.path(), 0o600);
+    let program = program_for_all(folder.path());
+    let theirs = TempDir::new().unwrap();
+    let image = super::rig::images(theirs.path(), &["two"]).remove(0);
+    let their_token = token_file(theirs.path(), 0o600);
+    for path in [theirs.path(), Path::new(&image), Path::new(&their_token)] {
+        std::os::unix::fs::chown(path, Some(OTHER), None).unwrap();
+    }
+    std::fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
+    let address = format!("127.0.0.1:{}", free_port());
+    let mut command = std::process::Command::new(&program);
+    command.arg("serve").arg(&image).args(["--memory", "16MiB", "--control-tcp", &address]);
+    command.args(["--control-token", &their_token]).current_dir("/").uid(OTHER).gid(OTHER);
+    let other = Server::spawn(theirs, command, 1);
+    let ask = |more: &[&str]| {
+        let mut command = larder();
+        command.args(["ctl", "volumes", "--control", &format!("http://{address}")]);
+        command.args(["--token", &token]).args(more).output().unwrap()
+    };
+    let refused = ask(&[]);
+    assert_eq!(refused.status.code(), Some(2), "{}", text(&refused.stdout));
+    let said = text(&refused.stderr);
+    assert!(said.contains("it runs as uid 54321, and not as you or root"), "{said}");
+    let asked = ask(&["--trust-uid", "54321"]);
+    assert!(text(&asked.stdout).contains("two"), "{}", text(&asked.stderr));
+    other.stop();
+}
+
+#[test]
 fn a_socket_that_another_user_could_have_made_is_not_asked() {
     let folder = TempDir::new().unwrap();
     let shared = folder.path().join("tmp");
@@ -341,6 +375,12 @@ fn files_behind_links_of_another_user_are_not_written() {
         let said = refused(&[flag, &link]);
         assert!(said.contains("symbolic link link.json belongs to uid 54321"), "{flag}: {said}");
     }
+    let config = folder.path().join("larder.toml");
+    std::fs::write(&config, "").unwrap();
+    std::os::unix::fs::chown(&config, Some(OTHER), None).unwrap();
+    let output = larder().arg("check-config").arg(&config).output().unwrap();
+    let said = text(&output.stderr);
+    assert!(said.contains("larder.toml: it belongs to uid 54321"), "{said}");
     let token = token_file(folder.path(), 0o600);
     std::os::unix::fs::chown(&token, Some(OTHER), None).unwrap();
     let said = refused(&["--control-tcp", "127.0.0.1:0", "--control-token", &token]);
