@@ -1,39 +1,62 @@
-//! Coverage-guided fuzzing: runs each target of larder-fuzz for a time, and counts the executions
-//! since the last change of its code.
+//! Coverage-guided fuzzing: runs each target of larder-fuzz, and counts the executions since the
+//! last change of its code.
 //!
 //! `bench-runs/fuzz.json` accumulates the executions. An entry holds for one version of its
-//! target's code, identified by git tree hashes; when the code changes, the entry starts again.
+//! target's code, identified by git tree hashes; when the code changes, the entry starts again. A
+//! target with enough executions is not run again.
 
 use super::prelude::*;
+use std::collections::VecDeque;
+use std::sync::{Mutex, PoisonError};
 
 /// The version of cargo-fuzz.
 const VERSION: &str = "0.13.2";
 /// Path of the record of executions in the repository.
 const LEDGER: &str = "bench-runs/fuzz.json";
+/// Executions that each target is to have.
+const EXECUTIONS: u64 = 10_000_000;
 /// Limits for one input: seconds, and MiB with the sanitizer.
 const LIMITS: [&str; 2] = ["-timeout=25", "-rss_limit_mb=1536"];
 
-/// A target, and the directories with the code that it tests.
-const TARGETS: &[(&str, &[&str])] = &[
-    ("config", &["crates/cli/src/commands/serve", "crates/cli/src/args.rs"]),
-    ("control", &["crates/report/src"]),
-    ("control-api", &["crates/cli/src/control", "crates/cli/src/commands/serve"]),
-    ("escape", &["crates/report/src"]),
-    ("fuse-folder", &["crates/io/src/front", "crates/io/src/store/files"]),
-    ("fuse-volumes", &["crates/io/src/front"]),
-    ("ltr", &["crates/lab/src/trace"]),
-    ("nbd-client", &["crates/io/src/nbd_client", "crates/io/src/front/nbd"]),
-    ("nbd-server", &["crates/io/src/front/nbd"]),
-    ("nbd-uri", &["crates/io/src/nbd_client"]),
-    ("perfmon", &["crates/report/src"]),
-    ("record", &["crates/report/src"]),
-    ("rules", &["crates/io/src/front/fuse/folder/rules"]),
-    ("sizing", &["crates/lab/src", "crates/report/src"]),
-    ("trace", &["crates/lab/src"]),
-    ("trace-file", &["crates/lab/src"]),
-    ("warm-list", &["crates/io/src/warm_list"]),
-    ("watch", &["crates/report/src"]),
-    ("workload", &["crates/lab/src/workload"]),
+/// A target.
+struct Target {
+    name: &'static str,
+    /// The directories with the code that it tests.
+    folders: &'static [&'static str],
+    /// The address sanitizer finds errors of unsafe code only, and doubles the time.
+    sanitizer: &'static str,
+}
+
+/// A target whose code has no `unsafe` of ours.
+const fn safe(name: &'static str, folders: &'static [&'static str]) -> Target {
+    Target { name, folders, sanitizer: "none" }
+}
+
+/// A target that reaches `unsafe` code.
+const fn sanitized(name: &'static str, folders: &'static [&'static str]) -> Target {
+    Target { name, folders, sanitizer: "address" }
+}
+
+const TARGETS: &[Target] = &[
+    safe("config", &["crates/cli/src/commands/serve", "crates/cli/src/args.rs"]),
+    safe("control", &["crates/report/src"]),
+    safe("control-api", &["crates/cli/src/control", "crates/cli/src/commands/serve"]),
+    safe("escape", &["crates/report/src"]),
+    sanitized("fuse-folder", &["crates/io/src/front", "crates/io/src/store/files"]),
+    sanitized("fuse-volumes", &["crates/io/src/front"]),
+    safe("ltr", &["crates/lab/src/trace"]),
+    sanitized("nbd-client", &["crates/io/src/nbd_client", "crates/io/src/front/nbd"]),
+    sanitized("nbd-server", &["crates/io/src/front/nbd"]),
+    safe("nbd-uri", &["crates/io/src/nbd_client"]),
+    safe("perfmon", &["crates/report/src"]),
+    safe("record", &["crates/report/src"]),
+    safe("rules", &["crates/io/src/front/fuse/folder/rules"]),
+    safe("sizing", &["crates/lab/src", "crates/report/src"]),
+    safe("trace", &["crates/lab/src"]),
+    safe("trace-file", &["crates/lab/src"]),
+    safe("warm-list", &["crates/io/src/warm_list"]),
+    safe("watch", &["crates/report/src"]),
+    safe("workload", &["crates/lab/src/workload"]),
 ];
 
 pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
@@ -44,33 +67,91 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
         run::show(run::cargo(&env.root).args(install))?;
     }
     let listed = text(nightly(env, &["fuzz", "list"]))?;
-    let known: Vec<&str> = TARGETS.iter().map(|(name, _)| *name).collect();
+    let known: Vec<&str> = TARGETS.iter().map(|target| target.name).collect();
     ensure!(listed.lines().eq(known), "the list of targets differs from that of cargo fuzz");
-    let path = env.root.join(LEDGER);
-    let empty = json!({ "schema": "larder-fuzz", "version": 1, "targets": {} });
-    let mut ledger = record::read(&path).unwrap_or(empty);
-    let seconds = env.fuzz_seconds().div_ceil(TARGETS.len() as u64);
-    for (name, folders) in TARGETS {
-        let code = code(env, folders)?;
-        let before = &ledger["targets"][*name];
-        let before = if before["code"] == code { before.clone() } else { json!({}) };
-        let count = |field: &str| before[field].as_u64().unwrap_or(0);
-        let (done, found) = fuzz(env, name, seconds)?;
-        let executions = count("executions") + done;
-        let all = count("seconds") + seconds;
-        let commit = text(cmd!("git rev-parse --short HEAD").current_dir(&env.root))?;
-        ledger["targets"][*name] = json!({
-            "executions": executions, "seconds": all, "code": code, "commit": commit.trim(),
-        });
-        let figure = match &found {
-            None => format!("{done} now; {executions} in {all} s since its code changed"),
-            Some(input) => format!("found {input}"),
-        };
-        claims.add(format!("{name}: nothing is found"), figure, found.is_none());
-        std::fs::write(&path, format!("{ledger:#}\n"))
-            .with_context(|| format!("write {}", path.display()))?;
+    let deadline = Instant::now() + Duration::from_secs(env.fuzz_seconds());
+    let processors = std::thread::available_parallelism()?.get();
+    let queue = Mutex::new(TARGETS.iter().collect::<VecDeque<_>>());
+    let fuzzed = Mutex::new((Ledger::open(env), claims));
+    let work = || -> Result<()> {
+        loop {
+            let (target, left) = {
+                let mut queue = queue.lock().unwrap_or_else(PoisonError::into_inner);
+                let Some(target) = queue.pop_front() else { return Ok(()) };
+                (target, queue.len() + 1)
+            };
+            let code = code(env, target.folders)?;
+            let before = {
+                let fuzzed = fuzzed.lock().unwrap_or_else(PoisonError::into_inner);
+                fuzzed.0.entry(target.name, &code)
+            };
+            let time = deadline.saturating_duration_since(Instant::now());
+            let rounds = u32::try_from(left.div_ceil(processors))?;
+            let runs = EXECUTIONS.saturating_sub(before.executions);
+            let (begun, seconds) = (Instant::now(), (time / rounds).as_secs().max(1));
+            let (done, found) = match runs {
+                0 => (0, None),
+                _ => fuzz(env, target, seconds, runs)?,
+            };
+            let executions = before.executions + done;
+            let seconds = before.seconds + begun.elapsed().as_secs();
+            let mut fuzzed = fuzzed.lock().unwrap_or_else(PoisonError::into_inner);
+            let (ledger, claims) = &mut *fuzzed;
+            ledger.set(env, target.name, &code, &Entry { executions, seconds })?;
+            let figure = match &found {
+                None => format!("{done} now; {executions} in {seconds} s since its code changed"),
+                Some(input) => format!("found {input}"),
+            };
+            claims.add(format!("{}: nothing is found", target.name), figure, found.is_none());
+        }
+    };
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..processors).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().try_for_each(|worker| worker.join().expect("a worker does not panic"))
+    })
+}
+
+/// Executions of a target since its code changed.
+#[derive(Default)]
+struct Entry {
+    executions: u64,
+    seconds: u64,
+}
+
+/// The record of executions.
+struct Ledger {
+    path: PathBuf,
+    value: Value,
+}
+
+impl Ledger {
+    fn open(env: &Env) -> Self {
+        let path = env.root.join(LEDGER);
+        let empty = json!({ "schema": "larder-fuzz", "version": 1, "targets": {} });
+        let value = record::read(&path).unwrap_or(empty);
+        Ledger { path, value }
     }
-    Ok(())
+
+    /// Returns what a target has for this version of its code.
+    fn entry(&self, name: &str, code: &str) -> Entry {
+        let entry = &self.value["targets"][name];
+        if entry["code"] != code {
+            return Entry::default();
+        }
+        let count = |field: &str| entry[field].as_u64().unwrap_or(0);
+        Entry { executions: count("executions"), seconds: count("seconds") }
+    }
+
+    /// Writes an entry.
+    fn set(&mut self, env: &Env, name: &str, code: &str, entry: &Entry) -> Result<()> {
+        let commit = text(cmd!("git rev-parse --short HEAD").current_dir(&env.root))?;
+        self.value["targets"][name] = json!({
+            "executions": entry.executions, "seconds": entry.seconds, "code": code,
+            "commit": commit.trim(),
+        });
+        std::fs::write(&self.path, format!("{:#}\n", self.value))
+            .with_context(|| format!("write {}", self.path.display()))
+    }
 }
 
 /// Returns the version of the code in these directories, and of the targets.
@@ -81,15 +162,20 @@ fn code(env: &Env, folders: &[&str]) -> Result<String> {
     Ok(trees.lines().map(|tree| &tree[..12]).collect::<Vec<_>>().join(" "))
 }
 
-/// Fuzzes one target for some seconds; returns the executions, and the input that failed.
-fn fuzz(env: &Env, name: &str, seconds: u64) -> Result<(u64, Option<String>)> {
+/// Fuzzes one target for some seconds or executions; returns the executions, and the input that
+/// failed.
+fn fuzz(env: &Env, target: &Target, seconds: u64, runs: u64) -> Result<(u64, Option<String>)> {
+    let Target { name, sanitizer, .. } = target;
     let below = |folder: &str| run::target_dir().map(|target| target.join(folder).join(name));
     let (grown, findings) = (below("fuzz-corpus")?, below("fuzz-findings")?);
     [&grown, &findings].into_iter().try_for_each(std::fs::create_dir_all)?;
-    let mut cargo = nightly(env, &["fuzz", "run", "--target-dir"]);
-    cargo.arg(run::target_dir()?.join("fuzz")).args([name]).arg(grown);
+    // Each sanitizer has a directory, since its flags would build everything again.
+    let builds = run::target_dir()?.join(format!("fuzz-{sanitizer}"));
+    let mut cargo = nightly(env, &["fuzz", "run", "--sanitizer", sanitizer, "--target-dir"]);
+    cargo.arg(builds).arg(name).arg(grown);
     cargo.arg(env.root.join("fuzz/corpus").join(name)).arg("--").args(LIMITS);
-    cargo.arg(format!("-max_total_time={seconds}")).arg("-print_final_stats=1");
+    cargo.args([format!("-max_total_time={seconds}"), format!("-runs={runs}")]);
+    cargo.arg("-print_final_stats=1");
     cargo.arg(format!("-artifact_prefix={}/", findings.display()));
     let out = keep(cargo)?;
     let stat = |mark: &str| out.stderr.lines().find_map(|line| line.split_once(mark));
