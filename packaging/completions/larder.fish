@@ -75,7 +75,7 @@ complete -c larder -n "__fish_larder_using_subcommand serve" -l plain-io -d 'Use
 complete -c larder -n "__fish_larder_using_subcommand serve" -s h -l help -d 'Print help'
 complete -c larder -n "__fish_larder_using_subcommand mount" -l memory -d 'Memory of the cache, with everything that goes with it' -r
 complete -c larder -n "__fish_larder_using_subcommand mount" -s o -l options -d 'Restrictions of the mount in addition to those of SOURCE\'s mount, which always apply: nosuid, nodev, noexec, nosymfollow, separated by commas' -r
-complete -c larder -n "__fish_larder_using_subcommand mount" -l ttl -d 'How long names and attributes are believed without asking the folder' -r
+complete -c larder -n "__fish_larder_using_subcommand mount" -l ttl -d 'Maximum age of names and attributes that are used without asking SOURCE, and of cached data where changes by others are not reported' -r
 complete -c larder -n "__fish_larder_using_subcommand mount" -l rule -d 'Files that are handled in another way, by their name or by where they are: GLOB and words for hint, write mode, page size, pin, no-cache, kernel-pages=off|open|keep; what is left out is as for all files. Of several rules the first that matches a file counts (docs/mount.md)' -r
 complete -c larder -n "__fish_larder_using_subcommand mount" -l page-size -d 'Unit of replacement, 4KiB to 1MiB [default: 4KiB]' -r
 complete -c larder -n "__fish_larder_using_subcommand mount" -l policy -d 'Replacement policy, or auto; see larder serve [default: s3fifo]' -r

@@ -47,7 +47,8 @@ pub(crate) struct Arguments {
     #[arg(long)]
     shared: bool,
 
-    /// How long names and attributes are believed without asking the folder.
+    /// Maximum age of names and attributes that are used without asking SOURCE, and of cached data
+    /// where changes by others are not reported.
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = args::time)]
     ttl: u64,
 

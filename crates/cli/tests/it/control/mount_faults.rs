@@ -10,10 +10,11 @@ use larder_host::changes::Changes;
 use larder_testing::{can_mount, has_tool, skip};
 use rustix::mount::{MountFlags, UnmountFlags};
 use std::fs::{self, File};
-use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::fs::{FileExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
+use std::time::Duration;
 use tempfile::TempDir;
 
 /// Whoever has no rights.
@@ -102,6 +103,33 @@ fn what_others_change_is_seen_while_it_is_believed() {
     drop(open);
     let said = server.stop();
     assert!(!said.contains("believed"), "nothing was missed: {said}");
+}
+
+#[test]
+fn a_change_that_is_not_reported_is_seen_in_an_open_file_after_the_ttl() {
+    if !can_mount() {
+        return;
+    }
+    let folder = TempDir::new().unwrap();
+    // Changes in a file system inside of SOURCE are never reported.
+    let inner = Small::new(source(folder.path()).join("inner"));
+    let mountpoint = Mountpoint::new();
+    let server = mount(folder, &mountpoint, &["--shared", "--ttl", "50ms"]);
+    fs::write(inner.0.join("f"), "old").unwrap();
+    let open = File::open(mountpoint.file("inner/f")).unwrap();
+    let read = || {
+        let mut bytes = [0; 3];
+        open.read_exact_at(&mut bytes, 0).unwrap();
+        bytes
+    };
+    assert_eq!(read(), *b"old");
+    std::thread::sleep(Duration::from_millis(50));
+    fs::write(inner.0.join("f"), "new").unwrap();
+    std::thread::sleep(Duration::from_millis(50));
+    assert_eq!(read(), *b"new");
+    drop(open);
+    let _folder = server.stop_and_keep().0;
+    drop(inner);
 }
 
 #[test]

@@ -55,7 +55,7 @@ use shed::Descriptors;
 use std::collections::HashMap;
 use std::fmt;
 use std::io;
-use std::os::fd::{OwnedFd, RawFd};
+use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -103,7 +103,8 @@ pub struct FolderOptions {
     pub read_only: bool,
     /// Restrictions of the mount in addition to those of SOURCE's mount.
     pub restrictions: MountRestrictions,
-    /// How long the kernel may believe names and attributes without asking.
+    /// How long the kernel may believe names and attributes without asking, and the age at which
+    /// cached data is checked against the folder where changes by others are not reported.
     pub ttl: Duration,
     /// Others change the folder too: nothing is believed without asking, as long as nobody tells
     /// what they change by [`FolderMount::news`].
@@ -120,6 +121,8 @@ pub struct FolderOptions {
 pub struct Folder {
     /// Locked and claimed.
     root: Arc<LockedDirectory>,
+    /// Whether it is on a network file system, whose other clients can change it.
+    is_remote: bool,
     /// The rest, then one for each rule.
     sections: Vec<Section>,
     path: PathBuf,
@@ -218,6 +221,7 @@ impl Folder {
         let of_rules = options.rules.iter().map(|rule| rule.files);
         let sections = std::iter::once(options.rest).chain(of_rules).map(&mut section).collect();
         let folder = Folder {
+            is_remote: is_remote(&root),
             root,
             sections,
             path,
@@ -315,6 +319,13 @@ impl Folder {
             clerks.send(Job::Retire(tired));
         }
     }
+}
+
+/// Returns whether a directory is on NFS or SMB, by the numbers that statfs(2) reports for NFS,
+/// SMB 1, and SMB 2 and 3.
+fn is_remote(directory: impl AsFd) -> bool {
+    let found = rustix::fs::fstatfs(directory);
+    found.is_ok_and(|found| matches!(found.f_type, 0x6969 | 0xff53_4d42 | 0xfe53_4d42))
 }
 
 /// Every inode that the kernel knows takes a descriptor: as many as may be had; how many that is.

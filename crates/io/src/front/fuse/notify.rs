@@ -1,7 +1,8 @@
 //! What the kernel is told without having asked: that what it knows of a file or a name is old.
 //!
 //! Whoever tells it may have to wait for requests that are under way, so it must be nobody who
-//! answers requests.
+//! answers requests. An exception are the attributes alone of an inode that is in use: the kernel
+//! invalidates these without waiting.
 
 use super::abi::{NotifyEntryOut, NotifyInodeOut, NotifyPruneOut, OutHeader, notice};
 use rustix::fd::OwnedFd;

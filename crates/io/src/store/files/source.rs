@@ -157,6 +157,8 @@ pub(crate) struct SourceFile {
     anew: AtomicBool,
     /// How many had begun when it was last taken as others had left it.
     renewed: AtomicU64,
+    /// Time of the last check for changes by others, in nanoseconds of the engine's clock.
+    checked_at: AtomicU64,
     metadata: AtomicBool,
     /// How often it is open.
     opens: AtomicUsize,
@@ -218,6 +220,7 @@ impl SourceFile {
             over: AtomicU64::new(0),
             anew: AtomicBool::new(false),
             renewed: AtomicU64::new(0),
+            checked_at: AtomicU64::new(0),
             metadata: AtomicBool::new(false),
             opens: AtomicUsize::new(0),
             reach: AtomicU64::new(0),

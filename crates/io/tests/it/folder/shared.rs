@@ -1,9 +1,10 @@
 //! Changes by others that the mount is told of: what the kernel believes of names, attributes and
-//! contents is called back.
+//! contents is called back. Where it is not told, files are checked when they are opened, and read
+//! after the TTL.
 
-use super::{Service, Setting, can_mount};
+use super::{MIB, Service, Setting, can_mount};
 use crate::common::rig;
-use larder_io::front::fuse::FolderNews;
+use larder_io::front::fuse::{FileOptions, FolderNews, KernelPages};
 use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -12,6 +13,27 @@ use std::time::Duration;
 /// Everything is believed for so long that only news can change it.
 fn believing() -> Setting {
     Setting { ttl: Duration::from_hours(1), shared: true, ..Setting::default() }
+}
+
+/// Maximum age of data in tests that wait for it.
+const DATA_AGE: Duration = Duration::from_millis(50);
+
+/// Data may have this age; nothing reports changes.
+fn checking() -> Setting {
+    Setting { ttl: DATA_AGE, ..believing() }
+}
+
+/// Overwrites a file in SOURCE, at another time than any change before.
+fn overwrite(service: &Service, name: &str, bytes: &[u8]) {
+    std::thread::sleep(DATA_AGE);
+    let behind = OpenOptions::new().write(true).open(service.behind(name)).expect("it");
+    behind.write_all_at(bytes, 0).expect("room");
+}
+
+fn byte_at(file: &File, at: u64) -> u8 {
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, at).expect("a byte");
+    byte[0]
 }
 
 /// Tells what somebody who watches the folder would.
@@ -161,5 +183,88 @@ fn where_news_may_be_missing_nothing_is_believed() {
     fs::write(service.behind("f"), "something else").expect("a file");
     assert_eq!(len(&service, "f"), 14, "and not believed any more");
     drop((open, news));
+    service.end();
+}
+
+#[test]
+fn an_unreported_change_is_seen_when_the_file_is_opened_next() {
+    if !can_mount() {
+        return;
+    }
+    let service = Service::new(believing());
+    fs::write(service.path("f"), "ours").expect("a file");
+    let open = File::open(service.path("f")).expect("it");
+    open.sync_all().expect("the folder works");
+    overwrite(&service, "f", b"new");
+    assert_eq!(byte_at(&open, 0), b'o', "the data is younger than an hour");
+    assert_eq!(fs::read(service.path("f")).expect("it"), b"news");
+    assert_eq!(byte_at(&open, 0), b'n', "the old data has left the cache");
+    overwrite(&service, "f", b"a longer text");
+    let again = File::open(service.path("f")).expect("it");
+    assert_eq!(again.metadata().expect("it is open").len(), 13);
+    drop((open, again));
+    service.end();
+}
+
+#[test]
+fn an_unreported_change_of_an_open_file_is_seen_after_the_ttl_and_what_is_dirty_stays() {
+    if !can_mount() {
+        return;
+    }
+    let service = Service::new(Setting { lazy: true, ..checking() });
+    fs::write(service.path("f"), vec![1; 200_000]).expect("a file");
+    let file = OpenOptions::new().read(true).write(true).open(service.path("f")).expect("it");
+    file.sync_all().expect("the folder works");
+    file.write_all_at(&[2; 5120], 102_400).expect("room");
+    overwrite(&service, "f", &[9; 200_000]);
+    std::thread::sleep(DATA_AGE);
+    let places = [10, 102_399, 102_400, 107_519, 107_520];
+    assert_eq!(places.map(|at| byte_at(&file, at)), [9, 9, 2, 2, 9]);
+    overwrite(&service, "f", &[8; 300_000]);
+    std::thread::sleep(DATA_AGE);
+    assert_eq!(byte_at(&file, 299_999), 8, "a read behind the end that was known");
+    drop(file);
+    service.end();
+}
+
+#[test]
+fn writes_of_the_mount_itself_are_not_taken_for_unreported_changes() {
+    if !can_mount() {
+        return;
+    }
+    let service = Service::new(checking());
+    fs::write(service.path("f"), vec![1; 1 << 20]).expect("a file");
+    let file = OpenOptions::new().read(true).write(true).open(service.path("f")).expect("it");
+    let resident = || {
+        let files = service.mount.as_ref().expect("a mount").files();
+        files.iter().map(|file| file.resident_bytes).sum::<u64>()
+    };
+    assert_eq!(resident(), MIB);
+    for round in 2..6 {
+        file.write_all_at(&[round; 5000], 100_000).expect("room");
+        file.sync_all().expect("the folder works");
+        std::thread::sleep(DATA_AGE);
+        assert_eq!(byte_at(&file, 102_000), round);
+        assert_eq!(resident(), MIB, "nothing was dropped");
+    }
+    drop(file);
+    service.end();
+}
+
+#[test]
+fn an_unreported_change_that_a_read_finds_takes_the_pages_of_the_kernel_too() {
+    if !can_mount() {
+        return;
+    }
+    let rest = FileOptions { kernel_pages: KernelPages::Open, ..FileOptions::default() };
+    let service = Service::new(Setting { rest, ..checking() });
+    fs::write(service.behind("f"), vec![1; 4 << 20]).expect("a file");
+    let file = File::open(service.path("f")).expect("it");
+    assert_eq!(byte_at(&file, 10), 1);
+    overwrite(&service, "f", &vec![9; 4 << 20]);
+    std::thread::sleep(DATA_AGE);
+    assert_eq!(byte_at(&file, 3 * MIB), 9, "the kernel has no page of this");
+    rig::eventually("the kernel reads its page again", || byte_at(&file, 10) == 9);
+    drop(file);
     service.end();
 }

@@ -67,6 +67,8 @@ pub(in crate::front::fuse) enum Job {
     /// To have the kernel forget what it knows of a node that others have changed: its attributes,
     /// and its contents too if so.
     Changed { node: Arc<Node>, contents: bool },
+    /// Make the kernel drop its pages and attributes of a file.
+    Invalidate(Arc<Node>),
     /// To have it forget what a name in a directory leads to.
     Renamed { directory: Arc<Node>, name: CString },
     /// Make the kernel forget files, to free file descriptors.
@@ -277,6 +279,7 @@ impl Clerk {
             Job::Pin(node) => self.pin(&node.file),
             Job::Move(node) => self.relocate(&node),
             Job::Changed { node, contents } => self.changed(&node, contents),
+            Job::Invalidate(node) => self.folder.kernel.changed(node.id, true),
             Job::Renamed { directory, name } => self.folder.kernel.renamed(directory.id, &name),
             Job::Shed => self.folder.shed(),
             Job::End => unreachable!("the end is no work"),
@@ -402,9 +405,12 @@ impl Clerk {
         Ok(true)
     }
 
-    /// Opens a file that somebody else has changed: what is cached of it is forgotten.
+    /// Opens a file that others have changed, or may have: then what is cached of it is forgotten.
     fn open(&mut self, header: &InHeader, asked: OpenIn) -> Answered {
         let node = self.folder.node(header.nodeid)?;
+        if self.folder.is_unwatched(&node) {
+            self.check(&node)?;
+        }
         self.renew(&node.file)?;
         Ok(self.folder.opened(&self.clerks, &node, header, asked.flags)?.into())
     }

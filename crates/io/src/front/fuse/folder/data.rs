@@ -121,7 +121,7 @@ impl Worker {
         let by_program = asked.transfer_flags & abi::LOCKOWNER != 0;
         let section = folder.section(&node.file);
         let is_page = !by_program && section.passes_on();
-        let must_wait = is_page && !node.file.note_page();
+        let must_wait = is_page && !node.file.note_page() || folder.must_check(&node, now);
         let Some(cached) = section.cached().filter(|_| !must_wait) else {
             check_alignment(&node, asked, to_last_block(&node, asked))?;
             return Ok(Answer::Clerk);

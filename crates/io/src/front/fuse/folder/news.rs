@@ -5,9 +5,11 @@
 
 use super::clerk::{Clerks, Job};
 use super::{Folder, Node};
+use larder_core::clock::Nanos;
 use std::ffi::CString;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// Whether we are told what others change.
 #[derive(Debug)]
@@ -28,6 +30,20 @@ impl News {
     pub(super) fn covers(&self, device: u64) -> bool {
         let come = self.come.load(Ordering::Acquire) && !self.missed.load(Ordering::Acquire);
         come && device == self.device
+    }
+}
+
+impl Folder {
+    /// Returns whether others may change a node without a report. The kernel does not report what
+    /// other clients of a network file system change.
+    pub(super) fn is_unwatched(&self, node: &Node) -> bool {
+        self.is_remote || self.options.shared && !self.news.covers(node.device())
+    }
+
+    /// Returns whether a file has to be checked for changes before its cached data is read.
+    pub(super) fn must_check(&self, node: &Node, now: Nanos) -> bool {
+        let age = || Duration::from_nanos(now.saturating_sub(node.file.checked_at()));
+        self.is_unwatched(node) && age() >= self.options.ttl
     }
 }
 

@@ -232,6 +232,10 @@ impl Folder {
 
     fn open_file(&self, clerks: &Clerks, header: &InHeader, asked: OpenIn) -> Answered {
         let node = self.node(header.nodeid)?;
+        // A check may wait for a server.
+        if self.is_unwatched(&node) {
+            return Ok(Answer::Clerk);
+        }
         // Whether somebody else has changed it is looked at when it is opened.
         node.file.attributes()?;
         if node.file.must_be_renewed() {

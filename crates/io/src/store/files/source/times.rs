@@ -2,7 +2,8 @@
 //! what became of writes to the folder.
 
 use super::{Attributes, Meta, SourceFile, ctime_of, mtime_of, note, now, size_of};
-use rustix::fs::{AtFlags, FileType, Stat, Timespec, Timestamps};
+use larder_core::clock::Nanos;
+use rustix::fs::{AtFlags, FileType, Stat, StatxFlags, Timespec, Timestamps};
 use rustix::io::Errno;
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
@@ -22,6 +23,27 @@ impl SourceFile {
     /// The same of a file that nobody else can know yet, as `stat` has it.
     pub(crate) fn attributes_from(&self, stat: Stat) -> Attributes {
         self.seen(self.meta(), stat)
+    }
+
+    /// Finds out whether others have changed the file, by attributes that a network file system
+    /// requests from its server now. Blocks until the server answers.
+    ///
+    /// The comparison gets the answer from the cache of that file system: it holds a lock, so it
+    /// must not block.
+    pub(crate) fn refresh(&self) -> Result<(), Errno> {
+        let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_FORCE_SYNC;
+        rustix::fs::statx(&self.path, "", flags, StatxFlags::BASIC_STATS)?;
+        self.attributes().map(drop)
+    }
+
+    /// Returns the time of the last check for changes by others; 0 if there was none.
+    pub(crate) fn checked_at(&self) -> Nanos {
+        self.checked_at.load(Ordering::Acquire)
+    }
+
+    /// Records a check for changes by others that began at `time`.
+    pub(crate) fn note_check(&self, time: Nanos) {
+        self.checked_at.fetch_max(time, Ordering::AcqRel);
     }
 
     fn seen(&self, mut meta: MutexGuard<'_, Meta>, stat: Stat) -> Attributes {

@@ -17,7 +17,8 @@ use std::sync::Arc;
 use zerocopy::IntoBytes;
 
 impl Clerk {
-    /// Handles a read that touches two segments, or fills the kernel's first page of a file.
+    /// Handles a read that touches two segments, fills the kernel's first page of a file, or comes
+    /// when the file has to be checked for changes by others.
     pub(super) fn read(&mut self, header: &InHeader, asked: &TransferIn) -> Answered {
         let node = self.folder.node(header.nodeid)?;
         let (folder, section) = (Arc::clone(&self.folder), node.file.section());
@@ -27,6 +28,9 @@ impl Clerk {
             node.file.wait_for_unaware_writes();
         }
         let Some(cached) = cached else { return uncached::read(&node.file, asked) };
+        if folder.must_check(&node, self.clock.now()) {
+            self.check(&node)?;
+        }
         let left = node.file.size().saturating_sub(asked.offset);
         let len = left.min(u64::from(asked.size));
         let mut bytes = vec![0; usize::try_from(len).expect("at most 1 MiB")];

@@ -4,7 +4,7 @@
 //! Invariant: nothing leaves that the folder does not have, unless nobody can reach it any more.
 
 use super::super::Node;
-use super::Clerk;
+use super::{Clerk, Job};
 use crate::store::files::{Act, FileTable, SEGMENT_BYTES, SourceFile};
 use rustix::io::Errno;
 use std::sync::Arc;
@@ -68,10 +68,11 @@ impl Clerk {
     }
 
     /// Takes a file as others have left it: what is dirty is laid over that, the rest forgotten.
-    pub(super) fn renew(&mut self, file: &SourceFile) -> Result<(), Errno> {
+    /// Returns whether that was necessary and has been done.
+    pub(super) fn renew(&mut self, file: &SourceFile) -> Result<bool, Errno> {
         let _alone = file.change();
         if !file.take_stale() {
-            return Ok(());
+            return Ok(false);
         }
         tracing::info!(file = file.name(), "it was changed behind the mount");
         let renewed = self.try_to_renew(file);
@@ -80,7 +81,7 @@ impl Clerk {
         } else {
             file.set_stale();
         }
-        renewed.map(drop)
+        renewed
     }
 
     /// Whether it is done; else it has to be tried again.
@@ -114,6 +115,26 @@ impl Clerk {
             }
         }
         self.folder.kernel.changed(node.id, contents);
+    }
+
+    /// Checks whether others have changed an open file, or one that is being opened, and takes it
+    /// as they have left it. Blocks until the server of a network file system answers.
+    pub(super) fn check(&mut self, node: &Arc<Node>) -> Result<(), Errno> {
+        let now = self.clock.now();
+        node.file.refresh()?;
+        match self.renew(&node.file) {
+            Ok(true) => {
+                // The program that waits for the answer may look at the new size next.
+                self.folder.kernel.changed(node.id, false);
+                self.clerks.tell(Job::Invalidate(Arc::clone(node)));
+            }
+            Ok(false) => {}
+            Err(error) => {
+                tracing::warn!(file = node.file.name(), %error, "what is cached of it stays");
+            }
+        }
+        node.file.note_check(now);
+        Ok(())
     }
 
     /// Has the cache forget a node, unless somebody uses it again.
