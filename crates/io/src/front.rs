@@ -8,5 +8,3 @@ pub mod nbd;
 pub mod observe;
 mod spare;
 mod spin;
-#[cfg(feature = "ublk")]
-pub mod ublk;

@@ -2,7 +2,6 @@
 
 pub(crate) mod changes;
 pub(crate) mod config;
-mod devices;
 mod files;
 pub(crate) mod give_back;
 pub(crate) mod plan;
@@ -70,10 +69,6 @@ pub(crate) struct Arguments {
     /// Show each volume as a file in this empty directory, by FUSE, for loop devices and mounts.
     #[arg(long, value_name = "DIR")]
     pub(crate) fuse: Option<PathBuf>,
-
-    /// Show each volume as a block device, /dev/ublkbN, where the kernel has ublk.
-    #[arg(long)]
-    pub(crate) ublk: bool,
 
     /// Speak TLS, with server-cert.pem and server-key.pem of this folder.
     #[arg(long, value_name = "DIR", help_heading = "TLS")]
@@ -276,9 +271,8 @@ fn serve(arguments: &Arguments, plan: &Plan, reload: &mut dyn FnMut(&Arc<Service
     manager.stopping();
     let mut drained = drain(&service, &signals, &manager);
     if drained.is_ok() {
-        // Both are to end, whoever waited.
-        let waited = [service.unmount(&signals), service.hide_devices(&signals)];
-        if waited.contains(&true) {
+        // Programs may have written while the unmount waited for them.
+        if service.unmount(&signals) {
             drained = drain(&service, &signals, &manager);
         }
     }

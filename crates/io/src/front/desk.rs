@@ -40,8 +40,6 @@ pub(in crate::front) enum Kind {
     Zero {
         keep_allocated: bool,
     },
-    #[cfg_attr(not(feature = "ublk"), expect(dead_code, reason = "only block devices ask so"))]
-    Discard,
 }
 
 /// A request under way.
@@ -55,7 +53,7 @@ pub(in crate::front) struct Request {
     pub(in crate::front) len: u64,
     /// Calls that are not over.
     pub(in crate::front) calls: u32,
-    /// What of a zeroing or discard has not been asked for yet.
+    /// What of a zeroing has not been asked for yet.
     pub(in crate::front) rest: Range<u64>,
     /// Blocks of a write that must be on stable storage before it is answered.
     pub(in crate::front) to_sync: Option<Range<u64>>,
@@ -189,9 +187,6 @@ pub(in crate::front) enum Owner {
     Volume(Arc<VolumeFile>),
     /// The volume that files of a folder are, by their section.
     Folder(usize),
-    /// A volume that is a block device.
-    #[cfg(feature = "ublk")]
-    Device,
 }
 
 /// One thread's place at a volume.
@@ -385,9 +380,9 @@ impl Desk {
         }
     }
 
-    /// Opens a request to zero or discard a range of a volume of this length, and writes zeros to
-    /// the ragged ends of a zeroing; [`Desk::go_on_excluding`] does the blocks between.
-    pub(in crate::front) fn open_exclusion(
+    /// Opens a request to zero a range of a volume of this length, and writes zeros to its ragged
+    /// ends; [`Desk::go_on_zeroing`] zeroes the blocks between.
+    pub(in crate::front) fn open_zeroing(
         &mut self,
         cache: &ArenaCache,
         now: Nanos,
@@ -397,9 +392,8 @@ impl Desk {
         let range = request.offset..request.offset + request.len;
         let pieces = if range.is_empty() { cut(0..0, 0) } else { cut(range, length) };
         request.rest = pieces.blocks;
-        let is_zero = matches!(request.kind, Kind::Zero { .. });
         let index = self.open(request);
-        for ragged in [pieces.head, pieces.tail].into_iter().filter(|_| is_zero) {
+        for ragged in [pieces.head, pieces.tail].into_iter() {
             let mut at = ragged.start;
             while at < ragged.end {
                 let len = usize::try_from((ragged.end - at).min(ZEROS.len() as u64));
@@ -411,25 +405,17 @@ impl Desk {
         index
     }
 
-    /// Asks for the next piece of a zeroing or discard, if nothing of the request is under way.
-    pub(in crate::front) fn go_on_excluding(
-        &mut self,
-        cache: &ArenaCache,
-        now: Nanos,
-        index: usize,
-    ) {
+    /// Asks for the next piece of a zeroing, if nothing of the request is under way.
+    pub(in crate::front) fn go_on_zeroing(&mut self, cache: &ArenaCache, now: Nanos, index: usize) {
         let under_way = self.request(index);
-        let kind = match under_way.kind {
-            Kind::Zero { keep_allocated } => StoreOpKind::Zero { keep_allocated },
-            Kind::Discard => StoreOpKind::Discard,
-            Kind::Read | Kind::Write | Kind::Flush => return,
-        };
+        let Kind::Zero { keep_allocated } = under_way.kind else { return };
         if under_way.calls > 0 || under_way.rest.is_empty() || under_way.failure.is_some() {
             return;
         }
         let start = under_way.rest.start;
         let end = under_way.rest.end.min(start + ZERO_PIECE_BYTES / BLOCK_BYTES as u64);
         under_way.rest.start = end;
+        let kind = StoreOpKind::Zero { keep_allocated };
         let mut piece = Exclude { token: self.next_token(), kind, blocks: start..end };
         let status = piece.ask(cache, &mut self.lane, now);
         self.keep(index, Work::Exclude(piece), status == Status::Stalled);

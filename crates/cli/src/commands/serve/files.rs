@@ -3,7 +3,6 @@
 //! Invariants: the files of `--fuse` are those of the volumes that are served; nothing is cut off
 //! from a file that is in use unless it is asked for a second time.
 
-use super::devices::Refused;
 use super::service::{Served, Service};
 use super::shared::Listening;
 use super::{Arguments, FolderArguments};
@@ -223,39 +222,17 @@ impl Service {
         self.files().failing(volume, failing)
     }
 
-    /// Why the block device of a volume cannot go now, if that is so.
-    pub(super) fn use_of_device(&self, name: &str) -> Option<String> {
-        let path = self.devices().path(name)?;
-        (!holders(&path).is_empty()).then(|| in_use(&path))
-    }
-
     /// Unmounts the files, after those who use them are gone or a second signal came; whether
     /// anything may have been written while it waited for that.
     pub(crate) fn unmount(&self, signals: &SignalChannel) -> bool {
-        self.cut_off_when_free(signals, &|lazily| {
-            let unmounted = self.files().with(|mount| mount.unmount(lazily))?;
-            Some(unmounted.map_err(|error| match error {
-                UnmountError::Busy(path) => Refused::InUse(path),
-                error @ UnmountError::Refused { .. } => Refused::Failed(error.to_string()),
-            }))
-        })
-    }
-
-    /// Ends something that others may use, by an attempt that is told whether to do it anyway:
-    /// after they are gone, or a second signal came. Whether anything may have been written while
-    /// it waited for that.
-    pub(super) fn cut_off_when_free(
-        &self,
-        signals: &SignalChannel,
-        attempt: &dyn Fn(bool) -> Option<Result<(), Refused>>,
-    ) -> bool {
+        let attempt = |lazily| self.files().with(|mount| mount.unmount(lazily));
         let mut told = String::new();
         loop {
             let path = match attempt(false) {
                 None | Some(Ok(())) => return !told.is_empty(),
-                Some(Err(Refused::InUse(path))) => path,
-                Some(Err(Refused::Failed(why))) => {
-                    eprintln!("larder: WARNING: failed to {why}; it is cut off");
+                Some(Err(UnmountError::Busy(path))) => path,
+                Some(Err(error @ UnmountError::Refused { .. })) => {
+                    eprintln!("larder: WARNING: failed to {error}; it is cut off");
                     return true;
                 }
             };
@@ -273,8 +250,8 @@ impl Service {
                         "larder: WARNING: {} is cut off from those who use it",
                         path.display()
                     );
-                    if let Some(Err(Refused::Failed(why))) = attempt(true) {
-                        eprintln!("larder: WARNING: failed to {why}");
+                    if let Some(Err(error @ UnmountError::Refused { .. })) = attempt(true) {
+                        eprintln!("larder: WARNING: failed to {error}");
                     }
                     return true;
                 }

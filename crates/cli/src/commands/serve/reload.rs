@@ -127,7 +127,6 @@ fn fixed(old: &Arguments, new: &Arguments) -> Vec<&'static str> {
     let flags = [
         ("listen", old.listen != new.listen),
         ("fuse", old.fuse != new.fuse),
-        ("ublk", old.ublk != new.ublk),
         ("tls", old.tls != new.tls),
         ("tls-mode", old.tls_mode != new.tls_mode),
         ("tls-verify-peer", old.tls_verify_peer != new.tls_verify_peer),

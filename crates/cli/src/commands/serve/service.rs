@@ -6,7 +6,6 @@
 //! request of the control interface that panics must not keep a stop from writing everything out.
 
 use super::Arguments;
-use super::devices::Devices;
 use super::files::Files;
 use super::give_back::Giving;
 use super::plan::{Plan, VolumePlan};
@@ -60,7 +59,6 @@ pub(crate) struct Service {
     /// None once it is closed.
     server: RwLock<Option<Server>>,
     files: Files,
-    devices: Devices,
     volumes: Mutex<Vec<Served>>,
     /// Where each volume is, and what was there when it was opened.
     stores: Mutex<Stores>,
@@ -110,8 +108,7 @@ impl Service {
         let opening = Opening { engine: &engine, lists: lists.as_ref(), arguments, memory_bytes };
         if let Some(folder) = &arguments.folder {
             let (served, files) = opening.mount(folder, &plan.volumes)?;
-            let shown = (files, Devices::start(arguments, &engine, &[])?);
-            return Ok(Service::of(arguments, plan, engine, (served, shown), asker));
+            return Ok(Service::of(arguments, plan, engine, (served, files), asker));
         }
         let default = plan.volumes.len() == 1;
         let volumes = plan.volumes.iter().map(|plan| opening.open(&mut stores, plan, default));
@@ -133,10 +130,9 @@ impl Service {
         let server = Server::start_on(Arc::clone(&engine), listener, exports, options);
         let started = server.map_err(anyhow::Error::from).and_then(|server| {
             let files = Files::start(arguments, &engine, &volumes, observer)?;
-            let devices = Devices::start(arguments, &engine, &volumes)?;
-            Ok((server, (files, devices)))
+            Ok((server, files))
         });
-        let (server, shown) = match started {
+        let (server, files) = match started {
             Ok(started) => started,
             Err(error) => {
                 if let Some((recording, path)) = recording {
@@ -150,7 +146,7 @@ impl Service {
             stores: Mutex::new(stores),
             lists,
             recording: Mutex::new(recording),
-            ..Service::of(arguments, plan, engine, (volumes, shown), asker)
+            ..Service::of(arguments, plan, engine, (volumes, files), asker)
         })
     }
 
@@ -159,7 +155,7 @@ impl Service {
         arguments: &Arguments,
         plan: &Plan,
         engine: Arc<Engine>,
-        (volumes, (files, devices)): (Vec<Served>, (Files, Devices)),
+        (volumes, files): (Vec<Served>, Files),
         asker: Sender<Asked>,
     ) -> Self {
         Service {
@@ -168,7 +164,6 @@ impl Service {
             engine,
             server: RwLock::new(None),
             files,
-            devices,
             volumes: Mutex::new(volumes),
             stores: Mutex::default(),
             bytes_beside: AtomicU64::new(stores::bytes_beside(plan)),
@@ -221,11 +216,6 @@ impl Service {
     /// Volumes as files.
     pub(super) fn files(&self) -> &Files {
         &self.files
-    }
-
-    /// Volumes as block devices.
-    pub(super) fn devices(&self) -> &Devices {
-        &self.devices
     }
 
     /// A volume has come.
@@ -310,10 +300,6 @@ impl Service {
         for Served { volume, .. } in self.volumes() {
             if let Some(file) = self.files.file(volume.name()) {
                 writeln!(out, "serving {} as the file {}", volume.name(), file.display())?;
-            }
-            if let Some(device) = self.devices.path(volume.name()) {
-                let (name, device) = (volume.name(), device.display());
-                writeln!(out, "serving {name} as the block device {device}")?;
             }
         }
         out.flush()?;

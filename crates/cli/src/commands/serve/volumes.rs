@@ -235,7 +235,7 @@ impl Service {
     fn offer(&self, served: &Served) -> Result<()> {
         let export = served.export(&ServerLimits::default());
         self.with_server(|server| Ok(server.add_export(export)?))?;
-        let shown = self.files().add(served).and_then(|()| self.devices().add(served));
+        let shown = self.files().add(served);
         if shown.is_err() {
             let name = served.volume.name();
             self.files().remove(name, PATIENCE);
@@ -257,7 +257,7 @@ impl Service {
             "remove {name}: {clients} {word} connected; let them go first, or use \
              larder ctl remove --disconnect"
         );
-        let why = self.files().use_of(name).or_else(|| self.use_of_device(name));
+        let why = self.files().use_of(name);
         if let Some(why) = why.filter(|_| !disconnect) {
             anyhow::bail!(
                 "remove {name}: {why}; end that first, or use larder ctl remove --disconnect"
@@ -287,7 +287,6 @@ impl Service {
         self.check_unused(name, disconnect)?;
         self.with_server(|server| Ok(server.remove_export(name, PATIENCE)))?;
         self.files().remove(name, PATIENCE);
-        self.devices().remove(name);
         if give_up {
             self.engine().give_up_volume(&served.volume);
         }

@@ -211,7 +211,7 @@ impl Worker {
         let kind = Kind::Zero { keep_allocated };
         let len = range.end - range.start;
         let opened = Request::new(kind, unique, range.start, len, self.arrived_at);
-        let request = desk.open_exclusion(&self.cache, now, opened, length);
+        let request = desk.open_zeroing(&self.cache, now, opened, length);
         self.end_request(now, index, request);
         Ok(())
     }

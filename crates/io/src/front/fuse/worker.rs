@@ -354,7 +354,7 @@ impl Worker {
 
     /// Answers a request if nothing of it is left to do.
     pub(super) fn end_request(&mut self, now: Nanos, desk: usize, index: usize) {
-        self.desks[desk].go_on_excluding(&self.cache, now, index);
+        self.desks[desk].go_on_zeroing(&self.cache, now, index);
         self.desks[desk].go_on_syncing(&self.cache, now, index);
         let Some(request) = self.desks[desk].close(index, now) else { return };
         request.count();
@@ -364,15 +364,13 @@ impl Worker {
             // It was answered when its bytes were there.
             (None, Kind::Read) => {}
             (None, Kind::Write) => self.reply_written(unique, request.len),
-            (None, Kind::Flush | Kind::Zero { .. } | Kind::Discard) => {
-                self.link.reply(unique, &[]);
-            }
+            (None, Kind::Flush | Kind::Zero { .. }) => self.link.reply(unique, &[]),
         }
         let latency = match kind {
             Kind::Read => Some(Latency::Read),
             Kind::Write => Some(Latency::Write),
             Kind::Flush => Some(Latency::Flush),
-            Kind::Zero { .. } | Kind::Discard => None,
+            Kind::Zero { .. } => None,
         };
         if let Some(latency) = latency {
             let duration = self.clock.now().saturating_sub(started_at);
@@ -396,7 +394,6 @@ impl Worker {
             Kind::Write => Operation::Write,
             Kind::Flush => Operation::Flush,
             Kind::Zero { .. } => Operation::Zero,
-            Kind::Discard => Operation::Trim,
         };
         let (offset, len) = (span.start, u32::try_from(span.end).unwrap_or(u32::MAX));
         let class = classes.worst();
