@@ -128,16 +128,18 @@ pub(crate) fn a_ring(bench: &Bench) {
     }
     let found = counts(&watch, &path, child.id());
     let gone = gone_pages(&watch, &path);
-    let (hits, misses) = (pages.saturating_sub(gone), pages + gone);
     println!(
-        "shown: {}, io_uring: {hits} hits and {misses} misses, found {} and {} ({} by read-ahead)",
+        "shown: {}, io_uring: {pages} pages missed and then hit, but for {gone} that left the \
+         cache; found {} hits and {} misses ({} by read-ahead)",
         bench.kind,
         found.hit_pages + found.read_ahead_hit_pages,
         found.miss_pages,
         found.read_ahead_hit_pages
     );
     assert_eq!(found.read_pages, 2 * pages, "{:?}", watch.total.rows);
-    assert!(found.miss_pages.abs_diff(misses) * 100 <= pages, "{:?}", watch.total.rows);
+    // A page that leaves the cache after the second read is not missed.
+    let misses = pages - pages / 100..=pages + gone + pages / 100;
+    assert!(misses.contains(&found.miss_pages), "{misses:?}: {:?}", watch.total.rows);
 }
 
 /// Direct I/O looks nothing up, and its bytes are charged to the file.
