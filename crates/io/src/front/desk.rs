@@ -37,9 +37,7 @@ pub(in crate::front) enum Kind {
     Read,
     Write,
     Flush,
-    Zero {
-        keep_allocated: bool,
-    },
+    Zero { keep_allocated: bool },
 }
 
 /// A request under way.

@@ -1,7 +1,8 @@
 //! The users behind a TCP port of this machine, in the tables of the kernel
 //! (Documentation/networking/proc_net_tcp.rst).
 //!
-//! A token must not be sent to another user who listens at the port while the server is not running.
+//! A token must not be sent to another user who listens at the port while the server is not
+//! running.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};

@@ -146,7 +146,8 @@ pub(crate) fn counts(watch: &Watch, file: &Path, pid: u32) -> Counts {
     sum
 }
 
-/// Returns how many pages of a file left the cache while it was watched; a later read of one misses.
+/// Returns how many pages of a file left the cache while it was watched; a later read of one of
+/// them misses.
 pub(crate) fn gone_pages(watch: &Watch, file: &Path) -> u64 {
     let name = file.display().to_string();
     let rows = watch.total.rows.iter().filter(|row| row.file == name);
