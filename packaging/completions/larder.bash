@@ -1816,7 +1816,7 @@ _larder() {
             return 0
             ;;
         larder__subcmd__serve)
-            opts="-h --config --memory --listen --send-timeout --fuse --ublk --tls --tls-mode --tls-verify-peer --record --page-size --policy --share --min --max --read-ahead --hint --give-back --lock --write-mode --flush --preset --set --counters --control --control-tcp --control-token --warm-list --warm-list-every --plain-io --help"
+            opts="-h --config --memory --listen --send-timeout --fuse --tls --tls-mode --tls-verify-peer --record --page-size --policy --share --min --max --read-ahead --hint --give-back --lock --write-mode --flush --preset --set --counters --control --control-tcp --control-token --warm-list --warm-list-every --plain-io --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

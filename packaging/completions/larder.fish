@@ -68,7 +68,6 @@ complete -c larder -n "__fish_larder_using_subcommand serve" -l control-tcp -d '
 complete -c larder -n "__fish_larder_using_subcommand serve" -l control-token -d 'File whose one line must be shown by whoever controls over TCP; for its owner\'s eyes only' -r -F
 complete -c larder -n "__fish_larder_using_subcommand serve" -l warm-list -d 'Folder for lists of what is cached, which is read back at the next start, or none [default: the folder for state that a service manager gives, else none]' -r
 complete -c larder -n "__fish_larder_using_subcommand serve" -l warm-list-every -d 'How often the lists are saved besides at the end, or off' -r
-complete -c larder -n "__fish_larder_using_subcommand serve" -l ublk -d 'Show each volume as a block device, /dev/ublkbN, where the kernel has ublk'
 complete -c larder -n "__fish_larder_using_subcommand serve" -l tls-verify-peer -d 'Refuse clients without a certificate that ca-cert.pem of the folder vouches for'
 complete -c larder -n "__fish_larder_using_subcommand serve" -l lock -d 'Lock the memory, so that it is never swapped out'
 complete -c larder -n "__fish_larder_using_subcommand serve" -l plain-io -d 'Use plain system calls even where io_uring is there'
@@ -98,7 +97,7 @@ complete -c larder -n "__fish_larder_using_subcommand mount" -l while-input -d '
 complete -c larder -n "__fish_larder_using_subcommand mount" -s h -l help -d 'Print help'
 complete -c larder -n "__fish_larder_using_subcommand ctl; and not __fish_seen_subcommand_from stats volumes curve files at-risk metrics set flush warm add remove drop freeze unfreeze pin unpin stop" -l control -d 'The server: the path of its control socket, or http://127.0.0.1:PORT. Without it, the only one that is found' -r
 complete -c larder -n "__fish_larder_using_subcommand ctl; and not __fish_seen_subcommand_from stats volumes curve files at-risk metrics set flush warm add remove drop freeze unfreeze pin unpin stop" -l token -d 'File with the token, for a server that is controlled over TCP' -r -F
-complete -c larder -n "__fish_larder_using_subcommand ctl; and not __fish_seen_subcommand_from stats volumes curve files at-risk metrics set flush warm add remove drop freeze unfreeze pin unpin stop" -l trust-uid -d 'Also trust the server at the socket of --control if it runs as this user, in addition to your own user and root' -r
+complete -c larder -n "__fish_larder_using_subcommand ctl; and not __fish_seen_subcommand_from stats volumes curve files at-risk metrics set flush warm add remove drop freeze unfreeze pin unpin stop" -l trust-uid -d 'Also trust the server of --control if it runs as this user, in addition to your own user and root' -r
 complete -c larder -n "__fish_larder_using_subcommand ctl; and not __fish_seen_subcommand_from stats volumes curve files at-risk metrics set flush warm add remove drop freeze unfreeze pin unpin stop" -l format -d 'How to print' -r -f -a "text\t'For people'
 json\t'What the server says, as it is'
 csv\t'One table with plain numbers'"
@@ -123,7 +122,7 @@ complete -c larder -n "__fish_larder_using_subcommand ctl; and not __fish_seen_s
 complete -c larder -n "__fish_larder_using_subcommand ctl; and not __fish_seen_subcommand_from stats volumes curve files at-risk metrics set flush warm add remove drop freeze unfreeze pin unpin stop" -f -a "stop" -d 'Write everything and end the server, as SIGTERM does, and wait for it'
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from stats" -l control -d 'The server: the path of its control socket, or http://127.0.0.1:PORT. Without it, the only one that is found' -r
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from stats" -l token -d 'File with the token, for a server that is controlled over TCP' -r -F
-complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from stats" -l trust-uid -d 'Also trust the server at the socket of --control if it runs as this user, in addition to your own user and root' -r
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from stats" -l trust-uid -d 'Also trust the server of --control if it runs as this user, in addition to your own user and root' -r
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from stats" -l format -d 'How to print' -r -f -a "text\t'For people'
 json\t'What the server says, as it is'
 csv\t'One table with plain numbers'"
@@ -132,7 +131,7 @@ complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subco
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from stats" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from volumes" -l control -d 'The server: the path of its control socket, or http://127.0.0.1:PORT. Without it, the only one that is found' -r
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from volumes" -l token -d 'File with the token, for a server that is controlled over TCP' -r -F
-complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from volumes" -l trust-uid -d 'Also trust the server at the socket of --control if it runs as this user, in addition to your own user and root' -r
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from volumes" -l trust-uid -d 'Also trust the server of --control if it runs as this user, in addition to your own user and root' -r
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from volumes" -l format -d 'How to print' -r -f -a "text\t'For people'
 json\t'What the server says, as it is'
 csv\t'One table with plain numbers'"
@@ -141,7 +140,7 @@ complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subco
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from volumes" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from curve" -l control -d 'The server: the path of its control socket, or http://127.0.0.1:PORT. Without it, the only one that is found' -r
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from curve" -l token -d 'File with the token, for a server that is controlled over TCP' -r -F
-complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from curve" -l trust-uid -d 'Also trust the server at the socket of --control if it runs as this user, in addition to your own user and root' -r
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from curve" -l trust-uid -d 'Also trust the server of --control if it runs as this user, in addition to your own user and root' -r
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from curve" -l format -d 'How to print' -r -f -a "text\t'For people'
 json\t'What the server says, as it is'
 csv\t'One table with plain numbers'"
@@ -150,7 +149,7 @@ complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subco
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from files" -l top -d 'So many of them, however they are printed' -r
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from files" -l control -d 'The server: the path of its control socket, or http://127.0.0.1:PORT. Without it, the only one that is found' -r
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from files" -l token -d 'File with the token, for a server that is controlled over TCP' -r -F
-complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from files" -l trust-uid -d 'Also trust the server at the socket of --control if it runs as this user, in addition to your own user and root' -r
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from files" -l trust-uid -d 'Also trust the server of --control if it runs as this user, in addition to your own user and root' -r
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from files" -l format -d 'How to print' -r -f -a "text\t'For people'
 json\t'What the server says, as it is'
 csv\t'One table with plain numbers'"
@@ -158,7 +157,7 @@ complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subco
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from files" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from at-risk" -l control -d 'The server: the path of its control socket, or http://127.0.0.1:PORT. Without it, the only one that is found' -r
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from at-risk" -l token -d 'File with the token, for a server that is controlled over TCP' -r -F
-complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from at-risk" -l trust-uid -d 'Also trust the server at the socket of --control if it runs as this user, in addition to your own user and root' -r
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from at-risk" -l trust-uid -d 'Also trust the server of --control if it runs as this user, in addition to your own user and root' -r
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from at-risk" -l format -d 'How to print' -r -f -a "text\t'For people'
 json\t'What the server says, as it is'
 csv\t'One table with plain numbers'"
@@ -166,7 +165,7 @@ complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subco
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from at-risk" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from metrics" -l control -d 'The server: the path of its control socket, or http://127.0.0.1:PORT. Without it, the only one that is found' -r
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from metrics" -l token -d 'File with the token, for a server that is controlled over TCP' -r -F
-complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from metrics" -l trust-uid -d 'Also trust the server at the socket of --control if it runs as this user, in addition to your own user and root' -r
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from metrics" -l trust-uid -d 'Also trust the server of --control if it runs as this user, in addition to your own user and root' -r
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from metrics" -l format -d 'How to print' -r -f -a "text\t'For people'
 json\t'What the server says, as it is'
 csv\t'One table with plain numbers'"
@@ -174,7 +173,7 @@ complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subco
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from metrics" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from set" -l control -d 'The server: the path of its control socket, or http://127.0.0.1:PORT. Without it, the only one that is found' -r
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from set" -l token -d 'File with the token, for a server that is controlled over TCP' -r -F
-complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from set" -l trust-uid -d 'Also trust the server at the socket of --control if it runs as this user, in addition to your own user and root' -r
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from set" -l trust-uid -d 'Also trust the server of --control if it runs as this user, in addition to your own user and root' -r
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from set" -l format -d 'How to print' -r -f -a "text\t'For people'
 json\t'What the server says, as it is'
 csv\t'One table with plain numbers'"
@@ -182,7 +181,7 @@ complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subco
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from set" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from flush" -l control -d 'The server: the path of its control socket, or http://127.0.0.1:PORT. Without it, the only one that is found' -r
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from flush" -l token -d 'File with the token, for a server that is controlled over TCP' -r -F
-complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from flush" -l trust-uid -d 'Also trust the server at the socket of --control if it runs as this user, in addition to your own user and root' -r
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from flush" -l trust-uid -d 'Also trust the server of --control if it runs as this user, in addition to your own user and root' -r
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from flush" -l format -d 'How to print' -r -f -a "text\t'For people'
 json\t'What the server says, as it is'
 csv\t'One table with plain numbers'"
@@ -190,7 +189,7 @@ complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subco
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from flush" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from warm" -l control -d 'The server: the path of its control socket, or http://127.0.0.1:PORT. Without it, the only one that is found' -r
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from warm" -l token -d 'File with the token, for a server that is controlled over TCP' -r -F
-complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from warm" -l trust-uid -d 'Also trust the server at the socket of --control if it runs as this user, in addition to your own user and root' -r
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from warm" -l trust-uid -d 'Also trust the server of --control if it runs as this user, in addition to your own user and root' -r
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from warm" -l format -d 'How to print' -r -f -a "text\t'For people'
 json\t'What the server says, as it is'
 csv\t'One table with plain numbers'"
@@ -198,7 +197,7 @@ complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subco
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from warm" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from add" -l control -d 'The server: the path of its control socket, or http://127.0.0.1:PORT. Without it, the only one that is found' -r
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from add" -l token -d 'File with the token, for a server that is controlled over TCP' -r -F
-complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from add" -l trust-uid -d 'Also trust the server at the socket of --control if it runs as this user, in addition to your own user and root' -r
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from add" -l trust-uid -d 'Also trust the server of --control if it runs as this user, in addition to your own user and root' -r
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from add" -l format -d 'How to print' -r -f -a "text\t'For people'
 json\t'What the server says, as it is'
 csv\t'One table with plain numbers'"
@@ -206,7 +205,7 @@ complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subco
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from add" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from remove" -l control -d 'The server: the path of its control socket, or http://127.0.0.1:PORT. Without it, the only one that is found' -r
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from remove" -l token -d 'File with the token, for a server that is controlled over TCP' -r -F
-complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from remove" -l trust-uid -d 'Also trust the server at the socket of --control if it runs as this user, in addition to your own user and root' -r
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from remove" -l trust-uid -d 'Also trust the server of --control if it runs as this user, in addition to your own user and root' -r
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from remove" -l format -d 'How to print' -r -f -a "text\t'For people'
 json\t'What the server says, as it is'
 csv\t'One table with plain numbers'"
@@ -216,7 +215,7 @@ complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subco
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from remove" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from drop" -l control -d 'The server: the path of its control socket, or http://127.0.0.1:PORT. Without it, the only one that is found' -r
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from drop" -l token -d 'File with the token, for a server that is controlled over TCP' -r -F
-complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from drop" -l trust-uid -d 'Also trust the server at the socket of --control if it runs as this user, in addition to your own user and root' -r
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from drop" -l trust-uid -d 'Also trust the server of --control if it runs as this user, in addition to your own user and root' -r
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from drop" -l format -d 'How to print' -r -f -a "text\t'For people'
 json\t'What the server says, as it is'
 csv\t'One table with plain numbers'"
@@ -224,7 +223,7 @@ complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subco
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from drop" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from freeze" -l control -d 'The server: the path of its control socket, or http://127.0.0.1:PORT. Without it, the only one that is found' -r
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from freeze" -l token -d 'File with the token, for a server that is controlled over TCP' -r -F
-complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from freeze" -l trust-uid -d 'Also trust the server at the socket of --control if it runs as this user, in addition to your own user and root' -r
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from freeze" -l trust-uid -d 'Also trust the server of --control if it runs as this user, in addition to your own user and root' -r
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from freeze" -l format -d 'How to print' -r -f -a "text\t'For people'
 json\t'What the server says, as it is'
 csv\t'One table with plain numbers'"
@@ -232,7 +231,7 @@ complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subco
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from freeze" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from unfreeze" -l control -d 'The server: the path of its control socket, or http://127.0.0.1:PORT. Without it, the only one that is found' -r
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from unfreeze" -l token -d 'File with the token, for a server that is controlled over TCP' -r -F
-complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from unfreeze" -l trust-uid -d 'Also trust the server at the socket of --control if it runs as this user, in addition to your own user and root' -r
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from unfreeze" -l trust-uid -d 'Also trust the server of --control if it runs as this user, in addition to your own user and root' -r
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from unfreeze" -l format -d 'How to print' -r -f -a "text\t'For people'
 json\t'What the server says, as it is'
 csv\t'One table with plain numbers'"
@@ -240,7 +239,7 @@ complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subco
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from unfreeze" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from pin" -l control -d 'The server: the path of its control socket, or http://127.0.0.1:PORT. Without it, the only one that is found' -r
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from pin" -l token -d 'File with the token, for a server that is controlled over TCP' -r -F
-complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from pin" -l trust-uid -d 'Also trust the server at the socket of --control if it runs as this user, in addition to your own user and root' -r
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from pin" -l trust-uid -d 'Also trust the server of --control if it runs as this user, in addition to your own user and root' -r
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from pin" -l format -d 'How to print' -r -f -a "text\t'For people'
 json\t'What the server says, as it is'
 csv\t'One table with plain numbers'"
@@ -248,7 +247,7 @@ complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subco
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from pin" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from unpin" -l control -d 'The server: the path of its control socket, or http://127.0.0.1:PORT. Without it, the only one that is found' -r
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from unpin" -l token -d 'File with the token, for a server that is controlled over TCP' -r -F
-complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from unpin" -l trust-uid -d 'Also trust the server at the socket of --control if it runs as this user, in addition to your own user and root' -r
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from unpin" -l trust-uid -d 'Also trust the server of --control if it runs as this user, in addition to your own user and root' -r
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from unpin" -l format -d 'How to print' -r -f -a "text\t'For people'
 json\t'What the server says, as it is'
 csv\t'One table with plain numbers'"
@@ -256,7 +255,7 @@ complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subco
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from unpin" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from stop" -l control -d 'The server: the path of its control socket, or http://127.0.0.1:PORT. Without it, the only one that is found' -r
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from stop" -l token -d 'File with the token, for a server that is controlled over TCP' -r -F
-complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from stop" -l trust-uid -d 'Also trust the server at the socket of --control if it runs as this user, in addition to your own user and root' -r
+complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from stop" -l trust-uid -d 'Also trust the server of --control if it runs as this user, in addition to your own user and root' -r
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from stop" -l format -d 'How to print' -r -f -a "text\t'For people'
 json\t'What the server says, as it is'
 csv\t'One table with plain numbers'"
