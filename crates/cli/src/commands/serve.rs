@@ -40,7 +40,6 @@ use std::time::Duration;
 const TELL: Duration = Duration::from_millis(100);
 
 #[derive(Clone, Debug, Args)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub(crate) struct Arguments {
     /// A file, a block device, or an export of another NBD server by its address (schemes nbd,
     /// nbds, nbd+unix, nbds+unix), as [NAME=]PATH; the export is called NAME, else the file name

@@ -391,7 +391,7 @@ impl Desk {
         let pieces = if range.is_empty() { cut(0..0, 0) } else { cut(range, length) };
         request.rest = pieces.blocks;
         let index = self.open(request);
-        for ragged in [pieces.head, pieces.tail].into_iter() {
+        for ragged in [pieces.head, pieces.tail] {
             let mut at = ragged.start;
             while at < ragged.end {
                 let len = usize::try_from((ragged.end - at).min(ZEROS.len() as u64));

@@ -1,5 +1,5 @@
 //! The users behind a TCP port of this machine, in the tables of the kernel
-//! (Documentation/networking/proc_net_tcp.rst).
+//! (`Documentation/networking/proc_net_tcp.rst`).
 //!
 //! A token must not be sent to another user who listens at the port while the server is not
 //! running.

@@ -80,8 +80,8 @@ impl ConfigFile {
             read => read.map_err(unreadable)?,
         };
         let text = String::from_utf8(bytes).map_err(|error| {
-            let valid = error.utf8_error().valid_up_to();
-            let line = 1 + error.as_bytes()[..valid].iter().filter(|&&byte| byte == b'\n').count();
+            let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+            let line = valid.split(|&byte| byte == b'\n').count();
             let reason = "the file is not UTF-8".to_owned();
             ConfigError::Wrong { file: path.to_owned(), line, reason }
         })?;
