@@ -1,5 +1,6 @@
 //! Fuzz targets for logs, records, answers and lists.
 
+use crate::packed;
 use larder_io::front::fuse::FileGlob;
 use larder_io::warm_list::{self, StoreIdentity, StoreKind};
 use larder_report::compare::{THRESHOLD, compare};
@@ -89,7 +90,7 @@ pub(crate) fn escape(input: &[u8]) {
 
 /// Reads a list with valid checksums around any payload, and any bytes.
 pub(crate) fn warm_list(input: &[u8]) {
-    let Ok(packed) = zstd::encode_all(input, 1) else { return };
+    let packed = packed::frame(input);
     let mut bytes = b"LARDERW\n\x01\0\0\0".to_vec();
     bytes.extend(u32::try_from(packed.len()).unwrap_or(0).to_le_bytes());
     bytes.extend(crc32c::crc32c(&packed).to_le_bytes());

@@ -10,7 +10,7 @@ use std::time::Duration;
 const IN_HEADER_BYTES: usize = 40;
 const OUT_HEADER_BYTES: usize = 16;
 /// Maximum number of requests of one input.
-const REQUESTS_MAX: usize = 64;
+const REQUESTS_MAX: usize = 16;
 /// Larger requests are not sent: a socket takes no more.
 const REQUEST_BYTES_MAX: usize = 64 << 10;
 /// The operation of the first request of a connection.
@@ -22,8 +22,16 @@ thread_local! {
     // Threads of a mount run until the process ends.
     static VOLUMES: RefCell<ManuallyDrop<Mount>> =
         RefCell::new(ManuallyDrop::new(Mount::of_volumes()));
-    static DIRECTORY: RefCell<ManuallyDrop<(PathBuf, Mount)>> =
+    static DIRECTORY: RefCell<ManuallyDrop<Directory>> =
         RefCell::new(ManuallyDrop::new(mount_directory()));
+}
+
+/// A mounted directory.
+struct Directory {
+    path: PathBuf,
+    mount: Mount,
+    /// Whether it may not be what it is for each input.
+    is_changed: bool,
 }
 
 /// Returns the number of four bytes at a place; zeros follow the bytes.
@@ -47,19 +55,34 @@ fn requests(mut input: &[u8]) -> impl Iterator<Item = &[u8]> {
     requests.take(REQUESTS_MAX).filter(|request| request.len() <= REQUEST_BYTES_MAX)
 }
 
-/// Sends requests to a mount and checks each answer.
-fn send(mount: &mut Mount, input: &[u8]) {
+/// Sends requests to a mount and checks each answer; returns whether files may have changed.
+fn send(mount: &mut Mount, input: &[u8]) -> bool {
+    let mut is_changed = false;
     for request in requests(input) {
         if number(request, 4) == INIT {
             check_handshake(request);
         }
         let (sent, answers) = mount.exchange(request);
         assert!(answers.len() <= 1, "{sent:?} has {} answers", answers.len());
+        let is_done = answers.iter().any(|answer| number(answer, 4) == 0);
+        is_changed |= changes(sent.opcode, is_done);
         for answer in answers {
             let unique = u64::from(number(&answer, 8)) | u64::from(number(&answer, 12)) << 32;
             assert_eq!(unique, sent.unique, "the answer is to another request");
             check_answer(&sent, request.len(), &answer);
         }
+    }
+    is_changed
+}
+
+/// Returns whether a request that is done, or was refused, may have changed files.
+fn changes(opcode: u32, is_done: bool) -> bool {
+    match opcode {
+        // Setattr, write, fallocate: a part of it may be done.
+        4 | 16 | 43 => true,
+        // Names, and extended attributes.
+        6 | 8..=13 | 21 | 24 | 35 | 45 | 51 => is_done,
+        _ => false,
     }
 }
 
@@ -141,11 +164,13 @@ fn is_listing(mut body: &[u8], before: usize) -> bool {
 
 /// Sends requests to a mount of volumes.
 pub(crate) fn volumes(input: &[u8]) {
-    VOLUMES.with_borrow_mut(|mount| send(mount, input));
+    VOLUMES.with_borrow_mut(|mount| {
+        send(mount, input);
+    });
 }
 
 /// Mounts a directory whose files are of several rules, by the first letters of their names.
-fn mount_directory() -> (PathBuf, Mount) {
+fn mount_directory() -> Directory {
     let folder = tempfile::tempdir_in(MEMORY).or_else(|_| tempfile::tempdir()).expect("a folder");
     let path = folder.keep();
     let files = FileOptions::default();
@@ -165,7 +190,7 @@ fn mount_directory() -> (PathBuf, Mount) {
         ..FolderOptions::default()
     };
     let mount = Mount::of_directory(&path, options);
-    (path, mount)
+    Directory { path, mount, is_changed: true }
 }
 
 /// Makes the directory what it is for each input.
@@ -190,10 +215,12 @@ fn fill(path: &Path) -> std::io::Result<()> {
 
 /// Sends requests to a mount of a directory.
 pub(crate) fn folder(input: &[u8]) {
-    DIRECTORY.with_borrow_mut(|mounted| {
-        let (path, mount) = &mut **mounted;
-        fill(path).expect("this user may change the directory");
+    DIRECTORY.with_borrow_mut(|directory| {
+        let Directory { path, mount, is_changed } = &mut **directory;
+        if *is_changed {
+            fill(path).expect("this user may change the directory");
+        }
         mount.reset();
-        send(mount, input);
+        *is_changed = send(mount, input);
     });
 }

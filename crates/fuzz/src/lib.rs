@@ -7,6 +7,7 @@
 mod files;
 mod fuse;
 mod nbd;
+mod packed;
 mod server;
 mod traces;
 mod workloads;

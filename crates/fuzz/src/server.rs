@@ -36,12 +36,15 @@ pub(crate) fn config(input: &[u8]) {
     assert_eq!(Configuration::read(&again).as_ref(), Ok(&read), "{again}");
 }
 
+/// Maximum number of pieces of a connection: for each, the head of a request is parsed again.
+const PIECES_MAX: usize = 32;
+
 /// Answers a connection, whole and in pieces, and checks the answers.
 pub(crate) fn control_api(input: &[u8]) {
     let (first, input) = input.split_first().unwrap_or((&0, &[]));
     let token = (!first.is_multiple_of(2)).then_some(TOKEN);
     let shows_token = input.windows(TOKEN.len()).any(|part| part == TOKEN.as_bytes());
-    for piece in [usize::MAX, usize::from(*first)] {
+    for piece in [usize::MAX, usize::from(*first).max(input.len() / PIECES_MAX)] {
         let Conversation { output, commands } = converse(input, piece, token);
         assert!(token.is_none() || shows_token || commands == 0, "the token is not shown");
         check_answers(&output, commands);

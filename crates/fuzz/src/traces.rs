@@ -1,20 +1,22 @@
 //! Fuzz targets for traces of every format.
 
+use crate::packed;
 use larder_core::policy::PolicyKind;
 use larder_lab::sim::sizing::{Options, SizingError, measure};
 use larder_lab::trace::{
-    Addressing, BoxedSource, Format, LEN_MAX, NameOf, OpenOptions, Record, TIME_NS_MAX, TraceError,
-    VOLUME_MAX, open as open_path, open_stream,
+    Addressing, BoxedSource, Format, LEN_MAX, NameOf, OpenOptions, Record, Source, TIME_NS_MAX,
+    TraceError, VOLUME_MAX, open as open_path, open_stream,
 };
 use larder_report::advise::goal::Goal;
 use rustix::fs::MemfdFlags;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Cursor;
 use std::num::NonZero;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// Maximum number of records that are read: a packed stream may hold any number.
 const RECORDS_MAX: usize = 1 << 16;
@@ -126,7 +128,7 @@ pub(crate) fn ltr(input: &[u8]) {
 
 /// Appends a section of a trace of our own format.
 fn section(bytes: &mut Vec<u8>, kind: [u8; 4], (count, number): (u8, u8), raw: &[u8]) {
-    let packed = zstd::bulk::compress(raw, 1).expect("memory takes it");
+    let packed = packed::frame(raw);
     let begin = bytes.len();
     let length = |length: usize| u32::try_from(length).expect("an input is short").to_le_bytes();
     bytes.extend(kind);
@@ -156,13 +158,65 @@ fn check(mut source: BoxedSource) {
 }
 
 /// Maximum number of references for `size`: each costs time, and more show nothing new.
-const REFERENCES_MAX: u64 = 2_000;
+const REFERENCES_MAX: u64 = 500;
+
+/// A trace that has been read.
+struct Trace {
+    records: Vec<Record>,
+    volumes: BTreeMap<u32, String>,
+    addressing: Addressing,
+    sample: u32,
+    notes: Vec<String>,
+}
+
+impl Trace {
+    fn read(input: &[u8]) -> Result<Self, TraceError> {
+        let mut source = open(input)?;
+        let records = records(&mut source)?;
+        let name = |volume| Some((volume, source.name(NameOf::Volume, volume)?.to_owned()));
+        let volumes = records.iter().filter_map(|record| name(record.volume)).collect();
+        let (addressing, sample, notes) = (source.addressing(), source.sample(), source.notes());
+        Ok(Trace { records, volumes, addressing, sample, notes })
+    }
+}
+
+/// A source of that trace. `size` reads a trace some twenty times, and to parse it each time would
+/// take longest.
+struct FromMemory {
+    trace: Arc<Trace>,
+    is_read: bool,
+}
+
+impl Source for FromMemory {
+    fn read_batch(&mut self, batch: &mut Vec<Record>) -> Result<(), TraceError> {
+        if !std::mem::replace(&mut self.is_read, true) {
+            batch.extend_from_slice(&self.trace.records);
+        }
+        Ok(())
+    }
+
+    fn name(&self, of: NameOf, number: u32) -> Option<&str> {
+        let name = self.trace.volumes.get(&number).filter(|_| of == NameOf::Volume);
+        name.map(String::as_str)
+    }
+
+    fn addressing(&self) -> Addressing {
+        self.trace.addressing
+    }
+
+    fn sample(&self) -> u32 {
+        self.trace.sample
+    }
+
+    fn notes(&self) -> Vec<String> {
+        self.trace.notes.clone()
+    }
+}
 
 /// Evaluates each trace, and prints the result in every format.
 pub(crate) fn sizing(input: &[u8]) {
-    let Ok(mut source) = open(input) else { return };
-    let Ok(records) = records(&mut source) else { return };
-    if records.iter().map(|record| record.len / 4096 + 2).sum::<u64>() > REFERENCES_MAX {
+    let Ok(trace) = Trace::read(input).map(Arc::new) else { return };
+    if trace.records.iter().map(|record| record.len / 4096 + 2).sum::<u64>() > REFERENCES_MAX {
         return;
     }
     let options = Options {
@@ -173,7 +227,10 @@ pub(crate) fn sizing(input: &[u8]) {
         seed: 1,
         threads: NonZero::<usize>::MIN,
     };
-    let again = || open(input);
+    let again = || {
+        let source = FromMemory { trace: Arc::clone(&trace), is_read: false };
+        Ok(Box::new(source) as BoxedSource)
+    };
     match measure(&again, &options, &mut |_| ()) {
         Ok(made) => assert!(!made.to_text().is_empty() && made.to_html().contains("</html>")),
         Err(

@@ -16,10 +16,12 @@ use anyhow::{Context, Result, ensure};
 use case::Case;
 use clap::{Args, ValueEnum};
 use larder_core::policy::PolicyKind;
-use larder_lab::sim::min::Future;
+use larder_host::memory;
+use larder_lab::sim::min::{self, Future};
 use larder_lab::sim::references::By;
 use larder_lab::sim::sweep::{self, Planned};
 use larder_lab::trace::Format;
+use larder_report::format;
 use larder_report::table::Table;
 use sizes::Size;
 use std::io::Write;
@@ -226,9 +228,6 @@ fn simulate(case: &Case, policies: &Policies, arguments: &Arguments) -> Result<V
         .iter()
         .flat_map(|&policy| capacities.iter().map(move |&capacity| Planned { policy, capacity }))
         .collect();
-    let row = |policy: &str, capacity, counts| {
-        Row::counted(case, policy, capacity, counts).compulsory(pages)
-    };
     let mut rows = Vec::new();
     if !plan.is_empty() {
         let threads = arguments.threads.unwrap_or_else(args::cores);
@@ -238,24 +237,57 @@ fn simulate(case: &Case, policies: &Policies, arguments: &Arguments) -> Result<V
         })
         .context("simulate")?;
         bar.finish_and_clear();
-        let made = plan.iter().zip(counts);
-        rows.extend(made.map(|(one, counts)| row(one.policy.name(), one.capacity, counts)));
+        let made = plan.iter().zip(counts).map(|(one, counts)| {
+            Row::counted(case, one.policy.name(), one.capacity, counts).compulsory(pages)
+        });
+        rows.extend(made);
     }
     if policies.min {
-        let mut future = Future::new();
-        case.each(None, |batch| Ok(future.add(&batch.references)?))?;
-        let known = future.known();
-        rows.extend(capacities.iter().map(|&capacity| {
-            let found = known.run(capacity);
-            row(MIN, capacity, found.counts).written(found.write_backs)
-        }));
+        let available = memory::available_bytes().unwrap_or(u64::MAX);
+        match check_memory(&case.name, min::memory_bytes(references, pages), available) {
+            Ok(()) => rows.extend(bound(case, &capacities, pages)?),
+            Err(refused) if rows.is_empty() => return Err(refused),
+            Err(refused) => eprintln!("larder: note: {refused}"),
+        }
     }
     Ok(rows)
+}
+
+/// Refuses the bound if it would take more than half of the available memory.
+fn check_memory(name: &str, bytes: u64, available: u64) -> Result<()> {
+    ensure!(
+        bytes <= available / 2,
+        "simulate {name} with min: it takes {} of memory, and half of what is available is {}; \
+         leave out min, or shorten the trace with larder trace filter",
+        format::bytes(bytes),
+        format::bytes(available / 2)
+    );
+    Ok(())
+}
+
+/// MIN at every size, over a trace of so many pages.
+fn bound(case: &Case, capacities: &[u32], pages: u64) -> Result<Vec<Row>> {
+    let mut future = Future::new();
+    case.each(None, |batch| Ok(future.add(&batch.references)?))?;
+    let known = future.known();
+    let row = |&capacity: &u32| {
+        let found = known.run(capacity);
+        let row = Row::counted(case, MIN, capacity, found.counts);
+        row.compulsory(pages).written(found.write_backs)
+    };
+    Ok(capacities.iter().map(row).collect())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_bound_takes_at_most_half_of_the_available_memory() {
+        assert!(check_memory("t.csv", 100, 200).is_ok());
+        let error = format!("{:#}", check_memory("t.csv", 101 << 20, 200 << 20).unwrap_err());
+        assert!(error.starts_with("simulate t.csv with min: it takes 101 MiB"), "{error}");
+    }
 
     #[test]
     fn policies_are_named_once_and_the_bound_beside_them() {

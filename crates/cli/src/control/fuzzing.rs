@@ -118,15 +118,21 @@ fn arguments() -> &'static Arguments {
     })
 }
 
+/// The plan of that server.
+fn plan() -> &'static Plan {
+    static PLAN: OnceLock<Plan> = OnceLock::new();
+    PLAN.get_or_init(|| Plan::of(arguments()).expect("flags are right"))
+}
+
 /// Checks a command as a service does.
 fn check(command: &Command) -> Result<(), Refused> {
     match command {
         Command::Set(request) => check_set(request),
         Command::Add(AddRequest { volume, set }) => {
-            let plan = VolumePlan::to_add(arguments(), volume, set);
-            let plan = plan.map_err(|error| Refused::wrong(crate::output::sentence(&error)))?;
-            let mut whole = Plan::of(arguments()).expect("flags are right");
-            whole.volumes.push(plan);
+            let added = VolumePlan::to_add(arguments(), volume, set);
+            let added = added.map_err(|error| Refused::wrong(crate::output::sentence(&error)))?;
+            let mut whole = plan().clone();
+            whole.volumes.push(added);
             whole.check().map_err(|error| Refused::wrong(error.to_string()))
         }
         Command::Pin(request) | Command::Unpin(request) | Command::Warm(request) => {
@@ -142,8 +148,8 @@ fn check(command: &Command) -> Result<(), Refused> {
 
 /// Checks that the changes which a request leads to, applied again, lead to the same plan.
 fn check_set(request: &SetRequest) -> Result<(), Refused> {
-    let old = Plan::of(arguments()).expect("flags are right");
+    let old = plan();
     let new = old.with(&settings(request)).map_err(Refused::wrong)?;
-    assert_eq!(old.with(&difference(&old, &new)).as_ref(), Ok(&new), "{request:?}");
+    assert_eq!(old.with(&difference(old, &new)).as_ref(), Ok(&new), "{request:?}");
     Ok(())
 }

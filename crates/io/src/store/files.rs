@@ -2,9 +2,10 @@
 //!
 //! The store's addresses are handed out in segments of 1 GiB: a file has one for each GiB of it
 //! that was touched, so that a page never spans two files and neighbours in a file are neighbours
-//! in the store. What lies behind the end of a file reads as zeros and is never written. Data goes
-//! by direct I/O, but for what does not end at a sector: that goes through the kernel's page
-//! cache.
+//! in the store. Segments take memory outside of the budget, and a sparse file has any number of
+//! GiB, so a read makes one only where the file has data. What lies behind the end of a file reads
+//! as zeros and is never written. Data goes by direct I/O, but for what does not end at a sector:
+//! that goes through the kernel's page cache.
 //!
 //! A discard of a segment does what was planned for its file (`Act`): the cache sees to it that
 //! nothing of it is under way then, and forgets what it has of it.
@@ -32,8 +33,8 @@ use std::sync::{Arc, Mutex, RwLock};
 
 /// Bytes of a segment.
 pub(crate) const SEGMENT_BYTES: u64 = 1 << 30;
-/// More are never handed out at a time: 512 PiB.
-const SEGMENTS_MAX: u32 = 1 << 29;
+/// Maximum number of segments at a time, 16 PiB: one takes about 50 bytes of memory.
+const SEGMENTS_MAX: u32 = 1 << 24;
 /// A write that does not end at a block goes through the page cache as a whole if it is no longer
 /// than this: two calls cost more than the copy.
 const SMALL_BYTES: u64 = 64 << 10;
@@ -111,6 +112,23 @@ impl FileTable {
         Ok(u64::from(segment) * SEGMENT_BYTES + offset % SEGMENT_BYTES)
     }
 
+    /// Returns where in the store a byte of a file lies, if its segment exists.
+    pub(crate) fn find(file: &SourceFile, offset: u64) -> Option<u64> {
+        let segment = file.segment(offset / SEGMENT_BYTES)?;
+        Some(u64::from(segment) * SEGMENT_BYTES + offset % SEGMENT_BYTES)
+    }
+
+    /// Returns where in the store a byte lies that is to be read; its segment is made if there is
+    /// none. None if the file has only a hole there, or if there are no more segments: then nothing
+    /// of that part is cached, and the file in the folder has what a read must return.
+    pub(crate) fn place_to_read(&self, file: &Arc<SourceFile>, offset: u64) -> Option<u64> {
+        FileTable::find(file, offset).or_else(|| {
+            let start = offset / SEGMENT_BYTES * SEGMENT_BYTES;
+            let has_data = file.has_data(start..start + SEGMENT_BYTES);
+            has_data.then(|| self.place(file, offset).ok()).flatten()
+        })
+    }
+
     fn make(&self, file: &Arc<SourceFile>, start: u64) -> Result<u32, Errno> {
         let place = Some(Place { file: Arc::clone(file), start });
         let free = self.free.lock().expect("no holder panics").pop();
@@ -159,7 +177,7 @@ impl FileTable {
 
     /// The file that lies at an address of the store, and where in it.
     pub(crate) fn at(&self, offset: u64) -> Option<(Arc<SourceFile>, u64)> {
-        let index = usize::try_from(offset / SEGMENT_BYTES).expect("below 2^29");
+        let index = usize::try_from(offset / SEGMENT_BYTES).expect("below 2^24");
         let places = self.places.read().expect("no holder panics");
         let Place { file, start } = places.get(index)?.as_ref()?;
         Some((Arc::clone(file), start + offset % SEGMENT_BYTES))
@@ -341,6 +359,7 @@ fn truncate(file: &SourceFile, size: u64) -> Result<(), Errno> {
 mod tests {
     use super::*;
     use rustix::fs::{Mode, OFlags};
+    use std::os::unix::fs::FileExt;
 
     #[test]
     fn only_whole_blocks_go_past_the_page_cache() {
@@ -365,6 +384,29 @@ mod tests {
         assert_eq!(piece(512, 300_000, 512), (false, 4096 - 512));
         assert_eq!(piece(4096, 300_000, 512), (true, 294_912));
         assert_eq!(piece(299_008, 300_000, 512), (false, 992));
+    }
+
+    #[test]
+    fn reads_make_segments_only_where_a_file_has_data() {
+        const GIBS: u64 = 100_000;
+        // Files in memory may be as long as that.
+        let Ok(folder) = tempfile::tempdir_in("/dev/shm") else {
+            return larder_testing::skip("there is no /dev/shm");
+        };
+        let name = folder.path().join("f");
+        let data = std::fs::File::create(&name).unwrap();
+        data.set_len(GIBS * SEGMENT_BYTES).unwrap();
+        data.write_all_at(b"text", 7 * SEGMENT_BYTES + 12_345).unwrap();
+        let root = LockedDirectory::open(&folder.path().canonicalize().unwrap(), false).unwrap();
+        let table = FileTable::new(Arc::new(root), folder.path().into(), false);
+        let path = rustix::fs::open(&name, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).unwrap();
+        let file = Arc::new(SourceFile::new(path, 0, true));
+        let placed = |number| table.place_to_read(&file, number * SEGMENT_BYTES + 5);
+        let with_data: Vec<u64> = (0..GIBS).filter(|&number| placed(number).is_some()).collect();
+        assert_eq!((with_data, table.places.read().unwrap().len()), (vec![7], 1));
+        // A write may bring data anywhere, and a read finds it.
+        let written = table.place(&file, 9 * SEGMENT_BYTES).unwrap();
+        assert_eq!(placed(9), Some(written + 5));
     }
 
     #[test]

@@ -204,7 +204,7 @@ pub(super) fn from_bytes(
         return Err(Wrong::Damaged("its checksum is wrong"));
     }
     let malformed = |_: io::Error| Wrong::Damaged("its payload is not in the form it should have");
-    let unpacker = zstd::stream::read::Decoder::new(payload).map_err(malformed)?;
+    let unpacker = zstd::stream::read::Decoder::with_buffer(payload).map_err(malformed)?;
     let mut unpacker = BufReader::new(unpacker);
     identity(&mut unpacker).map_err(malformed)?.check(now).map_err(Wrong::Stale)?;
     ranges(&mut unpacker, ranges_max).map_err(malformed)

@@ -2,8 +2,8 @@
 //!
 //! Belady, "A study of replacement algorithms for a virtual-storage computer", IBM Systems
 //! Journal 5(2), 1966: the victim is the page whose next reference lies farthest ahead. It needs
-//! the future, so the trace is kept: 12 bytes for each reference; and while a cache is simulated,
-//! 9 bytes for each page of the trace and 16 for each page of the cache.
+//! the future, so the trace is kept, page by page. A short trace of long requests takes much
+//! memory; [`memory_bytes`] states how much.
 //!
 //! The miss that brings the page in counts whether or not the page is worth having: a page enters
 //! always, as with every other policy here (it may be the next victim).
@@ -21,6 +21,10 @@ use std::collections::BinaryHeap;
 use super::interner::Interner;
 use super::references::Reference;
 use super::replace::Counts;
+
+/// Bytes for each page of the trace: at most 8 and 48 of the [`Interner`] while the trace is read;
+/// later 9, and 16 of the queue of victims if the cache holds the page.
+const BYTES_PER_PAGE: u64 = 56;
 
 /// No next reference.
 const NEVER: u32 = u32::MAX;
@@ -61,6 +65,13 @@ pub struct MinCounts {
 #[error("look ahead: the trace has 2^32 - 1 references or more")]
 pub struct TooLong;
 
+/// Returns the memory in bytes that MIN takes at most for a trace of so many references and pages.
+#[must_use]
+pub fn memory_bytes(references: u64, pages: u64) -> u64 {
+    let steps = references.saturating_mul(size_of::<Step>() as u64);
+    steps.saturating_add(pages.saturating_mul(BYTES_PER_PAGE))
+}
+
 impl Future {
     /// Nothing known yet.
     #[must_use]
@@ -87,14 +98,17 @@ impl Future {
 
     /// Looks ahead; nothing is added after that.
     #[must_use]
-    pub fn known(mut self) -> Known {
-        let mut next = vec![NEVER; self.interner.len()];
-        let mut at = u32::try_from(self.steps.len()).expect("counted in add");
-        for step in self.steps.iter_mut().rev() {
+    pub fn known(self) -> Known {
+        let Future { interner, mut steps, .. } = self;
+        let pages = interner.len();
+        drop(interner);
+        let mut next = vec![NEVER; pages];
+        let mut at = u32::try_from(steps.len()).expect("counted in add");
+        for step in steps.iter_mut().rev() {
             at -= 1;
             step.next = std::mem::replace(&mut next[step.number as usize], at);
         }
-        Known { steps: self.steps, pages: self.interner.len() }
+        Known { steps, pages }
     }
 }
 
@@ -132,7 +146,8 @@ impl Known {
             pages: vec![Page::default(); self.pages],
             farthest: BinaryHeap::new(),
             resident: 0,
-            capacity: capacity as usize,
+            // A larger cache holds all pages too, and would only have a longer queue.
+            capacity: (capacity as usize).min(self.pages),
             found: MinCounts::default(),
         };
         let mut written = vec![false; self.pages];

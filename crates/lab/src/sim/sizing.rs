@@ -34,8 +34,8 @@ use std::num::NonZero;
 /// References that a step may run through caches of full size, over all of its caches: some
 /// seconds.
 pub const COUNTED_MAX: u64 = 100_000_000;
-/// The longest trace whose future MIN is told: 12 bytes for each reference.
-const MIN_REFERENCES_MAX: u64 = 16_000_000;
+/// Maximum memory of MIN, as much as the tables of caches that run together may take.
+const MIN_BYTES_MAX: u64 = if cfg!(test) { 1 << 20 } else { caches::TABLES_BYTES_MAX };
 /// Page sizes that are compared; the first one is what references count.
 pub const PAGE_SIZES: [u32; 3] = [4096, 16_384, 65_536];
 

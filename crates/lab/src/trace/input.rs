@@ -8,6 +8,8 @@ use std::io::{self, Read};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// The first window: a short trace needs no larger one.
+const WINDOW_FIRST: usize = 4 << 10;
 /// The window in use; what is read at once.
 const WINDOW_BYTES: usize = 256 << 10;
 /// The largest window: a line or a block that is longer is wrong.
@@ -77,8 +79,7 @@ impl Input {
         } else {
             (Box::new(whole), None)
         };
-        let window = vec![0; WINDOW_BYTES];
-        let name = name.to_owned();
+        let (name, window) = (name.to_owned(), Vec::new());
         Ok(Input { name, stream, compressed, window, from: 0, to: 0, passed: 0, at_end: false })
     }
 
@@ -114,13 +115,17 @@ impl Input {
     pub(super) fn fill(&mut self, want: usize) -> Result<(), TraceError> {
         self.window.copy_within(self.from..self.to, 0);
         (self.from, self.to) = (0, self.to - self.from);
-        if self.to == self.window.len() {
+        let mut most = self.window.len().max(WINDOW_BYTES);
+        if self.to == most {
             if self.to >= WINDOW_MAX {
                 return Err(self.bad(format!("a line or block is longer than {WINDOW_MAX} bytes")));
             }
-            self.window.resize(self.window.len() * 2, 0);
+            most *= 2;
         }
-        while !self.at_end && self.to < want.min(self.window.len()) {
+        while !self.at_end && self.to < want.min(most) {
+            if self.to == self.window.len() {
+                self.window.resize((2 * self.to).clamp(WINDOW_FIRST, most), 0);
+            }
             match self.stream.read(&mut self.window[self.to..]) {
                 Ok(0) => self.at_end = true,
                 Ok(count) => self.to += count,
@@ -177,6 +182,7 @@ mod tests {
             whole.fill(usize::MAX).unwrap();
             assert_eq!(whole.bytes(), plain);
             assert!(whole.at_end());
+            assert!(whole.window.len() <= 16 << 10, "a short trace has a small window");
             // Cut in the middle: whoever is compressed notices.
             let mut cut = input(bytes[..bytes.len() / 2].to_vec());
             assert_eq!(cut.fill(usize::MAX).is_err(), bytes != plain);

@@ -35,6 +35,9 @@ const MEMORY_BYTES: u64 = 16 << 20;
 const VOLUME_BYTES: u64 = 128 << 10;
 /// Time after which a request counts as unanswered; a stopped machine does not take as long.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// Time for which an answer is looked for before this thread sleeps: most come sooner, and a sleep
+/// takes longer than that.
+const SPIN: Duration = Duration::from_micros(200);
 /// Room for the longest answer.
 const ANSWER_BYTES: usize = 256 << 10;
 /// Lengths of reads, and places and lengths of allocations, are below this.
@@ -176,7 +179,9 @@ impl Mount {
             self.receive(&mut answers);
             assert!(!self.shared.has_failed(), "the mount has failed after {sent:?}");
             assert!(begun.elapsed() < PATIENCE, "{sent:?} is not answered");
-            if is_taken && answers.len() < wanted {
+            if is_taken && answers.len() < wanted && begun.elapsed() < SPIN {
+                std::thread::yield_now();
+            } else if is_taken && answers.len() < wanted {
                 let answer = Some((self.kernel.as_fd(), PollFlags::IN));
                 self.worker.waker.sleep(answer, Some(Duration::from_millis(5))).expect("a sleep");
             }

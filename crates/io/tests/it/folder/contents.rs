@@ -9,6 +9,8 @@ use std::os::unix::fs::FileExt;
 
 /// Bytes of a segment of the store.
 const SEGMENT: u64 = 1 << 30;
+/// Flags of fallocate(2) for a hole.
+const PUNCH: FallocateFlags = FallocateFlags::PUNCH_HOLE.union(FallocateFlags::KEEP_SIZE);
 
 fn open(service: &Service, name: &str) -> File {
     let mut options = OpenOptions::new();
@@ -50,6 +52,33 @@ fn far_places_and_borders_of_segments_hold_what_was_written() {
 }
 
 #[test]
+fn holes_of_a_huge_file_are_zeros_until_they_are_written() {
+    if !can_mount() {
+        return;
+    }
+    // Files in memory may be as long as that.
+    let source = tempfile::tempdir_in("/dev/shm").expect("a folder in memory");
+    let service = Service::over(source, Setting::default());
+    let file = open(&service, "huge");
+    file.set_len(1 << 60).expect("longer");
+    let read = |place| {
+        let mut bytes = [1; 100];
+        file.read_exact_at(&mut bytes, place).expect("bytes");
+        bytes
+    };
+    for number in 0..1000 {
+        assert_eq!(read(number * SEGMENT + 12_345), [0; 100], "GiB {number}");
+    }
+    file.write_all_at(&[7; 50], 77 * SEGMENT).expect("room");
+    let border = read(77 * SEGMENT - 50);
+    assert!(border[..50] == [0; 50] && border[50..] == [7; 50]);
+    rustix::fs::fallocate(&file, PUNCH, 0, 1 << 60).expect("a hole");
+    assert_eq!(read(77 * SEGMENT), [0; 100]);
+    drop(file);
+    service.end();
+}
+
+#[test]
 fn shared_mappings_and_writes_see_one_another() {
     if !can_mount() {
         return;
@@ -87,9 +116,7 @@ fn a_hole_in_what_was_not_written_yet_leaves_the_length() {
     if !can_mount() {
         return;
     }
-    for flags in
-        [FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, FallocateFlags::ZERO_RANGE]
-    {
+    for flags in [PUNCH, FallocateFlags::ZERO_RANGE] {
         let service = Service::new(Setting { lazy: true, ..Setting::default() });
         let file = open(&service, "f");
         file.write_all_at(&[7; 6225], 0).expect("room");

@@ -64,6 +64,19 @@ fn no_policy_misses_less() {
 }
 
 #[test]
+fn the_stated_memory_is_enough() {
+    for pages in [1_000, 3_000, 4_097, 300_000] {
+        let references: Vec<_> = (0..pages).map(reference).collect();
+        let mut future = Future::new();
+        future.add(&references).unwrap();
+        let taken = future.steps.len() * size_of::<Step>() + future.interner.bytes();
+        let stated = memory_bytes(pages, pages);
+        assert!(taken as u64 <= stated, "{taken} bytes for {pages} pages, {stated} stated");
+        assert_eq!(future.known().run(u32::MAX).counts.evictions, 0);
+    }
+}
+
+#[test]
 fn a_dirty_page_is_written_back_when_it_leaves_and_at_the_end() {
     let write = |page| Reference { write: true, ..reference(page) };
     // 1 leaves dirty for 2, comes back clean, and 2 and 3 leave: 3 is dirty.

@@ -3,10 +3,10 @@
 use super::caches::{Found, Plan, Table};
 use super::search::{self, Choice};
 use super::{
-    Case, MIN_REFERENCES_MAX, PAGE_SIZES, Progress, SizingError, TRACKER, Tell, page_bytes,
-    page_memory, picture, volumes, windows,
+    Case, MIN_BYTES_MAX, PAGE_SIZES, Progress, SizingError, TRACKER, Tell, page_bytes, page_memory,
+    picture, volumes, windows,
 };
-use crate::sim::min::Future;
+use crate::sim::min::{Future, memory_bytes};
 use crate::sim::references::Batch;
 use larder_core::curve::estimate::as_f64;
 use larder_core::policy::PolicyKind;
@@ -183,8 +183,9 @@ fn rest(
     made.min_hit_ratio = min(case, pages, tell)?;
     if made.min_hit_ratio.is_none() {
         made.notes.push(format!(
-            "MIN was left out: the trace has more than {} references, and MIN keeps them all",
-            format::count(MIN_REFERENCES_MAX)
+            "MIN was left out: for this trace it takes more than {} of memory; \
+             `larder sim --policy min` may take more",
+            format::bytes(MIN_BYTES_MAX)
         ));
     }
     if case.survey.sample == 1 {
@@ -220,10 +221,10 @@ fn claim(claimant: &Claimant) -> Claim {
     Claim { points, floor: 0, ceiling: u64::MAX }
 }
 
-/// The bound, if the trace is short enough.
+/// The bound, if it takes no more memory than it may.
 fn min(case: &Case<'_>, pages: u32, tell: &mut Tell<'_>) -> Result<Option<f64>, SizingError> {
     let total = case.survey.references[0];
-    if total > MIN_REFERENCES_MAX {
+    if memory_bytes(total, case.survey.footprints[0].pages) > MIN_BYTES_MAX {
         return Ok(None);
     }
     let mut future = Future::new();

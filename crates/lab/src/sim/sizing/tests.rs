@@ -134,6 +134,16 @@ fn memory_goes_to_the_volume_that_gains_from_it() {
 }
 
 #[test]
+fn a_short_trace_of_long_requests_leaves_min_out() {
+    let record = Record { len: 20_000 * 4096, ..Record::default() };
+    let policies = vec![PolicyKind::Lru];
+    let made = size(&[record, record], &Options { policies, ..options() }).unwrap();
+    assert!(made.recommendation.is_some() && made.min_hit_ratio.is_none());
+    let notes = &made.notes;
+    assert!(notes.iter().any(|note| note.starts_with("MIN was left out")), "{notes:?}");
+}
+
+#[test]
 fn what_never_hits_gets_no_cache() {
     let made = size(&records((0..5_000).map(reference)), &options()).unwrap();
     assert_eq!(made.recommendation, None);

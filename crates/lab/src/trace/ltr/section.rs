@@ -2,7 +2,13 @@
 
 use super::super::bytes;
 use super::{FRAME_BYTES, PAYLOAD_BYTES_MAX};
+use std::cell::RefCell;
 use std::io;
+
+thread_local! {
+    /// To make one takes longer than to unpack a short section.
+    static UNPACKER: RefCell<zstd::bulk::Decompressor<'static>> = RefCell::default();
+}
 
 /// What a section holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,7 +83,7 @@ impl Frame {
         }
         raw.clear();
         raw.resize(self.raw_bytes, 0);
-        match zstd::bulk::decompress_to_buffer(packed, &mut raw[..]) {
+        match UNPACKER.with_borrow_mut(|it| it.decompress_to_buffer(packed, &mut raw[..])) {
             Ok(length) if length == self.raw_bytes => Ok(()),
             _ => Err("a section does not unpack to the length it states"),
         }

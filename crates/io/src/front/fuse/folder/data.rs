@@ -138,7 +138,12 @@ impl Worker {
         if begin + len > SEGMENT_BYTES {
             return Ok(Answer::Clerk);
         }
-        let start = cached.table.place(&node.file, asked.offset)?;
+        // First segments are as few as the files. For others it is checked whether the file has
+        // data there, which may take time.
+        let first = || cached.table.place(&node.file, asked.offset).ok();
+        let start = FileTable::find(&node.file, asked.offset)
+            .or_else(|| (asked.offset < SEGMENT_BYTES).then(first).flatten());
+        let Some(start) = start else { return Ok(Answer::Clerk) };
         node.file.note_reach(size.next_multiple_of(cached.volume.page_bytes()));
         // Nothing is read ahead of what does not belong to the file.
         let segment = start - begin;

@@ -1,8 +1,9 @@
 //! The descriptors by which a file is read and written: opened when they are needed.
 
 use super::{ALIGN, Access, DIO_ALIGN, SourceFile};
-use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::fs::{AtFlags, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
+use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -75,6 +76,16 @@ impl SourceFile {
         let align = *access.align.get_or_insert_with(|| alignment(&opened));
         (access.direct, access.direct_writes) = (Some(Arc::clone(&opened)), write);
         Ok((align > 0).then_some((opened, align)))
+    }
+
+    /// Returns whether the file in the folder has data in a range, and not only a hole, as far as
+    /// the file system tells.
+    pub(in crate::store::files) fn has_data(&self, range: Range<u64>) -> bool {
+        let data = SeekFrom::Data(range.start);
+        match self.buffered(false).and_then(|file| rustix::fs::seek(&*file, data)) {
+            Ok(at) => at < range.end,
+            Err(error) => error != Errno::NXIO,
+        }
     }
 
     /// Direct I/O does not work after all; whether that is news.

@@ -46,6 +46,14 @@ impl SourceFile {
         !self.segments().is_empty()
     }
 
+    /// Returns the segment of this number, if there is one.
+    pub(in crate::store::files) fn segment(&self, number: u64) -> Option<u32> {
+        if number == 0 {
+            return self.first.load(Ordering::Acquire).checked_sub(1);
+        }
+        self.more.lock().expect("no holder panics").get(&number).copied()
+    }
+
     /// The segment of this number, made by `make` if there is none.
     pub(in crate::store::files) fn segment_or(
         &self,

@@ -1,5 +1,6 @@
-//! Reads and writes that touch two segments of a file, or a file that is not cached, and writes to
-//! files that have pages in the kernel's page cache.
+//! Reads and writes that touch two segments of a file, or a file that is not cached, reads of a
+//! part of a file that has no segment, and writes to files that have pages in the kernel's page
+//! cache.
 
 use super::super::Node;
 use super::super::data;
@@ -17,8 +18,8 @@ use std::sync::Arc;
 use zerocopy::IntoBytes;
 
 impl Clerk {
-    /// Handles a read that touches two segments, fills the kernel's first page of a file, or comes
-    /// when the file has to be checked for changes by others.
+    /// Handles a read that touches two segments or a part without one, fills the kernel's first
+    /// page of a file, or comes when the file has to be checked for changes by others.
     pub(super) fn read(&mut self, header: &InHeader, asked: &TransferIn) -> Answered {
         let node = self.folder.node(header.nodeid)?;
         let (folder, section) = (Arc::clone(&self.folder), node.file.section());
@@ -36,11 +37,16 @@ impl Clerk {
         let mut bytes = vec![0; usize::try_from(len).expect("at most 1 MiB")];
         cached.note_reach(&node.file);
         for (part, at) in data::segments(asked.offset..asked.offset + len) {
-            let start = cached.table.place(&node.file, part.start)?;
             let len = u32::try_from(part.end - part.start).expect("at most 1 MiB");
+            let bytes = &mut bytes[at..at + len as usize];
+            let Some(start) = cached.table.place_to_read(&node.file, part.start) else {
+                // Zeros follow what the file in the folder has.
+                uncached::fill(&node.file, part.start, bytes)?;
+                continue;
+            };
             let mut read = Assembly::new(0, start, len).through(Interface::Copy);
             self.call(section, &mut read)?;
-            read.copy_to(self.cache.frames(), &mut bytes[at..at + len as usize]);
+            read.copy_to(self.cache.frames(), bytes);
             read.release(self.cache.frames());
         }
         Ok(bytes.into())

@@ -91,16 +91,15 @@ impl Clerk {
         let end = if part.end == file.size() { part.end.next_multiple_of(BLOCK) } else { part.end };
         let section = file.section();
         cached.note_reach(file);
-        let ranges = if !keep_allocated && punch_beside_segments(file, part.clone())? {
-            FileTable::ranges(file, part.start, end).1
-        } else {
-            let ranges = data::segments(part.start..end).map(|(part, _)| {
-                let start = cached.table.place(file, part.start)?;
-                Ok(start..start + (part.end - part.start))
-            });
-            ranges.collect::<Result<_, Errno>>()?
-        };
-        for range in ranges {
+        let how =
+            if keep_allocated { FallocateFlags::ZERO_RANGE } else { FallocateFlags::PUNCH_HOLE };
+        let mode = how | FallocateFlags::KEEP_SIZE;
+        let folder_file = file.buffered(true)?;
+        // A sparse file can have far more parts of which nothing is cached than segments.
+        file.beside_segments(part.clone(), |part| {
+            rustix::fs::fallocate(&*folder_file, mode, part.start, part.end - part.start)
+        })?;
+        for range in FileTable::ranges(file, part.start, end).1 {
             let pieces = cut(range, u64::MAX);
             for ragged in [pieces.head, pieces.tail] {
                 self.write_zeros(section, ragged)?;
@@ -143,20 +142,5 @@ impl Clerk {
         let own = file.open(OFlags::RDONLY)?;
         let offset = rustix::fs::seek(own, wanted)?;
         Ok(LseekOut { offset }.as_bytes().to_vec().into())
-    }
-}
-
-/// Punches a hole into the parts of a file of which nothing can be cached; false if the file system
-/// has no holes. Sparse files can have far more such parts than the store has segments.
-fn punch_beside_segments(file: &SourceFile, part: Range<u64>) -> Result<bool, Errno> {
-    let folder_file = file.buffered(true)?;
-    let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-    let punched = file.beside_segments(part, |part| {
-        rustix::fs::fallocate(&*folder_file, mode, part.start, part.end - part.start)
-    });
-    match punched {
-        Ok(()) => Ok(true),
-        Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(false),
-        Err(errno) => Err(errno),
     }
 }

@@ -1,6 +1,8 @@
-//! Data of files that a rule says not to cache: read from the folder and written to it as asked.
+//! Data of files that a rule says not to cache, and parts of files that have no segment: read from
+//! the folder and written to it as asked.
 //!
-//! Invariant: nothing of such a file is in the cache, so what the folder says of it is right.
+//! Invariant: nothing of such a file or part is in the cache, so what the folder says of it is
+//! right.
 
 use super::super::super::abi::{FallocateIn, TransferIn};
 use super::super::requests::{Answered, done};
@@ -10,17 +12,23 @@ use rustix::io::Errno;
 
 /// Reads what there is, up to as much as was asked for.
 pub(super) fn read(file: &SourceFile, asked: &TransferIn) -> Answered {
-    let folder_file = file.buffered(false)?;
     let mut bytes = vec![0; asked.size as usize];
+    let len = fill(file, asked.offset, &mut bytes)?;
+    bytes.truncate(len);
+    Ok(bytes.into())
+}
+
+/// Fills `bytes` from an offset on, as far as the file reaches; returns how many bytes that is.
+pub(super) fn fill(file: &SourceFile, offset: u64, bytes: &mut [u8]) -> Result<usize, Errno> {
+    let folder_file = file.buffered(false)?;
     let mut len = 0;
     while len < bytes.len() {
-        match rustix::io::pread(&*folder_file, &mut bytes[len..], asked.offset + len as u64)? {
+        match rustix::io::pread(&*folder_file, &mut bytes[len..], offset + len as u64)? {
             0 => break,
             more => len += more,
         }
     }
-    bytes.truncate(len);
-    Ok(bytes.into())
+    Ok(len)
 }
 
 /// Writes all bytes.
