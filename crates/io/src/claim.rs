@@ -27,7 +27,7 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::FileType;
 use std::fmt;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -152,8 +152,8 @@ enum Source {
     Open(OwnedFd),
     /// An export of an NBD server.
     Export(String),
-    /// A file system that this process has mounted.
-    Mount(u64),
+    /// A file system that this process has mounted, by its number, and its mountpoint.
+    Mount(u64, PathBuf),
 }
 
 impl Source {
@@ -161,7 +161,7 @@ impl Source {
         let descriptor = match self {
             Source::Open(descriptor) => descriptor,
             Source::Export(name) => return Ok(Subject::Export(name.clone())),
-            Source::Mount(number) => return Ok(Subject::FileSystem(*number)),
+            Source::Mount(number, _) => return Ok(Subject::FileSystem(*number)),
         };
         let Located { inode, kind, device, links, place, at } = machine.locate(descriptor)?;
         Ok(match kind {
@@ -227,7 +227,7 @@ impl Claim {
     pub(crate) fn of_mount(at: &Path, filesystem: u64) -> Result<Self, ClaimError> {
         let what = format!("the files mounted at {}", at.display());
         let registry = Registry::of_process();
-        registry.take_in_turn(Source::Mount(filesystem), &what, false, Duration::ZERO)
+        registry.take_in_turn(Source::Mount(filesystem, at.to_owned()), &what, false, Duration::ZERO)
     }
 
     /// Records that the data is visible at mountpoint `at`, as the file system with this number.

@@ -145,12 +145,12 @@ impl Registry {
         let machine = ThisMachine::look();
         let failed = |source| ClaimError::Locate { what: what.to_owned(), source };
         let parts = source.footprint(&machine).map_err(failed)?;
-        let mount = match **source {
-            Source::Mount(number) => Some(number),
-            Source::Open(_) | Source::Export(_) => None,
+        let (mount, at) = match &**source {
+            Source::Mount(number, at) => (Some(*number), Some(at.clone())),
+            Source::Open(_) | Source::Export(_) => (None, None),
         };
         let (pid, what) = (std::process::id(), what.to_owned());
-        let record = Record { pid, what, read_only, mount, at: None, parts };
+        let record = Record { pid, what, read_only, mount, at, parts };
         if let Some(error) = mounted(&record, source, &machine) {
             return Err(error);
         }
@@ -414,8 +414,11 @@ fn certain_conflict(one: &Record, other: &Record, machine: &ThisMachine) -> Opti
     }
     let (what, holder) = (one.what.clone(), holder_of(other));
     let certain = |record: &Record| {
-        // Another file system may have got the number of a mount that is gone.
-        let reused = record.mount.filter(|&number| is_reused(number, machine));
+        // Another file system may have got the number of a mount that is gone. If that is a mount
+        // of another claim, one of the two mounts is gone.
+        let reused = record
+            .mount
+            .filter(|&number| one.mount == other.mount || is_reused(number, machine));
         let is_valid = |part: &&Part| {
             let is_stale = reused.is_some() && is_of_mount(part, reused);
             !is_stale && !matches!(part.node, Node::SomeDirectory(_))

@@ -122,6 +122,21 @@ fn the_claim_of_a_process_that_is_gone_refuses_nothing_and_is_removed() {
     assert!(!path.exists(), "the file of a process that is gone");
 }
 
+/// The kernel gives the number of a file system that is gone to the next one, while the process
+/// that had mounted the former may still run.
+#[test]
+fn a_mount_with_the_number_of_one_that_is_gone_is_claimed_all_the_same() {
+    let setup = Setup::new();
+    let mount = |registry: &Arc<Registry>, at: &str| {
+        let source = Source::Mount(u64::MAX, setup.path(at));
+        registry.take_in_turn(source, "the files", false, Duration::ZERO)
+    };
+    let _gone = mount(&setup.one, "data").unwrap();
+    let _new = mount(&setup.other, "elsewhere").unwrap();
+    let _newest = mount(&setup.other, "data/sub").unwrap();
+    assert_eq!(setup.claims().len(), 3);
+}
+
 #[test]
 fn things_that_are_no_claims_do_no_harm() {
     let setup = Setup::new();

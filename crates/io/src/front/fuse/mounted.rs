@@ -12,7 +12,7 @@ use super::link::Link;
 use super::mount::{self, How, Mount, MountError, UnmountError};
 use super::ring::{self, Prepared, Ring};
 use super::worker::Worker;
-use crate::claim::Claim;
+use crate::claim::{Claim, ClaimError};
 use crate::engine::{ArenaVolume, Engine};
 use crate::fault::{self, Thread, report_failed_part};
 use crate::front::observe::Observer;
@@ -225,16 +225,17 @@ impl Mounted {
             Tree::Folder { clerks, .. } => clerks.failure(),
         };
         let shared = Arc::new(Shared::new(engine, tree, failure, observer, wakers));
-        let claim = claim(&shared.tree, &mount);
-        let threads = shake_hands(&descriptor, wanted | by_rings).and_then(|agreed| {
+        let started = claim(&shared.tree, &mount).map_err(MountError::from).and_then(|claim| {
+            let agreed = shake_hands(&descriptor, wanted | by_rings).map_err(refused)?;
             if let Tree::Folder { folder, .. } = &shared.tree {
                 folder.agreed(agreed, &descriptor);
             }
             let by_rings = agreed & capability::OVER_IO_URING != 0;
-            start_threads(&shared, descriptor, if by_rings { rings } else { Vec::new() })
+            let rings = if by_rings { rings } else { Vec::new() };
+            Ok((claim, start_threads(&shared, descriptor, rings).map_err(refused)?))
         });
-        match threads {
-            Ok(threads) => {
+        match started {
+            Ok((claim, threads)) => {
                 let threads = Mutex::new(threads);
                 Ok(Mounted { shared, mount, threads, took_over, _claim: claim, note })
             }
@@ -244,7 +245,7 @@ impl Mounted {
                 if let Err(again) = mount.unmount(true) {
                     tracing::error!(%again, "a mount that failed was left behind");
                 }
-                Err(refused(error))
+                Err(error)
             }
         }
     }
@@ -424,15 +425,13 @@ impl VolumeMount {
 
 /// Claims a mount: files of volumes get a claim of their own, a directory uses the claim of its
 /// source.
-fn claim(tree: &Tree, mount: &Mount) -> Option<Claim> {
-    let filesystem = mount.filesystem()?;
+fn claim(tree: &Tree, mount: &Mount) -> Result<Option<Claim>, ClaimError> {
+    let Some(filesystem) = mount.filesystem() else { return Ok(None) };
     match tree {
-        Tree::Volumes(_) => Claim::of_mount(mount.path(), filesystem)
-            .inspect_err(|error| tracing::warn!(%error, "cannot claim the mounted files"))
-            .ok(),
+        Tree::Volumes(_) => Claim::of_mount(mount.path(), filesystem).map(Some),
         Tree::Folder { folder, .. } => {
             folder.claim().mounted(mount.path(), filesystem);
-            None
+            Ok(None)
         }
     }
 }
