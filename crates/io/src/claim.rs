@@ -226,8 +226,8 @@ impl Claim {
     /// Fails if another cache has them.
     pub(crate) fn of_mount(at: &Path, filesystem: u64) -> Result<Self, ClaimError> {
         let what = format!("the files mounted at {}", at.display());
-        let registry = Registry::of_process();
-        registry.take_in_turn(Source::Mount(filesystem, at.to_owned()), &what, false, Duration::ZERO)
+        let source = Source::Mount(filesystem, at.to_owned());
+        Registry::of_process().take_in_turn(source, &what, false, Duration::ZERO)
     }
 
     /// Records that the data is visible at mountpoint `at`, as the file system with this number.

@@ -416,9 +416,8 @@ fn certain_conflict(one: &Record, other: &Record, machine: &ThisMachine) -> Opti
     let certain = |record: &Record| {
         // Another file system may have got the number of a mount that is gone. If that is a mount
         // of another claim, one of the two mounts is gone.
-        let reused = record
-            .mount
-            .filter(|&number| one.mount == other.mount || is_reused(number, machine));
+        let reused =
+            record.mount.filter(|&number| one.mount == other.mount || is_reused(number, machine));
         let is_valid = |part: &&Part| {
             let is_stale = reused.is_some() && is_of_mount(part, reused);
             !is_stale && !matches!(part.node, Node::SomeDirectory(_))
