@@ -30,7 +30,7 @@ thread_local! {
 struct Directory {
     path: PathBuf,
     mount: Mount,
-    /// Whether it may not be what it is for each input.
+    /// True if files may have changed since the directory was filled.
     is_changed: bool,
 }
 

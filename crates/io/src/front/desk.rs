@@ -51,7 +51,7 @@ pub(in crate::front) struct Request {
     pub(in crate::front) len: u64,
     /// Calls that are not over.
     pub(in crate::front) calls: u32,
-    /// What of a zeroing has not been asked for yet.
+    /// Blocks of a zeroing that no call covers yet.
     pub(in crate::front) rest: Range<u64>,
     /// Blocks of a write that must be on stable storage before it is answered.
     pub(in crate::front) to_sync: Option<Range<u64>>,

@@ -121,7 +121,7 @@ pub struct FolderOptions {
 pub struct Folder {
     /// Locked and claimed.
     root: Arc<LockedDirectory>,
-    /// Whether it is on a network file system, whose other clients can change it.
+    /// True if it is on a network file system, whose other clients can change it.
     is_remote: bool,
     /// The rest, then one for each rule.
     sections: Vec<Section>,
