@@ -12,7 +12,9 @@
 
 mod source;
 
-pub(crate) use source::{Act, Attributes, Covered, SourceFile, WriteUnderWay, link_to};
+pub(crate) use source::{
+    Act, Attributes, Covered, SourceFile, WriteUnderWay, is_capabilities, link_to,
+};
 
 use super::backing::{Backing, Transfer};
 use super::directory::LockedDirectory;

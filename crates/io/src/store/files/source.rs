@@ -16,6 +16,7 @@ pub(crate) use pages::{Covered, WriteUnderWay};
 use larder_core::counters::{Class, Classes};
 use pages::Pages;
 use rights::Rights;
+pub(crate) use rights::is_capabilities;
 use rustix::fs::Stat;
 use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};

@@ -15,7 +15,6 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
 use tempfile::TempDir;
 
 /// An unprivileged user.
@@ -184,6 +183,24 @@ fn every_write_takes_the_rights_that_it_takes_on_a_plain_folder() {
         let found = left(service.at.path(), service.source.path(), &modes);
         assert_eq!(found, wanted, "{name}");
         service.end();
+    }
+}
+
+/// SOURCE's file system clears capabilities at each write, also at a write-back of earlier bytes.
+#[test]
+fn capabilities_that_are_set_after_a_write_stay() {
+    if !can_mount() {
+        return;
+    }
+    for rest in [FileOptions::default(), pages(KernelPages::Keep)] {
+        let service = Service::new(Setting { rest, lazy: true, ..Setting::default() });
+        let path = service.path("program");
+        fs::write(&path, vec![7; 300_000]).expect("room");
+        let set = rustix::fs::setxattr(&path, CAPABILITIES, &capabilities(), XattrFlags::empty());
+        set.expect("root may");
+        assert!(has_capabilities(&path));
+        let source = service.end();
+        assert!(has_capabilities(&source.path().join("program")), "{rest:?}");
     }
 }
 
@@ -367,13 +384,9 @@ fn one_after_another(path: &Path, way: &str, attempts: u32) {
 fn side_by_side(path: &Path, way: &str, attempts: u32) {
     for attempt in 0..attempts {
         make_setuid(path);
-        let is_written = AtomicBool::new(false);
         std::thread::scope(|scope| {
-            scope.spawn(|| {
-                change_version(path, way, 2);
-                is_written.store(true, Ordering::Release);
-            });
-            while !is_written.load(Ordering::Acquire) {
+            let writer = scope.spawn(|| change_version(path, way, 2));
+            while !writer.is_finished() {
                 let ran = run_as_other(path);
                 let right = [None, Some(1), Some(1 | AS_ROOT), Some(2)];
                 assert!(right.contains(&ran), "{way}, {attempt}: {ran:?}");

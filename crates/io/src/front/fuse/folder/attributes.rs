@@ -8,7 +8,7 @@ use super::super::abi::{
 use super::data::is_member;
 use super::requests::{Answer, Answered, behind, done, name};
 use super::{Folder, Node};
-use crate::store::files::Attributes;
+use crate::store::files::{Attributes, is_capabilities};
 use rustix::fs::{
     Access, AtFlags, Gid, Mode, RawMode, StatxFlags, Timespec, Timestamps, Uid, XattrFlags,
 };
@@ -196,7 +196,10 @@ impl Folder {
         let asked: GetxattrIn = abi::head_of(body);
         let node = self.node(header.nodeid)?;
         let name = name(behind::<GetxattrIn>(body))?;
-        sized(asked.size, |buffer| rustix::fs::getxattr(node.file.link(), name, buffer))
+        let found =
+            sized(asked.size, |buffer| rustix::fs::getxattr(node.file.link(), name, buffer))?;
+        node.file.note_attribute(name);
+        Ok(found)
     }
 
     pub(super) fn listxattr(&self, header: &InHeader, body: &[u8]) -> Answered {
@@ -210,6 +213,11 @@ impl Folder {
         node.file.remove_attribute(name(body)?)?;
         Ok(done())
     }
+}
+
+/// Returns whether a request sets capabilities.
+pub(super) fn sets_capabilities(body: &[u8]) -> bool {
+    name(behind::<SetxattrIn>(body)).is_ok_and(is_capabilities)
 }
 
 /// Takes setgid from a file or directory whose ACL was set, as SOURCE's file system does unless the

@@ -14,6 +14,7 @@ pub(super) use drops::CoveredWrite;
 use super::super::abi::{self, FsyncIn, InHeader, OpenIn, SetattrIn, TransferIn, opcode};
 use super::super::link::Way;
 use super::super::mounted::MountFailure;
+use super::attributes::sets_capabilities;
 use super::data::BLOCK;
 use super::names::Renaming;
 use super::requests::{Answer, Answered, behind, done, looks};
@@ -341,6 +342,15 @@ impl Clerk {
                 folder.change(header, &node, &asked, |size| self.resize(&node.file, size))
             }
             opcode::RENAME | opcode::RENAME2 => self.rename(header, body),
+            opcode::SETXATTR => {
+                let folder = Arc::clone(&self.folder);
+                if sets_capabilities(body) {
+                    // A later write to SOURCE's file would clear them.
+                    let node = folder.node(header.nodeid)?;
+                    self.write_out(&node.file, 0..node.file.reach(), false)?;
+                }
+                folder.setxattr(header, body)
+            }
             _ => Arc::clone(&self.folder).answer(&self.clerks, header, body),
         }
     }

@@ -7,6 +7,7 @@ use super::super::abi::{
 };
 use super::super::link::{Asked, Link};
 use super::super::worker::Worker;
+use super::attributes::sets_capabilities;
 use super::{Clerks, CoveredWrite, Folder, Job, KernelPages, Node};
 use crate::claim;
 use crate::store::files::Attributes;
@@ -185,6 +186,8 @@ impl Folder {
             opcode::UNLINK => self.unlink(header, body, false),
             opcode::RMDIR => self.unlink(header, body, true),
             opcode::RENAME | opcode::RENAME2 => self.rename(header, body),
+            // What is dirty is written first.
+            opcode::SETXATTR if sets_capabilities(body) => Ok(Answer::Clerk),
             opcode::SETXATTR => self.setxattr(header, body),
             opcode::GETXATTR => self.getxattr(header, body),
             opcode::LISTXATTR => self.listxattr(header, body),

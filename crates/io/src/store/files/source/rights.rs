@@ -33,8 +33,8 @@ const MODE: u8 = 1 << 0;
 const CAPABILITIES: u8 = 1 << 1;
 /// A user other than root has opened the file for writing.
 const OTHERS_WRITE: u8 = 1 << 2;
-/// A write has cleared the capabilities, and nobody has removed or set them since.
-const CAPABILITIES_TAKEN: u8 = 1 << 3;
+/// The file has had capabilities since it is known.
+const CAPABILITIES_KNOWN: u8 = 1 << 3;
 
 /// Known rights of a file.
 #[derive(Debug, Default)]
@@ -42,6 +42,11 @@ pub(super) struct Rights {
     flags: AtomicU8,
     /// Held while rights are checked and cleared.
     taking: Mutex<()>,
+}
+
+/// Returns whether an extended attribute holds capabilities.
+pub(crate) fn is_capabilities(name: &CStr) -> bool {
+    name == CAPABILITIES_NAME
 }
 
 /// Returns whether programs executed from a file of this mode run as its user or group.
@@ -82,29 +87,24 @@ impl SourceFile {
         }
     }
 
-    /// Records that an extended attribute was set.
+    /// Records that the file has an extended attribute: it was set, or found.
     pub(crate) fn note_attribute(&self, name: &CStr) {
-        if name == CAPABILITIES_NAME {
-            self.flag(CAPABILITIES);
-            self.rights.flags.fetch_and(!CAPABILITIES_TAKEN, Ordering::AcqRel);
+        if is_capabilities(name) && !self.has_flag(CAPABILITIES) {
+            self.flag(CAPABILITIES | CAPABILITIES_KNOWN);
         }
     }
 
     /// Removes an extended attribute.
     ///
-    /// Before it writes to a page, the kernel asks whether the file has capabilities and then
-    /// removes them, and fails the write if it cannot. The write-back of another page may have
-    /// cleared them in between, so the first removal after that succeeds.
+    /// Before it writes, the kernel asks whether the file has capabilities and then removes them,
+    /// and fails the write if it cannot. The write-back of another page may have cleared them in
+    /// between, in SOURCE or here. So a removal from a file that has had capabilities succeeds.
     pub(crate) fn remove_attribute(&self, name: &CStr) -> Result<(), Errno> {
-        let _taking = self.rights.taking.lock().expect("no holder panics");
-        let removed = rustix::fs::removexattr(self.link(), name);
-        if name != CAPABILITIES_NAME {
-            return removed;
-        }
-        let before = self.rights.flags.fetch_and(!CAPABILITIES_TAKEN, Ordering::AcqRel);
-        match removed {
-            Err(Errno::NODATA) if before & CAPABILITIES_TAKEN != 0 => Ok(()),
-            other => other,
+        match rustix::fs::removexattr(self.link(), name) {
+            Err(Errno::NODATA) if is_capabilities(name) && self.has_flag(CAPABILITIES_KNOWN) => {
+                Ok(())
+            }
+            removed => removed,
         }
     }
 
@@ -114,7 +114,7 @@ impl SourceFile {
             self.flag(OTHERS_WRITE);
         }
         if rustix::fs::fgetxattr(file, CAPABILITIES_NAME, &mut [0; 0][..]).is_ok() {
-            self.flag(CAPABILITIES);
+            self.note_attribute(CAPABILITIES_NAME);
         }
     }
 
@@ -162,17 +162,14 @@ impl SourceFile {
 
     fn take_capabilities(&self) -> Result<(), Errno> {
         match rustix::fs::removexattr(self.link(), CAPABILITIES_NAME) {
-            Ok(()) => {}
+            Ok(()) | Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(()),
             // Other users than root may not clear them, but the kernel does when a process sets the
             // owner to the same user.
             Err(Errno::PERM) => {
-                rustix::fs::chownat(&self.path, "", None, None, AtFlags::EMPTY_PATH)?;
+                rustix::fs::chownat(&self.path, "", None, None, AtFlags::EMPTY_PATH)
             }
-            Err(Errno::NODATA | Errno::OPNOTSUPP) => return Ok(()),
-            Err(other) => return Err(other),
+            Err(other) => Err(other),
         }
-        self.rights.flags.fetch_or(CAPABILITIES_TAKEN, Ordering::AcqRel);
-        Ok(())
     }
 }
 
@@ -235,8 +232,12 @@ mod tests {
         assert!(!file.gives_rights());
         let left = rustix::fs::getxattr(file.link(), CAPABILITIES_NAME, &mut [0; 0][..]);
         assert_eq!(left, Err(Errno::NODATA));
-        // The kernel asks for a removal that it decided on before.
-        assert_eq!(file.remove_attribute(CAPABILITIES_NAME), Ok(()));
-        assert_eq!(file.remove_attribute(CAPABILITIES_NAME), Err(Errno::NODATA));
+        // The kernel asks for removals that it decided on before.
+        for _ in 0..2 {
+            assert_eq!(file.remove_attribute(CAPABILITIES_NAME), Ok(()));
+        }
+        assert_eq!(file.remove_attribute(c"user.x"), Err(Errno::NODATA));
+        let (_kept, other) = self::file(0o755);
+        assert_eq!(other.remove_attribute(CAPABILITIES_NAME), Err(Errno::NODATA));
     }
 }
