@@ -94,6 +94,19 @@ pub enum ClaimError {
         /// The other cache.
         holder: Holder,
     },
+    /// The claim cannot be published.
+    #[error(
+        "cache {what}: failed to publish that in {}: {source}; a second cache of the same data \
+         would not be refused", directory.display()
+    )]
+    Publish {
+        /// Description of the data.
+        what: String,
+        /// The directory of claims.
+        directory: PathBuf,
+        /// The kernel's reason.
+        source: io::Error,
+    },
     /// The data cannot be identified.
     #[error("determine the location of {what}: {source}")]
     Locate {
@@ -197,7 +210,7 @@ impl Claim {
         path: &Path,
         read_only: bool,
     ) -> Result<Self, ClaimError> {
-        let located = ThisMachine::look().locate(descriptor.as_fd());
+        let located = ThisMachine::look().and_then(|machine| machine.locate(descriptor.as_fd()));
         let word = match located.map(|located| located.kind) {
             Ok(FileType::BlockDevice) => "the device",
             Ok(FileType::Directory) => "the directory",
@@ -267,7 +280,7 @@ impl Drop for Claim {
 /// Describes the process that holds the flock(2) lock of an open file or directory, as far as the
 /// kernel shows it.
 pub(crate) fn lock_holder(descriptor: impl AsFd) -> String {
-    let located = ThisMachine::look().locate(descriptor);
+    let located = ThisMachine::look().and_then(|machine| machine.locate(descriptor));
     let pid = located.ok().and_then(|located| machine::lock_holder(&located));
     pid.map_or_else(
         || "another process".to_owned(),

@@ -6,9 +6,13 @@ mod watch;
 pub use restrictions::MountRestrictions;
 pub(crate) use watch::MountWatch;
 
+use rustix::fd::{AsFd, AsRawFd, OwnedFd};
+use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags};
+use rustix::io::Errno;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 
 /// Path of the table.
 pub(crate) const PATH: &str = "/proc/self/mountinfo";
@@ -37,9 +41,47 @@ pub(crate) struct MountLine {
     pub(crate) options: Vec<u8>,
 }
 
+/// The mount table. It stays open: reading it again must not take a descriptor, since another user
+/// may have used them up.
+static TABLE: Mutex<Option<OwnedFd>> = Mutex::new(None);
+
 /// Returns all mounts, in the order of the kernel: a mount that covers another comes after it.
-pub(crate) fn read() -> Vec<MountLine> {
-    parse_all(&std::fs::read(PATH).unwrap_or_default())
+///
+/// # Errors
+/// If the kernel does not show them. That is not the same as no mounts: restrictions of a mount and
+/// layers of data would be missed.
+pub(crate) fn read() -> Result<Vec<MountLine>, Errno> {
+    const STEP: usize = 64 << 10;
+    let mut table = TABLE.lock().unwrap_or_else(PoisonError::into_inner);
+    if table.is_none() {
+        *table = Some(rustix::fs::open(PATH, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?);
+    }
+    let table = table.as_ref().expect("it was opened");
+    let (mut bytes, mut len) = (Vec::new(), 0);
+    loop {
+        bytes.resize(len + STEP, 0);
+        match rustix::io::pread(table, &mut bytes[len..], len as u64) {
+            Ok(0) => return Ok(parse_all(&bytes[..len])),
+            Ok(more) => len += more,
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Returns the ID of the mount through which a descriptor was opened, without taking another
+/// descriptor where the kernel has statx(2) with it (Linux 5.8).
+pub(crate) fn mount_id(descriptor: impl AsFd) -> Option<u64> {
+    let descriptor = descriptor.as_fd();
+    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+    if let Ok(found) = rustix::fs::statx(descriptor, c"", flags, StatxFlags::MNT_ID)
+        && found.stx_mask & StatxFlags::MNT_ID.bits() != 0
+    {
+        return Some(found.stx_mnt_id);
+    }
+    let facts = format!("/proc/self/fdinfo/{}", descriptor.as_raw_fd());
+    let facts = std::fs::read_to_string(facts).ok()?;
+    facts.lines().find_map(|line| line.strip_prefix("mnt_id:"))?.trim().parse().ok()
 }
 
 /// Parses the text of a mount table.
@@ -122,7 +164,7 @@ mod tests {
         assert!(parse(b"1 2 0:1 / /x rw - ext4 /dev/a ro,errors=continue").unwrap().is_read_only());
         assert!(parse(b"1 2 0:1 / /x ro,noatime - ext4 /dev/a rw").unwrap().is_read_only());
         assert!(parse(b"36 35 98 /mnt1").is_none() && parse(b"").is_none());
-        assert!(read().iter().any(|mount| mount.at == Path::new("/")));
+        assert!(read().unwrap().iter().any(|mount| mount.at == Path::new("/")));
     }
 
     #[test]

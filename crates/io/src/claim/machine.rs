@@ -5,7 +5,7 @@
 //! Facts that cannot be determined are left out: data is then identified by its inode alone.
 
 use super::footprint::{Disk, FileSystem, Inode, Machine, Place};
-use crate::mount_table::{self, MountLine, device_number, unescape};
+use crate::mount_table::{self, MountLine, device_number, mount_id, unescape};
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::fs::{FileType, Mode, OFlags, Stat, major, minor};
 use std::cell::OnceCell;
@@ -65,8 +65,12 @@ pub(crate) struct ThisMachine {
 }
 
 impl ThisMachine {
-    pub(crate) fn look() -> Self {
-        ThisMachine { mounts: mount_table::read(), search_end: OnceCell::new() }
+    /// Takes a snapshot.
+    ///
+    /// # Errors
+    /// If the kernel does not show the mounts.
+    pub(crate) fn look() -> io::Result<Self> {
+        Ok(ThisMachine { mounts: mount_table::read()?, search_end: OnceCell::new() })
     }
 
     /// Returns when a search for other names of files must have ended.
@@ -85,7 +89,7 @@ impl ThisMachine {
         let stat = rustix::fs::fstat(descriptor)?;
         let link = format!("/proc/self/fd/{}", descriptor.as_raw_fd());
         let at = rustix::fs::readlink(&link, Vec::new()).map(path_of).unwrap_or_default();
-        let mount = mount_number(descriptor)
+        let mount = mount_id(descriptor)
             .and_then(|number| self.mounts.iter().find(|mount| mount.id == number));
         let place = mount.and_then(|mount| {
             let path = mount.root.join(at.strip_prefix(&mount.at).ok()?);
@@ -231,7 +235,7 @@ impl ThisMachine {
             let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             let found = rustix::fs::open(&path, flags, Mode::empty()).ok()?;
             // Another file system may be mounted over it.
-            (mount_number(&found) == Some(mount.id)).then_some(found)
+            (mount_id(&found) == Some(mount.id)).then_some(found)
         })
     }
 }
@@ -256,13 +260,6 @@ pub(crate) fn lock_holder(located: &Located) -> Option<u32> {
 
 fn inode_of(stat: &Stat) -> Inode {
     (stat.st_dev, stat.st_ino)
-}
-
-/// Returns the ID of the mount through which a descriptor was opened.
-fn mount_number(descriptor: impl AsFd) -> Option<u64> {
-    let path = format!("/proc/self/fdinfo/{}", descriptor.as_fd().as_raw_fd());
-    let text = std::fs::read_to_string(path).ok()?;
-    text.lines().find_map(|line| line.strip_prefix("mnt_id:")?.trim().parse().ok())
 }
 
 fn loop_info(device: &Path, number: u64) -> Option<LoopInfo> {

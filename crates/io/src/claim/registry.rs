@@ -142,8 +142,8 @@ impl Registry {
     }
 
     fn take(&self, source: &Arc<Source>, what: &str, read_only: bool) -> Result<u64, ClaimError> {
-        let machine = ThisMachine::look();
         let failed = |source| ClaimError::Locate { what: what.to_owned(), source };
+        let machine = ThisMachine::look().map_err(failed)?;
         let parts = source.footprint(&machine).map_err(failed)?;
         let (mount, at) = match &**source {
             Source::Mount(number, at) => (Some(*number), Some(at.clone())),
@@ -175,7 +175,12 @@ impl Registry {
     ) -> Result<(), ClaimError> {
         let Ok(directory) = &self.directory else { return Ok(()) };
         let turn = turn(directory);
-        claim.file = write(directory, claim.number, &claim.record);
+        let failed = |source| ClaimError::Publish {
+            what: claim.record.what.clone(),
+            directory: directory.path().to_owned(),
+            source,
+        };
+        claim.file = Some(write(directory, claim.number, &claim.record).map_err(failed)?);
         if turn.is_some() {
             remove_dead(directory);
         }
@@ -221,19 +226,24 @@ impl Registry {
         claim.record.mount = Some(filesystem);
         claim.record.at = Some(at.to_owned());
         claim.record.what = format!("{}, mounted at {}", claim.record.what, at.display());
-        let shown = footprint(&Subject::FileSystem(filesystem), &ThisMachine::look());
-        claim.record.parts.extend(shown);
+        match ThisMachine::look() {
+            Ok(machine) => {
+                claim.record.parts.extend(footprint(&Subject::FileSystem(filesystem), &machine));
+            }
+            Err(error) => tracing::error!(%error, "cannot read the mount table"),
+        }
         self.rewrite(claim);
     }
 
-    /// Publishes a changed claim.
+    /// Publishes a changed claim. If that fails, the former one remains.
     fn rewrite(&self, claim: &mut Held) {
         if let Ok(directory) = &self.directory {
             let _turn = turn(directory);
-            let former = claim.file.take();
-            claim.file = write(directory, claim.number, &claim.record);
-            // The new file has its name by now; closing the old one ends its lock.
-            drop(former);
+            match write(directory, claim.number, &claim.record) {
+                // The new file has its name by now; closing the old one ends its lock.
+                Ok(file) => drop(claim.file.replace(file)),
+                Err(error) => tracing::error!(%error, "cannot publish a changed claim"),
+            }
         }
     }
 
@@ -247,7 +257,8 @@ impl Registry {
     }
 
     pub(super) fn check_mountpoint(&self, at: &Path) -> Result<(), ClaimError> {
-        let machine = ThisMachine::look();
+        let failed = |source| ClaimError::Locate { what: at.display().to_string(), source };
+        let machine = ThisMachine::look().map_err(failed)?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         // A mountpoint that cannot be opened cannot be mounted on; the mount fails with its own
         // reason.
@@ -310,7 +321,10 @@ impl Registry {
         // The facts are collected without the lock: that may take as long as a store takes.
         let sources: Vec<_> =
             self.held().iter().map(|claim| (claim.number, Arc::clone(&claim.source))).collect();
-        let machine = ThisMachine::look();
+        let machine = match ThisMachine::look() {
+            Ok(machine) => machine,
+            Err(error) => return vec![format!("claims are not checked: {error}")],
+        };
         let found = sources.into_iter().filter_map(|(number, source)| {
             let parts = source.footprint(&machine).ok()?;
             let record = self.update(number, parts)?;
@@ -509,7 +523,11 @@ fn turn(directory: &PrivateDirectory) -> Option<OwnedFd> {
 }
 
 /// Writes and locks a claim file; it gets its name when it is complete.
-fn write(directory: &PrivateDirectory, number: u64, record: &Record) -> Option<(OwnedFd, String)> {
+fn write(
+    directory: &PrivateDirectory,
+    number: u64,
+    record: &Record,
+) -> std::io::Result<(OwnedFd, String)> {
     let name = format!("{}-{number}", std::process::id());
     let unfinished = format!(".{name}");
     let written = || -> std::io::Result<OwnedFd> {
@@ -522,13 +540,7 @@ fn write(directory: &PrivateDirectory, number: u64, record: &Record) -> Option<(
         rustix::fs::renameat(directory, &unfinished, directory, &name)?;
         Ok(file.into())
     };
-    match written() {
-        Ok(file) => Some((file, name)),
-        Err(error) => {
-            tracing::warn!(%error, "other processes cannot see a claim of this one");
-            None
-        }
-    }
+    Ok((written()?, name))
 }
 
 /// Removes a claim file.
@@ -663,7 +675,7 @@ mod tests {
         std::fs::write(&image, [1; 4096]).unwrap();
         std::fs::hard_link(&image, &link).unwrap();
         std::fs::create_dir(&tree).unwrap();
-        let machine = ThisMachine::look();
+        let machine = ThisMachine::look().unwrap();
         let record = |path: &Path| {
             let source = Source::Open(File::open(path).unwrap().into());
             let parts = source.footprint(&machine).unwrap();
@@ -699,6 +711,20 @@ mod tests {
                 assert_eq!(seen.len(), 1, "another process sees the claim");
             }
         });
+        one.release(number);
+    }
+
+    #[test]
+    fn a_claim_that_cannot_be_changed_stays() {
+        let parent = tempfile::tempdir().unwrap();
+        let [one, two] = [(); 2].map(|()| Registry::within(parent.path()));
+        let data = File::open(tempfile::NamedTempFile::new().unwrap().path()).unwrap();
+        let number = one.take(&Arc::new(Source::Open(data.into())), "data", false).unwrap();
+        let unfinished = format!(".{}-{number}", std::process::id());
+        std::fs::create_dir(one.path().unwrap().join(unfinished)).unwrap();
+        one.rewrite(&mut one.held()[0]);
+        let seen = two.others(two.directory.as_ref().unwrap(), &[], None);
+        assert_eq!(seen.len(), 1, "another process sees the claim");
         one.release(number);
     }
 

@@ -104,7 +104,7 @@ fn the_claim_of_a_process_that_is_gone_refuses_nothing_and_is_removed() {
     let setup = Setup::new();
     drop(setup.claim(&setup.one, "elsewhere").unwrap());
     let path = setup.path("run/larder/claims/4711-1");
-    let machine = ThisMachine::look();
+    let machine = ThisMachine::look().unwrap();
     let source = Source::Open(File::open(setup.path("data")).unwrap().into());
     let parts = source.footprint(&machine).unwrap();
     let what = "the directory".to_owned();
@@ -135,6 +135,18 @@ fn a_mount_with_the_number_of_one_that_is_gone_is_claimed_all_the_same() {
     let _new = mount(&setup.other, "elsewhere").unwrap();
     let _newest = mount(&setup.other, "data/sub").unwrap();
     assert_eq!(setup.claims().len(), 3);
+}
+
+#[test]
+fn a_claim_that_cannot_be_published_refuses_the_cache() {
+    let setup = Setup::new();
+    drop(setup.claim(&setup.one, "elsewhere").unwrap());
+    let claims = setup.path("run/larder/claims");
+    for number in 0..1000 {
+        fs::create_dir(claims.join(format!(".{}-{number}", std::process::id()))).unwrap();
+    }
+    let refused = setup.claim(&setup.one, "data").unwrap_err();
+    assert!(matches!(refused, ClaimError::Publish { .. }), "{refused}");
 }
 
 #[test]
@@ -259,7 +271,7 @@ fn the_number_of_a_mount_that_is_gone_may_be_that_of_another_file_system() {
     let setup = Setup::new();
     let tree = setup.claim(&setup.one, "data").unwrap();
     let elsewhere = File::open(setup.path("elsewhere")).unwrap();
-    let place = ThisMachine::look().locate(&elsewhere).unwrap().place.unwrap();
+    let place = ThisMachine::look().unwrap().locate(&elsewhere).unwrap().place.unwrap();
     tree.mounted(Path::new("/gone"), place.filesystem);
     setup.claim(&setup.other, "elsewhere/c.img").unwrap();
     // The rest of the claimed data is remembered, and waited for.

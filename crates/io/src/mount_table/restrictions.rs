@@ -1,12 +1,12 @@
 //! Restrictions of a mount: `nosuid`, `nodev`, `noexec`, `nosymfollow` and `ro`.
 
-use super::MountLine;
+use super::{MountLine, mount_id};
 use rustix::fs::StatVfsMountFlags;
 use rustix::io::Errno;
 use rustix::mount::MountFlags;
 use std::fmt;
 use std::ops::BitOr;
-use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 
 /// `ST_NOSYMFOLLOW` of linux/statfs.h.
@@ -120,13 +120,6 @@ impl MountRestrictions {
     }
 }
 
-/// Returns the ID of the mount through which a descriptor was opened.
-fn mount_id(descriptor: BorrowedFd<'_>) -> Option<u64> {
-    let facts = format!("/proc/self/fdinfo/{}", descriptor.as_raw_fd());
-    let facts = std::fs::read_to_string(facts).ok()?;
-    facts.lines().find_map(|line| line.strip_prefix("mnt_id:"))?.trim().parse().ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::parse_all;
@@ -167,7 +160,7 @@ mod tests {
     #[test]
     fn an_open_directory_has_the_restrictions_of_its_mount() {
         let proc = std::fs::File::open("/proc").unwrap();
-        let table = super::super::read();
+        let table = super::super::read().unwrap();
         let of_table = table.iter().rfind(|mount| mount.at == Path::new("/proc")).unwrap();
         assert_eq!(MountRestrictions::of(&table, &proc), Ok(of_table.restrictions));
     }

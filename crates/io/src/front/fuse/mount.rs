@@ -216,7 +216,7 @@ fn detach(path: &Path) -> Result<(), UnmountError> {
 
 /// Returns the last mount at `path`, if it is a Larder mount.
 fn own_line(path: &Path) -> Option<MountLine> {
-    let at_path = mount_table::read().into_iter().rfind(|mount| mount.at == path);
+    let at_path = mount_table::read().ok()?.into_iter().rfind(|mount| mount.at == path);
     at_path.filter(|mount| mount.is_of(TYPE))
 }
 

@@ -49,7 +49,8 @@ impl RestrictionFollower {
     /// Applies the restrictions in the current mount table. A mount that loses restrictions changes
     /// nothing.
     pub(super) fn follow(&self) {
-        let table = mount_table::read();
+        // Without the table restrictions would be missed: this panic fails the mount.
+        let table = mount_table::read().expect("the kernel shows the mounts");
         // A SOURCE that becomes read-only refuses writes itself.
         let of_root = MountRestrictions::in_table(&table, self.root.as_fd()).unwrap_or_default();
         let path = path_now(&table, &*self.root, &self.path);
@@ -63,7 +64,8 @@ impl RestrictionFollower {
     /// # Errors
     /// The restrictions cannot be found out or applied; then the name must not be answered.
     pub(super) fn cross(&self, file: BorrowedFd<'_>) -> Result<(), Errno> {
-        self.apply(MountRestrictions::of(&mount_table::read(), file)?.without_read_only())
+        let table = mount_table::read()?;
+        self.apply(MountRestrictions::of(&table, file)?.without_read_only())
     }
 
     fn apply(&self, restrictions: MountRestrictions) -> Result<(), Errno> {

@@ -184,7 +184,7 @@ impl Folder {
 
     /// Returns the restrictions that the mount must have, according to the current mount table.
     fn restrictions_now(&self) -> Result<MountRestrictions, Errno> {
-        let table = mount_table::read();
+        let table = mount_table::read()?;
         let of_root = MountRestrictions::of(&table, &*self.root)?;
         let mut restrictions = self.options.restrictions | of_root;
         if self.options.read_only {
