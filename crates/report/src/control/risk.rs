@@ -88,7 +88,7 @@ impl AtRisk {
         table
     }
 
-    /// What is wrong, one sentence each; empty if nothing is.
+    /// Returns what is wrong, one sentence and one line each; empty if nothing is.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
@@ -125,7 +125,8 @@ impl AtRisk {
                 ));
             }
         }
-        warnings
+        // Errors hold names of files.
+        warnings.iter().map(|line| crate::escape::line(line).into_owned()).collect()
     }
 }
 
@@ -146,6 +147,12 @@ mod tests {
         };
         let mut at_risk = AtRisk { volumes: vec![fine.clone()], ..AtRisk::default() };
         assert_eq!(at_risk.warnings(), Vec::<String>::new());
+        let hostile = VolumeAtRisk {
+            flush_failed: Some("open a\nb: all is well".into()),
+            ..VolumeAtRisk::default()
+        };
+        let warnings = AtRisk { volumes: vec![hostile], ..AtRisk::default() }.warnings();
+        assert!(warnings.len() == 1 && !warnings[0].contains('\n'), "{warnings:?}");
         let known = "\
 volume  a kill loses  at most  oldest  written at  failing  flush
 -----------------------------------------------------------------

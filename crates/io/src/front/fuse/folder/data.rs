@@ -173,7 +173,7 @@ impl Worker {
             return Ok(Answer::None);
         }
         check_alignment(&node, asked, asked.size.into())?;
-        if node.file.gives_rights() {
+        if node.file.may_give_rights() {
             take_rights(folder, &node, header, asked)?;
         }
         let section = folder.section(&node.file);

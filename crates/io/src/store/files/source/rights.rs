@@ -3,7 +3,8 @@
 //!
 //! Invariants: a file that gives such rights is flagged from the time when its mode or its
 //! capabilities were last read; a flag is cleared only under the lock under which the rights were
-//! found gone. So a write to a file without a flag costs one atomic load.
+//! found gone. So a write to a file without a flag costs one atomic load, or two system calls if a
+//! user other than root has opened the file for writing: it may have got rights in SOURCE since.
 //!
 //! The kernel caches the mode that the last answer gave, and takes the rights of a program from it.
 //! A file that gives rights when it is opened for writing is written through the kernel's page
@@ -118,15 +119,34 @@ impl SourceFile {
         }
     }
 
-    /// Returns whether a write may have to clear rights.
+    /// Returns whether the file is known to give rights.
     pub(crate) fn gives_rights(&self) -> bool {
         self.has_flag(MODE | CAPABILITIES)
+    }
+
+    /// Returns whether a write may have to clear rights: the file gives some, or may have got some
+    /// in SOURCE.
+    pub(crate) fn may_give_rights(&self) -> bool {
+        self.has_flag(MODE | CAPABILITIES | OTHERS_WRITE)
     }
 
     /// Returns whether a user other than root has opened the file for writing since the node is
     /// known.
     pub(crate) fn others_write(&self) -> bool {
         self.has_flag(OTHERS_WRITE)
+    }
+
+    /// Returns whether the file gives rights. After a user other than root has opened it for
+    /// writing, it may have got some in SOURCE: the kernel does not ask before it passes a write on.
+    fn has_rights_now(&self) -> Result<bool, Errno> {
+        if self.gives_rights() || !self.others_write() {
+            return Ok(self.gives_rights());
+        }
+        self.note_mode(&rustix::fs::fstat(&self.path)?);
+        if rustix::fs::getxattr(self.link(), CAPABILITIES_NAME, &mut [0; 0][..]).is_ok() {
+            self.note_attribute(CAPABILITIES_NAME);
+        }
+        Ok(self.gives_rights())
     }
 
     /// Clears capabilities, and with `of_mode` also setuid and setgid, of the file in SOURCE.
@@ -138,7 +158,7 @@ impl SourceFile {
         of_mode: bool,
         is_member: impl FnOnce(u32) -> bool,
     ) -> Result<(), Errno> {
-        if !self.gives_rights() {
+        if !self.has_rights_now()? {
             return Ok(());
         }
         let _taking = self.rights.taking.lock().expect("no holder panics");
@@ -212,6 +232,18 @@ mod tests {
         rustix::fs::chmod(file.link(), Mode::from_raw_mode(0o2755)).unwrap();
         file.attributes().unwrap();
         file.take_rights(true, |_| true).unwrap();
+        assert_eq!((mode_of(&file), file.gives_rights()), (0o755, false));
+    }
+
+    #[test]
+    fn rights_given_behind_a_writer_are_found_by_its_next_write() {
+        let (_kept, file) = file(0o755);
+        file.attributes().unwrap();
+        let data = file.open(OFlags::RDWR).unwrap();
+        file.note_writer(1000, &data);
+        rustix::fs::chmod(file.link(), Mode::from_raw_mode(0o4755)).unwrap();
+        assert!(!file.gives_rights(), "the mode was not read again");
+        file.take_rights(true, |_| false).unwrap();
         assert_eq!((mode_of(&file), file.gives_rights()), (0o755, false));
     }
 

@@ -272,8 +272,13 @@ impl SourceFile {
         *self.flush_failed.lock().expect("no holder panics")
     }
 
+    /// Records the end of a flush. After an error of fsync(2) no later one says that earlier writes
+    /// are lost, so it is final; a file that could not be opened has lost nothing.
     pub(in crate::store::files) fn flush_ended(&self, error: Option<Errno>) {
         if let Some(error) = error {
+            if matches!(error, Errno::MFILE | Errno::NFILE) {
+                return;
+            }
             self.flush_failed.lock().expect("no holder panics").get_or_insert(error);
         } else {
             *self.late.lock().expect("no holder panics") = None;
