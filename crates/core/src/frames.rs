@@ -80,8 +80,20 @@ pub trait Frames: Send + Sync + std::fmt::Debug {
 
     /// Copies bytes of the frame from `offset` on into `to`.
     fn read(&self, pin: &Self::Pin, offset: usize, to: &mut [u8]);
+    /// Has `fill` write `len` bytes of the frame from `offset` on. Frames without bytes do not call
+    /// it.
+    fn write_with(
+        &self,
+        own: &mut Self::Own,
+        offset: usize,
+        len: usize,
+        fill: impl FnOnce(&mut [u8]),
+    );
     /// Copies `from` into the frame from `offset` on.
-    fn write(&self, own: &mut Self::Own, offset: usize, from: &[u8]);
+    #[inline]
+    fn write(&self, own: &mut Self::Own, offset: usize, from: &[u8]) {
+        self.write_with(own, offset, from.len(), |to| to.copy_from_slice(from));
+    }
     /// Makes `len` bytes of the frame zero from `offset` on.
     fn zero(&self, own: &mut Self::Own, offset: usize, len: usize);
     /// Copies `len` bytes at `offset` from one frame to the same place in another.

@@ -1,6 +1,15 @@
 //! Requests under way: what a front end keeps until it can answer, and the pieces that it cuts
 //! them into.
 
+mod message;
+mod operation;
+mod payload;
+mod session;
+
+pub use message::{Event, Reply, Request, RequestId, RequestOp, Submitted, Then};
+pub use payload::{Park, Payload, Zeros};
+pub use session::Session;
+
 use crate::counters::{Classes, Interface};
 use crate::frames::Frames;
 use crate::group::GroupId;

@@ -103,8 +103,8 @@ impl Frames for ArenaFrames {
     }
 
     #[inline]
-    fn write(&self, own: &mut Own, offset: usize, from: &[u8]) {
-        self.0.write(own, offset, from);
+    fn write_with(&self, own: &mut Own, offset: usize, len: usize, fill: impl FnOnce(&mut [u8])) {
+        fill(&mut self.0.bytes_mut(own)[offset..][..len]);
     }
 
     fn zero(&self, own: &mut Own, offset: usize, len: usize) {

@@ -14,14 +14,13 @@ pub use client::Request;
 
 use crate::trace::Op;
 use crate::workload::probe::{Action, ProbeRequest};
-use client::{Client, Moved};
+use client::{Client, Moved, Session};
 use larder_core::cache::{Cache, ShareMode};
 use larder_core::clock::Nanos;
 use larder_core::counters::{Recorder, Totals};
 use larder_core::curve::report::CurveReport;
 use larder_core::frames::NoFrames;
 use larder_core::lane::{Notify, Silent};
-use larder_core::request::WRITE_PIECE_BYTES;
 use larder_core::store::{Store, StoreDone, StoreOp};
 use larder_core::volume::{Volume, VolumeOptions};
 use std::sync::Arc;
@@ -60,8 +59,6 @@ pub struct Rehearsal<S> {
     /// When something happens by itself, as far as the stores, the lazy writer and waiting clients
     /// know. At most `now` if something may move now.
     next: Option<Nanos>,
-    /// What all writes carry, as much as the longest piece.
-    zeros: Vec<u8>,
     ops: Vec<StoreOp<NoFrames>>,
     done: Vec<StoreDone<NoFrames>>,
 }
@@ -88,16 +85,16 @@ impl<S: Store<NoFrames>> Rehearsal<S> {
             Served { volume, recorder, store }
         };
         let volumes: Vec<Served<S>> = volumes.into_iter().map(serve).collect();
-        let lanes = || {
-            let lane = |served: &Served<S>| cache.open_lane(&served.volume, Box::new(Silent));
-            volumes.iter().map(lane).collect()
+        let open = |served: &Served<S>| {
+            let session = Session::open(&cache, &served.volume, Box::new(Silent), u64::MAX);
+            session.expect("the volume was just added")
         };
-        let clients = (0..clients).map(|_| Client::new(lanes())).collect();
+        let sessions = || volumes.iter().map(open).collect();
+        let clients = (0..clients).map(|_| Client::new(sessions())).collect();
         // The clock starts a second after its origin, as a machine's does.
         let now = larder_core::clock::SECOND;
         let (ops, done) = (Vec::new(), Vec::new());
-        let zeros = vec![0; WRITE_PIECE_BYTES as usize];
-        Rehearsal { cache, volumes, clients, bell, now, next: Some(now), zeros, ops, done }
+        Rehearsal { cache, volumes, clients, bell, now, next: Some(now), ops, done }
     }
 
     /// The time.
@@ -146,11 +143,8 @@ impl<S: Store<NoFrames>> Rehearsal<S> {
     /// # Errors
     /// If the store failed it.
     pub fn begin(&mut self, client: usize, request: &Request) -> Result<(), RehearsalError> {
-        let length = self.volumes[request.volume].volume.geometry().length;
-        let client = &mut self.clients[client];
-        client.begin(self.now, request, length);
         self.bell.store(false, Ordering::Relaxed);
-        match client.advance(&self.cache, self.now, &self.zeros)? {
+        match self.clients[client].begin(&self.cache, self.now, request)? {
             // A hit changes nothing that the stores or the lazy writer have to know of now, unless
             // it leads to reading ahead; a write may have given the lazy writer something.
             Moved::Idle if request.op == Op::Read && !self.bell.load(Ordering::Relaxed) => {}
@@ -243,7 +237,7 @@ impl<S: Store<NoFrames>> Rehearsal<S> {
                 if client.is_idle() {
                     continue;
                 }
-                match client.advance(&self.cache, self.now, &self.zeros)? {
+                match client.advance(&self.cache, self.now)? {
                     Moved::Idle => moved = true,
                     Moved::Waits => {}
                     Moved::Until(at) => next = Some(next.map_or(at, |next| next.min(at))),

@@ -14,7 +14,7 @@ use crate::mode::{BypassReason, WriteMode, mode_with};
 use crate::page::{FrameState, Key};
 use crate::policy::Slot;
 use crate::queue::FillWaiter;
-use crate::request::{Status, WriteTask};
+use crate::request::{Payload, Status, WriteTask};
 use crate::shard::Instance;
 use crate::store::{StoreError, StoreErrorKind};
 use crate::sync::atomic::Ordering;
@@ -30,13 +30,25 @@ const OWN_TRIES: usize = 64;
 
 /// A part of a write that lies in one block.
 #[derive(Clone, Copy, Debug)]
-struct Piece<'a> {
+struct Piece<'a, P: ?Sized> {
     block: u64,
+    /// First byte in the block.
     offset: usize,
-    bytes: &'a [u8],
+    payload: &'a P,
+    /// First byte in the payload.
+    at: usize,
+    len: usize,
     /// Sectors that become dirty, and those that must be valid before.
     dirties: u8,
     needs: u8,
+}
+
+impl<P: Payload + ?Sized> Piece<'_, P> {
+    /// Copies the bytes of the piece into a frame.
+    fn write_to<F: Frames>(&self, frames: &F, own: &mut F::Own) {
+        let fill = |to: &mut [u8]| self.payload.copy_to(self.at, to);
+        frames.write_with(own, self.offset, self.len, fill);
+    }
 }
 
 /// What became of the part of a write that lies in one page.
@@ -57,22 +69,22 @@ pub(super) enum Placed {
 }
 
 impl<F: Frames> Cache<F> {
-    /// Goes on with a write, whose bytes are `data`.
+    /// Continues a write of the bytes in `payload`.
     ///
     /// [`Status::Pending`]: after [`crate::lane::Completion::Continue`] call this again; give other
     /// completions with the task's token to [`Cache::write_completed`].
     ///
     /// # Panics
     /// If the range is not inside the volume.
-    pub fn write(
+    pub fn write<P: Payload + ?Sized>(
         &self,
         lane: &mut Lane<F>,
         now: Nanos,
         task: &mut WriteTask,
-        data: &[u8],
+        payload: &P,
     ) -> Status {
         let volume = Arc::clone(&lane.volume);
-        assert_eq!(data.len(), task.len as usize, "the bytes of the whole task");
+        assert_eq!(payload.len(), task.len as usize, "the bytes of the whole task");
         assert!(task.offset + u64::from(task.len) <= volume.geometry().length, "within the volume");
         volume.touch(now);
         if let Some(error) = volume.broken() {
@@ -90,7 +102,7 @@ impl<F: Frames> Cache<F> {
             if volume.unclean_blocks() >= volume.dirty_limit_blocks() {
                 return self.at_limit(lane);
             }
-            let (rest, pieces) = Self::pieces_of_next_page(&volume, task, data);
+            let (rest, pieces) = Self::pieces_of_next_page(&volume, task, payload);
             match self.place(lane, now, task, &pieces, mode) {
                 Placed::NoRoom => {
                     self.stall(lane);
@@ -160,11 +172,11 @@ impl<F: Frames> Cache<F> {
     }
 
     /// The part of a write that lies in the next page, and how many bytes are done after it.
-    fn pieces_of_next_page<'a>(
+    fn pieces_of_next_page<'a, P: ?Sized>(
         volume: &Volume<F>,
         task: &WriteTask,
-        data: &'a [u8],
-    ) -> (u32, Vec<Piece<'a>>) {
+        payload: &'a P,
+    ) -> (u32, Vec<Piece<'a, P>>) {
         let start = task.offset + u64::from(task.done);
         let page_end = volume.paging().around(start / BLOCK_BYTES_U64).end * BLOCK_BYTES_U64;
         let end = page_end.min(task.offset + u64::from(task.len));
@@ -174,37 +186,37 @@ impl<F: Frames> Cache<F> {
             let block = at / BLOCK_BYTES_U64;
             let next = ((block + 1) * BLOCK_BYTES_U64).min(end);
             let index = |offset: u64| usize::try_from(offset - task.offset).expect("a u32");
-            let bytes = &data[index(at)..index(next)];
+            let len = index(next) - index(at);
             let offset = usize::try_from(at % BLOCK_BYTES_U64).expect("below a block");
-            pieces.push(Self::piece(volume, block, offset, bytes));
+            let (dirties, needs) = Self::sectors_of_piece(volume, block, offset, len);
+            pieces.push(Piece { block, offset, payload, at: index(at), len, dirties, needs });
             at = next;
         }
         (u32::try_from(end - task.offset).expect("a u32"), pieces)
     }
 
-    fn piece<'a>(volume: &Volume<F>, block: u64, offset: usize, bytes: &'a [u8]) -> Piece<'a> {
-        let len = bytes.len();
+    /// Returns the sectors of a piece that become dirty, and those that must be valid before.
+    fn sectors_of_piece(volume: &Volume<F>, block: u64, offset: usize, len: usize) -> (u8, u8) {
         // What lies behind the end of the volume is nobody's and is as good as written.
         let reaches_end = offset + len == volume.bytes_of(block) as usize;
         let len_covered = if reaches_end { BLOCK_BYTES - offset } else { len };
         let covered = sectors_covered(offset, len_covered);
         let touched = sectors_touched(offset, len);
         let whole_granule = volume.geometry().granule as usize == BLOCK_BYTES;
-        let (dirties, needs) = match (whole_granule, covered) {
+        match (whole_granule, covered) {
             (false, _) => (touched | covered, touched & !covered),
             (true, 0xff) => (0xff, 0),
             (true, _) => (0xff, 0xff),
-        };
-        Piece { block, offset, bytes, dirties, needs }
+        }
     }
 
     /// Puts the pieces, all of one page, into the cache.
-    fn place(
+    fn place<P: Payload + ?Sized>(
         &self,
         lane: &mut Lane<F>,
         now: Nanos,
         task: &WriteTask,
-        pieces: &[Piece<'_>],
+        pieces: &[Piece<'_, P>],
         mode: WriteMode,
     ) -> Placed {
         if lane.volume.is_regrouping() {
@@ -219,7 +231,7 @@ impl<F: Frames> Cache<F> {
         let volume = Arc::clone(&lane.volume);
         let recorder = Arc::clone(&lane.recorder);
         let key = Key::new(volume.id, pieces[0].block);
-        let is_absent = |p: &&Piece<'_>| self.table.find(Key::new(volume.id, p.block)).is_none();
+        let is_absent = |p: &&Piece<'_, P>| self.table.find(Key::new(volume.id, p.block)).is_none();
         // No more than it needs: making room could evict the very page that was filled for it.
         let mut wanted = pieces.iter().filter(is_absent).count();
         let past = Self::passes(&volume, mode);
@@ -265,8 +277,12 @@ impl<F: Frames> Cache<F> {
 
     /// Owns the frames of the pieces, but for those that are absent or held by somebody: these need
     /// a new frame.
-    fn own_resident(&self, volume: &Volume<F>, pieces: &[Piece<'_>]) -> Vec<Option<F::Own>> {
-        let own = |piece: &Piece<'_>| {
+    fn own_resident<P: ?Sized>(
+        &self,
+        volume: &Volume<F>,
+        pieces: &[Piece<'_, P>],
+    ) -> Vec<Option<F::Own>> {
+        let own = |piece: &Piece<'_, P>| {
             let frame = self.table.find(Key::new(volume.id, piece.block))?;
             (0..OWN_TRIES).find_map(|_| {
                 let own = self.frames.try_own(frame);
@@ -279,12 +295,12 @@ impl<F: Frames> Cache<F> {
         pieces.iter().map(own).collect()
     }
 
-    fn is_exclusive(volume: &Volume<F>, pieces: &[Piece<'_>]) -> bool {
+    fn is_exclusive<P: ?Sized>(volume: &Volume<F>, pieces: &[Piece<'_, P>]) -> bool {
         let blocks = pieces[0].block..pieces[0].block + pieces.len() as u64;
         volume.exclusives.load(Ordering::Acquire) > 0 && lock(&volume.queue).is_exclusive(&blocks)
     }
 
-    fn is_placeable(&self, volume: &Volume<F>, piece: &Piece<'_>) -> bool {
+    fn is_placeable<P: ?Sized>(&self, volume: &Volume<F>, piece: &Piece<'_, P>) -> bool {
         piece.needs == 0
             || self
                 .table
@@ -293,13 +309,13 @@ impl<F: Frames> Cache<F> {
     }
 
     /// Reads the page of a block that is written to in part.
-    fn fill_first(
+    fn fill_first<P: Payload + ?Sized>(
         &self,
         lane: &mut Lane<F>,
         now: Nanos,
         task: &WriteTask,
         blocks: &Range<u64>,
-        again: (&[Piece<'_>], WriteMode),
+        again: (&[Piece<'_, P>], WriteMode),
     ) -> Placed {
         let mailbox = Arc::clone(&lane.mailbox);
         let waiter = FillWaiter { mailbox, token: task.token, read: None };
@@ -313,7 +329,11 @@ impl<F: Frames> Cache<F> {
 
     /// Writes into frames that are dirty already, without a lock; the slot of their page, or none
     /// if one of them is not so: then all pieces are placed again, which does no harm.
-    fn absorb(&self, volume: &Volume<F>, pieces: &[Piece<'_>]) -> Option<Slot> {
+    fn absorb<P: Payload + ?Sized>(
+        &self,
+        volume: &Volume<F>,
+        pieces: &[Piece<'_, P>],
+    ) -> Option<Slot> {
         let mut slot = None;
         for piece in pieces {
             let key = Key::new(volume.id, piece.block);
@@ -323,7 +343,7 @@ impl<F: Frames> Cache<F> {
                 self.frames.disown(own);
                 return None;
             }
-            self.frames.write(&mut own, piece.offset, piece.bytes);
+            piece.write_to(&self.frames, &mut own);
             let frame = self.frames.owned(&own);
             self.table.set_state(frame, state.with_dirty(piece.dirties));
             slot = Some(self.table.slot(frame));
@@ -332,11 +352,11 @@ impl<F: Frames> Cache<F> {
         slot
     }
 
-    fn place_locked(
+    fn place_locked<P: Payload + ?Sized>(
         &self,
         instance: &mut Instance<F>,
         now: Nanos,
-        (pieces, owned): (&[Piece<'_>], Vec<Option<F::Own>>),
+        (pieces, owned): (&[Piece<'_, P>], Vec<Option<F::Own>>),
         mode: WriteMode,
         lane: &mut Lane<F>,
     ) -> Placed {
@@ -410,31 +430,31 @@ impl<F: Frames> Cache<F> {
     }
 
     /// Puts a piece into a frame of its own.
-    fn write_absent(
+    fn write_absent<P: Payload + ?Sized>(
         &self,
         volume: &Volume<F>,
         slot: Slot,
-        piece: &Piece<'_>,
+        piece: &Piece<'_, P>,
         spare: &mut Vec<FrameId>,
     ) {
         let frame = spare.pop().expect("a frame was reserved for every such piece");
         let mut own = self.own_fresh(frame);
-        let end = piece.offset + piece.bytes.len();
+        let end = piece.offset + piece.len;
         if volume.bytes_of(piece.block) as usize == end {
             self.frames.zero(&mut own, end, BLOCK_BYTES - end);
         }
-        self.frames.write(&mut own, piece.offset, piece.bytes);
+        piece.write_to(&self.frames, &mut own);
         self.frames.disown(own);
         let state = FrameState::default().with_dirty(piece.dirties);
         self.table.publish(frame, Key::new(volume.id, piece.block), slot, state);
     }
 
     /// Writes a piece into its frame; whether the block was dirty before.
-    fn write_owned(&self, mut own: F::Own, piece: &Piece<'_>) -> bool {
+    fn write_owned<P: Payload + ?Sized>(&self, mut own: F::Own, piece: &Piece<'_, P>) -> bool {
         let frame = self.frames.owned(&own);
         // It may be of a round whose other operations are not done; its own one is.
         let state = self.table.state(frame);
-        self.frames.write(&mut own, piece.offset, piece.bytes);
+        piece.write_to(&self.frames, &mut own);
         self.table.set_state(frame, state.with_dirty(piece.dirties));
         self.frames.disown(own);
         state.dirty != 0
@@ -442,12 +462,12 @@ impl<F: Frames> Cache<F> {
 
     /// Writes a piece into a copy that takes the place of a frame that somebody holds; whether the
     /// block was dirty before.
-    fn replace(
+    fn replace<P: Payload + ?Sized>(
         &self,
         volume: &Volume<F>,
         frame: FrameId,
         slot: Slot,
-        piece: &Piece<'_>,
+        piece: &Piece<'_, P>,
         lane: &mut Lane<F>,
     ) -> bool {
         lane.recorder.add(Counter::ReplacedBlocks, 1);
@@ -456,7 +476,7 @@ impl<F: Frames> Cache<F> {
         let copy = lane.spare.pop().expect("a frame was reserved for every such piece");
         let mut own = self.own_fresh(copy);
         self.frames.copy(&pin, &mut own, 0, BLOCK_BYTES);
-        self.frames.write(&mut own, piece.offset, piece.bytes);
+        piece.write_to(&self.frames, &mut own);
         self.frames.disown(own);
         // Unfindable first: else a write that takes no lock could go into it meanwhile.
         self.table.retract(frame);
@@ -518,7 +538,7 @@ mod tests {
         let absorbs = || {
             let len = u32::try_from(BLOCK_BYTES).unwrap();
             let task = WriteTask::new(9, 0, len, false);
-            let (_, pieces) = Cache::pieces_of_next_page(&volume, &task, &data);
+            let (_, pieces) = Cache::pieces_of_next_page(&volume, &task, &data[..]);
             cache.absorb(&volume, &pieces).is_some()
         };
         assert!(!absorbs(), "block 0 is absent");

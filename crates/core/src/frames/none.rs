@@ -76,7 +76,7 @@ impl Frames for NoFrames {
         to.fill(0);
     }
 
-    fn write(&self, _own: &mut Hold, _offset: usize, _from: &[u8]) {}
+    fn write_with(&self, _: &mut Hold, _: usize, _: usize, _: impl FnOnce(&mut [u8])) {}
 
     fn zero(&self, _own: &mut Hold, _offset: usize, _len: usize) {}
 

@@ -75,8 +75,8 @@ impl Frames for PlainFrames {
         to.copy_from_slice(&self.bytes(self.pinned(pin))[offset..offset + to.len()]);
     }
 
-    fn write(&self, own: &mut Hold, offset: usize, from: &[u8]) {
-        self.bytes(self.owned(own))[offset..offset + from.len()].copy_from_slice(from);
+    fn write_with(&self, own: &mut Hold, offset: usize, len: usize, fill: impl FnOnce(&mut [u8])) {
+        fill(&mut self.bytes(self.owned(own))[offset..offset + len]);
     }
 
     fn zero(&self, own: &mut Hold, offset: usize, len: usize) {

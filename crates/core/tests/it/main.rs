@@ -9,5 +9,7 @@ mod failure;
 #[cfg(not(larder_shuttle))]
 mod literature;
 #[cfg(not(larder_shuttle))]
+mod sessions;
+#[cfg(not(larder_shuttle))]
 mod simulation;
 mod threads;

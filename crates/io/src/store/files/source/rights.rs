@@ -137,7 +137,7 @@ impl SourceFile {
     }
 
     /// Returns whether the file gives rights. After a user other than root has opened it for
-    /// writing, it may have got some in SOURCE: the kernel does not ask before it passes a write on.
+    /// writing, it may have got some in SOURCE, and the kernel does not ask again before a write.
     fn has_rights_now(&self) -> Result<bool, Errno> {
         if self.gives_rights() || !self.others_write() {
             return Ok(self.gives_rights());

@@ -1,0 +1,140 @@
+//! Requests of clients, and their replies.
+
+use super::Assembly;
+use crate::clock::Nanos;
+use crate::counters::{Classes, Interface};
+use crate::frames::Frames;
+use crate::group::GroupId;
+use crate::hint::Hint;
+use crate::store::StoreError;
+use std::ops::Range;
+
+/// The operation that a request asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RequestOp {
+    /// Return the bytes of the range.
+    Read,
+    /// Bring the range into the cache.
+    Populate,
+    /// Replace the bytes of the range.
+    Write,
+    /// Make every write that has completed before durable.
+    Flush,
+    /// The same, also on a volume that ignores flushes: for a stop.
+    FlushAlways,
+    /// Write the dirty blocks of the range, and make them durable if `durable`.
+    FlushRange {
+        /// Whether the store is flushed as well.
+        durable: bool,
+    },
+    /// Make the range zeros.
+    Zero {
+        /// Whether the store keeps the space allocated.
+        keep_allocated: bool,
+    },
+    /// Tell the store that the range is not needed any more. Blocks that the range covers only in
+    /// part keep their bytes.
+    Discard,
+}
+
+/// What follows when all operations of a request have succeeded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Then {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// A flush of the volume.
+    Flush,
+    /// A flush of these blocks.
+    FlushRange(Range<u64>),
+}
+
+/// A request of a client to one volume. The range lies inside the volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// The operation.
+    pub op: RequestOp,
+    /// First byte of the range.
+    pub offset: u64,
+    /// Bytes of the range.
+    pub len: u64,
+    /// A write that is durable when it completes (forced unit access).
+    pub fua: bool,
+    /// The access pattern; none if that of the volume holds.
+    pub hint: Option<Hint>,
+    /// Bytes of the volume beyond which nothing is read ahead, as the end of a file.
+    pub bound: Option<Range<u64>>,
+    /// The write-order group of a write.
+    pub group: Option<GroupId>,
+    /// The interface that a read is counted for.
+    pub interface: Interface,
+    /// What follows.
+    pub then: Then,
+}
+
+impl Request {
+    /// Returns a request without options.
+    #[must_use]
+    pub fn new(op: RequestOp, range: Range<u64>) -> Self {
+        Request {
+            op,
+            offset: range.start,
+            len: range.end - range.start,
+            fua: false,
+            hint: None,
+            bound: None,
+            group: None,
+            interface: Interface::Copy,
+            then: Then::Nothing,
+        }
+    }
+
+    pub(super) fn range(&self) -> Range<u64> {
+        self.offset..self.offset + self.len
+    }
+}
+
+/// A request that is in flight. The number may be used again after its reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequestId(pub(super) usize);
+
+impl RequestId {
+    /// Returns the number.
+    #[must_use]
+    pub fn index(self) -> usize {
+        self.0
+    }
+}
+
+/// The end of a request.
+#[derive(Debug)]
+pub struct Reply<F: Frames, C> {
+    /// The front end's own data of the request.
+    pub context: C,
+    /// The blocks of a read, to be given back with [`super::Session::release`].
+    pub data: Option<Assembly<F>>,
+    /// Why the request failed, if it did.
+    pub error: Option<StoreError>,
+    /// Classes of the pages of the request.
+    pub classes: Classes,
+    /// When the request was submitted.
+    pub started_at: Nanos,
+}
+
+/// The answer to a submission.
+#[derive(Debug)]
+pub enum Submitted<F: Frames, C> {
+    /// The request is complete.
+    Done(Reply<F, C>),
+    /// A reply follows.
+    Queued(RequestId),
+}
+
+/// What a session returns later.
+#[derive(Debug)]
+pub enum Event<F: Frames, C> {
+    /// The next bytes of a large read; more follow, or the end with an error.
+    Piece(RequestId, Assembly<F>),
+    /// The end of a request.
+    End(Reply<F, C>),
+}

@@ -1,0 +1,102 @@
+//! The bytes of a write request, wherever a front end holds them.
+
+/// Bytes that a write copies into frames.
+///
+/// Other programs may change the bytes concurrently, as a guest changes its memory: each copy reads
+/// a byte once, and nothing depends on two copies being equal.
+pub trait Payload {
+    /// Returns the number of bytes.
+    fn len(&self) -> usize;
+
+    /// Copies the bytes from `at` on into `to`, which ends within the payload.
+    fn copy_to(&self, at: usize, to: &mut [u8]);
+
+    /// Returns whether there are no bytes.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// A payload that a session can keep while the cache has no room for it.
+pub trait Park: Payload {
+    /// The payload while it waits.
+    type Parked: Payload;
+
+    /// Makes the payload independent of the buffer that the front end reuses.
+    fn park(self) -> Self::Parked;
+}
+
+impl Payload for [u8] {
+    fn len(&self) -> usize {
+        self.len()
+    }
+
+    #[inline]
+    fn copy_to(&self, at: usize, to: &mut [u8]) {
+        to.copy_from_slice(&self[at..at + to.len()]);
+    }
+}
+
+impl<const N: usize> Payload for [u8; N] {
+    fn len(&self) -> usize {
+        N
+    }
+
+    #[inline]
+    fn copy_to(&self, at: usize, to: &mut [u8]) {
+        self[..].copy_to(at, to);
+    }
+}
+
+impl Payload for &[u8] {
+    fn len(&self) -> usize {
+        (**self).len()
+    }
+
+    #[inline]
+    fn copy_to(&self, at: usize, to: &mut [u8]) {
+        (**self).copy_to(at, to);
+    }
+}
+
+impl Payload for Vec<u8> {
+    fn len(&self) -> usize {
+        self.len()
+    }
+
+    #[inline]
+    fn copy_to(&self, at: usize, to: &mut [u8]) {
+        self[..].copy_to(at, to);
+    }
+}
+
+/// Bytes in a buffer of the front end; they are copied to memory of their own while they wait.
+impl Park for &[u8] {
+    type Parked = Vec<u8>;
+
+    fn park(self) -> Vec<u8> {
+        self.to_vec()
+    }
+}
+
+/// So many zeros: the ragged ends of a range that is zeroed, and all payloads of simulations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Zeros(pub usize);
+
+impl Payload for Zeros {
+    fn len(&self) -> usize {
+        self.0
+    }
+
+    fn copy_to(&self, _: usize, to: &mut [u8]) {
+        to.fill(0);
+    }
+}
+
+impl Park for Zeros {
+    type Parked = Zeros;
+
+    fn park(self) -> Zeros {
+        self
+    }
+}

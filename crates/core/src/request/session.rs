@@ -1,0 +1,645 @@
+//! The request engine: the requests that one thread has in flight on one volume.
+//!
+//! A session splits requests into operations of the cache, keeps them until they complete, retries
+//! those that found no room, delays replies of writers that are ahead of the store, and replies to
+//! each request exactly once. It makes no system call, and has no clock and no reference to the
+//! cache: each method takes both. A request that completes at once takes no entry and allocates
+//! nothing.
+
+use super::message::{Event, Reply, Request, RequestId, RequestOp, Submitted, Then};
+use super::operation::{Operation, Work};
+use super::payload::{Park, Payload, Zeros};
+use super::{Assembly, READ_PIECE_BYTES, Status, WriteTask};
+use crate::cache::{BlockCut, Cache, cut};
+use crate::clock::Nanos;
+use crate::counters::{Classes, Counter, Latency, Recorder};
+use crate::frames::Frames;
+use crate::lane::{Completion, Lane, Notify};
+use crate::settings::SettingError;
+use crate::store::{StoreError, StoreOpKind};
+use crate::sync::Arc;
+use crate::units::{BLOCK_BYTES, BLOCK_BYTES_U64};
+use crate::volume::Volume;
+use slab::Slab;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::ops::Range;
+
+/// Maximum number of blocks of one operation that zeroes or discards, 1 GiB: each ends soon.
+const EXCLUSIVE_BLOCKS_MAX: u64 = (1 << 30) / BLOCK_BYTES_U64;
+/// Maximum number of read buffers that a session keeps for reuse.
+const SPARE_MAX: usize = 8;
+
+/// A request in flight.
+#[derive(Debug)]
+struct Entry<F: Frames, C> {
+    context: C,
+    request: Request,
+    started_at: Nanos,
+    classes: Classes,
+    /// Operations that have not completed.
+    in_flight: u32,
+    /// Whether the front end may add operations.
+    is_open: bool,
+    /// Bytes that no operation covers yet: of a read, or whole blocks to zero or discard.
+    left: Range<u64>,
+    /// The last bytes of a read.
+    data: Option<Assembly<F>>,
+    /// Earliest time of the reply.
+    due: Nanos,
+    error: Option<StoreError>,
+}
+
+/// The requests that one thread has in flight on one volume; see the module.
+///
+/// `P` is the form of a payload that waits, and `C` the front end's data of a request.
+#[derive(Debug)]
+pub struct Session<F: Frames, P, C> {
+    lane: Lane<F>,
+    requests: Slab<Entry<F, C>>,
+    operations: Slab<Operation<F, P>>,
+    /// Operations that found no room, in their order.
+    stalled: VecDeque<usize>,
+    /// Requests that are complete and wait for their time, the earliest first.
+    delayed: BinaryHeap<Reverse<(Nanos, usize)>>,
+    /// Large reads whose next piece waits for the release of pins.
+    held: VecDeque<usize>,
+    events: VecDeque<Event<F, C>>,
+    /// Bytes of the frames that reads have pinned and the front end has not released, and of those
+    /// that reads in flight will pin.
+    pinned_bytes: u64,
+    /// Limit on these for the next piece of a large read.
+    pinned_bytes_max: u64,
+    /// Bytes of payloads that wait.
+    parked_bytes: usize,
+    spare: Vec<Assembly<F>>,
+    completions: Vec<Completion<F>>,
+}
+
+impl<F: Frames, P: Payload, C> Session<F, P, C> {
+    /// Opens a session on a volume. `notify` wakes its thread when [`Session::advance`] has work.
+    /// Large reads pin at most `pinned_bytes_max` beyond their first piece.
+    ///
+    /// # Errors
+    /// If the volume is closed or removed.
+    pub fn open(
+        cache: &Cache<F>,
+        volume: &Arc<Volume<F>>,
+        notify: Box<dyn Notify>,
+        pinned_bytes_max: u64,
+    ) -> Result<Self, SettingError> {
+        Ok(Session {
+            lane: cache.try_open_lane(volume, notify)?,
+            requests: Slab::new(),
+            operations: Slab::new(),
+            stalled: VecDeque::new(),
+            delayed: BinaryHeap::new(),
+            held: VecDeque::new(),
+            events: VecDeque::new(),
+            pinned_bytes: 0,
+            pinned_bytes_max,
+            parked_bytes: 0,
+            spare: Vec::new(),
+            completions: Vec::new(),
+        })
+    }
+
+    /// Cancels what is in flight and closes the session. Returns the data of the requests that get
+    /// no reply.
+    pub fn close(self, cache: &Cache<F>) -> Vec<C> {
+        let Session { lane, requests, operations, events, .. } = self;
+        cache.close_lane(lane);
+        for (_, operation) in operations {
+            if let Work::Read(mut read) = operation.work {
+                read.abandon(cache.frames());
+            }
+        }
+        let release = |read: Option<Assembly<F>>| {
+            if let Some(mut read) = read {
+                read.release(cache.frames());
+            }
+        };
+        let mut contexts = Vec::new();
+        for event in events {
+            match event {
+                Event::Piece(_, read) => release(Some(read)),
+                Event::End(reply) => {
+                    release(reply.data);
+                    contexts.push(reply.context);
+                }
+            }
+        }
+        for (_, entry) in requests {
+            release(entry.data);
+            contexts.push(entry.context);
+        }
+        contexts
+    }
+
+    /// Returns the volume.
+    #[must_use]
+    pub fn volume(&self) -> &Arc<Volume<F>> {
+        self.lane.volume()
+    }
+
+    /// Returns the counters of the session.
+    #[must_use]
+    pub fn recorder(&self) -> &Recorder {
+        self.lane.recorder()
+    }
+
+    /// Returns the number of requests in flight.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.requests.len()
+    }
+
+    /// Returns whether an operation waits for room.
+    #[must_use]
+    pub fn is_stalled(&self) -> bool {
+        !self.stalled.is_empty()
+    }
+
+    /// Returns the bytes of payloads that wait.
+    #[must_use]
+    pub fn parked_bytes(&self) -> usize {
+        self.parked_bytes
+    }
+
+    /// Returns the bytes of frames that reads pin or will pin.
+    #[must_use]
+    pub fn pinned_bytes(&self) -> u64 {
+        self.pinned_bytes
+    }
+
+    /// Returns whether [`Session::advance`] would find completions.
+    #[must_use]
+    pub fn has_completions(&self) -> bool {
+        self.lane.has_mail()
+    }
+
+    /// Returns the time of the next delayed reply.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Nanos> {
+        self.delayed.peek().map(|Reverse((at, _))| *at)
+    }
+
+    /// Submits a request. `payload` has the bytes of a write, and is ignored by the others.
+    pub fn submit<Q: Park<Parked = P>>(
+        &mut self,
+        cache: &Cache<F>,
+        now: Nanos,
+        request: Request,
+        payload: Q,
+        context: C,
+    ) -> Submitted<F, C> {
+        count(&self.lane, &request);
+        let is_single = request.len <= u64::from(READ_PIECE_BYTES);
+        match request.op {
+            RequestOp::Read | RequestOp::Write if request.len == 0 => {
+                let classes = Classes::default();
+                let reply = Reply { context, data: None, error: None, classes, started_at: now };
+                Submitted::Done(reply)
+            }
+            RequestOp::Read if is_single => self.submit_read(cache, now, request, context),
+            RequestOp::Write => self.submit_write(cache, now, request, payload, context),
+            _ => {
+                let id = self.insert(request, now, context, false);
+                self.split(cache, now, id);
+                Submitted::Queued(RequestId(id))
+            }
+        }
+    }
+
+    fn submit_read(
+        &mut self,
+        cache: &Cache<F>,
+        now: Nanos,
+        request: Request,
+        context: C,
+    ) -> Submitted<F, C> {
+        let mut read = self.read_of(&request, request.range());
+        match cache.read(&mut self.lane, now, &mut read) {
+            Status::Done => {
+                self.pinned_bytes += pinned_bytes(&read);
+                let (classes, data) = (read.classes(), Some(read));
+                Submitted::Done(Reply { context, data, error: None, classes, started_at: now })
+            }
+            status => {
+                let id = self.insert(request, now, context, false);
+                let key = self.start(id, Work::Read(read));
+                if self.settle(cache, now, key, status).is_some() {
+                    self.proceed(cache, now, id);
+                }
+                Submitted::Queued(RequestId(id))
+            }
+        }
+    }
+
+    fn submit_write<Q: Park<Parked = P>>(
+        &mut self,
+        cache: &Cache<F>,
+        now: Nanos,
+        request: Request,
+        payload: Q,
+        context: C,
+    ) -> Submitted<F, C> {
+        let mut task = self.write_of(&request, request.offset, payload.len());
+        let status = cache.write(&mut self.lane, now, &mut task, &payload);
+        if status == Status::Done && request.then == Then::Nothing {
+            let classes = task.classes();
+            let reply = Reply { context, data: None, error: None, classes, started_at: now };
+            return Submitted::Done(reply);
+        }
+        let id = self.insert(request, now, context, false);
+        self.keep_write(cache, now, id, task, payload, status);
+        Submitted::Queued(RequestId(id))
+    }
+
+    /// Opens a request whose operations [`Session::push`] adds.
+    pub fn begin(&mut self, now: Nanos, request: Request, context: C) -> RequestId {
+        count(&self.lane, &request);
+        RequestId(self.insert(request, now, context, true))
+    }
+
+    /// Adds a write to an open request: the bytes of `payload`, from `offset` of the volume on.
+    pub fn push<Q: Park<Parked = P>>(
+        &mut self,
+        cache: &Cache<F>,
+        now: Nanos,
+        RequestId(id): RequestId,
+        offset: u64,
+        payload: Q,
+    ) {
+        let request = self.requests[id].request.clone();
+        let mut task = self.write_of(&request, offset, payload.len());
+        let status = cache.write(&mut self.lane, now, &mut task, &payload);
+        self.keep_write(cache, now, id, task, payload, status);
+    }
+
+    /// Ends an open request: it completes with its operations.
+    pub fn finish(&mut self, cache: &Cache<F>, now: Nanos, RequestId(id): RequestId) {
+        self.requests[id].is_open = false;
+        self.proceed(cache, now, id);
+    }
+
+    /// Processes completions, retries what found no room, and ends requests whose time has come.
+    /// Returns whether anything has changed.
+    pub fn advance(&mut self, cache: &Cache<F>, now: Nanos) -> bool {
+        let mut completions = std::mem::take(&mut self.completions);
+        self.lane.collect(&mut completions);
+        let mut has_changed = !completions.is_empty();
+        let mut has_room = false;
+        for completion in completions.drain(..) {
+            match token(&completion) {
+                Some(key) => self.complete(cache, now, key, completion),
+                None => has_room = true,
+            }
+        }
+        self.completions = completions;
+        if has_room {
+            self.retry(cache, now);
+        }
+        while self.next_deadline().is_some_and(|due| due <= now) {
+            let Some(Reverse((_, id))) = self.delayed.pop() else { break };
+            self.end(id, now);
+            has_changed = true;
+        }
+        has_changed
+    }
+
+    /// Returns the next event.
+    pub fn poll_event(&mut self) -> Option<Event<F, C>> {
+        self.events.pop_front()
+    }
+
+    /// Gives back the blocks of a read, and continues large reads that waited for that.
+    pub fn release(&mut self, cache: &Cache<F>, now: Nanos, mut read: Assembly<F>) {
+        self.pinned_bytes -= pinned_bytes(&read);
+        read.release(cache.frames());
+        self.reuse(read);
+        while self.may_pin() {
+            let Some(id) = self.held.pop_front() else { break };
+            self.proceed(cache, now, id);
+        }
+    }
+
+    /// Retries the operations that found no room, in their order.
+    pub fn retry(&mut self, cache: &Cache<F>, now: Nanos) {
+        for key in std::mem::take(&mut self.stalled) {
+            let work = &mut self.operations[key].work;
+            let status = work.submit(cache, &mut self.lane, now, key as u64);
+            self.settle_and_proceed(cache, now, key, status);
+        }
+    }
+
+    /// Returns whether the next piece of a large read may pin frames.
+    fn may_pin(&self) -> bool {
+        self.pinned_bytes == 0 || self.pinned_bytes < self.pinned_bytes_max
+    }
+
+    fn reuse(&mut self, read: Assembly<F>) {
+        if self.spare.len() < SPARE_MAX {
+            self.spare.push(read);
+        }
+    }
+
+    /// Returns a read of a part of a request.
+    fn read_of(&mut self, request: &Request, bytes: Range<u64>) -> Assembly<F> {
+        let token = self.operations.vacant_key() as u64;
+        let len = u32::try_from(bytes.end - bytes.start).expect("at most a piece");
+        let mut read = match self.spare.pop() {
+            Some(mut read) => {
+                read.reset(token, bytes.start, len);
+                read
+            }
+            None => Assembly::new(token, bytes.start, len),
+        };
+        read.interface = request.interface;
+        (read.hint, read.part) = (request.hint, request.bound.clone());
+        read
+    }
+
+    /// Returns a write of a part of a request.
+    fn write_of(&mut self, request: &Request, offset: u64, len: usize) -> WriteTask {
+        let len = u32::try_from(len).expect("a payload has less than 4 GiB");
+        self.lane.recorder().add(Counter::WriteBytes, u64::from(len));
+        let token = self.operations.vacant_key() as u64;
+        let mut task = WriteTask::new(token, offset, len, request.fua);
+        (task.hint, task.group) = (request.hint, request.group);
+        task
+    }
+
+    /// Keeps a write that has come to a status.
+    fn keep_write<Q: Park<Parked = P>>(
+        &mut self,
+        cache: &Cache<F>,
+        now: Nanos,
+        id: usize,
+        task: WriteTask,
+        payload: Q,
+        status: Status,
+    ) {
+        let waits = matches!(status, Status::Pending | Status::Stalled) && !task.is_placed();
+        let payload = waits.then(|| payload.park());
+        self.parked_bytes += payload.as_ref().map_or(0, Payload::len);
+        let key = self.start(id, Work::Write(task, payload));
+        self.settle_and_proceed(cache, now, key, status);
+    }
+
+    fn insert(&mut self, request: Request, now: Nanos, context: C, is_open: bool) -> usize {
+        self.requests.insert(Entry {
+            context,
+            request,
+            started_at: now,
+            classes: Classes::default(),
+            in_flight: 0,
+            is_open,
+            left: 0..0,
+            data: None,
+            due: 0,
+            error: None,
+        })
+    }
+
+    /// Splits a request that is not a single operation, and starts it.
+    fn split(&mut self, cache: &Cache<F>, now: Nanos, id: usize) {
+        let Request { op, offset, len, .. } = self.requests[id].request;
+        let range = offset..offset + len;
+        match op {
+            RequestOp::Read | RequestOp::Populate => self.requests[id].left = range,
+            RequestOp::Zero { .. } | RequestOp::Discard if len > 0 => {
+                let BlockCut { head, blocks, tail } =
+                    cut(range, self.lane.volume.geometry().length);
+                self.requests[id].left = blocks;
+                let zeroes = matches!(op, RequestOp::Zero { .. });
+                for ragged in [head, tail].into_iter().filter(|_| zeroes) {
+                    self.write_zeros(cache, now, id, &ragged);
+                }
+            }
+            RequestOp::Flush | RequestOp::FlushAlways | RequestOp::FlushRange { .. } => {
+                let work = match op {
+                    RequestOp::Flush => Work::Flush { always: false },
+                    RequestOp::FlushAlways => Work::Flush { always: true },
+                    _ => {
+                        let blocks = offset / BLOCK_BYTES_U64..range.end.div_ceil(BLOCK_BYTES_U64);
+                        let durable = matches!(op, RequestOp::FlushRange { durable: true });
+                        Work::FlushRange { blocks, durable }
+                    }
+                };
+                self.submit_work(cache, now, id, work);
+            }
+            RequestOp::Zero { .. } | RequestOp::Discard | RequestOp::Write => {}
+        }
+        self.proceed(cache, now, id);
+    }
+
+    fn write_zeros(&mut self, cache: &Cache<F>, now: Nanos, id: usize, bytes: &Range<u64>) {
+        let mut at = bytes.start;
+        while at < bytes.end {
+            let len = (bytes.end - at).min(BLOCK_BYTES_U64);
+            let zeros = Zeros(usize::try_from(len).expect("a block"));
+            let request = Request::new(RequestOp::Write, at..at + len);
+            let task = self.write_of(&request, at, zeros.len());
+            self.submit_work(cache, now, id, Work::WriteZeros(task));
+            at += len;
+        }
+    }
+
+    /// Starts an operation of a request without continuing the request.
+    fn submit_work(&mut self, cache: &Cache<F>, now: Nanos, id: usize, work: Work<F, P>) {
+        let key = self.start(id, work);
+        let work = &mut self.operations[key].work;
+        let status = work.submit(cache, &mut self.lane, now, key as u64);
+        self.settle(cache, now, key, status);
+    }
+
+    /// Gives an operation its place.
+    fn start(&mut self, id: usize, work: Work<F, P>) -> usize {
+        if let Work::Read(read) = &work {
+            self.pinned_bytes += pinned_bytes(read);
+        }
+        self.requests[id].in_flight += 1;
+        self.operations.insert(Operation { request: id, work })
+    }
+
+    fn complete(&mut self, cache: &Cache<F>, now: Nanos, key: usize, completion: Completion<F>) {
+        let operation = self.operations.get_mut(key).expect("an operation in flight");
+        let status = operation.work.complete(cache, &mut self.lane, now, completion);
+        self.settle_and_proceed(cache, now, key, status);
+    }
+
+    fn settle_and_proceed(&mut self, cache: &Cache<F>, now: Nanos, key: usize, status: Status) {
+        if let Some(id) = self.settle(cache, now, key, status) {
+            self.proceed(cache, now, id);
+        }
+    }
+
+    /// Records what an operation has come to. Returns its request if the operation is complete.
+    fn settle(
+        &mut self,
+        cache: &Cache<F>,
+        now: Nanos,
+        key: usize,
+        status: Status,
+    ) -> Option<usize> {
+        self.parked_bytes -= self.operations[key].work.unpark();
+        match status {
+            Status::Pending => return None,
+            Status::Stalled => {
+                if !self.stalled.contains(&key) {
+                    self.stalled.push_back(key);
+                }
+                return None;
+            }
+            Status::Done | Status::DoneAt(_) | Status::Failed(_) => {}
+        }
+        let Operation { request: id, work } = self.operations.remove(key);
+        self.parked_bytes -= work.parked_bytes();
+        let entry = &mut self.requests[id];
+        entry.in_flight -= 1;
+        entry.classes.add(work.classes());
+        let has_failed = matches!(status, Status::Failed(_));
+        match status {
+            Status::DoneAt(at) => {
+                entry.due = entry.due.max(at);
+                let recorder = self.lane.recorder();
+                recorder.add(Counter::ThrottledWrites, 1);
+                recorder.add(Counter::ThrottledTime, at.saturating_sub(now));
+            }
+            Status::Failed(error) => {
+                entry.error.get_or_insert(error);
+            }
+            Status::Done | Status::Pending | Status::Stalled => {}
+        }
+        if let Work::Read(mut read) = work {
+            let wants_data = entry.request.op == RequestOp::Read && !has_failed;
+            match (wants_data, entry.left.is_empty()) {
+                (true, true) => entry.data = Some(read),
+                (true, false) => self.events.push_back(Event::Piece(RequestId(id), read)),
+                (false, _) => {
+                    self.pinned_bytes -= pinned_bytes(&read);
+                    read.release(cache.frames());
+                    self.reuse(read);
+                }
+            }
+        }
+        Some(id)
+    }
+
+    /// Continues a request that has no operation in flight: its next part, what follows, or its
+    /// end.
+    fn proceed(&mut self, cache: &Cache<F>, now: Nanos, id: usize) {
+        loop {
+            let entry = &mut self.requests[id];
+            if entry.in_flight > 0 || entry.is_open {
+                return;
+            }
+            if entry.error.is_some() {
+                break;
+            }
+            if !entry.left.is_empty() {
+                if !self.start_next(cache, now, id) {
+                    return;
+                }
+                continue;
+            }
+            let work = match std::mem::take(&mut entry.request.then) {
+                Then::Nothing => break,
+                Then::Flush => Work::Flush { always: false },
+                Then::FlushRange(blocks) => Work::FlushRange { blocks, durable: true },
+            };
+            self.submit_work(cache, now, id, work);
+        }
+        let due = self.requests[id].due;
+        if due > now {
+            self.delayed.push(Reverse((due, id)));
+        } else {
+            self.end(id, now);
+        }
+    }
+
+    /// Starts the next part of a request. Returns false if it has to wait for the release of pins.
+    fn start_next(&mut self, cache: &Cache<F>, now: Nanos, id: usize) -> bool {
+        let may_pin = self.may_pin();
+        let entry = &mut self.requests[id];
+        let Range { start, end } = entry.left;
+        let work = match entry.request.op {
+            RequestOp::Read | RequestOp::Populate => {
+                if !may_pin {
+                    self.held.push_back(id);
+                    return false;
+                }
+                let next = end.min(start + u64::from(READ_PIECE_BYTES));
+                entry.left.start = next;
+                let request = entry.request.clone();
+                Work::Read(self.read_of(&request, start..next))
+            }
+            op => {
+                let next = end.min(start + EXCLUSIVE_BLOCKS_MAX);
+                entry.left.start = next;
+                let kind = match op {
+                    RequestOp::Zero { keep_allocated } => StoreOpKind::Zero { keep_allocated },
+                    _ => StoreOpKind::Discard,
+                };
+                Work::Exclude { kind, blocks: start..next }
+            }
+        };
+        self.submit_work(cache, now, id, work);
+        true
+    }
+
+    /// Ends a request: its reply becomes an event.
+    fn end(&mut self, id: usize, now: Nanos) {
+        let Entry { context, request, started_at, classes, data, error, .. } =
+            self.requests.remove(id);
+        let latency = match request.op {
+            RequestOp::Read => Some(Latency::Read),
+            RequestOp::Write => Some(Latency::Write),
+            RequestOp::Flush | RequestOp::FlushAlways | RequestOp::FlushRange { .. } => {
+                Some(Latency::Flush)
+            }
+            RequestOp::Populate | RequestOp::Zero { .. } | RequestOp::Discard => None,
+        };
+        if let Some(latency) = latency {
+            self.lane.recorder().record(latency, now.saturating_sub(started_at));
+        }
+        self.events.push_back(Event::End(Reply { context, data, error, classes, started_at }));
+    }
+}
+
+/// Returns the operation that a completion belongs to; none if it says that there may be room.
+fn token<F: Frames>(completion: &Completion<F>) -> Option<usize> {
+    let token = match completion {
+        Completion::Unstalled => return None,
+        Completion::Filled { token, .. }
+        | Completion::Failed { token, .. }
+        | Completion::Continue { token }
+        | Completion::Synced { token, .. }
+        | Completion::Finished { token, .. } => *token,
+    };
+    Some(usize::try_from(token).expect("an index"))
+}
+
+/// Counts a request and the bytes that it reads. Written bytes are counted with each operation.
+fn count<F: Frames>(lane: &Lane<F>, request: &Request) {
+    let counter = match request.op {
+        RequestOp::Read => {
+            lane.recorder().add(Counter::ReadBytes, request.len);
+            Counter::ReadRequests
+        }
+        RequestOp::Write => Counter::WriteRequests,
+        RequestOp::Flush | RequestOp::FlushAlways | RequestOp::FlushRange { .. } => {
+            Counter::FlushRequests
+        }
+        RequestOp::Zero { .. } => Counter::ZeroRequests,
+        RequestOp::Discard => Counter::DiscardRequests,
+        RequestOp::Populate => return,
+    };
+    lane.recorder().add(counter, 1);
+}
+
+/// Returns the bytes of the frames that a read pins.
+fn pinned_bytes<F: Frames>(read: &Assembly<F>) -> u64 {
+    (read.parts.len() * BLOCK_BYTES) as u64
+}

@@ -1,0 +1,312 @@
+//! Random requests through sessions, against a plain model: each request ends once, reads return
+//! the bytes of the model, and nothing stays pinned. `LARDER_BUDGET=long` runs a thousand seeds.
+
+use larder_core::cache::Cache;
+use larder_core::clock::{MILLISECOND, Nanos, SECOND};
+use larder_core::counters::Recorder;
+use larder_core::frames::PlainFrames;
+use larder_core::lane::Silent;
+use larder_core::mode::WriteMode;
+use larder_core::request::{Assembly, Event, Reply, Request, RequestOp, Session, Submitted, Then};
+use larder_core::store::{DelayStore, Geometry, MemoryStore, Store};
+use larder_core::units::BLOCK_BYTES_U64 as BLOCK;
+use larder_core::volume::{Volume, VolumeOptions};
+use larder_testing::budget;
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+const BLOCKS: u64 = 1536;
+const FRAMES: u32 = 512;
+const SESSIONS: usize = 3;
+const IN_FLIGHT_MAX: usize = 5;
+const STEPS: usize = 1500;
+/// Steps after which everything in flight must have ended.
+const DRAIN_STEPS: usize = 100_000;
+
+type Plain = PlainFrames;
+type TestSession = Session<Plain, Vec<u8>, u64>;
+
+/// `SplitMix64` (Steele, Lea, Flood 2014).
+struct Rng(u64);
+
+impl Rng {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % n
+    }
+
+    fn range(&mut self, bytes_max: u64) -> Range<u64> {
+        let start = self.below(BLOCKS * BLOCK);
+        let len = 1 + self.below(bytes_max);
+        start..(start + len).min(BLOCKS * BLOCK)
+    }
+}
+
+/// A request in flight.
+struct Pending {
+    range: Range<u64>,
+    changes: bool,
+    /// Bytes that a read must return, and those that it has returned.
+    expected: Option<Vec<u8>>,
+    returned: Vec<u8>,
+}
+
+struct World {
+    cache: Cache<Plain>,
+    volume: Arc<Volume<Plain>>,
+    recorder: Arc<Recorder>,
+    store: DelayStore<Plain, MemoryStore<Plain>>,
+    sessions: Vec<TestSession>,
+    /// Requests by token, for each session.
+    pending: Vec<HashMap<u64, Pending>>,
+    ids: Vec<HashMap<usize, u64>>,
+    model: Vec<u8>,
+    now: Nanos,
+    token: u64,
+    ended: usize,
+}
+
+fn bytes_of(token: u64, len: u64) -> Vec<u8> {
+    (0..len).map(|at| (token * 31 + at % 251).to_le_bytes()[0]).collect()
+}
+
+fn place(range: &Range<u64>) -> Range<usize> {
+    usize::try_from(range.start).unwrap()..usize::try_from(range.end).unwrap()
+}
+
+impl World {
+    fn new(rng: &mut Rng) -> Self {
+        let cache = Cache::new(PlainFrames::new(FRAMES), 2);
+        let geometry = Geometry { length: BLOCKS * BLOCK, granule: 512, read_only: false };
+        let write_mode = [WriteMode::Back, WriteMode::Through, WriteMode::Around]
+            [usize::try_from(rng.below(3)).unwrap()];
+        let page_blocks = [1, 2, 4, 8][usize::try_from(rng.below(4)).unwrap()];
+        let options =
+            VolumeOptions { write_mode, page_blocks, ..VolumeOptions::new("v", geometry) };
+        let volume = cache.add_volume(options, Box::new(Silent));
+        let recorder = cache.recorder(&volume);
+        let store = DelayStore::new(MemoryStore::new(geometry), rng.below(3) * MILLISECOND);
+        let open = |_| Session::open(&cache, &volume, Box::new(Silent), 256 * BLOCK).unwrap();
+        let sessions = (0..SESSIONS).map(open).collect();
+        World {
+            sessions,
+            cache,
+            volume,
+            recorder,
+            store,
+            pending: (0..SESSIONS).map(|_| HashMap::new()).collect(),
+            ids: (0..SESSIONS).map(|_| HashMap::new()).collect(),
+            model: vec![0; usize::try_from(BLOCKS * BLOCK).unwrap()],
+            now: SECOND,
+            token: 0,
+            ended: 0,
+        }
+    }
+
+    /// Returns whether a request to a range would meet one in flight, in which case the order of
+    /// the two is open.
+    fn meets(&self, range: &Range<u64>, changes: bool) -> bool {
+        self.pending.iter().flat_map(HashMap::values).any(|other| {
+            (changes || other.changes)
+                && other.range.start < range.end
+                && range.start < other.range.end
+        })
+    }
+
+    fn submit(&mut self, rng: &mut Rng) {
+        let at = usize::try_from(rng.below(SESSIONS as u64)).unwrap();
+        if self.pending[at].len() >= IN_FLIGHT_MAX || self.sessions[at].is_stalled() {
+            return;
+        }
+        let (op, bytes_max) = match rng.below(12) {
+            0..5 => (RequestOp::Read, 64 << 10),
+            5 => (RequestOp::Read, 2 << 20),
+            6..9 => (RequestOp::Write, 96 << 10),
+            9 => (RequestOp::Zero { keep_allocated: rng.below(2) == 0 }, 256 << 10),
+            10 => (RequestOp::Populate, 1 << 20),
+            _ => (RequestOp::Flush, 1),
+        };
+        let range = rng.range(bytes_max);
+        let changes = matches!(op, RequestOp::Write | RequestOp::Zero { .. });
+        if self.meets(&range, changes) {
+            return;
+        }
+        self.token += 1;
+        let token = self.token;
+        let bytes = bytes_of(token, range.end - range.start);
+        let expected = (op == RequestOp::Read).then(|| self.model[place(&range)].to_vec());
+        if changes {
+            let new = &mut self.model[place(&range)];
+            if op == RequestOp::Write { new.copy_from_slice(&bytes) } else { new.fill(0) }
+        }
+        let pending = Pending { range: range.clone(), changes, expected, returned: Vec::new() };
+        self.pending[at].insert(token, pending);
+        let mut request = Request::new(op, range.clone());
+        request.fua = rng.below(4) == 0;
+        if changes && rng.below(4) == 0 {
+            request.then = Then::Flush;
+        }
+        let session = &mut self.sessions[at];
+        if op == RequestOp::Write && rng.below(3) == 0 {
+            let id = session.begin(self.now, request, token);
+            self.ids[at].insert(id.index(), token);
+            let middle = bytes.len() / 2;
+            for (part, from) in [(&bytes[..middle], 0), (&bytes[middle..], middle)] {
+                if !part.is_empty() {
+                    session.push(&self.cache, self.now, id, range.start + from as u64, part);
+                }
+            }
+            session.finish(&self.cache, self.now, id);
+            return;
+        }
+        match session.submit(&self.cache, self.now, request, &bytes[..], token) {
+            Submitted::Done(reply) => self.end(at, reply),
+            Submitted::Queued(id) => {
+                self.ids[at].insert(id.index(), token);
+            }
+        }
+    }
+
+    fn take(&mut self, at: usize, token: u64, read: Assembly<Plain>) {
+        let mut bytes = vec![0; read.len as usize];
+        read.copy_to(self.cache.frames(), &mut bytes);
+        self.pending[at].get_mut(&token).expect("it is in flight").returned.extend(bytes);
+        self.sessions[at].release(&self.cache, self.now, read);
+    }
+
+    fn end(&mut self, at: usize, reply: Reply<Plain, u64>) {
+        let Reply { context: token, data, error, .. } = reply;
+        assert!(error.is_none(), "{error:?}");
+        if let Some(read) = data {
+            self.take(at, token, read);
+        }
+        let pending = self.pending[at].remove(&token).expect("a request ends once");
+        if let Some(expected) = pending.expected {
+            assert!(pending.returned == expected, "request {token} read {:?}", pending.range);
+        }
+        self.ended += 1;
+    }
+
+    /// Lets the store do what it has, and the sessions what follows from that.
+    fn step(&mut self) {
+        let (mut ops, mut done) = (Vec::new(), Vec::new());
+        self.cache.poll(&self.volume, &self.recorder, self.now, 16, &mut ops);
+        for op in ops {
+            self.store.submit(self.now, self.cache.frames(), op);
+        }
+        self.store.reap(self.now, self.cache.frames(), &mut done);
+        for done in done {
+            self.cache.complete(&self.volume, &self.recorder, self.now, done);
+        }
+        for at in 0..SESSIONS {
+            self.sessions[at].advance(&self.cache, self.now);
+            if self.sessions[at].is_stalled() {
+                self.sessions[at].retry(&self.cache, self.now);
+            }
+            while let Some(event) = self.sessions[at].poll_event() {
+                match event {
+                    Event::Piece(id, read) => {
+                        let token = self.ids[at][&id.index()];
+                        self.take(at, token, read);
+                    }
+                    Event::End(reply) => self.end(at, reply),
+                }
+            }
+        }
+    }
+
+    fn run(seed: u64) -> usize {
+        let mut rng = Rng(seed);
+        let mut world = World::new(&mut rng);
+        for _ in 0..STEPS {
+            match rng.below(4) {
+                0 | 1 => world.submit(&mut rng),
+                2 => world.now += rng.below(2 * MILLISECOND),
+                _ => world.step(),
+            }
+        }
+        for _ in 0..DRAIN_STEPS {
+            if world.pending.iter().all(HashMap::is_empty) {
+                break;
+            }
+            world.now += MILLISECOND;
+            world.step();
+        }
+        assert!(world.pending.iter().all(HashMap::is_empty), "a request does not end");
+        for session in world.sessions {
+            assert_eq!((session.in_flight(), session.parked_bytes()), (0, 0));
+            assert_eq!(session.pinned_bytes(), 0, "nothing stays pinned");
+            assert!(session.close(&world.cache).is_empty());
+        }
+        world.cache.check(world.now);
+        world.ended
+    }
+}
+
+#[test]
+fn each_request_ends_once_and_reads_return_what_was_written() {
+    let seeds = budget(20, 1000);
+    let ended: usize = (0..seeds).map(World::run).sum();
+    assert!(ended > 100 * usize::try_from(seeds).unwrap(), "{ended} requests");
+}
+
+#[test]
+fn a_session_that_is_closed_returns_the_requests_without_a_reply() {
+    let mut rng = Rng(7);
+    let mut world = World::new(&mut rng);
+    for _ in 0..200 {
+        world.submit(&mut rng);
+    }
+    assert!(world.pending.iter().any(|pending| !pending.is_empty()), "the store has done nothing");
+    for (session, pending) in world.sessions.into_iter().zip(&world.pending) {
+        let mut contexts = session.close(&world.cache);
+        contexts.sort_unstable();
+        let mut tokens: Vec<u64> = pending.keys().copied().collect();
+        tokens.sort_unstable();
+        assert_eq!(contexts, tokens);
+    }
+}
+
+#[test]
+fn a_long_read_waits_until_its_pins_are_released() {
+    let mut rng = Rng(1);
+    let mut world = World::new(&mut rng);
+    let request = Request::new(RequestOp::Read, 0..4 << 20);
+    let session = &mut world.sessions[0];
+    let Submitted::Queued(id) = session.submit(&world.cache, world.now, request, &[][..], 1) else {
+        panic!("a long read is queued");
+    };
+    let mut pieces = 0;
+    loop {
+        let (mut ops, mut done) = (Vec::new(), Vec::new());
+        world.cache.poll(&world.volume, &world.recorder, world.now, 16, &mut ops);
+        for op in ops {
+            world.store.submit(world.now, world.cache.frames(), op);
+        }
+        world.store.reap(world.now, world.cache.frames(), &mut done);
+        for done in done {
+            world.cache.complete(&world.volume, &world.recorder, world.now, done);
+        }
+        world.now += MILLISECOND;
+        world.sessions[0].advance(&world.cache, world.now);
+        let Some(event) = world.sessions[0].poll_event() else { continue };
+        assert!(world.sessions[0].poll_event().is_none(), "one piece is pinned at a time");
+        match event {
+            Event::Piece(of, read) => {
+                assert_eq!(of, id);
+                pieces += 1;
+                world.sessions[0].release(&world.cache, world.now, read);
+            }
+            Event::End(reply) => {
+                let read = reply.data.expect("the last piece");
+                world.sessions[0].release(&world.cache, world.now, read);
+                break;
+            }
+        }
+    }
+    assert_eq!(pieces, 3);
+}
