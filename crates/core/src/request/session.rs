@@ -206,6 +206,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
             _ => {
                 let id = self.insert(request, now, context, false);
                 self.split(cache, now, id);
+                self.continue_held(cache, now);
                 Submitted::Queued(RequestId(id))
             }
         }
@@ -318,6 +319,11 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         self.pinned_bytes -= pinned_bytes(&read);
         read.release(cache.frames());
         self.reuse(read);
+        self.continue_held(cache, now);
+    }
+
+    /// Continues large reads that waited for the release of pins.
+    fn continue_held(&mut self, cache: &Cache<F>, now: Nanos) {
         while self.may_pin() {
             let Some(id) = self.held.pop_front() else { break };
             self.proceed(cache, now, id);
@@ -472,6 +478,8 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
     fn settle_and_proceed(&mut self, cache: &Cache<F>, now: Nanos, key: usize, status: Status) {
         if let Some(id) = self.settle(cache, now, key, status) {
             self.proceed(cache, now, id);
+            // An operation that returns no blocks has released its pins.
+            self.continue_held(cache, now);
         }
     }
 
