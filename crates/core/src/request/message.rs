@@ -24,12 +24,12 @@ pub enum RequestOp {
     FlushAlways,
     /// Write the dirty blocks of the range, and make them durable if `durable`.
     FlushRange {
-        /// Whether the store is flushed as well.
+        /// True if the store is flushed as well.
         durable: bool,
     },
     /// Make the range zeros.
     Zero {
-        /// Whether the store keeps the space allocated.
+        /// True if the store keeps the space allocated.
         keep_allocated: bool,
     },
     /// Tell the store that the range is not needed any more. Blocks that the range covers only in
@@ -37,7 +37,7 @@ pub enum RequestOp {
     Discard,
 }
 
-/// What follows when all operations of a request have succeeded.
+/// The step after all operations of a request have succeeded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Then {
     /// Nothing.
@@ -68,7 +68,7 @@ pub struct Request {
     pub group: Option<GroupId>,
     /// The interface that a read is counted for.
     pub interface: Interface,
-    /// What follows.
+    /// The step after the operation.
     pub then: Then,
 }
 
@@ -113,7 +113,7 @@ pub struct Reply<F: Frames, C> {
     pub context: C,
     /// The blocks of a read, to be given back with [`super::Session::release`].
     pub data: Option<Assembly<F>>,
-    /// Why the request failed, if it did.
+    /// The error of a request that has failed.
     pub error: Option<StoreError>,
     /// Classes of the pages of the request.
     pub classes: Classes,
@@ -130,7 +130,19 @@ pub enum Submitted<F: Frames, C> {
     Queued(RequestId),
 }
 
-/// What a session returns later.
+impl<F: Frames, C> Submitted<F, C> {
+    /// A request that completed at once.
+    pub(super) fn done(
+        now: Nanos,
+        context: C,
+        data: Option<Assembly<F>>,
+        classes: Classes,
+    ) -> Self {
+        Submitted::Done(Reply { context, data, error: None, classes, started_at: now })
+    }
+}
+
+/// A result that a session returns after the submission.
 #[derive(Debug)]
 pub enum Event<F: Frames, C> {
     /// The next bytes of a large read; more follow, or the end with an error.

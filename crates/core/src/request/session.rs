@@ -39,7 +39,7 @@ struct Entry<F: Frames, C> {
     classes: Classes,
     /// Operations that have not completed.
     in_flight: u32,
-    /// Whether the front end may add operations.
+    /// True while the front end may add operations.
     is_open: bool,
     /// Bytes that no operation covers yet: of a read, or whole blocks to zero or discard.
     left: Range<u64>,
@@ -197,9 +197,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         let is_single = request.len <= u64::from(READ_PIECE_BYTES);
         match request.op {
             RequestOp::Read | RequestOp::Write if request.len == 0 => {
-                let classes = Classes::default();
-                let reply = Reply { context, data: None, error: None, classes, started_at: now };
-                Submitted::Done(reply)
+                Submitted::done(now, context, None, Classes::default())
             }
             RequestOp::Read if is_single => self.submit_read(cache, now, request, context),
             RequestOp::Write => self.submit_write(cache, now, request, payload, context),
@@ -223,15 +221,13 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         match cache.read(&mut self.lane, now, &mut read) {
             Status::Done => {
                 self.pinned_bytes += pinned_bytes(&read);
-                let (classes, data) = (read.classes(), Some(read));
-                Submitted::Done(Reply { context, data, error: None, classes, started_at: now })
+                let classes = read.classes();
+                Submitted::done(now, context, Some(read), classes)
             }
             status => {
                 let id = self.insert(request, now, context, false);
                 let key = self.start(id, Work::Read(read));
-                if self.settle(cache, now, key, status).is_some() {
-                    self.proceed(cache, now, id);
-                }
+                self.settle_and_proceed(cache, now, key, status);
                 Submitted::Queued(RequestId(id))
             }
         }
@@ -248,9 +244,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         let mut task = self.write_of(&request, request.offset, payload.len());
         let status = cache.write(&mut self.lane, now, &mut task, &payload);
         if status == Status::Done && request.then == Then::Nothing {
-            let classes = task.classes();
-            let reply = Reply { context, data: None, error: None, classes, started_at: now };
-            return Submitted::Done(reply);
+            return Submitted::done(now, context, None, task.classes());
         }
         let id = self.insert(request, now, context, false);
         self.keep_write(cache, now, id, task, payload, status);
@@ -272,8 +266,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         offset: u64,
         payload: Q,
     ) {
-        let request = self.requests[id].request.clone();
-        let mut task = self.write_of(&request, offset, payload.len());
+        let mut task = self.write_of(&self.requests[id].request, offset, payload.len());
         let status = cache.write(&mut self.lane, now, &mut task, &payload);
         self.keep_write(cache, now, id, task, payload, status);
     }
@@ -367,7 +360,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
     }
 
     /// Returns a write of a part of a request.
-    fn write_of(&mut self, request: &Request, offset: u64, len: usize) -> WriteTask {
+    fn write_of(&self, request: &Request, offset: u64, len: usize) -> WriteTask {
         let len = u32::try_from(len).expect("a payload has less than 4 GiB");
         self.lane.recorder().add(Counter::WriteBytes, u64::from(len));
         let token = self.operations.vacant_key() as u64;

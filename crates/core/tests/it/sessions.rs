@@ -191,8 +191,8 @@ impl World {
         self.ended += 1;
     }
 
-    /// Lets the store do what it has, and the sessions what follows from that.
-    fn step(&mut self) {
+    /// Gives the store its operations, and the cache those that are done.
+    fn drive_store(&mut self) {
         let (mut ops, mut done) = (Vec::new(), Vec::new());
         self.cache.poll(&self.volume, &self.recorder, self.now, 16, &mut ops);
         for op in ops {
@@ -202,6 +202,11 @@ impl World {
         for done in done {
             self.cache.complete(&self.volume, &self.recorder, self.now, done);
         }
+    }
+
+    /// Drives the store and then the sessions.
+    fn step(&mut self) {
+        self.drive_store();
         for at in 0..SESSIONS {
             self.sessions[at].advance(&self.cache, self.now);
             if self.sessions[at].is_stalled() {
@@ -282,15 +287,7 @@ fn a_long_read_waits_until_its_pins_are_released() {
     };
     let mut pieces = 0;
     loop {
-        let (mut ops, mut done) = (Vec::new(), Vec::new());
-        world.cache.poll(&world.volume, &world.recorder, world.now, 16, &mut ops);
-        for op in ops {
-            world.store.submit(world.now, world.cache.frames(), op);
-        }
-        world.store.reap(world.now, world.cache.frames(), &mut done);
-        for done in done {
-            world.cache.complete(&world.volume, &world.recorder, world.now, done);
-        }
+        world.drive_store();
         world.now += MILLISECOND;
         world.sessions[0].advance(&world.cache, world.now);
         let Some(event) = world.sessions[0].poll_event() else { continue };
