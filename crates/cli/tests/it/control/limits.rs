@@ -202,7 +202,14 @@ fn clients_beyond_the_limit_on_descriptors_wait_and_are_served_when_others_leave
     if !has_tool("prlimit") {
         return;
     }
-    let mut server = serve(TempDir::new().unwrap(), &["disk"], &["--nofile=40:40"]);
+    // A connection has two descriptors: either its socket or what belongs to it is refused.
+    for limit in ["--nofile=40:40", "--nofile=41:41"] {
+        clients_beyond_the_limit_on_descriptors_are_served_later(limit);
+    }
+}
+
+fn clients_beyond_the_limit_on_descriptors_are_served_later(limit: &str) {
+    let mut server = serve(TempDir::new().unwrap(), &["disk"], &[limit]);
     let mut first = connect(&server).unwrap();
     first.write_at(0, &[1; 4096], false).unwrap();
     let path = server.path("nbd.sock");

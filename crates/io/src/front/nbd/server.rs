@@ -24,8 +24,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Minimum interval between log lines about refused clients.
-const REFUSALS_EVERY: Duration = Duration::from_secs(10);
+/// Minimum interval between log lines about refused or waiting clients.
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
+/// Interval of attempts to accept a connection while descriptors or memory are short.
+const SHORTAGE_RETRY: Duration = Duration::from_millis(10);
 
 /// What clients may demand.
 #[derive(Clone, Copy, Debug)]
@@ -288,75 +290,71 @@ impl Drop for Server {
 }
 
 fn accept(shared: &Arc<Shared>, listener: &Listener, waker: &Waker) {
-    // True after a refusal, until a connection is accepted: refusals are logged once.
-    let mut is_short = false;
-    let mut refusals = Refusals::default();
+    let (mut refusals, mut shortages) = (LogLimit::default(), LogLimit::default());
     while !shared.closing.load(Ordering::Acquire) {
         if let Err(error) = waker.sleep(Some((listener.as_fd(), PollFlags::IN)), None) {
             tracing::error!(%error, "waiting for connections failed");
             std::thread::sleep(Duration::from_millis(100));
         }
+        // The next connection may need the descriptors of those that have ended.
+        shared.connections().retain(|connection| !connection.is_done());
         match rustix::net::accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
             Ok(socket) => {
                 let admitted = confine(|| {
                     fault::point("acceptor", "server");
                     admit(shared, socket, &mut refusals)
                 });
-                is_short = match admitted {
-                    Ok(Ok(())) => false,
-                    Ok(Err(error)) => {
-                        if !is_short {
-                            tracing::warn!(%error, "cannot create a thread for a connection");
-                        }
-                        true
-                    }
-                    Err(panic) => {
-                        panic.report(shared.engine.cache(), "a client was refused");
-                        is_short
-                    }
-                };
+                match admitted {
+                    Ok(Ok(())) => {}
+                    Ok(Err(error)) => shortages.log(|count| {
+                        tracing::warn!(%error, count, "cannot create a thread for a connection");
+                    }),
+                    Err(panic) => panic.report(shared.engine.cache(), "a client was refused"),
+                }
             }
             Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => {}
             Err(error) => {
                 // Out of descriptors or memory; other connections may end soon, and the client
                 // waits.
-                if !is_short {
-                    tracing::warn!(%error, "connections cannot be accepted for now");
-                }
-                is_short = true;
-                std::thread::sleep(Duration::from_millis(100));
+                shortages.log(|count| {
+                    tracing::warn!(%error, count, "connections cannot be accepted for now");
+                });
+                std::thread::sleep(SHORTAGE_RETRY);
             }
         }
     }
 }
 
-/// Connections closed to keep the limits, for the log.
+/// Limits the log to one line per [`LOG_INTERVAL`], so that a client that keeps reconnecting does
+/// not fill it.
 #[derive(Debug, Default)]
-struct Refusals {
+struct LogLimit {
     count: u64,
-    said_at: Option<Instant>,
+    logged_at: Option<Instant>,
 }
 
-impl Refusals {
-    /// Logs the first refusal at once, and then at most one line per [`REFUSALS_EVERY`], so that a
-    /// client that keeps reconnecting does not fill the log.
-    fn add(&mut self, reason: &'static str, limit: usize) {
+impl LogLimit {
+    /// Counts an event, and logs it with the number of events since the last line unless that line
+    /// is too recent.
+    fn log(&mut self, log: impl FnOnce(u64)) {
         self.count += 1;
-        if self.said_at.is_some_and(|at| at.elapsed() < REFUSALS_EVERY) {
-            return;
+        if self.logged_at.is_none_or(|at| at.elapsed() >= LOG_INTERVAL) {
+            self.logged_at = Some(Instant::now());
+            log(std::mem::take(&mut self.count));
         }
-        self.said_at = Some(Instant::now());
-        let count = std::mem::take(&mut self.count);
-        tracing::warn!(limit, count, "closed connections: {reason}");
     }
 }
 
-fn admit(shared: &Arc<Shared>, socket: OwnedFd, refusals: &mut Refusals) -> io::Result<()> {
+/// Logs that a connection is closed to keep a limit.
+fn log_refusal(refusals: &mut LogLimit, reason: &'static str, limit: usize) {
+    refusals.log(|count| tracing::warn!(limit, count, "closed connections: {reason}"));
+}
+
+fn admit(shared: &Arc<Shared>, socket: OwnedFd, refusals: &mut LogLimit) -> io::Result<()> {
     let limits = &shared.limits;
     let mut connections = shared.connections();
-    connections.retain(|connection| !connection.is_done());
     if shared.serving.load(Ordering::Acquire) >= limits.connections_max {
-        refusals.add("the maximum number of clients is connected", limits.connections_max);
+        log_refusal(refusals, "the maximum number of clients is connected", limits.connections_max);
         return Ok(());
     }
     if let Some(oldest) = superfluous(&connections, limits.handshakes_max) {
@@ -364,7 +362,7 @@ fn admit(shared: &Arc<Shared>, socket: OwnedFd, refusals: &mut Refusals) -> io::
         oldest.close();
         // Its thread and its memory are released before another connection takes its place.
         oldest.join();
-        refusals.add("too many concurrent handshakes", limits.handshakes_max);
+        log_refusal(refusals, "too many concurrent handshakes", limits.handshakes_max);
     }
     connections.push(serve_connection(Arc::clone(shared), Socket::new(socket))?);
     Ok(())
