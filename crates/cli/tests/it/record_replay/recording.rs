@@ -94,16 +94,16 @@ fn a_full_disk_ends_the_recording_and_not_the_service() {
     records.retain(|record| record.op == Op::Read);
     let trace = folder.trace("asked.ltr", &["disk"], &records);
     let recorded = folder.path("recorded.ltr");
-    // Files of this process may have one block; a read-only volume writes nothing else.
+    // Files of this process may have 16 KiB; the volume is read-only, and a claim is shorter.
     let mut command = Command::new("sh");
-    command.args(["-c", "trap '' XFSZ; ulimit -f 1; exec \"$0\" \"$@\""]);
+    command.args(["-c", "trap '' XFSZ; ulimit -f 32; exec \"$0\" \"$@\""]);
     command.arg(env!("CARGO_BIN_EXE_larder")).arg("serve").arg(&image);
     command.args(["--write-mode", "read-only", "--record"]).arg(&recorded);
     let served = Served::spawn(&folder, command, 1);
     let length = || recorded.metadata().unwrap().len();
     // The second replay meets a recording that has stopped, or stops then.
     replayed(&trace, &["--to", &served.uris[0]]);
-    eventually("the file is full", || length() >= 512);
+    eventually("the file is full", || length() >= 16 << 10);
     let result = replayed(&trace, &["--to", &served.uris[0]]);
     assert_eq!(result["requests"], records.len());
     let said = served.stop();
