@@ -31,7 +31,7 @@ use std::process::ExitCode;
 
 /// Tells you how much cache your storage needs, gives it that cache, and proves what it gained.
 #[derive(Debug, Parser)]
-#[command(name = "larder", version, disable_help_subcommand = true)]
+#[command(name = "larder", bin_name = "larder", version, disable_help_subcommand = true)]
 struct Cli {
     #[command(subcommand)]
     command: Command,

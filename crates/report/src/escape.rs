@@ -17,14 +17,33 @@ use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Returns whether a character has an effect other than its glyph: C0 and C1 controls, line and
-/// paragraph separators, and characters that change the direction of text (Unicode Standard Annex
-/// 9, section 2, and the Arabic letter mark).
+/// Returns whether a character has an effect other than its glyph, or no glyph: C0 and C1 controls,
+/// line and paragraph separators, and the characters that the Unicode Character Database
+/// (`DerivedCoreProperties.txt`, `Default_Ignorable_Code_Point`) says are not displayed, which
+/// include those that change the direction of text.
 #[must_use]
 pub fn is_unsafe(character: char) -> bool {
     character.is_control()
-        || matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}')
-        || matches!(character, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+        || matches!(
+            character,
+            '\u{ad}'
+                | '\u{34f}'
+                | '\u{61c}'
+                | '\u{115f}'..='\u{1160}'
+                | '\u{17b4}'..='\u{17b5}'
+                | '\u{180b}'..='\u{180f}'
+                | '\u{200b}'..='\u{200f}'
+                | '\u{2028}'..='\u{202e}'
+                | '\u{2060}'..='\u{206f}'
+                | '\u{3164}'
+                | '\u{fe00}'..='\u{fe0f}'
+                | '\u{feff}'
+                | '\u{ffa0}'
+                | '\u{fff0}'..='\u{fff8}'
+                | '\u{1bca0}'..='\u{1bca3}'
+                | '\u{1d173}'..='\u{1d17a}'
+                | '\u{e0000}'..='\u{e0fff}'
+        )
 }
 
 /// Escapes a name for a terminal. The result is one line without control characters; two different
@@ -94,7 +113,12 @@ fn guarded(text: &str, allowed: bool) -> String {
             '\n' | '\t' if allowed => guarded.push(character),
             '\n' => guarded.push_str("\\n"),
             '\t' => guarded.push_str("\\t"),
-            other if is_unsafe(other) => put!(guarded, "\\u{:04x}", u32::from(other)),
+            other if is_unsafe(other) => {
+                // JSON escapes a character above U+FFFF as a surrogate pair.
+                for unit in other.encode_utf16(&mut [0; 2]) {
+                    put!(guarded, "\\u{unit:04x}");
+                }
+            }
             other => guarded.push(other),
         }
     }
@@ -191,7 +215,8 @@ mod tests {
     use serde_json::Value;
 
     /// A name with all characters that must not reach a terminal.
-    const HOSTILE: &str = "a\u{1b}[31m\u{7}\r\n\tb\u{7f}\u{9b}0m\u{202e}\u{2066}\u{200f}'\\c";
+    const HOSTILE: &str =
+        "a\u{1b}[31m\u{7}\r\n\tb\u{7f}\u{9b}0m\u{202e}\u{2066}\u{200f}\u{200b}\u{e0001}'\\c";
 
     #[test]
     fn names_are_shown_as_ls_shows_them() {
@@ -205,6 +230,7 @@ mod tests {
             ("\u{9b}".as_bytes(), "$'\\302\\233'"),
             ("a\u{202e}txt".as_bytes(), "$'a\\342\\200\\256txt'"),
             // Two names must not look the same.
+            ("a\u{200b}".as_bytes(), "$'a\\342\\200\\213'"),
             (b"$'a\\nb'", "$'$\\'a\\\\nb\\''"),
         ] {
             assert_eq!(name(hostile), shown);
