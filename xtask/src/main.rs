@@ -20,6 +20,7 @@ mod nbd;
 mod nextest;
 mod out;
 mod packages;
+mod processor_group;
 mod prove;
 mod record;
 mod rings;

@@ -117,19 +117,42 @@ pub fn attack(kind: Kind, target: &Target, connections: usize, stop: &AtomicBool
 /// # Errors
 /// If the server does not serve it within the time limit of a handshake.
 pub fn read_a_block(target: &Target) -> io::Result<()> {
-    let mut stream = target.connect()?;
-    wire::begin(&mut stream)?;
-    if let Some(tls) = &target.tls {
-        wire::start_tls(&mut stream)?;
-        stream.start_tls(tls)?;
+    let mut reader = Reader::connect(target)?;
+    reader.read_a_block()?;
+    reader.0.write_all(&wire::request(wire::CMD_DISC, 0, 0))
+}
+
+/// A well-behaved client.
+#[derive(Debug)]
+pub struct Reader(Stream);
+
+impl Reader {
+    /// Connects to the export.
+    ///
+    /// # Errors
+    /// If the server does not serve it within the time limit of a handshake.
+    pub fn connect(target: &Target) -> io::Result<Self> {
+        let mut stream = target.connect()?;
+        wire::begin(&mut stream)?;
+        if let Some(tls) = &target.tls {
+            wire::start_tls(&mut stream)?;
+            stream.start_tls(tls)?;
+        }
+        wire::negotiate(&mut stream, &target.export)?;
+        Ok(Reader(stream))
     }
-    wire::negotiate(&mut stream, &target.export)?;
-    stream.write_all(&wire::request(wire::CMD_READ, BLOCK_AT, BLOCK_BYTES))?;
-    let mut reply = [0; wire::DATA_HEADER_BYTES + BLOCK_BYTES as usize];
-    stream.read_exact(&mut reply)?;
-    if wire::is_data(&reply) {
-        stream.write_all(&wire::request(wire::CMD_DISC, 0, 0))
-    } else {
+
+    /// Reads a block.
+    ///
+    /// # Errors
+    /// If the server disconnects, or replies with anything other than data.
+    pub fn read_a_block(&mut self) -> io::Result<()> {
+        self.0.write_all(&wire::request(wire::CMD_READ, BLOCK_AT, BLOCK_BYTES))?;
+        let mut reply = [0; wire::DATA_HEADER_BYTES + BLOCK_BYTES as usize];
+        self.0.read_exact(&mut reply)?;
+        if wire::is_data(&reply) {
+            return Ok(());
+        }
         Err(io::Error::other("the server answers with something else than data"))
     }
 }

@@ -6,13 +6,13 @@
 //! A test that fails in any round has a forbidden dependency.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::Line;
@@ -20,6 +20,7 @@ use super::skips::Skips;
 use crate::cleanup::{Cleanup, Scratch};
 use crate::disk::FileSystem;
 use crate::image::MIB;
+use crate::processor_group::HalfProcessor;
 use crate::table::Verdict;
 use crate::{Ending, image, nextest, packages, run, table};
 
@@ -40,18 +41,6 @@ const LEFT: u32 = 300;
 
 const LAST_NUMBER: &str = "/proc/sys/kernel/ns_last_pid";
 
-/// The control group (version 1) of processor time, and the script that removes it.
-const CPU: &str = "/sys/fs/cgroup/cpu";
-const REMOVE_GROUP: &str = "
-for try in 1 2 3 4 5 6 7 8 9 10; do
-  for process in $(cat \"$1/cgroup.procs\"); do echo \"$process\" > \"$2/cgroup.procs\"; done
-  rmdir \"$1\" && break
-  sleep 0.2
-done";
-
-/// Microseconds of processor time in each period of 100 ms: half a processor.
-const QUOTA_US: u32 = 50_000;
-
 /// Failures of each test: the rounds in which it failed.
 type Failures = BTreeMap<String, Vec<u32>>;
 
@@ -59,12 +48,11 @@ type Failures = BTreeMap<String, Vec<u32>>;
 pub(super) fn command(rounds: u32, filter: &str) -> Result<Ending> {
     ensure!(run::is_root(), "run tests under stress: needs root, for process IDs and limits");
     // Checked here, so that the results of the first round are not lost.
-    let has_limit = Path::new(CPU).join("cpu.cfs_quota_us").exists();
-    ensure!(
-        has_limit || rounds == 1,
-        "cannot limit the processor time of round 2: no cpu controller (cgroup v1) at {CPU}; run \
-         one round, or boot with version 1 of control groups"
-    );
+    if let Some(reason) = HalfProcessor::unavailable_reason().filter(|_| rounds > 1) {
+        bail!(
+            "cannot limit the CPU time of round 2: {reason} (run one round, or boot with cgroup v1)"
+        );
+    }
     if let Err(error) = packages::install() {
         println!("{error:#}; tests that need them are skipped");
     }
@@ -228,34 +216,5 @@ impl Drop for Load {
             drop(self.child.wait());
         }
         self.cleanup.cancel();
-    }
-}
-
-/// A control group with half a processor.
-struct HalfProcessor {
-    path: PathBuf,
-    _cleanup: Cleanup,
-}
-
-impl HalfProcessor {
-    fn new() -> Result<Self> {
-        let path = Path::new(CPU).join(format!("larder-stress-{}", std::process::id()));
-        std::fs::create_dir(&path).with_context(|| format!("make {}", path.display()))?;
-        let cleanup = Cleanup::with(REMOVE_GROUP, &[&path.to_string_lossy(), CPU])?;
-        std::fs::write(path.join("cpu.cfs_quota_us"), QUOTA_US.to_string())
-            .context("limit the processor time")?;
-        Ok(HalfProcessor { path, _cleanup: cleanup })
-    }
-
-    /// Returns the same command, inside the group.
-    fn enter(&self, command: &Command) -> Command {
-        let mut inside = Command::new("sh");
-        inside.args(["-c", "echo $$ > \"$1\" && shift && exec \"$@\"", "enter"]);
-        inside.arg(self.path.join("cgroup.procs"));
-        inside.arg(command.get_program()).args(command.get_args());
-        if let Some(directory) = command.get_current_dir() {
-            inside.current_dir(directory);
-        }
-        inside
     }
 }
