@@ -109,6 +109,53 @@ fn check(root: &Path) -> Result<Vec<String>> {
         .with_context(|| format!("check {path}"))?;
     }
     found.extend(missing_tests(root, &files)?);
+    if files.contains(&WALKS_DOCUMENT) {
+        found.extend(missing_functions(root)?);
+    }
+    Ok(found)
+}
+
+/// The document whose section [`WALKS`] names the functions that a request passes through.
+const WALKS_DOCUMENT: &str = "docs/ARCHITECTURE.md";
+const WALKS: &str = "## Two walkthroughs";
+/// Maximum number of files in a walkthrough.
+const WALK_FILES_MAX: usize = 8;
+
+/// Returns the parts of a text between backquotes.
+fn quoted(text: &str) -> impl Iterator<Item = &str> {
+    text.split('`').skip(1).step_by(2)
+}
+
+/// Returns the functions that a walkthrough names but its files do not have, and walkthroughs with
+/// too many files.
+fn missing_functions(root: &Path) -> Result<Vec<String>> {
+    let text =
+        std::fs::read_to_string(root.join(WALKS_DOCUMENT)).context("read the walkthroughs")?;
+    let mut found = Vec::new();
+    let (mut is_walk, mut files) = (false, Vec::new());
+    for (line, number) in text.lines().zip(1..) {
+        if line.starts_with('#') {
+            is_walk = line == WALKS || is_walk && line.starts_with("###");
+            files.clear();
+        }
+        let mut cells = line.split('|').skip(1);
+        let [first, second] = [cells.next(), cells.next()].map(Option::unwrap_or_default);
+        let Some(file) = quoted(first).next().filter(|_| is_walk) else { continue };
+        let source = std::fs::read_to_string(root.join("crates").join(file)).unwrap_or_default();
+        let is_there = |name: &str| {
+            [format!("fn {name}("), format!("fn {name}<")].iter().any(|it| source.contains(it))
+        };
+        let missing = quoted(second).filter(|name| !is_there(name));
+        found.extend(
+            missing.map(|name| format!("{WALKS_DOCUMENT}:{number}: {file} has no function {name}")),
+        );
+        if !files.contains(&file) {
+            files.push(file);
+        }
+        if files.len() > WALK_FILES_MAX {
+            found.push(format!("{WALKS_DOCUMENT}:{number}: a walkthrough has too many files"));
+        }
+    }
     Ok(found)
 }
 
@@ -128,7 +175,7 @@ fn missing_tests(root: &Path, files: &[&str]) -> Result<Vec<String>> {
     let mut found = Vec::new();
     for path in PROMISES.iter().filter(|path| files.contains(*path)) {
         let text = read(path)?;
-        let names = text.split('`').skip(1).step_by(2).filter(|name| {
+        let names = quoted(&text).filter(|name| {
             let is_name = name.bytes().all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'_'));
             is_name && name.matches('_').count() >= UNDERSCORES_MIN
         });
